@@ -8,8 +8,8 @@ from typing import Any
 
 from attrs import evolve
 
-from onnxfn.check.check import JudgedCase, differences, judged_case
-from onnxfn.check.compare import Comparison
+from onnxfn.check.case_comparisons import CheckedFile
+from onnxfn.check.check import differences, judged_cases
 from onnxfn.check.exact_outputs import exact_outputs
 from onnxfn.check.proof import Proof, variant_measurements
 from onnxfn.check.references import Reference, references
@@ -42,21 +42,15 @@ def adapter_report(
     dtype = part.spec.target.float_dtype
     model, exact = in_dtype_if_small(model, dtype), exact_outputs(model, dtype)
     session, names = open_check_session(file, tick), [output.name for output in part.spec.outputs]
-    comparisons: list[Comparison] = []
-    judged: list[JudgedCase] = []
-    cases: list[str] = []
-    for reference in _with_adapter(references(model, part, tick=tick)):
-        outputs = tuple(session.run(names, {**reference.inputs, **arrays}, silent_run_options()))
-        judged.append(judged_case(model, part, file, reference, outputs, exact, comparisons, tick))
-        comparisons.extend(judged[-1].comparisons)
-        cases.append(reference.case)
-        tick()
-    values = [values for case in judged for values in case.values]
-    findings = tuple(finding for case in judged for finding in case.findings)
-    measurements = variant_measurements(part, session, Proof(None, floors), values)
-    return Report(differences(part, comparisons), tuple(cases), findings, measurements)
+    pairs = (
+        (reference, tuple(session.run(names, dict(reference.inputs), silent_run_options())))
+        for reference in _with_adapter(references(model, part, tick=tick), arrays)
+    )
+    judged = judged_cases(CheckedFile(model, part, file, exact, tick), pairs)
+    measurements = variant_measurements(part, session, Proof(None, floors), judged.values)
+    return Report(differences(part, judged.comparisons), judged.cases, judged.findings, measurements)
 
 
-def _with_adapter(expected: Iterator[Reference]) -> Iterator[Reference]:
-    """References whose names say that an adapter is active."""
-    return (evolve(reference, case=f"{reference.case}, with the adapter") for reference in expected)
+def _with_adapter(expected: Iterator[Reference], arrays: Mapping[str, Array]) -> Iterator[Reference]:
+    """References with the arrays of an adapter among their inputs; their names say that it is active."""
+    return (evolve(each, case=f"{each.case}, with the adapter", inputs={**each.inputs, **arrays}) for each in expected)

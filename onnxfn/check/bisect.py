@@ -9,13 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
-from typing import Any
 
 from attrs import evolve, field, frozen
 
+from onnxfn.check.case_comparisons import CheckedFile
 from onnxfn.check.cases import CheckCase
-from onnxfn.check.exact_outputs import ExactOutputs
 from onnxfn.check.first_wrong import first_wrong
 from onnxfn.check.graph_values import graph_values
 from onnxfn.check.matching import TensorPair, counterpart, matched_tensors
@@ -24,7 +22,6 @@ from onnxfn.check.sessions import open_check_session
 from onnxfn.check.smallest_case import FailingCase, Sizes, case_sizes, failing_case, smallest_failing_case
 from onnxfn.specs.converters import as_tuple
 from onnxfn.specs.field_types import typed_fields
-from onnxfn.specs.planned import Part
 from onnxfn.specs.short_repr import short_repr
 
 
@@ -79,24 +76,20 @@ class Divergence:
         return "\n".join(filter(None, lines))
 
 
-def divergence(
-    model: Any, part: Part, file: Path, cases: Sequence[CheckCase], exact: ExactOutputs
-) -> Divergence | None:
+def divergence(checked: CheckedFile, cases: Sequence[CheckCase]) -> Divergence | None:
     """Where a file and PyTorch part in the first of these cases that fails, without a snippet; None if none fails.
-
-    `model` has the float dtype of the part; `exact` computes PyTorch's outputs in a wider one.
 
     Raises:
         CheckFailed: ONNX Runtime cannot load or run the file.
     """
-    session = open_check_session(file)
-    failing = next(filter(None, (failing_case(model, part, session, case, exact) for case in cases)), None)
+    session = open_check_session(checked.file)
+    failing = next(filter(None, (failing_case(checked, session, case) for case in cases)), None)
     if failing is None:
         return None
-    smallest = smallest_failing_case(model, part, session, failing, exact)
-    sizes, originals = case_sizes(part, smallest.case), case_sizes(part, failing.case)
+    smallest = smallest_failing_case(checked, session, failing)
+    sizes, originals = case_sizes(checked.part, smallest.case), case_sizes(checked.part, failing.case)
     return evolve(
-        _first_difference(model, part, file, smallest),
+        _first_difference(checked, smallest),
         case=smallest.case.name,
         sizes=[(name, size, originals[name]) for name, size in sizes.items()],
         tolerance=smallest.worst.tolerance,
@@ -114,9 +107,9 @@ def snippet(case: str, sizes: Sequence[tuple[str, int, int]], path: str) -> str:
     return f"sizes = {values!r}\nprint(onnxfn.bisect(spec, model, {path!r}, case={case!r}, sizes=sizes))"
 
 
-def _first_difference(model: Any, part: Part, file: Path, failing: FailingCase) -> Divergence:
+def _first_difference(checked: CheckedFile, failing: FailingCase) -> Divergence:
     """The first tensor that differs in a case, and those before and after it."""
-    inputs = failing.reference.inputs
+    model, part, file, inputs = checked.model, checked.part, checked.file, failing.reference.inputs
     values = graph_values(file, inputs)
     tensors = matched_tensors(model, part.spec, recorded_tensors(model, part, inputs), values, inputs)
     pair = partial(counterpart, part.spec, values, inputs, {each.value for each in tensors})

@@ -1,147 +1,135 @@
-"""Compares the outputs of one case with PyTorch's: at once, for what the file chooses, or with exact outputs."""
+"""Compares the outputs of one case with PyTorch's; if one differs, also with PyTorch's outputs of another run."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from attrs import evolve
+from attrs import evolve, field, frozen
 
-from onnxfn.check.choices import ANSWERED, with_choices
-from onnxfn.check.compare import Comparison, compare
-from onnxfn.check.exact_outputs import ExactOutputs, rounded_inputs
-from onnxfn.check.half_casts import compared_in_half, half_module
+from onnxfn.check.choices import with_choices
+from onnxfn.check.compare import Exact, Judge, compare
+from onnxfn.check.exact_outputs import ExactOutputs, NoReference, rounded_inputs
+from onnxfn.check.half_casts import half_module, outputs_without_casts
+from onnxfn.check.precision import precision_of
 from onnxfn.check.references import OutputArrays, Reference
-from onnxfn.check.usual_errors import largest_own_norms, usual_errors
+from onnxfn.check.usual_errors import usual_errors
 from onnxfn.check.valid_elements import valid_elements
+from onnxfn.check.verdict import Comparison, ExactArray, always_allowed, by_exact, verdict
 from onnxfn.specs.dummies import Array
 from onnxfn.specs.planned import Part
 from onnxfn.specs.reports import Tick, no_tick
 
 
-def case_comparisons(
-    model: Any,
-    part: Part,
-    file: Path,
-    reference: Reference,
-    outputs: OutputArrays,
-    exact: ExactOutputs,
-    before: Sequence[Comparison] = (),
-    tick: Tick = no_tick,
-) -> tuple[Comparison, ...]:
-    """The comparison of each output in a case; if one differs, with the positions that the file picks, see choices.
+@frozen(eq=False)
+class CheckedFile:
+    """A file that is compared with PyTorch.
 
-    `before` are the comparisons of the cases before: PyTorch's own error in them may make float64 needless.
+    Attributes:
+        model: The PyTorch model, in the float dtype of the part.
+        part: The part of the plan that the file was exported for.
+        file: The ONNX file.
+        exact: Computes PyTorch's outputs in a wider dtype.
+        tick: Is called between steps.
     """
-    if reference.shorter is not None:
-        return shorter_comparisons(part, reference, outputs, tick)
-    agreeing = _agreeing_without_exact(part, reference, outputs, before, tick)
-    if agreeing is not None:
-        return agreeing
-    if reference.alone is not None:
-        reference = evolve(reference.alone(), case=reference.case, chosen=reference.chosen)
-    comparisons = tuple(output_comparisons(part, reference, outputs, exact, before, tick))
+
+    model: Any
+    part: Part
+    file: Path
+    exact: ExactOutputs
+    tick: Tick = field(default=no_tick)
+
+
+Comparisons = tuple[Comparison, ...]
+"""One comparison for each output of a part."""
+
+
+def case_comparisons(checked: CheckedFile, reference: Reference, outputs: OutputArrays) -> Comparisons:
+    """The comparison of each output in a case; if one differs, those of the first of `RETRIES` that applies.
+
+    The text of their reference says which decided.
+    """
+    of_case = output_comparisons(checked.part, reference, outputs, checked.exact, checked.tick)
+    comparisons = tuple(of_case)
     if all(comparison.passed for comparison in comparisons):
         return comparisons
-    half = half_module(model, part, reference.inputs)
-    if half is not None:
-        return compared_in_half(model, part, reference, outputs, comparisons, half)
-    choice = with_choices(model, part, file, reference, exact)
+    retried = (retry(checked, reference, outputs, comparisons) for retry in RETRIES)
+    return next((each for each in retried if each is not None), comparisons)
+
+
+def without_casts(
+    checked: CheckedFile, reference: Reference, outputs: OutputArrays, comparisons: Comparisons
+) -> Comparisons | None:
+    """The comparisons, those that failed by the rule of float16; None if the model does not compute in float16 inside.
+
+    PyTorch's own error is then what it loses by these casts. An output that loses nothing is judged as before.
+    """
+    part, path = checked.part, half_module(checked.model, checked.part, reference.inputs)
+    if path is None:
+        return None
+    compared = comparing(part, reference, outputs, outputs_without_casts(checked.model, path), checked.tick)
+    loses_nothing = always_allowed(precision_of(part.spec.target.float_dtype)).rms
+
+    def retried(index: int, comparison: Comparison) -> Comparison:
+        if comparison.passed:
+            return comparison
+        try:
+            again = compared(index, partial(by_exact, precision=precision_of("float16")))
+        except NoReference:
+            return comparison
+        own = again.own_norms
+        return comparison if own is None or own.rms <= loses_nothing else evolve(again, norms=None, own_norms=None)
+
+    return tuple(retried(index, comparison) for index, comparison in enumerate(comparisons))
+
+
+def with_choices_of_file(
+    checked: CheckedFile, reference: Reference, _: OutputArrays, __: Comparisons
+) -> Comparisons | None:
+    """The comparisons with PyTorch's outputs for what the file chooses, if that is as good; else None: see choices."""
+    choice = with_choices(checked.model, checked.part, checked.file, reference, checked.exact)
     if choice is None:
-        return comparisons
-    return _described(output_comparisons(part, choice.reference, choice.outputs, choice.exact, tick=tick), choice.text)
-
-
-def _agreeing_without_exact(
-    part: Part, reference: Reference, outputs: OutputArrays, before: Sequence[Comparison], tick: Tick
-) -> tuple[Comparison, ...] | None:
-    """The comparisons if all outputs agree with PyTorch's for each row, or for ONNX Runtime's answers, else None.
-
-    Exact outputs take longer than PyTorch's in one batch, or for these answers, and then say less: all outputs differ.
-    """
-    if reference.alone is None and reference.answered is None:
         return None
-    agreeing = _agreeing_at_once(part, reference, outputs, before, tick)
-    if agreeing is not None or reference.answered is None:
-        return agreeing
-    answered = reference.answered(reference.chosen)
-    if answered is None:
-        return None
-    agreeing = _agreeing_at_once(part, evolve(reference, outputs=answered), outputs, before, tick)
-    return None if agreeing is None else _described(agreeing, ANSWERED)
+    chosen = output_comparisons(checked.part, choice.reference, choice.outputs, choice.exact, checked.tick)
+    return tuple(evolve(comparison, reference=f"{comparison.reference}, {choice.text}") for comparison in chosen)
 
 
-def _described(comparisons: Iterable[Comparison], text: str) -> tuple[Comparison, ...]:
-    """The comparisons, with a text after what each output was compared with."""
-    return tuple(evolve(comparison, reference=f"{comparison.reference}, {text}") for comparison in comparisons)
-
-
-def shorter_comparisons(part: Part, reference: Reference, outputs: OutputArrays, tick: Tick) -> tuple[Comparison, ...]:
-    """The comparison of each output without equal layers. PyTorch's own error there allows none in other cases.
-
-    There are none if outputs differ, and no exact reference can say whether that is a fault.
-    """
-    assert reference.shorter is not None
-    exact = reference.shorter.exact
-    if exact is None:
-        comparisons = _agreeing_at_once(part, reference, outputs, (), tick) or ()
-    else:
-        comparisons = tuple(output_comparisons(part, reference, outputs, exact, tick=tick))
-    return tuple(evolve(comparison, own_norms=None) for comparison in comparisons)
-
-
-class _ExactNeeded(Exception):
-    """An output differs by more than is allowed without an exact reference."""
-
-
-def _agreeing_at_once(
-    part: Part, reference: Reference, outputs: OutputArrays, before: Sequence[Comparison], tick: Tick
-) -> tuple[Comparison, ...] | None:
-    """The comparisons if all outputs agree without an exact reference, else None.
-
-    Where the outputs for each row differ, PyTorch answers the rows in one batch first, which costs half as much, and is
-    right for a model whose rows depend on one another.
-    """
-
-    def no_exact(_: Part, __: Mapping[str, Array]) -> tuple[str, OutputArrays]:
-        raise _ExactNeeded
-
-    try:
-        comparisons = tuple(output_comparisons(part, reference, outputs, no_exact, before, tick))
-    except _ExactNeeded:
-        return None
-    return comparisons if all(comparison.passed for comparison in comparisons) else None
+RETRIES = (without_casts, with_choices_of_file)
+"""The other runs of PyTorch that may explain a difference, in the order in which they are tried."""
 
 
 def output_comparisons(
-    part: Part,
-    reference: Reference,
-    outputs: OutputArrays,
-    exact: ExactOutputs,
-    before: Sequence[Comparison] = (),
-    tick: Tick = no_tick,
+    part: Part, reference: Reference, outputs: OutputArrays, exact: ExactOutputs, tick: Tick = no_tick
 ) -> Iterator[Comparison]:
-    """The comparison of each output in the case of a reference; the exact outputs are computed at most once."""
-    exact_output = _exact_output(part, reference.inputs, exact)
+    """The comparison of each output in the case of a reference."""
+    return map(comparing(part, reference, outputs, exact, tick), range(len(part.spec.outputs)))
+
+
+def comparing(
+    part: Part, reference: Reference, outputs: OutputArrays, exact: ExactOutputs, tick: Tick
+) -> Callable[..., Comparison]:
+    """A function from the number of an output to its comparison; the exact outputs are computed at most once."""
     rounded = rounded_inputs(reference.inputs, part.spec.target.float_dtype)
-    functions = (exact_output, _exact_output(part, rounded, exact) if rounded else None)
-    pairs = zip(part.spec.outputs, outputs, reference.outputs, strict=True)
-    for index, (output, actual, expected) in enumerate(pairs):
+    of_output, of_rounded = _exact_output(part, reference.inputs, exact), _exact_output(part, rounded, exact)
+
+    def compared(index: int, judge: Judge = verdict) -> Comparison:
+        output, actual, expected = part.spec.outputs[index], outputs[index], reference.outputs[index]
+        usual = usual_errors(part, index, reference, exact)
+        measures = Exact(of_output(index), of_rounded(index) if rounded else None, usual, judge)
         select = valid_elements(part.spec, output, reference.inputs)
-        of_output, of_rounded = (partial(function, index) if function else None for function in functions)
-        usual, elsewhere = usual_errors(part, index, reference, exact), largest_own_norms(before, output.name)
-        measures = of_output, of_rounded, usual, elsewhere
-        yield compare(part.spec, output.name, reference.case, actual, expected, select, *measures, tick)
+        return compare(part.spec, output.name, reference.case, actual, expected, select, measures, tick)
+
+    return compared
 
 
-def _exact_output(part: Part, inputs: Mapping[str, Array], exact: ExactOutputs) -> Callable[[int], tuple[str, Array]]:
-    """A function from the number of an output to its exact array; all outputs are computed at the first call."""
+def _exact_output(part: Part, inputs: Mapping[str, Array], exact: ExactOutputs) -> Callable[[int], ExactArray]:
+    """From the number of an output to what computes its exact array; all outputs are computed at the first call."""
     exact_arrays = cache(partial(exact, part, inputs))
 
     def exact_output(index: int) -> tuple[str, Array]:
         wider, arrays = exact_arrays()
         return wider, arrays[index]
 
-    return exact_output
+    return lambda index: partial(exact_output, index)

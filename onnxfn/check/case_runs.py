@@ -8,8 +8,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from attrs import evolve
-
 from onnxfn.check.references import OutputArrays, Reference
 from onnxfn.check.sessions import runtime_message
 from onnxfn.specs.dummies import Array
@@ -29,30 +27,12 @@ def while_loaded(session: Future[Any], expected: Iterable[Reference]) -> Iterato
 
 
 def with_outputs(
-    session_of_file: Callable[[], Any],
-    session_of: Callable[[bytes], Any],
-    run_options: Any,
-    file: Path,
-    part: Part,
-    reference: Reference,
+    session_of_file: Callable[[], Any], run_options: Any, file: Path, part: Part, reference: Reference
 ) -> tuple[Reference, OutputArrays]:
-    """A reference, and ONNX Runtime's outputs in its case; none if it cannot run the file without some layers.
-
-    `session_of` returns a session of the bytes of a file without them. If the session of the file has more outputs than
-    the part, these are what the file chose: the reference that is returned has them, see `run_in_place`.
-    """
-    names = [output.name for output in part.spec.outputs]
-    if reference.shorter is not None:
-        with suppress(Exception):  # the whole file runs in this case, too
-            session, feeds = session_of(reference.shorter.content), {**reference.inputs, **reference.shorter.fed}
-            return reference, _run(session, names, feeds, run_options)
-        return reference, ()
-    session = session_of_file()
-    more = [output.name for output in session.get_outputs() if output.name not in names]
+    """A reference, and ONNX Runtime's outputs in its case. CheckFailed if it cannot run the file."""
+    session, names = session_of_file(), [output.name for output in part.spec.outputs]
     try:
-        arrays = _run(session, [*names, *more], reference.inputs, run_options)
-        chosen = dict(zip([*names, *more], arrays, strict=True)) if more else {}
-        return evolve(reference, chosen=chosen), arrays[: len(names)]
+        return reference, _run(session, names, reference.inputs, run_options)
     except Exception as error:
         message = f"ONNX Runtime cannot run {file.name} at {reference.case}: {runtime_message(error)}"
         raise CheckFailed(message) from error

@@ -35,11 +35,6 @@ class CheckCase:
     real_inputs: Mapping[str, Array] | None = None
 
 
-def in_float32_without_cache(spec: PlannedSpec) -> bool:
-    """Whether a part is compared in float32, unquantized, and takes no cache."""
-    return not spec.target.quantization and spec.target.float_dtype in (None, "float32") and not spec.feedback
-
-
 def longest_text(model: Any) -> int:
     """How many tokens the long text of a check has at most, so that it costs little beside the other cases.
 
@@ -103,11 +98,6 @@ def _has_equal_inputs(case: CheckCase, other: CheckCase) -> bool:
         return False
     pair = (dummies(each.spec, {}, seed=each.seed) for each in (case, other))
     return all(map(np.array_equal, *(arrays.values() for arrays in pair)))
-
-
-def batch_size(spec: PlannedSpec) -> int:
-    """How many rows the inputs of a case have; 1 if they have no axis of the batch."""
-    return known_sizes(spec, {}).get(spec.batch, 1)
 
 
 def file_cases(

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from attrs import frozen
 
-from onnxfn.check.case_comparisons import case_comparisons, shorter_comparisons
+from onnxfn.check.case_comparisons import CheckedFile, case_comparisons
 from onnxfn.check.case_runs import while_loaded, with_outputs
 from onnxfn.check.cases import largest_sizes
-from onnxfn.check.compare import Comparison
 from onnxfn.check.decoded_texts import SessionOpener, decoded_text_comparisons
 from onnxfn.check.exact_outputs import ExactOutputs, exact_outputs
 from onnxfn.check.greedy_tokens import greedy_measurements
@@ -33,9 +32,9 @@ from onnxfn.check.proof import (
 from onnxfn.check.quantized_weights import WeightError
 from onnxfn.check.references import OutputArrays, Reference, references
 from onnxfn.check.repeated import random_findings
-from onnxfn.check.sessions import kept_session, open_content, silent_run_options
-from onnxfn.check.shorter_cases import with_shorter_cases
+from onnxfn.check.sessions import kept_session, silent_run_options
 from onnxfn.check.usual_errors import agreeing_with_any_case
+from onnxfn.check.verdict import Comparison
 from onnxfn.check.weight_bytes import weight_findings
 from onnxfn.specs.errors import listed
 from onnxfn.specs.planned import Part, Plan
@@ -93,12 +92,12 @@ def check(
     session_for = session_for or partial(kept_session, {}, tick)
     exact = exact or exact_outputs(model, part.spec.target.float_dtype)
     if expected is None:
-        of_case = with_shorter_cases(model, part, file)
-        expected = references(model, part, largest=largest_sizes(file), of_case=of_case)
-    judged, (of_weights, errors) = _judged_with_weights(model, part, file, session_for, expected, exact, tick)
+        expected = references(model, part, largest=largest_sizes(file))
+    checked = CheckedFile(model, part, file, exact, tick)
+    judged, (of_weights, errors) = _judged_with_weights(checked, session_for, expected)
     comparisons, cases = judged.comparisons, judged.cases
     if not is_quantized(part.spec):
-        decoded = decoded_text_comparisons(model, part, plan or Plan((part,)), file.parent, session_for, exact, tick)
+        decoded = decoded_text_comparisons(checked, plan or Plan((part,)), session_for)
         comparisons += tuple(decoded)
         cases += tuple(comparison.case for comparison in decoded)
     measurements = (
@@ -109,15 +108,10 @@ def check(
 
 
 def _judged_with_weights(
-    model: Any,
-    part: Part,
-    file: Path,
-    session_for: SessionOpener,
-    expected: Iterable[Reference],
-    exact: ExactOutputs,
-    tick: Tick,
+    checked: CheckedFile, session_for: SessionOpener, expected: Iterable[Reference]
 ) -> tuple[JudgedCases, tuple[tuple[str, ...], tuple[WeightError, ...]]]:
     """What a file is worth in all cases, and what `file_weights` says, all computed side by side."""
+    part, file, tick = checked.part, checked.file, checked.tick
     run_options, stopped = silent_run_options(), threading.Event()
 
     def stop() -> None:
@@ -133,20 +127,26 @@ def _judged_with_weights(
     # sleep between two parallel loops instead of spinning: a model of many short loops takes up to nine times as long.
     # See GOMP_SPINCOUNT in the manual of libgomp.
     with ThreadPoolExecutor(2) as pool, stopped_on_error(stop):
-        weights = pool.submit(file_weights, model, part, file, stopped.is_set)
+        weights = pool.submit(file_weights, checked.model, part, file, stopped.is_set)
         session = pool.submit(session_for, file, tick_of_thread)
         pool.shutdown(wait=False)  # so each ends with its work
-        session_of = cache(partial(open_content, file=file))
-        run = partial(with_outputs, session.result, session_of, run_options, file, part)
+        run = partial(with_outputs, session.result, run_options, file, part)
         ready = while_loaded(session, expected)
         with prefetched(run, ready, CASES_AHEAD, tick=tick) as pairs, stopped_on_error(stop):
-            judged = judged_cases(model, part, file, _agreeing_or_whole(part, pairs, run, tick), exact, tick)
+            judged = judged_cases(checked, pairs)
         return judged, result_of(weights, tick)
 
 
 @frozen
 class JudgedCases:
-    """What a file is worth in all cases: see `JudgedCase`; and the names of the cases."""
+    """What a file is worth in all cases.
+
+    Attributes:
+        comparisons: The comparison of each output in each case; none for a quantized file.
+        values: The values of the measures of a quantized file in each case.
+        findings: What is wrong beside these: what the file declares, and what the model does.
+        cases: The names of the cases.
+    """
 
     comparisons: tuple[Comparison, ...]
     values: tuple[Values, ...]
@@ -154,53 +154,27 @@ class JudgedCases:
     cases: tuple[str, ...]
 
 
-def judged_cases(
-    model: Any,
-    part: Part,
-    file: Path,
-    pairs: Iterable[tuple[Reference, OutputArrays]],
-    exact: ExactOutputs,
-    tick: Tick = no_tick,
-) -> JudgedCases:
-    """What a file is worth in all cases, each a reference with ONNX Runtime's outputs; and what it declares."""
-    comparisons: list[Comparison] = []
-    values: list[Values] = []
-    cases: list[str] = []
+def judged_cases(checked: CheckedFile, pairs: Iterable[tuple[Reference, OutputArrays]]) -> JudgedCases:
+    """What a file is worth in all cases, each a reference with ONNX Runtime's outputs; and what it declares.
+
+    The outputs are compared with PyTorch's, those of a quantized file measured.
+    """
+    part, comparisons, values, cases = checked.part, list[Comparison](), list[Values](), list[str]()
     findings: tuple[str, ...] = ()
     for reference, outputs in pairs:
-        findings += () if cases else interface_findings(part, file, reference)
+        findings += () if cases else interface_findings(part, checked.file, reference)
         findings += size_findings(part, reference) if not findings else ()
         cases.append(reference.case)
-        judged = judged_case(model, part, file, reference, outputs, exact, comparisons, tick)
-        findings += judged.findings
-        findings += _model_findings(model, part, reference, judged.comparisons) if not findings else ()
-        comparisons.extend(judged.comparisons)
-        values.extend(judged.values)
-        tick()
+        if is_quantized(part.spec):
+            of_case, of_shapes = case_values(part, reference, outputs)
+            values.append(of_case)
+            findings += of_shapes
+        else:
+            compared = case_comparisons(checked, reference, outputs)
+            comparisons.extend(compared)
+            findings += _model_findings(checked.model, part, reference, compared) if not findings else ()
+        checked.tick()
     return JudgedCases(tuple(comparisons), tuple(values), findings, tuple(cases))
-
-
-def _agreeing_or_whole(
-    part: Part,
-    pairs: Iterable[tuple[Reference, OutputArrays]],
-    run: Callable[[Reference], tuple[Reference, OutputArrays]],
-    tick: Tick,
-) -> Iterator[tuple[Reference, OutputArrays]]:
-    """Pairs of a reference and ONNX Runtime's outputs; `run` makes another with all layers if one without some differs.
-
-    Layers that are left out change no verdict: what differs without them may agree with them.
-    """
-    for reference, outputs in pairs:
-        shorter = reference.shorter
-        yield (
-            (reference, outputs) if shorter is None or _agree(part, reference, outputs, tick) else run(shorter.whole())
-        )
-
-
-def _agree(part: Part, reference: Reference, outputs: OutputArrays, tick: Tick) -> bool:
-    """Whether ONNX Runtime has outputs without equal layers, and they agree with PyTorch's."""
-    comparisons = shorter_comparisons(part, reference, outputs, tick) if outputs else ()
-    return bool(comparisons) and all(each.passed for each in comparisons)
 
 
 def file_weights(
@@ -216,8 +190,7 @@ def _model_findings(model: Any, part: Part, reference: Reference, comparisons: I
     if all(comparison.passed for comparison in comparisons):
         return ()
     half = half_module(model, part, reference.inputs)
-    alone = reference if reference.alone is None else reference.alone()
-    return (*random_findings(model, part, alone), *([] if half is None else [half_finding(model, half)]))
+    return (*random_findings(model, part, reference), *([] if half is None else [half_finding(model, half)]))
 
 
 def check_error(report: Report) -> CheckFailed:
@@ -259,38 +232,6 @@ def _failed_sections(report: Report) -> list[str]:
 
 def _own_error(difference: Difference) -> str:
     return "" if difference.own_error is None else f"; the error of PyTorch itself is {difference.own_error:.1e}"
-
-
-@frozen
-class JudgedCase:
-    """What a file is worth in a case.
-
-    Attributes:
-        comparisons: The comparison of each output; none for a quantized file.
-        values: The values of the measures of a quantized file.
-        findings: Outputs of a quantized file with another shape or kind than PyTorch's.
-    """
-
-    comparisons: tuple[Comparison, ...] = ()
-    values: tuple[Values, ...] = ()
-    findings: tuple[str, ...] = ()
-
-
-def judged_case(
-    model: Any,
-    part: Part,
-    file: Path,
-    reference: Reference,
-    outputs: OutputArrays,
-    exact: ExactOutputs,
-    before: Sequence[Comparison] = (),
-    tick: Tick = no_tick,
-) -> JudgedCase:
-    """What a file is worth in a case: its outputs are compared with PyTorch's, those of a quantized file measured."""
-    if not is_quantized(part.spec):
-        return JudgedCase(case_comparisons(model, part, file, reference, outputs, exact, before, tick))
-    values, findings = case_values(part, reference, outputs)
-    return JudgedCase(values=(values,), findings=findings)
 
 
 def differences(part: Part, comparisons: Sequence[Comparison]) -> tuple[Difference, ...]:

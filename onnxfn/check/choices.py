@@ -12,16 +12,14 @@ compared are those of the run with the positions.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
-from itertools import product
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from attrs import evolve, frozen
 
-from onnxfn.check.compare import allowed_by_scale
 from onnxfn.check.exact_outputs import ExactOutputs
 from onnxfn.check.graph_values import computed_values
 from onnxfn.check.norms import Scale
@@ -29,8 +27,9 @@ from onnxfn.check.precision import Precision, precision_of
 from onnxfn.check.references import OutputArrays, Reference
 from onnxfn.check.sections.runs import WrittenGraph, written_graph
 from onnxfn.check.thresholds import compared_values, with_answers, with_same_answers
+from onnxfn.check.verdict import allowed_by_scale
 from onnxfn.graphs.capture.forward import torch_outputs
-from onnxfn.graphs.capture.patching import replaced
+from onnxfn.graphs.capture.torch_modes import torch_functions
 from onnxfn.specs.dummies import Array
 from onnxfn.specs.errors import OnnxfnError
 from onnxfn.specs.planned import Part
@@ -79,8 +78,7 @@ def with_choices(model: Any, part: Part, file: Path, reference: Reference, exact
         return None
     precision = precision_of(part.spec.target.float_dtype)
     try:
-        is_known = {*picked, *compared} <= {*reference.chosen}
-        values = reference.chosen if is_known else computed_values(written, [*picked, *compared], reference.inputs)
+        values = computed_values(written, [*picked, *compared], reference.inputs)
         indices, answers = ([values[name] for name in names] for names in (picked, compared))
         with _picked(indices, precision), with_answers(answers, precision) as used:
             outputs = torch_outputs(model, part, reference.inputs)
@@ -132,9 +130,12 @@ def _picked(indices: Iterable[Array], precision: Precision | None) -> Iterator[N
     def argsort(*arguments: Any, **named: Any) -> Any:
         return sort(*arguments, **named).indices
 
-    with ExitStack() as undo:
-        for owner, function in product((torch, torch.Tensor), (pick, sort, argsort)):
-            undo.enter_context(replaced(owner, "topk" if function is pick else function.__name__, function))
+    picking = {"topk": pick, "sort": sort, "argsort": argsort}
+
+    def run(function: Any, arguments: Sequence[Any], named: Mapping[str, Any]) -> Any:
+        return picking.get(getattr(function, "__name__", ""), function)(*arguments, **named)
+
+    with torch_functions(run):
         yield
     if next(remaining, None) is not None:
         raise WorseChoice("the graph picks more often than PyTorch")
@@ -143,4 +144,4 @@ def _picked(indices: Iterable[Array], precision: Precision | None) -> Iterator[N
 def _as_good(values: Array, best: Array, precision: Precision) -> bool:
     """Whether scores are the best ones but for rounding."""
     equal = np.where(values == best, 0.0, values.astype(np.float64) - best)
-    return Scale.of(best.astype(np.float64), precision).norms(equal) <= allowed_by_scale(precision)
+    return Scale.of(best.astype(np.float64), precision).error(equal).norms <= allowed_by_scale(precision)

@@ -7,9 +7,7 @@ So an error in the cache shows, which a comparison of single steps may miss. See
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import cache, partial
-from pathlib import Path
-from types import MappingProxyType
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,30 +15,22 @@ from attrs import evolve, frozen
 from toolz import compose
 
 from onnxfn.architectures.families.features import reads_prompts_both_ways
-from onnxfn.check.compare import (
-    Comparison,
-    Exact,
-    allowed,
-    allowed_by_scale,
-    always_allowed,
-    has_tolerance,
-    rounding,
-)
-from onnxfn.check.exact_outputs import ExactOutputs, NoReference
-from onnxfn.check.greedy_decoding import ChooseTokens, Decoder, greedy, most_likely_token, most_likely_unused_token
-from onnxfn.check.norms import Scale
+from onnxfn.check.case_comparisons import CheckedFile
+from onnxfn.check.compare import has_tolerance
+from onnxfn.check.exact_outputs import ExactOutputs
+from onnxfn.check.greedy_decoding import ChooseTokens, Decoder, greedy, most_likely_unused_token
+from onnxfn.check.norms import Error, Norms, Scale
 from onnxfn.check.own_cache import logits_in_steps, no_exact_logits, reads_tokens_alone
-from onnxfn.check.precision import Precision, precision_of
+from onnxfn.check.precision import precision_of
 from onnxfn.check.references import OutputArrays
 from onnxfn.check.sessions import runtime_message
 from onnxfn.check.token_choices import (
     among_ordinary,
-    by_group,
-    groups_of,
     ordinary_ids,
     ordinary_logits,
     special_tokens,
 )
+from onnxfn.check.verdict import Comparison, Evidence, ExactArray, judged, verdict
 from onnxfn.graphs.capture.forward import torch_outputs
 from onnxfn.specs.axes import names
 from onnxfn.specs.compose import group
@@ -51,20 +41,15 @@ from onnxfn.specs.errors import OnnxfnError
 from onnxfn.specs.fixed_axes import fixed_sizes
 from onnxfn.specs.plan.check_cases import past_lengths, with_dummies
 from onnxfn.specs.planned import Part, Plan, PlannedSpec
-from onnxfn.specs.reports import CheckFailed, Tick, no_tick
+from onnxfn.specs.reports import CheckFailed
 from onnxfn.specs.spec import Dummies
 from onnxfn.weights.layouts import dtype_suffix
 
-PROMPT_LENGTH, NEW_TOKENS, GROUP_SIZE = 6, 16, 2
-"""Tokens of a prompt, tokens decoded after it, and texts for each way to choose tokens."""
+PROMPT_LENGTH, NEW_TOKENS, TEXTS = 6, 16, 2
+"""Tokens of a prompt, tokens decoded after it, and texts."""
 
 TEXT_INPUTS = ("input_ids", "attention_mask", "position_ids")
 """The inputs that follow from the text itself."""
-
-TOKEN_CHOICES: Mapping[str, ChooseTokens] = MappingProxyType(
-    {"greedy": most_likely_token, "greedy, no token twice": most_likely_unused_token}
-)
-"""The ways to choose tokens. A model may repeat its most likely token for ever, and then hardly uses its cache."""
 
 SessionOpener = Callable[..., Any]
 """`session_for(file)` is the session of an ONNX file. `session_for(file, tick)` calls this tick while it is loaded."""
@@ -75,91 +60,68 @@ RunPart = Callable[[Part, Mapping[str, Array]], OutputArrays]
 
 @frozen
 class Prompts:
-    """The prompts of a batch, and the dummy inputs that are the same at each step."""
+    """The prompts, and the dummy inputs that are the same at each step."""
 
     input_ids: Array
     attention_mask: Array
     constant_inputs: Mapping[str, Array]
 
 
-def decoded_text_comparisons(
-    model: Any,
-    part: Part,
-    plan: Plan,
-    folder: Path,
-    session_for: SessionOpener,
-    exact: ExactOutputs,
-    tick: Tick = no_tick,
-) -> list[Comparison]:
-    """One comparison for each of `TOKEN_CHOICES`; none if the part does not decode texts.
+def decoded_text_comparisons(checked: CheckedFile, plan: Plan, session_for: SessionOpener) -> list[Comparison]:
+    """The comparison of the decoded texts; none if the part does not decode texts.
+
+    No text has a token twice. A model may repeat its most likely token for ever, and then hardly uses its cache.
 
     Inputs that other parts compute, such as encoder states, come from the files of these parts for ONNX Runtime, and
-    from PyTorch for PyTorch. Other inputs are the same dummies for both. `exact` computes outputs in a wider dtype.
-    `tick` is called at each token.
+    from PyTorch for PyTorch. Other inputs are the same dummies for both. The tick is called at each token.
 
     CheckFailed if a text cannot be decoded: a wrong file may return logits or a cache that no next step can take.
     """
-    if not can_decode(part, plan):
+    if not can_decode(checked.part, plan):
         return []
     try:
-        return _comparisons(model, part, plan, folder, session_for, exact, tick)
-    except OnnxfnError:
+        return [_comparison(checked, plan, session_for)]
+    except (OnnxfnError, MemoryError):
         raise
     except Exception as error:
         case = f"{NEW_TOKENS} tokens after left-padded prompts of {PROMPT_LENGTH}"
-        message = f"{part.name}: texts cannot be decoded ({case}): {type(error).__name__}: {runtime_message(error)}"
+        message = (
+            f"{checked.part.name}: texts cannot be decoded ({case}): {type(error).__name__}: {runtime_message(error)}"
+        )
         raise CheckFailed(message) from error
 
 
-def _comparisons(
-    model: Any, part: Part, plan: Plan, folder: Path, session_for: SessionOpener, exact: ExactOutputs, tick: Tick
-) -> list[Comparison]:
+def _comparison(checked: CheckedFile, plan: Plan, session_for: SessionOpener) -> Comparison:
+    model, part, folder = checked.model, checked.part, checked.file.parent
     special, run = special_tokens(model), partial(torch_outputs, model)
-    token_part = token_part_of(part, plan)
-    batches = _choice_batches(token_part.spec)
-    table = _embedding_part(part)
+    token_part, table = token_part_of(part, plan), _embedding_part(part)
     embeddings = session_for(folder / f"{table}.onnx") if table in _linked_parts(part) else None
     run_file: RunPart = lambda other, inputs: tuple(  # noqa: E731
         session_for(folder / f"{other.name}.onnx").run(list(other.outputs), dict(inputs))
     )
-    by_files = _linked_inputs(part, plan, len(batches[0]), run_file)
-    prompts = prompts_of(token_part.spec, len(batches[0]), {*by_files})
-    session = session_for(folder / f"{part.name}.onnx")
+    by_files = _linked_inputs(part, plan, run_file)
+    prompts = prompts_of(token_part.spec, {*by_files})
+    session = session_for(checked.file)
     fed_back = {feedback.input: feedback.output for feedback in part.spec.feedback}
     decoder = Decoder(session, session, embeddings, {**by_files, **prompts.constant_inputs}, fed_back)
-    comparisons: list[Comparison] = []
-    for choices in batches:
-        choose = among_ordinary(special, by_group([TOKEN_CHOICES[choice] for choice in choices]), tick)
-        ids = ordinary_ids(special, prompts.input_ids)
-        texts = greedy(decoder, ids, prompts.attention_mask, steps=NEW_TOKENS, choose=choose)
-        of_texts = partial(logits_without_cache, token_part, plan, texts, prompts, len(choices))
-        logits_by = compose(partial(ordinary_logits, special), of_texts)
-        compared = partial(_group_comparisons, token_part.spec, choices, texts)
-        of_batch = compared(logits_by(run), cache(partial(_exact_logits, logits_by, exact)))
-        if not all(each.passed for each in of_batch) and reads_tokens_alone(part.spec, prompts.constant_inputs):
-            in_steps = logits_in_steps(model, part.spec, texts, prompts.attention_mask, PROMPT_LENGTH)
-            again = compared(ordinary_logits(special, in_steps), no_exact_logits)
-            of_batch = again if all(each.passed for each in again) else of_batch
-        comparisons.extend(of_batch)
-    return comparisons
+    choose = among_ordinary(special, most_likely_unused_token, checked.tick)
+    ids, mask = ordinary_ids(special, prompts.input_ids), prompts.attention_mask
+    texts = greedy(decoder, ids, mask, steps=NEW_TOKENS, choose=choose)
+    case = f"{NEW_TOKENS} tokens, none twice, after {len(texts)} left-padded prompts"
 
+    def compared(logits: Array, exact_logits: ExactArray) -> Comparison:
+        choice = most_likely_unused_token
+        return text_comparison(part.spec, choice, texts, logits, exact=exact_logits, case=case, start=PROMPT_LENGTH)
 
-def _group_comparisons(
-    spec: PlannedSpec, choices: tuple[str, ...], texts: Array, logits: Array, exact: Exact
-) -> list[Comparison]:
-    """The comparisons of the groups of a batch with PyTorch's logits of it."""
-    count = len(choices)
-    groups = zip(choices, groups_of(texts, count), groups_of(logits, count), strict=True)
-    return [
-        text_comparison(
-            spec,
-            *group,
-            exact=partial(_exact_group, exact, number, count),
-            case=f"{group[0]} ({NEW_TOKENS} tokens after {len(group[1])} left-padded prompts)",
-            start=PROMPT_LENGTH,
-        )
-        for number, group in enumerate(groups)
-    ]
+    logits_by = compose(
+        partial(ordinary_logits, special), partial(logits_without_cache, token_part, plan, texts, prompts)
+    )
+    comparison = compared(logits_by(run), partial(_exact_logits, logits_by, checked.exact))
+    if not comparison.passed and reads_tokens_alone(part.spec, prompts.constant_inputs):
+        in_steps = logits_in_steps(model, part.spec, texts, mask, PROMPT_LENGTH)
+        again = compared(ordinary_logits(special, in_steps), no_exact_logits)
+        return again if again.passed else comparison
+    return comparison
 
 
 def _exact_logits(logits_by: Callable[[RunPart], Array], exact: ExactOutputs) -> tuple[str, Array]:
@@ -173,12 +135,6 @@ def _exact_logits(logits_by: Callable[[RunPart], Array], exact: ExactOutputs) ->
 
     logits = logits_by(run)
     return dtypes[-1], logits
-
-
-def _exact_group(exact_logits: Exact, number: int, count: int) -> tuple[str, Array]:
-    """The exact logits of one of several groups of texts."""
-    wider, logits = exact_logits()
-    return wider, groups_of(logits, count)[number]
 
 
 def can_decode(part: Part, plan: Plan) -> bool:
@@ -205,8 +161,8 @@ def can_decode(part: Part, plan: Plan) -> bool:
 def _texts_are_in_range(spec: PlannedSpec) -> bool:
     """Whether the sizes of all steps are in the ranges of their axes: from an empty past on, token by token."""
     lengths, longest = past_lengths(spec), PROMPT_LENGTH + NEW_TOKENS
-    smallest = {spec.batch: GROUP_SIZE, **dict.fromkeys(lengths.values(), 1), **dict.fromkeys(lengths, 0)}
-    largest = {spec.batch: GROUP_SIZE * len(TOKEN_CHOICES), **dict.fromkeys((*lengths.values(), *lengths), longest)}
+    smallest = {spec.batch: TEXTS, **dict.fromkeys(lengths.values(), 1), **dict.fromkeys(lengths, 0)}
+    largest = {spec.batch: TEXTS, **dict.fromkeys((*lengths.values(), *lengths), longest)}
     return all(
         axis.low <= smallest[axis.name] and largest[axis.name] <= axis.high
         for axis in spec.axis_ranges
@@ -228,28 +184,19 @@ def _fixed_batch(spec: PlannedSpec) -> int | None:
 # Prompts
 
 
-def _choice_batches(spec: PlannedSpec) -> tuple[tuple[str, ...], ...]:
-    """The choices that are decoded together in one batch: all, or each alone if the batch size is fixed.
-
-    One batch of two groups takes hardly longer than a batch of one group.
-    """
-    return tuple((choice,) for choice in TOKEN_CHOICES) if _fixed_batch(spec) else (tuple(TOKEN_CHOICES),)
-
-
-def prompts_of(spec: PlannedSpec, groups: int, known: set[str]) -> Prompts:
+def prompts_of(spec: PlannedSpec, known: set[str]) -> Prompts:
     """Left-padded prompts. `known` are the inputs that other parts compute."""
     inputs = dummies(with_dummies(spec, padded("left")), _text_sizes(spec, PROMPT_LENGTH))
     mask = inputs.get("attention_mask", np.ones_like(inputs["input_ids"]))
     varying = {*TEXT_INPUTS, *known, *(feedback.input for feedback in spec.feedback)}
     constant = {name: array for name, array in inputs.items() if name not in varying}
-    # Each group is padded like the first, which has a text without padding.
-    return Prompts(inputs["input_ids"], np.tile(mask[: len(mask) // groups], (groups, 1)), constant)
+    return Prompts(inputs["input_ids"], mask, constant)
 
 
 def _text_sizes(spec: PlannedSpec, length: int) -> dict[str, int]:
     """The sizes of a batch of texts of this length, with an empty past."""
     new_length = names(next(input_.axes for input_ in spec.inputs if input_.name == "input_ids"))[-1]
-    batch_size = _fixed_batch(spec) or GROUP_SIZE * len(TOKEN_CHOICES)
+    batch_size = _fixed_batch(spec) or TEXTS
     return {spec.batch: batch_size, **dict.fromkeys(past_lengths(spec), 0), new_length: length}
 
 
@@ -266,44 +213,29 @@ def _linked_parts(part: Part) -> tuple[str, ...]:
     return tuple(dict.fromkeys(link.part for link in part.spec.links))
 
 
-def _linked_inputs(part: Part, plan: Plan, groups: int, run: RunPart) -> dict[str, Array]:
-    """The inputs of the groups of texts that other parts compute.
-
-    Token embeddings are left out, because they change at each step.
-    """
+def _linked_inputs(part: Part, plan: Plan, run: RunPart) -> dict[str, Array]:
+    """The inputs of the texts that other parts compute. Token embeddings are left out: they change at each step."""
     linked_inputs: dict[str, Array] = {}
     for linked in (other for other in plan.parts if other.name in {*_linked_parts(part)} - {_embedding_part(part)}):
-        inputs = dummies(
-            with_dummies(linked.spec, padded("right")), {linked.spec.batch: _fixed_batch(linked.spec) or GROUP_SIZE}
-        )
+        sizes = {linked.spec.batch: _fixed_batch(linked.spec) or TEXTS}
+        inputs = dummies(with_dummies(linked.spec, padded("right")), sizes)
         known = {**inputs, **dict(zip(linked.outputs, run(linked, inputs), strict=True))}
         links = (link for link in part.spec.links if link.part == linked.name)
         linked_inputs.update({link.input: known[link.output] for link in links})
-    return _repeated_for_groups(linked_inputs, part, groups)
-
-
-def _repeated_for_groups(inputs: Mapping[str, Array], part: Part, groups: int) -> dict[str, Array]:
-    """The inputs for a batch of several groups, of which each gets the same."""
-    batch_axes = {
-        name: [axis for axis, symbol in part.inputs[name].items() if symbol == part.spec.batch] for name in inputs
-    }
-    return {
-        name: np.concatenate([array] * groups, axis=batch_axes[name][0]) if batch_axes[name] else array
-        for name, array in inputs.items()
-    }
+    return linked_inputs
 
 
 # Comparison with PyTorch
 
 
-def logits_without_cache(part: Part, plan: Plan, texts: Array, prompts: Prompts, groups: int, run: RunPart) -> Array:
+def logits_without_cache(part: Part, plan: Plan, texts: Array, prompts: Prompts, run: RunPart) -> Array:
     """PyTorch's logits of whole texts, `[batch, length, vocabulary]`, with an empty past."""
     prompt_mask = prompts.attention_mask
     mask = np.concatenate([prompt_mask, np.ones_like(texts[:, prompt_mask.shape[1] :])], axis=1)
     positions = np.maximum(mask.cumsum(axis=1) - 1, 0)
     text_inputs = {"input_ids": texts, "attention_mask": mask, "position_ids": positions}
     inputs = dummies(part.spec, _text_sizes(part.spec, texts.shape[1]))
-    known = {**_linked_inputs(part, plan, groups, run), **prompts.constant_inputs, **text_inputs}
+    known = {**_linked_inputs(part, plan, run), **prompts.constant_inputs, **text_inputs}
     # In float64, what other parts compute stays float64.
     fed = {name: _like(array, inputs[name]) for name, array in known.items() if name in inputs}
     outputs = run(part, inputs | _empty_past(part, inputs) | fed)
@@ -333,68 +265,55 @@ def _empty_past(part: Part, inputs: Mapping[str, Array]) -> dict[str, Array]:
 
 
 def text_comparison(
-    spec: PlannedSpec, choice: str, texts: Array, logits: Array, *, exact: Exact, case: str, start: int
+    spec: PlannedSpec, choice: ChooseTokens, texts: Array, logits: Array, *, exact: ExactArray, case: str, start: int
 ) -> Comparison:
-    """Compares the tokens of a group of texts, from `start` on, with those that PyTorch's logits would choose.
+    """Compares the tokens of texts, from `start` on, with those that are chosen by PyTorch's logits.
 
     A text agrees if, at each step, the logit of its token is less than that of PyTorch's choice by at most twice the
     error that a logit may have: then rounding may have decided between the two tokens.
     """
-    precision, dtype = precision_of(spec.target.float_dtype), spec.target.float_dtype or "float32"
-    scale, agreement = _logit_scale(logits, precision), always_allowed(precision).peak
-    largest, shortfall = _shortfall(choice, texts, logits, scale, start)
-    judged = Comparison(
-        "greedy tokens",
-        case,
-        texts.shape,
-        largest,
-        shortfall,
-        2 * agreement * scale.rms,
-        passed=shortfall <= 2 * agreement,
-        reference=f"PyTorch in {dtype}; float64 was not needed",
-    )
+    dtype = spec.target.float_dtype or "float32"
+    ordinary = np.abs(logits) < precision_of(dtype).largest_ordinary
+    scale = Scale.of(logits[ordinary].astype(np.float64), precision_of(dtype))
+
+    def error(of_logits: Array) -> Error:
+        return margin_error(*_margins(choice, texts, of_logits, start), scale.rms)
+
+    def own(of_logits: Array) -> Error:
+        return scale.error((logits - of_logits)[ordinary])
+
     if has_tolerance(spec):
         bound = (spec.check.atol or 0.0) * max(scale.rms, 1.0) / scale.rms + (spec.check.rtol or 0.0)
-        return _within(judged, scale, bound, f"PyTorch in {dtype}, by the tolerance of the spec")
-    if judged.passed:
-        return judged
-    try:
-        wider, exact_logits = exact()
-        own = (logits - exact_logits)[_is_ordinary(logits, precision)]
-        bound = allowed(precision, rounding(precision, scale.norms(own), wider)).peak
-    except NoReference as problem:
-        return _within(judged, scale, allowed_by_scale(precision).peak, f"PyTorch in {dtype}, by scale: {problem}")
-    largest, shortfall = _shortfall(choice, texts, exact_logits, scale, start)
-    judged = evolve(judged, max_abs=largest, max_rel=shortfall, own_error=float(np.abs(own).max(initial=0.0)))
-    return _within(judged, scale, bound, f"PyTorch in {wider}")
+        result = judged(
+            error(logits), Norms(0.0, bound), scale.rms, f"PyTorch in {dtype}, by the tolerance of the spec"
+        )
+    else:
+        result = verdict(Evidence(dtype, scale.rms, logits, error, own, exact))
+    return margin_comparison(result, "greedy tokens", case, texts)
 
 
-def _within(comparison: Comparison, scale: Scale, bound: float, reference: str) -> Comparison:
-    """The comparison with another reference, and with another error that each of two logits may have."""
-    passed = comparison.max_rel <= 2 * bound
-    return evolve(comparison, tolerance=2 * bound * scale.rms, passed=passed, reference=reference)
+def margin_error(best: Array, chosen: Array, rms: float) -> Error:
+    """Half of the largest difference of logits: the error of each of the two that explains another choice."""
+    differences = best - chosen
+    relative = differences / np.maximum(np.abs(best), rms)
+    return Error(float(differences.max(initial=0.0)) / 2, Norms(0.0, float(relative.max(initial=0.0)) / 2))
 
 
-def _logit_scale(logits: Array, precision: Precision) -> Scale:
-    values = logits[_is_ordinary(logits, precision)].astype(np.float64)
-    return Scale.of(values, precision)
+def margin_comparison(judged: Comparison, output: str, case: str, texts: Array) -> Comparison:
+    """The comparison of texts from that of a `margin_error`: its figures are those of the difference of two logits."""
+    figures = {name: 2 * getattr(judged, name) for name in ("max_abs", "max_rel", "tolerance")}
+    return evolve(judged, output=output, case=case, shape=texts.shape, **figures)
 
 
-def _is_ordinary(logits: Array, precision: Precision) -> Array:
-    ordinary: Array = np.abs(logits) < precision.largest_ordinary
-    return ordinary
-
-
-def _shortfall(choice: str, texts: Array, logits: Array, scale: Scale, start: int) -> tuple[float, float]:
-    """The largest difference of the logit of PyTorch's choice and of the token of a text; and relative to the logit."""
+def _margins(choice: ChooseTokens, texts: Array, logits: Array, start: int) -> tuple[Array, Array]:
+    """The logits of PyTorch's choices, and those of the tokens of texts, `[batch, new]`."""
     values = logits.astype(np.float64)
-    step_logits = values[:, start - 1 : -1]
     choices = np.stack(
-        [TOKEN_CHOICES[choice](values[:, step - 1], texts[:, :step]) for step in range(start, texts.shape[1])],
+        [choice(values[:, step - 1], texts[:, :step]) for step in range(start, texts.shape[1])],
         axis=1,
     )
     best, actual = (
-        np.take_along_axis(step_logits, tokens[..., None], axis=-1)[..., 0] for tokens in (choices, texts[:, start:])
+        np.take_along_axis(values[:, start - 1 : -1], tokens[..., None], axis=-1)[..., 0]
+        for tokens in (choices, texts[:, start:])
     )
-    differences = best - actual
-    return float(differences.max()), float((differences / np.maximum(np.abs(best), scale.rms)).max())
+    return best, actual

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
@@ -32,6 +33,17 @@ class NoReference(Exception):
         self.own = own
 
 
+@contextmanager
+def no_reference(wider: str) -> Iterator[None]:
+    """Raises NoReference for what the code of a model raises in a wider dtype, MemoryError excepted."""
+    try:
+        yield
+    except Exception as error:
+        if isinstance(error, MemoryError) or "allocate memory" in str(error):  # the RuntimeError of torch
+            raise
+        raise NoReference(f"{wider} cannot run: {first_line(error)}") from error
+
+
 def exact_outputs(model: Any, dtype: str | None) -> ExactOutputs:
     """A function that computes PyTorch's outputs in the first of the wider dtypes of `dtype` that can run.
 
@@ -47,9 +59,10 @@ def exact_outputs(model: Any, dtype: str | None) -> ExactOutputs:
         for wider in precision_of(dtype).wider:
             if (part.name, wider) not in failures:
                 try:
-                    return wider, torch_outputs(wider_copy(wider), part, arrays, getattr(torch, wider))
-                except Exception as error:  # noqa: BLE001 - the code of any model may raise anything
-                    failures[part.name, wider] = f"{wider} cannot run: {first_line(error)}"
+                    with no_reference(wider):
+                        return wider, torch_outputs(wider_copy(wider), part, arrays, getattr(torch, wider))
+                except NoReference as problem:
+                    failures[part.name, wider] = str(problem)
         reasons = [text for (name, _), text in failures.items() if name == part.name]
         raise NoReference("; ".join(reasons) or f"there is no dtype wider than {dtype}")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any, overload
@@ -204,20 +204,22 @@ def _towers(folder: Path, suffix: str, arguments: Mapping[str, Array]) -> dict[s
     return sessions
 
 
+def _configurations(folder: Path) -> Iterator[Mapping[str, Any]]:
+    """The configurations in a folder, that of `generate` first."""
+    files = [folder / name for name in ("generation_config.json", "config.json")]
+    return (json.loads(file.read_text()) for file in files if file.is_file())
+
+
 def _end_tokens(folder: Path) -> tuple[int, ...]:
     """The end tokens of the configuration in a folder."""
-    for name in ("generation_config.json", "config.json"):
-        config = json.loads((folder / name).read_text()) if (folder / name).is_file() else {}
-        ends = config.get("eos_token_id")
-        if ends is not None:
-            return tuple(ends) if isinstance(ends, list) else (ends,)
-    return ()
+    known = (config.get("eos_token_id") for config in _configurations(folder))
+    ends = next((each for each in known if each is not None), ())
+    return tuple(ends) if isinstance(ends, (list, tuple)) else (ends,)
 
 
 def _start_token(folder: Path) -> int:
     """`decoder_start_token_id` of the configuration in a folder."""
-    for name in ("generation_config.json", "config.json"):
-        config = json.loads((folder / name).read_text()) if (folder / name).is_file() else {}
+    for config in _configurations(folder):
         for section in (config, config.get("decoder") or {}, config.get("text_config") or {}):
             if section.get("decoder_start_token_id") is not None:
                 return int(section["decoder_start_token_id"])

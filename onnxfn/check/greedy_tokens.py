@@ -38,7 +38,7 @@ def greedy_measurements(
     if text is None or IDS not in text.inputs or part.spec.links or not can_decode(part, plan):
         return ()
     token_part = token_part_of(part, plan)
-    prompts = prompts_of(token_part.spec, 1, set())
+    prompts = prompts_of(token_part.spec, set())
     rows = len(prompts.input_ids)
     ids = np.resize(text.inputs[IDS], (rows, PROMPT_TOKENS))
     prompts = evolve(prompts, input_ids=ids, attention_mask=np.ones_like(ids))
@@ -47,7 +47,7 @@ def greedy_measurements(
     decoder = Decoder(session, session, constant_feeds=prompts.constant_inputs, cache=cache)
     texts = greedy(decoder, ids, prompts.attention_mask, steps=GREEDY_TOKENS)
     run = partial(torch_outputs, model, dtype=torch.float32)
-    logits = logits_without_cache(token_part, plan, texts, prompts, 1, run)[:, PROMPT_TOKENS - 1 : -1]
+    logits = logits_without_cache(token_part, plan, texts, prompts, run)[:, PROMPT_TOKENS - 1 : -1]
     chosen = texts[:, PROMPT_TOKENS:]
     share = float((chosen == logits.argmax(-1)).mean())
     label = f"{GREEDY_TOKENS} tokens after {rows} prompts"

@@ -9,19 +9,10 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping, Sequence
-from functools import cache
 from typing import Any
 
-import numpy as np
-from attrs import evolve
-
-from onnxfn.check.compare import FEW_ELEMENTS, Comparison, allowed, allowed_by_scale, always_allowed, own_norms
-from onnxfn.check.exact_outputs import NoReference
-from onnxfn.check.norms import NO_ERROR, Norms, Scale, larger, largest
-from onnxfn.check.precision import precision_of
-from onnxfn.check.references import OutputArrays, Reference
-from onnxfn.check.usual_errors import OTHER_INPUTS
-from onnxfn.check.valid_elements import valid_elements
+from onnxfn.check.exact_outputs import ExactOutputs, no_reference
+from onnxfn.check.references import OutputArrays
 from onnxfn.graphs.capture.forward import torch_outputs
 from onnxfn.graphs.capture.torch_modes import torch_operators
 from onnxfn.specs.dummies import Array
@@ -49,39 +40,24 @@ def half_module(model: Any, part: Part, inputs: Mapping[str, Array]) -> str | No
     return paths[0] if paths else None
 
 
-def compared_in_half(
-    model: Any, part: Part, reference: Reference, outputs: OutputArrays, comparisons: Sequence[Comparison], path: str
-) -> tuple[Comparison, ...]:
-    """The comparisons of a case; those that failed are judged by what PyTorch loses in float16 in the module `path`.
+def outputs_without_casts(model: Any, path: str) -> ExactOutputs:
+    """A function that computes PyTorch's outputs in float64, also where the module at a path asks for another dtype."""
+    name = f"float64, without the casts to float16 in {repr(path) if path else 'the model'}"
 
-    In an output of few elements that may be little by luck: there PyTorch's largest error for several inputs counts.
-    """
-    by = f"PyTorch in float64, without the casts to float16 in {repr(path) if path else 'the model'}"
-    other, numbers = reference.other, range(1, OTHER_INPUTS + 1)
-    usual = cache(lambda: [_errors(model, part, other(number)) for number in numbers] if other else [])
-    judged = []
-    try:
-        exact, own = _outputs_without_half(model, part, reference.inputs), _errors(model, part, reference)
-        for index, (comparison, actual) in enumerate(zip(comparisons, outputs, strict=True)):
-            arrays = actual, reference.outputs[index], exact[index]
-            is_few = actual.size <= FEW_ELEMENTS and not comparison.passed
-            norms = larger(own[index], *(errors[index] for errors in (usual() if is_few else ())))
-            judged.append(comparison if comparison.passed else _judged(comparison, by, part, arrays, norms))
-    except NoReference:
-        return tuple(comparisons)
-    return tuple(judged)
+    def run(operator: Any, arguments: Sequence[Any], named: Mapping[str, Any]) -> Any:
+        import torch
 
+        is_narrow = named.get("dtype") in (torch.float16, torch.bfloat16, torch.float32)  # float32: back from float16
+        wide = {"dtype": torch.float64} if is_narrow else {}
+        return operator(*arguments, **{**named, **wide})
 
-def _errors(model: Any, part: Part, reference: Reference) -> list[Norms]:
-    """The norms of what PyTorch loses in float16 in each output of a reference. Raises NoReference."""
-    exact = _outputs_without_half(model, part, reference.inputs)
-    pairs = zip(part.spec.outputs, reference.outputs, exact, strict=True)
-    return [
-        own_norms(part.spec, *map(valid_elements(part.spec, output, reference.inputs), arrays))
-        if arrays[0].dtype.kind == "f"
-        else NO_ERROR
-        for output, *arrays in pairs
-    ]
+    def outputs(part: Part, inputs: Mapping[str, Array]) -> tuple[str, OutputArrays]:
+        import torch
+
+        with no_reference(name), torch_operators(run):
+            return name, torch_outputs(model, part, inputs, torch.float64)
+
+    return outputs
 
 
 def half_finding(model: Any, path: str) -> str:
@@ -91,45 +67,6 @@ def half_finding(model: Any, path: str) -> str:
         f"{type(model).__name__} computes in float16 or bfloat16{where}, and differs by more than PyTorch's own "
         "rounding there; leave out that cast or autocast, or say with_tolerance(spec, atol=...)"
     )
-
-
-def _judged(comparison: Comparison, by: str, part: Part, arrays: Sequence[Array], own: Norms) -> Comparison:
-    """The comparison of an output by the rule of float16; unchanged if PyTorch's own error is none of float16.
-
-    `arrays` are ONNX Runtime's, PyTorch's and the exact one.
-    """
-    narrow, wide = precision_of("float16"), precision_of(part.spec.target.float_dtype)
-    is_rounding = always_allowed(wide).rms < own.rms <= narrow.factor * allowed_by_scale(narrow).rms
-    if len({array.shape for array in arrays}) > 1 or not is_rounding or not np.isfinite(arrays[-1]).all():
-        return comparison
-    actual, expected, exact = (array.astype(np.float64) for array in arrays)
-    scale, bound = Scale.of(expected, wide), allowed(narrow, own)
-    error = scale.norms(actual - exact)
-    return evolve(
-        comparison,
-        max_abs=largest(actual - exact),
-        max_rel=error.peak,
-        tolerance=bound.peak * scale.rms,
-        passed=error <= bound,
-        own_error=largest(expected - exact),
-        reference=by,
-    )
-
-
-def _outputs_without_half(model: Any, part: Part, inputs: Mapping[str, Array]) -> OutputArrays:
-    """PyTorch's outputs in float64, also where the model asks for another float dtype. Raises NoReference."""
-    import torch
-
-    def run(operator: Any, arguments: Sequence[Any], named: Mapping[str, Any]) -> Any:
-        is_narrow = named.get("dtype") in (torch.float16, torch.bfloat16, torch.float32)  # float32: back from float16
-        wide = {"dtype": torch.float64} if is_narrow else {}
-        return operator(*arguments, **{**named, **wide})
-
-    try:
-        with torch_operators(run):
-            return torch_outputs(model, part, inputs, torch.float64)
-    except Exception as error:
-        raise NoReference("float64 without casts cannot run") from error
 
 
 def _is_half(tensor: Any) -> bool:

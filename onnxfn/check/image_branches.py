@@ -7,8 +7,7 @@ images of the trace, of each case, and of sizes a little above the trace: the si
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from attrs import evolve
@@ -46,21 +45,14 @@ def _branches(model: Any, part: Part) -> bool:
 def _called(model: Any, part: Part, spec: PlannedSpec, sizes: Sizes) -> tuple[str, ...]:
     """The names of the functions of torch that a model calls for a single image of this size; none if it cannot run."""
     calls: list[str] = []
+
+    def run(function: Any, arguments: Sequence[Any], named: Mapping[str, Any]) -> Any:
+        calls.append(getattr(function, "__name__", "a function"))
+        return function(*arguments, **named)
+
     try:
-        with _recorded(calls):
+        with torch_functions(run):
             run_single_image(model, part, spec, sizes)
     except CaptureFailed:
         return ()
     return tuple(calls)
-
-
-@contextmanager
-def _recorded(calls: list[str]) -> Iterator[None]:
-    """Appends to `calls` the names of the functions of torch that are called in this thread."""
-
-    def record(function: Callable[..., Any], arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
-        calls.append(getattr(function, "__name__", "a function"))
-        return function(*arguments, **named)
-
-    with torch_functions(record):
-        yield

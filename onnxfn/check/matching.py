@@ -12,7 +12,7 @@ from attrs import frozen
 from onnxfn.check.compare import compare
 from onnxfn.check.graph_values import GraphValues
 from onnxfn.check.recorded_tensors import RecordedTensor
-from onnxfn.check.valid_elements import Select, all_elements, valid_elements
+from onnxfn.check.valid_elements import Select, token_features, valid_elements
 from onnxfn.graphs.capture.capture import parameter_names
 from onnxfn.specs.dummies import Array
 from onnxfn.specs.field_types import typed_fields
@@ -21,9 +21,6 @@ from onnxfn.specs.short_repr import short_repr
 
 Rows = Mapping[int, tuple[Sequence[str], Array]]
 """From a number of elements to the names of the values that have as many, and a matrix with a row for each."""
-
-TOKEN_RANK = 3
-"""The number of axes of features of tokens: batch, length, size. Only there is padding left out."""
 
 
 @frozen(field_transformer=typed_fields)
@@ -145,11 +142,7 @@ def elements_of_tokens(spec: PlannedSpec, tensor: RecordedTensor, inputs: Mappin
     planned = next((output for output in spec.outputs if output.name == tensor.output), None)
     if planned is not None:
         return valid_elements(spec, planned, inputs)
-    mask, shape = inputs.get(spec.check.mask_input or ""), tensor.array.shape
-    if mask is None or len(shape) != TOKEN_RANK or shape[0] != len(mask) or shape[1] > mask.shape[1]:
-        return all_elements
-    tokens = mask[:, mask.shape[1] - shape[1] :].astype(bool)
-    return lambda array: array[tokens]
+    return token_features(spec, tensor.array.shape, inputs)
 
 
 def _may_equal(tensor: RecordedTensor, weights: frozenset[str], values: GraphValues, value: str) -> bool:

@@ -36,6 +36,19 @@ NO_ERROR = Norms(0.0, 0.0)
 
 
 @frozen
+class Error:
+    """The size of a difference between two arrays.
+
+    Attributes:
+        largest: The largest size of an element.
+        norms: Its norms, relative to the scale of the output.
+    """
+
+    largest: float
+    norms: Norms
+
+
+@frozen
 class Scale:
     """The scale of an output: the root mean square of PyTorch's elements, and that or its own size for each element."""
 
@@ -48,15 +61,18 @@ class Scale:
         rms = max(scale_of(expected), precision.smallest)
         return Scale(rms, np.maximum(np.abs(expected), rms))
 
-    def norms(self, difference: Array, tick: Tick = no_tick) -> Norms:
-        """The norms of a difference; NaN is infinite. `tick` is called for each block of elements."""
-        squares = peak = 0.0
+    def error(self, difference: Array, tick: Tick = no_tick) -> Error:
+        """The size of a difference; NaN is infinite. `tick` is called for each block of elements."""
+        squares = peak = largest = 0.0
         for block, weights in zip(blocks(difference), blocks(self.weights), strict=True):
+            tick()
             sizes = np.nan_to_num(np.abs(block), nan=np.inf)
             squares += float(np.sum(sizes**2))
-            peak = max(peak, float((sizes / weights).max()))
+            largest = max(largest, float(sizes.max()))
             tick()
-        return Norms(float(np.sqrt(squares / max(difference.size, 1))) / self.rms, peak)
+            peak = max(peak, float((sizes / weights).max()))
+        rms = float(np.sqrt(squares / max(difference.size, 1))) / self.rms
+        return Error(largest, Norms(rms, peak))
 
 
 def scale_of(values: Array) -> float:
@@ -71,12 +87,3 @@ def scale_of(values: Array) -> float:
 def larger(*norms: Norms) -> Norms:
     """The larger of each of the two norms."""
     return Norms(max(each.rms for each in norms), max(each.peak for each in norms))
-
-
-def largest(difference: Array, tick: Tick = no_tick) -> float:
-    """The largest size of an element; NaN is infinite. `tick` is called for each block of elements."""
-    result = 0.0
-    for block in blocks(difference):
-        result = max(result, float(np.nan_to_num(np.abs(block), nan=np.inf).max()))
-        tick()
-    return result

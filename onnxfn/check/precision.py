@@ -14,12 +14,11 @@ timesteps do: then `expected` and `exact` have the same rounding errors there. S
 compared once more. The own error is then at least the change of `exact` when each number of the inputs is moved by one
 unit roundoff: no program can be expected to be more exact than its inputs. In an output of few elements PyTorch's own
 error may be small by luck: there the largest of several inputs counts. At last the largest own error of
-all cases counts.
+all cases counts. An own error that is too large for rounding allows nothing: a model that chooses by its values may
+choose otherwise in float64, which is then no reference.
 
 PyTorch in float64 costs time and memory. It does not run if `norm(actual - expected) <= agreement`, which is at least
 the floor. Such a difference is rounding in most models, and a graph with a smaller one is not looked at more closely.
-Nor does it run if PyTorch's own error in a case before, times `factor - 1`, allows `norm(actual - expected)`: then the
-rule holds, whatever PyTorch's own error in this case is.
 """
 
 from __future__ import annotations
@@ -34,6 +33,12 @@ PEAK = 8.0
 
 The largest of a million normally distributed numbers is 5 times their root mean square; MiniLM's
 are up to 7 times.
+"""
+
+OUTLIER = PEAK * PEAK
+"""The largest peak of PyTorch's own error that is rounding, as a multiple of the largest such root mean square.
+
+Few elements may amplify rounding. A pixel of a mask that PyTorch itself decides otherwise is further away.
 """
 
 

@@ -55,7 +55,8 @@ def recorded_tensors(model: Any, part: Part, arrays: Mapping[str, Array]) -> tup
     def record(path: str, module: Any, computed_by: str, values: Any, *, is_result: bool) -> None:
         call, is_of_leaf = running[-1][1], not module._modules
         recorded.extend(
-            RecordedTensor(path, computed_by, call, is_result, is_of_leaf, "", array) for array in _float_arrays(values)
+            RecordedTensor(path, computed_by, call, is_result, is_of_leaf, "", array)
+            for array in map(_array, real_tensors(values))
         )
 
     def enter(path: str, module: Any, arguments: Any, named: Any) -> None:
@@ -79,17 +80,23 @@ def recorded_tensors(model: Any, part: Part, arrays: Mapping[str, Array]) -> tup
 
 def _planned_outputs(part: Part, outputs: Any) -> Iterator[RecordedTensor]:
     for output, tensor in zip(part.spec.outputs, outputs, strict=True):
-        yield from (RecordedTensor("", "", 0, True, False, output.name, array) for array in _float_arrays(tensor))
+        yield from (
+            RecordedTensor("", "", 0, True, False, output.name, array) for array in map(_array, real_tensors(tensor))
+        )
 
 
-def _float_arrays(value: Any) -> Iterator[Array]:
-    """The floating-point tensors inside the arguments or the result of a module, as arrays of their own."""
+def _array(tensor: Any) -> Array:
+    """A tensor as an array of its own."""
+    array: Array = tensor.detach().float().cpu().numpy().copy()
+    return array
+
+
+def real_tensors(value: Any) -> Iterator[Any]:
+    """The tensors of real numbers in the arguments or the result of a module."""
     import torch
 
     if isinstance(value, torch.Tensor) and value.is_floating_point():
-        yield value.detach().float().cpu().numpy().copy()
-    elif isinstance(value, Mapping):
-        yield from _float_arrays(tuple(value.values()))
-    elif isinstance(value, (tuple, list)):
-        for item in value:
-            yield from _float_arrays(item)
+        yield value
+    items = value.values() if isinstance(value, Mapping) else value if isinstance(value, (tuple, list)) else ()
+    for item in items:
+        yield from real_tensors(item)

@@ -1,52 +1,26 @@
 """The references of a check: the inputs of each case, and PyTorch's outputs for them.
 
-How the past of a case is computed. A decoder with past takes its KV cache as inputs. Random numbers are no useful
-values for them: a trained model never has such a cache, and its logits for it depend on the order of summation.
-Therefore PyTorch computes the past of a case from a prompt of that length:
-
-1. `_shared_prompt_outputs` runs PyTorch once, on a prompt without padding. Its length is the longest past of all cases,
-   its batch the largest.
-2. `_past_from_shared_prompt` cuts the past of a case out of these outputs: the first rows of the batch, the first
-   tokens of the length.
-3. `_past_from_own_prompt` runs PyTorch on a prompt of its own for a case that cannot use the shared one. Its past may
-   contain padding: the tokens of the shared prompt attended to each other, so its cache does not fit a mask that hides
-   some of them. Or its shapes differ in more than batch and length.
-
-There is no shared prompt if fewer than two cases have a past, or if another size than batch and length differs. The
-past of the case `long past` is cut out of the outputs for the case `long text`.
+A decoder with past takes its KV cache as inputs. Random numbers are no useful values for them: a trained model never
+has such a cache, and its logits for it depend on the order of summation. Therefore PyTorch computes the past of a case
+from a prompt of that length.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
-from functools import cache, partial
-from types import MappingProxyType
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from typing import Any
 
-import numpy as np
 from attrs import evolve, field, frozen
 
-from onnxfn.check.cases import NO_LIMITS, CheckCase, batch_size, check_cases, longest_text
-from onnxfn.check.exact_outputs import ExactOutputs
+from onnxfn.check.cases import NO_LIMITS, CheckCase, check_cases, longest_text
 from onnxfn.graphs.capture.forward import torch_outputs
 from onnxfn.specs.axes import names, symbols
 from onnxfn.specs.dummies import Array, dummies, known_sizes, padded
 from onnxfn.specs.errors import CaptureFailed
-from onnxfn.specs.plan.check_cases import (
-    has_large_inputs,
-    has_rows_of,
-    past_lengths,
-    with_dummies,
-)
-from onnxfn.specs.plan.text_cases import LONG_PAST, LONG_TEXT
+from onnxfn.specs.plan.check_cases import past_lengths, with_dummies
 from onnxfn.specs.planned import Part, PlannedSpec
 from onnxfn.specs.reports import CheckFailed, Tick, no_tick
-
-LARGE_ROWS = 460_000
-"""The numbers of the images or sounds of a case from which on PyTorch answers each row once, for all cases with it.
-
-3 images of 224 x 224 have fewer, 2 spectrograms of 30 seconds more.
-"""
 
 SEEDS = 1000
 """The distance of the seeds of other dummy inputs: greater than the number of cases."""
@@ -64,48 +38,12 @@ class Reference:
         inputs: The arrays of the inputs.
         outputs: PyTorch's arrays of the outputs.
         other: From a number to the reference for other dummy inputs of the same sizes. None: the inputs are real.
-        alone: Computes the outputs for these inputs in one batch, where `outputs` are those of each row.
-        shorter: The file without nodes that need not run again; None: all run.
-        answered: From what the file chose to PyTorch's outputs with its answers at thresholds, or None.
-        chosen: The outputs of the file, and what it chose: positions that it picked, answers at thresholds. Empty where
-            its run did not give these.
     """
 
     case: str
     inputs: Mapping[str, Array]
     outputs: OutputArrays
     other: Callable[[int], Reference] | None = field(default=None, eq=False, repr=False)
-    alone: Callable[[], Reference] | None = field(default=None, eq=False, repr=False)
-    shorter: Shorter | None = field(default=None, eq=False, repr=False)
-    answered: Callable[[Mapping[str, Array]], OutputArrays | None] | None = field(default=None, eq=False, repr=False)
-    chosen: Mapping[str, Array] = field(factory=dict, eq=False, repr=False)
-
-
-@frozen(eq=False)
-class Shorter:
-    """A file without some nodes, for a reference that PyTorch computed without them, too: see `shorter_cases.py`.
-
-    Attributes:
-        content: The bytes of the ONNX model.
-        exact: Computes PyTorch's outputs without them in a wider dtype. None: the file chooses by its values, and
-            PyTorch may choose otherwise in a wider dtype, so that the whole file runs where outputs differ.
-        whole: Computes the reference with all of them.
-        fed: The arrays of inputs that only this file has.
-    """
-
-    content: bytes
-    exact: ExactOutputs | None
-    whole: Callable[[], Reference]
-    fed: Mapping[str, Array] = field(factory=dict)
-
-
-ReferenceOfCase = Callable[[CheckCase, Callable[[], Reference]], Reference]
-"""From a case, and a function that computes its whole reference, to its reference."""
-
-
-def always_whole(_: CheckCase, whole: Callable[[], Reference]) -> Reference:
-    """The whole reference of a case."""
-    return whole()
 
 
 def references(
@@ -114,109 +52,24 @@ def references(
     real_inputs: Mapping[str, Array] | None = None,
     *,
     largest: Mapping[str, int] = NO_LIMITS,
-    of_case: ReferenceOfCase = always_whole,
     tick: Tick = no_tick,
 ) -> Iterator[Reference]:
-    """The reference of each case of a part, computed one by one by `of_case`. `largest`: see `largest_sizes`.
+    """The reference of each case of a part, computed one by one. `largest`: see `largest_sizes`.
 
     `tick` is called with the number of cases that are ready, and of all.
     """
     every_case = check_cases(part, real_inputs, longest=longest_text(model), largest=largest)
-    dummy_cases = [case for case in every_case if case.real_inputs is None]
-    with_past = [case for case in dummy_cases if case.name != LONG_PAST and _has_past(case.spec)]
-    shared, long_text = _shared_prompt_outputs(model, part, with_past), None
-    batch = _shared_batch(part, dummy_cases)
-    inputs = {} if batch is None else case_inputs(model, part, batch.spec, seed=batch.seed)
-    row = _row_outputs(model, part, inputs)
-
-    def whole(case: CheckCase) -> Reference:
-        if batch is not None and (case is batch or has_rows_of(case.spec, batch.spec)):
-            return _reference_of_rows(model, part, case, inputs, row)
-        return case_reference(model, part, case, long_text if case.name == LONG_PAST else shared)
-
     for number, case in enumerate(every_case):
         tick(number, len(every_case))
-        reference = of_case(case, partial(whole, case))
-        long_text = reference.outputs if case.name == LONG_TEXT else long_text
-        yield reference
+        yield case_reference(model, part, case)
 
 
-def _shared_batch(part: Part, dummy_cases: Sequence[CheckCase]) -> CheckCase | None:
-    """The case of large images whose rows are those of other cases, too, one of them a single row; None without one.
-
-    A quantized file is measured, and no measure tells whether its rows depend on one another.
-    """
-    if part.spec.target.quantization:
-        return None
-    batches = (
-        larger
-        for larger in dummy_cases
-        if has_large_inputs(larger.spec, LARGE_ROWS)
-        and any(has_rows_of(case.spec, larger.spec) and batch_size(case.spec) == 1 for case in dummy_cases)
-    )
-    return max(batches, key=lambda case: batch_size(case.spec), default=None)
-
-
-def _row_outputs(model: Any, part: Part, inputs: Mapping[str, Array]) -> Callable[[int], OutputArrays]:
-    """A function from the number of a row of a batch to PyTorch's outputs for it alone; each is computed once.
-
-    A batch of large images takes more memory, and the time of its rows or more.
-    """
-    return cache(
-        lambda number: _torch_outputs(model, part, {name: rows[number : number + 1] for name, rows in inputs.items()})
-    )
-
-
-def _reference_of_rows(
-    model: Any, part: Part, case: CheckCase, inputs: Mapping[str, Array], row: Callable[[int], OutputArrays]
-) -> Reference:
-    """The reference of a case whose inputs are the first rows of a batch, from PyTorch's outputs for each row."""
-    first = {name: array[: batch_size(case.spec)] for name, array in inputs.items()}
-    outputs = _in_one_batch([row(number) for number in range(batch_size(case.spec))])
-    if outputs is None:
-        return case_reference(model, part, case)
-    label = _case_label(part.spec, case.name, first)
-    other = cache(lambda number: case_reference(model, part, evolve(case, seed=case.seed + SEEDS * number)))
-
-    def in_one_batch() -> Reference:
-        return Reference(label, first, _torch_outputs(model, part, first), other)
-
-    return Reference(label, first, outputs, other, None if batch_size(case.spec) == 1 else cache(in_one_batch))
-
-
-def reference_by_rows(model: Any, part: Part, case: CheckCase, single: CheckCase) -> Reference:
-    """The reference of a case, from PyTorch's outputs for each row if `single` is its first row, and rows are large."""
-    if _shared_batch(part, (single, case)) is not case:
-        return case_reference(model, part, case)
-    inputs = case_inputs(model, part, case.spec, seed=case.seed)
-    return _reference_of_rows(model, part, case, inputs, _row_outputs(model, part, inputs))
-
-
-def _in_one_batch(rows: Sequence[OutputArrays]) -> OutputArrays | None:
-    """The outputs for a batch from those for its rows; None if the outputs for a row are not a row each."""
-    outputs = list(zip(*rows, strict=True))
-    shapes = [{array.shape for array in arrays} for arrays in outputs]
-    if any(len(each) > 1 or next(iter(each))[:1] != (1,) for each in shapes):
-        return None
-    return tuple(map(np.concatenate, outputs))
-
-
-def case_reference(
-    model: Any,
-    part: Part,
-    case: CheckCase,
-    shared: OutputArrays | None = None,
-    fixed: Mapping[str, Array] = MappingProxyType({}),
-) -> Reference:
-    """The reference of one case. `shared` are PyTorch's outputs for the shared prompt, if there is one.
-
-    The inputs in `fixed` replace dummy inputs.
-    """
+def case_reference(model: Any, part: Part, case: CheckCase) -> Reference:
+    """The reference of one case."""
     inputs, other = case.real_inputs, None
     if inputs is None:
-        inputs = {**case_inputs(model, part, case.spec, seed=case.seed, shared=shared), **fixed}
-        of_seed = partial(case_reference, model, part, shared=shared, fixed=fixed)
-        other = cache(lambda number: of_seed(evolve(case, seed=case.seed + SEEDS * number)))
+        inputs = case_inputs(model, part, case.spec, seed=case.seed)
+        other = cache(lambda number: case_reference(model, part, evolve(case, seed=case.seed + SEEDS * number)))
     return Reference(_case_label(part.spec, case.name, inputs), inputs, _torch_outputs(model, part, inputs), other)
 
 
@@ -230,17 +83,20 @@ def _torch_outputs(model: Any, part: Part, inputs: Mapping[str, Array]) -> Outpu
         raise CheckFailed(f'{error}; export in float32: with_dtypes(spec, float="float32")') from error
 
 
-def case_inputs(
-    model: Any, part: Part, spec: PlannedSpec, *, seed: int = 0, shared: OutputArrays | None = None
-) -> dict[str, Array]:
-    """The dummy inputs of a case; the past, if it is not empty, is computed by PyTorch."""
+def case_inputs(model: Any, part: Part, spec: PlannedSpec, *, seed: int = 0) -> dict[str, Array]:
+    """The dummy inputs of a case; the past, if it is not empty, is computed by PyTorch from a prompt of its length.
+
+    The prompt has padding only where the mask of the case hides tokens of the past: the state of a recurrent layer
+    after padding is not the state of a text.
+    """
     inputs = dummies(spec, {}, seed=seed)
     if not _has_past(spec):
         return inputs
-    past = None
-    if shared is not None and not _has_padding_in_past(spec, inputs):
-        past = _past_from_shared_prompt(spec, inputs, shared)
-    return inputs | (past or _past_from_own_prompt(model, part, spec, inputs, seed))
+    of_prompt = spec if _has_padding_in_past(spec, inputs) else with_dummies(spec, padded("none"))
+    prompt = dummies(of_prompt, _prompt_sizes(known_sizes(spec, {}), past_lengths(spec)), seed=seed)
+    outputs = dict(zip((output.name for output in spec.outputs), _torch_outputs(model, part, prompt), strict=True))
+    past = {each.input: outputs[each.output].astype(inputs[each.input].dtype) for each in spec.feedback}
+    return inputs | past
 
 
 def _has_past(spec: PlannedSpec) -> bool:
@@ -255,59 +111,6 @@ def _has_padding_in_past(spec: PlannedSpec, inputs: Mapping[str, Array]) -> bool
     sizes = known_sizes(spec, {})
     pasts = [(mask.name, sizes[past]) for mask in masks for past in past_lengths(spec) if past in names(mask.axes)]
     return any(not inputs[mask][:, :length].all() for mask, length in pasts)
-
-
-def _shared_prompt_outputs(model: Any, part: Part, with_past: Sequence[CheckCase]) -> OutputArrays | None:
-    """PyTorch's outputs for the prompt that cases with a past share; None if they cannot share one.
-
-    The prompt has no padding: the state of a recurrent layer after padding is not the state of a text.
-    """
-    lengths = past_lengths(part.spec)
-    may_differ = {part.spec.batch, *lengths, *lengths.values()}
-    sizes = [known_sizes(case.spec, {}) for case in with_past]
-    others = [{name: size for name, size in own.items() if name not in may_differ} for own in sizes]
-    if len(with_past) < 2 or any(own != others[0] for own in others):  # noqa: PLR2004 - one case shares nothing
-        return None
-    largest = {name: max(own[name] for own in sizes) for name in sizes[0]}
-    prompt = dummies(with_dummies(with_past[0].spec, padded("none")), _prompt_sizes(largest, lengths))
-    return _torch_outputs(model, part, prompt)
-
-
-def _past_from_shared_prompt(
-    spec: PlannedSpec, inputs: Mapping[str, Array], shared: OutputArrays
-) -> dict[str, Array] | None:
-    """The past inputs of a case, cut out of the outputs for the shared prompt; None if a shape does not fit."""
-    outputs = dict(zip((output.name for output in spec.outputs), shared, strict=True))
-    axes = {input_.name: input_.axes for input_ in spec.inputs}
-    may_be_cut = {spec.batch, *past_lengths(spec)}
-    past: dict[str, Array] = {}
-    for feedback in spec.feedback:
-        dummy = inputs[feedback.input]
-        cut_axes = [axis for axis, symbol in symbols(axes[feedback.input]).items() if symbol in may_be_cut]
-        beginning = _beginning(outputs[feedback.output], dummy.shape, cut_axes)
-        if beginning is None:
-            return None
-        past[feedback.input] = beginning.astype(dummy.dtype)
-    return past
-
-
-def _beginning(array: Array, shape: tuple[int, ...], axes: Container[int]) -> Array | None:
-    """The first elements of an array along these axes, so that it has this shape; None if that is not possible."""
-    if array.ndim != len(shape):
-        return None
-    surplus = [actual - wanted for actual, wanted in zip(array.shape, shape, strict=True)]
-    if any(more < 0 or (more and axis not in axes) for axis, more in enumerate(surplus)):
-        return None
-    return array[tuple(map(slice, shape))]
-
-
-def _past_from_own_prompt(
-    model: Any, part: Part, spec: PlannedSpec, inputs: Mapping[str, Array], seed: int
-) -> dict[str, Array]:
-    """The past inputs of a case, from PyTorch's outputs for a prompt that is as long as the past."""
-    prompt = dummies(spec, _prompt_sizes(known_sizes(spec, {}), past_lengths(spec)), seed=seed)
-    outputs = dict(zip((output.name for output in spec.outputs), _torch_outputs(model, part, prompt), strict=True))
-    return {feedback.input: outputs[feedback.output].astype(inputs[feedback.input].dtype) for feedback in spec.feedback}
 
 
 def _prompt_sizes(sizes: Mapping[str, int], lengths: Mapping[str, str]) -> dict[str, int]:

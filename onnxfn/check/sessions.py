@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from onnxfn.specs.errors import ModelNotFound, first_line, listed
@@ -86,21 +85,13 @@ def open_check_session(file: Path, tick: Tick = no_tick) -> Any:
     return watched(opened, tick, partial(options.set_load_cancellation_flag, True))
 
 
-def kept_session(
-    sessions: dict[Path, Any],
-    tick: Tick,
-    file: Path,
-    own_tick: Tick | None = None,
-    *,
-    contents: Mapping[Path, bytes] = MappingProxyType({}),
-) -> Any:
+def kept_session(sessions: dict[Path, Any], tick: Tick, file: Path, own_tick: Tick | None = None) -> Any:
     """The session of a file among `sessions`; it is opened and added if it is not there.
 
-    `own_tick` is called in place of `tick` while ONNX Runtime loads the file. `contents` replace the bytes of files.
+    `own_tick` is called in place of `tick` while ONNX Runtime loads the file.
     """
     if file not in sessions:
-        content, tick = contents.get(file), own_tick or tick
-        sessions[file] = open_check_session(file, tick) if content is None else open_content(content, file, tick)
+        sessions[file] = open_check_session(file, own_tick or tick)
     return sessions[file]
 
 

@@ -7,11 +7,10 @@ from typing import Any
 
 from attrs import evolve, frozen
 
-from onnxfn.check.case_comparisons import output_comparisons
+from onnxfn.check.case_comparisons import CheckedFile, output_comparisons
 from onnxfn.check.cases import CheckCase
-from onnxfn.check.compare import Comparison
-from onnxfn.check.exact_outputs import ExactOutputs
 from onnxfn.check.references import Reference, case_reference
+from onnxfn.check.verdict import Comparison
 from onnxfn.specs.axes import terms
 from onnxfn.specs.dummies import known_sizes, padded, sized
 from onnxfn.specs.errors import unknown
@@ -49,19 +48,17 @@ def selected_cases(cases: tuple[CheckCase, ...], part: Part, name: str | None, s
     return tuple(case if case.real_inputs is not None else case_at(case, sizes) for case in named)
 
 
-def failing_case(model: Any, part: Part, session: Any, case: CheckCase, exact: ExactOutputs) -> FailingCase | None:
+def failing_case(checked: CheckedFile, session: Any, case: CheckCase) -> FailingCase | None:
     """The case with the output that differs most from PyTorch's in it; None if all outputs agree."""
-    reference = case_reference(model, part, case)
+    part, reference = checked.part, case_reference(checked.model, checked.part, case)
     outputs = session.run([output.name for output in part.spec.outputs], dict(reference.inputs))
-    comparisons = output_comparisons(part, reference, outputs, exact)
+    comparisons = output_comparisons(part, reference, outputs, checked.exact)
     differing = [comparison for comparison in comparisons if not comparison.passed]
     worst = max(differing, key=lambda comparison: comparison.max_rel, default=None)
     return None if worst is None else FailingCase(case, reference, worst)
 
 
-def smallest_failing_case(
-    model: Any, part: Part, session: Any, failing: FailingCase, exact: ExactOutputs
-) -> FailingCase:
+def smallest_failing_case(checked: CheckedFile, session: Any, failing: FailingCase) -> FailingCase:
     """A failing case at the smallest sizes at which it fails, without padding if it then fails, too.
 
     The sizes are reduced one after another: batch, lengths, past. A case with real inputs stays as it is.
@@ -71,13 +68,17 @@ def smallest_failing_case(
 
     def at_sizes(sizes: Sizes) -> FailingCase | None:
         try:
-            return failing_case(model, part, session, case_at(failing.case, sizes), exact)
+            return failing_case(checked, session, case_at(failing.case, sizes))
+        except MemoryError:
+            raise
         except Exception:  # noqa: BLE001 - a model may refuse a size, and raise anything
             return None
 
-    sizes = smallest_sizes(case_sizes(part, failing.case), least_sizes(part.spec), lambda each: bool(at_sizes(each)))
+    sizes = smallest_sizes(
+        case_sizes(checked.part, failing.case), least_sizes(checked.part.spec), lambda each: bool(at_sizes(each))
+    )
     smallest = at_sizes(sizes) or failing
-    return _without_padding(model, part, session, smallest, exact) or smallest
+    return _without_padding(checked, session, smallest) or smallest
 
 
 def case_at(case: CheckCase, sizes: Sizes) -> CheckCase:
@@ -129,9 +130,7 @@ def _sizes_to_try(least: int, smallest: Sizes, name: str) -> Iterator[int]:
             low = middle
 
 
-def _without_padding(
-    model: Any, part: Part, session: Any, failing: FailingCase, exact: ExactOutputs
-) -> FailingCase | None:
+def _without_padding(checked: CheckedFile, session: Any, failing: FailingCase) -> FailingCase | None:
     """The case without padding, if it fails without it."""
     spec = with_dummies(failing.case.spec, padded("none"))
-    return failing_case(model, part, session, evolve(failing.case, spec=spec), exact)
+    return failing_case(checked, session, evolve(failing.case, spec=spec))

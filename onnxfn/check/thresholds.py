@@ -8,31 +8,23 @@ PyTorch gives ONNX Runtime's answers, but only where its own values equal the nu
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-from itertools import count, product
-from types import MappingProxyType
+from contextlib import contextmanager
+from itertools import count
 from typing import Any
 
 import numpy as np
 
-from onnxfn.check.compare import allowed_by_scale
 from onnxfn.check.precision import Precision
 from onnxfn.check.sections.runs import WrittenGraph
-from onnxfn.graphs.capture.patching import replaced
+from onnxfn.check.verdict import allowed_by_scale
+from onnxfn.graphs.capture.torch_modes import torch_functions
 from onnxfn.specs.dummies import Array
 
 OPERATORS = ("Less", "LessOrEqual", "Greater", "GreaterOrEqual")
 """The operators of ONNX that compare."""
 
-METHODS: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {
-        "lt": ("__lt__", "lt", "less"),
-        "le": ("__le__", "le", "less_equal"),
-        "gt": ("__gt__", "gt", "greater"),
-        "ge": ("__ge__", "ge", "greater_equal"),
-    }
-)
-"""From the functions of torch that compare to their names, those of the operators of Python included."""
+COMPARISONS = ("lt", "le", "gt", "ge", "less", "less_equal", "greater", "greater_equal")
+"""The names of the functions of torch that compare, those of the operators of Python included."""
 
 Answers = Mapping[int, Array]
 """From the number of a comparison in a run of PyTorch to its answers."""
@@ -103,20 +95,15 @@ def _comparisons(of_comparison: OfComparison) -> Iterator[None]:
 
     numbers = count()
 
-    def comparing(function: Callable[..., Any]) -> Callable[..., Any]:
-        def compare(values: Any, threshold: Any, *others: Any, **named: Any) -> Any:
-            own = function(values, threshold, *others, **named)
-            is_threshold = isinstance(values, torch.Tensor) and values.is_floating_point() and _is_number(threshold)
-            return of_comparison(next(numbers), values, threshold, own) if is_threshold else own
+    def run(function: Any, arguments: Sequence[Any], named: Mapping[str, Any]) -> Any:
+        own = function(*arguments, **named)
+        if getattr(function, "__name__", "").strip("_") not in COMPARISONS:
+            return own
+        values, threshold = (*arguments, *named.values())[:2]
+        is_threshold = isinstance(values, torch.Tensor) and values.is_floating_point() and _is_number(threshold)
+        return of_comparison(next(numbers), values, threshold, own) if is_threshold else own
 
-        return compare
-
-    with ExitStack() as undo:
-        for function, names in METHODS.items():
-            compare = comparing(getattr(torch, function))
-            for owner, name in product((torch, torch.Tensor), names):
-                if hasattr(owner, name):
-                    undo.enter_context(replaced(owner, name, compare))
+    with torch_functions(run):
         yield
 
 

@@ -1,11 +1,11 @@
-"""How texts of a check choose their tokens: each group of a batch in a way of its own, among ordinary tokens.
+"""How texts of a check choose their tokens: among ordinary ones.
 
 A random model may write the placeholder of an image, and no image belongs to it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -55,18 +55,3 @@ def among_ordinary(special: Collection[int], choose: ChooseTokens, tick: Tick) -
         return choose(ordinary_logits(special, logits), texts)
 
     return chosen
-
-
-def by_group(choices: Sequence[ChooseTokens]) -> ChooseTokens:
-    """Chooses the tokens of the first group of a batch in the first way, those of the next group in the next way."""
-
-    def choose(logits: Array, texts: Array) -> Array:
-        groups = zip(choices, groups_of(logits, len(choices)), groups_of(texts, len(choices)), strict=True)
-        return np.concatenate([choice(group_logits, group_texts) for choice, group_logits, group_texts in groups])
-
-    return choose
-
-
-def groups_of(batch: Array, count: int) -> list[Array]:
-    """The rows of a batch in groups of one size."""
-    return np.array_split(batch, count)

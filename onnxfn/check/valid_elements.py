@@ -12,6 +12,9 @@ from onnxfn.specs.edits.logits_to_keep import NUM_LOGITS
 from onnxfn.specs.planned import PlannedSpec
 from onnxfn.specs.records import OutputSpec
 
+FEATURE_RANK = 3
+"""The number of axes of features of tokens: batch, length, size."""
+
 Select = Callable[[Array], Array]
 """From an array to those of its elements that are compared."""
 
@@ -40,6 +43,18 @@ def valid_elements(spec: PlannedSpec, output: OutputSpec, inputs: Mapping[str, A
         return all_elements
     mask = inputs[mask_input.name].astype(bool)
     return lambda array: array[_at_tokens(mask, array.shape, token_axes)]
+
+
+def token_features(spec: PlannedSpec, shape: tuple[int, ...], inputs: Mapping[str, Array]) -> Select:
+    """Selects the features of tokens in a tensor of this shape, by the padding mask among the inputs of a case.
+
+    All elements of a tensor that has not the axes of features: batch, length, size.
+    """
+    mask = inputs.get(spec.check.mask_input or "")
+    if mask is None or len(shape) != FEATURE_RANK or shape[0] != len(mask) or shape[1] > mask.shape[1]:
+        return all_elements
+    tokens = mask[:, mask.shape[1] - shape[1] :].astype(bool)
+    return lambda array: array[tokens]
 
 
 def _at_tokens(mask: Array, shape: tuple[int, ...], token_axes: Iterable[int]) -> Array:

@@ -91,7 +91,7 @@ def _first_different_row(stored: StoredTensor, tensor: Any, read: Callable[[Path
     position, row_bytes = 0, max(1, stored.length // (stored.shape or (1,))[0])
     for expected in chunks(onnx_ir.tensor_adapters.TorchTensor(tensor)):
         actual = data[position : position + len(expected)]
-        if not _is_equal(actual, expected):
+        if not np.array_equal(actual, expected):
             return (position + int(np.argmax(actual != expected))) // row_bytes
         position += len(expected)
     return None
@@ -100,13 +100,6 @@ def _first_different_row(stored: StoredTensor, tensor: Any, read: Callable[[Path
 def _bytes(file: Path) -> Array:
     """The bytes of a file, mapped into memory."""
     return np.asarray(np.memmap(file, np.uint8, "r"))
-
-
-def _is_equal(left: Array, right: Array) -> bool:
-    """Whether two arrays of bytes are equal. Eight bytes are compared at once: this is most of the time it takes."""
-    words = len(left) // 8 * 8
-    whole = np.array_equal(left[:words].view(np.uint64), right[:words].view(np.uint64))
-    return whole and np.array_equal(left[words:], right[words:])
 
 
 def _in_dtype(tensor: Any, dtype: int) -> Any:

@@ -19,11 +19,9 @@ from onnxfn.check.exact_outputs import exact_outputs
 from onnxfn.check.image_branches import without_image_branches
 from onnxfn.check.image_sizes import moves_images, with_fixed_images
 from onnxfn.check.proof import Proof, variant_kind
-from onnxfn.check.references import Reference, always_whole, references
-from onnxfn.check.resumed_runs import run_in_place
+from onnxfn.check.references import Reference, references
 from onnxfn.check.sections.check import check_by_sections
 from onnxfn.check.sessions import kept_session
-from onnxfn.check.shorter_cases import with_shorter_cases
 from onnxfn.check.text_references import TextReferences, text_references
 from onnxfn.check.whole.whole_models import whole_model_report
 from onnxfn.export.adapter_inputs import check_layers, check_with_adapter, write_input_adapter
@@ -149,8 +147,6 @@ def references_once(plan: Plan) -> References:
             yield from known[key]
             return
         computed = []
-        if parts[captured] > 1:  # the layers that are left out are those of one file
-            named["of_case"] = always_whole
         for reference in references(model, part, *real_inputs, largest=largest, **named):
             computed.extend([reference] if parts[captured] > 1 else [])
             yield reference
@@ -315,12 +311,9 @@ def check_files(
             if mode == "sections":
                 reports.append(check_by_sections(*of_part, exact=exact, proof=proof, real_inputs=real, tick=tick))
             else:
-                run = run_in_place(part, file)
-                of_case = with_shorter_cases(model, part, file, with_results=run is not None and run.has_thresholds)
-                expected = references_of(model, part, real, largest=largest_sizes(file), of_case=of_case, tick=tick)
+                expected = references_of(model, part, real, largest=largest_sizes(file), tick=tick)
                 checked = partial(check_part, *of_part, plan, exact=exact, tick=tick)
-                opened = session_for if run is None else partial(session_for, contents={file: run.content})
-                reports.append(checked(session_for=opened, expected=expected, proof=proof))
+                reports.append(checked(session_for=session_for, expected=expected, proof=proof))
             if mode == "whole" and part is plan.parts[-1] and _joined(reports).passed:
                 of_whole = partial(whole_model_report, model, plan, folder, session_for, exact, tick)
                 reports.append(of_whole(preprocessor, Proof(None, floors, stored)))

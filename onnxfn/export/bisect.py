@@ -9,6 +9,7 @@ from typing import Any
 from attrs import evolve
 
 from onnxfn.check.bisect import Divergence, divergence, snippet
+from onnxfn.check.case_comparisons import CheckedFile
 from onnxfn.check.cases import file_cases
 from onnxfn.check.exact_outputs import exact_outputs
 from onnxfn.check.smallest_case import selected_cases
@@ -76,7 +77,7 @@ def bisect(
         cases = selected_cases(
             file_cases(copied, part, file, real_inputs.get(part.name)), part, case, dict(sizes or {})
         )
-        different = divergence(model_in_dtype, part, file, cases, exact)
+        different = divergence(CheckedFile(model_in_dtype, part, file, exact), cases)
         if different is not None:
             return evolve(different, snippet=snippet(different.case, different.sizes, path))
     return Divergence(", ".join(plan.files))

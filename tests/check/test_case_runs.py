@@ -7,7 +7,6 @@ from concurrent.futures import Future
 from functools import partial
 
 import numpy as np
-import onnx
 import onnxruntime
 import pytest
 import torch
@@ -83,24 +82,8 @@ def test_a_run_returns_its_memory_if_the_session_keeps_any(has_arena, tmp_path, 
     options.enable_cpu_mem_arena = has_arena
     session = onnxruntime.InferenceSession(str(tmp_path / "model.onnx"), options)
     for reference in references(model, part):
-        of_case = with_outputs(lambda: session, None, run_options, tmp_path / "model.onnx", part, reference)
+        of_case = with_outputs(lambda: session, run_options, tmp_path / "model.onnx", part, reference)
         assert np.allclose(of_case[1][0], reference.outputs[0], atol=1e-5)
     if has_arena:
         assert run_options.get_run_config_entry(RETURNS_MEMORY) == "cpu:0"
     assert capfd.readouterr().err == ""  # ONNX Runtime warns of an entry that is added twice
-
-
-def test_more_outputs_of_a_session_than_the_part_has_are_what_the_file_chose(tmp_path):
-    model, part = exported(tmp_path)
-    graph = onnx.load(tmp_path / "model.onnx")
-    graph.graph.node.append(onnx.helper.make_node("Relu", ["scores"], ["positive"]))
-    graph.graph.output.add(name="positive")
-    session = onnxruntime.InferenceSession(graph.SerializeToString())
-    reference = next(references(model, part))
-    run = partial(with_outputs, run_options=onnxruntime.RunOptions(), file=tmp_path, part=part, reference=reference)
-    with_chosen, outputs = run(lambda: session, None)
-    assert [*with_chosen.chosen] == ["scores", "positive"]
-    assert np.array_equal(with_chosen.chosen["scores"], outputs[0])
-    assert len(outputs) == 1
-    whole = onnxruntime.InferenceSession(str(tmp_path / "model.onnx"))
-    assert not run(lambda: whole, None)[0].chosen

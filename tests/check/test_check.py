@@ -11,12 +11,14 @@ import numpy as np
 import onnx
 import pytest
 import tiny
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from onnx import numpy_helper
 from refusals import refusal
 
 import onnxfn
+from onnxfn.check.cases import check_cases
 from onnxfn.check.check import check
 from onnxfn.check.compare import compare
 from onnxfn.check.references import references
@@ -92,6 +94,34 @@ def test_a_spec_without_cases_is_checked_at_batch_1_and_3_and_at_other_lengths()
     )
     sizes = [{size.name: size.value for size in case.dummies.sizes} for case in cases(plan(spec, {}).parts[0].spec)]
     assert sizes == [{"batch_size": 1, "width": 11}, {"batch_size": 3, "width": 13}]
+
+
+def test_cases_with_the_same_inputs_are_one():
+    """The side of the padding differs, which no input shows but a mask."""
+    case, sized, takes = onnxfn.case, onnxfn.sized, onnxfn.takes
+    sides = (case(f"{side}-padded", sized(batch_size=3, length=7), onnxfn.padded(side)) for side in ("right", "left"))
+    without_mask = onnxfn.compose(
+        takes("ids", "batch_size length", "tokens"),
+        onnxfn.generates("tokens", "integers", high=9),
+        onnxfn.gives("scores", "batch_size 9"),
+        sized(batch_size=2, length=9),
+        *sides,
+    )
+    with_mask = onnxfn.compose(without_mask, takes("mask", "batch_size length", "padding_mask"))
+    names = [[each.name for each in check_cases(plan(spec, {}).parts[0])] for spec in (without_mask, with_mask)]
+    assert names == [["right-padded"], ["right-padded", "left-padded"]]
+
+
+def test_a_graph_whose_rows_depend_on_one_another_fails_where_those_of_the_model_do_not(tmp_path):
+    head = torch.nn.Linear(3, 9)
+    spec = onnxfn.compose(
+        onnxfn.takes("x", "batch_size 3", "normal", kind="float"),
+        onnxfn.generates("normal", "normal"),
+        onnxfn.gives("y", "batch_size 9"),
+        onnxfn.sized(batch_size=2),
+    )
+    result = onnxfn.export(spec, lambda x: {"y": head(x) + head(x).amax(dim=0, keepdim=True)}, tmp_path)
+    assert not onnxfn.validate(spec, lambda x: {"y": head(x)}, result).passed
 
 
 @pytest.fixture(scope="module")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import onnx
@@ -140,3 +141,15 @@ def test_integers_tensors_and_other_threads_compare_as_before():
         assert not used
         assert (torch.tensor([1.0, 2.0]) > 1).tolist() == [True, True]
     assert found == [[False, True]]
+
+
+def test_torch_itself_is_not_changed_so_that_contexts_of_threads_may_end_in_any_order():
+    greater = torch.Tensor.gt
+    first, second = (with_answers([np.array([True])], precision_of("float32")) for _ in range(2))
+    first.__enter__()
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(second.__enter__).result()
+        assert torch.Tensor.gt is greater
+        first.__exit__(None, None, None)
+        pool.submit(second.__exit__, None, None, None).result()
+    assert (torch.tensor([1.0]) > 1).tolist() == [False]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from pathlib import Path
 
 import every_part
 import numpy as np
@@ -14,11 +15,13 @@ import onnxfn
 from onnxfn.architectures.families.features import DECODER_WITH_PAST, wide_decoder
 from onnxfn.check.exact_outputs import exact_outputs
 from onnxfn.check.sessions import open_check_session
+from onnxfn.check.whole import whole_models
 from onnxfn.check.whole.joined_parts import whole_model
 from onnxfn.check.whole.prompts_with_images import whole_prompts
 from onnxfn.check.whole.torch_whole import WHOLE
-from onnxfn.check.whole.whole_models import prompt_comparisons, whole_model_report
+from onnxfn.check.whole.whole_models import generate_comparison, prompt_comparisons, whole_model_report
 from onnxfn.specs.edits.behaviors import model_part
+from onnxfn.specs.errors import CaptureFailed
 from onnxfn.specs.reports import CheckFailed
 
 TASK = "image-text-to-text-with-past"
@@ -36,8 +39,6 @@ def exported(llava, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def whole(llava, exported):
-    from pathlib import Path
-
     return whole_model(llava, exported.plan, Path(exported.path), cache(open_check_session))
 
 
@@ -151,9 +152,29 @@ def compared(whole):
         yield from prompt_comparisons(whole, prompt, exact_outputs(whole.model, None))
 
 
-def test_a_model_that_reads_texts_alone_has_no_such_report(llava, exported):
-    from pathlib import Path
+def test_a_prompt_that_pytorch_refuses_is_a_finding(llava, exported, monkeypatch):
+    own = whole_models.torch_logits
 
+    def refusing(whole, prompt, *more):
+        if prompt.case == "2 images in a text":
+            raise CaptureFailed("it takes one image")
+        return own(whole, prompt, *more)
+
+    monkeypatch.setattr(whole_models, "torch_logits", refusing)
+    exact = exact_outputs(llava, None)
+    report = whole_model_report(llava, exported.plan, Path(exported.path), cache(open_check_session), exact)
+    assert report.findings == ("2 images in a text: it takes one image",)
+    assert not report.passed
+
+
+def test_texts_of_another_length_than_those_of_generate_differ():
+    spec, texts = onnxfn.PlannedSpec(), np.ones((1, 4), np.int64)
+    compared = generate_comparison(spec, texts, texts[:, :3], np.ones((1, 4, 9), np.float32), "16 tokens")
+    assert not compared.passed
+    assert compared.case == "16 tokens: tokens [1, 4] where generate writes [1, 3]"
+
+
+def test_a_model_that_reads_texts_alone_has_no_such_report(llava, exported):
     plan = evolve(exported.plan, parts=exported.plan.parts[1:])
     report = whole_model_report(llava, plan, Path(exported.path), open_check_session, exact_outputs(llava, None))
     assert not report.differences

@@ -12,7 +12,6 @@ from onnxfn.specs.plan.check_cases import (
     AFFORDABLE_BATCH,
     LARGE_INPUTS,
     cases,
-    has_rows_of,
     in_affordable_batches,
     in_case,
     with_affordable_batch,
@@ -69,36 +68,3 @@ def test_of_several_cases_of_large_images_those_with_most_texts_have_several(siz
     most = max((each["text_batch_size"] for each in before if each["batch_size"] > 1), default=0)
     for old, new in zip(before, after, strict=True):
         assert new["batch_size"] == (old["batch_size"] if old["text_batch_size"] == most else 1)
-
-
-def pair(inputs, outputs, *edits):
-    """The specs of two cases of images, of batch 1 and 3; the second has more edits."""
-    spec = compose(
-        takes("pixel_values", inputs, "dummies.normal", kind="float"),
-        gives("scores", outputs),
-        sized(**dict.fromkeys({"batch_size", "height"} & {*inputs.split()}, 32)),
-        case("one", sized(batch_size=1)),
-        case("several", sized(batch_size=3), *edits),
-    )
-    part = onnxfn.plan(spec, {}).parts[0]
-    return [in_case(part.spec, each) for each in cases(part.spec)]
-
-
-@pytest.mark.parametrize(
-    ("inputs", "outputs", "edits", "expected"),
-    [
-        ("batch_size 3 32 32", "batch_size 9", [], True),
-        ("batch_size 3 height 32", "batch_size 9", [], False),  # the height is another in each case
-        ("batch_size 3 height 32", "batch_size 9", [sized(height=32)], True),
-        ("batch_size 3 32 32", "_ 9", [], False),
-        ("batch_size 3 32 32", "batch_size batch_size", [], False),
-        ("batch_size 3 32 32", "2*batch_size 9", [], False),
-        ("3 batch_size 32 32", "batch_size 9", [], False),
-        ("batch_size 3 32 32", "batch_size 9", [takes("pixel_values", "batch_size 3 32 32", "position_ids")], False),
-    ],
-)
-def test_a_case_has_rows_of_a_larger_batch_if_the_two_differ_in_the_batch_alone(inputs, outputs, edits, expected):
-    one, several = pair(inputs, outputs, *edits)
-    assert has_rows_of(one, several) == expected
-    assert not has_rows_of(several, one)
-    assert not has_rows_of(one, one)

@@ -17,9 +17,10 @@ from typing import Any
 import numpy as np
 from attrs import field, frozen
 
+from onnxfn.check.case_comparisons import CheckedFile
 from onnxfn.check.cases import largest_sizes
 from onnxfn.check.check import JudgedCases, differences, file_weights, judged_cases
-from onnxfn.check.compare import Comparison, compare
+from onnxfn.check.compare import Exact, compare
 from onnxfn.check.exact_outputs import ExactOutputs, NoReference, exact_outputs
 from onnxfn.check.precision import precision_of
 from onnxfn.check.proof import NO_PROOF, Proof, is_quantized, variant_measurements
@@ -29,7 +30,8 @@ from onnxfn.check.sections.hidden_states import HiddenStates, recorded_hidden_st
 from onnxfn.check.sections.layer_chains import fits_shapes, layer_paths
 from onnxfn.check.sections.runs import SectionedSession, Values, WrittenGraph, run_sections, written_graph
 from onnxfn.check.sessions import silent_run_options
-from onnxfn.check.valid_elements import Select, all_elements, valid_elements
+from onnxfn.check.valid_elements import token_features, valid_elements
+from onnxfn.check.verdict import Comparison
 from onnxfn.graphs.capture.forward import torch_outputs
 from onnxfn.specs.axes import symbols
 from onnxfn.specs.dummies import Array
@@ -38,18 +40,12 @@ from onnxfn.specs.reports import Report, Tick, no_tick
 from onnxfn.specs.section_errors import SectionError
 from onnxfn.weights.waiting import stopped_on_error
 
-HALF = ("float16", "bfloat16")
-"""The dtypes in which nearly each comparison needs the result in a wider dtype, so that it is computed at once."""
-
-TOKEN_RANK = 3
-"""The number of axes of hidden states of tokens: batch, length, size. Only there is padding left out."""
-
 
 @frozen(eq=False)
 class RecordedCase:
     """A case: its inputs, PyTorch's outputs, and PyTorch's hidden states.
 
-    `exact` returns them with what each layer returns in a wider dtype. It may run PyTorch once more, at its first call.
+    `exact` returns them with what each layer returns in a wider dtype. It runs PyTorch once more, at its first call.
     """
 
     reference: Reference
@@ -100,7 +96,7 @@ def _judged_sections(
     sectioned = sectioned_file(model, part, file, real_inputs, tick)
     runs = compared_sections(sectioned, tick)
     pairs = zip((case.reference for case in sectioned.cases), runs.outputs, strict=True)
-    judged = judged_cases(model, part, file, pairs, exact, tick)
+    judged = judged_cases(CheckedFile(model, part, file, exact, tick), pairs)
     return SectionedSession(sectioned.written, sectioned.sections, tick), runs.errors, judged
 
 
@@ -116,44 +112,27 @@ def sectioned_file(
     """The sections of a file, and the cases, which PyTorch computes. InvalidSpec if there are no sections."""
     written = written_graph(file)
     layers = layer_paths(model, written.initializers)
-    dtype = part.spec.target.float_dtype
-    wider = () if is_quantized(part.spec) else precision_of(dtype).wider
-    at_once = wider if dtype in HALF else ()
-    with recorded_hidden_states(model, layers, at_once) as last_run:
+    wider = () if is_quantized(part.spec) else precision_of(part.spec.target.float_dtype).wider
+    with recorded_hidden_states(model, layers) as last_run:
         every = references(model, part, real_inputs, largest=largest_sizes(file), tick=tick)
         runs = [(reference, last_run()) for reference in every]
-    rerun = partial(_hidden_states, model, part, layers, wider)
-    cases = [
-        RecordedCase(reference, hidden, cache(partial(rerun, reference, hidden if at_once else None)))
-        for reference, hidden in runs
-    ]
-    fits = [fits_shapes(written.model.graph, _shapes(case), _sizes(part, case)) for case in cases]
+    rerun = partial(_with_exact, model, part, layers, wider)
+    cases = [RecordedCase(reference, hidden, cache(partial(rerun, reference))) for reference, hidden in runs]
+    graph = written.model.graph
+    fits = [fits_shapes(graph, [state.shape for state in each.hidden.states], _sizes(part, each)) for each in cases]
     of_layers = {each.name for each in (*part.spec.inputs, *part.spec.outputs) if each.layer is not None}
     names = model.state_dict(keep_vars=True)
-    sections = graph_sections(
-        written.model.graph, layers, names, of_layers, lambda name, layer: all(each(name, layer) for each in fits)
-    )
+    sections = graph_sections(graph, layers, names, of_layers, lambda *value: all(each(*value) for each in fits))
     return SectionedFile(written, sections, part, cases)
 
 
-def _hidden_states(
-    model: Any,
-    part: Part,
-    layers: Sequence[str],
-    wider: Sequence[str],
-    reference: Reference,
-    known: HiddenStates | None,
+def _with_exact(
+    model: Any, part: Part, layers: Sequence[str], wider: Sequence[str], reference: Reference
 ) -> HiddenStates:
-    """The hidden states of a case, with what the layers return in a wider dtype. PyTorch runs if they are not known."""
-    if known is not None:
-        return known
+    """The hidden states of a case, with what the layers return in a wider dtype. PyTorch runs once more."""
     with recorded_hidden_states(model, layers, wider) as last_run:
         torch_outputs(model, part, reference.inputs)
     return last_run()
-
-
-def _shapes(case: RecordedCase) -> list[tuple[int, ...]]:
-    return [state.shape for state in case.hidden.states]
 
 
 def _sizes(part: Part, case: RecordedCase) -> dict[str, int]:
@@ -243,8 +222,8 @@ def _comparisons(sectioned: SectionedFile, case: RecordedCase, values: Values, t
         if name in sectioned.sections.hidden:
             index = sectioned.sections.hidden.index(name)
             expected = case.hidden.states[index]
-            exact = partial(_exact, case, index - 1) if index else None
-            select = _tokens(sectioned.part, reference, expected)
+            exact = Exact(partial(_exact, case, index - 1)) if index else Exact()
+            select = token_features(spec, expected.shape, reference.inputs)
             yield compare(spec, name, reference.case, _real(actual), expected, select, exact, tick=tick)
         elif name in planned:
             output = next(each for each in spec.outputs if each.name == name)
@@ -265,21 +244,12 @@ def _real(array: Array) -> Array:
     return array if array.dtype == np.float64 else array.astype(np.float32)
 
 
-def _tokens(part: Part, reference: Reference, states: Array) -> Select:
-    """Selects the hidden states of tokens, not of padding."""
-    mask, shape = reference.inputs.get(part.spec.check.mask_input or ""), states.shape
-    if mask is None or len(shape) != TOKEN_RANK or shape[0] != len(mask) or shape[1] > mask.shape[1]:
-        return all_elements
-    tokens = mask[:, mask.shape[1] - shape[1] :].astype(bool)
-    return lambda array: array[tokens]
-
-
 def _handed_on_error(sectioned: SectionedFile, case: RecordedCase, values: Values) -> float | None:
     """The largest difference of the hidden states from PyTorch's in a case, with the errors of all sections before."""
     errors = [
         float(np.abs(select(_real(actual)) - select(expected)).max(initial=0.0))
         for name, expected in zip(sectioned.sections.hidden, case.hidden.states, strict=True)
         if (actual := values.get(name)) is not None and actual.shape == expected.shape
-        for select in [_tokens(sectioned.part, case.reference, expected)]
+        for select in [token_features(sectioned.part.spec, expected.shape, case.reference.inputs)]
     ]
     return max(errors, default=None)

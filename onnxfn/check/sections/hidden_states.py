@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 from attrs import frozen
 
+from onnxfn.check.exact_outputs import NoReference, no_reference
+from onnxfn.check.recorded_tensors import real_tensors
 from onnxfn.graphs.capture.casting import cast_on_use
 from onnxfn.graphs.capture.torch_modes import torch_functions
 from onnxfn.specs.dummies import Array
@@ -50,11 +52,11 @@ def recorded_hidden_states(
             for each in (calls, before, after, exact):
                 each.clear()
         calls.append(index)
-        before[index] = _array(first_real_tensor((arguments, named)))
+        before[index] = _first_array((arguments, named))
         exact.update((index, array) for array in _in_wider_dtypes(module, arguments, named, wider))
 
     def leave(index: int, _: Any, __: Any, result: Any) -> None:
-        after[index] = _array(first_real_tensor(result))
+        after[index] = _first_array(result)
 
     def last_run() -> HiddenStates:
         if calls != [*range(len(layers))]:
@@ -81,7 +83,7 @@ def recorded_hidden_states(
 def _in_wider_dtypes(module: Any, arguments: Any, named: Any, wider: Sequence[str]) -> list[Array]:
     """What a layer returns in the first of these dtypes that can run it; nothing if none can."""
     for dtype in wider:
-        with suppress(Exception):  # the code of any layer may raise anything
+        with suppress(NoReference), no_reference(dtype):
             return [_in_wider_dtype(module, arguments, named, dtype)]
     return []
 
@@ -91,51 +93,24 @@ def _in_wider_dtype(module: Any, arguments: Any, named: Any, wider: str) -> Arra
     import torch
 
     dtype = getattr(torch, wider)
-    with _copied_in(dtype):
-        arguments, named = copy.deepcopy((arguments, named))
-    with cast_on_use(module, dtype):
-        return _array(first_real_tensor(module.forward(*arguments, **named)))
 
-
-@contextmanager
-def _copied_in(dtype: Any) -> Iterator[None]:
-    """A context in which `copy.deepcopy` copies a tensor of real numbers in a dtype."""
-    import torch
-
-    def call(function: Callable[..., Any], arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
+    def copied(function: Any, taken: Sequence[Any], others: Mapping[str, Any]) -> Any:
         if function is not torch.Tensor.__deepcopy__:
-            return function(*arguments, **named)
-        tensor = arguments[0]
+            return function(*taken, **others)
+        tensor = taken[0]
         return tensor.to(dtype) if tensor.is_floating_point() else tensor.clone()
 
-    with torch_functions(call):
-        yield
+    with torch_functions(copied):
+        arguments, named = copy.deepcopy((arguments, named))
+    with cast_on_use(module, dtype):
+        return _first_array(module.forward(*arguments, **named))
 
 
-def first_real_tensor(value: Any) -> Any:
-    """The first tensor of real numbers in the arguments or the result of a module."""
+def _first_array(value: Any) -> Array:
+    """A copy of the first tensor of real numbers in arguments or a result as an array: float64, or float32."""
     import torch
 
-    if isinstance(value, torch.Tensor):
-        return value if value.is_floating_point() else None
-    items = value.values() if isinstance(value, Mapping) else value if isinstance(value, (tuple, list)) else ()
-    return next((tensor for item in items if (tensor := first_real_tensor(item)) is not None), None)
-
-
-def tensors_in(value: Any) -> list[Any]:
-    """The tensors in the arguments or the result of a module."""
-    import torch
-
-    if isinstance(value, torch.Tensor):
-        return [value]
-    items = value.values() if isinstance(value, Mapping) else value if isinstance(value, (tuple, list)) else ()
-    return [tensor for item in items for tensor in tensors_in(item)]
-
-
-def _array(tensor: Any) -> Array:
-    """A copy of a tensor as an array: float64, or float32."""
-    import torch
-
+    tensor = next(real_tensors(value), None)
     if tensor is None:
         raise InvalidSpec("a layer takes or returns no hidden states")
     wide = torch.float64 if tensor.dtype == torch.float64 else torch.float32

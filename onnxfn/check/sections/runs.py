@@ -49,23 +49,6 @@ class WrittenGraph:
     initializers: Mapping[str, Any] = field(repr=False)
     types: Mapping[str, int] = field(repr=False)
 
-    def with_nodes(self, nodes: Sequence[Any], inputs: Sequence[Any] = ()) -> bytes:
-        """The bytes of an ONNX model of these nodes, with the outputs of this one, and with more inputs."""
-        import onnx
-
-        graph = self.model.graph
-        read = {name for node in nodes for name in read_names(node)} | {output.name for output in graph.output}
-        model = onnx.ModelProto(ir_version=self.model.ir_version)
-        model.opset_import.extend(self.model.opset_import)
-        model.functions.extend(self.model.functions)
-        model.graph.name = graph.name
-        model.graph.node.extend(nodes)
-        model.graph.initializer.extend(each for each in graph.initializer if each.name in read)
-        model.graph.input.extend([*graph.input, *inputs])
-        model.graph.output.extend(graph.output)
-        content: bytes = model.SerializeToString()
-        return content
-
     def with_outputs(self, names: Sequence[str]) -> bytes:
         """The bytes of this ONNX model with more of its values as outputs, after its own."""
         import onnx

@@ -187,7 +187,7 @@ def run_errors(prompt: Prompt) -> Iterator[None]:
     """Raises CheckFailed for an error of the files, with the case."""
     try:
         yield
-    except CheckFailed:
+    except (CheckFailed, MemoryError):
         raise
     except Exception as error:
         reason = str(error) if isinstance(error, OnnxfnError) else f"{type(error).__name__}: {runtime_message(error)}"

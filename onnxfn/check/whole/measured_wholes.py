@@ -56,7 +56,7 @@ class Measured:
 def measured_report(whole: Whole, prompts: Iterable[Prompt], proof: Proof, tick: Tick) -> Report:
     """Measures the files of a whole model for prompts, against PyTorch in float32.
 
-    Prompts that PyTorch refuses are named among the cases. CheckFailed if the files cannot run one after the other.
+    Prompts that PyTorch refuses are findings. CheckFailed if the files cannot run one after the other.
     """
     in_torch = evolve(whole, model=proof.model or whole.model)
     measured: list[Measured] = []
@@ -67,9 +67,8 @@ def measured_report(whole: Whole, prompts: Iterable[Prompt], proof: Proof, tick:
             measured.append(_measured(whole, in_torch, prompt))
         except CaptureFailed as error:
             refusals.append(f"{prompt.case}: {error}")
-    findings = refusals[:1] if len(measured) <= 1 else []
     cases = (*(each.case for each in measured), *refusals)
-    return Report((), cases, tuple(findings), _measurements(whole, measured, proof.floors))
+    return Report((), cases, tuple(refusals), _measurements(whole, measured, proof.floors))
 
 
 def _measurements(whole: Whole, measured: list[Measured], floors: Floors) -> tuple[Measurement, ...]:

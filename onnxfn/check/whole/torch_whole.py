@@ -134,6 +134,8 @@ def texts_of_generate(
         with quiet(), unchanged_eval(model), attention, torch.no_grad():
             options = {**lengths, **constants, **forced, "do_sample": False, "num_beams": 1}
             texts: Array = model.generate(**tensors, **options).numpy()
+    except MemoryError:
+        raise
     except Exception as error:  # the code of any model may raise anything
         reason = f"{type(error).__name__}: {first_line(error)}"
         raise CaptureFailed(f"generate of {type(model).__name__} does not run: {reason}") from error

@@ -18,13 +18,15 @@ from attrs import evolve
 
 from onnxfn.architectures.families.features import reads_prompts_both_ways
 from onnxfn.check.check import differences
-from onnxfn.check.compare import Comparison, allowed_by_scale, compare
-from onnxfn.check.decoded_texts import NEW_TOKENS, SessionOpener, text_comparison
+from onnxfn.check.compare import Exact, compare
+from onnxfn.check.decoded_texts import NEW_TOKENS, SessionOpener, margin_comparison, margin_error, text_comparison
 from onnxfn.check.exact_outputs import ExactOutputs
-from onnxfn.check.greedy_decoding import Decoder, prompt_outputs
+from onnxfn.check.greedy_decoding import Decoder, most_likely_token, prompt_outputs
+from onnxfn.check.norms import Scale
 from onnxfn.check.precision import precision_of
 from onnxfn.check.proof import NO_PROOF, Proof, is_quantized
 from onnxfn.check.token_choices import ordinary_logits
+from onnxfn.check.verdict import Comparison, allowed_by_scale, judged
 from onnxfn.check.whole.joined_parts import (
     Whole,
     arguments_of,
@@ -48,9 +50,8 @@ from onnxfn.specs.planned import Plan, PlannedSpec
 from onnxfn.specs.reports import Report, Tick, no_tick
 
 GENERATE = "PyTorch's generate"
+OF_GENERATE = "tokens of generate"
 STEPS = "logits of new tokens"
-GREEDY = "greedy"
-"""The key of the only choice of tokens."""
 
 
 def whole_model_report(
@@ -65,7 +66,7 @@ def whole_model_report(
 ) -> Report:
     """Compares the files of a plan, run one after the other, with the whole model; empty if nothing reads images.
 
-    Quantized files are measured, not compared.
+    Quantized files are measured, not compared. A prompt that PyTorch refuses is a finding: nothing of it is compared.
 
     Args:
         model: The model of PyTorch, in the float dtype of the plan.
@@ -88,6 +89,7 @@ def whole_model_report(
     comparisons: list[Comparison] = []
     compared: set[str] = set()
     refusals: list[str] = []
+    findings: list[str] = []
     for prompt in prompts_of(whole, preprocessor):
         tick()
         try:
@@ -96,9 +98,8 @@ def whole_model_report(
                 compared.add(prompt.case)
         except CaptureFailed as error:
             refusals.append(f"{prompt.case}: {error}")
+            findings += [] if prompt.case in compared else refusals[-1:]
     cases = dict.fromkeys(comparison.case for comparison in comparisons)
-    # A text alone, and a text with an image, must run: else nothing was compared.
-    findings = refusals[:1] if len(compared) <= 1 else []
     of_whole = differences(evolve(whole.decoder, name=name_of(whole)), comparisons)
     findings += [] if all(each.passed for each in of_whole) else _unread_types(whole)
     return Report(of_whole, (*cases, *refusals), tuple(findings))
@@ -116,7 +117,7 @@ def prompt_comparisons(whole: Whole, prompt: Prompt, exact: ExactOutputs) -> Ite
     at_tokens = mask[:, -last:].astype(bool)
     spec, label = whole.decoder.spec, f"{prompt.case} (tokens={ids.shape[1]})"
     output, expected_end = main_output(whole.decoder), expected[:, -last:]
-    yield compare(spec, output, label, actual, expected_end, lambda array: array[at_tokens], exact_end)
+    yield compare(spec, output, label, actual, expected_end, lambda array: array[at_tokens], Exact(exact_end))
     if spec.feedback:
         yield from _text_comparisons(whole, prompt, decoder, exact)
 
@@ -138,9 +139,9 @@ def _text_comparisons(whole: Whole, prompt: Prompt, decoder: Decoder, exact: Exa
         wider, logits = exact_logits()
         return wider, ordinary_logits(whole.known.special, logits)
 
-    yield compare(spec, STEPS, case, steps, of_texts[:, at_steps], exact=exact_steps)
+    yield compare(spec, STEPS, case, steps, of_texts[:, at_steps], exact=Exact(exact_steps))
     ordinary = ordinary_logits(whole.known.special, of_texts)
-    yield text_comparison(spec, GREEDY, texts, ordinary, exact=exact_ordinary, case=case, start=ids.shape[1])
+    yield text_comparison(spec, most_likely_token, texts, ordinary, exact=exact_ordinary, case=case, start=ids.shape[1])
     arguments = arguments_of(whole, prompt, ids)
     part = part_of(whole, arguments)
     generated = texts_of_generate(whole.model, part, arguments, NEW_TOKENS, whole.known.special)
@@ -157,17 +158,18 @@ def generate_comparison(spec: PlannedSpec, texts: Array, generated: Array, logit
         logits: PyTorch's logits for `texts`.
         case: The name of the case.
     """
+    if texts.shape != generated.shape:
+        label = f"{case}: tokens {list(texts.shape)} where generate writes {list(generated.shape)}"
+        return Comparison(OF_GENERATE, label, texts.shape, np.inf, np.inf, 0.0, passed=False)
     precision = precision_of(spec.target.float_dtype)
-    scale = float(np.sqrt(np.mean(np.square(logits[np.abs(logits) < precision.largest_ordinary], dtype=np.float64))))
-    margins = [0.0]
+    ordinary = logits[np.abs(logits) < precision.largest_ordinary].astype(np.float64)
+    scale, pairs = Scale.of(ordinary, precision), [np.zeros(2)]
     for row in np.flatnonzero((texts != generated).any(axis=1)):
         step = int(np.argmax(texts[row] != generated[row]))
-        own, other = (float(logits[row, step - 1, tokens[row, step]]) for tokens in (texts, generated))
-        margins.append(abs(own - other))
-    largest, tolerance = max(margins), 2 * allowed_by_scale(precision).peak * scale
-    relative = largest / scale if scale else largest
-    passed = largest <= tolerance
-    return Comparison("tokens of generate", case, texts.shape, largest, relative, tolerance, passed, reference=GENERATE)
+        pairs.append(np.sort([logits[row, step - 1, tokens[row, step]] for tokens in (texts, generated)]))
+    chosen, best = np.array(pairs, np.float64).T
+    by_scale = judged(margin_error(best, chosen, scale.rms), allowed_by_scale(precision), scale.rms, GENERATE)
+    return margin_comparison(by_scale, OF_GENERATE, case, texts)
 
 
 def _unread_types(whole: Whole) -> list[str]:

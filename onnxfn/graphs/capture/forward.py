@@ -59,6 +59,8 @@ def torch_outputs(model: Any, part: Part, arrays: Mapping[str, Array], dtype: An
     except (OnnxfnError, MemoryError):
         raise
     except Exception as error:
+        if "allocate memory" in str(error):  # the RuntimeError of torch's CPU allocator
+            raise MemoryError(first_line(error)) from error
         raise CaptureFailed(_cannot_run(model, part, error)) from error
 
     def array(output: Any) -> Array:

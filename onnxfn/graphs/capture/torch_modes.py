@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from onnxfn.architectures.private.torch_names import torch_name
 
-TorchCall = Callable[[Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]
+TorchCall = Callable[[Any, Sequence[Any], Mapping[str, Any]], Any]
 """From a function or an operator of torch, its arguments, and those with a name, to its result."""
 
 
 @contextmanager
 def torch_functions(call: TorchCall) -> Iterator[None]:
-    """A context in which `call` is called in place of each function of torch that this thread calls."""
+    """A context in which `call` is called in place of each function of torch that this thread calls.
+
+    >>> import torch
+    >>> with torch_functions(lambda function, arguments, named: function.__name__):
+    ...     torch.relu(torch.Tensor())
+    'relu'
+    """
     from torch.overrides import TorchFunctionMode
 
     with _calling(TorchFunctionMode(), "__torch_function__", call):

@@ -8,7 +8,7 @@ from math import prod
 
 from attrs import evolve
 
-from onnxfn.specs.axes import AxisMap, names, shape, symbols, terms
+from onnxfn.specs.axes import names, shape, symbols, terms
 from onnxfn.specs.compose import compose, group, named
 from onnxfn.specs.dummies import known_sizes, planned_sizes
 from onnxfn.specs.fixed_axes import fixed_sizes
@@ -80,7 +80,7 @@ def in_affordable_batches(spec: PlannedSpec, every_case: Sequence[Case]) -> tupl
 def _texts_of_large_batch(planned: PlannedSpec) -> int:
     """The rows of the texts beside several large images; 0 if there are no such texts or images."""
     sizes = known_sizes(planned, {})
-    if sizes.get(planned.batch, 1) == 1 or not has_large_inputs(planned):
+    if sizes.get(planned.batch, 1) == 1 or not _has_large_inputs(planned):
         return 0
     return max(_rows_alone(planned, sizes), default=0)
 
@@ -98,7 +98,7 @@ def with_affordable_batch(spec: PlannedSpec, case: Case) -> Case:
     A case stays as it is if an image or sound has no axis of the batch: their number may have to fit the batch.
     """
     planned = in_case(spec, case)
-    if not has_large_inputs(planned):
+    if not _has_large_inputs(planned):
         return case
     sizes = known_sizes(planned, {})
     rows = _rows_alone(planned, sizes)
@@ -106,42 +106,12 @@ def with_affordable_batch(spec: PlannedSpec, case: Case) -> Case:
     return evolve(case, dummies=group(case.dummies, smaller))
 
 
-def has_large_inputs(planned: PlannedSpec, more_than: int = LARGE_INPUTS) -> bool:
-    """Whether the images or sounds of a case have more numbers than that, and each has the axis of the batch."""
+def _has_large_inputs(planned: PlannedSpec) -> bool:
+    """Whether the images or sounds of a case have more than `LARGE_INPUTS` numbers, each with the axis of the batch."""
     sizes, fed = known_sizes(planned, {}), {feedback.input for feedback in planned.feedback}
     real = [input_ for input_ in planned.inputs if "float" in input_.kind and input_.name not in fed]
     has_batch = all(planned.batch in names(input_.axes) for input_ in real)
-    return has_batch and sum(prod(shape(input_.axes, sizes)) for input_ in real) > more_than
-
-
-def has_rows_of(planned: PlannedSpec, larger: PlannedSpec) -> bool:
-    """Whether the first rows of the inputs of a case are inputs of another: the two differ in the batch alone.
-
-    Each input and output has the batch as its first axis, and as no other. All are made in the same way, and there is
-    no past.
-    """
-    batch, pair = planned.batch, (planned, larger)
-    tensors = [tensor for spec in pair for side in (spec.inputs, spec.outputs) for tensor in side]
-    sizes, of_larger = (known_sizes(spec, {}) for spec in pair)
-    sizeless, sizeless_larger = (evolve(spec, dummies=evolve(spec.dummies, sizes=())) for spec in pair)
-    return (
-        sizeless == sizeless_larger
-        and not planned.feedback
-        and all(_axes_of(batch, tensor.axes) == [0] for tensor in tensors)
-        and {**sizes, batch: 0} == {**of_larger, batch: 0}
-        and sizes[batch] < of_larger[batch]
-    )
-
-
-def _axes_of(batch: str, axes: AxisMap) -> list[int]:
-    """The axes whose size depends on the batch; an axis that is a multiple of it is told by the number -1.
-
-    >>> from onnxfn.specs.axes import axis_map
-    >>> _axes_of("batch", axis_map("batch 3 height")), _axes_of("batch", axis_map("2*batch batch"))
-    ([0], [-1, 1])
-    """
-    of_batch = {axis: symbol for axis, symbol in symbols(axes).items() if batch in terms(symbol)}
-    return [axis if symbol == batch else -1 for axis, symbol in of_batch.items()]
+    return has_batch and sum(prod(shape(input_.axes, sizes)) for input_ in real) > LARGE_INPUTS
 
 
 def _smaller_batch(batch: int, rows: Sequence[int]) -> int:
