@@ -9,13 +9,13 @@ import typer
 
 from onnxfn.export import cli_flags as flags
 from onnxfn.export.cli_batch import batch_command
-from onnxfn.export.cli_demo import demo_completion, demo_similarities
 from onnxfn.export.cli_errors import one_line_errors
 from onnxfn.export.cli_export import export_from_library
-from onnxfn.export.cli_files import bench_command, inspect_command, push_command, verify_command
+from onnxfn.export.cli_files import inspect_command, push_command, verify_command
 from onnxfn.export.cli_optimum import our_option
 from onnxfn.export.cli_print import say
 from onnxfn.export.cli_request import export_request
+from onnxfn.export.demo import demo
 from onnxfn.export.destination import check_destination
 from onnxfn.export.lookup.lookup import tasks_for
 from onnxfn.graphs.cache_folder import cache_entries, clear_cache, default_cache_folder
@@ -82,7 +82,6 @@ def export(
 
 app.command("verify")(verify_command)
 app.command("inspect")(inspect_command)
-app.command("bench")(bench_command)
 app.command("push")(push_command)
 app.command("batch")(batch_command)
 
@@ -110,17 +109,12 @@ def cache(
         say(f"{folder}: {'deleted ' if clear else ''}{len(entries)} files, {size / 2**20:.1f} MiB")
 
 
-@app.command()
-def demo(
-    out: flags.Out,
-    generate: Annotated[bool, typer.Option("--generate", help="Complete a text with SmolLM2 instead.")] = False,
-    overwrite: flags.Overwrite = False,
-    debug: flags.Debug = False,
-) -> None:
+@app.command("demo")
+def demo_command(out: flags.Out, overwrite: flags.Overwrite = False, debug: flags.Debug = False) -> None:
     """Export a real model, check it, and use it: all-MiniLM-L6-v2 compares sentences."""
     with one_line_errors(debug=debug):
         check_destination(out, overwrite=overwrite)
-        (demo_completion if generate else demo_similarities)(out, overwrite=overwrite)
+        demo(out, overwrite=overwrite)
 
 
 @app.callback(invoke_without_command=True)

@@ -1,4 +1,4 @@
-"""The commands about ONNX files and folders that exist: `verify`, `inspect`, `bench` and `push`."""
+"""The commands about ONNX files and folders that exist: `verify`, `inspect` and `push`."""
 
 from __future__ import annotations
 
@@ -9,18 +9,14 @@ from typing import Annotated, Any
 import typer
 
 from onnxfn.export import cli_flags as flags
-from onnxfn.export.bench import bench, bench_text, plain_timings
 from onnxfn.export.cli_errors import one_line_errors
 from onnxfn.export.cli_print import say
 from onnxfn.export.graph_summary import graph_files, graph_summary, summary_text
 from onnxfn.export.lookup.lookup import spec_for
 from onnxfn.export.push import uploaded, verified
-from onnxfn.export.spec_edits import parsed_sizes
 from onnxfn.export.verify import verify
 from onnxfn.specs.errors import InvalidSpec
-from onnxfn.specs.reports import CPU
 from onnxfn.specs.serialize import to_json
-from onnxfn.weights.layouts import graphs_of_dtype
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
@@ -52,32 +48,6 @@ def inspect_command(
         else:
             spec = spec_for(subject, task)
             say(to_json(spec) if json_ else spec)
-
-
-def bench_command(
-    path: Annotated[Path, typer.Argument(help="The folder of an export, or an ONNX file.")],
-    dtype: Annotated[str | None, typer.Option(help="Only the files of this dtype, such as q4.")] = None,
-    size: Annotated[
-        list[str] | None, typer.Option("--size", help="Size of a dynamic axis, such as sequence_length=512.")
-    ] = None,
-    runs: Annotated[int, typer.Option(min=1, help="How often each step runs.")] = 5,
-    provider: Annotated[
-        list[str] | None, typer.Option("--provider", help="Execution provider of ONNX Runtime. Default: the CPU.")
-    ] = None,
-    threads: Annotated[int | None, typer.Option(help="Threads of an operator. Default: ONNX Runtime's choice.")] = None,
-    *,
-    json_: Json = False,
-    debug: flags.Debug = False,
-) -> None:
-    """Measure the time to load ONNX files and to run them: a prompt and the next token of decoders."""
-    with one_line_errors(debug=debug):
-        files = graph_files(path)
-        chosen = files if dtype is None else graphs_of_dtype(files[0].parent, dtype)
-        providers = tuple(provider or CPU)
-        sizes = dict(parsed_sizes("--size", size or ()))
-        timings = bench(chosen, sizes, runs=runs, providers=providers, threads=threads)
-        summary = f"{', '.join(providers)} · {runs} runs · threads: {threads or 'as ONNX Runtime chooses'}"
-        say(json.dumps(plain_timings(timings)) if json_ else bench_text(str(path), timings, summary))
 
 
 def push_command(

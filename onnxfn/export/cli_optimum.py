@@ -35,8 +35,7 @@ ANSWERS: Mapping[str, str] = MappingProxyType(
     {
         "model": "MODEL is the first argument: onnxfn export MODEL OUT",
         "m": "MODEL is the first argument: onnxfn export MODEL OUT",
-        "device": "models are traced and checked on the CPU, and a file runs anywhere; time it on a GPU: "
-        "onnxfn bench OUT --provider CUDAExecutionProvider",
+        "device": "models are traced and checked on the CPU, and a file runs on any device; leave it out",
         "optimize": "--fuse onnxruntime writes the operators of ONNX Runtime; --dtype float16 is the rest of O4",
         "no-post-process": "--decoders separate writes two decoders instead of a merged one; nothing else is processed",
         "variant": "what a graph takes and gives has options of its own: --output, --with-input, --split, --decoders",

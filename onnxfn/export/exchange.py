@@ -6,7 +6,6 @@ import ctypes
 import errno
 import os
 import shutil
-import sys
 from collections.abc import Collection
 from itertools import islice
 from pathlib import Path
@@ -60,8 +59,6 @@ def keep_newcomers(journal: Journal, old: Path, new: Path) -> None:
 
 def swap(first: Path, second: Path) -> None:
     """Exchanges two paths of one file system; OSError where the system cannot do that in one step."""
-    if sys.platform != "linux":
-        raise OSError(errno.ENOSYS, "no system call exchanges two paths")
     renameat2 = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
     if renameat2 is None:
         raise OSError(errno.ENOSYS, "the C library has no renameat2")

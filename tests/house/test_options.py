@@ -71,4 +71,4 @@ def test_it(run):
 
 
 def test_every_command_has_options():
-    assert {words[0] for words in options()} >= {"export", "bench", "inspect", "push", "verify", "cache", "--version"}
+    assert {words[0] for words in options()} >= {"export", "inspect", "push", "verify", "cache", "--version"}

@@ -140,5 +140,4 @@ def test_names_become_modules_in_these_files_alone():
         "export/lookup/sample_containers.py",
         "export/batch/server.py",
         "architectures/wrappers/feature_methods.py",
-        "export/deferred_imports.py",
     }
