@@ -34,7 +34,7 @@ from models import CACHE
 from processes import Process, run_process
 
 from onnxfn import BatchEvent, BuildOptions, ExportJob, SpecEdits, WriteOptions, export_many
-from onnxfn.export.batch.memory import planned_memory
+from onnxfn.export.batch.memory import memory_need, stored_weights
 from onnxfn.weights.checkpoint_links import names_match
 from onnxfn.weights.safetensors import TensorEntry, entries
 
@@ -286,7 +286,7 @@ def measured_pair(folder: Path) -> dict[str, Any]:
     for number in range(2):
         check_links(folder / f"checkpoint-{number}", folder / f"out-{number}")
     weights = sum(entry.length for number in range(2) for entry in entries(folder / f"checkpoint-{number}"))
-    needs = [planned_memory(job, Path(job.checkpoint)) or 0 for job in jobs]
+    needs = [memory_need(stored_weights(Path(job.checkpoint)), job.check) for job in jobs]
     return {
         "model": PAIR,
         "weights GB": weights / GB,
