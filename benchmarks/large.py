@@ -38,7 +38,7 @@ from options import parsed_options
 from peers import EXPORTERS, NO_PYTHONPATH, OURS, Exporter, interpreter, peer_versions, run_exporter
 from processes import Process, run_process
 
-STAGE = re.compile(r"^(\w+)\b.*: ([\d.]+) s$", re.MULTILINE)
+STAGE = re.compile(r"^(\w+)\b.*  ([\d.]+) s\b", re.MULTILINE)
 """A line of onnxfn's command line: a stage and its seconds."""
 
 GRAPH_STAGES = ("template", "capture", "passes")

@@ -33,14 +33,14 @@ from figures import RESULTS, Required, print_and_save
 from models import CACHE
 from processes import Process, run_process
 
-from onnxfn import BatchEvent, BuildOptions, ExportJob, SpecEdits, WriteOptions, export_many
+from onnxfn import BatchEvent, BuildOptions, ExportJob, WriteOptions, export_many
 from onnxfn.export.batch.memory import memory_need, stored_weights
 from onnxfn.weights.checkpoint_links import names_match
 from onnxfn.weights.safetensors import TensorEntry, entries
 
 GB, MB = 1e9, 1e6
 MARK_BYTES = 4096
-STAGE = re.compile(r"^(\w+)\b.*: ([\d.]+) s$", re.MULTILINE)
+STAGE = re.compile(r"^(\w+)\b.*  ([\d.]+) s\b", re.MULTILINE)
 ANONYMOUS_GB, WRITTEN_MB = 1.5, 20.0
 """GB of anonymous memory, imports included, and MB of new files, that an export may take."""
 
@@ -269,7 +269,7 @@ def measured_pair(folder: Path) -> dict[str, Any]:
         checkpoint = folder / f"checkpoint-{number}"
         checkpoint.mkdir()
         write_sparse(larger, checkpoint, **EIGHT)
-        edits, dtypes = SpecEdits(task=TASK), (larger.dtype,)
+        edits, dtypes = {"task": TASK}, (larger.dtype,)
         out = folder / f"out-{number}"
         jobs.append(ExportJob(checkpoint, out, edits=edits, dtypes=dtypes, check="none", write=write, build=build))
     running, most = 0, 0

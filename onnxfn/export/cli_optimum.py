@@ -14,9 +14,6 @@ import typer
 SAME_MEANING: Mapping[str, str] = MappingProxyType({"library-name": "library"})
 """Words of Optimum -> ours, without the hyphens in front."""
 
-DTYPES: Mapping[str, str] = MappingProxyType({"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"})
-"""Optimum's names of dtypes -> ours."""
-
 AXES: Mapping[str, str] = MappingProxyType(
     {
         **{name: name for name in ("batch_size", "sequence_length", "num_choices", "width", "height")},
@@ -77,12 +74,3 @@ def our_option(word: str) -> str:
     if name in ANSWERS:
         raise typer.BadParameter(f"no option {'-' if len(word) == 1 else '--'}{word}: {ANSWERS[name]}")
     return SAME_MEANING.get(name, name)
-
-
-def our_dtype(name: str) -> str:
-    """Our name of a dtype; that of Optimum is translated.
-
-    >>> our_dtype("fp16"), our_dtype("q8")
-    ('float16', 'q8')
-    """
-    return DTYPES.get(name, name)

@@ -14,8 +14,6 @@ from time import perf_counter
 
 from attrs import evolve
 
-from onnxfn.export.batch.digests import job_digest
-from onnxfn.export.batch.executors import executor_processes
 from onnxfn.export.batch.log import logged_results, open_log, replacing, unchanged_result
 from onnxfn.export.batch.memory import memory_need, stored_weights
 from onnxfn.export.batch.records import (
@@ -27,10 +25,11 @@ from onnxfn.export.batch.records import (
     check_paths,
 )
 from onnxfn.export.batch.schedule import Task, next_task
-from onnxfn.export.batch.servers import Submit, local_processes
+from onnxfn.export.batch.servers import Submit, executor_processes, local_processes
 from onnxfn.export.destination import check_destination
 from onnxfn.export.error_lines import error_line
-from onnxfn.export.jobs import ExportJob, kind_of
+from onnxfn.export.identity import job_digest, kind_of
+from onnxfn.export.jobs import ExportJob
 from onnxfn.export.lookup.loading import checkpoint_folder
 from onnxfn.specs.errors import InvalidSpec, OnnxfnError, first_line
 
@@ -64,8 +63,8 @@ def export_many(
     Args:
         jobs: What to export. Each has a path of its own.
         executor: Where the jobs run: any executor of `concurrent.futures`, such as `Client.get_executor()` of
-            dask.distributed. Checkpoints and paths must be the same on all of its machines. None: processes on this
-            machine.
+            dask.distributed. Checkpoints and paths must be the same on all of its machines, and each job imports torch.
+            None: processes on this machine, which import it once.
         workers: How many jobs run at a time. None: as many as there are processors; with an executor, all jobs are
             handed to it as soon as they may start.
         limits: What each job may use. One that uses more is ended.
@@ -242,7 +241,7 @@ def _start(
 
 
 def _next_end(running: dict[Future[JobResult], Task], ended: SimpleQueue[Future[JobResult]]) -> tuple[Task, JobResult]:
-    """Waits until a task ends: the task and its result. Nothing refers to its future any more: see `executors.py`."""
+    """The task that ends next, and its result. Nothing refers to its future any more: see `executor_processes`."""
     future = ended.get()
     task = running.pop(future)
     return task, _result(future, task)

@@ -7,7 +7,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from onnxfn.export.clients.card_code import client_lines
-from onnxfn.export.report_file import REPORT_FILE, read_report
+from onnxfn.export.report_file import recorded
 from onnxfn.specs.tasks import WITH_PAST
 from onnxfn.weights.digests import sha256_of
 from onnxfn.weights.layouts import dtype_of_stem
@@ -44,9 +44,9 @@ def write_card(report: Mapping[str, Any], staging: Path, folder: Path) -> tuple[
 
     Nothing is written if the folder of the export has a `README.md` that no earlier export wrote, or that was changed.
     """
-    earlier = read_report(folder / REPORT_FILE) if (folder / REPORT_FILE).is_file() else None
-    recorded = (earlier or {}).get("files", {}).get(CARD, {}).get("sha256")
-    if (folder / CARD).exists() and sha256_of(folder / CARD) != recorded:
+    earlier = recorded(folder)
+    facts = earlier.files.get(CARD) if earlier else None
+    if (folder / CARD).exists() and (facts is None or sha256_of(folder / CARD) != facts.sha256):
         return ()
     (staging / CARD).write_text(card_text(report), encoding="utf-8")
     return (staging / CARD,)
@@ -102,13 +102,9 @@ def _file_table(report: Mapping[str, Any]) -> str:
 def _file_row(path: str, graph: Mapping[str, Any], report: Mapping[str, Any]) -> str:
     stem = PurePosixPath(path).stem
     dtype = dtype_of_stem(stem) if report.get("variants") else graph["dtype"]
-    size = sum(facts["bytes"] for file, facts in report["files"].items() if _belongs(file, path))
+    data = path.removesuffix(".onnx") + report["options"]["external_data_suffix"]
+    size = sum(facts["bytes"] for file, facts in report["files"].items() if file == path or file.startswith(data))
     return f"| `{path}` | {dtype or ''} | {size / 10**6:.1f} | {_measured(stem, report['check'])} |"
-
-
-def _belongs(file: str, graph: str) -> bool:
-    """Whether a file is a graph or has external data of it, by their names."""
-    return file == graph or (file.startswith(f"{graph}_data"))
 
 
 def _measured(part: str, check: Mapping[str, Any]) -> str:
