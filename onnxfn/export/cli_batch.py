@@ -13,8 +13,7 @@ from attrs import evolve
 
 from onnxfn.export.batch.job_files import read_jobs
 from onnxfn.export.batch.many import batch_preview, export_many, preview_jobs
-from onnxfn.export.batch.records import BatchResult, JobLimits
-from onnxfn.export.batch.tables import batch_content, preview_content
+from onnxfn.export.batch.records import BatchResult, JobLimits, batch_content, preview_content
 from onnxfn.export.cli_print import say
 from onnxfn.export.cli_progress import jobs_shown
 from onnxfn.export.cli_results import Form, batch_text, result_form

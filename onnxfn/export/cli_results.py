@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import PurePath
 from typing import Any, Literal
 
-from onnxfn.export.batch.tables import batch_sections, batch_title
+from onnxfn.export.batch.records import batch_sections, batch_title
 from onnxfn.specs.errors import InvalidSpec, listed
 from onnxfn.specs.layer_groups import grouped_rows
 from onnxfn.specs.measurements import with_heads

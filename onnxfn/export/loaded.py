@@ -13,8 +13,7 @@ from attrs import field, frozen
 from onnxfn.check.feeds import feeds
 from onnxfn.check.prompts import export_path
 from onnxfn.check.sessions import open_session, runtime_message
-from onnxfn.export.destination import Destination, check_destination
-from onnxfn.export.private_folder import PrivateFolder
+from onnxfn.export.destination import Destination, PrivateFolder, check_destination
 from onnxfn.export.publishing import publish
 from onnxfn.export.report_file import REPORT_FILE, recorded
 from onnxfn.export.staging import staging_folder

@@ -94,8 +94,14 @@ def bar_of(console: Any, *, transient: bool) -> Any:
         BarColumn(bar_width=30),
         TextColumn("{task.fields[amount]}", markup=False),
     )
-    still = {"auto_refresh": False, "redirect_stdout": False, "redirect_stderr": False}
-    return Progress(*columns, console=console, transient=transient, **still)
+    return Progress(
+        *columns,
+        console=console,
+        transient=transient,
+        auto_refresh=False,
+        redirect_stdout=False,
+        redirect_stderr=False,
+    )
 
 
 def stages_table(draw: Callable[[str], None]) -> OnEvent:

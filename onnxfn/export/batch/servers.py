@@ -117,8 +117,13 @@ def run_job(job: ExportJob, limits: JobLimits, _call: int = 0) -> JobResult:
 def _started_server() -> Any:
     """A server that imports what this process can import. What its exports print is dropped."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
-    return subprocess.Popen([sys.executable, "-m", SERVER], env=environment, **pipes)  # noqa: S603 - the interpreter that runs this
+    return subprocess.Popen(  # noqa: S603 - the interpreter that runs this
+        [sys.executable, "-m", SERVER],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env=environment,
+    )
 
 
 def _answer(server: Any, job: ExportJob, limits: JobLimits) -> JobResult:

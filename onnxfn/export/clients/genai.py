@@ -15,11 +15,11 @@ from onnxfn.export.clients.caches import (
     of_attribute,
     other_inputs,
 )
+from onnxfn.export.clients.configuration import config_value
 from onnxfn.export.clients.folder import CONFIG, GENERATION_CONFIG, Folder, changed, json_object
 from onnxfn.export.clients.genai_images import decoder_with_images, image_blocks, sees_in_genai
 from onnxfn.export.clients.genai_processor import VISION_PROCESSOR
 from onnxfn.export.clients.genai_whisper import is_whisper, whisper_parts
-from onnxfn.export.clients.values import config_value
 from onnxfn.specs.edits.logits_to_keep import NUM_LOGITS_TO_KEEP
 from onnxfn.specs.edits.token_embeddings import EMBEDS
 from onnxfn.specs.fixed_axes import graph_axes

@@ -12,7 +12,7 @@ from typing import Any
 
 from onnxfn.export.clients.folder import CONFIG, Folder, changed, json_object
 from onnxfn.export.clients.genai_images import sees_in_genai
-from onnxfn.export.clients.preprocessor import PREPROCESSOR, PROCESSOR
+from onnxfn.export.clients.tokenizer import PREPROCESSOR, PROCESSOR
 
 VISION_PROCESSOR = "vision_processor.json"
 
