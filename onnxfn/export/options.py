@@ -22,6 +22,7 @@ from onnxfn.graphs.build import trace_all_layers
 from onnxfn.specs.compose import EMPTY, compose
 from onnxfn.specs.dummies import known_sizes, sized
 from onnxfn.specs.edits.adapter_inputs import with_adapter_inputs
+from onnxfn.specs.edits.behaviors import split
 from onnxfn.specs.edits.expanded_cache import with_expanded_cache
 from onnxfn.specs.edits.extra_outputs import with_outputs
 from onnxfn.specs.edits.optional_inputs import with_input
@@ -32,6 +33,7 @@ from onnxfn.specs.edits.token_embeddings import with_inputs_embeds
 from onnxfn.specs.errors import InvalidSpec, shortened, unknown
 from onnxfn.specs.plan.planning import plan
 from onnxfn.specs.spec import ExportSpec
+from onnxfn.specs.tasks import for_some_task
 
 Values = Mapping[str, Any]
 """What was written for options, by their names."""
@@ -101,7 +103,7 @@ def _with_sizes(spec: ExportSpec, sizes: Any, config_or_model: Any) -> ExportSpe
 
 
 def _unchanged(spec: ExportSpec, _: Any, __: Any) -> ExportSpec:
-    """The spec: `task`, `monolith` and `split` decide where the edits start, see `edited_spec`."""
+    """The spec: `task` and `monolith` decide with which the edits start, see `edited_spec`."""
     return spec
 
 
@@ -140,13 +142,23 @@ OPTIONS: Mapping[str, Option] = MappingProxyType(
                 edit=_unchanged,
             ),
             Option(
-                *("split", bool, GRAPH, "One file for each part of the model: text_model.onnx, vision_model.onnx."),
-                edit=_unchanged,
-            ),
-            Option(
                 *("opset", int, GRAPH, "The ONNX opset, 18 to 25. Default: 18."),
                 read=_opset,
                 edit=lambda spec, opset, _: with_opset(spec, opset),
+            ),
+            Option(
+                *("atol", float, CHECK, "Absolute tolerance, in place of PyTorch's own error."),
+                read=_tolerance,
+                edit=lambda spec, atol, _: with_tolerance(spec, atol=atol),
+            ),
+            Option(
+                *("rtol", float, CHECK, "Relative tolerance, in place of PyTorch's own error."),
+                read=_tolerance,
+                edit=lambda spec, rtol, _: with_tolerance(spec, rtol=rtol),
+            ),
+            Option(
+                *("split", bool, GRAPH, "One file for each part of the model: text_model.onnx, vision_model.onnx."),
+                edit=lambda spec, _, __: split(for_some_task(spec)),
             ),
             Option(
                 *("fuse", str, GRAPH),
@@ -240,16 +252,6 @@ OPTIONS: Mapping[str, Option] = MappingProxyType(
             ),
             Option("no_check", bool, CHECK, "The same as --check none.", sets="check"),
             Option(
-                *("atol", float, CHECK, "Absolute tolerance, in place of PyTorch's own error."),
-                read=_tolerance,
-                edit=lambda spec, atol, _: with_tolerance(spec, atol=atol),
-            ),
-            Option(
-                *("rtol", float, CHECK, "Relative tolerance, in place of PyTorch's own error."),
-                read=_tolerance,
-                edit=lambda spec, rtol, _: with_tolerance(spec, rtol=rtol),
-            ),
-            Option(
                 *("floor", list, CHECK),
                 "What a quantized or 16-bit variant must reach, such as agreement=0.9 or kl=0.05: agreement, kl (at "
                 "most), cosine, iou, cases, weights.",
@@ -317,7 +319,7 @@ OPTIONS: Mapping[str, Option] = MappingProxyType(
         )
     }
 )
-"""Name -> option. The edits of a spec are made in this order."""
+"""Name -> option. The edits of a spec are made in this order; its dtype is set after `split`."""
 
 EDITS = tuple(name for name, option in OPTIONS.items() if option.edit is not None)
 JOB_KEYS = tuple(name for name, option in OPTIONS.items() if option.sets or option.edit is not None)

@@ -6,25 +6,33 @@ from collections.abc import Iterable
 from typing import Any, cast
 
 from onnxfn.export.lookup.lookup import checkpoint_task, spec_for
-from onnxfn.export.options import OPTIONS
-from onnxfn.specs.edits.behaviors import split, with_behavior
+from onnxfn.export.options import OPTIONS, Values
+from onnxfn.specs.edits.behaviors import with_behavior
 from onnxfn.specs.edits.tensors import with_dtypes
 from onnxfn.specs.plan.planning import plan
 from onnxfn.specs.spec import ExportSpec, FloatDtype
 from onnxfn.specs.tasks import WITH_PAST, for_some_task
 from onnxfn.weights.layouts import layout_of
 
+BEFORE_DTYPE = ("opset", "atol", "rtol", "split")
+"""The edits that are made before the dtype is set."""
+
 
 def edited_spec(config_or_model: Any, edits: Iterable[tuple[str, Any]] = (), dtype: str = "float32") -> ExportSpec:
     """The spec for a configuration, or for a model whose type has no row, in a float dtype, with edits.
 
-    The task and the files come first, then the dtype, then the other edits in the order of `OPTIONS`.
+    The edits are made in the order of `OPTIONS`, and the dtype is set after those that `BEFORE_DTYPE` names.
 
     InvalidSpec for a model that has no graph of its own as a whole, if the edits ask for it.
     """
     values = dict(edits)
     spec = _spec(config_or_model, values.get("task"), monolith="monolith" in values)
-    spec = with_dtypes(split(for_some_task(spec)) if "split" in values else spec, float=cast("FloatDtype", dtype))
+    first = {name: value for name, value in values.items() if name in BEFORE_DTYPE}
+    spec = with_dtypes(_edited(spec, first, config_or_model), float=cast("FloatDtype", dtype))
+    return _edited(spec, {name: value for name, value in values.items() if name not in first}, config_or_model)
+
+
+def _edited(spec: ExportSpec, values: Values, config_or_model: Any) -> ExportSpec:
     for name, value in values.items():
         change = OPTIONS[name].edit
         spec = spec if change is None else change(spec, value, config_or_model)
