@@ -68,9 +68,11 @@ def _main(version: Annotated[bool, typer.Option("--version", help="Show the vers
 
 
 OF_BATCH = ("dtype", "check", "no_check", "dry_run", "json", "verbose", "overwrite")
-OF_EXPORT = {"token_normalize_func": our_option, "help_option_names": ["-h", "--help"]}
+"""The options that `batch` shares with `export`."""
 
-app.command("export", context_settings=OF_EXPORT)(command(export, *(name for name in OPTIONS if name != "debug")))
+app.command("export", context_settings={"token_normalize_func": our_option, "help_option_names": ["-h", "--help"]})(
+    command(export, *(name for name in OPTIONS if name != "debug"))
+)
 app.command("verify")(command(verify_folder))
 app.command("inspect")(command(inspect, "json"))
 app.command("push")(command(push, "dry_run"))

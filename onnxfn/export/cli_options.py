@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from onnxfn.export.cli_errors import one_line_errors
-from onnxfn.export.options import OPTIONS, Option, said
+from onnxfn.export.options import OPTIONS, Option, stated
 
 Out = Annotated[Path, typer.Argument(help="A folder, or a file that ends in .onnx.")]
 
@@ -25,7 +25,7 @@ def command(function: Callable[..., None], *options: str) -> Callable[..., None]
     taken = (*options, "debug")
 
     def run(**arguments: Any) -> None:
-        values = said({name: arguments.pop(name) for name in taken})
+        values = stated({name: arguments.pop(name) for name in taken})
         with one_line_errors(debug=values.pop("debug", False)):
             function(**arguments, **({"values": values} if options else {}))
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from attrs import field, frozen
 
-from onnxfn.export.options import OPTIONS, Values, checked_edits, said, value_of, with_check
+from onnxfn.export.options import OPTIONS, Values, checked_edits, stated, value_of, with_check
 from onnxfn.graphs.build import BuildOptions
 from onnxfn.graphs.cache_folder import default_cache_folder
 from onnxfn.graphs.passes.fusing import ONNXRUNTIME
@@ -93,7 +93,7 @@ def job_of(checkpoint: str, path: str | Path, values: Values) -> ExportJob:
     'share'
     """
     records: dict[str, dict[str, Any]] = {"": {}, "write": {"layout": HUB}, "build": {}}
-    values = with_check(said(values))
+    values = with_check(stated(values))
     for name, written in values.items():
         record, _, attribute = OPTIONS[name].sets.rpartition(".")
         if attribute:

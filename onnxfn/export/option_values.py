@@ -19,10 +19,10 @@ def texts(flag: str, values: Any) -> tuple[str, ...]:
     >>> texts("--output", "hidden_states"), texts("--output", ["a", "b"])
     (('hidden_states',), ('a', 'b'))
     """
-    found = (values,) if isinstance(values, str) else tuple(values)
-    if not all(isinstance(value, str) for value in found):
+    words = (values,) if isinstance(values, str) else tuple(values)
+    if not all(isinstance(value, str) for value in words):
         raise InvalidSpec(f"{flag} is {shortened(values)}; write a text, or a list of texts")
-    return found
+    return words
 
 
 def parsed_sizes(flag: str, values: Any) -> tuple[tuple[str, int], ...]:

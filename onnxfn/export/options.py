@@ -326,10 +326,10 @@ JOB_KEYS = tuple(name for name, option in OPTIONS.items() if option.sets or opti
 """The options that a job in a file can have, besides `model` and `out`."""
 
 
-def said(values: Values) -> dict[str, Any]:
+def stated(values: Values) -> dict[str, Any]:
     """The values of options without those that say nothing: None, a flag that is off, an empty list.
 
-    >>> said({"opset": None, "split": False, "dtype": [], "check": "none"})
+    >>> stated({"opset": None, "split": False, "dtype": [], "check": "none"})
     {'check': 'none'}
     """
     return {
@@ -362,7 +362,7 @@ def checked_edits(edits: Any) -> tuple[tuple[str, Any], ...]:
     for name in values:
         if name not in EDITS:
             raise unknown("edit", str(name), EDITS)
-    known = said(values)
+    known = stated(values)
     return tuple((name, value_of(name, known[name])) for name in EDITS if name in known)
 
 
