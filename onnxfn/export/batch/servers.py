@@ -12,8 +12,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from itertools import count
 from queue import SimpleQueue
-from tempfile import TemporaryFile
-from typing import IO, Any
+from typing import Any
 
 from onnxfn.export.batch.records import JobLimits, JobResult
 from onnxfn.export.jobs import ExportJob
@@ -36,32 +35,27 @@ Submit = Callable[[ExportJob, JobLimits], "Future[JobResult]"]
 def job_server() -> Iterator[RunJob]:
     """A function that runs jobs, one after the other, in copies of a server process that ends with the context."""
     servers: list[Any] = []
-    with TemporaryFile() as errors:
-        try:
-            yield partial(_run_by_server, servers, errors)
-        finally:
-            for server in servers:
-                _end(server)
+    try:
+        yield partial(_run_by_server, servers)
+    finally:
+        for server in servers:
+            _end(server)
 
 
-def _run_by_server(servers: list[Any], errors: IO[bytes], job: ExportJob, limits: JobLimits) -> JobResult:
+def _run_by_server(servers: list[Any], job: ExportJob, limits: JobLimits) -> JobResult:
     """Runs a job by the server in a list of at most one, which is filled with the first job.
 
-    If the server was killed meanwhile, the result of the job is `lost`, with the last line that it wrote to `errors`,
-    and the next job starts another server.
+    If the server was killed meanwhile, the result of the job is `lost`, and the next job starts another server.
     """
     if servers and servers[0].poll() is not None:  # it was killed between two jobs
         _end(servers.pop())
     if not servers:
-        servers.append(_started_server(errors))
+        servers.append(_started_server())
     try:
         return _answer(servers[0], job, limits)
     except BROKEN:
         _end(servers.pop())
-        errors.seek(0)
-        last = (errors.read().decode(errors="replace").splitlines() or [""])[-1]
-        reason = "the process that runs the exports was killed" + (f"; its last line: {last}" if last else "")
-        return JobResult(job.checkpoint, job.path, "lost", error=reason)
+        return JobResult(job.checkpoint, job.path, "lost", error="the process that runs the exports was killed")
 
 
 @contextmanager
@@ -120,16 +114,14 @@ def run_job(job: ExportJob, limits: JobLimits, _call: int = 0) -> JobResult:
         return run(job, limits)
 
 
-def _started_server(errors: IO[bytes]) -> Any:
-    """A server that imports what this process can import. What its exports print goes to a file."""
-    errors.seek(0)
-    errors.truncate()
+def _started_server() -> Any:
+    """A server that imports what this process can import. What its exports print is dropped."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     return subprocess.Popen(  # noqa: S603 - the interpreter that runs this
         [sys.executable, "-m", SERVER],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        stderr=errors,
+        stderr=subprocess.DEVNULL,
         env=environment,
     )
 

@@ -61,10 +61,3 @@ def test_a_path_that_is_taken_is_refused_before_a_job_runs(jobs):
     assert [job.status for job in result.jobs] == ["failed", "exported"]
     assert "overwrite" in result.jobs[0].error
     assert [event.status for event in events] == ["failed", "start", "exported"]
-
-
-def test_a_server_that_cannot_start_says_why(jobs, monkeypatch):
-    monkeypatch.setattr("onnxfn.export.batch.servers.SERVER", "onnxfn.no_such_module")
-    [job] = export_many(jobs[:1], retries=0).jobs
-    assert job.status == "lost"
-    assert "No module named onnxfn.no_such_module" in job.error
