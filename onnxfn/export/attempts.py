@@ -42,7 +42,7 @@ from onnxfn.graphs.capture.ticking import ticking_operators
 from onnxfn.graphs.passes.fusing import fusion_remarks
 from onnxfn.specs.check_modes import CheckMode
 from onnxfn.specs.dummies import Array
-from onnxfn.specs.errors import CaptureFailed, InvalidSpec, ModelNotFound, OnnxfnError, listed
+from onnxfn.specs.errors import CaptureFailed, InvalidSpec, ModelNotFound, OnnxfnError, TimedOut, WriteFailed, listed
 from onnxfn.specs.measurements import DEFAULT_FLOORS, Floors
 from onnxfn.specs.plan.variants import plans_by_dtype
 from onnxfn.specs.planned import Part, Plan
@@ -161,7 +161,7 @@ def _dtype_in_errors(dtype: str | None) -> Iterator[None]:
     try:
         yield
     except OnnxfnError as error:
-        if dtype is not None:
+        if dtype is not None and not isinstance(error, TimedOut | WriteFailed):  # these fail for any dtype
             advice = f"no file of any dtype was written; leave {dtype!r} out of dtypes to export the others"
             error.args = (f"{dtype}: {error}; {advice}",)
         raise
@@ -221,8 +221,9 @@ def _built(job: Job, build: BuildOptions) -> Built:
         drop_templates(build, graphs)
         if all(map(traced_fully, graphs)) or (isinstance(error, CheckFailed) and differs_by_rounding(error.report)):
             raise
+        reason = RETRACED if isinstance(error, OnnxfnError) else f"{RETRACED}: {type(error).__name__} {error}"
     graphs = _graphs(job, evolve(build, find_repeats=trace_all_layers, template_cache=None))
-    return evolve(_written(job, graphs), traced_layers=(RETRACED,))
+    return evolve(_written(job, graphs), traced_layers=(reason,))
 
 
 def _graphs(job: Job, build: BuildOptions) -> tuple[BuiltGraph, ...]:

@@ -11,17 +11,14 @@ from typing import Annotated
 import typer
 from attrs import evolve
 
-from onnxfn.export import cli_flags as flags
 from onnxfn.export.batch.job_files import read_jobs
 from onnxfn.export.batch.many import batch_preview, export_many, preview_jobs
-from onnxfn.export.batch.records import BatchResult, JobLimits
-from onnxfn.export.batch.tables import batch_content, preview_content
-from onnxfn.export.cli_errors import one_line_errors
+from onnxfn.export.batch.records import BatchResult, JobLimits, batch_content, preview_content
 from onnxfn.export.cli_print import say
 from onnxfn.export.cli_progress import jobs_shown
-from onnxfn.export.cli_request import chosen_check, result_form
-from onnxfn.export.cli_results import Form, batch_text
+from onnxfn.export.cli_results import Form, batch_text, result_form
 from onnxfn.export.jobs import ExportJob
+from onnxfn.export.options import Values, with_check
 from onnxfn.export.result_json import json_text
 from onnxfn.specs.errors import InvalidSpec, OutputExists
 
@@ -31,7 +28,7 @@ LOG = "batch.jsonl"
 GB = 10**9
 
 
-def batch_command(
+def batch(
     jobs: Annotated[
         Path, typer.Argument(help="A folder of checkpoints, a .toml file of jobs, or a file with a job in JSON a line.")
     ],
@@ -47,9 +44,6 @@ def batch_command(
         bool,
         typer.Option("--resume", help="Go on with an earlier run: what is exported and unchanged is not done again."),
     ] = False,
-    dtype: flags.Dtypes = None,
-    check: flags.Check = None,
-    no_check: flags.NoCheck = False,
     seconds: Annotated[float | None, typer.Option(help="Seconds that a job may take.")] = None,
     memory: Annotated[float | None, typer.Option(help="Gigabytes of memory that a job may use.")] = None,
     retries: Annotated[
@@ -59,36 +53,30 @@ def batch_command(
         float | None,
         typer.Option(help="Gigabytes that the jobs that run at a time may need together. Default: what is available."),
     ] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="List the jobs and the memory that they need; export nothing.")
-    ] = False,
-    json_: flags.Json = False,
-    verbose: flags.Verbose = False,
-    overwrite: flags.Overwrite = False,
-    debug: flags.Debug = False,
+    values: Values,
 ) -> None:
     """Export many checkpoints, each in a process of its own. Exit code 1 if a job failed, after all others are done."""
-    with one_line_errors(debug=debug):
-        form = result_form(json=json_, verbose=verbose)
-        defaults = {"dtype": tuple(dtype) if dtype else None, "check": chosen_check(check, no_check=no_check)}
-        listed = read_jobs(jobs, out, **{name: value for name, value in defaults.items() if value is not None})
-        if dry_run:
-            _print_preview(listed, out / LOG if resume else None, form)
-            return
-        _check_log(out / LOG, resume=resume, overwrite=overwrite)
-        listed = tuple(evolve(job, overwrite=job.overwrite or overwrite) for job in listed)
-        limits = JobLimits(seconds=seconds, memory_bytes=_bytes(memory))
-        with _dask_executor(dask) as executor, jobs_shown() as on_event:
-            result = export_many(
-                listed,
-                executor=executor,
-                workers=workers,
-                limits=limits,
-                memory=_bytes(total_memory),
-                retries=retries,
-                log=out / LOG,
-                on_event=on_event,
-            )
+    form = result_form(values)
+    defaults = with_check({name: values[name] for name in ("dtype", "check", "no_check") if name in values})
+    listed = read_jobs(jobs, out, **defaults)
+    if "dry_run" in values:
+        _print_preview(listed, out / LOG if resume else None, form)
+        return
+    overwrite = "overwrite" in values
+    _check_log(out / LOG, resume=resume, overwrite=overwrite)
+    listed = tuple(evolve(job, overwrite=job.overwrite or overwrite) for job in listed)
+    limits = JobLimits(seconds=seconds, memory_bytes=_bytes(memory))
+    with _dask_executor(dask) as executor, jobs_shown() as on_event:
+        result = export_many(
+            listed,
+            executor=executor,
+            workers=workers,
+            limits=limits,
+            memory=_bytes(total_memory),
+            retries=retries,
+            log=out / LOG,
+            on_event=on_event,
+        )
     _print_result(result, form)
     if result.failed:
         raise typer.Exit(1)

@@ -6,16 +6,16 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from attrs import evolve
+from attrs import evolve, frozen
 
 from onnxfn.export.cli_print import say
 from onnxfn.export.cli_progress import stages
-from onnxfn.export.cli_request import ExportRequest
-from onnxfn.export.cli_results import pipeline_text, plan_text, result_text
+from onnxfn.export.cli_results import Form, pipeline_text, plan_text, result_form, result_text
 from onnxfn.export.destination import Destination, check_destination
 from onnxfn.export.diffusers import export_pipeline
 from onnxfn.export.events import stage_timer
-from onnxfn.export.jobs import build_of, export_job, export_loaded, job_plan, job_spec
+from onnxfn.export.job_exports import export_job, export_loaded, job_plan, job_spec
+from onnxfn.export.jobs import ExportJob, build_of, job_of
 from onnxfn.export.lookup.gguf import checked_gguf, is_gguf, load_gguf, load_gguf_tokenizer
 from onnxfn.export.lookup.loading import (
     checkpoint_folder,
@@ -25,12 +25,38 @@ from onnxfn.export.lookup.loading import (
 )
 from onnxfn.export.lookup.lookup import has_row
 from onnxfn.export.lookup.quantized import checked_quantization
+from onnxfn.export.options import Values, check_library
 from onnxfn.export.result_json import json_text, pipeline_content, plan_content, result_content
 from onnxfn.export.weight_sizes import with_weight_bytes
 from onnxfn.specs.errors import InvalidSpec
 from onnxfn.specs.planned import Plan
 from onnxfn.specs.reports import Exported
+from onnxfn.weights.layouts import OPTIMUM
 from onnxfn.weights.write import resolved_write_options
+
+
+@frozen
+class ExportRequest:
+    """What the options of the command `export` ask for.
+
+    Attributes:
+        job: What to export, and how.
+        dry_run: Whether only the plan is printed.
+        form: How much of the result is printed.
+    """
+
+    job: ExportJob
+    dry_run: bool
+    form: Form
+
+
+def export_request(model: str, out: Path, values: Values) -> ExportRequest:
+    """What options ask for. InvalidSpec or UnknownName for a value that no export can have."""
+    library = values.get("library", "transformers")
+    check_library(library, values)
+    job = job_of(model, out, {"layout": OPTIMUM, **values} if library == "diffusers" else values)
+    return ExportRequest(job, "dry_run" in values, result_form(values))
+
 
 DRY_RUN_LIBRARIES = ("transformers", "timm")
 """The libraries that make a model of a folder without its weights."""
@@ -152,7 +178,7 @@ def _print_plan(plan: Plan, request: ExportRequest) -> None:
             )
             say(json_text(plan_content(plan, destination)))
         return
-    say(f"task: {plan.task}{'' if request.job.edits.task else ' (found)'}")
+    say(f"task: {plan.task}{'' if request.job.task else ' (found)'}")
     if request.form == "verbose":
         say(plan)
     elif request.dry_run:

@@ -1,4 +1,4 @@
-"""The commands about ONNX files and folders that exist: `verify`, `inspect`, `bench` and `push`."""
+"""The commands about ONNX files and folders that exist: `verify`, `inspect` and `push`."""
 
 from __future__ import annotations
 
@@ -8,91 +8,52 @@ from typing import Annotated, Any
 
 import typer
 
-from onnxfn.export import cli_flags as flags
-from onnxfn.export.bench import bench, bench_text, plain_timings
-from onnxfn.export.cli_errors import one_line_errors
 from onnxfn.export.cli_print import say
 from onnxfn.export.graph_summary import graph_files, graph_summary, summary_text
 from onnxfn.export.lookup.lookup import spec_for
+from onnxfn.export.options import Values
 from onnxfn.export.push import uploaded, verified
-from onnxfn.export.spec_edits import parsed_sizes
 from onnxfn.export.verify import verify
 from onnxfn.specs.errors import InvalidSpec
-from onnxfn.specs.reports import CPU
 from onnxfn.specs.serialize import to_json
-from onnxfn.weights.layouts import graphs_of_dtype
-
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
-def verify_command(
-    folder: Annotated[Path, typer.Argument(help="The folder of an export.")], *, debug: flags.Debug = False
-) -> None:
+def verify_folder(folder: Annotated[Path, typer.Argument(help="The folder of an export.")]) -> None:
     """Compare the files of an export with its report.json, without the model. Exit code 1 if one differs."""
-    with one_line_errors(debug=debug):
-        verification = verify(folder)
+    verification = verify(folder)
     say(verification)
     if not verification.passed:
         raise typer.Exit(1)
 
 
-def inspect_command(
+def inspect(
     subject: Annotated[
         str, typer.Argument(help="A model type, such as bert; an ONNX file; or the folder of an export.")
     ],
     task: Annotated[str | None, typer.Option(help="Show the spec of a model type for this task.")] = None,
     *,
-    json_: Json = False,
-    debug: flags.Debug = False,
+    values: Values,
 ) -> None:
     """Show the spec of a model type, or what an ONNX file has: inputs, outputs, operators, bytes of the weights."""
-    with one_line_errors(debug=debug):
-        if _is_path(subject):
-            say(_inspected_files(Path(subject), task, as_json=json_))
-        else:
-            spec = spec_for(subject, task)
-            say(to_json(spec) if json_ else spec)
+    as_json = "json" in values
+    if _is_path(subject):
+        say(_inspected_files(Path(subject), task, as_json=as_json))
+    else:
+        spec = spec_for(subject, task)
+        say(to_json(spec) if as_json else spec)
 
 
-def bench_command(
-    path: Annotated[Path, typer.Argument(help="The folder of an export, or an ONNX file.")],
-    dtype: Annotated[str | None, typer.Option(help="Only the files of this dtype, such as q4.")] = None,
-    size: Annotated[
-        list[str] | None, typer.Option("--size", help="Size of a dynamic axis, such as sequence_length=512.")
-    ] = None,
-    runs: Annotated[int, typer.Option(min=1, help="How often each step runs.")] = 5,
-    provider: Annotated[
-        list[str] | None, typer.Option("--provider", help="Execution provider of ONNX Runtime. Default: the CPU.")
-    ] = None,
-    threads: Annotated[int | None, typer.Option(help="Threads of an operator. Default: ONNX Runtime's choice.")] = None,
-    *,
-    json_: Json = False,
-    debug: flags.Debug = False,
-) -> None:
-    """Measure the time to load ONNX files and to run them: a prompt and the next token of decoders."""
-    with one_line_errors(debug=debug):
-        files = graph_files(path)
-        chosen = files if dtype is None else graphs_of_dtype(files[0].parent, dtype)
-        providers = tuple(provider or CPU)
-        sizes = dict(parsed_sizes("--size", size or ()))
-        timings = bench(chosen, sizes, runs=runs, providers=providers, threads=threads)
-        summary = f"{', '.join(providers)} · {runs} runs · threads: {threads or 'as ONNX Runtime chooses'}"
-        say(json.dumps(plain_timings(timings)) if json_ else bench_text(str(path), timings, summary))
-
-
-def push_command(
+def push(
     folder: Annotated[Path, typer.Argument(help="The folder of an export.")],
     repository: Annotated[str, typer.Argument(help="The repository on the hub, such as me/my-model.")],
     *,
     private: Annotated[bool, typer.Option("--private", help="Create the repository as a private one.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Verify and list the files; upload nothing.")] = False,
-    debug: flags.Debug = False,
+    values: Values,
 ) -> None:
     """Upload the folder of an export to the hub, after it was verified. The token is that of `hf auth login`."""
-    with one_line_errors(debug=debug):
-        verification = verified(folder)
-        say(verification)
-        say("nothing was uploaded" if dry_run else uploaded(folder, repository, private=private))
+    verification = verified(folder)
+    say(verification)
+    say("nothing was uploaded" if "dry_run" in values else uploaded(folder, repository, private=private))
 
 
 def _is_path(subject: str) -> bool:

@@ -14,9 +14,6 @@ import typer
 SAME_MEANING: Mapping[str, str] = MappingProxyType({"library-name": "library"})
 """Words of Optimum -> ours, without the hyphens in front."""
 
-DTYPES: Mapping[str, str] = MappingProxyType({"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"})
-"""Optimum's names of dtypes -> ours."""
-
 AXES: Mapping[str, str] = MappingProxyType(
     {
         **{name: name for name in ("batch_size", "sequence_length", "num_choices", "width", "height")},
@@ -35,8 +32,7 @@ ANSWERS: Mapping[str, str] = MappingProxyType(
     {
         "model": "MODEL is the first argument: onnxfn export MODEL OUT",
         "m": "MODEL is the first argument: onnxfn export MODEL OUT",
-        "device": "models are traced and checked on the CPU, and a file runs anywhere; time it on a GPU: "
-        "onnxfn bench OUT --provider CUDAExecutionProvider",
+        "device": "models are traced and checked on the CPU, and a file runs on any device; leave it out",
         "optimize": "ONNX Runtime does this when it loads a file; --dtype float16 is the rest of O4",
         "no-post-process": "--decoders separate writes two decoders instead of a merged one; nothing else is processed",
         "variant": "what a graph takes and gives has options of its own: --output, --with-input, --split, --decoders",
@@ -79,12 +75,3 @@ def our_option(word: str) -> str:
     if name in ANSWERS:
         raise typer.BadParameter(f"no option {'-' if len(word) == 1 else '--'}{word}: {ANSWERS[name]}")
     return SAME_MEANING.get(name, name)
-
-
-def our_dtype(name: str) -> str:
-    """Our name of a dtype; that of Optimum is translated.
-
-    >>> our_dtype("fp16"), our_dtype("q8")
-    ('float16', 'q8')
-    """
-    return DTYPES.get(name, name)

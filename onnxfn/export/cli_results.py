@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import PurePath
 from typing import Any, Literal
 
-from onnxfn.export.batch.tables import batch_sections, batch_title
-from onnxfn.specs.errors import listed
+from onnxfn.export.batch.records import batch_sections, batch_title
+from onnxfn.specs.errors import InvalidSpec, listed
 from onnxfn.specs.layer_groups import grouped_rows
 from onnxfn.specs.measurements import with_heads
 from onnxfn.specs.planned import Part, Plan
@@ -40,6 +40,13 @@ LINES = 25
 
 MOST_NAMES = 4
 """The most names of tensors in a row about one of several files."""
+
+
+def result_form(values: Mapping[str, Any]) -> Form:
+    """The form of a result that options ask for. InvalidSpec for two forms."""
+    if "json" in values and "verbose" in values:
+        raise InvalidSpec("--json has everything, and --verbose is for text; leave out one of them")
+    return "json" if "json" in values else "verbose" if "verbose" in values else "brief"
 
 
 def result_text(exported: Exported) -> str:

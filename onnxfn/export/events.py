@@ -31,6 +31,11 @@ class Stopped(BaseException):
         self.error = error
 
 
+def title(event: Event) -> str:
+    """The stage of an event, with its part if it has one."""
+    return f"{event.stage} {event.part}".strip()
+
+
 def ignore(_: Event) -> None:
     """Ignores an event."""
 
@@ -48,8 +53,7 @@ def limited(on_event: OnEvent, timeout: float | None, what: str = "the export") 
 
     def listen(event: Event) -> None:
         if perf_counter() - start > timeout and event.status != "failure":
-            stage = f"{event.stage} {event.part}".strip()
-            raise TimedOut(f"{what} was stopped after {timeout:g} s, at {stage}; pass a longer timeout")
+            raise TimedOut(f"{what} was stopped after {timeout:g} s, at {title(event)}; pass a longer timeout")
         on_event(event)
 
     return listen

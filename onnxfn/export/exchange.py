@@ -1,4 +1,9 @@
-"""Exchanges a folder for another one in a single step of the system, so that no reader sees a part of each."""
+"""Puts the files of an export in the place of an earlier one: the folder in one step, or its files one by one.
+
+A folder is exchanged by a single step of the system, so that no reader sees a part of each. Where that cannot be, the
+old files are moved away before the first new one appears: at no moment are files of both exports at the destination.
+All moves are undone if one fails. If the process is killed, the next export finishes them.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +11,90 @@ import ctypes
 import errno
 import os
 import shutil
-import sys
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
+from contextlib import ExitStack, suppress
 from itertools import islice
 from pathlib import Path
 
 from attrs import evolve
 
-from onnxfn.weights.journal import JOURNAL_FILE, STAGING_PREFIX, Journal, write_journal
+from onnxfn.weights.journal import JOURNAL_FILE, REPLACED_FILES, STAGED_FILES, STAGING_PREFIX, Journal, write_journal
+
+
+def move_files(journal: Journal, root: Path, folder: Path) -> None:
+    """Replaces and deletes the files of a journal in `folder`; the new ones are in a staging folder.
+
+    A single file is replaced by one rename. If a step fails, all steps before it are undone. The staging folder itself
+    is moved into `folder` first: readers look for its journal there.
+    """
+    with ExitStack() as undo:
+        inside = folder / root.name
+        if inside != root:
+            root.rename(inside)
+            undo.callback(inside.rename, root)
+        write_journal(inside, journal)
+        undo.callback((inside / JOURNAL_FILE).unlink, missing_ok=True)
+        _withdraw([folder / name for name in _old_names(journal)], inside / REPLACED_FILES, undo)
+        _move_in([(inside / STAGED_FILES / name, folder / name) for name in journal.files], undo)
+        undo.pop_all()
+        _remove_empty_folders(journal, folder)
+        (inside / JOURNAL_FILE).unlink()
+
+
+def finish_moves(journal: Journal, root: Path, folder: Path) -> None:
+    """Does what a killed process has left to do of `move_files`."""
+    waiting = {name for name in journal.files if os.path.lexists(root / STAGED_FILES / name)}
+    for name in _old_names(journal):
+        if (name in waiting or name in journal.stale) and _is_inside(folder / name, folder):
+            (folder / name).unlink(missing_ok=True)
+    for name in journal.files:
+        if name in waiting and _is_inside(folder / name, folder):
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (root / STAGED_FILES / name).replace(folder / name)
+    _remove_empty_folders(journal, folder)
+
+
+def _old_names(journal: Journal) -> list[str]:
+    """The names of the files that are moved away first: graphs, then the rest. A single file is replaced instead."""
+    names = (*journal.files, *journal.stale)
+    return sorted(names, key=lambda name: not name.endswith(".onnx")) if len(names) > 1 else []
+
+
+def _is_inside(file: Path, folder: Path) -> bool:
+    """Whether a file lies in a folder, after links."""
+    return file.parent.resolve().is_relative_to(folder.resolve())
+
+
+def _withdraw(files: Iterable[Path], backups: Path, undo: ExitStack) -> None:
+    """Moves the files that exist to a folder of backups; `undo` moves them back."""
+    backups.mkdir()
+    for number, file in enumerate(files):
+        if os.path.lexists(file):
+            backup = file.replace(backups / str(number))
+            undo.callback(backup.replace, file)
+
+
+def _move_in(files: Iterable[tuple[Path, Path]], undo: ExitStack) -> None:
+    """Moves each file to its target path; `undo` moves them back."""
+    for file, target in files:
+        _make_folder(target.parent, undo)
+        file.replace(target)
+        undo.callback(target.replace, file)
+
+
+def _make_folder(folder: Path, undo: ExitStack) -> None:
+    if not folder.exists():
+        _make_folder(folder.parent, undo)
+        folder.mkdir()
+        undo.callback(folder.rmdir)
+
+
+def _remove_empty_folders(journal: Journal, folder: Path) -> None:
+    """Deletes the folders of stale files in which no other file is."""
+    for parent in {(folder / name).parent for name in journal.stale} - {folder}:
+        with suppress(OSError):
+            parent.rmdir()
+
 
 AT_FDCWD, RENAME_EXCHANGE = -100, 2
 """Linux: paths start at the current folder; two paths are exchanged (renameat2(2))."""
@@ -60,8 +141,6 @@ def keep_newcomers(journal: Journal, old: Path, new: Path) -> None:
 
 def swap(first: Path, second: Path) -> None:
     """Exchanges two paths of one file system; OSError where the system cannot do that in one step."""
-    if sys.platform != "linux":
-        raise OSError(errno.ENOSYS, "no system call exchanges two paths")
     renameat2 = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
     if renameat2 is None:
         raise OSError(errno.ENOSYS, "the C library has no renameat2")

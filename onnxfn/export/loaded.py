@@ -13,19 +13,19 @@ from attrs import field, frozen
 from onnxfn.check.feeds import feeds
 from onnxfn.check.prompts import export_path
 from onnxfn.check.sessions import open_session, runtime_message
-from onnxfn.export.destination import Destination, check_destination
-from onnxfn.export.private_folder import PrivateFolder
+from onnxfn.export.destination import Destination, PrivateFolder, check_destination
 from onnxfn.export.publishing import publish
-from onnxfn.export.report_file import REPORT_FILE, read_report
+from onnxfn.export.report_file import REPORT_FILE, recorded
 from onnxfn.export.staging import staging_folder
 from onnxfn.specs.converters import as_tuple
 from onnxfn.specs.dummies import Array
-from onnxfn.specs.errors import InvalidSpec, ModelNotFound, listed, unknown
+from onnxfn.specs.errors import InvalidSpec, ModelNotFound, listed, shortened, unknown
 from onnxfn.specs.field_types import typed_fields
 from onnxfn.specs.os_errors import write_errors
 from onnxfn.specs.reports import CPU
 from onnxfn.specs.short_repr import short_repr
 from onnxfn.weights.layouts import dtype_suffix, graphs_of_dtype, onnx_folder
+from onnxfn.weights.names import is_inside
 from onnxfn.weights.onnx_files import external_data_names, graph_ports
 
 
@@ -157,19 +157,24 @@ def _dynamic_axes(ports: Sequence[Any]) -> dict[str, dict[int, str]]:
 
 def _recorded_files(folder: Path, dtype: str | None) -> list[Path]:
     """The files that a report lists, and the report; for a variant, its side files alone: the report covers more."""
-    report = folder / REPORT_FILE
-    content = read_report(report) if report.is_file() else None
-    files = [folder / name for name in (content or {}).get("files", {})]
+    report = recorded(folder)
+    if report is None:
+        return []
+    files = [folder / name for name in report.files]
     if dtype is None:
-        return [*files, report] if content else []
-    graphs = [folder / name for name in (content or {}).get("graphs", {})]
+        return [*files, folder / REPORT_FILE]
+    graphs = [folder / name for name in report.graphs]
     of_graphs = {*graphs, *_data_files(graph for graph in graphs if graph.is_file())}
     return [file for file in files if file not in of_graphs]
 
 
 def _data_files(graphs: Iterable[Path]) -> list[Path]:
-    """The files of the external data of ONNX files."""
-    return [graph.parent / name for graph in graphs for name in sorted(external_data_names(graph))]
+    """The files of the external data of ONNX files. InvalidSpec for one that lies outside the folder of its graph."""
+    named = [(graph, name) for graph in graphs for name in sorted(external_data_names(graph))]
+    for graph, name in named:
+        if not is_inside(name):
+            raise InvalidSpec(f"{graph} has external data outside its folder: {shortened(name)}; it is not loaded")
+    return [graph.parent / name for graph, name in named]
 
 
 def write_to_file_object(loaded: Loaded, opened: BinaryIO) -> None:

@@ -14,19 +14,17 @@ from onnxfn.check.prompts import export_path
 from onnxfn.check.proof import check_floors
 from onnxfn.check.text_references import text_references
 from onnxfn.export.adapter_inputs import input_adapter, merged_adapter
-from onnxfn.export.arguments import check_export_arguments, check_spec_and_model
+from onnxfn.export.arguments import check_export_arguments, check_spec_and_model, check_values, with_checkpoint_weights
 from onnxfn.export.attempts import Built, Job, build_variants, check_files, traced_layers
 from onnxfn.export.clients.card import write_card
 from onnxfn.export.clients.side_files import write_side_files
-from onnxfn.export.destination import Destination, check_destination
+from onnxfn.export.destination import Destination, check_destination, export_target
 from onnxfn.export.events import OnEvent, ignore, limited, stage_timer
 from onnxfn.export.loaded import Loaded, write_to_file_object
 from onnxfn.export.lookup.derive import HOW_TO_SPECIFY
 from onnxfn.export.lookup.derive_sample import FROM_SAMPLE
 from onnxfn.export.lookup.quantized import weights_from
-from onnxfn.export.model_states import check_values, with_checkpoint_weights
 from onnxfn.export.planned_files import check_single_file, plan_for_destination, planned_files
-from onnxfn.export.private_folder import export_target
 from onnxfn.export.publishing import publish
 from onnxfn.export.recipes import Recipe, recipe_graphs
 from onnxfn.export.report_file import package_versions, report_content, with_file, write_report

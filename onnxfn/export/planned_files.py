@@ -15,7 +15,7 @@ from onnxfn.export.clients.remarks import with_remarks
 from onnxfn.export.destination import Destination
 from onnxfn.export.lookup.lookup import with_model_task
 from onnxfn.export.lookup.processors import processed_arguments
-from onnxfn.export.report_file import REPORT_FILE, read_report
+from onnxfn.export.report_file import recorded
 from onnxfn.graphs.capture.dtypes import with_model_dtype
 from onnxfn.graphs.capture.submodules import submodule_of
 from onnxfn.specs.config_values import config_of
@@ -147,9 +147,8 @@ def planned_files(
 
 def layout_of_files(folder: Path) -> Layout:
     """The layout of a folder that holds ONNX files, as the report of the export says; without one, from its name."""
-    reports = [file for above in (folder, folder.parent) if (file := above / REPORT_FILE).is_file()]
-    options = ((read_report(reports[0]) if reports else None) or {}).get("options")
-    name = options.get("layout") if isinstance(options, dict) else None
+    report = recorded(folder) or recorded(folder.parent)
+    name = report.options.get("layout") if report else None
     return LAYOUTS[name] if isinstance(name, str) and name in LAYOUTS else layout_in(folder)
 
 

@@ -6,13 +6,16 @@ from collections.abc import Callable
 from html import escape
 from typing import Any, TextIO
 
-from onnxfn.export.events import OnEvent
+from onnxfn.export.events import OnEvent, title
 from onnxfn.specs.reports import Event
 
 BYTE_STAGES = ("load", "write", "copy", "complete")
 """The stages whose progress is counted in bytes."""
 
 MEGABYTE = 1_000_000
+
+ENDED = ("end", "failure")
+"""The statuses of an event that is the last of its stage."""
 
 
 def progress(file: TextIO | None = None) -> OnEvent:
@@ -38,21 +41,67 @@ def progress(file: TextIO | None = None) -> OnEvent:
     if file is None and Console().is_jupyter:
         return stages_table(_draw_in_cell())
     console = Console(file=file, stderr=file is None, force_jupyter=False)
-    if not console.is_terminal:
-        return _lines(console)
-    bars: dict[str, Any] = {}
+    return stage_bars(console) if console.is_terminal else stage_lines(console)
+
+
+def stage_bars(console: Any, *, transient: bool = False) -> OnEvent:
+    """A function of events that draws a bar for the stage that runs; of stages inside each other, for the innermost.
+
+    It is drawn at each event: it has no thread, and leaves the standard streams alone. Between two stages nothing is
+    drawn, and the bars before stay, unless they are `transient`.
+    """
+    running: dict[str, Any] = {}
+    drawn: list[Any] = []
 
     def show(event: Event) -> None:
-        key = f"{event.stage} {event.part}".strip()
-        if event.status == "start":
-            bars[key] = _bar(console, key)
-        bar = bars[key]
-        bar.update(bar.task_ids[0], completed=event.completed, total=event.total or None, amount=amount(event))
+        if not drawn:
+            drawn.append(bar_of(console, transient=transient))
+            drawn[0].start()
+        (bar,), name = drawn, title(event)
+        if name not in running:
+            running[name] = bar.add_task(name, total=None, amount="")
+        bar.update(running[name], completed=event.completed, total=event.total or None, amount=amount(event))
+        if event.status in ENDED:
+            bar.update(running.pop(name), visible=not transient)
+        for task in running.values():
+            bar.update(task, visible=task == [*running.values()][-1])
         bar.refresh()
-        if event.status in ("end", "failure"):
-            bars.pop(key).stop()
+        if not running:
+            bar.stop()
+            drawn.clear()
 
     return show
+
+
+def stage_lines(console: Any) -> OnEvent:
+    """A function of events that prints a line at the end of each stage."""
+
+    def show(event: Event) -> None:
+        if event.status in ENDED:
+            console.print(
+                f"{title(event)}  {amount(event)}", style="dim", markup=False, highlight=False, soft_wrap=True
+            )
+
+    return show
+
+
+def bar_of(console: Any, *, transient: bool) -> Any:
+    """A bar of rich with a text, the bar and an amount, which is drawn when it is told to."""
+    from rich.progress import BarColumn, Progress, TextColumn
+
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(bar_width=30),
+        TextColumn("{task.fields[amount]}", markup=False),
+    )
+    return Progress(
+        *columns,
+        console=console,
+        transient=transient,
+        auto_refresh=False,
+        redirect_stdout=False,
+        redirect_stderr=False,
+    )
 
 
 def stages_table(draw: Callable[[str], None]) -> OnEvent:
@@ -66,7 +115,7 @@ def stages_table(draw: Callable[[str], None]) -> OnEvent:
     rows: dict[str, str] = {}
 
     def show(event: Event) -> None:
-        key = f"{event.stage} {event.part}".strip()
+        key = title(event)
         share = f' value="{event.completed}" max="{event.total}"' if event.total else ""
         share = ' value="1" max="1"' if event.status == "end" else share
         bar = "" if event.status == "failure" else f"<progress{share}></progress>"
@@ -83,28 +132,6 @@ def _draw_in_cell() -> Callable[[str], None]:
 
     shown = display(HTML(""), display_id=True)
     return lambda page: shown.update(HTML(page))
-
-
-def _lines(console: Any) -> OnEvent:
-    """A function of events that prints a line at the end of each stage."""
-
-    def show(event: Event) -> None:
-        if event.status in ("end", "failure"):
-            name = f"{event.stage} {event.part}".strip()
-            console.print(f"{name}  {amount(event)}", markup=False, highlight=False, soft_wrap=True)
-
-    return show
-
-
-def _bar(console: Any, name: str) -> Any:
-    """A bar of rich that is drawn when it is told to: it has no thread, and leaves the standard streams alone."""
-    from rich.progress import BarColumn, Progress, TextColumn
-
-    columns = (TextColumn("{task.description}", markup=False), BarColumn(), TextColumn("{task.fields[amount]}"))
-    bar = Progress(*columns, console=console, auto_refresh=False, redirect_stdout=False, redirect_stderr=False)
-    bar.add_task(name, total=None, amount="")
-    bar.start()
-    return bar
 
 
 def amount(event: Event) -> str:

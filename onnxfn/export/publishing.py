@@ -6,10 +6,8 @@ from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
 from onnxfn.export.destination import Destination, check_destination
-from onnxfn.export.exchange import exchange_folder
-from onnxfn.export.locks import locked
-from onnxfn.export.moving import move_files
-from onnxfn.export.staging import clean_up
+from onnxfn.export.exchange import exchange_folder, move_files
+from onnxfn.export.staging import clean_up, locked
 from onnxfn.export.stale import stale_files
 from onnxfn.specs.errors import OutputExists
 from onnxfn.weights.journal import Journal

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
@@ -16,31 +15,18 @@ from onnxfn.graphs.build import BuildOptions, finished_graph, template_name
 from onnxfn.graphs.cache_folder import delete_file, read_file, write_file
 from onnxfn.graphs.capture.built_graph import BuiltGraph
 from onnxfn.graphs.capture.dtypes import without_values
-from onnxfn.graphs.fingerprints import package_versions, search_state
 from onnxfn.graphs.passes.slots import slot_of
 from onnxfn.graphs.template_cache import delete_template, load_template
 from onnxfn.specs.converters import as_tuple
-from onnxfn.specs.errors import InvalidSpec, OnnxfnError
+from onnxfn.specs.errors import OnnxfnError
 from onnxfn.specs.planned import Plan
 from onnxfn.specs.serialize import from_plain, to_plain
 from onnxfn.weights.checkpoint_links import arrays, entries_by_name
 from onnxfn.weights.layouts import CONFIG_FILES
-from onnxfn.weights.safetensors import TensorEntry, entries, read_header
-
-LABEL_KEYS = ("id2label", "label2id")
-"""Keys of a configuration whose values are labels. Their number is a size of the graph, their names are not in it."""
-
-IGNORED_KEYS = ("_name_or_path", "finetuning_task")
-"""Keys of a configuration on which no graph depends."""
-
-UNSAFE_KEYS = ("auto_map", "quantization_config", "compression_config")
-"""Keys of a configuration whose effect on the model is known only when the model is loaded."""
+from onnxfn.weights.safetensors import TensorEntry, entries
 
 _FINGERPRINT = re.compile(r"[0-9a-f]{64}")
 _NOT_IN_NAMES = frozenset("/\\:\0")
-
-SINGLE_FILE, INDEX_FILE = "model.safetensors", "model.safetensors.index.json"
-"""The weights of a checkpoint in one file, and the index of weights in several files."""
 
 
 @frozen
@@ -58,24 +44,6 @@ class Recipe:
     templates: tuple[str, ...] = field(converter=as_tuple)
     parameter_sources: tuple[tuple[str, str], ...] = field(converter=as_tuple)
     config_files: tuple[tuple[str, str], ...] = field(converter=as_tuple)
-
-
-def recipe_key(folder: Path, options: Mapping[str, Any]) -> str | None:
-    """The key of the recipe for a checkpoint, equal for checkpoints that differ only in the values of their weights.
-
-    It covers the configuration without the names of labels, the headers of the safetensors files, the versions of all
-    installed packages, and the options of the export. None if the checkpoint has code of its own, is quantized, has
-    adapters, or is not completely in safetensors files: then only loading the model shows what it is.
-    """
-    try:
-        config = json.loads((folder / CONFIG_FILES["config"]).read_bytes())
-        unsafe = any(_keys_set(config, UNSAFE_KEYS)) or any(folder.glob("*.py")) or any(folder.glob("adapter_*"))
-        facts = [json.dumps(value, sort_keys=True) for value in (dict(options), _without_names(config))]
-        facts.extend((*_weight_headers(folder), _digest(folder / CONFIG_FILES["generation_config"])))
-    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError, OnnxfnError):
-        return None
-    facts.extend((*package_versions(), *_installed_packages()))
-    return None if unsafe else hashlib.sha256("\n".join(facts).encode()).hexdigest()
 
 
 def save_recipe(key: str, model: Any, plan: Plan, folder: Path, out: Path, build: BuildOptions) -> None:
@@ -131,8 +99,8 @@ def recipe_graphs(recipe: Recipe, template_cache: Path, folder: Path) -> tuple[B
     graphs = [graph for name in recipe.templates if (graph := load_template(template_cache, name)) is not None]
     if len(graphs) < len(recipe.templates):
         return None
-    stored = arrays(entries(folder))
     try:
+        stored = arrays(entries(folder))
         tensors = {parameter: stored[source] for parameter, source in recipe.parameter_sources}
         return tuple(finished_graph(graph, part, tensors) for graph, part in zip(graphs, recipe.plan, strict=True))
     except Exception:  # noqa: BLE001 - whatever the recipe lacks, the model can be loaded
@@ -198,57 +166,6 @@ def _names_in_model(model: Any, stored: Sequence[TensorEntry]) -> dict[TensorEnt
         return {entry: rename_source_key(entry.name, renamings, [])[0] for entry in stored}
     except (ImportError, AttributeError, TypeError):  # a version of transformers without these functions
         return {entry: entry.name for entry in stored}
-
-
-def _weight_headers(folder: Path) -> Iterator[str]:
-    """The headers of the safetensors files of a checkpoint; InvalidSpec if they are not what transformers reads."""
-    files = sorted(folder.glob("*.safetensors"))
-    index = folder / INDEX_FILE
-    if [file.name for file in files] != [SINGLE_FILE] or index.exists():
-        weight_map = {name: folder / file for name, file in json.loads(index.read_bytes())["weight_map"].items()}
-        tensors = {entry.name: entry.file for entry in entries(folder)}
-        if files != sorted(set(weight_map.values())) or weight_map != tensors:
-            raise InvalidSpec(f"{index} does not list the tensors that are in {folder}")
-    for file in files:
-        header, start = read_header(file)
-        end = max(tensor["data_offsets"][1] for name, tensor in header.items() if name != "__metadata__")
-        if file.stat().st_size != start + end:
-            raise InvalidSpec(f"{file} does not have the size that its header states")
-        yield f"{file.name} {json.dumps(header)}"
-
-
-def _without_names(config: Any) -> Any:
-    """A configuration without the keys that are ignored, with the number of labels in place of the labels."""
-    if isinstance(config, Mapping):
-        return {
-            key: len(value) if key in LABEL_KEYS and value is not None else _without_names(value)
-            for key, value in config.items()
-            if key not in IGNORED_KEYS
-        }
-    return [_without_names(item) for item in config] if isinstance(config, list) else config
-
-
-def _keys_set(config: Any, keys: Sequence[str]) -> Iterator[str]:
-    """Those of the keys that have a value in a configuration, at any depth."""
-    if isinstance(config, Mapping):
-        yield from (key for key in keys if config.get(key))
-    nested = config.values() if isinstance(config, Mapping) else config
-    for item in nested if isinstance(config, (Mapping, list)) else ():
-        yield from _keys_set(item, keys)
-
-
-def _digest(file: Path) -> str:
-    return hashlib.sha256(file.read_bytes()).hexdigest() if file.exists() else "no such file"
-
-
-def _installed_packages() -> tuple[str, ...]:
-    """Every package that can be imported, with its version."""
-    return _packages_in(search_state())
-
-
-@lru_cache(maxsize=1)
-def _packages_in(state: tuple[tuple[str, int], ...]) -> tuple[str, ...]:
-    return tuple(sorted(info.name for path, _ in state for info in Path(path).glob("*.dist-info")))
 
 
 def _recipe_file(template_cache: Path, key: str) -> Path:

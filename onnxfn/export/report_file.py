@@ -1,7 +1,7 @@
 """`report.json`: what an export wrote, with which versions and options, and what its check found.
 
 It lies in the folder of the export. It holds no time and no path outside the folder, so the same export writes the same
-bytes. README.md of this folder describes its fields.
+bytes. REPORT.md describes its fields. `read_report` alone reads it: what it returns names files in the folder.
 """
 
 from __future__ import annotations
@@ -16,21 +16,25 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from attrs import asdict, evolve
+from attrs import asdict, evolve, frozen
 
-from onnxfn.specs.errors import first_line
+from onnxfn.specs.errors import InvalidSpec, first_line, listed, shortened
 from onnxfn.specs.plan.variants import plans_by_dtype
 from onnxfn.specs.planned import Plan
 from onnxfn.specs.reports import Difference, Report, Tick, no_tick
 from onnxfn.specs.serialize import to_plain
 from onnxfn.specs.version import VERSION
 from onnxfn.weights.digests import sha256_of
+from onnxfn.weights.names import is_inside
 from onnxfn.weights.onnx_files import graph_ports, opset_versions, stored_tensors
 from onnxfn.weights.write import ResolvedWriteOptions
 
 REPORT_FILE = "report.json"
 SCHEMA, SCHEMA_VERSION = "onnxfn-report", 1
 """What the file says it is. The version grows when a field changes its meaning or goes; new fields may come."""
+
+SECTIONS = ("files", "graphs", "check", "options")
+"""The fields that a reader needs."""
 
 PACKAGES = ("torch", "transformers", "onnx", "onnx-ir", "onnxscript", "onnxruntime", "numpy")
 """Packages whose versions are in the report."""
@@ -98,21 +102,96 @@ def with_file(content: Mapping[str, Any], folder: Path, file: Path) -> dict[str,
     return {**content, "files": dict(sorted({**content["files"], **file_facts(folder, {file: ""})["files"]}.items()))}
 
 
+@frozen
+class FileFacts:
+    """The size and the SHA-256 of a file, as a report states them."""
+
+    bytes: int
+    sha256: str
+
+
+@frozen
+class ExportReport:
+    """What a `report.json` says.
+
+    Attributes:
+        files: From the name of each file of the export, relative to the folder, to its size and its digest.
+        graphs: From the name of each ONNX file, which is among `files`, to its facts as `graph_facts` returns them.
+        options: How the files were written.
+        status: `PASSED` or `NOT_CHECKED`.
+        outputs: How many outputs were compared.
+        measurements: What was measured of quantized and 16-bit files: output, measure and value.
+    """
+
+    files: Mapping[str, FileFacts]
+    graphs: Mapping[str, Mapping[str, Any]]
+    options: Mapping[str, Any]
+    status: str
+    outputs: int
+    measurements: tuple[tuple[str, str, float], ...]
+
+
 def is_foreign_report(file: Path) -> bool:
     """Whether there is a file of this name that onnxfn did not write, or that cannot be read."""
     try:
-        return file.exists() and read_report(file) is None
+        return file.exists() and _content(file) is None
     except OSError:
         return True
 
 
-def read_report(file: Path) -> Mapping[str, Any] | None:
-    """The content of a report that onnxfn wrote; None if the file is none, OSError if it cannot be read."""
+def recorded(folder: Path) -> ExportReport | None:
+    """The report in a folder; None if there is none that can be used."""
+    try:
+        return read_report(folder / REPORT_FILE)
+    except (OSError, InvalidSpec):
+        return None
+
+
+def read_report(file: Path) -> ExportReport:
+    """A report that onnxfn wrote. InvalidSpec if the file is another one, OSError if it cannot be read."""
+    content = _content(file)
+    if content is None:
+        raise InvalidSpec("it is not one of onnxfn's")
+    if content.get("schema_version") != SCHEMA_VERSION:
+        raise InvalidSpec(f"its schema_version is {shortened(content.get('schema_version'))}, not {SCHEMA_VERSION}")
+    if not all(isinstance(content.get(section), dict) for section in SECTIONS):
+        raise InvalidSpec(f"it lacks one of {listed(SECTIONS)}")
+    files = {name: _file_facts(name, facts) for name, facts in content["files"].items()}
+    for name, facts in content["graphs"].items():
+        if name not in files or not isinstance(facts, dict):
+            raise InvalidSpec(f"{shortened(name)} is not among its files")
+    check = content["check"]
+    if not isinstance(check.get("outputs"), list) or not isinstance(check.get("status"), str):
+        raise InvalidSpec("its check has no status or no outputs")
+    measurements = tuple(map(_measurement, check.get("measurements") or ()))
+    return ExportReport(
+        files, content["graphs"], content["options"], check["status"], len(check["outputs"]), measurements
+    )
+
+
+def _content(file: Path) -> dict[str, Any] | None:
+    """The JSON of a report that onnxfn wrote; None if the file is another one."""
     try:
         content = json.loads(file.read_bytes())
     except (ValueError, RecursionError):
         return None
     return content if isinstance(content, dict) and content.get("schema") == SCHEMA else None
+
+
+def _file_facts(name: str, facts: Any) -> FileFacts:
+    if not is_inside(name):
+        raise InvalidSpec(f"it names a file outside the folder: {shortened(name)}")
+    match facts:
+        case {"bytes": int(size), "sha256": str(digest)}:
+            return FileFacts(size, digest)
+    raise InvalidSpec(f"{shortened(name)} has no size or no digest")
+
+
+def _measurement(facts: Any) -> tuple[str, str, float]:
+    match facts:
+        case {"output": str(output), "measure": str(measure), "value": int() | float() as value}:
+            return output, measure, value
+    raise InvalidSpec(f"its check has a measurement that cannot be read: {shortened(facts)}")
 
 
 def plan_digest(plan: Plan) -> str:

@@ -10,13 +10,11 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 
 from onnxfn.export.destination import Destination
-from onnxfn.export.exchange import keep_newcomers
-from onnxfn.export.locks import is_locked, lock, locked
-from onnxfn.export.moving import finish_moves
+from onnxfn.export.exchange import finish_moves, keep_newcomers
 from onnxfn.weights.journal import (
     JOURNAL_FILE,
     NEW_JOURNAL_FILE,
@@ -25,6 +23,48 @@ from onnxfn.weights.journal import (
     STAGING_PREFIX,
     read_journal,
 )
+
+
+@contextmanager
+def locked(folder: Path, *, wait: bool = True) -> Iterator[bool]:
+    """Holds the lock of a folder; yields False, without it, where there are no such locks, or if it is not free.
+
+    With `wait` it waits until the lock is free.
+    """
+    try:
+        descriptor = os.open(folder, os.O_RDONLY)
+    except OSError:
+        yield False
+        return
+    try:
+        yield lock(descriptor, wait=wait)
+    finally:
+        os.close(descriptor)
+
+
+def lock(descriptor: int, *, wait: bool) -> bool:
+    """Locks an open file; returns False if that fails, as it is locked already or the system has no such locks."""
+    with suppress(ImportError, OSError):
+        import fcntl
+
+        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        return True
+    return False
+
+
+def is_locked(file: Path) -> bool:
+    """Whether a process holds the lock of a file, as far as the system can tell; False if there is no such file."""
+    try:
+        descriptor = os.open(file, os.O_RDWR)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+    try:
+        return not lock(descriptor, wait=False)
+    finally:
+        os.close(descriptor)
+
 
 LOCK_FILE = "lock"
 """The file in a staging folder that its process locks. It holds the path of the destination, relative to the folder

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from onnxfn.export.destination import Destination
-from onnxfn.export.report_file import REPORT_FILE, is_foreign_report, read_report
+from onnxfn.export.report_file import REPORT_FILE, is_foreign_report, recorded
 from onnxfn.weights.digests import sha256_of
 from onnxfn.weights.layouts import LAYOUTS
 from onnxfn.weights.onnx_files import external_data_names, mentions, written_by_onnxfn
@@ -39,11 +39,11 @@ def _written_side_files(folder: Path) -> Iterator[Path]:
 
     None if weights of a checkpoint lie there: then the side files may be the checkpoint's own.
     """
-    recorded = _recorded_digests(folder / REPORT_FILE)
-    if recorded and not _has_weights(folder):
+    report = recorded(folder)
+    if report is not None and not _has_weights(folder):
         for file in side_files(folder, WRITTEN_FILES):
-            name = file.relative_to(folder).as_posix()
-            if name in recorded and recorded[name] == sha256_of(file):
+            facts = report.files.get(file.relative_to(folder).as_posix())
+            if facts is not None and facts.sha256 == sha256_of(file):
                 yield file
 
 
@@ -59,15 +59,6 @@ def checkpoint_files(folder: Path) -> frozenset[str]:
 def _has_weights(folder: Path) -> bool:
     """Whether weights of a checkpoint lie in a folder."""
     return any(file for pattern in CHECKPOINT_WEIGHTS for file in folder.glob(pattern))
-
-
-def _recorded_digests(report: Path) -> dict[str, str]:
-    """The digests of files that a report states, by their names; none if it is not a report."""
-    try:
-        files = (read_report(report) or {}).get("files", {})
-        return {name: facts["sha256"] for name, facts in files.items()}
-    except (OSError, AttributeError, TypeError, KeyError):
-        return {}
 
 
 def _stale_in(folder: Path, published: Collection[Path], *, all_graphs: bool) -> Iterator[Path]:

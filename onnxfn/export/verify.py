@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path, PurePosixPath, PureWindowsPath
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from attrs import field, frozen
 
-from onnxfn.export.report_file import PASSED, REPORT_FILE, SCHEMA_VERSION, graph_facts, read_report
+from onnxfn.export.report_file import PASSED, REPORT_FILE, ExportReport, FileFacts, graph_facts, read_report
 from onnxfn.specs.converters import as_tuple
-from onnxfn.specs.errors import ModelNotFound, first_line, listed, shortened
+from onnxfn.specs.errors import InvalidSpec, ModelNotFound, first_line, shortened
 from onnxfn.specs.field_types import typed_fields
 from onnxfn.specs.short_repr import short_repr
 from onnxfn.weights.digests import foreign_data, sha256_of
 from onnxfn.weights.layouts import LAYOUTS
+from onnxfn.weights.names import is_inside
 from onnxfn.weights.onnx_files import external_data_names, written_by_onnxfn
-
-SECTIONS = ("files", "graphs", "check", "options")
-"""The fields of a report that are needed."""
 
 
 @frozen(field_transformer=typed_fields)
@@ -107,76 +105,45 @@ def _parts(folder: Path) -> list[Path]:
 
 def _verified(folder: Path) -> Verification:
     """What the report in a folder and the files in it have to do with each other."""
+    file = folder / REPORT_FILE
     try:
-        content = read_report(folder / REPORT_FILE)
+        report = read_report(file)
     except OSError as error:
-        return Verification(str(folder), 0, 0, faults=[f"{folder / REPORT_FILE} cannot be read: {first_line(error)}"])
-    malformed = "it is not one of onnxfn's" if content is None else _malformed(content)
-    if content is None or malformed:
-        return Verification(str(folder), 0, 0, faults=[f"{folder / REPORT_FILE} cannot be used: {malformed}"])
-    files, graphs = content["files"], content["graphs"]
+        return Verification(str(folder), 0, 0, faults=[f"{file} cannot be read: {first_line(error)}"])
+    except InvalidSpec as error:
+        return Verification(str(folder), 0, 0, faults=[f"{file} cannot be used: {error}"])
     faults = [
-        *(fault for path, facts in files.items() for fault in _file_faults(folder / path, facts)),
-        *(fault for path, facts in graphs.items() for fault in _graph_faults(folder / path, facts)),
-        *(fault for path in graphs for fault in _weight_faults(folder, path, content)),
-        *_foreign_graphs(folder, files),
+        *(fault for path, facts in report.files.items() for fault in _file_faults(folder / path, facts)),
+        *(fault for path, facts in report.graphs.items() for fault in _graph_faults(folder / path, facts)),
+        *(fault for path in report.graphs for fault in _weight_faults(folder, path, report)),
+        *_foreign_graphs(folder, report.files),
     ]
-    status = content["check"]["status"]
-    check = _check_words(content["check"]) if status == PASSED else "the export was not checked"
-    return Verification(str(folder), len(files), sum(facts["bytes"] for facts in files.values()), [check], faults)
+    check = _check_words(report) if report.status == PASSED else "the export was not checked"
+    size = sum(facts.bytes for facts in report.files.values())
+    return Verification(str(folder), len(report.files), size, [check], faults)
 
 
-def _check_words(check: Mapping[str, Any]) -> str:
+def _check_words(report: ExportReport) -> str:
     """What a check did at the export: of a quantized file its measurements on texts, of others the compared outputs."""
-    measured = [entry for entry in check.get("measurements") or () if entry["measure"] != "cases"]
-    words = [f"{entry['output']} {entry['measure']} {entry['value']:.4g}" for entry in measured]
-    outputs = len(check["outputs"])
-    compared = [f"check of {outputs} outputs passed at the export"] if outputs or not words else []
+    words = [f"{output} {name} {value:.4g}" for output, name, value in report.measurements if name != "cases"]
+    compared = [f"check of {report.outputs} outputs passed at the export"] if report.outputs or not words else []
     return ", ".join([*compared, *([f"measured at the export: {', '.join(words)}"] if words else [])])
 
 
-def _malformed(content: Mapping[str, Any]) -> str:
-    """Why a report cannot be used; empty if it can."""
-    if content.get("schema_version") != SCHEMA_VERSION:
-        return f"its schema_version is {shortened(content.get('schema_version'))}, not {SCHEMA_VERSION}"
-    if not all(isinstance(content.get(section), dict) for section in SECTIONS):
-        return f"it lacks one of {listed(SECTIONS)}"
-    files, graphs, check = content["files"], content["graphs"], content["check"]
-    if not isinstance(check.get("outputs"), list) or "status" not in check:
-        return "its check has no status or no outputs"
-    for path, facts in files.items():
-        if not _is_inside(path):
-            return f"it names a file outside the folder: {shortened(path)}"
-        if (
-            not isinstance(facts, dict)
-            or type(facts.get("bytes")) is not int
-            or not isinstance(facts.get("sha256"), str)
-        ):
-            return f"{shortened(path)} has no size or no digest"
-    return next((f"{shortened(path)} is not among its files" for path in graphs if path not in files), "")
-
-
-def _is_inside(path: str) -> bool:
-    """Whether a path stays in the folder to which it is relative, on every system."""
-    parts = {*PurePosixPath(path).parts, *PureWindowsPath(path).parts}
-    absolute = PurePosixPath(path).is_absolute() or bool(PureWindowsPath(path).anchor)
-    return bool(path) and "\0" not in path and not absolute and ".." not in parts
-
-
-def _file_faults(file: Path, facts: Mapping[str, Any]) -> Iterator[str]:
+def _file_faults(file: Path, facts: FileFacts) -> Iterator[str]:
     """What is wrong with a file of the set. The digest of a file of another size is not computed."""
     try:
         if not file.is_file():
             yield f"{file} is missing"
-        elif file.stat().st_size != facts["bytes"]:
-            yield f"{file} has {file.stat().st_size} bytes, not {facts['bytes']}"
-        elif sha256_of(file) != facts["sha256"]:
+        elif file.stat().st_size != facts.bytes:
+            yield f"{file} has {file.stat().st_size} bytes, not {facts.bytes}"
+        elif sha256_of(file) != facts.sha256:
             yield f"{file} was changed or exchanged: its SHA-256 is not that of the report"
     except OSError as error:
         yield f"{file} cannot be read: {first_line(error)}"
 
 
-def _graph_faults(file: Path, stated: Any) -> Iterator[str]:
+def _graph_faults(file: Path, stated: Mapping[str, Any]) -> Iterator[str]:
     """What is wrong with a graph: it cannot be read, or it is not as the report states."""
     if not file.is_file():
         return
@@ -186,18 +153,18 @@ def _graph_faults(file: Path, stated: Any) -> Iterator[str]:
         yield f"{file} is not an ONNX file: {first_line(error)}"
         return
     for name, value in facts.items():
-        if not isinstance(stated, dict) or stated.get(name) != value:
+        if stated.get(name) != value:
             yield f"{name} of {file} is {shortened(value)}, not as the report states"
 
 
-def _weight_faults(folder: Path, path: str, content: Mapping[str, Any]) -> Iterator[str]:
+def _weight_faults(folder: Path, path: str, report: ExportReport) -> Iterator[str]:
     """What is wrong with the external data of a graph: it is outside the folder, or not of this export."""
     file = folder / path
-    without_weights = content["options"].get("weight_storage") == "none"
+    without_weights = report.options.get("weight_storage") == "none"
     for name in sorted(external_data_names(file)):
-        if not _is_inside(name):
+        if not is_inside(name):
             yield f"{file} has external data outside the folder: {shortened(name)}"
-        elif (PurePosixPath(path).parent / name).as_posix() not in content["files"] and not without_weights:
+        elif (PurePosixPath(path).parent / name).as_posix() not in report.files and not without_weights:
             yield f"{file} has its weights in {name}, which is not a file of the export"
     yield from (f"{file.parent / name} was written by another export than {file.name}" for name in foreign_data(file))
 

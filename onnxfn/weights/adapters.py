@@ -101,7 +101,10 @@ def read_adapter(folder: str | Path) -> Adapter:
             grouped.setdefault(match["layer"], {})[match["kind"]] = tensor
         else:
             others[name] = tensor
-    layers = {name: _layer(folder, name, config, kinds) for name, kinds in grouped.items()}
+    try:
+        layers = {name: _layer(folder, name, config, kinds) for name, kinds in grouped.items()}
+    except (TypeError, AttributeError, re.error) as error:
+        raise LoadFailed(f"the adapter {folder} cannot be read: a value of {CONFIG} is wrong: {error}") from error
     return Adapter(folder, layers, others)
 
 

@@ -17,8 +17,8 @@ from attrs import frozen
 
 from onnxfn.specs.reports import Tick, no_tick
 from onnxfn.weights.chunks import CHUNK_BYTES
-from onnxfn.weights.hashed_files import HashedFile
 from onnxfn.weights.onnx_files import metadata, written_by_onnxfn
+from onnxfn.weights.protobuf import HashedFile
 from onnxfn.weights.waiting import counted
 
 DIGESTS_KEY = "onnxfn.external_data"

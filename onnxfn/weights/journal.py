@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import json
 import os
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from attrs import asdict, field, frozen
 
 from onnxfn.specs.converters import as_tuple
+from onnxfn.weights.names import is_inside
 
 STAGING_PREFIX = ".onnxfn."
 """How the names of staging folders begin."""
@@ -53,10 +54,9 @@ def read_journal(root: Path) -> Journal | None:
     """The journal of a staging folder; None if it has none, or if a name in it leads out of the folder."""
     try:
         journal = Journal(**json.loads((root / JOURNAL_FILE).read_text()))
-        names = [PurePosixPath(name) for name in (*journal.files, *journal.stale)]
     except (OSError, ValueError, TypeError):
         return None
-    return None if any(name.is_absolute() or ".." in name.parts for name in names) else journal
+    return journal if all(map(is_inside, (*journal.files, *journal.stale))) else None
 
 
 def half_replaced(graph: Path) -> bool:

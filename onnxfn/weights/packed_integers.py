@@ -13,6 +13,7 @@ import numpy as np
 from attrs import frozen
 
 from onnxfn.specs.dummies import Array
+from onnxfn.specs.errors import LoadFailed
 
 Parts = Mapping[str, Array]
 """The stored tensors of a weight, by the ends of their names."""
@@ -136,7 +137,12 @@ AWQ = Packing(
 def _packed_bits(parts: Parts, _: Settings) -> int:
     """The bits of an integer of compressed-tensors, from the number of words for a row."""
     columns, words = int(parts[".weight_shape"][1]), parts[".weight_packed"].shape[1]
-    return next(bits for bits in (2, 4, 8) if -(-columns * bits // WORD_BITS) == words)
+    widths = (bits for bits in (2, 4, 8) if -(-columns * bits // WORD_BITS) == words)
+    if (width := next(widths, None)) is None:
+        raise LoadFailed(
+            f"{columns} packed integers lie in {words} words of {WORD_BITS} bits; known are 2, 4 and 8 bits"
+        )
+    return width
 
 
 def _packed_values(parts: Parts, settings: Settings, start: int, stop: int) -> Array:

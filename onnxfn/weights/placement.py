@@ -18,8 +18,7 @@ from onnxfn.specs.reports import Tick, no_tick
 from onnxfn.weights.checkpoint_links import entries_by_bytes
 from onnxfn.weights.chunks import chunks, memory_key
 from onnxfn.weights.digests import DIGESTS_KEY, DataDigests, write_with_digest
-from onnxfn.weights.hashed_files import hashed_file
-from onnxfn.weights.protobuf import write_model
+from onnxfn.weights.protobuf import hashed_file, write_model
 from onnxfn.weights.safetensors import TensorEntry
 from onnxfn.weights.waiting import counted
 

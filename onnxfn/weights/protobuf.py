@@ -1,11 +1,43 @@
-"""Writes an `onnx.ModelProto` whose raw data comes in chunks, so that it is never in memory as a whole."""
+"""Writes a ModelProto whose raw data comes in chunks, and computes the SHA-256 of the file meanwhile."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from hashlib import sha256
+from pathlib import Path
 from typing import Any, BinaryIO
 
-from onnxfn.weights.hashed_files import HashedFile
+from attrs import field, frozen
+
+
+@frozen(eq=False)
+class HashedFile:
+    """A file that is written. Another thread computes the SHA-256 of a chunk while this one writes it."""
+
+    file: BinaryIO
+    pool: ThreadPoolExecutor
+    digest: Any = field(factory=sha256)
+
+    def write(self, chunk: Any) -> None:
+        """Writes a chunk: bytes, or an array."""
+        hashed = self.pool.submit(self.digest.update, chunk)
+        self.file.write(chunk)
+        hashed.result()
+
+    def sha256(self) -> str:
+        """The SHA-256 of what was written, in hexadecimal digits."""
+        return str(self.digest.hexdigest())
+
+
+@contextmanager
+def hashed_file(path: Path) -> Iterator[HashedFile]:
+    """A context with a new file at a path, in place of any that was there, which may be a hard link."""
+    path.unlink(missing_ok=True)
+    with path.open("wb") as file, ThreadPoolExecutor(1) as pool:
+        yield HashedFile(file, pool)
+
 
 RawData = tuple[int, Iterable[Any]]
 """The number of bytes, and the chunks that they come in."""

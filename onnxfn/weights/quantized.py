@@ -15,7 +15,6 @@ from onnxfn.specs.errors import InvalidSpec
 from onnxfn.specs.quantization import WeightRule
 from onnxfn.weights.chunks import chunks, element_view, memory_key, prefetched
 from onnxfn.weights.onnxruntime_kernels import block_codes, nf4_codes
-from onnxfn.weights.symmetric_blocks import symmetric_codes
 from onnxfn.weights.updates import KEY, PARTS
 
 Role = Literal["codes", "scales", "zero_points"]
@@ -153,11 +152,7 @@ def _quantized_parts(weight: QuantizedWeight) -> Iterator[Mapping[str, Any]]:
 
 def _parts_of_rows(weight: QuantizedWeight, bits: tuple[Any, Any]) -> Mapping[str, Any]:
     """The codes, scales and zero points of rows, which are an array of bits and their dtype in torch."""
-    rule, rows = weight.rule, _as_float32(*bits)
-    computed = symmetric_codes(rows, rule.bits, rule.block_size) if rule.kind == "blocks" and rule.symmetric else None
-    if computed is not None:
-        return dict(zip(("codes", "scales"), computed, strict=True))
-    rows = _finite(weight, rows)
+    rule, rows = weight.rule, _finite(weight, _as_float32(*bits))
     if rule.kind == "nf4":
         return dict(zip(("codes", "scales"), nf4_codes(rows, rule.block_size), strict=True))
     arrays = block_codes(rows, rule.bits, rule.block_size, symmetric=rule.symmetric)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
@@ -14,15 +13,12 @@ from onnxfn.specs.reports import Tick
 PERIOD = 0.05
 """Seconds between two calls."""
 
-CANNOT_DELETE_OPEN_FILES = os.name == "nt"
-"""Whether the system refuses to delete a file that is open or mapped into memory."""
-
 
 def watched(function: Callable[[], Any], tick: Tick, stop: Callable[[], None]) -> Any:
     """What a function returns, computed in another thread; meanwhile this thread calls `tick`.
 
-    If `tick` raises, `stop` is called. The end of the function is awaited only where a file that it has open cannot be
-    deleted: ONNX Runtime may take seconds until it sees that it is to stop. What it returns then is dropped.
+    If `tick` raises, `stop` is called. The end of the function is not awaited: ONNX Runtime may take seconds until it
+    sees that it is to stop. What it returns then is dropped.
     """
     stopped = Event()
 
@@ -33,7 +29,7 @@ def watched(function: Callable[[], Any], tick: Tick, stop: Callable[[], None]) -
     def stop_thread() -> None:
         stopped.set()
         stop()
-        pool.shutdown(wait=CANNOT_DELETE_OPEN_FILES)
+        pool.shutdown(wait=False)
 
     pool = ThreadPoolExecutor(1)
     with stopped_on_error(stop_thread):

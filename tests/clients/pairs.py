@@ -9,7 +9,7 @@ from typing import Any
 from attrs import frozen
 
 from onnxfn import ARCHITECTURES
-from onnxfn.export.clients.transformers_js_types import TYPES_BY_TASK
+from onnxfn.export.clients.transformers_js import TYPES_BY_TASK
 from onnxfn.specs.tasks import WITH_PAST, task_names
 
 _EMBEDDING_TYPES = """

@@ -16,7 +16,7 @@ from exporting import exported, reference
 from running import ClientError, client_process
 
 from onnxfn.architectures import decoders
-from onnxfn.export.clients.ort_model_types import KNOWN_TYPES
+from onnxfn.export.clients.ort_model import KNOWN_TYPES
 from onnxfn.specs.tasks import task_names
 
 TASK = "text-generation-with-past"

@@ -270,12 +270,12 @@ def test_inspect_prints_a_spec_or_its_json():
 
 def test_cache_prints_the_folder_and_its_size_and_clears_it(tmp_path):
     empty = run("cache").stdout
-    assert empty.endswith("/onnxfn/templates: 0 files, 0.0 MiB\n")
+    assert empty.endswith("/onnxfn/templates: 0 files, 0.0 MB\n")
     for digit in "ab":
-        (tmp_path / f"{digit * 64}.onnx").write_bytes(bytes(2**19))
-    assert run("cache", "--folder", tmp_path).stdout == f"{tmp_path}: 2 files, 1.0 MiB\n"
-    assert run("cache", "--folder", tmp_path, "--clear").stdout == f"{tmp_path}: deleted 2 files, 1.0 MiB\n"
-    assert run("cache", "--folder", tmp_path).stdout == f"{tmp_path}: 0 files, 0.0 MiB\n"
+        (tmp_path / f"{digit * 64}.template").write_bytes(bytes(500_000))
+    assert run("cache", "--folder", tmp_path).stdout == f"{tmp_path}: 2 files, 1.0 MB\n"
+    assert run("cache", "--folder", tmp_path, "--clear").stdout == f"{tmp_path}: deleted 2 files, 1.0 MB\n"
+    assert run("cache", "--folder", tmp_path).stdout == f"{tmp_path}: 0 files, 0.0 MB\n"
 
 
 def test_tasks_prints_the_tasks_of_a_model_type():

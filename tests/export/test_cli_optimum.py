@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 import onnxfn
 from onnxfn.export.cli import app
 from onnxfn.export.cli_optimum import ANSWERS, AXES, SAME_MEANING
-from onnxfn.export.spec_edits import SpecEdits, edited_spec
+from onnxfn.export.spec_edits import edited_spec
 
 FLAGS = (
     *("--monolith", "--no-post-process", "--trust-remote-code"),
@@ -82,7 +82,6 @@ def test_the_options_that_mean_the_same_have_the_same_word(requests):
     accepted = [words[0] for words in OPTIONS if run("model", "out", *words)[0].exit_code == 0]
     expected = ["--monolith", "--trust-remote-code", "--task", "--opset", "--dtype", "--atol", "--library-name"]
     assert accepted == expected
-    assert requests[-3].job.edits.dtype == "float32"
     assert requests[-3].job.dtypes == ("bfloat16",)
 
 
@@ -94,7 +93,7 @@ def test_options_of_other_versions_are_answered(words, requests):
 def test_an_answer_names_options_that_there_are():
     command = typer.main.get_command(app).commands["export"]
     known = {name for option in command.params for name in option.opts}
-    answered = {word for answer in ANSWERS.values() for word in re.findall(r"--[a-z][a-z-]+", answer)} - {"--provider"}
+    answered = {word for answer in ANSWERS.values() for word in re.findall(r"--[a-z][a-z-]+", answer)}
     assert answered <= known
     assert {f"--{word}" for word in SAME_MEANING.values()} <= known
     assert not {f"--{word}" for word in ANSWERS} & known
@@ -125,7 +124,7 @@ def test_the_axes_of_the_answers_are_those_of_specs():
 
 def test_words_of_options_may_have_underscores(requests):
     assert run("model", "out", "--dry_run", "--trust_remote_code", "--io-dtype", "float32")[0].exit_code == 0
-    assert (requests[0].dry_run, requests[0].job.trust_remote_code, requests[0].job.edits.io_dtype) == (
+    assert (requests[0].dry_run, requests[0].job.trust_remote_code, dict(requests[0].job.edits)["io_dtype"]) == (
         True,
         True,
         "float32",
@@ -146,5 +145,4 @@ def test_monolith_is_one_file_of_an_encoder_decoder_and_changes_no_other_model(t
     assert "task: text2text-generation (found)" in result.stdout
     assert [file.name for file in (tmp_path / "out" / "onnx").glob("*.onnx")] == ["model.onnx"]
     llama = tiny.model("llama", "AutoModelForCausalLM")
-    edits = SpecEdits(monolith=True)
-    assert edited_spec(llama, edits) == edited_spec(llama, SpecEdits())
+    assert edited_spec(llama, [("monolith", True)]) == edited_spec(llama)

@@ -15,8 +15,9 @@ from rich.console import Console
 
 from onnxfn import Event, spec_for
 from onnxfn.export.cli_print import say
-from onnxfn.export.cli_progress import part_lines, stage_bar, stages
+from onnxfn.export.cli_progress import part_lines, stages
 from onnxfn.export.lookup.loading import load_configuration, load_model
+from onnxfn.export.progress import stage_bars
 
 WRITE = (
     Event("write", "model"),
@@ -48,20 +49,15 @@ def without_codes(text):
 
 
 def test_the_bar_has_the_rate_and_the_time_that_is_left_and_vanishes(terminal):
-    with stage_bar(Console(file=terminal, width=120)) as show:
-        for event in WRITE[:2]:
-            show(event)
-        started = terminal.getvalue()
-        for event in WRITE[2:]:
-            show(event)
-        ended = terminal.getvalue()
+    show = stage_bars(Console(file=terminal, width=120), transient=True)
+    for event in WRITE[:2]:
+        show(event)
+    started = terminal.getvalue()
+    for event in WRITE[2:]:
+        show(event)
     assert "write model" in without_codes(started)
-    assert re.search(r"\x1b\[2K(\x1b\[\?25h|\r)*$", ended)  # the line of the bar is erased
-    bar = Terminal()
-    with stage_bar(Console(file=bar, width=120)) as show:
-        for event in (*WRITE[:2], *WRITE[1:2]):
-            show(event)
-    assert "1.0/4.0 MB  0.5 s  2.0 MB/s  0:02 left" in without_codes(bar.getvalue())
+    assert "1.0/4.0 MB  0.5 s  2.0 MB/s  0:02 left" in without_codes(started)
+    assert re.search(r"\x1b\[2K(\x1b\[\?25h|\r)*$", terminal.getvalue())  # the line of the bar is erased
 
 
 def test_the_stages_of_a_part_in_a_row_are_one_line_elsewhere():
@@ -88,7 +84,10 @@ def test_verbose_has_a_line_for_each_stage(monkeypatch):
     with stages("verbose") as show:
         for event in WRITE:
             show(event)
-    assert sys.stderr.getvalue().splitlines() == ["copy model.safetensors: 1.00 s", "write model: 2.00 s"]
+    assert sys.stderr.getvalue().splitlines() == [
+        "copy model.safetensors  8.0/8.0 MB  1.0 s  8.0 MB/s",
+        "write model  4.0/4.0 MB  2.0 s  2.0 MB/s",
+    ]
 
 
 @pytest.mark.parametrize(

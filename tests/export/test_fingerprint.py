@@ -7,7 +7,7 @@ import torch
 from transformers import BertConfig, BertModel
 
 import onnxfn
-from onnxfn.export.recipes import recipe_key
+from onnxfn.export.identity import kind_of, recipe_key
 from onnxfn.graphs.fingerprints import fingerprint as fingerprint_of_templates
 
 
@@ -43,6 +43,16 @@ def test_a_checkpoint_has_the_fingerprint_that_a_second_export_of_its_kind_is_fo
     config = json.loads((b / "config.json").read_text())
     (b / "config.json").write_text(json.dumps(config | {"hidden_act": "relu"}))
     assert onnxfn.fingerprint(a) != onnxfn.fingerprint(b)
+
+
+def test_jobs_whose_graphs_are_built_in_another_way_are_of_another_kind(tmp_path):
+    bert().save_pretrained(tmp_path / "a")
+    builds = (
+        onnxfn.BuildOptions(template_cache=tmp_path, **options)
+        for options in ({}, {"pretranspose": False}, {"find_repeats": onnxfn.trace_all_layers})
+    )
+    jobs = [onnxfn.ExportJob(tmp_path / "a", tmp_path / "out", build=build) for build in builds]
+    assert len({kind_of(job, tmp_path / "a") for job in jobs} - {None}) == 3
 
 
 def test_what_cannot_be_known_has_no_fingerprint(tmp_path):

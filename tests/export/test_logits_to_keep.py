@@ -86,5 +86,3 @@ def test_the_command_line_adds_the_input(tmp_path):
     assert f"ORTModel gives no {NAME}, which the graph takes" in done.stdout
     ports = json.loads((tmp_path / "out" / "report.json").read_text())["graphs"]["onnx/model.onnx"]["inputs"]
     assert {"name": NAME, "dtype": "int64", "shape": []} in ports
-    timed = CliRunner().invoke(app, ["bench", str(tmp_path / "out")])
-    assert timed.exit_code == 0, timed.output

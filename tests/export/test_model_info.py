@@ -10,7 +10,6 @@ from refusals import refusal
 from onnxfn import (
     ARCHITECTURES,
     canonical,
-    framework_of,
     library_of,
     model_class,
     model_files,
@@ -100,17 +99,9 @@ def test_a_head_without_trained_weights_raises_an_error(folder):
 # Frameworks, libraries, files
 
 
-@pytest.mark.parametrize(
-    "function", [lambda: framework_of(framework="tf"), lambda: model_class("fill-mask", framework="tf")]
-)
-def test_another_framework_raises_an_error(function):
-    assert refusal(UnknownName, function) == "no framework 'tf'; known: pt (PyTorch)"
-
-
-def test_weights_of_another_framework_raise_an_error(tmp_path, folder):
-    assert framework_of(folder) == framework_of() == "pt"
+def test_weights_of_another_framework_raise_an_error(tmp_path):
     (tmp_path / "tf_model.h5").write_bytes(b"")
-    assert "weights of TensorFlow only" in refusal(ModelNotFound, framework_of, tmp_path)
+    assert "weights of TensorFlow only" in refusal(ModelNotFound, model_for, str(tmp_path))
 
 
 @pytest.mark.parametrize(

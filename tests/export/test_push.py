@@ -73,14 +73,18 @@ def pushed(*words):
     return CliRunner().invoke(app, ["push", *map(str, words)])
 
 
-def test_every_file_of_the_folder_is_in_the_commit(folder, hub):
-    result = pushed(folder, "me/tiny")
+def test_every_file_of_the_export_is_in_the_commit_and_no_other_file(folder, hub):
+    files = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
+    (folder / ".env").write_text("TOKEN=secret")
+    try:
+        result = pushed(folder, "me/tiny")
+    finally:
+        (folder / ".env").unlink()
     assert result.exit_code == 0, result.output
     assert "https://huggingface.co/me/tiny/commit/1" in result.stdout
     (commit,) = [body for path, body in hub if "/commit/" in path]
     lines = [json.loads(line) for line in commit.splitlines() if line]
     sent = {line["value"]["path"]: line["value"]["content"] for line in lines if line["key"] == "file"}
-    files = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
     assert sent.keys() == files.keys() >= {"README.md", "onnx/model.onnx", "report.json"}
     assert all(base64.b64decode(sent[name]) == path.read_bytes() for name, path in files.items())
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from smollm2_weights import load_smollm2
 
 import onnxfn
 from onnxfn import CheckFailed, Floors
-from onnxfn.export.demo import minilm, smollm2
-from onnxfn.export.lookup.loading import load_configuration, load_gguf_model, load_model
+from onnxfn.export.demo import minilm
+from onnxfn.export.lookup.loading import load_configuration, load_model
 
 WANTED = {"model_fp16": 0.9999, "model_quantized": 0.99}
 """The cosine of a file's outputs and PyTorch's, on a real text."""
@@ -39,7 +40,7 @@ def test_minilm_below_a_floor_leaves_no_file(encoder, tmp_path):
 
 
 def test_smollm2_in_16_bits_writes_pytorchs_tokens_where_the_margin_allows(tmp_path):
-    model, tokenizer = load_gguf_model(smollm2())
+    model, tokenizer = load_smollm2()
     spec = onnxfn.spec_for(model, "text-generation-with-past")
     result = onnxfn.export(spec, model, tmp_path / "out", dtypes=("float16",), preprocessor=tokenizer)
     [tokens] = [measured for measured in result.report.measurements if measured.output == "greedy tokens"]

@@ -14,9 +14,10 @@ import torch
 from safetensors.torch import load_file, save_file
 from typer.testing import CliRunner
 
-from onnxfn.export import recipes
+from onnxfn.export import identity
 from onnxfn.export.cli import app
-from onnxfn.export.recipes import load_recipe, recipe_key
+from onnxfn.export.identity import recipe_key
+from onnxfn.export.recipes import load_recipe
 from onnxfn.graphs.cache_folder import cache_entries, read_file, write_file
 
 OPTIONS = {"task": None}
@@ -215,7 +216,7 @@ UNSAFE_CHANGES = {
     "no JSON": lambda folder: (folder / "config.json").write_text("{"),
     "no weights": lambda folder: (folder / "model.safetensors").unlink(),
     "another file": lambda folder: shutil.copy(folder / "model.safetensors", folder / "more.safetensors"),
-    "an index that is not needed": lambda folder: (folder / recipes.INDEX_FILE).write_text('{"weight_map": {}}'),
+    "an index that is not needed": lambda folder: (folder / identity.INDEX_FILE).write_text('{"weight_map": {}}'),
 }
 
 
@@ -251,14 +252,14 @@ def test_flags_change_the_key(first, tmp_path, flags):
 @pytest.mark.parametrize("function", ["package_versions", "_installed_packages"])
 def test_installed_packages_change_the_key(first, monkeypatch, function):
     before = recipe_key(first[0], OPTIONS)
-    monkeypatch.setattr(recipes, function, lambda: ["torch 99"])
+    monkeypatch.setattr(identity, function, lambda: ["torch 99"])
     assert recipe_key(first[0], OPTIONS) != before
 
 
 def test_a_checkpoint_whose_index_lacks_a_tensor_has_no_key(tmp_path):
     checkpoint = saved(tmp_path / "bert", tiny.model("bert", "AutoModelForMaskedLM"), max_shard_size="20KB")
     assert recipe_key(checkpoint, OPTIONS) is not None
-    rewrite(checkpoint / recipes.INDEX_FILE, lambda content: content["weight_map"].popitem())
+    rewrite(checkpoint / identity.INDEX_FILE, lambda content: content["weight_map"].popitem())
     assert recipe_key(checkpoint, OPTIONS) is None
 
 

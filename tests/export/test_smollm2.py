@@ -6,35 +6,29 @@ import os
 
 import numpy as np
 import pytest
+from smollm2_weights import load_smollm2
 from transformers import AutoTokenizer
-from typer.testing import CliRunner
 
+import onnxfn
 from onnxfn.check.generation import generate
-from onnxfn.export.cli import app
-from onnxfn.export.demo import PROMPT, smollm2
-from onnxfn.export.lookup.loading import load_gguf_model
 
+PROMPT = "The capital of France is"
 PROMPTS = (PROMPT, "Once upon a time, in a small village,", "def fibonacci(n):")
 TOKENS = 32
 
 
 @pytest.fixture(scope="module")
-def demo(tmp_path_factory):
-    out = tmp_path_factory.mktemp("demo") / "smollm2"
-    return CliRunner().invoke(app, ["demo", str(out), "--generate"]), out
-
-
-@pytest.fixture(scope="module")
 def smol():
-    return load_gguf_model(smollm2())
+    return load_smollm2()
 
 
-def test_the_demo_writes_one_file_that_completes_texts_as_pytorch_does(demo, smol):
-    """One test, so that one process runs the demo, which takes longest."""
-    result, out = demo
-    assert result.exit_code == 0, result.output
-    assert "ONNX Runtime: The capital of France is Paris." in result.stdout
-    assert "check passed" in result.stdout
+def test_one_file_completes_texts_as_pytorch_does(smol, tmp_path):
+    """One test, so that one process exports the model, which takes longest."""
+    model, tokenizer = smol
+    out = tmp_path / "smollm2"
+    tokenizer.save_pretrained(tmp_path / "checkpoint")
+    spec = onnxfn.spec_for(model, "text-generation-with-past")
+    assert onnxfn.export(spec, model, out, checkpoint=tmp_path / "checkpoint").report.passed
     unique = sum(parameter.numel() * parameter.element_size() for parameter in smol[0].parameters())
     assert [path.name for path in out.glob("*.onnx*")] == ["model.onnx"]
     assert os.path.getsize(out / "model.onnx") <= 1.01 * unique

@@ -8,11 +8,10 @@ import os
 import pytest
 from exported_folders import content, staged
 
-from onnxfn.export import locks
+from onnxfn.export import staging as locks
 from onnxfn.export import staging as staging_module
 from onnxfn.export.destination import Destination
-from onnxfn.export.locks import is_locked, lock, locked
-from onnxfn.export.staging import clean_up, staging_folder
+from onnxfn.export.staging import clean_up, is_locked, lock, locked, staging_folder
 from onnxfn.weights.journal import STAGING_PREFIX
 
 

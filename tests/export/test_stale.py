@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
-
 import onnx
 import pytest
 from exported_folders import write, write_other, write_set
+from reports import report_text
 
 from onnxfn.export.destination import Destination
-from onnxfn.export.report_file import REPORT_FILE, SCHEMA
+from onnxfn.export.report_file import REPORT_FILE
 from onnxfn.export.stale import stale_files
 from onnxfn.weights.digests import sha256_of
 
@@ -90,8 +89,8 @@ def test_a_file_of_onnxfn_is_not_one_any_more_when_another_program_saves_it(tmp_
 def write_with_report(folder, names, number=0):
     """A set of files and the report on it."""
     files = write_set(folder, names, number)
-    facts = {name: {"sha256": sha256_of(folder / name)} for name in (file.name for file in files)}
-    (folder / REPORT_FILE).write_text(json.dumps({"schema": SCHEMA, "files": facts}))
+    facts = {name: {"bytes": 1, "sha256": sha256_of(folder / name)} for name in (file.name for file in files)}
+    (folder / REPORT_FILE).write_text(report_text(files=facts))
 
 
 def test_side_files_of_an_earlier_export_are_stale(tmp_path):
@@ -118,7 +117,7 @@ def test_the_side_files_of_a_checkpoint_are_never_stale(tmp_path):
 @pytest.mark.parametrize("files", [[], 1, {"vocab.txt": 1}, {"vocab.txt": {}}, {"vocab.txt": [1]}, {"../victim": {}}])
 def test_a_report_with_other_fields_makes_no_file_stale(tmp_path, files):
     (tmp_path / "vocab.txt").write_text("mine")
-    (tmp_path / REPORT_FILE).write_text(json.dumps({"schema": SCHEMA, "files": files}))
+    (tmp_path / REPORT_FILE).write_text(report_text(files=files))
     assert stale(tmp_path) == [REPORT_FILE]
 
 

@@ -14,10 +14,10 @@ from typer.testing import CliRunner
 import onnxfn
 from onnxfn.export import jobs
 from onnxfn.export.cli import app
-from onnxfn.export.jobs import ExportJob, export_job
+from onnxfn.export.job_exports import export_job
+from onnxfn.export.jobs import ExportJob
 from onnxfn.export.lookup.loading import load_configuration, load_model
 from onnxfn.export.lookup.stored_dtypes import stored_dtype
-from onnxfn.export.spec_edits import SpecEdits
 from onnxfn.graphs.capture.casting import in_float32
 
 SEES = "image-text-to-text-with-past"
@@ -101,7 +101,7 @@ def test_a_checkpoint_without_a_row_is_loaded_as_stored(tmp_path, monkeypatch):
         return loaded[-1]
 
     monkeypatch.setattr(jobs, "load_model", remembered)
-    job = ExportJob(tmp_path / "checkpoint", tmp_path / "out", edits=SpecEdits(task=SEES), check="none")
+    job = ExportJob(tmp_path / "checkpoint", tmp_path / "out", edits={"task": SEES}, check="none")
     export_job(job)
     assert [str(each.dtype) for each in loaded] == ["torch.bfloat16"]
     tables = onnx.load(tmp_path / "out" / "onnx" / "embed_tokens.onnx").graph.initializer

@@ -315,7 +315,7 @@ def test_the_report_of_an_earlier_export_is_replaced(folder):
     module = tiny.model("bert")
     onnxfn.export(onnxfn.spec_for(module), module, folder, overwrite=True)
     assert onnxfn.verify(folder).passed
-    assert list(read_report(folder / REPORT_FILE)["graphs"]) == ["model.onnx"]
+    assert list(read_report(folder / REPORT_FILE).graphs) == ["model.onnx"]
 
 
 def test_an_export_to_a_file_writes_no_report(tmp_path):

@@ -9,8 +9,7 @@ import numpy as np
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 from onnxfn.weights.digests import DIGESTS_KEY, write_with_digest
-from onnxfn.weights.hashed_files import hashed_file
-from onnxfn.weights.protobuf import write_model
+from onnxfn.weights.protobuf import hashed_file, write_model
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

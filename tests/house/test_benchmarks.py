@@ -84,7 +84,8 @@ def test_a_shard_of_the_large_checkpoint_is_read_by_safetensors(tmp_path):
 
 def test_the_time_that_an_export_may_take_is_that_of_imports_graph_and_copying():
     large, process = import_module("large"), import_module("processes").Process
-    run = process(9.0, 9.0, 0, int(1.4e9), 0, "capture model: 2.0 s\npasses model: 1.0 s\nwrite model: 3.0 s\n")
+    lines = "capture model  2.0 s\npasses model  1.0 s\nwrite model  8.0/8.0 MB  3.0 s  2.7 MB/s\n"
+    run = process(9.0, 9.0, 0, int(1.4e9), 0, lines)
     imports = process(4.0, 4.0, 0, int(1e9), 0, "")
     exporter = large.EXPORTERS["onnxfn float16 unchecked"]
     row = large.Row(large.CHECKPOINTS["llama-1b-bf16"], exporter, (run,), (imports,), (2.0,), 10**9)

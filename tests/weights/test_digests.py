@@ -24,13 +24,13 @@ from onnxfn.specs.reports import CheckFailed
 from onnxfn.weights.digests import (
     DIGESTS_KEY,
     END_BYTES,
+    HashedFile,
     digest_at_end,
     foreign_data,
     sha256_of,
     stated_digests,
     write_with_digest,
 )
-from onnxfn.weights.hashed_files import HashedFile
 
 WRITE = onnxfn.WriteOptions(external_data_threshold=0)
 

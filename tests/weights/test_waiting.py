@@ -9,7 +9,6 @@ import weakref
 import pytest
 
 from onnxfn.specs.reports import no_tick
-from onnxfn.weights import waiting
 from onnxfn.weights.waiting import watched
 
 
@@ -53,11 +52,3 @@ def test_a_function_that_is_given_up_is_not_awaited_and_its_result_is_dropped():
     gc.collect()
     assert sessions[0]() is None
     assert caught.value is not None  # its traceback holds the frames that waited
-
-
-def test_a_function_is_awaited_where_open_files_cannot_be_deleted(monkeypatch):
-    monkeypatch.setattr(waiting, "CANNOT_DELETE_OPEN_FILES", True)
-    stopped, ended = threading.Event(), []
-    with pytest.raises(StoppedError):
-        watched(lambda: ended.append(stopped.wait(60)), stop_now, stopped.set)
-    assert ended == [True]

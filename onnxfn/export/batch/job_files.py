@@ -4,68 +4,17 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
-from onnxfn.export.jobs import ExportJob
+from onnxfn.export.jobs import ExportJob, job_of
 from onnxfn.export.lookup.load_errors import CONFIG
-from onnxfn.export.spec_edits import SpecEdits
-from onnxfn.specs.errors import InvalidSpec, ModelNotFound, OnnxfnError, unknown
-from onnxfn.specs.measurements import Floors
-from onnxfn.weights.layouts import HUB
-from onnxfn.weights.write import WriteOptions
+from onnxfn.export.options import JOB_KEYS
+from onnxfn.specs.errors import InvalidSpec, ModelNotFound, OnnxfnError, shortened, unknown
+from onnxfn.weights.names import is_inside
 
-Key = tuple[str, Callable[[Any], Any]]
-"""The field of a record that a key is for, and the function from the value of the key to that of the field."""
-
-
-def _same(value: Any) -> Any:
-    return value
-
-
-def _texts(value: Any) -> tuple[str, ...]:
-    return (value,) if isinstance(value, str) else tuple(value)
-
-
-def _pairs(value: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
-    return tuple((name, tuple(size) if isinstance(size, list) else size) for name, size in value.items())
-
-
-SPEC_KEYS: Mapping[str, Key] = MappingProxyType(
-    {
-        **{name: (name, _same) for name in ("task", "opset", "io_dtype", "atol", "rtol")},
-        **{name: (name, _same) for name in ("inputs_embeds", "monolith", "split", "shared_cache", "expanded_cache")},
-        "size": ("sizes", _pairs),
-        "shape": ("shapes", _pairs),
-        "output": ("outputs", _texts),
-        "with_input": ("inputs", _texts),
-        "without": ("without", _texts),
-        "rename": ("names", _texts),
-        "adapter_input": ("adapter_inputs", _texts),
-    }
-)
-"""The keys of a job that edit the spec for its checkpoint."""
-
-WRITE_KEYS: Mapping[str, Key] = MappingProxyType(
-    {"layout": ("layout", _same), "weights": ("weight_storage", _same), "alias": ("alias", _same)}
-)
-"""The keys of a job that say how files are written."""
-
-JOB_KEYS: Mapping[str, Key] = MappingProxyType(
-    {
-        **{
-            name: (name, _same)
-            for name in ("decoders", "adapter", "check", "overwrite", "dequantize", "trust_remote_code")
-        },
-        "dtype": ("dtypes", _texts),
-        "floor": ("floors", lambda values: Floors(**values)),
-    }
-)
-"""The other keys of a job, besides `model` and `out`."""
-
-KEYS = ("model", "out", *SPEC_KEYS, *WRITE_KEYS, *JOB_KEYS)
+KEYS = ("model", "out", *JOB_KEYS)
 """All keys of a job: the options of `onnxfn export`, with underscores."""
 
 TOML_TABLES = ("defaults", "jobs")
@@ -95,7 +44,7 @@ def read_jobs(source: str | Path, out: str | Path, **defaults: Any) -> tuple[Exp
     ...     file = Path(folder, "jobs.jsonl")
     ...     _ = file.write_text('{"model": "org/bert", "task": "fill-mask", "dtype": "q8"}')
     ...     [job] = read_jobs(file, "onnx", check=False)
-    >>> job.path, job.edits.task, job.dtypes, job.check
+    >>> job.path, job.task, job.dtypes, job.check
     ('onnx/bert', 'fill-mask', ('q8',), 'none')
     """
     source, out = Path(source), Path(out)
@@ -166,12 +115,7 @@ def _job(values: Mapping[str, Any], out: Path, defaults: Mapping[str, Any]) -> E
     model = values.get("model")
     if not isinstance(model, str) or not model:
         raise InvalidSpec("the job has no model; write model = the folder of a checkpoint, or a name on the hub")
-    path = out / values.get("out", Path(model).name)
-    edits = SpecEdits(**_fields(SPEC_KEYS, values))
-    write = WriteOptions(**{"layout": HUB, **_fields(WRITE_KEYS, values)})
-    return ExportJob(model, path, edits=edits, write=write, **_fields(JOB_KEYS, values))
-
-
-def _fields(keys: Mapping[str, Key], values: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a record from those of the values that are for it."""
-    return {field: read(values[key]) for key, (field, read) in keys.items() if values.get(key) is not None}
+    path = values.get("out", Path(model).name)
+    if not is_inside(path):
+        raise InvalidSpec(f"out is {shortened(path)}; write the name of a folder in {out}")
+    return job_of(model, out / path, {key: value for key, value in values.items() if key not in ("model", "out")})

@@ -12,7 +12,7 @@ from attrs import asdict, evolve, fields_dict
 
 from onnxfn.export.batch.records import JobResult
 from onnxfn.export.jobs import ExportJob
-from onnxfn.export.report_file import REPORT_FILE, read_report
+from onnxfn.export.report_file import recorded
 from onnxfn.specs.errors import OnnxfnError
 
 Log = Callable[[JobResult], None]
@@ -73,11 +73,8 @@ def _result(line: str) -> JobResult | None:
 
 def _is_complete(folder: Path) -> bool:
     """Whether the files that the report in a folder lists are there, with the sizes that it states."""
-    content = read_report(folder / REPORT_FILE)
-    files = content.get("files") if content else None
-    if not isinstance(files, dict):
-        return False
-    return all(_has_size(folder / name, facts["bytes"]) for name, facts in files.items())
+    report = recorded(folder)
+    return report is not None and all(_has_size(folder / name, facts.bytes) for name, facts in report.files.items())
 
 
 def _has_size(file: Path, size: int) -> bool:

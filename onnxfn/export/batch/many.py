@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from concurrent.futures import CancelledError, Executor, Future
-from contextlib import closing, suppress
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
@@ -14,10 +14,8 @@ from time import perf_counter
 
 from attrs import evolve
 
-from onnxfn.export.batch.digests import job_digest
-from onnxfn.export.batch.executors import executor_processes
 from onnxfn.export.batch.log import logged_results, open_log, replacing, unchanged_result
-from onnxfn.export.batch.memory import memory_bound, planned_memory, stored_weights
+from onnxfn.export.batch.memory import memory_need, stored_weights
 from onnxfn.export.batch.records import (
     BatchEvent,
     BatchResult,
@@ -27,10 +25,11 @@ from onnxfn.export.batch.records import (
     check_paths,
 )
 from onnxfn.export.batch.schedule import Task, next_task
-from onnxfn.export.batch.servers import Submit, local_processes
+from onnxfn.export.batch.servers import Submit, executor_processes, local_processes
 from onnxfn.export.destination import check_destination
 from onnxfn.export.error_lines import error_line
-from onnxfn.export.jobs import ExportJob, kind_of
+from onnxfn.export.identity import job_digest, kind_of
+from onnxfn.export.jobs import ExportJob
 from onnxfn.export.lookup.loading import checkpoint_folder
 from onnxfn.specs.errors import InvalidSpec, OnnxfnError, first_line
 
@@ -64,14 +63,14 @@ def export_many(
     Args:
         jobs: What to export. Each has a path of its own.
         executor: Where the jobs run: any executor of `concurrent.futures`, such as `Client.get_executor()` of
-            dask.distributed. Checkpoints and paths must be the same on all of its machines. None: processes on this
-            machine.
+            dask.distributed. Checkpoints and paths must be the same on all of its machines, and each job imports torch.
+            None: processes on this machine, which import it once.
         workers: How many jobs run at a time. None: as many as there are processors; with an executor, all jobs are
             handed to it as soon as they may start.
         limits: What each job may use. One that uses more is ended.
-        memory: Bytes that the jobs that run at a time may need together. What a job needs follows from its plan, the
-            sizes of its weights, and its check; pages of mapped weights count. A job that needs more runs alone. None:
-            the memory that is available at the start; with an executor no limit.
+        memory: Bytes that the jobs that run at a time may need together. What a job needs follows from the sizes of
+            its weights and its check; pages of mapped weights count. A job that needs more runs alone. None: the
+            memory that is available at the start; with an executor no limit.
         retries: How often a job is started again whose process was killed. Jobs that fail are not started again.
         log: A file for a line of JSON for each job that ends. Jobs that it lists as exported are not done again, if the
             checkpoint, the job and the versions of packages are the same, and the files are there; if something has
@@ -140,13 +139,11 @@ def batch_preview(jobs: Iterable[ExportJob], log: str | os.PathLike[str] | None 
 def preview_jobs(
     jobs: Iterable[ExportJob], log: str | os.PathLike[str] | None = None
 ) -> tuple[tuple[Task, JobResult | None], ...]:
-    """Each job as a task, with the memory that its plan needs; and its result, if it need not or cannot run."""
+    """Each job as a task, with the memory that it needs; and its result, if it need not or cannot run."""
     jobs = tuple(jobs)
     check_paths(jobs)
     logged = logged_results(None if log is None else Path(log))
-    prepared = [_prepared(*each, logged) for each in enumerate(jobs)]
-    planned = iter(with_planned_memory([task for task, result in prepared if result is None]))
-    return tuple((next(planned) if result is None else task, result) for task, result in prepared)
+    return tuple(_prepared(*each, logged) for each in enumerate(jobs))
 
 
 def _preview_line(task: Task, result: JobResult | None) -> str:
@@ -194,29 +191,12 @@ def _prepared(number: int, job: ExportJob, logged: Mapping[str, JobResult]) -> t
                 task,
                 job=evolve(job, overwrite=True),
                 kind=kind_of(job, folder),
-                bytes=memory_bound(stored_weights(folder), job.check),
+                bytes=memory_need(stored_weights(folder), job.check),
                 digest=digest,
             )
     except (OnnxfnError, OSError) as error:
         result = JobResult(job.checkpoint, job.path, "failed", error=error_line(error))
     return task, result
-
-
-def with_planned_memory(tasks: Iterable[Task]) -> Iterator[Task]:
-    """The tasks with the memory that their plans need, or their bounds. A plan is made once for tasks of a kind."""
-    known: dict[tuple[str | None, str], int | None] = {}
-    for task in tasks:
-        kind = task.kind, task.job.check
-        need = known[kind] if kind in known else _planned_memory(task)
-        known |= {} if task.kind is None else {kind: need}
-        yield evolve(task, bytes=need or task.bytes)
-
-
-def _planned_memory(task: Task) -> int | None:
-    """The memory that the plan of a task needs; None if it cannot be planned: the export says what is wrong."""
-    with suppress(Exception):
-        return planned_memory(task.job, checkpoint_folder(task.job.checkpoint))
-    return None
 
 
 def _run(
@@ -233,8 +213,6 @@ def _run(
     running: dict[Future[JobResult], Task] = {}
     ended: SimpleQueue[Future[JobResult]] = SimpleQueue()
     known_kinds: set[str | None] = set()
-    if memory is not None and sum(sorted(task.bytes for task in tasks)[-workers:]) > memory:
-        waiting = [*with_planned_memory(tasks)]
     with executor_processes(executor) if executor else local_processes(min(workers, len(tasks))) as submit:
         while waiting or running:
             while len(running) < workers and (task := next_task(waiting, running.values(), known_kinds, memory)):
@@ -263,7 +241,7 @@ def _start(
 
 
 def _next_end(running: dict[Future[JobResult], Task], ended: SimpleQueue[Future[JobResult]]) -> tuple[Task, JobResult]:
-    """Waits until a task ends: the task and its result. Nothing refers to its future any more: see `executors.py`."""
+    """The task that ends next, and its result. Nothing refers to its future any more: see `executor_processes`."""
     future = ended.get()
     task = running.pop(future)
     return task, _result(future, task)

@@ -17,7 +17,7 @@ class Task:
         number: The place of the job among all jobs.
         job: The job.
         kind: A digest that jobs share which differ in the values of weights alone; None if it has none.
-        bytes: The memory that the job needs, or a bound above it.
+        bytes: The memory that the job needs at most.
         digest: What the result depends on.
         attempt: How often the job was started, with this time.
     """

@@ -1,8 +1,7 @@
 """`python -m onnxfn.export.batch.server`: reads jobs from its input, runs each in a process of its own, writes results.
 
 It imports torch once. The processes of the jobs are copies of it, so none of them spends seconds on imports. It ends
-when its input ends, and with it the process of a job; also when no job comes for a minute. Its input may also be a
-socket that listens: then the jobs come by connections to it, and what has connected gets the result.
+when its input ends, and with it the process of a job.
 """
 
 from __future__ import annotations
@@ -10,22 +9,19 @@ from __future__ import annotations
 import os
 import pickle
 import select
-import socket
-import stat
 import sys
-from contextlib import suppress
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from time import monotonic
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from attrs import evolve
 
 from onnxfn.export.batch.processes import Ended, run_in_process
 from onnxfn.export.batch.records import JobLimits, JobResult
 from onnxfn.export.error_lines import error_line
-from onnxfn.export.jobs import ExportJob, export_job
+from onnxfn.export.job_exports import export_job
+from onnxfn.export.jobs import ExportJob
 from onnxfn.specs.printing import file_size
 
 IMPORTED = ("onnx", "onnx_ir")
@@ -34,15 +30,9 @@ IMPORTED = ("onnx", "onnx_ir")
 IMPORTED_FOR_CHECKS = ("torch", "transformers.modeling_utils", "onnxruntime", "onnxscript", "torch.onnx")
 """Modules that a job imports whose files are compared with PyTorch."""
 
-IDLE_SECONDS = 60.0
-"""How long a server waits for the next job."""
-
-POLL_SECONDS = 1.0
-"""Seconds between two looks at whether a server that listens is still of use."""
-
 
 def serve(requests: BinaryIO, replies: BinaryIO) -> None:
-    """Answers each pickled (job, limits) with a pickled JobResult, until the requests end or none comes."""
+    """Answers each pickled (job, limits) with a pickled JobResult, until the requests end."""
     while (request := _next_request(requests)) is not None:
         job, limits = request
         for module in (*IMPORTED, *(IMPORTED_FOR_CHECKS if job.check != "none" else ())):
@@ -50,19 +40,6 @@ def serve(requests: BinaryIO, replies: BinaryIO) -> None:
         ended = run_in_process(partial(job_result, job), limits, partial(_is_open, requests))
         pickle.dump(finished_result(job, limits, ended), replies)
         replies.flush()
-
-
-def serve_connections(listener: socket.socket) -> None:
-    """Answers the requests of one connection after the other; see `_next_connection` for the end."""
-    parent = os.getppid()
-    while (connection := _next_connection(listener, parent)) is not None:
-        with (
-            suppress(OSError),  # the result cannot be written: nobody waits for it any more
-            connection,
-            connection.makefile("rb") as requests,
-            connection.makefile("wb") as replies,
-        ):
-            serve(requests, replies)
 
 
 def job_result(job: ExportJob) -> JobResult:
@@ -93,29 +70,8 @@ def _reason(ending: str, limits: JobLimits) -> str:
     return "the process of the export was killed"
 
 
-def _next_connection(listener: socket.socket, parent: int) -> socket.socket | None:
-    """The next connection; None after the end of the parent process, without the file of the socket, or if none comes.
-
-    The file is removed first, so that nothing connects to a server that ends. What had connected before is answered.
-    """
-    file, end = Path(listener.getsockname()), monotonic() + IDLE_SECONDS
-    while not _is_readable(listener, POLL_SECONDS):
-        if os.getppid() != parent or not file.exists() or monotonic() > end:
-            file.unlink(missing_ok=True)
-            if not _is_readable(listener, 0):
-                return None
-    return listener.accept()[0]
-
-
-def _is_readable(stream: Any, seconds: float) -> bool:
-    """Whether a stream or a socket can be read within so many seconds."""
-    return bool(select.select([stream], [], [], seconds)[0])
-
-
 def _next_request(requests: BinaryIO) -> tuple[ExportJob, JobLimits] | None:
-    """The next job and its limits; None at the end, or if none comes."""
-    if not _is_readable(requests, IDLE_SECONDS):
-        return None
+    """The next job and its limits; None at the end."""
     try:
         request: tuple[ExportJob, JobLimits] = pickle.load(requests)  # noqa: S301 - written by the program that started this one
     except EOFError:
@@ -125,17 +81,14 @@ def _next_request(requests: BinaryIO) -> tuple[ExportJob, JobLimits] | None:
 
 def _is_open(requests: BinaryIO) -> bool:
     """Whether the program that sends requests still runs. It sends none before it has the answer to the last one."""
-    return not _is_readable(requests, 0)
+    return not select.select([requests], [], [], 0)[0]
 
 
 def main() -> None:
-    """Serves jobs on the standard input and output, or by connections. What exports print goes to the error stream."""
+    """Serves jobs on the standard input and output. What exports print goes to the error stream."""
     replies = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    if stat.S_ISSOCK(os.fstat(sys.stdin.fileno()).st_mode):
-        serve_connections(socket.socket(fileno=sys.stdin.fileno()))
-    else:
-        serve(sys.stdin.buffer, replies)
+    serve(sys.stdin.buffer, replies)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Starts the processes that run jobs, and sends them jobs."""
+"""Starts the processes that run jobs, on this machine or by an executor, and sends them jobs."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ import pickle
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
+from itertools import count
 from queue import SimpleQueue
-from typing import Any, BinaryIO
+from typing import Any
 
 from onnxfn.export.batch.records import JobLimits, JobResult
 from onnxfn.export.jobs import ExportJob
@@ -46,15 +47,15 @@ def _run_by_server(servers: list[Any], job: ExportJob, limits: JobLimits) -> Job
 
     If the server was killed meanwhile, the result of the job is `lost`, and the next job starts another server.
     """
-    if servers and servers[0].poll() is not None:  # it ended because no job came
+    if servers and servers[0].poll() is not None:  # it was killed between two jobs
         _end(servers.pop())
     if not servers:
-        servers.append(started_server(subprocess.PIPE, subprocess.PIPE))
+        servers.append(_started_server())
     try:
-        return answer(servers[0].stdin, servers[0].stdout, job, limits)
+        return _answer(servers[0], job, limits)
     except BROKEN:
         _end(servers.pop())
-        return lost_result(job)
+        return JobResult(job.checkpoint, job.path, "lost", error="the process that runs the exports was killed")
 
 
 @contextmanager
@@ -82,25 +83,55 @@ def local_processes(workers: int) -> Iterator[Submit]:
             threads.shutdown(wait=False, cancel_futures=True)
 
 
-def started_server(stdin: Any, stdout: Any) -> Any:
+@contextmanager
+def executor_processes(executor: Executor) -> Iterator[Submit]:
+    """A function that starts jobs by an executor; the futures that have not started are cancelled at the end.
+
+    A future that has its result is not kept: if the worker that ran its job is killed, dask would run it again.
+    """
+    pending: set[Future[JobResult]] = set()
+    calls = count()
+
+    def submit(job: ExportJob, limits: JobLimits) -> Future[JobResult]:
+        future = executor.submit(run_job, job, limits, next(calls))
+        pending.add(future)
+        future.add_done_callback(pending.discard)
+        return future
+
+    try:
+        yield submit
+    finally:
+        for future in [*pending]:
+            future.cancel()
+
+
+def run_job(job: ExportJob, limits: JobLimits, _call: int = 0) -> JobResult:
+    """Runs a job by a server of its own: what an executor calls.
+
+    Each call has another number, because dask takes the result of an equal call that it knows.
+    """
+    with job_server() as run:
+        return run(job, limits)
+
+
+def _started_server() -> Any:
     """A server that imports what this process can import. What its exports print is dropped."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     return subprocess.Popen(  # noqa: S603 - the interpreter that runs this
-        [sys.executable, "-m", SERVER], stdin=stdin, stdout=stdout, stderr=subprocess.DEVNULL, env=environment
+        [sys.executable, "-m", SERVER],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env=environment,
     )
 
 
-def answer(requests: BinaryIO, replies: BinaryIO, job: ExportJob, limits: JobLimits) -> JobResult:
+def _answer(server: Any, job: ExportJob, limits: JobLimits) -> JobResult:
     """The result of a job that is sent to a server. It raises one of `BROKEN` if the server was killed."""
-    pickle.dump((job, limits), requests)
-    requests.flush()
-    result: JobResult = pickle.load(replies)  # noqa: S301 - written by a process that this one started
+    pickle.dump((job, limits), server.stdin)
+    server.stdin.flush()
+    result: JobResult = pickle.load(server.stdout)  # noqa: S301 - written by a process that this one started
     return result
-
-
-def lost_result(job: ExportJob) -> JobResult:
-    """The result of a job whose server was killed."""
-    return JobResult(job.checkpoint, job.path, "lost", error="the process that runs the exports was killed")
 
 
 def _end(server: Any) -> None:

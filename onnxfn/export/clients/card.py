@@ -2,15 +2,163 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
+from types import MappingProxyType
 from typing import Any
 
-from onnxfn.export.clients.card_code import client_lines
-from onnxfn.export.report_file import REPORT_FILE, read_report
+from attrs import frozen
+
+from onnxfn.export.report_file import recorded
 from onnxfn.specs.tasks import WITH_PAST
 from onnxfn.weights.digests import sha256_of
 from onnxfn.weights.layouts import dtype_of_stem
+
+
+@frozen
+class ClientCode:
+    """How a program loads a folder and runs it.
+
+    Attributes:
+        client: The name of the program, as `Layout.clients` has it.
+        language: The language of the lines.
+        lines: The lines; `{task}`, `{dtype}` and `{example}` are filled in. FOLDER is the folder of the card, or its
+            repository on the hub.
+        examples: The task -> the call in the lines. The program is named for these tasks alone.
+        needs: A file of the folder without which the program is not named; empty for none.
+        dtypes: From a dtype of onnxfn to the program's word for it; empty if it does not choose among dtypes.
+    """
+
+    client: str
+    language: str
+    lines: str
+    examples: Mapping[str, str]
+    needs: str = ""
+    dtypes: Mapping[str, str] = MappingProxyType({})
+
+
+PIPELINE_EXAMPLES: Mapping[str, str] = MappingProxyType(
+    {
+        **dict.fromkeys(
+            ("feature-extraction", "text-classification", "token-classification", "text-generation"), '"Hello, world"'
+        ),
+        "fill-mask": "`Paris is the ${run.tokenizer.mask_token} of France.`",
+        "question-answering": '"Who wrote it?", "Ada Lovelace wrote it."',
+        "text2text-generation": '"translate English to German: Good morning."',
+        "automatic-speech-recognition": '"speech.wav"',
+        "audio-classification": '"sound.wav"',
+        **dict.fromkeys(
+            ("image-classification", "object-detection", "image-segmentation", "depth-estimation", "image-to-text"),
+            '"image.jpg"',
+        ),
+        "zero-shot-image-classification": '"image.jpg", ["a cat", "a dog"]',
+    }
+)
+"""A task with a pipeline of the same name -> what it is called with."""
+
+ORT_MODELS: Mapping[str, str] = MappingProxyType(
+    {
+        "feature-extraction": "ORTModelForFeatureExtraction",
+        "fill-mask": "ORTModelForMaskedLM",
+        "question-answering": "ORTModelForQuestionAnswering",
+        "text-classification": "ORTModelForSequenceClassification",
+        "token-classification": "ORTModelForTokenClassification",
+    }
+)
+"""A task -> the class of Optimum for it."""
+
+ORT_WRITERS: Mapping[str, str] = MappingProxyType(
+    {"text-generation": "ORTModelForCausalLM", "text2text-generation": "ORTModelForSeq2SeqLM"}
+)
+"""A task that writes text -> the class of Optimum for it."""
+
+ORT_LINES = """from optimum.onnxruntime import {example}
+from transformers import AutoTokenizer
+model, tokenizer = {example}.from_pretrained("FOLDER"), AutoTokenizer.from_pretrained("FOLDER")
+tokens = tokenizer("Hello, world", return_tensors="pt")
+"""
+
+JS_DTYPES: Mapping[str, str] = MappingProxyType(
+    {"float32": "fp32", "float16": "fp16"} | {name: name for name in ("q8", "int8", "uint8", "q4", "q4f16", "bnb4")}
+)
+"""A dtype -> its name in transformers.js."""
+
+CLIENT_CODE = (
+    ClientCode(
+        "transformers.js",
+        "js",
+        """import { pipeline } from "@huggingface/transformers";
+const run = await pipeline("{task}", "FOLDER", { dtype: "{dtype}" });
+console.log(await run({example}));""",
+        PIPELINE_EXAMPLES,
+        dtypes=JS_DTYPES,
+    ),
+    ClientCode(
+        "onnxruntime-genai",
+        "python",
+        """import onnxruntime_genai as og
+model = og.Model("FOLDER")
+tokenizer, params = og.Tokenizer(model), og.GeneratorParams(model)
+params.set_search_options(max_length=64)
+generator = og.Generator(model, params)
+generator.append_tokens(tokenizer.encode({example}))
+while not generator.is_done():
+    generator.generate_next_token()
+print(tokenizer.decode(generator.get_sequence(0)))""",
+        MappingProxyType({"text-generation": '"Hello, world"'}),
+        needs="genai_config.json",
+    ),
+    ClientCode(
+        "ORTModel",
+        "python",
+        ORT_LINES + "print(model(**tokens))",
+        ORT_MODELS,
+    ),
+    ClientCode(
+        "ORTModel",
+        "python",
+        ORT_LINES + "print(tokenizer.batch_decode(model.generate(**tokens)))",
+        ORT_WRITERS,
+    ),
+    ClientCode(
+        "sentence-transformers",
+        "python",
+        """from sentence_transformers import SentenceTransformer
+model = SentenceTransformer("FOLDER", backend="onnx")
+print(model.encode(["Hello, world"]).shape)""",
+        MappingProxyType(dict.fromkeys(("feature-extraction", "sentence-similarity"), "")),
+        needs="modules.json",
+    ),
+)
+"""The clients, in the order of the card."""
+
+ONNXFN_LINES = """import onnxfn
+model = onnxfn.load("FOLDER")
+print(model.inputs, model.outputs)"""
+
+
+def client_lines(task: str, dtype: str, files: Collection[str]) -> Iterator[tuple[str, str, str]]:
+    """The client, the language and the lines of each client that has a use for a task and a folder's files.
+
+    >>> [client for client, _, _ in client_lines("text-generation", "q4", {"genai_config.json"})]
+    ['transformers.js', 'onnxruntime-genai', 'ORTModel', 'onnxfn']
+    >>> next(client_lines("fill-mask", "float16", ()))[2].splitlines()[1]
+    'const run = await pipeline("fill-mask", "FOLDER", { dtype: "fp16" });'
+    """
+    for code in CLIENT_CODE:
+        has_dtype = not code.dtypes or dtype in code.dtypes
+        if task in code.examples and (not code.needs or code.needs in files) and has_dtype:
+            words = {"task": task, "dtype": code.dtypes.get(dtype, ""), "example": code.examples[task]}
+            yield code.client, code.language, _filled(code.lines, words)
+    yield "onnxfn", "python", ONNXFN_LINES
+
+
+def _filled(lines: str, words: Mapping[str, str]) -> str:
+    """Lines with their words. `str.format` would read the brackets of JavaScript."""
+    for key, word in words.items():
+        lines = lines.replace(f"{{{key}}}", word)
+    return lines
+
 
 CARD = "README.md"
 
@@ -44,9 +192,9 @@ def write_card(report: Mapping[str, Any], staging: Path, folder: Path) -> tuple[
 
     Nothing is written if the folder of the export has a `README.md` that no earlier export wrote, or that was changed.
     """
-    earlier = read_report(folder / REPORT_FILE) if (folder / REPORT_FILE).is_file() else None
-    recorded = (earlier or {}).get("files", {}).get(CARD, {}).get("sha256")
-    if (folder / CARD).exists() and sha256_of(folder / CARD) != recorded:
+    earlier = recorded(folder)
+    facts = earlier.files.get(CARD) if earlier else None
+    if (folder / CARD).exists() and (facts is None or sha256_of(folder / CARD) != facts.sha256):
         return ()
     (staging / CARD).write_text(card_text(report), encoding="utf-8")
     return (staging / CARD,)
@@ -101,13 +249,9 @@ def _file_table(report: Mapping[str, Any]) -> str:
 def _file_row(path: str, graph: Mapping[str, Any], report: Mapping[str, Any]) -> str:
     stem = PurePosixPath(path).stem
     dtype = dtype_of_stem(stem) if report.get("variants") else graph["dtype"]
-    size = sum(facts["bytes"] for file, facts in report["files"].items() if _belongs(file, path))
+    data = path.removesuffix(".onnx") + report["options"]["external_data_suffix"]
+    size = sum(facts["bytes"] for file, facts in report["files"].items() if file == path or file.startswith(data))
     return f"| `{path}` | {dtype or ''} | {size / 10**6:.1f} | {_measured(stem, report['check'])} |"
-
-
-def _belongs(file: str, graph: str) -> bool:
-    """Whether a file is a graph or has external data of it, by their names."""
-    return file == graph or (file.startswith(f"{graph}_data"))
 
 
 def _measured(part: str, check: Mapping[str, Any]) -> str:

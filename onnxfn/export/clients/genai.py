@@ -1,4 +1,4 @@
-"""onnxruntime-genai 0.18: what it knows, what it cannot load, and `genai_config.json`."""
+"""onnxruntime-genai 0.18: what it knows, what it cannot load, and `genai_config.json`, also that of Whisper."""
 
 from __future__ import annotations
 
@@ -15,15 +15,71 @@ from onnxfn.export.clients.caches import (
     of_attribute,
     other_inputs,
 )
+from onnxfn.export.clients.configuration import config_value
 from onnxfn.export.clients.folder import CONFIG, GENERATION_CONFIG, Folder, changed, json_object
-from onnxfn.export.clients.genai_images import decoder_with_images, image_blocks, sees_in_genai
-from onnxfn.export.clients.genai_processor import VISION_PROCESSOR
-from onnxfn.export.clients.genai_whisper import is_whisper, whisper_parts
-from onnxfn.export.clients.values import config_value
+from onnxfn.export.clients.genai_images import VISION_PROCESSOR, decoder_with_images, image_blocks, sees_in_genai
 from onnxfn.specs.edits.logits_to_keep import NUM_LOGITS_TO_KEEP
 from onnxfn.specs.edits.token_embeddings import EMBEDS
 from onnxfn.specs.fixed_axes import graph_axes
 from onnxfn.specs.planned import Part, Plan
+
+ENCODER, DECODER = "encoder", "decoder"
+SIZES = (
+    ("head_size", None),
+    ("hidden_size", "d_model"),
+    ("num_attention_heads", "{}_attention_heads"),
+    ("num_key_value_heads", "{}_attention_heads"),
+    ("num_hidden_layers", "{}_layers"),
+)
+"""Keys of a part, and the keys of Whisper's configuration. A head is as wide as the model divided by its heads."""
+
+ENCODER_PORTS: Mapping[str, Mapping[str, str]] = MappingProxyType(
+    {
+        "inputs": {"audio_features": "audio_features"},
+        "outputs": {
+            "encoder_hidden_states": "hidden_states",
+            "cross_present_key_names": "present_key_cross_%d",
+            "cross_present_value_names": "present_value_cross_%d",
+        },
+    }
+)
+DECODER_PORTS: Mapping[str, Mapping[str, str]] = MappingProxyType(
+    {
+        "inputs": {
+            "input_ids": "input_ids",
+            "past_key_names": "past_key_self_%d",
+            "past_value_names": "past_value_self_%d",
+            "cross_past_key_names": "past_key_cross_%d",
+            "cross_past_value_names": "past_value_cross_%d",
+        },
+        "outputs": {
+            "logits": "logits",
+            "present_key_names": "present_key_self_%d",
+            "present_value_names": "present_value_self_%d",
+        },
+    }
+)
+
+
+def is_whisper(plan: Plan) -> bool:
+    """Whether a plan is that of `whisper_for_genai`, in one dtype."""
+    stems = {part.name for part in plan.parts}
+    return stems == {ENCODER, DECODER} and "audio_features" in plan[ENCODER].inputs
+
+
+def whisper_parts(config: Mapping[str, Any], folder: str) -> dict[str, Any]:
+    """The type and the blocks of both files in `model`."""
+    parts = {
+        name: {"filename": f"{folder}/{name}.onnx".removeprefix("/"), **_sizes(config, name), **ports}
+        for name, ports in ((ENCODER, ENCODER_PORTS), (DECODER, DECODER_PORTS))
+    }
+    return {"type": "whisper", **parts}
+
+
+def _sizes(config: Mapping[str, Any], part: str) -> dict[str, int]:
+    sizes = {key: config[source.format(part)] for key, source in SIZES if source is not None}
+    return {"head_size": sizes["hidden_size"] // sizes["num_attention_heads"], **sizes}
+
 
 NAME = "onnxruntime-genai"
 GENAI_CONFIG = "genai_config.json"

@@ -21,11 +21,9 @@ from onnxfn.export.clients.configuration import (
 )
 from onnxfn.export.clients.folder import CONFIG, Folder, SideFile, json_object
 from onnxfn.export.clients.genai import GENAI_CONFIG, genai_config
-from onnxfn.export.clients.genai_images import write_embedding
-from onnxfn.export.clients.genai_processor import vision_processor
-from onnxfn.export.clients.preprocessor import preprocessor_config
+from onnxfn.export.clients.genai_images import vision_processor, write_embedding
 from onnxfn.export.clients.sentence_transformers import modules, pooling
-from onnxfn.export.clients.tokenizer import chat_template, tokenizer_config
+from onnxfn.export.clients.tokenizer import chat_template, preprocessor_config, tokenizer_config
 from onnxfn.specs.planned import Plan
 from onnxfn.weights.layouts import Layout
 

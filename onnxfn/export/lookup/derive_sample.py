@@ -15,10 +15,18 @@ from onnxfn.export.lookup.class_rows import row_of
 from onnxfn.export.lookup.index_bounds import index_bounds
 from onnxfn.export.lookup.probe import Run, all_tensors, outputs_spec, run, run_at_sizes, specs_at_sizes
 from onnxfn.export.lookup.sample_arguments import SampleTensor, sample_arguments
-from onnxfn.export.lookup.sample_inputs import generator_name, sample_inputs
-from onnxfn.export.lookup.sample_ranges import Range, assumed_range, indexed_range, sample_range, specified_range
-from onnxfn.export.lookup.sample_results import check_module, check_results, unchanged_buffers, with_own_buffers
-from onnxfn.export.lookup.sample_windows import inner_models, windows, with_windows
+from onnxfn.export.lookup.sample_inputs import generator_name, inner_models, sample_inputs, windows, with_windows
+from onnxfn.export.lookup.sample_ranges import (
+    Range,
+    assumed_range,
+    check_module,
+    check_results,
+    indexed_range,
+    sample_range,
+    specified_range,
+    unchanged_buffers,
+    with_own_buffers,
+)
 from onnxfn.graphs.capture.dtypes import float_dtype, float_dtypes
 from onnxfn.graphs.capture.model_copy import model_copy
 from onnxfn.specs.compose import compose, named

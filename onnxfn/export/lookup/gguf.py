@@ -60,7 +60,7 @@ def load_gguf(file: Path, loader: str = "AutoModelForCausalLM", *, dequantize: b
     settings = transformers.GgufConfig(dequantize=True)
     with load_errors(str(file), f"{file} could not be read"), weights_ticked(str(file), tick):
         model = getattr(transformers, loader).from_pretrained(
-            file.parent, gguf_file=file.name, dtype=torch.float32, quantization_config=settings
+            file.parent, gguf_file=file.name, dtype=torch.float32, quantization_config=settings, trust_remote_code=False
         )
     if hasattr(model.config, CONFIG_KEY):
         del model.config.quantization_config  # the weights are floats
@@ -73,4 +73,4 @@ def load_gguf_tokenizer(file: Path) -> Any:
     from transformers import AutoTokenizer
 
     with load_errors(str(file), f"{file} could not be read"):
-        return AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name)
+        return AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name, trust_remote_code=False)

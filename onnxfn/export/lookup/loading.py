@@ -11,7 +11,6 @@ from types import MappingProxyType
 from typing import Any
 
 from onnxfn.export.lookup.class_tasks import served_tasks, task_of
-from onnxfn.export.lookup.gguf import load_gguf, load_gguf_tokenizer
 from onnxfn.export.lookup.load_errors import CONFIG, HOW_TO_TRUST, load_errors, with_code
 from onnxfn.export.lookup.loading_progress import no_bars, weights_ticked
 from onnxfn.export.lookup.quantized import checked_quantization, load_dequantized
@@ -198,11 +197,6 @@ def load_library_model(library: str, name: str, *, with_weights: bool = True) ->
     with load_errors(name, f"{name} could not be loaded with {library}"), no_bars():
         model = load(f"local-dir:{name}", pretrained=with_weights) if library == "timm" else load(name)
     return model.eval() if hasattr(model, "eval") else model
-
-
-def load_gguf_model(file: Path, tick: Tick = no_tick) -> tuple[Any, Any]:
-    """The model, with weights in float32, and the tokenizer of a GGUF file. LoadFailed if they cannot be read."""
-    return load_gguf(file, dequantize=True, tick=tick), load_gguf_tokenizer(file)
 
 
 def _check_shapes(name: str, mismatched: Iterable[tuple[str, Any, Any]]) -> None:

@@ -1,4 +1,4 @@
-"""Facts about models and checkpoints: library, framework, class, task, files; and the model of a checkpoint."""
+"""Facts about models and checkpoints: library, class, task, files; and the model of a checkpoint."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from onnxfn.export.lookup.gguf import is_gguf, load_gguf
 from onnxfn.export.lookup.heads import known_tasks
 from onnxfn.export.lookup.loading import checkpoint_folder, load_configuration, load_model
 from onnxfn.export.lookup.lookup import checkpoint_task, has_row, loader_spec, rows_of, spec_for, tasks_for
-from onnxfn.specs.errors import InvalidSpec, LoadFailed, ModelNotFound, UnknownName, first_line, listed, unknown
+from onnxfn.specs.errors import InvalidSpec, LoadFailed, ModelNotFound, first_line, listed, unknown
 from onnxfn.specs.os_errors import os_error_text
 from onnxfn.specs.spec import ExportSpec
 from onnxfn.specs.tasks import TASKS, WITH_PAST, canonical
@@ -21,7 +21,6 @@ LIBRARIES = ("transformers", "sentence_transformers", "timm", "diffusers")
 TRANSFORMERS_LIBRARIES = ("transformers", "sentence_transformers")
 """The libraries whose checkpoints hold a model of transformers."""
 
-PYTORCH = "pt"
 OTHER_WEIGHTS: Mapping[str, str] = MappingProxyType(
     {"tf_model.h5": "TensorFlow", "flax_model.msgpack": "Flax", "model.ckpt.index": "TensorFlow 1"}
 )
@@ -71,20 +70,19 @@ def supported_task(model_or_type: Any, task: str, *, architectures: Mapping[str,
     return name
 
 
-def model_class(task: str, model_or_type: Any = None, *, framework: str = PYTORCH) -> Any:
+def model_class(task: str, model_or_type: Any = None) -> Any:
     """The class of transformers that loads models for a task.
 
     Args:
         task: The name of a task, or a synonym.
         model_or_type: A model type as text, a configuration or a model. Its row may name another class than the task:
             `AutoModelForCTC` for wav2vec2 and automatic-speech-recognition. By default the class is that of the task.
-        framework: `"pt"`, the only framework that onnxfn exports.
 
     Returns:
         The class, `transformers.AutoModelForMaskedLM` for example.
 
     Raises:
-        UnknownName: No task has this name, the model does not have the task, or the framework is not PyTorch.
+        UnknownName: No task has this name, or the model does not have the task.
 
     Example:
         >>> model_class("fill-mask").__name__
@@ -92,7 +90,6 @@ def model_class(task: str, model_or_type: Any = None, *, framework: str = PYTORC
     """
     import transformers
 
-    framework_of(framework=framework)
     name = canonical(task).removesuffix(WITH_PAST)
     if model_or_type is None and name not in TASKS:
         raise unknown("task", task, TASKS)
@@ -107,7 +104,6 @@ def model_for(
     name: str,
     task: str | None = None,
     *,
-    framework: str = PYTORCH,
     trust_remote_code: bool = False,
     dequantize: bool = False,
 ) -> Any:
@@ -116,7 +112,6 @@ def model_for(
     Args:
         name: A folder, a GGUF file, or the name of a repository on the hub.
         task: The name of a task, or a synonym. By default the task of the checkpoint; see `task_at`.
-        framework: `"pt"`, the only framework that onnxfn exports.
         trust_remote_code: Whether code of the checkpoint may run, for a model type that transformers does not know.
         dequantize: Whether a graph shall have the weights of a quantized checkpoint (GPTQ, AWQ, bitsandbytes, FP8,
             MXFP4, compressed-tensors, GGUF) as floats. Else it keeps them where MatMulNBits holds them exactly. For
@@ -130,7 +125,7 @@ def model_for(
         LoadFailed: A file of the checkpoint is damaged, its weights do not fit its configuration, it needs a package
             that is not installed, it needs code of its own and `trust_remote_code` is False, or it is quantized, no
             graph can keep its weights, and `dequantize` is False.
-        UnknownName: The model does not have the task, or the framework is not PyTorch.
+        UnknownName: The model does not have the task.
         InvalidSpec: The checkpoint has no trained weights for the task.
 
     Example:
@@ -142,11 +137,11 @@ def model_for(
         ...     type(model_for(folder)).__name__
         'BertModel'
     """
-    framework_of(name, framework=framework)
     if is_gguf(name):
         loader = "AutoModelForCausalLM" if task is None else model_class(task).__name__
         return load_gguf(Path(name), loader, dequantize=dequantize)
     folder = Path(name) if Path(name).is_dir() else checkpoint_folder(name)
+    _check_weights(folder)
     if (library := library_of(folder)) not in TRANSFORMERS_LIBRARIES:
         raise ModelNotFound(
             f"{name} is a model of {library}; load it with {library} and export the model: "
@@ -247,31 +242,12 @@ def library_of(model_or_name: Any) -> str:
     return library
 
 
-def framework_of(path: str | Path | None = None, *, framework: str | None = None) -> str:
-    """The framework of a checkpoint: always PyTorch, the only one that onnxfn exports.
-
-    Args:
-        path: The folder of a checkpoint, whose files are checked. A name on the hub is not checked.
-        framework: The name of a framework, which is checked.
-
-    Returns:
-        `"pt"`.
-
-    Raises:
-        UnknownName: `framework` is not `"pt"`.
-        ModelNotFound: The folder holds weights of other frameworks only.
-
-    Example:
-        >>> framework_of(framework="pt")
-        'pt'
-    """
-    if framework not in (None, PYTORCH):
-        raise UnknownName(f"no framework {framework!r}; known: {PYTORCH} (PyTorch)")
-    files = model_files(path) if path is not None and Path(path).is_dir() else ()
+def _check_weights(folder: Path) -> None:
+    """Raises ModelNotFound if a folder holds weights of other frameworks alone."""
+    files = model_files(folder)
     others = [OTHER_WEIGHTS[file] for file in files if file in OTHER_WEIGHTS]
     if others and not any(file.endswith((".safetensors", ".bin", ".gguf")) for file in files):
-        raise ModelNotFound(f"{path} holds weights of {listed(others)} only; transformers 5 reads weights of PyTorch")
-    return PYTORCH
+        raise ModelNotFound(f"{folder} holds weights of {listed(others)} only; transformers 5 reads weights of PyTorch")
 
 
 def _files_library(name: str | Path, files: Collection[str]) -> str:

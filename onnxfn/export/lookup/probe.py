@@ -9,7 +9,7 @@ from typing import Any
 from attrs import frozen
 
 from onnxfn.architectures.private.renamed import CACHES, INNER_RESULTS
-from onnxfn.export.lookup.sample_containers import fields_of
+from onnxfn.export.lookup.sample_arguments import fields_of
 from onnxfn.graphs.capture.branches import eager_branches
 from onnxfn.graphs.capture.dtypes import float_dtypes
 from onnxfn.graphs.capture.forward import raw_forward, tensors_for

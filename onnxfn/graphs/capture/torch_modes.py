@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from onnxfn.architectures.private.torch_names import torch_name
 
-TorchCall = Callable[[Any, Sequence[Any], Mapping[str, Any]], Any]
+TorchCall = Callable[..., Any]
 """From a function or an operator of torch, its arguments, and those with a name, to its result."""
 
 

@@ -7,17 +7,16 @@ import shutil
 import onnx
 import pytest
 from onnx import numpy_helper
+from smollm2_weights import load_smollm2
 
 import onnxfn
-from onnxfn.export.demo import smollm2
-from onnxfn.export.lookup.loading import load_gguf_model
 
 LAYER = "model.layers.17"
 
 
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory):
-    model, _ = load_gguf_model(smollm2())
+    model, _ = load_smollm2()
     spec, folder = onnxfn.spec_for(model, "text-generation-with-past"), tmp_path_factory.mktemp("smollm2") / "out"
     onnxfn.export(spec, model, folder, check=False)
     return spec, model, folder

@@ -10,8 +10,7 @@ from fine_tunes import save_berts
 from typer.testing import CliRunner
 
 from onnxfn import BatchResult
-from onnxfn.export.batch.records import JobResult, Status
-from onnxfn.export.batch.tables import STATUSES
+from onnxfn.export.batch.records import STATUSES, JobResult, Status
 from onnxfn.export.cli import app
 from onnxfn.export.cli_results import batch_text
 

@@ -1,4 +1,4 @@
-"""Many exports on a cluster of dask: two worker processes on this machine, of which one is killed."""
+"""Many exports on a cluster of dask: two worker processes on this machine, which are killed."""
 
 import os
 import signal
@@ -7,7 +7,7 @@ from time import sleep
 
 import pytest
 from distributed import Client, LocalCluster
-from fine_tunes import difference_from_pytorch, kill_first, parent_of, save_berts, server_processes
+from fine_tunes import difference_from_pytorch, kill_first, save_berts, server_processes
 from typer.testing import CliRunner
 
 from onnxfn import BuildOptions, ExportJob, export_many
@@ -21,20 +21,20 @@ def client(tmp_path):
         yield client
 
 
-def test_a_cluster_exports_each_job_once_though_a_worker_is_killed(client, tmp_path):
+def test_a_cluster_exports_each_job_once_though_the_workers_are_killed(client, tmp_path):
     berts = save_berts(tmp_path / "models", 4)
     build = BuildOptions(template_cache=tmp_path / "cache")
     jobs = [ExportJob(bert, tmp_path / bert.name, check=False, build=build, overwrite=True) for bert in berts]
     killed, reports = [], []
 
-    def kill_the_first_worker(event):
+    def kill_the_workers(event):
         if event.completed == 1 and not killed:
-            [server] = server_processes()
-            killed.append(parent_of(server))
-            os.kill(killed[0], signal.SIGKILL)
+            killed.extend(client.run(os.getpid).values())  # also the worker that has run the job
+            for worker in killed:
+                os.kill(worker, signal.SIGKILL)
             reports.extend((file, file.stat()) for file in [Path(event.path, "report.json")])
 
-    result = export_many(jobs, executor=client.get_executor(), on_event=kill_the_first_worker)
+    result = export_many(jobs, executor=client.get_executor(), on_event=kill_the_workers)
     assert killed
     assert [job.status for job in result.jobs] == ["exported"] * 4, result
     assert max(difference_from_pytorch(bert, tmp_path / bert.name) for bert in berts) < 1e-5

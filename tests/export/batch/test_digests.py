@@ -5,9 +5,9 @@ import os
 import pytest
 from attrs import evolve
 
-from onnxfn import BuildOptions, ExportJob, Floors, SpecEdits, WriteOptions, text_encoder
-from onnxfn.export.batch import digests
-from onnxfn.export.batch.digests import TEXT_BYTES, job_digest
+from onnxfn import BuildOptions, ExportJob, Floors, WriteOptions, text_encoder
+from onnxfn.export import identity
+from onnxfn.export.identity import TEXT_BYTES, job_digest
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def job(checkpoint):
 OTHER = {
     "path": "elsewhere",
     "spec": text_encoder,
-    "edits": SpecEdits(task="fill-mask"),
+    "edits": {"task": "fill-mask"},
     "dtypes": ("float16",),
     "decoders": "separate",
     "check": "none",
@@ -58,6 +58,11 @@ def add_a_file(folder):
     (folder / "tokenizer.json").write_text("{}")
 
 
+def add_a_file_in_a_folder(folder):
+    (folder / "1_Pooling").mkdir()
+    (folder / "1_Pooling" / "config.json").write_text("{}")
+
+
 def shorten_the_weights(folder):
     os.truncate(folder / "model.safetensors", TEXT_BYTES + 1 - 8)
 
@@ -66,7 +71,9 @@ def touch_the_weights(folder):
     os.utime(folder / "model.safetensors", (1, 1))
 
 
-@pytest.mark.parametrize("change", [rewrite_a_text, add_a_file, shorten_the_weights, touch_the_weights])
+@pytest.mark.parametrize(
+    "change", [rewrite_a_text, add_a_file, add_a_file_in_a_folder, shorten_the_weights, touch_the_weights]
+)
 def test_another_checkpoint_is_another_digest(change, job, checkpoint):
     before = job_digest(job, checkpoint)
     change(checkpoint)
@@ -81,7 +88,7 @@ def test_a_text_that_was_touched_is_the_same(job, checkpoint):
 
 def test_other_versions_are_another_digest(job, checkpoint, monkeypatch):
     before = job_digest(job, checkpoint)
-    monkeypatch.setattr(digests, "package_versions", lambda: ["torch 99"])
+    monkeypatch.setattr(identity, "package_versions", lambda: ["torch 99"])
     assert job_digest(job, checkpoint) != before
 
 

@@ -1,6 +1,5 @@
 """Many exports: each job in a process of its own, with limits, retries and a log."""
 
-import io
 import json
 import os
 from concurrent.futures import ProcessPoolExecutor
@@ -19,8 +18,7 @@ from fine_tunes import (
 
 import onnxfn
 from onnxfn import BuildOptions, ExportJob, JobLimits, WriteOptions, export_many
-from onnxfn.export.batch import server
-from onnxfn.export.jobs import kind_of
+from onnxfn.export.identity import kind_of
 from onnxfn.export.recipes import load_recipe
 
 
@@ -184,22 +182,3 @@ def test_events_count_the_jobs(jobs):
 def test_two_jobs_with_one_path_are_refused(berts):
     with pytest.raises(onnxfn.InvalidSpec, match="same path"):
         export_many([ExportJob(berts[0], "x"), ExportJob(berts[1], "x")])
-
-
-def test_a_process_of_a_pool_keeps_the_server_of_its_jobs(jobs):
-    servers = set()
-
-    def note(event):
-        servers.update(server_processes() if event.status == "exported" else ())
-
-    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-        result = export_many(jobs[:3], executor=pool, on_event=note)
-    assert not result.failed, result
-    assert len(servers) == 1
-
-
-def test_a_server_without_a_job_ends(monkeypatch):
-    monkeypatch.setattr(server, "IDLE_SECONDS", 0.1)
-    reader, writer = os.pipe()
-    with open(reader, "rb") as requests, open(writer, "wb"):
-        server.serve(requests, io.BytesIO())

@@ -1,10 +1,10 @@
 """Jobs as a folder, a TOML file, or JSON lines."""
 
-import pytest
-from attrs import fields_dict
+import json
 
-from onnxfn import InvalidSpec, ModelNotFound, SpecEdits, UnknownName, read_jobs
-from onnxfn.export.batch.job_files import SPEC_KEYS
+import pytest
+
+from onnxfn import InvalidSpec, ModelNotFound, UnknownName, read_jobs
 
 TOML = """
 [defaults]
@@ -49,8 +49,8 @@ def test_a_toml_file_has_defaults_and_jobs(tmp_path):
         "hub",
     )
     assert (second.checkpoint, second.path, second.dtypes) == ("org/llama", "out/small", ("q8",))
-    assert second.edits.shapes == (("batch_size", 1), ("sequence_length", (1, 128)))
-    assert (second.edits.task, second.floors.agreement, second.write.layout) == ("text-generation", 0.9, "optimum")
+    assert dict(second.edits)["shape"] == (("batch_size", 1), ("sequence_length", (1, 128)))
+    assert (second.task, second.floors.agreement, second.write.layout) == ("text-generation", 0.9, "optimum")
 
 
 @pytest.mark.parametrize(
@@ -81,6 +81,14 @@ def test_a_folder_without_checkpoints_and_a_missing_file_are_refused(tmp_path):
         read_jobs(tmp_path / "nowhere", "out")
 
 
-def test_a_job_can_have_every_edit_that_a_flag_asks_for():
-    # The dtype of a job is in ExportJob.dtypes.
-    assert {field for field, _ in SPEC_KEYS.values()} == {*fields_dict(SpecEdits)} - {"dtype"}
+@pytest.mark.parametrize("out", ["../elsewhere", "/tmp/elsewhere", "", 3])
+def test_a_job_writes_to_the_folder_of_the_exports_alone(out, tmp_path):
+    (tmp_path / "a.jsonl").write_text(json.dumps({"model": "x", "out": out}))
+    with pytest.raises(InvalidSpec, match=r"line 1.*out is .*write the name of a folder"):
+        read_jobs(tmp_path / "a.jsonl", "out")
+
+
+def test_a_model_whose_name_is_no_name_of_a_folder_needs_an_out(tmp_path):
+    (tmp_path / "a.jsonl").write_text(json.dumps({"model": ".."}))
+    with pytest.raises(InvalidSpec, match="out is"):
+        read_jobs(tmp_path / "a.jsonl", "out")

@@ -9,8 +9,7 @@ import pytest
 import tiny
 
 from onnxfn import WriteOptions, export, spec_for, verify
-from onnxfn.export.clients.card import CARD, card_text, command
-from onnxfn.export.clients.card_code import CLIENT_CODE
+from onnxfn.export.clients.card import CARD, CLIENT_CODE, card_text, command
 from onnxfn.weights.layouts import HUB, LAYOUTS
 
 HUB_LAYOUT = WriteOptions(layout="hub")

