@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from onnxfn.architectures.families import (
+from onnxfn.architectures.families.audio import (
     FRAMES,
     audio,
     audio_features,
     audio_frames,
     audio_transcription,
     audio_with_speaker_tasks,
-    encodec_patches,
     fixed_mel_inputs,
     mel_inputs,
     parakeet_frames,
@@ -24,7 +23,7 @@ from onnxfn.specs.compose import compose
 from onnxfn.specs.dummies import generates, padded, sized
 from onnxfn.specs.edits.behaviors import STEMS, behaves, encoder_and_decoder
 from onnxfn.specs.edits.tensors import without
-from onnxfn.specs.facts import TOKENS, always, case, gives, links, loads, patched, runs, takes
+from onnxfn.specs.facts import TOKENS, always, case, gives, links, loads, runs, takes
 from onnxfn.specs.getters import (
     constant,
     convolved,
@@ -77,11 +76,6 @@ wav2vec2_bert: ExportSpec = compose(
     audio_transcription,
     tasked("audio-classification"),
     audio_frames,
-    patched(
-        "transformers.models.wav2vec2_bert.modeling_wav2vec2_bert:Wav2Vec2BertForXVector.forward",
-        by="wav2vec2_bert.xvector_output",
-        why="loops over the rows of the batch",
-    ),
 )
 
 
@@ -149,12 +143,6 @@ def nemotron_frames(config: str) -> ExportSpec:
     stride = f"{config}subsampling_conv_stride"
     return compose(
         subsampled_frames(config, difference(constant(2), stride), stride, log2(f"{config}subsampling_factor")),
-        patched(
-            "transformers.models.nemotron_asr_streaming.modeling_nemotron_asr_streaming:"
-            "NemotronAsrStreamingEncoderAttention.forward",
-            by="nemotron.attention",
-            why="masks with minus infinity, so that the softmax of a fully masked frame is NaN in ONNX",
-        ),
     )
 
 
@@ -189,11 +177,6 @@ def granite_frames(config: str) -> ExportSpec:
         reads(num_mel_bins=product(f"{config}num_mel_bins", constant(4))),
         # The trace has several blocks, also in the last layers, and no whole number of them.
         sized(sequence_length=1010),
-        patched(
-            "transformers.models.granite_speech5.modeling_granite_speech5:GraniteSpeech5EncoderAttention.forward",
-            by="granite.block_attention",
-            why="branches on whether the length is a multiple of the block",
-        ),
     )
 
 
@@ -288,7 +271,6 @@ dac: ExportSpec = compose(
 
 # Each convolution pads to whole frames. The number of codebooks depends on the bandwidth: the encoder uses the lowest,
 # the decoder takes any.
-ENCODEC = "transformers.models.encodec.modeling_encodec"
 encodec: ExportSpec = compose(
     without(waveforms, "input_values"),
     code_dummies,
@@ -312,12 +294,6 @@ encodec: ExportSpec = compose(
         gives("audio_values", "batch_size _ audio_length"),
     ),
     tasked("feature-extraction", spec=encoder_and_decoder()),
-    encodec_patches,
-    patched(
-        f"{ENCODEC}:EncodecResidualVectorQuantizer.decode",
-        by="encodec.codebook_embedding_sum",
-        why="loops over the codebooks, so that the trace fixes their number",
-    ),
 )
 
 # Vocoders: from a mel spectrogram to a waveform.
@@ -356,7 +332,6 @@ univnet: ExportSpec = compose(
 
 # The noise is a constant: see wrappers/vits.py.
 TEXT_AXES = "text_batch_size sequence_length"
-VITS = "transformers.models.vits.modeling_vits"
 vits: ExportSpec = compose(
     takes("input_ids", TEXT_AXES, "token_ids"),
     takes("attention_mask", TEXT_AXES, "padding_mask"),
@@ -375,25 +350,9 @@ vits: ExportSpec = compose(
             gives("spectrogram", "text_batch_size _ num_bins"),
         ),
     ),
-    patched(
-        f"{VITS}:_unconstrained_rational_quadratic_spline",
-        by="vits.inverse_spline",
-        why="selects values by a mask, so that a shape depends on the values",
-    ),
-    patched(
-        f"{VITS}:VitsAttention._get_relative_embeddings",
-        by="vits.relative_embeddings",
-        why="branches on whether the text is longer than the window",
-    ),
-    patched(
-        f"{VITS}:fused_add_tanh_sigmoid_multiply",
-        by="vits.gated_activation",
-        why="slices at an index that it reads from a tensor",
-    ),
 )
 
 # The model predicts the duration of each token, without random sampling.
-FASTSPEECH = "transformers.models.fastspeech2_conformer.modeling_fastspeech2_conformer"
 fastspeech2_conformer: ExportSpec = compose(
     takes("input_ids", TOKENS, "token_ids"),
     takes("attention_mask", TOKENS, "padding_mask"),
@@ -408,21 +367,6 @@ fastspeech2_conformer: ExportSpec = compose(
     tasked(
         "text-to-audio",
         spec=compose(loads("AutoModelForTextToSpectrogram"), gives("spectrogram", "batch_size n_frames _")),
-    ),
-    patched(
-        f"{FASTSPEECH}:length_regulator",
-        by="fastspeech.length_regulated_states",
-        why="loops over the texts and their tokens",
-    ),
-    patched(
-        f"{FASTSPEECH}:FastSpeech2ConformerRelPositionalEncoding.forward",
-        by="fastspeech.relative_positional_encoding",
-        why="branches on whether its table is long enough, and stores a longer one",
-    ),
-    patched(
-        f"{FASTSPEECH}:FastSpeech2ConformerAttention.shift_relative_position_tensor",
-        by="fastspeech.shifted_relative_positions",
-        why="reshapes by the number of frames, which depends on the predicted durations",
     ),
 )
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from onnxfn.architectures.families import bert_inputs, text_encoder, text_inputs
-from onnxfn.architectures.families.text import global_mask_dummies
+from onnxfn.architectures.families.text import bert_inputs, global_mask_dummies, text_encoder, text_inputs
 from onnxfn.specs.compose import compose
 from onnxfn.specs.dummies import generates
 from onnxfn.specs.edits.tensors import only_tasks, without
-from onnxfn.specs.facts import TOKENS, always, gives, patched, takes
+from onnxfn.specs.facts import TOKENS, always, gives, takes
 from onnxfn.specs.getters import constant, count, either, from_config, negated, quotient, reads
 from onnxfn.specs.spec import ExportSpec
 from onnxfn.specs.tasks import tasked
@@ -33,17 +32,10 @@ xlm: ExportSpec = compose(
     reads(vocab_size=either("n_words", "vocab_size")),
 )
 
-LONGFORMER = "transformers.models.longformer.modeling_longformer:Longformer"
 longformer: ExportSpec = compose(
     bert,
     takes("global_attention_mask", TOKENS, "global_mask"),
     global_mask_dummies,
-    patched(f"{LONGFORMER}Model._pad_to_window_size", by="longformer.unpadded_inputs", why="branches on the length"),
-    patched(
-        f"{LONGFORMER}SelfAttention.forward",
-        by="longformer.attention",
-        why="branches on whether any token is global",
-    ),
 )
 
 # Each path has exactly `max_depth` steps (modeling_markuplm.XPathEmbeddings.forward).
@@ -83,18 +75,10 @@ bros: ExportSpec = only_tasks(
     "token-classification",
 )
 
-CANINE = "transformers.models.canine.modeling_canine:Canine"
 canine: ExportSpec = only_tasks(
     compose(
         bert,
         reads(vocab_size=constant(0x110000)),  # token ids are code points of Unicode
-        patched(f"{CANINE}Attention.forward", by="canine.attention", why="loops over chunks of the text"),
-        patched(f"{CANINE}Model._downsample_attention_mask", by="canine.downsampled_mask", why="fixes the length"),
-        patched(
-            f"{CANINE}Model._repeat_molecules",
-            by="canine.repeated_molecules",
-            why="repeats tokens by a number that depends on the length",
-        ),
     ),
     *WITHOUT_FILL_MASK,
     "multiple-choice",
@@ -119,22 +103,12 @@ ernie: ExportSpec = compose(
 # FNet mixes tokens by a Fourier transform, which has no mask.
 fnet: ExportSpec = compose(
     without(bert, "attention_mask"),
-    patched(
-        "transformers.models.fnet.modeling_fnet:FNetBasicFourierTransform.forward",
-        by="fnet.fourier_transform",
-        why="uses a Fourier transform, which is inexact in ONNX Runtime",
-    ),
 )
 
 # The third segment type is that of the first token (modeling_funnel.FunnelAttentionStructure).
 funnel: ExportSpec = compose(
     bert,
     reads(type_vocab_size=constant(3)),
-    patched(
-        "transformers.models.funnel.modeling_funnel:FunnelAttentionStructure.get_position_embeds",
-        by="funnel.position_embeds",
-        why="lists all positions in Python",
-    ),
 )
 
 roc_bert: ExportSpec = compose(
@@ -153,11 +127,6 @@ tapas: ExportSpec = only_tasks(
         takes("token_type_ids", f"{TOKENS} num_token_types=", "segment_ids"),
         generates("segment_ids", "integers", high=2),
         reads(num_token_types=count("type_vocab_sizes")),
-        patched(
-            "transformers.models.tapas.modeling_tapas:_segment_reduce",
-            by="tapas.segment_reduction",
-            why="takes means over the cells of a table, which ONNX translates as sums",
-        ),
     ),
     "feature-extraction",
     "fill-mask",

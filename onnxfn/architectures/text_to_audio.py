@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from onnxfn.architectures.families import (
-    encodec_patches,
+from onnxfn.architectures.families.seq2seq import (
+    STATES,
     encoder_decoder_cache,
     encoder_inputs,
     encoder_mask,
     encoder_states,
+    generation_tasks,
     seq2seq,
 )
-from onnxfn.architectures.families.seq2seq import STATES, generation_tasks
 from onnxfn.specs.compose import compose
 from onnxfn.specs.dummies import generates, sized
 from onnxfn.specs.edits.behaviors import behaves, decoder_with_past, extra_file, model_part
 from onnxfn.specs.edits.caches import cross_cache
-from onnxfn.specs.facts import case, gives, loads, patched, runs, takes
+from onnxfn.specs.facts import case, gives, loads, runs, takes
 from onnxfn.specs.getters import from_config, quotient, reads
 from onnxfn.specs.spec import ExportSpec
 from onnxfn.specs.tasks import tasked
@@ -144,12 +144,6 @@ musicgen: ExportSpec = compose(
             ("text-to-audio-with-past", decoder_with_past()),
         )
     ),
-    patched(
-        "transformers.models.musicgen.modeling_musicgen:MusicgenForCausalLM.build_delay_pattern_mask",
-        by="musicgen.delay_pattern_mask",
-        why="writes into slices, and searches for the first code to generate",
-    ),
-    encodec_patches,
 )
 
 ROWS: Mapping[str, ExportSpec] = MappingProxyType({"musicgen": musicgen, "speecht5": speecht5})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from onnxfn.specs.compose import compose
 from onnxfn.specs.dummies import generates, padded, sized
-from onnxfn.specs.facts import TOKENS, always, case, gives, loads, patched, takes
+from onnxfn.specs.facts import TOKENS, always, case, gives, loads, takes
 from onnxfn.specs.getters import constant, convolved, difference, if_else, log2, product, quotient, reads, repeated
 from onnxfn.specs.records import Source
 from onnxfn.specs.spec import ExportSpec
@@ -135,12 +135,3 @@ Inputs: `input_features`, `[batch_size, num_mel_bins, num_frames]`. The encoder 
 positions.
 Tasks: feature-extraction.
 """
-
-encodec_patches: ExportSpec = compose(
-    patched(
-        "transformers.models.encodec.modeling_encodec:EncodecConv1d.forward",
-        by="musicgen.conv1d_output",
-        why="computes the padding in tensors, and the trace needs it as a number",
-    ),
-)
-"""The patches of the layers of Encodec, which is also a part of MusicGen."""

@@ -35,18 +35,13 @@ def padded_as_tensorflow(features: Tensor, conv_layer: Any) -> Tensor:
 
 def padded_to_patches(self: Any, pixel_values: Tensor, height: int, width: int) -> Tensor:
     """For `maybe_pad` of FocalNet and Swin, which pads only if a patch does not divide a side. Here it always pads."""
-    import torch
-
     rows, columns = self.patch_size
-    below, right = _missing(height, rows), _missing(width, columns)
-    return torch.nn.functional.pad(pixel_values, (0, right, 0, below))
+    return _padded(pixel_values, 0, _missing(width, columns), 0, _missing(height, rows))
 
 
 def padded_to_even(_: Any, input_feature: Tensor, height: int, width: int) -> Tensor:
     """For `maybe_pad` of Swin's merging of patches, which pads only if a side is odd. Here it always pads."""
-    import torch
-
-    return torch.nn.functional.pad(input_feature, (0, 0, 0, _missing(width, 2), 0, _missing(height, 2)))
+    return _padded(input_feature, 0, 0, 0, _missing(width, 2), 0, _missing(height, 2))
 
 
 def padded_to_layer_windows(
@@ -54,12 +49,13 @@ def padded_to_layer_windows(
 ) -> tuple[Tensor, tuple[int, ...]]:
     """For `maybe_pad` of Swin's layers: the states, padded to full windows, and padding of at least 1.
 
-    A layer cuts the padding off if it is not 0. Here it always does, which changes nothing where there is none.
+    A layer cuts the padding off if it is not 0. Here it always does, which changes nothing where there is none, unless
+    the size is known.
     """
-    import torch
-
     below, right = _missing(height, self.window_size), _missing(width, self.window_size)
-    return torch.nn.functional.pad(hidden_states, (0, 0, 0, right, 0, below)), (0, 0, 0, 1, 0, 1)
+    padding = (0, 0, 0, right, 0, below)
+    cut = padding if isinstance(below, int) and isinstance(right, int) else (0, 0, 0, 1, 0, 1)
+    return _padded(hidden_states, *padding), cut
 
 
 def padded_to_windows(self: Any, pixel_values: Tensor) -> Tensor:
@@ -80,6 +76,14 @@ def unpadded_states(
 ) -> tuple[Tensor, tuple[int, ...]]:
     """For `maybe_pad` of Swin2SR's layers: no padding, since `padded_to_windows` pads the image to full windows."""
     return hidden_states, (0, 0, 0, 0, 0, 0)
+
+
+def _padded(tensor: Tensor, *padding: int) -> Tensor:
+    """A padded tensor; the tensor itself if all sizes are known, and nothing is missing."""
+    import torch
+
+    is_full = all(isinstance(size, int) and not size for size in padding)
+    return tensor if is_full else torch.nn.functional.pad(tensor, padding)
 
 
 def _missing(size: int, unit: int) -> int:

@@ -1,4 +1,4 @@
-"""Position embeddings of images, always interpolated.
+"""Position embeddings of images, always interpolated, unless the size of an image is known.
 
 The originals branch on the size of the image, and a trace would record one branch. They are in transformers 5.23:
 modeling_dinov2 and the models derived from it.
@@ -40,9 +40,11 @@ def _interpolated(self: Any, height: int, width: int, **options: Any) -> Tensor:
     class_tokens = getattr(self, "n_cls_tokens", 1)
     class_embeddings, table = self.position_embeddings[:, :class_tokens], self.position_embeddings[:, class_tokens:]
     side = int(table.shape[1] ** 0.5)
+    rows, columns = height // patch_height, width // patch_width
+    if isinstance(rows, int) and isinstance(columns, int) and rows == columns == side:
+        whole: Tensor = self.position_embeddings
+        return whole
     grid = table.reshape(1, side, side, -1).permute(0, 3, 1, 2)
-    resized = torch.nn.functional.interpolate(
-        grid.float(), size=(height // patch_height, width // patch_width), align_corners=False, **options
-    )
+    resized = torch.nn.functional.interpolate(grid.float(), size=(rows, columns), align_corners=False, **options)
     patch_embeddings = resized.to(table.dtype).permute(0, 2, 3, 1).reshape(1, -1, table.shape[-1])
     return torch.cat((class_embeddings, patch_embeddings), dim=1)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from onnxfn.architectures.families import bert_inputs, pixel_inputs
-from onnxfn.architectures.families.text import choice_sizes, text_cases
+from onnxfn.architectures.families.text import bert_inputs, choice_sizes, text_cases
+from onnxfn.architectures.families.vision import pixel_inputs
 from onnxfn.export.lookup.packed_inputs import PACKED_FORMS
 from onnxfn.specs.compose import compose
 from onnxfn.specs.dummies import generates, padded, sized

@@ -15,6 +15,7 @@ from typing import Any
 
 from attrs import evolve, field, frozen
 
+from onnxfn.architectures.patches.table import patches_of
 from onnxfn.architectures.private.torch_names import NAMES, torch_name
 from onnxfn.graphs.capture.forward import raw_forward, tensors_for
 from onnxfn.graphs.capture.meta_tensors import CHANGES_ARGUMENT, PLAIN, TorchCall, leaves, meta_call
@@ -181,7 +182,7 @@ def _calls(
                 raw_forward(model, part.spec)(tensors)
         return calls
 
-    with quiet(), _as_in_a_trace(part):
+    with quiet(), _as_in_a_trace(model, part):
         errors: list[str] = []
         for number, kind in [*enumerate((meta, fake, real))][first_kind:]:
             try:
@@ -213,11 +214,11 @@ def _plain_call(function: Callable[..., Any], arguments: Sequence[Any], named: M
 
 
 @contextmanager
-def _as_in_a_trace(part: Part) -> Iterator[None]:
+def _as_in_a_trace(model: Any, part: Part) -> Iterator[None]:
     """The model takes the branches that it takes while torch.export traces it; random numbers are not used up."""
     import torch
 
-    patches = applied((*part.spec.call.patches, FIRST_STEP_OF_SCAN))
+    patches = applied((*patches_of(model, part.spec.call), FIRST_STEP_OF_SCAN))
     branches, random_numbers = torch_name("compiling")(), torch.random.fork_rng(devices=[])
     with patches, torch.no_grad(), branches, random_numbers:
         yield

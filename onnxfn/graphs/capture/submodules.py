@@ -6,9 +6,8 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from onnxfn.architectures.functions import FUNCTIONS
+from onnxfn.architectures.functions import function_named
 from onnxfn.architectures.wrappers.modules import module
-from onnxfn.specs.functions import resolve
 
 
 def encoder(model: Any) -> Any:
@@ -25,10 +24,10 @@ def token_embeddings(model: Any) -> Any:
     return module(forward)
 
 
-SUBMODULES: Mapping[str, Callable[[Any], Any] | str] = MappingProxyType(
-    {"encoder": encoder, "token_embeddings": token_embeddings, **FUNCTIONS}
+SUBMODULES: Mapping[str, Callable[[Any], Any]] = MappingProxyType(
+    {"encoder": encoder, "token_embeddings": token_embeddings}
 )
-"""Name -> function from the model to the callable, or where that function lies."""
+"""Name -> function from the model to the callable. Other names are those of functions in architectures/wrappers."""
 
 
 def submodule_of(model: Any, name: str | None) -> Any:
@@ -37,4 +36,7 @@ def submodule_of(model: Any, name: str | None) -> Any:
     Raises:
         UnknownName: no function has this name.
     """
-    return model if name is None else resolve(name, SUBMODULES, kind="submodule")(model)
+    if name is None:
+        return model
+    of_model = SUBMODULES.get(name) or function_named(name, "wrappers", kind="submodule", known=tuple(SUBMODULES))
+    return of_model(model)

@@ -227,7 +227,6 @@ SPECIAL: Mapping[str, Mapping[str, Any]] = {
     },
     "hgnet_v2": HGNET,
     "ijepa": {**PATCHES, "pooler_output_size": 32},
-    "mlcd_vision_model": PATCHES,
     "mobilevitv2": {
         "image_size": 64,
         "base_attn_unit_dims": [16, 24, 32],
@@ -264,14 +263,6 @@ SPECIAL: Mapping[str, Mapping[str, Any]] = {
         "pred_num_hidden_layers": 2,
         "pred_num_mask_tokens": 2,
         "mlp_ratio": 2,
-    },
-    "videoprism_vision_model": {
-        "image_size": 24,
-        "num_frames": 4,
-        "tubelet_size": [1, 8, 8],
-        "num_spatial_layers": 2,
-        "num_temporal_layers": 1,
-        "num_auxiliary_layers": 1,
     },
     "vitdet": {
         "image_size": 32,
@@ -330,6 +321,4 @@ SPECIAL: Mapping[str, Mapping[str, Any]] = {
     "internvl_vision": {"image_size": [24, 24], "patch_size": [8, 8]},
     "sam_vision_model": SAM,
     "sam_hq_vision_model": SAM,
-    "aimv2_vision_model": PATCHES,
-    "tipsv2_vision_model": {**PATCHES, "mlp_ratio": 2},
 }
