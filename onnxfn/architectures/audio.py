@@ -19,6 +19,7 @@ from onnxfn.architectures.families.audio import (
     wav2vec2_frames,
     waveforms,
 )
+from onnxfn.architectures.families.sizes import sized_in
 from onnxfn.specs.compose import compose
 from onnxfn.specs.dummies import generates, padded, sized
 from onnxfn.specs.edits.behaviors import STEMS, behaves, encoder_and_decoder
@@ -118,9 +119,7 @@ def transducer(*encoder_specs: ExportSpec, loader: str = "AutoModelForRNNT") -> 
             ),
             takes("past_hidden_state", state, "lstm_states", kind="float"),
             takes("past_cell_state", state, "lstm_states", kind="float"),
-            sized(batch_size=2, encoder_sequence_length=6),
-            case("one", sized(batch_size=1, encoder_sequence_length=1)),
-            case("several", sized(batch_size=3, encoder_sequence_length=11)),
+            sized_in("one several", batch_size=(2, 1, 3), encoder_sequence_length=(6, 1, 11)),
             runs("transducers.decoder"),
             links("encoder_hidden_states", part=STEMS["encoder"], output="pooler_output"),
             gives("logits", "batch_size encoder_sequence_length _"),
@@ -245,10 +244,7 @@ pe_audio_encoder: ExportSpec = compose(
 # Codecs: the encoder converts audio to codes, the decoder codes to audio.
 code_dummies: ExportSpec = compose(
     generates("codes", "integers", high=from_config("codebook_size")),
-    sized(chunk_length=16),
-    case("one", sized(chunk_length=7)),
-    case("several", sized(chunk_length=11)),
-    case("longer", sized(chunk_length=30)),
+    sized_in("one several longer", chunk_length=(16, 7, 11, 30)),
 )
 dac: ExportSpec = compose(
     without(waveforms, "input_values"),
@@ -278,9 +274,7 @@ encodec: ExportSpec = compose(
         audio_channels="audio_channels",
         frames=convolved("sequence_length", repeated(constant(1), count("upsampling_ratios")), "upsampling_ratios"),
     ),
-    sized(num_codebooks=2),
-    case("one", sized(num_codebooks=3)),
-    case("several", sized(num_codebooks=1)),
+    sized_in("one several", num_codebooks=(2, 3, 1)),
     behaves(
         "encoder",
         takes("input_values", "batch_size audio_channels= sequence_length", "waveform", kind="float"),

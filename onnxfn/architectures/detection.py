@@ -17,6 +17,7 @@ from onnxfn.architectures.families.detection import (
     query_states,
     segmentation_tasks,
 )
+from onnxfn.architectures.families.sizes import sized_in
 from onnxfn.architectures.families.vision import backbone, pixel_inputs
 from onnxfn.specs.compose import compose
 from onnxfn.specs.dummies import generates, sized
@@ -196,9 +197,7 @@ prompt_depth_anything: ExportSpec = compose(
     depth_anything,
     takes("prompt_depth", "batch_size 1 prompt_height prompt_width", "depths", kind="float"),
     generates("depths", "uniform", low=0.5, high=8.0),
-    sized(prompt_height=19, prompt_width=25),
-    case("one", sized(prompt_height=12, prompt_width=16)),
-    case("several", sized(prompt_height=31, prompt_width=9)),
+    sized_in("one several", prompt_height=(19, 12, 31), prompt_width=(25, 16, 9)),
 )
 
 # Patches have 16 pixels. The image of the trace has odd numbers of patches.

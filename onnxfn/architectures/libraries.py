@@ -14,6 +14,7 @@ from onnxfn.architectures.families.multimodal import (
     text_model_inputs,
     text_with_end,
 )
+from onnxfn.architectures.families.sizes import sized_in
 from onnxfn.architectures.families.text import text_cases, text_dummies, text_reads
 from onnxfn.specs.compose import compose
 from onnxfn.specs.dummies import generates, sized
@@ -175,9 +176,7 @@ pooled_projection_inputs: ExportSpec = compose(
     float_input("pooled_projections", "batch_size pooled_projection_dim="),
     float_input("timestep", "step", "timesteps"),
     reads(hidden_size="joint_attention_dim"),
-    sized(step=2),
-    case("one", sized(step=1)),
-    case("several", sized(step=3)),
+    sized_in("one several", step=(2, 1, 3)),
 )
 
 sd3: ExportSpec = compose(
@@ -198,9 +197,7 @@ flux: ExportSpec = compose(
     takes("txt_ids", "sequence_length 3", "position_ids"),
     takes("img_ids", "packed_height_width 3", "position_ids"),
     float_input("guidance", "batch_size", "timesteps", when="guidance_embeds"),
-    sized(packed_height_width=1024),
-    case("one", sized(packed_height_width=24)),
-    case("several", sized(packed_height_width=60)),
+    sized_in("one several", packed_height_width=(1024, 24, 60)),
     serves(
         "semantic-segmentation",
         gives("out_hidden_states", "batch_size packed_height_width _", path=("sample",), kind="float"),

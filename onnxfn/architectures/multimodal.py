@@ -34,6 +34,7 @@ from onnxfn.architectures.families.multimodal import (
     vision_model,
     vision_tower,
 )
+from onnxfn.architectures.families.sizes import sized_in
 from onnxfn.architectures.families.text import text_cases, text_dummies, text_inputs
 from onnxfn.specs.compose import compose
 from onnxfn.specs.dummies import generates, sized
@@ -64,10 +65,7 @@ chinese_clip: ExportSpec = compose(text_and_vision, reads(type_vocab_size="text_
 IMAGE_BATCH = "image_batch_size"
 unmasked_text_inputs: ExportSpec = takes("input_ids", TEXT_AXES, "token_ids")
 image_batch_cases: ExportSpec = compose(
-    sized(image_batch_size=2),
-    case("one", sized(image_batch_size=1)),
-    case("right-padded", sized(image_batch_size=3)),
-    case("left-padded", sized(image_batch_size=4)),
+    sized_in("one right-padded left-padded", image_batch_size=(2, 1, 3, 4)),
 )
 siglip: ExportSpec = compose(
     two_towers,
@@ -212,10 +210,7 @@ layoutlmv3: ExportSpec = compose(
 # Features of image regions, from another model, follow the tokens.
 REGION_AXES = "batch_size visual_seq_length"
 region_cases: ExportSpec = compose(
-    sized(visual_seq_length=16),
-    case("one", sized(visual_seq_length=5)),
-    case("right-padded", sized(visual_seq_length=20)),
-    case("left-padded", sized(visual_seq_length=9)),
+    sized_in("one right-padded left-padded", visual_seq_length=(16, 5, 20, 9)),
 )
 visual_bert: ExportSpec = compose(
     text_dummies,

@@ -124,8 +124,8 @@ def placeholders(config: Mapping[str, Any]) -> Placeholders:
     merge_size = next((values[key] for key in MERGE_KEYS if key in values), 1)
     model_type = str(config.get("model_type"))
     if model_type in MARKED_TOKENS:
-        tokens = {IMAGE_FEATURES: values[MARKED_TOKENS[model_type]]}
-    padding = values["pad_token_id"] if model_type in COUNT_FROM_PADDING else None
+        tokens = {IMAGE_FEATURES: values[key] for key in (MARKED_TOKENS[model_type],) if key in values}
+    padding = values.get("pad_token_id") if model_type in COUNT_FROM_PADDING else None
     first = FIRST_POSITIONS.get(model_type, 0) if padding is None else padding + 1
     types = OTHER_TOKEN_TYPES.get(model_type, TOKEN_TYPES)
     starts = {name: values[key] for name, key in START_KEYS.items() if isinstance(values.get(key), int)}

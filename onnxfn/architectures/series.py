@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from onnxfn.architectures.families.series import time_series
+from onnxfn.architectures.families.sizes import sized_in
 from onnxfn.specs.compose import compose
 from onnxfn.specs.dummies import generates, padded, sized
 from onnxfn.specs.facts import TOKENS, always, case, gives, loads, runs, serves, takes
@@ -42,10 +43,7 @@ decision_transformer: ExportSpec = compose(
 series_of_any_length: ExportSpec = compose(
     takes("past_values", TOKENS, "values", kind="float"),
     generates("values", "normal"),
-    sized(batch_size=2, sequence_length=64),
-    case("one", sized(batch_size=1, sequence_length=19)),
-    case("several", sized(batch_size=3, sequence_length=96)),
-    case("longer", sized(batch_size=2, sequence_length=130)),
+    sized_in("one several longer", batch_size=(2, 1, 3, 2), sequence_length=(64, 19, 96, 130)),
 )
 quantile_forecast: ExportSpec = tasked(
     "time-series-forecasting",

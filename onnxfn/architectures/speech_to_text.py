@@ -19,6 +19,7 @@ from onnxfn.architectures.families.seq2seq import (
     speech_seq2seq,
     t5_reads,
 )
+from onnxfn.architectures.families.sizes import sized_in
 from onnxfn.architectures.families.speech import (
     audio_decoder,
     audio_encoder,
@@ -29,9 +30,9 @@ from onnxfn.architectures.families.speech import (
     waveform_inputs,
 )
 from onnxfn.specs.compose import compose
-from onnxfn.specs.dummies import generates, sized
+from onnxfn.specs.dummies import generates
 from onnxfn.specs.edits.behaviors import behaves, extra_file, model_part
-from onnxfn.specs.facts import SOURCE, case, gives, runs, takes
+from onnxfn.specs.facts import SOURCE, gives, runs, takes
 from onnxfn.specs.getters import (
     constant,
     convolved,
@@ -92,10 +93,7 @@ moonshine: ExportSpec = compose(
 framed_waveform_inputs: ExportSpec = compose(
     takes("input_values", "batch_size frame_length*num_frames", "waveform", kind="float"),
     takes("attention_mask", "batch_size frame_length*num_frames", "padding_mask"),
-    sized(num_frames=50),
-    case("one", sized(num_frames=29)),
-    case("right-padded", sized(num_frames=44)),
-    case("left-padded", sized(num_frames=83)),
+    sized_in("one right-padded left-padded", num_frames=(50, 29, 44, 83)),
 )
 # The decoder adds positions to the encoder's states in place, so the model in one file does not return them.
 moonshine_streaming: ExportSpec = compose(

@@ -14,6 +14,7 @@ from onnxfn.architectures.families.seq2seq import (
     generation_tasks,
     seq2seq,
 )
+from onnxfn.architectures.families.sizes import sized_in
 from onnxfn.specs.compose import compose
 from onnxfn.specs.dummies import generates, sized
 from onnxfn.specs.edits.behaviors import behaves, decoder_with_past, extra_file, model_part
@@ -100,10 +101,7 @@ musicgen: ExportSpec = compose(
     case("one", generates("max_length", "constant", value=9)),
     case("right-padded", generates("max_length", "constant", value=5)),
     case("left-padded", generates("max_length", "constant", value=27)),
-    sized(chunk_length=16),
-    case("one", sized(chunk_length=7)),
-    case("right-padded", sized(chunk_length=11)),
-    case("left-padded", sized(chunk_length=30)),
+    sized_in("one right-padded left-padded", chunk_length=(16, 7, 11, 30)),
     behaves("encoder", encoder_inputs, runs("musicgen.text_encoder"), gives("last_hidden_state", STATES)),
     behaves(
         "decoder",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from onnxfn.architectures.families.sizes import sized_in
 from onnxfn.specs.compose import compose
 from onnxfn.specs.dummies import generates, padded, sized
 from onnxfn.specs.facts import TOKENS, always, case, gives, loads, takes
@@ -17,10 +18,7 @@ FRAMES = "batch_size frames _"
 waveforms: ExportSpec = compose(
     takes("input_values", TOKENS, "waveform", kind="float"),
     generates("waveform", "normal"),
-    sized(batch_size=2, sequence_length=16000),
-    case("one", sized(batch_size=1, sequence_length=9001)),
-    case("several", sized(batch_size=3, sequence_length=7499)),
-    case("longer", sized(batch_size=2, sequence_length=20017)),
+    sized_in("one several longer", batch_size=(2, 1, 3, 2), sequence_length=(16000, 9001, 7499, 20017)),
 )
 """The input of models for waveforms: `input_values`, `[batch_size, sequence_length]`, without a mask."""
 
