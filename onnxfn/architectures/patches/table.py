@@ -173,8 +173,6 @@ selects by a mask, so that the number of rows depends on values
     deepstack.added_features Qwen3VLTextModel._deepstack_process Qwen3VLMoeTextModel._deepstack_process
         Qwen3OmniMoeThinkerTextModel._deepstack_process CohereCompassTextModel._deepstack_process
     vits.inverse_spline vits:_unconstrained_rational_quadratic_spline
-takes means over the cells of a table, which ONNX translates as sums
-    tapas.segment_reduction tapas:_segment_reduce
 torch.export cannot prove that the padded size is a multiple of the window
     image_padding.padded_to_windows Swin2SRModel.pad_and_normalize
     image_padding.unpadded_states Swin2SRLayer.maybe_pad
