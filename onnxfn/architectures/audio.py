@@ -19,6 +19,7 @@ from onnxfn.architectures.families.audio import (
     wav2vec2_frames,
     waveforms,
 )
+from onnxfn.architectures.families.rows import rows
 from onnxfn.architectures.families.sizes import sized_in
 from onnxfn.specs.compose import compose
 from onnxfn.specs.dummies import generates, padded, sized
@@ -366,16 +367,31 @@ fastspeech2_conformer: ExportSpec = compose(
 
 ROWS: Mapping[str, ExportSpec] = MappingProxyType(
     {
-        # First in the table: CI tests each of its tasks, and one task of each other row.
-        "wav2vec2": wav2vec2,
+        **rows("wav2vec2 data2vec-audio unispeech-sat wav2vec2-conformer wavlm", wav2vec2),
         "audio-spectrogram-transformer": audio_spectrogram_transformer,
+        "dac": dac,
+        "encodec": encodec,
+        "fastspeech2_conformer": fastspeech2_conformer,
+        "fun_asr_nano_encoder": fun_asr_nano_encoder,
+        "glmasr_encoder": glmasr_encoder,
+        "granite_speech5_ctc": compose(mel_inputs, granite_frames("encoder_config."), audio_transcription),
+        "granite_speech5_encoder": compose(mel_inputs, granite_frames(""), audio_features),
+        **rows("hubert sew sew-d unispeech", hubert),
+        "lasr_ctc": compose(mel_inputs, lasr_frames("encoder_config."), audio_transcription),
+        "lasr_encoder": compose(mel_inputs, lasr_frames(""), audio_features),
+        "mctct": mctct,
+        **rows("moss_transcribe_diarize_audio qwen2_audio_encoder voxtral_encoder", fixed_mel_inputs),
+        "nemotron_asr_streaming_encoder": compose(mel_inputs, nemotron_frames(""), audio_features),
+        "parakeet_ctc": compose(mel_inputs, parakeet_frames("encoder_config."), audio_transcription),
+        "parakeet_encoder": compose(mel_inputs, parakeet_frames(""), audio_features),
+        "pe_audio_encoder": pe_audio_encoder,
+        "univnet": univnet,
+        "vits": vits,
+        "wav2vec2-bert": wav2vec2_bert,
+        # First in the table: CI tests each of its tasks, and one task of each other row.
         "audioflamingo3_encoder": compose(
             fixed_mel_inputs, takes("input_features_mask", "batch_size num_frames=", "padding_mask"), padded("right")
         ),
-        "dac": dac,
-        "data2vec-audio": wav2vec2,
-        "encodec": encodec,
-        "fastspeech2_conformer": fastspeech2_conformer,
         "fastspeech2_conformer_hifigan": vocoder("FastSpeech2ConformerHifiGan"),
         "fastspeech2_conformer_with_hifigan": compose(
             fastspeech2_conformer,
@@ -384,15 +400,6 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
                 spec=compose(loads("AutoModelForTextToWaveform"), gives("waveform", "batch_size n_samples")),
             ),
         ),
-        "fun_asr_nano_encoder": fun_asr_nano_encoder,
-        "glmasr_encoder": glmasr_encoder,
-        "granite_speech5_ctc": compose(mel_inputs, granite_frames("encoder_config."), audio_transcription),
-        "granite_speech5_encoder": compose(mel_inputs, granite_frames(""), audio_features),
-        "hubert": hubert,
-        "lasr_ctc": compose(mel_inputs, lasr_frames("encoder_config."), audio_transcription),
-        "lasr_encoder": compose(mel_inputs, lasr_frames(""), audio_features),
-        "mctct": mctct,
-        "moss_transcribe_diarize_audio": fixed_mel_inputs,
         "nemotron3_5_asr": transducer(nemotron_frames("encoder_config."), language_prompt),
         "nemotron3_diarization": compose(
             mel_inputs,
@@ -408,23 +415,8 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
             tasked("feature-extraction", spec=gives("last_hidden_state", FRAME_GROUPS)),
         ),
         "nemotron_asr_streaming": transducer(nemotron_frames("encoder_config.")),
-        "nemotron_asr_streaming_encoder": compose(mel_inputs, nemotron_frames(""), audio_features),
-        "parakeet_ctc": compose(mel_inputs, parakeet_frames("encoder_config."), audio_transcription),
-        "parakeet_encoder": compose(mel_inputs, parakeet_frames(""), audio_features),
         "parakeet_rnnt": transducer(parakeet_frames("encoder_config.")),
         "parakeet_tdt": transducer(parakeet_frames("encoder_config."), loader="AutoModelForTDT"),
-        "pe_audio_encoder": pe_audio_encoder,
-        "qwen2_audio_encoder": fixed_mel_inputs,
-        "sew": hubert,
-        "sew-d": hubert,
         "speecht5_hifigan": vocoder("SpeechT5HifiGan"),
-        "unispeech": hubert,
-        "unispeech-sat": wav2vec2,
-        "univnet": univnet,
-        "vits": vits,
-        "voxtral_encoder": fixed_mel_inputs,
-        "wav2vec2-bert": wav2vec2_bert,
-        "wav2vec2-conformer": wav2vec2,
-        "wavlm": wav2vec2,
     }
 )

@@ -16,6 +16,7 @@ from onnxfn.architectures.families.recurrent import (
     mamba2_layers,
     mamba_layers,
 )
+from onnxfn.architectures.families.rows import rows
 from onnxfn.architectures.families.text import decoder_without_cache, generation_positions, text_decoder
 from onnxfn.specs.compose import compose
 from onnxfn.specs.edits.caches import kv_cache, state_row
@@ -204,7 +205,7 @@ kimi_linear: ExportSpec = compose(llama, latent_attention(full_attention_layers)
 
 def _rows(model_types: str, spec: ExportSpec, *heads: str) -> Mapping[str, ExportSpec]:
     """The spec for features, for generation, and for the tasks of these heads, of each of these model types."""
-    return dict.fromkeys(model_types.split(), only_tasks(spec, *FEATURES, *GENERATION, *heads))
+    return rows(model_types, only_tasks(spec, *FEATURES, *GENERATION, *heads))
 
 
 ROWS: Mapping[str, ExportSpec] = MappingProxyType(

@@ -17,6 +17,7 @@ from onnxfn.architectures.families.detection import (
     query_states,
     segmentation_tasks,
 )
+from onnxfn.architectures.families.rows import rows
 from onnxfn.architectures.families.sizes import sized_in
 from onnxfn.architectures.families.vision import backbone, pixel_inputs
 from onnxfn.specs.compose import compose
@@ -527,11 +528,9 @@ text_detection: ExportSpec = compose(
 ROWS: Mapping[str, ExportSpec] = MappingProxyType(
     {
         "chmv2": chmv2,
-        "conditional_detr": table_transformer,
-        "d_fine": rt_detr(),
-        "dab-detr": table_transformer,
+        **rows("conditional_detr dab-detr table-transformer", table_transformer),
+        **rows("d_fine deimv2 rt_detr rt_detr_v2", rt_detr()),
         "deformable_detr": deformable_detr,
-        "deimv2": rt_detr(),
         "depth_anything": depth_anything,
         "depth_pro": depth_pro,
         "detr": detr,
@@ -545,23 +544,9 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "mask2former": mask2former,
         "maskformer": maskformer,
         "oneformer": oneformer,
-        "pp_doclayout_v2": compose(
-            rt_detr(order_outputs),
-            patched(
-                "torch:take_along_dim",
-                by="rt_detr.gathered_along_dim",
-                why="compares sizes, so that the trace fixes the batch size",
-            ),
-        ),
-        "pp_doclayout_v3": rt_detr(order_and_mask_outputs),
-        "pp_ocrv5_mobile_det": text_detection,
-        "pp_ocrv5_server_det": text_detection,
-        "pp_ocrv6_medium_det": text_detection,
-        "pp_ocrv6_small_det": text_detection,
+        **rows("pp_ocrv5_mobile_det pp_ocrv5_server_det pp_ocrv6_medium_det pp_ocrv6_small_det", text_detection),
         "prompt_depth_anything": prompt_depth_anything,
         "rf_detr": rf_detr,
-        "rt_detr": rt_detr(),
-        "rt_detr_v2": rt_detr(),
         "sam": sam,
         "sam2": sam2,
         "sam3_tracker": sam2,
@@ -571,7 +556,6 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "segformer": segformer,
         "superglue": superglue,
         "superpoint": superpoint,
-        "table-transformer": table_transformer,
         "upernet": upernet,
         "tipsv2_dpt": tipsv2_dpt,
         "uvdoc": uvdoc,
@@ -579,5 +563,14 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "vitpose": vitpose,
         "yolos": yolos,
         "zoedepth": zoedepth,
+        "pp_doclayout_v2": compose(
+            rt_detr(order_outputs),
+            patched(
+                "torch:take_along_dim",
+                by="rt_detr.gathered_along_dim",
+                why="compares sizes, so that the trace fixes the batch size",
+            ),
+        ),
+        "pp_doclayout_v3": rt_detr(order_and_mask_outputs),
     }
 )

@@ -10,6 +10,7 @@ from types import MappingProxyType
 
 from onnxfn.architectures import encoder_decoders, speech_to_text, text_to_audio
 from onnxfn.architectures.families.heads import ended_texts
+from onnxfn.architectures.families.rows import rows
 from onnxfn.architectures.families.seq2seq import standalone_decoder, t5_reads, text_seq2seq
 from onnxfn.architectures.families.text import global_mask_dummies, text_inputs
 from onnxfn.specs.compose import compose
@@ -81,25 +82,17 @@ t5gemma: ExportSpec = compose(
 
 ROWS: Mapping[str, ExportSpec] = MappingProxyType(
     {
-        "bart": mbart,
-        "bigbird_pegasus": mbart,
-        "blenderbot": marian,
-        "blenderbot-small": marian,
+        **rows("bart bigbird_pegasus mbart", mbart),
+        **rows("blenderbot blenderbot-small marian mvp pegasus", marian),
         "led": led,
         "longt5": longt5,
         "m2m_100": text_seq2seq,
-        "marian": marian,
-        "mbart": mbart,
-        "mt5": t5,
-        "mvp": marian,
-        "pegasus": marian,
+        **rows("mt5 t5 umt5", t5),
         "pegasus_x": pegasus_x,
         "plbart": plbart,
         "prophetnet": prophetnet,
         "switch_transformers": switch_transformers,
-        "t5": t5,
         "t5gemma": t5gemma,
-        "umt5": t5,
         **encoder_decoders.ROWS,
         **speech_to_text.ROWS,
         **text_to_audio.ROWS,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from onnxfn.architectures.families.rows import rows
 from onnxfn.architectures.families.text import bert_inputs, global_mask_dummies, text_encoder, text_inputs
 from onnxfn.specs.compose import compose
 from onnxfn.specs.dummies import generates
@@ -147,55 +148,41 @@ xmod: ExportSpec = compose(
 
 ROWS: Mapping[str, ExportSpec] = MappingProxyType(
     {
-        "albert": bert,
-        "bert": bert,
+        **rows(
+            "albert bert convbert electra megatron-bert mobilebert nystromformer rembert roformer squeezebert",
+            bert,
+        ),
         "bert-generation": only_tasks(roberta, "feature-extraction"),
-        "big_bird": roberta,  # the graph has full attention, which the model itself uses for short texts
         "bros": bros,
-        "camembert": roberta,
+        **rows(
+            "camembert data2vec-text distilbert ibert luke mpnet roberta roberta-prelayernorm xlm-roberta "
+            "xlm-roberta-xl",
+            roberta,
+        ),
         "canine": canine,
-        "convbert": bert,
-        "data2vec-text": roberta,
         "deberta": deberta,
         "deberta-v2": deberta_v2,
-        "distilbert": roberta,
         "dpr": dpr,
-        "electra": bert,
         "ernie": ernie,
-        "esm": only_tasks(roberta, *BASIC_TASKS),
-        "esmc": only_tasks(roberta, *BASIC_TASKS),
-        "eurobert": only_tasks(roberta, *BASIC_TASKS),
+        **rows("esm esmc eurobert modernbert", only_tasks(roberta, *BASIC_TASKS)),
         "flaubert": xlm,
+        "xlm": xlm,
         "fnet": fnet,
         "funnel": funnel,
         "gte": only_tasks(roberta_with_segments, *BASIC_TASKS),
-        "ibert": roberta,
         "jina_embeddings_v3": only_tasks(roberta_with_segments, *BASIC_TASKS, "question-answering"),
         "layoutlm": layoutlm,
         "lilt": lilt,
         "longformer": longformer,
-        "luke": roberta,
         "markuplm": markuplm,
-        "megatron-bert": bert,
-        "mobilebert": bert,
-        "modernbert": only_tasks(roberta, *BASIC_TASKS),
-        "mpnet": roberta,
         "nomic_bert": only_tasks(bert, *BASIC_TASKS),
-        "nystromformer": bert,
-        "rembert": bert,
-        "roberta": roberta,
-        "roberta-prelayernorm": roberta,
         "roc_bert": roc_bert,
-        "roformer": bert,
         "splinter": only_tasks(bert, "feature-extraction", "question-answering"),
-        "squeezebert": bert,
         "tapas": tapas,
         "ultrabert": only_tasks(roberta, *BASIC_TASKS, "question-answering"),
-        "xlm": xlm,
-        "xlm-roberta": roberta,
-        "xlm-roberta-xl": roberta,
         "xlnet": xlnet,
         "xmod": xmod,
         "yoso": roberta_with_segments,
+        "big_bird": roberta,  # the graph has full attention, which the model itself uses for short texts
     }
 )

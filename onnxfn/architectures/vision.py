@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from onnxfn.architectures.families.rows import rows
 from onnxfn.architectures.families.text import text_encoder, text_inputs
 from onnxfn.architectures.families.vision import (
     DYNAMIC_MAP,
@@ -123,50 +124,39 @@ text_recognition: ExportSpec = compose(text_line_images, tasked("text-recognitio
 
 ROWS: Mapping[str, ExportSpec] = MappingProxyType(
     {
-        "vit": vision_with_masks,
-        "beit": vision,
-        "convnext": vision_of_any_size,
-        "convnextv2": vision_of_any_size,
-        "cvt": vision_of_any_size,
-        "data2vec-vision": vision,
-        "deit": vision_with_masks,
+        **rows("vit deit swin swinv2", vision_with_masks),
+        **rows("beit data2vec-vision hiera levit pvt vit_msn dinov2_with_registers ijepa", vision),
+        **rows(
+            "convnext convnextv2 cvt efficientnet mobilenet_v1 mobilenet_v2 poolformer regnet resnet bit pvt_v2 "
+            "swiftformer textnet",
+            vision_of_any_size,
+        ),
         "dinov2": vision_transformer_of_any_size,
         "donut-swin": only_tasks(vision, "feature-extraction"),
-        "efficientnet": vision_of_any_size,
-        "hiera": vision,
         "imagegpt": imagegpt,
-        "levit": vision,
         "mgp-str": mgp_str,
-        "mobilenet_v1": vision_of_any_size,
-        "mobilenet_v2": vision_of_any_size,
         "mobilevit": mobilevit,
         "perceiver": perceiver,
-        "poolformer": vision_of_any_size,
-        "pvt": vision,
-        "regnet": vision_of_any_size,
-        "resnet": vision_of_any_size,
-        "swin": vision_with_masks,
-        "swinv2": vision_with_masks,
         "swin2sr": swin2sr,
         "vit_mae": vit_mae,
-        "vit_msn": vision,
-        "dinov2_with_registers": vision,
-        "dinov3_convnext": compose(dynamic_images, image_features(SEQUENCE)),
-        "dinov3_vit": compose(dynamic_images, image_features(SEQUENCE)),
+        **rows("dinov3_convnext dinov3_vit pixio", compose(dynamic_images, image_features(SEQUENCE))),
+        "hgnet_v2": compose(dynamic_images, image_classification),
+        **rows("timesformer videomae vivit", compose(video_inputs(), image_features(STATES), video_classification)),
+        **rows("vitdet sam_vision_model sam_hq_vision_model", compose(fixed_images, image_features(FIXED_MAP))),
+        "radio": compose(fixed_images, image_features(STATES)),
+        "internvl_vision": compose(fixed_images, image_features(STATES)),
+        **rows("rt_detr_resnet pp_lcnet_v3 pp_lcnet_v4 uvdoc_backbone", dynamic_backbone),
+        "mobilevitv2": compose(fixed_images, image_features(FIXED_MAP), image_classification),
+        **rows("pp_ocrv5_mobile_rec pp_ocrv5_server_rec pp_ocrv6_small_rec pp_ocrv6_tiny_rec", text_recognition),
+        **rows("maskformer-swin lw_detr_vit rf_detr_dinov2", fixed_backbone),
         "focalnet": compose(
             vision_transformer_of_any_size,
             tasked("masked-im", spec=fixed_images),  # the masked patches are reshaped to a square
         ),
-        "hgnet_v2": compose(dynamic_images, image_classification),
-        "ijepa": vision,
-        "pixio": compose(dynamic_images, image_features(SEQUENCE)),
         "pp_lcnet": compose(
             dynamic_images,
             tasked("image-classification", spec=gives("logits", "batch_size _", path=("last_hidden_state",))),
         ),
-        "timesformer": compose(video_inputs(), image_features(STATES), video_classification),
-        "videomae": compose(video_inputs(), image_features(STATES), video_classification),
-        "vivit": compose(video_inputs(), image_features(STATES), video_classification),
         # Positions come from rotations, so a video may have any number of frames from 2 on. ONNX Runtime refuses a lone
         # one, which modeling_vjepa2.VJEPA2Embeddings.forward repeats.
         "vjepa2": compose(
@@ -181,27 +171,6 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
             image_features("batch_size num_patches _"),
             video_classification,
         ),
-        "vitdet": compose(fixed_images, image_features(FIXED_MAP)),
-        "radio": compose(fixed_images, image_features(STATES)),
-        "rt_detr_resnet": dynamic_backbone,
-        "pp_lcnet_v3": dynamic_backbone,
-        "pp_lcnet_v4": dynamic_backbone,
-        "uvdoc_backbone": dynamic_backbone,
-        "mobilevitv2": compose(fixed_images, image_features(FIXED_MAP), image_classification),
-        "bit": vision_of_any_size,
-        "pvt_v2": vision_of_any_size,
-        "swiftformer": vision_of_any_size,
-        "textnet": vision_of_any_size,
-        "pp_ocrv5_mobile_rec": text_recognition,
-        "pp_ocrv5_server_rec": text_recognition,
-        "pp_ocrv6_small_rec": text_recognition,
-        "pp_ocrv6_tiny_rec": text_recognition,
-        "maskformer-swin": fixed_backbone,
         "vitpose_backbone": backbone(fixed_images, STATES),
-        "lw_detr_vit": fixed_backbone,
-        "rf_detr_dinov2": fixed_backbone,
-        "internvl_vision": compose(fixed_images, image_features(STATES)),
-        "sam_vision_model": compose(fixed_images, image_features(FIXED_MAP)),
-        "sam_hq_vision_model": compose(fixed_images, image_features(FIXED_MAP)),
     }
 )
