@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor
 
 
@@ -32,7 +33,6 @@ def classified_end(model: Any, input_ids: Tensor | None, hidden_states: Tensor) 
     """The classes of each text, by the state of its last end-of-sequence token."""
     if input_ids is None:
         raise NotImplementedError("the end of a text is found by its token ids, which embeddings do not have")
-    import torch
     from transformers.modeling_outputs import SequenceClassifierOutput
 
     indices = torch.arange(input_ids.shape[1], device=input_ids.device)
@@ -52,8 +52,6 @@ def encoder_layer_output(
 
 def _clamped_float16(hidden_states: Tensor) -> Tensor:
     """In float16, all values are clamped to the finite range if any is infinite, as in the original."""
-    import torch
-
     if hidden_states.dtype != torch.float16:
         return hidden_states
     largest = torch.finfo(torch.float16).max

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor
 
 
@@ -12,8 +13,6 @@ def padded_features(self: Any, input: Tensor) -> Tensor:  # noqa: A002 - the ori
 
     The padding makes the number of convolution steps `ceil(size / stride)` ("same" padding).
     """
-    import torch
-
     pads: list[int] = []
     for size, kernel, stride, dilation in zip(
         input.shape[:1:-1], self.kernel_size[::-1], self.stride[::-1], self.dilation[::-1], strict=True
@@ -28,8 +27,6 @@ def weight_standardized_convolution(self: Any, hidden_state: Tensor) -> Tensor:
 
     torch's exporter does not translate that mode. Here the mean and the variance are computed by elementary operators.
     """
-    import torch
-
     weights = self.weight.flatten(1)
     centered = weights - weights.mean(1, keepdim=True)
     standardized = centered * (centered.square().mean(1, keepdim=True) + self.eps).rsqrt()

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from torch import Tensor
+import torch
+from torch import Tensor
 
 
 def attention(
@@ -41,8 +41,6 @@ def repeated_molecules(self: Any, molecules: Tensor, char_seq_length: int) -> Te
     The original's number of repetitions of the last molecule depends on the length. Here each character gathers its
     molecule.
     """
-    import torch
-
     indices = torch.arange(char_seq_length, device=molecules.device) // self.config.downsampling_rate + 1
     return molecules[:, indices.clamp(max=molecules.shape[1] - 1)]
 
@@ -53,7 +51,5 @@ def _chunk_mask(mask: Any, stride: int) -> Tensor:
     CanineSelfAttention adds `(1 - mask) * lowest value`. A chunk of padding only attends to itself evenly, as in the
     original.
     """
-    import torch
-
     chunks = torch.arange(mask.shape[1], device=mask.device) // stride
     return mask.masked_fill(chunks[:, None] != chunks, -torch.inf)

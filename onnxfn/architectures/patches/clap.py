@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor
+from torch.nn import functional
 
 
 def patch_embeddings(self: Any, hidden_states: Tensor, is_longer_idx: Tensor | None = None) -> Tensor:
@@ -12,8 +14,6 @@ def patch_embeddings(self: Any, hidden_states: Tensor, is_longer_idx: Tensor | N
 
     The number of selected sounds depends on the data. Here fusion is computed for all sounds, and used for the longer.
     """
-    import torch
-
     embeddings = self.proj(hidden_states[:, :1])
     if is_longer_idx is not None:
         indices = torch.arange(hidden_states.shape[0], device=embeddings.device)
@@ -26,8 +26,6 @@ def patch_embeddings(self: Any, hidden_states: Tensor, is_longer_idx: Tensor | N
 
 def _crop_features(self: Any, crops: Tensor, width: int) -> Tensor:
     """The features of the crops of each sound, concatenated along the width and padded to `width`."""
-    from torch.nn import functional
-
     batch, count, *size = crops.shape
     features = self.mel_conv2d(crops.reshape(batch * count, 1, *size))
     concatenated = features.view(batch, count, *features.shape[1:]).permute(0, 2, 3, 1, 4).flatten(3)

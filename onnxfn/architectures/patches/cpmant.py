@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor
 
 
@@ -13,8 +14,6 @@ def attention_mask(self: Any, input_ids: Tensor, span: Tensor, context: Tensor, 
     The original makes a Python list of all positions, which fixes the length of the text. True where a query, axis 1,
     attends to a key, axis 2. The tokens of the prompt come first; after them, padding is at the left.
     """
-    import torch
-
     index = torch.arange(input_ids.shape[1], device=input_ids.device)
     is_earlier = index[None, :] <= index[:, None]
     has_context = context[:, None, :].bool() | (context[:, :, None].logical_not() & is_earlier)

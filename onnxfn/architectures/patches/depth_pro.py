@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import torch
 from torch import Tensor
+from torch.nn.functional import interpolate
 
 
 def patch_feature_maps(self: Any, pixel_values: Tensor) -> list[Tensor]:
     """For DepthProPatchEncoder.forward, which takes `len` of the patches. `len` returns an int and fixes the batch."""
-    import torch
     from transformers.models.depth_pro import modeling_depth_pro as module
 
     batch, _, height, width = pixel_values.shape
@@ -38,8 +39,6 @@ def patch_feature_maps(self: Any, pixel_values: Tensor) -> list[Tensor]:
 
 def _patches(module: Any, encoder: Any, pixel_values: Tensor, level: int) -> Tensor:
     """The patches of the images, scaled by the ratio of this level."""
-    from torch.nn.functional import interpolate
-
     ratio = encoder.scaled_images_ratios[level]
     images = interpolate(pixel_values, scale_factor=ratio, mode="bilinear", align_corners=False)
     patches: Tensor = module.split_to_patches(

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from torch import Tensor
+from torch import Tensor
+from torch.nn import functional
 
 NUM_UPSAMPLERS = property(lambda _: 60)
 """For UNet2DConditionModel.num_upsamplers.
@@ -17,8 +17,6 @@ fixes that branch. `2 ** 60` divides no side, so sizes are always passed.
 
 def upsampled_features(self: Any, hidden_states: Tensor, output_size: Any = None, *_: Any, **__: Any) -> Tensor:
     """For Upsample2D.forward, which changes the memory layout for batches of 64 and more."""
-    from torch.nn import functional
-
     features = hidden_states
     if self.norm is not None:
         features = self.norm(features.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)

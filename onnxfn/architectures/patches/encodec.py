@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor
 
 
@@ -12,8 +13,6 @@ def codebook_embedding_sum(quantizer: Any, codes: Tensor) -> Tensor:
 
     `codes` is `[codebooks, batch, frames]`, the result `[batch, size, frames]`.
     """
-    import torch
-
     tables = torch.stack([layer.codebook.embed for layer in quantizer.layers])
     codebooks = torch.arange(codes.shape[0], device=codes.device)[:, None, None]
     quantized: Tensor = tables[codebooks, codes].sum(0).permute(0, 2, 1)

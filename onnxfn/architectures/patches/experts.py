@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor
 
 
@@ -16,8 +17,6 @@ def dbrx_outputs(self: Any, hidden_states: Tensor, top_k_index: Tensor, top_k_we
 
     The experts follow each other in the rows of a matrix. Their rows are looked up in it, so that it can be quantized.
     """
-    import torch
-
     rows = top_k_index[..., None] * self.ffn_hidden_size + torch.arange(self.ffn_hidden_size, device=top_k_index.device)
     states = hidden_states.reshape(-1, 1, self.hidden_size, 1)
     gate, up, down = (weight[rows] for weight in (self.mlp.w1, self.mlp.v1, self.mlp.w2))

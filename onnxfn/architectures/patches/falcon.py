@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from torch import Tensor
+import torch
+from torch import Tensor
 
 
 def alibi_bias(attention_mask: Tensor, num_heads: int, dtype: Any) -> Tensor:
@@ -14,8 +14,6 @@ def alibi_bias(attention_mask: Tensor, num_heads: int, dtype: Any) -> Tensor:
     The original multiplies in bfloat16, which ONNX Runtime does not support on every device. A product of two bfloat16
     numbers is exact in float32, so it is rounded once here, as in the original.
     """
-    import torch
-
     positions = ((attention_mask.cumsum(dim=-1) - 1) * attention_mask)[:, None, :]
     slopes = torch.tensor(_alibi_slopes(num_heads), device=attention_mask.device)[:, None]
     products = (slopes.bfloat16().float() * positions.bfloat16().float()).bfloat16()

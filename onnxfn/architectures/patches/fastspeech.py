@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from onnxfn.architectures.private.torch_names import torch_name
@@ -14,8 +15,6 @@ def length_regulated_states(encoded_embeddings: Tensor, duration_labels: Tensor,
 
     If all durations of a batch are 0, each token has one frame.
     """
-    import torch
-
     durations = duration_labels
     if speaking_speed != 1.0:
         durations = torch.round(durations.float() * speaking_speed).long()
@@ -33,8 +32,6 @@ def relative_positional_encoding(encoding: Any, feature_representation: Tensor) 
 
     Here the rows of the table are looked up by index.
     """
-    import torch
-
     length, center = feature_representation.shape[1], encoding.pos_enc.shape[1] // 2
     indices = torch.arange(2 * length - 1, device=feature_representation.device) + (center - length + 1)
     return feature_representation * encoding.input_scale, encoding.pos_enc.index_select(1, indices)
@@ -45,8 +42,6 @@ def shifted_relative_positions(_: Any, pos_tensor: Tensor) -> Tensor:
 
     Each position gathers its distances to all positions. The original pads and reshapes.
     """
-    import torch
-
     length = pos_tensor.shape[2]
     positions = torch.arange(length, device=pos_tensor.device)
     distances = positions - positions[:, None] + (length - 1)

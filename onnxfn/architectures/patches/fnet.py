@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from torch import Tensor
+import torch
+from torch import Tensor
 
 
 def fourier_transform(_: Any, hidden_states: Tensor) -> tuple[Tensor]:
@@ -21,8 +21,6 @@ def fourier_transform(_: Any, hidden_states: Tensor) -> tuple[Tensor]:
 
 def _cos_sin_matrices(count: int, like: Tensor) -> tuple[Tensor, Tensor]:
     """Cosines and sines of the angles `2 pi * row * column / count`, reduced modulo `2 pi` to keep precision."""
-    import torch
-
     indices = torch.arange(count, device=like.device)
     period = torch.full((), count, device=like.device)  # a tensor: torch's ONNX table has no remainder by a size
     angles = (indices[:, None] * indices % period) / period * (2 * torch.pi)

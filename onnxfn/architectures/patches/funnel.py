@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from torch import Tensor
+import torch
+from torch import Tensor
 
 
 def position_embeds(self: Any, seq_len: int, dtype: Any, device: Any) -> Any:
@@ -14,7 +14,6 @@ def position_embeds(self: Any, seq_len: int, dtype: Any, device: Any) -> Any:
     In each block, positions are evenly spaced. So the relative positions are a descending arithmetic sequence that
     depends on the number of positions only. Dropout is omitted: models are exported in evaluation mode.
     """
-    import torch
 
     def sin_cos(positions: Tensor) -> tuple[Tensor, Tensor]:
         half = self.config.d_model // 2
@@ -39,8 +38,6 @@ def position_embeds(self: Any, seq_len: int, dtype: Any, device: Any) -> Any:
 
 def _factors(sin: Tensor, cos: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The matrices phi, pi, psi and omega of the paper's appendix A.2.2, as in the original."""
-    import torch
-
     pairs = ((sin, sin), (cos, cos), (cos, sin), (-sin, cos))
     phi, pi, psi, omega = (torch.cat(pair, dim=-1) for pair in pairs)
     return phi, pi, psi, omega

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor
+from torch.nn import functional
 
 
 def block_attention(
@@ -19,9 +21,6 @@ def block_attention(
     The original pads only if the block size does not divide the length, and slices the result then. Here the last block
     is always padded, by 0 if it is full.
     """
-    import torch
-    from torch.nn import functional
-
     length, block_size = hidden_states.shape[1], attention.context_size
     padding = (length + block_size - 1) // block_size * block_size - length
     padded = functional.pad(hidden_states, (0, 0, 0, padding))
@@ -46,9 +45,6 @@ def conformer_attention(attention: Any, hidden_states: Tensor, attention_dists: 
 
     The original pads and masks only if the block size does not divide the length.
     """
-    import torch
-    from torch.nn import functional
-
     length, block_size = hidden_states.shape[1], attention.context_size
     padding = (length + block_size - 1) // block_size * block_size - length
     padded = functional.pad(attention.pre_norm(hidden_states), (0, 0, 0, padding))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from onnxfn.architectures.patches.merged_blocks import blocks_of
@@ -33,8 +34,6 @@ def lfm3_vl_states(self: Any, pixel_values: Tensor, grid_thw: Tensor, **_: Any) 
 
 def lfm3_vl_convolution(self: Any, hidden_states: Tensor, grid_thw: Tensor, **_: Any) -> Tensor:
     """For Lfm3VlVisionShortConv.forward, which loops over the images."""
-    import torch
-
     input_gate, output_gate, values = self.in_proj(hidden_states).chunk(3, dim=-1)
     index, is_inside = _neighbours(grid_thw, self.spatial_merge_size, self.spatial_conv.kernel_size[0])
     around = (input_gate * values)[index] * is_inside[..., None]
@@ -53,8 +52,6 @@ def _neighbours(grid_thw: Tensor, merge: int, side: int) -> tuple[Tensor, Tensor
     Returns:
         Two tensors `[patches, side * side]`. An index outside the frame is that of a patch at its edge.
     """
-    import torch
-
     patches = patches_of(grid_thw)
     inner = torch.arange(side * side, device=grid_thw.device)
     (row, column), reach = row_and_column(patches, merge), side // 2
@@ -103,8 +100,6 @@ def _hunyuan_embeddings(self: Any, pixel_values: Tensor, grid_thw: Tensor, beyon
 
 def _hunyuan_rows(self: Any, states: Tensor, grid_thw: Tensor) -> Tensor:
     """The merged patches of each image: a token at its begin, one after each row of blocks, and one at its end."""
-    import torch
-
     merged = _merged(self, states, grid_thw)
     rows = self.mlp(torch.cat([merged, self.image_newline[None].to(merged.dtype)]))
     ends = torch.stack([self.image_begin, self.image_end]).to(rows.dtype)
@@ -114,8 +109,6 @@ def _hunyuan_rows(self: Any, states: Tensor, grid_thw: Tensor) -> Tensor:
 
 def _hy_v4_vl_rows(self: Any, states: Tensor, grid_thw: Tensor) -> Tensor:
     """The merged patches of each image, and a token after each row of blocks; frames stand one above the other."""
-    import torch
-
     merged = _merged(self, states, grid_thw)
     rows = torch.cat([merged, self.image_newline[None].to(merged.dtype)])
     sizes = (
@@ -146,8 +139,6 @@ def _with_breaks(sizes: Tensor, total: Any) -> Tensor:
         sizes: The height and the width of each image in blocks, `[images, 2]`.
         total: The number of the blocks of all images.
     """
-    import torch
-
     order, within, length = _with_newlines(sizes, total, 1)
     order = torch.where(within == 0, total + 1, order)
     return torch.where(within == length - 1, total + 2, order)
@@ -158,8 +149,6 @@ def _with_newlines(sizes: Tensor, total: Any, ends: int) -> tuple[Tensor, Tensor
 
     `ends` is the number of tokens before an image, and of those after it.
     """
-    import torch
-
     height, width = sizes.unbind(-1)
     lengths, areas = height * (width + 1) + 2 * ends, height * width
     image = owners(lengths)

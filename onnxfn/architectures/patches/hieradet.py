@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor
+from torch.nn import functional
 
 
 def windowed_block(self: Any, x: Tensor) -> Tensor:
@@ -13,8 +15,6 @@ def windowed_block(self: Any, x: Tensor) -> Tensor:
     A trace has the quotient of formulas as the batch of each block, and the next block divides that: the formulas grow
     with each block. Here the batch and the numbers of windows are those from before the division.
     """
-    import torch
-
     shortcut, states = x, self.norm1(x)
     if self.dim != self.dim_out:
         shortcut = self.proj(states)
@@ -29,8 +29,6 @@ def windowed_block(self: Any, x: Tensor) -> Tensor:
 
 def _attention_in_windows(self: Any, states: Tensor) -> Tensor:
     """The attention of each window of an image `[batch, height, width, size]`, as an image that may be larger."""
-    from torch.nn import functional
-
     batch, height, width, size = states.shape
     high, wide = self.window_size
     rows, columns = (height + high - 1) // high, (width + wide - 1) // wide

@@ -6,10 +6,10 @@ modeling_swin2sr (transformers 5.23).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from torch import Tensor
+import torch
+from torch import Tensor
 
 
 def padded_as_tensorflow(features: Tensor, conv_layer: Any) -> Tensor:
@@ -17,8 +17,6 @@ def padded_as_tensorflow(features: Tensor, conv_layer: Any) -> Tensor:
 
     The padding makes the number of convolution steps `ceil(size / stride)` ("same" padding of TensorFlow).
     """
-    import torch
-
     pads: list[int] = []
     for size, kernel, stride, dilation in zip(
         features.shape[:1:-1],
@@ -60,8 +58,6 @@ def padded_to_layer_windows(
 
 def padded_to_windows(self: Any, pixel_values: Tensor) -> Tensor:
     """For `pad_and_normalize` of Swin2SR, with a padded size that torch.export knows to be a multiple of the window."""
-    import torch
-
     window = self.config.window_size
     height, width = (_missing(size, window) for size in pixel_values.shape[2:])
     padded = torch.nn.functional.pad(pixel_values, (0, width, 0, height), "reflect")
@@ -80,8 +76,6 @@ def unpadded_states(
 
 def _padded(tensor: Tensor, *padding: int) -> Tensor:
     """A padded tensor; the tensor itself if all sizes are known, and nothing is missing."""
-    import torch
-
     is_full = all(isinstance(size, int) and not size for size in padding)
     return tensor if is_full else torch.nn.functional.pad(tensor, padding)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor
 
 
@@ -18,8 +19,6 @@ def pixtral_states(self: Any, pixel_values: Tensor, image_sizes: Any = None, **a
 
 
 def _pixtral_states(self: Any, pixel_values: Tensor, image_sizes: Any, **arguments: Any) -> Any:
-    import torch
-
     embeds = self.patch_conv(pixel_values.to(dtype=self.patch_conv.weight.dtype))
     parts = [embeds] if image_sizes is None else _cut(embeds, image_sizes, self.patch_size)
     states = self.ln_pre(torch.cat([part.flatten(2).transpose(1, 2).flatten(0, 1) for part in parts])[None])
@@ -41,8 +40,6 @@ def _cut(embeds: Tensor, image_sizes: Any, side: int) -> list[Tensor]:
 
 def _places(part: Tensor, first: int) -> Tensor:
     """The image, the row and the column of each patch of images of one size, `[patches, 3]`."""
-    import torch
-
     count, _, height, width = part.shape
     axes = [torch.arange(size, device=part.device) for size in (count, height, width)]
     return torch.stack(torch.meshgrid(axes[0] + first, *axes[1:], indexing="ij"), dim=-1).flatten(0, 2)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import torch
 from torch import Tensor
 
 
@@ -21,8 +22,6 @@ def selected_by_blocks(
     after the last full block. The mask is causal: the blocks of a query are the first ones of its text, so the last
     query, which sees all tokens, knows them all.
     """
-    import torch
-
     visible = (attention_mask if attention_mask.dtype == torch.bool else attention_mask == 0)[:, 0]
     queries, keys = _queries_and_keys(self, hidden_states, position_embeddings, cache)
     order = visible[:, -1].cumsum(-1) - 1
@@ -55,8 +54,6 @@ def _block_keys(self: Any, keys: Tensor, is_seen: Tensor, position_embeddings: t
 
     Blocks that are not full hold unseen tokens too; no query chooses them.
     """
-    import torch
-
     length, ratio = is_seen.shape[-1], self.compress_ratio
     index = torch.arange(length, device=keys.device)
     seen_first = torch.where(is_seen, index, index + length).argsort(-1)
@@ -69,8 +66,6 @@ def _block_keys(self: Any, keys: Tensor, is_seen: Tensor, position_embeddings: t
 
 def _largest(scores: Tensor, full: Tensor, count: int) -> Tensor:
     """Which blocks are full and among the `count` best of their query, `[batch, queries, blocks]`."""
-    import torch
-
     blocks = scores.shape[-1]
     is_full = torch.arange(blocks, device=scores.device) < full
     # As many blocks again, so that there are never fewer than are chosen.

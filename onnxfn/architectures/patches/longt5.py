@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor
 
 
@@ -17,8 +18,6 @@ def global_block_ids(attention_mask: Tensor, global_block_size: int) -> tuple[Te
     Block ids `[batch, length]` hold the block of each token, -1 for padding. Tokens after the last full block belong to
     it. Segment ids `[batch, blocks]` are 1 for the blocks that hold a token.
     """
-    import torch
-
     positions = torch.arange(attention_mask.shape[1], device=attention_mask.device)
     block_ids = torch.where(attention_mask != 0, positions // global_block_size, -1)
     block_ends = (positions % global_block_size == global_block_size - 1) & (block_ids >= 0)
@@ -30,8 +29,6 @@ def global_block_ids(attention_mask: Tensor, global_block_size: int) -> tuple[Te
 
 def global_aggregates(hidden_states: Tensor, block_ids: Tensor, global_seq_len: int) -> Tensor:
     """For _create_global_aggregates: the sum of the tokens of each block, `[batch, blocks, size]`."""
-    import torch
-
     blocks = torch.arange(global_seq_len, device=block_ids.device)
     one_hot = (block_ids[..., None] == blocks).to(hidden_states.dtype)
     return one_hot.transpose(1, 2) @ hidden_states
@@ -42,8 +39,6 @@ def side_bias(attention: Any, mask: Tensor, global_segment_ids: Tensor) -> Tenso
 
     As in the original, padding attends to the blocks that hold no token. No token attends to the last block.
     """
-    import torch
-
     blocks = torch.arange(global_segment_ids.shape[-1], device=mask.device)
     distances = blocks - global_block_ids(mask, attention.global_block_size)[0][..., None].to(torch.int64)
     buckets = attention._relative_position_bucket(

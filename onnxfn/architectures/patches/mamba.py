@@ -8,20 +8,18 @@ In PyTorch only a single token continues from a state: a text of several tokens 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
+from torch import Tensor
 
 from onnxfn.architectures.patches.recurrent import final_state_and_outputs
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 
 def mixer(
     self: Any, hidden_states: Tensor, cache: Any = None, attention_mask: Tensor | None = None, **_: Any
 ) -> Tensor:
     """For MambaMixer.forward, FalconMambaMixer.forward and JambaMambaMixer.forward, which normalize dt, B and C."""
-    import torch
-
     x, gate = self.in_proj(_masked(hidden_states, attention_mask)).transpose(1, 2).chunk(2, dim=1)
     x = _masked(_convolved(self, x, cache).transpose(1, 2), attention_mask)
     sizes = [self.time_step_rank, self.ssm_state_size, self.ssm_state_size]
@@ -38,8 +36,6 @@ def multihead_mixer(
     self: Any, hidden_states: Tensor, cache: Any = None, attention_mask: Tensor | None = None, **_: Any
 ) -> Tensor:
     """For ZambaMambaMixer.forward, in which each head has its own scan."""
-    import torch
-
     projected = self.in_proj(_masked(hidden_states, attention_mask)).transpose(1, 2)
     x, gate = projected.unflatten(1, (-1, 2)).unbind(2)
     x = _masked(_convolved(self, x, cache).transpose(1, 2), attention_mask).transpose(1, 2)
@@ -60,7 +56,6 @@ def _selective_scan(
     `x` and `dt` are `[batch, ..., width, length]`, `B` and `C` are `[batch, ..., state_size, length]`, `A_log` is
     `[..., width, state_size]`, `D` is `[..., width]`. The state is `[batch, ..., width, state_size]`.
     """
-    import torch
 
     def step(state: Tensor, inputs: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
         decay, dt_x, B, C = inputs

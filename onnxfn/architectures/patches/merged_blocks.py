@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from onnxfn.architectures.patches.packed_vision import patches_of
@@ -21,7 +22,6 @@ def lfm2_vl_features(
     self: Any, pixel_values: Tensor, spatial_shapes: Tensor, pixel_attention_mask: Tensor, **_: Any
 ) -> Any:
     """For Lfm2VlModel.get_image_features (transformers 5.23), which loops over the images."""
-    import torch
     from transformers.modeling_outputs import BaseModelOutputWithPooling
 
     states = self.vision_tower(
@@ -42,8 +42,6 @@ def lfm2_vl_features(
 
 def minicpm_features(self: Any, hidden_states: Tensor, target_sizes: Tensor) -> Tensor:
     """For the forward of MiniCPM-V's merger (transformers 5.23): rounds of merges, which loop over the images."""
-    import torch
-
     states = hidden_states[0]
     for mlp in self.mlp:
         grids = torch.cat([torch.ones_like(target_sizes[:, :1]), target_sizes], dim=1)
@@ -62,8 +60,6 @@ def blocks_of(grid_thw: Tensor, merge: int, starts: Tensor) -> Tensor:
         merge: The height and the width of a block.
         starts: The index of the first patch of each image, `[images]`.
     """
-    import torch
-
     cells = patches_of(torch.cat([grid_thw[:, :1], grid_thw[:, 1:] // merge], dim=1))
     frame = cells.height * cells.width
     row, column = cells.within % frame // cells.width, cells.within % frame % cells.width

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor
+from torch.nn import functional
 
 from onnxfn.architectures.private.torch_names import torch_name
 
@@ -19,8 +21,6 @@ def delay_pattern_mask(
     first -1. That is the step after the given codes, since the first codebook has no delay.
     If `max_length` is too short for all codebooks, the codes are returned unchanged and the pattern is -1 throughout.
     """
-    import torch
-
     max_length = decoder.generation_config.max_length if max_length is None else max_length
     torch_name("check")(max_length >= 0)
     codebooks, steps = decoder.num_codebooks, decoder.num_codebooks // decoder.config.audio_channels
@@ -40,8 +40,6 @@ def _delayed_codes(
     codes: Tensor, positions: Tensor, delays: Tensor, length: int, pad_token_id: Tensor, last: int
 ) -> Tensor:
     """The delayed code at each position: -1 after the given codes, padding outside of the codebook's range."""
-    import torch
-
     index = (positions - delays).clamp(0, length - 1)
     shifted = codes.gather(2, index.expand(codes.shape[0], -1, -1))
     delayed = torch.where((positions >= delays) & (positions < length + delays), shifted, -1)
@@ -55,8 +53,6 @@ def conv1d_output(layer: Any, hidden_states: Tensor, padding_cache: Any = None) 
     `padding_cache` cannot be traced. The input must be longer than its padding: the original pads a shorter input
     differently.
     """
-    from torch.nn import functional
-
     if padding_cache is not None:
         raise NotImplementedError("a sound that comes in pieces needs a cache of padding, which cannot be traced")
     stride = layer.conv.stride[0]

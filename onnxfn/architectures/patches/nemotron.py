@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor
 
 
@@ -21,7 +22,6 @@ def attention(
     returns NaN. Parakeet's attention masks with a large finite number. Here it is used, and a frame that attends to
     nothing gets the bias of the output projection. The mask is `[batch, 1, frames, frames]`.
     """
-    import torch
     from transformers.models.parakeet.modeling_parakeet import ParakeetEncoderAttention
 
     output, weights = ParakeetEncoderAttention.forward(

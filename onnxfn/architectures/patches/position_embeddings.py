@@ -6,10 +6,10 @@ modeling_dinov2 and the models derived from it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from torch import Tensor
+import torch
+from torch import Tensor
 
 
 def interpolated_bicubic(
@@ -34,8 +34,6 @@ def interpolated_bilinear(
 
 def _interpolated(self: Any, height: int, width: int, **options: Any) -> Tensor:
     """The class tokens' embeddings, and those of the patches of an image of this size: `[1, tokens, hidden]`."""
-    import torch
-
     patch_height, patch_width = self.patch_embeddings.projection.stride
     class_tokens = getattr(self, "n_cls_tokens", 1)
     class_embeddings, table = self.position_embeddings[:, :class_tokens], self.position_embeddings[:, class_tokens:]

@@ -9,12 +9,12 @@ modeling_recurrent_gemma and the models derived from them (5.23). Variables have
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
+from torch import Tensor
 
 from onnxfn.architectures.private.torch_names import torch_name
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 UNLIMITED = (0.0, float("inf"))
 """The limits of `dt` that change nothing, as `dt` is positive after softplus."""
@@ -27,8 +27,6 @@ def conv_state(
 
     A missing state is a state of zeros, as the convolution also pads with zeros before the text.
     """
-    import torch
-
     width = conv_kernel_size or self.conv_kernel_size[state_idx] or conv_states.shape[-1]
     past = self.conv_states[state_idx] if self.has_previous_state[state_idx] else _zero_state(conv_states, width)
     states = torch.cat((past, conv_states), dim=-1)
@@ -60,8 +58,6 @@ def delta_rule(
     `query`, `key` and `value` are `[batch, length, heads, size]`, `beta` is `[batch, length, heads]`, and `g` is
     `[batch, length, heads]` or `[batch, length, heads, key_size]`. The state is `[batch, heads, key_size, value_size]`.
     """
-    import torch
-
     repeats = value.shape[2] // key.shape[2]
     query, key = (tensor.float().repeat_interleave(repeats, dim=2) for tensor in (query, key))
     if use_qk_l2norm_in_kernel:
@@ -103,8 +99,6 @@ def mamba2_scan(
     `hidden_states` is `[batch, length, heads, size]`, `dt` is `[batch, length, heads]`, `B` and `C` are
     `[batch, length, groups, state_size]`. The state is `[batch, heads, size, state_size]`.
     """
-    import torch
-
     steps = dt if dt_bias is None else dt + dt_bias.to(dt.dtype)
     steps = torch.nn.functional.softplus(steps) if dt_softplus else steps
     steps = _limited(steps, dt_limit, initial_states).float()
@@ -135,8 +129,6 @@ def lightning_attention(
     **_: Any,
 ) -> tuple[Tensor, Tensor]:
     """For MiniMaxLightningAttention.forward, which loops over blocks of a text, or over tokens if there is a state."""
-    import torch
-
     qkv = self.act_fn(self.qkv_proj(hidden_states))
     qkv = qkv if attention_mask is None else (qkv * attention_mask[:, :, None]).to(qkv.dtype)
     query, key, value = qkv.unflatten(-1, (self.num_attention_heads, -1)).float().chunk(3, dim=-1)
@@ -169,7 +161,6 @@ def rglru_scan(
 
     `hidden_states` and `recurrent_gate` are `[batch, length, width]`. The state is set to 0 where `reset` is true.
     """
-    import torch
 
     def step(state: Tensor, inputs: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
         gate, x = inputs
@@ -188,8 +179,6 @@ def _limited(dt: Tensor, dt_limit: tuple[float, float], state: Tensor | None) ->
     PyTorch computes that token by mamba2_selective_state_update, which has no limits. In the graph a missing state is
     a state of zeros, so a state of zeros counts as missing.
     """
-    import torch
-
     if dt_limit == UNLIMITED or state is None:
         return dt.clamp(*dt_limit)
     several_tokens = torch.ones_like(dt[0, :, 0]).sum() > 1

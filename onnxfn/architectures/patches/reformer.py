@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
+import torch
 from torch import Tensor
 
 
@@ -14,8 +15,6 @@ def axial_positions(module: Any, position_ids: Tensor) -> Tensor:
     It also cuts the table behind the largest position, which changes no value. The table is that of the two factors,
     (rows, columns, features of both), with one row for each position.
     """
-    import torch
-
     shape = tuple(module.axial_pos_shape)
     if prod(shape) < position_ids.shape[1]:
         raise ValueError(f"axial_pos_shape={shape} has {prod(shape)} positions")

@@ -5,10 +5,10 @@ The originals are in modeling_deepseek_v2 and modeling_llama4 (transformers 5.23
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from torch import Tensor
+import torch
+from torch import Tensor
 
 
 def cos_sin(self: Any, x: Tensor, position_ids: Tensor) -> Tensor:
@@ -30,16 +30,12 @@ def rotated_length_first(xq: Tensor, xk: Tensor, freqs_cis: Tensor) -> tuple[Ten
 
 
 def _cos_sin(self: Any, x: Tensor, position_ids: Tensor) -> Tensor:
-    import torch
-
     angles = position_ids[..., None].float() * self.inv_freq.to(x.device).float()
     return torch.stack((angles.cos(), angles.sin()), dim=-1) * self.attention_scaling
 
 
 def _rotated(x: Tensor, cos_sin: Tensor) -> Tensor:
     """Each pair of `x`, as a complex number, times its complex exponential."""
-    import torch
-
     real, imaginary = x.float().unflatten(-1, (-1, 2)).unbind(-1)
     cos, sin = cos_sin.unbind(-1)
     rotated = torch.stack((real * cos - imaginary * sin, real * sin + imaginary * cos), dim=-1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from onnxfn.architectures.patches.recurrent import final_state_and_outputs
@@ -21,8 +22,6 @@ def linear_attention(
 
     `key` and `value` are `[batch, length, size]`. The sums are divided by the exponential of the maximum.
     """
-    import torch
-
     decay = -torch.exp(time_decay)
     zeros = torch.zeros_like(key[:, 0], dtype=torch.float32)
     sums = torch.stack([zeros, zeros, zeros - 1e38] if state is None else list(state))

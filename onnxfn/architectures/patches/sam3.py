@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import torch
 from attrs import frozen
 from torch import Tensor
 
@@ -33,8 +34,6 @@ def flat_features(
     _: Any, vision_features: Sequence[Tensor], vision_pos_embeds: Sequence[Tensor]
 ) -> tuple[Tensor, Tensor, LevelSizes]:
     """For Sam3DetrEncoder._prepare_multilevel_features: features and positions of all levels in one row, and sizes."""
-    import torch
-
     features, positions = (
         torch.cat([level.flatten(2).transpose(1, 2) for level in levels], dim=1)
         for levels in (vision_features, vision_pos_embeds)

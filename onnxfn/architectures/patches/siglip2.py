@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor
 
 
@@ -16,8 +17,6 @@ def resized_positional_embeddings(
     resizing with antialiasing is a weighted mean of rows and columns of the table. A padding patch has the embedding of
     the first patch.
     """
-    import torch
-
     height, width, _ = positional_embeddings.shape
     patches = torch.arange(max_length, device=positional_embeddings.device)[None]
     rows, columns = spatial_shapes[:, :1], spatial_shapes[:, 1:]
@@ -35,8 +34,6 @@ def resized_positional_embeddings(
 
 def antialiased_weights(indices: Tensor, sizes: Tensor, source: int) -> Tensor:
     """The weights of the `source` elements of an axis in the element at each index, after resizing to `sizes`."""
-    import torch
-
     scale = source / sizes[..., None].float()
     centers = (indices[..., None].float() + 0.5) * scale
     distances = (torch.arange(source, device=indices.device) + 0.5 - centers).abs() / scale.clamp(min=1.0)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from torch import Tensor
+from torch.nn import functional
 
 
 def router_outputs(router: Any, hidden_states: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -17,8 +18,6 @@ def router_outputs(router: Any, hidden_states: Tensor) -> tuple[Tensor, Tensor, 
     Returns the expert of each token (one-hot), its probability, and the logits. A token is assigned to no expert if
     `expert_capacity` earlier tokens of its text are assigned to the same expert.
     """
-    from torch.nn import functional
-
     logits = functional.linear(
         hidden_states.to(router.dtype),
         router.classifier.weight.to(router.dtype),

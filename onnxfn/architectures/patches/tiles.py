@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor
 
 
@@ -29,8 +30,6 @@ def idefics3_features(self: Any, pixel_values: Tensor, pixel_attention_mask: Ten
 
 def smolvlm_features(self: Any, pixel_values: Tensor, pixel_attention_mask: Tensor | None = None, **_: Any) -> Any:
     """For get_image_features of SmolVLM, ModernVBERT and UltraVBERT: the first tile counts if all are padding."""
-    import torch
-
     pixels, is_tile, squares = _tiles(self, pixel_values, pixel_attention_mask)
     mask = squares.any(-1).any(-1)
     states = self.vision_model(pixel_values=pixels, patch_attention_mask=mask, return_dict=True).last_hidden_state

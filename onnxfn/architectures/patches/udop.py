@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 
@@ -20,7 +21,6 @@ def joined_embeddings(
 
     The patches that no token has follow the text, and zeros follow them, so that each row is as long as all patches.
     """
-    import torch
     from transformers.models.udop.modeling_udop import get_visual_bbox
 
     patches = _patch_of_token(bbox, num_patches)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from attrs import frozen
 from torch import Tensor
 
@@ -66,8 +67,6 @@ def best_grids(sizes: Tensor, resolutions: list[list[int]], side: int) -> Tensor
         resolutions: The heights and widths that tiles may form.
         side: The height and the width of a tile.
     """
-    import torch
-
     known = torch.tensor(resolutions, dtype=torch.float64, device=sizes.device)
     wanted = sizes.to(torch.float64)[:, None]
     scales = known / wanted
@@ -82,8 +81,6 @@ def best_grids(sizes: Tensor, resolutions: list[list[int]], side: int) -> Tensor
 
 def unpadded_areas(sizes: Tensor, whole: Tensor) -> Areas:
     """Where images of these sizes lie in images of other sizes, in whose middle they were scaled: see unpad_image."""
-    import torch
-
     (height, width), (full_height, full_width) = sizes.unbind(-1), whole.unbind(-1)
     is_wide = width * full_height > full_width * height
     top = torch.where(is_wide, (full_height - height * full_width // width) // 2, 0)
@@ -93,16 +90,12 @@ def unpadded_areas(sizes: Tensor, whole: Tensor) -> Areas:
 
 def _chosen(states: tuple[Tensor, ...], layers: int | list[int], strategy: str) -> Tensor:
     """The states of these layers, without that of the class token if the strategy says so."""
-    import torch
-
     chosen = states[layers] if isinstance(layers, int) else torch.cat([states[layer] for layer in layers], dim=-1)
     return chosen[:, 1:] if strategy == "default" else chosen
 
 
 def _shrunk(areas: Areas, side: int, aspect_ratio: str) -> Areas:
     """The areas that are shown: an image of more than `anyres_max_N` tiles is made smaller."""
-    import torch
-
     if not aspect_ratio:
         return areas
     most = int(aspect_ratio.rpartition("_")[2])
@@ -117,8 +110,6 @@ def _of_tiles(shown: Areas, pixel_values: Tensor) -> Areas:
 
     The number of tiles is counted in the graph: a comparison of the size of an axis would fix it in the trace.
     """
-    import torch
-
     has_tiles = torch.ones_like(pixel_values[0, :, 0, 0, 0]).sum() > 1
     height, width = torch.where(has_tiles, shown.height, 1), torch.where(has_tiles, shown.width, 0)
     return Areas(shown.top, shown.left, height, width)
@@ -135,8 +126,6 @@ def _rows(features: Tensor, grids: Tensor, areas: Areas, shown: Areas, newline: 
         newline: The vector for a new line.
         is_scaled: Whether images may be shown smaller.
     """
-    import torch
-
     _, tiles, patches, _ = features.shape
     side = int(patches**0.5)
     counts = patches + shown.height * (shown.width + 1)
@@ -170,8 +159,6 @@ def _interpolated(row_of: Any, row: Tensor, column: Tensor, image: Tensor, areas
 
 def _neighbors(index: Tensor, length: Tensor, shown: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """The two places in a length that an index in another length lies between, and how far it is from the first."""
-    import torch
-
     offset = ((index + 0.5) * (length / shown) - 0.5).clamp(min=0)
     first = torch.minimum(offset.floor().to(torch.int64), length - 1)
     second = torch.minimum(first + 1, length - 1)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor
+from torch.nn import functional
 
 from onnxfn.specs.errors import InvalidSpec
 
@@ -24,8 +26,6 @@ def relative_embeddings(attention: Any, relative_embeddings: Tensor, length: int
 
     The original pads or slices. It branches on whether the text is longer than the window.
     """
-    import torch
-
     window = attention.window_size
     distances = torch.arange(2 * length - 1, device=relative_embeddings.device) - (length - 1)
     embeddings = relative_embeddings[:, (distances + window).clamp(0, 2 * window)]
@@ -52,9 +52,6 @@ def inverse_spline(
     Raises:
         InvalidSpec: `reverse` is false. Speech runs the flow in reverse only.
     """
-    import torch
-    from torch.nn import functional
-
     if not reverse:
         raise InvalidSpec(
             "VITS is exported for speech, which runs the spline flow with reverse=True; got reverse=False"
@@ -88,8 +85,6 @@ def inverse_spline(
 
 def _bin_edges(unnormalized: Tensor, least: float, bound: float) -> Tensor:
     """The edges of bins from `-bound` to `bound`. `least` is the smallest width as a share of the interval."""
-    import torch
-
     shares = least + (1 - least * unnormalized.shape[-1]) * unnormalized.softmax(dim=-1)
     edges = 2 * bound * shares.cumsum(dim=-1)[..., :-1] - bound
     end = torch.full_like(shares[..., :1], bound)

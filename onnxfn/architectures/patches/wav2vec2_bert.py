@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor
 
 
@@ -18,7 +19,6 @@ def xvector_output(
 
     Here both are sums over all frames, of which a mask chooses those of the row.
     """
-    import torch
     from transformers.modeling_outputs import XVectorOutput
 
     weighted = model.config.use_weighted_layer_sum
@@ -37,15 +37,11 @@ def xvector_output(
 
 
 def _weighted_sum(model: Any, states: tuple[Tensor, ...]) -> Tensor:
-    import torch
-
     return (torch.stack(states, dim=-1) * model.layer_weights.softmax(dim=-1)).sum(dim=-1)
 
 
 def _statistics(states: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
     """The mean and the standard deviation of the first frames of each row. A negative length counts from the end."""
-    import torch
-
     frames = states.shape[1]
     ends = torch.where(lengths < 0, lengths + frames, lengths).clamp(0, frames)[:, None, None]
     mask = (torch.arange(frames, device=states.device)[None, :, None] < ends).to(states.dtype)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from onnxfn.architectures.patches.recurrent import final_state_and_outputs
@@ -27,8 +28,6 @@ def matrix_memory(
     `query`, `key` and `value` are `[batch, heads, length, size]`, the gates `[batch, heads, length]`. The memory is
     `[batch, heads, key_size, value_size]`. Its normalizer is computed as one more column, for values that are 1.
     """
-    import torch
-
     values = torch.cat((value.float(), torch.ones_like(value[..., :1], dtype=torch.float32)), dim=-1)
     queries, keys = query.float() * key.shape[-1] ** -0.5, key.float()
     zeros = torch.zeros_like(keys[:, :, 0, :, None] * values[:, :, 0, None, :])

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from onnxfn.architectures.wrappers.modules import module
@@ -20,7 +21,6 @@ def prepared_embeddings(model: Any) -> Any:
 
     Places beyond the last feature repeat it: a graph cannot refuse a mask with more places than there are features.
     """
-    import torch
 
     def forward(input_ids: Tensor, pixel_values: Tensor, images_seq_mask: Tensor) -> dict[str, Tensor]:
         tokens = model.get_input_embeddings()(input_ids)

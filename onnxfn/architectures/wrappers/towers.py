@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from onnxfn.architectures.wrappers.modules import module
@@ -36,7 +37,6 @@ def prefix_attention_model(model: Any) -> Any:
     Without `token_type_ids`, transformers 5.23 does so for a batch without padding only. In a batch with padding a
     token attends to earlier tokens only (modeling_paligemma: the mask is causal, the attention is not).
     """
-    import torch
 
     def forward(input_ids: Tensor, **inputs: Any) -> Any:
         return model(input_ids=input_ids, token_type_ids=torch.zeros_like(input_ids), **inputs)
