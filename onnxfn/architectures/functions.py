@@ -31,8 +31,8 @@ def function_named(name: str, folder: str, *, kind: str, known: tuple[str, ...] 
     Raises:
         UnknownName: there is no such function.
 
-    >>> function_named("fsmt.padding_mask", "patches", kind="patch").__module__
-    'onnxfn.architectures.patches.fsmt'
+    >>> function_named("attention.padding_mask", "patches", kind="patch").__module__
+    'onnxfn.architectures.patches.attention'
     """
     if not is_short(name):
         return resolve(name, {}, kind=kind)
@@ -47,7 +47,7 @@ def function_named(name: str, folder: str, *, kind: str, known: tuple[str, ...] 
 def short_names(folder: str) -> tuple[str, ...]:
     """The short names of the functions in a folder.
 
-    >>> "fsmt.padding_mask" in short_names("patches")
+    >>> "attention.padding_mask" in short_names("patches")
     True
     """
     return tuple(

@@ -203,7 +203,7 @@ def test_a_type_error_of_a_patch_of_a_row_is_its_own():
     from transformers.models.bart import modeling_bart
 
     name = f"{modeling_bart.__name__}:shift_tokens_right"
-    patch = Patch(name, by="shift_tokens.shift_tokens_right", why="why")
+    patch = Patch(name, by="text.shift_tokens_right", why="why")
     with applied((patch,)), pytest.raises(PatchFailed, match=r"does not fit: .*decoder_start_token_id"):
         modeling_bart.shift_tokens_right(None, 1, decoder_start_token_id=2)
 
@@ -212,7 +212,7 @@ def test_a_call_that_the_original_refuses_too_is_no_fault_of_the_patch():
     from transformers.models.mbart import modeling_mbart
 
     name = f"{modeling_mbart.__name__}:shift_tokens_right"
-    patch = Patch(name, by="shift_tokens.shift_tokens_right", why="why")
+    patch = Patch(name, by="text.shift_tokens_right", why="why")
     with applied((patch,)), pytest.raises(TypeError) as error:
         modeling_mbart.shift_tokens_right(None, 1, decoder_start_token_id=2)
     assert not isinstance(error.value, PatchFailed)
@@ -226,6 +226,6 @@ def test_a_type_error_of_the_model_within_a_patch_stays_one():
 
     name = f"{modeling_bart.__name__}:BartEncoderLayer.forward"
     layer = SimpleNamespace(self_attn=refuses)
-    with applied((Patch(name, by="bart.encoder_layer_output", why="why"),)), pytest.raises(TypeError) as error:
+    with applied((Patch(name, by="text.encoder_layer_output", why="why"),)), pytest.raises(TypeError) as error:
         modeling_bart.BartEncoderLayer.forward(layer, None)
     assert not isinstance(error.value, PatchFailed)

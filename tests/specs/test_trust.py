@@ -24,7 +24,12 @@ RECORDS_WITH_CODE = {
     ("Call", "submodule"): {"record": "Call", "submodule": f"{CANARY}.inner:part"},
     ("Call", "attention"): {"record": "Call", "attention": f"{CANARY}/kernels"},
     ("Patch", "by"): {"record": "Patch", "name": "torch:linspace", "by": f"{CANARY}:f", "why": "why"},
-    ("Patch", "name"): {"record": "Patch", "name": f"{CANARY}:Model.forward", "by": "falcon.alibi_bias", "why": "why"},
+    ("Patch", "name"): {
+        "record": "Patch",
+        "name": f"{CANARY}:Model.forward",
+        "by": "attention.alibi_bias",
+        "why": "why",
+    },
 }
 
 HOSTILE_TARGETS = (
@@ -84,7 +89,7 @@ def test_a_trusted_function_is_imported_when_a_dummy_is_computed(canary):
 
 @pytest.mark.parametrize("target", HOSTILE_TARGETS)
 def test_a_patch_may_replace_functions_of_the_patched_libraries_alone(target):
-    patch = {"record": "Patch", "name": target, "by": "falcon.alibi_bias", "why": "why"}
+    patch = {"record": "Patch", "name": target, "by": "attention.alibi_bias", "why": "why"}
     refusal(InvalidSpec, from_json, json.dumps(patch))
 
 

@@ -14,9 +14,41 @@ from attrs import frozen
 from torch import Tensor
 from torch.nn import functional
 
-from onnxfn.architectures.patches.siglip2 import antialiased_weights
 from onnxfn.architectures.private.torch_names import torch_name
 from onnxfn.architectures.private.transformers_names import transformers_name
+
+
+def resized_positional_embeddings(
+    _: Any, positional_embeddings: Tensor, spatial_shapes: Tensor, max_length: int
+) -> Tensor:
+    """For Siglip2VisionEmbeddings.resize_positional_embeddings (modeling_siglip2, transformers 5.23).
+
+    Resizes the table `[height, width, size]` to the shape of each image: `[images, max_length, size]`. Bilinear
+    resizing with antialiasing is a weighted mean of rows and columns of the table. A padding patch has the embedding of
+    the first patch.
+    """
+    height, width, _ = positional_embeddings.shape
+    patches = torch.arange(max_length, device=positional_embeddings.device)[None]
+    rows, columns = spatial_shapes[:, :1], spatial_shapes[:, 1:]
+    is_patch = patches < rows * columns
+    row = torch.where(is_patch, patches // columns, 0)
+    column = torch.where(is_patch, patches % columns, 0)
+    row_weights, column_weights = (
+        antialiased_weights(row, rows, height),
+        antialiased_weights(column, columns, width),
+    )
+    table = positional_embeddings.float()
+    resized: Tensor = torch.einsum("ndc,ndr,rcs->nds", column_weights, row_weights, table)
+    return resized.to(positional_embeddings.dtype)
+
+
+def antialiased_weights(indices: Tensor, sizes: Tensor, source: int) -> Tensor:
+    """The weights of the `source` elements of an axis in the element at each index, after resizing to `sizes`."""
+    scale = source / sizes[..., None].float()
+    centers = (indices[..., None].float() + 0.5) * scale
+    distances = (torch.arange(source, device=indices.device) + 0.5 - centers).abs() / scale.clamp(min=1.0)
+    weights = (1.0 - distances).clamp(min=0.0)
+    return weights / weights.sum(dim=-1, keepdim=True)
 
 
 @frozen
@@ -298,3 +330,8 @@ def _mask_of_segments(query: Tensor, ends: Tensor) -> Tensor:
     segment = (index[:, None] >= ends[None, 1:]).sum(-1)
     lowest = torch.finfo(query.dtype).min
     return torch.where(segment[:, None] == segment[None, :], 0.0, lowest).to(query.dtype)[None, None]
+
+
+def added_features(_: Any, hidden_states: Tensor, visual_pos_masks: Tensor, visual_embeds: Tensor) -> Tensor:  # noqa: ARG001
+    """For _deepstack_process, which selects the tokens of images by a mask; a graph gets features for all tokens."""
+    return hidden_states + visual_embeds.reshape(hidden_states.shape)

@@ -36,7 +36,7 @@ FIXED_PROGRAM = "this program of torch.export has fixed sizes: export it with dy
 
 SLIDING_WINDOW_CACHE = Patch(
     "transformers.cache_utils:DynamicSlidingWindowLayer.update",
-    "sliding_window.updated_states",
+    "attention.updated_states",
     why="branches on the length of the text",
 )
 """The patch for a cache that a model makes itself, with layers that have a sliding window."""
