@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import sys
 from math import prod
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.functional import max_pool2d
 
 
 def canine_attention(
@@ -31,8 +33,6 @@ def downsampled_mask(_: Any, char_attention_mask: Tensor, downsampling_rate: int
 
     The original uses `max_pool1d`, in which torch.export fixes the length. `max_pool2d` keeps it dynamic.
     """
-    from torch.nn.functional import max_pool2d
-
     mask = char_attention_mask[:, None, None, :].float()
     return max_pool2d(mask, (1, downsampling_rate))[:, 0, 0]
 
@@ -163,8 +163,6 @@ def _largest(scores: Tensor, full: Tensor, count: int) -> Tensor:
 
 def _rotated_by_model(self: Any, states: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """States `[batch, length, heads, size]`, rotated by the function of the model's module."""
-    import sys
-
     rotate = sys.modules[type(self).__module__].apply_rotary_pos_emb
     return rotate(states, cos=cos, sin=sin, unsqueeze_dim=2)
 
@@ -174,8 +172,6 @@ def updated_states(self: Any, key_states: Any, value_states: Any, *_: Any, **__:
 
     transformers cuts them with a negative start, which torch resolves by a branch on the length.
     """
-    import torch
-
     if not self.is_initialized:
         self.lazy_initialization(key_states, value_states)
     self.cumulative_length += key_states.shape[-2]
@@ -188,8 +184,6 @@ def updated_states(self: Any, key_states: Any, value_states: Any, *_: Any, **__:
 
 def _last(states: Any, most: int) -> Any:
     """The last tokens of states, at most so many."""
-    import torch
-
     length = states.shape[-2]
     positions = torch.arange(torch.sym_max(length - most, 0), length, device=states.device)
     return states.index_select(-2, positions)

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from transformers.modeling_outputs import BaseModelOutputWithPooling
 
 from onnxfn.architectures.patches.packed_vision import (
     interpolation_indices_and_weights,
@@ -32,8 +33,6 @@ def lfm2_vl_features(
     self: Any, pixel_values: Tensor, spatial_shapes: Tensor, pixel_attention_mask: Tensor, **_: Any
 ) -> Any:
     """For Lfm2VlModel.get_image_features (transformers 5.23), which loops over the images."""
-    from transformers.modeling_outputs import BaseModelOutputWithPooling
-
     states = self.vision_tower(
         pixel_values=pixel_values,
         spatial_shapes=spatial_shapes,
@@ -82,8 +81,6 @@ def blocks_of(grid_thw: Tensor, merge: int, starts: Tensor) -> Tensor:
 
 def lfm3_vl_states(self: Any, pixel_values: Tensor, grid_thw: Tensor, **_: Any) -> Any:
     """For Lfm3VlVisionModel.forward (transformers 5.23), which reads the grids for its convolutions."""
-    from transformers.modeling_outputs import BaseModelOutputWithPooling
-
     states = self.embedding_norm(self.patch_embed(pixel_values))
     rotations = self.rotary_pos_emb(states, position_ids(grid_thw, self.spatial_merge_size))
     for layer in self.layers:
@@ -126,8 +123,6 @@ def _neighbours(grid_thw: Tensor, merge: int, side: int) -> tuple[Tensor, Tensor
 
 def hunyuan_vl_features(self: Any, pixel_values: Tensor, grid_thw: Tensor, **_: Any) -> Any:
     """For HunYuanVLVisionTransformer.forward (transformers 5.23), which loops over the images."""
-    from transformers.modeling_outputs import BaseModelOutputWithPooling
-
     states = _hunyuan_embeddings(self.embeddings, pixel_values, grid_thw)[None]
     for layer in self.layers:
         states = layer(states, cu_seqlens=segment_ends(grid_thw), attention_mask=None)
@@ -137,8 +132,6 @@ def hunyuan_vl_features(self: Any, pixel_values: Tensor, grid_thw: Tensor, **_: 
 
 def hy_v4_vl_features(self: Any, pixel_values: Tensor, grid_thw: Tensor, **_: Any) -> Any:
     """For HYV4VLVisionModel.forward (transformers 5.24), which loops over the images."""
-    from transformers.modeling_outputs import BaseModelOutputWithPooling
-
     states = _hunyuan_embeddings(self.embeddings, pixel_values, grid_thw, beyond=0.1)[None]
     for layer in self.layers:
         states = layer(states, cu_seqlens=segment_ends(grid_thw), attention_mask=None)

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn import functional
+from transformers.modeling_outputs import XVectorOutput
 
 from onnxfn.architectures.private.torch_names import torch_name
 
@@ -197,8 +198,6 @@ def xvector_output(
 
     Here both are sums over all frames, of which a mask chooses those of the row.
     """
-    from transformers.modeling_outputs import XVectorOutput
-
     weighted = model.config.use_weighted_layer_sum
     outputs = model.wav2vec2_bert(input_features, attention_mask=attention_mask, output_hidden_states=weighted)
     states = _weighted_sum(model, outputs.hidden_states) if weighted else outputs.last_hidden_state

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from transformers.modeling_outputs import SequenceClassifierOutput
 
 
 def sequence_classifier_output(
@@ -34,8 +35,6 @@ def classified_end(model: Any, input_ids: Tensor | None, hidden_states: Tensor) 
     """The classes of each text, by the state of its last end-of-sequence token."""
     if input_ids is None:
         raise NotImplementedError("the end of a text is found by its token ids, which embeddings do not have")
-    from transformers.modeling_outputs import SequenceClassifierOutput
-
     indices = torch.arange(input_ids.shape[1], device=input_ids.device)
     last_eos = torch.where(input_ids == model.config.eos_token_id, indices, 0).amax(dim=1)
     pooled = hidden_states.gather(1, last_eos[:, None, None].expand(-1, 1, hidden_states.shape[-1]))[:, 0]

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from attrs import frozen
 from torch import Tensor
+from transformers.modeling_outputs import BaseModelOutputWithPooling
 
 from onnxfn.architectures.patches.packed_vision import patches_of
 
@@ -59,8 +60,6 @@ def _tiles(model: Any, pixel_values: Tensor, pixel_attention_mask: Tensor | None
 
 def _rows_of_tiles(features: Tensor, is_tile: Tensor) -> Any:
     """A result with the rows of the tiles that are no padding, `[tokens, width]`."""
-    from transformers.modeling_outputs import BaseModelOutputWithPooling
-
     rows = is_tile[:, None].expand(-1, features.shape[1]).flatten()
     return BaseModelOutputWithPooling(pooler_output=features.flatten(0, 1)[rows])
 
@@ -80,8 +79,6 @@ def tiled_features(
     **_: Any,
 ) -> Any:
     """For get_image_features of LLaVA-NeXT and LLaVA-OneVision: tiles `[images, tiles, channels, height, width]`."""
-    from transformers.modeling_outputs import BaseModelOutputWithPooling
-
     count, tiles, *_ = pixel_values.shape
     states = self.vision_tower(pixel_values.flatten(0, 1), output_hidden_states=True, return_dict=True).hidden_states
     layers = self.config.vision_feature_layer if vision_feature_layer is None else vision_feature_layer
@@ -256,8 +253,6 @@ def step3p7_features(
 
     ValueError for local views, whose numbers are a list of Python.
     """
-    from transformers.modeling_outputs import BaseModelOutputWithPooling
-
     if pixel_values_local is not None or num_local_patches is not None:
         raise ValueError("local views of images (pixel_values_local, num_local_patches) are in no graph of Step3p7")
     states = self.vision_model(pixel_values, **arguments).last_hidden_state

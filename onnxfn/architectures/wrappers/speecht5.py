@@ -71,10 +71,9 @@ def postnet_and_vocoder(model: Any) -> Any:
             "model.vocoder = SpeechT5HifiGan.from_pretrained('microsoft/speecht5_hifigan')"
         )
 
-    def forward(spectrogram: Tensor) -> dict[str, Tensor]:
-        return {"waveform": model.vocoder(model.speech_decoder_postnet.postnet(spectrogram[None])[0])}
-
-    return module(forward)
+    return module(
+        lambda spectrogram: {"waveform": model.vocoder(model.speech_decoder_postnet.postnet(spectrogram[None])[0])}
+    )
 
 
 def prenet_output(prenet: Any, frames: Tensor, speaker: Tensor) -> Tensor:

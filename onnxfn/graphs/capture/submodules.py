@@ -17,11 +17,7 @@ def encoder(model: Any) -> Any:
 
 def token_embeddings(model: Any) -> Any:
     """A module that looks up token embeddings in the model's table: `input_ids` -> `inputs_embeds`."""
-
-    def forward(input_ids: Any) -> dict[str, Any]:
-        return {"inputs_embeds": model.get_input_embeddings()(input_ids)}
-
-    return module(forward)
+    return module(lambda input_ids: {"inputs_embeds": model.get_input_embeddings()(input_ids)})
 
 
 SUBMODULES: Mapping[str, Callable[[Any], Any]] = MappingProxyType(
