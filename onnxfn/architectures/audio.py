@@ -132,7 +132,7 @@ def transducer(*encoder_specs: ExportSpec, loader: str = "AutoModelForRNNT") -> 
 
 
 def nemotron_frames(config: str) -> ExportSpec:
-    """A spec of the number of frames of Nemotron's encoder, and of its attention.
+    """A spec of the number of frames of Nemotron's encoder.
 
     The convolutions pad `kernel - 1` on the left and `stride - 1` on the right. The graph takes the
     whole audio at once, not in chunks. Its lookahead is the default of the configuration.
@@ -141,9 +141,7 @@ def nemotron_frames(config: str) -> ExportSpec:
         config: The prefix of the configuration's keys.
     """
     stride = f"{config}subsampling_conv_stride"
-    return compose(
-        subsampled_frames(config, difference(constant(2), stride), stride, log2(f"{config}subsampling_factor")),
-    )
+    return subsampled_frames(config, difference(constant(2), stride), stride, log2(f"{config}subsampling_factor"))
 
 
 # The index of the language of each row.
@@ -164,7 +162,7 @@ def lasr_frames(config: str) -> ExportSpec:
 
 
 def granite_frames(config: str) -> ExportSpec:
-    """A spec of the number of frames of Granite's encoder, and of its attention.
+    """A spec of the number of frames of Granite's encoder.
 
     Some of its layers halve the number of frames. One step of `input_features` holds two steps of a mel spectrogram,
     each with its deltas.

@@ -154,9 +154,7 @@ falcon_h1: ExportSpec = compose(llama, mamba2_layers())
 
 # Layers with attention among layers with a state space.
 bamba: ExportSpec = compose(
-    llama,
-    kv_cache(layers="attn_layer_indices"),
-    mamba2_layers(layers=complement("num_layers", "attn_layer_indices")),
+    llama, kv_cache(layers="attn_layer_indices"), mamba2_layers(layers=complement("num_layers", "attn_layer_indices"))
 )
 granitemoehybrid: ExportSpec = compose(llama, full_attention_cache, mamba2_layers(layers=linear_attention_layers))
 jamba_attention_layers: Getter = every_nth("num_layers", "attn_layer_period", "attn_layer_offset")
@@ -266,16 +264,11 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         **_rows("gemma3n_text", compose(gemma3n, own_attention)),
         **_rows("gemma4_text", compose(gemma4, own_attention)),
         **_rows(
-            "codegen flint gpt_neox_japanese gpt_oss granite_swa granitemoe_swa xglm",
-            compose(llama, own_attention),
+            "codegen flint gpt_neox_japanese gpt_oss granite_swa granitemoe_swa xglm", compose(llama, own_attention)
         ),
         **_rows("doge gpt_neo", compose(llama, own_attention), TEXT_CLASSIFICATION),
         **_rows(
-            "diffllama",
-            compose(llama, own_attention),
-            TEXT_CLASSIFICATION,
-            TOKEN_CLASSIFICATION,
-            QUESTION_ANSWERING,
+            "diffllama", compose(llama, own_attention), TEXT_CLASSIFICATION, TOKEN_CLASSIFICATION, QUESTION_ANSWERING
         ),
         "internlm2": only_tasks(llama, *GENERATION),
         "openai-gpt": only_tasks(llama, *WITHOUT_PAST, TEXT_CLASSIFICATION),

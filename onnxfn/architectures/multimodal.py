@@ -64,9 +64,7 @@ chinese_clip: ExportSpec = compose(text_and_vision, reads(type_vocab_size="text_
 # SigLIP's texts are padded to one length, and it has no mask. The batch axis of images has a symbol of its own.
 IMAGE_BATCH = "image_batch_size"
 unmasked_text_inputs: ExportSpec = takes("input_ids", TEXT_AXES, "token_ids")
-image_batch_cases: ExportSpec = compose(
-    sized_in("one right-padded left-padded", image_batch_size=(2, 1, 3, 4)),
-)
+image_batch_cases: ExportSpec = sized_in("one right-padded left-padded", image_batch_size=(2, 1, 3, 4))
 siglip: ExportSpec = compose(
     two_towers,
     image_batch_cases,
@@ -94,7 +92,7 @@ def patch_inputs(batch: str) -> ExportSpec:
 
 
 def patch_dummies(at: str = "vision_config.") -> ExportSpec:
-    """A spec of the dummy inputs of `patch_inputs`, and of the patch of the position embeddings.
+    """A spec of the dummy inputs of `patch_inputs`.
 
     Args:
         at: The prefix of the configuration's keys.
@@ -209,9 +207,7 @@ layoutlmv3: ExportSpec = compose(
 
 # Features of image regions, from another model, follow the tokens.
 REGION_AXES = "batch_size visual_seq_length"
-region_cases: ExportSpec = compose(
-    sized_in("one right-padded left-padded", visual_seq_length=(16, 5, 20, 9)),
-)
+region_cases: ExportSpec = sized_in("one right-padded left-padded", visual_seq_length=(16, 5, 20, 9))
 visual_bert: ExportSpec = compose(
     text_dummies,
     text_cases,

@@ -29,24 +29,14 @@ question_answering: ExportSpec = tasked("question-answering", spec=text_inputs)
 t5: ExportSpec = compose(text_seq2seq, t5_reads)
 
 # The trace has several global blocks, and a length that is not a multiple of the local blocks.
-longt5: ExportSpec = compose(
-    t5,
-    sized(encoder_sequence_length=57),
-)
+longt5: ExportSpec = compose(t5, sized(encoder_sequence_length=57))
 
-switch_transformers: ExportSpec = compose(
-    t5,
-    behaves("decoder", builds("encoder_outputs", "moe_encoder_output")),
-)
+switch_transformers: ExportSpec = compose(t5, behaves("decoder", builds("encoder_outputs", "moe_encoder_output")))
 
 marian: ExportSpec = compose(text_seq2seq, standalone_decoder)
 
 # Their decoders start with the last token of the encoder's text.
-mbart: ExportSpec = compose(
-    marian,
-    text_classification,
-    question_answering,
-)
+mbart: ExportSpec = compose(marian, text_classification, question_answering)
 plbart: ExportSpec = compose(marian, text_classification)
 
 global_attention_mask: ExportSpec = takes("global_attention_mask", SOURCE, "global_mask")

@@ -33,11 +33,7 @@ xlm: ExportSpec = compose(
     reads(vocab_size=either("n_words", "vocab_size")),
 )
 
-longformer: ExportSpec = compose(
-    bert,
-    takes("global_attention_mask", TOKENS, "global_mask"),
-    global_mask_dummies,
-)
+longformer: ExportSpec = compose(bert, takes("global_attention_mask", TOKENS, "global_mask"), global_mask_dummies)
 
 # Each path has exactly `max_depth` steps (modeling_markuplm.XPathEmbeddings.forward).
 XPATH = f"{TOKENS} max_depth="
@@ -68,9 +64,7 @@ layoutlm: ExportSpec = only_tasks(compose(text_with_boxes, bert_inputs), *BASIC_
 lilt: ExportSpec = only_tasks(compose(text_with_boxes, text_inputs), *WITHOUT_FILL_MASK)
 bros: ExportSpec = only_tasks(
     compose(
-        bert,
-        takes("bbox", f"{TOKENS} 4", "corners", kind="float"),
-        generates("corners", "uniform", low=0.0, high=1.0),
+        bert, takes("bbox", f"{TOKENS} 4", "corners", kind="float"), generates("corners", "uniform", low=0.0, high=1.0)
     ),
     "feature-extraction",
     "token-classification",
@@ -102,15 +96,10 @@ ernie: ExportSpec = compose(
 )
 
 # FNet mixes tokens by a Fourier transform, which has no mask.
-fnet: ExportSpec = compose(
-    without(bert, "attention_mask"),
-)
+fnet: ExportSpec = without(bert, "attention_mask")
 
 # The third segment type is that of the first token (modeling_funnel.FunnelAttentionStructure).
-funnel: ExportSpec = compose(
-    bert,
-    reads(type_vocab_size=constant(3)),
-)
+funnel: ExportSpec = compose(bert, reads(type_vocab_size=constant(3)))
 
 roc_bert: ExportSpec = compose(
     bert,
@@ -149,8 +138,7 @@ xmod: ExportSpec = compose(
 ROWS: Mapping[str, ExportSpec] = MappingProxyType(
     {
         **rows(
-            "albert bert convbert electra megatron-bert mobilebert nystromformer rembert roformer squeezebert",
-            bert,
+            "albert bert convbert electra megatron-bert mobilebert nystromformer rembert roformer squeezebert", bert
         ),
         "bert-generation": only_tasks(roberta, "feature-extraction"),
         "bros": bros,

@@ -14,9 +14,7 @@ from onnxfn.specs.getters import constant, from_config, power, reads
 from onnxfn.specs.records import Edit, File
 from onnxfn.specs.spec import ExportSpec
 
-SIZES = compose(
-    sized_in("one several", batch_size=(2, 1, 3), sequence_length=(12, 1, 17)),
-)
+SIZES = sized_in("one several", batch_size=(2, 1, 3), sequence_length=(12, 1, 17))
 
 TOKENS_AND_IMAGES = compose(
     text_dummies,

@@ -25,9 +25,7 @@ audio_mask: ExportSpec = takes("encoder_attention_mask", AUDIO, "padding_mask", 
 
 def input_lengths(traced: int, single: int, right_padded: int, left_padded: int) -> ExportSpec:
     """A spec of the length of the encoder's input in the trace and in each case of the check."""
-    return compose(
-        sized_in("one right-padded left-padded", encoder_sequence_length=(traced, single, right_padded, left_padded)),
-    )
+    return sized_in("one right-padded left-padded", encoder_sequence_length=(traced, single, right_padded, left_padded))
 
 
 def mask_lengths(traced: int, *checked: int) -> ExportSpec:

@@ -36,9 +36,7 @@ text_reads: ExportSpec = reads(
 )
 """Where the configuration of a text model has its sizes."""
 
-choice_sizes: ExportSpec = compose(
-    sized_in("one right-padded left-padded", num_choices=(4, 2, 3, 5)),
-)
+choice_sizes: ExportSpec = sized_in("one right-padded left-padded", num_choices=(4, 2, 3, 5))
 """The number of choices in the trace and in each case of the check."""
 
 choice_axis: Edit = Edit("with_axis", {"axis": "num_choices", "at": 1, "starting": TOKENS})
