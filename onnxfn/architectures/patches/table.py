@@ -271,9 +271,9 @@ def module_patches(module: Any) -> tuple[Patch, ...]:
     ['text.encoder_layer_output', 'text.sequence_classifier_output']
     """
     names = ((name, _name_in(module.__name__, name)) for name in PATCHES)
-    found = (_patch(f"{module.__name__}:{own}", name) for name, own in names if own and _has(module, own, name))
+    functions = (_patch(f"{module.__name__}:{own}", name) for name, own in names if own and _has(module, own, name))
     is_packed = any(hasattr(module, name) for name in PACKED)
-    return (*found, *(packed_attention(module.__name__) if is_packed else ()))
+    return (*functions, *(packed_attention(module.__name__) if is_packed else ()))
 
 
 def packed_attention(module: str) -> tuple[Patch, ...]:

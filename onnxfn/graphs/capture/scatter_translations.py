@@ -30,12 +30,12 @@ def _scatter_reduce(
 
     if reduce != "mean":
         return from_table(tensor, dim, index, source, reduce, include_self)
-    one = op.CastLike(op.Constant(value_float=1.0), source)
-    zeros = op.Expand(op.Sub(one, one), op.Shape(tensor))
-    before, counted = (tensor, op.Add(zeros, one)) if include_self else (zeros, zeros)
+    unit = op.CastLike(op.Constant(value_float=1.0), source)
+    zeros = op.Expand(op.Sub(unit, unit), op.Shape(tensor))
+    before, counted = (tensor, op.Add(zeros, unit)) if include_self else (zeros, zeros)
     total = op.ScatterElements(before, index, source, axis=dim, reduction="add")
-    counts = op.ScatterElements(counted, index, op.Expand(one, op.Shape(index)), axis=dim, reduction="add")
-    count = counts if include_self else op.Max(counts, one)
+    counts = op.ScatterElements(counted, index, op.Expand(unit, op.Shape(index)), axis=dim, reduction="add")
+    count = counts if include_self else op.Max(counts, unit)
     is_float = (source.dtype or tensor.dtype).is_floating_point()
     mean = op.Div(total if is_float else op.Sub(total, op.Mod(total, count)), count)  # torch rounds whole numbers down
-    return mean if include_self else op.Where(op.Equal(counts, op.Sub(one, one)), tensor, mean)
+    return mean if include_self else op.Where(op.Equal(counts, op.Sub(unit, unit)), tensor, mean)
