@@ -5,20 +5,12 @@ from __future__ import annotations
 from inspect import isfunction
 
 from onnxfn.architectures import ARCHITECTURES
-from onnxfn.architectures.families import (
-    audio,
-    bert_inputs,
-    positions,
-    speech_seq2seq,
-    text_and_vision,
-    text_decoder,
-    text_encoder,
-    text_inputs,
-    text_seq2seq,
-    time_series,
-    vision,
-    vision_of_any_size,
-)
+from onnxfn.architectures.families.audio import audio
+from onnxfn.architectures.families.multimodal import text_and_vision
+from onnxfn.architectures.families.seq2seq import speech_seq2seq, text_seq2seq
+from onnxfn.architectures.families.series import time_series
+from onnxfn.architectures.families.text import bert_inputs, positions, text_decoder, text_encoder, text_inputs
+from onnxfn.architectures.families.vision import vision, vision_of_any_size
 from onnxfn.check.bisect import Divergence
 from onnxfn.check.generation import generate
 from onnxfn.check.matching import TensorPair

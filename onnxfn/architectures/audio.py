@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from onnxfn.architectures.families import (
+from onnxfn.architectures.families.audio import (
     FRAMES,
     audio,
     audio_features,
     audio_frames,
     audio_transcription,
     audio_with_speaker_tasks,
-    encodec_patches,
     fixed_mel_inputs,
     mel_inputs,
     parakeet_frames,
@@ -20,11 +19,13 @@ from onnxfn.architectures.families import (
     wav2vec2_frames,
     waveforms,
 )
+from onnxfn.architectures.families.rows import rows
+from onnxfn.architectures.families.sizes import sized_in
 from onnxfn.specs.compose import compose
 from onnxfn.specs.dummies import generates, padded, sized
 from onnxfn.specs.edits.behaviors import STEMS, behaves, encoder_and_decoder
 from onnxfn.specs.edits.tensors import without
-from onnxfn.specs.facts import TOKENS, always, case, gives, links, loads, patched, runs, takes
+from onnxfn.specs.facts import TOKENS, always, case, gives, links, loads, runs, takes
 from onnxfn.specs.getters import (
     constant,
     convolved,
@@ -77,11 +78,6 @@ wav2vec2_bert: ExportSpec = compose(
     audio_transcription,
     tasked("audio-classification"),
     audio_frames,
-    patched(
-        "transformers.models.wav2vec2_bert.modeling_wav2vec2_bert:Wav2Vec2BertForXVector.forward",
-        by="wav2vec2_bert.xvector_output",
-        why="loops over the rows of the batch",
-    ),
 )
 
 
@@ -124,9 +120,7 @@ def transducer(*encoder_specs: ExportSpec, loader: str = "AutoModelForRNNT") -> 
             ),
             takes("past_hidden_state", state, "lstm_states", kind="float"),
             takes("past_cell_state", state, "lstm_states", kind="float"),
-            sized(batch_size=2, encoder_sequence_length=6),
-            case("one", sized(batch_size=1, encoder_sequence_length=1)),
-            case("several", sized(batch_size=3, encoder_sequence_length=11)),
+            sized_in("one several", batch_size=(2, 1, 3), encoder_sequence_length=(6, 1, 11)),
             runs("transducers.decoder"),
             links("encoder_hidden_states", part=STEMS["encoder"], output="pooler_output"),
             gives("logits", "batch_size encoder_sequence_length _"),
@@ -138,7 +132,7 @@ def transducer(*encoder_specs: ExportSpec, loader: str = "AutoModelForRNNT") -> 
 
 
 def nemotron_frames(config: str) -> ExportSpec:
-    """A spec of the number of frames of Nemotron's encoder, and of its attention.
+    """A spec of the number of frames of Nemotron's encoder.
 
     The convolutions pad `kernel - 1` on the left and `stride - 1` on the right. The graph takes the
     whole audio at once, not in chunks. Its lookahead is the default of the configuration.
@@ -147,15 +141,7 @@ def nemotron_frames(config: str) -> ExportSpec:
         config: The prefix of the configuration's keys.
     """
     stride = f"{config}subsampling_conv_stride"
-    return compose(
-        subsampled_frames(config, difference(constant(2), stride), stride, log2(f"{config}subsampling_factor")),
-        patched(
-            "transformers.models.nemotron_asr_streaming.modeling_nemotron_asr_streaming:"
-            "NemotronAsrStreamingEncoderAttention.forward",
-            by="nemotron.attention",
-            why="masks with minus infinity, so that the softmax of a fully masked frame is NaN in ONNX",
-        ),
-    )
+    return subsampled_frames(config, difference(constant(2), stride), stride, log2(f"{config}subsampling_factor"))
 
 
 # The index of the language of each row.
@@ -176,7 +162,7 @@ def lasr_frames(config: str) -> ExportSpec:
 
 
 def granite_frames(config: str) -> ExportSpec:
-    """A spec of the number of frames of Granite's encoder, and of its attention.
+    """A spec of the number of frames of Granite's encoder.
 
     Some of its layers halve the number of frames. One step of `input_features` holds two steps of a mel spectrogram,
     each with its deltas.
@@ -189,11 +175,6 @@ def granite_frames(config: str) -> ExportSpec:
         reads(num_mel_bins=product(f"{config}num_mel_bins", constant(4))),
         # The trace has several blocks, also in the last layers, and no whole number of them.
         sized(sequence_length=1010),
-        patched(
-            "transformers.models.granite_speech5.modeling_granite_speech5:GraniteSpeech5EncoderAttention.forward",
-            by="granite.block_attention",
-            why="branches on whether the length is a multiple of the block",
-        ),
     )
 
 
@@ -262,10 +243,7 @@ pe_audio_encoder: ExportSpec = compose(
 # Codecs: the encoder converts audio to codes, the decoder codes to audio.
 code_dummies: ExportSpec = compose(
     generates("codes", "integers", high=from_config("codebook_size")),
-    sized(chunk_length=16),
-    case("one", sized(chunk_length=7)),
-    case("several", sized(chunk_length=11)),
-    case("longer", sized(chunk_length=30)),
+    sized_in("one several longer", chunk_length=(16, 7, 11, 30)),
 )
 dac: ExportSpec = compose(
     without(waveforms, "input_values"),
@@ -288,7 +266,6 @@ dac: ExportSpec = compose(
 
 # Each convolution pads to whole frames. The number of codebooks depends on the bandwidth: the encoder uses the lowest,
 # the decoder takes any.
-ENCODEC = "transformers.models.encodec.modeling_encodec"
 encodec: ExportSpec = compose(
     without(waveforms, "input_values"),
     code_dummies,
@@ -296,9 +273,7 @@ encodec: ExportSpec = compose(
         audio_channels="audio_channels",
         frames=convolved("sequence_length", repeated(constant(1), count("upsampling_ratios")), "upsampling_ratios"),
     ),
-    sized(num_codebooks=2),
-    case("one", sized(num_codebooks=3)),
-    case("several", sized(num_codebooks=1)),
+    sized_in("one several", num_codebooks=(2, 3, 1)),
     behaves(
         "encoder",
         takes("input_values", "batch_size audio_channels= sequence_length", "waveform", kind="float"),
@@ -312,12 +287,6 @@ encodec: ExportSpec = compose(
         gives("audio_values", "batch_size _ audio_length"),
     ),
     tasked("feature-extraction", spec=encoder_and_decoder()),
-    encodec_patches,
-    patched(
-        f"{ENCODEC}:EncodecResidualVectorQuantizer.decode",
-        by="encodec.codebook_embedding_sum",
-        why="loops over the codebooks, so that the trace fixes their number",
-    ),
 )
 
 # Vocoders: from a mel spectrogram to a waveform.
@@ -356,7 +325,6 @@ univnet: ExportSpec = compose(
 
 # The noise is a constant: see wrappers/vits.py.
 TEXT_AXES = "text_batch_size sequence_length"
-VITS = "transformers.models.vits.modeling_vits"
 vits: ExportSpec = compose(
     takes("input_ids", TEXT_AXES, "token_ids"),
     takes("attention_mask", TEXT_AXES, "padding_mask"),
@@ -375,25 +343,9 @@ vits: ExportSpec = compose(
             gives("spectrogram", "text_batch_size _ num_bins"),
         ),
     ),
-    patched(
-        f"{VITS}:_unconstrained_rational_quadratic_spline",
-        by="vits.inverse_spline",
-        why="selects values by a mask, so that a shape depends on the values",
-    ),
-    patched(
-        f"{VITS}:VitsAttention._get_relative_embeddings",
-        by="vits.relative_embeddings",
-        why="branches on whether the text is longer than the window",
-    ),
-    patched(
-        f"{VITS}:fused_add_tanh_sigmoid_multiply",
-        by="vits.gated_activation",
-        why="slices at an index that it reads from a tensor",
-    ),
 )
 
 # The model predicts the duration of each token, without random sampling.
-FASTSPEECH = "transformers.models.fastspeech2_conformer.modeling_fastspeech2_conformer"
 fastspeech2_conformer: ExportSpec = compose(
     takes("input_ids", TOKENS, "token_ids"),
     takes("attention_mask", TOKENS, "padding_mask"),
@@ -409,35 +361,35 @@ fastspeech2_conformer: ExportSpec = compose(
         "text-to-audio",
         spec=compose(loads("AutoModelForTextToSpectrogram"), gives("spectrogram", "batch_size n_frames _")),
     ),
-    patched(
-        f"{FASTSPEECH}:length_regulator",
-        by="fastspeech.length_regulated_states",
-        why="loops over the texts and their tokens",
-    ),
-    patched(
-        f"{FASTSPEECH}:FastSpeech2ConformerRelPositionalEncoding.forward",
-        by="fastspeech.relative_positional_encoding",
-        why="branches on whether its table is long enough, and stores a longer one",
-    ),
-    patched(
-        f"{FASTSPEECH}:FastSpeech2ConformerAttention.shift_relative_position_tensor",
-        by="fastspeech.shifted_relative_positions",
-        why="reshapes by the number of frames, which depends on the predicted durations",
-    ),
 )
 
 ROWS: Mapping[str, ExportSpec] = MappingProxyType(
     {
-        # First in the table: CI tests each of its tasks, and one task of each other row.
-        "wav2vec2": wav2vec2,
+        **rows("wav2vec2 data2vec-audio unispeech-sat wav2vec2-conformer wavlm", wav2vec2),
         "audio-spectrogram-transformer": audio_spectrogram_transformer,
+        "dac": dac,
+        "encodec": encodec,
+        "fastspeech2_conformer": fastspeech2_conformer,
+        "fun_asr_nano_encoder": fun_asr_nano_encoder,
+        "glmasr_encoder": glmasr_encoder,
+        "granite_speech5_ctc": compose(mel_inputs, granite_frames("encoder_config."), audio_transcription),
+        "granite_speech5_encoder": compose(mel_inputs, granite_frames(""), audio_features),
+        **rows("hubert sew sew-d unispeech", hubert),
+        "lasr_ctc": compose(mel_inputs, lasr_frames("encoder_config."), audio_transcription),
+        "lasr_encoder": compose(mel_inputs, lasr_frames(""), audio_features),
+        "mctct": mctct,
+        **rows("moss_transcribe_diarize_audio qwen2_audio_encoder voxtral_encoder", fixed_mel_inputs),
+        "nemotron_asr_streaming_encoder": compose(mel_inputs, nemotron_frames(""), audio_features),
+        "parakeet_ctc": compose(mel_inputs, parakeet_frames("encoder_config."), audio_transcription),
+        "parakeet_encoder": compose(mel_inputs, parakeet_frames(""), audio_features),
+        "pe_audio_encoder": pe_audio_encoder,
+        "univnet": univnet,
+        "vits": vits,
+        "wav2vec2-bert": wav2vec2_bert,
+        # First in the table: CI tests each of its tasks, and one task of each other row.
         "audioflamingo3_encoder": compose(
             fixed_mel_inputs, takes("input_features_mask", "batch_size num_frames=", "padding_mask"), padded("right")
         ),
-        "dac": dac,
-        "data2vec-audio": wav2vec2,
-        "encodec": encodec,
-        "fastspeech2_conformer": fastspeech2_conformer,
         "fastspeech2_conformer_hifigan": vocoder("FastSpeech2ConformerHifiGan"),
         "fastspeech2_conformer_with_hifigan": compose(
             fastspeech2_conformer,
@@ -446,15 +398,6 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
                 spec=compose(loads("AutoModelForTextToWaveform"), gives("waveform", "batch_size n_samples")),
             ),
         ),
-        "fun_asr_nano_encoder": fun_asr_nano_encoder,
-        "glmasr_encoder": glmasr_encoder,
-        "granite_speech5_ctc": compose(mel_inputs, granite_frames("encoder_config."), audio_transcription),
-        "granite_speech5_encoder": compose(mel_inputs, granite_frames(""), audio_features),
-        "hubert": hubert,
-        "lasr_ctc": compose(mel_inputs, lasr_frames("encoder_config."), audio_transcription),
-        "lasr_encoder": compose(mel_inputs, lasr_frames(""), audio_features),
-        "mctct": mctct,
-        "moss_transcribe_diarize_audio": fixed_mel_inputs,
         "nemotron3_5_asr": transducer(nemotron_frames("encoder_config."), language_prompt),
         "nemotron3_diarization": compose(
             mel_inputs,
@@ -470,23 +413,8 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
             tasked("feature-extraction", spec=gives("last_hidden_state", FRAME_GROUPS)),
         ),
         "nemotron_asr_streaming": transducer(nemotron_frames("encoder_config.")),
-        "nemotron_asr_streaming_encoder": compose(mel_inputs, nemotron_frames(""), audio_features),
-        "parakeet_ctc": compose(mel_inputs, parakeet_frames("encoder_config."), audio_transcription),
-        "parakeet_encoder": compose(mel_inputs, parakeet_frames(""), audio_features),
         "parakeet_rnnt": transducer(parakeet_frames("encoder_config.")),
         "parakeet_tdt": transducer(parakeet_frames("encoder_config."), loader="AutoModelForTDT"),
-        "pe_audio_encoder": pe_audio_encoder,
-        "qwen2_audio_encoder": fixed_mel_inputs,
-        "sew": hubert,
-        "sew-d": hubert,
         "speecht5_hifigan": vocoder("SpeechT5HifiGan"),
-        "unispeech": hubert,
-        "unispeech-sat": wav2vec2,
-        "univnet": univnet,
-        "vits": vits,
-        "voxtral_encoder": fixed_mel_inputs,
-        "wav2vec2-bert": wav2vec2_bert,
-        "wav2vec2-conformer": wav2vec2,
-        "wavlm": wav2vec2,
     }
 )

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from onnxfn.architectures.common_patches import batched_experts, function_patch, linear_attention_cache
-from onnxfn.architectures.families import generation_positions, text_decoder
 from onnxfn.architectures.families.recurrent import (
     conv_state,
     conv_states_in_parts,
@@ -17,13 +15,13 @@ from onnxfn.architectures.families.recurrent import (
     linear_attention_layers,
     mamba2_layers,
     mamba_layers,
-    module_of,
 )
-from onnxfn.architectures.families.text import decoder_without_cache
+from onnxfn.architectures.families.rows import rows
+from onnxfn.architectures.families.text import decoder_without_cache, generation_positions, text_decoder
 from onnxfn.specs.compose import compose
 from onnxfn.specs.edits.caches import kv_cache, state_row
 from onnxfn.specs.edits.tensors import only_tasks, without
-from onnxfn.specs.facts import TOKENS, builds, patched, takes
+from onnxfn.specs.facts import TOKENS, builds, takes
 from onnxfn.specs.getters import (
     complement,
     constant,
@@ -53,7 +51,6 @@ TOKEN_CLASSIFICATION = "token-classification"  # noqa: S105 - a task, not a pass
 QUESTION_ANSWERING = "question-answering"
 
 llama: ExportSpec = compose(text_decoder, generation_positions)
-mixtral: ExportSpec = compose(llama, batched_experts)
 
 # Sinks, ALiBi, layers that share a cache, a mask of the values, ...: no GroupQueryAttention computes this.
 own_attention: ExportSpec = ExportSpec(target=Target(shared_cache=False))
@@ -80,7 +77,6 @@ falcon: ExportSpec = compose(
             if_else("multi_query", constant(1), either("num_kv_heads", "num_attention_heads")),
         )
     ),
-    function_patch(module_of("falcon"), "build_alibi_tensor"),
 )
 
 # The decoder of a model of texts and images.
@@ -96,13 +92,9 @@ gemma3: ExportSpec = compose(
 
 # The last layers use keys and values of earlier layers, and have no cache (modeling_gemma3n, modeling_gemma4).
 cached_layers: Getter = difference("num_layers", "num_kv_shared_layers")
-gemma3n: ExportSpec = compose(
-    llama,
-    kv_cache(layers=cached_layers),
-    function_patch(module_of("gemma3n"), "Gemma3nTextMLP._gaussian_topk"),
-)
+gemma3n: ExportSpec = compose(llama, kv_cache(layers=cached_layers))
 gemma4: ExportSpec = compose(
-    mixtral,
+    llama,
     kv_cache(layers=less_than(indices_where("layer_types", "sliding_attention"), cached_layers)),
     kv_cache(
         heads="full_heads",
@@ -119,7 +111,7 @@ gemma4: ExportSpec = compose(
 
 # Layers with a sliding window have twice the KV heads. Values have another size than keys (modeling_mimo_v2_flash).
 mimo_v2_flash: ExportSpec = compose(
-    mixtral,
+    llama,
     reads(sliding_heads=product(constant(2), "num_key_value_heads")),
     kv_cache(value="v_head_dim", layers=full_attention_layers),
     kv_cache(
@@ -143,61 +135,33 @@ def latent_attention(layers: Source = "num_layers") -> ExportSpec:
     )
 
 
-def complex_rotary(name: str, prefix: str, by: str) -> ExportSpec:
-    """A spec of rotary embeddings that the model computes with complex numbers.
-
-    Args:
-        name: The model's module in transformers: `llama4`.
-        prefix: How the name of the class of rotary embeddings begins: `Llama4Text`.
-        by: The function of patches/rotary_pairs.py that replaces `apply_rotary_emb`.
-    """
-    why = "uses complex numbers, which ONNX does not have"
-    return compose(
-        patched(f"{module_of(name)}:{prefix}RotaryEmbedding.forward", by="rotary_pairs.cos_sin", why=why),
-        patched(f"{module_of(name)}:apply_rotary_emb", by=f"rotary_pairs.{by}", why=why),
-    )
-
-
-deepseek_v3: ExportSpec = compose(mixtral, latent_attention())
-deepseek_v2: ExportSpec = compose(deepseek_v3, complex_rotary("deepseek_v2", "DeepseekV2", "rotated_heads_first"))
-llama4: ExportSpec = compose(mixtral, complex_rotary("llama4", "Llama4Text", "rotated_length_first"))
+deepseek_v3: ExportSpec = compose(llama, latent_attention())
 
 # Layers with full attention among layers with a short convolution (modeling_lfm2.Lfm2ShortConv).
 lfm2: ExportSpec = compose(
-    mixtral,
-    linear_attention_cache,
+    llama,
     full_attention_cache,
     conv_state("batch_size hidden_size= conv_L_cache=", layers=indices_where("layer_types", "conv")),
 )
 lfm3: ExportSpec = compose(lfm2, kv_cache(layers=indices_where("layer_types", "full_attention", "sliding_attention")))
 
 # Layers with a state space only. There is no KV cache, and `forward` calls the cache `cache_params`.
-mamba: ExportSpec = compose(decoder_without_cache, mamba_layers("mamba:MambaMixer", argument="cache_params"))
-falcon_mamba: ExportSpec = compose(
-    decoder_without_cache, mamba_layers("falcon_mamba:FalconMambaMixer", argument="cache_params")
-)
-mamba2: ExportSpec = compose(decoder_without_cache, mamba2_layers("mamba2", argument="cache_params"))
+mamba: ExportSpec = compose(decoder_without_cache, mamba_layers(argument="cache_params"))
+mamba2: ExportSpec = compose(decoder_without_cache, mamba2_layers(argument="cache_params"))
 
 # Each layer has attention and a state space.
-falcon_h1: ExportSpec = compose(llama, mamba2_layers("falcon_h1"))
+falcon_h1: ExportSpec = compose(llama, mamba2_layers())
 
 # Layers with attention among layers with a state space.
 bamba: ExportSpec = compose(
-    mixtral,
-    kv_cache(layers="attn_layer_indices"),
-    mamba2_layers("bamba", layers=complement("num_layers", "attn_layer_indices")),
+    llama, kv_cache(layers="attn_layer_indices"), mamba2_layers(layers=complement("num_layers", "attn_layer_indices"))
 )
-granitemoehybrid: ExportSpec = compose(
-    mixtral, full_attention_cache, mamba2_layers("granitemoehybrid", layers=linear_attention_layers)
-)
-nemotron_h: ExportSpec = compose(
-    mixtral, full_attention_cache, mamba2_layers("nemotron_h", layers=linear_attention_layers)
-)
+granitemoehybrid: ExportSpec = compose(llama, full_attention_cache, mamba2_layers(layers=linear_attention_layers))
 jamba_attention_layers: Getter = every_nth("num_layers", "attn_layer_period", "attn_layer_offset")
 jamba: ExportSpec = compose(
-    mixtral,
+    llama,
     kv_cache(layers=jamba_attention_layers),
-    mamba_layers("jamba:JambaMambaMixer", layers=complement("num_layers", jamba_attention_layers)),
+    mamba_layers(layers=complement("num_layers", jamba_attention_layers)),
 )
 
 # Every layer has a state space, and a hybrid layer also has attention.
@@ -205,18 +169,13 @@ hybrid_cache: ExportSpec = kv_cache(layers=indices_where("layer_types", "hybrid"
 zamba: ExportSpec = compose(
     llama,
     hybrid_cache,
-    mamba_layers("zamba:ZambaMambaMixer", by="multihead_mixer", state="batch_size n_mamba_heads= ssm_size= ssm_width="),
+    mamba_layers(state="batch_size n_mamba_heads= ssm_size= ssm_width="),
     reads(ssm_size=quotient("ssm_entries", "n_mamba_heads")),
 )
-zamba2: ExportSpec = compose(mixtral, hybrid_cache, mamba2_layers("zamba2"))
+zamba2: ExportSpec = compose(llama, hybrid_cache, mamba2_layers())
 
 minimax: ExportSpec = compose(
-    mixtral,
-    patched(
-        f"{module_of('minimax')}:MiniMaxLightningAttention.forward",
-        by="recurrent.lightning_attention",
-        why="loops over blocks of the text",
-    ),
+    llama,
     reads(value_size="head_dim"),
     full_attention_cache,
     state_row(
@@ -229,161 +188,90 @@ minimax: ExportSpec = compose(
     builds("past_key_values", "minimax_cache"),
 )
 
-recurrent_gemma: ExportSpec = compose(
-    llama,
-    patched(
-        f"{module_of('recurrent_gemma')}:RecurrentGemmaRglru._rnn_scan",
-        by="recurrent.rglru_scan",
-        why="loops over the text",
-    ),
-)
-
-
-def qwen3_next(name: str) -> ExportSpec:
-    """Full attention and gated delta nets, for the module `name` of transformers."""
-    return compose(mixtral, gated_delta_net_layers(name))
-
-
-olmo_hybrid: ExportSpec = compose(mixtral, gated_delta_net_layers("olmo_hybrid", conv_states_in_parts))
+qwen3_next: ExportSpec = compose(llama, gated_delta_net_layers())
+olmo_hybrid: ExportSpec = compose(llama, gated_delta_net_layers(conv_states_in_parts))
 
 # Without `position_ids` the model counts from the length of the cache, the same for text, height and width.
 # transformers.js would compute positions of rank 3, other clients those of rank 2. Rotary embeddings are relative, so
 # padding on the left changes nothing.
-qwen3_5: ExportSpec = without(qwen3_next("qwen3_5"), "position_ids")
+qwen3_5: ExportSpec = without(qwen3_next, "position_ids")
 
 
-def kimi_linear(name: str) -> ExportSpec:
-    """Latent attention and Kimi Delta Attention, for the module `name` of transformers."""
-    return compose(mixtral, latent_attention(full_attention_layers), kimi_delta_layers(name))
+# Latent attention and Kimi Delta Attention.
+kimi_linear: ExportSpec = compose(llama, latent_attention(full_attention_layers), kimi_delta_layers)
 
 
-def _row(spec: ExportSpec, *heads: str) -> ExportSpec:
-    """The spec for features, for generation, and for the tasks of these heads."""
-    return only_tasks(spec, *FEATURES, *GENERATION, *heads)
+def _rows(model_types: str, spec: ExportSpec, *heads: str) -> Mapping[str, ExportSpec]:
+    """The spec for features, for generation, and for the tasks of these heads, of each of these model types."""
+    return rows(model_types, only_tasks(spec, *FEATURES, *GENERATION, *heads))
 
 
 ROWS: Mapping[str, ExportSpec] = MappingProxyType(
     {
-        "afmoe": _row(mixtral),
-        "apertus": _row(llama, TOKEN_CLASSIFICATION),
-        "arcee": _row(llama),
-        "aria_text": _row(mixtral),
-        "axk1": _row(deepseek_v3, TEXT_CLASSIFICATION, TOKEN_CLASSIFICATION),
-        "bailing_hybrid": _row(kimi_linear("bailing_hybrid")),
-        "bamba": _row(bamba),
-        "beam": _row(mixtral),
-        "biogpt": _row(llama, TEXT_CLASSIFICATION, TOKEN_CLASSIFICATION),
-        "bitnet": _row(llama),
-        "bloom": _row(bloom, TEXT_CLASSIFICATION, TOKEN_CLASSIFICATION),
-        "codegen": _row(compose(llama, own_attention)),
-        "cohere": _row(llama),
-        "cohere2": _row(llama),
-        "cohere2_moe": _row(mixtral),
-        "ctrl": _row(llama, TEXT_CLASSIFICATION),
-        "cwm": _row(llama),
-        "deepseek_v2": _row(deepseek_v2, TEXT_CLASSIFICATION),
-        "deepseek_v3": _row(deepseek_v3),
-        "diffllama": _row(compose(llama, own_attention), TEXT_CLASSIFICATION, TOKEN_CLASSIFICATION, QUESTION_ANSWERING),
-        "doge": _row(compose(llama, own_attention), TEXT_CLASSIFICATION),
-        "dots1": _row(mixtral),
-        "ernie4_5": _row(llama),
-        "ernie4_5_moe": _row(mixtral),
-        "exaone4": _row(llama, TEXT_CLASSIFICATION, TOKEN_CLASSIFICATION, QUESTION_ANSWERING),
-        "exaone_moe": _row(mixtral),
-        "falcon": _row(falcon, QUESTION_ANSWERING, TOKEN_CLASSIFICATION),
-        "falcon_h1": _row(falcon_h1),
-        "falcon_mamba": _row(falcon_mamba),
-        "flex_olmo": _row(mixtral),
-        "flint": _row(compose(mixtral, own_attention)),
-        "gemma": _row(llama, TEXT_CLASSIFICATION),
-        "gemma2": _row(llama, TEXT_CLASSIFICATION),
-        "gemma3": _row(gemma3, TEXT_CLASSIFICATION),
-        "gemma3_text": _row(llama),
-        "gemma3n_text": _row(compose(gemma3n, own_attention)),
-        "gemma4_text": _row(compose(gemma4, own_attention)),
-        "gemma4_unified_text": _row(gemma4),
-        "glm": _row(llama),
-        "glm4": _row(llama, TEXT_CLASSIFICATION, TOKEN_CLASSIFICATION),
-        "glm4_moe": _row(mixtral),
-        "glm4_moe_lite": _row(deepseek_v3),
-        "gpt-sw3": _row(llama, TEXT_CLASSIFICATION, TOKEN_CLASSIFICATION),
-        "gpt2": _row(llama, TEXT_CLASSIFICATION, TOKEN_CLASSIFICATION),
-        "gpt_bigcode": _row(gpt_bigcode, TEXT_CLASSIFICATION, TOKEN_CLASSIFICATION),
-        "gpt_neo": _row(compose(llama, own_attention), TEXT_CLASSIFICATION),
-        "gpt_neox": _row(llama, TEXT_CLASSIFICATION),
-        "gpt_neox_japanese": _row(compose(llama, own_attention)),
-        "gpt_oss": _row(compose(mixtral, own_attention)),
-        "gptj": _row(llama, TEXT_CLASSIFICATION, QUESTION_ANSWERING),
-        "granite": _row(llama),
-        "granite_swa": _row(compose(llama, own_attention)),
-        "granitemoe": _row(mixtral),
-        "granitemoe_swa": _row(compose(mixtral, own_attention)),
-        "granitemoehybrid": _row(granitemoehybrid),
-        "granitemoeshared": _row(mixtral),
-        "helium": _row(llama),
-        "hrm_text": _row(mixtral),
-        "hunyuan_v1_dense": _row(llama, TEXT_CLASSIFICATION),
-        "hunyuan_v1_moe": _row(mixtral, TEXT_CLASSIFICATION),
-        "hy_v3": _row(mixtral),
-        "hyperclovax": _row(llama),
+        **_rows(
+            "afmoe arcee aria_text beam bitnet cohere cohere2 cohere2_moe cwm dots1 ernie4_5 ernie4_5_moe "
+            "exaone_moe flex_olmo gemma3_text glm glm4_moe granite granitemoe granitemoeshared helium hrm_text "
+            "hy_v3 hyperclovax internlm3 iquestcoder jais2 kolibri1 laguna llama4_text mellum minimax_m2 "
+            "minimax_m3_vl_text nanochat nemotron olmo olmo2 olmoe solar_open stablelm vaultgemma",
+            llama,
+        ),
+        **_rows(
+            "ctrl gemma gemma2 gpt_neox hunyuan_v1_dense hunyuan_v1_moe llama mistral modernbert-decoder olmo3 "
+            "phi phi3 phimoe qwen3 smollm3",
+            llama,
+            TEXT_CLASSIFICATION,
+        ),
+        **_rows("gptj opt", llama, TEXT_CLASSIFICATION, QUESTION_ANSWERING),
+        **_rows(
+            "biogpt glm4 gpt-sw3 gpt2 persimmon qwen2 qwen3_moe starcoder2",
+            llama,
+            TEXT_CLASSIFICATION,
+            TOKEN_CLASSIFICATION,
+        ),
+        **_rows(
+            "exaone4 ministral ministral3 mixtral qwen2_moe seed_oss",
+            llama,
+            TEXT_CLASSIFICATION,
+            TOKEN_CLASSIFICATION,
+            QUESTION_ANSWERING,
+        ),
+        **_rows("apertus", llama, TOKEN_CLASSIFICATION),
+        **_rows("bamba", bamba),
+        **_rows("bloom mpt", bloom, TEXT_CLASSIFICATION, TOKEN_CLASSIFICATION),
+        **_rows("deepseek_v3 glm4_moe_lite youtu", deepseek_v3),
+        **_rows("deepseek_v2 minicpm3", deepseek_v3, TEXT_CLASSIFICATION),
+        **_rows("axk1", deepseek_v3, TEXT_CLASSIFICATION, TOKEN_CLASSIFICATION),
+        **_rows("falcon", falcon, QUESTION_ANSWERING, TOKEN_CLASSIFICATION),
+        **_rows("falcon_h1", falcon_h1),
+        **_rows("gemma3", gemma3, TEXT_CLASSIFICATION),
+        **_rows("gemma4_unified_text", gemma4),
+        **_rows("gpt_bigcode", gpt_bigcode, TEXT_CLASSIFICATION, TOKEN_CLASSIFICATION),
+        **_rows("granitemoehybrid nemotron_h", granitemoehybrid),
+        **_rows("jamba", jamba, TEXT_CLASSIFICATION),
+        **_rows("bailing_hybrid kimi_linear", kimi_linear),
+        **_rows("lfm2 lfm2_moe", lfm2),
+        **_rows("lfm3", lfm3),
+        **_rows("falcon_mamba mamba", mamba),
+        **_rows("mamba2", mamba2),
+        **_rows("mimo_v2_flash", mimo_v2_flash),
+        **_rows("minimax", minimax, TEXT_CLASSIFICATION, TOKEN_CLASSIFICATION, QUESTION_ANSWERING),
+        **_rows("olmo_hybrid", olmo_hybrid),
+        **_rows("qwen3_5_text", qwen3_5, TEXT_CLASSIFICATION),
+        **_rows("qwen3_5_moe_text", qwen3_next),
+        **_rows("qwen3_next", qwen3_next, TEXT_CLASSIFICATION, TOKEN_CLASSIFICATION, QUESTION_ANSWERING),
+        **_rows("zamba", zamba, TEXT_CLASSIFICATION),
+        **_rows("zamba2", zamba2, TEXT_CLASSIFICATION),
+        **_rows("gemma3n_text", compose(gemma3n, own_attention)),
+        **_rows("gemma4_text", compose(gemma4, own_attention)),
+        **_rows(
+            "codegen flint gpt_neox_japanese gpt_oss granite_swa granitemoe_swa xglm", compose(llama, own_attention)
+        ),
+        **_rows("doge gpt_neo", compose(llama, own_attention), TEXT_CLASSIFICATION),
+        **_rows(
+            "diffllama", compose(llama, own_attention), TEXT_CLASSIFICATION, TOKEN_CLASSIFICATION, QUESTION_ANSWERING
+        ),
         "internlm2": only_tasks(llama, *GENERATION),
-        "internlm3": _row(llama),
-        "iquestcoder": _row(llama),
-        "jais2": _row(llama),
-        "jamba": _row(jamba, TEXT_CLASSIFICATION),
-        "kimi_linear": _row(kimi_linear("kimi_linear")),
-        "kolibri1": _row(mixtral),
-        "laguna": _row(mixtral),
-        "lfm2": _row(lfm2),
-        "lfm2_moe": _row(lfm2),
-        "lfm3": _row(lfm3),
-        "llama": _row(llama, TEXT_CLASSIFICATION),
-        "llama4_text": _row(llama4),
-        "mamba": _row(mamba),
-        "mamba2": _row(mamba2),
-        "mellum": _row(mixtral),
-        "mimo_v2_flash": _row(mimo_v2_flash),
-        "minicpm3": _row(deepseek_v3, TEXT_CLASSIFICATION),
-        "minimax": _row(minimax, TEXT_CLASSIFICATION, TOKEN_CLASSIFICATION, QUESTION_ANSWERING),
-        "minimax_m2": _row(mixtral),
-        "minimax_m3_vl_text": _row(mixtral),
-        "ministral": _row(llama, TEXT_CLASSIFICATION, TOKEN_CLASSIFICATION, QUESTION_ANSWERING),
-        "ministral3": _row(llama, TEXT_CLASSIFICATION, TOKEN_CLASSIFICATION, QUESTION_ANSWERING),
-        "mistral": _row(llama, TEXT_CLASSIFICATION),
-        "mixtral": _row(mixtral, TEXT_CLASSIFICATION, TOKEN_CLASSIFICATION, QUESTION_ANSWERING),
-        "modernbert-decoder": _row(llama, TEXT_CLASSIFICATION),
-        "mpt": _row(bloom, TEXT_CLASSIFICATION, TOKEN_CLASSIFICATION),
-        "nanochat": _row(llama),
-        "nemotron": _row(llama),
-        "nemotron_h": _row(nemotron_h),
-        "olmo": _row(llama),
-        "olmo2": _row(llama),
-        "olmo3": _row(llama, TEXT_CLASSIFICATION),
-        "olmo_hybrid": _row(olmo_hybrid),
-        "olmoe": _row(mixtral),
         "openai-gpt": only_tasks(llama, *WITHOUT_PAST, TEXT_CLASSIFICATION),
-        "opt": _row(llama, TEXT_CLASSIFICATION, QUESTION_ANSWERING),
-        "persimmon": _row(llama, TEXT_CLASSIFICATION, TOKEN_CLASSIFICATION),
-        "phi": _row(llama, TEXT_CLASSIFICATION),
-        "phi3": _row(llama, TEXT_CLASSIFICATION),
-        "phimoe": _row(mixtral, TEXT_CLASSIFICATION),
-        "qwen2": _row(llama, TEXT_CLASSIFICATION, TOKEN_CLASSIFICATION),
-        "qwen2_moe": _row(mixtral, TEXT_CLASSIFICATION, TOKEN_CLASSIFICATION, QUESTION_ANSWERING),
-        "qwen3": _row(llama, TEXT_CLASSIFICATION),
-        "qwen3_5_moe_text": _row(qwen3_next("qwen3_5_moe")),
-        "qwen3_5_text": _row(qwen3_5, TEXT_CLASSIFICATION),
-        "qwen3_moe": _row(mixtral, TEXT_CLASSIFICATION, TOKEN_CLASSIFICATION),
-        "qwen3_next": _row(qwen3_next("qwen3_next"), TEXT_CLASSIFICATION, TOKEN_CLASSIFICATION, QUESTION_ANSWERING),
-        "recurrent_gemma": only_tasks(recurrent_gemma, *WITHOUT_PAST),
-        "seed_oss": _row(llama, TEXT_CLASSIFICATION, TOKEN_CLASSIFICATION, QUESTION_ANSWERING),
-        "smollm3": _row(llama, TEXT_CLASSIFICATION),
-        "solar_open": _row(mixtral),
-        "stablelm": _row(llama),
-        "starcoder2": _row(llama, TEXT_CLASSIFICATION, TOKEN_CLASSIFICATION),
-        "vaultgemma": _row(llama),
-        "xglm": _row(compose(llama, own_attention)),
-        "youtu": _row(deepseek_v3),
-        "zamba": _row(zamba, TEXT_CLASSIFICATION),
-        "zamba2": _row(zamba2, TEXT_CLASSIFICATION),
+        "recurrent_gemma": only_tasks(llama, *WITHOUT_PAST),
     }
 )

@@ -5,20 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from onnxfn.architectures.families import (
-    backbone,
+from onnxfn.architectures.families.detection import (
     grayscale_images,
     grayscale_pairs,
     image_cases,
     images_of_any_size,
     images_without_cases,
     mask_outputs,
-    pixel_inputs,
     point_inputs,
     promptable_segmentation,
     query_states,
     segmentation_tasks,
 )
+from onnxfn.architectures.families.rows import rows
+from onnxfn.architectures.families.sizes import sized_in
+from onnxfn.architectures.families.vision import backbone, pixel_inputs
 from onnxfn.specs.compose import compose
 from onnxfn.specs.dummies import generates, sized
 from onnxfn.specs.edits.behaviors import model_part
@@ -111,12 +112,10 @@ yolos: ExportSpec = compose(
 )
 
 
-def rt_detr(module: str, prefix: str, *outputs: ExportSpec) -> ExportSpec:
+def rt_detr(*outputs: ExportSpec) -> ExportSpec:
     """A spec of RT-DETR, or of a model derived from it.
 
     Args:
-        module: The model's module in transformers: `rt_detr`.
-        prefix: How the names of its classes begin: `RTDetr`.
         outputs: Specs of the outputs beyond those of object-detection.
     """
     return compose(
@@ -128,11 +127,6 @@ def rt_detr(module: str, prefix: str, *outputs: ExportSpec) -> ExportSpec:
             "torch:Tensor.__len__",
             by="rt_detr.tensor_length",
             why="fixes the batch size; the model uses it for learned queries only",
-        ),
-        patched(
-            f"transformers.models.{module}.modeling_{module}:{prefix}SinePositionEmbedding.forward",
-            by="rt_detr.sine_position_embedding",
-            why=SIZES_IN_PYTHON,
         ),
     )
 
@@ -151,17 +145,6 @@ dpt: ExportSpec = compose(
     tasked("feature-extraction", spec=gives("last_hidden_state", f"batch_size {NUM_PATCHES}+1 _")),
     tasked("depth-estimation", spec=gives("predicted_depth", f"batch_size {DOUBLED_SIZE.format(32)}")),
     segmentation_tasks(f"batch_size _ {DOUBLED_SIZE.format(32)}"),
-    *(
-        patched(
-            f"transformers.models.dpt.modeling_dpt:{head}.forward",
-            by=f"dpt.{by}",
-            why="computes the height and the width as the square root of the number of patches, in Python",
-        )
-        for head, by in (
-            ("DPTForDepthEstimation", "depth_estimation_output"),
-            ("DPTForSemanticSegmentation", "semantic_segmentation_output"),
-        )
-    ),
 )
 
 glpn: ExportSpec = compose(
@@ -195,19 +178,6 @@ def window_multiple(windows: int, otherwise: int) -> Getter:
 swin_backbone: ExportSpec = compose(
     sized(height=window_multiple(60, 64), width=window_multiple(60, 64)),
     case("windows", sized(batch_size=1, height=window_multiple(41, 73), width=window_multiple(37, 67))),
-    *(
-        patched(
-            f"transformers.models.{module}:{owner}{part}.maybe_pad",
-            by=f"image_padding.{by}",
-            why="branches on whether the size of an image is a multiple of a patch, of two patches and of a window",
-        )
-        for module, owner in (("swin.modeling_swin", "Swin"), ("maskformer.modeling_maskformer_swin", "MaskFormerSwin"))
-        for part, by in (
-            ("PatchEmbeddings", "padded_to_patches"),
-            ("PatchMerging", "padded_to_even"),
-            ("Layer", "padded_to_layer_windows"),
-        )
-    ),
 )
 
 upernet: ExportSpec = compose(
@@ -222,25 +192,13 @@ depth_anything: ExportSpec = compose(
     sized(height=70, width=98),
     image_cases((84, 70), (61, 83)),
     tasked("depth-estimation", spec=gives("predicted_depth", f"batch_size {WHOLE_PATCHES}")),
-    patched(
-        "transformers.models.depth_anything.modeling_depth_anything:DepthAnythingDepthEstimationHead.forward",
-        by="image_sizes.depth_anything_depth",
-        why=SIZES_IN_PYTHON,
-    ),
 )
 
 prompt_depth_anything: ExportSpec = compose(
     depth_anything,
     takes("prompt_depth", "batch_size 1 prompt_height prompt_width", "depths", kind="float"),
     generates("depths", "uniform", low=0.5, high=8.0),
-    sized(prompt_height=19, prompt_width=25),
-    case("one", sized(prompt_height=12, prompt_width=16)),
-    case("several", sized(prompt_height=31, prompt_width=9)),
-    patched(
-        "transformers.models.prompt_depth_anything.modeling_prompt_depth_anything:torch_int",
-        by="image_sizes.symbolic_int",
-        why=SIZES_IN_PYTHON,
-    ),
+    sized_in("one several", prompt_height=(19, 12, 31), prompt_width=(25, 16, 9)),
 )
 
 # Patches have 16 pixels. The image of the trace has odd numbers of patches.
@@ -258,11 +216,6 @@ tipsv2_dpt: ExportSpec = compose(
     tasked(
         "normal-estimation",
         spec=compose(loads("AutoModelForNormalEstimation"), gives("normals", f"batch_size 3 {TIPSV2_SIZE}")),
-    ),
-    patched(
-        "transformers.models.tipsv2.modeling_tipsv2:Tipsv2VisionEmbeddings.interpolate_pos_encoding",
-        by="position_embeddings.interpolated_bilinear",
-        why=SIZES_IN_PYTHON,
     ),
 )
 
@@ -325,21 +278,10 @@ zoedepth: ExportSpec = compose(
             gives("domain_logits", "batch_size _", when="several"),
         ),
     ),
-    *(
-        patched(f"transformers.models.{name}", by=f"zoedepth.{by}", why=why)
-        for name, by, why in (
-            ("beit.modeling_beit:BeitRelativePositionBias.forward", "relative_position_bias", SIZES_IN_PYTHON),
-            (
-                "zoedepth.modeling_zoedepth:ZoeDepthReassembleStage.forward",
-                "reassembled_features",
-                "concatenates stages and splits them by the dynamic batch size",
-            ),
-            (
-                "zoedepth.modeling_zoedepth:ZoeDepthMultipleMetricDepthEstimationHeads.forward",
-                "metric_depth",
-                "branches on the depth range that is likeliest for the batch",
-            ),
-        )
+    patched(
+        "transformers.models.beit.modeling_beit:BeitRelativePositionBias.forward",
+        by="zoedepth.relative_position_bias",
+        why=SIZES_IN_PYTHON,
     ),
 )
 
@@ -349,11 +291,6 @@ depth_pro: ExportSpec = compose(
     pixel_inputs,
     reads(num_channels="image_model_config.num_channels", image_height=IMAGE_SIDE, image_width=IMAGE_SIDE),
     tasked("depth-estimation", spec=gives("field_of_view", "batch_size", when="use_fov_model")),
-    patched(
-        "transformers.models.depth_pro.modeling_depth_pro:DepthProPatchEncoder.forward",
-        by="depth_pro.patch_feature_maps",
-        why="computes the number of patches in Python",
-    ),
 )
 
 
@@ -427,15 +364,8 @@ vitpose: ExportSpec = compose(
 
 # The number of keypoints depends on the image. The axis has that of the image with the most, and a mask for the others.
 KEYPOINT_AXES = "batch_size num_keypoints"
-batched_keypoints: ExportSpec = patched(
-    "transformers.models.superpoint.modeling_superpoint:SuperPointForKeypointDetection.forward",
-    by="superpoint.keypoint_detection_output",
-    why="loops over the images, whose numbers of keypoints differ",
-)
-
 superpoint: ExportSpec = compose(
     grayscale_images,
-    batched_keypoints,
     tasked(
         "keypoint-detection",
         spec=compose(
@@ -451,37 +381,22 @@ superpoint: ExportSpec = compose(
 PAIR_AXES = "batch_size 2 num_keypoints"
 
 
-def keypoint_matching(module: str, prefix: str) -> ExportSpec:
-    """A spec of a model that matches the keypoints of SuperPoint.
-
-    Args:
-        module: The model's module in transformers: `superglue`.
-        prefix: How the name of its class begins: `SuperGlue`.
-    """
-    return compose(
-        grayscale_pairs,
-        tasked(
-            "keypoint-matching",
-            spec=compose(
-                gives("matches", PAIR_AXES, kind="int64"),
-                gives("matching_scores", PAIR_AXES),
-                gives("keypoints", f"{PAIR_AXES} 2", kind="float"),
-                gives("mask", PAIR_AXES, kind="int32"),
-            ),
+superglue: ExportSpec = compose(
+    grayscale_pairs,
+    tasked(
+        "keypoint-matching",
+        spec=compose(
+            gives("matches", PAIR_AXES, kind="int64"),
+            gives("matching_scores", PAIR_AXES),
+            gives("keypoints", f"{PAIR_AXES} 2", kind="float"),
+            gives("mask", PAIR_AXES, kind="int32"),
         ),
-        patched(
-            f"transformers.models.{module}.modeling_{module}:{prefix}ForKeypointMatching.forward",
-            by=f"superglue.{module}_output",
-            why="branches on whether there are keypoints, and loops over the images",
-        ),
-    )
-
-
-superglue: ExportSpec = keypoint_matching("superglue", "SuperGlue")
+    ),
+)
 
 # Attention is eager: the other implementations branch on the number of keypoints.
 lightglue: ExportSpec = compose(
-    keypoint_matching("lightglue", "LightGlue"),
+    superglue,
     ExportSpec(call=Call(submodule="lightglue.keypoint_matcher", attention="eager")),
 )
 
@@ -499,23 +414,6 @@ efficientloftr: ExportSpec = compose(
             gives("matching_scores", CELL_AXES),
             gives("keypoints", f"{CELL_AXES} 2", kind="float"),
         ),
-    ),
-    *(
-        patched(
-            f"transformers.models.efficientloftr.modeling_efficientloftr:{name}",
-            by=f"efficientloftr.{by}",
-            why=why,
-        )
-        for name, by, why in (
-            (
-                "EfficientLoFTRAggregatedAttention.forward",
-                "aggregated_attention",
-                "upsamples by a factor and concatenates by size",
-            ),
-            ("EfficientLoFTRFineFusionLayer.forward", "fine_windows", "upsamples by a factor and concatenates by size"),
-            ("EfficientLoFTRForKeypointMatching.forward", "keypoint_matching_output", SIZES_IN_PYTHON),
-            ("mask_border", "mask_without_border", "writes eight times into a tensor of all pairs of cells"),
-        )
     ),
 )
 
@@ -630,11 +528,9 @@ text_detection: ExportSpec = compose(
 ROWS: Mapping[str, ExportSpec] = MappingProxyType(
     {
         "chmv2": chmv2,
-        "conditional_detr": table_transformer,
-        "d_fine": rt_detr("d_fine", "DFine"),
-        "dab-detr": table_transformer,
+        **rows("conditional_detr dab-detr table-transformer", table_transformer),
+        **rows("d_fine deimv2 rt_detr rt_detr_v2", rt_detr()),
         "deformable_detr": deformable_detr,
-        "deimv2": rt_detr("deimv2", "Deimv2"),
         "depth_anything": depth_anything,
         "depth_pro": depth_pro,
         "detr": detr,
@@ -648,23 +544,9 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "mask2former": mask2former,
         "maskformer": maskformer,
         "oneformer": oneformer,
-        "pp_doclayout_v2": compose(
-            rt_detr("pp_doclayout_v2", "PPDocLayoutV2", order_outputs),
-            patched(
-                "torch:take_along_dim",
-                by="rt_detr.gathered_along_dim",
-                why="compares sizes, so that the trace fixes the batch size",
-            ),
-        ),
-        "pp_doclayout_v3": rt_detr("pp_doclayout_v3", "PPDocLayoutV3", order_and_mask_outputs),
-        "pp_ocrv5_mobile_det": text_detection,
-        "pp_ocrv5_server_det": text_detection,
-        "pp_ocrv6_medium_det": text_detection,
-        "pp_ocrv6_small_det": text_detection,
+        **rows("pp_ocrv5_mobile_det pp_ocrv5_server_det pp_ocrv6_medium_det pp_ocrv6_small_det", text_detection),
         "prompt_depth_anything": prompt_depth_anything,
         "rf_detr": rf_detr,
-        "rt_detr": rt_detr("rt_detr", "RTDetr"),
-        "rt_detr_v2": rt_detr("rt_detr_v2", "RTDetrV2"),
         "sam": sam,
         "sam2": sam2,
         "sam3_tracker": sam2,
@@ -674,7 +556,6 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "segformer": segformer,
         "superglue": superglue,
         "superpoint": superpoint,
-        "table-transformer": table_transformer,
         "upernet": upernet,
         "tipsv2_dpt": tipsv2_dpt,
         "uvdoc": uvdoc,
@@ -682,5 +563,14 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "vitpose": vitpose,
         "yolos": yolos,
         "zoedepth": zoedepth,
+        "pp_doclayout_v2": compose(
+            rt_detr(order_outputs),
+            patched(
+                "torch:take_along_dim",
+                by="rt_detr.gathered_along_dim",
+                why="compares sizes, so that the trace fixes the batch size",
+            ),
+        ),
+        "pp_doclayout_v3": rt_detr(order_and_mask_outputs),
     }
 )

@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from onnxfn.architectures.families import (
-    FRAMES,
+from onnxfn.architectures.families.audio import FRAMES, wav2vec2_frames
+from onnxfn.architectures.families.multimodal import image_inputs, image_reads
+from onnxfn.architectures.families.seq2seq import (
     decoder_ids,
     encoder_decoder_cache,
     encoder_mask,
     encoder_states,
+    encodes,
+    generation_tasks,
     next_ids,
-    pixel_inputs,
     seq2seq,
-    wav2vec2_frames,
 )
-from onnxfn.architectures.families.multimodal import image_inputs, image_reads
-from onnxfn.architectures.families.seq2seq import encodes, generation_tasks
 from onnxfn.architectures.families.speech import audio_mask, mask_lengths, waveform_inputs
+from onnxfn.architectures.families.vision import pixel_inputs
 from onnxfn.specs.compose import compose
 from onnxfn.specs.dummies import generates
 from onnxfn.specs.edits.behaviors import behaves, decoder_with_past, extra_file

@@ -14,10 +14,11 @@ from onnxfn.architectures.families.multimodal import (
     text_model_inputs,
     text_with_end,
 )
+from onnxfn.architectures.families.sizes import sized_in
 from onnxfn.architectures.families.text import text_cases, text_dummies, text_reads
 from onnxfn.specs.compose import compose
 from onnxfn.specs.dummies import generates, sized
-from onnxfn.specs.facts import TOKENS, always, case, checks, fixes, gives, loads, patched, runs, serves, takes
+from onnxfn.specs.facts import TOKENS, always, case, checks, fixes, gives, loads, runs, serves, takes
 from onnxfn.specs.getters import (
     constant,
     count,
@@ -46,11 +47,6 @@ timm: ExportSpec = compose(
     case("one", sized(batch_size=1, height=192, width=256)),
     case("several", sized(batch_size=3, height=288, width=160)),
     serves("image-classification", gives("logits", "batch_size _")),
-    patched(
-        "timm.models.hieradet_sam2:MultiScaleBlock.forward",
-        by="hieradet.windowed_block",
-        why="divides the number of windows by sizes, and the formulas of sizes grow with each block",
-    ),
 )
 
 # sentence-transformers: `forward` takes and returns a dict of features.
@@ -154,11 +150,6 @@ def float_input(
     return takes(name, axes, generator, kind="float", path=(inside, name) if inside else (), **options)
 
 
-upsample_patch: ExportSpec = patched(
-    "diffusers.models.upsampling:Upsample2D.forward",
-    by="diffusers.upsampled_features",
-    why="branches on whether the batch size is 64 or more",
-)
 has_pooled_text: Getter = equals("addition_embed_type", "text_time")
 unet: ExportSpec = compose(
     float_input("sample", LATENT_AXES, "latents"),
@@ -176,12 +167,6 @@ unet: ExportSpec = compose(
         "text_embeds", "batch_size text_encoder_projection_dim=", inside="added_cond_kwargs", when=has_pooled_text
     ),
     float_input("time_ids", "batch_size num_time_ids=", "timesteps", inside="added_cond_kwargs", when=has_pooled_text),
-    upsample_patch,
-    patched(
-        "diffusers.models.unets.unet_2d_condition:UNet2DConditionModel.num_upsamplers",
-        by="diffusers.NUM_UPSAMPLERS",
-        why="upsampling must have the size of the skip connection, since sides may be no multiple of the scale",
-    ),
     case("several", sized(height=21, width=14)),
     float_input("timestep_cond", "batch_size time_cond_proj_dim=", when="time_cond_proj_dim"),
     serves("semantic-segmentation", gives("out_sample", DENOISED_AXES, path=("sample",), kind="float")),
@@ -191,9 +176,7 @@ pooled_projection_inputs: ExportSpec = compose(
     float_input("pooled_projections", "batch_size pooled_projection_dim="),
     float_input("timestep", "step", "timesteps"),
     reads(hidden_size="joint_attention_dim"),
-    sized(step=2),
-    case("one", sized(step=1)),
-    case("several", sized(step=3)),
+    sized_in("one several", step=(2, 1, 3)),
 )
 
 sd3: ExportSpec = compose(
@@ -214,9 +197,7 @@ flux: ExportSpec = compose(
     takes("txt_ids", "sequence_length 3", "position_ids"),
     takes("img_ids", "packed_height_width 3", "position_ids"),
     float_input("guidance", "batch_size", "timesteps", when="guidance_embeds"),
-    sized(packed_height_width=1024),
-    case("one", sized(packed_height_width=24)),
-    case("several", sized(packed_height_width=60)),
+    sized_in("one several", packed_height_width=(1024, 24, 60)),
     serves(
         "semantic-segmentation",
         gives("out_hidden_states", "batch_size packed_height_width _", path=("sample",), kind="float"),
@@ -234,7 +215,7 @@ sana: ExportSpec = compose(
 )
 
 # Autoencoders between images and latents. Nothing is sampled: the encoder returns the parameters of the distribution.
-autoencoder: ExportSpec = compose(upsample_patch, generates("pixels", "normal"), sized(batch_size=2))
+autoencoder: ExportSpec = compose(generates("pixels", "normal"), sized(batch_size=2))
 
 
 def vae_encoder(side: str, part: str, *specs: ExportSpec, output: str) -> ExportSpec:

@@ -34,12 +34,13 @@ from onnxfn.architectures.families.multimodal import (
     vision_model,
     vision_tower,
 )
+from onnxfn.architectures.families.sizes import sized_in
 from onnxfn.architectures.families.text import text_cases, text_dummies, text_inputs
 from onnxfn.specs.compose import compose
 from onnxfn.specs.dummies import generates, sized
 from onnxfn.specs.edits.behaviors import extra_file, model_part
 from onnxfn.specs.edits.tensors import only_tasks
-from onnxfn.specs.facts import TOKENS, always, case, gives, loads, patched, runs, serves, takes
+from onnxfn.specs.facts import TOKENS, always, case, gives, loads, runs, serves, takes
 from onnxfn.specs.getters import (
     constant,
     difference,
@@ -63,12 +64,7 @@ chinese_clip: ExportSpec = compose(text_and_vision, reads(type_vocab_size="text_
 # SigLIP's texts are padded to one length, and it has no mask. The batch axis of images has a symbol of its own.
 IMAGE_BATCH = "image_batch_size"
 unmasked_text_inputs: ExportSpec = takes("input_ids", TEXT_AXES, "token_ids")
-image_batch_cases: ExportSpec = compose(
-    sized(image_batch_size=2),
-    case("one", sized(image_batch_size=1)),
-    case("right-padded", sized(image_batch_size=3)),
-    case("left-padded", sized(image_batch_size=4)),
-)
+image_batch_cases: ExportSpec = sized_in("one right-padded left-padded", image_batch_size=(2, 1, 3, 4))
 siglip: ExportSpec = compose(
     two_towers,
     image_batch_cases,
@@ -96,7 +92,7 @@ def patch_inputs(batch: str) -> ExportSpec:
 
 
 def patch_dummies(at: str = "vision_config.") -> ExportSpec:
-    """A spec of the dummy inputs of `patch_inputs`, and of the patch of the position embeddings.
+    """A spec of the dummy inputs of `patch_inputs`.
 
     Args:
         at: The prefix of the configuration's keys.
@@ -106,11 +102,6 @@ def patch_dummies(at: str = "vision_config.") -> ExportSpec:
         generates("pixels", "normal"),
         generates("patch_mask", "mask", padding="right"),
         sized(max_num_patches=16),
-        patched(
-            "transformers.models.siglip2.modeling_siglip2:Siglip2VisionEmbeddings.resize_positional_embeddings",
-            by="siglip2.resized_positional_embeddings",
-            why="loops over the images, and reads the shape of each from a tensor",
-        ),
     )
 
 
@@ -216,12 +207,7 @@ layoutlmv3: ExportSpec = compose(
 
 # Features of image regions, from another model, follow the tokens.
 REGION_AXES = "batch_size visual_seq_length"
-region_cases: ExportSpec = compose(
-    sized(visual_seq_length=16),
-    case("one", sized(visual_seq_length=5)),
-    case("right-padded", sized(visual_seq_length=20)),
-    case("left-padded", sized(visual_seq_length=9)),
-)
+region_cases: ExportSpec = sized_in("one right-padded left-padded", visual_seq_length=(16, 5, 20, 9))
 visual_bert: ExportSpec = compose(
     text_dummies,
     text_cases,
@@ -266,11 +252,6 @@ clap: ExportSpec = compose(
     model_part(AUDIO_MODEL, audio_inputs, audio_tower),
     model_part(TEXT_MODEL, text_batch_inputs, text_tower),
     feature_outputs(audio_inputs, text_batch_inputs, similarity_outputs("audio", AUDIO_BATCH)),
-    patched(
-        "transformers.models.clap.modeling_clap:ClapAudioPatchEmbed.forward",
-        by="clap.patch_embeddings",
-        why="selects the longer sounds, so that their number depends on the input",
-    ),
 )
 
 # Pages and questions become one vector per token. The first tokens of a page stand for the patches of its image.
@@ -328,11 +309,6 @@ clipseg: ExportSpec = compose(
             text_inputs,
             image_inputs(),
             gives("logits", "batch_size _ _"),
-            patched(
-                "transformers.models.clipseg.modeling_clipseg:CLIPSegForImageSegmentation.get_conditional_embeddings",
-                by="clipseg.conditional_embeddings",
-                why="compares the numbers of texts and images in Python",
-            ),
         ),
     ),
 )
@@ -461,34 +437,52 @@ lxmert: ExportSpec = compose(
 )
 
 
-def feature_loader(loader: str) -> ExportSpec:
-    """A spec of the class that loads a model for feature-extraction."""
-    return serves("feature-extraction", loads(loader))
-
-
-def loaded_tower(row: ExportSpec, loader: str) -> ExportSpec:
-    """A text or vision model as a model of its own that no auto class loads.
-
-    Args:
-        row: Its spec.
-        loader: The class of transformers that loads it.
-    """
-    return compose(row, pooler_output(loader=loader))
-
-
 text_model_with_mask: ExportSpec = compose(text_model, text_inputs)
 text_model_with_end: ExportSpec = compose(text_model_with_mask, text_with_end)
-TOWERS: Mapping[str, ExportSpec] = MappingProxyType(
+text_model_with_segments: ExportSpec = compose(text_model_with_mask, takes("token_type_ids", TOKENS, "segment_ids"))
+
+# Text and vision models of others, as models of their own. No auto class loads them.
+TOWERS: Mapping[str, tuple[ExportSpec, str]] = MappingProxyType(
     {
-        "align_text_model": loaded_tower(
-            compose(text_model_with_mask, takes("token_type_ids", TOKENS, "segment_ids")), "AlignTextModel"
-        ),
-        "altclip_text_model": loaded_tower(text_model_with_mask, "AltCLIPTextModel"),
-        "git_vision_model": compose(vision_model, feature_loader("GitVisionModel")),
-        "instructblipvideo_vision_model": loaded_tower(vision_model, "InstructBlipVideoVisionModel"),
-        "janus_vision_model": loaded_tower(vision_model, "JanusVisionModel"),
+        "align_text_model": (text_model_with_segments, "AlignTextModel"),
+        "altclip_text_model": (text_model_with_mask, "AltCLIPTextModel"),
+        "altclip_vision_model": (vision_model, "AltCLIPVisionModel"),
+        "blip_2_vision_model": (vision_model, "Blip2VisionModel"),
+        "blip_text_model": (compose(text_model_with_mask, always(is_decoder=False)), "BlipTextModel"),
+        "blip_vision_model": (vision_model, "BlipVisionModel"),
+        "chinese_clip_text_model": (text_model_with_mask, "ChineseCLIPTextModel"),
+        "clap_text_model": (text_model_with_mask, "ClapTextModel"),
+        "clipseg_text_model": (text_model_with_end, "CLIPSegTextModel"),
+        "clipseg_vision_model": (vision_model, "CLIPSegVisionModel"),
+        "flava_image_model": (vision_model, "FlavaImageModel"),
+        "flava_text_model": (text_model_with_mask, "FlavaTextModel"),
+        "groupvit_text_model": (text_model_with_end, "GroupViTTextModel"),
+        "groupvit_vision_model": (vision_model, "GroupViTVisionModel"),
+        "instructblip_vision_model": (vision_model, "InstructBlipVisionModel"),
+        "instructblipvideo_vision_model": (vision_model, "InstructBlipVideoVisionModel"),
+        "janus_vision_model": (vision_model, "JanusVisionModel"),
+        "metaclip_2_text_model": (text_model_with_end, "MetaClip2TextModel"),
+        "metaclip_2_vision_model": (vision_model, "MetaClip2VisionModel"),
+        "owlv2_text_model": (text_model_with_mask, "Owlv2TextModel"),
+        "owlv2_vision_model": (vision_model, "Owlv2VisionModel"),
+        "owlvit_text_model": (text_model_with_mask, "OwlViTTextModel"),
+        "owlvit_vision_model": (vision_model, "OwlViTVisionModel"),
+        "siglip2_text_model": (text_model_with_mask, "Siglip2TextModel"),
+        "videoprism_text_model": (text_model_with_mask, "VideoPrismTextModel"),
+        "xclip_text_model": (text_model_with_end, "XCLIPTextModel"),
+    }
+)
+TOWER_ROWS: Mapping[str, ExportSpec] = MappingProxyType(
+    {name: compose(row, pooler_output(loader=loader)) for name, (row, loader) in TOWERS.items()}
+)
+
+ROWS: Mapping[str, ExportSpec] = MappingProxyType(
+    {
+        **TOWER_ROWS,
+        "git_vision_model": compose(vision_model, serves("feature-extraction", loads("GitVisionModel"))),
+        "mlcd_vision_model": clip_vision_model,
         "videoprism_text_model": compose(
-            loaded_tower(text_model_with_mask, "VideoPrismTextModel"),  # the model appends a token to the text
+            TOWER_ROWS["videoprism_text_model"],  # the model appends a token to the text
             feature_outputs(loads("VideoPrismTextModel"), gives("last_hidden_state", f"{TOKENS}+1 _")),
         ),
         "videoprism_vision_model": compose(
@@ -497,34 +491,6 @@ TOWERS: Mapping[str, ExportSpec] = MappingProxyType(
             reads(num_frames="num_frames"),
             video_inputs,
         ),
-        "blip_text_model": loaded_tower(compose(text_model_with_mask, always(is_decoder=False)), "BlipTextModel"),
-        "chinese_clip_text_model": loaded_tower(text_model_with_mask, "ChineseCLIPTextModel"),
-        "clap_text_model": loaded_tower(text_model_with_mask, "ClapTextModel"),
-        "clipseg_text_model": loaded_tower(text_model_with_end, "CLIPSegTextModel"),
-        "flava_text_model": loaded_tower(text_model_with_mask, "FlavaTextModel"),
-        "groupvit_text_model": loaded_tower(text_model_with_end, "GroupViTTextModel"),
-        "metaclip_2_text_model": loaded_tower(text_model_with_end, "MetaClip2TextModel"),
-        "owlv2_text_model": loaded_tower(text_model_with_mask, "Owlv2TextModel"),
-        "owlvit_text_model": loaded_tower(text_model_with_mask, "OwlViTTextModel"),
-        "siglip2_text_model": loaded_tower(text_model_with_mask, "Siglip2TextModel"),
-        "xclip_text_model": loaded_tower(text_model_with_end, "XCLIPTextModel"),
-        "altclip_vision_model": loaded_tower(vision_model, "AltCLIPVisionModel"),
-        "blip_2_vision_model": loaded_tower(vision_model, "Blip2VisionModel"),
-        "blip_vision_model": loaded_tower(vision_model, "BlipVisionModel"),
-        "clipseg_vision_model": loaded_tower(vision_model, "CLIPSegVisionModel"),
-        "flava_image_model": loaded_tower(vision_model, "FlavaImageModel"),
-        "groupvit_vision_model": loaded_tower(vision_model, "GroupViTVisionModel"),
-        "instructblip_vision_model": loaded_tower(vision_model, "InstructBlipVisionModel"),
-        "metaclip_2_vision_model": loaded_tower(vision_model, "MetaClip2VisionModel"),
-        "mlcd_vision_model": compose(vision_model, pooler_output()),
-        "owlv2_vision_model": loaded_tower(vision_model, "Owlv2VisionModel"),
-        "owlvit_vision_model": loaded_tower(vision_model, "OwlViTVisionModel"),
-    }
-)
-
-ROWS: Mapping[str, ExportSpec] = MappingProxyType(
-    {
-        **TOWERS,
         "aimv2_vision_model": compose(vision_model, pooler_output(when=negated(equals("use_head", value=False)))),
         "align": text_and_vision_with_segments,
         "altclip": text_and_vision,

@@ -123,9 +123,9 @@ def placeholders(config: Mapping[str, Any]) -> Placeholders:
     special = {value for key, value in values.items() if str(key).endswith(("_token_id", "_token_index", "_patch_id"))}
     merge_size = next((values[key] for key in MERGE_KEYS if key in values), 1)
     model_type = str(config.get("model_type"))
-    if model_type in MARKED_TOKENS:
-        tokens = {IMAGE_FEATURES: values[MARKED_TOKENS[model_type]]}
-    padding = values["pad_token_id"] if model_type in COUNT_FROM_PADDING else None
+    if marked := MARKED_TOKENS.get(model_type):
+        tokens = {IMAGE_FEATURES: values[marked]} if marked in values else {}
+    padding = values.get("pad_token_id") if model_type in COUNT_FROM_PADDING else None
     first = FIRST_POSITIONS.get(model_type, 0) if padding is None else padding + 1
     types = OTHER_TOKEN_TYPES.get(model_type, TOKEN_TYPES)
     starts = {name: values[key] for name, key in START_KEYS.items() if isinstance(values.get(key), int)}

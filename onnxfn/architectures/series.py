@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from onnxfn.architectures.families import time_series
+from onnxfn.architectures.families.series import time_series
+from onnxfn.architectures.families.sizes import sized_in
 from onnxfn.specs.compose import compose
 from onnxfn.specs.dummies import generates, padded, sized
-from onnxfn.specs.facts import TOKENS, always, case, gives, loads, patched, runs, serves, takes
+from onnxfn.specs.facts import TOKENS, always, case, gives, loads, runs, serves, takes
 from onnxfn.specs.getters import from_config, item, maximum, reads, total
 from onnxfn.specs.spec import ExportSpec
 from onnxfn.specs.tasks import tasked
@@ -42,10 +43,7 @@ decision_transformer: ExportSpec = compose(
 series_of_any_length: ExportSpec = compose(
     takes("past_values", TOKENS, "values", kind="float"),
     generates("values", "normal"),
-    sized(batch_size=2, sequence_length=64),
-    case("one", sized(batch_size=1, sequence_length=19)),
-    case("several", sized(batch_size=3, sequence_length=96)),
-    case("longer", sized(batch_size=2, sequence_length=130)),
+    sized_in("one several longer", batch_size=(2, 1, 3, 2), sequence_length=(64, 19, 96, 130)),
 )
 quantile_forecast: ExportSpec = tasked(
     "time-series-forecasting",
@@ -70,11 +68,6 @@ timesfm: ExportSpec = compose(
     tasked("feature-extraction", spec=compose(series_features, takes("freq", "batch_size 1", "frequencies"))),
     quantile_forecast,
     tasked("time-series-forecasting", spec=runs("timesfm.forecast")),
-    patched(
-        "transformers.models.timesfm.modeling_timesfm:TimesFmModel._timesfm_masked_mean_std",
-        by="timesfm.masked_mean_std",
-        why="compares sums of int32 tensors, which are int64 in torch and int32 in ONNX",
-    ),
 )
 
 # The inputs are the past values, the features of the time steps, and the forecast so far. The outputs are the states
@@ -145,11 +138,6 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
             tasked("feature-extraction", spec=series_features),
             quantile_forecast,
             tasked("time-series-forecasting", spec=runs("timesfm.forecast_by_quantiles")),
-            patched(
-                "transformers.models.timesfm2_5.modeling_timesfm2_5:TimesFm2_5Model.forward",
-                by="timesfm.forward",
-                why="loops over the patches, 512 by default, to compute their statistics one after the other",
-            ),
         ),
     }
 )

@@ -5,20 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from onnxfn.architectures.common_patches import position_ids_patch
-from onnxfn.architectures.families import (
-    FRAMES,
+from onnxfn.architectures.families.audio import FRAMES, parakeet_frames
+from onnxfn.architectures.families.seq2seq import (
     decoder_ids,
     encoder_decoder_cache,
     encoder_inputs,
     encoder_mask,
     encoder_states,
+    encodes,
+    generation_tasks,
     next_ids,
-    parakeet_frames,
     seq2seq,
     speech_seq2seq,
+    t5_reads,
 )
-from onnxfn.architectures.families.seq2seq import encodes, generation_tasks, t5_reads
+from onnxfn.architectures.families.sizes import sized_in
 from onnxfn.architectures.families.speech import (
     audio_decoder,
     audio_encoder,
@@ -29,9 +30,9 @@ from onnxfn.architectures.families.speech import (
     waveform_inputs,
 )
 from onnxfn.specs.compose import compose
-from onnxfn.specs.dummies import generates, sized
+from onnxfn.specs.dummies import generates
 from onnxfn.specs.edits.behaviors import behaves, extra_file, model_part
-from onnxfn.specs.facts import SOURCE, case, gives, patched, runs, takes
+from onnxfn.specs.facts import SOURCE, gives, runs, takes
 from onnxfn.specs.getters import (
     constant,
     convolved,
@@ -72,7 +73,6 @@ speech_to_text: ExportSpec = compose(
     generates("mel", "normal"),
     audio_encoder(mel_inputs, "batch_size (encoder_sequence_length+shortening-1)//shortening _"),
     behaves("decoder", encoder_states, audio_mask, next_ids, mask_lengths(64, 28, 41, 95, 34, 82)),
-    position_ids_patch("transformers.models.speech_to_text.modeling_speech_to_text:Speech2Text"),
 )
 
 moonshine: ExportSpec = compose(
@@ -86,11 +86,6 @@ moonshine: ExportSpec = compose(
     generates("waveform", "normal"),
     audio_encoder(waveform_inputs, "batch_size (((encoder_sequence_length-127)//64+1-7)//3+1-3)//2+1 _"),
     audio_decoder("moonshine_encoder_output", 16000, 3000, 4400, 9300, 3700, 8300),
-    patched(
-        "transformers.models.moonshine.modeling_moonshine:MoonshinePreTrainedModel._get_feat_extract_output_lengths",
-        by="moonshine.feature_lengths",
-        why="divides lengths as floats",
-    ),
 )
 
 # The model accepts whole frames of a few milliseconds only; its processor pads the last one. Each of two convolutions
@@ -98,10 +93,7 @@ moonshine: ExportSpec = compose(
 framed_waveform_inputs: ExportSpec = compose(
     takes("input_values", "batch_size frame_length*num_frames", "waveform", kind="float"),
     takes("attention_mask", "batch_size frame_length*num_frames", "padding_mask"),
-    sized(num_frames=50),
-    case("one", sized(num_frames=29)),
-    case("right-padded", sized(num_frames=44)),
-    case("left-padded", sized(num_frames=83)),
+    sized_in("one right-padded left-padded", num_frames=(50, 29, 44, 83)),
 )
 # The decoder adds positions to the encoder's states in place, so the model in one file does not return them.
 moonshine_streaming: ExportSpec = compose(
@@ -147,40 +139,32 @@ num_adapters: Getter = if_else("add_adapter", "num_adapter_layers", constant(0))
 seamless_inputs: ExportSpec = compose(mel_inputs, input_lengths(101, single=59, right_padded=77, left_padded=126))
 
 
-def seamless(model: str) -> ExportSpec:
-    """A spec of a model with an encoder for speech, an encoder for text, and one decoder. The task chooses the encoder.
-
-    Args:
-        model: The module of the model and the prefix of its classes.
-    """
-    speech = compose(
-        audio_encoder(seamless_inputs, FRAMES, monolith_states=False),
-        behaves("decoder", encoder_states, audio_mask, next_ids, mask_lengths(120, 53, 70, 150, 60, 140)),
-    )
-    text = compose(
-        behaves("monolith", encoder_inputs, decoder_ids, encoder_decoder_cache("decoder_input_ids")),
-        encodes(encoder_inputs),
-        behaves("decoder", encoder_states, encoder_mask, next_ids),
-    )
-    return compose(
-        seq2seq,
-        reads(
-            hidden_size="hidden_size",
-            num_features="feature_projection_input_dim",
-            adapter_kernel=difference(
-                "adaptor_kernel_size", product(constant(2), quotient("adaptor_stride", constant(2)))
-            ),
-            frames=convolved(
-                "encoder_sequence_length",
-                repeated("adapter_kernel", num_adapters),
-                repeated("adaptor_stride", num_adapters),
-            ),
+# An encoder for speech, an encoder for text, and one decoder. The task chooses the encoder.
+speech_tasks: ExportSpec = compose(
+    audio_encoder(seamless_inputs, FRAMES, monolith_states=False),
+    behaves("decoder", encoder_states, audio_mask, next_ids, mask_lengths(120, 53, 70, 150, 60, 140)),
+)
+text_tasks: ExportSpec = compose(
+    behaves("monolith", encoder_inputs, decoder_ids, encoder_decoder_cache("decoder_input_ids")),
+    encodes(encoder_inputs),
+    behaves("decoder", encoder_states, encoder_mask, next_ids),
+)
+seamless: ExportSpec = compose(
+    seq2seq,
+    reads(
+        hidden_size="hidden_size",
+        num_features="feature_projection_input_dim",
+        adapter_kernel=difference("adaptor_kernel_size", product(constant(2), quotient("adaptor_stride", constant(2)))),
+        frames=convolved(
+            "encoder_sequence_length",
+            repeated("adapter_kernel", num_adapters),
+            repeated("adaptor_stride", num_adapters),
         ),
-        generates("mel", "normal"),
-        generation_tasks("automatic-speech-recognition", speech),
-        generation_tasks("text2text-generation", text),
-        position_ids_patch(model),
-    )
+    ),
+    generates("mel", "normal"),
+    generation_tasks("automatic-speech-recognition", speech_tasks),
+    generation_tasks("text2text-generation", text_tasks),
+)
 
 
 # T5 whose encoder reads mel spectrograms with `hidden_size` features per frame. `generate` of transformers first adds
@@ -219,8 +203,8 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "moonshine": moonshine,
         "moonshine_streaming": moonshine_streaming,
         "pop2piano": pop2piano,
-        "seamless_m4t": seamless("transformers.models.seamless_m4t.modeling_seamless_m4t:SeamlessM4T"),
-        "seamless_m4t_v2": seamless("transformers.models.seamless_m4t_v2.modeling_seamless_m4t_v2:SeamlessM4Tv2"),
+        "seamless_m4t": seamless,
+        "seamless_m4t_v2": seamless,
         "speech_to_text": speech_to_text,
         "whisper": whisper,
     }

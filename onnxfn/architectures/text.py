@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from onnxfn.architectures.families import bert_inputs, text_encoder, text_inputs
-from onnxfn.architectures.families.text import global_mask_dummies
+from onnxfn.architectures.families.rows import rows
+from onnxfn.architectures.families.text import bert_inputs, global_mask_dummies, text_encoder, text_inputs
 from onnxfn.specs.compose import compose
 from onnxfn.specs.dummies import generates
 from onnxfn.specs.edits.tensors import only_tasks, without
-from onnxfn.specs.facts import TOKENS, always, gives, patched, takes
+from onnxfn.specs.facts import TOKENS, always, gives, takes
 from onnxfn.specs.getters import constant, count, either, from_config, negated, quotient, reads
 from onnxfn.specs.spec import ExportSpec
 from onnxfn.specs.tasks import tasked
@@ -33,18 +33,7 @@ xlm: ExportSpec = compose(
     reads(vocab_size=either("n_words", "vocab_size")),
 )
 
-LONGFORMER = "transformers.models.longformer.modeling_longformer:Longformer"
-longformer: ExportSpec = compose(
-    bert,
-    takes("global_attention_mask", TOKENS, "global_mask"),
-    global_mask_dummies,
-    patched(f"{LONGFORMER}Model._pad_to_window_size", by="longformer.unpadded_inputs", why="branches on the length"),
-    patched(
-        f"{LONGFORMER}SelfAttention.forward",
-        by="longformer.attention",
-        why="branches on whether any token is global",
-    ),
-)
+longformer: ExportSpec = compose(bert, takes("global_attention_mask", TOKENS, "global_mask"), global_mask_dummies)
 
 # Each path has exactly `max_depth` steps (modeling_markuplm.XPathEmbeddings.forward).
 XPATH = f"{TOKENS} max_depth="
@@ -75,26 +64,16 @@ layoutlm: ExportSpec = only_tasks(compose(text_with_boxes, bert_inputs), *BASIC_
 lilt: ExportSpec = only_tasks(compose(text_with_boxes, text_inputs), *WITHOUT_FILL_MASK)
 bros: ExportSpec = only_tasks(
     compose(
-        bert,
-        takes("bbox", f"{TOKENS} 4", "corners", kind="float"),
-        generates("corners", "uniform", low=0.0, high=1.0),
+        bert, takes("bbox", f"{TOKENS} 4", "corners", kind="float"), generates("corners", "uniform", low=0.0, high=1.0)
     ),
     "feature-extraction",
     "token-classification",
 )
 
-CANINE = "transformers.models.canine.modeling_canine:Canine"
 canine: ExportSpec = only_tasks(
     compose(
         bert,
         reads(vocab_size=constant(0x110000)),  # token ids are code points of Unicode
-        patched(f"{CANINE}Attention.forward", by="canine.attention", why="loops over chunks of the text"),
-        patched(f"{CANINE}Model._downsample_attention_mask", by="canine.downsampled_mask", why="fixes the length"),
-        patched(
-            f"{CANINE}Model._repeat_molecules",
-            by="canine.repeated_molecules",
-            why="repeats tokens by a number that depends on the length",
-        ),
     ),
     *WITHOUT_FILL_MASK,
     "multiple-choice",
@@ -117,25 +96,10 @@ ernie: ExportSpec = compose(
 )
 
 # FNet mixes tokens by a Fourier transform, which has no mask.
-fnet: ExportSpec = compose(
-    without(bert, "attention_mask"),
-    patched(
-        "transformers.models.fnet.modeling_fnet:FNetBasicFourierTransform.forward",
-        by="fnet.fourier_transform",
-        why="uses a Fourier transform, which is inexact in ONNX Runtime",
-    ),
-)
+fnet: ExportSpec = without(bert, "attention_mask")
 
 # The third segment type is that of the first token (modeling_funnel.FunnelAttentionStructure).
-funnel: ExportSpec = compose(
-    bert,
-    reads(type_vocab_size=constant(3)),
-    patched(
-        "transformers.models.funnel.modeling_funnel:FunnelAttentionStructure.get_position_embeds",
-        by="funnel.position_embeds",
-        why="lists all positions in Python",
-    ),
-)
+funnel: ExportSpec = compose(bert, reads(type_vocab_size=constant(3)))
 
 roc_bert: ExportSpec = compose(
     bert,
@@ -153,11 +117,6 @@ tapas: ExportSpec = only_tasks(
         takes("token_type_ids", f"{TOKENS} num_token_types=", "segment_ids"),
         generates("segment_ids", "integers", high=2),
         reads(num_token_types=count("type_vocab_sizes")),
-        patched(
-            "transformers.models.tapas.modeling_tapas:_segment_reduce",
-            by="tapas.segment_reduction",
-            why="takes means over the cells of a table, which ONNX translates as sums",
-        ),
     ),
     "feature-extraction",
     "fill-mask",
@@ -178,55 +137,40 @@ xmod: ExportSpec = compose(
 
 ROWS: Mapping[str, ExportSpec] = MappingProxyType(
     {
-        "albert": bert,
-        "bert": bert,
+        **rows(
+            "albert bert convbert electra megatron-bert mobilebert nystromformer rembert roformer squeezebert", bert
+        ),
         "bert-generation": only_tasks(roberta, "feature-extraction"),
-        "big_bird": roberta,  # the graph has full attention, which the model itself uses for short texts
         "bros": bros,
-        "camembert": roberta,
+        **rows(
+            "camembert data2vec-text distilbert ibert luke mpnet roberta roberta-prelayernorm xlm-roberta "
+            "xlm-roberta-xl",
+            roberta,
+        ),
         "canine": canine,
-        "convbert": bert,
-        "data2vec-text": roberta,
         "deberta": deberta,
         "deberta-v2": deberta_v2,
-        "distilbert": roberta,
         "dpr": dpr,
-        "electra": bert,
         "ernie": ernie,
-        "esm": only_tasks(roberta, *BASIC_TASKS),
-        "esmc": only_tasks(roberta, *BASIC_TASKS),
-        "eurobert": only_tasks(roberta, *BASIC_TASKS),
+        **rows("esm esmc eurobert modernbert", only_tasks(roberta, *BASIC_TASKS)),
         "flaubert": xlm,
+        "xlm": xlm,
         "fnet": fnet,
         "funnel": funnel,
         "gte": only_tasks(roberta_with_segments, *BASIC_TASKS),
-        "ibert": roberta,
         "jina_embeddings_v3": only_tasks(roberta_with_segments, *BASIC_TASKS, "question-answering"),
         "layoutlm": layoutlm,
         "lilt": lilt,
         "longformer": longformer,
-        "luke": roberta,
         "markuplm": markuplm,
-        "megatron-bert": bert,
-        "mobilebert": bert,
-        "modernbert": only_tasks(roberta, *BASIC_TASKS),
-        "mpnet": roberta,
         "nomic_bert": only_tasks(bert, *BASIC_TASKS),
-        "nystromformer": bert,
-        "rembert": bert,
-        "roberta": roberta,
-        "roberta-prelayernorm": roberta,
         "roc_bert": roc_bert,
-        "roformer": bert,
         "splinter": only_tasks(bert, "feature-extraction", "question-answering"),
-        "squeezebert": bert,
         "tapas": tapas,
         "ultrabert": only_tasks(roberta, *BASIC_TASKS, "question-answering"),
-        "xlm": xlm,
-        "xlm-roberta": roberta,
-        "xlm-roberta-xl": roberta,
         "xlnet": xlnet,
         "xmod": xmod,
         "yoso": roberta_with_segments,
+        "big_bird": roberta,  # the graph has full attention, which the model itself uses for short texts
     }
 )

@@ -5,20 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from onnxfn.architectures.families import (
-    encodec_patches,
+from onnxfn.architectures.families.seq2seq import (
+    STATES,
     encoder_decoder_cache,
     encoder_inputs,
     encoder_mask,
     encoder_states,
+    generation_tasks,
     seq2seq,
 )
-from onnxfn.architectures.families.seq2seq import STATES, generation_tasks
+from onnxfn.architectures.families.sizes import sized_in
 from onnxfn.specs.compose import compose
 from onnxfn.specs.dummies import generates, sized
 from onnxfn.specs.edits.behaviors import behaves, decoder_with_past, extra_file, model_part
 from onnxfn.specs.edits.caches import cross_cache
-from onnxfn.specs.facts import case, gives, loads, patched, runs, takes
+from onnxfn.specs.facts import case, gives, loads, runs, takes
 from onnxfn.specs.getters import from_config, quotient, reads
 from onnxfn.specs.spec import ExportSpec
 from onnxfn.specs.tasks import tasked
@@ -100,10 +101,7 @@ musicgen: ExportSpec = compose(
     case("one", generates("max_length", "constant", value=9)),
     case("right-padded", generates("max_length", "constant", value=5)),
     case("left-padded", generates("max_length", "constant", value=27)),
-    sized(chunk_length=16),
-    case("one", sized(chunk_length=7)),
-    case("right-padded", sized(chunk_length=11)),
-    case("left-padded", sized(chunk_length=30)),
+    sized_in("one right-padded left-padded", chunk_length=(16, 7, 11, 30)),
     behaves("encoder", encoder_inputs, runs("musicgen.text_encoder"), gives("last_hidden_state", STATES)),
     behaves(
         "decoder",
@@ -144,12 +142,6 @@ musicgen: ExportSpec = compose(
             ("text-to-audio-with-past", decoder_with_past()),
         )
     ),
-    patched(
-        "transformers.models.musicgen.modeling_musicgen:MusicgenForCausalLM.build_delay_pattern_mask",
-        by="musicgen.delay_pattern_mask",
-        why="writes into slices, and searches for the first code to generate",
-    ),
-    encodec_patches,
 )
 
 ROWS: Mapping[str, ExportSpec] = MappingProxyType({"musicgen": musicgen, "speecht5": speecht5})

@@ -100,8 +100,8 @@ def recipe_key(folder: Path, options: Mapping[str, Any]) -> str | None:
 def fingerprint(model_or_folder: Any, *, weights: bool = False) -> str | None:
     """The SHA-256 of everything in a model or checkpoint that graphs depend on; a template cache finds graphs by it.
 
-    It covers the configuration, the modules and their code, the shapes and dtypes of parameters, and the versions of
-    onnxfn, torch, transformers and the other packages that build graphs. A model and its checkpoint have different
+    It covers the configuration, the modules, the shapes and dtypes of parameters, and the versions of onnxfn, torch,
+    transformers and the other packages that build graphs or define the model. A model and its checkpoint have different
     fingerprints: one is computed from the modules, the other from the files.
 
     Args:
@@ -110,9 +110,9 @@ def fingerprint(model_or_folder: Any, *, weights: bool = False) -> str | None:
             graphs does not.
 
     Returns:
-        64 hexadecimal digits, or None if what the graphs depend on cannot be known. That is the case for a module with
-        a function that was defined inside a function, and for a checkpoint with code of its own, with adapters,
-        quantized, or not completely in safetensors files.
+        64 hexadecimal digits, or None if what the graphs depend on cannot be known. That is the case for a model with
+        a class or a function of the user, and for a checkpoint with code of its own, with adapters, quantized, or not
+        completely in safetensors files.
 
     Raises:
         ModelNotFound: there is no such folder.

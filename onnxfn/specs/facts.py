@@ -112,7 +112,7 @@ def patched(target: str, *, by: str, why: str) -> ExportSpec:
 
     Args:
         target: The function to replace: `package.module:Class.method`.
-        by: The replacement: `package.module:function`, or a short name of architectures/functions.py.
+        by: The replacement: `package.module:function`, or `file.function` of architectures/patches.
         why: Why the model cannot be traced without it.
 
     >>> patched("transformers.models.fnet:f", by="fnet.fourier", why="no FFT in ONNX").call.patches[0].by
@@ -125,7 +125,7 @@ def runs(submodule: str) -> ExportSpec:
     """A spec that runs a callable inside the model instead of the model itself.
 
     Args:
-        submodule: `encoder`, `token_embeddings`, a short name of architectures/functions.py, or
+        submodule: `encoder`, `token_embeddings`, `file.function` of architectures/wrappers, or
             `package.module:function`, a function from the model to the callable.
 
     >>> runs("encoder").call.submodule

@@ -244,7 +244,7 @@ class Patch:
 
     Attributes:
         name: The function to replace: `package.module:Class.method`.
-        by: The replacement: a short name of architectures/functions.py, or `package.module:function`.
+        by: The replacement: `file.function` of architectures/patches, or `package.module:function`.
         why: Why the model cannot be traced without it.
     """
 

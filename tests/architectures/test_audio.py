@@ -6,7 +6,8 @@ import tiny
 from refusals import refusal
 
 import onnxfn
-from onnxfn.architectures.patches import fastspeech, granite, nemotron, packed_sound, timesfm, vits
+from onnxfn.architectures.patches import packed_sound, sound, timesfm
+from onnxfn.architectures.patches import speech as speech_patches
 from onnxfn.architectures.wrappers.timesfm import forecast, forecast_by_quantiles
 from onnxfn.architectures.wrappers.vits import normal_noise, speech
 from onnxfn.specs.errors import InvalidSpec, MissingValue
@@ -91,12 +92,12 @@ def test_the_inverse_spline_equals_the_models():
     from transformers.models.vits.modeling_vits import _unconstrained_rational_quadratic_spline
 
     expected, _ = _unconstrained_rational_quadratic_spline(*spline_inputs(), reverse=True)
-    actual, _ = vits.inverse_spline(*spline_inputs(), reverse=True)
+    actual, _ = speech_patches.inverse_spline(*spline_inputs(), reverse=True)
     torch.testing.assert_close(actual, expected, atol=1e-5, rtol=1e-5)
 
 
 def test_a_forward_spline_is_refused():
-    assert refusal(InvalidSpec, vits.inverse_spline, *spline_inputs()) == (
+    assert refusal(InvalidSpec, speech_patches.inverse_spline, *spline_inputs()) == (
         "VITS is exported for speech, which runs the spline flow with reverse=True; got reverse=False"
     )
 
@@ -107,7 +108,7 @@ def test_relative_embeddings_equal_the_models(vits_model, length):
 
     attention = vits_model.text_encoder.encoder.layers[0].attention
     expected = attention._get_relative_embeddings(attention.emb_rel_k, length)
-    assert torch.equal(vits.relative_embeddings(attention, attention.emb_rel_k, length), expected)
+    assert torch.equal(speech_patches.relative_embeddings(attention, attention.emb_rel_k, length), expected)
 
 
 @pytest.mark.parametrize("length", [19, 96, 130])
@@ -191,7 +192,7 @@ def test_granites_block_attention_equals_the_models(length, monkeypatch):
     mask[1, length // 2 :] = 0
     with torch.no_grad():
         expected = model(features, attention_mask=mask).last_hidden_state
-        monkeypatch.setattr(modeling.GraniteSpeech5EncoderAttention, "forward", granite.block_attention)
+        monkeypatch.setattr(modeling.GraniteSpeech5EncoderAttention, "forward", sound.block_attention)
         actual = model(features, attention_mask=mask).last_hidden_state
     torch.testing.assert_close(actual, expected, atol=1e-5, rtol=1e-4)
 
@@ -207,7 +208,7 @@ def test_granite_speechs_conformer_attention_equals_the_models(length):
     states = torch.randn(2, length, 16, generator=torch.Generator().manual_seed(0))
     distances = torch.arange(8)[:, None] - torch.arange(8) + 8
     with torch.no_grad():
-        expected, actual = attention(states, distances), granite.conformer_attention(attention, states, distances)
+        expected, actual = attention(states, distances), sound.conformer_attention(attention, states, distances)
     torch.testing.assert_close(actual, expected, atol=1e-6, rtol=1e-5)
 
 
@@ -238,7 +239,7 @@ def test_nemotrons_fully_masked_frames_equal_the_models(bias, monkeypatch):
     mask[1, 20:] = 0  # leaves four frames of twelve, so that most of the others attend to none of these
     with torch.no_grad():
         expected = model.get_audio_features(features, mask).pooler_output
-        monkeypatch.setattr(modeling.NemotronAsrStreamingEncoderAttention, "forward", nemotron.attention)
+        monkeypatch.setattr(modeling.NemotronAsrStreamingEncoderAttention, "forward", sound.nemotron_attention)
         actual = model.get_audio_features(features, mask).pooler_output
     torch.testing.assert_close(actual, expected, atol=1e-5, rtol=1e-4)
 
@@ -253,7 +254,7 @@ def test_fastspeechs_length_regulation_equals_the_models(high):
     durations[2] = 0
     for speed in (1.0, 2.5):
         expected = length_regulator(states, durations.clone(), speed)
-        assert torch.equal(fastspeech.length_regulated_states(states, durations, speed), expected)
+        assert torch.equal(speech_patches.length_regulated_states(states, durations, speed), expected)
 
 
 def test_fastspeechs_relative_positions_equal_the_models():
@@ -263,10 +264,10 @@ def test_fastspeechs_relative_positions_equal_the_models():
     encoding = tiny.model("fastspeech2_conformer", "AutoModelForTextToSpectrogram").encoder.pos_enc
     assert isinstance(encoding, modeling.FastSpeech2ConformerRelPositionalEncoding)
     states = torch.randn(2, 7, encoding.embed_dim, generator=torch.Generator().manual_seed(0))
-    assert all(map(torch.equal, fastspeech.relative_positional_encoding(encoding, states), encoding(states)))
+    assert all(map(torch.equal, speech_patches.relative_positional_encoding(encoding, states), encoding(states)))
     distances = torch.randn(2, 3, 7, 13, generator=torch.Generator().manual_seed(0))
     expected = modeling.FastSpeech2ConformerAttention.shift_relative_position_tensor(None, distances)
-    assert torch.equal(fastspeech.shifted_relative_positions(None, distances), expected)
+    assert torch.equal(speech_patches.shifted_relative_positions(None, distances), expected)
 
 
 def test_an_encodec_that_splits_audio_into_chunks_is_refused(tmp_path):

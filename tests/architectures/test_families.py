@@ -2,7 +2,22 @@
 
 import pytest
 
-from onnxfn.architectures.families import bert_inputs, text_encoder, text_inputs
+from onnxfn.architectures import (
+    ARCHITECTURES,
+    audio,
+    decoders,
+    detection,
+    encoder_decoders,
+    libraries,
+    multimodal,
+    seq2seq,
+    series,
+    speech_to_text,
+    text,
+    text_to_audio,
+    vision,
+)
+from onnxfn.architectures.families.text import bert_inputs, text_encoder, text_inputs
 from onnxfn.specs.axes import pattern
 from onnxfn.specs.compose import compose
 from onnxfn.specs.defaults import DEFAULTS
@@ -96,3 +111,13 @@ def test_padded_sets_the_padding_side_of_every_mask():
     arrays = dummies(resolved(compose(BERT, padded("left")), CONFIG), {})
     assert arrays["attention_mask"][1, 0] == 0
     assert arrays["attention_mask"][:, -1].tolist() == [1, 1]
+
+
+def test_a_model_type_has_one_row():
+    """The rows of encoder-decoders lie in four tables, which `seq2seq.ROWS` joins."""
+    tables = (text, decoders, seq2seq, vision, detection, multimodal, audio, series, libraries)
+    assert len(ARCHITECTURES) == sum(len(table.ROWS) for table in tables)
+    joined = (encoder_decoders, speech_to_text, text_to_audio)
+    own = {name for table in joined for name in table.ROWS}
+    assert len(own) == sum(len(table.ROWS) for table in joined)
+    assert all(seq2seq.ROWS[name] is table.ROWS[name] for table in joined for name in table.ROWS)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from onnxfn.architectures.patches import image_padding, position_embeddings
+from onnxfn.architectures.patches import image_padding, image_sizes
 
 
 @pytest.mark.parametrize("module", ["mobilenet_v1", "mobilenet_v2"])
@@ -30,7 +30,7 @@ def test_interpolated_position_embeddings_equal_dinov2s(height, width):
     embeddings = tiny.model("dinov2").embeddings
     tokens = torch.zeros(1, (height // 8) * (width // 8) + 1, 32)
     expected = embeddings.interpolate_pos_encoding(tokens, height, width)
-    interpolated = position_embeddings.interpolated_bicubic(embeddings, tokens, height, width)
+    interpolated = image_sizes.interpolated_bicubic(embeddings, tokens, height, width)
     assert torch.allclose(interpolated, expected, atol=1e-6)
 
 

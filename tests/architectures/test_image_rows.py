@@ -4,7 +4,7 @@ import every_head
 import pytest
 import torch
 
-from onnxfn.architectures.patches.image_rows import pixtral_states, step3p7_features
+from onnxfn.architectures.patches.tiles import pixtral_states, step3p7_features
 
 
 def pixels(model, *shape):

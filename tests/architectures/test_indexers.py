@@ -5,7 +5,7 @@ import pytest
 import torch
 from transformers.models.qwen4_exp import modeling_qwen4_exp
 
-from onnxfn.architectures.patches.indexers import selected_by_blocks
+from onnxfn.architectures.patches.attention import selected_by_blocks
 
 ORIGINAL = modeling_qwen4_exp.Qwen4ExpTextQSAIndexer.forward
 

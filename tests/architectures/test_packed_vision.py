@@ -14,7 +14,7 @@ from transformers.models.minicpm_ocr.configuration_minicpm_ocr import MiniCPMOcr
 from transformers.models.muse_glimmer import modeling_muse_glimmer
 from transformers.models.udop import modeling_udop
 
-from onnxfn.architectures.patches import merged_blocks, packed_vision, udop
+from onnxfn.architectures.patches import grid_convolutions, packed_vision, text
 
 side = st.integers(1, 6).map(lambda half: 2 * half)
 grids = st.lists(st.tuples(st.integers(1, 3), side, side), min_size=1, max_size=4).map(torch.tensor)
@@ -97,7 +97,7 @@ def test_patches_beside_a_text_are_those_of_the_loops(batch, length, seed):
     mask = torch.ones(batch, length, dtype=torch.long)
     arguments = (corners, None, mask, 4, 0, 32, 8)
     expected = modeling_udop.combine_image_text_embeddings(patches.clone(), texts.clone(), *arguments)
-    for actual, wanted in zip(udop.joined_embeddings(patches, texts, *arguments), expected, strict=True):
+    for actual, wanted in zip(text.joined_embeddings(patches, texts, *arguments), expected, strict=True):
         torch.testing.assert_close(actual, wanted, rtol=0, atol=0, check_dtype=False)
 
 
@@ -110,5 +110,5 @@ def test_merged_patches_of_minicpm_are_those_of_the_loops(rounds, grid):
     states = torch.randn(1, int(target_sizes.prod(-1).sum()), 8, generator=torch.Generator().manual_seed(0))
     with torch.no_grad():
         expected = torch.cat(merger(states, target_sizes))
-        actual = merged_blocks.minicpm_features(merger, states, target_sizes)
+        actual = grid_convolutions.minicpm_features(merger, states, target_sizes)
     torch.testing.assert_close(actual, expected)

@@ -16,19 +16,19 @@ import replaced_functions
 import tiny
 from declared_specs import specs_for_derivation, specs_of_rows
 from refusals import refusal
-from transformers import CONFIG_MAPPING
 
 import onnxfn.architectures.patches
 from onnxfn import with_expanded_cache
 from onnxfn.architectures import ARCHITECTURES
-from onnxfn.architectures.common_patches import FUNCTION_PATCHES, module_patches
-from onnxfn.architectures.functions import FUNCTIONS
+from onnxfn.architectures.functions import function_named
+from onnxfn.architectures.patches import table
+from onnxfn.architectures.patches.table import PATCHES, module_patches
 from onnxfn.architectures.signatures import missing_arguments, parameters, replaced_parameters
 from onnxfn.architectures.wrappers import latent_attention
 from onnxfn.export.lookup import derive, multimodal
+from onnxfn.export.lookup.derive_sample import SLIDING_WINDOW_CACHE
 from onnxfn.graphs.capture.patching import applied
 from onnxfn.specs.errors import PatchFailed
-from onnxfn.specs.functions import resolve
 from onnxfn.specs.records import Patch
 
 NOT_INSTALLED = ("diffusers", "timm")
@@ -43,17 +43,13 @@ WITHOUT_SIGNATURE = ("torch:as_tensor", "torch:linspace", "torch:take_along_dim"
 SCRIPTED = ("transformers.models.vits.modeling_vits:fused_add_tanh_sigmoid_multiply",)
 """A function that is compiled before transformers 5.23, and has no signature then."""
 
-OTHER_BODIES = {
-    "chunk_kimi_delta_attention": "a decay of each channel, which torch_chunk_gated_delta_rule has of each head",
-    "LlavaNextVideoModel.get_image_features": "that of LLaVA-NeXT, with another order of statements",
-    "LlavaOnevisionModel.get_image_features": "also images of several in one text, and those that are made smaller",
-    "WavTokenizerConv1d.forward": "that of Encodec: a norm after the convolution, and no cache of padding",
-    "transformers.models.fsmt.modeling_fsmt:shift_tokens_right": "replaces -100 in its argument and not in a copy",
+OF_ONE_VERSION = {
+    "HYV4VLVisionModel.forward",
+    "Kimi_K25VisionModel.temporal_merge",
+    "WavTokenizerConv1d.forward",
+    "get_vision_temporal_merge_index",
 }
-"""A function, or a function of one module -> how its code differs from the other code that the same patch replaces."""
-
-SINCE = {"WavTokenizerConv1d.forward": "wavtokenizer"}
-"""A function of OTHER_BODIES -> the model type that came with it: older versions of transformers have neither."""
+"""Functions that transformers 5.23 or 5.24 lacks, or has with another result."""
 
 
 @cache
@@ -65,14 +61,15 @@ def by_name():
 def patches():
     """Every patch of a row and of a derived spec, and those by the bare name of a function."""
     specs = [*specs_of_rows(), *specs_for_derivation(), with_expanded_cache(ARCHITECTURES["deepseek_v3"])]
-    declared = [patch for spec in specs for patch in spec.call.patches]
+    declared = [SLIDING_WINDOW_CACHE, *(patch for spec in specs for patch in spec.call.patches)]
+    declared += [Patch(name, *PATCHES[name]) for name in PATCHES if "." in name.rpartition(":")[0]]
     return tuple({(patch.name, patch.by): patch for patch in (*declared, *by_name())}.values())
 
 
 def replaced_and_replacement(patch):
     """The parameters of both; the test passes over what is not installed or has no signature."""
     owner, name = replaced_functions.target_of(patch)
-    replacement = resolve(patch.by, FUNCTIONS, kind="patch")
+    replacement = function_named(patch.by, "patches", kind="patch")
     return None if isinstance(replacement, property) else replaced_parameters(owner, name, replacement)
 
 
@@ -93,29 +90,29 @@ def test_each_patch_takes_what_the_original_takes():
     assert dict(faults) == {}
 
 
-def test_originals_of_one_patch_have_the_same_code():
+def test_functions_that_the_table_names_without_a_module_have_the_same_code():
     """By a bare name, a function may be one that has the same arguments and another meaning."""
     bodies = defaultdict(lambda: defaultdict(list))
     for patch in by_name():
         function = patch.name.partition(":")[2]
-        if function in FUNCTION_PATCHES and not {function, patch.name} & OTHER_BODIES.keys():
+        if function in PATCHES:
             owner, name = replaced_functions.target_of(patch)
-            bodies[patch.by][replaced_functions.body(getattr(owner, name))].append(patch.name)
-    several = {by: sorted(code.values()) for by, code in bodies.items() if len(code) > 1}
+            bodies[function][replaced_functions.body(getattr(owner, name))].append(patch.name)
+    several = {function: sorted(code.values()) for function, code in bodies.items() if len(code) > 1}
     assert several == {}
 
 
-def test_the_table_of_other_code_names_functions_that_are_patched():
-    names = {patch.name for patch in by_name()}
-    known = OTHER_BODIES.keys() - {name for name, since in SINCE.items() if since not in CONFIG_MAPPING}
-    assert known <= names | {name.partition(":")[2] for name in names}
+def test_each_function_in_the_table_exists():
+    found = {patch.name.partition(":")[2] for patch in by_name()}
+    of_models = {name.rpartition(":")[2] for name in PATCHES if "." not in name.rpartition(":")[0]}
+    assert of_models - found <= OF_ONE_VERSION
 
 
 @pytest.mark.parametrize(("folder", "function"), [("bart", "shift_tokens_right"), ("bloom", "build_alibi_tensor")])
 def test_a_function_with_the_name_of_another_is_not_replaced(folder, function):
     """BART shifts in front of the text what it gets; Bloom multiplies in float32."""
     module = import_module(f"transformers.models.{folder}.modeling_{folder}")
-    assert function not in {patch.name.partition(":")[2] for patch in module_patches(module).call.patches}
+    assert function not in {patch.name.partition(":")[2] for patch in module_patches(module)}
 
 
 def test_options_that_a_patch_takes_are_passed_on():
@@ -178,23 +175,31 @@ def narrow(_):
     raise AssertionError("a call without an argument")
 
 
-def test_a_patch_that_lacks_an_argument_is_no_refusal_of_a_cache(monkeypatch):
+@pytest.fixture
+def narrow_patch(monkeypatch):
+    """Adds a patch that lacks an argument to the table."""
+
+    def add(name):
+        monkeypatch.setattr(table, "PATCHES", {**PATCHES, name: (f"{__name__}:narrow", "a test")})
+        monkeypatch.setattr(table, "fits", lambda *_: True)
+
+    return add
+
+
+def test_a_patch_that_lacks_an_argument_is_no_refusal_of_a_cache(narrow_patch):
+    narrow_patch("LlamaMLP.forward")
     model = tiny.model("llama", "AutoModelForCausalLM")
-    target = "transformers.models.llama.modeling_llama:LlamaMLP.forward"
-    monkeypatch.setattr(
-        derive, "known_patches", lambda _: onnxfn.patched(target, by=f"{__name__}:narrow", why="a test")
-    )
     assert refusal(PatchFailed, derive.derive_from_model, model, "text-generation") == (
-        f"the patch {__name__}:narrow of {target} does not fit: narrow() takes 1 positional argument but 2 were given"
+        f"the patch {__name__}:narrow of transformers.models.llama.modeling_llama:LlamaMLP.forward does not fit: "
+        "narrow() takes 1 positional argument but 2 were given"
     )
 
 
-def test_a_patch_that_lacks_an_argument_is_no_refusal_of_a_tower(monkeypatch):
+def test_a_patch_that_lacks_an_argument_is_no_refusal_of_a_tower(narrow_patch):
+    narrow_patch("CLIPMLP.forward")
     task = "image-text-to-text-with-past"
     model = every_part.tiny_model("llava", task)
     target = f"{type(model.model.vision_tower).__module__}:CLIPMLP.forward"
-    lacking = onnxfn.patched(target, by=f"{__name__}:narrow", why="a test")
-    monkeypatch.setattr(multimodal, "known_patches", lambda _: lacking)
     message = refusal(PatchFailed, multimodal.multimodal_spec, model, task)
     assert message.startswith(f"the patch {__name__}:narrow of {target} does not fit: ")
 
@@ -203,7 +208,7 @@ def test_a_type_error_of_a_patch_of_a_row_is_its_own():
     from transformers.models.bart import modeling_bart
 
     name = f"{modeling_bart.__name__}:shift_tokens_right"
-    patch = Patch(name, by="shift_tokens.shift_tokens_right", why="why")
+    patch = Patch(name, by="text.shift_tokens_right", why="why")
     with applied((patch,)), pytest.raises(PatchFailed, match=r"does not fit: .*decoder_start_token_id"):
         modeling_bart.shift_tokens_right(None, 1, decoder_start_token_id=2)
 
@@ -212,7 +217,7 @@ def test_a_call_that_the_original_refuses_too_is_no_fault_of_the_patch():
     from transformers.models.mbart import modeling_mbart
 
     name = f"{modeling_mbart.__name__}:shift_tokens_right"
-    patch = Patch(name, by="shift_tokens.shift_tokens_right", why="why")
+    patch = Patch(name, by="text.shift_tokens_right", why="why")
     with applied((patch,)), pytest.raises(TypeError) as error:
         modeling_mbart.shift_tokens_right(None, 1, decoder_start_token_id=2)
     assert not isinstance(error.value, PatchFailed)
@@ -226,6 +231,6 @@ def test_a_type_error_of_the_model_within_a_patch_stays_one():
 
     name = f"{modeling_bart.__name__}:BartEncoderLayer.forward"
     layer = SimpleNamespace(self_attn=refuses)
-    with applied((Patch(name, by="bart.encoder_layer_output", why="why"),)), pytest.raises(TypeError) as error:
+    with applied((Patch(name, by="text.encoder_layer_output", why="why"),)), pytest.raises(TypeError) as error:
         modeling_bart.BartEncoderLayer.forward(layer, None)
     assert not isinstance(error.value, PatchFailed)

@@ -10,7 +10,7 @@ from transformers import xLSTMConfig
 from transformers.models.rwkv.modeling_rwkv import rwkv_linear_attention_cpu
 from transformers.models.xlstm.modeling_xlstm import xLSTMBackend
 
-from onnxfn.architectures.patches import fsmt, rwkv, xlstm
+from onnxfn.architectures.patches import attention, recurrent
 
 
 @pytest.mark.parametrize("has_state", [False, True])
@@ -20,7 +20,7 @@ def test_rwkv_gives_what_the_loop_over_tokens_gives(has_state, length, seed):
     decay, first = torch.randn(2, 5, generator=random)
     key, value = 3 * torch.randn(2, 3, length, 5, generator=random)
     state = list(torch.rand(3, 3, 5, generator=random)) if has_state else None
-    output, states = rwkv.linear_attention(decay, first, key, value, state, return_state=True)
+    output, states = recurrent.linear_attention(decay, first, key, value, state, return_state=True)
     expected, expected_states = rwkv_linear_attention_cpu(decay, first, key, value, state, return_state=True)
     torch.testing.assert_close(output, expected)
     torch.testing.assert_close(torch.stack(states), torch.stack(expected_states))
@@ -39,7 +39,7 @@ def test_xlstm_gives_what_the_loop_over_chunks_gives(has_state, length, seed):
     )
     shapes = {"c_initial": (2, 3, 5, 7), "n_initial": (2, 3, 5), "m_initial": (2, 3, 1)} if has_state else {}
     state = {name: torch.randn(shape, generator=random) for name, shape in shapes.items()}
-    output, states = xlstm.matrix_memory(backend, query, key, value, inputs, forget, **state)
+    output, states = recurrent.matrix_memory(backend, query, key, value, inputs, forget, **state)
     expected, expected_states = backend(query, key, value, inputs, forget, **state)
     torch.testing.assert_close(output, expected, rtol=1e-4, atol=1e-5)
     for actual, wanted in zip(states, expected_states, strict=True):
@@ -47,5 +47,5 @@ def test_xlstm_gives_what_the_loop_over_chunks_gives(has_state, length, seed):
 
 
 def test_the_padding_mask_of_fsmt_is_a_tensor_also_without_padding():
-    assert fsmt.padding_mask(torch.tensor([[1, 2], [3, 1]])).tolist() == [[True, False], [False, True]]
-    assert not fsmt.padding_mask(torch.tensor([[2, 3]])).any()
+    assert attention.padding_mask(torch.tensor([[1, 2], [3, 1]])).tolist() == [[True, False], [False, True]]
+    assert not attention.padding_mask(torch.tensor([[2, 3]])).any()

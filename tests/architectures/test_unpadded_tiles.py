@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers.models.llava_next import modeling_llava_next
 
-from onnxfn.architectures.patches import unpadded_tiles
+from onnxfn.architectures.patches import tiles
 
 TASK = "image-text-to-text-with-past"
 RESOLUTIONS = [[336, 672], [672, 336], [672, 672], [1008, 336], [336, 1008]]
@@ -20,14 +20,14 @@ sizes = st.lists(st.tuples(st.integers(16, 2000), st.integers(16, 2000)), min_si
 @given(sizes)
 def test_each_image_has_the_tiles_that_lose_the_fewest_pixels(sizes):
     expected = [modeling_llava_next.get_anyres_image_grid_shape(size, RESOLUTIONS, 336) for size in sizes]
-    assert unpadded_tiles.best_grids(sizes, RESOLUTIONS, 336).tolist() == [list(grid) for grid in expected]
+    assert tiles.best_grids(sizes, RESOLUTIONS, 336).tolist() == [list(grid) for grid in expected]
 
 
 @given(sizes, st.tuples(st.integers(1, 6), st.integers(1, 6)))
 def test_padding_is_left_out_where_transformers_does(sizes, grid):
     whole = torch.tensor(grid) * 24
     places = torch.arange(int(whole.prod())).reshape(1, *whole.tolist())
-    areas = unpadded_tiles.unpadded_areas(sizes, whole.expand(len(sizes), 2))
+    areas = tiles.unpadded_areas(sizes, whole.expand(len(sizes), 2))
     for index, size in enumerate(sizes):
         top, left, height, width = (int(each[index]) for each in (areas.top, areas.left, areas.height, areas.width))
         expected = modeling_llava_next.unpad_image(places, size)
@@ -53,7 +53,7 @@ def test_rows_are_those_of_the_loops(model_type, changes):
         sizes = torch.randint(16, 300, (3, 2), generator=random)
         with torch.no_grad():
             expected = torch.cat([*model.get_image_features(pixels, sizes, return_dict=True).pooler_output])
-            actual = unpadded_tiles.tiled_features(model, pixels, sizes).pooler_output
+            actual = tiles.tiled_features(model, pixels, sizes).pooler_output
         torch.testing.assert_close(actual, expected, rtol=1e-5, atol=1e-5)
 
 
@@ -64,5 +64,5 @@ def test_images_without_tiles_have_a_new_line_each():
     sizes = torch.tensor([[40, 90], [64, 64], [200, 30]])
     with torch.no_grad():
         of_loops = model.get_image_features(pixels, sizes, batch_num_images=torch.tensor([3]), return_dict=True)
-        actual = unpadded_tiles.tiled_features(model, pixels, sizes).pooler_output
+        actual = tiles.tiled_features(model, pixels, sizes).pooler_output
     torch.testing.assert_close(actual, torch.cat([*of_loops.pooler_output]), rtol=1e-5, atol=1e-5)

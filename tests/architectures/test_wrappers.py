@@ -13,7 +13,7 @@ from refusals import refusal
 from transformers.models.speecht5 import modeling_speecht5
 
 import onnxfn
-from onnxfn.architectures.patches import musicgen
+from onnxfn.architectures.patches import sound
 from onnxfn.architectures.wrappers import pop2piano, speecht5
 from onnxfn.specs.dummies import dummies
 from onnxfn.specs.errors import InvalidSpec
@@ -103,7 +103,7 @@ def test_the_delay_pattern_equals_musicgens(channels, length, max_length):
     codes = torch.randint(0, 32, (2 * 4 * channels, length), generator=torch.Generator().manual_seed(0))
     padding = torch.tensor([32])
     expected = model.build_delay_pattern_mask(codes, padding, max_length)
-    actual = musicgen.delay_pattern_mask(model, codes, padding, max_length)
+    actual = sound.delay_pattern_mask(model, codes, padding, max_length)
     for from_patch, from_model in zip(actual, expected, strict=True):
         assert torch.equal(from_patch, from_model)
 

@@ -16,7 +16,6 @@ from typer.testing import CliRunner
 
 import onnxfn
 from onnxfn import ARCHITECTURES, CaptureFailed, InvalidSpec, UnknownName
-from onnxfn.architectures.common_patches import FUNCTION_PATCHES
 from onnxfn.export.cli import app
 
 
@@ -228,17 +227,6 @@ def test_values_that_a_meta_tensor_lacks_do_not_mean_that_a_model_has_no_cache()
     error = NotImplementedError("Cannot copy out of meta tensor; no data!")
     with pytest.raises(NotImplementedError):
         onnxfn.derived(text_model(error, device="meta"), "text-generation")
-
-
-# Patches
-
-
-def test_rows_declare_no_patch_of_a_repeated_function_with_other_words():
-    patches = [patch for row in ARCHITECTURES.values() for patch in row.call.patches]
-    repeated = [patch for patch in patches if patch.name.partition(":")[2] in FUNCTION_PATCHES]
-    assert repeated
-    for patch in repeated:
-        assert (patch.by, patch.why) == FUNCTION_PATCHES[patch.name.partition(":")[2]], patch.name
 
 
 # Any module

@@ -435,7 +435,6 @@ def test_a_module_around_a_model_of_transformers_is_exported(model_type, loader,
     module, sample = scorer(model_type, loader)
     spec = onnxfn.derived(module, sample=sample, axes=TEXTS)
     assert generator(spec, "input_ids").reason.startswith("found: ")
-    assert spec.call.patches == onnxfn.ARCHITECTURES[model_type].call.patches
     exported(spec, module, tmp_path)
 
 

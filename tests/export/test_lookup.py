@@ -6,7 +6,7 @@ import pytest
 from refusals import refusal
 
 from onnxfn.architectures import ARCHITECTURES
-from onnxfn.architectures.families import bert_inputs, text_encoder
+from onnxfn.architectures.families.text import bert_inputs, text_encoder
 from onnxfn.export.lookup.class_tasks import task_of
 from onnxfn.export.lookup.lookup import spec_for, tasks_for, with_model_task
 from onnxfn.specs.compose import compose

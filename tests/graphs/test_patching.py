@@ -12,7 +12,7 @@ from onnxfn.specs.errors import InvalidSpec, UnknownName
 from onnxfn.specs.records import Patch
 
 
-def apply(target, by="falcon.alibi_bias"):
+def apply(target, by="attention.alibi_bias"):
     with applied((Patch(target, by=by, why="why"),)):
         pass
 

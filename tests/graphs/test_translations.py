@@ -33,3 +33,14 @@ def test_attention_takes_tensors_of_any_rank(axes, is_causal, tmp_path):
 @pytest.mark.parametrize("unit", [3, 8])
 def test_a_quotient_of_a_negated_size_is_rounded_down(unit, tmp_path):
     assert agrees(tmp_path, lambda x: x * -(-x.shape[1] // unit) + x.shape[1] // unit, "batch_size length 4")
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64])
+@pytest.mark.parametrize("include_self", [False, True])
+def test_a_mean_over_indices_is_the_mean(include_self, dtype, tmp_path):
+    def means(x):
+        numbers = (9 * x - 4).to(dtype)
+        index = (3 * x.abs()).long().clamp(max=4)
+        return numbers.scatter_reduce(1, index, numbers, "mean", include_self=include_self).float()
+
+    assert agrees(tmp_path, means, "batch_size length 4")

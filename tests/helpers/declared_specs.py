@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from onnxfn.architectures import ARCHITECTURES, common_patches
-from onnxfn.architectures.common_patches import packed_attention
+from onnxfn.architectures import ARCHITECTURES
 from onnxfn.architectures.encoder_decoders import SEEING
 from onnxfn.architectures.families.feature_inputs import ONE_SIZED_IMAGE
 from onnxfn.architectures.families.features import (
@@ -16,7 +15,6 @@ from onnxfn.architectures.families.features import (
 )
 from onnxfn.architectures.families.image_tokens import drawing_parts
 from onnxfn.architectures.families.seeing_seq2seq import encoder_and_decoder_of_embeddings
-from onnxfn.export.lookup import derive
 from onnxfn.specs.spec import ExportSpec
 
 
@@ -31,14 +29,7 @@ def specs_of_rows():
     return [spec for row in ARCHITECTURES.values() for spec in with_overlays(row)]
 
 
-def values_for_derivation():
-    """The values of the modules that derive a spec from a model, and that hold the patches of derived specs."""
-    return [*vars(common_patches).values(), *vars(derive).values()]
-
-
 def specs_for_derivation():
-    values = [value for value in values_for_derivation() if isinstance(value, ExportSpec)]
-    values.append(packed_attention("transformers.models.qwen2_vl.modeling_qwen2_vl"))
-    values += [inner_decoder, prefix_decoder, token_table, wide_decoder, ONE_SIZED_IMAGE, *map(tower, FEATURES)]
+    values = [inner_decoder, prefix_decoder, token_table, wide_decoder, ONE_SIZED_IMAGE, *map(tower, FEATURES)]
     values += [encoder_and_decoder_of_embeddings, *SEEING.values(), drawing_parts(ExportSpec())]
     return [spec for value in values for spec in with_overlays(value)]

@@ -124,10 +124,11 @@ def paths_in_specs(package):
     sys.path.insert(0, str(ROOT / "tests" / "architectures"))
     import test_functions
 
+    from onnxfn.architectures.patches.table import PATCHES
     from onnxfn.architectures.private import torch_names, transformers_names
 
     specs = [*test_functions.specs_of_rows(), *test_functions.specs_for_derivation()]
-    paths = {patch.name for spec in specs for patch in spec.call.patches}
+    paths = {patch.name for spec in specs for patch in spec.call.patches} | {name for name in PATCHES if ":" in name}
     for module in (torch_names, transformers_names):
         paths |= {*module.NAMES.values(), *(f"{path}.{name}" for name, path in module.ATTRIBUTES.items())}
     return {path.replace(":", ".") for path in paths if path.startswith((f"{package}.", f"{package}:"))}
@@ -217,12 +218,13 @@ def short(module):
 
 def patched_functions(texts):
     """{name: parameters} of the functions that patches of derived specs replace, in each module that defines one."""
-    from onnxfn.architectures.common_patches import FUNCTION_PATCHES
+    from onnxfn.architectures.patches.table import PATCHES
 
-    word = re.compile(rf"^\s*def ({'|'.join({name.rpartition('.')[2] for name in FUNCTION_PATCHES})})\(", re.MULTILINE)
+    names = {name.rpartition(":")[2] for name in PATCHES}
+    word = re.compile(rf"^\s*def ({'|'.join({name.rpartition('.')[2] for name in names})})\(", re.MULTILINE)
     named = [module for module, text in texts.items() if ".modular_" not in module and word.search(text)]
     found = {name: got for module in named for name, got in members_of([module], texts).items()}
-    return {name: got for name, got in found.items() if name.partition(".")[2] in FUNCTION_PATCHES}
+    return {name: got for name, got in found.items() if name.partition(".")[2] in names}
 
 
 def tables(texts):
@@ -259,5 +261,5 @@ def facts(package, folder):
     if package != "transformers":
         return found
     caches = members_of(("transformers.cache_utils", "transformers.masking_utils"), texts)
-    patched = {"functions in FUNCTION_PATCHES": patched_functions(texts)}
+    patched = {"functions in PATCHES": patched_functions(texts)}
     return {**found, **patched, **models(texts), "caches and masks": caches, "auto tables": tables(texts)}

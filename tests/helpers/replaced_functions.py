@@ -13,7 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from onnxfn.architectures.common_patches import FUNCTION_PATCHES, module_patches
+from onnxfn.architectures.patches.table import PATCHES, module_patches
 from onnxfn.graphs.capture.patching import _owner
 from onnxfn.specs.records import Patch
 
@@ -22,8 +22,8 @@ MODELS = Path(find_spec("transformers").origin).parent / "models"
 
 
 def modules_with_patched_functions() -> Iterator[ModuleType]:
-    """The modules of transformers' models whose text has the name of a function or class of FUNCTION_PATCHES."""
-    owners = {name.partition(".")[0] for name in FUNCTION_PATCHES}
+    """The modules of transformers' models whose text has the name of a function or class of the table of patches."""
+    owners = {name.rpartition(":")[2].partition(".")[0] for name in PATCHES}
     pattern = re.compile(rf"\b({'|'.join(map(re.escape, sorted(owners)))})\b")
     for path in sorted(MODELS.glob("*/modeling_*.py")):
         if pattern.search(path.read_text(encoding="utf-8")):
@@ -32,7 +32,7 @@ def modules_with_patched_functions() -> Iterator[ModuleType]:
 
 def patches_by_name() -> tuple[Patch, ...]:
     """The patches that `module_patches` chooses for these modules."""
-    return tuple(patch for module in modules_with_patched_functions() for patch in module_patches(module).call.patches)
+    return tuple(patch for module in modules_with_patched_functions() for patch in module_patches(module))
 
 
 def target_of(patch: Patch) -> tuple[Any, str]:

@@ -4,7 +4,7 @@ import pytest
 from refusals import refusal
 
 from onnxfn.architectures import ARCHITECTURES
-from onnxfn.architectures.families import text_seq2seq
+from onnxfn.architectures.families.seq2seq import text_seq2seq
 from onnxfn.specs.compose import compose
 from onnxfn.specs.edits.behaviors import BEHAVIORS, behaves, extra_file, model_part, split, with_behavior
 from onnxfn.specs.edits.caches import cross_cache

@@ -5,7 +5,7 @@ import pytest
 from refusals import refusal
 
 from onnxfn.architectures import ARCHITECTURES
-from onnxfn.architectures.families import bert_inputs, text_encoder
+from onnxfn.architectures.families.text import bert_inputs, text_encoder
 from onnxfn.specs.axes import pattern
 from onnxfn.specs.compose import compose
 from onnxfn.specs.defaults import DEFAULTS

@@ -24,7 +24,12 @@ RECORDS_WITH_CODE = {
     ("Call", "submodule"): {"record": "Call", "submodule": f"{CANARY}.inner:part"},
     ("Call", "attention"): {"record": "Call", "attention": f"{CANARY}/kernels"},
     ("Patch", "by"): {"record": "Patch", "name": "torch:linspace", "by": f"{CANARY}:f", "why": "why"},
-    ("Patch", "name"): {"record": "Patch", "name": f"{CANARY}:Model.forward", "by": "falcon.alibi_bias", "why": "why"},
+    ("Patch", "name"): {
+        "record": "Patch",
+        "name": f"{CANARY}:Model.forward",
+        "by": "attention.alibi_bias",
+        "why": "why",
+    },
 }
 
 HOSTILE_TARGETS = (
@@ -84,7 +89,7 @@ def test_a_trusted_function_is_imported_when_a_dummy_is_computed(canary):
 
 @pytest.mark.parametrize("target", HOSTILE_TARGETS)
 def test_a_patch_may_replace_functions_of_the_patched_libraries_alone(target):
-    patch = {"record": "Patch", "name": target, "by": "falcon.alibi_bias", "why": "why"}
+    patch = {"record": "Patch", "name": target, "by": "attention.alibi_bias", "why": "why"}
     refusal(InvalidSpec, from_json, json.dumps(patch))
 
 
@@ -123,7 +128,7 @@ def test_the_fields_that_name_code_are_fields_of_records():
 
 
 def test_names_become_modules_in_these_files_alone():
-    """A new field whose name is imported needs a row in CODE_FIELDS. The last nine files import no name of a spec."""
+    """A new field whose name is imported needs a row in CODE_FIELDS. The last seven files import no name of a spec."""
     imports = re.compile(r"(?<![.\w])(resolve|import_module|__import__|eval|exec)\(")
     files = {file.relative_to(PACKAGE).as_posix() for file in PACKAGE.rglob("*.py") if imports.search(file.read_text())}
     assert files == {
@@ -131,10 +136,9 @@ def test_names_become_modules_in_these_files_alone():
         "specs/dummies.py",
         "graphs/capture/argument_builders.py",
         "graphs/capture/patching.py",
-        "graphs/capture/submodules.py",
-        "architectures/common_patches.py",
+        "architectures/functions.py",
+        "architectures/patches/table.py",
         "architectures/private/paths.py",
-        "export/lookup/derive.py",
         "export/lookup/loading.py",
         "export/lookup/sample_arguments.py",
         "export/batch/server.py",

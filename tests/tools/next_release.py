@@ -30,7 +30,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "helpers")]
 from release_differences import difference, table  # noqa: E402
 from release_facts import ONNXRUNTIME, facts  # noqa: E402
 
-IN_FULL = ("names in onnxfn", "functions in FUNCTION_PATCHES", "attributes", "providers")
+IN_FULL = ("names in onnxfn", "functions in PATCHES", "attributes", "providers")
 """The groups of names whose changes are all listed."""
 PACKAGES = ("torch", "transformers", "onnx", "onnxruntime", "onnxscript")
 RELEASES = ROOT / "tests" / "tools" / "releases"

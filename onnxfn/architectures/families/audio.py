@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from onnxfn.architectures.families.sizes import sized_in
 from onnxfn.specs.compose import compose
 from onnxfn.specs.dummies import generates, padded, sized
-from onnxfn.specs.facts import TOKENS, always, case, gives, loads, patched, takes
+from onnxfn.specs.facts import TOKENS, always, case, gives, loads, takes
 from onnxfn.specs.getters import constant, convolved, difference, if_else, log2, product, quotient, reads, repeated
 from onnxfn.specs.records import Source
 from onnxfn.specs.spec import ExportSpec
@@ -17,10 +18,7 @@ FRAMES = "batch_size frames _"
 waveforms: ExportSpec = compose(
     takes("input_values", TOKENS, "waveform", kind="float"),
     generates("waveform", "normal"),
-    sized(batch_size=2, sequence_length=16000),
-    case("one", sized(batch_size=1, sequence_length=9001)),
-    case("several", sized(batch_size=3, sequence_length=7499)),
-    case("longer", sized(batch_size=2, sequence_length=20017)),
+    sized_in("one several longer", batch_size=(2, 1, 3, 2), sequence_length=(16000, 9001, 7499, 20017)),
 )
 """The input of models for waveforms: `input_values`, `[batch_size, sequence_length]`, without a mask."""
 
@@ -135,12 +133,3 @@ Inputs: `input_features`, `[batch_size, num_mel_bins, num_frames]`. The encoder 
 positions.
 Tasks: feature-extraction.
 """
-
-encodec_patches: ExportSpec = compose(
-    patched(
-        "transformers.models.encodec.modeling_encodec:EncodecConv1d.forward",
-        by="musicgen.conv1d_output",
-        why="computes the padding in tensors, and the trace needs it as a number",
-    ),
-)
-"""The patches of the layers of Encodec, which is also a part of MusicGen."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from onnxfn.architectures.families.sizes import sized_in
 from onnxfn.specs.compose import compose
 from onnxfn.specs.dummies import generates, sized
 from onnxfn.specs.edits.behaviors import extra_file
@@ -108,9 +109,7 @@ promptable_segmentation: ExportSpec = compose(
     generates("points", "uniform", low=0.0, high=from_config("image_size")),
     generates("point_labels", "integers", low=0, high=2),
     generates("embeddings", "normal"),
-    sized(batch_size=2, point_batch_size=3, nb_points_per_image=2),
-    case("one", sized(batch_size=1, point_batch_size=1, nb_points_per_image=1)),
-    case("several", sized(batch_size=3, point_batch_size=8, nb_points_per_image=7)),
+    sized_in("one several", batch_size=(2, 1, 3), point_batch_size=(3, 1, 8), nb_points_per_image=(2, 1, 7)),
     tasked(
         "feature-extraction",
         spec=compose(

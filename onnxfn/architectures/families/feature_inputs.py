@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from onnxfn.architectures.families.sizes import sized_in
 from onnxfn.specs.compose import compose
 from onnxfn.specs.dummies import generates, padded, sized
 from onnxfn.specs.facts import case, patched, runs, takes
@@ -21,9 +22,7 @@ Forms = tuple[ExportSpec, ...]
 PIXELS = compose(
     takes("pixel_values", "num_images num_channels= image_height= image_width=", "pixels", kind="float"),
     generates("pixels", "normal"),
-    sized(num_images=2),
-    case("one", sized(num_images=1)),
-    case("several", sized(num_images=3)),
+    sized_in("one several", num_images=(2, 1, 3)),
 )
 """Images of the size that the configuration has."""
 
@@ -31,9 +30,7 @@ PIXELS = compose(
 STAGED_PIXELS = compose(
     PIXELS,
     takes("pixel_values", "num_images num_channels= height width", "pixels", kind="float"),
-    sized(height=64, width=64),
-    case("one", sized(height=96, width=64)),
-    case("several", sized(height=64, width=128)),
+    sized_in("one several", height=(64, 96, 64), width=(64, 64, 128)),
 )
 """Images of any size, for a tower whose stages have patches of several sizes."""
 
@@ -71,9 +68,7 @@ WHOLE_AND_TILES = compose(
         low=from_config(quotient("image_height", constant(4))),
         high=from_config(product("image_height", constant(2))),
     ),
-    sized(num_images=2, num_tiles=5),
-    case("one", sized(num_images=1, num_tiles=6)),
-    case("several", sized(num_images=3, num_tiles=7)),
+    sized_in("one several", num_images=(2, 1, 3), num_tiles=(5, 6, 7)),
 )
 """A small whole of each image and its tiles, and the size of each image, by which its padding is known.
 
@@ -95,9 +90,7 @@ TILES = compose(
     generates("pixels", "normal"),
     padded("right"),
     generates("corners", "rectangles", side=from_config("patch_size")),
-    sized(batch_size=2, num_tiles=3),
-    case("one", sized(batch_size=1, num_tiles=2)),
-    case("several", sized(batch_size=3, num_tiles=4)),
+    sized_in("one several", batch_size=(2, 1, 3), num_tiles=(3, 2, 4)),
 )
 """The tiles of the images of each text."""
 
@@ -115,9 +108,7 @@ GRID_DUMMIES = compose(
     generates(
         "packed_grids", "packed_grids", patches=NestedDummy("patches", "num_patches"), merge=from_config("merged_side")
     ),
-    sized(num_images=2, num_patches=96),
-    case("one", sized(num_images=1, num_patches=64)),
-    case("several", sized(num_images=3, num_patches=144)),
+    sized_in("one several", num_images=(2, 1, 3), num_patches=(96, 64, 144)),
 )
 """The patches of one to three images in one row."""
 
@@ -176,9 +167,7 @@ PLACED_PATCHES = compose(
     ),
     generates("patches", "uniform", low=0.0),
     generates("patch_places", "grid_positions", merge=from_config("pooled_side")),
-    sized(num_images=2, num_tokens=8),
-    case("one", sized(num_images=1, num_tokens=6)),
-    case("several", sized(num_images=3, num_tokens=15)),
+    sized_in("one several", num_images=(2, 1, 3), num_tokens=(8, 6, 15)),
 )
 """The patches of each image, and the column and the row of each; -1 for padding."""
 
@@ -194,18 +183,14 @@ PADDED_PATCHES = compose(
         mask=NestedDummy("padding_mask", "num_images num_patches"),
         merge=from_config("merged_side"),
     ),
-    sized(num_images=2, num_patches=96),
-    case("one", sized(num_images=1, num_patches=64)),
-    case("several", sized(num_images=3, num_patches=144)),
+    sized_in("one several", num_images=(2, 1, 3), num_patches=(96, 64, 144)),
 )
 """The patches of each image, padded, with the height and the width of each."""
 
 IMAGE_PATCHES = compose(
     PIXELS,
     takes("pixel_values", "num_images num_patches patch_values=", "pixels", kind="float"),
-    sized(num_patches=12),
-    case("one", sized(num_patches=7)),
-    case("several", sized(num_patches=15)),
+    sized_in("one several", num_patches=(12, 7, 15)),
 )
 """The patches of each image, without places."""
 
@@ -218,9 +203,7 @@ PLACED_PATCH = compose(
 PLACED_VALUES = compose(
     PLACED_PATCH,
     takes("flattened_patches", "num_images num_patches placed_values=", "placed_patches", kind="float"),
-    sized(num_images=2, num_patches=16),
-    case("one", sized(num_images=1, num_patches=9)),
-    case("several", sized(num_images=3, num_patches=21)),
+    sized_in("one several", num_images=(2, 1, 3), num_patches=(16, 9, 21)),
 )
 """The patches of each image, with their places."""
 
@@ -230,9 +213,7 @@ QUESTION = compose(
     reads(qformer_vocab_size="qformer_config.vocab_size"),
     generates("question_ids", "integers", high=from_config("qformer_vocab_size")),
     padded("right"),
-    sized(qformer_length=10),
-    case("one", sized(qformer_length=6)),
-    case("several", sized(qformer_length=13)),
+    sized_in("one several", qformer_length=(10, 6, 13)),
 )
 """The text by which a Q-Former chooses what it reads in each image."""
 

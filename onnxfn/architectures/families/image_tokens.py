@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from attrs import evolve
 
+from onnxfn.architectures.families.sizes import sized_in
 from onnxfn.architectures.families.text import text_dummies
 from onnxfn.specs.compose import compose
-from onnxfn.specs.dummies import generates, sized
+from onnxfn.specs.dummies import generates
 from onnxfn.specs.edits.behaviors import model_part, written_as
-from onnxfn.specs.facts import TOKENS, case, gives, patched, runs, takes
+from onnxfn.specs.facts import TOKENS, gives, patched, runs, takes
 from onnxfn.specs.getters import constant, from_config, power, reads
 from onnxfn.specs.records import Edit, File
 from onnxfn.specs.spec import ExportSpec
 
-SIZES = compose(
-    sized(batch_size=2, sequence_length=12),
-    case("one", sized(batch_size=1, sequence_length=1)),
-    case("several", sized(batch_size=3, sequence_length=17)),
-)
+SIZES = sized_in("one several", batch_size=(2, 1, 3), sequence_length=(12, 1, 17))
 
 TOKENS_AND_IMAGES = compose(
     text_dummies,
@@ -32,9 +29,7 @@ TOKENS_AND_IMAGES = compose(
     takes("images_seq_mask", TOKENS, "marks", kind="bool"),
     generates("pixels", "normal"),
     generates("marks", "integers", high=2),
-    sized(num_texts=2, num_images=3),
-    case("one", sized(num_texts=1, num_images=1)),
-    case("several", sized(num_texts=3, num_images=2)),
+    sized_in("one several", num_texts=(2, 1, 3), num_images=(3, 1, 2)),
     gives("inputs_embeds", f"{TOKENS} _"),
 )
 """Tokens and images, and which tokens are of an image: as transformers.js gives them, of no image too.

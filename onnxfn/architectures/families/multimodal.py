@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from onnxfn.architectures.families.sizes import sized_in
 from onnxfn.architectures.families.text import text_cases, text_dummies, text_inputs
 from onnxfn.specs.compose import EMPTY, compose
 from onnxfn.specs.dummies import generates, sized
 from onnxfn.specs.edits.behaviors import model_part
-from onnxfn.specs.facts import TOKENS, always, case, gives, loads, runs, serves, takes
+from onnxfn.specs.facts import TOKENS, always, gives, loads, runs, serves, takes
 from onnxfn.specs.getters import constant, either, from_config, if_else, item, reads, total
 from onnxfn.specs.records import CacheRow, Source
 from onnxfn.specs.spec import Cache, ExportSpec
@@ -75,10 +76,7 @@ text_with_end: ExportSpec = generates(
 
 text_batch_cases: ExportSpec = compose(
     text_cases,
-    sized(text_batch_size=2),
-    case("one", sized(text_batch_size=3)),
-    case("right-padded", sized(text_batch_size=1)),
-    case("left-padded", sized(text_batch_size=5)),
+    sized_in("one right-padded left-padded", text_batch_size=(2, 3, 1, 5)),
 )
 """The cases of the check for texts and images.
 

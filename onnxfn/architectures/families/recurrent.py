@@ -1,4 +1,4 @@
-"""Layers with a recurrent state (state spaces, linear attention): the rows of their cache and their patches.
+"""Layers with a recurrent state (state spaces, linear attention): the rows of their cache.
 
 Compose them with a family of decoders. A layer keeps the last inputs of its convolution, `past_conv.0`, and the state
 of its recurrence.
@@ -6,10 +6,9 @@ of its recurrence.
 
 from __future__ import annotations
 
-from onnxfn.architectures.common_patches import function_patch, linear_attention_cache
 from onnxfn.specs.compose import compose
 from onnxfn.specs.edits.caches import LAYER, cache_row, kv_cache, state_row
-from onnxfn.specs.facts import patched, runs
+from onnxfn.specs.facts import runs
 from onnxfn.specs.getters import constant, either, indices_where, product, reads, total
 from onnxfn.specs.records import Edit, Getter, Source
 from onnxfn.specs.spec import ExportSpec
@@ -23,15 +22,6 @@ full_attention_cache: ExportSpec = kv_cache(layers=full_attention_layers)
 
 SELECTIVE_STATE = "batch_size ssm_entries= ssm_width="
 """The axes of the state of a selective scan."""
-
-
-def module_of(name: str) -> str:
-    """The module of a model in transformers.
-
-    >>> module_of("mamba")
-    'transformers.models.mamba.modeling_mamba'
-    """
-    return f"transformers.models.{name}.modeling_{name}"
 
 
 def conv_state(axes: str, *, layers: Source, argument: str = "past_key_values") -> ExportSpec:
@@ -81,16 +71,13 @@ conv_states_in_parts: ExportSpec = compose(
 """The last inputs of the convolution, those of queries, keys and values in a tensor each: `past_conv.0.query`."""
 
 
-def gated_delta_net_layers(name: str, conv: ExportSpec = _conv_state_of_projections) -> ExportSpec:
+def gated_delta_net_layers(conv: ExportSpec = _conv_state_of_projections) -> ExportSpec:
     """A spec of layers with a gated delta rule, among layers with full attention: Qwen3-Next, OLMo Hybrid.
 
     Args:
-        name: The model's module in transformers: `qwen3_next`.
         conv: The cache of the convolution.
     """
     return compose(
-        linear_attention_cache,
-        function_patch(module_of(name), "torch_chunk_gated_delta_rule"),
         full_attention_cache,
         conv,
         recurrent_state(
@@ -101,36 +88,22 @@ def gated_delta_net_layers(name: str, conv: ExportSpec = _conv_state_of_projecti
     )
 
 
-def kimi_delta_layers(name: str) -> ExportSpec:
-    """A spec of layers with Kimi Delta Attention, a delta rule with one decay per channel: Kimi Linear.
-
-    Args:
-        name: The model's module in transformers: `kimi_linear`.
-    """
-    return compose(
-        linear_attention_cache,
-        function_patch(module_of(name), "chunk_kimi_delta_attention"),
-        reads(
-            linear_heads=either("linear_num_heads", "num_attention_heads"),
-            linear_size=either("linear_head_dim", "head_dim"),
-            conv_size=either("linear_conv_kernel_dim", "short_conv_kernel_size"),
-            conv_width=product(constant(3), "linear_heads", "linear_size"),
-            value_size="linear_size",
-        ),
-        conv_state("batch_size conv_width= conv_size=", layers=linear_attention_layers),
-        recurrent_state(
-            "recurrent", "batch_size linear_heads= linear_size= value_size=", layers=linear_attention_layers
-        ),
-    )
+kimi_delta_layers: ExportSpec = compose(
+    reads(
+        linear_heads=either("linear_num_heads", "num_attention_heads"),
+        linear_size=either("linear_head_dim", "head_dim"),
+        conv_size=either("linear_conv_kernel_dim", "short_conv_kernel_size"),
+        conv_width=product(constant(3), "linear_heads", "linear_size"),
+        value_size="linear_size",
+    ),
+    conv_state("batch_size conv_width= conv_size=", layers=linear_attention_layers),
+    recurrent_state("recurrent", "batch_size linear_heads= linear_size= value_size=", layers=linear_attention_layers),
+)
+"""Layers with Kimi Delta Attention, a delta rule with one decay per channel: Kimi Linear."""
 
 
 def mamba_layers(
-    mixer: str,
-    *,
-    by: str = "mixer",
-    state: str = SELECTIVE_STATE,
-    layers: Source = "num_layers",
-    argument: str = "past_key_values",
+    *, state: str = SELECTIVE_STATE, layers: Source = "num_layers", argument: str = "past_key_values"
 ) -> ExportSpec:
     """A spec of layers with the selective scan of the first Mamba: Mamba, Jamba, Zamba.
 
@@ -138,20 +111,11 @@ def mamba_layers(
     in tests.
 
     Args:
-        mixer: Module and class of the mixer: `mamba:MambaMixer`.
-        by: The function of patches/mamba.py that replaces the mixer's `forward`.
         state: The axes of the state of the scan.
         layers: How many layers have such a mixer, or which.
         argument: The argument of `forward` that is the cache.
     """
-    name, _, mixer_class = mixer.partition(":")
     return compose(
-        linear_attention_cache,
-        patched(
-            f"{module_of(name)}:{mixer_class}.forward",
-            by=f"mamba.{by}",
-            why="loops over the tokens, and ignores the past state if there are several new tokens",
-        ),
         reads(
             ssm_entries=either(product("mamba_expand", "hidden_size"), "intermediate_size"),
             ssm_width=either("mamba_d_state", "state_size"),
@@ -163,17 +127,14 @@ def mamba_layers(
     )
 
 
-def mamba2_layers(name: str, *, layers: Source = "num_layers", argument: str = "past_key_values") -> ExportSpec:
+def mamba2_layers(*, layers: Source = "num_layers", argument: str = "past_key_values") -> ExportSpec:
     """A spec of layers with the state space of Mamba 2: Mamba 2, Bamba, Nemotron-H.
 
     Args:
-        name: The model's module in transformers: `mamba2`.
         layers: How many layers have a state, or which.
         argument: The argument of `forward` that is the cache.
     """
     return compose(
-        linear_attention_cache,
-        patched(f"{module_of(name)}:mamba2_chunk_scan", by="recurrent.mamba2_scan", why="pads the text to full chunks"),
         reads(
             ssm_heads=either("mamba_n_heads", "n_mamba_heads", "mamba_num_heads", "num_heads"),
             ssm_size=either("mamba_d_head", "mamba_headdim", "mamba_head_dim", "head_dim"),

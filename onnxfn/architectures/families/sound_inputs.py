@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from onnxfn.architectures.families.sizes import sized_in
 from onnxfn.specs.compose import compose
 from onnxfn.specs.dummies import generates, padded, sized
-from onnxfn.specs.facts import always, case, takes
+from onnxfn.specs.facts import always, takes
 from onnxfn.specs.getters import constant, either, from_config, item, product, reads
 from onnxfn.specs.spec import ExportSpec
 
@@ -22,9 +23,7 @@ FRAMES, WINDOW = "sound_length", "num_frames="
 SOUNDS = compose(
     generates("spectrogram", "normal"),
     padded("right"),
-    sized(num_sounds=2, sound_length=200),
-    case("one", sized(num_sounds=1, sound_length=100)),
-    case("several", sized(num_sounds=3, sound_length=300)),
+    sized_in("one several", num_sounds=(2, 1, 3), sound_length=(200, 100, 300)),
 )
 """Two sounds of 200 frames, and other numbers of both."""
 
@@ -43,9 +42,7 @@ CHUNKED = "chunk_frames*num_chunks"
 
 CHUNKS = compose(
     reads(chunk_frames=product("audio_config.n_window", constant(2))),
-    sized(num_chunks=3),
-    case("one", sized(num_chunks=1)),
-    case("several", sized(num_chunks=2)),
+    sized_in("one several", num_chunks=(3, 1, 2)),
 )
 """Three chunks in each sound, and other numbers of chunks."""
 
@@ -65,9 +62,7 @@ CONVOLVED = compose(
 WAVE_FRAMES = compose(
     _masked_by_bools(f"{FRAMES} audio_embed_dim="),
     reads(audio_embed_dim="audio_config.audio_embed_dim"),
-    sized(sound_length=20),
-    case("one", sized(sound_length=11)),
-    case("several", sized(sound_length=31)),
+    sized_in("one several", sound_length=(20, 11, 31)),
 )
 """Frames of samples, each of which becomes a token, and a mask of them."""
 
@@ -78,9 +73,7 @@ GROUPS = "group_frames*num_groups"
 GROUPED = compose(
     _masked(f"{GROUPS} num_mel_bins=", "input_features_mask", GROUPS),
     reads(group_frames="audio_config.asr_config.subsampling_factor"),
-    sized(num_groups=20),
-    case("one", sized(num_groups=11)),
-    case("several", sized(num_groups=31)),
+    sized_in("one several", num_groups=(20, 11, 31)),
 )
 """Spectrograms of whole groups of frames, and masks of their frames."""
 
@@ -107,9 +100,7 @@ PLAIN: Forms = tuple(
 WAVE_DUMMIES = compose(
     generates("wave", "normal"),
     padded("right"),
-    sized(num_sounds=2, num_samples=16000),
-    case("one", sized(num_sounds=1, num_samples=9600)),
-    case("several", sized(num_sounds=3, num_samples=12000)),
+    sized_in("one several", num_sounds=(2, 1, 3), num_samples=(16000, 9600, 12000)),
 )
 """Two sounds of 16,000 samples, and other numbers of both."""
 
@@ -131,9 +122,7 @@ FRAMES_OF_SAMPLES = compose(
     takes("input_values", "num_sounds step_samples*num_steps", "wave", kind="float"),
     takes("input_values_mask", "num_sounds step_samples*num_steps", "padding_mask"),
     reads(step_samples=product(*(item("audio_config.patch_sizes", layer) for layer in range(4)))),
-    sized(num_steps=8),
-    case("one", sized(num_steps=5)),
-    case("several", sized(num_steps=6)),
+    sized_in("one several", num_steps=(8, 5, 6)),
 )
 """Waveforms of whole steps, each of which becomes a token, and their masks."""
 
@@ -143,9 +132,7 @@ CODES = compose(
     takes("audio_input_ids_mask", f"num_sounds {FRAMES}", "padding_mask"),
     generates("codes", "integers", high=from_config("audio_config.codebook_size")),
     reads(num_codebooks="audio_config.num_codebooks"),
-    sized(sound_length=20),
-    case("one", sized(sound_length=11)),
-    case("several", sized(sound_length=31)),
+    sized_in("one several", sound_length=(20, 11, 31)),
 )
 """The values of a spectrogram as whole numbers, and the mask of its frames."""
 

@@ -9,6 +9,7 @@ from onnxfn.architectures.families.seq2seq import (
     encodes,
     next_ids,
 )
+from onnxfn.architectures.families.sizes import sized_in
 from onnxfn.specs.compose import compose
 from onnxfn.specs.dummies import sized
 from onnxfn.specs.edits.behaviors import behaves
@@ -24,12 +25,7 @@ audio_mask: ExportSpec = takes("encoder_attention_mask", AUDIO, "padding_mask", 
 
 def input_lengths(traced: int, single: int, right_padded: int, left_padded: int) -> ExportSpec:
     """A spec of the length of the encoder's input in the trace and in each case of the check."""
-    return compose(
-        sized(encoder_sequence_length=traced),
-        case("one", sized(encoder_sequence_length=single)),
-        case("right-padded", sized(encoder_sequence_length=right_padded)),
-        case("left-padded", sized(encoder_sequence_length=left_padded)),
-    )
+    return sized_in("one right-padded left-padded", encoder_sequence_length=(traced, single, right_padded, left_padded))
 
 
 def mask_lengths(traced: int, *checked: int) -> ExportSpec:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from onnxfn.architectures.families.sizes import sized_in
 from onnxfn.specs.compose import compose
 from onnxfn.specs.dummies import generates, padded, sized
 from onnxfn.specs.edits.caches import kv_cache
@@ -35,12 +36,7 @@ text_reads: ExportSpec = reads(
 )
 """Where the configuration of a text model has its sizes."""
 
-choice_sizes: ExportSpec = compose(
-    sized(num_choices=4),
-    case("one", sized(num_choices=2)),
-    case("right-padded", sized(num_choices=3)),
-    case("left-padded", sized(num_choices=5)),
-)
+choice_sizes: ExportSpec = sized_in("one right-padded left-padded", num_choices=(4, 2, 3, 5))
 """The number of choices in the trace and in each case of the check."""
 
 choice_axis: Edit = Edit("with_axis", {"axis": "num_choices", "at": 1, "starting": TOKENS})

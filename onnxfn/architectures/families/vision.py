@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from onnxfn.architectures.families.sizes import sized_in
 from onnxfn.specs.compose import compose
 from onnxfn.specs.dummies import generates, sized
 from onnxfn.specs.edits.tensors import without
@@ -55,9 +56,7 @@ The trace has the image size of the configuration, or 64 by 64.
 text_line_images: ExportSpec = compose(
     dynamic_images,
     takes("pixel_values", "batch_size num_channels= 48 width", "pixels", kind="float"),
-    sized(width=160),
-    case("one", sized(width=97)),
-    case("several", sized(width=75)),
+    sized_in("one several", width=(160, 97, 75)),
 )
 """Images of one line of text each, for PP-OCR: `pixel_values`, `[batch_size, num_channels, 48, width]`."""
 

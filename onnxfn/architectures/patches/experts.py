@@ -1,14 +1,17 @@
-"""Experts without a loop over those that were hit, where a model does not use `transformers.integrations.moe`.
+"""Mixtures of experts, without a loop over the experts that the traced tokens chose.
 
-A trace of the loop would contain only the experts that the traced tokens choose. As `batched_mm` does, each function
-gathers, for each token, the weights of its experts. `tokens` are those of all texts, `chosen` the experts of a token.
+As `batched_mm` of transformers does, the functions gather, for each token, the weights of its experts.
+`tokens` are those of all texts, `chosen` the experts of a token.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+import torch
 from torch import Tensor
+from torch.nn import functional
 
 
 def dbrx_outputs(self: Any, hidden_states: Tensor, top_k_index: Tensor, top_k_weights: Tensor) -> Tensor:
@@ -16,8 +19,6 @@ def dbrx_outputs(self: Any, hidden_states: Tensor, top_k_index: Tensor, top_k_we
 
     The experts follow each other in the rows of a matrix. Their rows are looked up in it, so that it can be quantized.
     """
-    import torch
-
     rows = top_k_index[..., None] * self.ffn_hidden_size + torch.arange(self.ffn_hidden_size, device=top_k_index.device)
     states = hidden_states.reshape(-1, 1, self.hidden_size, 1)
     gate, up, down = (weight[rows] for weight in (self.mlp.w1, self.mlp.v1, self.mlp.w2))
@@ -54,3 +55,48 @@ def step3p7_outputs(self: Any, hidden_states: Tensor, top_k_index: Tensor, top_k
 def _weighted(outputs: Tensor, weights: Tensor) -> Tensor:
     """The sum of the outputs of a token's experts, `[tokens, chosen, 1, size]`, with weights: `[tokens, size]`."""
     return (outputs.squeeze(-2) * weights[..., None]).sum(dim=1)
+
+
+def batched_mm_forward(
+    self: Any,
+    experts_implementation: str,  # noqa: ARG001 - one is traced, whichever is configured
+    default: Callable[..., Any],  # noqa: ARG001
+) -> Callable[..., Any]:
+    """For ExpertsInterface.get_interface, which returns the implementation that the configuration names.
+
+    The default implementation loops over the experts that the traced tokens chose. `batched_mm` gathers, for each
+    token, the weights of its experts. Its memory grows with the number of tokens.
+    """
+    implementation: Callable[..., Any] = self["batched_mm"]
+    return implementation
+
+
+def router_outputs(router: Any, hidden_states: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """For SwitchTransformersTop1Router.forward, which converts its own weights to another dtype in place.
+
+    Returns the expert of each token (one-hot), its probability, and the logits. A token is assigned to no expert if
+    `expert_capacity` earlier tokens of its text are assigned to the same expert.
+    """
+    logits = functional.linear(
+        hidden_states.to(router.dtype),
+        router.classifier.weight.to(router.dtype),
+        None if router.classifier.bias is None else router.classifier.bias.to(router.dtype),
+    )
+    probabilities = logits.softmax(dim=-1).to(hidden_states.dtype)
+    experts = functional.one_hot(probabilities.argmax(dim=-1), num_classes=router.num_experts)
+    within_capacity = experts.cumsum(dim=-2) <= router.expert_capacity
+    return experts * within_capacity, probabilities.amax(dim=-1, keepdim=True), logits
+
+
+def expert_outputs(experts: Any, hidden_states: Tensor, selected_experts: Tensor, routing_weights: Tensor) -> Tensor:
+    """For SwitchTransformersExperts.forward: the output of the selected expert for each token.
+
+    `hidden_states` is `[tokens, size]`, `selected_experts` is `[tokens, 1, experts]` of 0 and 1 (all 0 if the expert is
+    full), `routing_weights` is `[tokens, 1]`. Every expert reads every token. Outputs for tokens of other experts are
+    multiplied by 0.
+    """
+    outputs = sum(
+        experts[f"expert_{index}"](hidden_states) * selected_experts[:, 0, index, None]
+        for index in range(experts.num_experts)
+    )
+    return outputs * routing_weights

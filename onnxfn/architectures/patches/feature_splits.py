@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import torch
 from attrs import frozen
 from torch import Tensor
 
@@ -40,8 +41,6 @@ def sizes(tensor: Tensor) -> Any:
 
 def whole(tensor: Tensor, split_size: Any, dim: int = 0) -> tuple[Tensor, ...]:
     """For Tensor.split: the tensor as the only part, if `Sizes` say how long the parts are."""
-    import torch
-
     if isinstance(split_size, Sizes):
         return (tensor,)
     split = torch.ops.aten.split_with_sizes if isinstance(split_size, (list, tuple)) else torch.ops.aten.split
@@ -50,8 +49,6 @@ def whole(tensor: Tensor, split_size: Any, dim: int = 0) -> tuple[Tensor, ...]:
 
 def symbols(data: Any, **options: Any) -> Tensor:
     """For torch.as_tensor: a tensor of pairs of sizes, which may be symbols; any other data as they are."""
-    import torch
-
     is_pairs = isinstance(data, list) and all(isinstance(pair, tuple) for pair in data)
     if not is_pairs or all(isinstance(size, int) for pair in data for size in pair):
         return torch.asarray(data, **options)

@@ -1,4 +1,4 @@
-"""Vision towers that convolve the patches of each image on its grid, without loops over the images.
+"""Vision towers that convolve or merge the patches of each image on its grid, without loops over the images.
 
 The patches of all images are in one row. A convolution reads the neighbours of a patch by their index.
 """
@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor
+from transformers.modeling_outputs import BaseModelOutputWithPooling
 
-from onnxfn.architectures.patches.merged_blocks import blocks_of
 from onnxfn.architectures.patches.packed_vision import (
     interpolation_indices_and_weights,
     owners,
@@ -20,10 +21,66 @@ from onnxfn.architectures.patches.packed_vision import (
 )
 
 
+def paddleocr_features(self: Any, image_features: Tensor, image_grid_thw: Tensor) -> Tensor:
+    """For PaddleOCRProjector.forward (transformers 5.23), which loops over the images."""
+    counts = image_grid_thw.prod(-1)
+    blocks = blocks_of(image_grid_thw, self.merge_kernel_size[0], counts.cumsum(0) - counts)
+    merged = self.pre_norm(image_features)[blocks].flatten(1)
+    return self.linear_2(self.act(self.linear_1(merged)))
+
+
+def lfm2_vl_features(
+    self: Any, pixel_values: Tensor, spatial_shapes: Tensor, pixel_attention_mask: Tensor, **_: Any
+) -> Any:
+    """For Lfm2VlModel.get_image_features (transformers 5.23), which loops over the images."""
+    states = self.vision_tower(
+        pixel_values=pixel_values,
+        spatial_shapes=spatial_shapes,
+        pixel_attention_mask=pixel_attention_mask,
+        return_dict=True,
+    ).last_hidden_state
+    count, length, _ = states.shape
+    grids = torch.cat([torch.ones_like(spatial_shapes[:, :1]), spatial_shapes], dim=1)
+    starts = torch.arange(count, device=states.device) * length
+    projector = self.multi_modal_projector
+    merged = states.flatten(0, 1)[blocks_of(grids, projector.factor, starts)].flatten(1)
+    merged = projector.layer_norm(merged) if projector.use_layer_norm else merged
+    features = projector.linear_2(projector.act(projector.linear_1(merged)))
+    return BaseModelOutputWithPooling(last_hidden_state=states, pooler_output=features)
+
+
+def minicpm_features(self: Any, hidden_states: Tensor, target_sizes: Tensor) -> Tensor:
+    """For the forward of MiniCPM-V's merger (transformers 5.23): rounds of merges, which loop over the images."""
+    states = hidden_states[0]
+    for mlp in self.mlp:
+        grids = torch.cat([torch.ones_like(target_sizes[:, :1]), target_sizes], dim=1)
+        counts = grids.prod(-1)
+        merge = self.merge_kernel_size[0]
+        states = mlp(states[blocks_of(grids, merge, counts.cumsum(0) - counts)].flatten(1))
+        target_sizes = target_sizes // merge
+    return states
+
+
+def blocks_of(grid_thw: Tensor, merge: int, starts: Tensor) -> Tensor:
+    """The indices of the patches of each block, row by row: `[blocks, merge * merge]`.
+
+    Args:
+        grid_thw: The frames, the height and the width of each image in patches, `[images, 3]`.
+        merge: The height and the width of a block.
+        starts: The index of the first patch of each image, `[images]`.
+    """
+    cells = patches_of(torch.cat([grid_thw[:, :1], grid_thw[:, 1:] // merge], dim=1))
+    frame = cells.height * cells.width
+    row, column = cells.within % frame // cells.width, cells.within % frame % cells.width
+    width = grid_thw[:, 2][cells.image]
+    frame_start = starts[cells.image] + cells.within // frame * grid_thw[:, 1][cells.image] * width
+    inner = torch.arange(merge * merge, device=grid_thw.device)
+    rows = row[:, None] * merge + inner // merge
+    return frame_start[:, None] + rows * width[:, None] + column[:, None] * merge + inner % merge
+
+
 def lfm3_vl_states(self: Any, pixel_values: Tensor, grid_thw: Tensor, **_: Any) -> Any:
     """For Lfm3VlVisionModel.forward (transformers 5.23), which reads the grids for its convolutions."""
-    from transformers.modeling_outputs import BaseModelOutputWithPooling
-
     states = self.embedding_norm(self.patch_embed(pixel_values))
     rotations = self.rotary_pos_emb(states, position_ids(grid_thw, self.spatial_merge_size))
     for layer in self.layers:
@@ -33,8 +90,6 @@ def lfm3_vl_states(self: Any, pixel_values: Tensor, grid_thw: Tensor, **_: Any) 
 
 def lfm3_vl_convolution(self: Any, hidden_states: Tensor, grid_thw: Tensor, **_: Any) -> Tensor:
     """For Lfm3VlVisionShortConv.forward, which loops over the images."""
-    import torch
-
     input_gate, output_gate, values = self.in_proj(hidden_states).chunk(3, dim=-1)
     index, is_inside = _neighbours(grid_thw, self.spatial_merge_size, self.spatial_conv.kernel_size[0])
     around = (input_gate * values)[index] * is_inside[..., None]
@@ -53,8 +108,6 @@ def _neighbours(grid_thw: Tensor, merge: int, side: int) -> tuple[Tensor, Tensor
     Returns:
         Two tensors `[patches, side * side]`. An index outside the frame is that of a patch at its edge.
     """
-    import torch
-
     patches = patches_of(grid_thw)
     inner = torch.arange(side * side, device=grid_thw.device)
     (row, column), reach = row_and_column(patches, merge), side // 2
@@ -70,8 +123,6 @@ def _neighbours(grid_thw: Tensor, merge: int, side: int) -> tuple[Tensor, Tensor
 
 def hunyuan_vl_features(self: Any, pixel_values: Tensor, grid_thw: Tensor, **_: Any) -> Any:
     """For HunYuanVLVisionTransformer.forward (transformers 5.23), which loops over the images."""
-    from transformers.modeling_outputs import BaseModelOutputWithPooling
-
     states = _hunyuan_embeddings(self.embeddings, pixel_values, grid_thw)[None]
     for layer in self.layers:
         states = layer(states, cu_seqlens=segment_ends(grid_thw), attention_mask=None)
@@ -81,8 +132,6 @@ def hunyuan_vl_features(self: Any, pixel_values: Tensor, grid_thw: Tensor, **_: 
 
 def hy_v4_vl_features(self: Any, pixel_values: Tensor, grid_thw: Tensor, **_: Any) -> Any:
     """For HYV4VLVisionModel.forward (transformers 5.24), which loops over the images."""
-    from transformers.modeling_outputs import BaseModelOutputWithPooling
-
     states = _hunyuan_embeddings(self.embeddings, pixel_values, grid_thw, beyond=0.1)[None]
     for layer in self.layers:
         states = layer(states, cu_seqlens=segment_ends(grid_thw), attention_mask=None)
@@ -103,8 +152,6 @@ def _hunyuan_embeddings(self: Any, pixel_values: Tensor, grid_thw: Tensor, beyon
 
 def _hunyuan_rows(self: Any, states: Tensor, grid_thw: Tensor) -> Tensor:
     """The merged patches of each image: a token at its begin, one after each row of blocks, and one at its end."""
-    import torch
-
     merged = _merged(self, states, grid_thw)
     rows = self.mlp(torch.cat([merged, self.image_newline[None].to(merged.dtype)]))
     ends = torch.stack([self.image_begin, self.image_end]).to(rows.dtype)
@@ -114,8 +161,6 @@ def _hunyuan_rows(self: Any, states: Tensor, grid_thw: Tensor) -> Tensor:
 
 def _hy_v4_vl_rows(self: Any, states: Tensor, grid_thw: Tensor) -> Tensor:
     """The merged patches of each image, and a token after each row of blocks; frames stand one above the other."""
-    import torch
-
     merged = _merged(self, states, grid_thw)
     rows = torch.cat([merged, self.image_newline[None].to(merged.dtype)])
     sizes = (
@@ -146,8 +191,6 @@ def _with_breaks(sizes: Tensor, total: Any) -> Tensor:
         sizes: The height and the width of each image in blocks, `[images, 2]`.
         total: The number of the blocks of all images.
     """
-    import torch
-
     order, within, length = _with_newlines(sizes, total, 1)
     order = torch.where(within == 0, total + 1, order)
     return torch.where(within == length - 1, total + 2, order)
@@ -158,8 +201,6 @@ def _with_newlines(sizes: Tensor, total: Any, ends: int) -> tuple[Tensor, Tensor
 
     `ends` is the number of tokens before an image, and of those after it.
     """
-    import torch
-
     height, width = sizes.unbind(-1)
     lengths, areas = height * (width + 1) + 2 * ends, height * width
     image = owners(lengths)

@@ -1,15 +1,15 @@
-"""Padding of images, computed for every size. The originals branch on the size, and a trace would record one branch.
+"""Padding and windows of images, computed for every size. The originals branch on the size, or compute it in Python.
 
-They are in modeling_mobilenet_v1, modeling_mobilenet_v2, modeling_focalnet, modeling_swin, modeling_maskformer_swin and
-modeling_swin2sr (transformers 5.23).
+They are in modules of transformers (5.23), timm (1.0) and diffusers.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from torch import Tensor
+import torch
+from torch import Tensor
+from torch.nn import functional
 
 
 def padded_as_tensorflow(features: Tensor, conv_layer: Any) -> Tensor:
@@ -17,8 +17,6 @@ def padded_as_tensorflow(features: Tensor, conv_layer: Any) -> Tensor:
 
     The padding makes the number of convolution steps `ceil(size / stride)` ("same" padding of TensorFlow).
     """
-    import torch
-
     pads: list[int] = []
     for size, kernel, stride, dilation in zip(
         features.shape[:1:-1],
@@ -35,18 +33,13 @@ def padded_as_tensorflow(features: Tensor, conv_layer: Any) -> Tensor:
 
 def padded_to_patches(self: Any, pixel_values: Tensor, height: int, width: int) -> Tensor:
     """For `maybe_pad` of FocalNet and Swin, which pads only if a patch does not divide a side. Here it always pads."""
-    import torch
-
     rows, columns = self.patch_size
-    below, right = _missing(height, rows), _missing(width, columns)
-    return torch.nn.functional.pad(pixel_values, (0, right, 0, below))
+    return _padded(pixel_values, 0, _missing(width, columns), 0, _missing(height, rows))
 
 
 def padded_to_even(_: Any, input_feature: Tensor, height: int, width: int) -> Tensor:
     """For `maybe_pad` of Swin's merging of patches, which pads only if a side is odd. Here it always pads."""
-    import torch
-
-    return torch.nn.functional.pad(input_feature, (0, 0, 0, _missing(width, 2), 0, _missing(height, 2)))
+    return _padded(input_feature, 0, 0, 0, _missing(width, 2), 0, _missing(height, 2))
 
 
 def padded_to_layer_windows(
@@ -54,18 +47,17 @@ def padded_to_layer_windows(
 ) -> tuple[Tensor, tuple[int, ...]]:
     """For `maybe_pad` of Swin's layers: the states, padded to full windows, and padding of at least 1.
 
-    A layer cuts the padding off if it is not 0. Here it always does, which changes nothing where there is none.
+    A layer cuts the padding off if it is not 0. Here it always does, which changes nothing where there is none, unless
+    the size is known.
     """
-    import torch
-
     below, right = _missing(height, self.window_size), _missing(width, self.window_size)
-    return torch.nn.functional.pad(hidden_states, (0, 0, 0, right, 0, below)), (0, 0, 0, 1, 0, 1)
+    padding = (0, 0, 0, right, 0, below)
+    cut = padding if isinstance(below, int) and isinstance(right, int) else (0, 0, 0, 1, 0, 1)
+    return _padded(hidden_states, *padding), cut
 
 
 def padded_to_windows(self: Any, pixel_values: Tensor) -> Tensor:
     """For `pad_and_normalize` of Swin2SR, with a padded size that torch.export knows to be a multiple of the window."""
-    import torch
-
     window = self.config.window_size
     height, width = (_missing(size, window) for size in pixel_values.shape[2:])
     padded = torch.nn.functional.pad(pixel_values, (0, width, 0, height), "reflect")
@@ -82,6 +74,99 @@ def unpadded_states(
     return hidden_states, (0, 0, 0, 0, 0, 0)
 
 
+def _padded(tensor: Tensor, *padding: int) -> Tensor:
+    """A padded tensor; the tensor itself if all sizes are known, and nothing is missing."""
+    is_full = all(isinstance(size, int) and not size for size in padding)
+    return tensor if is_full else torch.nn.functional.pad(tensor, padding)
+
+
 def _missing(size: int, unit: int) -> int:
     """What a size lacks to a multiple of a unit, as a formula that torch.export simplifies when it is added."""
     return (size + unit - 1) // unit * unit - size
+
+
+def padded_features(self: Any, input: Tensor) -> Tensor:  # noqa: A002 - the original's name
+    """For DynamicPad2d.forward, which rounds a quotient up in Python, so that a trace fixes the padding.
+
+    The padding makes the number of convolution steps `ceil(size / stride)` ("same" padding).
+    """
+    pads: list[int] = []
+    for size, kernel, stride, dilation in zip(
+        input.shape[:1:-1], self.kernel_size[::-1], self.stride[::-1], self.dilation[::-1], strict=True
+    ):
+        padding = (size - 1) // stride * stride + (kernel - 1) * dilation + 1 - size if kernel > 1 else 0
+        pads += [padding // 2, padding - padding // 2]
+    return torch.nn.functional.pad(input, pads, value=self.value)
+
+
+def weight_standardized_convolution(self: Any, hidden_state: Tensor) -> Tensor:
+    """For WeightStandardizedConv2d.forward, which standardizes weights by a batch norm in training mode.
+
+    torch's exporter does not translate that mode. Here the mean and the variance are computed by elementary operators.
+    """
+    weights = self.weight.flatten(1)
+    centered = weights - weights.mean(1, keepdim=True)
+    standardized = centered * (centered.square().mean(1, keepdim=True) + self.eps).rsqrt()
+    return torch.nn.functional.conv2d(
+        hidden_state if self.pad is None else self.pad(hidden_state),
+        standardized.reshape_as(self.weight),
+        self.bias,
+        self.stride,
+        self.padding,
+        self.dilation,
+        self.groups,
+    )
+
+
+def windowed_block(self: Any, x: Tensor) -> Tensor:
+    """For MultiScaleBlock.forward, which divides the number of windows by sizes to know the batch again.
+
+    A trace has the quotient of formulas as the batch of each block, and the next block divides that: the formulas grow
+    with each block. Here the batch and the numbers of windows are those from before the division.
+    """
+    shortcut, states = x, self.norm1(x)
+    if self.dim != self.dim_out:
+        shortcut = self.proj(states)
+        if self.pool is not None:
+            shortcut = self.pool(shortcut.permute(0, 3, 1, 2)).permute(0, 2, 3, 1)
+    states = _attention_in_windows(self, states) if self.is_windowed else self.attn(states)
+    height, width = shortcut.shape[1:3]
+    cut = states[:, :height, :width].clone(memory_format=torch.contiguous_format)
+    states = shortcut + self.drop_path1(self.ls1(cut))
+    return states + self.drop_path2(self.ls2(self.mlp(self.norm2(states))))
+
+
+def _attention_in_windows(self: Any, states: Tensor) -> Tensor:
+    """The attention of each window of an image `[batch, height, width, size]`, as an image that may be larger."""
+    batch, height, width, size = states.shape
+    high, wide = self.window_size
+    rows, columns = (height + high - 1) // high, (width + wide - 1) // wide
+    padded = functional.pad(states, (0, 0, 0, columns * wide - width, 0, rows * high - height))
+    windows = padded.reshape(batch, rows, high, columns, wide, size).transpose(2, 3)
+    attended = self.attn(windows.reshape(batch * rows * columns, high, wide, size))
+    high, wide, size = attended.shape[1:]
+    image = attended.reshape(batch, rows, columns, high, wide, size).transpose(2, 3)
+    return image.reshape(batch, rows * high, columns * wide, size)
+
+
+NUM_UPSAMPLERS = property(lambda _: 60)
+"""For UNet2DConditionModel.num_upsamplers.
+
+The model passes sizes to its upsamplers only if `2 ** num_upsamplers` does not divide a side of the image, and a trace
+fixes that branch. `2 ** 60` divides no side, so sizes are always passed.
+"""
+
+
+def upsampled_features(self: Any, hidden_states: Tensor, output_size: Any = None, *_: Any, **__: Any) -> Tensor:
+    """For Upsample2D.forward, which changes the memory layout for batches of 64 and more."""
+    features = hidden_states
+    if self.norm is not None:
+        features = self.norm(features.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
+    if self.use_conv_transpose:
+        return self.conv(features)
+    if self.interpolate:
+        size = {"scale_factor": 2.0} if output_size is None else {"size": output_size}
+        features = functional.interpolate(features, mode="nearest", **size)
+    if not self.use_conv:
+        return features
+    return self.conv(features) if self.name == "conv" else self.Conv2d_0(features)

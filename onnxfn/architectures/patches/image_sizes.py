@@ -1,23 +1,26 @@
-"""Functions that convert sizes of images to Python numbers, which a trace would fix (transformers 5.23)."""
+"""Functions that convert sizes of images to Python numbers or branch on them, which a trace would fix.
+
+Position embeddings of images are always interpolated, unless the size of an image is known (transformers 5.23).
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+import torch
+from attrs import frozen
 from torch import Tensor
+from torch.nn import functional
 
 
 def symbolic_int(x: Any) -> Any:
     """For torch_int: a symbolic size stays symbolic, anything else becomes an int."""
-    import torch
-
     return x if isinstance(x, torch.SymInt) else int(x)
 
 
 def depth_anything_depth(self: Any, hidden_states: Any, patch_height: Any, patch_width: Any) -> Tensor:
     """For DepthAnythingDepthEstimationHead.forward, which converts the size of the depth map to Python integers."""
-    from torch.nn import functional
-
     features = self.conv1(hidden_states[self.head_in_index])
     size = (patch_height * self.patch_size, patch_width * self.patch_size)
     resized = functional.interpolate(features, size, mode="bilinear", align_corners=True)
@@ -31,9 +34,6 @@ def relative_positions(q_size: Any, k_size: Any, rel_pos: Tensor) -> Tensor:
 
     Queries and keys have the same positions here. The original converts their number to a Python integer.
     """
-    import torch
-    from torch.nn import functional
-
     table = rel_pos.reshape(1, rel_pos.shape[0], -1).permute(0, 2, 1)
     resized = functional.interpolate(table, size=2 * q_size - 1, mode="linear")[0].permute(1, 0)
     return resized[torch.arange(q_size)[:, None] - torch.arange(k_size)[None, :] + k_size - 1]
@@ -44,15 +44,108 @@ def unit_steps(start: float, _: float, steps: Any, **options: Any) -> Tensor:
 
     The models call linspace for the centers of pixels, which have the distance 1.
     """
-    import torch
-
     return torch.arange(steps, **options) + start
 
 
 def tensor_of_sizes(data: Any, **options: Any) -> Tensor:
     """For torch.as_tensor, whose values a trace fixes: rows of symbolic sizes become a tensor that stays dynamic."""
-    import torch
-
     if not (isinstance(data, list) and data and isinstance(data[0], (list, tuple))):
         return torch.asarray(data, **options)
     return torch.stack([torch.stack([torch.scalar_tensor(size, **options) for size in sizes]) for sizes in data])
+
+
+def interpolated_bicubic(
+    self: Any,
+    embeddings: Tensor,  # noqa: ARG001 - the original compares their number with that of its table
+    height: int,
+    width: int,
+) -> Tensor:
+    """For `interpolate_pos_encoding` of DINOv2, which does not interpolate at the size of its table."""
+    return _interpolated(self, height, width, mode="bicubic")
+
+
+def interpolated_bilinear(
+    self: Any,
+    embeddings: Tensor,  # noqa: ARG001
+    height: int,
+    width: int,
+) -> Tensor:
+    """For `interpolate_pos_encoding` of TIPSv2, which also converts height and width to Python integers."""
+    return _interpolated(self, height, width, mode="bilinear", antialias=True)
+
+
+def _interpolated(self: Any, height: int, width: int, **options: Any) -> Tensor:
+    """The class tokens' embeddings, and those of the patches of an image of this size: `[1, tokens, hidden]`."""
+    patch_height, patch_width = self.patch_embeddings.projection.stride
+    class_tokens = getattr(self, "n_cls_tokens", 1)
+    class_embeddings, table = self.position_embeddings[:, :class_tokens], self.position_embeddings[:, class_tokens:]
+    side = int(table.shape[1] ** 0.5)
+    rows, columns = height // patch_height, width // patch_width
+    if isinstance(rows, int) and isinstance(columns, int) and rows == columns == side:
+        whole: Tensor = self.position_embeddings
+        return whole
+    grid = table.reshape(1, side, side, -1).permute(0, 3, 1, 2)
+    resized = torch.nn.functional.interpolate(grid.float(), size=(rows, columns), align_corners=False, **options)
+    patch_embeddings = resized.to(table.dtype).permute(0, 2, 3, 1).reshape(1, -1, table.shape[-1])
+    return torch.cat((class_embeddings, patch_embeddings), dim=1)
+
+
+@frozen
+class LevelSizes:
+    """Stands for the tensor of the height and the width of each level, `[levels, 2]`. No value is read from a tensor.
+
+    Attributes:
+        sizes: The height and the width of each level.
+    """
+
+    sizes: tuple[tuple[int, int], ...]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """The shape of the tensor."""
+        return len(self.sizes), 2
+
+    def __getitem__(self, index: tuple[int, int]) -> int:
+        level, axis = index
+        return self.sizes[level][axis]
+
+
+def flat_features(
+    _: Any, vision_features: Sequence[Tensor], vision_pos_embeds: Sequence[Tensor]
+) -> tuple[Tensor, Tensor, LevelSizes]:
+    """For Sam3DetrEncoder._prepare_multilevel_features: features and positions of all levels in one row, and sizes."""
+    features, positions = (
+        torch.cat([level.flatten(2).transpose(1, 2) for level in levels], dim=1)
+        for levels in (vision_features, vision_pos_embeds)
+    )
+    sizes = tuple((level.shape[-2], level.shape[-1]) for level in vision_features)
+    return features, positions, LevelSizes(sizes)
+
+
+def conditional_embeddings(
+    model: Any,
+    batch_size: Any = None,  # noqa: ARG001
+    input_ids: Tensor | None = None,
+    attention_mask: Tensor | None = None,
+    position_ids: Tensor | None = None,
+    conditional_pixel_values: Tensor | None = None,
+) -> Tensor:
+    """For CLIPSegForImageSegmentation.get_conditional_embeddings (modeling_clipseg, transformers 5.23).
+
+    The original compares the number of texts with the number of images. The axes of the inputs ensure that they agree.
+    """
+    clip = model.clip
+    if input_ids is None:
+        return clip.get_image_features(conditional_pixel_values).pooler_output
+    texts = clip.get_text_features(input_ids, attention_mask=attention_mask, position_ids=position_ids)
+    return texts.pooler_output
+
+
+def channel_attention(self: Any, hidden_states: Tensor) -> Tensor:
+    """For Florence2VisionChannelAttention.forward (transformers 5.23), whose scale is a number of Python."""
+    batch, tokens, width = hidden_states.shape
+    q, k, v = self.qkv(hidden_states).reshape(batch, tokens, 3, self.groups, -1).permute(2, 0, 3, 4, 1).unbind(0)
+    scale = torch.ones_like(hidden_states[0, :, 0]).sum().rsqrt()
+    weights = (scale * q @ k.transpose(-2, -1)).softmax(-1)
+    mixed: Tensor = self.proj((weights @ v).permute(0, 3, 1, 2).reshape(batch, tokens, width))
+    return mixed

@@ -6,13 +6,14 @@ global attention are gathered. As in the original, memory is linear in the lengt
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
 
 from onnxfn.architectures.private.torch_names import torch_name
 from onnxfn.specs.errors import InvalidSpec
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 
 def unpadded_inputs(
@@ -77,8 +78,6 @@ def _global_token_indices(is_index_global: Tensor) -> tuple[Tensor, Tensor]:
     For _get_global_attn_indices. `most` is the largest number of global tokens in a row, at least 1, so that no tensor
     is empty.
     """
-    import torch
-
     most = is_index_global.sum(dim=1).max().clamp(min=1).item()
     torch_name("check")(most >= 1)
     torch_name("check")(most <= is_index_global.shape[1])
@@ -92,8 +91,6 @@ def _window_attention(self: Any, hidden_states: Tensor, excluded: Tensor, indice
     For _sliding_chunks_query_key_matmul, _concat_with_global_key_attn_probs, _compute_attn_output_with_global_indices
     and _sliding_chunks_matmul_attn_probs_value. `excluded` marks tokens that are masked or global.
     """
-    import torch
-
     side = self.one_sided_attn_window_size
     q, k, v = (
         _split_heads(self, _scaled(self, self.query(hidden_states))),
@@ -118,8 +115,6 @@ def _global_attention(self: Any, hidden_states: Tensor, is_masked: Tensor, indic
 
     For _compute_global_attn_output_from_hidden. Rows of indices that hold no global token are not used.
     """
-    import torch
-
     tokens = hidden_states.gather(1, _expanded_index(indices, hidden_states))
     q = _split_heads(self, _scaled(self, self.query_global(tokens)))
     scores = q @ _split_heads(self, self.key_global(hidden_states)).transpose(-1, -2)
@@ -130,8 +125,6 @@ def _global_attention(self: Any, hidden_states: Tensor, is_masked: Tensor, indic
 
 def _with_global_tokens(local_output: Tensor, global_output: Tensor, indices: Tensor, is_global: Tensor) -> Tensor:
     """`local_output` with `global_output` at the global tokens: the end of LongformerSelfAttention.forward."""
-    import torch
-
     index = _expanded_index(indices, local_output)
     rows = torch.where(is_global[:, :, None], global_output, local_output.gather(1, index))
     return local_output.scatter(1, index, rows)
@@ -167,8 +160,6 @@ def _blocks(heads: Tensor, side: int, *, around: int = 0) -> Tensor:
 
     The number of blocks is even, as in the original. So it is never 1, a size that torch.export would treat as static.
     """
-    from torch.nn.functional import pad
-
     count = (heads.shape[2] + 2 * side - 1) // (2 * side) * 2
     padding = count * side - heads.shape[2]
     return pad(heads, (0, 0, around * side, around * side + padding)).unflatten(2, (count + 2 * around, side))
@@ -176,8 +167,6 @@ def _blocks(heads: Tensor, side: int, *, around: int = 0) -> Tensor:
 
 def _neighbour_blocks(heads: Tensor, side: int) -> Tensor:
     """Each block with the blocks before and after it, `[batch, heads, blocks, 3*side, size]`."""
-    import torch
-
     blocks = _blocks(heads, side, around=1)
     return torch.cat((blocks[:, :, :-2], blocks[:, :, 1:-1], blocks[:, :, 2:]), dim=3)
 
@@ -187,14 +176,10 @@ def _window_mask(excluded: Tensor, side: int) -> Tensor:
 
     For _mask_invalid_locations and the diagonal mask: tokens of the sequence at most `side` away and not excluded.
     """
-    import torch
-
     included = _neighbour_blocks((~excluded).to(torch.int64)[:, None, :, None], side)[:, 0, :, None, :, 0] > 0
     queries, keys = torch.arange(side, device=excluded.device), torch.arange(3 * side, device=excluded.device)
     return included & ((queries[:, None] + side - keys[None, :]).abs() <= side)
 
 
 def _lowest(scores: Tensor) -> float:
-    import torch
-
     return float(torch.finfo(scores.dtype).min)

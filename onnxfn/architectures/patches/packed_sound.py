@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor
+from torch.nn import functional
 
 from onnxfn.architectures.patches.packed_vision import owners
 
@@ -20,8 +22,6 @@ def chunks(
     The row `[mels, frames]` of all sounds becomes `[chunks, mels, most frames of a chunk]`, zeros after each. The
     original splits the row into a list of chunks.
     """
-    import torch
-
     counts = (feature_lens + 2 * n_window - 1) // (2 * n_window)
     sound = owners(counts)
     within = torch.arange(sound.shape[0], device=sound.device) - (counts.cumsum(0) - counts)[sound]
@@ -34,8 +34,6 @@ def chunks(
 
 def pairs(feature_lens: Tensor, kwargs: Any = None) -> Tensor:  # noqa: ARG001
     """For get_pool_indices of Qwen2.5-Omni: the first row of each pair of rows of a sound, of which a mean is made."""
-    import torch
-
     rows = (feature_lens - 1) // 2 + 1
     counts = rows // 2
     sound = owners(counts)
@@ -69,9 +67,6 @@ def segment_ends(
     The original has each end once. A window has as many rows as `n_window_infer` frames; the last one of a sound may
     have fewer.
     """
-    import torch
-    from torch.nn import functional
-
     counts = _rows(feature_lens, n_window)
     window = _rows(chunk_lengths, n_window).max() * (n_window_infer // (2 * n_window))
     index = torch.arange(counts.sum().item(), device=counts.device)
@@ -84,8 +79,6 @@ def segment_ends(
 
 def _rows(frames: Tensor, n_window: int) -> Tensor:
     """The rows that convolutions make of the frames of sounds in chunks of `2 * n_window` frames: 13 of a whole one."""
-    import torch
-
     rest = frames % (2 * n_window)
     rows = torch.where(rest > 0, ((rest + 1) // 2 + 1) // 2, 0)
     return (rows + 1) // 2 + frames // (2 * n_window) * 13

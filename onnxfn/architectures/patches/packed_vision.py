@@ -9,12 +9,46 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import torch
 from attrs import frozen
 from torch import Tensor
+from torch.nn import functional
 
-from onnxfn.architectures.patches.siglip2 import antialiased_weights
 from onnxfn.architectures.private.torch_names import torch_name
 from onnxfn.architectures.private.transformers_names import transformers_name
+
+
+def resized_positional_embeddings(
+    _: Any, positional_embeddings: Tensor, spatial_shapes: Tensor, max_length: int
+) -> Tensor:
+    """For Siglip2VisionEmbeddings.resize_positional_embeddings (modeling_siglip2, transformers 5.23).
+
+    Resizes the table `[height, width, size]` to the shape of each image: `[images, max_length, size]`. Bilinear
+    resizing with antialiasing is a weighted mean of rows and columns of the table. A padding patch has the embedding of
+    the first patch.
+    """
+    height, width, _ = positional_embeddings.shape
+    patches = torch.arange(max_length, device=positional_embeddings.device)[None]
+    rows, columns = spatial_shapes[:, :1], spatial_shapes[:, 1:]
+    is_patch = patches < rows * columns
+    row = torch.where(is_patch, patches // columns, 0)
+    column = torch.where(is_patch, patches % columns, 0)
+    row_weights, column_weights = (
+        antialiased_weights(row, rows, height),
+        antialiased_weights(column, columns, width),
+    )
+    table = positional_embeddings.float()
+    resized: Tensor = torch.einsum("ndc,ndr,rcs->nds", column_weights, row_weights, table)
+    return resized.to(positional_embeddings.dtype)
+
+
+def antialiased_weights(indices: Tensor, sizes: Tensor, source: int) -> Tensor:
+    """The weights of the `source` elements of an axis in the element at each index, after resizing to `sizes`."""
+    scale = source / sizes[..., None].float()
+    centers = (indices[..., None].float() + 0.5) * scale
+    distances = (torch.arange(source, device=indices.device) + 0.5 - centers).abs() / scale.clamp(min=1.0)
+    weights = (1.0 - distances).clamp(min=0.0)
+    return weights / weights.sum(dim=-1, keepdim=True)
 
 
 @frozen
@@ -38,8 +72,6 @@ class Patches:
 
 def patches_of(grid_thw: Tensor) -> Patches:
     """The facts about each patch of images with these grids."""
-    import torch
-
     counts = grid_thw.prod(-1)
     image = owners(counts)
     index = torch.arange(image.shape[0], device=grid_thw.device)
@@ -49,8 +81,6 @@ def patches_of(grid_thw: Tensor) -> Patches:
 
 def owners(counts: Tensor) -> Tensor:
     """The index of each count, as often as it says: `[2, 1]` -> `[0, 0, 1]`."""
-    import torch
-
     index = torch.arange(counts.sum().item(), device=counts.device)
     return (index[:, None] >= counts.cumsum(0)[None]).sum(-1)
 
@@ -70,9 +100,6 @@ def segment_ends(
     kwargs: Any = None,  # noqa: ARG001 - the arguments of a tower may hold the result already; those of a graph do not
 ) -> Tensor:
     """For get_vision_cu_seqlens: 0, then the index after the last patch of each frame, or of each image."""
-    import torch
-    from torch.nn import functional
-
     frames = torch.ones_like(grid_thw[:, 0]) if merge_temporal else grid_thw[:, 0]
     lengths = grid_thw.prod(-1) // frames
     image = owners(frames)
@@ -96,8 +123,6 @@ def position_ids(
     kwargs: Any = None,  # noqa: ARG001
 ) -> Tensor:
     """For get_vision_position_ids: the frame, if it is wanted, the row and the column of each patch."""
-    import torch
-
     patches = patches_of(grid_thw)
     merge = spatial_merge_size if isinstance(spatial_merge_size, int) else spatial_merge_size[patches.image]
     frame = [patches.within // (patches.height * patches.width)] if include_temporal else []
@@ -116,9 +141,6 @@ def window_index(
     The new index of a merged patch is the number of those before it: the rows of windows above, the windows at the left
     in its row of windows, and the patches before it in its window.
     """
-    import torch
-    from torch.nn import functional
-
     side = window_size // spatial_merge_size // patch_size
     cells = patches_of(torch.cat([grid_thw[:, :1], grid_thw[:, 1:] // spatial_merge_size], dim=1))
     frame = cells.height * cells.width
@@ -159,8 +181,6 @@ def temporal_merge_index(
     `[merged, frames, patches]`. From transformers 5.24 it returns a sum's targets and weights: see `merged_frames`.
     All images or videos have the same number of frames, without which the original fails too.
     """
-    import torch
-
     height, width = grid_thw[:, 1], grid_thw[:, 2]
     cells = patches_of(torch.stack([torch.ones_like(height), height // kernel_height, width // kernel_width], dim=1))
     counts = grid_thw.prod(-1)
@@ -185,8 +205,6 @@ def merged_frames(
 
     `[merged, patches of each, width]`: the patches that a kernel merges follow each other.
     """
-    import torch
-
     patches, size = patches_of(grid_thw), kernel_height * kernel_width
     in_frame = patches.within % (patches.height * patches.width)
     row, column = in_frame // patches.width, in_frame % patches.width
@@ -201,9 +219,6 @@ def merged_frames(
 
 def nearest_position_ids(target_sizes: Tensor, num_patches_per_side: int, kwargs: Any = None) -> Tensor:  # noqa: ARG001
     """For get_vision_nearest_position_ids: the entry of a square table of positions that is nearest to each patch."""
-    import torch
-    from torch.nn import functional
-
     patches = patches_of(functional.pad(target_sizes, (1, 0), value=1))
     bounds = torch.arange(1 / num_patches_per_side, 1.0, 1 / num_patches_per_side, device=target_sizes.device)
     row, column = (
@@ -246,8 +261,6 @@ def interpolation_indices_and_weights(
 
 def antialiased_positions(_: Any, positional_embeddings: Tensor, grid_thw: Tensor, spatial_merge_size: int) -> Tensor:
     """For Cosmos3EdgeVisionEmbeddings.resize_positional_embeddings: the table `[height, width, size]` at each patch."""
-    import torch
-
     patches = patches_of(grid_thw)
     row, column = row_and_column(patches, spatial_merge_size)
     height, width, _ = positional_embeddings.shape
@@ -263,8 +276,6 @@ def merged_patches(_: Any, hidden_states: Tensor, grid_thw: Tensor, merge_sizes:
     The patches of a block follow each other. Bilinear resizing without antialiasing reads the middle of a block: its
     middle patch, or the mean of the four middle ones.
     """
-    import torch
-
     patches = patches_of(grid_thw)
     merge = merge_sizes[patches.image]
     inner, middle = patches.within % (merge * merge), (merge - 1) / 2
@@ -280,8 +291,6 @@ def merged_patches(_: Any, hidden_states: Tensor, grid_thw: Tensor, merge_sizes:
 
 def averaged_tokens(_: Any, hidden_states: Tensor, pixel_position_ids: Tensor, length: int) -> tuple[Tensor, Tensor]:
     """For Gemma4VisionPooler._avg_pool_by_positions: the mean of each square of patches, and which squares exist."""
-    import torch
-
     side = int((hidden_states.shape[1] // length) ** 0.5)
     places = pixel_position_ids.clamp(min=0)
     squares = (places[..., 0].amax(-1, keepdim=True) + 1) // side
@@ -316,10 +325,13 @@ def attention_interface(self: Any, attn_implementation: str | None, default: Cal
 
 def _mask_of_segments(query: Tensor, ends: Tensor) -> Tensor:
     """0 between patches of one segment and a large negative number elsewhere: `[1, 1, patches, patches]`."""
-    import torch
-
     torch_name("check")(query.shape[2] > 1)
     index = torch.arange(query.shape[2], device=query.device)
     segment = (index[:, None] >= ends[None, 1:]).sum(-1)
     lowest = torch.finfo(query.dtype).min
     return torch.where(segment[:, None] == segment[None, :], 0.0, lowest).to(query.dtype)[None, None]
+
+
+def added_features(_: Any, hidden_states: Tensor, visual_pos_masks: Tensor, visual_embeds: Tensor) -> Tensor:  # noqa: ARG001
+    """For _deepstack_process, which selects the tokens of images by a mask; a graph gets features for all tokens."""
+    return hidden_states + visual_embeds.reshape(hidden_states.shape)

@@ -1,7 +1,8 @@
 """Recurrent layers as one Scan over the tokens of a text. The originals loop in Python. The results are the same.
 
-The originals are in transformers.cache_utils, modeling_qwen3_5, modeling_mamba2, modeling_minimax,
-modeling_recurrent_gemma and the models derived from them (5.23). Variables have the letters of the originals.
+The originals are in transformers.cache_utils and in the modules of models (5.23). Variables have the letters of the
+originals. In PyTorch only a single token continues from a state of the first Mamba: a text of several tokens starts
+from a state of zeros. Here one Scan computes both cases token by token.
 """
 
 # ruff: noqa: N803, N806 - A, B, C and D are the letters of the Mamba papers
@@ -9,12 +10,12 @@ modeling_recurrent_gemma and the models derived from them (5.23). Variables have
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
+from torch import Tensor
 
 from onnxfn.architectures.private.torch_names import torch_name
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 UNLIMITED = (0.0, float("inf"))
 """The limits of `dt` that change nothing, as `dt` is positive after softplus."""
@@ -27,8 +28,6 @@ def conv_state(
 
     A missing state is a state of zeros, as the convolution also pads with zeros before the text.
     """
-    import torch
-
     width = conv_kernel_size or self.conv_kernel_size[state_idx] or conv_states.shape[-1]
     past = self.conv_states[state_idx] if self.has_previous_state[state_idx] else _zero_state(conv_states, width)
     states = torch.cat((past, conv_states), dim=-1)
@@ -60,8 +59,6 @@ def delta_rule(
     `query`, `key` and `value` are `[batch, length, heads, size]`, `beta` is `[batch, length, heads]`, and `g` is
     `[batch, length, heads]` or `[batch, length, heads, key_size]`. The state is `[batch, heads, key_size, value_size]`.
     """
-    import torch
-
     repeats = value.shape[2] // key.shape[2]
     query, key = (tensor.float().repeat_interleave(repeats, dim=2) for tensor in (query, key))
     if use_qk_l2norm_in_kernel:
@@ -103,8 +100,6 @@ def mamba2_scan(
     `hidden_states` is `[batch, length, heads, size]`, `dt` is `[batch, length, heads]`, `B` and `C` are
     `[batch, length, groups, state_size]`. The state is `[batch, heads, size, state_size]`.
     """
-    import torch
-
     steps = dt if dt_bias is None else dt + dt_bias.to(dt.dtype)
     steps = torch.nn.functional.softplus(steps) if dt_softplus else steps
     steps = _limited(steps, dt_limit, initial_states).float()
@@ -135,8 +130,6 @@ def lightning_attention(
     **_: Any,
 ) -> tuple[Tensor, Tensor]:
     """For MiniMaxLightningAttention.forward, which loops over blocks of a text, or over tokens if there is a state."""
-    import torch
-
     qkv = self.act_fn(self.qkv_proj(hidden_states))
     qkv = qkv if attention_mask is None else (qkv * attention_mask[:, :, None]).to(qkv.dtype)
     query, key, value = qkv.unflatten(-1, (self.num_attention_heads, -1)).float().chunk(3, dim=-1)
@@ -169,7 +162,6 @@ def rglru_scan(
 
     `hidden_states` and `recurrent_gate` are `[batch, length, width]`. The state is set to 0 where `reset` is true.
     """
-    import torch
 
     def step(state: Tensor, inputs: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
         gate, x = inputs
@@ -188,8 +180,6 @@ def _limited(dt: Tensor, dt_limit: tuple[float, float], state: Tensor | None) ->
     PyTorch computes that token by mamba2_selective_state_update, which has no limits. In the graph a missing state is
     a state of zeros, so a state of zeros counts as missing.
     """
-    import torch
-
     if dt_limit == UNLIMITED or state is None:
         return dt.clamp(*dt_limit)
     several_tokens = torch.ones_like(dt[0, :, 0]).sum() > 1
@@ -215,3 +205,152 @@ def final_state_and_outputs(
     """
     final_state, outputs = torch_name("scan")(step, state, [tensor.transpose(0, 1) for tensor in inputs])
     return final_state, outputs.transpose(0, 1)
+
+
+def mixer(
+    self: Any, hidden_states: Tensor, cache: Any = None, attention_mask: Tensor | None = None, **_: Any
+) -> Tensor:
+    """For MambaMixer.forward, FalconMambaMixer.forward and JambaMambaMixer.forward, which normalize dt, B and C."""
+    x, gate = self.in_proj(_masked(hidden_states, attention_mask)).transpose(1, 2).chunk(2, dim=1)
+    x = _masked(_convolved(self, x, cache).transpose(1, 2), attention_mask)
+    sizes = [self.time_step_rank, self.ssm_state_size, self.ssm_state_size]
+    dt, B, C = torch.split(self.x_proj(x), sizes, dim=-1)
+    dt, B, C = (_normalized(self, name, tensor) for name, tensor in (("dt", dt), ("b", B), ("c", C)))
+    dt = self.dt_proj(dt).transpose(1, 2)
+    parameters = (self.A_log, B.transpose(1, 2), C.transpose(1, 2), self.D)
+    outputs = _selective_scan(self, x.transpose(1, 2), dt, *parameters, cache)
+    outputs = outputs * torch.nn.functional.silu(gate)
+    return self.out_proj(outputs.transpose(1, 2).to(hidden_states.dtype))
+
+
+def multihead_mixer(
+    self: Any, hidden_states: Tensor, cache: Any = None, attention_mask: Tensor | None = None, **_: Any
+) -> Tensor:
+    """For ZambaMambaMixer.forward, in which each head has its own scan."""
+    projected = self.in_proj(_masked(hidden_states, attention_mask)).transpose(1, 2)
+    x, gate = projected.unflatten(1, (-1, 2)).unbind(2)
+    x = _masked(_convolved(self, x, cache).transpose(1, 2), attention_mask).transpose(1, 2)
+    heads = x.unflatten(1, (self.n_mamba_heads, self.mamba_head_dim))
+    sizes = [self.time_step_rank, self.ssm_state_size, self.ssm_state_size]
+    dt, B, C = torch.split(self.x_proj_weight @ heads, sizes, dim=-2)
+    dt = self.dt_proj_weight @ dt + self.dt_proj_bias[..., None]
+    outputs = _selective_scan(self, heads, dt, self.A_log, B, C, self.D, cache)
+    outputs = outputs.flatten(1, 2) * torch.nn.functional.silu(gate)
+    return self.out_proj(outputs.transpose(1, 2).to(hidden_states.dtype))
+
+
+def _selective_scan(
+    mixer: Any, x: Tensor, dt: Tensor, A_log: Tensor, B: Tensor, C: Tensor, D: Tensor, cache: Any
+) -> Tensor:
+    """The outputs of the selective scan. It starts from the state in the cache, and updates the cache.
+
+    `x` and `dt` are `[batch, ..., width, length]`, `B` and `C` are `[batch, ..., state_size, length]`, `A_log` is
+    `[..., width, state_size]`, `D` is `[..., width]`. The state is `[batch, ..., width, state_size]`.
+    """
+
+    def step(state: Tensor, inputs: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
+        decay, dt_x, B, C = inputs
+        state = state * decay + dt_x[..., None] * B[..., None, :]
+        return state, (state * C[..., None, :]).sum(-1)
+
+    dt = torch.nn.functional.softplus(dt).float()
+    dt, dt_x, B, C = (tensor.float().movedim(-1, 1) for tensor in (dt, x * dt, B, C))
+    decay = (dt[..., None] * -A_log.float().exp()).exp()
+    state = None if cache is None else cache.get_recurrent_state(mixer.layer_idx)
+    state = torch.zeros_like(decay[:, 0]) if state is None else state.float()
+    final_state, outputs = final_state_and_outputs(step, state, (decay, dt_x, B, C))
+    if cache is not None:
+        cache.update_recurrent_state(final_state, mixer.layer_idx)
+    return outputs.movedim(1, -1) + x * D.float()[..., None]
+
+
+def _convolved(mixer: Any, x: Tensor, cache: Any) -> Tensor:
+    """The causal convolution of `x` `[batch, width, length]`, which also sees the convolution state of the cache."""
+    states = x
+    if cache is not None:
+        states = cache.update_conv_state(x, mixer.layer_idx, conv_kernel_size=mixer.conv_kernel_size)
+    convolved: Tensor = mixer.act(mixer.conv1d(states)[..., : states.shape[-1]])
+    return convolved[..., states.shape[-1] - x.shape[-1] :]
+
+
+def _masked(tensor: Tensor, mask: Tensor | None) -> Tensor:
+    return tensor if mask is None else (tensor * mask[:, :, None]).to(tensor.dtype)
+
+
+def _normalized(mixer: Any, name: str, tensor: Tensor) -> Tensor:
+    norm = getattr(mixer, f"{name}_layernorm", None)
+    return tensor if norm is None else norm(tensor)
+
+
+def matrix_memory(
+    self: Any,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    igate: Tensor,
+    fgate: Tensor,
+    c_initial: Tensor | None = None,
+    n_initial: Tensor | None = None,
+    m_initial: Tensor | None = None,
+    return_last_states: bool | None = None,  # noqa: ARG001, FBT001 - layers read them in inference
+    mode: str | None = None,  # noqa: ARG001 - inference
+) -> tuple[Tensor, tuple[Tensor, Tensor, Tensor]]:
+    """For xLSTMBackend.forward, which loops over chunks of the text, then over the tokens that are left.
+
+    `query`, `key` and `value` are `[batch, heads, length, size]`, the gates `[batch, heads, length]`. The memory is
+    `[batch, heads, key_size, value_size]`. Its normalizer is computed as one more column, for values that are 1.
+    """
+    values = torch.cat((value.float(), torch.ones_like(value[..., :1], dtype=torch.float32)), dim=-1)
+    queries, keys = query.float() * key.shape[-1] ** -0.5, key.float()
+    zeros = torch.zeros_like(keys[:, :, 0, :, None] * values[:, :, 0, None, :])
+    has_state = c_initial is not None and n_initial is not None and m_initial is not None
+    memory = torch.cat((c_initial, n_initial[..., None]), dim=-1) if has_state else zeros  # type: ignore[index]
+    maximum = m_initial if has_state else zeros[:, :, 0, :1]
+    # The maximum is one more row of the memory: a Scan of one state.
+    state = torch.cat((memory.float(), maximum.float()[..., None].expand_as(zeros[:, :, :1])), dim=2)  # type: ignore[union-attr]
+
+    def step(state: Tensor, inputs: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
+        query, key, value, entry, retained = inputs
+        memory, maximum = state[:, :, :-1], state[:, :, -1, :1]
+        highest = torch.maximum(retained + maximum, entry)
+        before, now = torch.exp(retained + maximum - highest), torch.exp(entry - highest)
+        memory = before[..., None] * memory + now[..., None] * key[..., None] * value[:, :, None, :]
+        read = (query[..., None] * memory).sum(-2)
+        scale = torch.maximum(read[..., -1:].abs(), torch.exp(-highest)) + self.config.eps
+        return torch.cat((memory, highest[..., None].expand_as(memory[:, :, :1])), dim=2), read[..., :-1] / scale
+
+    gates = (igate.float()[..., None], torch.nn.functional.logsigmoid(fgate.float())[..., None])
+    inputs = tuple(tensor.transpose(1, 2) for tensor in (queries, keys, values, *gates))
+    final, outputs = final_state_and_outputs(step, state, inputs)
+    states = (final[:, :, :-1, :-1], final[:, :, :-1, -1], final[:, :, -1, :1])
+    return outputs.transpose(1, 2).to(query.dtype), states
+
+
+def linear_attention(
+    time_decay: Tensor,
+    time_first: Tensor,
+    key: Tensor,
+    value: Tensor,
+    state: Any = None,
+    return_state: bool = False,  # noqa: FBT001, FBT002 - the original's signature
+) -> tuple[Tensor, Any]:
+    """For rwkv_linear_attention: the weighted mean of the values so far, and its numerator, denominator and maximum.
+
+    `key` and `value` are `[batch, length, size]`. The sums are divided by the exponential of the maximum.
+    """
+    decay = -torch.exp(time_decay)
+    zeros = torch.zeros_like(key[:, 0], dtype=torch.float32)
+    sums = torch.stack([zeros, zeros, zeros - 1e38] if state is None else list(state))
+
+    def step(sums: Tensor, inputs: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
+        key, value = inputs
+        numerator, denominator, maximum = sums[0], sums[1], sums[2]
+        highest = torch.maximum(maximum, key + time_first)
+        before, now = torch.exp(maximum - highest), torch.exp(key + time_first - highest)
+        output = (before * numerator + now * value) / (before * denominator + now)
+        highest = torch.maximum(maximum + decay, key)
+        before, now = torch.exp(maximum + decay - highest), torch.exp(key - highest)
+        return torch.stack([before * numerator + now * value, before * denominator + now, highest]), output
+
+    final, outputs = final_state_and_outputs(step, sums, (key.float(), value.float()))
+    return outputs.to(value.dtype), list(final) if return_state or state is not None else state

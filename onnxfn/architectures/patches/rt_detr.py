@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor
 
 
@@ -35,6 +36,4 @@ def sine_position_embedding(self: Any, width: int, height: int, device: Any, dty
 
 def gathered_along_dim(input: Tensor, indices: Tensor, dim: int) -> Tensor:  # noqa: A002 - the original's signature
     """For torch.take_along_dim, which compares sizes and so fixes the batch. Here the sizes are equal."""
-    import torch
-
     return torch.gather(input, dim, indices)

@@ -1,14 +1,23 @@
-"""Tiles of images of which some are padding, all zeros: their features are left out at the end, not their pixels.
+"""Images as tiles, of which some are padding, and images of several sizes, without loops over the images.
 
 The originals (transformers 5.23) leave the padding out first, and the number of tiles that are left is no size that the
-layers after it can have in a graph.
+layers after it can have in a graph: here features are left out at the end. The rows of an image in tiles are those of
+the whole, then those of its tiles line by line, with a vector for a new line after each; every row is found by its
+index. Images without tiles have their whole and one new line.
+
+Source: "LLaVA-NeXT: Improved reasoning, OCR, and world knowledge", 2024; "LLaVA-OneVision", arXiv 2408.03326.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+import torch
+from attrs import frozen
 from torch import Tensor
+from transformers.modeling_outputs import BaseModelOutputWithPooling
+
+from onnxfn.architectures.patches.packed_vision import patches_of
 
 
 def idefics2_features(self: Any, pixel_values: Tensor, pixel_attention_mask: Tensor | None = None, **_: Any) -> Any:
@@ -29,8 +38,6 @@ def idefics3_features(self: Any, pixel_values: Tensor, pixel_attention_mask: Ten
 
 def smolvlm_features(self: Any, pixel_values: Tensor, pixel_attention_mask: Tensor | None = None, **_: Any) -> Any:
     """For get_image_features of SmolVLM, ModernVBERT and UltraVBERT: the first tile counts if all are padding."""
-    import torch
-
     pixels, is_tile, squares = _tiles(self, pixel_values, pixel_attention_mask)
     mask = squares.any(-1).any(-1)
     states = self.vision_model(pixel_values=pixels, patch_attention_mask=mask, return_dict=True).last_hidden_state
@@ -53,7 +60,201 @@ def _tiles(model: Any, pixel_values: Tensor, pixel_attention_mask: Tensor | None
 
 def _rows_of_tiles(features: Tensor, is_tile: Tensor) -> Any:
     """A result with the rows of the tiles that are no padding, `[tokens, width]`."""
-    from transformers.modeling_outputs import BaseModelOutputWithPooling
-
     rows = is_tile[:, None].expand(-1, features.shape[1]).flatten()
     return BaseModelOutputWithPooling(pooler_output=features.flatten(0, 1)[rows])
+
+
+LARGEST_RATIO = 1.1
+"""How many times longer than allowed the sides of an image may be before it is made smaller."""
+
+
+def tiled_features(
+    self: Any,
+    pixel_values: Tensor,
+    image_sizes: Tensor,
+    vision_feature_layer: int | list[int] | None = None,
+    vision_feature_select_strategy: str | None = None,
+    vision_aspect_ratio: str | None = None,
+    batch_num_images: Any = None,  # noqa: ARG001 - the number of tiles says which images are several of one text
+    **_: Any,
+) -> Any:
+    """For get_image_features of LLaVA-NeXT and LLaVA-OneVision: tiles `[images, tiles, channels, height, width]`."""
+    count, tiles, *_ = pixel_values.shape
+    states = self.vision_tower(pixel_values.flatten(0, 1), output_hidden_states=True, return_dict=True).hidden_states
+    layers = self.config.vision_feature_layer if vision_feature_layer is None else vision_feature_layer
+    strategy = vision_feature_select_strategy or self.config.vision_feature_select_strategy
+    features = self.multi_modal_projector(_chosen(states, layers, strategy)).unflatten(0, (count, tiles))
+    side = self.config.vision_config.image_size // self.config.vision_config.patch_size
+    grids = best_grids(image_sizes, self.config.image_grid_pinpoints, self.config.vision_config.image_size)
+    areas = unpadded_areas(image_sizes, grids * side)
+    aspect_ratio = str(vision_aspect_ratio or getattr(self.config, "vision_aspect_ratio", ""))
+    shown = _of_tiles(_shrunk(areas, side, aspect_ratio), pixel_values)
+    rows = _rows(features, grids, areas, shown, self.image_newline, is_scaled=bool(aspect_ratio))
+    return BaseModelOutputWithPooling(pooler_output=rows)
+
+
+@frozen(eq=False)
+class Areas:
+    """Where each image lies in its tiles, in patches: `[images]`."""
+
+    top: Tensor
+    left: Tensor
+    height: Tensor
+    width: Tensor
+
+
+def best_grids(sizes: Tensor, resolutions: list[list[int]], side: int) -> Tensor:
+    """How many tiles each image has in height and width, `[images, 2]`: see select_best_resolution.
+
+    Args:
+        sizes: The height and the width of each image in pixels, `[images, 2]`.
+        resolutions: The heights and widths that tiles may form.
+        side: The height and the width of a tile.
+    """
+    known = torch.tensor(resolutions, dtype=torch.float64, device=sizes.device)
+    wanted = sizes.to(torch.float64)[:, None]
+    scales = known / wanted
+    downscaled = (wanted * torch.minimum(scales[..., :1], scales[..., 1:])).to(torch.int64)
+    pixels = torch.minimum(downscaled[..., 0] * downscaled[..., 1], (sizes[:, 0] * sizes[:, 1])[:, None])
+    # Most pixels of the image, then the smallest area, then the first resolution.
+    areas = [height * width for height, width in resolutions]
+    ranks = torch.tensor([area * len(areas) + order for order, area in enumerate(areas)], device=sizes.device)
+    best = (pixels * (2 * max(areas) * len(areas)) - ranks).to(torch.float64).argmax(-1)
+    return known.to(torch.int64)[best] // side
+
+
+def unpadded_areas(sizes: Tensor, whole: Tensor) -> Areas:
+    """Where images of these sizes lie in images of other sizes, in whose middle they were scaled: see unpad_image."""
+    (height, width), (full_height, full_width) = sizes.unbind(-1), whole.unbind(-1)
+    is_wide = width * full_height > full_width * height
+    top = torch.where(is_wide, (full_height - height * full_width // width) // 2, 0)
+    left = torch.where(is_wide, 0, (full_width - width * full_height // height) // 2)
+    return Areas(top, left, full_height - 2 * top, full_width - 2 * left)
+
+
+def _chosen(states: tuple[Tensor, ...], layers: int | list[int], strategy: str) -> Tensor:
+    """The states of these layers, without that of the class token if the strategy says so."""
+    chosen = states[layers] if isinstance(layers, int) else torch.cat([states[layer] for layer in layers], dim=-1)
+    return chosen[:, 1:] if strategy == "default" else chosen
+
+
+def _shrunk(areas: Areas, side: int, aspect_ratio: str) -> Areas:
+    """The areas that are shown: an image of more than `anyres_max_N` tiles is made smaller."""
+    if not aspect_ratio:
+        return areas
+    most = int(aspect_ratio.rpartition("_")[2])
+    ratio = (areas.height * areas.width / (most * side**2)).to(torch.float64).sqrt()
+    ratio = torch.where(ratio > LARGEST_RATIO, ratio, 1.0)
+    height, width = ((length / ratio).floor().to(torch.int64) for length in (areas.height, areas.width))
+    return Areas(areas.top, areas.left, height, width)
+
+
+def _of_tiles(shown: Areas, pixel_values: Tensor) -> Areas:
+    """The areas that are shown; without tiles, an empty line for each image, of which the new line is left.
+
+    The number of tiles is counted in the graph: a comparison of the size of an axis would fix it in the trace.
+    """
+    has_tiles = torch.ones_like(pixel_values[0, :, 0, 0, 0]).sum() > 1
+    height, width = torch.where(has_tiles, shown.height, 1), torch.where(has_tiles, shown.width, 0)
+    return Areas(shown.top, shown.left, height, width)
+
+
+def _rows(features: Tensor, grids: Tensor, areas: Areas, shown: Areas, newline: Tensor, *, is_scaled: bool) -> Tensor:
+    """The rows of all images, `[rows, width]`.
+
+    Args:
+        features: Those of each tile, the whole image first, `[images, tiles, patches of a tile, width]`.
+        grids: How many tiles each image has in height and width.
+        areas: Where each image lies in its tiles.
+        shown: The height and the width in which it is shown.
+        newline: The vector for a new line.
+        is_scaled: Whether images may be shown smaller.
+    """
+    _, tiles, patches, _ = features.shape
+    side = int(patches**0.5)
+    counts = patches + shown.height * (shown.width + 1)
+    cells = patches_of(torch.stack([torch.ones_like(counts), counts, torch.ones_like(counts)], dim=1))
+    image, is_whole, offset = cells.image, cells.within < patches, cells.within - patches
+    columns = shown.width[image]
+    row, column = offset // (columns + 1), offset % (columns + 1)
+    is_end = (column == columns) & ~is_whole
+    column = torch.minimum(column, columns - 1)
+    start = image * tiles * patches
+
+    def row_of(y: Tensor, x: Tensor) -> Tensor:
+        y, x = y + areas.top[image], x + areas.left[image]
+        tile = 1 + y // side * grids[:, 1][image] + x // side
+        index = start + tile * patches + y % side * side + x % side
+        index = torch.where(is_end, start, index)  # any row of the image: that of a new line may lie in no tile
+        return features.flatten(0, 2)[torch.where(is_whole, start + cells.within, index)]
+
+    rows = _interpolated(row_of, row, column, image, areas, shown) if is_scaled else row_of(row, column)
+    return torch.where(is_end[:, None], newline.to(rows.dtype), rows)
+
+
+def _interpolated(row_of: Any, row: Tensor, column: Tensor, image: Tensor, areas: Areas, shown: Areas) -> Tensor:
+    """The rows between the patches of images that are shown smaller: bilinear, as `interpolate` computes them."""
+    (top, bottom, down) = _neighbors(row, areas.height[image], shown.height[image])
+    (left, right, across) = _neighbors(column, areas.width[image], shown.width[image])
+    upper = row_of(top, left) * (1 - across) + row_of(top, right) * across
+    lower = row_of(bottom, left) * (1 - across) + row_of(bottom, right) * across
+    return upper * (1 - down) + lower * down
+
+
+def _neighbors(index: Tensor, length: Tensor, shown: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The two places in a length that an index in another length lies between, and how far it is from the first."""
+    offset = ((index + 0.5) * (length / shown) - 0.5).clamp(min=0)
+    first = torch.minimum(offset.floor().to(torch.int64), length - 1)
+    second = torch.minimum(first + 1, length - 1)
+    return first, second, (offset - first)[:, None]
+
+
+def pixtral_states(self: Any, pixel_values: Tensor, image_sizes: Any = None, **arguments: Any) -> Any:
+    """For PixtralVisionModel.forward (modeling_pixtral, transformers 5.23): each image attends to itself.
+
+    Without sizes, all images have that of the tensor; with them, each is cut to its own, as in the original.
+    """
+    from transformers.utils.output_capturing import capture_outputs
+
+    return capture_outputs(_pixtral_states)(self, pixel_values, image_sizes, **arguments)
+
+
+def _pixtral_states(self: Any, pixel_values: Tensor, image_sizes: Any, **arguments: Any) -> Any:
+    embeds = self.patch_conv(pixel_values.to(dtype=self.patch_conv.weight.dtype))
+    parts = [embeds] if image_sizes is None else _cut(embeds, image_sizes, self.patch_size)
+    states = self.ln_pre(torch.cat([part.flatten(2).transpose(1, 2).flatten(0, 1) for part in parts])[None])
+    places = torch.cat([_places(part, first) for first, part in enumerate(parts)])
+    image = places[:, 0]
+    lowest = torch.finfo(states.dtype).min
+    mask = torch.where(image[:, None] == image, 0.0, lowest).to(states.dtype)[None, None]
+    rotations = self.patch_positional_embedding(states, places[:, 1:])
+    return self.transformer(states, attention_mask=mask, position_embeddings=rotations, **arguments)
+
+
+def _cut(embeds: Tensor, image_sizes: Any, side: int) -> list[Tensor]:
+    """The patches of each image that are no padding, `[1, size, height, width]`."""
+    return [
+        image[None, :, : height // side, : width // side]
+        for image, (height, width) in zip(embeds, image_sizes, strict=True)
+    ]
+
+
+def _places(part: Tensor, first: int) -> Tensor:
+    """The image, the row and the column of each patch of images of one size, `[patches, 3]`."""
+    count, _, height, width = part.shape
+    axes = [torch.arange(size, device=part.device) for size in (count, height, width)]
+    return torch.stack(torch.meshgrid(axes[0] + first, *axes[1:], indexing="ij"), dim=-1).flatten(0, 2)
+
+
+def step3p7_features(
+    self: Any, pixel_values: Tensor, pixel_values_local: Any = None, num_local_patches: Any = None, **arguments: Any
+) -> Any:
+    """For Step3p7Model.get_image_features (modeling_step3p7, transformers 5.23): images without local views.
+
+    ValueError for local views, whose numbers are a list of Python.
+    """
+    if pixel_values_local is not None or num_local_patches is not None:
+        raise ValueError("local views of images (pixel_values_local, num_local_patches) are in no graph of Step3p7")
+    states = self.vision_model(pixel_values, **arguments).last_hidden_state
+    features = self.multi_modal_projector(states)
+    return BaseModelOutputWithPooling(last_hidden_state=states, pooler_output=[features.flatten(0, 1)])

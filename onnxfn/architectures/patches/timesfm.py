@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor
 
 LEAST_VALID_STEPS = 3
@@ -19,8 +20,6 @@ def masked_mean_std(_: Any, inputs: Tensor, padding: Tensor) -> tuple[Tensor, Te
     `inputs` is `[batch, patches, steps]`. `padding` has the same shape, and is 1 where a step is padding. The
     statistics are those of the first patch that has enough valid steps, or of the last patch.
     """
-    import torch
-
     valid = 1 - padding
     has_enough = valid.sum(dim=2) >= LEAST_VALID_STEPS
     last = torch.full_like(has_enough[:, 0], has_enough.shape[1] - 1, dtype=torch.int64)
@@ -38,7 +37,6 @@ def forward(self: Any, past_values: Tensor, past_values_padding: Tensor | None =
 
     `past_values` is `[batch, length]`. `past_values_padding` has the same shape, and is 1 where a value is padding.
     """
-    import torch
     from transformers.masking_utils import create_causal_mask
     from transformers.models.timesfm2_5.modeling_timesfm2_5 import TimesFm2_5Output
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from onnxfn.architectures.private.renamed import called
@@ -12,8 +13,6 @@ from onnxfn.architectures.wrappers.modules import module
 
 def decoder_of_embeddings(model: Any) -> Any:
     """The model with `decoder_inputs_embeds`, handed to its decoder: `forward` of some models asks for tokens too."""
-    import torch
-
     inside = model.get_decoder()
     decoder = getattr(inside, "decoder", inside)  # that of Florence-2 is BART with its encoder
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import wraps
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from onnxfn.architectures.wrappers.feature_methods import feature_method
@@ -40,8 +41,6 @@ def token_embeddings(model: Any) -> Any:
 
     Its row is replaced by a feature. Some models also look up an input of each layer.
     """
-    import torch
-
     width, is_layered = width_of(model), layered_decoder(model) is not None
 
     def forward(input_ids: Tensor) -> dict[str, Tensor]:
@@ -79,8 +78,6 @@ def _joined(result: Any) -> Tensor:
 
     A result with a mask has rows of padding, which stand for no token, unless its features are joined already.
     """
-    import torch
-
     features = getattr(result, "pooler_output", result)
     if features is None:
         features = result.last_hidden_state

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor
 
 
@@ -21,8 +22,6 @@ def audio_features(model: Any, input_features: Tensor, input_features_mask: Tens
     Returns:
         `[sounds, config.audio_soft_tokens_per_image, width]`.
     """
-    import torch
-
     inside = model.model
     result = inside.get_audio_features(input_features, ~input_features_mask, return_dict=True)
     last = torch.full((1, 1), inside.vocab_size - 1, device=input_features.device)

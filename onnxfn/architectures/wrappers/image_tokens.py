@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from onnxfn.architectures.wrappers.modules import module
@@ -20,7 +21,6 @@ def prepared_embeddings(model: Any) -> Any:
 
     Places beyond the last feature repeat it: a graph cannot refuse a mask with more places than there are features.
     """
-    import torch
 
     def forward(input_ids: Tensor, pixel_values: Tensor, images_seq_mask: Tensor) -> dict[str, Tensor]:
         tokens = model.get_input_embeddings()(input_ids)
@@ -40,35 +40,21 @@ def language_model(model: Any) -> Any:
 
 def lm_head(model: Any) -> Any:
     """States -> logits of tokens of texts."""
-
-    def forward(last_hidden_state: Tensor) -> dict[str, Tensor]:
-        return {"logits": model.lm_head(last_hidden_state)}
-
-    return module(forward)
+    return module(lambda last_hidden_state: {"logits": model.lm_head(last_hidden_state)})
 
 
 def gen_head(model: Any) -> Any:
     """States -> logits of codes of images."""
-
-    def forward(last_hidden_state: Tensor) -> dict[str, Tensor]:
-        return {"logits": model.model.generation_head(last_hidden_state)}
-
-    return module(forward)
+    return module(lambda last_hidden_state: {"logits": model.model.generation_head(last_hidden_state)})
 
 
 def gen_img_embeds(model: Any) -> Any:
     """Codes of images -> embeddings."""
-
-    def forward(image_ids: Tensor) -> dict[str, Tensor]:
-        return {"inputs_embeds": model.prepare_embeddings_for_image_generation(image_ids)}
-
-    return module(forward)
+    return module(lambda image_ids: {"inputs_embeds": model.prepare_embeddings_for_image_generation(image_ids)})
 
 
 def image_decode(model: Any) -> Any:
     """All codes of each image -> its pixels, `[images, channels, height, width]`."""
-
-    def forward(generated_tokens: Tensor) -> dict[str, Tensor]:
-        return {"decoded_image": model.decode_image_tokens(generated_tokens).permute(0, 3, 1, 2)}
-
-    return module(forward)
+    return module(
+        lambda generated_tokens: {"decoded_image": model.decode_image_tokens(generated_tokens).permute(0, 3, 1, 2)}
+    )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor
 
 
@@ -23,7 +24,5 @@ def patch_features(model: Any, flattened_patches: Tensor, **_: Any) -> Tensor:
 
 def _projected(model: Any, states: Tensor) -> Tensor:
     """The features of states that have the length 1, `[images, queries, width]`."""
-    import torch
-
     features: Tensor = model.image_to_text_projection(torch.nn.functional.normalize(states, dim=-1))[0]
     return features

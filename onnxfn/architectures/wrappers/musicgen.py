@@ -16,11 +16,7 @@ def text_encoder(model: Any) -> Any:
 
 def encodec_decode(model: Any) -> Any:
     """Codes `[1, batch, codebooks, length]` -> audio."""
-
-    def forward(audio_codes: Tensor) -> Any:
-        return model.audio_encoder.decode(audio_codes, audio_scales=[None], return_dict=True)
-
-    return module(forward)
+    return module(lambda audio_codes: model.audio_encoder.decode(audio_codes, audio_scales=[None], return_dict=True))
 
 
 def build_delay_pattern_mask(model: Any) -> Any:

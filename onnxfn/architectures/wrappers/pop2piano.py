@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from onnxfn.architectures.wrappers.modules import module
@@ -14,7 +15,6 @@ def mel_conditioner(model: Any) -> Any:
 
     As in the original, a row whose first feature is masked has no composer.
     """
-    import torch
 
     def forward(input_features: Tensor, attention_mask: Tensor, composer: Tensor) -> dict[str, Tensor]:
         first_mask = attention_mask[:, :1]

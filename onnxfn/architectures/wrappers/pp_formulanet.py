@@ -4,19 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from torch import Tensor
-
 from onnxfn.architectures.private.renamed import called, field
 from onnxfn.architectures.wrappers.modules import module
 
 
 def vision_encoder(model: Any) -> Any:
     """Images -> what the decoder reads: the projected rows, not the last grid of the tower."""
-
-    def forward(pixel_values: Tensor) -> dict[str, Tensor]:
-        return {"last_hidden_state": model.model.encoder(pixel_values=pixel_values).pooler_output}
-
-    return module(forward)
+    return module(
+        lambda pixel_values: {"last_hidden_state": model.model.encoder(pixel_values=pixel_values).pooler_output}
+    )
 
 
 def text_decoder(model: Any) -> Any:

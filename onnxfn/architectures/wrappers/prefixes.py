@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from onnxfn.architectures.private.renamed import called, name_among
@@ -35,7 +36,6 @@ def language_model(model: Any) -> Any:
 
 def _masks(model: Any, attention_mask: Tensor, inputs: dict[str, Any]) -> Any:
     """What a language model gets as its mask, with the tokens of a prompt in one block."""
-    import torch
     from transformers import masking_utils
 
     cached = name_among("past_key_values", inputs)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor
 
 
@@ -13,7 +14,6 @@ def audio_features(model: Any, input_features: Tensor, feature_attention_mask: T
     Returns:
         The rows of all sounds, without those of padding, `[tokens, width]`.
     """
-    import torch
     from transformers.masking_utils import create_bidirectional_mask
 
     tower, projector = model.model.audio_tower, model.model.multi_modal_projector

@@ -46,11 +46,7 @@ def prompt_encoder_mask_decoder(model: Any) -> Any:
 
 def multi_scale_vision_encoder(model: Any) -> Any:
     """Images -> image embeddings at several scales, the finest first."""
-
-    def forward(pixel_values: Tensor) -> dict[str, Any]:
-        return {"image_embeddings": model.get_image_embeddings(pixel_values)}
-
-    return module(forward)
+    return module(lambda pixel_values: {"image_embeddings": model.get_image_embeddings(pixel_values)})
 
 
 def vision_encoder_with_intermediates(model: Any) -> Any:

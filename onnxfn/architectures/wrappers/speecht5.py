@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor
+from torch.nn import functional
 
 from onnxfn.architectures.private.renamed import called
 from onnxfn.architectures.wrappers.modules import module
@@ -16,7 +18,6 @@ PRIME = 65521
 
 def encoder(model: Any) -> Any:
     """Token ids -> hidden states and their mask."""
-    import torch
 
     def forward(input_ids: Tensor) -> dict[str, Tensor]:
         mask = torch.ones_like(input_ids)
@@ -28,7 +29,6 @@ def encoder(model: Any) -> Any:
 
 def decoder(model: Any) -> Any:
     """All frames so far -> the next frames. `output_sequence` holds all frames, the past those before the last."""
-    import torch
 
     def forward(
         output_sequence: Tensor,
@@ -71,10 +71,9 @@ def postnet_and_vocoder(model: Any) -> Any:
             "model.vocoder = SpeechT5HifiGan.from_pretrained('microsoft/speecht5_hifigan')"
         )
 
-    def forward(spectrogram: Tensor) -> dict[str, Tensor]:
-        return {"waveform": model.vocoder(model.speech_decoder_postnet.postnet(spectrogram[None])[0])}
-
-    return module(forward)
+    return module(
+        lambda spectrogram: {"waveform": model.vocoder(model.speech_decoder_postnet.postnet(spectrogram[None])[0])}
+    )
 
 
 def prenet_output(prenet: Any, frames: Tensor, speaker: Tensor) -> Tensor:
@@ -83,9 +82,6 @@ def prenet_output(prenet: Any, frames: Tensor, speaker: Tensor) -> Tensor:
     The model applies dropout also in evaluation mode, with another mask in each call. Such a graph could not be
     checked. This mask differs between frames and between units, as the model's does.
     """
-    import torch
-    from torch.nn import functional
-
     p = prenet.config.speech_decoder_prenet_dropout
     for index, layer in enumerate(prenet.layers):
         units = layer(frames).relu()
@@ -98,8 +94,6 @@ def prenet_output(prenet: Any, frames: Tensor, speaker: Tensor) -> Tensor:
 
 def dropout_mask(frames: int, units: int, layer: int, share: float) -> Tensor:
     """Pseudo-random booleans `[frames, units]`, of which `share` are true."""
-    import torch
-
     numbers = torch.arange(frames)[:, None] * 40503 + torch.arange(units) * 30011 + (layer + 1) * 977
     for step in (12345, 54321, 33333):
         numbers = (numbers % PRIME) * (numbers % PRIME) + numbers % 7919 + step

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from onnxfn.architectures.wrappers.modules import module
 
@@ -29,8 +31,6 @@ def forecast_by_quantiles(model: Any) -> Any:
 
     With `force_flip_invariance`, the forecasts of the series and of the negated series are averaged.
     """
-    import torch
-
     config = model.config
 
     def forward(past_values: Tensor) -> dict[str, Tensor]:
@@ -60,9 +60,6 @@ def _context(model: Any, past_values: Tensor) -> tuple[Tensor, Tensor]:
     The values are looked up by index: a slice would be traced for series that are longer than the context, or for
     series that are shorter.
     """
-    import torch
-    from torch.nn.functional import pad
-
     length = model.context_len
     indices = torch.arange(length) + past_values.shape[1]
     padding = pad(torch.zeros_like(past_values), (length, 0), value=1.0)
@@ -74,16 +71,12 @@ def _averaged(quantiles: Tensor) -> Tensor:
 
     The quantiles of a negated series are in reverse order. The first entry is the mean, and stays first.
     """
-    import torch
-
     series, negated = quantiles.unflatten(0, (2, -1))
     return (series - torch.cat([negated[..., :1], negated[..., 1:].flip(-1)], dim=-1)) / 2
 
 
 def _quantiles(config: Any, points: Tensor, spreads: Tensor) -> Tensor:
     """Quantiles whose distance from the median comes from the quantile head, up to the horizon of that head."""
-    import torch
-
     if not config.use_continuous_quantile_head:
         return points
     median = min(config.decode_index, points.shape[-1] - 1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from torch import Tensor
+import torch
 
 from onnxfn.architectures.wrappers.modules import module
 from onnxfn.specs.errors import InvalidSpec
@@ -36,12 +36,9 @@ def prefix_attention_model(model: Any) -> Any:
     Without `token_type_ids`, transformers 5.23 does so for a batch without padding only. In a batch with padding a
     token attends to earlier tokens only (modeling_paligemma: the mask is causal, the attention is not).
     """
-    import torch
-
-    def forward(input_ids: Tensor, **inputs: Any) -> Any:
-        return model(input_ids=input_ids, token_type_ids=torch.zeros_like(input_ids), **inputs)
-
-    return module(forward)
+    return module(
+        lambda input_ids, **inputs: model(input_ids=input_ids, token_type_ids=torch.zeros_like(input_ids), **inputs)
+    )
 
 
 def _tower(model: Any, name: str) -> Any:
@@ -51,7 +48,4 @@ def _tower(model: Any, name: str) -> Any:
             "split a model of the task feature-extraction that compares texts with images or audio"
         )
 
-    def forward(**inputs: Any) -> Any:
-        return getattr(model, name)(**inputs)
-
-    return module(forward)
+    return module(lambda **inputs: getattr(model, name)(**inputs))  # noqa: PLW0108 - a method that may be patched

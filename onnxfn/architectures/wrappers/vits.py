@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from onnxfn.architectures.private.torch_names import torch_name
@@ -20,7 +21,6 @@ def speech(model: Any) -> Any:
     noise is constant, and has the model's own scale. It depends on position and channel only, so a text has the same
     waveform in any batch.
     """
-    import torch
 
     def forward(input_ids: Tensor, attention_mask: Tensor) -> dict[str, Tensor]:
         mask = attention_mask[:, :, None].to(model.text_encoder.embed_tokens.weight.dtype)
@@ -67,7 +67,6 @@ def _stochastic_log_durations(predictor: Any, hidden_states: Tensor, mask: Tenso
 
 def normal_noise(positions: int, channels: int, seed: int) -> Tensor:
     """Pseudo-random numbers `[positions, channels]` of a normal distribution."""
-    import torch
 
     def uniform(start: int) -> Tensor:
         numbers = torch.arange(positions)[:, None] * 40503 + torch.arange(channels) * 30011 + start

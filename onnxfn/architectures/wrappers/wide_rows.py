@@ -13,6 +13,7 @@ import inspect
 import sys
 from typing import Any
 
+import torch
 from attrs import frozen
 from torch import Tensor
 
@@ -63,8 +64,6 @@ def deep_decoder(model: Any) -> Any | None:
 
 def widened(rows: Tensor, width: Width, deep: list[Tensor], mark: float) -> Tensor:
     """The rows with what comes after the embedding; zeros for DeepStack features that are not given."""
-    import torch
-
     stacked = deep or [torch.zeros_like(rows)] * width.deep
     marks = [torch.full_like(rows[..., :1], mark)] if width.types else []
     return torch.cat([rows, *stacked, *marks], dim=-1) if stacked or marks else rows
@@ -87,8 +86,6 @@ def language_model(model: Any) -> Any:
 
 
 def _of_rows(model: Any, width: Width) -> Any:
-    import torch
-
     def forward(inputs_embeds: Tensor | None = None, **inputs: Any) -> Any:
         if inputs_embeds is None:  # the check runs texts alone by their tokens
             return called(model, **inputs)

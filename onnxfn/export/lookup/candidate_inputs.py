@@ -11,7 +11,7 @@ from typing import Any
 
 from attrs import evolve
 
-from onnxfn.architectures.families import decoder_ids, encoder_inputs, seq2seq
+from onnxfn.architectures.families.seq2seq import decoder_ids, encoder_inputs, seq2seq
 from onnxfn.architectures.families.text import text_dummies, text_reads
 from onnxfn.architectures.private.renamed import spec_name
 from onnxfn.export.lookup.joined_inputs import JOINED_FORMS

@@ -5,19 +5,12 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from importlib import import_module
 from typing import Any
 
 from attrs import evolve
 
-from onnxfn.architectures.common_patches import (
-    batched_experts,
-    linear_attention_cache,
-    masked_by_eager,
-    module_patches,
-)
-from onnxfn.architectures.families import positions, text_decoder, text_seq2seq
-from onnxfn.architectures.families.seq2seq import image_seq2seq
+from onnxfn.architectures.families.seq2seq import image_seq2seq, text_seq2seq
+from onnxfn.architectures.families.text import positions, text_decoder
 from onnxfn.architectures.private.renamed import field
 from onnxfn.architectures.private.torch_names import torch_name
 from onnxfn.export.lookup.auto_tables import listed_loader, listed_tasks
@@ -27,6 +20,7 @@ from onnxfn.export.lookup.candidate_inputs import (
     reads_argument,
     unknown_arguments,
 )
+from onnxfn.export.lookup.causal_masks import masked_by_eager
 from onnxfn.export.lookup.class_tasks import loader_of
 from onnxfn.export.lookup.known_inputs import CONFIG_KEYS, INPUT_FORMS, NO_TENSORS
 from onnxfn.export.lookup.probe import Run, answer_tensors, cache_spec, outputs_spec, run, run_at_sizes
@@ -100,7 +94,7 @@ def derive_from_model(model: Any, task: str, *, of_texts: bool = False) -> Expor
     name = canonical(task).removesuffix(WITH_PAST)
     model = model_copy(model)
     inputs, runs = _accepted_inputs(model, of_texts=of_texts)
-    base = compose(ExportSpec(name=model.config.model_type), known_patches(model), inputs)
+    base = compose(ExportSpec(name=model.config.model_type), masked_by_eager(model), inputs)
     result, refusal = _result_with_cache(model, base, name)
     known = _spec_with_cache(model, base, result, name)
     if known is None or _is_other_head(known, task) or _lacks_outputs(runs, known, task):
@@ -267,10 +261,8 @@ def _lacks_outputs(runs: Sequence[Run], spec: ExportSpec, task: str) -> bool:
 
 def _decoder_spec(model: Any, base: ExportSpec, states: Iterable[CacheRow]) -> ExportSpec:
     position_ids = positions if "position_ids" in forward_parameters(model) else ExportSpec()
-    has_other_states = any(not row.input_name.startswith("past_key") for row in states)
-    patches = linear_attention_cache if has_other_states else ExportSpec()
-    name = ExportSpec(name=base.name, call=Call(patches=base.call.patches, attention=base.call.attention))
-    family = compose(text_decoder, CONFIG_KEYS, position_ids, name, patches)
+    name = ExportSpec(name=base.name, call=Call(attention=base.call.attention))
+    family = compose(text_decoder, CONFIG_KEYS, position_ids, name)
     family = family if reads_argument(model, "attention_mask") else without(family, "attention_mask")
     return evolve(family, cache=evolve(family.cache, rows=states))
 
@@ -296,7 +288,7 @@ def _cache_sizes(result: Any, cache: Any) -> ExportSpec:
 def _seq2seq_spec(base: ExportSpec, result: Any, cache: Any) -> ExportSpec:
     with_experts = hasattr(result, "encoder_router_logits")
     encoder = behaves("decoder", builds("encoder_outputs", "moe_encoder_output")) if with_experts else ExportSpec()
-    name = ExportSpec(name=base.name, call=Call(patches=base.call.patches, attention=base.call.attention))
+    name = ExportSpec(name=base.name, call=Call(attention=base.call.attention))
     return compose(text_seq2seq, CONFIG_KEYS, _cache_sizes(result, cache), encoder, name)
 
 
@@ -311,17 +303,6 @@ def _for_task(model: Any, spec: ExportSpec, task: str, refusal: str) -> ExportSp
         reason = f"; it does not run with a cache: {refusal}" if refusal else ""
         raise InvalidSpec(f"{model_name} returns no cache that onnxfn knows, so it has no task {task}{reason}")
     return spec
-
-
-def known_patches(model: Any) -> ExportSpec:
-    """The patches for the mechanisms in a model's modules, wherever transformers repeats these."""
-    names = dict.fromkeys(type(module).__module__ for module in model.modules())
-    modules = [import_module(name) for name in names if _is_known(name)]
-    return compose(batched_experts, *map(module_patches, modules), masked_by_eager(model))
-
-
-def _is_known(module: str) -> bool:
-    return module.startswith("transformers.models.")
 
 
 # Texts

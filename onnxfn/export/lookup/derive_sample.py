@@ -10,7 +10,6 @@ import numpy as np
 from attrs import evolve, frozen
 
 from onnxfn.architectures import ARCHITECTURES
-from onnxfn.architectures.common_patches import sliding_window_cache
 from onnxfn.export.lookup.class_rows import row_of
 from onnxfn.export.lookup.index_bounds import index_bounds
 from onnxfn.export.lookup.probe import Run, all_tensors, outputs_spec, run, run_at_sizes, specs_at_sizes
@@ -42,6 +41,13 @@ from onnxfn.specs.spec import Call, Dummies, ExportSpec, FloatDtype, Target
 from onnxfn.specs.tensor_paths import Path
 
 FIXED_PROGRAM = "this program of torch.export has fixed sizes: export it with dynamic_shapes, or pass the module"
+
+SLIDING_WINDOW_CACHE = Patch(
+    "transformers.cache_utils:DynamicSlidingWindowLayer.update",
+    "attention.updated_states",
+    why="branches on the length of the text",
+)
+"""The patch for a cache that a model makes itself, with layers that have a sliding window."""
 
 FROM_SAMPLE = ", from a sample"
 """The end of what a spec was derived from, if it was a sample."""
@@ -107,7 +113,7 @@ def _target(model: Any, tensors: Sequence[SampleTensor]) -> Target:
 def _inner_patches(model: Any) -> Collection[Patch]:
     """The patches of the rows of the transformers models inside a module."""
     types = {str(getattr(module.config, "model_type", None)) for module in inner_models(model)}
-    patches: Collection[Patch] = sliding_window_cache.call.patches if any(windows(model)) else ()
+    patches: Collection[Patch] = (SLIDING_WINDOW_CACHE,) if any(windows(model)) else ()
     for row in filter(None, (row_of(name, ARCHITECTURES) for name in sorted(types))):
         patches = named(patches, row.call.patches)
     return patches

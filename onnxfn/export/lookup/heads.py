@@ -7,10 +7,10 @@ from typing import Any
 
 from attrs import evolve
 
-from onnxfn.architectures.common_patches import masked_by_eager
 from onnxfn.architectures.families.heads import family_head
 from onnxfn.export.lookup.auto_tables import is_listed, listed_classes, listed_loader, listed_tasks, loaded_classes
 from onnxfn.export.lookup.candidate_inputs import forward_parameters
+from onnxfn.export.lookup.causal_masks import masked_by_eager
 from onnxfn.export.lookup.derive import INPUT_REFUSALS, derive_from_model, without_values
 from onnxfn.export.lookup.probe import answer_tensors, outputs_spec, run_at_sizes
 from onnxfn.graphs.capture.model_copy import model_copy

@@ -10,6 +10,7 @@ from types import MappingProxyType
 
 from onnxfn.architectures.families.feature_inputs import PLACED_PATCH
 from onnxfn.architectures.families.multimodal import text_batch_cases, text_batch_inputs
+from onnxfn.architectures.families.sizes import sized_in
 from onnxfn.export.lookup.packed_inputs import MERGED_PATCHES, PATCH_STRIPS, POOLED_PATCHES, Forms
 from onnxfn.specs.compose import compose
 from onnxfn.specs.dummies import generates, padded, sized
@@ -71,10 +72,7 @@ PLACED_PATCHES = compose(
     PLACED_PATCH,
     takes("flattened_patches", "batch_size num_patches placed_values=", "placed_patches", kind="float"),
     MARKED_PLACES,
-    sized(num_patches=16),
-    case("one", sized(num_patches=9)),
-    case("right-padded", sized(num_patches=21)),
-    case("left-padded", sized(num_patches=12)),
+    sized_in("one right-padded left-padded", num_patches=(16, 9, 21, 12)),
 )
 """The patches of an image for each text, and a mask of its tokens in the text."""
 
@@ -104,10 +102,7 @@ def _instructed_image(token: str, frames: ExportSpec, *factors: str) -> ExportSp
         takes("qformer_attention_mask", "batch_size qformer_length", "padding_mask"),
         reads(qformer_vocab_size="qformer_config.vocab_size"),
         generates("question_ids", "integers", high=from_config("qformer_vocab_size")),
-        sized(qformer_length=10),
-        case("one", sized(qformer_length=6)),
-        case("right-padded", sized(qformer_length=13)),
-        case("left-padded", sized(qformer_length=8)),
+        sized_in("one right-padded left-padded", qformer_length=(10, 6, 13, 8)),
     )
 
 
@@ -145,9 +140,7 @@ WHOLE_TOKENS = compose(
     takes("input_values", "batch_size num_tokens*samples_per_token", "sound", kind="float"),
     generates("sound", "normal"),
     reads(samples_per_token=product(*(item("patch_sizes", stage) for stage in range(4)))),
-    sized(batch_size=2, num_tokens=6),
-    case("one", sized(batch_size=1, num_tokens=3)),
-    case("several", sized(batch_size=3, num_tokens=5)),
+    sized_in("one several", batch_size=(2, 1, 3), num_tokens=(6, 3, 5)),
 )
 """A sound of a whole number of tokens."""
 
@@ -156,10 +149,7 @@ SOUNDS_AND_TEXTS = compose(
     text_batch_cases,
     takes("input_values", "batch_size 1 num_samples", "sound", kind="float"),
     generates("sound", "normal"),
-    sized(num_samples=4000),
-    case("one", sized(num_samples=3001)),
-    case("right-padded", sized(num_samples=5003)),
-    case("left-padded", sized(num_samples=4700)),
+    sized_in("one right-padded left-padded", num_samples=(4000, 3001, 5003, 4700)),
 )
 """Sounds and texts that are compared."""
 

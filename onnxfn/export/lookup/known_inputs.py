@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from onnxfn.architectures.families import bert_inputs, pixel_inputs
-from onnxfn.architectures.families.text import choice_sizes, text_cases
+from onnxfn.architectures.families.sizes import sized_in
+from onnxfn.architectures.families.text import bert_inputs, choice_sizes, text_cases
+from onnxfn.architectures.families.vision import pixel_inputs
 from onnxfn.export.lookup.packed_inputs import PACKED_FORMS
 from onnxfn.specs.compose import compose
 from onnxfn.specs.dummies import generates, padded, sized
 from onnxfn.specs.edits.new_axes import with_axis
-from onnxfn.specs.facts import TOKENS, case, takes
+from onnxfn.specs.facts import TOKENS, takes
 from onnxfn.specs.getters import constant, either, from_config, item, product, reads, total
 from onnxfn.specs.records import Source
 from onnxfn.specs.spec import ExportSpec
@@ -136,41 +137,31 @@ QUERIES = compose(
     takes("encoder_attention_mask", "batch_size encoder_length", "padding_mask"),
     reads(encoder_hidden_size="encoder_hidden_size"),
     generates("values", "normal"),
-    sized(batch_size=2, num_queries=6, encoder_length=10),
-    case("one", sized(batch_size=1, num_queries=4, encoder_length=17)),
-    case("several", sized(batch_size=3, num_queries=9, encoder_length=13)),
+    sized_in("one several", batch_size=(2, 1, 3), num_queries=(6, 4, 9), encoder_length=(10, 17, 13)),
 )
 """The queries of a Q-Former, and the states of the encoder that they read."""
 
 IMAGES_OF_ANY_SIZE = compose(
     takes("pixel_values", "batch_size num_channels= height width", "pixels", kind="float"),
     generates("pixels", "normal"),
-    sized(batch_size=2, height=64, width=64),
-    case("one", sized(batch_size=1, height=96, width=64)),
-    case("several", sized(batch_size=3, height=64, width=128)),
+    sized_in("one several", batch_size=(2, 1, 3), height=(64, 96, 64), width=(64, 64, 128)),
 )
 
 SPECTROGRAM_DUMMIES = compose(
     generates("sound", "normal"),
-    sized(batch_size=2, sequence_length=160),
-    case("one", sized(batch_size=1, sequence_length=96)),
-    case("several", sized(batch_size=3, sequence_length=224)),
+    sized_in("one several", batch_size=(2, 1, 3), sequence_length=(160, 96, 224)),
 )
 """Spectrograms of 96 to 224 frames."""
 
 WAVEFORM_DUMMIES = compose(
     generates("sound", "normal"),
-    sized(batch_size=2, sequence_length=16000),
-    case("one", sized(batch_size=1, sequence_length=9600)),
-    case("several", sized(batch_size=3, sequence_length=12000)),
+    sized_in("one several", batch_size=(2, 1, 3), sequence_length=(16000, 9600, 12000)),
 )
 """Waveforms of 9,600 to 16,000 samples."""
 
 LATENT_DUMMIES = compose(
     generates("sound", "normal"),
-    sized(batch_size=2, sequence_length=16),
-    case("one", sized(batch_size=1, sequence_length=11)),
-    case("several", sized(batch_size=3, sequence_length=21)),
+    sized_in("one several", batch_size=(2, 1, 3), sequence_length=(16, 11, 21)),
 )
 """The frames that a codec decodes to a sound: 11 to 21."""
 
@@ -187,9 +178,7 @@ CHUNKED_SPECTROGRAMS = compose(
     generates("sound", "normal"),
     reads(chunk_frames=product("n_window", constant(2))),
     padded("right"),
-    sized(batch_size=2, num_chunks=3),
-    case("one", sized(batch_size=1, num_chunks=1)),
-    case("several", sized(batch_size=3, num_chunks=2)),
+    sized_in("one several", batch_size=(2, 1, 3), num_chunks=(3, 1, 2)),
 )
 """Spectrograms of whole chunks, in which an encoder convolves them, and the masks of their frames."""
 

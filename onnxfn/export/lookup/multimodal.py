@@ -39,8 +39,9 @@ from onnxfn.architectures.wrappers.feature_methods import draws, feature_method,
 from onnxfn.architectures.wrappers.image_sides import fixed_sides
 from onnxfn.architectures.wrappers.layer_inputs import LAYER_INPUTS, layer_sizes
 from onnxfn.export.lookup.auto_tables import is_listed, listed_classes
+from onnxfn.export.lookup.causal_masks import masked_by_eager
 from onnxfn.export.lookup.class_tasks import class_name
-from onnxfn.export.lookup.derive import INPUT_REFUSALS, derive_from_model, known_patches, summary
+from onnxfn.export.lookup.derive import INPUT_REFUSALS, derive_from_model, summary
 from onnxfn.export.lookup.known_inputs import CONFIG_KEYS
 from onnxfn.export.lookup.probe import all_tensors, outputs_spec, run_at_sizes
 from onnxfn.graphs.capture.model_copy import model_copy
@@ -236,7 +237,7 @@ def _drawing(model: Any, name: str) -> ExportSpec:
     return compose(
         ExportSpec(name=model.config.model_type, task=name, derived=f"{type(model).__name__} in parts"),
         ExportSpec(call=TASKS[SEES_AND_HEARS].call),
-        drawing_parts(compose(text, width), CONFIG_KEYS, width, known_patches(model)),
+        drawing_parts(compose(text, width), CONFIG_KEYS, width, masked_by_eager(model)),
     )
 
 
@@ -299,7 +300,7 @@ def _tower(model: Any, part: str) -> ExportSpec:
     errors: list[str] = []
     for form in _forms(model, part):
         inputs = evolve(form, inputs=tuple(_as_clients_say(model, tensor) for tensor in form.inputs))
-        own = tower(part, CONFIG_KEYS, inputs, known_patches(model)).parts.behaviors[0].spec
+        own = tower(part, CONFIG_KEYS, inputs, masked_by_eager(model)).parts.behaviors[0].spec
         try:
             runs_of_tower = run_at_sizes(model, resolved(own, snapshot(model)), all_tensors)
         except PatchFailed:
@@ -308,7 +309,7 @@ def _tower(model: Any, part: str) -> ExportSpec:
             errors.append(summary(error))
             continue
         (output,) = outputs_spec(runs_of_tower).outputs
-        return tower(part, CONFIG_KEYS, inputs, known_patches(model), ExportSpec(outputs=(_named(output, part),)))
+        return tower(part, CONFIG_KEYS, inputs, masked_by_eager(model), ExportSpec(outputs=(_named(output, part),)))
     raise InvalidSpec(
         f"{METHODS[part]} of {type(model).__name__} runs on no inputs that are known; "
         f"tried in {len(errors)} forms{f', first: {errors[0]}' if errors else ''}; for its language model alone, "

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from onnxfn.architectures.families.sizes import sized_in
 from onnxfn.specs.compose import compose
-from onnxfn.specs.dummies import generates, sized
-from onnxfn.specs.facts import case, takes
+from onnxfn.specs.dummies import generates
+from onnxfn.specs.facts import takes
 from onnxfn.specs.getters import constant, from_config, power, reads, total
 from onnxfn.specs.records import NestedDummy
 from onnxfn.specs.spec import ExportSpec
@@ -17,9 +18,7 @@ Forms = tuple[ExportSpec, ...]
 IMAGES = compose(
     generates("merge_sizes", "integers", low=1, high=from_config(total("merged_side", constant(1)))),
     generates("patches", "normal"),
-    sized(num_images=2, num_patches=96),
-    case("one", sized(num_images=1, num_patches=60)),
-    case("several", sized(num_images=3, num_patches=132)),
+    sized_in("one several", num_images=(2, 1, 3), num_patches=(96, 60, 132)),
 )
 """One to three images, with 60 to 132 patches together."""
 
@@ -69,9 +68,7 @@ POOLED_PATCHES = compose(
     reads(pooled_side="pooling_kernel_size", pooled_patches=power("pooling_kernel_size", constant(2))),
     generates("patches", "uniform", low=0.0),
     generates("patch_places", "grid_positions", merge=from_config("pooled_side")),
-    sized(batch_size=2, num_tokens=8),
-    case("one", sized(batch_size=1, num_tokens=6)),
-    case("several", sized(batch_size=3, num_tokens=15)),
+    sized_in("one several", batch_size=(2, 1, 3), num_tokens=(8, 6, 15)),
 )
 """The patches of an image per row, and the column and the row of each in the image; -1 for padding."""
 

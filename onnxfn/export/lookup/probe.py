@@ -8,6 +8,7 @@ from typing import Any
 
 from attrs import frozen
 
+from onnxfn.architectures.patches.table import patches_of
 from onnxfn.architectures.private.renamed import CACHES, INNER_RESULTS
 from onnxfn.export.lookup.sample_arguments import fields_of
 from onnxfn.graphs.capture.branches import eager_branches
@@ -64,7 +65,7 @@ def run_on(model: Any, spec: PlannedSpec, tensors: Sequence[Any]) -> Any:
     """Runs a model on the tensors of the inputs of a planned spec; returns the result of `forward`."""
     import torch
 
-    with quiet(), unchanged_eval(model), applied(spec.call.patches), eager_branches(), torch.no_grad():
+    with quiet(), unchanged_eval(model), applied(patches_of(model, spec.call)), eager_branches(), torch.no_grad():
         return raw_forward(model, spec)(tensors)
 
 

@@ -8,17 +8,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from onnxfn.architectures.families.sizes import sized_in
 from onnxfn.export.lookup.known_inputs import NUM_MEL_BINS, Forms
 from onnxfn.specs.compose import compose
-from onnxfn.specs.dummies import generates, sized
-from onnxfn.specs.facts import TOKENS, case, takes
+from onnxfn.specs.dummies import generates
+from onnxfn.specs.facts import TOKENS, takes
 from onnxfn.specs.getters import either, reads
 
 LENGTHS = compose(
     generates("states", "normal"),
-    sized(batch_size=2, sequence_length=16),
-    case("one", sized(batch_size=1, sequence_length=11)),
-    case("several", sized(batch_size=3, sequence_length=21)),
+    sized_in("one several", batch_size=(2, 1, 3), sequence_length=(16, 11, 21)),
 )
 """States of 11 to 21 steps."""
 
@@ -36,9 +35,7 @@ MEL_FRAMES = compose(
     takes("audio_mel_mask", TOKENS, "left_out", kind="bool"),
     generates("left_out", "integers", high=2),
     reads(mel_bins=either("input_feat_size", NUM_MEL_BINS)),
-    sized(sequence_length=64),
-    case("one", sized(sequence_length=48)),
-    case("several", sized(sequence_length=96)),
+    sized_in("one several", sequence_length=(64, 48, 96)),
 )
 """Spectrograms whose mask is true for frames that are left out."""
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from attrs import evolve
 
+from onnxfn.architectures.patches.table import patches_of
 from onnxfn.architectures.private.torch_names import torch_name
 from onnxfn.graphs.capture.built_graph import BuiltGraph
 from onnxfn.graphs.capture.expected_operators import expected_operators
@@ -56,7 +57,7 @@ def capture(model: Any, part: Part, tick: Tick = no_tick) -> BuiltGraph:
     torch_name("exporter")  # sets up its loggers, which `quiet` then finds
 
     tick()  # the first import of it takes a quarter of a second
-    attention, patches = with_attention(model, part.spec.call.attention), applied(part.spec.call.patches)
+    attention, patches = with_attention(model, part.spec.call.attention), applied(patches_of(model, part.spec.call))
     lengths, fast = dynamic_lengths(), _fast_export(tick)
     with quiet(), unchanged_eval(model), attention, lengths, patches as called, fast, _annotations_of_this_thread():
         program = exported_program(model, part)

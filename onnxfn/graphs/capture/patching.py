@@ -14,7 +14,7 @@ from typing import Any
 
 from attrs import frozen
 
-from onnxfn.architectures.functions import FUNCTIONS
+from onnxfn.architectures.functions import function_named, is_short
 from onnxfn.architectures.private.renamed import called_by_any_name
 from onnxfn.specs.errors import InvalidSpec, PatchFailed, UnknownName, first_line
 from onnxfn.specs.functions import resolve
@@ -33,9 +33,8 @@ def applied(patches: Iterable[Patch]) -> Iterator[set[str]]:
     with ExitStack() as undo:
         for patch in patches:
             owner, name = _owner(patch.name)
-            replacement = resolve(patch.by, FUNCTIONS, kind="patch")
-            is_of_row = patch.by in FUNCTIONS
-            noted = replacement if is_of_row else _noted(replacement, patch.name, called)
+            replacement = function_named(patch.by, "patches", kind="patch")
+            noted = replacement if is_short(patch.by) else _noted(replacement, patch.name, called)
             if inspect.isfunction(noted):
                 noted = _checked(called_by_any_name(noted), patch, owner, name)
             undo.enter_context(replaced(owner, name, noted))
@@ -69,7 +68,7 @@ def _checked(function: Callable[..., Any], patch: Patch, owner: Any, name: str) 
 def _is_own(error: TypeError, patch: Patch) -> bool:
     """Whether the call of a replacement caused an error, or the code of a row's replacement; no function it called."""
     *_, (frame, _) = traceback.walk_tb(error.__traceback__)
-    own = FUNCTIONS[patch.by].partition(":")[0] if patch.by in FUNCTIONS else __name__
+    own = function_named(patch.by, "patches", kind="patch").__module__ if is_short(patch.by) else __name__
     return frame.f_globals.get("__name__") in (own, __name__, called_by_any_name.__module__)
 
 
@@ -104,7 +103,7 @@ def _noted(replacement: Any, target: str, called: set[str]) -> Any:
 
 def unused_patches(patches: Iterable[Patch], called: set[str]) -> tuple[str, ...]:
     """The targets of a user's patches that were not called. A row's patch may be for another task of its model."""
-    return tuple(patch.name for patch in patches if patch.by not in FUNCTIONS and patch.name not in called)
+    return tuple(patch.name for patch in patches if not is_short(patch.by) and patch.name not in called)
 
 
 @contextmanager

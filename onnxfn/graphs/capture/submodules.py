@@ -6,9 +6,8 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from onnxfn.architectures.functions import FUNCTIONS
+from onnxfn.architectures.functions import function_named
 from onnxfn.architectures.wrappers.modules import module
-from onnxfn.specs.functions import resolve
 
 
 def encoder(model: Any) -> Any:
@@ -18,17 +17,13 @@ def encoder(model: Any) -> Any:
 
 def token_embeddings(model: Any) -> Any:
     """A module that looks up token embeddings in the model's table: `input_ids` -> `inputs_embeds`."""
-
-    def forward(input_ids: Any) -> dict[str, Any]:
-        return {"inputs_embeds": model.get_input_embeddings()(input_ids)}
-
-    return module(forward)
+    return module(lambda input_ids: {"inputs_embeds": model.get_input_embeddings()(input_ids)})
 
 
-SUBMODULES: Mapping[str, Callable[[Any], Any] | str] = MappingProxyType(
-    {"encoder": encoder, "token_embeddings": token_embeddings, **FUNCTIONS}
+SUBMODULES: Mapping[str, Callable[[Any], Any]] = MappingProxyType(
+    {"encoder": encoder, "token_embeddings": token_embeddings}
 )
-"""Name -> function from the model to the callable, or where that function lies."""
+"""Name -> function from the model to the callable. Other names are those of functions in architectures/wrappers."""
 
 
 def submodule_of(model: Any, name: str | None) -> Any:
@@ -37,4 +32,7 @@ def submodule_of(model: Any, name: str | None) -> Any:
     Raises:
         UnknownName: no function has this name.
     """
-    return model if name is None else resolve(name, SUBMODULES, kind="submodule")(model)
+    if name is None:
+        return model
+    of_model = SUBMODULES.get(name) or function_named(name, "wrappers", kind="submodule", known=tuple(SUBMODULES))
+    return of_model(model)

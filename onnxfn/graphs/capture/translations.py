@@ -16,6 +16,7 @@ from onnxfn.graphs.capture.distance_translations import distance_translations
 from onnxfn.graphs.capture.element_translations import element_translations
 from onnxfn.graphs.capture.ops import cast, counted, integers, scalar, size, typed
 from onnxfn.graphs.capture.ordered_translations import ordered_translations
+from onnxfn.graphs.capture.scatter_translations import scatter_translations
 
 
 def translations() -> dict[Any, Callable[..., Any]]:
@@ -24,6 +25,7 @@ def translations() -> dict[Any, Callable[..., Any]]:
         **distance_translations(),
         **element_translations(),
         **ordered_translations(),
+        **scatter_translations(),
         operator.floordiv: _floor_quotient,
         torch.ops.aten.adaptive_avg_pool1d.default: _adaptive_avg_pool1d,
         torch.ops.aten.adaptive_avg_pool2d.default: _adaptive_avg_pool2d,

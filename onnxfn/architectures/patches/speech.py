@@ -1,11 +1,14 @@
-"""VITS without branches on data and without sizes held in tensors (modeling_vits, transformers 5.23)."""
+"""VITS and FastSpeech 2 Conformer without branches on data and loops over texts (transformers 5.23)."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor
+from torch.nn import functional
 
+from onnxfn.architectures.private.torch_names import torch_name
 from onnxfn.specs.errors import InvalidSpec
 
 
@@ -24,8 +27,6 @@ def relative_embeddings(attention: Any, relative_embeddings: Tensor, length: int
 
     The original pads or slices. It branches on whether the text is longer than the window.
     """
-    import torch
-
     window = attention.window_size
     distances = torch.arange(2 * length - 1, device=relative_embeddings.device) - (length - 1)
     embeddings = relative_embeddings[:, (distances + window).clamp(0, 2 * window)]
@@ -52,9 +53,6 @@ def inverse_spline(
     Raises:
         InvalidSpec: `reverse` is false. Speech runs the flow in reverse only.
     """
-    import torch
-    from torch.nn import functional
-
     if not reverse:
         raise InvalidSpec(
             "VITS is exported for speech, which runs the spline flow with reverse=True; got reverse=False"
@@ -88,9 +86,45 @@ def inverse_spline(
 
 def _bin_edges(unnormalized: Tensor, least: float, bound: float) -> Tensor:
     """The edges of bins from `-bound` to `bound`. `least` is the smallest width as a share of the interval."""
-    import torch
-
     shares = least + (1 - least * unnormalized.shape[-1]) * unnormalized.softmax(dim=-1)
     edges = 2 * bound * shares.cumsum(dim=-1)[..., :-1] - bound
     end = torch.full_like(shares[..., :1], bound)
     return torch.cat([-end, edges, end], dim=-1)
+
+
+def length_regulated_states(encoded_embeddings: Tensor, duration_labels: Tensor, speaking_speed: float = 1.0) -> Tensor:
+    """For length_regulator, which loops over the tokens: each token `[batch, length, size]` repeated by its duration.
+
+    If all durations of a batch are 0, each token has one frame.
+    """
+    durations = duration_labels
+    if speaking_speed != 1.0:
+        durations = torch.round(durations.float() * speaking_speed).long()
+    durations = torch.where(durations.sum() == 0, torch.ones_like(durations), durations)
+    ends = durations.cumsum(dim=1)
+    frames = ends[:, -1].max().item()
+    torch_name("check")(frames >= 1)
+    indices = torch.arange(frames, device=durations.device)[:, None]
+    frame_of_token = (indices < ends[:, None]) & (indices >= (ends - durations)[:, None])
+    return frame_of_token.to(encoded_embeddings.dtype) @ encoded_embeddings
+
+
+def relative_positional_encoding(encoding: Any, feature_representation: Tensor) -> tuple[Tensor, Tensor]:
+    """For FastSpeech2ConformerRelPositionalEncoding.forward, which slices its table or extends it.
+
+    Here the rows of the table are looked up by index.
+    """
+    length, center = feature_representation.shape[1], encoding.pos_enc.shape[1] // 2
+    indices = torch.arange(2 * length - 1, device=feature_representation.device) + (center - length + 1)
+    return feature_representation * encoding.input_scale, encoding.pos_enc.index_select(1, indices)
+
+
+def shifted_relative_positions(_: Any, pos_tensor: Tensor) -> Tensor:
+    """For FastSpeech2ConformerAttention.shift_relative_position_tensor: `[batch, heads, length, 2 * length - 1]`.
+
+    Each position gathers its distances to all positions. The original pads and reshapes.
+    """
+    length = pos_tensor.shape[2]
+    positions = torch.arange(length, device=pos_tensor.device)
+    distances = positions - positions[:, None] + (length - 1)
+    return pos_tensor.gather(3, distances.expand(*pos_tensor.shape[:2], -1, -1))

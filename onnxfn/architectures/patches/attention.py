@@ -1,0 +1,273 @@
+"""Attention and positions of texts, without loops over tokens and without branches on values (transformers 5.23)."""
+
+from __future__ import annotations
+
+import math
+import sys
+from math import prod
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import max_pool2d
+
+
+def canine_attention(
+    self: Any,
+    hidden_states: Tensor,
+    attention_mask: Tensor | None = None,
+    output_attentions: bool = False,  # noqa: FBT001, FBT002 - the original's signature
+) -> tuple[Any, ...]:
+    """For CanineAttention.forward, whose local attention loops over chunks. Here a mask separates the chunks.
+
+    The model configures its local layers so that a character attends to its own chunk only. Memory grows with the
+    square of the length, as it does in the original's last layer, which is not local.
+    """
+    mask = _chunk_mask(attention_mask, self.attend_from_chunk_stride) if self.local else attention_mask
+    outputs = self.self(hidden_states, hidden_states, mask, output_attentions)
+    return (self.output(outputs[0], hidden_states), *outputs[1:])
+
+
+def downsampled_mask(_: Any, char_attention_mask: Tensor, downsampling_rate: int) -> Tensor:
+    """For CanineModel._downsample_attention_mask: a molecule is unmasked if one of its characters is.
+
+    The original uses `max_pool1d`, in which torch.export fixes the length. `max_pool2d` keeps it dynamic.
+    """
+    mask = char_attention_mask[:, None, None, :].float()
+    return max_pool2d(mask, (1, downsampling_rate))[:, 0, 0]
+
+
+def repeated_molecules(self: Any, molecules: Tensor, char_seq_length: int) -> Tensor:
+    """For CanineModel._repeat_molecules: repeats each molecule per character, and the last one for the remainder.
+
+    The original's number of repetitions of the last molecule depends on the length. Here each character gathers its
+    molecule.
+    """
+    indices = torch.arange(char_seq_length, device=molecules.device) // self.config.downsampling_rate + 1
+    return molecules[:, indices.clamp(max=molecules.shape[1] - 1)]
+
+
+def _chunk_mask(mask: Any, stride: int) -> Tensor:
+    """The mask `[batch, from, to]` of 1 and 0, with minus infinity between characters of different chunks.
+
+    CanineSelfAttention adds `(1 - mask) * lowest value`. A chunk of padding only attends to itself evenly, as in the
+    original.
+    """
+    chunks = torch.arange(mask.shape[1], device=mask.device) // stride
+    return mask.masked_fill(chunks[:, None] != chunks, -torch.inf)
+
+
+def attention_mask(self: Any, input_ids: Tensor, span: Tensor, context: Tensor, length: Tensor) -> Tensor:
+    """For CpmAntModel._prepare_attention_mask in transformers.models.cpmant.modeling_cpmant (5.23).
+
+    The original makes a Python list of all positions, which fixes the length of the text. True where a query, axis 1,
+    attends to a key, axis 2. The tokens of the prompt come first; after them, padding is at the left.
+    """
+    index = torch.arange(input_ids.shape[1], device=input_ids.device)
+    is_earlier = index[None, :] <= index[:, None]
+    has_context = context[:, None, :].bool() | (context[:, :, None].logical_not() & is_earlier)
+    attends = has_context & (span[:, None, :] == span[:, :, None])
+    is_prompt = index < self.prompt_length
+    is_token = is_prompt[None] | (input_ids.shape[1] - 1 - index[None] < length[:, None])
+    return is_token[:, :, None] & is_token[:, None, :] & attends
+
+
+def padding_mask(input_ids: Tensor, padding_idx: int = 1) -> Tensor:
+    """For make_padding_mask, which returns None if no token is padding: true for each token that is padding."""
+    return input_ids.eq(padding_idx)
+
+
+def alibi_bias(attention_mask: Tensor, num_heads: int, dtype: Any) -> Tensor:
+    """For build_alibi_tensor: the slope of each head times the position of each token, `[batch*heads, 1, length]`.
+
+    The original multiplies in bfloat16, which ONNX Runtime does not support on every device. A product of two bfloat16
+    numbers is exact in float32, so it is rounded once here, as in the original.
+    """
+    positions = ((attention_mask.cumsum(dim=-1) - 1) * attention_mask)[:, None, :]
+    slopes = torch.tensor(_alibi_slopes(num_heads), device=attention_mask.device)[:, None]
+    products = (slopes.bfloat16().float() * positions.bfloat16().float()).bfloat16()
+    return products.reshape(-1, 1, attention_mask.shape[1]).to(dtype)
+
+
+def _alibi_slopes(num_heads: int) -> list[float]:
+    """A geometric sequence for the largest power of 2 heads. Further heads have every other slope of the next power."""
+    power_of_2 = 1 << (num_heads.bit_length() - 1)
+    further = [2.0 ** (-4.0 / power_of_2 * power) for power in range(1, 2 * (num_heads - power_of_2) + 1, 2)]
+    return [2.0 ** (-8.0 / power_of_2 * power) for power in range(1, power_of_2 + 1)] + further
+
+
+def selected_by_blocks(
+    self: Any,
+    hidden_states: Tensor,
+    position_embeddings: tuple[Tensor, Tensor],
+    attention_mask: Tensor,
+    cache: Any,
+) -> Tensor:
+    """For Qwen4ExpTextQSAIndexer.forward (modeling_qwen4_exp, transformers 5.23): `[batch, 1, queries, keys]`, bool.
+
+    The visible tokens of a query form blocks; it attends to the blocks with the largest scores, and to the tokens
+    after the last full block. The mask is causal: the blocks of a query are the first ones of its text, so the last
+    query, which sees all tokens, knows them all.
+    """
+    visible = (attention_mask if attention_mask.dtype == torch.bool else attention_mask == 0)[:, 0]
+    queries, keys = _queries_and_keys(self, hidden_states, position_embeddings, cache)
+    order = visible[:, -1].cumsum(-1) - 1
+    full = visible.sum(-1, keepdim=True) // self.compress_ratio
+    block_keys = _block_keys(self, keys, visible[:, -1], position_embeddings)
+    scores = torch.relu(queries.float() @ block_keys.float().transpose(-1, -2)[:, None]).sum(2)
+    is_chosen = _largest(scores / math.sqrt(self.index_head_dim), full, self.block_topk)
+    block = (order.clamp(min=0) // self.compress_ratio)[:, None].expand(visible.shape)
+    is_after = order[:, None] >= full * self.compress_ratio
+    return (visible & (is_chosen.gather(-1, block) | is_after))[:, None]
+
+
+def _queries_and_keys(
+    self: Any, hidden_states: Tensor, position_embeddings: tuple[Tensor, Tensor], cache: Any
+) -> tuple[Tensor, Tensor]:
+    """The rotated queries `[batch, length, heads, size]`, and the keys of past and present `[batch, keys, size]`."""
+    length, size = hidden_states.shape[1], self.index_head_dim
+    projected = self.index_qk_proj(hidden_states).unflatten(-1, (-1, size))
+    queries = self.q_layernorm(projected[:, :, : self.index_n_heads])
+    # One head of keys, as the original needs it.
+    keys = projected[:, :, self.index_n_heads]
+    if cache is not None:
+        keys = cache.update_indexer(keys, self.layer_idx)
+    cos, sin = (each[:, -length:] for each in position_embeddings)
+    return _rotated_by_model(self, queries, cos, sin), keys
+
+
+def _block_keys(self: Any, keys: Tensor, is_seen: Tensor, position_embeddings: tuple[Tensor, Tensor]) -> Tensor:
+    """The mean key of each block of seen tokens, rotated as its first token, `[batch, blocks, size]`.
+
+    Blocks that are not full hold unseen tokens too; no query chooses them.
+    """
+    length, ratio = is_seen.shape[-1], self.compress_ratio
+    index = torch.arange(length, device=keys.device)
+    seen_first = torch.where(is_seen, index, index + length).argsort(-1)
+    blocks = torch.nn.functional.pad(seen_first, (0, -length % ratio)).unflatten(-1, (-1, ratio))
+    rows = torch.arange(keys.shape[0], device=keys.device)[:, None, None]
+    pooled = self.k_layernorm(keys[rows, blocks].float().mean(2).to(keys.dtype))
+    cos, sin = (each[rows[..., 0], blocks[..., 0]] for each in position_embeddings)
+    return _rotated_by_model(self, pooled[:, :, None], cos, sin)[:, :, 0]
+
+
+def _largest(scores: Tensor, full: Tensor, count: int) -> Tensor:
+    """Which blocks are full and among the `count` best of their query, `[batch, queries, blocks]`."""
+    blocks = scores.shape[-1]
+    is_full = torch.arange(blocks, device=scores.device) < full
+    # As many blocks again, so that there are never fewer than are chosen.
+    candidates = torch.nn.functional.pad(scores.masked_fill(~is_full, -torch.inf), (0, count), value=-torch.inf)
+    chosen = torch.zeros_like(candidates, dtype=torch.bool).scatter(-1, candidates.topk(count).indices, value=True)
+    return chosen[..., :blocks] & is_full
+
+
+def _rotated_by_model(self: Any, states: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """States `[batch, length, heads, size]`, rotated by the function of the model's module."""
+    rotate = sys.modules[type(self).__module__].apply_rotary_pos_emb
+    return rotate(states, cos=cos, sin=sin, unsqueeze_dim=2)
+
+
+def updated_states(self: Any, key_states: Any, value_states: Any, *_: Any, **__: Any) -> tuple[Any, Any]:
+    """All keys and values; the layer stores the last of them, as many as its window has room for.
+
+    transformers cuts them with a negative start, which torch resolves by a branch on the length.
+    """
+    if not self.is_initialized:
+        self.lazy_initialization(key_states, value_states)
+    self.cumulative_length += key_states.shape[-2]
+    keys = torch.cat([self.keys, key_states], dim=-2)
+    values = torch.cat([self.values, value_states], dim=-2)
+    room = self.sliding_window - 1
+    self.keys, self.values = (keys, values) if self.record_past else (_last(keys, room), _last(values, room))
+    return keys, values
+
+
+def _last(states: Any, most: int) -> Any:
+    """The last tokens of states, at most so many."""
+    length = states.shape[-2]
+    positions = torch.arange(torch.sym_max(length - most, 0), length, device=states.device)
+    return states.index_select(-2, positions)
+
+
+def cos_sin(self: Any, x: Tensor, position_ids: Tensor) -> Tensor:
+    """For RotaryEmbedding.forward, which returns complex numbers: cosines and sines, `[batch, length, pairs, 2]`."""
+    from transformers.modeling_rope_utils import dynamic_rope_update
+
+    values: Tensor = dynamic_rope_update(_cos_sin)(self, x, position_ids)
+    return values
+
+
+def rotated_heads_first(xq: Tensor, xk: Tensor, freqs_cis: Tensor) -> tuple[Tensor, Tensor]:
+    """For apply_rotary_emb of modeling_deepseek_v2: `[batch, heads, length, size]`."""
+    return _rotated(xq, freqs_cis[:, None]), _rotated(xk, freqs_cis[:, None])
+
+
+def rotated_length_first(xq: Tensor, xk: Tensor, freqs_cis: Tensor) -> tuple[Tensor, Tensor]:
+    """For apply_rotary_emb of modeling_llama4: `[batch, length, heads, size]`."""
+    return _rotated(xq, freqs_cis[:, :, None]), _rotated(xk, freqs_cis[:, :, None])
+
+
+def _cos_sin(self: Any, x: Tensor, position_ids: Tensor) -> Tensor:
+    angles = position_ids[..., None].float() * self.inv_freq.to(x.device).float()
+    return torch.stack((angles.cos(), angles.sin()), dim=-1) * self.attention_scaling
+
+
+def _rotated(x: Tensor, cos_sin: Tensor) -> Tensor:
+    """Each pair of `x`, as a complex number, times its complex exponential."""
+    real, imaginary = x.float().unflatten(-1, (-1, 2)).unbind(-1)
+    cos, sin = cos_sin.unbind(-1)
+    rotated = torch.stack((real * cos - imaginary * sin, real * sin + imaginary * cos), dim=-1)
+    return rotated.flatten(-2).type_as(x)
+
+
+def position_embeds(self: Any, seq_len: int, dtype: Any, device: Any) -> Any:
+    """For FunnelAttentionStructure.get_position_embeds, which lists all positions in Python and so fixes the length.
+
+    In each block, positions are evenly spaced. So the relative positions are a descending arithmetic sequence that
+    depends on the number of positions only. Dropout is omitted: models are exported in evaluation mode.
+    """
+
+    def sin_cos(positions: Tensor) -> tuple[Tensor, Tensor]:
+        half = self.config.d_model // 2
+        frequencies = 1 / (10000 ** (torch.arange(half, device=device).to(dtype) / half))
+        angles = positions.to(dtype)[:, None] * frequencies
+        return angles.sin(), angles.cos()
+
+    def descending_embeds(start: int, step: int, count: int) -> Tensor:
+        return torch.cat(sin_cos(start - step * torch.arange(count, device=device)), dim=-1)
+
+    if self.config.attention_type == "factorized":
+        return _factors(*sin_cos(torch.arange(seq_len, device=device)))
+    embeds = [[descending_embeds(seq_len, 1, 2 * seq_len), None]]
+    for block in range(1, self.config.num_blocks):
+        step, pooled_length = 2 ** (block - 1), _pooled_length(self.config, seq_len)
+        shift = -step if self.config.separate_cls else 0
+        pooling = descending_embeds(shift + 2 * pooled_length * step, step, 2 * pooled_length + seq_len)
+        embeds.append([descending_embeds(2 * pooled_length * step, 2 * step, 2 * pooled_length), pooling])
+        seq_len = pooled_length
+    return embeds
+
+
+def _factors(sin: Tensor, cos: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The matrices phi, pi, psi and omega of the paper's appendix A.2.2, as in the original."""
+    pairs = ((sin, sin), (cos, cos), (cos, sin), (-sin, cos))
+    phi, pi, psi, omega = (torch.cat(pair, dim=-1) for pair in pairs)
+    return phi, pi, psi, omega
+
+
+def _pooled_length(config: Any, length: int) -> int:
+    """The number of positions that stride_pool_pos returns for `length` positions."""
+    return length // 2 + 1 if config.separate_cls and not config.truncate_seq else (length + 1) // 2
+
+
+def axial_positions(module: Any, position_ids: Tensor) -> Tensor:
+    """For AxialPositionEmbeddings.forward, which picks the positions of one text after another.
+
+    It also cuts the table behind the largest position, which changes no value. The table is that of the two factors,
+    (rows, columns, features of both), with one row for each position.
+    """
+    shape = tuple(module.axial_pos_shape)
+    if prod(shape) < position_ids.shape[1]:
+        raise ValueError(f"axial_pos_shape={shape} has {prod(shape)} positions")
+    table = torch.cat([weight.expand(*shape, weight.shape[-1]) for weight in module.weights], dim=-1)
+    return table.flatten(0, -2)[position_ids]

@@ -1,0 +1,214 @@
+"""Keypoints of all images of a batch at once, for any number of them, also 0.
+
+The originals are in modeling_superpoint, modeling_superglue, modeling_lightglue and modeling_efficientloftr
+(transformers 5.23). They loop over images, each with its own number of keypoints, and branch on whether there are
+keypoints. Here tensors have room for at least one keypoint per image, and the outputs are sliced to the actual number.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from onnxfn.architectures.private.torch_names import torch_name
+
+CELL = 8
+"""Height and width in pixels of the cell that one vector of the encoder describes."""
+
+
+def keypoint_detection_output(self: Any, pixel_values: Tensor, **options: Any) -> Any:
+    """For SuperPointForKeypointDetection.forward: the same keypoints in the same order."""
+    return padded_keypoints(self, pixel_values, 0, **options)
+
+
+def padded_keypoints(self: Any, pixel_values: Tensor, least: int, **options: Any) -> Any:
+    """The outputs of SuperPoint, padded to at least `least` keypoints per image."""
+    from transformers.models.superpoint.modeling_superpoint import SuperPointKeypointDescriptionOutput
+
+    height, width = pixel_values.shape[2:]
+    encoded = self.encoder(pixel_values[:, :1], output_hidden_states=options.get("output_hidden_states"))
+    scores = self.keypoint_decoder._get_pixel_scores(encoded[0])
+    columns = scores.shape[2]
+    decoder = self.keypoint_decoder
+    indices, mask = _indices_and_mask(scores.flatten(1), _is_keypoint(decoder, scores), decoder, least)
+    rows = indices // columns
+    x, y = (tensor.to(scores.dtype) for tensor in (indices - rows * columns, rows))
+    descriptors = _descriptors(self.descriptor_decoder, encoded[0], x, y)
+    keypoints = torch.stack((x / width, y / height), dim=-1)
+    return SuperPointKeypointDescriptionOutput(
+        keypoints=(keypoints * mask[..., None]).float(),
+        scores=(scores.flatten(1).gather(1, indices) * mask).float(),
+        descriptors=(descriptors * mask[..., None]).float(),
+        mask=mask.int(),
+        hidden_states=encoded.hidden_states,
+    )
+
+
+def count_as_size(count: Tensor, least: int) -> int:
+    """The value of a tensor as a symbolic size, of which torch.export knows only that it is at least `least`."""
+    size: Any = count.item()
+    torch_name("check")(size >= least)
+    known_size: int = size
+    return known_size
+
+
+def _is_keypoint(decoder: Any, scores: Tensor) -> Tensor:
+    """Which pixels are keypoints, `[batch, pixels]`. As in the original, only the top and left borders are removed."""
+    rows, columns = scores.shape[1:]
+    border = decoder.border_removal_distance
+    inside = (torch.arange(rows)[:, None] >= border) & (torch.arange(columns) >= border)
+    return ((scores > decoder.keypoint_threshold) & inside).flatten(1)
+
+
+def _indices_and_mask(scores: Tensor, is_keypoint: Tensor, decoder: Any, least: int) -> tuple[Tensor, Tensor]:
+    """The pixel index of each keypoint, and which of them hold a keypoint: `[batch, largest number of keypoints]`.
+
+    Keypoints are in row-major order. If there are more than `max_keypoints`, they are in descending order of the score.
+    """
+    counts = is_keypoint.sum(1)
+    pixels = is_keypoint.shape[1]
+    limited = counts if decoder.max_keypoints < 0 else counts.clamp(max=decoder.max_keypoints)
+    largest = count_as_size(limited.max().clamp(min=least), least)
+    torch_name("check")(largest <= pixels)
+    priorities = torch.arange(pixels, 0, -1)
+    by_index = torch.topk(torch.where(is_keypoint, priorities, 0), largest).indices
+    mask = torch.arange(largest) < limited[:, None]
+    if decoder.max_keypoints < 0:
+        return by_index, mask
+    by_score = torch.topk(torch.where(is_keypoint, scores, -torch.inf), largest).indices
+    return torch.where((counts > decoder.max_keypoints)[:, None], by_score, by_index), mask
+
+
+def _descriptors(decoder: Any, encoded: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    """Descriptors of unit length at these pixels, `[batch, keypoints, size]`."""
+    normalize = torch.nn.functional.normalize
+    cells = normalize(decoder.conv_descriptor_b(decoder.relu(decoder.conv_descriptor_a(encoded))), dim=1)
+    height, width = (CELL * side for side in cells.shape[2:])
+    first = CELL / 2 - 0.5
+    coordinates = [(pixels - first) / (side - CELL / 2 - 0.5) * 2 - 1 for pixels, side in ((x, width), (y, height))]
+    grid = torch.stack(coordinates, dim=-1)[:, None]
+    sampled = torch.nn.functional.grid_sample(cells, grid, mode="bilinear", align_corners=True)
+    return normalize(sampled[:, :, 0], dim=1).transpose(1, 2)
+
+
+OUTPUT_OPTIONS = ("output_attentions", "output_hidden_states")
+
+
+def superglue_output(self: Any, pixel_values: Tensor, **options: Any) -> Any:
+    """For SuperGlueForKeypointMatching.forward."""
+    keypoints, scores, descriptors, mask = image_pair_keypoints(self.keypoint_detector, pixel_values)
+    matches, matching_scores, hidden_states, attentions = self._match_image_pair(
+        *(pixel_coordinates(keypoints, pixel_values), descriptors, scores, *pixel_values.shape[3:]),
+        **{name: options.get(name) for name in OUTPUT_OPTIONS},
+        mask=mask,
+    )
+    outputs = {"matches": matches, "matching_scores": matching_scores, "keypoints": keypoints, "mask": mask}
+    return {**trimmed_to_keypoints(outputs, mask), "hidden_states": hidden_states, "attentions": attentions}
+
+
+def lightglue_output(self: Any, pixel_values: Tensor, **options: Any) -> Any:
+    """For LightGlueForKeypointMatching.forward without early stopping and without pruning of keypoints."""
+    keypoints, _, descriptors, mask = image_pair_keypoints(self.keypoint_detector, pixel_values)
+    matches, matching_scores, prune, hidden_states, attentions = self._match_image_pair(
+        *(pixel_coordinates(keypoints, pixel_values), descriptors, *pixel_values.shape[3:]),
+        **{name: options.get(name) for name in OUTPUT_OPTIONS},
+        mask=mask,
+    )
+    pairs = {"matches": matches.reshape(mask.shape), "matching_scores": matching_scores.reshape(mask.shape)}
+    outputs = {**pairs, "keypoints": keypoints, "prune": prune, "mask": mask}
+    return {**trimmed_to_keypoints(outputs, mask), "hidden_states": hidden_states, "attentions": attentions}
+
+
+def image_pair_keypoints(detector: Any, pixel_values: Tensor) -> tuple[Tensor, ...]:
+    """Keypoints, scores, descriptors and mask of image pairs: `[batch, 2, keypoints, ...]`."""
+    outputs = padded_keypoints(detector, pixel_values.flatten(0, 1), 1)
+    pairs = (pixel_values.shape[0], 2)
+    floats = (outputs.keypoints, outputs.scores, outputs.descriptors)
+    return (*(tensor.to(pixel_values).unflatten(0, pairs) for tensor in floats), outputs.mask.unflatten(0, pairs))
+
+
+def pixel_coordinates(keypoints: Tensor, pixel_values: Tensor) -> Tensor:
+    """Relative coordinates (x, y) of keypoints, converted to pixels."""
+    height, width = pixel_values.shape[3:]
+    return torch.stack((keypoints[..., 0] * width, keypoints[..., 1] * height), dim=-1)
+
+
+def trimmed_to_keypoints(outputs: dict[str, Tensor], mask: Tensor) -> dict[str, Tensor]:
+    """The outputs, sliced along the axis of keypoints to the largest number of keypoints of any image."""
+    largest = count_as_size(mask.sum(-1).max(), 0)
+    torch_name("check")(largest <= mask.shape[2])
+    return {name: tensor[:, :, :largest] for name, tensor in outputs.items()}
+
+
+def aggregated_attention(
+    self: Any, hidden_states: Tensor, encoder_hidden_states: Tensor | None = None, **options: Any
+) -> Tensor:
+    """For EfficientLoFTRAggregatedAttention.forward."""
+    queries, keys = self.aggregation(hidden_states, encoder_hidden_states)
+    rows, columns = queries.shape[1:3]
+    attention_output, _ = self.attention(queries.flatten(1, 2), keys.flatten(1, 2), **options)
+    image = attention_output.transpose(1, 2).unflatten(2, (rows, columns))
+    joined = torch.cat((hidden_states, resized_like(image, hidden_states)), dim=1)
+    return hidden_states + self.mlp(joined.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
+
+
+def fine_windows(self: Any, coarse_features: Tensor, residual_features: Any) -> tuple[Tensor, Tensor]:
+    """For EfficientLoFTRFineFusionLayer.forward: the fine features around each coarse cell, for both images."""
+    batch = coarse_features.shape[0]
+    fine = self.out_conv(coarse_features.flatten(0, 1))
+    for layer, residual in zip(self.out_conv_layers, reversed(residual_features), strict=False):
+        joined = layer.out_conv1(residual) + resized_like(fine, residual)
+        fine = layer.out_conv3(layer.activation(layer.batch_norm(layer.out_conv2(joined))))
+    full_size = torch.nn.functional.interpolate(fine, scale_factor=2.0, mode="bilinear", align_corners=False)
+    first, second = full_size.unflatten(0, (batch, 2)).unbind(1)
+    stride = 2 ** (len(self.out_conv_layers) + 1)
+    return (
+        cell_windows(first, self.fine_kernel_size, stride, 0),
+        cell_windows(second, self.fine_kernel_size + 2, stride, 1),
+    )
+
+
+def cell_windows(image: Tensor, size: int, stride: int, padding: int) -> Tensor:
+    """The window around each cell, `[batch, cells, positions, channels]`."""
+    windows = torch.nn.functional.unfold(image, kernel_size=size, stride=stride, padding=padding)
+    return windows.unflatten(1, (-1, size**2)).permute(0, 3, 2, 1)
+
+
+def resized_like(image: Tensor, reference: Tensor) -> Tensor:
+    """The image, resized to the height and width of `reference`."""
+    return torch.nn.functional.interpolate(image, size=reference.shape[2:], mode="bilinear", align_corners=False)
+
+
+def mask_without_border(
+    tensor: Tensor,
+    border_margin: int,
+    value: Any,  # noqa: ARG001 - of the borders of a mask: False
+) -> Tensor:
+    """For `mask_border`, which writes into slices of its argument: the mask, false at the borders of both images."""
+    for axis, size in enumerate(tensor.shape[1:], start=1):
+        indices = torch.arange(size)
+        inside = (indices >= border_margin) & (indices < size - border_margin)
+        tensor = tensor & inside.reshape([-1 if other == axis else 1 for other in range(tensor.dim())])
+    return tensor
+
+
+def keypoint_matching_output(self: Any, pixel_values: Tensor, **options: Any) -> Any:
+    """For EfficientLoFTRForKeypointMatching.forward."""
+    outputs = self.efficientloftr(pixel_values, **options)
+    coarse, *residuals = outputs.feature_maps
+    height, width = pixel_values.shape[3:]
+    keypoints, scores, matches = self._coarse_matching(coarse, math.prod(self.config.stage_stride))
+    fine = self.refinement_layer(coarse / self.config.hidden_size**0.5, residuals)
+    rows = torch.arange(pixel_values.shape[0])[:, None]
+    windows = (features[rows, matches[:, image]] for image, features in enumerate(fine))
+    pixels = self._fine_matching(*windows, keypoints, 1.0)
+    return {
+        "matches": matches,
+        "matching_scores": scores,
+        "keypoints": torch.stack((pixels[..., 0] / width, pixels[..., 1] / height), dim=-1),
+        "hidden_states": outputs.hidden_states,
+        "attentions": outputs.attentions,
+    }

@@ -1,0 +1,227 @@
+"""Models of sounds: sizes that are held in tensors, loops over sounds, branches on lengths (transformers 5.23)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+from transformers.modeling_outputs import XVectorOutput
+
+from onnxfn.architectures.private.torch_names import torch_name
+
+
+def patch_embeddings(self: Any, hidden_states: Tensor, is_longer_idx: Tensor | None = None) -> Tensor:
+    """For ClapAudioPatchEmbed.forward, which selects the longer sounds and fuses them with their crops.
+
+    The number of selected sounds depends on the data. Here fusion is computed for all sounds, and used for the longer.
+    """
+    embeddings = self.proj(hidden_states[:, :1])
+    if is_longer_idx is not None:
+        indices = torch.arange(hidden_states.shape[0], device=embeddings.device)
+        is_longer = (indices[:, None] == is_longer_idx).to(torch.int64).sum(dim=1) > 0
+        fused = self.fusion_model(embeddings, _crop_features(self, hidden_states[:, 1:], embeddings.shape[-1]))
+        embeddings = torch.where(is_longer[:, None, None, None], fused, embeddings)
+    normalized: Tensor = self.norm(embeddings.flatten(2).transpose(1, 2) if self.flatten else embeddings)
+    return normalized
+
+
+def _crop_features(self: Any, crops: Tensor, width: int) -> Tensor:
+    """The features of the crops of each sound, concatenated along the width and padded to `width`."""
+    batch, count, *size = crops.shape
+    features = self.mel_conv2d(crops.reshape(batch * count, 1, *size))
+    concatenated = features.view(batch, count, *features.shape[1:]).permute(0, 2, 3, 1, 4).flatten(3)
+    return functional.pad(concatenated, (0, width - concatenated.shape[-1]))
+
+
+def codebook_embedding_sum(quantizer: Any, codes: Tensor) -> Tensor:
+    """For EncodecResidualVectorQuantizer.decode, which loops over the codebooks, so that a trace fixes their number.
+
+    `codes` is `[codebooks, batch, frames]`, the result `[batch, size, frames]`.
+    """
+    tables = torch.stack([layer.codebook.embed for layer in quantizer.layers])
+    codebooks = torch.arange(codes.shape[0], device=codes.device)[:, None, None]
+    quantized: Tensor = tables[codebooks, codes].sum(0).permute(0, 2, 1)
+    return quantized
+
+
+def block_attention(
+    attention: Any,
+    hidden_states: Tensor,
+    position_embeddings: Tensor,
+    attention_mask: Tensor | None = None,
+    **_: Any,
+) -> tuple[Tensor, None]:
+    """For GraniteSpeech5EncoderAttention.forward (transformers 5.23) with a mask `[batch, length]`.
+
+    The original pads only if the block size does not divide the length, and slices the result then. Here the last block
+    is always padded, by 0 if it is full.
+    """
+    length, block_size = hidden_states.shape[1], attention.context_size
+    padding = (length + block_size - 1) // block_size * block_size - length
+    padded = functional.pad(hidden_states, (0, 0, 0, padding))
+    frames = torch.ones_like(hidden_states[..., 0], dtype=torch.bool) if attention_mask is None else attention_mask
+    mask = functional.pad(frames, (0, padding)).reshape(-1, block_size)
+    q, k, v = (
+        projection(padded)
+        .reshape(-1, block_size, attention.config.num_attention_heads, attention.head_dim)
+        .transpose(1, 2)
+        for projection in (attention.q_proj, attention.k_proj, attention.v_proj)
+    )
+    relative_positions = attention.rel_pos_emb(position_embeddings) * attention.scaling
+    bias = (q.transpose(1, 2) @ relative_positions.transpose(1, 2)).transpose(1, 2)
+    bias = bias.masked_fill(~mask[:, None, None, :], torch.finfo(bias.dtype).min)
+    heads = functional.scaled_dot_product_attention(q, k, v, attn_mask=bias, scale=attention.scaling)
+    merged = heads.transpose(1, 2).reshape(hidden_states.shape[0], -1, heads.shape[1] * heads.shape[3])
+    return attention.o_proj(merged.index_select(1, torch.arange(length))), None
+
+
+def conformer_attention(attention: Any, hidden_states: Tensor, attention_dists: Tensor) -> Tensor:
+    """For GraniteSpeechConformerAttention.forward (transformers 5.23): no frame attends to padding.
+
+    The original pads and masks only if the block size does not divide the length.
+    """
+    length, block_size = hidden_states.shape[1], attention.context_size
+    padding = (length + block_size - 1) // block_size * block_size - length
+    padded = functional.pad(attention.pre_norm(hidden_states), (0, 0, 0, padding))
+    is_frame = (torch.arange(padded.shape[1], device=padded.device) < length).reshape(-1, 1, 1, block_size)
+    q, k, v = (
+        states.reshape(padded.shape[0], -1, block_size, attention.num_heads, attention.dim_head).transpose(2, 3)
+        for states in (attention.to_q(padded), *attention.to_kv(padded).chunk(2, dim=-1))
+    )
+    relative_positions = attention.rel_pos_emb(attention_dists) * attention.scale
+    bias = (q.transpose(2, 3) @ relative_positions.transpose(1, 2)).transpose(2, 3)
+    bias = bias.masked_fill(~is_frame, torch.finfo(bias.dtype).min)
+    heads = functional.scaled_dot_product_attention(
+        q.flatten(0, 1), k.flatten(0, 1), v.flatten(0, 1), attn_mask=bias.flatten(0, 1), scale=attention.scale
+    )
+    merged = heads.transpose(1, 2).reshape(hidden_states.shape[0], -1, heads.shape[1] * heads.shape[3])
+    return attention.to_out(merged.index_select(1, torch.arange(length)))
+
+
+def feature_lengths(_: Any, input_lengths: Any) -> Any:
+    """For MoonshinePreTrainedModel._get_feat_extract_output_lengths (modeling_moonshine, transformers 5.23).
+
+    The number of features that the convolutions compute from this number of samples.
+    """
+    return (((input_lengths - 127) // 64 + 1 - 7) // 3 + 1 - 3) // 2 + 1
+
+
+def delay_pattern_mask(
+    decoder: Any, input_ids: Tensor, pad_token_id: Tensor, max_length: int | None = None
+) -> tuple[Tensor, Tensor]:
+    """For MusicgenForCausalLM.build_delay_pattern_mask (modeling_musicgen, transformers 5.23).
+
+    Returns the codes, each codebook delayed by one step more than the one before, and the delay pattern up to
+    `max_length`, which is -1 where a code is to be generated. The original writes into slices, and searches for the
+    first -1. That is the step after the given codes, since the first codebook has no delay.
+    If `max_length` is too short for all codebooks, the codes are returned unchanged and the pattern is -1 throughout.
+    """
+    max_length = decoder.generation_config.max_length if max_length is None else max_length
+    torch_name("check")(max_length >= 0)
+    codebooks, steps = decoder.num_codebooks, decoder.num_codebooks // decoder.config.audio_channels
+    codes = input_ids.reshape(-1, codebooks, input_ids.shape[-1])
+    length = codes.shape[-1]
+    delays = (torch.arange(codebooks) // decoder.config.audio_channels)[:, None]
+    pattern = _delayed_codes(codes, torch.arange(max_length), delays, length, pad_token_id, max_length - steps)
+    delayed = _delayed_codes(codes, torch.arange(length), delays, length, pad_token_id, max_length - steps)
+    too_short = torch.full((1,), max_length) < 2 * steps - 1
+    return (
+        torch.where(too_short, codes, delayed).reshape(-1, length),
+        torch.where(too_short, -1, pattern).reshape(input_ids.shape[0], -1),
+    )
+
+
+def _delayed_codes(
+    codes: Tensor, positions: Tensor, delays: Tensor, length: int, pad_token_id: Tensor, last: int
+) -> Tensor:
+    """The delayed code at each position: -1 after the given codes, padding outside of the codebook's range."""
+    index = (positions - delays).clamp(0, length - 1)
+    shifted = codes.gather(2, index.expand(codes.shape[0], -1, -1))
+    delayed = torch.where((positions >= delays) & (positions < length + delays), shifted, -1)
+    return torch.where((positions <= delays) | (positions > delays + last), pad_token_id, delayed)
+
+
+def conv1d_output(layer: Any, hidden_states: Tensor, padding_cache: Any = None) -> Tensor:
+    """For EncodecConv1d.forward (modeling_encodec, transformers 5.23), which keeps its strides in tensors.
+
+    WavTokenizerConv1d is a copy. MimiConv1d and PocketTTSAudioTokenizerConv1d are copies without a norm; a
+    `padding_cache` cannot be traced. The input must be longer than its padding: the original pads a shorter input
+    differently.
+    """
+    if padding_cache is not None:
+        raise NotImplementedError("a sound that comes in pieces needs a cache of padding, which cannot be traced")
+    stride = layer.conv.stride[0]
+    total = (layer.conv.kernel_size[0] - 1) * layer.conv.dilation[0] + 1 - stride
+    right = 0 if layer.causal else total // 2
+    padding = (total - right, right + -hidden_states.shape[-1] % stride)
+    features = layer.conv(functional.pad(hidden_states, padding, layer.pad_mode))
+    normalized: Tensor = layer.norm(features) if getattr(layer, "norm_type", "") == "time_group_norm" else features
+    return normalized
+
+
+def nemotron_attention(
+    attention: Any,
+    hidden_states: Tensor,
+    position_embeddings: Tensor,
+    attention_mask: Tensor | None = None,
+    cache: Any = None,  # noqa: ARG001 - the export encodes all frames at once
+    **options: Any,
+) -> tuple[Tensor, Any]:
+    """For NemotronAsrStreamingEncoderAttention.forward (modeling_nemotron_asr_streaming, transformers 5.23).
+
+    The original masks with minus infinity. If a row is fully masked, torch's attention returns 0, but a softmax in ONNX
+    returns NaN. Parakeet's attention masks with a large finite number. Here it is used, and a frame that attends to
+    nothing gets the bias of the output projection. The mask is `[batch, 1, frames, frames]`.
+    """
+    from transformers.models.parakeet.modeling_parakeet import ParakeetEncoderAttention
+
+    output, weights = ParakeetEncoderAttention.forward(
+        attention, hidden_states, position_embeddings, attention_mask=attention_mask, **options
+    )
+    if attention_mask is None:
+        return output, weights
+    bias = attention.o_proj.bias
+    masked_output = torch.zeros((), dtype=output.dtype) if bias is None else bias
+    return torch.where(attention_mask[:, 0].any(dim=-1, keepdim=True), output, masked_output), weights
+
+
+def xvector_output(
+    model: Any,
+    input_features: Tensor,
+    attention_mask: Tensor | None = None,
+    labels: Any = None,  # noqa: ARG001 - of training alone
+    **_: Any,
+) -> Any:
+    """For Wav2Vec2BertForXVector.forward, which loops over the batch for the mean and deviation of each row's frames.
+
+    Here both are sums over all frames, of which a mask chooses those of the row.
+    """
+    weighted = model.config.use_weighted_layer_sum
+    outputs = model.wav2vec2_bert(input_features, attention_mask=attention_mask, output_hidden_states=weighted)
+    states = _weighted_sum(model, outputs.hidden_states) if weighted else outputs.last_hidden_state
+    states = model.projector(states)
+    for layer in model.tdnn:
+        states = layer(states)
+    if attention_mask is None:
+        mean, deviation = states.mean(dim=1), states.std(dim=1)
+    else:
+        lengths = model._get_feat_extract_output_lengths(attention_mask.sum(dim=1))
+        mean, deviation = _statistics(states, model._get_tdnn_output_lengths(lengths))
+    embeddings = model.feature_extractor(torch.cat([mean, deviation], dim=-1))
+    return XVectorOutput(logits=model.classifier(embeddings), embeddings=embeddings)
+
+
+def _weighted_sum(model: Any, states: tuple[Tensor, ...]) -> Tensor:
+    return (torch.stack(states, dim=-1) * model.layer_weights.softmax(dim=-1)).sum(dim=-1)
+
+
+def _statistics(states: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+    """The mean and the standard deviation of the first frames of each row. A negative length counts from the end."""
+    frames = states.shape[1]
+    ends = torch.where(lengths < 0, lengths + frames, lengths).clamp(0, frames)[:, None, None]
+    mask = (torch.arange(frames, device=states.device)[None, :, None] < ends).to(states.dtype)
+    mean = (states * mask).sum(dim=1) / ends[:, 0]
+    squares = (states - mean[:, None]).square() * mask
+    return mean, (squares.sum(dim=1) / (ends[:, 0] - 1)).sqrt()

@@ -1,0 +1,200 @@
+"""Heads, shifts and transforms of texts, without what a trace fixes (transformers 5.23)."""
+
+from __future__ import annotations
+
+from statistics import NormalDist
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers.modeling_outputs import SequenceClassifierOutput
+
+
+def sequence_classifier_output(
+    model: Any, input_ids: Tensor | None = None, attention_mask: Tensor | None = None, **arguments: Any
+) -> Any:
+    """For BartForSequenceClassification.forward, which selects the last end-of-sequence token with a boolean mask.
+
+    The number of selected rows then depends on the token ids. Here the token is gathered by its index.
+    """
+    arguments["use_cache"] = False
+    hidden_states = model.model(input_ids, attention_mask=attention_mask, **arguments)[0]
+    return classified_end(model, input_ids, hidden_states)
+
+
+def t5_sequence_classifier_output(
+    model: Any, input_ids: Tensor | None = None, attention_mask: Tensor | None = None, **arguments: Any
+) -> Any:
+    """For T5ForSequenceClassification.forward (modeling_t5), which selects the last end-of-sequence token as BART's."""
+    arguments |= {"use_cache": False, "decoder_input_ids": model._shift_right(input_ids)}
+    hidden_states = model.transformer(input_ids, attention_mask=attention_mask, **arguments)[0]
+    return classified_end(model, input_ids, hidden_states)
+
+
+def classified_end(model: Any, input_ids: Tensor | None, hidden_states: Tensor) -> Any:
+    """The classes of each text, by the state of its last end-of-sequence token."""
+    if input_ids is None:
+        raise NotImplementedError("the end of a text is found by its token ids, which embeddings do not have")
+    indices = torch.arange(input_ids.shape[1], device=input_ids.device)
+    last_eos = torch.where(input_ids == model.config.eos_token_id, indices, 0).amax(dim=1)
+    pooled = hidden_states.gather(1, last_eos[:, None, None].expand(-1, 1, hidden_states.shape[-1]))[:, 0]
+    return SequenceClassifierOutput(logits=model.classification_head(pooled))
+
+
+def encoder_layer_output(
+    layer: Any, hidden_states: Tensor, attention_mask: Tensor | None = None, **arguments: Any
+) -> Tensor:
+    """For BartEncoderLayer.forward, which branches on whether a float16 tensor holds an infinity."""
+    attention_output, _ = layer.self_attn(hidden_states, attention_mask=attention_mask, **arguments)
+    attended = layer.self_attn_layer_norm(hidden_states + attention_output)
+    return _clamped_float16(layer.final_layer_norm(attended + layer.fc2(layer.activation_fn(layer.fc1(attended)))))
+
+
+def _clamped_float16(hidden_states: Tensor) -> Tensor:
+    """In float16, all values are clamped to the finite range if any is infinite, as in the original."""
+    if hidden_states.dtype != torch.float16:
+        return hidden_states
+    largest = torch.finfo(torch.float16).max
+    all_finite = (hidden_states.float().abs() <= largest).all()
+    return torch.where(all_finite, hidden_states, hidden_states.clamp(1000 - largest, largest - 1000))
+
+
+def fourier_transform(_: Any, hidden_states: Tensor) -> tuple[Tensor]:
+    """For FNetBasicFourierTransform.forward: the real part of the Fourier transform along length and size.
+
+    ONNX Runtime's DFT is a hundred times less accurate than torch's unless the length is a power of 2 (relative error
+    1e-3 at 768). Products with matrices of cosines and sines are as accurate as torch's transform. Every
+    implementation of the transform that a configuration can choose computes these numbers.
+    """
+    length, size = (_cos_sin_matrices(count, hidden_states) for count in hidden_states.shape[1:])
+    return (length[0] @ hidden_states @ size[0] - length[1] @ hidden_states @ size[1],)
+
+
+def _cos_sin_matrices(count: int, like: Tensor) -> tuple[Tensor, Tensor]:
+    """Cosines and sines of the angles `2 pi * row * column / count`, reduced modulo `2 pi` to keep precision."""
+    indices = torch.arange(count, device=like.device)
+    period = torch.full((), count, device=like.device)  # a tensor: torch's ONNX table has no remainder by a size
+    angles = (indices[:, None] * indices % period) / period * (2 * torch.pi)
+    return angles.cos().to(like.dtype), angles.sin().to(like.dtype)
+
+
+def global_block_ids(attention_mask: Tensor, global_block_size: int) -> tuple[Tensor, Tensor]:
+    """For _make_global_fixed_block_ids: block ids and segment ids of global blocks.
+
+    Block ids `[batch, length]` hold the block of each token, -1 for padding. Tokens after the last full block belong to
+    it. Segment ids `[batch, blocks]` are 1 for the blocks that hold a token.
+    """
+    positions = torch.arange(attention_mask.shape[1], device=attention_mask.device)
+    block_ids = torch.where(attention_mask != 0, positions // global_block_size, -1)
+    block_ends = (positions % global_block_size == global_block_size - 1) & (block_ids >= 0)
+    block_ids = torch.minimum(block_ids, block_ends.sum(dim=-1, keepdim=True) - 1)
+    blocks = torch.arange(attention_mask.shape[1] // global_block_size + 1, device=attention_mask.device)
+    segment_ids = blocks <= block_ids.amax(dim=-1, keepdim=True)
+    return block_ids.to(torch.int32), segment_ids.to(torch.int32)
+
+
+def global_aggregates(hidden_states: Tensor, block_ids: Tensor, global_seq_len: int) -> Tensor:
+    """For _create_global_aggregates: the sum of the tokens of each block, `[batch, blocks, size]`."""
+    blocks = torch.arange(global_seq_len, device=block_ids.device)
+    one_hot = (block_ids[..., None] == blocks).to(hidden_states.dtype)
+    return one_hot.transpose(1, 2) @ hidden_states
+
+
+def side_bias(attention: Any, mask: Tensor, global_segment_ids: Tensor) -> Tensor:
+    """For compute_side_bias: the attention bias of tokens to blocks, `[batch, heads, tokens, blocks]`.
+
+    As in the original, padding attends to the blocks that hold no token. No token attends to the last block.
+    """
+    blocks = torch.arange(global_segment_ids.shape[-1], device=mask.device)
+    distances = blocks - global_block_ids(mask, attention.global_block_size)[0][..., None].to(torch.int64)
+    buckets = attention._relative_position_bucket(
+        distances,
+        bidirectional=not attention.is_decoder,
+        num_buckets=attention.relative_attention_num_buckets,
+        max_distance=attention.relative_attention_max_distance,
+    )
+    relative_bias = attention.global_relative_attention_bias(buckets).permute(0, 3, 1, 2)
+    attends = mask[:, None, :, None] == global_segment_ids[:, None, None]
+    return (torch.where(attends, 0.0, -1e10) + relative_bias).masked_fill(blocks == blocks.shape[0] - 1, -torch.inf)
+
+
+def shift_tokens_right(input_ids: Tensor, pad_token_id: int) -> Tensor:
+    """For shift_tokens_right of modeling_mbart and modeling_plbart (transformers 5.23).
+
+    The last token that is not padding, followed by the other tokens. The original squeezes all axes of size 1, also the
+    batch axis of a batch of 1.
+    """
+    last = input_ids.ne(pad_token_id).long().sum(dim=1, keepdim=True) - 1
+    return input_ids.roll(1, dims=1).scatter(1, last * 0, input_ids.gather(1, last))
+
+
+def position_ids_from_input_ids(_: object, input_ids: Tensor, padding_idx: int, cache_length: int = 0) -> Tensor:
+    """For create_position_ids_from_input_ids of modeling_m2m_100 and modeling_speech_to_text (transformers 5.23).
+
+    Positions start at `padding_idx + 1`. The original counts in int32 and adds a length, which is int64 in ONNX.
+    """
+    mask = input_ids.ne(padding_idx).long()
+    return (mask.cumsum(dim=1) + cache_length) * mask + padding_idx
+
+
+def gaussian_topk(self: Any, inputs: Tensor) -> Tensor:
+    """For Gemma3nTextMLP._gaussian_topk: how far inputs exceed a quantile. It depends on the layer only.
+
+    So the inverse error function is computed in Python, when the model is traced.
+    """
+    quantile = NormalDist().inv_cdf(self.activation_sparsity)
+    mean, std = inputs.mean(-1, keepdim=True), inputs.std(-1, keepdim=True, unbiased=False)
+    return (inputs - (mean + std * quantile)).relu()
+
+
+def joined_embeddings(
+    image_embeddings: Tensor,
+    inputs_embeds: Tensor,
+    bbox: Tensor,
+    visual_bbox: Tensor | None,
+    attention_mask: Tensor | None = None,
+    num_patches: int = 14,
+    max_len: int = 0,  # noqa: ARG001 - 0 is the number of all patches, and the model asks for no other
+    image_size: int = 224,
+    patch_size: int = 16,
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """For combine_image_text_embeddings: the text, to whose tokens their patches are added, and the other patches.
+
+    The patches that no token has follow the text, and zeros follow them, so that each row is as long as all patches.
+    """
+    from transformers.models.udop.modeling_udop import get_visual_bbox
+
+    patches = _patch_of_token(bbox, num_patches)
+    seen = image_embeddings.gather(1, patches[..., None].expand(-1, -1, image_embeddings.shape[-1]))
+    mean = bbox.double().mean(-1)
+    is_special = (mean == 0.0) | (mean == 1.0)
+    texts = inputs_embeds + torch.where(is_special[..., None], 0.0, seen)
+
+    is_left = torch.ones_like(image_embeddings[..., 0], dtype=torch.bool).scatter(1, patches, False)
+    count, index = is_left.sum(1, keepdim=True), torch.arange(is_left.shape[1], device=is_left.device)[None]
+    rank = torch.where(is_left, is_left.long().cumsum(1) - 1, count + (~is_left).long().cumsum(1) - 1)
+    order = torch.zeros_like(rank).scatter(1, rank, index.expand_as(rank))
+    exists = index < count
+    boxes = (
+        get_visual_bbox(image_size, patch_size).to(image_embeddings.device)[None]
+        if visual_bbox is None
+        else visual_bbox
+    )
+    boxes = boxes.expand(order.shape[0], -1, -1)
+
+    def left(values: Tensor) -> Tensor:
+        ordered = values.gather(1, order[..., None].expand(-1, -1, values.shape[-1]))
+        return torch.where(exists[..., None], ordered, torch.zeros_like(ordered))
+
+    embeddings = torch.cat([texts, left(image_embeddings)], 1)
+    places = torch.cat([bbox.double(), left(boxes).double()], 1)
+    mask = None if attention_mask is None else torch.cat([attention_mask, exists.to(attention_mask.dtype)], 1)
+    return embeddings, places, mask
+
+
+def _patch_of_token(bbox: Tensor, side: int) -> Tensor:
+    """The index of the patch in which the middle of a token's box lies."""
+    column, row = (
+        ((bbox[..., axis] + bbox[..., axis + 2]) / 2.0 * side).floor().long().clamp(0, side - 1) for axis in (0, 1)
+    )
+    return column + row * side
