@@ -10,7 +10,6 @@ from onnxfn.specs import printing
 from onnxfn.specs.axes import symbols
 from onnxfn.specs.axis_records import AxisRange
 from onnxfn.specs.converters import as_tuple
-from onnxfn.specs.drawing import plan_svg
 from onnxfn.specs.field_types import typed_fields
 from onnxfn.specs.fixed_axes import graph_axes
 from onnxfn.specs.modalities import modalities
@@ -290,15 +289,10 @@ class Plan:
         return "\n".join([*parts, *([printing.text("all parts", sections)] if sections else [])])
 
     def _repr_html_(self) -> str:
-        drawn = plan_svg(self) if len(self.parts) > 1 else ""
         sections = [*printing.weight_sections(self), *printing.left_out_sections(self)]
         omitted = printing.html("all parts", sections) if sections else ""
         parts = [
             part._repr_html_() if is_first_variant(part, self) else printing.html(_part_title(part), ())
             for part in self.parts
         ]
-        return "".join([drawn, *parts, omitted])
-
-    def svg(self) -> str:
-        """The parts, and the tensors that they hand to each other, as SVG. A notebook shows it above the tables."""
-        return plan_svg(self)
+        return "".join([*parts, omitted])
