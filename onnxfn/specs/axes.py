@@ -18,11 +18,11 @@ from functools import cache
 from types import MappingProxyType
 from typing import Any, Literal
 
-from attrs import evolve, field, frozen
+from attrs import evolve, field
 
 from onnxfn.specs.errors import InvalidSpec, UnknownName, closest, listed, shortened
-from onnxfn.specs.field_types import typed_fields
-from onnxfn.specs.short_repr import short_repr, shortened_call
+from onnxfn.specs.record import record
+from onnxfn.specs.short_repr import shortened_call
 
 LARGEST_SIZE = (1 << 63) - 1
 """ONNX stores sizes as int64."""
@@ -43,7 +43,7 @@ _OPERATORS: Mapping[type[ast.operator], Callable[[int, int], int]] = MappingProx
 )
 
 
-@frozen(field_transformer=typed_fields)
+@record
 class Axis:
     """One axis of a tensor.
 
@@ -56,8 +56,6 @@ class Axis:
     symbol: str
     kind: AxisKind
 
-    __repr__ = short_repr
-
 
 def _no_text(_: Any, __: Any, axes: Any) -> None:
     """Raises InvalidSpec if the axes of an AxisMap are a text, which is a pattern."""
@@ -65,7 +63,7 @@ def _no_text(_: Any, __: Any, axes: Any) -> None:
         raise InvalidSpec(f"the axes of an AxisMap are Axis records, not a text; write axis_map({axes!r})")
 
 
-@frozen(field_transformer=typed_fields)
+@record
 class AxisMap:
     """The axes of one tensor, in order. `axis_map` reads one from a pattern.
 

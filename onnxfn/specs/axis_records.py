@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from attrs import frozen
-
-from onnxfn.specs.field_types import typed_fields
-from onnxfn.specs.short_repr import short_repr
+from onnxfn.specs.record import record
 
 
-@frozen(field_transformer=typed_fields)
+@record
 class AxisName:
     """The name of an axis in ONNX, where it is not the symbol of the spec.
 
@@ -20,10 +17,8 @@ class AxisName:
     name: str
     new: str
 
-    __repr__ = short_repr
 
-
-@frozen(field_transformer=typed_fields)
+@record
 class AxisRange:
     """The sizes that a dynamic axis may have.
 
@@ -36,5 +31,3 @@ class AxisRange:
     name: str
     low: int
     high: int
-
-    __repr__ = short_repr

@@ -11,7 +11,6 @@ what `b` adds; or one of them may have already what `c` adds, which is then no a
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from inspect import isroutine, signature
 from types import MappingProxyType
 from typing import Any
 
@@ -22,8 +21,6 @@ from onnxfn.specs.errors import InvalidSpec, shortened
 from onnxfn.specs.quantization import WeightRule, unique_rules
 from onnxfn.specs.records import Normalizer
 from onnxfn.specs.spec import ExportSpec, Overlay
-
-PACKAGE = __name__.partition(".")[0]
 
 EMPTY = ExportSpec()
 """The spec that specifies nothing: `compose(EMPTY, spec) == spec`."""
@@ -49,7 +46,10 @@ def compose(*specs: ExportSpec) -> ExportSpec:
     """
     for spec in specs:
         if not isinstance(spec, ExportSpec):
-            raise InvalidSpec(_not_a_spec(spec))
+            raise InvalidSpec(
+                f"compose joins specs, not the {type(spec).__name__} {shortened(spec)}; an edit is a function of a "
+                "spec: write toolz.pipe(spec, edit)"
+            )
     joined: ExportSpec = reduce(_joined, specs) if specs else EMPTY
     return joined
 
@@ -65,18 +65,6 @@ def _joined(left: ExportSpec, right: ExportSpec) -> ExportSpec:
                 f"would have no effect; choose the task last: for_task(compose(...), {left.task!r})"
             )
     return group(left, right)  # type: ignore[no-any-return]
-
-
-def _not_a_spec(value: Any) -> str:
-    """The message for an argument of `compose` that is not a spec."""
-    if isroutine(value):
-        name = value.__name__
-        if value.__module__ == PACKAGE and next(iter(signature(value).parameters), "") != "spec":
-            return f"compose joins specs, and {name} is a function that returns one: write compose(spec, {name}(...))"
-        return f"compose joins specs, and {name} is an edit, a function of a spec: write toolz.pipe(spec, {name})"
-    if isinstance(value, (list, tuple)):
-        return f"compose joins specs, not a {type(value).__name__} of them: write compose(*specs)"
-    return f"compose joins ExportSpec records, not the {type(value).__name__} {shortened(value)}"
 
 
 def rightmost(left: Any, right: Any) -> Any:

@@ -60,11 +60,9 @@ def no_collection(value: Any) -> InvalidSpec:
 
 def unique_names(_: Any, attribute: Any, records: Collection[Any]) -> None:
     """A validator: no two records of one field have the same name. Values without a name are of another type."""
-    if len(records) < 2:  # noqa: PLR2004 - one record has no other to collide with
-        return
-    names = [getattr(record, "name", None) for record in records]
-    duplicate = next((name for name in names if name is not None and names.count(name) > 1), None)
-    if duplicate is not None:
+    names = [name for name in (getattr(record, "name", None) for record in records) if name is not None]
+    if len({*names}) < len(names):
+        duplicate = next(name for name in names if names.count(name) > 1)
         raise InvalidSpec(
             f"{attribute.name} has {duplicate!r} twice; keep one of them, or compose two specs: the right one wins"
         )

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 
-from attrs import asdict, fields_dict, frozen
+from attrs import asdict, fields_dict
 
 from onnxfn.specs.errors import InvalidSpec, unknown
-from onnxfn.specs.field_types import typed_fields
 from onnxfn.specs.layer_groups import grouped_row, layer_groups
-from onnxfn.specs.short_repr import short_repr
+from onnxfn.specs.record import record
 
 
-@frozen(field_transformer=typed_fields)
+@record
 class Floors:
     """What a quantized or 16-bit variant must reach in each measure; None is the default for its dtype.
 
@@ -40,10 +39,8 @@ class Floors:
     cases: float | None = None
     weights: float | None = None
 
-    __repr__ = short_repr
 
-
-@frozen(field_transformer=typed_fields)
+@record
 class Measurement:
     """What an output of a quantized or 16-bit file is worth, against PyTorch in float32.
 
@@ -66,8 +63,6 @@ class Measurement:
     cases: str
     passed: bool
     note: str = ""
-
-    __repr__ = short_repr
 
 
 DEFAULT_FLOORS = Floors()

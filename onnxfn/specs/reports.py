@@ -7,18 +7,18 @@ from contextlib import AbstractContextManager
 from os import PathLike
 from typing import Any, Literal
 
-from attrs import evolve, field, frozen
+from attrs import evolve, field
 
 from onnxfn.specs import printing
 from onnxfn.specs.converters import as_tuple
 from onnxfn.specs.errors import InvalidSpec, OnnxfnError
-from onnxfn.specs.field_types import typed_fields
 from onnxfn.specs.measurements import Measurement
 from onnxfn.specs.planned import Plan
 from onnxfn.specs.plots import draw_report
 from onnxfn.specs.public_calls import public
+from onnxfn.specs.record import record
 from onnxfn.specs.section_errors import SectionError
-from onnxfn.specs.short_repr import short_repr, shortened_call
+from onnxfn.specs.short_repr import shortened_call
 
 CPU = ("CPUExecutionProvider",)
 """The provider of ONNX Runtime that every build has."""
@@ -30,7 +30,7 @@ SMALLEST_DYNAMIC_SIZE = 2
 EventStatus = Literal["start", "progress", "end", "failure"]
 
 
-@frozen(field_transformer=typed_fields)
+@record
 class Event:
     """What an export does now. `export` calls `on_event` with it, in its own thread.
 
@@ -55,10 +55,8 @@ class Event:
     completed: int = 0
     total: int = 0
 
-    __repr__ = short_repr
 
-
-@frozen(field_transformer=typed_fields)
+@record
 class Limit:
     """The sizes for which a graph is valid along one axis, where the model allows no others.
 
@@ -77,8 +75,6 @@ class Limit:
     low: int
     high: int | None = None
 
-    __repr__ = short_repr
-
     def __str__(self) -> str:
         if self.low == self.high:
             return f"{self.name} is {self.low}"
@@ -89,7 +85,7 @@ class Limit:
         return " ".join(word for word in (self.name, *ends) if word)
 
 
-@frozen(field_transformer=typed_fields)
+@record
 class Fusion:
     """How often a fused operator is in a graph.
 
@@ -107,13 +103,11 @@ class Fusion:
     expected: int
     actual: int
 
-    __repr__ = short_repr
-
     def __str__(self) -> str:
         return f"{self.operator}: {self.actual}" + (f", at least {self.expected} expected" if self.expected else "")
 
 
-@frozen(field_transformer=typed_fields)
+@record
 class GraphSize:
     """How large a graph is, and the types of its outputs.
 
@@ -132,13 +126,11 @@ class GraphSize:
     nodes: int
     outputs: tuple[tuple[str, str], ...] = field(default=(), converter=as_tuple)
 
-    __repr__ = short_repr
-
     def __str__(self) -> str:
         return f"{printing.magnitude(self.parameters)} parameters, {self.nodes} nodes"
 
 
-@frozen(field_transformer=typed_fields)
+@record
 class Difference:
     """How far one output of ONNX Runtime is from PyTorch's, over all cases of the check.
 
@@ -174,10 +166,8 @@ class Difference:
     errors: tuple[tuple[str, float, float], ...] = ()
     within_own_error: bool = field(default=False, eq=False)
 
-    __repr__ = short_repr
 
-
-@frozen(field_transformer=typed_fields)
+@record
 class Report:
     """The result of a check: one difference for each output, or the measurements of a quantized file.
 
@@ -250,7 +240,7 @@ class CheckFailed(OnnxfnError, RuntimeError):
         self.report = Report((), (), (message,)) if report is None else report
 
 
-@frozen(field_transformer=typed_fields)
+@record
 class NotQuantized:
     """A weight that a rule selects, and that stays as it is.
 
@@ -267,13 +257,11 @@ class NotQuantized:
     weight: str
     reason: str
 
-    __repr__ = short_repr
-
     def __str__(self) -> str:
         return f"{self.part}: {self.weight} is not quantized: {self.reason}"
 
 
-@frozen(field_transformer=typed_fields)
+@record
 class Exported:
     """The result of an export. It prints as a table.
 

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from attrs import frozen
-
-from onnxfn.specs.field_types import typed_fields
-from onnxfn.specs.short_repr import short_repr
+from onnxfn.specs.record import record
 
 
-@frozen(field_transformer=typed_fields)
+@record
 class SectionError:
     """How far a section of a graph is from PyTorch, over all cases of a check by sections.
 
@@ -34,8 +31,6 @@ class SectionError:
     worst_case: str
     passed: bool
     handed_on: float | None = None
-
-    __repr__ = short_repr
 
 
 def section_rows(sections: Sequence[SectionError]) -> list[tuple[str, ...]]:

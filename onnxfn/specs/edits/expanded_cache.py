@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import overload
-
 from onnxfn.specs.compose import compose
-from onnxfn.specs.edits.as_edit import SpecEdit, as_edit
+from onnxfn.specs.edits.as_edit import as_edit
 from onnxfn.specs.edits.caches import kv_cache
 from onnxfn.specs.errors import InvalidSpec
 from onnxfn.specs.facts import runs
@@ -17,10 +15,6 @@ LATENT = "num_latents"
 """The number of heads of a cache of latents, as rows name it."""
 
 
-@overload
-def with_expanded_cache(spec: ExportSpec) -> ExportSpec: ...
-@overload
-def with_expanded_cache() -> SpecEdit: ...
 @as_edit
 def with_expanded_cache(spec: ExportSpec) -> ExportSpec:
     """The spec whose cache holds the keys and values of all heads, in place of what they are computed from.

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import overload
 
 from attrs import evolve
 from toolz import reduce
 
 from onnxfn.specs.axes import AxisMap, axis_map, pattern
 from onnxfn.specs.compose import compose
-from onnxfn.specs.edits.as_edit import SpecEdit, as_edit
+from onnxfn.specs.edits.as_edit import as_edit
 from onnxfn.specs.edits.caches import LAYER, NEXT, over_past
 from onnxfn.specs.errors import InvalidSpec, UnknownName, unknown
 from onnxfn.specs.facts import TARGET, always, gives
@@ -42,10 +41,6 @@ ENCODER_DECODER_OUTPUTS = (
 ALL_OUTPUTS = (*SINGLE_MODEL_OUTPUTS, *ENCODER_DECODER_OUTPUTS)
 
 
-@overload
-def with_outputs(spec: ExportSpec, *names: str) -> ExportSpec: ...
-@overload
-def with_outputs(*names: str) -> SpecEdit: ...
 @as_edit
 def with_outputs(spec: ExportSpec, *names: str) -> ExportSpec:
     """The spec with more outputs of its model.
