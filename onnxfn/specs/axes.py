@@ -205,17 +205,6 @@ def resolve_configured(axes: AxisMap, size: Callable[[str], int]) -> AxisMap:
     )
 
 
-def fix_symbols(axes: AxisMap, sizes: Mapping[str, int]) -> AxisMap:
-    """Replaces each axis whose symbol is one of these names by its size. Formulas of the name stay as they are.
-
-    >>> pattern(fix_symbols(axis_map("batch_size height width//2"), {"height": 224, "width": 224}))
-    'batch_size 224 width//2'
-    """
-    return AxisMap(
-        tuple(Axis(str(sizes[axis.symbol]), "literal") if axis.symbol in sizes else axis for axis in axes.axes)
-    )
-
-
 def fix_sizes(axes: AxisMap, sizes: Mapping[str, int]) -> AxisMap:
     """Replaces these names by their sizes in the dynamic axes. An axis without a name left becomes a number.
 

@@ -14,12 +14,12 @@ from collections.abc import Callable, Collection, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from attrs import evolve, fields
+from attrs import evolve, fields, has
 from toolz import reduce
 
 from onnxfn.specs.errors import InvalidSpec, shortened
+from onnxfn.specs.named_records import Named
 from onnxfn.specs.quantization import WeightRule, unique_rules
-from onnxfn.specs.records import Normalizer
 from onnxfn.specs.spec import ExportSpec, Overlay
 
 EMPTY = ExportSpec()
@@ -88,13 +88,6 @@ def overlays(left: tuple[Overlay, ...], right: tuple[Overlay, ...]) -> tuple[Ove
     return tuple({**by_name, **joined}.values())
 
 
-def normalizer(left: Normalizer, right: Normalizer) -> Normalizer:
-    """Normalizers joined by the names they read."""
-    if not left.reads or not right.reads:
-        return left if left.reads else right
-    return Normalizer(named(left.reads, right.reads))
-
-
 def rules(left: tuple[WeightRule, ...], right: tuple[WeightRule, ...]) -> tuple[WeightRule, ...]:
     """The rules of both, those of the right last: the last rule that selects a weight wins."""
     return unique_rules((*left, *right))
@@ -107,16 +100,8 @@ def group(left: Any, right: Any) -> Any:
     return type(left)(**{part.name: _joined_field(part, left, right) for part in fields(type(left))})
 
 
-JOINS: Mapping[str, Callable[[Any, Any], Any]] = MappingProxyType(
-    {
-        "rightmost": rightmost,
-        "named": named,
-        "overlays": overlays,
-        "normalizer": normalizer,
-        "rules": rules,
-        "group": group,
-    }
-)
+JOINS: Mapping[str, Callable[[Any, Any], Any]] = MappingProxyType({"overlays": overlays, "rules": rules})
+"""The joins that fields name in their metadata."""
 
 
 def _joined_field(attribute: Any, left: Any, right: Any) -> Any:
@@ -124,7 +109,16 @@ def _joined_field(attribute: Any, left: Any, right: Any) -> Any:
     ours, theirs = getattr(left, attribute.name), getattr(right, attribute.name)
     if ours is attribute.default or theirs is attribute.default:
         return theirs if ours is attribute.default else ours
-    return JOINS[attribute.metadata["join"]](ours, theirs)
+    return _join(attribute)(ours, theirs)
+
+
+def _join(attribute: Any) -> Callable[[Any, Any], Any]:
+    """The join of a field: the one it names, else that of named records, of a group of fields, or of a value."""
+    if "join" in attribute.metadata:
+        return JOINS[attribute.metadata["join"]]
+    if isinstance(attribute.default, Named):
+        return named
+    return group if has(type(attribute.default)) else rightmost
 
 
 def _joined_overlay(left: Overlay | None, right: Overlay) -> Overlay:

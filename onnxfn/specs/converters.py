@@ -42,20 +42,10 @@ def as_tuple(values: Iterable[Any]) -> tuple[Any, ...]:
     Raises:
         InvalidSpec: `values` is a text, or no collection.
     """
-    if is_no_collection(values):
-        raise no_collection(values)
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        kind = "text" if isinstance(values, str) else "value"
+        raise InvalidSpec(f"a tuple is expected, not the {kind} {shortened(values)}: write ({shortened(values)},)")
     return tuple(values)
-
-
-def is_no_collection(values: Any) -> bool:
-    """Whether a value cannot be the value of a field that is a tuple."""
-    return isinstance(values, str) or not isinstance(values, Iterable)
-
-
-def no_collection(value: Any) -> InvalidSpec:
-    """The error for such a value."""
-    kind = "text" if isinstance(value, str) else "value"
-    return InvalidSpec(f"a tuple is expected, not the {kind} {shortened(value)}: write ({shortened(value)},)")
 
 
 def unique_names(_: Any, attribute: Any, records: Collection[Any]) -> None:

@@ -32,8 +32,7 @@ NUMBERS: Mapping[Any, tuple[type, ...]] = MappingProxyType({int: (int,), float: 
 def typed_fields(_: type, fields: list[Attribute[Any]]) -> list[Attribute[Any]]:
     """The fields of a record, each with a validator that compares values with the annotated type.
 
-    A validator of a field's own comes first: it knows more. A field of named records has each name once, and joins by
-    name unless it says otherwise (see compose.py).
+    A validator of a field's own comes first: it knows more. A field of named records has each name once.
 
     >>> from onnxfn.specs.records import DummySize
     >>> DummySize("batch_size", "two")
@@ -48,7 +47,6 @@ def _typed(field: Attribute[Any], *, is_named: bool) -> Attribute[Any]:
     return field.evolve(
         validator=check_type if own is None else and_(own, check_type),
         converter=None if field.converter is None else _with_field_in_errors(field.converter),
-        metadata={"join": "named", **field.metadata} if is_named else field.metadata,
     )
 
 

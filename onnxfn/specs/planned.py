@@ -8,13 +8,12 @@ from attrs import field
 
 from onnxfn.specs import printing
 from onnxfn.specs.axes import symbols
-from onnxfn.specs.axis_records import AxisRange
 from onnxfn.specs.converters import as_tuple
 from onnxfn.specs.fixed_axes import graph_axes
 from onnxfn.specs.modalities import modalities
 from onnxfn.specs.named_records import Named, by_name
 from onnxfn.specs.record import record
-from onnxfn.specs.records import FixedAxis, InputSpec, Link, OutputSpec
+from onnxfn.specs.records import SYMBOL, AxisRange, FixedAxis, InputSpec, Link, OutputSpec
 from onnxfn.specs.spec import Call, Check, Dummies, ExportSpec, Target
 from onnxfn.specs.tensor_lookup import has_tensor, tensor_of
 from onnxfn.specs.variant_rows import is_first_variant
@@ -65,7 +64,7 @@ class SmallestSize:
         value: The size.
     """
 
-    name: str
+    name: str = field(metadata={SYMBOL: True})
     value: int
 
 

@@ -1,7 +1,7 @@
 """The records of specs and plans: plain data and names of functions.
 
-They are frozen, so they print, compare, hash, pickle and go to JSON and back. Each field that `compose` joins names the
-way it joins (see compose.py). `None` and `()` mean "not specified".
+They are frozen, so they print, compare, hash, pickle and go to JSON and back. `None` and
+`()` mean "not specified".
 """
 
 from __future__ import annotations
@@ -39,6 +39,9 @@ Kind = Literal[
 KINDS: tuple[str, ...] = get_args(Kind)
 
 Plain = str | int | float | bool | None
+
+SYMBOL = "symbol of an axis"
+"""The metadata of the field that is the symbol of an axis. All other symbols are in axis maps."""
 
 
 @record
@@ -188,7 +191,7 @@ class DummySize:
         value: Its size, or a getter that reads it from the configuration.
     """
 
-    name: str
+    name: str = field(metadata={SYMBOL: True})
     value: int | Getter
 
 
@@ -202,9 +205,37 @@ class FixedAxis:
         when: A condition on the configuration; the axis is fixed when the value read is true.
     """
 
-    name: str
+    name: str = field(metadata={SYMBOL: True})
     value: int | Source
     when: Source | None = None
+
+
+@record
+class AxisName:
+    """The name of an axis in ONNX, where it is not the symbol of the spec.
+
+    Attributes:
+        name: The axis symbol in the patterns of the spec.
+        new: Its name in ONNX and in the plan.
+    """
+
+    name: str
+    new: str
+
+
+@record
+class AxisRange:
+    """The sizes that a dynamic axis may have.
+
+    Attributes:
+        name: The axis symbol.
+        low: The smallest size.
+        high: The largest size.
+    """
+
+    name: str = field(metadata={SYMBOL: True})
+    low: int
+    high: int
 
 
 @record

@@ -10,7 +10,7 @@ from typing import Any, TypeVar, overload
 
 from attrs import NOTHING, fields, has
 
-from onnxfn.specs import axes, axis_records, changes, planned, quantization, records, reports, spec
+from onnxfn.specs import axes, changes, measurements, planned, quantization, quantized_dtypes, records, reports, spec
 from onnxfn.specs.converters import as_tuple
 from onnxfn.specs.errors import InvalidSpec, shortened, unknown
 from onnxfn.specs.named_records import Named
@@ -23,7 +23,7 @@ Record = TypeVar("Record")
 RECORDS: Mapping[str, type] = MappingProxyType(
     {
         record.__name__: record
-        for module in (axes, axis_records, records, quantization, spec, planned, reports, changes)
+        for module in (axes, records, quantization, quantized_dtypes, spec, planned, measurements, reports, changes)
         for record in vars(module).values()
         if isinstance(record, type) and has(record) and record.__name__ != "Named"
     }

@@ -1,4 +1,4 @@
-"""ExportSpec, the groups of its fields, and overlays. Each field names the way it joins (see compose.py)."""
+"""ExportSpec, the groups of its fields, and overlays. How fields join: compose.py."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from typing import Any, Literal
 from attrs import field
 
 from onnxfn.specs import printing
-from onnxfn.specs.axis_records import AxisName, AxisRange
-from onnxfn.specs.converters import as_tuple, is_no_collection, no_collection
+from onnxfn.specs.converters import as_tuple
 from onnxfn.specs.errors import InvalidSpec
 from onnxfn.specs.named_records import Named, by_name
 from onnxfn.specs.quantization import WeightRule, unique_rules
 from onnxfn.specs.record import record
 from onnxfn.specs.records import (
     ArgumentBuilder,
+    AxisName,
+    AxisRange,
     CacheRow,
     Constant,
     DummySize,
@@ -50,11 +51,6 @@ OVERLAYS_JOIN: Mapping[str, str] = MappingProxyType({"join": "overlays"})
 """The metadata of a field whose overlays join by name, those of the same name field by field."""
 
 
-def joined_field(join: str, default: Any = None) -> Any:
-    """A field with its neutral default; `join` names the function in compose.JOINS that merges it."""
-    return field(default=default, metadata={"join": join})
-
-
 def known_opset(_: Any, __: Any, opset: Any) -> None:
     """Raises InvalidSpec if an opset is not one of OPSETS; None is one that the spec leaves open."""
     if opset is not None and (not isinstance(opset, int) or opset not in OPSETS):
@@ -70,9 +66,7 @@ def known_tolerance(record: Any, attribute: Any, value: Any) -> None:
 
 def _order(names: tuple[str, ...] | None) -> tuple[str, ...] | None:
     """The names as a tuple; None for no names."""
-    if names is not None and is_no_collection(names):
-        raise no_collection(names)
-    return tuple(names) if names else None
+    return None if names is None else as_tuple(names) or None
 
 
 @record(kw_only=True)
@@ -101,12 +95,12 @@ class Call:
         attention: The attention implementation, such as `eager`; None leaves the model's own.
     """
 
-    loader: str | None = joined_field("rightmost")
-    submodule: str | None = joined_field("rightmost")
+    loader: str | None = None
+    submodule: str | None = None
     constants: Named[Constant] = field(default=Named((), "constant"), converter=by_name)
     builders: Named[ArgumentBuilder] = field(default=Named((), "builder"), converter=by_name)
     patches: Named[Patch] = field(default=Named((), "patch"), converter=by_name)
-    attention: str | None = joined_field("rightmost")
+    attention: str | None = None
 
 
 @record(kw_only=True)
@@ -119,7 +113,7 @@ class Cache:
     """
 
     rows: Named[CacheRow] = field(default=Named((), "cache row"), converter=by_name)
-    past: Past | None = joined_field("rightmost")
+    past: Past | None = None
 
 
 @record(kw_only=True)
@@ -132,9 +126,9 @@ class Check:
         mask_input: The input that masks padding; outputs at padding are not compared.
     """
 
-    atol: float | None = field(default=None, validator=known_tolerance, metadata={"join": "rightmost"})
-    rtol: float | None = field(default=None, validator=known_tolerance, metadata={"join": "rightmost"})
-    mask_input: str | None = joined_field("rightmost")
+    atol: float | None = field(default=None, validator=known_tolerance)
+    rtol: float | None = field(default=None, validator=known_tolerance)
+    mask_input: str | None = None
 
 
 @record(kw_only=True)
@@ -153,14 +147,14 @@ class Target:
             can, because the attention is another one than GroupQueryAttention computes.
     """
 
-    opset: int | None = field(default=None, validator=known_opset, metadata={"join": "rightmost"})
-    int_dtype: IntDtype | None = joined_field("rightmost")
-    float_dtype: FloatDtype | None = joined_field("rightmost")
-    io_dtype: FloatDtype | None = joined_field("rightmost")
-    input_order: tuple[str, ...] | None = field(default=None, converter=_order, metadata={"join": "rightmost"})
+    opset: int | None = field(default=None, validator=known_opset)
+    int_dtype: IntDtype | None = None
+    float_dtype: FloatDtype | None = None
+    io_dtype: FloatDtype | None = None
+    input_order: tuple[str, ...] | None = field(default=None, converter=_order)
     quantization: tuple[WeightRule, ...] = field(default=(), converter=unique_rules, metadata={"join": "rules"})
-    adapter_inputs: tuple[str, ...] | None = field(default=None, converter=_order, metadata={"join": "rightmost"})
-    shared_cache: bool | None = joined_field("rightmost")
+    adapter_inputs: tuple[str, ...] | None = field(default=None, converter=_order)
+    shared_cache: bool | None = None
 
 
 @record(kw_only=True)
@@ -210,23 +204,23 @@ class ExportSpec:
     (18, (), False)
     """
 
-    name: str | None = joined_field("rightmost")
-    task: str | None = joined_field("rightmost")
-    derived: str | None = joined_field("rightmost")
+    name: str | None = None
+    task: str | None = None
+    derived: str | None = None
     inputs: Named[InputSpec] = field(default=Named((), "input"), converter=by_name)
     outputs: Named[OutputSpec] = field(default=Named((), "output"), converter=by_name)
-    normalizer: Normalizer = joined_field("normalizer", Normalizer())
-    dummies: Dummies = joined_field("group", Dummies())
+    normalizer: Normalizer = Normalizer()
+    dummies: Dummies = Dummies()
     fixed_axes: Named[FixedAxis] = field(default=Named((), "fixed axis"), converter=by_name)
     axis_ranges: Named[AxisRange] = field(default=Named((), "axis range"), converter=by_name)
     axis_names: Named[AxisName] = field(default=Named((), "axis name"), converter=by_name)
     tasks: Named[Overlay] = field(default=Named((), "task"), converter=by_name, metadata=OVERLAYS_JOIN)
     cases: Named[Overlay] = field(default=Named((), "case"), converter=by_name, metadata=OVERLAYS_JOIN)
-    parts: Parts = joined_field("group", Parts())
-    call: Call = joined_field("group", Call())
-    cache: Cache = joined_field("group", Cache())
-    check: Check = joined_field("group", Check())
-    target: Target = joined_field("group", Target())
+    parts: Parts = Parts()
+    call: Call = Call()
+    cache: Cache = Cache()
+    check: Check = Check()
+    target: Target = Target()
 
     def __getitem__(self, name: str) -> InputSpec | OutputSpec:
         return tensor_of(self, name)

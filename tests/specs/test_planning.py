@@ -8,14 +8,13 @@ from onnxfn.architectures import ARCHITECTURES
 from onnxfn.architectures.families import bert_inputs, text_encoder
 from onnxfn.specs.axes import pattern
 from onnxfn.specs.compose import compose
-from onnxfn.specs.defaults import DEFAULTS
 from onnxfn.specs.dummies import dummies, generates, sized
 from onnxfn.specs.edits.tensors import only_tasks, with_output
 from onnxfn.specs.errors import MissingValue, UnknownName
 from onnxfn.specs.facts import case, gives, takes
 from onnxfn.specs.getters import constant, equals, from_config, product, reads, total
 from onnxfn.specs.plan.check_cases import in_case
-from onnxfn.specs.plan.planning import plan, resolved
+from onnxfn.specs.plan.planning import DEFAULTS, plan, resolved
 from onnxfn.specs.plan.questions import dummy_inputs, inputs, outputs
 from onnxfn.specs.serialize import to_json
 from onnxfn.specs.spec import ExportSpec, Target

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from attrs import evolve
 
-from onnxfn.specs.axis_records import AxisName
 from onnxfn.specs.axis_symbols import symbols_in
 from onnxfn.specs.edits.as_edit import as_edit
 from onnxfn.specs.errors import InvalidSpec, unknown
+from onnxfn.specs.records import AxisName
 from onnxfn.specs.spec import ExportSpec
 
 
