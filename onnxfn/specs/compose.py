@@ -4,8 +4,8 @@ Laws: `compose()` is EMPTY; `compose(a) == a`; EMPTY changes nothing; the right-
 
 compose is associative where it is defined: if `compose(a, b, c)` and `compose(a, compose(b, c))` return specs, they are
 equal. It raises InvalidSpec if what lies to the left is for a task already, and a spec for no task adds to a task: that
-would have no effect. So each of the two may be defined where the other is not: `c` may be for a task, and choose it for
-what `b` adds; or one of them may have already what `c` adds, which is then no addition.
+would have no effect. One grouping may raise where the other does not: if `c` chooses the task, `compose(b, c)` is
+allowed although `compose(a, b)` is not.
 """
 
 from __future__ import annotations
@@ -46,9 +46,10 @@ def compose(*specs: ExportSpec) -> ExportSpec:
     """
     for spec in specs:
         if not isinstance(spec, ExportSpec):
+            name = getattr(spec, "__name__", shortened(spec))
             raise InvalidSpec(
-                f"compose joins specs, not the {type(spec).__name__} {shortened(spec)}; an edit is a function of a "
-                "spec: write toolz.pipe(spec, edit)"
+                f"compose joins specs, not the {type(spec).__name__} {name}; an edit is a function of a spec: write "
+                "toolz.pipe(spec, edit)"
             )
     joined: ExportSpec = reduce(_joined, specs) if specs else EMPTY
     return joined

@@ -1,4 +1,4 @@
-"""What quantized and 16-bit files are worth: measurements, the floors that callers state, and both as table rows."""
+"""Accuracy of quantized and 16-bit files: measurements, the floors that callers state, and both as table rows."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Floors:
     Attributes:
         agreement: The share of positions at which the file and PyTorch in float32 have the same likeliest token or
             class.
-        kl: The mean KL divergence of the file's distribution over tokens from PyTorch's. It is the most, not the least.
+        kl: The mean KL divergence of the file's distribution over tokens from PyTorch's. This floor is an upper bound.
         cosine: The cosine of an output and PyTorch's.
         iou: The mean overlap of the boxes with the highest scores and the file's: intersection over union.
         cases: The cosine of an output and PyTorch's in the worst case of the check. Its inputs are random tokens and a
@@ -42,7 +42,7 @@ class Floors:
 
 @record
 class Measurement:
-    """What an output of a quantized or 16-bit file is worth, against PyTorch in float32.
+    """The accuracy of an output of a quantized or 16-bit file, against PyTorch in float32.
 
     Attributes:
         part: The stem of the ONNX file.

@@ -57,7 +57,7 @@ class Case:
 
 @record
 class SmallestSize:
-    """A size of an axis that the model can take, while it cannot take all smaller ones; on a fixed axis, no others.
+    """The smallest size of an axis that the model accepts. For a fixed axis it is the only size.
 
     Attributes:
         name: The axis symbol.

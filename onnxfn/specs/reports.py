@@ -150,7 +150,7 @@ class Difference:
         references: What the output was compared with in the cases, and why.
         errors: For each case its name and sizes, the largest error, and the error that is allowed there.
         within_own_error: Whether the output differs, but in no case by more than PyTorch itself from float64, times 4:
-            the weights amplify rounding, and the outputs cannot tell whether the file is right. JSON does not hold it.
+            the weights amplify rounding, so the outputs do not decide whether the file is right. Not written to JSON.
     """
 
     part: str
@@ -176,7 +176,7 @@ class Report:
         cases: The cases that were run, each with its sizes.
         findings: What is wrong with a file besides the values of its outputs, one line each: its inputs and outputs are
             not those of the plan, or its weights are not those of the model.
-        measurements: What the outputs of quantized and 16-bit files are worth. A quantized file has no differences.
+        measurements: The accuracy of quantized and 16-bit files. A quantized file has no differences.
         sections: How far each section is from PyTorch; nothing unless the check was by sections.
 
     >>> by = "PyTorch in float32; float64 was not needed"

@@ -17,7 +17,7 @@ LATENT = "num_latents"
 
 @as_edit
 def with_expanded_cache(spec: ExportSpec) -> ExportSpec:
-    """The spec whose cache holds the keys and values of all heads, in place of what they are computed from.
+    """The spec whose cache holds the keys and values of all heads, in place of latents.
 
     transformers 5 caches the latent of DeepSeek-V3 and the rotated part that all heads share; transformers 4, Optimum
     and ORTModel have a key of `qk_nope_head_dim + qk_rope_head_dim` and a value of `v_head_dim` for each head. That
