@@ -11,11 +11,10 @@ from onnxfn.specs.axes import symbols
 from onnxfn.specs.converters import as_tuple
 from onnxfn.specs.fixed_axes import graph_axes
 from onnxfn.specs.modalities import modalities
-from onnxfn.specs.named_records import Named, by_name
+from onnxfn.specs.named_records import Named, by_name, has_tensor, tensor_of
 from onnxfn.specs.record import record
 from onnxfn.specs.records import SYMBOL, AxisRange, FixedAxis, InputSpec, Link, OutputSpec
 from onnxfn.specs.spec import Call, Check, Dummies, ExportSpec, Target
-from onnxfn.specs.tensor_lookup import has_tensor, tensor_of
 from onnxfn.specs.variant_rows import is_first_variant
 
 BATCH = "batch_size"

@@ -12,7 +12,7 @@ from attrs import field
 from onnxfn.specs import printing
 from onnxfn.specs.converters import as_tuple
 from onnxfn.specs.errors import InvalidSpec
-from onnxfn.specs.named_records import Named, by_name
+from onnxfn.specs.named_records import Named, by_name, has_tensor, tensor_of
 from onnxfn.specs.quantization import WeightRule, unique_rules
 from onnxfn.specs.record import record
 from onnxfn.specs.records import (
@@ -32,7 +32,6 @@ from onnxfn.specs.records import (
     OutputSpec,
     Patch,
 )
-from onnxfn.specs.tensor_lookup import has_tensor, tensor_of
 
 Past = Literal["inputs", "outputs", "both"]
 """The sides of a graph on which its cache is."""
