@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from onnxfn.specs.measurements import STATUS
 from onnxfn.specs.record import record
 
 
@@ -47,7 +48,7 @@ def section_rows(sections: Sequence[SectionError]) -> list[tuple[str, ...]]:
             f"{each.max_abs:.1e}",
             "" if each.tolerance is None else f"{each.tolerance:.1e}",
             "" if each.handed_on is None else f"{each.handed_on:.1e}",
-            "ok" if each.passed else "FAILED",
+            STATUS[each.passed],
             each.worst_case,
         )
         for each in sections
