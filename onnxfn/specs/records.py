@@ -61,7 +61,7 @@ class Getter:
 
 
 Source = str | Getter
-"""Where a configuration keeps a value: a dotted attribute path, or a getter."""
+"""Where a configuration keeps a value: a dotted attribute path, a formula of such paths, or a getter."""
 
 
 @record

@@ -8,14 +8,14 @@ from types import MappingProxyType
 from onnxfn.specs.compose import compose
 from onnxfn.specs.dummies import generates, sized
 from onnxfn.specs.facts import case, takes
-from onnxfn.specs.getters import constant, from_config, power, reads, total
+from onnxfn.specs.getters import from_config, reads
 from onnxfn.specs.records import NestedDummy
 from onnxfn.specs.spec import ExportSpec
 
 Forms = tuple[ExportSpec, ...]
 
 IMAGES = compose(
-    generates("merge_sizes", "integers", low=1, high=from_config(total("merged_side", constant(1)))),
+    generates("merge_sizes", "integers", low=1, high=from_config("merged_side + 1")),
     generates("patches", "normal"),
     sized(num_images=2, num_patches=96),
     case("one", sized(num_images=1, num_patches=60)),
@@ -66,7 +66,7 @@ PATCH_STRIPS = compose(
 POOLED_PATCHES = compose(
     takes("pixel_values", "batch_size num_tokens*pooled_patches patch_values=", "patches", kind="float"),
     takes("pixel_position_ids", "batch_size num_tokens*pooled_patches 2", "patch_places"),
-    reads(pooled_side="pooling_kernel_size", pooled_patches=power("pooling_kernel_size", constant(2))),
+    reads(pooled_side="pooling_kernel_size", pooled_patches="pooling_kernel_size ** 2"),
     generates("patches", "uniform", low=0.0),
     generates("patch_places", "grid_positions", merge=from_config("pooled_side")),
     sized(batch_size=2, num_tokens=8),

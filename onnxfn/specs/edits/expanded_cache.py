@@ -7,7 +7,7 @@ from onnxfn.specs.edits.as_edit import as_edit
 from onnxfn.specs.edits.caches import kv_cache
 from onnxfn.specs.errors import InvalidSpec
 from onnxfn.specs.facts import runs
-from onnxfn.specs.getters import reads, total
+from onnxfn.specs.getters import reads
 from onnxfn.specs.spec import ExportSpec
 from onnxfn.specs.tasks import for_some_task
 
@@ -46,6 +46,6 @@ def with_expanded_cache(spec: ExportSpec) -> ExportSpec:
     return compose(
         chosen,
         runs("latent_attention.with_expanded_cache"),
-        reads(expanded_key_size=total("qk_nope_head_dim", "qk_rope_head_dim")),
+        reads(expanded_key_size="qk_nope_head_dim + qk_rope_head_dim"),
         kv_cache(heads="num_attention_heads", key="expanded_key_size", value="v_head_dim", layers=layers[0]),
     )

@@ -14,7 +14,7 @@ from onnxfn.specs.edits.as_edit import as_edit
 from onnxfn.specs.edits.inner_specs import each_spec, inner_specs, tensor_names
 from onnxfn.specs.edits.logits_to_keep import NUM_LOGITS_TO_KEEP, computes_logits, with_logits_to_keep
 from onnxfn.specs.errors import UnknownName, closest, listed
-from onnxfn.specs.getters import constant, either
+from onnxfn.specs.getters import from_config
 from onnxfn.specs.records import InputSpec
 from onnxfn.specs.spec import ExportSpec
 
@@ -41,7 +41,7 @@ class OptionalInput:
     arguments: Mapping[str, object] = field(factory=dict)
 
 
-SEGMENTS: Mapping[str, object] = MappingProxyType({"high": either("type_vocab_size", constant(2))})
+SEGMENTS: Mapping[str, object] = MappingProxyType({"high": from_config("type_vocab_size or 2")})
 
 OPTIONAL_INPUTS: Mapping[str, OptionalInput] = MappingProxyType(
     {

@@ -11,7 +11,7 @@ from onnxfn.specs.edits.as_edit import as_edit
 from onnxfn.specs.edits.inner_specs import inner_specs
 from onnxfn.specs.errors import InvalidSpec, unknown
 from onnxfn.specs.facts import gives, links
-from onnxfn.specs.getters import either, reads
+from onnxfn.specs.getters import reads
 from onnxfn.specs.planned import PlannedSpec
 from onnxfn.specs.records import Edit, File, InputSpec, Kind
 from onnxfn.specs.spec import Cache, ExportSpec
@@ -20,7 +20,7 @@ IDS, EMBEDS = "input_ids", "inputs_embeds"
 EMBEDDING_FILE = "embed_tokens"
 """The stem of the file that looks up embeddings, as transformers.js names it."""
 
-WIDTH = either("embedding_size", "word_embed_proj_dim", "input_embedding_size", "emb_dim", "hidden_size")
+WIDTH = "embedding_size or word_embed_proj_dim or input_embedding_size or emb_dim or hidden_size"
 """The width of an embedding: some models project it to another width afterwards."""
 
 
