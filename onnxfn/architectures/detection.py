@@ -396,11 +396,7 @@ eomt: ExportSpec = compose(
 
 # The prompt is an image with its mask. The model predicts the mask of another image.
 seggpt: ExportSpec = compose(
-    reads(
-        num_channels="num_channels",
-        half="image_size[0] // 2",
-        image_width="image_size[1]",
-    ),
+    reads(num_channels="num_channels", half="image_size[0] // 2", image_width="image_size[1]"),
     *(
         takes(name, "batch_size num_channels= half= image_width=", "pixels", kind="float")
         for name in ("pixel_values", "prompt_pixel_values", "prompt_masks")

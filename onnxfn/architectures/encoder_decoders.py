@@ -44,10 +44,7 @@ composite_reads: ExportSpec = reads(
 def composite_cache(after: str) -> ExportSpec:
     """A spec of the decoder's cache, after the input `after`: four or two tensors per layer."""
     heads, size = "decoder_num_attention_heads", "decoder_head_dim"
-    four, two = (
-        f"{NUM_DECODER_LAYERS} if {DECODER_LAYERS} else 0",
-        f"0 if {DECODER_LAYERS} else {NUM_DECODER_LAYERS}",
-    )
+    four, two = (f"{NUM_DECODER_LAYERS} if {DECODER_LAYERS} else 0", f"0 if {DECODER_LAYERS} else {NUM_DECODER_LAYERS}")
     return compose(
         cross_cache(heads=heads, key=size, value=size, layers=four, after=after),
         self_cache(heads=heads, key=size, value=size, layers=two, after=after),

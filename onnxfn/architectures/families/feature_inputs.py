@@ -170,10 +170,7 @@ PATCH_STRIPS = compose(
 PLACED_PATCHES = compose(
     takes("pixel_values", "num_images num_tokens*pooled_patches patch_values=", "patches", kind="float"),
     takes("pixel_position_ids", "num_images num_tokens*pooled_patches 2", "patch_places", path=("image_position_ids",)),
-    reads(
-        pooled_side="vision_config.pooling_kernel_size or 1",
-        pooled_patches="pooled_side ** 2",
-    ),
+    reads(pooled_side="vision_config.pooling_kernel_size or 1", pooled_patches="pooled_side ** 2"),
     generates("patches", "uniform", low=0.0),
     generates("patch_places", "grid_positions", merge=from_config("pooled_side")),
     sized(num_images=2, num_tokens=8),

@@ -37,10 +37,7 @@ fixed_images: ExportSpec = compose(_image_config, pixel_inputs)
 # All sides of the cases are prime numbers, so none is a multiple of a stride, and no image is square.
 dynamic_images: ExportSpec = compose(
     fixed_images,
-    reads(
-        image_height="image_size[0] or image_size or 64",
-        image_width="image_size[1] or image_size or 64",
-    ),
+    reads(image_height="image_size[0] or image_size or 64", image_width="image_size[1] or image_size or 64"),
     takes("pixel_values", "batch_size num_channels= height width", "pixels", kind="float"),
     sized(height=from_config("image_height"), width=from_config("image_width")),
     case("one", sized(batch_size=1, height=97, width=151)),
