@@ -27,16 +27,9 @@ from onnxfn.specs.edits.behaviors import STEMS, behaves, encoder_and_decoder
 from onnxfn.specs.edits.tensors import without
 from onnxfn.specs.facts import TOKENS, always, case, gives, links, loads, runs, takes
 from onnxfn.specs.getters import (
-    constant,
     convolved,
-    count,
-    difference,
-    either,
     from_config,
-    if_else,
     log2,
-    product,
-    quotient,
     reads,
     repeated,
     rounded_to_even,
@@ -66,10 +59,8 @@ wav2vec2_bert: ExportSpec = compose(
     mel_inputs,
     reads(
         num_mel_bins="feature_projection_input_dim",
-        adapters=if_else("add_adapter", "num_adapter_layers", constant(0)),
-        adapter_kernel=difference(
-            "adapter_kernel_size", product(constant(2), quotient("adapter_kernel_size", constant(2)))
-        ),
+        adapters="num_adapter_layers if add_adapter else 0",
+        adapter_kernel="adapter_kernel_size - 2 * (adapter_kernel_size // 2)",
         frames=convolved(
             "sequence_length", repeated("adapter_kernel", "adapters"), repeated("adapter_stride", "adapters")
         ),
@@ -141,7 +132,7 @@ def nemotron_frames(config: str) -> ExportSpec:
         config: The prefix of the configuration's keys.
     """
     stride = f"{config}subsampling_conv_stride"
-    return subsampled_frames(config, difference(constant(2), stride), stride, log2(f"{config}subsampling_factor"))
+    return subsampled_frames(config, f"2 - {stride}", stride, log2(f"{config}subsampling_factor"))
 
 
 # The index of the language of each row.
@@ -156,9 +147,7 @@ def lasr_frames(config: str) -> ExportSpec:
     Args:
         config: The prefix of the configuration's keys.
     """
-    return subsampled_frames(
-        config, f"{config}subsampling_conv_kernel_size", f"{config}subsampling_conv_stride", constant(2)
-    )
+    return subsampled_frames(config, f"{config}subsampling_conv_kernel_size", f"{config}subsampling_conv_stride", "2")
 
 
 def granite_frames(config: str) -> ExportSpec:
@@ -171,8 +160,8 @@ def granite_frames(config: str) -> ExportSpec:
         config: The prefix of the configuration's keys.
     """
     return compose(
-        subsampled_frames(config, constant(2), constant(2), count(f"{config}subsample_layers")),
-        reads(num_mel_bins=product(f"{config}num_mel_bins", constant(4))),
+        subsampled_frames(config, "2", "2", f"len({config}subsample_layers)"),
+        reads(num_mel_bins=f"{config}num_mel_bins * 4"),
         # The trace has several blocks, also in the last layers, and no whole number of them.
         sized(sequence_length=1010),
     )
@@ -193,7 +182,7 @@ FRAME_GROUPS = "batch_size (sequence_length+factor-1)//factor _"
 fun_asr_nano_encoder: ExportSpec = compose(
     without(mel_inputs, "attention_mask"),
     takes("input_features_mask", TOKENS, "padding_mask"),
-    reads(num_mel_bins=product("num_mel_bins", "num_stacked_frames")),
+    reads(num_mel_bins="num_mel_bins * num_stacked_frames"),
     tasked("feature-extraction"),
 )
 
@@ -208,7 +197,7 @@ glmasr_encoder: ExportSpec = compose(
 mctct: ExportSpec = compose(
     without(mel_inputs, "attention_mask"),
     sized(sequence_length=16000),
-    reads(num_mel_bins="input_feat_per_channel", frames=convolved("sequence_length", constant((1,)), "conv_stride")),
+    reads(num_mel_bins="input_feat_per_channel", frames=convolved("sequence_length", "(1,)", "conv_stride")),
     audio_features,
     audio_transcription,
 )
@@ -271,7 +260,7 @@ encodec: ExportSpec = compose(
     code_dummies,
     reads(
         audio_channels="audio_channels",
-        frames=convolved("sequence_length", repeated(constant(1), count("upsampling_ratios")), "upsampling_ratios"),
+        frames=convolved("sequence_length", repeated("1", "len(upsampling_ratios)"), "upsampling_ratios"),
     ),
     sized_in("one several", num_codebooks=(2, 3, 1)),
     behaves(
@@ -351,7 +340,7 @@ fastspeech2_conformer: ExportSpec = compose(
     takes("attention_mask", TOKENS, "padding_mask"),
     generates("token_ids", "integers", high=from_config("vocab_size")),
     padded("right"),
-    reads(vocab_size=either("vocab_size", "model_config.vocab_size")),
+    reads(vocab_size="vocab_size or model_config.vocab_size"),
     sized(batch_size=2, sequence_length=16),
     case("one", sized(batch_size=1, sequence_length=7), padded("none")),
     case("right-padded", sized(batch_size=3, sequence_length=11), padded("right")),

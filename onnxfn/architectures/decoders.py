@@ -24,17 +24,11 @@ from onnxfn.specs.edits.tensors import only_tasks, without
 from onnxfn.specs.facts import TOKENS, builds, takes
 from onnxfn.specs.getters import (
     complement,
-    constant,
-    difference,
     either,
     every_nth,
     first_with,
-    if_else,
     indices_where,
     less_than,
-    negated,
-    product,
-    quotient,
     reads,
 )
 from onnxfn.specs.records import Getter, Source
@@ -58,23 +52,20 @@ own_attention: ExportSpec = ExportSpec(target=Target(shared_cache=False))
 # ALiBi needs no `position_ids`: its bias depends on the mask, and the model computes it.
 bloom: ExportSpec = compose(text_decoder, own_attention)
 
-gpt_bigcode: ExportSpec = compose(
-    llama, reads(num_key_value_heads=if_else("multi_query", constant(1), "num_attention_heads"))
-)
+gpt_bigcode: ExportSpec = compose(llama, reads(num_key_value_heads="1 if multi_query else num_attention_heads"))
 
 # With ALiBi there are no `position_ids`. The new architecture caches keys and values per attention head; the old one
 # per KV head, of which multi-query attention has 1 (modeling_falcon.FalconAttention.forward).
 falcon: ExportSpec = compose(
     text_decoder,
     *(
-        tasked(task, spec=takes("position_ids", TOKENS, "token_positions", when=negated("alibi")))
+        tasked(task, spec=takes("position_ids", TOKENS, "token_positions", when="not alibi"))
         for task in (*FEATURES, *GENERATION)
     ),
     reads(
-        num_key_value_heads=if_else(
-            "new_decoder_architecture",
-            "num_attention_heads",
-            if_else("multi_query", constant(1), either("num_kv_heads", "num_attention_heads")),
+        num_key_value_heads=(
+            "num_attention_heads if new_decoder_architecture else "
+            "1 if multi_query else num_kv_heads or num_attention_heads"
         )
     ),
 )
@@ -91,16 +82,16 @@ gemma3: ExportSpec = compose(
 )
 
 # The last layers use keys and values of earlier layers, and have no cache (modeling_gemma3n, modeling_gemma4).
-cached_layers: Getter = difference("num_layers", "num_kv_shared_layers")
-gemma3n: ExportSpec = compose(llama, kv_cache(layers=cached_layers))
+CACHED_LAYERS = "num_layers - num_kv_shared_layers"
+gemma3n: ExportSpec = compose(llama, kv_cache(layers=CACHED_LAYERS))
 gemma4: ExportSpec = compose(
     llama,
-    kv_cache(layers=less_than(indices_where("layer_types", "sliding_attention"), cached_layers)),
+    kv_cache(layers=less_than(indices_where("layer_types", "sliding_attention"), CACHED_LAYERS)),
     kv_cache(
         heads="full_heads",
         key="full_size",
         value="full_size",
-        layers=less_than(full_attention_layers, cached_layers),
+        layers=less_than(full_attention_layers, CACHED_LAYERS),
         kind="full",
     ),
     reads(
@@ -112,7 +103,7 @@ gemma4: ExportSpec = compose(
 # Layers with a sliding window have twice the KV heads. Values have another size than keys (modeling_mimo_v2_flash).
 mimo_v2_flash: ExportSpec = compose(
     llama,
-    reads(sliding_heads=product(constant(2), "num_key_value_heads")),
+    reads(sliding_heads="2 * num_key_value_heads"),
     kv_cache(value="v_head_dim", layers=full_attention_layers),
     kv_cache(
         heads="sliding_heads",
@@ -130,7 +121,7 @@ def latent_attention(layers: Source = "num_layers") -> ExportSpec:
     the value (modeling_deepseek_v3.DeepseekV3Attention.forward).
     """
     return compose(
-        reads(num_latents=constant(1)),
+        reads(num_latents="1"),
         kv_cache(heads="num_latents", key="kv_lora_rank", value="qk_rope_head_dim", layers=layers),
     )
 
@@ -170,7 +161,7 @@ zamba: ExportSpec = compose(
     llama,
     hybrid_cache,
     mamba_layers(state="batch_size n_mamba_heads= ssm_size= ssm_width="),
-    reads(ssm_size=quotient("ssm_entries", "n_mamba_heads")),
+    reads(ssm_size="ssm_entries // n_mamba_heads"),
 )
 zamba2: ExportSpec = compose(llama, hybrid_cache, mamba2_layers())
 

@@ -25,7 +25,7 @@ from onnxfn.specs.dummies import generates, sized
 from onnxfn.specs.edits.behaviors import model_part
 from onnxfn.specs.edits.tensors import without
 from onnxfn.specs.facts import case, gives, loads, patched, runs, takes
-from onnxfn.specs.getters import at_least, constant, count, either, from_config, item, power, product, quotient, reads
+from onnxfn.specs.getters import from_config, reads
 from onnxfn.specs.records import Getter
 from onnxfn.specs.spec import Call, ExportSpec
 from onnxfn.specs.tasks import tasked
@@ -74,7 +74,7 @@ deformable_detr: ExportSpec = compose(
 
 def windows(number: int) -> Getter:
     """The side of an image that has `number` times as many patches as the backbone has windows along a side."""
-    return from_config(product("patch_size", "windows_per_side", constant(number)))
+    return from_config(f"patch_size * windows_per_side * {number}")
 
 
 # The backbone cuts the patches into as many windows along each side of any image, so their number is a multiple of it.
@@ -82,7 +82,7 @@ lw_detr: ExportSpec = compose(
     images_without_cases,
     reads(
         patch_size="backbone_config.patch_size",
-        windows_per_side=either("backbone_config.num_windows_side", "backbone_config.num_windows"),
+        windows_per_side="backbone_config.num_windows_side or backbone_config.num_windows",
     ),
     sized(height=windows(4), width=windows(3)),
     image_cases((windows(3), windows(2)), (windows(2), windows(4))),
@@ -169,7 +169,7 @@ def window_multiple(windows: int, otherwise: int) -> Getter:
         windows: The number of windows, in pixels of the image.
         otherwise: The size for a backbone without windows.
     """
-    return either(product(constant(windows), "backbone_config.window_size"), constant(otherwise))
+    return from_config(f"{windows} * backbone_config.window_size or {otherwise}")
 
 
 # Backbones of these models. Most checkpoints have Swin, which pads an image only where its size needs it. The trace has
@@ -188,7 +188,7 @@ upernet: ExportSpec = compose(
 
 depth_anything: ExportSpec = compose(
     images_without_cases,
-    reads(patch_size=either("backbone_config.patch_size", "patch_size")),
+    reads(patch_size="backbone_config.patch_size or patch_size"),
     sized(height=70, width=98),
     image_cases((84, 70), (61, 83)),
     tasked("depth-estimation", spec=gives("predicted_depth", f"batch_size {WHOLE_PATCHES}")),
@@ -235,7 +235,7 @@ vitmatte: ExportSpec = compose(
 
 sapiens2: ExportSpec = compose(
     backbone(images_without_cases, "batch_size _ height//patch_size width//patch_size"),
-    reads(patch_size="patch_size", enlarged=power(constant(2), count("head_config.upsample_out_channels"))),
+    reads(patch_size="patch_size", enlarged="2 ** len(head_config.upsample_out_channels)"),
     image_cases((96, 64), (61, 83)),
     tasked("semantic-segmentation", spec=gives("logits", f"batch_size _ {UPSAMPLED_SIZE}")),
     tasked(
@@ -267,7 +267,7 @@ zoedepth: ExportSpec = compose(
     reads(
         num_channels="backbone_config.num_channels",
         patch_size="backbone_config.patch_size",
-        several=at_least(count("bin_configurations"), 2),
+        several="len(bin_configurations) >= 2",
     ),
     sized(height=368, width=368),  # odd numbers of patches, as for DPT
     image_cases((96, 64), (80, 112)),
@@ -286,7 +286,7 @@ zoedepth: ExportSpec = compose(
 )
 
 # An image is divided into patches at several scales. At the coarsest it is one patch, so its size is fixed.
-IMAGE_SIDE = quotient("patch_size", item("scaled_images_ratios", 0))
+IMAGE_SIDE = "patch_size // scaled_images_ratios[0]"
 depth_pro: ExportSpec = compose(
     pixel_inputs,
     reads(num_channels="image_model_config.num_channels", image_height=IMAGE_SIDE, image_width=IMAGE_SIDE),
@@ -333,11 +333,7 @@ eomt: ExportSpec = compose(
 
 # The prompt is an image with its mask. The model predicts the mask of another image.
 seggpt: ExportSpec = compose(
-    reads(
-        num_channels="num_channels",
-        half=quotient(item("image_size", 0), constant(2)),
-        image_width=item("image_size", 1),
-    ),
+    reads(num_channels="num_channels", half="image_size[0] // 2", image_width="image_size[1]"),
     *(
         takes(name, "batch_size num_channels= half= image_width=", "pixels", kind="float")
         for name in ("pixel_values", "prompt_pixel_values", "prompt_masks")
@@ -354,8 +350,8 @@ vitpose: ExportSpec = compose(
     pixel_inputs,
     reads(
         num_channels="backbone_config.num_channels",
-        image_height=item("backbone_config.image_size", 0),
-        image_width=item("backbone_config.image_size", 1),
+        image_height="backbone_config.image_size[0]",
+        image_width="backbone_config.image_size[1]",
     ),
     tasked(
         "keypoint-detection", spec=compose(loads("AutoModelForPoseEstimation"), gives("heatmaps", "batch_size _ _ _"))
@@ -405,7 +401,7 @@ lightglue: ExportSpec = compose(
 CELL_AXES = "batch_size 2 (height//cell)*(width//cell)"
 efficientloftr: ExportSpec = compose(
     grayscale_pairs,
-    reads(cell=product(*(item("stage_stride", stage) for stage in range(4)))),
+    reads(cell=" * ".join(f"stage_stride[{stage}]" for stage in range(4))),
     image_cases((96, 64), (64, 128)),
     tasked(
         "keypoint-matching",
@@ -482,13 +478,13 @@ BACKBONE_SIZE = "vision_config.backbone_config.image_size"
 sam2: ExportSpec = compose(
     reads(
         num_channels="vision_config.backbone_config.num_channels",
-        image_height=either(item(BACKBONE_SIZE, 0), BACKBONE_SIZE),
-        image_width=either(item(BACKBONE_SIZE, 1), BACKBONE_SIZE),
+        image_height=f"{BACKBONE_SIZE}[0] or {BACKBONE_SIZE}",
+        image_width=f"{BACKBONE_SIZE}[1] or {BACKBONE_SIZE}",
         image_size="prompt_encoder_config.image_size",
-        channels_0=quotient("mask_decoder_config.hidden_size", constant(8)),
-        channels_1=quotient("mask_decoder_config.hidden_size", constant(4)),
+        channels_0="mask_decoder_config.hidden_size // 8",
+        channels_1="mask_decoder_config.hidden_size // 4",
         channels_2="mask_decoder_config.hidden_size",
-        **{f"places_{level}": item(item("vision_config.backbone_feature_sizes", level), 0) for level in LEVELS},
+        **{f"places_{level}": f"vision_config.backbone_feature_sizes[{level}][0]" for level in LEVELS},
     ),
     promptable_segmentation,
     model_part(

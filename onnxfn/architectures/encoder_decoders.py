@@ -24,8 +24,7 @@ from onnxfn.specs.dummies import generates
 from onnxfn.specs.edits.behaviors import behaves, decoder_with_past, extra_file
 from onnxfn.specs.edits.caches import cross_cache, self_cache
 from onnxfn.specs.facts import SOURCE, TARGET, gives, links, runs, takes
-from onnxfn.specs.getters import constant, either, from_config, if_else, item, quotient, reads, total
-from onnxfn.specs.records import Getter
+from onnxfn.specs.getters import from_config, reads
 from onnxfn.specs.spec import ExportSpec
 from onnxfn.specs.tasks import tasked
 
@@ -33,22 +32,19 @@ from onnxfn.specs.tasks import tasked
 # values of the cross-attention: four tensors per layer. If not (GPT-2), the cross-attention is computed in each call,
 # and the cache has two tensors per layer, with the names of a decoder.
 DECODER_LAYERS = "decoder.decoder_layers"
-num_decoder_layers: Getter = either(DECODER_LAYERS, "decoder.num_hidden_layers")
+NUM_DECODER_LAYERS = f"({DECODER_LAYERS} or decoder.num_hidden_layers)"
 composite_reads: ExportSpec = reads(
     vocab_size="decoder.vocab_size",
     hidden_size="encoder.hidden_size",
-    decoder_num_attention_heads=either("decoder.decoder_attention_heads", "decoder.num_attention_heads"),
-    decoder_head_dim=quotient("decoder.hidden_size", "decoder_num_attention_heads"),
+    decoder_num_attention_heads="decoder.decoder_attention_heads or decoder.num_attention_heads",
+    decoder_head_dim="decoder.hidden_size // decoder_num_attention_heads",
 )
 
 
 def composite_cache(after: str) -> ExportSpec:
     """A spec of the decoder's cache, after the input `after`: four or two tensors per layer."""
     heads, size = "decoder_num_attention_heads", "decoder_head_dim"
-    four, two = (
-        if_else(DECODER_LAYERS, num_decoder_layers, constant(0)),
-        if_else(DECODER_LAYERS, constant(0), num_decoder_layers),
-    )
+    four, two = (f"{NUM_DECODER_LAYERS} if {DECODER_LAYERS} else 0", f"0 if {DECODER_LAYERS} else {NUM_DECODER_LAYERS}")
     return compose(
         cross_cache(heads=heads, key=size, value=size, layers=four, after=after),
         self_cache(heads=heads, key=size, value=size, layers=two, after=after),
@@ -83,8 +79,8 @@ vision_encoder_decoder: ExportSpec = compose(
     composite_reads,
     reads(
         num_channels="encoder.num_channels",
-        image_height=either(item("encoder.image_size", 0), "encoder.image_size"),
-        image_width=either(item("encoder.image_size", 1), "encoder.image_size"),
+        image_height="encoder.image_size[0] or encoder.image_size",
+        image_width="encoder.image_size[1] or encoder.image_size",
     ),
     composite_monolith(pixel_inputs),
     encodes(pixel_inputs, "batch_size _ _"),
@@ -97,7 +93,7 @@ speech_encoder_decoder: ExportSpec = compose(
     seq2seq,
     composite_reads,
     wav2vec2_frames("encoder.", "encoder_sequence_length"),
-    reads(hidden_size=if_else("encoder.add_adapter", "encoder.output_hidden_size", "encoder.hidden_size")),
+    reads(hidden_size="encoder.output_hidden_size if encoder.add_adapter else encoder.hidden_size"),
     generates("waveform", "normal"),
     composite_monolith(waveform_inputs),
     encodes(waveform_inputs, FRAMES),
@@ -122,7 +118,7 @@ pix2struct: ExportSpec = compose(
         decoder_num_layers="text_config.num_layers",
         decoder_num_attention_heads="text_config.num_heads",
         decoder_head_dim="text_config.d_kv",
-        patch_size=total("vision_config.patch_embed_hidden_size", constant(2)),
+        patch_size="vision_config.patch_embed_hidden_size + 2",
     ),
     behaves(
         "monolith",
@@ -146,8 +142,8 @@ pix2struct: ExportSpec = compose(
 trocr: ExportSpec = compose(
     seq2seq,
     reads(
-        hidden_size=either("cross_attention_hidden_size", "d_model"),
-        decoder_head_dim=quotient("d_model", "decoder_num_attention_heads"),
+        hidden_size="cross_attention_hidden_size or d_model",
+        decoder_head_dim="d_model // decoder_num_attention_heads",
     ),
     behaves(
         "decoder",
@@ -203,7 +199,7 @@ blip_captions: ExportSpec = captions(
         hidden_size="vision_config.hidden_size",
         decoder_num_layers="text_config.num_hidden_layers",
         decoder_num_attention_heads="text_config.num_attention_heads",
-        decoder_head_dim=quotient("text_config.hidden_size", "decoder_num_attention_heads"),
+        decoder_head_dim="text_config.hidden_size // decoder_num_attention_heads",
     ),
 )
 
@@ -216,7 +212,7 @@ formulas: ExportSpec = captions(
         hidden_size="text_config.d_model",
         decoder_num_layers="text_config.decoder_layers",
         decoder_num_attention_heads="text_config.decoder_attention_heads",
-        decoder_head_dim=quotient("text_config.d_model", "decoder_num_attention_heads"),
+        decoder_head_dim="text_config.d_model // decoder_num_attention_heads",
     ),
 )
 

@@ -20,16 +20,7 @@ from onnxfn.specs.compose import compose
 from onnxfn.specs.dummies import generates, sized
 from onnxfn.specs.facts import TOKENS, always, case, checks, fixes, gives, loads, runs, serves, takes
 from onnxfn.specs.getters import (
-    constant,
-    count,
-    difference,
-    either,
-    equals,
     from_config,
-    if_else,
-    item,
-    power,
-    product,
     reads,
 )
 from onnxfn.specs.records import Getter, Source
@@ -40,10 +31,10 @@ timm: ExportSpec = compose(
     takes("pixel_values", "batch_size num_channels= height width", "pixels", kind="float"),
     runs("timm.classifier"),
     generates("pixels", "normal"),
-    reads(num_channels=item("input_size", 0)),
-    sized(batch_size=2, height=from_config(item("input_size", 1)), width=from_config(item("input_size", 2))),
-    fixes("height", item("input_size", 1), when="fixed_input_size"),
-    fixes("width", item("input_size", 2), when="fixed_input_size"),
+    reads(num_channels="input_size[0]"),
+    sized(batch_size=2, height=from_config("input_size[1]"), width=from_config("input_size[2]")),
+    fixes("height", "input_size[1]", when="fixed_input_size"),
+    fixes("width", "input_size[2]", when="fixed_input_size"),
     case("one", sized(batch_size=1, height=192, width=256)),
     case("several", sized(batch_size=3, height=288, width=160)),
     serves("image-classification", gives("logits", "batch_size _")),
@@ -115,12 +106,12 @@ denoiser: ExportSpec = compose(
     generates("latents", "normal"),
     generates("hidden_states", "normal"),
     generates("timesteps", "uniform", low=1.0, high=999.0),
-    reads(num_channels="in_channels", side=either("sample_size", constant(64))),
+    reads(num_channels="in_channels", side="sample_size or 64"),
     sized(
         batch_size=2,
         sequence_length=16,
-        height=from_config(either(item("side", 0), "side")),
-        width=from_config(either(item("side", 1), "side")),
+        height=from_config("side[0] or side"),
+        width=from_config("side[1] or side"),
     ),
     case("one", sized(batch_size=1, sequence_length=7, height=8, width=24)),
     case("several", sized(batch_size=3, sequence_length=21, height=24, width=16)),
@@ -150,23 +141,23 @@ def float_input(
     return takes(name, axes, generator, kind="float", path=(inside, name) if inside else (), **options)
 
 
-has_pooled_text: Getter = equals("addition_embed_type", "text_time")
+HAS_POOLED_TEXT = "addition_embed_type == 'text_time'"
 unet: ExportSpec = compose(
     float_input("sample", LATENT_AXES, "latents"),
     float_input("timestep", "", "timesteps"),
     denoiser,
     reads(
         hidden_size="cross_attention_dim",
-        num_time_ids=if_else("requires_aesthetics_score", constant(5), constant(6)),
-        text_encoder_projection_dim=either(
-            "text_encoder_projection_dim",
-            difference("projection_class_embeddings_input_dim", product("num_time_ids", "addition_time_embed_dim")),
+        num_time_ids="5 if requires_aesthetics_score else 6",
+        text_encoder_projection_dim=(
+            "text_encoder_projection_dim or "
+            "projection_class_embeddings_input_dim - num_time_ids * addition_time_embed_dim"
         ),
     ),
     float_input(
-        "text_embeds", "batch_size text_encoder_projection_dim=", inside="added_cond_kwargs", when=has_pooled_text
+        "text_embeds", "batch_size text_encoder_projection_dim=", inside="added_cond_kwargs", when=HAS_POOLED_TEXT
     ),
-    float_input("time_ids", "batch_size num_time_ids=", "timesteps", inside="added_cond_kwargs", when=has_pooled_text),
+    float_input("time_ids", "batch_size num_time_ids=", "timesteps", inside="added_cond_kwargs", when=HAS_POOLED_TEXT),
     case("several", sized(height=21, width=14)),
     float_input("timestep_cond", "batch_size time_cond_proj_dim=", when="time_cond_proj_dim"),
     serves("semantic-segmentation", gives("out_sample", DENOISED_AXES, path=("sample",), kind="float")),
@@ -210,7 +201,7 @@ sana: ExportSpec = compose(
     takes("encoder_attention_mask", "batch_size sequence_length", "padding_mask"),
     generates("padding_mask", "mask", padding="right"),
     float_input("timestep", "batch_size", "timesteps"),
-    reads(hidden_size="caption_channels", side=constant(64)),
+    reads(hidden_size="caption_channels", side="64"),
     serves("semantic-segmentation", gives("out_hidden_states", DENOISED_AXES, path=("sample",), kind="float")),
 )
 
@@ -275,7 +266,7 @@ def latent_scale(blocks: str) -> ExportSpec:
     Args:
         blocks: The key of the configuration that lists the blocks.
     """
-    return reads(scale=power(constant(2), difference(count(blocks), constant(1))))
+    return reads(scale=f"2 ** (len({blocks}) - 1)")
 
 
 sample_size: Getter = from_config("sample_size")

@@ -42,19 +42,10 @@ from onnxfn.specs.edits.behaviors import extra_file, model_part
 from onnxfn.specs.edits.tensors import only_tasks
 from onnxfn.specs.facts import TOKENS, always, case, gives, loads, runs, serves, takes
 from onnxfn.specs.getters import (
-    constant,
-    difference,
-    equals,
     from_config,
-    if_else,
-    negated,
-    power,
-    product,
-    quotient,
     reads,
-    total,
 )
-from onnxfn.specs.records import Getter, NestedDummy
+from onnxfn.specs.records import NestedDummy
 from onnxfn.specs.spec import ExportSpec
 from onnxfn.specs.tasks import tasked
 
@@ -98,7 +89,7 @@ def patch_dummies(at: str = "vision_config.") -> ExportSpec:
         at: The prefix of the configuration's keys.
     """
     return compose(
-        reads(patch_values=product(f"{at}num_channels", f"{at}patch_size", f"{at}patch_size")),
+        reads(patch_values=f"{at}num_channels * {at}patch_size ** 2"),
         generates("pixels", "normal"),
         generates("patch_mask", "mask", padding="right"),
         sized(max_num_patches=16),
@@ -123,7 +114,7 @@ siglip2_vision_model: ExportSpec = compose(
     always(return_dict=True),
     patch_inputs("batch_size"),
     tasked("feature-extraction", spec=gives("last_hidden_state", "batch_size max_num_patches _")),
-    pooler_output(when=negated(equals("vision_use_head", value=False))),
+    pooler_output(when="not vision_use_head == False"),
 )
 
 # The text models and vision models of these, as models of their own.
@@ -140,9 +131,7 @@ siglip_text_with_projection: ExportSpec = compose(
     ),
 )
 clip_vision_model: ExportSpec = compose(vision_model, pooler_output())
-siglip_vision_model: ExportSpec = compose(
-    vision_model, pooler_output(when=negated(equals("vision_use_head", value=False)))
-)
+siglip_vision_model: ExportSpec = compose(vision_model, pooler_output(when="not vision_use_head == False"))
 
 groupvit: ExportSpec = compose(
     two_towers,
@@ -185,7 +174,7 @@ layoutlmv3: ExportSpec = compose(
         num_channels="num_channels",
         image_height="input_size",
         image_width="input_size",
-        num_patches=total(power(quotient("input_size", "patch_size"), constant(2)), constant(1)),
+        num_patches="(input_size // patch_size) ** 2 + 1",
     ),
     generates("pixels", "normal"),
     always(return_dict=True),
@@ -229,7 +218,7 @@ visual_bert: ExportSpec = compose(
 
 # Audio in place of images. CLAP reshapes a mel spectrogram to an image, which limits the number of frames.
 AUDIO_BATCH = "audio_batch_size"
-max_frames: Getter = product("audio_config.spec_size", quotient("audio_config.spec_size", "num_mel_bins"))
+MAX_FRAMES = "audio_config.spec_size * (audio_config.spec_size // num_mel_bins)"
 audio_inputs: ExportSpec = compose(
     takes("input_features", f"{AUDIO_BATCH} num_sounds= num_frames num_mel_bins=", "mel", kind="float"),
     takes("is_longer", f"{AUDIO_BATCH} 1", "is_longer", kind="bool", when="audio_config.enable_fusion"),
@@ -240,14 +229,14 @@ clap: ExportSpec = compose(
     reads(
         vocab_size="text_config.vocab_size",
         num_mel_bins="audio_config.num_mel_bins",
-        num_sounds=if_else("audio_config.enable_fusion", constant(4), constant(1)),
+        num_sounds="4 if audio_config.enable_fusion else 1",
     ),
     generates("mel", "normal"),
     generates("is_longer", "integers", high=2),
-    sized(audio_batch_size=2, num_frames=difference(max_frames, constant(23))),
-    case("one", sized(audio_batch_size=1, num_frames=difference(max_frames, constant(40)))),
-    case("right-padded", sized(audio_batch_size=3, num_frames=difference(max_frames, constant(2)))),
-    case("left-padded", sized(audio_batch_size=4, num_frames=difference(max_frames, constant(13)))),
+    sized(audio_batch_size=2, num_frames=from_config(f"{MAX_FRAMES} - 23")),
+    case("one", sized(audio_batch_size=1, num_frames=from_config(f"{MAX_FRAMES} - 40"))),
+    case("right-padded", sized(audio_batch_size=3, num_frames=from_config(f"{MAX_FRAMES} - 2"))),
+    case("left-padded", sized(audio_batch_size=4, num_frames=from_config(f"{MAX_FRAMES} - 13"))),
     always(return_dict=True),
     model_part(AUDIO_MODEL, audio_inputs, audio_tower),
     model_part(TEXT_MODEL, text_batch_inputs, text_tower),
@@ -261,7 +250,7 @@ colpali: ExportSpec = compose(
     image_reads("vlm_config.vision_config."),
     reads(
         vocab_size="vlm_config.text_config.vocab_size",
-        num_image_tokens=power(quotient("image_height", "vlm_config.vision_config.patch_size"), constant(2)),
+        num_image_tokens="(image_height // vlm_config.vision_config.patch_size) ** 2",
     ),
     generates("pixels", "normal"),
     always(return_dict=True),
@@ -284,10 +273,10 @@ colpali: ExportSpec = compose(
             image=from_config("vlm_config.image_token_id"),
             count=from_config("num_image_tokens"),
         ),
-        sized(sequence_length=total("num_image_tokens", constant(16))),
-        case("one", sized(sequence_length=total("num_image_tokens", constant(7)))),
-        case("right-padded", sized(sequence_length=total("num_image_tokens", constant(11)))),
-        case("left-padded", sized(sequence_length=total("num_image_tokens", constant(24)))),
+        sized(sequence_length=from_config("num_image_tokens + 16")),
+        case("one", sized(sequence_length=from_config("num_image_tokens + 7"))),
+        case("right-padded", sized(sequence_length=from_config("num_image_tokens + 11"))),
+        case("left-padded", sized(sequence_length=from_config("num_image_tokens + 24"))),
     ),
     feature_outputs(loads("ColPaliForRetrieval"), extra_file("model", VISION_MODEL)),
 )
@@ -328,10 +317,10 @@ blip: ExportSpec = compose(
 blip_2: ExportSpec = compose(
     two_towers,
     reads(vocab_size="qformer_config.vocab_size"),
-    sized(sequence_length=total("num_query_tokens", constant(16))),
-    case("one", sized(sequence_length=total("num_query_tokens", constant(7)))),
-    case("right-padded", sized(sequence_length=total("num_query_tokens", constant(11)))),
-    case("left-padded", sized(sequence_length=total("num_query_tokens", constant(24)))),
+    sized(sequence_length=from_config("num_query_tokens + 16")),
+    case("one", sized(sequence_length=from_config("num_query_tokens + 7"))),
+    case("right-padded", sized(sequence_length=from_config("num_query_tokens + 11"))),
+    case("left-padded", sized(sequence_length=from_config("num_query_tokens + 24"))),
     tasked(
         "zero-shot-image-classification",
         spec=compose(
@@ -378,11 +367,7 @@ flava: ExportSpec = compose(
     reads(
         vocab_size="text_config.vocab_size",
         type_vocab_size="text_config.type_vocab_size",
-        num_joined=total(
-            power(quotient("image_height", "image_config.patch_size"), constant(2)),
-            constant(1),
-            if_else("multimodal_config.use_cls_token", constant(1), constant(0)),
-        ),
+        num_joined="(image_height // image_config.patch_size) ** 2 + 1 + (1 if multimodal_config.use_cls_token else 0)",
     ),
     takes("token_type_ids", TOKENS, "segment_ids"),
     feature_outputs(
@@ -491,7 +476,7 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
             reads(num_frames="num_frames"),
             video_inputs,
         ),
-        "aimv2_vision_model": compose(vision_model, pooler_output(when=negated(equals("use_head", value=False)))),
+        "aimv2_vision_model": compose(vision_model, pooler_output(when="not use_head == False")),
         "align": text_and_vision_with_segments,
         "altclip": text_and_vision,
         "blip": blip,

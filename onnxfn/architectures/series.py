@@ -10,7 +10,7 @@ from onnxfn.architectures.families.sizes import sized_in
 from onnxfn.specs.compose import compose
 from onnxfn.specs.dummies import generates, padded, sized
 from onnxfn.specs.facts import TOKENS, always, case, gives, loads, runs, serves, takes
-from onnxfn.specs.getters import from_config, item, maximum, reads, total
+from onnxfn.specs.getters import from_config, reads
 from onnxfn.specs.spec import ExportSpec
 from onnxfn.specs.tasks import tasked
 
@@ -95,9 +95,9 @@ time_series_transformer: ExportSpec = compose(
     takes("future_time_features", f"{FUTURE_AXES} num_time_features=", "values", kind="float"),
     generates("values", "normal"),
     generates("observed", "mask", padding="left"),
-    generates("category", "integers", high=from_config(item("cardinality", 0))),
+    generates("category", "integers", high=from_config("cardinality[0]")),
     reads(
-        past_length=total("context_length", maximum("lags_sequence")),
+        past_length="context_length + max(lags_sequence)",
         prediction_length="prediction_length",
         num_time_features="num_time_features",
         num_static_categorical_features="num_static_categorical_features",

@@ -34,20 +34,12 @@ from onnxfn.specs.dummies import generates
 from onnxfn.specs.edits.behaviors import behaves, extra_file, model_part
 from onnxfn.specs.facts import SOURCE, gives, runs, takes
 from onnxfn.specs.getters import (
-    constant,
     convolved,
-    difference,
-    either,
     from_config,
-    if_else,
     nearest,
-    power,
-    product,
-    quotient,
     reads,
     repeated,
 )
-from onnxfn.specs.records import Getter
 from onnxfn.specs.spec import ExportSpec
 from onnxfn.specs.tasks import tasked
 
@@ -56,7 +48,7 @@ WHISPER_STATES = "batch_size _ _"
 whisper_inputs: ExportSpec = takes("input_features", "batch_size num_mel_bins= num_frames=", "mel", kind="float")
 whisper: ExportSpec = compose(
     speech_seq2seq,
-    reads(num_mel_bins="num_mel_bins", num_frames=product("max_source_positions", constant(2))),
+    reads(num_mel_bins="num_mel_bins", num_frames="max_source_positions * 2"),
     generates("mel", "normal"),
     audio_encoder(whisper_inputs, WHISPER_STATES),
     behaves("decoder", encoder_states, next_ids),
@@ -67,8 +59,8 @@ whisper: ExportSpec = compose(
 speech_to_text: ExportSpec = compose(
     speech_seq2seq,
     reads(
-        num_features=product("input_feat_per_channel", "input_channels"),
-        shortening=power(constant(2), "num_conv_layers"),
+        num_features="input_feat_per_channel * input_channels",
+        shortening="2 ** num_conv_layers",
     ),
     generates("mel", "normal"),
     audio_encoder(mel_inputs, "batch_size (encoder_sequence_length+shortening-1)//shortening _"),
@@ -80,7 +72,7 @@ moonshine: ExportSpec = compose(
     reads(
         decoder_num_layers="decoder_num_hidden_layers",
         decoder_num_attention_heads="decoder_num_key_value_heads",
-        decoder_head_dim=quotient("hidden_size", "decoder_num_attention_heads"),
+        decoder_head_dim="hidden_size // decoder_num_attention_heads",
         hidden_size="hidden_size",
     ),
     generates("waveform", "normal"),
@@ -99,11 +91,11 @@ framed_waveform_inputs: ExportSpec = compose(
 moonshine_streaming: ExportSpec = compose(
     speech_seq2seq,
     reads(
-        frame_length=nearest(product("encoder_config.sample_rate", "encoder_config.frame_ms"), constant(1000)),
+        frame_length=nearest("encoder_config.sample_rate * encoder_config.frame_ms", "1000"),
         hidden_size="encoder_config.hidden_size",
         decoder_num_layers="num_hidden_layers",
-        decoder_num_attention_heads=either("num_key_value_heads", "num_attention_heads"),
-        decoder_head_dim=either("head_dim", quotient("hidden_size", "num_attention_heads")),
+        decoder_num_attention_heads="num_key_value_heads or num_attention_heads",
+        decoder_head_dim="head_dim or hidden_size // num_attention_heads",
     ),
     generates("waveform", "normal"),
     audio_encoder(framed_waveform_inputs, "batch_size (num_frames+3)//4 _", monolith_states=False),
@@ -135,7 +127,7 @@ def parakeet_seq2seq(decoder: str) -> ExportSpec:
     )
 
 
-num_adapters: Getter = if_else("add_adapter", "num_adapter_layers", constant(0))
+NUM_ADAPTERS = "num_adapter_layers if add_adapter else 0"
 seamless_inputs: ExportSpec = compose(mel_inputs, input_lengths(101, single=59, right_padded=77, left_padded=126))
 
 
@@ -154,11 +146,11 @@ seamless: ExportSpec = compose(
     reads(
         hidden_size="hidden_size",
         num_features="feature_projection_input_dim",
-        adapter_kernel=difference("adaptor_kernel_size", product(constant(2), quotient("adaptor_stride", constant(2)))),
+        adapter_kernel="adaptor_kernel_size - 2 * (adaptor_stride // 2)",
         frames=convolved(
             "encoder_sequence_length",
-            repeated("adapter_kernel", num_adapters),
-            repeated("adaptor_stride", num_adapters),
+            repeated("adapter_kernel", NUM_ADAPTERS),
+            repeated("adaptor_stride", NUM_ADAPTERS),
         ),
     ),
     generates("mel", "normal"),

@@ -11,7 +11,7 @@ from onnxfn.specs.compose import compose
 from onnxfn.specs.dummies import generates
 from onnxfn.specs.edits.tensors import only_tasks, without
 from onnxfn.specs.facts import TOKENS, always, gives, takes
-from onnxfn.specs.getters import constant, count, either, from_config, negated, quotient, reads
+from onnxfn.specs.getters import from_config, reads
 from onnxfn.specs.spec import ExportSpec
 from onnxfn.specs.tasks import tasked
 
@@ -30,7 +30,7 @@ deberta: ExportSpec = only_tasks(deberta_v2, *BASIC_TASKS, "question-answering")
 xlm: ExportSpec = compose(
     bert,
     generates("segment_ids", "integers", high=from_config("vocab_size")),
-    reads(vocab_size=either("n_words", "vocab_size")),
+    reads(vocab_size="n_words or vocab_size"),
 )
 
 longformer: ExportSpec = compose(bert, takes("global_attention_mask", TOKENS, "global_mask"), global_mask_dummies)
@@ -50,7 +50,7 @@ markuplm: ExportSpec = only_tasks(
 
 # Models with one segment type or none have no `token_type_ids`.
 roberta_with_segments: ExportSpec = compose(
-    roberta, takes("token_type_ids", TOKENS, "segment_ids", when=quotient("type_vocab_size", constant(2)))
+    roberta, takes("token_type_ids", TOKENS, "segment_ids", when="type_vocab_size // 2")
 )
 
 # A box per token: left, top, right, bottom.
@@ -73,7 +73,7 @@ bros: ExportSpec = only_tasks(
 canine: ExportSpec = only_tasks(
     compose(
         bert,
-        reads(vocab_size=constant(0x110000)),  # token ids are code points of Unicode
+        reads(vocab_size="1114112"),  # token ids are code points of Unicode
     ),
     *WITHOUT_FILL_MASK,
     "multiple-choice",
@@ -92,14 +92,14 @@ ernie: ExportSpec = compose(
     bert,
     takes("task_type_ids", TOKENS, "task_ids", when="use_task_id"),
     generates("task_ids", "integers", high=from_config("task_type_vocab_size")),
-    tasked("multiple-choice", spec=takes("task_type_ids", TOKENS, "task_ids", when=constant(0))),
+    tasked("multiple-choice", spec=takes("task_type_ids", TOKENS, "task_ids", when="0")),
 )
 
 # FNet mixes tokens by a Fourier transform, which has no mask.
 fnet: ExportSpec = without(bert, "attention_mask")
 
 # The third segment type is that of the first token (modeling_funnel.FunnelAttentionStructure).
-funnel: ExportSpec = compose(bert, reads(type_vocab_size=constant(3)))
+funnel: ExportSpec = compose(bert, reads(type_vocab_size="3"))
 
 roc_bert: ExportSpec = compose(
     bert,
@@ -116,7 +116,7 @@ tapas: ExportSpec = only_tasks(
         bert,
         takes("token_type_ids", f"{TOKENS} num_token_types=", "segment_ids"),
         generates("segment_ids", "integers", high=2),
-        reads(num_token_types=count("type_vocab_sizes")),
+        reads(num_token_types="len(type_vocab_sizes)"),  # noqa: S106
     ),
     "feature-extraction",
     "fill-mask",
@@ -130,9 +130,9 @@ xlnet: ExportSpec = only_tasks(compose(bert, always(use_mems=False)), *WITHOUT_F
 # once per choice of the batch, so it takes one language for all of them.
 xmod: ExportSpec = compose(
     roberta,
-    takes("lang_ids", "batch_size", "language_ids", when=negated("default_language")),
-    generates("language_ids", "integers", high=from_config(count("languages"))),
-    tasked("multiple-choice", spec=takes("lang_ids", "1", "language_ids", when=negated("default_language"))),
+    takes("lang_ids", "batch_size", "language_ids", when="not default_language"),
+    generates("language_ids", "integers", high=from_config("len(languages)")),
+    tasked("multiple-choice", spec=takes("lang_ids", "1", "language_ids", when="not default_language")),
 )
 
 ROWS: Mapping[str, ExportSpec] = MappingProxyType(

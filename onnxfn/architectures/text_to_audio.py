@@ -20,7 +20,7 @@ from onnxfn.specs.dummies import generates, sized
 from onnxfn.specs.edits.behaviors import behaves, decoder_with_past, extra_file, model_part
 from onnxfn.specs.edits.caches import cross_cache
 from onnxfn.specs.facts import case, gives, loads, runs, takes
-from onnxfn.specs.getters import from_config, quotient, reads
+from onnxfn.specs.getters import from_config, reads
 from onnxfn.specs.spec import ExportSpec
 from onnxfn.specs.tasks import tasked
 
@@ -90,10 +90,10 @@ musicgen: ExportSpec = compose(
         hidden_size="text_encoder.d_model",
         codebook_size="decoder.vocab_size",
         num_codebooks="decoder.num_codebooks",
-        codebooks_per_channel=quotient("decoder.num_codebooks", "decoder.audio_channels"),
+        codebooks_per_channel="decoder.num_codebooks // decoder.audio_channels",
         decoder_num_layers="decoder.num_hidden_layers",
         decoder_num_attention_heads="decoder.num_attention_heads",
-        decoder_head_dim=quotient("decoder.hidden_size", "decoder_num_attention_heads"),
+        decoder_head_dim="decoder.hidden_size // decoder_num_attention_heads",
     ),
     generates("codes", "integers", high=from_config("codebook_size")),
     generates("padding_code", "constant", value=from_config("codebook_size")),

@@ -24,7 +24,7 @@ from onnxfn.specs.compose import compose
 from onnxfn.specs.dummies import generates, sized
 from onnxfn.specs.edits.tensors import only_tasks, without
 from onnxfn.specs.facts import TOKENS, always, case, checks, gives, loads, takes
-from onnxfn.specs.getters import constant, product, quotient, reads
+from onnxfn.specs.getters import reads
 from onnxfn.specs.records import NestedDummy
 from onnxfn.specs.spec import ExportSpec
 from onnxfn.specs.tasks import tasked
@@ -73,7 +73,7 @@ vit_mae: ExportSpec = compose(
     image_features(STATES),
     takes("noise", "batch_size num_patches=", "noise", kind="float"),
     generates("noise", "uniform", low=0.0, high=1.0),
-    reads(num_patches=product(quotient("image_height", "patch_size"), quotient("image_width", "patch_size"))),
+    reads(num_patches="image_height // patch_size * (image_width // patch_size)"),
 )
 
 imagegpt: ExportSpec = compose(
@@ -99,7 +99,7 @@ perceiver: ExportSpec = compose(
     only_tasks(text_encoder, "fill-mask", "text-classification"),
     tasked("fill-mask", spec=compose(text_inputs, gives("logits", STATES))),
     tasked("text-classification", spec=text_inputs),
-    tasked("image-classification", spec=compose(fixed_images, reads(num_channels=constant(3)))),
+    tasked("image-classification", spec=compose(fixed_images, reads(num_channels="3"))),
     tasked("feature-extraction", spec=perceiver_features),
 )
 

@@ -18,11 +18,11 @@ from functools import cache
 from types import MappingProxyType
 from typing import Any, Literal
 
-from attrs import evolve, field, frozen
+from attrs import evolve, field
 
 from onnxfn.specs.errors import InvalidSpec, UnknownName, closest, listed, shortened
-from onnxfn.specs.field_types import typed_fields
-from onnxfn.specs.short_repr import short_repr, shortened_call
+from onnxfn.specs.record import record
+from onnxfn.specs.short_repr import shortened_call
 
 LARGEST_SIZE = (1 << 63) - 1
 """ONNX stores sizes as int64."""
@@ -43,7 +43,7 @@ _OPERATORS: Mapping[type[ast.operator], Callable[[int, int], int]] = MappingProx
 )
 
 
-@frozen(field_transformer=typed_fields)
+@record
 class Axis:
     """One axis of a tensor.
 
@@ -56,8 +56,6 @@ class Axis:
     symbol: str
     kind: AxisKind
 
-    __repr__ = short_repr
-
 
 def _no_text(_: Any, __: Any, axes: Any) -> None:
     """Raises InvalidSpec if the axes of an AxisMap are a text, which is a pattern."""
@@ -65,7 +63,7 @@ def _no_text(_: Any, __: Any, axes: Any) -> None:
         raise InvalidSpec(f"the axes of an AxisMap are Axis records, not a text; write axis_map({axes!r})")
 
 
-@frozen(field_transformer=typed_fields)
+@record
 class AxisMap:
     """The axes of one tensor, in order. `axis_map` reads one from a pattern.
 
@@ -204,17 +202,6 @@ def resolve_configured(axes: AxisMap, size: Callable[[str], int]) -> AxisMap:
     """
     return AxisMap(
         tuple(Axis(str(size(axis.symbol)), "literal") if axis.kind == "configured" else axis for axis in axes.axes)
-    )
-
-
-def fix_symbols(axes: AxisMap, sizes: Mapping[str, int]) -> AxisMap:
-    """Replaces each axis whose symbol is one of these names by its size. Formulas of the name stay as they are.
-
-    >>> pattern(fix_symbols(axis_map("batch_size height width//2"), {"height": 224, "width": 224}))
-    'batch_size 224 width//2'
-    """
-    return AxisMap(
-        tuple(Axis(str(sizes[axis.symbol]), "literal") if axis.symbol in sizes else axis for axis in axes.axes)
     )
 
 

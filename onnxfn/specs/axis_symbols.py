@@ -3,22 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from types import MappingProxyType
 from typing import Any
 
 from attrs import evolve, fields, has
 
 from onnxfn.specs.axes import AxisMap, names
-
-SYMBOL_FIELDS: Mapping[str, str] = MappingProxyType(
-    {
-        "AxisRange": "name",
-        "DummySize": "name",
-        "FixedAxis": "name",
-        "SmallestSize": "name",
-    }
-)
-"""Record -> its field that is the symbol of an axis. All other symbols are in axis maps."""
+from onnxfn.specs.records import SYMBOL
 
 
 def with_symbols(value: Any, new: Mapping[str, str]) -> Any:
@@ -36,10 +26,9 @@ def with_symbols(value: Any, new: Mapping[str, str]) -> Any:
         return _without_earlier_sizes(tuple(with_symbols(item, new) for item in value))
     if not has(type(value)):
         return value
-    symbol = SYMBOL_FIELDS.get(type(value).__name__)
     changed = {field.name: with_symbols(getattr(value, field.name), new) for field in fields(type(value))}
-    if symbol is not None:
-        changed[symbol] = new.get(changed[symbol], changed[symbol])
+    if _is_size(value):
+        changed["name"] = new.get(value.name, value.name)
     return evolve(value, **changed)
 
 
@@ -61,6 +50,9 @@ def _renamed(axis: Any, new: Mapping[str, str]) -> Any:
 
 def _without_earlier_sizes(records: tuple[Any, ...]) -> tuple[Any, ...]:
     """The records, without a size of an axis for which a later one has a size, too."""
-    if not records or type(records[0]).__name__ not in SYMBOL_FIELDS:
-        return records
-    return tuple({getattr(record, "name", index): record for index, record in enumerate(records)}.values())
+    return tuple({record.name: record for record in records}.values()) if all(map(_is_size, records)) else records
+
+
+def _is_size(value: Any) -> bool:
+    """Whether a value is a record of the sizes of an axis, whose name is the symbol of the axis."""
+    return has(type(value)) and SYMBOL in fields(type(value))[0].metadata

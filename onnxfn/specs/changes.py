@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from attrs import field, frozen
+from attrs import field
 
 from onnxfn.specs import printing
 from onnxfn.specs.converters import as_tuple
-from onnxfn.specs.field_types import typed_fields
-from onnxfn.specs.short_repr import short_repr
+from onnxfn.specs.record import record
 
 
-@frozen(field_transformer=typed_fields)
+@record
 class Change:
     """A difference between two records.
 
@@ -25,10 +24,8 @@ class Change:
     before: str | None
     after: str | None
 
-    __repr__ = short_repr
 
-
-@frozen(field_transformer=typed_fields)
+@record
 class Changes:
     """What differs between two records: see `diff`.
 
@@ -41,8 +38,6 @@ class Changes:
     added: tuple[Change, ...] = field(default=(), converter=as_tuple)
     removed: tuple[Change, ...] = field(default=(), converter=as_tuple)
     changed: tuple[Change, ...] = field(default=(), converter=as_tuple)
-
-    __repr__ = short_repr
 
     def __str__(self) -> str:
         return printing.text(_title(self), _sections(self))

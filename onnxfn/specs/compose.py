@@ -4,26 +4,23 @@ Laws: `compose()` is EMPTY; `compose(a) == a`; EMPTY changes nothing; the right-
 
 compose is associative where it is defined: if `compose(a, b, c)` and `compose(a, compose(b, c))` return specs, they are
 equal. It raises InvalidSpec if what lies to the left is for a task already, and a spec for no task adds to a task: that
-would have no effect. So each of the two may be defined where the other is not: `c` may be for a task, and choose it for
-what `b` adds; or one of them may have already what `c` adds, which is then no addition.
+would have no effect. One grouping may raise where the other does not: if `c` chooses the task, `compose(b, c)` is
+allowed although `compose(a, b)` is not.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from inspect import isroutine, signature
 from types import MappingProxyType
 from typing import Any
 
-from attrs import evolve, fields
+from attrs import evolve, fields, has
 from toolz import reduce
 
 from onnxfn.specs.errors import InvalidSpec, shortened
+from onnxfn.specs.named_records import Named
 from onnxfn.specs.quantization import WeightRule, unique_rules
-from onnxfn.specs.records import Normalizer
 from onnxfn.specs.spec import ExportSpec, Overlay
-
-PACKAGE = __name__.partition(".")[0]
 
 EMPTY = ExportSpec()
 """The spec that specifies nothing: `compose(EMPTY, spec) == spec`."""
@@ -49,7 +46,11 @@ def compose(*specs: ExportSpec) -> ExportSpec:
     """
     for spec in specs:
         if not isinstance(spec, ExportSpec):
-            raise InvalidSpec(_not_a_spec(spec))
+            name = getattr(spec, "__name__", shortened(spec))
+            raise InvalidSpec(
+                f"compose joins specs, not the {type(spec).__name__} {name}; an edit is a function of a spec: write "
+                "toolz.pipe(spec, edit)"
+            )
     joined: ExportSpec = reduce(_joined, specs) if specs else EMPTY
     return joined
 
@@ -65,18 +66,6 @@ def _joined(left: ExportSpec, right: ExportSpec) -> ExportSpec:
                 f"would have no effect; choose the task last: for_task(compose(...), {left.task!r})"
             )
     return group(left, right)  # type: ignore[no-any-return]
-
-
-def _not_a_spec(value: Any) -> str:
-    """The message for an argument of `compose` that is not a spec."""
-    if isroutine(value):
-        name = value.__name__
-        if value.__module__ == PACKAGE and next(iter(signature(value).parameters), "") != "spec":
-            return f"compose joins specs, and {name} is a function that returns one: write compose(spec, {name}(...))"
-        return f"compose joins specs, and {name} is an edit, a function of a spec: write toolz.pipe(spec, {name})"
-    if isinstance(value, (list, tuple)):
-        return f"compose joins specs, not a {type(value).__name__} of them: write compose(*specs)"
-    return f"compose joins ExportSpec records, not the {type(value).__name__} {shortened(value)}"
 
 
 def rightmost(left: Any, right: Any) -> Any:
@@ -100,13 +89,6 @@ def overlays(left: tuple[Overlay, ...], right: tuple[Overlay, ...]) -> tuple[Ove
     return tuple({**by_name, **joined}.values())
 
 
-def normalizer(left: Normalizer, right: Normalizer) -> Normalizer:
-    """Normalizers joined by the names they read."""
-    if not left.reads or not right.reads:
-        return left if left.reads else right
-    return Normalizer(named(left.reads, right.reads))
-
-
 def rules(left: tuple[WeightRule, ...], right: tuple[WeightRule, ...]) -> tuple[WeightRule, ...]:
     """The rules of both, those of the right last: the last rule that selects a weight wins."""
     return unique_rules((*left, *right))
@@ -119,16 +101,8 @@ def group(left: Any, right: Any) -> Any:
     return type(left)(**{part.name: _joined_field(part, left, right) for part in fields(type(left))})
 
 
-JOINS: Mapping[str, Callable[[Any, Any], Any]] = MappingProxyType(
-    {
-        "rightmost": rightmost,
-        "named": named,
-        "overlays": overlays,
-        "normalizer": normalizer,
-        "rules": rules,
-        "group": group,
-    }
-)
+JOINS: Mapping[str, Callable[[Any, Any], Any]] = MappingProxyType({"overlays": overlays, "rules": rules})
+"""The joins that fields name in their metadata."""
 
 
 def _joined_field(attribute: Any, left: Any, right: Any) -> Any:
@@ -136,7 +110,16 @@ def _joined_field(attribute: Any, left: Any, right: Any) -> Any:
     ours, theirs = getattr(left, attribute.name), getattr(right, attribute.name)
     if ours is attribute.default or theirs is attribute.default:
         return theirs if ours is attribute.default else ours
-    return JOINS[attribute.metadata["join"]](ours, theirs)
+    return _join(attribute)(ours, theirs)
+
+
+def _join(attribute: Any) -> Callable[[Any, Any], Any]:
+    """The join of a field: the one it names, else that of named records, of a group of fields, or of a value."""
+    if "join" in attribute.metadata:
+        return JOINS[attribute.metadata["join"]]
+    if isinstance(attribute.default, Named):
+        return named
+    return group if has(type(attribute.default)) else rightmost
 
 
 def _joined_overlay(left: Overlay | None, right: Overlay) -> Overlay:

@@ -10,6 +10,7 @@ from typing import Any
 
 from onnxfn.specs.errors import InvalidSpec, MissingValue, OnnxfnError, closest, listed, shortened, unknown
 from onnxfn.specs.records import Getter, Normalizer, Source
+from onnxfn.specs.source_formulas import parsed
 
 LARGEST_BITS = 64
 """Bits of the largest number that a getter computes as a power."""
@@ -57,9 +58,9 @@ def config_of(model: Any) -> Any:
 
 
 def read_config(normalizer: Normalizer, config: Snapshot, source: Source) -> Any:
-    """The value that a configuration has for a source: a name, a dotted path, or a getter.
+    """The value that a configuration has for a source: a name, a dotted path, a formula, or a getter.
 
-    A name that the normalizer has is replaced by its source, also inside a getter. A name inside its own source is a
+    A name that the normalizer has is replaced by its source, also inside a formula. A name inside its own source is a
     key of the configuration.
 
     Raises:
@@ -67,8 +68,8 @@ def read_config(normalizer: Normalizer, config: Snapshot, source: Source) -> Any
             the keys that exist there.
         UnknownName: A getter is not in `GETTERS`.
 
-    >>> from onnxfn.specs.getters import quotient, reads
-    >>> gpt = reads(heads="n_head", head_dim=quotient("n_embd", "heads")).normalizer
+    >>> from onnxfn.specs.getters import reads
+    >>> gpt = reads(heads="n_head", head_dim="n_embd // heads").normalizer
     >>> read_config(gpt, {"n_embd": 64, "n_head": 4}, "head_dim")
     16
     """
@@ -92,8 +93,11 @@ def is_set(normalizer: Normalizer, config: Snapshot, condition: Source | None) -
 
 def _value_without_config(source: Source) -> Any:
     """The value of a constant; a MissingValue for any other source."""
-    if isinstance(source, Getter) and source.function == "constant":
-        return source.arguments[0]
+    getter = parsed(source) if isinstance(source, str) else source
+    if isinstance(getter, Getter) and getter.function == "from_config":
+        return _value_without_config(getter.arguments[0])
+    if isinstance(getter, Getter) and getter.function == "constant":
+        return getter.arguments[0]
     raise MissingValue(f"{source} is in the configuration of a model, which is left out: plan(spec, config)")
 
 
@@ -121,11 +125,12 @@ def _source_value(sources: Mapping[str, Source], config: Snapshot, source: Sourc
     if isinstance(source, Getter):
         return _getter_value(sources, config, source)
     if not isinstance(source, str):
-        raise InvalidSpec(f"{shortened(source)} is no source: a source is a name, a dotted path or a getter")
+        raise InvalidSpec(f"{shortened(source)} is no source: a source is a name, a dotted path, a formula or a getter")
     if source in sources:
         others = {name: other for name, other in sources.items() if name != source}
         return _source_value(others, config, sources[source])
-    return _path_value(config, source)
+    known = parsed(source)
+    return _path_value(config, known) if isinstance(known, str) else _getter_value(sources, config, known)
 
 
 def _getter_value(sources: Mapping[str, Source], config: Snapshot, getter: Getter) -> Any:

@@ -42,29 +42,17 @@ def as_tuple(values: Iterable[Any]) -> tuple[Any, ...]:
     Raises:
         InvalidSpec: `values` is a text, or no collection.
     """
-    if is_no_collection(values):
-        raise no_collection(values)
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        kind = "text" if isinstance(values, str) else "value"
+        raise InvalidSpec(f"a tuple is expected, not the {kind} {shortened(values)}: write ({shortened(values)},)")
     return tuple(values)
-
-
-def is_no_collection(values: Any) -> bool:
-    """Whether a value cannot be the value of a field that is a tuple."""
-    return isinstance(values, str) or not isinstance(values, Iterable)
-
-
-def no_collection(value: Any) -> InvalidSpec:
-    """The error for such a value."""
-    kind = "text" if isinstance(value, str) else "value"
-    return InvalidSpec(f"a tuple is expected, not the {kind} {shortened(value)}: write ({shortened(value)},)")
 
 
 def unique_names(_: Any, attribute: Any, records: Collection[Any]) -> None:
     """A validator: no two records of one field have the same name. Values without a name are of another type."""
-    if len(records) < 2:  # noqa: PLR2004 - one record has no other to collide with
-        return
-    names = [getattr(record, "name", None) for record in records]
-    duplicate = next((name for name in names if name is not None and names.count(name) > 1), None)
-    if duplicate is not None:
+    names = [name for name in (getattr(record, "name", None) for record in records) if name is not None]
+    if len({*names}) < len(names):
+        duplicate = next(name for name in names if names.count(name) > 1)
         raise InvalidSpec(
             f"{attribute.name} has {duplicate!r} twice; keep one of them, or compose two specs: the right one wins"
         )

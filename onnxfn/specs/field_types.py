@@ -1,6 +1,6 @@
 """Records that refuse values of other types than their fields are annotated with.
 
-Each record is declared with `@frozen(field_transformer=typed_fields)`; so no field needs a validator for its type.
+Each record is declared with `@record`, which uses `typed_fields`; so no field needs a validator for its type.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 from attrs import Attribute, Converter
 from attrs.validators import and_
 
+from onnxfn.specs.converters import unique_names
 from onnxfn.specs.errors import OnnxfnError, WrongType, shortened, unknown
 from onnxfn.specs.named_records import Named
 
@@ -31,20 +32,22 @@ NUMBERS: Mapping[Any, tuple[type, ...]] = MappingProxyType({int: (int,), float: 
 def typed_fields(_: type, fields: list[Attribute[Any]]) -> list[Attribute[Any]]:
     """The fields of a record, each with a validator that compares values with the annotated type.
 
-    A validator of a field's own comes first: it knows more.
+    A validator of a field's own comes first: it knows more. A field of named records has each name once.
 
     >>> from onnxfn.specs.records import DummySize
     >>> DummySize("batch_size", "two")
     Traceback (most recent call last):
     onnxfn.specs.errors.WrongType: value of DummySize is 'two', of the type str; it must be int or Getter
     """
-    return [
-        field.evolve(
-            validator=check_type if field.validator is None else and_(field.validator, check_type),
-            converter=None if field.converter is None else _with_field_in_errors(field.converter),
-        )
-        for field in fields
-    ]
+    return [_typed(field, is_named=isinstance(field.default, Named)) for field in fields]
+
+
+def _typed(field: Attribute[Any], *, is_named: bool) -> Attribute[Any]:
+    own = field.validator or (unique_names if is_named else None)
+    return field.evolve(
+        validator=check_type if own is None else and_(own, check_type),
+        converter=None if field.converter is None else _with_field_in_errors(field.converter),
+    )
 
 
 def _with_field_in_errors(converter: Any) -> Any:

@@ -1,7 +1,8 @@
 """Getters: named ways to read a value from a configuration, or to compute it from several values.
 
-A source is a name, a dotted path (`text_config.hidden_size`) or a getter. Each function returns a `Getter` record. The
-table `GETTERS` in config_values.py has the code of each getter.
+A source is a name, a dotted path (`text_config.hidden_size`), a formula (`hidden_size // num_attention_heads`, see
+source_formulas.py) or a getter, for what formulas cannot say. Each function returns a `Getter` record. The table
+`GETTERS` in config_values.py has the code of each getter.
 """
 
 from __future__ import annotations
@@ -14,13 +15,13 @@ def reads(**sources: Source) -> ExportSpec:
     """A spec that maps the names that axes and generators use to values of the configuration.
 
     Args:
-        sources: For each name, a source: a key of the configuration, a dotted path, or a getter.
+        sources: For each name, a source: a key of the configuration, a dotted path, a formula, or a getter.
 
     Returns:
         An ExportSpec with a normalizer and nothing else.
 
     >>> from onnxfn.specs.config_values import read_config
-    >>> spec = reads(num_layers="n_layer", head_dim=quotient("n_embd", "n_head"))
+    >>> spec = reads(num_layers="n_layer", head_dim="n_embd // n_head")
     >>> read_config(spec.normalizer, {"n_layer": 2, "n_embd": 64, "n_head": 4}, "head_dim")
     16
     """
@@ -31,7 +32,7 @@ def from_config(source: Source) -> Getter:
     """The value of a source, where a text by itself would be taken literally.
 
     Args:
-        source: A name, a dotted path or a getter.
+        source: A name, a dotted path, a formula or a getter.
 
     Returns:
         A Getter, for the arguments of a generator and the sizes of dummies: `generates("ids", "integers",
@@ -82,106 +83,6 @@ def nearest(dividend: Source, divisor: Source) -> Getter:
     return Getter("nearest", (dividend, divisor))
 
 
-def product(*sources: Source) -> Getter:
-    """The product of numbers.
-
-    Args:
-        sources: Sources of the factors; none give 1.
-
-    Returns:
-        A Getter of a number.
-
-    >>> from onnxfn.specs.config_values import read_config
-    >>> read_config(Normalizer(), {"heads": 4}, product("heads", constant(16)))
-    64
-    """
-    return Getter("product", sources)
-
-
-def total(*sources: Source) -> Getter:
-    """The sum of numbers.
-
-    Args:
-        sources: Sources of the summands; none give 0.
-
-    Returns:
-        A Getter of a number.
-
-    >>> from onnxfn.specs.config_values import read_config
-    >>> read_config(Normalizer(), {"num_patches": 49}, total("num_patches", constant(1)))
-    50
-    """
-    return Getter("total", sources)
-
-
-def difference(minuend: Source, subtrahend: Source) -> Getter:
-    """One number minus another.
-
-    Args:
-        minuend: Source of the number to subtract from.
-        subtrahend: Source of the number that is subtracted.
-
-    Returns:
-        A Getter of a whole number.
-
-    >>> from onnxfn.specs.config_values import read_config
-    >>> read_config(Normalizer(), {"num_layers": 6}, difference("num_layers", constant(1)))
-    5
-    """
-    return Getter("difference", (minuend, subtrahend))
-
-
-def power(base: Source, exponent: Source) -> Getter:
-    """One number to the power of another.
-
-    Args:
-        base: Source of a whole number.
-        exponent: Source of a whole number.
-
-    Returns:
-        A Getter of a whole number.
-
-    >>> from onnxfn.specs.config_values import read_config
-    >>> read_config(Normalizer(), {"patches_per_side": 7}, power("patches_per_side", constant(2)))
-    49
-    """
-    return Getter("power", (base, exponent))
-
-
-def count(source: Source) -> Getter:
-    """The length of a list.
-
-    Args:
-        source: Source of a list, or of anything that has a length.
-
-    Returns:
-        A Getter of a whole number.
-
-    >>> from onnxfn.specs.config_values import read_config
-    >>> read_config(Normalizer(), {"depths": [2, 2, 6]}, count("depths"))
-    3
-    """
-    return Getter("count", (source,))
-
-
-def item(source: Source, index: int) -> Getter:
-    """One item of a list.
-
-    Args:
-        source: Source of a list.
-        index: Which item, from 0; -1 is the last.
-
-    Returns:
-        A Getter. Reading it raises MissingValue when the source is no list or has no such item, so that
-        `either(item("image_size", 0), "image_size")` reads a pair as well as a number.
-
-    >>> from onnxfn.specs.config_values import read_config
-    >>> read_config(Normalizer(), {"image_size": [32, 64]}, item("image_size", 1))
-    64
-    """
-    return Getter("item", (source, index))
-
-
 def constant(value: float | tuple[int, ...]) -> Getter:
     """A value that does not depend on the configuration.
 
@@ -196,74 +97,6 @@ def constant(value: float | tuple[int, ...]) -> Getter:
     64
     """
     return Getter("constant", (value,))
-
-
-def at_least(source: Source, least: float) -> Getter:
-    """Whether a number is at least `least`.
-
-    Args:
-        source: Source of a number.
-        least: The smallest number for which the condition holds.
-
-    Returns:
-        A Getter of a bool, for the `when` of an input or an output.
-
-    >>> from onnxfn.specs.config_values import read_config
-    >>> read_config(Normalizer(), {"num_labels": 2}, at_least("num_labels", 1))
-    True
-    """
-    return Getter("at_least", (source, least))
-
-
-def negated(source: Source) -> Getter:
-    """Whether the configuration has no such value, or one that is false, 0 or empty.
-
-    Args:
-        source: Source of any value.
-
-    Returns:
-        A Getter of a bool, for the `when` of an input or an output.
-
-    >>> from onnxfn.specs.config_values import read_config
-    >>> read_config(Normalizer(), {"type_vocab_size": 0}, negated("type_vocab_size"))
-    True
-    """
-    return Getter("negated", (source,))
-
-
-def equals(source: Source, value: str | float) -> Getter:
-    """Whether the configuration has exactly this value.
-
-    Args:
-        source: Source of any value.
-        value: The value to compare with; it is taken literally.
-
-    Returns:
-        A Getter of a bool, for the `when` of an input or an output.
-
-    >>> from onnxfn.specs.config_values import read_config
-    >>> read_config(Normalizer(), {"position_embedding_type": "rope"}, equals("position_embedding_type", "rope"))
-    True
-    """
-    return Getter("equals", (source, value))
-
-
-def if_else(condition: Source, then: Source, otherwise: Source) -> Getter:
-    """One of two sources, chosen by a third.
-
-    Args:
-        condition: Source of the value that decides. A value that the configuration lacks counts as false.
-        then: The source to read when the condition is true.
-        otherwise: The source to read when it is false.
-
-    Returns:
-        A Getter. Only the chosen source is read.
-
-    >>> from onnxfn.specs.config_values import read_config
-    >>> read_config(Normalizer(), {"use_cls_token": True}, if_else("use_cls_token", constant(1), constant(0)))
-    1
-    """
-    return Getter("if_else", (condition, then, otherwise))
 
 
 def indices_where(source: Source, *values: str) -> Getter:
@@ -284,11 +117,6 @@ def every_nth(count: Source, period: Source, offset: Source) -> Getter:
 def less_than(numbers: Source, limit: Source) -> Getter:
     """The numbers of a list that are less than `limit`."""
     return Getter("less_than", (numbers, limit))
-
-
-def maximum(numbers: Source) -> Getter:
-    """The largest number of a list."""
-    return Getter("maximum", (numbers,))
 
 
 def least(*sources: Source) -> Getter:

@@ -5,10 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from attrs import frozen
-
-from onnxfn.specs.field_types import typed_fields
-from onnxfn.specs.short_repr import short_repr
+from onnxfn.specs.record import record
 
 SMALLEST_DYNAMIC_SIZE = 2
 """The smallest size that torch.export reports for a dynamic axis: it handles 0 and 1 as special cases."""
@@ -16,7 +13,7 @@ SMALLEST_DYNAMIC_SIZE = 2
 _LIMIT = re.compile(r"(.+?)(?: is (\d+))?(?: from (\d+))?(?: up to (\d+))?")
 
 
-@frozen(field_transformer=typed_fields)
+@record
 class Limit:
     """The sizes for which a graph is valid along one axis, where the model allows no others.
 
@@ -34,8 +31,6 @@ class Limit:
     name: str
     low: int
     high: int | None = None
-
-    __repr__ = short_repr
 
     def __str__(self) -> str:
         if self.low == self.high:

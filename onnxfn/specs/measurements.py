@@ -1,19 +1,18 @@
-"""What quantized and 16-bit files are worth: measurements, the floors that callers state, and both as table rows."""
+"""Accuracy of quantized and 16-bit files: measurements, the floors that callers state, and both as table rows."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 
-from attrs import asdict, fields_dict, frozen
+from attrs import asdict, fields_dict
 
 from onnxfn.specs.errors import InvalidSpec, unknown
-from onnxfn.specs.field_types import typed_fields
 from onnxfn.specs.layer_groups import grouped_row, layer_groups
-from onnxfn.specs.short_repr import short_repr
+from onnxfn.specs.record import record
 
 
-@frozen(field_transformer=typed_fields)
+@record
 class Floors:
     """What a quantized or 16-bit variant must reach in each measure; None is the default for its dtype.
 
@@ -22,7 +21,7 @@ class Floors:
     Attributes:
         agreement: The share of positions at which the file and PyTorch in float32 have the same likeliest token or
             class.
-        kl: The mean KL divergence of the file's distribution over tokens from PyTorch's. It is the most, not the least.
+        kl: The mean KL divergence of the file's distribution over tokens from PyTorch's. This floor is an upper bound.
         cosine: The cosine of an output and PyTorch's.
         iou: The mean overlap of the boxes with the highest scores and the file's: intersection over union.
         cases: The cosine of an output and PyTorch's in the worst case of the check. Its inputs are random tokens and a
@@ -40,12 +39,10 @@ class Floors:
     cases: float | None = None
     weights: float | None = None
 
-    __repr__ = short_repr
 
-
-@frozen(field_transformer=typed_fields)
+@record
 class Measurement:
-    """What an output of a quantized or 16-bit file is worth, against PyTorch in float32.
+    """The accuracy of an output of a quantized or 16-bit file, against PyTorch in float32.
 
     Attributes:
         part: The stem of the ONNX file.
@@ -66,8 +63,6 @@ class Measurement:
     cases: str
     passed: bool
     note: str = ""
-
-    __repr__ = short_repr
 
 
 DEFAULT_FLOORS = Floors()

@@ -94,3 +94,20 @@ def _grouped_names(records: Iterable[Any]) -> list[str]:
 def by_name(records: Iterable[Any], word: str = "record") -> Named:
     """The records of a field, from any iterable of them; the field gives them its word: see `typed_fields`."""
     return records if isinstance(records, Named) else Named(records, word)
+
+
+def tensor_of(spec: Any, name: str) -> Any:
+    """The input of a name, else the output of that name. Those that only a task or a part has are not among them.
+
+    Raises:
+        UnknownName: the spec has neither.
+    """
+    tensors = {tensor.name: tensor for tensor in (*spec.outputs, *spec.inputs)}
+    if name not in tensors:
+        raise unknown("input or output", name, tensors, of=spec.name or "this spec")
+    return tensors[name]
+
+
+def has_tensor(spec: Any, name: object) -> bool:
+    """Whether a spec has an input or output of a name."""
+    return any(tensor.name == name for tensor in (*spec.inputs, *spec.outputs))

@@ -33,7 +33,7 @@ ADVICE: Mapping[int, str] = MappingProxyType(
 """Number of an error of the operating system -> what a user can do."""
 
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
-"""The errors for which the number of free bytes is worth knowing."""
+"""The errors whose message has the number of free bytes."""
 
 
 def is_possible_path(path: str | os.PathLike[str]) -> bool:

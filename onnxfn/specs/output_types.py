@@ -42,7 +42,7 @@ def output_kind(spec: Any, output: Any) -> str:
 
 
 def is_open(spec: Any, output: Any) -> bool:
-    """Whether an output is int32 or int64, and only the graph shows which: the spec has inputs of 32 bits."""
+    """Whether only the graph shows if an output is int32 or int64: the spec has inputs of 32 bits."""
     return bool(output.kind == "int" and spec.target.int_dtype == "int32")
 
 

@@ -4,28 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from attrs import field, frozen
+from attrs import field
 
 from onnxfn.specs import printing
 from onnxfn.specs.axes import symbols
-from onnxfn.specs.axis_records import AxisRange
 from onnxfn.specs.converters import as_tuple
-from onnxfn.specs.drawing import plan_svg
-from onnxfn.specs.field_types import typed_fields
 from onnxfn.specs.fixed_axes import graph_axes
 from onnxfn.specs.modalities import modalities
-from onnxfn.specs.named_records import Named, by_name
-from onnxfn.specs.records import FixedAxis, InputSpec, Link, OutputSpec
-from onnxfn.specs.short_repr import short_repr
+from onnxfn.specs.named_records import Named, by_name, has_tensor, tensor_of
+from onnxfn.specs.record import record
+from onnxfn.specs.records import SYMBOL, AxisRange, FixedAxis, InputSpec, Link, OutputSpec
 from onnxfn.specs.spec import Call, Check, Dummies, ExportSpec, Target
-from onnxfn.specs.tensor_lookup import has_tensor, tensor_of
 from onnxfn.specs.variant_rows import is_first_variant
 
 BATCH = "batch_size"
 """The symbol of the batch axis in the patterns of specs."""
 
 
-@frozen(field_transformer=typed_fields)
+@record
 class Feedback:
     """An input that the next call takes from an output of this call, as a cache is passed on.
 
@@ -37,15 +33,13 @@ class Feedback:
     input: str
     output: str
 
-    __repr__ = short_repr
-
     @property
     def name(self) -> str:
         """The name of the input, which is unique."""
         return self.input
 
 
-@frozen(field_transformer=typed_fields)
+@record
 class Case:
     """A case of the check, planned: the dummies and the inputs that differ from the traced sample.
 
@@ -59,25 +53,21 @@ class Case:
     dummies: Dummies = field(factory=Dummies)
     inputs: Named[InputSpec] = field(default=Named((), "input"), converter=by_name)
 
-    __repr__ = short_repr
 
-
-@frozen(field_transformer=typed_fields)
+@record
 class SmallestSize:
-    """A size of an axis that the model can take, while it cannot take all smaller ones; on a fixed axis, no others.
+    """The smallest size of an axis that the model accepts. For a fixed axis it is the only size.
 
     Attributes:
         name: The axis symbol.
         value: The size.
     """
 
-    name: str
+    name: str = field(metadata={SYMBOL: True})
     value: int
 
-    __repr__ = short_repr
 
-
-@frozen(kw_only=True, field_transformer=typed_fields)
+@record(kw_only=True)
 class PlannedSpec:
     """A spec with the values of a configuration: sizes are numbers, conditions are decided, one tensor per layer.
 
@@ -119,8 +109,6 @@ class PlannedSpec:
     io_names: tuple[str, ...] = field(default=(), converter=as_tuple)
     smallest: Named[SmallestSize] = field(default=Named((), "smallest size"), converter=by_name)
 
-    __repr__ = short_repr
-
     @property
     def batch(self) -> str:
         """The symbol of the batch axis."""
@@ -143,7 +131,7 @@ AnySpec = ExportSpec | PlannedSpec
 """A spec before or after planning: both have inputs, outputs, dummies, fixed axes, check and target."""
 
 
-@frozen(field_transformer=typed_fields)
+@record
 class Part:
     """One ONNX file of a plan.
 
@@ -158,8 +146,6 @@ class Part:
     spec: PlannedSpec
     filler: tuple[Part, ...] = field(default=(), converter=as_tuple)
     dtype: str | None = None
-
-    __repr__ = short_repr
 
     @property
     def inputs(self) -> dict[str, dict[int, str]]:
@@ -183,7 +169,7 @@ def _part_title(part: Part) -> str:
     return " · ".join(filter(None, (f"{part.name}.onnx", printing.title(part.spec), part.dtype)))
 
 
-@frozen(field_transformer=typed_fields)
+@record
 class WeightBytes:
     """The size of the weights of a part.
 
@@ -195,10 +181,8 @@ class WeightBytes:
     part: str
     bytes: int
 
-    __repr__ = short_repr
 
-
-@frozen(field_transformer=typed_fields)
+@record
 class LeftOut:
     """An argument of the model that a processor gives and that no graph of a plan takes.
 
@@ -212,8 +196,6 @@ class LeftOut:
     reason: str
     edit: str = ""
 
-    __repr__ = short_repr
-
     def __str__(self) -> str:
         return f"{self.name} is left out: {self.reason}{f'; {self.edit} takes it' if self.edit else ''}"
 
@@ -223,7 +205,7 @@ def _as_parts(parts: Iterable[Part]) -> Named[Part]:
     return by_name(parts, "part")
 
 
-@frozen(field_transformer=typed_fields)
+@record
 class Plan:
     """What an export will do, decided before any weight is read.
 
@@ -240,8 +222,6 @@ class Plan:
     left_out: Named[LeftOut] = field(default=Named((), "left out input"), converter=by_name)
     weight_bytes: tuple[WeightBytes, ...] = field(default=(), converter=as_tuple)
     remarks: tuple[str, ...] = field(default=(), converter=as_tuple)
-
-    __repr__ = short_repr
 
     def __getitem__(self, key: int | str) -> Part:
         return self.parts[key]
@@ -290,15 +270,10 @@ class Plan:
         return "\n".join([*parts, *([printing.text("all parts", sections)] if sections else [])])
 
     def _repr_html_(self) -> str:
-        drawn = plan_svg(self) if len(self.parts) > 1 else ""
         sections = [*printing.weight_sections(self), *printing.left_out_sections(self)]
         omitted = printing.html("all parts", sections) if sections else ""
         parts = [
             part._repr_html_() if is_first_variant(part, self) else printing.html(_part_title(part), ())
             for part in self.parts
         ]
-        return "".join([drawn, *parts, omitted])
-
-    def svg(self) -> str:
-        """The parts, and the tensors that they hand to each other, as SVG. A notebook shows it above the tables."""
-        return plan_svg(self)
+        return "".join([*parts, omitted])

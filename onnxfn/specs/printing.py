@@ -41,6 +41,8 @@ WHY_ALLOWED: Mapping[str, str] = MappingProxyType(
 )
 """Words of a reference -> how large an error may be. The size of an output is the root mean square of its elements."""
 
+BY_SECTIONS = "ONNX Runtime against PyTorch, by sections"
+
 SHOWN_PACKAGES = ("onnxfn", "torch", "transformers", "onnxruntime")
 """Packages whose versions are in the heading of a result; `Exported.versions` has more."""
 
@@ -127,13 +129,15 @@ def spec_sections(spec: Any, types: Mapping[str, str] = NO_TYPES) -> Sections:
             if past != "inputs" and row.output_name
         ),
     ]
-    sections: list[tuple[str, Rows]] = [("derived from", [(spec.derived,)])] if spec.derived else []
-    sections.extend([("inputs", grouped_rows(inputs)), ("outputs", grouped_rows(outputs))])
-    if not spec.inputs and (files := _files(spec)):
-        sections.append(("files", [(f"{file.name}.onnx", _file_summary(file)) for file in files]))
-    if spec.task is None and getattr(spec, "tasks", None):
-        sections.append(("tasks", [(overlay.name,) for overlay in spec.tasks]))
-    return sections
+    files = [] if spec.inputs else [(f"{file.name}.onnx", _file_summary(file)) for file in _files(spec)]
+    tasks = [(overlay.name,) for overlay in getattr(spec, "tasks", ())] if spec.task is None else []
+    return [
+        ("derived from", [(spec.derived,)] if spec.derived else []),
+        ("inputs", grouped_rows(inputs)),
+        ("outputs", grouped_rows(outputs)),
+        ("files", files),
+        ("tasks", tasks),
+    ]
 
 
 def report_sections(report: Any) -> Sections:
@@ -148,19 +152,15 @@ def report_sections(report: Any) -> Sections:
         _figures(grouped_row([names[index] for index in group])[0], [report.differences[index] for index in group])
         for group in layer_groups(names)
     ]
-    findings = [("findings", [(finding,) for finding in report.findings])] if report.findings else []
-    cases = [(case,) for case in report.cases]
-    references = _reference_rows(report.differences)
-    compared = [("compared with", references)] if references else []
-    rows_measured = measured_rows(report.measurements)
-    measured = [("measured against PyTorch in float32", rows_measured)] if rows_measured else []
-    differences = [("ONNX Runtime against PyTorch", with_heads(head, rows))] if rows or not measured else []
-    return [*findings, *_sections_of_graphs(report), *differences, *compared, *measured, ("cases", cases)]
-
-
-def _sections_of_graphs(report: Any) -> Sections:
-    """The figures of each section of the graphs, if the check was by sections."""
-    return [("ONNX Runtime against PyTorch, by sections", section_rows(report.sections))] if report.sections else []
+    measured = measured_rows(report.measurements)
+    return [
+        ("findings", [(finding,) for finding in report.findings]),
+        (BY_SECTIONS, section_rows(report.sections)),
+        ("ONNX Runtime against PyTorch", with_heads(head, rows) if rows or not measured else []),
+        ("compared with", _reference_rows(report.differences)),
+        ("measured against PyTorch in float32", measured),
+        ("cases", [(case,) for case in report.cases]),
+    ]
 
 
 def _reference_rows(differences: Sequence[Any]) -> Rows:
@@ -183,27 +183,22 @@ def exported_sections(exported: Any) -> Sections:
     graphs = [(name, sizes[PurePath(name).name]) for name in exported.files if PurePath(name).name in sizes]
     names = [name for name in exported.files if PurePath(name).name not in sizes]
     others = ", ".join(PurePath(name).name if graphs else name for name in names)
-    sections: list[tuple[str, Rows]] = [("files", [*graphs, *([(others,)] if others else [])])]
     types = dict(exported.graphs[0].outputs) if exported.graphs else NO_TYPES
-    sections.extend(spec_sections(with_float_dtype(exported.plan.parts[0].spec), types))
-    sections.extend(left_out_sections(exported.plan))
-    if exported.weights_from:
-        sections.append(("weights", [(exported.weights_from,)]))
-    if exported.not_quantized:
-        sections.append(("not quantized", [(left.weight, left.reason) for left in exported.not_quantized]))
-    if exported.limits:
-        sections.append(("limits of dynamic axes", [(str(limit),) for limit in exported.limits]))
-    if exported.repeats:
-        sections.append(("repeated layers", [(repeat,) for repeat in exported.repeats]))
-    if exported.fusions:
-        rows = [(f"{part}.onnx", "; ".join(map(str, fusions))) for part, fusions in exported.fusions if fusions]
-        sections.append(("fused operators", rows))
-    sections.append(("seconds", [(", ".join(f"{stage} {seconds:.2f}" for stage, seconds in exported.seconds),)]))
-    if exported.report is not None:
-        case_names = ", ".join(case.partition(" (")[0] for case in exported.report.cases)
-        sections.extend(_check_sections(exported))
-        sections.append(("cases", [(case_names,)] if case_names else []))
-    return sections
+    fusions = [(f"{part}.onnx", "; ".join(map(str, each))) for part, each in exported.fusions if each]
+    case_names = ", ".join(case.partition(" (")[0] for case in exported.report.cases) if exported.report else ""
+    return [
+        ("files", [*graphs, *([(others,)] if others else [])]),
+        *spec_sections(with_float_dtype(exported.plan.parts[0].spec), types),
+        *left_out_sections(exported.plan),
+        ("weights", [(exported.weights_from,)] if exported.weights_from else []),
+        ("not quantized", [(left.weight, left.reason) for left in exported.not_quantized]),
+        ("limits of dynamic axes", [(str(limit),) for limit in exported.limits]),
+        ("repeated layers", [(repeat,) for repeat in exported.repeats]),
+        ("fused operators", fusions),
+        ("seconds", [(", ".join(f"{stage} {seconds:.2f}" for stage, seconds in exported.seconds),)]),
+        *(_check_sections(exported) if exported.report else []),
+        ("cases", [(case_names,)] if case_names else []),
+    ]
 
 
 def _check_sections(exported: Any) -> Sections:
@@ -212,7 +207,7 @@ def _check_sections(exported: Any) -> Sections:
     if not has_variants(exported.plan) or report.findings:
         return report_sections(report)[:-1]
     worst = ("ONNX Runtime against PyTorch, the worst of all outputs; .report has each", variant_rows(report))
-    return [worst, *_sections_of_graphs(report)]
+    return [worst, (BY_SECTIONS, section_rows(report.sections))]
 
 
 def with_float_dtype(spec: Any) -> Any:
@@ -224,9 +219,12 @@ def left_out_sections(plan: Any) -> Sections:
     """What a plan reads of a model of several modalities, what it leaves out, and its remarks, one line each."""
     missing = {MODALITY_OF[omitted.name] for omitted in plan.left_out if omitted.name in MODALITY_OF}
     several = {*plan.modalities, *missing}
-    sections: list[tuple[str, Rows]] = [("modalities", [(", ".join(plan.modalities),)])] if len(several) > 1 else []
-    sections.extend([("left out", [(str(omitted),) for omitted in plan.left_out])] if plan.left_out else [])
-    return [*sections, *([("remarks", [(remark,) for remark in plan.remarks])] if plan.remarks else [])]
+    sections = (
+        ("modalities", [(", ".join(plan.modalities),)] if len(several) > 1 else []),
+        ("left out", [(str(omitted),) for omitted in plan.left_out]),
+        ("remarks", [(remark,) for remark in plan.remarks]),
+    )
+    return list(filter(_has_rows, sections))
 
 
 def weight_sections(plan: Any) -> Sections:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache, wraps
 from numbers import Integral, Real
 from os import PathLike
@@ -26,29 +26,6 @@ ACCEPTED: Mapping[Any, tuple[type, ...]] = MappingProxyType(
 
 LONGEST_VALUE = 40
 """Characters of a value that a message shows; of a longer one it shows the type alone."""
-
-OPTIONS: Mapping[str, str] = MappingProxyType(
-    {
-        **dict.fromkeys(("opset", "opset_version"), "with_opset(spec, 20)"),
-        **dict.fromkeys(("dtype", "float_dtype"), 'with_dtypes(spec, float="float16")'),
-        **dict.fromkeys(("atol", "rtol", "tolerance"), "with_tolerance(spec, atol=1e-4)"),
-        **dict.fromkeys(("input_names", "output_names"), "renamed(spec, logits='scores')"),
-        **dict.fromkeys(("dynamic_axes", "dynamic_shapes", "shapes"), "with_shapes(spec, batch_size=1)"),
-        "task": "for_task(spec, task)",
-        "fuse": "with_opset(spec, 23)",
-    }
-)
-"""Arguments that other exporters take -> the edit of a spec that is written instead."""
-
-RECORDS_OF_OPTIONS: Mapping[str, tuple[str, str]] = MappingProxyType(
-    {
-        **{name: ("write", f"WriteOptions({name}=...)") for name in ("layout", "weight_storage")},
-        "template_cache": ("build", "BuildOptions(template_cache=...)"),
-        "force": ("overwrite", "True"),
-        "quantize": ("dtypes", '("q8",)'),
-    }
-)
-"""Arguments that are written in another one -> that argument, and its value."""
 
 PACKAGE = __name__.partition(".")[0]
 
@@ -110,7 +87,7 @@ def wrong_type(
     try:
         bound = signature.bind(*arguments, **named)
     except TypeError:  # an argument too many or too few, which Python's own error says
-        return _option_of_spec(function, [name for name in named if name not in signature.parameters])
+        return None
     for name, value in _values(bound):
         parameter, _, key = name.partition("=")
         annotation = types.get(parameter, Any)
@@ -119,21 +96,6 @@ def wrong_type(
             text = f"{key or parameter} of {function.__name__} is {_shown(value)}; it must be {expected}"
             return InvalidSpec(text)
     return None
-
-
-def _option_of_spec(function: Callable[..., Any], strange: Sequence[str]) -> InvalidSpec | None:
-    """The error for an argument that is written in another way here; None if none of the names is one."""
-    parameters = inspect.signature(function).parameters
-    for other in strange:
-        argument, value = RECORDS_OF_OPTIONS.get(other, ("", ""))
-        if argument in parameters:
-            return InvalidSpec(f"{function.__name__} has no argument {other!r}; write {argument}={value}")
-    name = next((name for name in strange if name in OPTIONS), None)
-    if name is None:
-        return None
-    if name == "dtype" and "kind" in parameters:
-        return InvalidSpec(f"{function.__name__} has no argument 'dtype'; write kind='float32'")
-    return InvalidSpec(f"{function.__name__} has no argument {name!r}: it is a part of the spec; write {OPTIONS[name]}")
 
 
 def _values(bound: inspect.BoundArguments) -> Iterator[tuple[str, Any]]:

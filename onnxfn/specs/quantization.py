@@ -7,12 +7,11 @@ from fnmatch import fnmatchcase
 from types import MappingProxyType
 from typing import Any, Literal, cast, get_args
 
-from attrs import field, frozen
+from attrs import field
 
 from onnxfn.specs.converters import as_tuple
 from onnxfn.specs.errors import InvalidSpec, shortened, unknown
-from onnxfn.specs.field_types import typed_fields
-from onnxfn.specs.short_repr import short_repr
+from onnxfn.specs.record import record
 
 ReadingOperator = Literal["MatMul", "Gather", "Conv"]
 """What reads a weight. A `Gemm` and a MatMul after a Transpose are `MatMul`."""
@@ -33,7 +32,7 @@ ACCURACY_LEVELS = range(5)
 """The values of `accuracy_level` of MatMulNBits."""
 
 
-@frozen(field_transformer=typed_fields)
+@record
 class Weight:
     """What conditions read of a weight.
 
@@ -47,10 +46,8 @@ class Weight:
     operators: tuple[str, ...] = field(default=(), converter=as_tuple)
     last_of: tuple[str, ...] = field(default=(), converter=as_tuple)
 
-    __repr__ = short_repr
 
-
-@frozen(field_transformer=typed_fields)
+@record
 class NameMatches:
     """A condition: a name of the parameter matches a pattern.
 
@@ -65,7 +62,6 @@ class NameMatches:
     """
 
     pattern: str = field()
-    __repr__ = short_repr
 
     @pattern.validator
     def _check(self, _: Any, pattern: Any) -> None:
@@ -78,7 +74,7 @@ def _known_operator(_: Any, __: Any, operator: Any) -> None:
         raise unknown("operator that reads weights", str(operator), READING_OPERATORS)
 
 
-@frozen(field_transformer=typed_fields)
+@record
 class ReadBy:
     """A condition: an operator reads the weight.
 
@@ -93,10 +89,9 @@ class ReadBy:
     """
 
     operator: ReadingOperator = field(validator=_known_operator)
-    __repr__ = short_repr
 
 
-@frozen(field_transformer=typed_fields)
+@record
 class ReadLastBy:
     """A condition: the last node of an operator in the graph reads the weight.
 
@@ -111,7 +106,6 @@ class ReadLastBy:
     """
 
     operator: ReadingOperator = field(default="MatMul", validator=_known_operator)
-    __repr__ = short_repr
 
 
 def _inner(values: Iterable[Any]) -> tuple[Condition, ...]:
@@ -119,7 +113,7 @@ def _inner(values: Iterable[Any]) -> tuple[Condition, ...]:
     return tuple(map(as_condition, as_tuple(values)))
 
 
-@frozen(field_transformer=typed_fields)
+@record
 class AllOf:
     """A condition: all of several conditions hold.
 
@@ -131,10 +125,9 @@ class AllOf:
     """
 
     conditions: tuple[Condition, ...] = field(converter=_inner)
-    __repr__ = short_repr
 
 
-@frozen(field_transformer=typed_fields)
+@record
 class AnyOf:
     """A condition: at least one of several conditions holds.
 
@@ -146,10 +139,9 @@ class AnyOf:
     """
 
     conditions: tuple[Condition, ...] = field(converter=_inner)
-    __repr__ = short_repr
 
 
-@frozen(field_transformer=typed_fields)
+@record
 class NoneOf:
     """A condition: none of several conditions holds.
 
@@ -161,7 +153,6 @@ class NoneOf:
     """
 
     conditions: tuple[Condition, ...] = field(converter=_inner)
-    __repr__ = short_repr
 
 
 Condition = NameMatches | ReadBy | ReadLastBy | AllOf | AnyOf | NoneOf
@@ -186,7 +177,7 @@ MATRICES = AnyOf((ReadBy("MatMul"), ReadBy("Gather")))
 """The matrices of linear layers and the tables of embeddings."""
 
 
-@frozen(field_transformer=typed_fields)
+@record
 class WeightRule:
     """How the weights that a condition selects are stored. Vectors, such as a bias, always stay as they are.
 
@@ -220,7 +211,6 @@ class WeightRule:
     signed: bool = True
     per_channel: bool = True
     accuracy_level: int = 0
-    __repr__ = short_repr
 
     def __attrs_post_init__(self) -> None:
         if self.kind not in QUANTIZATION_KINDS:

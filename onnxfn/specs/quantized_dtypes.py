@@ -6,18 +6,17 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Literal
 
-from attrs import evolve, field, frozen
+from attrs import evolve, field
 
 from onnxfn.specs.converters import as_tuple
-from onnxfn.specs.field_types import typed_fields
 from onnxfn.specs.quantization import MATRICES, ReadBy, ReadLastBy, WeightRule
-from onnxfn.specs.short_repr import short_repr
+from onnxfn.specs.record import record
 from onnxfn.specs.spec import FloatDtype
 
 QuantizedName = Literal["q8", "int8", "uint8", "q4", "q4f16", "bnb4"]
 
 
-@frozen(field_transformer=typed_fields)
+@record
 class QuantizedDtype:
     """What the name of a quantized dtype stands for.
 
@@ -28,7 +27,6 @@ class QuantizedDtype:
 
     float_dtype: FloatDtype
     rules: tuple[WeightRule, ...] = field(converter=as_tuple)
-    __repr__ = short_repr
 
 
 FOUR_BITS = WeightRule(MATRICES, bits=4)

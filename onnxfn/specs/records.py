@@ -1,20 +1,20 @@
 """The records of specs and plans: plain data and names of functions.
 
-They are frozen, so they print, compare, hash, pickle and go to JSON and back. Each field that `compose` joins names the
-way it joins (see compose.py). `None` and `()` mean "not specified".
+They are frozen, so they print, compare, hash, pickle and go to JSON and back. `None` and
+`()` mean "not specified".
 """
 
 from __future__ import annotations
 
 from typing import Any, Literal, get_args
 
-from attrs import field, frozen
+from attrs import field
 
 from onnxfn.specs.axes import AxisMap, axis_map
-from onnxfn.specs.converters import Arguments, as_tuple, sorted_arguments, unique_names
-from onnxfn.specs.field_types import typed_fields
+from onnxfn.specs.converters import Arguments, as_tuple, sorted_arguments
 from onnxfn.specs.named_records import Named, by_name
-from onnxfn.specs.short_repr import rounded, short_repr
+from onnxfn.specs.record import record
+from onnxfn.specs.short_repr import rounded
 from onnxfn.specs.tensor_paths import Path
 
 Kind = Literal[
@@ -40,8 +40,11 @@ KINDS: tuple[str, ...] = get_args(Kind)
 
 Plain = str | int | float | bool | None
 
+SYMBOL = "symbol of an axis"
+"""The metadata of the field that is the symbol of an axis. All other symbols are in axis maps."""
 
-@frozen(field_transformer=typed_fields)
+
+@record
 class Getter:
     """A named way to read a value from a configuration: `Getter("quotient", ("hidden_size", "num_attention_heads"))`.
 
@@ -52,17 +55,16 @@ class Getter:
 
     function: str
     arguments: tuple[Any, ...] = field(default=(), converter=as_tuple)
-    __repr__ = short_repr
 
     def __str__(self) -> str:
         return f"{self.function}({', '.join(map(str, self.arguments))})"
 
 
 Source = str | Getter
-"""Where a configuration keeps a value: a dotted attribute path, or a getter."""
+"""Where a configuration keeps a value: a dotted attribute path, a formula of such paths, or a getter."""
 
 
-@frozen(field_transformer=typed_fields)
+@record
 class Read:
     """One entry of a normalizer.
 
@@ -74,10 +76,8 @@ class Read:
     name: str
     source: Source
 
-    __repr__ = short_repr
 
-
-@frozen(field_transformer=typed_fields)
+@record
 class Normalizer:
     """A mapping from the names that specs use to where a configuration keeps the values.
 
@@ -85,11 +85,10 @@ class Normalizer:
         reads: The entries, each name once.
     """
 
-    reads: Named[Read] = field(default=Named((), "read value"), converter=by_name, validator=unique_names)
-    __repr__ = short_repr
+    reads: Named[Read] = field(default=Named((), "read value"), converter=by_name)
 
 
-@frozen(field_transformer=typed_fields)
+@record
 class Generator:
     """A named way to make a dummy tensor.
 
@@ -105,7 +104,6 @@ class Generator:
     function: str
     arguments: Arguments = field(default=(), converter=sorted_arguments)
     reason: str = ""
-    __repr__ = short_repr
 
     def __str__(self) -> str:
         words = (key if isinstance(value, NestedDummy) else f"{key}={rounded(value)}" for key, value in self.arguments)
@@ -113,7 +111,7 @@ class Generator:
         return f"{call}, {self.reason}" if self.reason else call
 
 
-@frozen(field_transformer=typed_fields)
+@record
 class NestedDummy:
     """An argument of a generator that is itself a dummy tensor.
 
@@ -124,10 +122,9 @@ class NestedDummy:
 
     generator: str
     axes: AxisMap = field(converter=axis_map)
-    __repr__ = short_repr
 
 
-@frozen(field_transformer=typed_fields)
+@record
 class InputSpec:
     """One tensor that goes into a graph.
 
@@ -148,7 +145,6 @@ class InputSpec:
     path: Path = field(default=(), converter=as_tuple)
     when: Source | None = None
     layer: int | None = None
-    __repr__ = short_repr
 
     @property
     def forward_path(self) -> Path:
@@ -156,7 +152,7 @@ class InputSpec:
         return self.path or (self.name,)
 
 
-@frozen(field_transformer=typed_fields)
+@record
 class OutputSpec:
     """One tensor that comes out of a graph.
 
@@ -179,7 +175,6 @@ class OutputSpec:
     layer: int | None = None
     layers: Source | None = None
     kind: Kind | None = None
-    __repr__ = short_repr
 
     @property
     def forward_path(self) -> Path:
@@ -187,7 +182,7 @@ class OutputSpec:
         return self.path or (self.name,)
 
 
-@frozen(field_transformer=typed_fields)
+@record
 class DummySize:
     """The size of an axis in dummy tensors.
 
@@ -196,13 +191,11 @@ class DummySize:
         value: Its size, or a getter that reads it from the configuration.
     """
 
-    name: str
+    name: str = field(metadata={SYMBOL: True})
     value: int | Getter
 
-    __repr__ = short_repr
 
-
-@frozen(field_transformer=typed_fields)
+@record
 class FixedAxis:
     """An axis that is static in the graph.
 
@@ -212,13 +205,40 @@ class FixedAxis:
         when: A condition on the configuration; the axis is fixed when the value read is true.
     """
 
-    name: str
+    name: str = field(metadata={SYMBOL: True})
     value: int | Source
     when: Source | None = None
-    __repr__ = short_repr
 
 
-@frozen(field_transformer=typed_fields)
+@record
+class AxisName:
+    """The name of an axis in ONNX, where it is not the symbol of the spec.
+
+    Attributes:
+        name: The axis symbol in the patterns of the spec.
+        new: Its name in ONNX and in the plan.
+    """
+
+    name: str
+    new: str
+
+
+@record
+class AxisRange:
+    """The sizes that a dynamic axis may have.
+
+    Attributes:
+        name: The axis symbol.
+        low: The smallest size.
+        high: The largest size.
+    """
+
+    name: str = field(metadata={SYMBOL: True})
+    low: int
+    high: int
+
+
+@record
 class Constant:
     """An argument that `forward` always gets with this value. It is not an input of the graph.
 
@@ -235,10 +255,9 @@ class Constant:
     path: Path = field(default=(), converter=as_tuple)
     axes: AxisMap | None = None
     kind: Kind | None = None
-    __repr__ = short_repr
 
 
-@frozen(field_transformer=typed_fields)
+@record
 class Patch:
     """A function that is replaced while the model is traced.
 
@@ -251,10 +270,9 @@ class Patch:
     name: str
     by: str
     why: str
-    __repr__ = short_repr
 
 
-@frozen(field_transformer=typed_fields)
+@record
 class ArgumentBuilder:
     """An argument of `forward` that is an object, built from tensors.
 
@@ -267,10 +285,8 @@ class ArgumentBuilder:
     name: str
     by: str
 
-    __repr__ = short_repr
 
-
-@frozen(field_transformer=typed_fields)
+@record
 class CacheRow:
     """A kind of tensor in a cache, one per layer: the keys, the values, a convolution state.
 
@@ -297,7 +313,6 @@ class CacheRow:
     output_path: Path = field(converter=as_tuple)
     layers: Source = "num_layers"
     after: str = "attention_mask"
-    __repr__ = short_repr
 
     @property
     def grows(self) -> bool:
@@ -305,7 +320,7 @@ class CacheRow:
         return self.input_axes != self.output_axes
 
 
-@frozen(field_transformer=typed_fields)
+@record
 class Link:
     """An input that another part of the plan computes, as a decoder takes the encoder's output.
 
@@ -319,15 +334,13 @@ class Link:
     part: str
     output: str
 
-    __repr__ = short_repr
-
     @property
     def name(self) -> str:
         """The name of the input, which is unique."""
         return self.input
 
 
-@frozen(field_transformer=typed_fields)
+@record
 class Edit:
     """An edit as data.
 
@@ -338,10 +351,9 @@ class Edit:
 
     function: str
     arguments: Arguments = field(default=(), converter=sorted_arguments)
-    __repr__ = short_repr
 
 
-@frozen(field_transformer=typed_fields)
+@record
 class File:
     """An ONNX file that a task is written as.
 
@@ -356,4 +368,3 @@ class File:
     edits: tuple[Edit, ...] = field(default=(), converter=as_tuple)
     replaces: tuple[str, ...] = field(default=(), converter=as_tuple)
     filler: tuple[Edit, ...] = field(default=(), converter=as_tuple)
-    __repr__ = short_repr

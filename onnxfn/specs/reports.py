@@ -7,19 +7,19 @@ from contextlib import AbstractContextManager
 from os import PathLike
 from typing import Any, Literal
 
-from attrs import evolve, field, frozen
+from attrs import evolve, field
 
 from onnxfn.specs import printing
 from onnxfn.specs.converters import as_tuple
 from onnxfn.specs.errors import InvalidSpec, OnnxfnError
-from onnxfn.specs.field_types import typed_fields
 from onnxfn.specs.limits import Limit
 from onnxfn.specs.measurements import Measurement
 from onnxfn.specs.planned import Plan
 from onnxfn.specs.plots import draw_report
 from onnxfn.specs.public_calls import public
+from onnxfn.specs.record import record
 from onnxfn.specs.section_errors import SectionError
-from onnxfn.specs.short_repr import short_repr, shortened_call
+from onnxfn.specs.short_repr import shortened_call
 
 CPU = ("CPUExecutionProvider",)
 """The provider of ONNX Runtime that every build has."""
@@ -27,7 +27,7 @@ CPU = ("CPUExecutionProvider",)
 EventStatus = Literal["start", "progress", "end", "failure"]
 
 
-@frozen(field_transformer=typed_fields)
+@record
 class Event:
     """What an export does now. `export` calls `on_event` with it, in its own thread.
 
@@ -52,10 +52,8 @@ class Event:
     completed: int = 0
     total: int = 0
 
-    __repr__ = short_repr
 
-
-@frozen(field_transformer=typed_fields)
+@record
 class Fusion:
     """How often a fused operator is in a graph.
 
@@ -73,13 +71,11 @@ class Fusion:
     expected: int
     actual: int
 
-    __repr__ = short_repr
-
     def __str__(self) -> str:
         return f"{self.operator}: {self.actual}" + (f", at least {self.expected} expected" if self.expected else "")
 
 
-@frozen(field_transformer=typed_fields)
+@record
 class GraphSize:
     """How large a graph is, and the types of its outputs.
 
@@ -98,13 +94,11 @@ class GraphSize:
     nodes: int
     outputs: tuple[tuple[str, str], ...] = field(default=(), converter=as_tuple)
 
-    __repr__ = short_repr
-
     def __str__(self) -> str:
         return f"{printing.magnitude(self.parameters)} parameters, {self.nodes} nodes"
 
 
-@frozen(field_transformer=typed_fields)
+@record
 class Difference:
     """How far one output of ONNX Runtime is from PyTorch's, over all cases of the check.
 
@@ -124,7 +118,7 @@ class Difference:
         references: What the output was compared with in the cases, and why.
         errors: For each case its name and sizes, the largest error, and the error that is allowed there.
         within_own_error: Whether the output differs, but in no case by more than PyTorch itself from float64, times 4:
-            the weights amplify rounding, and the outputs cannot tell whether the file is right. JSON does not hold it.
+            the weights amplify rounding, so the outputs do not decide whether the file is right. Not written to JSON.
     """
 
     part: str
@@ -140,10 +134,8 @@ class Difference:
     errors: tuple[tuple[str, float, float], ...] = ()
     within_own_error: bool = field(default=False, eq=False)
 
-    __repr__ = short_repr
 
-
-@frozen(field_transformer=typed_fields)
+@record
 class Report:
     """The result of a check: one difference for each output, or the measurements of a quantized file.
 
@@ -152,7 +144,7 @@ class Report:
         cases: The cases that were run, each with its sizes.
         findings: What is wrong with a file besides the values of its outputs, one line each: its inputs and outputs are
             not those of the plan, or its weights are not those of the model.
-        measurements: What the outputs of quantized and 16-bit files are worth. A quantized file has no differences.
+        measurements: The accuracy of quantized and 16-bit files. A quantized file has no differences.
         sections: How far each section is from PyTorch; nothing unless the check was by sections.
 
     >>> by = "PyTorch in float32; float64 was not needed"
@@ -216,7 +208,7 @@ class CheckFailed(OnnxfnError, RuntimeError):
         self.report = Report((), (), (message,)) if report is None else report
 
 
-@frozen(field_transformer=typed_fields)
+@record
 class NotQuantized:
     """A weight that a rule selects, and that stays as it is.
 
@@ -233,13 +225,11 @@ class NotQuantized:
     weight: str
     reason: str
 
-    __repr__ = short_repr
-
     def __str__(self) -> str:
         return f"{self.part}: {self.weight} is not quantized: {self.reason}"
 
 
-@frozen(field_transformer=typed_fields)
+@record
 class Exported:
     """The result of an export. It prints as a table.
 

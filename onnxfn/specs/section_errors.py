@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from attrs import frozen
-
-from onnxfn.specs.field_types import typed_fields
-from onnxfn.specs.short_repr import short_repr
+from onnxfn.specs.measurements import STATUS
+from onnxfn.specs.record import record
 
 
-@frozen(field_transformer=typed_fields)
+@record
 class SectionError:
     """How far a section of a graph is from PyTorch, over all cases of a check by sections.
 
@@ -35,8 +33,6 @@ class SectionError:
     passed: bool
     handed_on: float | None = None
 
-    __repr__ = short_repr
-
 
 def section_rows(sections: Sequence[SectionError]) -> list[tuple[str, ...]]:
     """A row for each section: where it is, its error alone and what is allowed, and the error that was handed on.
@@ -52,7 +48,7 @@ def section_rows(sections: Sequence[SectionError]) -> list[tuple[str, ...]]:
             f"{each.max_abs:.1e}",
             "" if each.tolerance is None else f"{each.tolerance:.1e}",
             "" if each.handed_on is None else f"{each.handed_on:.1e}",
-            "ok" if each.passed else "FAILED",
+            STATUS[each.passed],
             each.worst_case,
         )
         for each in sections

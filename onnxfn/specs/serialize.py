@@ -10,7 +10,7 @@ from typing import Any, TypeVar, overload
 
 from attrs import NOTHING, fields, has
 
-from onnxfn.specs import axes, axis_records, changes, planned, quantization, records, reports, spec
+from onnxfn.specs import axes, changes, measurements, planned, quantization, quantized_dtypes, records, reports, spec
 from onnxfn.specs.converters import as_tuple
 from onnxfn.specs.errors import InvalidSpec, shortened, unknown
 from onnxfn.specs.named_records import Named
@@ -23,7 +23,7 @@ Record = TypeVar("Record")
 RECORDS: Mapping[str, type] = MappingProxyType(
     {
         record.__name__: record
-        for module in (axes, axis_records, records, quantization, spec, planned, reports, changes)
+        for module in (axes, records, quantization, quantized_dtypes, spec, planned, measurements, reports, changes)
         for record in vars(module).values()
         if isinstance(record, type) and has(record) and record.__name__ != "Named"
     }
@@ -35,7 +35,7 @@ _NOT_TEXT = re.compile("[\0\ud800-\udfff]")
 SCHEMA = 6
 """The number of the form that records have in JSON. It grows when a record or a field comes, goes or changes.
 
-Form 1 had no number. A file of an older form is read as it is: fields that it lacks have their defaults.
+A text without a number is read as of this form. Fields that it lacks have their defaults.
 """
 
 HEADER = ("schema", "onnxfn")
@@ -162,7 +162,7 @@ def _without_header(data: Any) -> Any:
         return [_without_header(item) for item in data]
     if not isinstance(data, dict):
         return data
-    schema, version = data.get("schema", 1), data.get("onnxfn", "")
+    schema, version = data.get("schema", SCHEMA), data.get("onnxfn", "")
     if type(schema) is not int or schema < 1:
         raise InvalidSpec(f"schema {shortened(schema)} is no number of a form of records; this onnxfn writes {SCHEMA}")
     if schema > SCHEMA:

@@ -1,23 +1,24 @@
-"""ExportSpec, the groups of its fields, and overlays. Each field names the way it joins (see compose.py)."""
+"""ExportSpec, the groups of its fields, and overlays. How fields join: compose.py."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from math import inf
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, NoReturn
+from typing import Any, Literal
 
-from attrs import field, fields_dict, frozen
+from attrs import field
 
 from onnxfn.specs import printing
-from onnxfn.specs.axis_records import AxisName, AxisRange
-from onnxfn.specs.converters import as_tuple, is_no_collection, no_collection, unique_names
-from onnxfn.specs.errors import InvalidSpec, closest
-from onnxfn.specs.field_types import typed_fields
-from onnxfn.specs.named_records import Named, by_name
+from onnxfn.specs.converters import as_tuple
+from onnxfn.specs.errors import InvalidSpec
+from onnxfn.specs.named_records import Named, by_name, has_tensor, tensor_of
 from onnxfn.specs.quantization import WeightRule, unique_rules
+from onnxfn.specs.record import record
 from onnxfn.specs.records import (
     ArgumentBuilder,
+    AxisName,
+    AxisRange,
     CacheRow,
     Constant,
     DummySize,
@@ -31,8 +32,6 @@ from onnxfn.specs.records import (
     OutputSpec,
     Patch,
 )
-from onnxfn.specs.short_repr import short_repr
-from onnxfn.specs.tensor_lookup import has_tensor, tensor_of
 
 Past = Literal["inputs", "outputs", "both"]
 """The sides of a graph on which its cache is."""
@@ -47,19 +46,8 @@ torch's exporter translates to the first, and onnxscript converts to the others.
 onnxscript 0.7 does not convert to it.
 """
 
-DICT_METHODS = ("get", "items", "keys", "values")
-"""Methods of a dict, which a spec is not."""
-
-NAMED_JOIN: Mapping[str, str] = MappingProxyType({"join": "named"})
-"""The metadata of a field whose records join by name."""
-
 OVERLAYS_JOIN: Mapping[str, str] = MappingProxyType({"join": "overlays"})
 """The metadata of a field whose overlays join by name, those of the same name field by field."""
-
-
-def joined_field(join: str, default: Any = None) -> Any:
-    """A field with its neutral default; `join` names the function in compose.JOINS that merges it."""
-    return field(default=default, metadata={"join": join})
 
 
 def known_opset(_: Any, __: Any, opset: Any) -> None:
@@ -75,35 +63,12 @@ def known_tolerance(record: Any, attribute: Any, value: Any) -> None:
         raise InvalidSpec(f"{name} is {value}; a tolerance is a number, 0 or more, and not infinite")
 
 
-def _refusal(line: str) -> Callable[[Any, Any], NoReturn]:
-    """The method of an operator that specs do not have; its error names the line to write."""
-
-    def refuse(_: Any, __: Any) -> NoReturn:
-        raise InvalidSpec(f"specs have no such operator; write {line}")
-
-    return refuse
-
-
-def _advice(spec: ExportSpec, name: str) -> str:
-    """What to write in place of an attribute that a spec does not have."""
-    names = fields_dict(ExportSpec)
-    if name in names:
-        return ""  # the field of a spec that is not built yet
-    if has_tensor(spec, name):
-        return f"; write spec[{name!r}]"
-    if name in DICT_METHODS:
-        return "; it is no dict: write spec.inputs['input_ids'], or inputs(spec)"
-    return closest(name, names, similarity=0.7) or f"; write it as a function: {name}(spec)"
-
-
 def _order(names: tuple[str, ...] | None) -> tuple[str, ...] | None:
     """The names as a tuple; None for no names."""
-    if names is not None and is_no_collection(names):
-        raise no_collection(names)
-    return tuple(names) if names else None
+    return None if names is None else as_tuple(names) or None
 
 
-@frozen(kw_only=True, field_transformer=typed_fields)
+@record(kw_only=True)
 class Dummies:
     """How dummy tensors are made.
 
@@ -112,17 +77,11 @@ class Dummies:
         sizes: The sizes of axes in the traced sample.
     """
 
-    generators: Named[Generator] = field(
-        default=Named((), "generator"), converter=by_name, validator=unique_names, metadata=NAMED_JOIN
-    )
-    sizes: Named[DummySize] = field(
-        default=Named((), "size"), converter=by_name, validator=unique_names, metadata=NAMED_JOIN
-    )
-
-    __repr__ = short_repr
+    generators: Named[Generator] = field(default=Named((), "generator"), converter=by_name)
+    sizes: Named[DummySize] = field(default=Named((), "size"), converter=by_name)
 
 
-@frozen(kw_only=True, field_transformer=typed_fields)
+@record(kw_only=True)
 class Call:
     """How the model is loaded and called.
 
@@ -135,23 +94,15 @@ class Call:
         attention: The attention implementation, such as `eager`; None leaves the model's own.
     """
 
-    loader: str | None = joined_field("rightmost")
-    submodule: str | None = joined_field("rightmost")
-    constants: Named[Constant] = field(
-        default=Named((), "constant"), converter=by_name, validator=unique_names, metadata=NAMED_JOIN
-    )
-    builders: Named[ArgumentBuilder] = field(
-        default=Named((), "builder"), converter=by_name, validator=unique_names, metadata=NAMED_JOIN
-    )
-    patches: Named[Patch] = field(
-        default=Named((), "patch"), converter=by_name, validator=unique_names, metadata=NAMED_JOIN
-    )
-    attention: str | None = joined_field("rightmost")
-
-    __repr__ = short_repr
+    loader: str | None = None
+    submodule: str | None = None
+    constants: Named[Constant] = field(default=Named((), "constant"), converter=by_name)
+    builders: Named[ArgumentBuilder] = field(default=Named((), "builder"), converter=by_name)
+    patches: Named[Patch] = field(default=Named((), "patch"), converter=by_name)
+    attention: str | None = None
 
 
-@frozen(kw_only=True, field_transformer=typed_fields)
+@record(kw_only=True)
 class Cache:
     """The cache of a model, and on which sides of the graph it is.
 
@@ -160,15 +111,11 @@ class Cache:
         past: `inputs`, `outputs` or `both`; None when the graph has no cache.
     """
 
-    rows: Named[CacheRow] = field(
-        default=Named((), "cache row"), converter=by_name, validator=unique_names, metadata=NAMED_JOIN
-    )
-    past: Past | None = joined_field("rightmost")
-
-    __repr__ = short_repr
+    rows: Named[CacheRow] = field(default=Named((), "cache row"), converter=by_name)
+    past: Past | None = None
 
 
-@frozen(kw_only=True, field_transformer=typed_fields)
+@record(kw_only=True)
 class Check:
     """How outputs are compared with PyTorch's.
 
@@ -178,14 +125,12 @@ class Check:
         mask_input: The input that masks padding; outputs at padding are not compared.
     """
 
-    atol: float | None = field(default=None, validator=known_tolerance, metadata={"join": "rightmost"})
-    rtol: float | None = field(default=None, validator=known_tolerance, metadata={"join": "rightmost"})
-    mask_input: str | None = joined_field("rightmost")
-
-    __repr__ = short_repr
+    atol: float | None = field(default=None, validator=known_tolerance)
+    rtol: float | None = field(default=None, validator=known_tolerance)
+    mask_input: str | None = None
 
 
-@frozen(kw_only=True, field_transformer=typed_fields)
+@record(kw_only=True)
 class Target:
     """What the graph is written for.
 
@@ -201,19 +146,17 @@ class Target:
             can, because the attention is another one than GroupQueryAttention computes.
     """
 
-    opset: int | None = field(default=None, validator=known_opset, metadata={"join": "rightmost"})
-    int_dtype: IntDtype | None = joined_field("rightmost")
-    float_dtype: FloatDtype | None = joined_field("rightmost")
-    io_dtype: FloatDtype | None = joined_field("rightmost")
-    input_order: tuple[str, ...] | None = field(default=None, converter=_order, metadata={"join": "rightmost"})
+    opset: int | None = field(default=None, validator=known_opset)
+    int_dtype: IntDtype | None = None
+    float_dtype: FloatDtype | None = None
+    io_dtype: FloatDtype | None = None
+    input_order: tuple[str, ...] | None = field(default=None, converter=_order)
     quantization: tuple[WeightRule, ...] = field(default=(), converter=unique_rules, metadata={"join": "rules"})
-    adapter_inputs: tuple[str, ...] | None = field(default=None, converter=_order, metadata={"join": "rightmost"})
-    shared_cache: bool | None = joined_field("rightmost")
-
-    __repr__ = short_repr
+    adapter_inputs: tuple[str, ...] | None = field(default=None, converter=_order)
+    shared_cache: bool | None = None
 
 
-@frozen(kw_only=True, field_transformer=typed_fields)
+@record(kw_only=True)
 class Parts:
     """Which ONNX files a spec is written as.
 
@@ -223,20 +166,12 @@ class Parts:
         links: Inputs that another part computes.
     """
 
-    behaviors: Named[Overlay] = field(
-        default=Named((), "behavior"), converter=by_name, validator=unique_names, metadata=OVERLAYS_JOIN
-    )
-    files: Named[File] = field(
-        default=Named((), "file"), converter=by_name, validator=unique_names, metadata=NAMED_JOIN
-    )
-    links: Named[Link] = field(
-        default=Named((), "link"), converter=by_name, validator=unique_names, metadata=NAMED_JOIN
-    )
-
-    __repr__ = short_repr
+    behaviors: Named[Overlay] = field(default=Named((), "behavior"), converter=by_name, metadata=OVERLAYS_JOIN)
+    files: Named[File] = field(default=Named((), "file"), converter=by_name)
+    links: Named[Link] = field(default=Named((), "link"), converter=by_name)
 
 
-@frozen(kw_only=True, field_transformer=typed_fields)
+@record(kw_only=True)
 class ExportSpec:
     """What goes in, what comes out, and which axes are dynamic. `compose` joins specs, edits are functions on specs.
 
@@ -268,56 +203,29 @@ class ExportSpec:
     (18, (), False)
     """
 
-    name: str | None = joined_field("rightmost")
-    task: str | None = joined_field("rightmost")
-    derived: str | None = joined_field("rightmost")
-    inputs: Named[InputSpec] = field(
-        default=Named((), "input"), converter=by_name, validator=unique_names, metadata=NAMED_JOIN
-    )
-    outputs: Named[OutputSpec] = field(
-        default=Named((), "output"), converter=by_name, validator=unique_names, metadata=NAMED_JOIN
-    )
-    normalizer: Normalizer = joined_field("normalizer", Normalizer())
-    dummies: Dummies = joined_field("group", Dummies())
-    fixed_axes: Named[FixedAxis] = field(
-        default=Named((), "fixed axis"), converter=by_name, validator=unique_names, metadata=NAMED_JOIN
-    )
-    axis_ranges: Named[AxisRange] = field(
-        default=Named((), "axis range"), converter=by_name, validator=unique_names, metadata=NAMED_JOIN
-    )
-    axis_names: Named[AxisName] = field(
-        default=Named((), "axis name"), converter=by_name, validator=unique_names, metadata=NAMED_JOIN
-    )
-    tasks: Named[Overlay] = field(
-        default=Named((), "task"), converter=by_name, validator=unique_names, metadata=OVERLAYS_JOIN
-    )
-    cases: Named[Overlay] = field(
-        default=Named((), "case"), converter=by_name, validator=unique_names, metadata=OVERLAYS_JOIN
-    )
-    parts: Parts = joined_field("group", Parts())
-    call: Call = joined_field("group", Call())
-    cache: Cache = joined_field("group", Cache())
-    check: Check = joined_field("group", Check())
-    target: Target = joined_field("group", Target())
-
-    __repr__ = short_repr
+    name: str | None = None
+    task: str | None = None
+    derived: str | None = None
+    inputs: Named[InputSpec] = field(default=Named((), "input"), converter=by_name)
+    outputs: Named[OutputSpec] = field(default=Named((), "output"), converter=by_name)
+    normalizer: Normalizer = Normalizer()
+    dummies: Dummies = Dummies()
+    fixed_axes: Named[FixedAxis] = field(default=Named((), "fixed axis"), converter=by_name)
+    axis_ranges: Named[AxisRange] = field(default=Named((), "axis range"), converter=by_name)
+    axis_names: Named[AxisName] = field(default=Named((), "axis name"), converter=by_name)
+    tasks: Named[Overlay] = field(default=Named((), "task"), converter=by_name, metadata=OVERLAYS_JOIN)
+    cases: Named[Overlay] = field(default=Named((), "case"), converter=by_name, metadata=OVERLAYS_JOIN)
+    parts: Parts = Parts()
+    call: Call = Call()
+    cache: Cache = Cache()
+    check: Check = Check()
+    target: Target = Target()
 
     def __getitem__(self, name: str) -> InputSpec | OutputSpec:
         return tensor_of(self, name)
 
     def __contains__(self, name: object) -> bool:
         return has_tensor(self, name)
-
-    if not TYPE_CHECKING:  # a type checker refuses these operators and attributes itself
-        __or__ = __add__ = _refusal("compose(a, b)")
-        __sub__ = _refusal("diff(a, b)")
-
-        def __getattr__(self, name: str) -> NoReturn:
-            raise AttributeError(f"a spec has no attribute {name!r}{_advice(self, name)}", name=name, obj=None)
-
-        def __call__(self, *_: Any, **__: Any) -> NoReturn:
-            """A spec is not called; the error names the line to write."""
-            raise InvalidSpec("this is a spec, not an edit, which toolz.pipe takes; write compose(spec, this)")
 
     def __str__(self) -> str:
         return printing.text(printing.title(self), printing.spec_sections(self))
@@ -326,7 +234,7 @@ class ExportSpec:
         return printing.html(printing.title(self), printing.spec_sections(self))
 
 
-@frozen(field_transformer=typed_fields)
+@record
 class Overlay:
     """What a task, a behavior or a case of the check adds to a spec.
 
@@ -339,5 +247,3 @@ class Overlay:
     name: str
     spec: ExportSpec = field(factory=ExportSpec)
     edits: tuple[Edit, ...] = field(default=(), converter=as_tuple)
-
-    __repr__ = short_repr

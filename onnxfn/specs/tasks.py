@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import overload
 
 from attrs import evolve
 
 from onnxfn.specs.compose import EMPTY, compose
-from onnxfn.specs.edits.as_edit import SpecEdit, as_edit
+from onnxfn.specs.edits.as_edit import as_edit
 from onnxfn.specs.edits.table import edited
 from onnxfn.specs.errors import InvalidSpec, unknown
 from onnxfn.specs.facts import TARGET, TOKENS, gives, loads
@@ -179,10 +178,6 @@ def tasked(name: str, *edits: Edit, spec: ExportSpec = EMPTY) -> ExportSpec:
     return ExportSpec(tasks=(Overlay(task, compose(usual, spec), edits),))
 
 
-@overload
-def for_task(spec: ExportSpec, task: str) -> ExportSpec: ...
-@overload
-def for_task(task: str) -> SpecEdit: ...
 @as_edit
 def for_task(spec: ExportSpec, task: str) -> ExportSpec:
     """The spec for one of its tasks: the task's overlay composed onto it, then the task's edits.

@@ -36,11 +36,6 @@ def nested(leaves: Iterable[tuple[Path, Any]]) -> Any:
     return tuple(trees[position] for position in positions)
 
 
-def flat(paths: Iterable[Path], tree: Any) -> tuple[Any, ...]:
-    """The values at these paths; `flat(paths, nested(zip(paths, values))) == tuple(values)`."""
-    return tuple(at(path, tree) for path in paths)
-
-
 def at(path: Path, tree: Any) -> Any:
     """The value at a path in nested mappings, sequences and objects with attributes; UnknownName if there is none.
 

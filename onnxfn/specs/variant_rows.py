@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from onnxfn.specs.measurements import AT_MOST, STATUS, Measurement, rounded, with_heads
-
-Rows = Sequence[Sequence[str]]
+from onnxfn.specs.measurements import AT_MOST, STATUS, Measurement, Rows, rounded, with_heads
 
 LEAST_VARIANTS = 2
 

@@ -20,11 +20,10 @@ from onnxfn.architectures import (
 from onnxfn.architectures.families.text import bert_inputs, text_encoder, text_inputs
 from onnxfn.specs.axes import pattern
 from onnxfn.specs.compose import compose
-from onnxfn.specs.defaults import DEFAULTS
 from onnxfn.specs.dummies import dummies, padded, sized
 from onnxfn.specs.facts import case
 from onnxfn.specs.plan.check_cases import in_case
-from onnxfn.specs.plan.planning import resolved
+from onnxfn.specs.plan.planning import DEFAULTS, resolved
 from onnxfn.specs.records import Constant
 from onnxfn.specs.spec import ExportSpec, Overlay, Target
 from onnxfn.specs.tasks import for_task, task_names

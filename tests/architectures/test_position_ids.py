@@ -10,14 +10,13 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_N
 
 import onnxfn
 from onnxfn.architectures import decoders
-from onnxfn.specs.getters import negated
 
 # A model type of the contract that transformers does not have.
 NOT_IN_TRANSFORMERS = {"internlm2"}
 # Clients disagree on the rank of its positions: `with_input(spec, "position_ids")` or `with_mrope(spec)` takes them.
 WITHOUT_POSITIONS = {"qwen3_5_text"}
 # Falcon has positions only without ALiBi.
-CONDITIONS = {"falcon": negated("alibi")}
+CONDITIONS = {"falcon": "not alibi"}
 
 GENERATION = [
     (model_type, task)

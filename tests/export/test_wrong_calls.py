@@ -110,9 +110,9 @@ CALLS = {
     ),
     "list of specs": (
         lambda *_: compose([SPEC, SPEC]),
-        "compose joins specs, not a list of them: write compose(",
+        "compose joins specs, not the list ",
     ),
-    "model in compose": (lambda bert, _: compose(SPEC, bert), "compose joins ExportSpec records, not the BertFo"),
+    "model in compose": (lambda bert, _: compose(SPEC, bert), "compose joins specs, not the BertForSequenceCla"),
     "size 1": (
         lambda bert, out: export(compose(SPEC, sized(batch_size=1)), bert, out),
         "the dynamic axis batch_size cannot be traced at size 1, since torch takes 0 and 1 for fixed; trace it at 2 or",
@@ -129,7 +129,7 @@ CALLS = {
     "task": (lambda *_: onnxfn.for_task(SPEC, None), "task of for_task is None, of the type NoneType; it must be str"),
     "model in place of a spec": (
         lambda bert, _: onnxfn.without(bert, "logits"),
-        "without takes an ExportSpec and then",
+        "names of without is of the type BertForSeq",
     ),
     "tolerance": (lambda *_: onnxfn.with_tolerance(SPEC, atol="x"), "atol of with_tolerance is 'x', of the type str; "),
     "name of an output": (

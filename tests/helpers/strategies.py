@@ -7,13 +7,14 @@ from typing import Any
 from hypothesis import strategies as st
 
 from onnxfn.specs.axes import Axis, AxisMap
-from onnxfn.specs.axis_records import AxisName, AxisRange
 from onnxfn.specs.config_values import GETTERS
 from onnxfn.specs.dummies import FILLS
 from onnxfn.specs.edits.behaviors import BEHAVIORS
 from onnxfn.specs.quantization import AllOf, AnyOf, NameMatches, NoneOf, ReadBy, ReadLastBy, WeightRule
 from onnxfn.specs.records import (
     ArgumentBuilder,
+    AxisName,
+    AxisRange,
     CacheRow,
     Constant,
     DummySize,

@@ -15,6 +15,9 @@ SOURCES = {path.relative_to(PACKAGE).as_posix(): path.read_text() for path in so
 ROOMS = ("specs", "architectures", "weights", "graphs", "check", "export")
 """The folders of the package. Each imports only from itself and from those before it."""
 
+DECORATORS = ("attrs", "onnxfn.specs.record")
+"""The modules of the decorators of records."""
+
 OUTSIDE = ("__init__", "__main__")
 """The two files at the top of the package: they import from any folder, and no folder imports from them."""
 
@@ -94,12 +97,13 @@ def inheritance(name, source):
 
 
 def unfrozen(name, source):
-    """Every class is a frozen record of attrs, exception types excepted."""
+    """Every class is a frozen record of attrs, by `frozen` or `record`, exception types excepted."""
     froms = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.ImportFrom)]
-    known = any(node.module == "attrs" and alias.name == "frozen" for node in froms for alias in node.names)
+    known = {alias.name for node in froms if node.module in DECORATORS for alias in node.names}
     for class_ in classes(source):
         decorators = [getattr(node, "func", node) for node in class_.decorator_list]
-        frozen = [getattr(node, "id", "") for node in decorators] == ["frozen"] and known
+        names = [getattr(node, "id", "") for node in decorators]
+        frozen = names in (["frozen"], ["record"]) and known.issuperset(names)
         if not frozen and not (class_.bases and all(map(is_exception, class_.bases))):
             yield f"{name}:{class_.lineno}: class {class_.name} is not attrs.frozen, and that alone"
 
@@ -422,6 +426,7 @@ ALLOWED = [
     (inheritance, "errors.py", "class A(Exception): ...\nclass B(OnnxfnError, LookupError): ...\nclass C: ..."),
     (inheritance, "axes.py", "A = type(b)"),
     (unfrozen, "axes.py", "from attrs import frozen\n@frozen\nclass A: ...\n@frozen(kw_only=True)\nclass B: ..."),
+    (unfrozen, "axes.py", "from onnxfn.specs.record import record\n@record\nclass A: ..."),
     (unfrozen, "errors.py", "class A(ValueError): ..."),
     (global_statements, "axes.py", "def f():\n  a = 1"),
     (mutable_values, "axes.py", "A = MappingProxyType({'a': 1})\nB = (1, 'b')\nC = frozenset({1})\nD: int"),

@@ -10,7 +10,7 @@ import pytest
 import onnxfn
 
 HEAVY = ("torch", "transformers", "onnx", "onnxruntime", "onnxscript", "onnx_ir")
-RATIO = 4
+RATIO = 1
 """How many times as long as its own dependencies `import onnxfn` may take."""
 
 COMPARED = """
@@ -58,9 +58,20 @@ def test_importing_prints_nothing(imported):
 
 
 def test_importing_imports_no_heavy_library(imported):
-    modules = json.loads(imported[0])["modules"]
+    assert set(HEAVY) & set(json.loads(imported[0])["modules"]) == set()
+
+
+def test_the_public_names_need_no_heavy_library():
+    """All public names at once, functions and records."""
+    modules = json.loads(run_python("import json, sys; from onnxfn import *; print(json.dumps([*sys.modules]))")[0])
     assert "onnxfn.export.pipeline" in modules
     assert set(HEAVY) & set(modules) == set()
+
+
+def test_the_function_export_is_not_hidden_by_the_folder_of_its_name():
+    import onnxfn.export.pipeline
+
+    assert callable(onnxfn.export)
 
 
 def test_importing_changes_nothing_in_the_process(imported):

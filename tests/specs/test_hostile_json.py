@@ -165,4 +165,4 @@ def test_an_edit_with_other_arguments_is_refused():
     files = [{"record": "File", "name": "model", "edits": [edit]}]
     spec = from_plain({"record": "ExportSpec", "parts": {"record": "Parts", "files": files}})
     message = refusal(InvalidSpec, plan, spec, {})
-    assert message.startswith("with_opset does not take these arguments: missing a required argument: 'opset'")
+    assert message.startswith("edit 'with_opset' does not take the arguments {'version': 18}")

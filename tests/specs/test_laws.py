@@ -29,9 +29,9 @@ from onnxfn.specs.errors import InvalidSpec, UnknownName
 from onnxfn.specs.facts import takes
 from onnxfn.specs.records import DummySize
 from onnxfn.specs.serialize import from_json, to_json, to_plain
-from onnxfn.specs.spec import ExportSpec
+from onnxfn.specs.spec import Cache, Call, Check, Dummies, ExportSpec, Parts, Target
 from onnxfn.specs.tasks import SYNONYMS, for_task, task_names, tasked
-from onnxfn.specs.tensor_paths import flat, nested
+from onnxfn.specs.tensor_paths import at, nested
 
 BY_NAME = (
     *("inputs", "outputs", "fixed_axes", "axis_ranges", "axis_names", "dummies.generators", "dummies.sizes"),
@@ -57,7 +57,7 @@ def field_paths(record, prefix=""):
     """The dotted paths of the fields of a spec, those of its groups in place of the group."""
     for one in fields(type(record)):
         inner = getattr(record, one.name)
-        if one.metadata["join"] == "group":
+        if isinstance(inner, (Cache, Call, Check, Dummies, Parts, Target)):
             yield from field_paths(inner, f"{prefix}{one.name}.")
         else:
             yield f"{prefix}{one.name}"
@@ -260,7 +260,8 @@ def test_flattening_what_was_nested_gives_the_values(tree, data):
     shuffled = data.draw(st.permutations(leaves(tree)))
     paths = [path for path, _ in shuffled]
     values = tuple(range(len(paths)))
-    assert flat(paths, nested(zip(paths, values, strict=True))) == values
+    tree = nested(zip(paths, values, strict=True))
+    assert tuple(at(path, tree) for path in paths) == values
 
 
 # Dummy tensors

@@ -8,14 +8,13 @@ from onnxfn.architectures import ARCHITECTURES
 from onnxfn.architectures.families.text import bert_inputs, text_encoder
 from onnxfn.specs.axes import pattern
 from onnxfn.specs.compose import compose
-from onnxfn.specs.defaults import DEFAULTS
 from onnxfn.specs.dummies import dummies, generates, sized
 from onnxfn.specs.edits.tensors import only_tasks, with_output
 from onnxfn.specs.errors import MissingValue, UnknownName
 from onnxfn.specs.facts import case, gives, takes
-from onnxfn.specs.getters import constant, equals, from_config, product, reads, total
+from onnxfn.specs.getters import from_config, reads
 from onnxfn.specs.plan.check_cases import in_case
-from onnxfn.specs.plan.planning import plan, resolved
+from onnxfn.specs.plan.planning import DEFAULTS, plan, resolved
 from onnxfn.specs.plan.questions import dummy_inputs, inputs, outputs
 from onnxfn.specs.serialize import to_json
 from onnxfn.specs.spec import ExportSpec, Target
@@ -52,8 +51,8 @@ def test_sizes_of_dummies_and_cases_are_read_from_the_configuration():
     spec = compose(
         takes("x", "batch_size length", "ids"),
         generates("ids", "integers", high=9),
-        sized(batch_size=2, length=total("patches", constant(3)), unused=total("nowhere", constant(1))),
-        case("one", sized(batch_size=1, length=product("patches", constant(5)))),
+        sized(batch_size=2, length=from_config("patches + 3"), unused=from_config("nowhere + 1")),
+        case("one", sized(batch_size=1, length=from_config("patches * 5"))),
         gives("y", "batch_size"),
     )
     made = plan(spec, {"patches": 4}).parts[0].spec
@@ -130,7 +129,7 @@ def test_an_input_exists_when_its_condition_is_true(segments, names):
 
 @pytest.mark.parametrize(("head", "names"), [("linear", {"y", "z"}), ("none", {"y"}), (None, {"y"})])
 def test_an_output_exists_when_its_condition_is_true(head, names):
-    spec = compose(gives("y", "batch_size"), gives("z", "batch_size", when=equals("head", "linear")))
+    spec = compose(gives("y", "batch_size"), gives("z", "batch_size", when="head == 'linear'"))
     assert set(outputs(spec, {"head": head})) == names
 
 

@@ -14,7 +14,7 @@ from onnxfn.specs.dummies import generates
 from onnxfn.specs.edits.renaming import renamed
 from onnxfn.specs.errors import InvalidSpec
 from onnxfn.specs.facts import gives, takes
-from onnxfn.specs.getters import equals, from_config, quotient
+from onnxfn.specs.getters import from_config, quotient
 from onnxfn.specs.limits import Limit
 from onnxfn.specs.planned import Part, Plan, PlannedSpec
 from onnxfn.specs.records import DummySize, Generator, InputSpec, Normalizer, OutputSpec, Read
@@ -27,7 +27,7 @@ BERT = compose(
     ExportSpec(name="bert", target=Target(opset=18, int_dtype="int64"), check=Check(atol=1e-5)),
     IDS,
     MASK,
-    gives("logits", "batch_size _", when=equals("head", "linear")),
+    gives("logits", "batch_size _", when="head == 'linear'"),
     generates("token_ids", "integers", high=from_config("vocab_size")),
 )
 PLANNED = PlannedSpec(
@@ -124,7 +124,7 @@ def test_a_spec_prints_as_a_table():
         "    input_ids  int64[batch_size, sequence_length]  integers(high=from_config(vocab_size))",
         f"    mask       bool[batch_size, heads, 4]          {'padding_mask':38}  forward: extra.0 when use_mask",
         "  outputs",
-        "    logits  float[batch_size, _]  when equals(head, linear)",
+        "    logits  float[batch_size, _]  when head == 'linear'",
     ]
 
 

@@ -3,7 +3,20 @@
 import pytest
 from refusals import refusal
 
-from onnxfn import InvalidSpec, UnknownName, for_task, from_json, plan, renamed, spec_for, to_json
+from onnxfn import (
+    InvalidSpec,
+    UnknownName,
+    case,
+    compose,
+    for_task,
+    from_json,
+    gives,
+    plan,
+    renamed,
+    spec_for,
+    takes,
+    to_json,
+)
 
 LLAMA = {"num_hidden_layers": 2, "num_attention_heads": 2, "hidden_size": 8, "vocab_size": 9}
 NAMES = {
@@ -44,3 +57,8 @@ def test_a_name_reaches_the_cache_of_every_task_and_part():
 )  # fmt: skip
 def test_a_name_that_a_cache_cannot_have_is_refused(names, error, words):
     assert words in refusal(error, renamed, spec_for("llama", "text-generation-with-past"), **names)
+
+
+def test_an_input_of_a_case_has_the_new_name():
+    spec = compose(takes("a", "n", "normal"), gives("y", "n"), case("short", takes("a", "n", "constant")))
+    assert [tensor.name for tensor in renamed(spec, a="b").cases["short"].spec.inputs] == ["b"]

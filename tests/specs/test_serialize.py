@@ -9,7 +9,9 @@ from refusals import refusal
 from onnxfn.specs import records
 from onnxfn.specs.errors import InvalidSpec, UnknownName
 from onnxfn.specs.facts import always, takes
+from onnxfn.specs.measurements import Floors
 from onnxfn.specs.planned import Part, Plan, PlannedSpec
+from onnxfn.specs.quantized_dtypes import QUANTIZED_DTYPES
 from onnxfn.specs.records import Constant, DummySize, Generator
 from onnxfn.specs.reports import Difference, Event, Exported, Report
 from onnxfn.specs.serialize import RECORDS, SCHEMA, from_json, from_plain, to_json, to_plain
@@ -48,6 +50,8 @@ def test_a_constant_that_is_none_is_written():
     "record",
     [
         Constant("past_key_values", None),
+        Floors(kl=0.1),
+        QUANTIZED_DTYPES["q4"],
         Event("capture", "model"),
         Event("capture", "model", 0.5),
         Plan([]),

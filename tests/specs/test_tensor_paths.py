@@ -6,7 +6,7 @@ import pytest
 from refusals import refusal
 
 from onnxfn.specs.errors import InvalidSpec, UnknownName
-from onnxfn.specs.tensor_paths import at, flat, nested
+from onnxfn.specs.tensor_paths import at, nested
 
 CACHE = {"input_ids": 1, "past_key_values": ((2, 3), (4, 5))}
 
@@ -25,10 +25,6 @@ def test_names_become_keys_and_numbers_positions():
 def test_a_value_with_the_empty_path_is_the_tree():
     assert nested([((), 7)]) == 7
     assert at((), 7) == 7
-
-
-def test_values_have_the_order_of_the_paths():
-    assert flat([("past_key_values", 1, 1), ("input_ids",)], CACHE) == (5, 1)
 
 
 @pytest.mark.parametrize(

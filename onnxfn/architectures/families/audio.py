@@ -6,7 +6,7 @@ from onnxfn.architectures.families.sizes import sized_in
 from onnxfn.specs.compose import compose
 from onnxfn.specs.dummies import generates, padded, sized
 from onnxfn.specs.facts import TOKENS, always, case, gives, loads, takes
-from onnxfn.specs.getters import constant, convolved, difference, if_else, log2, product, quotient, reads, repeated
+from onnxfn.specs.getters import convolved, log2, reads, repeated
 from onnxfn.specs.records import Source
 from onnxfn.specs.spec import ExportSpec
 from onnxfn.specs.tasks import tasked
@@ -33,10 +33,10 @@ def wav2vec2_frames(config: str, length: str = "sequence_length") -> ExportSpec:
         config: The prefix of the configuration's keys.
         length: The symbol of the number of samples.
     """
-    adapters = if_else(f"{config}add_adapter", f"{config}num_adapter_layers", constant(0))
+    adapters = f"{config}num_adapter_layers if {config}add_adapter else 0"
     encoder_frames = convolved(length, f"{config}conv_kernel", f"{config}conv_stride")
     strides = repeated(f"{config}adapter_stride", adapters)
-    return reads(frames=convolved(encoder_frames, repeated(constant(1), adapters), strides))
+    return reads(frames=convolved(encoder_frames, repeated("1", adapters), strides))
 
 
 audio_features: ExportSpec = tasked("feature-extraction", spec=gives("last_hidden_state", FRAMES))
@@ -113,7 +113,7 @@ def parakeet_frames(config: str, length: str = "sequence_length") -> ExportSpec:
         length: The symbol of the number of steps.
     """
     kernel = f"{config}subsampling_conv_kernel_size"
-    unpadded_kernel = difference(kernel, product(constant(2), quotient(difference(kernel, constant(1)), constant(2))))
+    unpadded_kernel = f"{kernel} - 2 * (({kernel} - 1) // 2)"
     return subsampled_frames(
         config, unpadded_kernel, f"{config}subsampling_conv_stride", log2(f"{config}subsampling_factor"), length
     )
@@ -122,7 +122,7 @@ def parakeet_frames(config: str, length: str = "sequence_length") -> ExportSpec:
 fixed_mel_inputs: ExportSpec = compose(
     takes("input_features", "batch_size num_mel_bins= num_frames=", "mel", kind="float"),
     generates("mel", "normal"),
-    reads(num_mel_bins="num_mel_bins", num_frames=product("max_source_positions", constant(2))),
+    reads(num_mel_bins="num_mel_bins", num_frames="max_source_positions * 2"),
     sized(batch_size=2),
     always(return_dict=True),
     tasked("feature-extraction", spec=gives("last_hidden_state", "batch_size _ _")),

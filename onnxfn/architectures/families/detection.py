@@ -7,7 +7,7 @@ from onnxfn.specs.compose import compose
 from onnxfn.specs.dummies import generates, sized
 from onnxfn.specs.edits.behaviors import extra_file
 from onnxfn.specs.facts import always, case, gives, loads, takes
-from onnxfn.specs.getters import constant, either, from_config, reads
+from onnxfn.specs.getters import from_config, reads
 from onnxfn.specs.records import Getter
 from onnxfn.specs.spec import ExportSpec
 from onnxfn.specs.tasks import tasked
@@ -38,7 +38,7 @@ def image_cases(*sizes: tuple[int | Getter, int | Getter]) -> ExportSpec:
 images_without_cases: ExportSpec = compose(
     takes("pixel_values", IMAGE_AXES, "pixels", kind="float"),
     generates("pixels", "normal"),
-    reads(num_channels=either("num_channels", "backbone_config.num_channels", constant(3))),
+    reads(num_channels="num_channels or backbone_config.num_channels or 3"),
     sized(batch_size=2, height=64, width=64),
     always(return_dict=True),
 )

@@ -13,7 +13,7 @@ from onnxfn.architectures.families.sizes import sized_in
 from onnxfn.specs.compose import compose
 from onnxfn.specs.dummies import generates, padded, sized
 from onnxfn.specs.facts import case, patched, runs, takes
-from onnxfn.specs.getters import constant, either, from_config, power, product, quotient, reads, total
+from onnxfn.specs.getters import from_config, reads
 from onnxfn.specs.records import NestedDummy
 from onnxfn.specs.spec import ExportSpec
 
@@ -37,7 +37,7 @@ STAGED_PIXELS = compose(
 
 def _sides(rows: int, columns: int) -> ExportSpec:
     """A spec of the height and the width of images, in merged patches, or in 16 pixels."""
-    height, width = (either(product("merged_size", constant(side)), constant(16 * side)) for side in (rows, columns))
+    height, width = (from_config(f"merged_size * {side} or {16 * side}") for side in (rows, columns))
     return sized(height=height, width=width)
 
 
@@ -65,8 +65,8 @@ WHOLE_AND_TILES = compose(
     generates(
         "image_sizes",
         "integers",
-        low=from_config(quotient("image_height", constant(4))),
-        high=from_config(product("image_height", constant(2))),
+        low=from_config("image_height // 4"),
+        high=from_config("image_height * 2"),
     ),
     sized_in("one several", num_images=(2, 1, 3), num_tiles=(5, 6, 7)),
 )
@@ -153,7 +153,7 @@ PATCH_STRIPS = compose(
         "packed_grids",
         "packed_grids",
         patches=NestedDummy("patches", "num_patches"),
-        merge=from_config(product("strip_side", constant(2))),
+        merge=from_config("strip_side * 2"),
     ),
 )
 """The patches of all images side by side, as one image of the height of a patch."""
@@ -161,10 +161,7 @@ PATCH_STRIPS = compose(
 PLACED_PATCHES = compose(
     takes("pixel_values", "num_images num_tokens*pooled_patches patch_values=", "patches", kind="float"),
     takes("pixel_position_ids", "num_images num_tokens*pooled_patches 2", "patch_places", path=("image_position_ids",)),
-    reads(
-        pooled_side=either("vision_config.pooling_kernel_size", constant(1)),
-        pooled_patches=power("pooled_side", constant(2)),
-    ),
+    reads(pooled_side="vision_config.pooling_kernel_size or 1", pooled_patches="pooled_side ** 2"),
     generates("patches", "uniform", low=0.0),
     generates("patch_places", "grid_positions", merge=from_config("pooled_side")),
     sized_in("one several", num_images=(2, 1, 3), num_tokens=(8, 6, 15)),
@@ -195,7 +192,7 @@ IMAGE_PATCHES = compose(
 """The patches of each image, without places."""
 
 PLACED_PATCH = compose(
-    reads(placed_values=total(either("vision_config.patch_embed_hidden_size", "frame_values"), constant(2))),
+    reads(placed_values="(vision_config.patch_embed_hidden_size or frame_values) + 2"),
     generates("placed_patches", "whole_floats", high=4),
 )
 """The values of a patch: the first two are its row and its column."""

@@ -10,7 +10,7 @@ from onnxfn.specs.compose import compose
 from onnxfn.specs.dummies import generates
 from onnxfn.specs.edits.behaviors import model_part, written_as
 from onnxfn.specs.facts import TOKENS, gives, patched, runs, takes
-from onnxfn.specs.getters import constant, from_config, power, reads
+from onnxfn.specs.getters import from_config, reads
 from onnxfn.specs.records import Edit, File
 from onnxfn.specs.spec import ExportSpec
 
@@ -46,7 +46,7 @@ STATES = compose(
 """States of the language model, and the logits of a head."""
 
 CODES = compose(
-    reads(num_codes="vq_config.num_embeddings", codes_per_image=power("vq_config.num_patches", constant(2))),
+    reads(num_codes="vq_config.num_embeddings", codes_per_image="vq_config.num_patches ** 2"),
     generates("codes", "integers", high=from_config("num_codes")),
 )
 """Codes of images."""

@@ -8,7 +8,7 @@ from onnxfn.specs.compose import EMPTY, compose
 from onnxfn.specs.dummies import generates, sized
 from onnxfn.specs.edits.behaviors import model_part
 from onnxfn.specs.facts import TOKENS, always, gives, loads, runs, serves, takes
-from onnxfn.specs.getters import constant, either, from_config, if_else, item, reads, total
+from onnxfn.specs.getters import from_config, reads
 from onnxfn.specs.records import CacheRow, Source
 from onnxfn.specs.spec import Cache, ExportSpec
 from onnxfn.specs.tasks import tasked
@@ -27,9 +27,9 @@ def image_reads(at: str = "vision_config.") -> ExportSpec:
         at: The prefix of the keys: that of a nested configuration, or the empty string.
     """
     return reads(
-        num_channels=either(f"{at}num_channels", constant(3)),
-        image_height=either(item(f"{at}image_size", 0), f"{at}image_size"),
-        image_width=either(item(f"{at}image_size", 1), f"{at}image_size"),
+        num_channels=f"{at}num_channels or 3",
+        image_height=f"{at}image_size[0] or {at}image_size",
+        image_width=f"{at}image_size[1] or {at}image_size",
     )
 
 
@@ -57,10 +57,10 @@ def layer_states(axes: str) -> ExportSpec:
 
     The graph has them if the configuration has `output_hidden_states`.
     """
-    count = if_else("output_hidden_states", total("num_layers", constant(1)), constant(0))
+    layers = "num_layers + 1 if output_hidden_states else 0"
     name, path = "hidden_states.{layer}", ("hidden_states", "{layer}")
     return ExportSpec(
-        cache=Cache(rows=(CacheRow("hidden_states", name, name, axes, axes, path, path, count),), past="outputs")
+        cache=Cache(rows=(CacheRow("hidden_states", name, name, axes, axes, path, path, layers),), past="outputs")
     )
 
 
@@ -70,7 +70,10 @@ text_batch_inputs: ExportSpec = compose(
 """The inputs `input_ids` and `attention_mask` of texts whose number may differ from the number of images."""
 
 text_with_end: ExportSpec = generates(
-    "token_ids", "ids_with_end", high=from_config("vocab_size"), end=either("text_config.eos_token_id", "eos_token_id")
+    "token_ids",
+    "ids_with_end",
+    high=from_config("vocab_size"),
+    end=from_config("text_config.eos_token_id or eos_token_id"),
 )
 """The dummy inputs of texts for models that pool at the end token: each text has it once, at its end."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from onnxfn.specs.compose import compose
 from onnxfn.specs.edits.caches import LAYER, cache_row, kv_cache, state_row
 from onnxfn.specs.facts import runs
-from onnxfn.specs.getters import constant, either, indices_where, product, reads, total
+from onnxfn.specs.getters import indices_where, reads
 from onnxfn.specs.records import Edit, Getter, Source
 from onnxfn.specs.spec import ExportSpec
 from onnxfn.specs.tasks import tasked
@@ -35,12 +35,7 @@ def recurrent_state(name: str, axes: str, *, layers: Source, argument: str = "pa
 
 
 _conv_state_of_projections: ExportSpec = compose(
-    reads(
-        conv_width=total(
-            product(constant(2), "linear_num_key_heads", "linear_key_head_dim"),
-            product("linear_num_value_heads", "linear_value_head_dim"),
-        )
-    ),
+    reads(conv_width="2 * linear_num_key_heads * linear_key_head_dim + linear_num_value_heads * linear_value_head_dim"),
     conv_state("batch_size conv_width= linear_conv_kernel_dim=", layers=linear_attention_layers),
 )
 """The last inputs of the convolution of queries, keys and values, in one tensor."""
@@ -49,8 +44,8 @@ _conv_state_of_projections: ExportSpec = compose(
 conv_states_in_parts: ExportSpec = compose(
     runs("olmo_hybrid.with_conv_states_in_parts"),
     reads(
-        linear_key_width=product("linear_num_key_heads", "linear_key_head_dim"),
-        linear_value_width=product("linear_num_value_heads", "linear_value_head_dim"),
+        linear_key_width="linear_num_key_heads * linear_key_head_dim",
+        linear_value_width="linear_num_value_heads * linear_value_head_dim",
     ),
     *(
         cache_row(
@@ -90,10 +85,10 @@ def gated_delta_net_layers(conv: ExportSpec = _conv_state_of_projections) -> Exp
 
 kimi_delta_layers: ExportSpec = compose(
     reads(
-        linear_heads=either("linear_num_heads", "num_attention_heads"),
-        linear_size=either("linear_head_dim", "head_dim"),
-        conv_size=either("linear_conv_kernel_dim", "short_conv_kernel_size"),
-        conv_width=product(constant(3), "linear_heads", "linear_size"),
+        linear_heads="linear_num_heads or num_attention_heads",
+        linear_size="linear_head_dim or head_dim",
+        conv_size="linear_conv_kernel_dim or short_conv_kernel_size",
+        conv_width="3 * linear_heads * linear_size",
         value_size="linear_size",
     ),
     conv_state("batch_size conv_width= conv_size=", layers=linear_attention_layers),
@@ -117,9 +112,9 @@ def mamba_layers(
     """
     return compose(
         reads(
-            ssm_entries=either(product("mamba_expand", "hidden_size"), "intermediate_size"),
-            ssm_width=either("mamba_d_state", "state_size"),
-            conv_size=either("mamba_d_conv", "conv_kernel"),
+            ssm_entries="mamba_expand * hidden_size or intermediate_size",
+            ssm_width="mamba_d_state or state_size",
+            conv_size="mamba_d_conv or conv_kernel",
         ),
         conv_state("batch_size ssm_entries= conv_size=", layers=layers, argument=argument),
         tasked("text-generation-with-past", Edit("with_single_steps")),
@@ -136,12 +131,12 @@ def mamba2_layers(*, layers: Source = "num_layers", argument: str = "past_key_va
     """
     return compose(
         reads(
-            ssm_heads=either("mamba_n_heads", "n_mamba_heads", "mamba_num_heads", "num_heads"),
-            ssm_size=either("mamba_d_head", "mamba_headdim", "mamba_head_dim", "head_dim"),
-            ssm_groups=either("mamba_n_groups", "mamba_ngroups", "n_groups"),
-            ssm_width=either("mamba_d_state", "ssm_state_size", "state_size"),
-            conv_size=either("mamba_d_conv", "conv_kernel"),
-            conv_width=total(product("ssm_heads", "ssm_size"), product(constant(2), "ssm_groups", "ssm_width")),
+            ssm_heads="mamba_n_heads or n_mamba_heads or mamba_num_heads or num_heads",
+            ssm_size="mamba_d_head or mamba_headdim or mamba_head_dim or head_dim",
+            ssm_groups="mamba_n_groups or mamba_ngroups or n_groups",
+            ssm_width="mamba_d_state or ssm_state_size or state_size",
+            conv_size="mamba_d_conv or conv_kernel",
+            conv_width="ssm_heads * ssm_size + 2 * ssm_groups * ssm_width",
         ),
         conv_state("batch_size conv_width= conv_size=", layers=layers, argument=argument),
         recurrent_state("ssm", "batch_size ssm_heads= ssm_size= ssm_width=", layers=layers, argument=argument),

@@ -8,7 +8,7 @@ from onnxfn.specs.dummies import generates, sized
 from onnxfn.specs.edits.behaviors import STEMS, behaves, encoder_and_decoder, encoder_and_merged_decoder, one_file
 from onnxfn.specs.edits.caches import cross_cache, kv_cache
 from onnxfn.specs.facts import SOURCE, TARGET, always, builds, case, gives, links, runs, takes
-from onnxfn.specs.getters import quotient, reads
+from onnxfn.specs.getters import reads
 from onnxfn.specs.records import Edit
 from onnxfn.specs.spec import ExportSpec
 from onnxfn.specs.tasks import WITH_PAST, tasked
@@ -29,7 +29,7 @@ seq2seq_reads: ExportSpec = reads(
     hidden_size="d_model",
     decoder_num_layers="decoder_layers",
     decoder_num_attention_heads="decoder_attention_heads",
-    decoder_head_dim=quotient("hidden_size", "decoder_num_attention_heads"),
+    decoder_head_dim="hidden_size // decoder_num_attention_heads",
 )
 """Where the configuration of BART and similar models has the sizes of the decoder."""
 

@@ -12,7 +12,7 @@ from onnxfn.architectures.families.sizes import sized_in
 from onnxfn.specs.compose import compose
 from onnxfn.specs.dummies import generates, padded, sized
 from onnxfn.specs.facts import always, takes
-from onnxfn.specs.getters import constant, either, from_config, item, product, reads
+from onnxfn.specs.getters import from_config, reads
 from onnxfn.specs.spec import ExportSpec
 
 Forms = tuple[ExportSpec, ...]
@@ -41,7 +41,7 @@ CHUNKED = "chunk_frames*num_chunks"
 """The axis of the frames of a spectrogram of whole chunks, in which a tower convolves it."""
 
 CHUNKS = compose(
-    reads(chunk_frames=product("audio_config.n_window", constant(2))),
+    reads(chunk_frames="audio_config.n_window * 2"),
     sized_in("one several", num_chunks=(3, 1, 2)),
 )
 """Three chunks in each sound, and other numbers of chunks."""
@@ -55,7 +55,7 @@ def _masked_by_bools(axes: str) -> ExportSpec:
 
 CONVOLVED = compose(
     _masked_by_bools(f"{FRAMES} convolved_mels="),
-    reads(convolved_mels=item("audio_config.subsampling_conv_channels", 0)),
+    reads(convolved_mels="audio_config.subsampling_conv_channels[0]"),
 )
 """Spectrograms with as many values per frame as the first convolution has channels, and a mask of their frames."""
 
@@ -88,7 +88,7 @@ def _masked_forms(mask: str) -> Forms:
     )
 
 
-TWO_BLOCKS = sized(sound_length=either(product("encoder_config.context_size", constant(2)), constant(200)))
+TWO_BLOCKS = sized(sound_length=from_config("encoder_config.context_size * 2 or 200"))
 """Sounds longer than a block of attention: in a trace of one block, the number of blocks would be 1."""
 
 PLAIN: Forms = tuple(
@@ -121,7 +121,7 @@ FRAMES_OF_SAMPLES = compose(
     WAVE_DUMMIES,
     takes("input_values", "num_sounds step_samples*num_steps", "wave", kind="float"),
     takes("input_values_mask", "num_sounds step_samples*num_steps", "padding_mask"),
-    reads(step_samples=product(*(item("audio_config.patch_sizes", layer) for layer in range(4)))),
+    reads(step_samples=" * ".join(f"audio_config.patch_sizes[{layer}]" for layer in range(4))),
     sized_in("one several", num_steps=(8, 5, 6)),
 )
 """Waveforms of whole steps, each of which becomes a token, and their masks."""

@@ -7,7 +7,7 @@ from onnxfn.specs.compose import compose
 from onnxfn.specs.dummies import generates, padded, sized
 from onnxfn.specs.edits.caches import kv_cache
 from onnxfn.specs.facts import TOKENS, always, case, checks, takes
-from onnxfn.specs.getters import constant, either, from_config, quotient, reads
+from onnxfn.specs.getters import from_config, reads
 from onnxfn.specs.records import Edit, NestedDummy
 from onnxfn.specs.spec import ExportSpec
 from onnxfn.specs.tasks import tasked
@@ -29,7 +29,7 @@ text_dummies: ExportSpec = compose(
 
 text_reads: ExportSpec = reads(
     vocab_size="vocab_size",
-    type_vocab_size=either("type_vocab_size", constant(2)),
+    type_vocab_size="type_vocab_size or 2",
     hidden_size="hidden_size",
     num_layers="num_hidden_layers",
     num_attention_heads="num_attention_heads",
@@ -91,8 +91,8 @@ decoder_without_cache: ExportSpec = compose(
     generates("token_positions", "positions", mask=NestedDummy("padding_mask", TOKENS)),
     text_reads,
     reads(
-        num_key_value_heads=either("num_key_value_heads", "num_attention_heads"),
-        head_dim=either("head_dim", quotient("hidden_size", "num_attention_heads")),
+        num_key_value_heads="num_key_value_heads or num_attention_heads",
+        head_dim="head_dim or hidden_size // num_attention_heads",
     ),
     text_cases,
     text_inputs,

@@ -7,7 +7,7 @@ from onnxfn.specs.compose import compose
 from onnxfn.specs.dummies import generates, sized
 from onnxfn.specs.edits.tensors import without
 from onnxfn.specs.facts import always, case, gives, loads, takes
-from onnxfn.specs.getters import at_least, constant, count, either, from_config, item, reads
+from onnxfn.specs.getters import from_config, reads
 from onnxfn.specs.spec import ExportSpec
 from onnxfn.specs.tasks import tasked
 
@@ -24,9 +24,9 @@ The configuration fixes the channels and the size. A row says where, with `reads
 # `image_size` is a height and a width, or one number for both.
 _image_config = compose(
     reads(
-        num_channels=either("num_channels", "in_chans", constant(3)),
-        image_height=either(item("image_size", 0), "image_size", "crop_size"),
-        image_width=either(item("image_size", 1), "image_size", "crop_size"),
+        num_channels="num_channels or in_chans or 3",
+        image_height="image_size[0] or image_size or crop_size",
+        image_width="image_size[1] or image_size or crop_size",
     ),
     always(return_dict=True),
 )
@@ -38,10 +38,7 @@ fixed_images: ExportSpec = compose(_image_config, pixel_inputs)
 # All sides of the cases are prime numbers, so none is a multiple of a stride, and no image is square.
 dynamic_images: ExportSpec = compose(
     fixed_images,
-    reads(
-        image_height=either(item("image_size", 0), "image_size", constant(64)),
-        image_width=either(item("image_size", 1), "image_size", constant(64)),
-    ),
+    reads(image_height="image_size[0] or image_size or 64", image_width="image_size[1] or image_size or 64"),
     takes("pixel_values", "batch_size num_channels= height width", "pixels", kind="float"),
     sized(height=from_config("image_height"), width=from_config("image_width")),
     case("one", sized(batch_size=1, height=97, width=151)),
@@ -69,7 +66,7 @@ def video_inputs(name: str = "pixel_values") -> ExportSpec:
     """
     return compose(
         _image_config,
-        reads(num_frames=either("num_frames", "frames_per_clip")),
+        reads(num_frames="num_frames or frames_per_clip"),
         generates("pixels", "normal"),
         sized(batch_size=2),
         takes(name, "batch_size num_frames= num_channels= image_height= image_width=", "pixels", kind="float"),
@@ -111,7 +108,7 @@ def feature_maps(task: str, axes: str) -> ExportSpec:
             f"feature_maps.{index}",
             axes.replace("{index}", str(index)),
             path=("feature_maps", index),
-            when=at_least(count("out_features"), index + 1),
+            when=f"len(out_features) >= {index + 1}",
         )
         for index in range(8)
     )

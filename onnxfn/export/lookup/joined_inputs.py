@@ -15,7 +15,7 @@ from onnxfn.export.lookup.packed_inputs import MERGED_PATCHES, PATCH_STRIPS, POO
 from onnxfn.specs.compose import compose
 from onnxfn.specs.dummies import generates, padded, sized
 from onnxfn.specs.facts import TOKENS, case, takes
-from onnxfn.specs.getters import constant, from_config, item, power, product, reads, total
+from onnxfn.specs.getters import from_config, reads
 from onnxfn.specs.spec import ExportSpec
 
 TEXT = compose(takes("input_ids", TOKENS, "token_ids"), takes("attention_mask", TOKENS, "padding_mask"))
@@ -33,7 +33,7 @@ def _texts_after(placeholders: str) -> ExportSpec:
     """
 
     def length(tokens: int) -> ExportSpec:
-        return sized(sequence_length=total(placeholders, constant(tokens)))
+        return sized(sequence_length=from_config(f"{placeholders} + {tokens}"))
 
     return compose(
         length(16),
@@ -89,7 +89,7 @@ def _instructed_image(token: str, frames: ExportSpec, *factors: str) -> ExportSp
         TEXT,
         IMAGE,
         frames,
-        reads(num_placeholders=product(*factors), num_query_tokens="num_query_tokens", placeholder=token),
+        reads(num_placeholders=" * ".join(factors), num_query_tokens="num_query_tokens", placeholder=token),
         generates(
             "token_ids",
             "ids_with_image",
@@ -139,7 +139,7 @@ QUESTIONS = compose(
 WHOLE_TOKENS = compose(
     takes("input_values", "batch_size num_tokens*samples_per_token", "sound", kind="float"),
     generates("sound", "normal"),
-    reads(samples_per_token=product(*(item("patch_sizes", stage) for stage in range(4)))),
+    reads(samples_per_token=" * ".join(f"patch_sizes[{stage}]" for stage in range(4))),
     sized_in("one several", batch_size=(2, 1, 3), num_tokens=(6, 3, 5)),
 )
 """A sound of a whole number of tokens."""
@@ -156,13 +156,13 @@ SOUNDS_AND_TEXTS = compose(
 PATCHES_IN_TEXTS = compose(
     TEXT,
     takes("pixel_values", "num_patches patch_width=", "patches", kind="float"),
-    reads(placeholder="image_token_id", patch_width=product(constant(3), power("patch_size", constant(2)))),
+    reads(placeholder="image_token_id", patch_width="3 * patch_size ** 2"),
     generates(
         "token_ids",
         "ids_with_image",
         high=from_config("vocab_size"),
         image=from_config("placeholder"),
-        count=constant(8),
+        count=8,
     ),
     generates("patches", "normal"),
     sized(num_patches=16, sequence_length=24),

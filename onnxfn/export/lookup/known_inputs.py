@@ -13,7 +13,7 @@ from onnxfn.specs.compose import compose
 from onnxfn.specs.dummies import generates, padded, sized
 from onnxfn.specs.edits.new_axes import with_axis
 from onnxfn.specs.facts import TOKENS, takes
-from onnxfn.specs.getters import constant, either, from_config, item, product, reads, total
+from onnxfn.specs.getters import either, from_config, reads
 from onnxfn.specs.records import Source
 from onnxfn.specs.spec import ExportSpec
 
@@ -44,7 +44,7 @@ def _keys(name: str, configs: tuple[str, ...]) -> tuple[str, ...]:
     return (name, *(f"{config}.{name}" for config in configs))
 
 
-IMAGE_SIZE: Source = either(
+IMAGE_SIZES = (
     *_keys("image_size", VISION_CONFIGS),
     *_keys("img_size", VISION_CONFIGS),
     *_keys("model_args.img_size", VISION_CONFIGS),  # of a model of timm
@@ -53,17 +53,17 @@ NUM_CHANNELS: Source = either(
     *_keys("num_channels", VISION_CONFIGS),
     *_keys("in_channels", VISION_CONFIGS),
     *_keys("in_chans", VISION_CONFIGS),
-    constant(3),
+    "3",
 )
 PATCH_SIZE: Source = either(*_keys("patch_size", VISION_CONFIGS))
 PATCH_FRAMES: Source = either(
-    *_keys("temporal_patch_size", VISION_CONFIGS), *_keys("patch_temporal", VISION_CONFIGS), constant(1)
+    *_keys("temporal_patch_size", VISION_CONFIGS), *_keys("patch_temporal", VISION_CONFIGS), "1"
 )
 MERGED_SIDE: Source = either(
     *_keys("spatial_merge_size", VISION_CONFIGS),
     *_keys("merge_size", VISION_CONFIGS),
-    item(either(*_keys("merge_kernel_size", VISION_CONFIGS)), 0),
-    constant(2),
+    *(f"{key}[0]" for key in _keys("merge_kernel_size", VISION_CONFIGS)),
+    "2",
 )
 NUM_MEL_BINS: Source = either(
     *_keys("num_mel_bins", AUDIO_CONFIGS),
@@ -73,38 +73,37 @@ NUM_MEL_BINS: Source = either(
     *_keys("n_mels", AUDIO_CONFIGS),
     *_keys("input_dim", AUDIO_CONFIGS),
     *_keys("feature_size", AUDIO_CONFIGS),
-    constant(80),
+    "80",
 )
 
 CONFIG_KEYS = reads(
-    vocab_size=either(*_keys("vocab_size", TEXT_CONFIGS), "n_words", constant(32)),
-    type_vocab_size=either(*_keys("type_vocab_size", TEXT_CONFIGS), constant(2)),
+    vocab_size=either(*_keys("vocab_size", TEXT_CONFIGS), "n_words", "32"),
+    type_vocab_size=either(*_keys("type_vocab_size", TEXT_CONFIGS), "2"),
     segments=either(*_keys("type_vocab_size", TEXT_CONFIGS)),
-    box_range=either("max_2d_position_embeddings", constant(1000)),
+    box_range="max_2d_position_embeddings or 1000",
     num_channels=NUM_CHANNELS,
-    image_height=either(item(IMAGE_SIZE, 0), IMAGE_SIZE),
-    image_width=either(item(IMAGE_SIZE, 1), IMAGE_SIZE),
-    video_frames=either(*_keys("num_frames", VISION_CONFIGS), *_keys("frames_per_clip", VISION_CONFIGS), constant(2)),
+    image_height=either(*(f"{key}[0] or {key}" for key in IMAGE_SIZES)),
+    image_width=either(*(f"{key}[1] or {key}" for key in IMAGE_SIZES)),
+    video_frames=either(*_keys("num_frames", VISION_CONFIGS), *_keys("frames_per_clip", VISION_CONFIGS), "2"),
     num_mel_bins=NUM_MEL_BINS,
-    stacked_mels=product(NUM_MEL_BINS, either(*_keys("num_stacked_frames", AUDIO_CONFIGS))),
+    stacked_mels=either(*(f"num_mel_bins * {key}" for key in _keys("num_stacked_frames", AUDIO_CONFIGS))),
     max_length=either("max_length", *_keys("max_source_positions", AUDIO_CONFIGS)),
-    num_frames=product(
-        either(*_keys("max_source_positions", AUDIO_CONFIGS), *_keys("max_position_embeddings", AUDIO_CONFIGS)),
-        constant(2),
-    ),
-    audio_channels=either("audio_channels", "channels", constant(1)),
-    num_codebooks=either("num_codebooks", "decoder.num_codebooks"),
-    codes_per_step=total("num_codebooks", constant(1)),
-    codebook_size=either("codebook_vocab_size", "vocab_size", "decoder.vocab_size"),
-    latent_size=either("latent_dim", "hidden_size"),
-    context_length=either("context_length", "prediction_length"),
-    patch_values=product(NUM_CHANNELS, PATCH_FRAMES, PATCH_SIZE, PATCH_SIZE),
-    frame_values=product(NUM_CHANNELS, PATCH_SIZE, PATCH_SIZE),
+    positions=either(*_keys("max_source_positions", AUDIO_CONFIGS), *_keys("max_position_embeddings", AUDIO_CONFIGS)),
+    num_frames="positions * 2",
+    audio_channels="audio_channels or channels or 1",
+    num_codebooks="num_codebooks or decoder.num_codebooks",
+    codes_per_step="num_codebooks + 1",
+    codebook_size="codebook_vocab_size or vocab_size or decoder.vocab_size",
+    latent_size="latent_dim or hidden_size",
+    context_length="context_length or prediction_length",
+    patch_values="num_channels * patch_frames * patch_size ** 2",
+    frame_values="num_channels * patch_size ** 2",
     patch_size=PATCH_SIZE,
+    patch_frames=PATCH_FRAMES,
     merged_side=MERGED_SIDE,
-    merged_size=product(MERGED_SIDE, PATCH_SIZE),
-    strip_side=either(*(item(key, 0) for key in _keys("window_kernel_size", VISION_CONFIGS)), constant(1)),
-    num_input_channels=either("num_input_channels", "input_size", constant(1)),
+    merged_size="merged_side * patch_size",
+    strip_side=either(*(f"{key}[0]" for key in _keys("window_kernel_size", VISION_CONFIGS)), "1"),
+    num_input_channels="num_input_channels or input_size or 1",
 )
 """Where configurations hold the values that these inputs need, by every known name."""
 
@@ -176,7 +175,7 @@ CHUNKED_SPECTROGRAMS = compose(
     takes("input_features", "batch_size num_mel_bins= chunk_frames*num_chunks", "sound", kind="float"),
     takes("input_features_mask", "batch_size chunk_frames*num_chunks", "padding_mask"),
     generates("sound", "normal"),
-    reads(chunk_frames=product("n_window", constant(2))),
+    reads(chunk_frames="n_window * 2"),
     padded("right"),
     sized_in("one several", batch_size=(2, 1, 3), num_chunks=(3, 1, 2)),
 )

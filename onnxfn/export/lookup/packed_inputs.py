@@ -9,14 +9,14 @@ from onnxfn.architectures.families.sizes import sized_in
 from onnxfn.specs.compose import compose
 from onnxfn.specs.dummies import generates
 from onnxfn.specs.facts import takes
-from onnxfn.specs.getters import constant, from_config, power, reads, total
+from onnxfn.specs.getters import from_config, reads
 from onnxfn.specs.records import NestedDummy
 from onnxfn.specs.spec import ExportSpec
 
 Forms = tuple[ExportSpec, ...]
 
 IMAGES = compose(
-    generates("merge_sizes", "integers", low=1, high=from_config(total("merged_side", constant(1)))),
+    generates("merge_sizes", "integers", low=1, high=from_config("merged_side + 1")),
     generates("patches", "normal"),
     sized_in("one several", num_images=(2, 1, 3), num_patches=(96, 60, 132)),
 )
@@ -65,7 +65,7 @@ PATCH_STRIPS = compose(
 POOLED_PATCHES = compose(
     takes("pixel_values", "batch_size num_tokens*pooled_patches patch_values=", "patches", kind="float"),
     takes("pixel_position_ids", "batch_size num_tokens*pooled_patches 2", "patch_places"),
-    reads(pooled_side="pooling_kernel_size", pooled_patches=power("pooling_kernel_size", constant(2))),
+    reads(pooled_side="pooling_kernel_size", pooled_patches="pooling_kernel_size ** 2"),
     generates("patches", "uniform", low=0.0),
     generates("patch_places", "grid_positions", merge=from_config("pooled_side")),
     sized_in("one several", batch_size=(2, 1, 3), num_tokens=(8, 6, 15)),

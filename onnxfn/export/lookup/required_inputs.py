@@ -25,7 +25,7 @@ STATES = compose(
     LENGTHS,
     takes("inputs_embeds", f"{TOKENS} states_size=", "states", kind="float"),
     takes("attention_mask", TOKENS, "padding_mask"),
-    reads(states_size=either("hidden_size", "text_config.hidden_size")),
+    reads(states_size="hidden_size or text_config.hidden_size"),
 )
 """The states of another model, with their mask."""
 

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from typing import overload
-
 from onnxfn.specs.compose import compose
-from onnxfn.specs.edits.as_edit import SpecEdit, as_edit
+from onnxfn.specs.edits.as_edit import as_edit
 from onnxfn.specs.errors import InvalidSpec
 from onnxfn.specs.spec import ExportSpec, Target
 
 
-@overload
-def with_adapter_inputs(spec: ExportSpec, *layers: str) -> ExportSpec: ...
-@overload
-def with_adapter_inputs(*layers: str) -> SpecEdit: ...
 @as_edit
 def with_adapter_inputs(spec: ExportSpec, *layers: str) -> ExportSpec:
     """The spec whose graph takes a LoRA adapter for some of its linear layers, so that one graph serves many adapters.

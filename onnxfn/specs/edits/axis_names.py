@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from typing import overload
-
 from attrs import evolve
 
-from onnxfn.specs.axis_records import AxisName
 from onnxfn.specs.axis_symbols import symbols_in
-from onnxfn.specs.edits.as_edit import SpecEdit, as_edit
+from onnxfn.specs.edits.as_edit import as_edit
 from onnxfn.specs.errors import InvalidSpec, unknown
+from onnxfn.specs.records import AxisName
 from onnxfn.specs.spec import ExportSpec
 
 
-@overload
-def with_axis_names(spec: ExportSpec, **names: str) -> ExportSpec: ...
-@overload
-def with_axis_names(**names: str) -> SpecEdit: ...
 @as_edit
-def with_axis_names(spec: ExportSpec, **names: str) -> ExportSpec:
+def with_axis_names(spec: ExportSpec, /, **names: str) -> ExportSpec:
     """The spec with other names for axes in ONNX, in every tensor, task, part and case of the check.
 
     The plan has the new names; the patterns of the spec keep theirs. Later edits may use both.

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Literal, overload
+from typing import Literal
 
 from attrs import evolve
 
 from onnxfn.specs.axes import Axis, AxisMap, axis_map
 from onnxfn.specs.compose import compose
 from onnxfn.specs.dummies import generates, padded, sized
-from onnxfn.specs.edits.as_edit import SpecEdit, as_edit
+from onnxfn.specs.edits.as_edit import as_edit
 from onnxfn.specs.edits.caches import over_past
 from onnxfn.specs.errors import InvalidSpec, listed, unknown
 from onnxfn.specs.facts import TARGET, always, case
@@ -58,10 +58,6 @@ def model_part(name: str, *specs: ExportSpec) -> ExportSpec:
     return ExportSpec(parts=Parts(behaviors=(Overlay(name, compose(*specs)),)))
 
 
-@overload
-def with_behavior(spec: ExportSpec, behavior: str, *, past: Literal["outputs", "both"] | None = None) -> ExportSpec: ...
-@overload
-def with_behavior(behavior: str, *, past: Literal["outputs", "both"] | None = None) -> SpecEdit: ...
 @as_edit
 def with_behavior(spec: ExportSpec, behavior: str, *, past: Literal["outputs", "both"] | None = None) -> ExportSpec:
     """The spec of one graph of an encoder-decoder, or of one part of a model.
@@ -103,10 +99,6 @@ def part_alone(spec: ExportSpec, *, part: str) -> ExportSpec:
     return evolve(_view(spec, part), tasks=())
 
 
-@overload
-def split(spec: ExportSpec, *names: str) -> ExportSpec: ...
-@overload
-def split(*names: str) -> SpecEdit: ...
 @as_edit
 def split(spec: ExportSpec, *names: str) -> ExportSpec:
     """The spec written as one file for each part of the model.

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TypeVar, get_args, overload
+from typing import TypeVar, get_args
 
 from attrs import evolve
 
 from onnxfn.specs.axes import AxisMap, axis, axis_map, names
 from onnxfn.specs.compose import EMPTY, compose
 from onnxfn.specs.dummies import generates, padded, sized
-from onnxfn.specs.edits.as_edit import SpecEdit, as_edit
+from onnxfn.specs.edits.as_edit import as_edit
 from onnxfn.specs.errors import InvalidSpec, unknown
 from onnxfn.specs.facts import always, builds, case
 from onnxfn.specs.records import CacheRow, Constant, InputSpec, NestedDummy, OutputSpec, Source
@@ -188,10 +188,6 @@ def self_cache(
     return evolve(both, cache=Cache(rows=tuple(rows)))
 
 
-@overload
-def with_past(spec: ExportSpec, direction: Past = "both") -> ExportSpec: ...
-@overload
-def with_past(direction: Past = "both") -> SpecEdit: ...
 @as_edit
 def with_past(spec: ExportSpec, direction: Past = "both") -> ExportSpec:
     """The spec with its cache as inputs, outputs, or both: one graph for the prompt and for each next token.

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import overload
-
 from onnxfn.specs.compose import compose
-from onnxfn.specs.edits.as_edit import SpecEdit, as_edit
+from onnxfn.specs.edits.as_edit import as_edit
 from onnxfn.specs.edits.caches import kv_cache
 from onnxfn.specs.errors import InvalidSpec
 from onnxfn.specs.facts import runs
-from onnxfn.specs.getters import reads, total
+from onnxfn.specs.getters import reads
 from onnxfn.specs.spec import ExportSpec
 from onnxfn.specs.tasks import for_some_task
 
@@ -17,13 +15,9 @@ LATENT = "num_latents"
 """The number of heads of a cache of latents, as rows name it."""
 
 
-@overload
-def with_expanded_cache(spec: ExportSpec) -> ExportSpec: ...
-@overload
-def with_expanded_cache() -> SpecEdit: ...
 @as_edit
 def with_expanded_cache(spec: ExportSpec) -> ExportSpec:
-    """The spec whose cache holds the keys and values of all heads, in place of what they are computed from.
+    """The spec whose cache holds the keys and values of all heads, in place of latents.
 
     transformers 5 caches the latent of DeepSeek-V3 and the rotated part that all heads share; transformers 4, Optimum
     and ORTModel have a key of `qk_nope_head_dim + qk_rope_head_dim` and a value of `v_head_dim` for each head. That
@@ -52,6 +46,6 @@ def with_expanded_cache(spec: ExportSpec) -> ExportSpec:
     return compose(
         chosen,
         runs("latent_attention.with_expanded_cache"),
-        reads(expanded_key_size=total("qk_nope_head_dim", "qk_rope_head_dim")),
+        reads(expanded_key_size="qk_nope_head_dim + qk_rope_head_dim"),
         kv_cache(heads="num_attention_heads", key="expanded_key_size", value="v_head_dim", layers=layers[0]),
     )

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import overload
 
 from attrs import evolve
 from toolz import reduce
 
 from onnxfn.specs.axes import AxisMap, axis_map, pattern
 from onnxfn.specs.compose import compose
-from onnxfn.specs.edits.as_edit import SpecEdit, as_edit
+from onnxfn.specs.edits.as_edit import as_edit
 from onnxfn.specs.edits.caches import LAYER, NEXT, over_past
 from onnxfn.specs.errors import InvalidSpec, UnknownName, unknown
 from onnxfn.specs.facts import TARGET, always, gives
-from onnxfn.specs.getters import count, either
+from onnxfn.specs.getters import either
 from onnxfn.specs.records import Edit, OutputSpec, Source
 from onnxfn.specs.spec import Call, ExportSpec, Overlay
 
@@ -27,7 +26,7 @@ TOKENS = ("input_ids", "inputs_embeds")
 UNNAMED = "batch_size _ _"
 """The axes of hidden states when no tensor of the spec shows which of them are dynamic."""
 
-LAYERS = either("num_layers", "num_hidden_layers", count("depths"))
+LAYERS = "num_layers or num_hidden_layers or len(depths)"
 ENCODER_LAYERS = either(
     *("encoder_layers", "encoder_num_hidden_layers", "encoder.num_hidden_layers", "text_encoder.num_layers"),
     *("vision_config.num_hidden_layers", "num_layers"),
@@ -42,10 +41,6 @@ ENCODER_DECODER_OUTPUTS = (
 ALL_OUTPUTS = (*SINGLE_MODEL_OUTPUTS, *ENCODER_DECODER_OUTPUTS)
 
 
-@overload
-def with_outputs(spec: ExportSpec, *names: str) -> ExportSpec: ...
-@overload
-def with_outputs(*names: str) -> SpecEdit: ...
 @as_edit
 def with_outputs(spec: ExportSpec, *names: str) -> ExportSpec:
     """The spec with more outputs of its model.

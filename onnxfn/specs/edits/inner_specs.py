@@ -19,7 +19,7 @@ def inner_specs(spec: ExportSpec) -> Iterator[ExportSpec]:
 
 
 def each_spec(spec: ExportSpec, change: Callable[[ExportSpec], ExportSpec]) -> ExportSpec:
-    """The spec with a change applied to it and to every spec inside it."""
+    """The spec with a change applied to it and to every spec inside it, also to those of the cases of the check."""
 
     def inside(overlays: Iterable[Overlay]) -> tuple[Overlay, ...]:
         return tuple(evolve(overlay, spec=each_spec(overlay.spec, change)) for overlay in overlays)
@@ -28,7 +28,7 @@ def each_spec(spec: ExportSpec, change: Callable[[ExportSpec], ExportSpec]) -> E
     parts = (
         evolve(changed.parts, behaviors=inside(changed.parts.behaviors)) if changed.parts.behaviors else changed.parts
     )
-    return evolve(changed, tasks=inside(changed.tasks), parts=parts)
+    return evolve(changed, tasks=inside(changed.tasks), cases=inside(changed.cases), parts=parts)
 
 
 def with_changed_input(spec: ExportSpec, name: str, change: Callable[[InputSpec], InputSpec]) -> ExportSpec:

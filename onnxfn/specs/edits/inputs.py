@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any, overload
+from typing import Any
 
 from attrs import evolve
 
 from onnxfn.specs.compose import compose
 from onnxfn.specs.dummies import generates
-from onnxfn.specs.edits.as_edit import SpecEdit, as_edit
+from onnxfn.specs.edits.as_edit import as_edit
 from onnxfn.specs.edits.inner_specs import each_spec, with_changed_input
 from onnxfn.specs.errors import InvalidSpec, shortened
 from onnxfn.specs.records import Constant, InputSpec
 from onnxfn.specs.spec import Call, ExportSpec, Target
 
 
-@overload
-def with_generator(spec: ExportSpec, name: str, function: str, **arguments: Any) -> ExportSpec: ...
-@overload
-def with_generator(name: str, function: str, **arguments: Any) -> SpecEdit: ...
 @as_edit
-def with_generator(spec: ExportSpec, name: str, function: str, **arguments: Any) -> ExportSpec:
+def with_generator(spec: ExportSpec, /, name: str, function: str, **arguments: Any) -> ExportSpec:
     """The spec with other dummies for one input, also in the cases of the check. Other inputs keep their generator.
 
     Args:
@@ -42,10 +38,6 @@ def with_generator(spec: ExportSpec, name: str, function: str, **arguments: Any)
     return compose(changed, generates(generator, function, **arguments))
 
 
-@overload
-def with_input_order(spec: ExportSpec, *names: str) -> ExportSpec: ...
-@overload
-def with_input_order(*names: str) -> SpecEdit: ...
 @as_edit
 def with_input_order(spec: ExportSpec, *names: str) -> ExportSpec:
     """The spec with these inputs first, in this order, in each of its files. The others follow in the order they have.
@@ -66,12 +58,8 @@ def with_input_order(spec: ExportSpec, *names: str) -> ExportSpec:
     return compose(spec, ExportSpec(target=Target(input_order=names)))
 
 
-@overload
-def with_constants(spec: ExportSpec, **values: float) -> ExportSpec: ...
-@overload
-def with_constants(**values: float) -> SpecEdit: ...
 @as_edit
-def with_constants(spec: ExportSpec, **values: float) -> ExportSpec:
+def with_constants(spec: ExportSpec, /, **values: float) -> ExportSpec:
     """The spec with constants in place of inputs: the model gets a tensor filled with the value, the graph no input.
 
     The tensor has the axes of the input; their sizes come from the other inputs.

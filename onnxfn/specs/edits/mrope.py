@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import overload
-
 from attrs import evolve
 
 from onnxfn.specs.axes import AxisMap, axis_map, inserted, pattern
 from onnxfn.specs.compose import compose
 from onnxfn.specs.dummies import generates
-from onnxfn.specs.edits.as_edit import SpecEdit, as_edit
+from onnxfn.specs.edits.as_edit import as_edit
 from onnxfn.specs.edits.inner_specs import with_changed_input
 from onnxfn.specs.edits.optional_inputs import with_input
 from onnxfn.specs.errors import InvalidSpec
@@ -23,10 +21,6 @@ MROPE_AXES: AxisMap = inserted(axis_map(TOKENS), 0, "3")
 """The axes of positions in time, height and width."""
 
 
-@overload
-def with_mrope(spec: ExportSpec) -> ExportSpec: ...
-@overload
-def with_mrope() -> SpecEdit: ...
 @as_edit
 def with_mrope(spec: ExportSpec) -> ExportSpec:
     """The spec whose `position_ids` are `[3, batch_size, sequence_length]`: positions in time, height and width.

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, overload
+from typing import Any
 
 from attrs import evolve
 
 from onnxfn.specs.axes import Axis, AxisMap, axis_map, inserted
-from onnxfn.specs.edits.as_edit import SpecEdit, as_edit
+from onnxfn.specs.edits.as_edit import as_edit
 from onnxfn.specs.edits.inner_specs import each_spec, inner_specs
 from onnxfn.specs.errors import InvalidSpec, listed
 from onnxfn.specs.records import Constant, InputSpec
 from onnxfn.specs.spec import ExportSpec
 
 
-@overload
-def with_axis(spec: ExportSpec, axis: str, *, at: int, starting: str) -> ExportSpec: ...
-@overload
-def with_axis(axis: str, *, at: int, starting: str) -> SpecEdit: ...
 @as_edit
 def with_axis(spec: ExportSpec, axis: str, *, at: int, starting: str) -> ExportSpec:
     """The spec with one more axis in some inputs, in every task and part.

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import overload
 
 from attrs import evolve, field, frozen
 
 from onnxfn.specs.axes import AxisMap
 from onnxfn.specs.compose import compose
 from onnxfn.specs.dummies import generates
-from onnxfn.specs.edits.as_edit import SpecEdit, as_edit
+from onnxfn.specs.edits.as_edit import as_edit
 from onnxfn.specs.edits.inner_specs import each_spec, inner_specs, tensor_names
 from onnxfn.specs.edits.logits_to_keep import NUM_LOGITS_TO_KEEP, computes_logits, with_logits_to_keep
 from onnxfn.specs.errors import UnknownName, closest, listed
-from onnxfn.specs.getters import constant, either
+from onnxfn.specs.getters import from_config
 from onnxfn.specs.records import InputSpec
 from onnxfn.specs.spec import ExportSpec
 
@@ -42,7 +41,7 @@ class OptionalInput:
     arguments: Mapping[str, object] = field(factory=dict)
 
 
-SEGMENTS: Mapping[str, object] = MappingProxyType({"high": either("type_vocab_size", constant(2))})
+SEGMENTS: Mapping[str, object] = MappingProxyType({"high": from_config("type_vocab_size or 2")})
 
 OPTIONAL_INPUTS: Mapping[str, OptionalInput] = MappingProxyType(
     {
@@ -60,10 +59,6 @@ OPTIONAL_INPUTS: Mapping[str, OptionalInput] = MappingProxyType(
 """Name -> the optional input. transformers 5.23 calls them so."""
 
 
-@overload
-def with_input(spec: ExportSpec, name: str) -> ExportSpec: ...
-@overload
-def with_input(name: str) -> SpecEdit: ...
 @as_edit
 def with_input(spec: ExportSpec, name: str) -> ExportSpec:
     """The spec with one more input, which its model can take and its row leaves out: a mask, or segment ids.

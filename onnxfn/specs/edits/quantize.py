@@ -2,39 +2,12 @@
 
 from __future__ import annotations
 
-from typing import overload
-
 from onnxfn.specs.compose import compose
-from onnxfn.specs.edits.as_edit import SpecEdit, as_edit
+from onnxfn.specs.edits.as_edit import as_edit
 from onnxfn.specs.quantization import MATRICES, Condition, QuantizationKind, WeightRule
 from onnxfn.specs.spec import ExportSpec, Target
 
 
-@overload
-def quantize(
-    spec: ExportSpec,
-    bits: int = 4,
-    where: Condition | str = MATRICES,
-    *,
-    block_size: int = 32,
-    symmetric: bool = True,
-    kind: QuantizationKind = "blocks",
-    signed: bool = True,
-    per_channel: bool = True,
-    accuracy_level: int = 0,
-) -> ExportSpec: ...
-@overload
-def quantize(
-    bits: int = 4,
-    where: Condition | str = MATRICES,
-    *,
-    block_size: int = 32,
-    symmetric: bool = True,
-    kind: QuantizationKind = "blocks",
-    signed: bool = True,
-    per_channel: bool = True,
-    accuracy_level: int = 0,
-) -> SpecEdit: ...
 @as_edit
 def quantize(
     spec: ExportSpec,

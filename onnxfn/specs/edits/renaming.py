@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, overload
+from typing import Any
 
 from attrs import evolve
 
-from onnxfn.specs.edits.as_edit import SpecEdit, as_edit
+from onnxfn.specs.edits.as_edit import as_edit
 from onnxfn.specs.edits.caches import LAYER
 from onnxfn.specs.edits.inner_specs import each_spec, inner_specs, tensor_names
 from onnxfn.specs.edits.tensors import unknown_tensor
@@ -16,12 +16,8 @@ from onnxfn.specs.records import CacheRow, Link
 from onnxfn.specs.spec import Cache, ExportSpec
 
 
-@overload
-def renamed(spec: ExportSpec, **names: str) -> ExportSpec: ...
-@overload
-def renamed(**names: str) -> SpecEdit: ...
 @as_edit
-def renamed(spec: ExportSpec, **names: str) -> ExportSpec:
+def renamed(spec: ExportSpec, /, **names: str) -> ExportSpec:
     """The spec with other names for inputs or outputs in ONNX. `forward` is still called with the names it knows.
 
     Args:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import overload
-
 from onnxfn.specs.compose import compose
 from onnxfn.specs.dummies import sized
-from onnxfn.specs.edits.as_edit import SpecEdit, as_edit
+from onnxfn.specs.edits.as_edit import as_edit
 from onnxfn.specs.errors import InvalidSpec
 from onnxfn.specs.facts import case
 from onnxfn.specs.spec import ExportSpec, Target
@@ -18,10 +16,6 @@ OPSET = 23
 _EMPTY_PAST = sized(past_sequence_length=0)
 
 
-@overload
-def with_shared_cache(spec: ExportSpec) -> ExportSpec: ...
-@overload
-def with_shared_cache() -> SpecEdit: ...
 @as_edit
 def with_shared_cache(spec: ExportSpec) -> ExportSpec:
     """The spec of a decoder whose past and present may lie in one buffer that is longer than the text.

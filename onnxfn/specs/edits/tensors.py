@@ -7,20 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from numbers import Integral
-from typing import Any, cast, get_args, overload
+from typing import Any, cast, get_args
 
 from attrs import evolve
 
 from onnxfn.specs.axes import AxisMap
-from onnxfn.specs.axis_records import AxisRange
 from onnxfn.specs.axis_symbols import symbols_in
 from onnxfn.specs.compose import compose
-from onnxfn.specs.edits.as_edit import SpecEdit, as_edit
+from onnxfn.specs.edits.as_edit import as_edit
 from onnxfn.specs.edits.inner_specs import each_spec, tensor_names, with_changed_input
 from onnxfn.specs.errors import InvalidSpec, UnknownName, closest, shortened, unknown
 from onnxfn.specs.facts import checks, gives
 from onnxfn.specs.quantized_dtypes import QUANTIZED_DTYPES, QuantizedName
-from onnxfn.specs.records import KINDS, FixedAxis, InputSpec, Kind
+from onnxfn.specs.records import KINDS, AxisRange, FixedAxis, InputSpec, Kind
 from onnxfn.specs.spec import ExportSpec, FloatDtype, IntDtype, Target
 from onnxfn.specs.tensor_paths import Path
 
@@ -29,10 +28,6 @@ FLOAT_DTYPES: tuple[str, ...] = get_args(FloatDtype)
 FLOAT_NAMES = (*FLOAT_DTYPES, *QUANTIZED_DTYPES)
 
 
-@overload
-def without(spec: ExportSpec, *names: str) -> ExportSpec: ...
-@overload
-def without(*names: str) -> SpecEdit: ...
 @as_edit
 def without(spec: ExportSpec, *names: str) -> ExportSpec:
     """The spec without some inputs or outputs, in every task and part.
@@ -56,12 +51,6 @@ def without(spec: ExportSpec, *names: str) -> ExportSpec:
     return each_spec(spec, lambda inner: _without_tensors(inner, names))
 
 
-@overload
-def with_output(
-    spec: ExportSpec, name: str, axes: str | AxisMap, *, path: Path = (), kind: Kind | None = None
-) -> ExportSpec: ...
-@overload
-def with_output(name: str, axes: str | AxisMap, *, path: Path = (), kind: Kind | None = None) -> SpecEdit: ...
 @as_edit
 def with_output(
     spec: ExportSpec, name: str, axes: str | AxisMap, *, path: Path = (), kind: Kind | None = None
@@ -96,10 +85,6 @@ def with_output(
     return compose(evolve(spec, tasks=tasks), addition)
 
 
-@overload
-def with_opset(spec: ExportSpec, opset: int) -> ExportSpec: ...
-@overload
-def with_opset(opset: int) -> SpecEdit: ...
 @as_edit
 def with_opset(spec: ExportSpec, opset: int) -> ExportSpec:
     """The spec for another ONNX opset.
@@ -118,10 +103,6 @@ def with_opset(spec: ExportSpec, opset: int) -> ExportSpec:
     return compose(spec, ExportSpec(target=Target(opset=opset)))
 
 
-@overload
-def with_tolerance(spec: ExportSpec, *, atol: float | None = None, rtol: float | None = None) -> ExportSpec: ...
-@overload
-def with_tolerance(*, atol: float | None = None, rtol: float | None = None) -> SpecEdit: ...
 @as_edit
 def with_tolerance(spec: ExportSpec, *, atol: float | None = None, rtol: float | None = None) -> ExportSpec:
     """The spec with a tolerance of its own for the check.
@@ -145,26 +126,10 @@ def with_tolerance(spec: ExportSpec, *, atol: float | None = None, rtol: float |
     return compose(spec, checks(atol=atol, rtol=rtol))
 
 
-@overload
-def with_dtypes(
-    spec: ExportSpec,
-    *,
-    int: IntDtype | None = None,
-    float: FloatDtype | QuantizedName | None = None,
-    io: FloatDtype | None = None,
-    **inputs: Kind,
-) -> ExportSpec: ...
-@overload
-def with_dtypes(
-    *,
-    int: IntDtype | None = None,
-    float: FloatDtype | QuantizedName | None = None,
-    io: FloatDtype | None = None,
-    **inputs: Kind,
-) -> SpecEdit: ...
 @as_edit
 def with_dtypes(
     spec: ExportSpec,
+    /,
     *,
     int: IntDtype | None = None,  # noqa: A002
     float: FloatDtype | QuantizedName | None = None,  # noqa: A002
@@ -210,12 +175,8 @@ def with_dtypes(
     return edited
 
 
-@overload
-def with_shapes(spec: ExportSpec, **sizes: int | tuple[int, int]) -> ExportSpec: ...
-@overload
-def with_shapes(**sizes: int | tuple[int, int]) -> SpecEdit: ...
 @as_edit
-def with_shapes(spec: ExportSpec, **sizes: int | tuple[int, int]) -> ExportSpec:
+def with_shapes(spec: ExportSpec, /, **sizes: int | tuple[int, int]) -> ExportSpec:
     """The spec with some axes static, or with a range of sizes. Axes that are not named stay as they are.
 
     A sum of sizes is static when all its terms are: with `past_sequence_length` fixed too, so is a mask over both.
@@ -242,10 +203,6 @@ def with_shapes(spec: ExportSpec, **sizes: int | tuple[int, int]) -> ExportSpec:
     return compose(others, ExportSpec(fixed_axes=fixed, axis_ranges=ranges))
 
 
-@overload
-def only_tasks(spec: ExportSpec, *names: str) -> ExportSpec: ...
-@overload
-def only_tasks(*names: str) -> SpecEdit: ...
 @as_edit
 def only_tasks(spec: ExportSpec, *names: str) -> ExportSpec:
     """The spec with some of its tasks alone, in this order.

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import overload
-
 from attrs import evolve
 
 from onnxfn.specs.axes import AxisMap, axis_map
 from onnxfn.specs.compose import compose
 from onnxfn.specs.dummies import generates
-from onnxfn.specs.edits.as_edit import SpecEdit, as_edit
+from onnxfn.specs.edits.as_edit import as_edit
 from onnxfn.specs.edits.inner_specs import inner_specs
 from onnxfn.specs.errors import InvalidSpec, unknown
 from onnxfn.specs.facts import gives, links
-from onnxfn.specs.getters import either, reads
+from onnxfn.specs.getters import reads
 from onnxfn.specs.planned import PlannedSpec
 from onnxfn.specs.records import Edit, File, InputSpec, Kind
 from onnxfn.specs.spec import Cache, ExportSpec
@@ -22,14 +20,10 @@ IDS, EMBEDS = "input_ids", "inputs_embeds"
 EMBEDDING_FILE = "embed_tokens"
 """The stem of the file that looks up embeddings, as transformers.js names it."""
 
-WIDTH = either("embedding_size", "word_embed_proj_dim", "input_embedding_size", "emb_dim", "hidden_size")
+WIDTH = "embedding_size or word_embed_proj_dim or input_embedding_size or emb_dim or hidden_size"
 """The width of an embedding: some models project it to another width afterwards."""
 
 
-@overload
-def with_inputs_embeds(spec: ExportSpec) -> ExportSpec: ...
-@overload
-def with_inputs_embeds() -> SpecEdit: ...
 @as_edit
 def with_inputs_embeds(spec: ExportSpec) -> ExportSpec:
     """The spec of a model that takes `inputs_embeds`, and of a file `embed_tokens.onnx` that computes them from tokens.

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import overload
-
 from attrs import evolve
 
 from onnxfn.specs.axes import AxisMap, axis_map
-from onnxfn.specs.edits.as_edit import SpecEdit, as_edit
+from onnxfn.specs.edits.as_edit import as_edit
 from onnxfn.specs.edits.behaviors import with_behavior, written_as
 from onnxfn.specs.edits.inputs import with_constants
 from onnxfn.specs.edits.renaming import renamed
@@ -22,10 +20,6 @@ CROSS = "encoder."
 ONE_TOKEN = axis_map("batch_size 1")
 
 
-@overload
-def whisper_for_genai(spec: ExportSpec) -> ExportSpec: ...
-@overload
-def whisper_for_genai() -> SpecEdit: ...
 @as_edit
 def whisper_for_genai(spec: ExportSpec) -> ExportSpec:
     """The spec of Whisper written as onnxruntime-genai 0.18 loads it: `encoder.onnx` and `decoder.onnx`.

@@ -6,10 +6,9 @@ from collections.abc import Mapping
 
 from attrs import evolve
 
-from onnxfn.specs.axis_records import AxisRange
 from onnxfn.specs.errors import InvalidSpec
 from onnxfn.specs.planned import Case, PlannedSpec
-from onnxfn.specs.records import DummySize
+from onnxfn.specs.records import AxisRange, DummySize
 from onnxfn.specs.spec import Dummies
 
 Ranges = Mapping[str, AxisRange]

@@ -31,7 +31,7 @@ def left_out(
 ) -> tuple[LeftOut, ...]:
     """The arguments of a model that a processor gives and that no part of a plan takes, in the order of `forward`.
 
-    A graph of a decoder alone, which takes what an encoder computed, leaves none out.
+    A decoder that reads an encoder's output has no left-out inputs.
 
     Args:
         spec: The spec of the plan.

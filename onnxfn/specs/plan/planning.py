@@ -14,7 +14,6 @@ from onnxfn.specs.axes import Axis, AxisMap, names, resolve_configured, substitu
 from onnxfn.specs.axis_symbols import with_symbols
 from onnxfn.specs.compose import compose, named
 from onnxfn.specs.config_values import UNKNOWN, Snapshot, is_set, read_config, snapshot
-from onnxfn.specs.defaults import DEFAULTS
 from onnxfn.specs.edits.table import edited
 from onnxfn.specs.errors import InvalidSpec, MissingValue, shortened, unknown
 from onnxfn.specs.fixed_axes import fixed_sizes
@@ -35,8 +34,11 @@ from onnxfn.specs.records import (
     OutputSpec,
     Source,
 )
-from onnxfn.specs.spec import Dummies, ExportSpec, Overlay
+from onnxfn.specs.spec import Dummies, ExportSpec, Overlay, Target
 from onnxfn.specs.tasks import for_some_task
+
+DEFAULTS = ExportSpec(target=Target(opset=18, int_dtype="int64"))
+"""Opset and integer type of a spec that specifies none."""
 
 Decoders = Literal["merged", "separate", "both"]
 DECODERS: tuple[str, ...] = get_args(Decoders)

@@ -1,7 +1,7 @@
 """The cases that the check of token ids has besides those of the spec: special tokens, masks with holes, long texts.
 
-Nothing is said per row. A part has these cases if it has token ids, and if the configuration has the tokens and the
-longest text that they need.
+No row lists these cases. They follow from the inputs and the configuration: a part has them if it has token ids, and
+if the configuration has the tokens and the longest text that they need.
 """
 
 from __future__ import annotations
@@ -201,7 +201,7 @@ def _long_cases(spec: PlannedSpec, longest: int) -> tuple[Case, ...]:
 
 
 def _with_long_past(spec: PlannedSpec, case: Case, prompt: Case, longest: int) -> dict[str, int]:
-    """The sizes of a case after a past, which leaves its new tokens room in `longest` and fits a prompt otherwise."""
+    """The sizes of a case: past plus new tokens are `longest` long, and all other sizes are those of the prompt."""
     sizes, pasts = _sizes(spec, case), past_lengths(spec)
     past = {symbol: longest - sizes[new] for symbol, new in pasts.items()}
     return {**_sizes(spec, prompt), **past, **{new: sizes[new] for new in pasts.values()}}
