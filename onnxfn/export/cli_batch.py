@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from concurrent.futures import Executor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Any
 
 import typer
 from attrs import evolve
 
 from onnxfn.export.batch.job_files import read_jobs
 from onnxfn.export.batch.many import batch_preview, export_many, preview_jobs
-from onnxfn.export.batch.records import BatchResult, JobLimits, batch_content, preview_content
+from onnxfn.export.batch.records import BatchResult, batch_content, preview_content
 from onnxfn.export.cli_print import say
 from onnxfn.export.cli_progress import jobs_shown
 from onnxfn.export.cli_results import Form, batch_text, result_form
@@ -25,37 +25,12 @@ from onnxfn.specs.errors import InvalidSpec, OutputExists
 LOG = "batch.jsonl"
 """The log of a batch, in the folder of its exports."""
 
-GB = 10**9
 
+def export_listed(jobs: Path, out: Path, values: Values, *, dask: str | None, resume: bool, **options: Any) -> None:
+    """Runs the jobs of a file or a folder, or prints what it would do; `options` are arguments of `export_many`.
 
-def batch(
-    jobs: Annotated[
-        Path, typer.Argument(help="A folder of checkpoints, a .toml file of jobs, or a file with a job in JSON a line.")
-    ],
-    out: Annotated[Path, typer.Argument(help="The folder of the exports; it also gets the log, batch.jsonl.")],
-    *,
-    workers: Annotated[
-        int | None, typer.Option(min=1, help="Jobs that run at a time. Default: the number of processors.")
-    ] = None,
-    dask: Annotated[
-        str | None, typer.Option(help="Address of a scheduler of dask.distributed that runs the jobs.")
-    ] = None,
-    resume: Annotated[
-        bool,
-        typer.Option("--resume", help="Go on with an earlier run: what is exported and unchanged is not done again."),
-    ] = False,
-    seconds: Annotated[float | None, typer.Option(help="Seconds that a job may take.")] = None,
-    memory: Annotated[float | None, typer.Option(help="Gigabytes of memory that a job may use.")] = None,
-    retries: Annotated[
-        int, typer.Option(min=0, help="How often a job is started again if its process was killed.")
-    ] = 1,
-    total_memory: Annotated[
-        float | None,
-        typer.Option(help="Gigabytes that the jobs that run at a time may need together. Default: what is available."),
-    ] = None,
-    values: Values,
-) -> None:
-    """Export many checkpoints, each in a process of its own. Exit code 1 if a job failed, after all others are done."""
+    Exit 1 if a job failed.
+    """
     form = result_form(values)
     defaults = with_check({name: values[name] for name in ("dtype", "check", "no_check") if name in values})
     listed = read_jobs(jobs, out, **defaults)
@@ -65,18 +40,8 @@ def batch(
     overwrite = "overwrite" in values
     _check_log(out / LOG, resume=resume, overwrite=overwrite)
     listed = tuple(evolve(job, overwrite=job.overwrite or overwrite) for job in listed)
-    limits = JobLimits(seconds=seconds, memory_bytes=_bytes(memory))
     with _dask_executor(dask) as executor, jobs_shown() as on_event:
-        result = export_many(
-            listed,
-            executor=executor,
-            workers=workers,
-            limits=limits,
-            memory=_bytes(total_memory),
-            retries=retries,
-            log=out / LOG,
-            on_event=on_event,
-        )
+        result = export_many(listed, executor=executor, log=out / LOG, on_event=on_event, **options)
     _print_result(result, form)
     if result.failed:
         raise typer.Exit(1)
@@ -94,10 +59,6 @@ def _print_result(result: BatchResult, form: Form) -> None:
             say(result)
         case _:
             say(batch_text(result))
-
-
-def _bytes(gigabytes: float | None) -> int | None:
-    return None if gigabytes is None else int(gigabytes * GB)
 
 
 @contextmanager

@@ -4,38 +4,29 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
 from onnxfn.export.cli_print import say
 from onnxfn.export.graph_summary import graph_files, graph_summary, summary_text
 from onnxfn.export.lookup.lookup import spec_for
-from onnxfn.export.options import Values
 from onnxfn.export.push import uploaded, verified
 from onnxfn.export.verify import verify
 from onnxfn.specs.errors import InvalidSpec
 from onnxfn.specs.serialize import to_json
 
 
-def verify_folder(folder: Annotated[Path, typer.Argument(help="The folder of an export.")]) -> None:
-    """Compare the files of an export with its report.json, without the model. Exit code 1 if one differs."""
+def print_verification(folder: Path) -> None:
+    """Prints how the files of an export differ from its report. Exit 1 if one does."""
     verification = verify(folder)
     say(verification)
     if not verification.passed:
         raise typer.Exit(1)
 
 
-def inspect(
-    subject: Annotated[
-        str, typer.Argument(help="A model type, such as bert; an ONNX file; or the folder of an export.")
-    ],
-    task: Annotated[str | None, typer.Option(help="Show the spec of a model type for this task.")] = None,
-    *,
-    values: Values,
-) -> None:
-    """Show the spec of a model type, or what an ONNX file has: inputs, outputs, operators, bytes of the weights."""
-    as_json = "json" in values
+def print_inspected(subject: str, task: str | None, *, as_json: bool) -> None:
+    """Prints the spec of a model type, or what the ONNX files at a path have."""
     if _is_path(subject):
         say(_inspected_files(Path(subject), task, as_json=as_json))
     else:
@@ -43,17 +34,11 @@ def inspect(
         say(to_json(spec) if as_json else spec)
 
 
-def push(
-    folder: Annotated[Path, typer.Argument(help="The folder of an export.")],
-    repository: Annotated[str, typer.Argument(help="The repository on the hub, such as me/my-model.")],
-    *,
-    private: Annotated[bool, typer.Option("--private", help="Create the repository as a private one.")] = False,
-    values: Values,
-) -> None:
-    """Upload the folder of an export to the hub, after it was verified. The token is that of `hf auth login`."""
+def push_verified(folder: Path, repository: str, *, private: bool, dry_run: bool) -> None:
+    """Uploads the folder of an export after it was verified; nothing in a dry run."""
     verification = verified(folder)
     say(verification)
-    say("nothing was uploaded" if "dry_run" in values else uploaded(folder, repository, private=private))
+    say("nothing was uploaded" if dry_run else uploaded(folder, repository, private=private))
 
 
 def _is_path(subject: str) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 
 from attrs import field, frozen
 
-from onnxfn.export.options import OPTIONS, Values, checked_edits, stated, value_of, with_check
+from onnxfn.export.options import OPTIONS, SPEC, Values, checked_edits, stated, value_of, with_check
 from onnxfn.graphs.build import BuildOptions
 from onnxfn.graphs.cache_folder import default_cache_folder
 from onnxfn.specs.check_modes import CheckMode, check_mode
@@ -94,9 +94,9 @@ def job_of(checkpoint: str, path: str | Path, values: Values) -> ExportJob:
     values = with_check(stated(values))
     for name, written in values.items():
         record, _, attribute = OPTIONS[name].sets.rpartition(".")
-        if attribute:
+        if attribute and attribute != SPEC:
             records[record][attribute] = value_of(name, written)
-    edits = {name: written for name, written in values.items() if OPTIONS[name].edit is not None}
+    edits = checked_edits({name: written for name, written in values.items() if OPTIONS[name].sets == SPEC})
     build = BuildOptions(**{"template_cache": default_cache_folder(), **records["build"]}) if records["build"] else None
     return ExportJob(checkpoint, path, edits=edits, write=WriteOptions(**records["write"]), build=build, **records[""])
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from onnxfn.specs.errors import InvalidSpec, shortened
-from onnxfn.specs.measurements import Floors, parsed_floors
+
+if TYPE_CHECKING:
+    from onnxfn.specs.measurements import Floors
 
 DTYPES: Mapping[str, str] = MappingProxyType({"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"})
 """Optimum's names of dtypes -> ours."""
@@ -100,4 +102,6 @@ def parsed_dtypes(flag: str, values: Any) -> tuple[str, ...]:
 
 def floors_of(flag: str, values: Any) -> Floors:
     """The floors in texts NAME=NUMBER, or in a mapping."""
+    from onnxfn.specs.measurements import Floors, parsed_floors
+
     return Floors(**values) if isinstance(values, Mapping) else parsed_floors(flag, values)

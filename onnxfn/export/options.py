@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import reduce
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -18,22 +17,7 @@ from onnxfn.export.option_values import (
     parsed_sizes,
     texts,
 )
-from onnxfn.graphs.build import trace_all_layers
-from onnxfn.specs.compose import EMPTY, compose
-from onnxfn.specs.dummies import known_sizes, sized
-from onnxfn.specs.edits.adapter_inputs import with_adapter_inputs
-from onnxfn.specs.edits.behaviors import split
-from onnxfn.specs.edits.expanded_cache import with_expanded_cache
-from onnxfn.specs.edits.extra_outputs import with_outputs
-from onnxfn.specs.edits.optional_inputs import with_input
-from onnxfn.specs.edits.renaming import renamed
-from onnxfn.specs.edits.shared_cache import with_shared_cache
-from onnxfn.specs.edits.tensors import with_dtypes, with_opset, with_shapes, with_tolerance, without
-from onnxfn.specs.edits.token_embeddings import with_inputs_embeds
 from onnxfn.specs.errors import InvalidSpec, shortened, unknown
-from onnxfn.specs.plan.planning import plan
-from onnxfn.specs.spec import ExportSpec
-from onnxfn.specs.tasks import for_some_task
 
 Values = Mapping[str, Any]
 """What was written for options, by their names."""
@@ -41,8 +25,8 @@ Values = Mapping[str, Any]
 Read = Callable[[str, Any], Any]
 """From the flag of an option and what was written for it, at the command line or in a file, to its value."""
 
-Change = Callable[[ExportSpec, Any, Any], ExportSpec]
-"""From a spec, the value of an option, and the configuration or model of the spec to the edited spec."""
+SPEC = "spec"
+"""What an option sets that edits the spec of a job: `export/spec_edits.py` has the edits."""
 
 LIBRARIES = ("transformers", "sentence_transformers", "timm", "diffusers")
 ONE_MODEL = LIBRARIES[:-1]
@@ -61,10 +45,9 @@ class Option:
         kind: The type of what is written: `list` for an option that may be repeated, `bool` for a flag.
         group: The heading in the help.
         help: The help text.
-        sets: The field of `ExportJob` that it sets, such as `write.layout`; empty for an edit of the spec, and for
+        sets: The field of `ExportJob` that it sets, such as `write.layout`; `spec` for an edit of the spec; empty for
             what only the command line has.
         read: From what was written to the value of the field, or of the edit.
-        edit: The change of the spec for a checkpoint; None if it edits no spec.
         libraries: The libraries whose models can have it.
         words: Other words of the command line.
     """
@@ -75,9 +58,8 @@ class Option:
     help: str
     sets: str = ""
     read: Read = lambda _, value: value
-    edit: Change | None = None
     libraries: tuple[str, ...] = field(
-        default=Factory(lambda option: LIBRARIES if option.edit is None else ONE_MODEL, takes_self=True)
+        default=Factory(lambda option: ONE_MODEL if option.sets == SPEC else LIBRARIES, takes_self=True)
     )
     words: tuple[str, ...] = ()
 
@@ -88,23 +70,25 @@ class Option:
 
 
 def _opset(_: str, opset: Any) -> Any:
-    with_opset(EMPTY, opset)  # its error says which there are
+    from onnxfn.specs.edits.tensors import with_opset
+    from onnxfn.specs.spec import ExportSpec
+
+    with_opset(ExportSpec(), opset)  # its error says which there are
     return opset
 
 
 def _tolerance(_: str, tolerance: Any) -> Any:
-    with_tolerance(EMPTY, atol=tolerance)  # its error says what a tolerance is
+    from onnxfn.specs.edits.tensors import with_tolerance
+    from onnxfn.specs.spec import ExportSpec
+
+    with_tolerance(ExportSpec(), atol=tolerance)  # its error says what a tolerance is
     return tolerance
 
 
-def _with_sizes(spec: ExportSpec, sizes: Any, config_or_model: Any) -> ExportSpec:
-    known_sizes(plan(spec, config_or_model).parts[0].spec, dict(sizes))
-    return compose(spec, sized(**dict(sizes)))
+def _all_layers(*_: Any) -> Any:
+    from onnxfn.graphs.build import trace_all_layers
 
-
-def _unchanged(spec: ExportSpec, _: Any, __: Any) -> ExportSpec:
-    """The spec: `task` and `monolith` decide with which the edits start, see `edited_spec`."""
-    return spec
+    return trace_all_layers
 
 
 OPTIONS: Mapping[str, Option] = MappingProxyType(
@@ -113,7 +97,7 @@ OPTIONS: Mapping[str, Option] = MappingProxyType(
         for option in (
             Option(
                 *("task", str, MODEL, "The task of the model. Default: the task of the checkpoint."),
-                edit=_unchanged,
+                sets=SPEC,
             ),
             Option(
                 *("library", str, MODEL),
@@ -139,26 +123,26 @@ OPTIONS: Mapping[str, Option] = MappingProxyType(
             ),
             Option(
                 *("monolith", bool, GRAPH, "Write an encoder-decoder as one file, without a past."),
-                edit=_unchanged,
+                sets=SPEC,
             ),
             Option(
                 *("opset", int, GRAPH, "The ONNX opset, 18 to 25. Default: 18."),
                 read=_opset,
-                edit=lambda spec, opset, _: with_opset(spec, opset),
+                sets=SPEC,
             ),
             Option(
                 *("atol", float, CHECK, "Absolute tolerance, in place of PyTorch's own error."),
                 read=_tolerance,
-                edit=lambda spec, atol, _: with_tolerance(spec, atol=atol),
+                sets=SPEC,
             ),
             Option(
                 *("rtol", float, CHECK, "Relative tolerance, in place of PyTorch's own error."),
                 read=_tolerance,
-                edit=lambda spec, rtol, _: with_tolerance(spec, rtol=rtol),
+                sets=SPEC,
             ),
             Option(
                 *("split", bool, GRAPH, "One file for each part of the model: text_model.onnx, vision_model.onnx."),
-                edit=lambda spec, _, __: split(for_some_task(spec)),
+                sets=SPEC,
             ),
             Option(
                 *("dtype", list, GRAPH),
@@ -172,64 +156,64 @@ OPTIONS: Mapping[str, Option] = MappingProxyType(
                 *("io_dtype", str, GRAPH),
                 "dtype of float inputs and outputs that are no cache, such as float32 with --dtype float16. Default: "
                 "that of the weights for optimum, else float32.",
-                edit=lambda spec, dtype, _: with_dtypes(spec, io=dtype),
+                sets=SPEC,
             ),
             Option(
                 *("output", list, GRAPH, "An optional output to add: hidden_states, attentions, ..."),
                 read=texts,
-                edit=lambda spec, names, _: with_outputs(spec, *names),
+                sets=SPEC,
             ),
             Option(
                 *("shape", list, GRAPH),
                 "Size of an axis that is fixed in the graph, such as batch_size=1; or the smallest and largest size of "
                 "an axis that stays dynamic, such as sequence_length=1:128.",
                 read=parsed_shapes,
-                edit=lambda spec, shapes, _: with_shapes(spec, **dict(shapes)),
+                sets=SPEC,
             ),
             Option(
                 *("with_input", list, GRAPH),
                 "An optional input to add. The result lists those that it leaves out, such as attention_mask.",
                 read=texts,
-                edit=lambda spec, names, _: reduce(with_input, names, spec),
+                sets=SPEC,
             ),
             Option(
                 *("without", list, GRAPH),
                 "An input or an output to leave out of all files, such as attention_mask.",
                 read=texts,
-                edit=lambda spec, names, _: without(spec, *names),
+                sets=SPEC,
             ),
             Option(
                 *("size", list, CHECK, "Size of an axis in the dummy inputs, such as sequence_length=32."),
                 read=parsed_sizes,
-                edit=_with_sizes,
+                sets=SPEC,
             ),
             Option(
                 *("adapter_input", list, GRAPH),
                 "Linear layers for which the graph takes a LoRA adapter as inputs: q_proj, ...; --adapter is then a "
                 "file for ONNX Runtime, and is not merged.",
                 read=texts,
-                edit=lambda spec, layers, _: with_adapter_inputs(spec, *layers),
+                sets=SPEC,
             ),
             Option(
                 *("expanded_cache", bool, CACHE),
                 "Keys and values of all heads as the cache of a model with latent attention, as ORTModel needs them.",
-                edit=lambda spec, _, __: with_expanded_cache(spec),
+                sets=SPEC,
             ),
             Option(
                 *("shared_cache", bool, CACHE),
                 "Let past and present share one buffer, so that onnxruntime-genai copies no cache.",
-                edit=lambda spec, _, __: with_shared_cache(spec),
+                sets=SPEC,
             ),
             Option(
                 *("inputs_embeds", bool, GRAPH),
                 "The graph takes embeddings instead of token ids; the embedding table is a file of its own.",
-                edit=lambda spec, _, __: with_inputs_embeds(spec),
+                sets=SPEC,
             ),
             Option(
                 *("rename", list, GRAPH),
                 "Another name for an input or an output, OLD=NEW. For the cache: present.{layer}.key=new_{layer}.",
                 read=parsed_names,
-                edit=lambda spec, names, _: renamed(spec, **dict(names)),
+                sets=SPEC,
             ),
             Option(
                 *("decoders", str, CACHE),
@@ -296,7 +280,7 @@ OPTIONS: Mapping[str, Option] = MappingProxyType(
             Option(
                 *("trace_all_layers", bool, GRAPH, "Trace all layers instead of tracing one period and repeating it."),
                 sets="build.find_repeats",
-                read=lambda *_: trace_all_layers,
+                read=_all_layers,
             ),
             Option(
                 *("dry_run", bool, OUTPUT),
@@ -315,8 +299,8 @@ OPTIONS: Mapping[str, Option] = MappingProxyType(
 )
 """Name -> option. The edits of a spec are made in this order; its dtype is set after `split`."""
 
-EDITS = tuple(name for name, option in OPTIONS.items() if option.edit is not None)
-JOB_KEYS = tuple(name for name, option in OPTIONS.items() if option.sets or option.edit is not None)
+EDITS = tuple(name for name, option in OPTIONS.items() if option.sets == SPEC)
+JOB_KEYS = tuple(name for name, option in OPTIONS.items() if option.sets)
 """The options that a job in a file can have, besides `model` and `out`."""
 
 
@@ -341,7 +325,7 @@ def value_of(name: str, written: Any) -> Any:
     """
     option = OPTIONS[name]
     kinds = (int, float) if option.kind is float else (option.kind,)
-    if option.edit is not None and option.kind is not list and type(written) not in kinds:
+    if option.sets == SPEC and option.kind is not list and type(written) not in kinds:
         raise InvalidSpec(f"{name} is {shortened(written)}; write a value of the type {option.kind.__name__}")
     return option.read(option.flag, written)
 
@@ -352,7 +336,10 @@ def checked_edits(edits: Any) -> tuple[tuple[str, Any], ...]:
     >>> checked_edits({"shape": {"batch_size": 1}, "task": "fill-mask"})
     (('task', 'fill-mask'), ('shape', (('batch_size', 1),)))
     """
-    values = dict(edits)
+    try:
+        values = dict(edits)
+    except (TypeError, ValueError):
+        return edits  # type: ignore[no-any-return]  # of a wrong type, which the record refuses
     for name in values:
         if name not in EDITS:
             raise unknown("edit", str(name), EDITS)

@@ -2,17 +2,65 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
+from functools import reduce
+from types import MappingProxyType
 from typing import Any, cast
 
 from onnxfn.export.lookup.lookup import checkpoint_task, spec_for
-from onnxfn.export.options import OPTIONS, Values
-from onnxfn.specs.edits.behaviors import with_behavior
-from onnxfn.specs.edits.tensors import with_dtypes
+from onnxfn.export.options import Values
+from onnxfn.specs.compose import compose
+from onnxfn.specs.dummies import known_sizes, sized
+from onnxfn.specs.edits.adapter_inputs import with_adapter_inputs
+from onnxfn.specs.edits.behaviors import split, with_behavior
+from onnxfn.specs.edits.expanded_cache import with_expanded_cache
+from onnxfn.specs.edits.extra_outputs import with_outputs
+from onnxfn.specs.edits.optional_inputs import with_input
+from onnxfn.specs.edits.renaming import renamed
+from onnxfn.specs.edits.shared_cache import with_shared_cache
+from onnxfn.specs.edits.tensors import with_dtypes, with_opset, with_shapes, with_tolerance, without
+from onnxfn.specs.edits.token_embeddings import with_inputs_embeds
 from onnxfn.specs.plan.planning import plan
 from onnxfn.specs.spec import ExportSpec, FloatDtype
 from onnxfn.specs.tasks import WITH_PAST, for_some_task
 from onnxfn.weights.layouts import layout_of
+
+Change = Callable[[ExportSpec, Any, Any], ExportSpec]
+"""From a spec, the value of an option, and the configuration or model of the spec to the edited spec."""
+
+
+def _with_sizes(spec: ExportSpec, sizes: Any, config_or_model: Any) -> ExportSpec:
+    known_sizes(plan(spec, config_or_model).parts[0].spec, dict(sizes))
+    return compose(spec, sized(**dict(sizes)))
+
+
+def _unchanged(spec: ExportSpec, _: Any, __: Any) -> ExportSpec:
+    """The spec: `task` and `monolith` decide with which the edits start, see `edited_spec`."""
+    return spec
+
+
+CHANGES: Mapping[str, Change] = MappingProxyType(
+    {
+        "task": _unchanged,
+        "monolith": _unchanged,
+        "opset": lambda spec, opset, _: with_opset(spec, opset),
+        "atol": lambda spec, atol, _: with_tolerance(spec, atol=atol),
+        "rtol": lambda spec, rtol, _: with_tolerance(spec, rtol=rtol),
+        "split": lambda spec, _, __: split(for_some_task(spec)),
+        "io_dtype": lambda spec, dtype, _: with_dtypes(spec, io=dtype),
+        "output": lambda spec, names, _: with_outputs(spec, *names),
+        "shape": lambda spec, shapes, _: with_shapes(spec, **dict(shapes)),
+        "with_input": lambda spec, names, _: reduce(with_input, names, spec),
+        "without": lambda spec, names, _: without(spec, *names),
+        "size": _with_sizes,
+        "adapter_input": lambda spec, layers, _: with_adapter_inputs(spec, *layers),
+        "expanded_cache": lambda spec, _, __: with_expanded_cache(spec),
+        "shared_cache": lambda spec, _, __: with_shared_cache(spec),
+        "inputs_embeds": lambda spec, _, __: with_inputs_embeds(spec),
+        "rename": lambda spec, names, _: renamed(spec, **dict(names)),
+    }
+)
+"""The name of an option that edits the spec -> its change."""
 
 BEFORE_DTYPE = ("opset", "atol", "rtol", "split")
 """The edits that are made before the dtype is set."""
@@ -34,8 +82,7 @@ def edited_spec(config_or_model: Any, edits: Iterable[tuple[str, Any]] = (), dty
 
 def _edited(spec: ExportSpec, values: Values, config_or_model: Any) -> ExportSpec:
     for name, value in values.items():
-        change = OPTIONS[name].edit
-        spec = spec if change is None else change(spec, value, config_or_model)
+        spec = CHANGES[name](spec, value, config_or_model)
     return spec
 
 

@@ -13,6 +13,7 @@ import pytest
 import tiny
 from typer.testing import CliRunner
 
+from onnxfn.export import cli_export
 from onnxfn.export.cli import app
 from onnxfn.export.demo import minilm
 from onnxfn.specs.version import VERSION
@@ -331,7 +332,7 @@ def test_a_model_of_sentence_transformers_has_its_embedding_as_output(tmp_path):
 
 
 def test_the_checkpoint_of_another_library_is_its_folder_and_none_for_a_name_on_the_hub(tmp_path, monkeypatch):
-    module, checkpoints = sys.modules["onnxfn.export.cli_export"], []
+    module, checkpoints = cli_export, []
     for name in ("load_library_model", "job_spec", "_print_planned"):
         monkeypatch.setattr(module, name, lambda *_, **__: None)
     monkeypatch.setattr(module, "export_loaded", lambda _job, _spec, _model, folder, _: checkpoints.append(folder))

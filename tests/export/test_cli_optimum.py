@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 
 import pytest
 import tiny
@@ -11,6 +10,7 @@ import typer
 from typer.testing import CliRunner
 
 import onnxfn
+from onnxfn.export import cli_export
 from onnxfn.export.cli import app
 from onnxfn.export.cli_optimum import ANSWERS, AXES, SAME_MEANING
 from onnxfn.export.spec_edits import edited_spec
@@ -56,7 +56,7 @@ OPTIONS = [(flag,) for flag in FLAGS] + [*VALUES.items()]
 def requests(monkeypatch):
     """What the command would export."""
     found = []
-    monkeypatch.setattr(sys.modules["onnxfn.export.cli"], "export_from_library", lambda _, each: found.append(each))
+    monkeypatch.setattr(cli_export, "export_from_library", lambda _, each: found.append(each))
     return found
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from types import SimpleNamespace
 
 import onnxruntime
@@ -11,7 +10,9 @@ import tiny
 from fine_tunes import save_berts
 from typer.testing import CliRunner
 
+from onnxfn.export import cli_batch, cli_files, demo
 from onnxfn.export.cli import app
+from onnxfn.graphs import cache_folder
 
 
 def run(*words):
@@ -32,7 +33,7 @@ FAILING = [
 
 @pytest.mark.parametrize("words", FAILING, ids=lambda words: words[0])
 def test_debug_prints_the_traceback_of_an_error(words, monkeypatch):
-    monkeypatch.setattr(sys.modules["onnxfn.export.cli"], "clear_cache", lambda _: 1 / 0)
+    monkeypatch.setattr(cache_folder, "clear_cache", lambda _: 1 / 0)
     result = run(*words)
     assert result.exit_code == 1
     assert "Traceback (most recent call last):" in result.stderr
@@ -56,7 +57,7 @@ def test_inputs_embeds_takes_embeddings_and_a_check_may_be_whole(tmp_path):
 
 @pytest.mark.parametrize(("flags", "is_private"), [((), False), (("--private",), True)])
 def test_a_repository_is_private_on_request(flags, is_private, monkeypatch):
-    module, repositories = sys.modules["onnxfn.export.cli_files"], []
+    module, repositories = cli_files, []
     monkeypatch.setattr(module, "verified", lambda _: "verified")
     monkeypatch.setattr(module, "uploaded", lambda _, name, *, private: repositories.append((name, private)))
     assert run("push", "folder", "me/tiny", *flags).exit_code == 0
@@ -68,7 +69,7 @@ def test_the_options_of_a_batch_are_those_of_its_jobs(word, tmp_path, monkeypatc
     save_berts(tmp_path / "models", 1)
     batches = []
     nothing = SimpleNamespace(failed=())
-    module = sys.modules["onnxfn.export.cli_batch"]
+    module = cli_batch
     monkeypatch.setattr(module, "export_many", lambda jobs, **_: batches.append(jobs) or nothing)
     monkeypatch.setattr(module, "_print_result", lambda *_: None)
     flags = ("--dtype", "float16", "--check", "sections", word)
@@ -79,7 +80,7 @@ def test_the_options_of_a_batch_are_those_of_its_jobs(word, tmp_path, monkeypatc
 
 def test_the_demo_replaces_a_folder_on_request(tmp_path, monkeypatch):
     calls = []
-    monkeypatch.setattr(sys.modules["onnxfn.export.cli"], "demo", lambda *_, overwrite: calls.append(overwrite))
+    monkeypatch.setattr(demo, "demo", lambda *_, overwrite: calls.append(overwrite))
     (tmp_path / "mine.txt").write_text("")
     assert run("demo", tmp_path).exit_code == 1
     assert calls == []

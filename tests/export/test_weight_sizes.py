@@ -1,7 +1,6 @@
 """The bytes of the weights of each file, before a weight is read."""
 
 import os
-import sys
 from pathlib import Path
 
 import every_part
@@ -14,7 +13,9 @@ from typer.testing import CliRunner
 
 import onnxfn
 from onnxfn import weight_bytes
+from onnxfn.export import cli_export
 from onnxfn.export.cli import app
+from onnxfn.export.lookup import lookup
 from onnxfn.weights.onnx_files import stored_tensors
 
 MODELS = {
@@ -107,8 +108,8 @@ def test_a_dry_run_of_a_model_type_without_a_row_reads_no_weight(tmp_path, monke
     spec, model = spec_and_model("llama")
     model.save_pretrained(tmp_path / "checkpoint")
     (tmp_path / "checkpoint" / "model.safetensors").unlink()
-    for module in ("onnxfn.export.cli_export", "onnxfn.export.lookup.lookup"):
-        monkeypatch.setattr(sys.modules[module], "has_row", lambda *_: False)
+    for module in (cli_export, lookup):
+        monkeypatch.setattr(module, "has_row", lambda *_: False)
     result = run("export", tmp_path / "checkpoint", tmp_path / "out", "--dry-run")
     assert result.exit_code == 0, result.output
     (size,) = weight_bytes(spec, model).values()

@@ -128,10 +128,11 @@ def test_the_fields_that_name_code_are_fields_of_records():
 
 
 def test_names_become_modules_in_these_files_alone():
-    """A new field whose name is imported needs a row in CODE_FIELDS. The last seven files import no name of a spec."""
+    """A new field whose name is imported needs a row in CODE_FIELDS. The last files import no name of a spec."""
     imports = re.compile(r"(?<![.\w])(resolve|import_module|__import__|eval|exec)\(")
     files = {file.relative_to(PACKAGE).as_posix() for file in PACKAGE.rglob("*.py") if imports.search(file.read_text())}
     assert files == {
+        "__init__.py",
         "specs/functions.py",
         "specs/dummies.py",
         "graphs/capture/argument_builders.py",
