@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -27,6 +28,7 @@ def stable_sorts() -> Iterator[None]:
 def _stable(sort: Callable[..., Any]) -> Callable[..., Any]:
     """A function that sorts as `sort` does, and keeps the order of equal values."""
 
+    @functools.wraps(sort)  # modes of torch tell functions by their names
     def keep_order(values: Any, *options: Any, **named: Any) -> Any:
         by_place = dict(zip(("dim", "descending"), options, strict=False))
         return sort(values, **{**by_place, **named, "stable": True})
