@@ -14,13 +14,17 @@ from onnxfn.architectures.patches.table import patches_of
 from onnxfn.architectures.private.torch_names import torch_name
 from onnxfn.graphs.capture.built_graph import BuiltGraph
 from onnxfn.graphs.capture.expected_operators import expected_operators
+from onnxfn.graphs.capture.fake_outputs import fast_fake_outputs
 from onnxfn.graphs.capture.forward import check_read, flat_forward, tensors_for
 from onnxfn.graphs.capture.lowering import insert_type_promotions, lower_in_place
 from onnxfn.graphs.capture.model_state import unchanged_eval, with_attention
+from onnxfn.graphs.capture.op_signatures import signatures_read_once
 from onnxfn.graphs.capture.patching import applied, replaced, unused_patches
 from onnxfn.graphs.capture.quiet import quiet
 from onnxfn.graphs.capture.registry import onnx_registry
 from onnxfn.graphs.capture.sequence_lengths import dynamic_lengths
+from onnxfn.graphs.capture.size_bounds import fast_comparisons
+from onnxfn.graphs.capture.size_formulas import fast_size_formulas
 from onnxfn.graphs.capture.size_quotients import fast_quotients
 from onnxfn.graphs.capture.submodules import submodule_of
 from onnxfn.graphs.capture.trace_errors import (
@@ -81,6 +85,8 @@ def capture(model: Any, part: Part, tick: Tick = no_tick) -> BuiltGraph:
 def _fast_export(tick: Tick) -> Iterator[None]:
     """Turns off torch's cache of fake tensors and its stack traces, which take a third of the time of one export.
 
+    Some operators on fake tensors are replaced by faster ones, see `fake_outputs.py`.
+
     The cache computes each result a second time to see whether it can be stored, and again at every hit. A stack trace
     tells where a node comes from, which its module path tells too. The memory format of each tensor is not searched,
     since nothing reads it. torch asks for it for each operator that it traces, so `tick` is called there.
@@ -92,15 +98,15 @@ def _fast_export(tick: Tick) -> Iterator[None]:
     torch.fx.config.do_not_emit_stack_traces = True
     thread = threading.get_ident()
 
-    def ticking_metadata(tensor: Any, *options: Any, **named: Any) -> Any:
-        if threading.get_ident() != thread:
-            return metadata(tensor, *options, **named)
-        tick()
+    def ticking_metadata(tensor: Any) -> Any:
+        if threading.get_ident() == thread:
+            tick()
         return metadata(tensor, include_contiguity=False)
 
     proxy_tensor._extract_tensor_metadata = ticking_metadata
     try:
-        with torch_name("dynamo_settings").patch(fake_tensor_cache_enabled=False), fast_quotients():
+        without_cache = torch_name("dynamo_settings").patch(fake_tensor_cache_enabled=False)
+        with without_cache, fast_fake_outputs(), fast_size_formulas(), fast_comparisons(), fast_quotients():
             yield
     finally:
         torch.fx.config.do_not_emit_stack_traces = setting
@@ -275,7 +281,7 @@ def _translated(program: Any, tick: Tick) -> Any:
     registry = _watched_registry(onnx_registry(), tick, looked_up)
     try:
         # torch would look for the gradient of a Scan when it traces again.
-        with torch.no_grad():
+        with torch.no_grad(), signatures_read_once():
             if not lower_in_place(program, registry):
                 tick()
                 program = torch_name("for_export")(program, registry=registry)

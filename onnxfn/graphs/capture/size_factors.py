@@ -1,10 +1,10 @@
-"""Sizes as products of factors: what is left of a product without some factors, found without a search by sympy."""
+"""Sizes as products of factors: whether two are equal, and what is left of a product, without a search by sympy."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from functools import lru_cache
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache, reduce
 from math import prod
 from typing import Any
 
@@ -25,6 +25,9 @@ class Factors:
     number: int
     powers: Mapping[Any, int] = field(factory=dict)
 
+    def __mul__(self, other: Factors) -> Factors:
+        return Factors(self.number * other.number, dict(Counter(self.powers) + Counter(other.powers)))
+
     def without(self, other: Factors) -> Factors | None:
         """The factors that are left without those of `other`; None if `other` has others, or if one may be 0."""
         left = Counter(self.powers)
@@ -37,6 +40,21 @@ class Factors:
 ONE = Factors(1)
 
 
+def factors(size: Any) -> Factors:
+    """The factors of a size, which is a number or a formula."""
+    return factors_of(size.node.expr) if hasattr(size, "node") else Factors(size)
+
+
+def stride_factors(stride: Any) -> Factors:
+    """The factors of a stride. Of an axis of size x torch writes Max(1, x), for empty tensors; here x is the factor."""
+    return factors_of(_without_max(stride.node.expr)) if hasattr(stride, "node") else Factors(stride)
+
+
+def product(sizes: Iterable[Any]) -> Factors:
+    """The factors of a product of sizes."""
+    return reduce(Factors.__mul__, map(factors, sizes), ONE)
+
+
 def formula_of(factors: Factors) -> Any:
     """The formula of a product.
 
@@ -47,6 +65,11 @@ def formula_of(factors: Factors) -> Any:
     import sympy
 
     return prod((base**power for base, power in factors.powers.items()), start=sympy.Integer(factors.number))
+
+
+def equal(first: Sequence[Any], second: Sequence[Any]) -> bool:
+    """Whether sizes are equal by their factors."""
+    return len(first) == len(second) and all(factors(a) == factors(b) for a, b in zip(first, second, strict=True))
 
 
 @lru_cache(4096)
@@ -111,3 +134,9 @@ def _of_same_remainder(formula: Any, number: int) -> Any:
 
 def _is_remainder(formula: Any) -> bool:
     return isinstance(formula, (torch_name("Mod"), torch_name("PythonMod")))
+
+
+@lru_cache(4096)
+def _without_max(formula: Any) -> Any:
+    pairs = [atom for atom in formula.atoms(torch_name("Max")) if len(atom.args) == 2 and 1 in atom.args]  # noqa: PLR2004
+    return formula.xreplace({atom: next(arg for arg in atom.args if arg != 1) for atom in pairs}) if pairs else formula

@@ -12,19 +12,21 @@ from contextlib import contextmanager
 from typing import Any
 
 from onnxfn.architectures.private.torch_names import torch_name
-from onnxfn.graphs.capture.patching import replaced
 from onnxfn.graphs.capture.size_factors import ONE, Factors, factors_of, formula_of
 
 
 @contextmanager
 def fast_quotients() -> Iterator[None]:
-    """Lets torch divide sizes by their factors first in this thread, and restores what torch does."""
+    """Lets torch divide sizes by their factors first, and restores what torch does."""
     node_type = torch_name("SymNode")
 
-    quotient = _answered_or(node_type.int_floordiv, operator.floordiv, formula_of)
-    remainder = _answered_or(node_type.mod, operator.mod, lambda _: formula_of(Factors(0)))
-    with replaced(node_type, "int_floordiv", quotient), replaced(node_type, "mod", remainder):
+    divide, remainder = node_type.int_floordiv, node_type.mod
+    node_type.int_floordiv = _answered_or(divide, operator.floordiv, formula_of)
+    node_type.mod = _answered_or(remainder, operator.mod, lambda _: formula_of(Factors(0)))
+    try:
         yield
+    finally:
+        node_type.int_floordiv, node_type.mod = divide, remainder
 
 
 def _answered_or(
