@@ -143,7 +143,9 @@ def _write(name: str, runs: list[Results], tables: Results) -> None:
     numbers = {number: unique.index(run) for number, run in enumerate(runs) if run in unique}
     content = {"runs": unique, **{key: tables[key] for key in TABLES if key in tables}}
     content["seen"] = _joined(content["seen"], numbers)
-    (SWEEPS / f"{name}.json").write_text(json.dumps(content, indent=1) + "\n")
+    written = SWEEPS / f"{name}.new"
+    written.write_text(json.dumps(content, indent=1) + "\n")
+    written.replace(SWEEPS / f"{name}.json")  # at once: other processes read it
 
 
 def _kept(tree: Any, like: Any) -> Any:
