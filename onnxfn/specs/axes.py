@@ -165,7 +165,12 @@ def shape(axes: AxisMap, sizes: Mapping[str, int]) -> tuple[int, ...]:
 
 def value(symbol: str, sizes: Mapping[str, int]) -> int:
     """The value of a symbol for these sizes. A size may be anything that adds and multiplies, also torch's SymInt."""
-    return _node_value(ast.parse(symbol, mode="eval").body, sizes, symbol)
+    return _node_value(_tree(symbol), sizes, symbol)
+
+
+@cache
+def _tree(symbol: str) -> ast.expr:
+    return ast.parse(symbol, mode="eval").body
 
 
 def solve_for_name(symbol: str, size: int) -> dict[str, int]:

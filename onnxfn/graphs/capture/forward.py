@@ -6,6 +6,7 @@ import ast
 import inspect
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
+from functools import cache
 from itertools import chain
 from textwrap import dedent
 from typing import Any
@@ -261,23 +262,26 @@ def _has_parameter(model: Any, name: str) -> bool:
     """Whether `forward` accepts a keyword argument of this name."""
     parameters = inspect.signature(model.forward).parameters
     others = [each.name for each in parameters.values() if each.kind is each.VAR_KEYWORD]
-    return name in parameters or (bool(others) and not _passes_on(model.forward, name, others[0]))
+    forward = inspect.unwrap(model.forward)
+    return name in parameters or (
+        bool(others) and name not in _passed_on(getattr(forward, "__func__", forward), others[0])
+    )
 
 
-def _passes_on(forward: Any, name: str, others: str) -> bool:
-    """Whether `forward` itself passes an argument of this name to a function that also gets its `**others`.
+@cache
+def _passed_on(forward: Any, others: str) -> frozenset[str | None]:
+    """The arguments that `forward` itself passes to functions that also get its `**others`.
 
-    That function would get the argument twice. `forward` is read as text, because an error would end the trace.
+    These functions would get such an argument twice. `forward` is read as text, because an error would end the trace;
+    once, because Python 3.11 fails at times where two threads parse at the same time.
     """
     try:
-        tree = ast.parse(dedent(inspect.getsource(inspect.unwrap(forward))))
+        tree = ast.parse(dedent(inspect.getsource(forward)))
     except (OSError, SyntaxError, TypeError):
-        return False
+        return frozenset()
     calls = (node.keywords for node in ast.walk(tree) if isinstance(node, ast.Call))
-    with_others = (
-        [each.arg for each in keywords] for keywords in calls if any(_is_named(each, others) for each in keywords)
-    )
-    return any(name in names for names in with_others)
+    with_others = (keywords for keywords in calls if any(_is_named(each, others) for each in keywords))
+    return frozenset(each.arg for keywords in with_others for each in keywords)
 
 
 def _is_named(keyword: ast.keyword, others: str) -> bool:
