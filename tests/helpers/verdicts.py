@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from verdict_counts import ALLOWED, EQUIVALENT, FOUND, MISSED, NOT_RUN, RAW, cou
 from wide_inputs import Arrays, distance, special_tokens, torch_answers, wide_inputs
 
 import onnxfn
-from onnxfn.check.compare import compare
+from onnxfn.check.compare import Exact, compare
 from onnxfn.check.references import references
 from onnxfn.check.valid_elements import valid_elements
 from onnxfn.export import attempts
@@ -205,8 +205,8 @@ def is_allowed(name: str, part: Part, number: int, answer: list[np.ndarray] | No
     )
 
 
-def exactly(array: np.ndarray) -> Callable[[], tuple[str, np.ndarray]]:
-    return lambda: ("float64", array)
+def exactly(array: np.ndarray) -> Exact:
+    return Exact(lambda: ("float64", array))
 
 
 def largest(array: np.ndarray) -> float:
