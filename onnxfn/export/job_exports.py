@@ -19,7 +19,7 @@ from onnxfn.export.pipeline import export, export_from_recipe
 from onnxfn.export.planned_files import plan_of_variants
 from onnxfn.export.recipes import load_recipe, save_recipe
 from onnxfn.export.spec_edits import edited_spec, spec_dtype, suffixed_dtypes
-from onnxfn.graphs.build import BuildOptions
+from onnxfn.graphs.build import BuildOptions, trace_all_layers
 from onnxfn.graphs.capture.casting import in_float32
 from onnxfn.specs.plan.planning import plan
 from onnxfn.specs.planned import Plan, PlannedSpec
@@ -133,7 +133,8 @@ def _save_recipe(job: ExportJob, key: str | None, model: Any, exported: Exported
     if key is None or cache is None or has_variants or (job.check != "none" and load_recipe(cache, key) is not None):
         return
     is_linked = job.write.weight_storage == LINK
-    options = BuildOptions(template_cache=cache, pretranspose=not is_linked)
+    find_repeats = trace_all_layers if job.check == "none" else build.find_repeats
+    options = BuildOptions(template_cache=cache, pretranspose=not is_linked, find_repeats=find_repeats)
     save_recipe(key, model, exported.plan, folder, Path(job.path), options)
 
 

@@ -12,7 +12,7 @@ from onnx import numpy_helper
 from typer.testing import CliRunner
 
 import onnxfn
-from onnxfn.export import jobs
+from onnxfn.export import job_exports
 from onnxfn.export.cli import app
 from onnxfn.export.job_exports import export_job
 from onnxfn.export.jobs import ExportJob
@@ -100,7 +100,7 @@ def test_a_checkpoint_without_a_row_is_loaded_as_stored(tmp_path, monkeypatch):
         loaded.append(load_model(*arguments, **named))
         return loaded[-1]
 
-    monkeypatch.setattr(jobs, "load_model", remembered)
+    monkeypatch.setattr(job_exports, "load_model", remembered)
     job = ExportJob(tmp_path / "checkpoint", tmp_path / "out", edits={"task": SEES}, check="none")
     export_job(job)
     assert [str(each.dtype) for each in loaded] == ["torch.bfloat16"]

@@ -77,7 +77,7 @@ def test_the_format_is_that_of_the_golden_file(tmp_path):
     measurement = Measurement("model", "logits", "kl", 0.01, 0.05, "300 tokens of text", passed=True)
     report = Report([DIFFERENCE], ["one (batch_size=2)"], measurements=[measurement])
     digests = dict.fromkeys(files, "")
-    written = report_content(digests, tmp_path, PLAN, report, options, "standard")
+    written = report_content(digests, tmp_path, PLAN, report, options)
     assert write_report(written, tmp_path) == tmp_path / REPORT_FILE
     content = json.loads((tmp_path / REPORT_FILE).read_text())
     assert list(content["versions"]) == ["onnxfn", "python", *PACKAGES]

@@ -56,7 +56,8 @@ def torch_outputs(model: Any, part: Part, arrays: Mapping[str, Array], dtype: An
         with ExitStack() as stack:
             for context in state:
                 stack.enter_context(context)
-            outputs = flat_forward(model, part.spec)(tensors_for(model, part.spec, arrays, dtype))
+            own = {input_.name: arrays[input_.name] for input_ in part.spec.inputs}  # a file may take an adapter, too
+            outputs = flat_forward(model, part.spec)(tensors_for(model, part.spec, own, dtype))
     except (OnnxfnError, MemoryError):
         raise
     except Exception as error:
