@@ -27,7 +27,7 @@ REFUSED = (
      "use with_shapes(spec, sequence_length=16)"),
     ("export(m, tc)", InvalidSpec, "pass an ExportSpec, such as spec_for(model)"),
     ("export(tc)", TypeError, "missing 1 required positional argument: 'model'"),
-    ("export(tc, m, dtype='float16')", InvalidSpec, 'write with_dtypes(spec, float="float16")'),
+    ("export(tc, m, dtype='float16')", TypeError, "unexpected keyword argument 'dtype'"),
     ("export(without(tc, 'logits'), m)", InvalidSpec, "add one: compose(spec, gives(name, axes))"),
     ("export(compose(tc, takes('tokentype_ids', 'batch_size sequence_length', 'token_ids')), m)", CaptureFailed,
      "did you mean 'token_type_ids'?; no node would read the input 'tokentype_ids'"),
