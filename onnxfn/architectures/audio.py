@@ -241,13 +241,15 @@ dac: ExportSpec = compose(
     behaves(
         "encoder",
         takes("input_values", "batch_size 1 sequence_length", "waveform", kind="float"),
-        runs("codecs.encoder"),
+        runs("self.encode"),
+        always(return_dict=True),
         gives("audio_codes", "batch_size _ frames", kind="int64"),
     ),
     behaves(
         "decoder",
         takes("audio_codes", "batch_size n_codebooks= chunk_length", "codes"),
-        runs("codecs.decoder"),
+        runs("self.decode"),
+        always(return_dict=True),
         gives("audio_values", "batch_size audio_length"),
     ),
     tasked("feature-extraction", spec=encoder_and_decoder()),
@@ -284,7 +286,6 @@ vocoder_inputs: ExportSpec = compose(
     generates("mel", "normal"),
     reads(model_in_dim="model_in_dim"),
     sized(batch_size=2, sequence_length=16),
-    runs("codecs.vocoder"),
 )
 
 

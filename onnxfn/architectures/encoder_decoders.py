@@ -192,8 +192,8 @@ def captions(encoder: str, decoder: str, *facts: ExportSpec) -> ExportSpec:
 
 # The decoder of BLIP attends to the states of its vision model. The row `blip` is for its other classes.
 blip_captions: ExportSpec = captions(
-    "blip.vision_encoder",
-    "blip.text_decoder",
+    "self.vision_model",
+    "self.text_decoder",
     reads(
         vocab_size="text_config.vocab_size",
         hidden_size="vision_config.hidden_size",

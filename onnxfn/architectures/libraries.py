@@ -209,7 +209,7 @@ sana: ExportSpec = compose(
 autoencoder: ExportSpec = compose(generates("pixels", "normal"), sized(batch_size=2))
 
 
-def vae_encoder(side: str, part: str, *specs: ExportSpec, output: str) -> ExportSpec:
+def vae_encoder(side: str, *specs: ExportSpec, output: str, path: tuple[str, ...]) -> ExportSpec:
     """A spec of the encoder of an autoencoder, from images to latents: AutoencoderKL, AutoencoderDC.
 
     Inputs: `sample`, `[batch_size, num_channels, height, width]`.
@@ -217,31 +217,31 @@ def vae_encoder(side: str, part: str, *specs: ExportSpec, output: str) -> Export
 
     Args:
         side: The prefix of the symbols of height and width.
-        part: The function of wrappers/diffusers.py that the part runs.
         specs: Specs to add.
         output: The name of the output.
+        path: Where the output is in the result of `encode`.
     """
     height, width = f"{side}height", f"{side}width"
+    latents = gives(output, f"batch_size _ {height}//scale {width}//scale", path=path, kind="float")
     return compose(
         autoencoder,
         float_input("sample", f"batch_size num_channels= {height} {width}", "pixels"),
         reads(num_channels="in_channels"),
-        runs(f"diffusers.{part}"),
+        runs("self.encode"),
         case("one", sized(batch_size=1, **{height: 64, width: 96})),
         case("several", sized(batch_size=3, **{height: 96, width: 32})),
-        serves("semantic-segmentation", gives(output, f"batch_size _ {height}//scale {width}//scale", kind="float")),
+        serves("semantic-segmentation", latents),
         *specs,
     )
 
 
-def vae_decoder(part: str, *specs: ExportSpec) -> ExportSpec:
+def vae_decoder(*specs: ExportSpec) -> ExportSpec:
     """A spec of the decoder of an autoencoder, from latents to images: AutoencoderKL, AutoencoderDC.
 
     Inputs: `latent_sample`, `[batch_size, num_channels, latent_height, latent_width]`.
     Tasks: semantic-segmentation, which is Optimum's name for the models of diffusers.
 
     Args:
-        part: The function of wrappers/diffusers.py that the part runs.
         specs: Specs to add.
     """
     return compose(
@@ -251,7 +251,7 @@ def vae_decoder(part: str, *specs: ExportSpec) -> ExportSpec:
         sized(latent_height=64, latent_width=64),
         case("one", sized(batch_size=1, latent_height=6, latent_width=9)),
         case("several", sized(batch_size=3, latent_height=5, latent_width=4)),
-        runs(f"diffusers.{part}"),
+        runs("self.decode"),
         serves(
             "semantic-segmentation",
             gives("sample", "batch_size _ latent_height*scale latent_width*scale", kind="float"),
@@ -274,13 +274,13 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
     {
         "diffusers.clip-text": clip_text,
         "diffusers.clip-text-with-projection": clip_text_with_projection,
-        "diffusers.dcae-decoder": vae_decoder("vae_decoder", latent_scale("encoder_block_out_channels")),
+        "diffusers.dcae-decoder": vae_decoder(latent_scale("encoder_block_out_channels")),
         "diffusers.dcae-encoder": vae_encoder(
             "",
-            "dcae_encoder",
             latent_scale("encoder_block_out_channels"),
             sized(height=64, width=64),
             output="latent_sample",
+            path=("latent",),
         ),
         "diffusers.flux-transformer-2d": flux,
         "diffusers.gemma2-text-encoder": gemma2_text,
@@ -288,13 +288,13 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "diffusers.sd3-transformer-2d": sd3,
         "diffusers.t5-encoder": t5_text,
         "diffusers.unet-2d-condition": unet,
-        "diffusers.vae-decoder": vae_decoder("vae_decoder", latent_scale("down_block_types")),
+        "diffusers.vae-decoder": vae_decoder(latent_scale("down_block_types")),
         "diffusers.vae-encoder": vae_encoder(
             "sample_",
-            "vae_encoder",
             latent_scale("down_block_types"),
             sized(sample_height=sample_size, sample_width=sample_size),
             output="latent_parameters",
+            path=("latent_dist", "parameters"),
         ),
         "sentence_transformers.clip": clip_sentence_encoder,
         "sentence_transformers.transformer": sentence_encoder,

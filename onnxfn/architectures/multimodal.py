@@ -257,14 +257,14 @@ colpali: ExportSpec = compose(
     model_part(
         TEXT_MODEL,
         text_inputs,
-        runs("towers.prefix_attention_model"),
+        runs("prefixes.prefix_attention_model"),
         gives("embeddings", f"{TOKENS} _"),
     ),
     model_part(
         VISION_MODEL,
         text_inputs,
         image_inputs(),
-        runs("towers.prefix_attention_model"),
+        runs("prefixes.prefix_attention_model"),
         gives("embeddings", f"{TOKENS} _"),
         generates(
             "token_ids",

@@ -102,7 +102,7 @@ musicgen: ExportSpec = compose(
     case("right-padded", generates("max_length", "constant", value=5)),
     case("left-padded", generates("max_length", "constant", value=27)),
     sized_in("one right-padded left-padded", chunk_length=(16, 7, 11, 30)),
-    behaves("encoder", encoder_inputs, runs("musicgen.text_encoder"), gives("last_hidden_state", STATES)),
+    behaves("encoder", encoder_inputs, runs("self.text_encoder"), gives("last_hidden_state", STATES)),
     behaves(
         "decoder",
         takes("input_ids", CODES, "codes", path=("decoder_input_ids",)),
@@ -113,7 +113,7 @@ musicgen: ExportSpec = compose(
     model_part(
         "encodec_decode",
         takes("audio_codes", "1 batch_size codebooks_per_channel= chunk_length", "codes"),
-        runs("musicgen.encodec_decode"),
+        runs("codecs.single_chunk_decoder"),
         gives("audio_values", "batch_size _ audio_length"),
     ),
     model_part(

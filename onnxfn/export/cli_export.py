@@ -85,8 +85,8 @@ def _export_checkpoint(request: ExportRequest) -> None:
     elif request.dry_run:
         _print_plan_of_checkpoint(request)
     else:
-        with stages(request.form) as on_event:
-            exported = export_job(request.job, on_event, lambda plan: _print_plan(plan, request))
+        on_event = stages(request.form)
+        exported = export_job(request.job, on_event, lambda plan: _print_plan(plan, request))
         _print_result(exported, request)
 
 
@@ -95,13 +95,13 @@ def _export_gguf(file: Path, request: ExportRequest) -> None:
     job = request.job
     checked_gguf(file, dequantize=job.dequantize)
     with TemporaryDirectory() as folder:
-        with stages(request.form) as on_event:
-            with stage_timer(on_event) as (timed, _), timed("load", job.checkpoint) as tick:
-                model = load_gguf(file, dequantize=job.dequantize, tick=tick)
-            load_gguf_tokenizer(file).save_pretrained(folder)
-            spec = job_spec(job, model)
-            _print_planned(spec, model.config, request)
-            exported = None if request.dry_run else export_loaded(job, spec, model, Path(folder), on_event)
+        on_event = stages(request.form)
+        with stage_timer(on_event) as (timed, _), timed("load", job.checkpoint) as tick:
+            model = load_gguf(file, dequantize=job.dequantize, tick=tick)
+        load_gguf_tokenizer(file).save_pretrained(folder)
+        spec = job_spec(job, model)
+        _print_planned(spec, model.config, request)
+        exported = None if request.dry_run else export_loaded(job, spec, model, Path(folder), on_event)
         _print_result(exported, request)
 
 
@@ -123,32 +123,32 @@ def _print_plan_of_checkpoint(request: ExportRequest) -> None:
 def _export_library_model(library: str, request: ExportRequest) -> None:
     """Exports a model of timm or sentence_transformers; the template cache is not used."""
     job = evolve(request.job, build=evolve(build_of(request.job), template_cache=None))
-    with stages(request.form) as on_event:
-        with stage_timer(on_event) as (timed, _), timed("load", job.checkpoint):
-            model = load_library_model(library, job.checkpoint, with_weights=not request.dry_run)
-        spec = job_spec(job, model)
-        _print_planned(spec, model, request)
-        folder = Path(job.checkpoint)
-        checkpoint = folder if folder.is_dir() else None  # a name on the hub
-        exported = None if request.dry_run else export_loaded(job, spec, model, checkpoint, on_event)
+    on_event = stages(request.form)
+    with stage_timer(on_event) as (timed, _), timed("load", job.checkpoint):
+        model = load_library_model(library, job.checkpoint, with_weights=not request.dry_run)
+    spec = job_spec(job, model)
+    _print_planned(spec, model, request)
+    folder = Path(job.checkpoint)
+    checkpoint = folder if folder.is_dir() else None  # a name on the hub
+    exported = None if request.dry_run else export_loaded(job, spec, model, checkpoint, on_event)
     _print_result(exported, request)
 
 
 def _export_pipeline(request: ExportRequest) -> None:
     """Exports each part of a pipeline of diffusers; the template cache is not used."""
     job = request.job
-    with stages(request.form) as on_event:
-        with stage_timer(on_event) as (timed, _), timed("load", job.checkpoint):
-            pipeline = load_library_model("diffusers", job.checkpoint)
-        exported = export_pipeline(
-            pipeline,
-            Path(job.path),
-            check=job.check,
-            overwrite=job.overwrite,
-            build=evolve(build_of(job), template_cache=None),
-            write=job.write,
-            on_event=on_event,
-        )
+    on_event = stages(request.form)
+    with stage_timer(on_event) as (timed, _), timed("load", job.checkpoint):
+        pipeline = load_library_model("diffusers", job.checkpoint)
+    exported = export_pipeline(
+        pipeline,
+        Path(job.path),
+        check=job.check,
+        overwrite=job.overwrite,
+        build=evolve(build_of(job), template_cache=None),
+        write=job.write,
+        on_event=on_event,
+    )
     match request.form:
         case "json":
             say(json_text(pipeline_content(job.path, exported)))

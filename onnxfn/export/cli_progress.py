@@ -9,55 +9,18 @@ from typing import Any
 from onnxfn.export.batch.records import BatchEvent, OnBatchEvent
 from onnxfn.export.cli_results import Form
 from onnxfn.export.events import OnEvent
-from onnxfn.export.progress import ENDED, bar_of, stage_bars, stage_lines
-from onnxfn.specs.reports import Event
+from onnxfn.export.progress import bar_of, stage_bars, stage_lines
 
 
-@contextmanager
-def stages(form: Form = "brief") -> Iterator[OnEvent]:
-    """Shows the stages of a command: a bar for what runs on a terminal, which vanishes; a line for each part elsewhere.
+def stages(form: Form = "brief") -> OnEvent:
+    """Shows the stages of a command: a bar for what runs on a terminal, a line for each stage elsewhere.
 
-    The form `verbose` has a line for each stage in both.
+    Bars vanish, unless the form is `verbose`.
     """
     from rich.console import Console
 
     console = Console(stderr=True, highlight=False)
-    if form == "verbose" and console.is_terminal:
-        yield _both(stage_bars(console, transient=True), stage_lines(console))
-    elif console.is_terminal:
-        yield stage_bars(console, transient=True)
-    elif form == "verbose":
-        yield stage_lines(console)
-    else:
-        with part_lines(console) as show_line:
-            yield show_line
-
-
-@contextmanager
-def part_lines(console: Any) -> Iterator[OnEvent]:
-    """Prints the stages of a part, in a row, as one line, when a stage of another part ends, and at the end.
-
-    So an export of several dtypes has one line for each of them.
-    """
-    waiting: list[Event] = []
-
-    def print_line() -> None:
-        if waiting:
-            stages = ", ".join(f"{event.stage} {event.seconds:.2f} s{_failed(event)}" for event in waiting)
-            name = f"{waiting[0].part}: " if waiting[0].part else ""
-            console.print(f"{name}{stages}", style="dim", markup=False, soft_wrap=True)
-            waiting.clear()
-
-    def show(event: Event) -> None:
-        if event.status in ENDED:
-            if waiting and waiting[-1].part != event.part:
-                print_line()
-            waiting.append(event)
-
-    try:
-        yield show
-    finally:
-        print_line()
+    return stage_bars(console, transient=form != "verbose") if console.is_terminal else stage_lines(console)
 
 
 @contextmanager
@@ -90,15 +53,3 @@ def _job_line(event: BatchEvent) -> str:
     """How many jobs ended, what happened to which job, and the time that is left."""
     left = "" if event.remaining is None else f", about {event.remaining:.0f} s left"
     return f"{event.completed}/{event.total} {event.status} {event.path}{left}"
-
-
-def _both(first: OnEvent, second: OnEvent) -> OnEvent:
-    def show(event: Event) -> None:
-        first(event)
-        second(event)
-
-    return show
-
-
-def _failed(event: Event) -> str:
-    return " (failed)" if event.status == "failure" else ""

@@ -48,10 +48,10 @@ def demo(out: Path, *, overwrite: bool) -> None:
     folder = minilm()
     config = load_configuration(folder)
     spec = spec_for(config, "feature-extraction")
-    with stages() as on_event:
-        with stage_timer(on_event) as (timed, _), timed("load", "all-MiniLM-L6-v2") as tick:
-            model = load_model(str(folder), config, spec, tick=tick)
-        exported = export(spec, model, out, checkpoint=folder, overwrite=overwrite, on_event=on_event)
+    on_event = stages()
+    with stage_timer(on_event) as (timed, _), timed("load", "all-MiniLM-L6-v2") as tick:
+        model = load_model(str(folder), config, spec, tick=tick)
+    exported = export(spec, model, out, checkpoint=folder, overwrite=overwrite, on_event=on_event)
     say(result_text(exported))
     for pair in similarities(model, AutoTokenizer.from_pretrained(folder), Path(exported.files[0])):
         say(f"{pair.onnx:.4f} by ONNX Runtime, {pair.torch:.4f} by PyTorch: {pair.left!r} and {pair.right!r}")

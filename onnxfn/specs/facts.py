@@ -125,8 +125,8 @@ def runs(submodule: str) -> ExportSpec:
     """A spec that runs a callable inside the model instead of the model itself.
 
     Args:
-        submodule: `encoder`, `token_embeddings`, `file.function` of architectures/wrappers, or
-            `package.module:function`, a function from the model to the callable.
+        submodule: `self.encoder`, a submodule or a method of the model; or a function from the model to the callable:
+            `encoder`, `token_embeddings`, `file.function` of architectures/wrappers, `package.module:function`.
 
     >>> runs("encoder").call.submodule
     'encoder'

@@ -15,7 +15,7 @@ from rich.console import Console
 
 from onnxfn import Event, spec_for
 from onnxfn.export.cli_print import say
-from onnxfn.export.cli_progress import part_lines, stages
+from onnxfn.export.cli_progress import stages
 from onnxfn.export.lookup.loading import load_configuration, load_model
 from onnxfn.export.progress import stage_bars
 
@@ -60,30 +60,12 @@ def test_the_bar_has_the_rate_and_the_time_that_is_left_and_vanishes(terminal):
     assert re.search(r"\x1b\[2K(\x1b\[\?25h|\r)*$", terminal.getvalue())  # the line of the bar is erased
 
 
-def test_the_stages_of_a_part_in_a_row_are_one_line_elsewhere():
-    text = io.StringIO()
-    events = [
-        Event("plan", "", 0.1, "end"),
-        Event("capture", "model", 3.0, "end"),
-        *WRITE[:2],
-        Event("write", "model", 2.0, "end"),
-        Event("check", "model_q4", 1.0, "failure"),
-    ]
-    with part_lines(Console(file=text)) as show:
-        for event in events:
-            show(event)
-    assert text.getvalue().splitlines() == [
-        "plan 0.10 s",
-        "model: capture 3.00 s, write 2.00 s",
-        "model_q4: check 1.00 s (failed)",
-    ]
-
-
-def test_verbose_has_a_line_for_each_stage(monkeypatch):
+@pytest.mark.parametrize("form", ["brief", "verbose"])
+def test_a_stage_is_a_line_where_there_is_no_terminal(form, monkeypatch):
     monkeypatch.setattr(sys, "stderr", io.StringIO())
-    with stages("verbose") as show:
-        for event in WRITE:
-            show(event)
+    show = stages(form)
+    for event in WRITE:
+        show(event)
     assert sys.stderr.getvalue().splitlines() == [
         "copy model.safetensors  8.0/8.0 MB  1.0 s  8.0 MB/s",
         "write model  4.0/4.0 MB  2.0 s  2.0 MB/s",

@@ -13,7 +13,8 @@ from onnxfn.specs.plan.text_cases import LONG_PAST, LONG_TEXT
 def assert_agreement(result, folder):
     """Asserts that the files of an export agree with PyTorch and with the plan; returns the result."""
     assert result.report.passed
-    assert all(difference.max_abs < 1e-4 for difference in result.report.differences)
+    # Outputs may be in the thousands, such as the masked scores of a layout: there the error relative to them counts.
+    assert all(min(difference.max_abs, difference.max_rel) < 1e-4 for difference in result.report.differences)
     for part in result.plan.parts:
         graph = onnx.load(folder / f"{part.name}.onnx").graph
         assert list(dynamic_axes(graph.input).items()) == list(part.inputs.items())

@@ -86,12 +86,12 @@ text_batch_cases: ExportSpec = compose(
 The trace has 2 of each. The cases have more texts than images, or fewer.
 """
 
-text_tower: ExportSpec = compose(runs("towers.text_model"), embedding_output("text_embeds", "text_batch_size"))
-vision_tower: ExportSpec = compose(runs("towers.vision_model"), embedding_output("image_embeds", "batch_size"))
-audio_tower: ExportSpec = compose(runs("towers.audio_model"), embedding_output("audio_embeds", "batch_size"))
+text_tower: ExportSpec = compose(runs("self.get_text_features"), embedding_output("text_embeds", "text_batch_size"))
+vision_tower: ExportSpec = compose(runs("self.get_image_features"), embedding_output("image_embeds", "batch_size"))
+audio_tower: ExportSpec = compose(runs("self.get_audio_features"), embedding_output("audio_embeds", "batch_size"))
 
 video_tower: ExportSpec = compose(
-    runs("towers.video_model"),
+    runs("self.get_video_features"),
     gives("video_embeds", "batch_size _ _", path=("pooler_output",)),
 )
 """The towers of contrastive models: the module that a part runs, and the output of the part, its embeddings.

@@ -149,3 +149,39 @@ def channel_attention(self: Any, hidden_states: Tensor) -> Tensor:
     weights = (scale * q @ k.transpose(-2, -1)).softmax(-1)
     mixed: Tensor = self.proj((weights @ v).permute(0, 3, 1, 2).reshape(batch, tokens, width))
     return mixed
+
+
+def visual_embeddings(
+    self: Any,
+    pixel_values: Tensor,
+    pixel_mask: Tensor,
+    max_image_length: int = 200,  # noqa: ARG001 - the original's signature
+) -> tuple[Tensor, Tensor, tuple[Tensor, Any]]:
+    """For ViltEmbeddings.visual_embed, which draws the patches of padding, and an order of patches, at random.
+
+    All patches are kept, in their order. Those of padding are masked, so that no text and no other patch sees them.
+    """
+    patches = self.patch_embeddings(pixel_values)
+    batch_size, _, height, width = patches.shape
+    mask = functional.interpolate(pixel_mask[:, None].float(), size=(height, width))[:, 0].long()
+    grid = self.position_embeddings[0, 1:].unflatten(0, (self.config.image_size // self.config.patch_size, -1))
+    rows = _stretched(mask[:, :, 0].sum(1), height, grid.shape[0])
+    columns = _stretched(mask[:, 0].sum(1), width, grid.shape[1])
+    positions = torch.einsum("bhr,rcd,bwc->bhwd", rows, grid, columns).flatten(1, 2)
+    states = patches.flatten(2).transpose(1, 2) + positions
+    first = (self.cls_token + self.position_embeddings[:, :1]).expand(batch_size, -1, -1)
+    places = torch.cartesian_prod(torch.arange(height), torch.arange(width)).to(mask.device)
+    of_first = torch.ones_like(mask[:, 0, :1])
+    index = (places.expand(batch_size, -1, -1), (height, width))
+    return self.dropout(torch.cat((first, states), 1)), torch.cat((of_first, mask.flatten(1)), 1), index
+
+
+def _stretched(counts: Tensor, length: Any, size: int) -> Tensor:
+    """The weights, `[batch, length, size]`, that stretch `size` values over the first `counts[i]` of `length` places.
+
+    They are those of a linear interpolation with aligned corners; 0 in all later places.
+    """
+    places = torch.arange(length, device=counts.device)
+    at = places * (size - 1) / (counts[:, None] - 1).clamp(min=1)
+    weights = (1 - (at[..., None] - torch.arange(size, device=counts.device)).abs()).clamp(min=0)
+    return weights * (places < counts[:, None])[..., None]

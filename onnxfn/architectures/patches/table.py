@@ -88,6 +88,8 @@ computes with sizes in Python, or in tensors
     zoedepth.reassembled_features ZoeDepthReassembleStage.forward
 converts its weights in each call
     experts.router_outputs SwitchTransformersTop1Router.forward
+draws the patches of padding, and an order of patches, at random
+    image_sizes.visual_embeddings ViltEmbeddings.visual_embed
 has no block to attend to in a text that is shorter than a block
     text.side_bias LongT5TransientGlobalAttention.compute_side_bias
 leaves tiles of padding out first

@@ -1,4 +1,4 @@
-"""Encoders and decoders of audio codecs, and vocoders (modeling_dac, modeling_encodec, transformers 5.23)."""
+"""The audio codec EnCodec (modeling_encodec, transformers 5.23)."""
 
 from __future__ import annotations
 
@@ -6,16 +6,6 @@ from typing import Any
 
 from onnxfn.architectures.wrappers.modules import module
 from onnxfn.specs.errors import InvalidSpec
-
-
-def encoder(model: Any) -> Any:
-    """Audio `[batch, channels, samples]` -> the codes of each codebook."""
-    return module(lambda input_values: model.encode(input_values, return_dict=True))
-
-
-def decoder(model: Any) -> Any:
-    """Codes -> audio."""
-    return module(lambda audio_codes: model.decode(audio_codes=audio_codes, return_dict=True))
 
 
 def single_chunk_encoder(model: Any) -> Any:
@@ -38,10 +28,6 @@ def single_chunk_encoder(model: Any) -> Any:
 
 
 def single_chunk_decoder(model: Any) -> Any:
-    """Codes `[1, batch, codebooks, frames]` -> audio."""
-    return module(lambda audio_codes: model.decode(audio_codes, audio_scales=[None], return_dict=True))
-
-
-def vocoder(model: Any) -> Any:
-    """Spectrogram -> audio, for a vocoder that returns a tensor and no record."""
-    return module(lambda spectrogram: {"waveform": model(spectrogram)})
+    """Codes `[1, batch, codebooks, frames]` -> audio, by EnCodec or by that in MusicGen."""
+    codec = getattr(model, "audio_encoder", model)
+    return module(lambda audio_codes: codec.decode(audio_codes, audio_scales=[None], return_dict=True))

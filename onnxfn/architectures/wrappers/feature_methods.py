@@ -17,6 +17,7 @@ OF_FORWARD: Mapping[tuple[str, str], str] = MappingProxyType(
         ("Kosmos2ForConditionalGeneration", "get_image_features"): "kosmos:image_features",
         ("Kosmos2_5ForConditionalGeneration", "get_image_features"): "kosmos:patch_features",
         ("Qwen2AudioForConditionalGeneration", "get_audio_features"): "qwen2_audio:audio_features",
+        ("Qwen2AudioModel", "get_audio_features"): "qwen2_audio:audio_features",
     }
 )
 """A class and a method -> the function of `wrappers/` that computes what its `forward` computes.

@@ -1,9 +1,13 @@
-"""A function as a `torch.nn.Module`, which is what a part runs."""
+"""What a part runs, a `torch.nn.Module`: a function, or what a model has at a path."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import wraps
+from operator import attrgetter
 from typing import Any
+
+from onnxfn.specs.errors import InvalidSpec
 
 
 def module(forward: Callable[..., Any]) -> Any:
@@ -13,3 +17,24 @@ def module(forward: Callable[..., Any]) -> Any:
     instance = torch.nn.Module()
     instance.forward = forward
     return instance
+
+
+def module_at(model: Any, path: str) -> Any:
+    """The submodule at a path; a method as a module, which looks it up in each call, as it may be patched.
+
+    InvalidSpec if there is none.
+    """
+    import torch
+
+    try:
+        part = attrgetter(path)(model)
+    except AttributeError as error:
+        raise InvalidSpec(f"{type(model).__name__} does not have the part that this spec runs: {error}") from None
+    if isinstance(part, torch.nn.Module):
+        return part
+
+    @wraps(part)
+    def forward(*arguments: Any, **named: Any) -> Any:
+        return attrgetter(path)(model)(*arguments, **named)
+
+    return module(forward)

@@ -1,4 +1,4 @@
-"""The graphs of MusicGen besides its decoder (modeling_musicgen, transformers 5.23)."""
+"""The pattern in which MusicGen delays its codes (modeling_musicgen, transformers 5.23)."""
 
 from __future__ import annotations
 
@@ -7,16 +7,6 @@ from typing import Any
 from torch import Tensor
 
 from onnxfn.architectures.wrappers.modules import module
-
-
-def text_encoder(model: Any) -> Any:
-    """The encoder of the text prompt."""
-    return model.text_encoder
-
-
-def encodec_decode(model: Any) -> Any:
-    """Codes `[1, batch, codebooks, length]` -> audio."""
-    return module(lambda audio_codes: model.audio_encoder.decode(audio_codes, audio_scales=[None], return_dict=True))
 
 
 def build_delay_pattern_mask(model: Any) -> Any:

@@ -34,6 +34,17 @@ def language_model(model: Any) -> Any:
     return module(forward)
 
 
+def prefix_attention_model(model: Any) -> Any:
+    """PaliGemma with all tokens in the prefix, so that they attend to each other, as with ColPali's processor.
+
+    Without `token_type_ids`, transformers 5.23 does so for a batch without padding only. In a batch with padding a
+    token attends to earlier tokens only (modeling_paligemma: the mask is causal, the attention is not).
+    """
+    return module(
+        lambda input_ids, **inputs: model(input_ids=input_ids, token_type_ids=torch.zeros_like(input_ids), **inputs)
+    )
+
+
 def _masks(model: Any, attention_mask: Tensor, inputs: dict[str, Any]) -> Any:
     """What a language model gets as its mask, with the tokens of a prompt in one block."""
     from transformers import masking_utils

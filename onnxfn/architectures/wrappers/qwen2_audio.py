@@ -16,7 +16,7 @@ def audio_features(model: Any, input_features: Tensor, feature_attention_mask: T
     """
     from transformers.masking_utils import create_bidirectional_mask
 
-    tower, projector = model.model.audio_tower, model.model.multi_modal_projector
+    tower, projector = model.base_model.audio_tower, model.base_model.multi_modal_projector
     lengths, rows = tower._get_feat_extract_output_lengths(feature_attention_mask.sum(-1))
     frames = torch.arange((input_features.shape[-1] - 2) // 2 + 1, device=lengths.device)
     is_frame = (frames < lengths[:, None]).long()

@@ -6,6 +6,7 @@ import ast
 import inspect
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import product as combinations
+from operator import attrgetter
 from textwrap import dedent
 from typing import Any
 
@@ -25,23 +26,66 @@ COMMON_SPEC = compose(text_dummies, text_reads, CONFIG_KEYS)
 
 
 def forward_parameters(model: Any) -> Mapping[str, inspect.Parameter]:
-    """The parameters of a model's `forward` that an argument can name, under the names that specs have for them."""
+    """The parameters that an argument of `forward` can name, under the names that specs have for them.
+
+    Those of `forward` itself come first. A model that reads texts also has the optional ones of each layer to which it
+    hands its `**kwargs` on.
+    """
     named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
     parameters = inspect.signature(model.forward).parameters.items()
-    return {spec_name(name): parameter for name, parameter in parameters if parameter.kind in named}
+    own = {spec_name(name): parameter for name, parameter in parameters if parameter.kind in named}
+    handed_on = _handed_on(model) if "input_ids" in own else ()
+    return {**own, **{name: each for name, each in handed_on if name not in own}}
 
 
 def reads_argument(model: Any, name: str) -> bool:
     """Whether a model's `forward` has an argument, or reads any of the `**kwargs` in which the argument would be."""
     if name in forward_parameters(model):
         return True
-    parameters = inspect.signature(model.forward).parameters.values()
-    others = {each.name for each in parameters if each.kind is each.VAR_KEYWORD}
+    others, tree = _others(model), _source_tree(model)
+    return bool(others) if tree is None else any(_is_name(node, others) for node in ast.walk(tree))
+
+
+def _handed_on(model: Any) -> Iterator[tuple[str, inspect.Parameter]]:
+    """The optional parameters of the layers that get the `**kwargs` of `forward`, without those that it sets itself."""
+    others, tree = _others(model), _source_tree(model)
+    for call in () if tree is None else ast.walk(tree):
+        if not isinstance(call, ast.Call) or not any(_is_name(each.value, others) for each in call.keywords):
+            continue
+        layer = _layer(model, call.func)
+        for name, parameter in {} if layer is None else forward_parameters(layer).items():
+            if not _is_required(parameter) and name not in {spec_name(each.arg or "") for each in call.keywords}:
+                yield name, parameter
+
+
+def _layer(model: Any, function: ast.expr) -> Any:
+    """The layer that an expression such as `self.decoder` names in the `forward` of a model; None if it names none."""
+    import torch
+
+    written = ast.unparse(function)
     try:
-        tree = ast.parse(dedent(inspect.getsource(inspect.unwrap(model.forward))))
+        layer = attrgetter(written.removeprefix("self."))(model) if written.startswith("self.") else None
+    except AttributeError:
+        return None
+    return layer if isinstance(layer, torch.nn.Module) else None
+
+
+def _others(model: Any) -> frozenset[str]:
+    """The name of `**kwargs` in the signature of `forward`, if it has them."""
+    parameters = inspect.signature(model.forward).parameters.values()
+    return frozenset(each.name for each in parameters if each.kind is each.VAR_KEYWORD)
+
+
+def _source_tree(model: Any) -> ast.Module | None:
+    """The source of `forward` as a tree; None if it cannot be read."""
+    try:
+        return ast.parse(dedent(inspect.getsource(inspect.unwrap(model.forward))))
     except (OSError, SyntaxError, TypeError):
-        return bool(others)
-    return any(isinstance(node, ast.Name) and node.id in others for node in ast.walk(tree))
+        return None
+
+
+def _is_name(node: ast.AST, names: Collection[str]) -> bool:
+    return isinstance(node, ast.Name) and node.id in names
 
 
 def candidate_inputs(model: Any, *, of_texts: bool = False) -> Iterator[ExportSpec]:

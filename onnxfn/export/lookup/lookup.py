@@ -81,9 +81,11 @@ def spec_for(
     written = task if is_in_parts(task) else written_task(model_or_type) if task is None else None
     if written is not None:
         return _in_parts(model_or_type, written)
+    name = task or _task_to_derive(model_or_type)
+    if reads_features(model_or_type, name):
+        return _in_parts(model_or_type, name)
     if not has_row(model_or_type, architectures):
-        name = task or _task_without_row(model_or_type)
-        return (_in_parts if reads_features(model_or_type, name) else derived)(model_or_type, name)
+        return derived(model_or_type, name)
     spec = _row(model_or_type, architectures)
     model = None if isinstance(model_or_type, str) else model_or_type
     chosen = task or (None if model is None else _known_task(model, known_tasks(spec)))
@@ -135,7 +137,7 @@ def derived(
     if sample is not None:
         return derive_from_sample(as_module(model_or_config), sample, axes or {}, ranges or {}, task)
     model_or_config = _without_wrapper(model_or_config)
-    name = task or _task_without_row(model_or_config)
+    name = task or _task_to_derive(model_or_config)
     loader_of(name)  # raises UnknownName for an unknown task
     derive = derive_from_model if hasattr(model_or_config, "forward") else derive_from_config
     return derive(model_or_config, name)
@@ -183,7 +185,7 @@ def checkpoint_task(model_or_config: Any, *, architectures: Mapping[str, ExportS
     if written := written_task(model_or_config):
         return f"{written}{WITH_PAST}"
     if not has_row(model_or_config, architectures):
-        task = _task_without_row(model_or_config)
+        task = _task_to_derive(model_or_config)
         return f"{task}{WITH_PAST}" if task in GENERATION_TASKS and keeps_cache(model_or_config, task) else task
     known = tasks_for(model_or_config, architectures=architectures)
     class_task = _known_task(model_or_config, known)
@@ -279,7 +281,7 @@ def _known_task(model_or_config: Any, known: tuple[str, ...]) -> str | None:
     return next((task for task in served_tasks(task_of(model_or_config)) if task in known), None)
 
 
-def _task_without_row(model_or_config: Any) -> str:
+def _task_to_derive(model_or_config: Any) -> str:
     """The task to derive a spec for. A class for several tasks that is no encoder-decoder is a decoder."""
     task = task_of(model_or_config) or DEFAULT_TASK
     may_be_decoder = "text-generation" in OTHER_TASKS.get(task, ())

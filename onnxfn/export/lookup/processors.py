@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
-from types import MappingProxyType
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from onnxfn.export.lookup.candidate_inputs import forward_parameters
@@ -19,9 +18,6 @@ TABLES = (
 )
 """Modality -> the table of transformers with the class that prepares it for each model type."""
 
-PASSED_ON: Mapping[str, str] = MappingProxyType({"mm_encoder_outputs": "pixel_values"})
-"""An argument for what encoders computed -> the argument that a model passes on to them without a name for it."""
-
 
 def processed_arguments(model: Any) -> tuple[tuple[str, ...], frozenset[str]]:
     """The parameters of a model's `forward`, and those of them that its processors give.
@@ -32,8 +28,7 @@ def processed_arguments(model: Any) -> tuple[tuple[str, ...], frozenset[str]]:
     config = config_of(model)
     if not hasattr(config, "model_type"):
         return (), frozenset()
-    named = tuple(forward_parameters(model))
-    parameters = (*named, *(name for encoded, name in PASSED_ON.items() if encoded in named and name not in named))
+    parameters = tuple(forward_parameters(model))
     certain = (set(parameters) & MODALITY_OF.keys()) - {*SOMETIMES_GIVEN}
     unsure = [name for name in SOMETIMES_GIVEN if name in parameters]
     by_class = set(_class_names(config.model_type, parameters)) if unsure else set()

@@ -7,12 +7,7 @@ from types import MappingProxyType
 from typing import Any
 
 from onnxfn.architectures.functions import function_named
-from onnxfn.architectures.wrappers.modules import module
-
-
-def encoder(model: Any) -> Any:
-    """The encoder of an encoder-decoder."""
-    return model.get_encoder()
+from onnxfn.architectures.wrappers.modules import module, module_at
 
 
 def token_embeddings(model: Any) -> Any:
@@ -21,18 +16,21 @@ def token_embeddings(model: Any) -> Any:
 
 
 SUBMODULES: Mapping[str, Callable[[Any], Any]] = MappingProxyType(
-    {"encoder": encoder, "token_embeddings": token_embeddings}
+    {"encoder": lambda model: model.get_encoder(), "token_embeddings": token_embeddings}
 )
 """Name -> function from the model to the callable. Other names are those of functions in architectures/wrappers."""
 
 
 def submodule_of(model: Any, name: str | None) -> Any:
-    """The callable that `name` stands for: the model itself when it is None.
+    """The callable that `name` stands for: the model itself when it is None, and `self.encoder` is `model.encoder`.
 
     Raises:
         UnknownName: no function has this name.
+        InvalidSpec: The model has no such attribute.
     """
     if name is None:
         return model
+    if name.startswith("self."):
+        return module_at(model, name.removeprefix("self."))
     of_model = SUBMODULES.get(name) or function_named(name, "wrappers", kind="submodule", known=tuple(SUBMODULES))
     return of_model(model)
