@@ -225,7 +225,7 @@ def vae_encoder(side: str, *specs: ExportSpec, output: str, path: tuple[str, ...
     latents = gives(output, f"batch_size _ {height}//scale {width}//scale", path=path, kind="float")
     return compose(
         autoencoder,
-        float_input("sample", f"batch_size num_channels= {height} {width}", "pixels"),
+        takes("sample", f"batch_size num_channels= {height} {width}", "pixels", kind="float", path=("x",)),
         reads(num_channels="in_channels"),
         runs("self.encode"),
         case("one", sized(batch_size=1, **{height: 64, width: 96})),
@@ -244,9 +244,10 @@ def vae_decoder(*specs: ExportSpec) -> ExportSpec:
     Args:
         specs: Specs to add.
     """
+    sides = "latent_height latent_width"
     return compose(
         autoencoder,
-        float_input("latent_sample", "batch_size num_channels= latent_height latent_width", "pixels"),
+        takes("latent_sample", f"batch_size num_channels= {sides}", "pixels", kind="float", path=("z",)),
         reads(num_channels="latent_channels"),
         sized(latent_height=64, latent_width=64),
         case("one", sized(batch_size=1, latent_height=6, latent_width=9)),

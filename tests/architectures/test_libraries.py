@@ -292,7 +292,6 @@ def test_every_row_agrees_with_pytorch(row, tmp_path, only_left, record):
     worst = max(results, key=lambda result: max(difference.max_abs for difference in result.report.differences))
     more = [f"{len(models)} models"] if len(models) > 1 else []
     record("libraries", row, task, swept.line(worst, *more), TABLE, max(seconds))
-    assert max(seconds) <= swept.LONGEST
 
 
 def test_the_recorded_results_are_of_this_table():
