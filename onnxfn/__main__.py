@@ -2,7 +2,7 @@
 
 import os
 
-from onnxfn.export.cli import app
+from onnxfn.export.cli.commands import app
 
 
 def main() -> None:

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from attrs import evolve
 
 from onnxfn.architectures import audio, decoders, detection, libraries, multimodal, seq2seq, series, text, vision
-from onnxfn.specs.spec import ExportSpec
+from onnxfn.specs.algebra.spec import ExportSpec
 
 ARCHITECTURES: Mapping[str, ExportSpec] = MappingProxyType(
     {

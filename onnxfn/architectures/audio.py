@@ -21,12 +21,10 @@ from onnxfn.architectures.families.audio import (
 )
 from onnxfn.architectures.families.rows import rows
 from onnxfn.architectures.families.sizes import sized_in
-from onnxfn.specs.compose import compose
-from onnxfn.specs.dummies import generates, padded, sized
-from onnxfn.specs.edits.behaviors import STEMS, behaves, encoder_and_decoder
-from onnxfn.specs.edits.tensors import without
-from onnxfn.specs.facts import TOKENS, always, case, gives, links, loads, runs, takes
-from onnxfn.specs.getters import (
+from onnxfn.specs.algebra.compose import compose
+from onnxfn.specs.algebra.dummies import generates, padded, sized
+from onnxfn.specs.algebra.facts import TOKENS, always, case, gives, links, loads, runs, takes
+from onnxfn.specs.algebra.getters import (
     convolved,
     from_config,
     log2,
@@ -34,8 +32,10 @@ from onnxfn.specs.getters import (
     repeated,
     rounded_to_even,
 )
-from onnxfn.specs.spec import ExportSpec
-from onnxfn.specs.tasks import tasked
+from onnxfn.specs.algebra.spec import ExportSpec
+from onnxfn.specs.edits.behaviors import STEMS, behaves, encoder_and_decoder
+from onnxfn.specs.edits.tensors import without
+from onnxfn.specs.tasks.tasks import tasked
 
 hubert: ExportSpec = compose(audio, wav2vec2_frames(""))
 wav2vec2: ExportSpec = compose(audio_with_speaker_tasks, wav2vec2_frames(""))
@@ -268,13 +268,13 @@ encodec: ExportSpec = compose(
     behaves(
         "encoder",
         takes("input_values", "batch_size audio_channels= sequence_length", "waveform", kind="float"),
-        runs("codecs.single_chunk_encoder"),
+        runs("music.single_chunk_encoder"),
         gives("audio_codes", "1 batch_size _ frames", kind="int64"),
     ),
     behaves(
         "decoder",
         takes("audio_codes", "1 batch_size num_codebooks chunk_length", "codes"),
-        runs("codecs.single_chunk_decoder"),
+        runs("music.single_chunk_decoder"),
         gives("audio_values", "batch_size _ audio_length"),
     ),
     tasked("feature-extraction", spec=encoder_and_decoder()),

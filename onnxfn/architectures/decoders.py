@@ -18,11 +18,9 @@ from onnxfn.architectures.families.recurrent import (
 )
 from onnxfn.architectures.families.rows import rows
 from onnxfn.architectures.families.text import decoder_without_cache, generation_positions, text_decoder
-from onnxfn.specs.compose import compose
-from onnxfn.specs.edits.caches import kv_cache, state_row
-from onnxfn.specs.edits.tensors import only_tasks, without
-from onnxfn.specs.facts import TOKENS, builds, takes
-from onnxfn.specs.getters import (
+from onnxfn.specs.algebra.compose import compose
+from onnxfn.specs.algebra.facts import TOKENS, builds, takes
+from onnxfn.specs.algebra.getters import (
     complement,
     either,
     every_nth,
@@ -31,9 +29,11 @@ from onnxfn.specs.getters import (
     less_than,
     reads,
 )
+from onnxfn.specs.algebra.spec import ExportSpec, Target
+from onnxfn.specs.edits.caches import kv_cache, state_row
+from onnxfn.specs.edits.tensors import only_tasks, without
 from onnxfn.specs.records import Getter, Source
-from onnxfn.specs.spec import ExportSpec, Target
-from onnxfn.specs.tasks import tasked
+from onnxfn.specs.tasks.tasks import tasked
 
 FEATURES = ("feature-extraction", "feature-extraction-with-past")
 GENERATION = ("text-generation", "text-generation-with-past")

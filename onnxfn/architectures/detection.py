@@ -20,15 +20,15 @@ from onnxfn.architectures.families.detection import (
 from onnxfn.architectures.families.rows import rows
 from onnxfn.architectures.families.sizes import sized_in
 from onnxfn.architectures.families.vision import backbone, pixel_inputs
-from onnxfn.specs.compose import compose
-from onnxfn.specs.dummies import generates, sized
+from onnxfn.specs.algebra.compose import compose
+from onnxfn.specs.algebra.dummies import generates, sized
+from onnxfn.specs.algebra.facts import case, gives, loads, patched, runs, takes
+from onnxfn.specs.algebra.getters import from_config, reads
+from onnxfn.specs.algebra.spec import Call, ExportSpec
 from onnxfn.specs.edits.behaviors import model_part
 from onnxfn.specs.edits.tensors import without
-from onnxfn.specs.facts import case, gives, loads, patched, runs, takes
-from onnxfn.specs.getters import from_config, reads
 from onnxfn.specs.records import Getter
-from onnxfn.specs.spec import Call, ExportSpec
-from onnxfn.specs.tasks import tasked
+from onnxfn.specs.tasks.tasks import tasked
 
 QUARTER_SIZE = "(height+3)//4 (width+3)//4"
 NUM_PATCHES = "(height//patch_size)*(width//patch_size)"
@@ -325,7 +325,7 @@ oneformer: ExportSpec = compose(
 eomt: ExportSpec = compose(
     pixel_inputs,
     reads(num_channels="num_channels", image_height="image_size", image_width="image_size"),
-    runs("eomt.with_constant_mask_probs"),
+    runs("detection.with_constant_mask_probs"),
     tasked(
         "image-segmentation", spec=compose(universal_segmentation, gives("masks_queries_logits", "batch_size _ _ _"))
     ),
@@ -393,7 +393,7 @@ superglue: ExportSpec = compose(
 # Attention is eager: the other implementations branch on the number of keypoints.
 lightglue: ExportSpec = compose(
     superglue,
-    ExportSpec(call=Call(submodule="lightglue.keypoint_matcher", attention="eager")),
+    ExportSpec(call=Call(submodule="detection.keypoint_matcher", attention="eager")),
 )
 
 # Each cell of one image is compared with each cell of the other. Attention aggregates 4 by 4 cells, so the sides are

@@ -19,14 +19,14 @@ from onnxfn.architectures.families.seq2seq import (
 )
 from onnxfn.architectures.families.speech import audio_mask, mask_lengths, waveform_inputs
 from onnxfn.architectures.families.vision import pixel_inputs
-from onnxfn.specs.compose import compose
-from onnxfn.specs.dummies import generates
+from onnxfn.specs.algebra.compose import compose
+from onnxfn.specs.algebra.dummies import generates
+from onnxfn.specs.algebra.facts import SOURCE, TARGET, gives, links, runs, takes
+from onnxfn.specs.algebra.getters import from_config, reads
+from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.edits.behaviors import behaves, decoder_with_past, extra_file
 from onnxfn.specs.edits.caches import cross_cache, self_cache
-from onnxfn.specs.facts import SOURCE, TARGET, gives, links, runs, takes
-from onnxfn.specs.getters import from_config, reads
-from onnxfn.specs.spec import ExportSpec
-from onnxfn.specs.tasks import tasked
+from onnxfn.specs.tasks.tasks import tasked
 
 # The decoder is a model type of its own. If it is the decoder of an encoder-decoder, the cache also has the keys and
 # values of the cross-attention: four tensors per layer. If not (GPT-2), the cross-attention is computed in each call,

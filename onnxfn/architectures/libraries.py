@@ -16,20 +16,20 @@ from onnxfn.architectures.families.multimodal import (
 )
 from onnxfn.architectures.families.sizes import sized_in
 from onnxfn.architectures.families.text import text_cases, text_dummies, text_reads
-from onnxfn.specs.compose import compose
-from onnxfn.specs.dummies import generates, sized
-from onnxfn.specs.facts import TOKENS, always, case, checks, fixes, gives, loads, runs, serves, takes
-from onnxfn.specs.getters import (
+from onnxfn.specs.algebra.compose import compose
+from onnxfn.specs.algebra.dummies import generates, sized
+from onnxfn.specs.algebra.facts import TOKENS, always, case, checks, fixes, gives, loads, runs, serves, takes
+from onnxfn.specs.algebra.getters import (
     from_config,
     reads,
 )
+from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.records import Getter, Source
-from onnxfn.specs.spec import ExportSpec
 
 # timm. Models with positions for one image size have `fixed_input_size` in their configuration.
 timm: ExportSpec = compose(
     takes("pixel_values", "batch_size num_channels= height width", "pixels", kind="float"),
-    runs("timm.classifier"),
+    runs("libraries.classifier"),
     generates("pixels", "normal"),
     reads(num_channels="input_size[0]"),
     sized(batch_size=2, height=from_config("input_size[1]"), width=from_config("input_size[2]")),
@@ -64,7 +64,7 @@ clip_sentence_encoder: ExportSpec = compose(
     image_reads(),
     image_inputs(),
     text_batch_inputs,
-    runs("sentence_transformers.text_and_image_encoder"),
+    runs("libraries.text_and_image_encoder"),
     serves("feature-extraction", gives("text_embeds", "text_batch_size _"), gives("image_embeds", "batch_size _")),
 )
 

@@ -36,18 +36,18 @@ from onnxfn.architectures.families.multimodal import (
 )
 from onnxfn.architectures.families.sizes import sized_in
 from onnxfn.architectures.families.text import text_cases, text_dummies, text_inputs
-from onnxfn.specs.compose import compose
-from onnxfn.specs.dummies import generates, sized
-from onnxfn.specs.edits.behaviors import extra_file, model_part
-from onnxfn.specs.edits.tensors import only_tasks
-from onnxfn.specs.facts import TOKENS, always, case, gives, loads, runs, serves, takes
-from onnxfn.specs.getters import (
+from onnxfn.specs.algebra.compose import compose
+from onnxfn.specs.algebra.dummies import generates, sized
+from onnxfn.specs.algebra.facts import TOKENS, always, case, gives, loads, runs, serves, takes
+from onnxfn.specs.algebra.getters import (
     from_config,
     reads,
 )
+from onnxfn.specs.algebra.spec import ExportSpec
+from onnxfn.specs.edits.behaviors import extra_file, model_part
+from onnxfn.specs.edits.tensors import only_tasks
 from onnxfn.specs.records import NestedDummy
-from onnxfn.specs.spec import ExportSpec
-from onnxfn.specs.tasks import tasked
+from onnxfn.specs.tasks.tasks import tasked
 
 clip: ExportSpec = compose(text_and_vision, text_with_end, tasked("image-classification", spec=image_inputs()))
 chinese_clip: ExportSpec = compose(text_and_vision, reads(type_vocab_size="text_config.type_vocab_size"))

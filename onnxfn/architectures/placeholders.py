@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from attrs import field, frozen
 
-from onnxfn.specs.dummies import Array
+from onnxfn.specs.algebra.dummies import Array
 from onnxfn.specs.errors import InvalidSpec, listed
 
 IMAGE_FEATURES, AUDIO_FEATURES = "image_features", "audio_features"

@@ -13,14 +13,14 @@ from onnxfn.architectures.families.heads import ended_texts
 from onnxfn.architectures.families.rows import rows
 from onnxfn.architectures.families.seq2seq import standalone_decoder, t5_reads, text_seq2seq
 from onnxfn.architectures.families.text import global_mask_dummies, text_inputs
-from onnxfn.specs.compose import compose
-from onnxfn.specs.dummies import sized
+from onnxfn.specs.algebra.compose import compose
+from onnxfn.specs.algebra.dummies import sized
+from onnxfn.specs.algebra.facts import SOURCE, builds, takes
+from onnxfn.specs.algebra.getters import reads
+from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.edits.behaviors import behaves
 from onnxfn.specs.edits.tensors import only_tasks
-from onnxfn.specs.facts import SOURCE, builds, takes
-from onnxfn.specs.getters import reads
-from onnxfn.specs.spec import ExportSpec
-from onnxfn.specs.tasks import tasked
+from onnxfn.specs.tasks.tasks import tasked
 
 # The class of a text is that of the decoder's state at the last end-of-sequence token.
 text_classification: ExportSpec = tasked("text-classification", spec=ended_texts)

@@ -7,12 +7,12 @@ from types import MappingProxyType
 
 from onnxfn.architectures.families.series import time_series
 from onnxfn.architectures.families.sizes import sized_in
-from onnxfn.specs.compose import compose
-from onnxfn.specs.dummies import generates, padded, sized
-from onnxfn.specs.facts import TOKENS, always, case, gives, loads, runs, serves, takes
-from onnxfn.specs.getters import from_config, reads
-from onnxfn.specs.spec import ExportSpec
-from onnxfn.specs.tasks import tasked
+from onnxfn.specs.algebra.compose import compose
+from onnxfn.specs.algebra.dummies import generates, padded, sized
+from onnxfn.specs.algebra.facts import TOKENS, always, case, gives, loads, runs, serves, takes
+from onnxfn.specs.algebra.getters import from_config, reads
+from onnxfn.specs.algebra.spec import ExportSpec
+from onnxfn.specs.tasks.tasks import tasked
 
 decision_outputs: ExportSpec = compose(
     gives("state_preds", f"{TOKENS} _"),

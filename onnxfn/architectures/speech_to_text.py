@@ -29,19 +29,19 @@ from onnxfn.architectures.families.speech import (
     mel_inputs,
     waveform_inputs,
 )
-from onnxfn.specs.compose import compose
-from onnxfn.specs.dummies import generates
-from onnxfn.specs.edits.behaviors import behaves, extra_file, model_part
-from onnxfn.specs.facts import SOURCE, gives, runs, takes
-from onnxfn.specs.getters import (
+from onnxfn.specs.algebra.compose import compose
+from onnxfn.specs.algebra.dummies import generates
+from onnxfn.specs.algebra.facts import SOURCE, gives, runs, takes
+from onnxfn.specs.algebra.getters import (
     convolved,
     from_config,
     nearest,
     reads,
     repeated,
 )
-from onnxfn.specs.spec import ExportSpec
-from onnxfn.specs.tasks import tasked
+from onnxfn.specs.algebra.spec import ExportSpec
+from onnxfn.specs.edits.behaviors import behaves, extra_file, model_part
+from onnxfn.specs.tasks.tasks import tasked
 
 # The encoder has as many positions as a spectrogram of 30 seconds has (modeling_whisper.WhisperEncoder.forward).
 WHISPER_STATES = "batch_size _ _"
@@ -181,7 +181,7 @@ pop2piano: ExportSpec = compose(
         "mel_conditioner",
         pop2piano_inputs,
         takes("composer", "batch_size", "composers"),
-        runs("pop2piano.mel_conditioner"),
+        runs("music.mel_conditioner"),
         gives("conditioned_features", "batch_size encoder_sequence_length+1 _"),
         gives("conditioned_attention_mask", "batch_size encoder_sequence_length+1", kind="int"),
     ),

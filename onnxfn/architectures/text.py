@@ -7,13 +7,13 @@ from types import MappingProxyType
 
 from onnxfn.architectures.families.rows import rows
 from onnxfn.architectures.families.text import bert_inputs, global_mask_dummies, text_encoder, text_inputs
-from onnxfn.specs.compose import compose
-from onnxfn.specs.dummies import generates
+from onnxfn.specs.algebra.compose import compose
+from onnxfn.specs.algebra.dummies import generates
+from onnxfn.specs.algebra.facts import TOKENS, always, gives, takes
+from onnxfn.specs.algebra.getters import from_config, reads
+from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.edits.tensors import only_tasks, without
-from onnxfn.specs.facts import TOKENS, always, gives, takes
-from onnxfn.specs.getters import from_config, reads
-from onnxfn.specs.spec import ExportSpec
-from onnxfn.specs.tasks import tasked
+from onnxfn.specs.tasks.tasks import tasked
 
 CLASSIFICATION = ("text-classification", "token-classification")
 BASIC_TASKS = ("feature-extraction", "fill-mask", *CLASSIFICATION)

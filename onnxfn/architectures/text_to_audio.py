@@ -15,14 +15,14 @@ from onnxfn.architectures.families.seq2seq import (
     seq2seq,
 )
 from onnxfn.architectures.families.sizes import sized_in
-from onnxfn.specs.compose import compose
-from onnxfn.specs.dummies import generates, sized
+from onnxfn.specs.algebra.compose import compose
+from onnxfn.specs.algebra.dummies import generates, sized
+from onnxfn.specs.algebra.facts import case, gives, loads, runs, takes
+from onnxfn.specs.algebra.getters import from_config, reads
+from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.edits.behaviors import behaves, decoder_with_past, extra_file, model_part
 from onnxfn.specs.edits.caches import cross_cache
-from onnxfn.specs.facts import case, gives, loads, runs, takes
-from onnxfn.specs.getters import from_config, reads
-from onnxfn.specs.spec import ExportSpec
-from onnxfn.specs.tasks import tasked
+from onnxfn.specs.tasks.tasks import tasked
 
 # SpeechT5 has batch size 1, as in Optimum. The decoder takes all frames so far, and its cache grows by all of them.
 TEXT = "1 encoder_sequence_length"
@@ -113,7 +113,7 @@ musicgen: ExportSpec = compose(
     model_part(
         "encodec_decode",
         takes("audio_codes", "1 batch_size codebooks_per_channel= chunk_length", "codes"),
-        runs("codecs.single_chunk_decoder"),
+        runs("music.single_chunk_decoder"),
         gives("audio_values", "batch_size _ audio_length"),
     ),
     model_part(
@@ -121,7 +121,7 @@ musicgen: ExportSpec = compose(
         takes("input_ids", CODES, "codes"),
         takes("pad_token_id", "1", "padding_code"),
         takes("max_length", "1", "max_length"),
-        runs("musicgen.build_delay_pattern_mask"),
+        runs("music.build_delay_pattern_mask"),
         gives("input_ids_edited", CODES, kind="int"),
         gives("delay_pattern_mask", "batch_size*num_codebooks max_length", kind="int"),
     ),

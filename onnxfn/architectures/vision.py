@@ -20,14 +20,14 @@ from onnxfn.architectures.families.vision import (
     vision,
     vision_of_any_size,
 )
-from onnxfn.specs.compose import compose
-from onnxfn.specs.dummies import generates, sized
+from onnxfn.specs.algebra.compose import compose
+from onnxfn.specs.algebra.dummies import generates, sized
+from onnxfn.specs.algebra.facts import TOKENS, always, case, checks, gives, loads, takes
+from onnxfn.specs.algebra.getters import reads
+from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.edits.tensors import only_tasks, without
-from onnxfn.specs.facts import TOKENS, always, case, checks, gives, loads, takes
-from onnxfn.specs.getters import reads
 from onnxfn.specs.records import NestedDummy
-from onnxfn.specs.spec import ExportSpec
-from onnxfn.specs.tasks import tasked
+from onnxfn.specs.tasks.tasks import tasked
 
 STATES = "batch_size _ _"
 SEQUENCE = "batch_size sequence_length _"

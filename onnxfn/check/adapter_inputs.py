@@ -8,17 +8,17 @@ from typing import Any
 
 from attrs import evolve
 
-from onnxfn.check.case_comparisons import CheckedFile
+from onnxfn.check.cases.references import Reference, references
 from onnxfn.check.check import differences, judged_cases
-from onnxfn.check.exact_outputs import exact_outputs
-from onnxfn.check.proof import Proof, variant_measurements
-from onnxfn.check.references import Reference, references
-from onnxfn.check.sessions import open_check_session, silent_run_options
-from onnxfn.graphs.capture.dtypes import in_dtype_if_small
-from onnxfn.specs.dummies import Array
-from onnxfn.specs.measurements import DEFAULT_FLOORS, Floors
-from onnxfn.specs.planned import Part
-from onnxfn.specs.reports import Report, Tick, no_tick
+from onnxfn.check.variants.proof import Proof, variant_measurements
+from onnxfn.check.verdict.case_comparisons import CheckedFile
+from onnxfn.check.verdict.exact_outputs import exact_outputs
+from onnxfn.models.dtypes import in_dtype_if_small
+from onnxfn.run.sessions import open_check_session, silent_run_options
+from onnxfn.specs.algebra.dummies import Array
+from onnxfn.specs.algebra.planned import Part
+from onnxfn.specs.results.measurements import DEFAULT_FLOORS, Floors
+from onnxfn.specs.stored.reports import Report, Tick, no_tick
 
 
 def adapter_report(

@@ -11,15 +11,14 @@ from typing import Any
 
 from attrs import frozen
 
-from onnxfn.check.case_comparisons import CheckedFile, case_comparisons
-from onnxfn.check.case_runs import while_loaded, with_outputs
-from onnxfn.check.cases import largest_sizes
-from onnxfn.check.decoded_texts import SessionOpener, decoded_text_comparisons
-from onnxfn.check.exact_outputs import ExactOutputs, exact_outputs
-from onnxfn.check.greedy_tokens import greedy_measurements
-from onnxfn.check.half_casts import half_finding, half_module
-from onnxfn.check.interface import interface_findings, size_findings
-from onnxfn.check.proof import (
+from onnxfn.check.cases.case_runs import while_loaded, with_outputs
+from onnxfn.check.cases.cases import largest_sizes
+from onnxfn.check.cases.interface import interface_findings, size_findings
+from onnxfn.check.cases.references import OutputArrays, Reference, references
+from onnxfn.check.cases.repeated import random_findings
+from onnxfn.check.texts.decoded_texts import SessionOpener, decoded_text_comparisons
+from onnxfn.check.texts.greedy_tokens import greedy_measurements
+from onnxfn.check.variants.proof import (
     NO_PROOF,
     Proof,
     Values,
@@ -29,16 +28,17 @@ from onnxfn.check.proof import (
     quantized_weights,
     variant_measurements,
 )
-from onnxfn.check.quantized_weights import WeightError
-from onnxfn.check.references import OutputArrays, Reference, references
-from onnxfn.check.repeated import random_findings
-from onnxfn.check.sessions import kept_session, silent_run_options
-from onnxfn.check.usual_errors import agreeing_with_any_case
-from onnxfn.check.verdict import Comparison
-from onnxfn.check.weight_bytes import weight_findings
+from onnxfn.check.variants.quantized_weights import WeightError
+from onnxfn.check.variants.weight_bytes import weight_findings
+from onnxfn.check.verdict.case_comparisons import CheckedFile, case_comparisons
+from onnxfn.check.verdict.exact_outputs import ExactOutputs, exact_outputs
+from onnxfn.check.verdict.half_casts import half_finding, half_module
+from onnxfn.check.verdict.usual_errors import agreeing_with_any_case
+from onnxfn.check.verdict.verdict import Comparison
+from onnxfn.run.sessions import kept_session, silent_run_options
+from onnxfn.specs.algebra.planned import Part, Plan
 from onnxfn.specs.errors import listed
-from onnxfn.specs.planned import Part, Plan
-from onnxfn.specs.reports import CheckFailed, Difference, Report, Tick, no_tick
+from onnxfn.specs.stored.reports import CheckFailed, Difference, Report, Tick, no_tick
 from onnxfn.weights.chunks import prefetched
 from onnxfn.weights.waiting import result_of, stopped_on_error
 

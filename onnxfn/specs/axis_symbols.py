@@ -16,7 +16,7 @@ def with_symbols(value: Any, new: Mapping[str, str]) -> Any:
 
     Where a record then has two sizes of the same axis, the last one counts.
 
-    >>> from onnxfn.specs.facts import takes
+    >>> from onnxfn.specs.algebra.facts import takes
     >>> print(with_symbols(takes("x", "batch_size past+now", "noise"), {"now": "N"})["x"].axes)
     [batch_size, past + N]
     """

@@ -45,7 +45,7 @@ class MissingValue(OnnxfnError, LookupError):
     Its argument is the message, or a function that returns it: planning reads many values that may be missing, and the
     search for the closest name takes longer than all the rest.
 
-    >>> from onnxfn.specs.config_values import read_config
+    >>> from onnxfn.specs.algebra.config_values import read_config
     >>> from onnxfn.specs.records import Normalizer
     >>> read_config(Normalizer(), {"hidden_size": 64}, "hiden_size")
     Traceback (most recent call last):

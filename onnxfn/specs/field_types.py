@@ -21,7 +21,12 @@ from onnxfn.specs.named_records import Named
 Fits = Callable[[Any], bool]
 """Whether a value has a type."""
 
-MEASURED = ("onnxfn.specs.reports", "onnxfn.specs.measurements", "onnxfn.specs.section_errors", "onnxfn.check.matching")
+MEASURED = (
+    "onnxfn.specs.stored.reports",
+    "onnxfn.specs.results.measurements",
+    "onnxfn.specs.results.section_errors",
+    "onnxfn.check.bisect.matching",
+)
 """The modules of records whose numbers may be NaN or infinite: they were measured."""
 
 

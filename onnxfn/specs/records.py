@@ -278,7 +278,7 @@ class ArgumentBuilder:
 
     Attributes:
         name: The argument, or the path to the object with dots: `batch.states`.
-        by: A function of graphs/capture/argument_builders.py, which builds the object from the tensors whose path
+        by: A function of models/argument_builders.py, which builds the object from the tensors whose path
             starts with the argument, or a class `package.module:Class`, which gets them as its fields.
     """
 

@@ -22,7 +22,7 @@ def short_repr(record: Any) -> str:
     >>> from onnxfn.specs.records import DummySize, InputSpec
     >>> InputSpec("input_ids", "batch_size sequence_length", "token_ids")
     InputSpec(name='input_ids', axes=axis_map('batch_size sequence_length'), generator='token_ids')
-    >>> from onnxfn.specs.spec import Dummies
+    >>> from onnxfn.specs.algebra.spec import Dummies
     >>> Dummies(sizes=[DummySize(f"axis_{number}", number) for number in range(60)])
     Dummies(60 sizes)
     """

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from onnxfn.specs.reports import Tick, no_tick
+from onnxfn.specs.stored.reports import Tick, no_tick
 from onnxfn.weights.chunks import chunks, torch_tensor
 from onnxfn.weights.safetensors import TensorEntry
 

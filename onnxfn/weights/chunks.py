@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from onnxfn.specs.reports import Tick, no_tick
+from onnxfn.specs.stored.reports import Tick, no_tick
 from onnxfn.weights.converted import converted_chunks, source_of
 from onnxfn.weights.updates import KEY, PARTS
 from onnxfn.weights.waiting import result_of

@@ -15,7 +15,7 @@ from typing import Any
 
 from attrs import frozen
 
-from onnxfn.specs.reports import Tick, no_tick
+from onnxfn.specs.stored.reports import Tick, no_tick
 from onnxfn.weights.chunks import CHUNK_BYTES
 from onnxfn.weights.onnx_files import metadata, written_by_onnxfn
 from onnxfn.weights.protobuf import HashedFile

@@ -14,7 +14,7 @@ from typing import Any
 from attrs import frozen
 
 from onnxfn.specs.errors import CaptureFailed, InvalidSpec, first_line
-from onnxfn.specs.reports import Tick, no_tick
+from onnxfn.specs.stored.reports import Tick, no_tick
 from onnxfn.weights.checkpoint_links import entries_by_bytes
 from onnxfn.weights.chunks import chunks, memory_key
 from onnxfn.weights.digests import DIGESTS_KEY, DataDigests, write_with_digest

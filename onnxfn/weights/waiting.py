@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from threading import Event
 from typing import Any
 
-from onnxfn.specs.reports import Tick
+from onnxfn.specs.stored.reports import Tick
 
 PERIOD = 0.05
 """Seconds between two calls."""

@@ -9,11 +9,11 @@ from typing import Any, Literal, get_args
 
 from attrs import Attribute, evolve, field, frozen
 
+from onnxfn.specs.algebra.planned import Plan
 from onnxfn.specs.errors import InvalidSpec, OutputExists, listed, unknown
 from onnxfn.specs.field_types import typed_fields
-from onnxfn.specs.planned import Plan
-from onnxfn.specs.reports import StageTimer
 from onnxfn.specs.short_repr import short_repr
+from onnxfn.specs.stored.reports import StageTimer
 from onnxfn.weights.chunks import CHUNK_BYTES
 from onnxfn.weights.layouts import LAYOUTS, OPTIMUM, Layout, LayoutName, layout_of, with_alias
 from onnxfn.weights.placement import (

@@ -11,9 +11,9 @@ from corrections import CORRECTIONS, EXCLUDED, NEXT_TOKENS, NEXT_TOKENS_SIZE, VA
 from declarations import contract, exports
 
 from onnxfn.architectures import ARCHITECTURES
-from onnxfn.specs.dummies import dummies
+from onnxfn.specs.algebra.dummies import dummies
 from onnxfn.specs.plan.planning import plan
-from onnxfn.specs.tasks import canonical, for_task, task_names
+from onnxfn.specs.tasks.tasks import canonical, for_task, task_names
 
 Axes = dict[str, dict[int, str]]
 LIBRARIES_WITHOUT_CLASSES = ("timm", "diffusers")

@@ -11,7 +11,7 @@ import onnxfn
 from onnxfn import InvalidSpec, spec_for, with_input, with_shared_cache
 from onnxfn.architectures import decoders
 from onnxfn.specs.edits.logits_to_keep import NUM_LOGITS_TO_KEEP
-from onnxfn.specs.tasks import task_names
+from onnxfn.specs.tasks.tasks import task_names
 
 TASK = "text-generation-with-past"
 NAME = "decoder_forms"

@@ -21,7 +21,7 @@ from warm import warm
 
 import onnxfn
 from onnxfn.architectures import decoders
-from onnxfn.specs.tasks import TASKS, task_names
+from onnxfn.specs.tasks.tasks import TASKS, task_names
 
 WITHOUT_A_MODEL = ("internlm2",)
 """Rows of which transformers 5 has no model."""

@@ -15,8 +15,8 @@ from onnxfn.specs.edits.new_axes import with_axis
 from onnxfn.specs.edits.renaming import renamed
 from onnxfn.specs.errors import InvalidSpec
 from onnxfn.specs.plan.planning import plan, planned_axes
-from onnxfn.specs.serialize import to_json
-from onnxfn.specs.tasks import for_task, task_names
+from onnxfn.specs.stored.serialize import to_json
+from onnxfn.specs.tasks.tasks import for_task, task_names
 
 EXAMPLES = [
     *(("t5", task) for task in ("text2text-generation", "text2text-generation-with-past")),

@@ -6,7 +6,7 @@ import every_head
 import pytest
 
 import onnxfn
-from onnxfn.export.lookup.processors import processed_arguments
+from onnxfn.export.find.processors import processed_arguments
 from onnxfn.specs.plan.left_out import left_out
 
 NOT_READ = "the configuration does not set"

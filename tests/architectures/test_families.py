@@ -18,15 +18,15 @@ from onnxfn.architectures import (
     vision,
 )
 from onnxfn.architectures.families.text import bert_inputs, text_encoder, text_inputs
+from onnxfn.specs.algebra.compose import compose
+from onnxfn.specs.algebra.dummies import dummies, padded, sized
+from onnxfn.specs.algebra.facts import case
+from onnxfn.specs.algebra.spec import ExportSpec, Overlay, Target
 from onnxfn.specs.axes import pattern
-from onnxfn.specs.compose import compose
-from onnxfn.specs.dummies import dummies, padded, sized
-from onnxfn.specs.facts import case
 from onnxfn.specs.plan.check_cases import in_case
 from onnxfn.specs.plan.planning import DEFAULTS, resolved
 from onnxfn.specs.records import Constant
-from onnxfn.specs.spec import ExportSpec, Overlay, Target
-from onnxfn.specs.tasks import for_task, task_names
+from onnxfn.specs.tasks.tasks import for_task, task_names
 
 CONFIG = {"vocab_size": 50, "type_vocab_size": 3}
 BERT = compose(text_encoder, bert_inputs)

@@ -11,8 +11,8 @@ from refusals import refusal
 from onnxfn import with_expanded_cache
 from onnxfn.architectures import ARCHITECTURES
 from onnxfn.architectures.functions import function_named
-from onnxfn.architectures.patches.table import PATCHES
-from onnxfn.graphs.capture.submodules import SUBMODULES
+from onnxfn.architectures.patch_table import PATCHES
+from onnxfn.models.submodules import SUBMODULES
 from onnxfn.specs.errors import UnknownName
 
 SPECS = (*specs_of_rows(), *specs_for_derivation(), with_expanded_cache(ARCHITECTURES["deepseek_v3"]))

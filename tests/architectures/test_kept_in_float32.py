@@ -13,9 +13,9 @@ import torch
 from refusals import refusal
 
 import onnxfn
-from onnxfn.graphs.capture.dtypes import dtypes_in, in_dtype
-from onnxfn.graphs.capture.forward import torch_outputs
-from onnxfn.specs.dummies import dummies
+from onnxfn.models.dtypes import dtypes_in, in_dtype
+from onnxfn.models.forward import torch_outputs
+from onnxfn.specs.algebra.dummies import dummies
 from onnxfn.specs.errors import InvalidSpec
 
 TASK = "text-generation-with-past"

@@ -9,8 +9,8 @@ from refusals import refusal
 from sizes import SHARED
 
 import onnxfn
-from onnxfn.check.sessions import open_check_session
-from onnxfn.graphs.capture.forward import torch_outputs
+from onnxfn.models.forward import torch_outputs
+from onnxfn.run.sessions import open_check_session
 from onnxfn.specs.errors import InvalidSpec
 
 MAX_KEYPOINTS = 60

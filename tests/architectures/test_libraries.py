@@ -26,14 +26,14 @@ from warm import warm
 import onnxfn
 from onnxfn.architectures.libraries import ROWS
 from onnxfn.check.check import check
-from onnxfn.export.demo import SENTENCES, minilm
-from onnxfn.export.lookup.other_libraries import COMPONENT_ROWS, row_name
-from onnxfn.specs.config_values import snapshot
-from onnxfn.specs.dummies import sized
+from onnxfn.export.cli.demo import SENTENCES, minilm
+from onnxfn.export.find.other_libraries import COMPONENT_ROWS, row_name
+from onnxfn.specs.algebra.config_values import snapshot
+from onnxfn.specs.algebra.dummies import sized
+from onnxfn.specs.algebra.planned import Case
 from onnxfn.specs.errors import InvalidSpec, UnknownName
 from onnxfn.specs.fixed_axes import graph_axes
-from onnxfn.specs.planned import Case
-from onnxfn.specs.tasks import task_names
+from onnxfn.specs.tasks.tasks import task_names
 
 TEXT_ENCODERS = ("diffusers.clip-text", "diffusers.gemma2-text-encoder", "diffusers.t5-encoder")
 POOLINGS = ("cls", "lasttoken", "max", "mean_sqrt_len_tokens", "weightedmean")

@@ -9,8 +9,8 @@ from agreement import assert_agreement
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 import onnxfn
-from onnxfn.check.own_cache import logits_in_steps
-from onnxfn.graphs.capture.argument_builders import dynamic_cache
+from onnxfn.check.texts.own_cache import logits_in_steps
+from onnxfn.models.argument_builders import dynamic_cache
 
 TASK = "text-generation-with-past"
 LAYERS = {"num_hidden_layers": 3, "layer_types": ["sliding_attention", "sliding_attention", "full_attention"]}

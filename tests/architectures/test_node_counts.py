@@ -12,7 +12,7 @@ import swept
 import tiny
 
 import onnxfn
-from onnxfn.specs.tasks import task_names
+from onnxfn.specs.tasks.tasks import task_names
 
 FAMILIES = ("text", "decoders", "seq2seq", "vision", "detection", "multimodal", "audio", "series")
 PAIRS = sorted({(name, task_names(onnxfn.ARCHITECTURES[name])[-1]) for each in FAMILIES for name in swept.seen(each)})

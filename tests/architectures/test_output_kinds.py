@@ -5,14 +5,14 @@ import pytest
 import torch
 
 from onnxfn.architectures import ARCHITECTURES
-from onnxfn.graphs.capture.forward import flat_forward, tensors_for
-from onnxfn.graphs.capture.model_state import unchanged_eval
-from onnxfn.graphs.capture.patching import applied
-from onnxfn.graphs.capture.quiet import quiet
-from onnxfn.specs.dummies import dummies, graph_dtype
-from onnxfn.specs.output_types import output_kind
+from onnxfn.models.forward import flat_forward, tensors_for
+from onnxfn.models.model_state import unchanged_eval
+from onnxfn.models.patching import applied
+from onnxfn.models.quiet import quiet
+from onnxfn.specs.algebra.dummies import dummies, graph_dtype
 from onnxfn.specs.plan.planning import plan
-from onnxfn.specs.tasks import for_task, task_names
+from onnxfn.specs.results.output_types import output_kind
+from onnxfn.specs.tasks.tasks import for_task, task_names
 
 SAMPLE = ("dac", "superpoint", "speecht5", "time_series_transformer")
 """Rows with other outputs than logits and hidden states."""

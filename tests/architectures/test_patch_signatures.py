@@ -20,14 +20,15 @@ from refusals import refusal
 import onnxfn.architectures.patches
 from onnxfn import with_expanded_cache
 from onnxfn.architectures import ARCHITECTURES
+from onnxfn.architectures import patch_table as table
 from onnxfn.architectures.functions import function_named
-from onnxfn.architectures.patches import table
-from onnxfn.architectures.patches.table import PATCHES, module_patches
+from onnxfn.architectures.patch_table import PATCHES, module_patches
 from onnxfn.architectures.signatures import missing_arguments, parameters, replaced_parameters
 from onnxfn.architectures.wrappers import latent_attention
-from onnxfn.export.lookup import derive, multimodal
-from onnxfn.export.lookup.derive_sample import SLIDING_WINDOW_CACHE
-from onnxfn.graphs.capture.patching import applied
+from onnxfn.export.derive import derive
+from onnxfn.export.derive.derive_sample import SLIDING_WINDOW_CACHE
+from onnxfn.export.find import multimodal
+from onnxfn.models.patching import applied
 from onnxfn.specs.errors import PatchFailed
 from onnxfn.specs.records import Patch
 

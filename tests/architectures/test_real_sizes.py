@@ -15,7 +15,7 @@ import torch
 
 import onnxfn
 from onnxfn.architectures import audio, decoders, detection, multimodal, seq2seq, series, text, vision
-from onnxfn.specs.tasks import task_names
+from onnxfn.specs.tasks.tasks import task_names
 
 ROWS = {
     model_type: real_sizes.chosen_task(task_names(row))

@@ -15,7 +15,7 @@ from warm import warm
 
 import onnxfn
 from onnxfn.architectures import audio, detection, multimodal, series, text, vision
-from onnxfn.specs.tasks import task_names
+from onnxfn.specs.tasks.tasks import task_names
 
 FAMILIES = {"text": text, "vision": vision, "detection": detection, "multimodal": multimodal, "audio": audio}
 FAMILIES |= {"series": series}

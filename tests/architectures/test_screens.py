@@ -4,7 +4,7 @@ import pytest
 from transformers import CONFIG_MAPPING
 
 import onnxfn
-from onnxfn.specs.reports import Difference, Exported, GraphSize, Report
+from onnxfn.specs.stored.reports import Difference, Exported, GraphSize, Report
 
 SCREEN = 40
 """Lines of a terminal, and rows of a table in a notebook."""

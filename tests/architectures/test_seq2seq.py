@@ -22,11 +22,11 @@ from warm import warm
 
 import onnxfn
 from onnxfn.architectures import seq2seq
-from onnxfn.check.greedy_decoding import most_likely_unused_token
-from onnxfn.check.sessions import open_session
-from onnxfn.specs.dummies import dummies
+from onnxfn.run.greedy_decoding import most_likely_unused_token
+from onnxfn.run.sessions import open_session
+from onnxfn.specs.algebra.dummies import dummies
 from onnxfn.specs.errors import InvalidSpec, ModelNotFound
-from onnxfn.specs.tasks import task_names
+from onnxfn.specs.tasks.tasks import task_names
 
 PAIRS = [(model_type, task) for model_type, row in seq2seq.ROWS.items() for task in task_names(row)]
 STEPS = 8

@@ -15,7 +15,7 @@ from transformers.models.speecht5 import modeling_speecht5
 import onnxfn
 from onnxfn.architectures.patches import sound
 from onnxfn.architectures.wrappers import pop2piano, speecht5
-from onnxfn.specs.dummies import dummies
+from onnxfn.specs.algebra.dummies import dummies
 from onnxfn.specs.errors import InvalidSpec
 
 STEPS = 9

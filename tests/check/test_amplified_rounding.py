@@ -9,8 +9,8 @@ import torch
 from torch import nn
 
 import onnxfn
-from onnxfn.export.attempts import RETRACED
-from onnxfn.specs.reports import CheckFailed
+from onnxfn.export.run.attempts import RETRACED
+from onnxfn.specs.stored.reports import CheckFailed
 
 LAYERS, WIDTH = 40, 64
 SPEC = onnxfn.compose(
@@ -19,7 +19,7 @@ SPEC = onnxfn.compose(
     onnxfn.gives("y", f"batch_size {WIDTH}"),
     onnxfn.sized(batch_size=2),
 )
-ATTEMPTS = importlib.import_module("onnxfn.export.attempts")
+ATTEMPTS = importlib.import_module("onnxfn.export.run.attempts")
 
 
 class Layer(nn.Module):

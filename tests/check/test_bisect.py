@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from onnx import numpy_helper
 
 import onnxfn
-from onnxfn.check.smallest_case import smallest_sizes
+from onnxfn.check.bisect.smallest_case import smallest_sizes
 
 MODELS = {
     "bert": ("AutoModelForSequenceClassification", "text-classification"),

@@ -13,11 +13,11 @@ import torch
 
 import onnxfn
 from onnxfn import compose, generates, gives, sized, takes
-from onnxfn.check.case_runs import RETURNS_MEMORY, while_loaded, with_outputs
+from onnxfn.check.cases.case_runs import RETURNS_MEMORY, while_loaded, with_outputs
+from onnxfn.check.cases.references import references
 from onnxfn.check.check import check
-from onnxfn.check.references import references
-from onnxfn.check.sessions import kept_session
-from onnxfn.specs.reports import CheckFailed
+from onnxfn.run.sessions import kept_session
+from onnxfn.specs.stored.reports import CheckFailed
 
 LONGEST_WAIT = 30
 SPEC = compose(

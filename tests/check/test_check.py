@@ -18,16 +18,16 @@ from onnx import numpy_helper
 from refusals import refusal
 
 import onnxfn
-from onnxfn.check.cases import check_cases
+from onnxfn.check.cases.cases import check_cases
+from onnxfn.check.cases.references import references
 from onnxfn.check.check import check
-from onnxfn.check.compare import compare
-from onnxfn.check.references import references
-from onnxfn.check.sessions import open_session
+from onnxfn.check.verdict.compare import compare
+from onnxfn.run.sessions import open_session
+from onnxfn.specs.algebra.spec import Check
 from onnxfn.specs.errors import ModelNotFound
 from onnxfn.specs.plan.check_cases import cases
 from onnxfn.specs.plan.planning import plan
-from onnxfn.specs.reports import CheckFailed, Report
-from onnxfn.specs.spec import Check
+from onnxfn.specs.stored.reports import CheckFailed, Report
 
 SPEC = onnxfn.PlannedSpec(check=Check(atol=1e-5, rtol=1e-4))
 LOWEST = np.finfo(np.float32).min

@@ -14,9 +14,9 @@ from small_graphs import noise
 import onnxfn
 from onnxfn import compose, gives
 from onnxfn.architectures.families.detection import image_cases, images_without_cases
-from onnxfn.check import choices
-from onnxfn.check.graph_values import computed_values
-from onnxfn.check.sections.runs import written_graph
+from onnxfn.check.cuts.graph_values import computed_values
+from onnxfn.check.cuts.runs import written_graph
+from onnxfn.check.verdict import choices
 
 SPEC = compose(
     images_without_cases,

@@ -12,12 +12,12 @@ from attrs import evolve
 
 import onnxfn
 from onnxfn.architectures.placeholders import placeholders, with_placeholders
-from onnxfn.check.sessions import open_check_session
-from onnxfn.check.whole.encoded import start_tokens
-from onnxfn.check.whole.joined_parts import prompts_of, whole_model
-from onnxfn.check.whole.prompts_with_images import text_arguments
-from onnxfn.check.whole.torch_whole import WHOLE
-from onnxfn.check.whole.whole_models import prompt_comparisons
+from onnxfn.check.wholes.joined_parts import prompts_of, whole_model
+from onnxfn.check.wholes.torch_whole import WHOLE
+from onnxfn.check.wholes.whole_models import prompt_comparisons
+from onnxfn.run.encoded import start_tokens
+from onnxfn.run.prompts_with_images import text_arguments
+from onnxfn.run.sessions import open_check_session
 
 TASK = "image-text-to-text-with-past"
 
@@ -80,7 +80,7 @@ class _Reversed:
 
 
 def _no_reference(*_):
-    from onnxfn.check.exact_outputs import NoReference
+    from onnxfn.check.verdict.exact_outputs import NoReference
 
     raise NoReference("not computed")
 

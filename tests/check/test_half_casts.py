@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 import onnxfn
-from onnxfn.check.half_casts import half_module
+from onnxfn.check.verdict.half_casts import half_module
 
 
 class Rounded(nn.Module):
@@ -65,5 +65,5 @@ def test_a_module_without_such_a_cast_is_judged_as_before(tmp_path):
 def test_the_module_is_found(inner, path):
     model = model_with(inner)
     part = onnxfn.plan(spec_of(model), {}).parts[0]
-    inputs = onnxfn.specs.dummies.dummies(part.spec, {})
+    inputs = onnxfn.specs.algebra.dummies.dummies(part.spec, {})
     assert half_module(model, part, inputs) == path

@@ -11,11 +11,11 @@ from onnx import numpy_helper
 from refusals import refusal
 
 import onnxfn
-from onnxfn.check.exact_outputs import exact_outputs
-from onnxfn.graphs.capture import dtypes
-from onnxfn.graphs.capture.dtypes import _converted, in_dtype, with_model_dtype
+from onnxfn.check.verdict.exact_outputs import exact_outputs
+from onnxfn.models import dtypes
+from onnxfn.models.dtypes import _converted, in_dtype, with_model_dtype
 from onnxfn.specs.errors import InvalidSpec
-from onnxfn.specs.reports import CheckFailed
+from onnxfn.specs.stored.reports import CheckFailed
 
 MODELS = {
     "bert": ("fill-mask", "AutoModelForMaskedLM"),
@@ -122,7 +122,7 @@ def test_a_model_is_converted_once_for_its_graphs_and_their_check(tmp_path, monk
         dtypes.append(dtype)
         return convert(tensor, dtype)
 
-    monkeypatch.setattr("onnxfn.graphs.capture.dtypes._converted", counted)
+    monkeypatch.setattr("onnxfn.models.dtypes._converted", counted)
     spec = onnxfn.with_dtypes(spec_of("bert"), float="float16")
     assert onnxfn.export(spec, model, tmp_path / "out").report.passed
     floats = [tensor for tensor in (*model.parameters(), *model.buffers()) if tensor.is_floating_point()]
@@ -286,7 +286,7 @@ def test_missing_memory_is_no_reason_to_compare_by_scale(monkeypatch):
     """A loaded machine would have a bound that is 32 times as wide."""
     model = model_of("bert")
     part = onnxfn.plan(spec_of("bert"), model.config).parts[0]
-    inputs = onnxfn.specs.dummies.dummies(part.spec, {})
+    inputs = onnxfn.specs.algebra.dummies.dummies(part.spec, {})
 
     def forward(*_, **__):
         raise RuntimeError("[enforce fail at alloc_cpu.cpp:121] . DefaultCPUAllocator: can't allocate memory")

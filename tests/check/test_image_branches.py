@@ -8,10 +8,10 @@ import torch
 import onnxfn
 from onnxfn import compose, gives, with_shapes
 from onnxfn.architectures.families.detection import image_cases, images_without_cases
-from onnxfn.check.image_branches import without_image_branches
+from onnxfn.check.cases.image_branches import without_image_branches
 from onnxfn.specs.errors import CaptureFailed
 from onnxfn.specs.plan.planning import plan
-from onnxfn.specs.reports import CheckFailed
+from onnxfn.specs.stored.reports import CheckFailed
 
 SPEC = compose(
     images_without_cases,

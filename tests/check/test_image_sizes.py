@@ -15,9 +15,9 @@ from sizes import SPECIAL
 import onnxfn
 from onnxfn import compose, gives, sized, takes, with_shapes
 from onnxfn.architectures.families.detection import image_cases, images_without_cases
-from onnxfn.check.cases import check_cases
-from onnxfn.check.image_sizes import LARGEST_SIDE, smallest_runnable, with_runnable_images
-from onnxfn.specs.dummies import dummies, known_sizes
+from onnxfn.check.cases.cases import check_cases
+from onnxfn.check.cases.image_sizes import LARGEST_SIDE, smallest_runnable, with_runnable_images
+from onnxfn.specs.algebra.dummies import dummies, known_sizes
 from onnxfn.specs.plan.check_cases import cases, in_case
 from onnxfn.specs.plan.planning import plan
 from onnxfn.weights.onnx_files import metadata

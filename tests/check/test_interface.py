@@ -14,9 +14,9 @@ from refusals import refusal
 
 import onnxfn
 from onnxfn.check.check import check
-from onnxfn.check.sessions import open_check_session
-from onnxfn.export.attempts import RETRACED
-from onnxfn.specs.reports import CheckFailed
+from onnxfn.export.run.attempts import RETRACED
+from onnxfn.run.sessions import open_check_session
+from onnxfn.specs.stored.reports import CheckFailed
 
 SPEC = onnxfn.spec_for("bert", "text-classification")
 
@@ -157,7 +157,7 @@ def test_all_layers_are_traced_if_onnx_runtime_cannot_run_a_graph_from_a_templat
             raise errors.pop()
         return check(*arguments, **keywords)
 
-    monkeypatch.setattr(sys.modules["onnxfn.export.attempts"], "check_part", fail_once)
+    monkeypatch.setattr(sys.modules["onnxfn.export.run.attempts"], "check_part", fail_once)
     result = onnxfn.export(spec, llama, tmp_path / "second", build=build)
     assert result.report.passed
     assert result.repeats == (RETRACED,)

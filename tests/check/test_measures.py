@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onnxfn.check.measures import MEASURES, cosine_of, kl, output_measures
-from onnxfn.specs.measurements import MEASURE_NAMES
-from onnxfn.specs.planned import PlannedSpec
+from onnxfn.check.variants.measures import MEASURES, cosine_of, kl, output_measures
+from onnxfn.specs.algebra.planned import PlannedSpec
+from onnxfn.specs.results.measurements import MEASURE_NAMES
 
 SEEDS = st.integers(0, 2**32 - 1)
 
@@ -50,7 +50,7 @@ def test_the_cosine_of_blocks_is_that_of_the_whole_vectors(seed, size, dtype):
     random = np.random.default_rng(seed)
     left, right = (random.standard_normal(size).astype(dtype) for _ in range(2))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("onnxfn.check.measures.ELEMENTS_AT_ONCE", 7)
+        patch.setattr("onnxfn.check.variants.measures.ELEMENTS_AT_ONCE", 7)
         in_blocks = cosine_of(left, right)
     left, right = left.astype(np.float64), right.astype(np.float64)
     norms = np.linalg.norm(left) * np.linalg.norm(right)

@@ -15,10 +15,10 @@ from typer.testing import CliRunner
 
 import onnxfn
 from onnxfn.check.check import check, check_error
-from onnxfn.check.greedy_tokens import other_tokens
-from onnxfn.check.proof import Proof, check_floors
-from onnxfn.check.text_references import real_text, text_references, text_tokens
-from onnxfn.export.cli import app
+from onnxfn.check.texts.greedy_tokens import other_tokens
+from onnxfn.check.variants.proof import Proof, check_floors
+from onnxfn.check.variants.text_references import real_text, text_references, text_tokens
+from onnxfn.export.cli.commands import app
 from onnxfn.specs.plan.planning import plan
 
 SIZES = {"vocab_size": 99, "hidden_size": 64, "intermediate_size": 96, "num_attention_heads": 4}

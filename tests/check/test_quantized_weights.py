@@ -18,8 +18,8 @@ from stock_quantizers import (
 from transformers import LlamaConfig, LlamaForCausalLM
 
 import onnxfn
-from onnxfn.check.quantized_matrices import quantized_matrices
-from onnxfn.check.quantized_weights import quantized_weight_errors
+from onnxfn.check.variants.quantized_matrices import quantized_matrices
+from onnxfn.check.variants.quantized_weights import quantized_weight_errors
 
 SIZES = {"vocab_size": 99, "hidden_size": 64, "intermediate_size": 96, "num_attention_heads": 4}
 FORMATS = {
@@ -153,7 +153,7 @@ def test_a_quantized_weight_that_the_model_does_not_have_is_named(llama, quantiz
 
 @given(st.integers(0, 2**32 - 1), st.sampled_from([2, 4, 8]))
 def test_unpacking_is_the_inverse_of_packing(seed, bits):
-    from onnxfn.check.quantized_matrices import _unpacked
+    from onnxfn.check.variants.quantized_matrices import _unpacked
 
     codes = np.random.default_rng(seed).integers(0, 1 << bits, (3, 16), dtype=np.uint8)
     groups = codes.reshape(3, -1, 8 // bits)

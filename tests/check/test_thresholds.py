@@ -16,9 +16,9 @@ from onnx import numpy_helper
 import onnxfn
 from onnxfn import compose, gives
 from onnxfn.architectures.families.detection import image_cases, images_without_cases
-from onnxfn.check.choices import ANSWERED
-from onnxfn.check.precision import precision_of
-from onnxfn.check.thresholds import with_answers, with_same_answers
+from onnxfn.check.verdict.choices import ANSWERED
+from onnxfn.check.verdict.precision import precision_of
+from onnxfn.check.verdict.thresholds import with_answers, with_same_answers
 
 SPEC = compose(
     images_without_cases,

@@ -10,8 +10,8 @@ from onnx import numpy_helper
 from refusals import refusal
 
 import onnxfn
-from onnxfn.check.weight_bytes import weight_findings
-from onnxfn.specs.reports import CheckFailed
+from onnxfn.check.variants.weight_bytes import weight_findings
+from onnxfn.specs.stored.reports import CheckFailed
 from onnxfn.weights.onnx_files import stored_tensors
 
 SPEC = onnxfn.spec_for("bert", "feature-extraction")

@@ -13,16 +13,16 @@ from refusals import refusal
 
 import onnxfn
 from onnxfn.architectures.families.features import DECODER_WITH_PAST, wide_decoder
-from onnxfn.check.exact_outputs import exact_outputs
-from onnxfn.check.sessions import open_check_session
-from onnxfn.check.whole import whole_models
-from onnxfn.check.whole.joined_parts import whole_model
-from onnxfn.check.whole.prompts_with_images import whole_prompts
-from onnxfn.check.whole.torch_whole import WHOLE
-from onnxfn.check.whole.whole_models import generate_comparison, prompt_comparisons, whole_model_report
+from onnxfn.check.verdict.exact_outputs import exact_outputs
+from onnxfn.check.wholes import whole_models
+from onnxfn.check.wholes.joined_parts import whole_model
+from onnxfn.check.wholes.torch_whole import WHOLE
+from onnxfn.check.wholes.whole_models import generate_comparison, prompt_comparisons, whole_model_report
+from onnxfn.run.prompts_with_images import whole_prompts
+from onnxfn.run.sessions import open_check_session
 from onnxfn.specs.edits.behaviors import model_part
 from onnxfn.specs.errors import CaptureFailed
-from onnxfn.specs.reports import CheckFailed
+from onnxfn.specs.stored.reports import CheckFailed
 
 TASK = "image-text-to-text-with-past"
 

@@ -12,13 +12,13 @@ from attrs import evolve, frozen
 from typer.testing import CliRunner
 
 import onnxfn
-from onnxfn.check.proof import NO_PROOF
-from onnxfn.check.sessions import open_check_session
-from onnxfn.check.whole.joined_parts import prompts_of, whole_model
-from onnxfn.check.whole.measured_wholes import measured_report
-from onnxfn.check.whole.torch_whole import WHOLE
-from onnxfn.export.cli import app
-from onnxfn.specs.reports import no_tick
+from onnxfn.check.variants.proof import NO_PROOF
+from onnxfn.check.wholes.joined_parts import prompts_of, whole_model
+from onnxfn.check.wholes.measured_wholes import measured_report
+from onnxfn.check.wholes.torch_whole import WHOLE
+from onnxfn.export.cli.commands import app
+from onnxfn.run.sessions import open_check_session
+from onnxfn.specs.stored.reports import no_tick
 
 SEES, HEARS = "image-text-to-text-with-past", "audio-text-to-text-with-past"
 OUTPUTS = {"logits", "logits of new tokens", "greedy tokens", "tokens of generate"}

@@ -70,7 +70,7 @@ def _token_id(folder: Path, token: str) -> int:
 def real_checkpoint(name: str) -> Path:
     """The folder of a checkpoint with trained weights. Raises an error if it is not on this machine."""
     if name == "minilm":
-        from onnxfn.export.demo import minilm
+        from onnxfn.export.cli.demo import minilm
 
         return Path(minilm())
     if not (BENCHMARKS / name).is_dir():

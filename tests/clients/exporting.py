@@ -13,7 +13,7 @@ from checkpoints import checkpoint, real_checkpoint, write_checkpoint
 from pytorch_results import Reference
 from typer.testing import CliRunner
 
-from onnxfn.export.cli import app
+from onnxfn.export.cli.commands import app
 
 LAYOUT = ("--layout", "hub")
 

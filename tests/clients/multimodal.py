@@ -16,9 +16,9 @@ from exporting import export_folder
 
 import onnxfn
 from onnxfn.architectures.placeholders import Placeholders, placeholders
-from onnxfn.check.whole.prompts_with_images import Prompt, towers_of, whole_prompts
-from onnxfn.check.whole.torch_whole import MASK, POSITIONS, forward_arguments
-from onnxfn.graphs.capture.forward import torch_outputs
+from onnxfn.check.wholes.torch_whole import MASK, POSITIONS, forward_arguments
+from onnxfn.models.forward import torch_outputs
+from onnxfn.run.prompts_with_images import Prompt, towers_of, whole_prompts
 from onnxfn.specs.edits.token_embeddings import IDS
 
 SEES, HEARS = "image-text-to-text-with-past", "audio-text-to-text-with-past"

@@ -10,7 +10,7 @@ from attrs import frozen
 
 from onnxfn import ARCHITECTURES
 from onnxfn.export.clients.transformers_js import TYPES_BY_TASK
-from onnxfn.specs.tasks import WITH_PAST, task_names
+from onnxfn.specs.tasks.tasks import WITH_PAST, task_names
 
 _EMBEDDING_TYPES = """
 albert audio-spectrogram-transformer beit bert camembert chinese_clip clap clip clipseg convbert convnext convnextv2

@@ -19,7 +19,7 @@ from running import ClientError, run_client
 
 from onnxfn.architectures import decoders, seq2seq
 from onnxfn.export.clients import genai, transformers_js
-from onnxfn.specs.tasks import task_names
+from onnxfn.specs.tasks.tasks import task_names
 
 TASK = "text-generation-with-past"
 TYPES = [

@@ -17,7 +17,7 @@ from running import ClientError, client_process
 
 from onnxfn.architectures import decoders
 from onnxfn.export.clients.ort_model import KNOWN_TYPES
-from onnxfn.specs.tasks import task_names
+from onnxfn.specs.tasks.tasks import task_names
 
 TASK = "text-generation-with-past"
 TYPES = [name for name, row in decoders.ROWS.items() if name in KNOWN_TYPES and TASK in task_names(row)]

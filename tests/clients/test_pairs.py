@@ -19,8 +19,8 @@ from pairs import GENERATES, GENERATION, QUIET, pairs, tensor
 from running import ClientError, client_process
 
 import onnxfn
-from onnxfn.check.cases import check_cases
-from onnxfn.specs.dummies import dummies
+from onnxfn.check.cases.cases import check_cases
+from onnxfn.specs.algebra.dummies import dummies
 
 FLAGS = ("--no-check",)
 """What the client gives is the check."""

@@ -18,9 +18,9 @@ from pathlib import Path
 
 from attrs import evolve, frozen
 
+from onnxfn.specs.algebra.spec import ExportSpec, Parts
 from onnxfn.specs.edits.behaviors import split, with_behavior
 from onnxfn.specs.records import File
-from onnxfn.specs.spec import ExportSpec, Parts
 
 
 @frozen

@@ -18,12 +18,12 @@ from typer.testing import CliRunner
 
 import onnxfn
 from onnxfn.check.adapter_inputs import adapter_report
-from onnxfn.check.sessions import silent_options
-from onnxfn.export import adapter_inputs
-from onnxfn.export.cli import app
-from onnxfn.graphs.capture.adapted import with_adapter
-from onnxfn.graphs.capture.dtypes import in_dtype
-from onnxfn.graphs.capture.model_copy import model_copy
+from onnxfn.export.cli.commands import app
+from onnxfn.export.run import adapter_inputs
+from onnxfn.models.adapted import with_adapter
+from onnxfn.models.dtypes import in_dtype
+from onnxfn.models.model_copy import model_copy
+from onnxfn.run.sessions import silent_options
 from onnxfn.specs.errors import CaptureFailed, InvalidSpec, UnknownName
 from onnxfn.weights.adapter_files import adapter_arrays
 from onnxfn.weights.adapters import CONFIG, WEIGHTS, read_adapter

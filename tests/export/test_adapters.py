@@ -13,11 +13,11 @@ from safetensors.torch import load_file
 from typer.testing import CliRunner
 
 import onnxfn
-from onnxfn.export.cli import app
-from onnxfn.graphs.capture.adapted import with_adapter
-from onnxfn.graphs.capture.casting import cast_on_use
-from onnxfn.graphs.capture.dtypes import in_dtype
-from onnxfn.graphs.capture.model_copy import model_copy
+from onnxfn.export.cli.commands import app
+from onnxfn.models.adapted import with_adapter
+from onnxfn.models.casting import cast_on_use
+from onnxfn.models.dtypes import in_dtype
+from onnxfn.models.model_copy import model_copy
 from onnxfn.specs.errors import InvalidSpec
 from onnxfn.weights.updates import weight_in_dtype
 

@@ -16,8 +16,8 @@ from typer.testing import CliRunner
 
 import onnxfn
 from onnxfn.architectures.families.heads import HEADS, family_head
-from onnxfn.export.cli import app
-from onnxfn.export.lookup.auto_tables import (
+from onnxfn.export.cli.commands import app
+from onnxfn.export.derive.auto_tables import (
     OTHER_TABLES,
     TABLES,
     auto_tables,
@@ -29,7 +29,7 @@ from onnxfn.export.lookup.auto_tables import (
 )
 from onnxfn.specs.axes import pattern
 from onnxfn.specs.errors import InvalidSpec, UnknownName
-from onnxfn.specs.tasks import TASKS, canonical
+from onnxfn.specs.tasks.tasks import TASKS, canonical
 
 NAMES = "_MAPPING_NAMES", "_NAMES"
 
@@ -69,7 +69,7 @@ def test_the_tasks_of_the_tables_are_tasks():
 def test_the_tables_are_read_without_torch_and_not_when_onnxfn_is_imported():
     code = """
 import sys, onnxfn
-from onnxfn.export.lookup.auto_tables import auto_tables
+from onnxfn.export.derive.auto_tables import auto_tables
 assert auto_tables.cache_info().misses == 0
 assert "backbone" in onnxfn.tasks_for("swinv2")
 assert not {"torch", "transformers"} & set(sys.modules)

@@ -13,7 +13,7 @@ import tiny
 from broken_checkpoints import BIN, BROKEN
 from typer.testing import CliRunner
 
-from onnxfn.export.cli import app
+from onnxfn.export.cli.commands import app
 
 
 @pytest.fixture(scope="module")

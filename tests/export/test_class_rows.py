@@ -12,10 +12,10 @@ from typer.testing import CliRunner
 
 import onnxfn
 from onnxfn.architectures import ARCHITECTURES
-from onnxfn.export.cli import app
-from onnxfn.export.lookup.class_rows import class_type, row_of
-from onnxfn.export.lookup.lookup import checkpoint_task, has_row, spec_for, tasks_for
-from onnxfn.specs.tasks import for_task
+from onnxfn.export.cli.commands import app
+from onnxfn.export.derive.class_rows import class_type, row_of
+from onnxfn.export.find.lookup import checkpoint_task, has_row, spec_for, tasks_for
+from onnxfn.specs.tasks.tasks import for_task
 
 GPT2 = {"gpt2": ARCHITECTURES["gpt2"]}
 """A table without a row for `gpt-sw3`, whose classes are those of `gpt2`."""

@@ -13,9 +13,9 @@ import pytest
 import tiny
 from typer.testing import CliRunner
 
-from onnxfn.export import cli_export
-from onnxfn.export.cli import app
-from onnxfn.export.demo import minilm
+from onnxfn.export.cli import export_command as cli_export
+from onnxfn.export.cli.commands import app
+from onnxfn.export.cli.demo import minilm
 from onnxfn.specs.version import VERSION
 
 FLAGS_OF_EXPORTS = {"first": (), "second": (), "third": ("--no-template-cache", "--trace-all-layers")}
@@ -290,8 +290,8 @@ def test_version_prints_the_version():
 def test_help_does_not_import_torch():
     code = """
 import sys
-from onnxfn.export.cli import app
-from onnxfn.export.demo import minilm
+from onnxfn.export.cli.commands import app
+from onnxfn.export.cli.demo import minilm
 app(["--help"], standalone_mode=False)
 assert "torch" not in sys.modules
 """

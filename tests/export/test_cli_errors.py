@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import typer
 
-from onnxfn.export import cli_errors
-from onnxfn.export.cli_errors import one_line_errors
+from onnxfn.export.cli import errors as cli_errors
+from onnxfn.export.cli.errors import one_line_errors
 from onnxfn.specs.errors import InvalidSpec, OnnxfnError, WriteFailed
 from onnxfn.specs.os_errors import ADVICE, write_errors
 

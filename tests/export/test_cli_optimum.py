@@ -10,10 +10,10 @@ import typer
 from typer.testing import CliRunner
 
 import onnxfn
-from onnxfn.export import cli_export
-from onnxfn.export.cli import app
-from onnxfn.export.cli_optimum import ANSWERS, AXES, SAME_MEANING
-from onnxfn.export.spec_edits import edited_spec
+from onnxfn.export.cli import export_command as cli_export
+from onnxfn.export.cli.commands import app
+from onnxfn.export.cli.optimum import ANSWERS, AXES, SAME_MEANING
+from onnxfn.export.run.spec_edits import edited_spec
 
 FLAGS = (
     *("--monolith", "--no-post-process", "--trust-remote-code"),

@@ -10,9 +10,11 @@ import tiny
 from fine_tunes import save_berts
 from typer.testing import CliRunner
 
-from onnxfn.export import cli_batch, cli_files, demo
-from onnxfn.export.cli import app
-from onnxfn.graphs import cache_folder
+from onnxfn.export.cli import batch_command as cli_batch
+from onnxfn.export.cli import demo
+from onnxfn.export.cli import file_commands as cli_files
+from onnxfn.export.cli.commands import app
+from onnxfn.graphs.templates import cache_folder
 
 
 def run(*words):

@@ -14,10 +14,10 @@ import tiny
 from rich.console import Console
 
 from onnxfn import Event, spec_for
-from onnxfn.export.cli_print import say
-from onnxfn.export.cli_progress import stages
-from onnxfn.export.lookup.loading import load_configuration, load_model
-from onnxfn.export.progress import stage_bars
+from onnxfn.export.cli.progress import stage_bars
+from onnxfn.export.cli.say import say
+from onnxfn.export.cli.stages import stages
+from onnxfn.export.load.loading import load_configuration, load_model
 
 WRITE = (
     Event("write", "model"),

@@ -16,11 +16,11 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from typer.testing import CliRunner
 
 import onnxfn
-from onnxfn.export.cli import app
-from onnxfn.export.cli_results import LINES, pipeline_text, result_text, screen
-from onnxfn.specs.measurements import Measurement
-from onnxfn.specs.planned import Part, Plan, PlannedSpec, WeightBytes
-from onnxfn.specs.reports import Exported, GraphSize, NotQuantized, Report
+from onnxfn.export.cli.commands import app
+from onnxfn.export.cli.texts import LINES, pipeline_text, result_text, screen
+from onnxfn.specs.algebra.planned import Part, Plan, PlannedSpec, WeightBytes
+from onnxfn.specs.results.measurements import Measurement
+from onnxfn.specs.stored.reports import Exported, GraphSize, NotQuantized, Report
 
 CLI = Path(onnxfn.__file__).parent / "export" / "CLI.md"
 SIX = ("float32", "float16", "q8", "int8", "q4", "q4f16")

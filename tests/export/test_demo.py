@@ -9,9 +9,9 @@ import pytest
 from typer.testing import CliRunner
 
 import onnxfn
-from onnxfn.export.cli import app
-from onnxfn.export.demo import minilm, pooled, similarities
-from onnxfn.export.lookup.loading import load_configuration, load_model
+from onnxfn.export.cli.commands import app
+from onnxfn.export.cli.demo import minilm, pooled, similarities
+from onnxfn.export.load.loading import load_configuration, load_model
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 import onnxfn
 from onnxfn import ARCHITECTURES, CaptureFailed, InvalidSpec, UnknownName
-from onnxfn.export.cli import app
+from onnxfn.export.cli.commands import app
 
 
 def plans(spec, model):

@@ -19,7 +19,7 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 import onnxfn
 from onnxfn import ARCHITECTURES
-from onnxfn.export.lookup.class_tasks import task_of
+from onnxfn.export.load.class_tasks import task_of
 
 SECONDS = 60
 """The limit of processor time for each model of the sweep."""

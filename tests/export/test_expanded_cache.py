@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 import onnxfn
 from onnxfn import InvalidSpec, plan, spec_for, with_expanded_cache
-from onnxfn.export.cli import app
+from onnxfn.export.cli.commands import app
 from onnxfn.specs.fixed_axes import graph_axes
 
 TASK = "text-generation-with-past"

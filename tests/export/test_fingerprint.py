@@ -7,8 +7,8 @@ import torch
 from transformers import BertConfig, BertModel
 
 import onnxfn
-from onnxfn.export.identity import kind_of, recipe_key
-from onnxfn.graphs.fingerprints import fingerprint as fingerprint_of_templates
+from onnxfn.export.jobs.identity import kind_of, recipe_key
+from onnxfn.graphs.templates.fingerprints import fingerprint as fingerprint_of_templates
 
 
 def bert(layers=1):

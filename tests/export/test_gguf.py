@@ -11,7 +11,7 @@ from transformers import LlamaConfig
 from typer.testing import CliRunner
 
 import onnxfn
-from onnxfn.export.cli import app
+from onnxfn.export.cli.commands import app
 from onnxfn.specs.errors import LoadFailed
 
 WIDTH, HIDDEN, VOCABULARY, HEADS = 256, 512, 64, 4

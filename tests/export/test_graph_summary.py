@@ -14,8 +14,8 @@ from onnx import TensorProto, helper
 from typer.testing import CliRunner
 
 from onnxfn import export, spec_for
-from onnxfn.export.cli import app
-from onnxfn.export.graph_summary import graph_summary
+from onnxfn.export.cli.commands import app
+from onnxfn.export.report.graph_summary import graph_summary
 
 
 @pytest.fixture(scope="module")

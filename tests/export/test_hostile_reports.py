@@ -16,7 +16,7 @@ from onnxfn import ExportJob
 from onnxfn.export.batch.log import unchanged_result
 from onnxfn.export.batch.records import JobResult
 from onnxfn.export.clients.card import CARD, write_card
-from onnxfn.export.report_file import REPORT_FILE, recorded
+from onnxfn.export.report.report_file import REPORT_FILE, recorded
 from onnxfn.specs.errors import InvalidSpec
 
 FACTS = {"bytes": 3, "sha256": "0" * 64}

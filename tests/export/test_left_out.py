@@ -19,12 +19,12 @@ from typer.testing import CliRunner
 
 import onnxfn
 from onnxfn import EMPTY, OnnxfnError, Plan, spec_for, with_input
-from onnxfn.export.cli import app
-from onnxfn.export.destination import Destination
-from onnxfn.export.lookup.processors import processed_arguments
-from onnxfn.export.planned_files import plan_for_destination
-from onnxfn.specs.modalities import MAIN_INPUTS, MODALITY_OF
+from onnxfn.export.cli.commands import app
+from onnxfn.export.find.processors import processed_arguments
+from onnxfn.export.publish.destination import Destination
+from onnxfn.export.run.planned_files import plan_for_destination
 from onnxfn.specs.plan.left_out import left_out
+from onnxfn.specs.results.modalities import MAIN_INPUTS, MODALITY_OF
 from onnxfn.weights.layouts import LAYOUTS
 
 TABLES = (

@@ -16,7 +16,7 @@ from refusals import refusal
 
 import onnxfn
 from onnxfn.specs.errors import InvalidSpec, ModelNotFound, OutputExists, UnknownName
-from onnxfn.specs.reports import CheckFailed
+from onnxfn.specs.stored.reports import CheckFailed
 
 BERT = onnxfn.spec_for("bert", "fill-mask")
 T5 = onnxfn.spec_for("t5", "text2text-generation")

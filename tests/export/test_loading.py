@@ -12,7 +12,7 @@ import torch
 from refusals import refusal
 
 import onnxfn
-from onnxfn.export.lookup.loading import checkpoint_folder, load_configuration, load_model
+from onnxfn.export.load.loading import checkpoint_folder, load_configuration, load_model
 from onnxfn.specs.errors import InvalidSpec, ModelNotFound
 from onnxfn.weights.layouts import write_configs
 from onnxfn.weights.side_files import copy_side_files
@@ -68,7 +68,7 @@ def test_a_name_of_the_hub_is_found_in_the_cache(folder, tmp_path):
     copy_side_files(folder, snapshot)
     (cached / "refs").mkdir()
     (cached / "refs" / "main").write_text("0123")
-    code = "from onnxfn.export.lookup.loading import checkpoint_folder; print(checkpoint_folder('someone/bert'))"
+    code = "from onnxfn.export.load.loading import checkpoint_folder; print(checkpoint_folder('someone/bert'))"
     process = subprocess.run(
         [sys.executable, "-c", code],
         capture_output=True,

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 import onnxfn
 from onnxfn import InvalidSpec, spec_for, with_constants, with_input, with_opset
-from onnxfn.export.cli import app
+from onnxfn.export.cli.commands import app
 from onnxfn.specs.edits.logits_to_keep import NUM_LOGITS_TO_KEEP as NAME
 
 TASK = "text-generation-with-past"

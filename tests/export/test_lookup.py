@@ -7,14 +7,14 @@ from refusals import refusal
 
 from onnxfn.architectures import ARCHITECTURES
 from onnxfn.architectures.families.text import bert_inputs, text_encoder
-from onnxfn.export.lookup.class_tasks import task_of
-from onnxfn.export.lookup.lookup import spec_for, tasks_for, with_model_task
-from onnxfn.specs.compose import compose
+from onnxfn.export.find.lookup import spec_for, tasks_for, with_model_task
+from onnxfn.export.load.class_tasks import task_of
+from onnxfn.specs.algebra.compose import compose
+from onnxfn.specs.algebra.facts import gives
+from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.edits.tensors import only_tasks
 from onnxfn.specs.errors import InvalidSpec, UnknownName
-from onnxfn.specs.facts import gives
-from onnxfn.specs.spec import ExportSpec
-from onnxfn.specs.tasks import for_task
+from onnxfn.specs.tasks.tasks import for_task
 
 BERT = ARCHITECTURES["bert"]
 CONFIG = {"model_type": "bert", "vocab_size": 50}

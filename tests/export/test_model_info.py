@@ -21,7 +21,7 @@ from onnxfn import (
     tasks_for,
 )
 from onnxfn.specs.errors import InvalidSpec, ModelNotFound, UnknownName
-from onnxfn.specs.tasks import SYNONYMS, TASKS
+from onnxfn.specs.tasks.tasks import SYNONYMS, TASKS
 
 
 @pytest.fixture(scope="module")

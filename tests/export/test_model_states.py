@@ -9,8 +9,8 @@ import tiny
 import torch
 
 import onnxfn
-from onnxfn.graphs.capture.model_copy import copied
-from onnxfn.graphs.capture.plain_tensors import with_plain_tensors
+from onnxfn.models.model_copy import copied
+from onnxfn.models.plain_tensors import with_plain_tensors
 
 TASK = "feature-extraction"
 

@@ -6,10 +6,10 @@ import onnx
 import pytest
 import torch
 
-from onnxfn.export.lookup.lookup import derived
-from onnxfn.export.pipeline import export
+from onnxfn.export.find.lookup import derived
+from onnxfn.export.run.pipeline import export
+from onnxfn.specs.algebra.spec import OPSETS
 from onnxfn.specs.edits.tensors import with_opset
-from onnxfn.specs.spec import OPSETS
 
 
 def small_model():

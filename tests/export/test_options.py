@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from onnxfn import InvalidSpec, UnknownName
-from onnxfn.export.cli_export import export_request
-from onnxfn.export.jobs import ExportJob, job_of
-from onnxfn.export.options import JOB_KEYS, LIBRARIES, OPTIONS, checked_edits, value_of
+from onnxfn.export.cli.export_command import export_request
+from onnxfn.export.jobs.jobs import ExportJob, job_of
+from onnxfn.export.jobs.options import JOB_KEYS, LIBRARIES, OPTIONS, checked_edits, value_of
 
 WRITTEN = {
     "task": "fill-mask",

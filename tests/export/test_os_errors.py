@@ -16,7 +16,7 @@ from refusals import refusal
 from typer.testing import CliRunner
 
 import onnxfn
-from onnxfn.export.cli import app
+from onnxfn.export.cli.commands import app
 from onnxfn.specs.errors import WriteFailed
 
 

@@ -10,8 +10,8 @@ import torch
 from own_modules import OWN_MODULES
 
 import onnxfn
-from onnxfn.check.sessions import open_session
-from onnxfn.graphs.capture.forward import torch_outputs
+from onnxfn.models.forward import torch_outputs
+from onnxfn.run.sessions import open_session
 
 DEFAULT = (
     "Embedding",
@@ -63,9 +63,9 @@ def test_a_module_agrees_at_sizes_values_and_dtypes_that_were_not_traced(name, t
     assert result.report.passed
     assert "batch_size" in {symbol for axes in result.inputs.values() for symbol in axes.values()}
     part, session = result.plan.parts[0], open_session(tmp_path / "model.onnx")
-    model = onnxfn.graphs.capture.as_module.as_module(model)
+    model = onnxfn.models.as_module.as_module(model)
     for seed, batch in ((1, 1), (2, 5)):
-        inputs = onnxfn.specs.dummies.dummies(part.spec, other_sizes(part, result.limits, batch), seed=seed)
+        inputs = onnxfn.specs.algebra.dummies.dummies(part.spec, other_sizes(part, result.limits, batch), seed=seed)
         actual = session.run(None, inputs)
         expected = torch_outputs(model, part, inputs)
         for output, ours, theirs in zip(part.spec.outputs, actual, expected, strict=True):
@@ -78,7 +78,7 @@ def test_a_module_agrees_at_sizes_values_and_dtypes_that_were_not_traced(name, t
 def other_sizes(part, limits, batch):
     """Sizes of the dynamic axes that no case of the check has."""
     largest = {limit.name: limit.high for limit in limits}
-    planned = onnxfn.specs.dummies.known_sizes(part.spec, {})
+    planned = onnxfn.specs.algebra.dummies.known_sizes(part.spec, {})
     more = {name: min(size + 7 + batch, largest.get(name) or size + 99) for name, size in planned.items()}
     return more | {"batch_size": batch}
 

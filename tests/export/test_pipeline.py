@@ -18,7 +18,7 @@ from refusals import refusal
 
 import onnxfn
 from onnxfn.specs.errors import CaptureFailed, InvalidSpec, ModelNotFound, OutputExists, UnknownName
-from onnxfn.specs.reports import CheckFailed
+from onnxfn.specs.stored.reports import CheckFailed
 
 SPEC = onnxfn.spec_for("bert", "fill-mask")
 

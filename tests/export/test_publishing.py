@@ -18,10 +18,10 @@ from exported_folders import content, staged, write, write_set
 from refusals import refusal
 
 import onnxfn
-from onnxfn.export import exchange, publishing
-from onnxfn.export.destination import Destination
-from onnxfn.export.publishing import publish
-from onnxfn.export.staging import staging_folder
+from onnxfn.export.publish import exchange, publishing
+from onnxfn.export.publish.destination import Destination
+from onnxfn.export.publish.publishing import publish
+from onnxfn.export.publish.staging import staging_folder
 from onnxfn.specs.errors import OutputExists
 from onnxfn.weights.journal import STAGING_PREFIX
 
@@ -291,9 +291,9 @@ def test_a_mount_point_works(tmp_path, path):
 import sys
 sys.path.insert(0, {str(Path(exported_folders.__file__).parent)!r})
 from exported_folders import write_set, content
-from onnxfn.export.destination import Destination
-from onnxfn.export.publishing import publish
-from onnxfn.export.staging import staging_folder
+from onnxfn.export.publish.destination import Destination
+from onnxfn.export.publish.publishing import publish
+from onnxfn.export.publish.staging import staging_folder
 from pathlib import Path
 destination = Destination(Path({str(volume / path)!r}))
 for number in (1, 2):
@@ -332,9 +332,9 @@ import sys
 sys.path.insert(0, {str(Path(exported_folders.__file__).parent)!r})
 from pathlib import Path
 from exported_folders import write_set
-from onnxfn.export.destination import Destination
-from onnxfn.export.publishing import publish
-from onnxfn.export.staging import staging_folder
+from onnxfn.export.publish.destination import Destination
+from onnxfn.export.publish.publishing import publish
+from onnxfn.export.publish.staging import staging_folder
 destination = Destination(Path(sys.argv[1]))
 try:
     with staging_folder(destination) as staging:

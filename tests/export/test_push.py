@@ -13,7 +13,7 @@ import tiny
 from typer.testing import CliRunner
 
 from onnxfn import WriteOptions, export, spec_for
-from onnxfn.export.cli import app
+from onnxfn.export.cli.commands import app
 
 
 @pytest.fixture(scope="module")

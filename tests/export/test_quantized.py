@@ -16,9 +16,9 @@ from refusals import refusal
 from typer.testing import CliRunner
 
 import onnxfn
-from onnxfn.export.cli import app
+from onnxfn.export.cli.commands import app
 from onnxfn.specs.errors import LoadFailed
-from onnxfn.weights import quantized_checkpoint, stored_blocks
+from onnxfn.weights.packed import quantized_checkpoint, stored_blocks
 
 TASK = "text-generation-with-past"
 

@@ -7,8 +7,8 @@ from smollm2_weights import load_smollm2
 
 import onnxfn
 from onnxfn import CheckFailed, Floors
-from onnxfn.export.demo import minilm
-from onnxfn.export.lookup.loading import load_configuration, load_model
+from onnxfn.export.cli.demo import minilm
+from onnxfn.export.load.loading import load_configuration, load_model
 
 WANTED = {"model_fp16": 0.9999, "model_quantized": 0.99}
 """The cosine of a file's outputs and PyTorch's, on a real text."""

@@ -14,17 +14,17 @@ import torch
 from safetensors.torch import load_file, save_file
 from typer.testing import CliRunner
 
-from onnxfn.export import identity
-from onnxfn.export.cli import app
-from onnxfn.export.identity import recipe_key
-from onnxfn.export.recipes import load_recipe
-from onnxfn.graphs.cache_folder import cache_entries, read_file, write_file
+from onnxfn.export.cli.commands import app
+from onnxfn.export.jobs import identity
+from onnxfn.export.jobs.identity import recipe_key
+from onnxfn.export.jobs.recipes import load_recipe
+from onnxfn.graphs.templates.cache_folder import cache_entries, read_file, write_file
 
 OPTIONS = {"task": None}
 FLAGS = ("--no-check", "--task")
 PROGRAM = """
 import sys
-from onnxfn.export.cli import app
+from onnxfn.export.cli.commands import app
 app(sys.argv[1:], standalone_mode=False)
 print(sorted({"torch", "transformers", "onnxruntime", "onnxscript"} & set(sys.modules)))
 """

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 import onnxfn
 from onnxfn import renamed, spec_for
-from onnxfn.export.cli import app
+from onnxfn.export.cli.commands import app
 
 TASK = "text-generation-with-past"
 PAST = {f"past_key_values.{{layer}}.{kind}": f"past.{{layer}}.{kind}" for kind in ("key", "value")}

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 import onnxfn
 from onnxfn import InvalidSpec, plan, spec_for, with_dtypes, with_shared_cache
-from onnxfn.export.cli import app
+from onnxfn.export.cli.commands import app
 
 TASK = "text-generation-with-past"
 MAX_LENGTH = 40

@@ -10,7 +10,7 @@ from smollm2_weights import load_smollm2
 from transformers import AutoTokenizer
 
 import onnxfn
-from onnxfn.check.generation import generate
+from onnxfn.run.generation import generate
 
 PROMPT = "The capital of France is"
 PROMPTS = (PROMPT, "Once upon a time, in a small village,", "def fibonacci(n):")

@@ -17,15 +17,15 @@ from torch.utils._python_dispatch import _get_current_dispatch_mode
 from transformers import BertConfig, BertModel
 
 import onnxfn
-from onnxfn.check import sessions
-from onnxfn.export import events as events_module
-from onnxfn.export.events import ignore, limited, stage_timer
-from onnxfn.export.progress import stages_table
-from onnxfn.graphs.capture.dtypes import in_dtype
-from onnxfn.graphs.capture.quiet import quiet
-from onnxfn.graphs.capture.ticking import ticking_operators
+from onnxfn.export.cli.progress import stages_table
+from onnxfn.export.run import events as events_module
+from onnxfn.export.run.events import ignore, limited, stage_timer
+from onnxfn.models.dtypes import in_dtype
+from onnxfn.models.quiet import quiet
+from onnxfn.models.ticking import ticking_operators
+from onnxfn.run import sessions
 from onnxfn.specs.errors import InvalidSpec, OutputExists, TimedOut
-from onnxfn.specs.reports import CheckFailed, Event
+from onnxfn.specs.stored.reports import CheckFailed, Event
 
 BERT = onnxfn.spec_for("bert", "fill-mask")
 LLAMA = onnxfn.spec_for("llama", "text-generation-with-past")

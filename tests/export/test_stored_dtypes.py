@@ -12,13 +12,13 @@ from onnx import numpy_helper
 from typer.testing import CliRunner
 
 import onnxfn
-from onnxfn.export import job_exports
-from onnxfn.export.cli import app
-from onnxfn.export.job_exports import export_job
-from onnxfn.export.jobs import ExportJob
-from onnxfn.export.lookup.loading import load_configuration, load_model
-from onnxfn.export.lookup.stored_dtypes import stored_dtype
-from onnxfn.graphs.capture.casting import in_float32
+from onnxfn.export.cli.commands import app
+from onnxfn.export.jobs.jobs import ExportJob
+from onnxfn.export.load.loading import load_configuration, load_model
+from onnxfn.export.load.stored_dtypes import stored_dtype
+from onnxfn.export.run import job_exports
+from onnxfn.export.run.job_exports import export_job
+from onnxfn.models.casting import in_float32
 
 SEES = "image-text-to-text-with-past"
 TASKS = {"llama": "text-generation-with-past", "gemma2": "text-generation-with-past", "bert": "fill-mask"}

@@ -13,7 +13,7 @@ from onnxfn import WriteOptions, load
 from onnxfn.graphs.build import captured_part
 from onnxfn.specs.errors import InvalidSpec, ModelNotFound, UnknownName
 from onnxfn.specs.plan.variants import variants_plan
-from onnxfn.specs.reports import CheckFailed
+from onnxfn.specs.stored.reports import CheckFailed
 from onnxfn.weights.layouts import dtype_suffix
 
 MODELS = {
@@ -86,7 +86,7 @@ def test_variants_of_one_float_dtype_have_one_trace():
 
 
 def test_variants_of_a_float_dtype_share_the_answers_of_pytorch(tmp_path, monkeypatch):
-    attempts, parts = sys.modules["onnxfn.export.attempts"], []
+    attempts, parts = sys.modules["onnxfn.export.run.attempts"], []
     references = attempts.references
     monkeypatch.setattr(
         attempts,
@@ -148,7 +148,7 @@ def test_fewer_dtypes_delete_the_files_of_the_others(tmp_path):
 
 
 def test_one_variant_that_fails_leaves_no_file_and_is_named(tmp_path, monkeypatch):
-    attempts, spec_model = sys.modules["onnxfn.export.attempts"], spec_and_model("bert")
+    attempts, spec_model = sys.modules["onnxfn.export.run.attempts"], spec_and_model("bert")
     check_files = attempts.check_files
 
     def broken(model, plan, *others, **options):

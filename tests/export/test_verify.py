@@ -14,8 +14,8 @@ from refusals import refusal
 from typer.testing import CliRunner
 
 import onnxfn
-from onnxfn.export.cli import app
-from onnxfn.export.report_file import (
+from onnxfn.export.cli.commands import app
+from onnxfn.export.report.report_file import (
     PACKAGES,
     REPORT_FILE,
     graph_facts,
@@ -24,10 +24,10 @@ from onnxfn.export.report_file import (
     report_content,
     write_report,
 )
+from onnxfn.specs.algebra.planned import Part, Plan, PlannedSpec
 from onnxfn.specs.errors import ModelNotFound, OutputExists
-from onnxfn.specs.measurements import Measurement
-from onnxfn.specs.planned import Part, Plan, PlannedSpec
-from onnxfn.specs.reports import Difference, Report
+from onnxfn.specs.results.measurements import Measurement
+from onnxfn.specs.stored.reports import Difference, Report
 from onnxfn.weights.digests import sha256_of
 from onnxfn.weights.write import WriteOptions, resolved_write_options
 
@@ -92,7 +92,7 @@ def test_files_that_were_written_with_weights_are_not_read_for_their_digests(mod
         read.append(file.name)
         return sha256_of(file, tick)
 
-    monkeypatch.setattr(sys.modules["onnxfn.export.report_file"], "sha256_of", recorded)
+    monkeypatch.setattr(sys.modules["onnxfn.export.report.report_file"], "sha256_of", recorded)
     spec = onnxfn.spec_for("t5", "text2text-generation-with-past")
     onnxfn.export(spec, model, tmp_path / "out", write=SEVERAL_FILES, check=False)
     written = {file.name for file in (tmp_path / "out").iterdir()}

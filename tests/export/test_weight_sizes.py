@@ -13,9 +13,9 @@ from typer.testing import CliRunner
 
 import onnxfn
 from onnxfn import weight_bytes
-from onnxfn.export import cli_export
-from onnxfn.export.cli import app
-from onnxfn.export.lookup import lookup
+from onnxfn.export.cli import export_command as cli_export
+from onnxfn.export.cli.commands import app
+from onnxfn.export.find import lookup
 from onnxfn.weights.onnx_files import stored_tensors
 
 MODELS = {

@@ -10,7 +10,7 @@ from refusals import refusal
 
 import onnxfn
 from onnxfn import InvalidSpec, WriteOptions, spec_for, whisper_for_genai
-from onnxfn.check.sessions import open_session
+from onnxfn.run.sessions import open_session
 
 TASK = "automatic-speech-recognition-with-past"
 PROMPT, COUNT = [9, 4, 55, 16], 8

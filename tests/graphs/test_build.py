@@ -13,7 +13,7 @@ import onnxfn
 from onnxfn.graphs import build
 from onnxfn.graphs.build import build_graph, graph_with_slots
 from onnxfn.specs.errors import CaptureFailed
-from onnxfn.specs.reports import no_tick
+from onnxfn.specs.stored.reports import no_tick
 
 
 def timed(*_):

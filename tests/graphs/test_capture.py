@@ -14,8 +14,8 @@ from torch.fx.passes import shape_prop
 
 import onnxfn
 from onnxfn.graphs.capture.capture import capture
-from onnxfn.graphs.capture.forward import flat_forward
-from onnxfn.specs.dummies import padded
+from onnxfn.models.forward import flat_forward
+from onnxfn.specs.algebra.dummies import padded
 from onnxfn.specs.errors import CaptureFailed
 from onnxfn.specs.plan.planning import plan
 

@@ -13,10 +13,10 @@ from torch._dynamo.source import ConstantSource
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
 
-from onnxfn.graphs.capture.equal_calls import with_equal_calls
-from onnxfn.graphs.capture.fake_outputs import fast_fake_outputs
-from onnxfn.graphs.capture.size_bounds import fast_comparisons
-from onnxfn.graphs.capture.size_formulas import fast_size_formulas
+from onnxfn.graphs.sizes.equal_calls import with_equal_calls
+from onnxfn.graphs.sizes.fake_outputs import fast_fake_outputs
+from onnxfn.graphs.sizes.size_bounds import fast_comparisons
+from onnxfn.graphs.sizes.size_formulas import fast_size_formulas
 
 
 def repeated(image, counts, grid):

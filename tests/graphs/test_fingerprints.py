@@ -18,7 +18,7 @@ from transformers.models.llama import modeling_llama
 
 import onnxfn
 from onnxfn.architectures import ARCHITECTURES
-from onnxfn.graphs.fingerprints import fingerprint, source_files
+from onnxfn.graphs.templates.fingerprints import fingerprint, source_files
 from onnxfn.specs.records import Patch
 
 
@@ -226,7 +226,7 @@ FIRST_MODEL = """
 import sys
 sys.path[:0] = sys.argv[1:]
 import torch
-from onnxfn.graphs.fingerprints import fingerprint
+from onnxfn.graphs.templates.fingerprints import fingerprint
 before = fingerprint(torch.nn.Linear(3, 3))
 import tiny
 tiny.model("bert", "AutoModel")
@@ -244,7 +244,7 @@ PROGRAM = """
 import sys
 sys.path[:0] = sys.argv[1:]
 import tiny
-from onnxfn.graphs.fingerprints import fingerprint
+from onnxfn.graphs.templates.fingerprints import fingerprint
 print(*[fingerprint(tiny.model(name, "AutoModel")) for name in ("llama", "bert", "t5")])
 """
 

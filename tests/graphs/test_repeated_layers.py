@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 import onnxfn
-from onnxfn.graphs.capture.repeated_layers import (
+from onnxfn.graphs.layers.repeated_layers import (
     LayerStack,
     repeated_layers,
     saved_share,

@@ -13,9 +13,9 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
 from torch.utils._sympy.functions import FloorDiv, Mod
 
-from onnxfn.graphs.capture.fake_outputs import fast_fake_outputs
-from onnxfn.graphs.capture.size_factors import Factors, factors_of, formula_of
-from onnxfn.graphs.capture.size_quotients import fast_quotients
+from onnxfn.graphs.sizes.fake_outputs import fast_fake_outputs
+from onnxfn.graphs.sizes.size_factors import Factors, factors_of, formula_of
+from onnxfn.graphs.sizes.size_quotients import fast_quotients
 
 WINDOW = 3
 X, Y = sympy.symbols("x y", integer=True, nonnegative=True)

@@ -15,9 +15,9 @@ import transformers
 from full_disk import largest_file
 
 import onnxfn
-from onnxfn.export.attempts import RETRACED
-from onnxfn.graphs.cache_folder import read_file, write_file
-from onnxfn.graphs.template_cache import NOTE, load_template, save_template
+from onnxfn.export.run.attempts import RETRACED
+from onnxfn.graphs.templates.cache_folder import read_file, write_file
+from onnxfn.graphs.templates.template_cache import NOTE, load_template, save_template
 
 SPEC = onnxfn.spec_for("llama", "text-generation-with-past")
 

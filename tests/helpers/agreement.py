@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import onnx
 
-from onnxfn.check.cases import check_cases
+from onnxfn.check.cases.cases import check_cases
+from onnxfn.specs.algebra.dummies import dummies
 from onnxfn.specs.axes import symbols, terms, value
-from onnxfn.specs.dummies import dummies
 from onnxfn.specs.plan.text_cases import LONG_PAST, LONG_TEXT
 
 

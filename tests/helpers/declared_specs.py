@@ -15,7 +15,7 @@ from onnxfn.architectures.families.features import (
 )
 from onnxfn.architectures.families.image_tokens import drawing_parts
 from onnxfn.architectures.families.seeing_seq2seq import encoder_and_decoder_of_embeddings
-from onnxfn.specs.spec import ExportSpec
+from onnxfn.specs.algebra.spec import ExportSpec
 
 
 def with_overlays(spec):

@@ -13,10 +13,10 @@ from time_limits import limited
 
 import onnxfn
 from onnxfn import ARCHITECTURES
-from onnxfn.export.lookup.auto_tables import auto_tables, listed_classes, listed_tasks
-from onnxfn.export.lookup.multimodal import TOWERS
-from onnxfn.specs.modalities import MAIN_INPUTS
-from onnxfn.specs.tasks import for_task, task_names
+from onnxfn.export.derive.auto_tables import auto_tables, listed_classes, listed_tasks
+from onnxfn.export.find.multimodal import TOWERS
+from onnxfn.specs.results.modalities import MAIN_INPUTS
+from onnxfn.specs.tasks.tasks import for_task, task_names
 
 NAME = "heads"
 """The name of the file of results."""

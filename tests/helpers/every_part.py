@@ -14,8 +14,8 @@ from time_limits import limited
 
 import onnxfn
 from onnxfn.architectures.wrappers.feature_methods import OF_FORWARD
-from onnxfn.export.lookup.auto_tables import auto_tables
-from onnxfn.export.lookup.multimodal import TOWERS
+from onnxfn.export.derive.auto_tables import auto_tables
+from onnxfn.export.find.multimodal import TOWERS
 
 NAME = "parts"
 """The name of the file of results."""

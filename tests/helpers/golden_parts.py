@@ -17,7 +17,7 @@ from typing import Any
 from every_part import OF_TIMM, tiny_model
 
 import onnxfn
-from onnxfn.specs.printing import spec_sections
+from onnxfn.specs.results.printing import spec_sections
 
 FOLDER = Path(__file__).parents[1] / "architectures"
 GOLDEN, CLIENTS = FOLDER / "golden_parts.json", FOLDER / "client_parts.json"

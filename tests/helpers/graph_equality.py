@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from onnxfn.graphs.passes.slots import slot_of
+from onnxfn.graphs.nodes.slots import slot_of
 
 
 def first_difference(model, other):

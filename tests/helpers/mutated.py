@@ -6,9 +6,9 @@ import json
 from random import Random
 
 from onnxfn.architectures import ARCHITECTURES
-from onnxfn.specs.config_values import GETTERS
-from onnxfn.specs.serialize import RECORDS, to_plain
-from onnxfn.specs.tasks import for_task, task_names
+from onnxfn.specs.algebra.config_values import GETTERS
+from onnxfn.specs.stored.serialize import RECORDS, to_plain
+from onnxfn.specs.tasks.tasks import for_task, task_names
 
 COUNTS = {
     0: "bos_token_id decoder_start_token_id",

@@ -21,18 +21,18 @@ from time_limits import limited
 
 import onnxfn
 from onnxfn.architectures import audio, decoders, detection, multimodal, seq2seq, series, text, vision
+from onnxfn.check.cases.image_sizes import IMAGE_AXES, image_sizes
+from onnxfn.check.cases.references import references
 from onnxfn.check.check import check, check_error
-from onnxfn.check.image_sizes import IMAGE_AXES, image_sizes
-from onnxfn.check.references import references
-from onnxfn.graphs.capture.model_copy import model_copy
+from onnxfn.models.model_copy import model_copy
+from onnxfn.specs.algebra.compose import compose
+from onnxfn.specs.algebra.dummies import known_sizes, padded, sized
+from onnxfn.specs.algebra.planned import Case, Part
 from onnxfn.specs.axes import names
-from onnxfn.specs.compose import compose
-from onnxfn.specs.dummies import known_sizes, padded, sized
 from onnxfn.specs.errors import CaptureFailed
 from onnxfn.specs.fixed_axes import fixed_sizes
 from onnxfn.specs.plan.check_cases import in_case, past_lengths
-from onnxfn.specs.planned import Case, Part
-from onnxfn.specs.tasks import task_names
+from onnxfn.specs.tasks.tasks import task_names
 
 NAME = "other_sizes"
 """The name of the file of results."""

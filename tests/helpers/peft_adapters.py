@@ -2,7 +2,7 @@
 
     python tests/helpers/peft_adapters.py
 
-writes them to tests/models/adapters, each with the parameters that PEFT's own merge changes. It needs peft.
+writes them to tests/tiny_models/adapters, each with the parameters that PEFT's own merge changes. It needs peft.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import torch
 import transformers
 from safetensors.torch import save_file
 
-FOLDER = Path(__file__).parents[1] / "models/adapters"
+FOLDER = Path(__file__).parents[1] / "tiny_models/adapters"
 EXPECTED = "merged.safetensors"
 
 SIZES = {

@@ -1,6 +1,6 @@
 """The default configuration of every row: real sizes, random weights, exported and checked in a process of its own.
 
-    PYTHONPATH=.:tests/models python tests/helpers/real_sizes.py rt_detr object-detection
+    PYTHONPATH=.:tests/tiny_models python tests/helpers/real_sizes.py rt_detr object-detection
 
 `tests/sweeps/real_sizes.json` holds for each model type the task, the millions of parameters, the line of the result,
 the seconds of the export with its check, those of the processor (on a busy machine they say more), the largest
@@ -105,7 +105,7 @@ def record(model_type: str, result: Mapping[str, Any]) -> None:
 def measured(model_type: str, task: str) -> dict[str, Any]:
     """The result of a row, exported in a process of its own; one process at a time."""
     command = [sys.executable, __file__, model_type, task]
-    paths = os.pathsep.join([str(swept.ROOT), str(swept.ROOT / "tests" / "models")])
+    paths = os.pathsep.join([str(swept.ROOT), str(swept.ROOT / "tests" / "tiny_models")])
     environment = {**os.environ, "PYTHONPATH": paths, "HF_HUB_OFFLINE": "1"}
     with swept.locked(NAME + " process"):
         try:

@@ -124,7 +124,7 @@ def paths_in_specs(package):
     sys.path.insert(0, str(ROOT / "tests" / "architectures"))
     import test_functions
 
-    from onnxfn.architectures.patches.table import PATCHES
+    from onnxfn.architectures.patch_table import PATCHES
     from onnxfn.architectures.private import torch_names, transformers_names
 
     specs = [*test_functions.specs_of_rows(), *test_functions.specs_for_derivation()]
@@ -218,7 +218,7 @@ def short(module):
 
 def patched_functions(texts):
     """{name: parameters} of the functions that patches of derived specs replace, in each module that defines one."""
-    from onnxfn.architectures.patches.table import PATCHES
+    from onnxfn.architectures.patch_table import PATCHES
 
     names = {name.rpartition(":")[2] for name in PATCHES}
     word = re.compile(rf"^\s*def ({'|'.join({name.rpartition('.')[2] for name in names})})\(", re.MULTILINE)

@@ -13,8 +13,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from onnxfn.architectures.patches.table import PATCHES, module_patches
-from onnxfn.graphs.capture.patching import _owner
+from onnxfn.architectures.patch_table import PATCHES, module_patches
+from onnxfn.models.patching import _owner
 from onnxfn.specs.records import Patch
 
 MODELS = Path(find_spec("transformers").origin).parent / "models"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from onnxfn.export.report_file import SCHEMA, SCHEMA_VERSION
+from onnxfn.export.report.report_file import SCHEMA, SCHEMA_VERSION
 
 
 def report_text(**fields):

@@ -8,7 +8,7 @@ import onnx_ir
 import onnxruntime
 from onnx import parser
 
-from onnxfn.graphs.passes.fusing import fuse_operators
+from onnxfn.graphs.fusions.fusing import fuse_operators
 
 
 def graph_from_text(text, opset=23, unknown_shapes=()):

@@ -6,9 +6,10 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from onnxfn.specs.algebra.config_values import GETTERS
+from onnxfn.specs.algebra.dummies import FILLS
+from onnxfn.specs.algebra.spec import Cache, Call, Check, Dummies, ExportSpec, Overlay, Parts, Target
 from onnxfn.specs.axes import Axis, AxisMap
-from onnxfn.specs.config_values import GETTERS
-from onnxfn.specs.dummies import FILLS
 from onnxfn.specs.edits.behaviors import BEHAVIORS
 from onnxfn.specs.quantization import AllOf, AnyOf, NameMatches, NoneOf, ReadBy, ReadLastBy, WeightRule
 from onnxfn.specs.records import (
@@ -30,7 +31,6 @@ from onnxfn.specs.records import (
     Patch,
     Read,
 )
-from onnxfn.specs.spec import Cache, Call, Check, Dummies, ExportSpec, Overlay, Parts, Target
 
 TENSORS = ("input_ids", "attention_mask", "logits", "last_hidden_state")
 AXES = ("batch_size", "sequence_length", "past_sequence_length")

@@ -21,14 +21,14 @@ from verdict_counts import ALLOWED, EQUIVALENT, FOUND, MISSED, NOT_RUN, RAW, cou
 from wide_inputs import Arrays, distance, special_tokens, torch_answers, wide_inputs
 
 import onnxfn
-from onnxfn.check.compare import Exact, compare
-from onnxfn.check.references import references
-from onnxfn.check.valid_elements import valid_elements
-from onnxfn.export import attempts
-from onnxfn.graphs.capture.dtypes import in_dtype
+from onnxfn.check.cases.references import references
+from onnxfn.check.verdict.compare import Exact, compare
+from onnxfn.check.verdict.valid_elements import valid_elements
+from onnxfn.export.run import attempts
+from onnxfn.models.dtypes import in_dtype
+from onnxfn.specs.algebra.planned import Part
 from onnxfn.specs.errors import OnnxfnError
-from onnxfn.specs.planned import Part
-from onnxfn.specs.reports import CheckFailed
+from onnxfn.specs.stored.reports import CheckFailed
 
 MASKED = 1e30
 """Larger numbers stand for minus infinity."""

@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from onnxfn.check.references import case_inputs
-from onnxfn.check.valid_elements import valid_elements
-from onnxfn.graphs.capture.dtypes import in_dtype
-from onnxfn.graphs.capture.forward import torch_outputs
-from onnxfn.specs.dummies import padded, sized
+from onnxfn.check.cases.references import case_inputs
+from onnxfn.check.verdict.valid_elements import valid_elements
+from onnxfn.models.dtypes import in_dtype
+from onnxfn.models.forward import torch_outputs
+from onnxfn.specs.algebra.dummies import padded, sized
+from onnxfn.specs.algebra.planned import Part
 from onnxfn.specs.plan.check_cases import past_lengths, with_dummies
-from onnxfn.specs.planned import Part
 
 Arrays = dict[str, np.ndarray]
 Change = Callable[[Arrays, np.random.Generator, Mapping[str, int]], Arrays]

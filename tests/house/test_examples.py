@@ -25,7 +25,7 @@ EXAMPLES = {module.__name__: [test for test in FINDER.find(module) if test.examp
 
 def test_modules_have_examples():
     with_examples = {name for name, tests in EXAMPLES.items() if tests}
-    assert {"onnxfn.specs.axes", "onnxfn.specs.compose", "onnxfn.specs.plan.planning"} <= with_examples
+    assert {"onnxfn.specs.axes", "onnxfn.specs.algebra.compose", "onnxfn.specs.plan.planning"} <= with_examples
 
 
 @pytest.mark.parametrize("module", [name for name, tests in EXAMPLES.items() if tests])

@@ -52,4 +52,4 @@ def test_the_fast_tests_pass_and_import_no_torch(kind):
     status, modules = json.loads(run.stdout.splitlines()[-1])
     assert status == 0, run.stdout
     assert HEAVY & set(modules) == set()
-    assert {"onnxfn.specs.compose", "onnxfn.export.pipeline"} <= set(modules)
+    assert {"onnxfn.specs.algebra.compose", "onnxfn.export.run.pipeline"} <= set(modules)

@@ -64,12 +64,12 @@ def test_importing_imports_no_heavy_library(imported):
 def test_the_public_names_need_no_heavy_library():
     """All public names at once, functions and records."""
     modules = json.loads(run_python("import json, sys; from onnxfn import *; print(json.dumps([*sys.modules]))")[0])
-    assert "onnxfn.export.pipeline" in modules
+    assert "onnxfn.export.run.pipeline" in modules
     assert set(HEAVY) & set(modules) == set()
 
 
 def test_the_function_export_is_not_hidden_by_the_folder_of_its_name():
-    import onnxfn.export.pipeline
+    import onnxfn.export.run.pipeline
 
     assert callable(onnxfn.export)
 

@@ -12,7 +12,7 @@ import pytest
 import transformers
 
 import onnxfn
-from onnxfn.export import cli
+from onnxfn.export.cli import commands as cli
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()

@@ -5,16 +5,16 @@ from refusals import refusal
 
 from onnxfn.architectures import ARCHITECTURES
 from onnxfn.architectures.families.seq2seq import text_seq2seq
-from onnxfn.specs.compose import compose
+from onnxfn.specs.algebra.compose import compose
+from onnxfn.specs.algebra.facts import takes
+from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.edits.behaviors import BEHAVIORS, behaves, extra_file, model_part, split, with_behavior
 from onnxfn.specs.edits.caches import cross_cache
 from onnxfn.specs.errors import InvalidSpec, UnknownName
-from onnxfn.specs.facts import takes
 from onnxfn.specs.plan.planning import plan
 from onnxfn.specs.plan.questions import outputs
-from onnxfn.specs.serialize import to_json
-from onnxfn.specs.spec import ExportSpec
-from onnxfn.specs.tasks import for_task
+from onnxfn.specs.stored.serialize import to_json
+from onnxfn.specs.tasks.tasks import for_task
 
 CONFIG = {"vocab_size": 50, "d_model": 32, "hidden_size": 32, "decoder_layers": 2, "decoder_attention_heads": 4}
 BART = for_task(ARCHITECTURES["bart"], "text2text-generation-with-past")

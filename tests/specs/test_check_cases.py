@@ -6,8 +6,9 @@ from hypothesis import strategies as st
 
 import onnxfn
 from onnxfn import compose, gives, takes
-from onnxfn.specs.dummies import known_sizes, sized
-from onnxfn.specs.facts import case
+from onnxfn.specs.algebra.dummies import known_sizes, sized
+from onnxfn.specs.algebra.facts import case
+from onnxfn.specs.algebra.planned import Case
 from onnxfn.specs.plan.check_cases import (
     AFFORDABLE_BATCH,
     LARGE_INPUTS,
@@ -16,7 +17,6 @@ from onnxfn.specs.plan.check_cases import (
     in_case,
     with_affordable_batch,
 )
-from onnxfn.specs.planned import Case
 
 SIDE = 1024
 

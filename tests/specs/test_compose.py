@@ -2,13 +2,13 @@
 
 from refusals import refusal
 
-from onnxfn.specs.compose import JOINS, compose
-from onnxfn.specs.dummies import sized
+from onnxfn.specs.algebra.compose import JOINS, compose
+from onnxfn.specs.algebra.dummies import sized
+from onnxfn.specs.algebra.facts import gives, takes
+from onnxfn.specs.algebra.getters import reads
+from onnxfn.specs.algebra.spec import Check, ExportSpec, Overlay
 from onnxfn.specs.errors import InvalidSpec
-from onnxfn.specs.facts import gives, takes
-from onnxfn.specs.getters import reads
 from onnxfn.specs.records import Edit
-from onnxfn.specs.spec import Check, ExportSpec, Overlay
 
 
 def test_a_repeated_input_keeps_its_position_and_has_the_later_axes():

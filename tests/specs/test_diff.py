@@ -5,8 +5,8 @@ from attrs import evolve
 from hypothesis import given, settings
 
 import onnxfn
-from onnxfn.specs.diff import diff
-from onnxfn.specs.serialize import from_json, to_json
+from onnxfn.specs.stored.diff import diff
+from onnxfn.specs.stored.serialize import from_json, to_json
 
 BERT = onnxfn.compose(onnxfn.text_encoder, onnxfn.bert_inputs)
 

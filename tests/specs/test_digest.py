@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import onnxfn
 from onnxfn import case, compose, digest, generates, gives, reads, sized, takes
-from onnxfn.specs.serialize import from_json, to_json
+from onnxfn.specs.stored.serialize import from_json, to_json
 
 SPEC = compose(takes("x", "batch_size past+now", "noise"), gives("y", "batch_size _"), sized(batch_size=2))
 DIGEST = "9f335e2dc0384d99a2e735099d65449839e2a4acac1690c4ebdfae8b09557e9e"

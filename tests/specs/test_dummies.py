@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from refusals import refusal
 
-from onnxfn.specs.compose import compose
-from onnxfn.specs.dummies import FILLS, dummies, generates, known_sizes, mask, sized
+from onnxfn.specs.algebra.compose import compose
+from onnxfn.specs.algebra.dummies import FILLS, dummies, generates, known_sizes, mask, sized
+from onnxfn.specs.algebra.facts import takes
+from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.edits.tensors import with_dtypes
 from onnxfn.specs.errors import InvalidSpec, UnknownName
-from onnxfn.specs.facts import takes
 from onnxfn.specs.records import NestedDummy
-from onnxfn.specs.spec import ExportSpec
 
 SPEC = compose(
     ExportSpec(name="bert"),
@@ -260,7 +260,7 @@ def test_an_unknown_function_is_an_error_that_names_the_closest():
 
 
 def test_a_generator_may_name_a_function_of_another_package():
-    spec = compose(takes("x", "3", "g"), generates("g", "onnxfn.specs.dummies:positions"))
+    spec = compose(takes("x", "3", "g"), generates("g", "onnxfn.specs.algebra.dummies:positions"))
     assert dummies(spec, {})["x"].tolist() == [0, 1, 2]
 
 

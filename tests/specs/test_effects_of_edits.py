@@ -5,8 +5,8 @@ from attrs import evolve
 from refusals import refusal
 
 from onnxfn.architectures import ARCHITECTURES
-from onnxfn.specs.compose import compose
-from onnxfn.specs.diff import diff
+from onnxfn.specs.algebra.compose import compose
+from onnxfn.specs.algebra.facts import gives
 from onnxfn.specs.edits.axis_names import with_axis_names
 from onnxfn.specs.edits.behaviors import split, with_behavior
 from onnxfn.specs.edits.caches import with_past
@@ -24,9 +24,9 @@ from onnxfn.specs.edits.tensors import (
 )
 from onnxfn.specs.edits.token_embeddings import with_inputs_embeds
 from onnxfn.specs.errors import InvalidSpec, OnnxfnError
-from onnxfn.specs.facts import gives
 from onnxfn.specs.plan.planning import plan
-from onnxfn.specs.tasks import for_task, task_names, tasked
+from onnxfn.specs.stored.diff import diff
+from onnxfn.specs.tasks.tasks import for_task, task_names, tasked
 
 BERT = ARCHITECTURES["bert"]
 CLASSIFIER = for_task(BERT, "text-classification")

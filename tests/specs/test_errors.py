@@ -4,9 +4,10 @@ import pickle
 
 import pytest
 
-from onnxfn.specs import errors, reports
+from onnxfn.specs import errors
 from onnxfn.specs.errors import MissingValue, OnnxfnError, UnknownName, closest, first_line, listed, unknown
-from onnxfn.specs.reports import CheckFailed
+from onnxfn.specs.stored import reports
+from onnxfn.specs.stored.reports import CheckFailed
 
 BASES = {
     "UnknownName": LookupError,

@@ -13,7 +13,7 @@ import onnxfn
 from onnxfn import OnnxfnError
 from onnxfn.specs.axes import AxisMap, axis_map
 from onnxfn.specs.named_records import Named
-from onnxfn.specs.serialize import RECORDS
+from onnxfn.specs.stored.serialize import RECORDS
 
 PUBLIC = {name: getattr(onnxfn, name) for name in onnxfn.__all__}
 CLASSES = {**RECORDS, **{name: value for name, value in PUBLIC.items() if isinstance(value, type) and has(value)}}

@@ -11,7 +11,7 @@ from refusals import refusal
 
 import onnxfn
 from onnxfn import for_task, spec_for, with_shapes
-from onnxfn.check.references import case_inputs
+from onnxfn.check.cases.references import case_inputs
 from onnxfn.specs.axes import axis_map, fix_sizes, names, pattern, shape
 from onnxfn.specs.edits.table import edited
 from onnxfn.specs.errors import InvalidSpec, UnknownName

@@ -5,9 +5,8 @@ from types import SimpleNamespace
 import pytest
 from refusals import refusal
 
-from onnxfn.specs.config_values import GETTERS, UNKNOWN, is_set, read_config, snapshot
-from onnxfn.specs.errors import InvalidSpec, MissingValue, UnknownName, listed
-from onnxfn.specs.getters import (
+from onnxfn.specs.algebra.config_values import GETTERS, UNKNOWN, is_set, read_config, snapshot
+from onnxfn.specs.algebra.getters import (
     complement,
     constant,
     convolved,
@@ -25,8 +24,9 @@ from onnxfn.specs.getters import (
     repeated,
     rounded_to_even,
 )
+from onnxfn.specs.algebra.source_formulas import parsed
+from onnxfn.specs.errors import InvalidSpec, MissingValue, UnknownName, listed
 from onnxfn.specs.records import Getter, Normalizer
-from onnxfn.specs.source_formulas import parsed
 
 CONFIG = {
     "hidden_size": 64,

@@ -6,15 +6,15 @@ import pytest
 from mutated import CONFIG, LONG_SUM, mutated_texts
 from refusals import refusal
 
+from onnxfn.specs.algebra.config_values import read_config
+from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.axes import axis_map, shape
-from onnxfn.specs.config_values import read_config
 from onnxfn.specs.errors import InvalidSpec, MissingValue, UnknownName
 from onnxfn.specs.plan.planning import plan
 from onnxfn.specs.plan.questions import dummy_inputs
 from onnxfn.specs.records import Normalizer
-from onnxfn.specs.reports import Difference
-from onnxfn.specs.serialize import DEEPEST, from_json, from_plain, to_json
-from onnxfn.specs.spec import ExportSpec
+from onnxfn.specs.stored.reports import Difference
+from onnxfn.specs.stored.serialize import DEEPEST, from_json, from_plain, to_json
 
 DOCUMENTED = (InvalidSpec, UnknownName, MissingValue)
 

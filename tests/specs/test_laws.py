@@ -18,19 +18,19 @@ from hypothesis import strategies as st
 from refusals import refusal
 
 from onnxfn.architectures import ARCHITECTURES
-from onnxfn.specs import compose as joins
+from onnxfn.specs.algebra import compose as joins
+from onnxfn.specs.algebra.compose import EMPTY
+from onnxfn.specs.algebra.dummies import dummies, generates, sized
+from onnxfn.specs.algebra.facts import takes
+from onnxfn.specs.algebra.spec import Cache, Call, Check, Dummies, ExportSpec, Parts, Target
 from onnxfn.specs.axes import axis_map, names, pattern
-from onnxfn.specs.compose import EMPTY
-from onnxfn.specs.dummies import dummies, generates, sized
 from onnxfn.specs.edits import tensors as edits
 from onnxfn.specs.edits.new_axes import with_axis
 from onnxfn.specs.edits.renaming import renamed
 from onnxfn.specs.errors import InvalidSpec, UnknownName
-from onnxfn.specs.facts import takes
 from onnxfn.specs.records import DummySize
-from onnxfn.specs.serialize import from_json, to_json, to_plain
-from onnxfn.specs.spec import Cache, Call, Check, Dummies, ExportSpec, Parts, Target
-from onnxfn.specs.tasks import SYNONYMS, for_task, task_names, tasked
+from onnxfn.specs.stored.serialize import from_json, to_json, to_plain
+from onnxfn.specs.tasks.tasks import SYNONYMS, for_task, task_names, tasked
 from onnxfn.specs.tensor_paths import at, nested
 
 BY_NAME = (
@@ -337,7 +337,8 @@ def test_a_dummy_depends_on_the_name():
 
 
 def test_a_dummy_is_the_same_in_another_process():
-    code = "import sys; from onnxfn.specs.serialize import from_json; from onnxfn.specs.dummies import dummies\n"
+    code = "import sys; from onnxfn.specs.stored.serialize import from_json\n"
+    code += "from onnxfn.specs.algebra.dummies import dummies\n"
     code += "print(dummies(from_json(sys.stdin.read()), {}, seed=7)['input_ids'].tolist())"
     told = elsewhere(code, to_json(TOKENS).encode())
     assert json.loads(told) == dummies(TOKENS, {}, seed=7)["input_ids"].tolist()
@@ -401,7 +402,7 @@ def test_specs_are_pickled_to_another_process_and_back():
     specs = [for_task(ARCHITECTURES[model_type], task) for model_type, task in TASKED]
     code = """
 import pickle, sys
-from onnxfn.specs.serialize import from_json
+from onnxfn.specs.stored.serialize import from_json
 pairs = [(spec, from_json(text)) for spec, text in pickle.load(sys.stdin.buffer)]
 agreed = all(spec == told and hash(spec) == hash(told) for spec, told in pairs)
 sys.stdout.buffer.write(pickle.dumps((agreed, [spec for spec, _ in pairs])))

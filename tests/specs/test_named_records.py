@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from refusals import refusal
 
-from onnxfn.specs.digest import digest
+from onnxfn.specs.algebra.planned import Plan
+from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.errors import InvalidSpec, UnknownName
 from onnxfn.specs.named_records import Named, by_name
-from onnxfn.specs.planned import Plan
-from onnxfn.specs.serialize import RECORDS, from_json, to_json
 from onnxfn.specs.short_repr import LONGEST_REPR
-from onnxfn.specs.spec import ExportSpec
+from onnxfn.specs.stored.digest import digest
+from onnxfn.specs.stored.serialize import RECORDS, from_json, to_json
 
 collections = st.one_of(some.by_name(some.inputs), some.by_name(some.outputs), some.by_name(some.generators))
 """Records with different names."""

@@ -9,7 +9,7 @@ from onnxfn.specs.errors import InvalidSpec, UnknownName
 from onnxfn.specs.plan.onnx_feeds import flatten_outputs, ort_inputs
 from onnxfn.specs.plan.planning import plan
 from onnxfn.specs.plan.questions import past_key_values
-from onnxfn.specs.tasks import for_task
+from onnxfn.specs.tasks.tasks import for_task
 
 CONFIG = {"vocab_size": 50, "d_model": 32, "hidden_size": 32, "decoder_layers": 1, "decoder_attention_heads": 4}
 BART = for_task(ARCHITECTURES["bart"], "text2text-generation-with-past")

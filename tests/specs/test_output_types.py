@@ -4,11 +4,11 @@ from refusals import refusal
 
 import onnxfn
 from onnxfn import ARCHITECTURES, ExportSpec, UnknownName, compose, gives, takes, with_dtypes
-from onnxfn.specs.digest import digest
 from onnxfn.specs.edits.inner_specs import inner_specs
-from onnxfn.specs.output_types import output_kind
 from onnxfn.specs.records import OutputSpec
-from onnxfn.specs.tasks import for_task, task_names
+from onnxfn.specs.results.output_types import output_kind
+from onnxfn.specs.stored.digest import digest
+from onnxfn.specs.tasks.tasks import for_task, task_names
 
 OWN = compose(
     takes("ids", "n 4", "g"),

@@ -6,19 +6,19 @@ from refusals import refusal
 
 from onnxfn.architectures import ARCHITECTURES
 from onnxfn.architectures.families.text import bert_inputs, text_encoder
+from onnxfn.specs.algebra.compose import compose
+from onnxfn.specs.algebra.dummies import dummies, generates, sized
+from onnxfn.specs.algebra.facts import case, gives, takes
+from onnxfn.specs.algebra.getters import from_config, reads
+from onnxfn.specs.algebra.spec import ExportSpec, Target
 from onnxfn.specs.axes import pattern
-from onnxfn.specs.compose import compose
-from onnxfn.specs.dummies import dummies, generates, sized
 from onnxfn.specs.edits.tensors import only_tasks, with_output
 from onnxfn.specs.errors import MissingValue, UnknownName
-from onnxfn.specs.facts import case, gives, takes
-from onnxfn.specs.getters import from_config, reads
 from onnxfn.specs.plan.check_cases import in_case
 from onnxfn.specs.plan.planning import DEFAULTS, plan, resolved
 from onnxfn.specs.plan.questions import dummy_inputs, inputs, outputs
-from onnxfn.specs.serialize import to_json
-from onnxfn.specs.spec import ExportSpec, Target
-from onnxfn.specs.tasks import for_task, task_names
+from onnxfn.specs.stored.serialize import to_json
+from onnxfn.specs.tasks.tasks import for_task, task_names
 
 BERT = compose(text_encoder, bert_inputs, ExportSpec(name="bert"))
 CONFIG = {"vocab_size": 50, "type_vocab_size": 2}

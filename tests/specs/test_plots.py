@@ -6,8 +6,8 @@ import sys
 import pytest
 
 from onnxfn.specs.errors import OnnxfnError
-from onnxfn.specs.plots import SMALLEST, report_points
-from onnxfn.specs.reports import Difference, Report
+from onnxfn.specs.results.plots import SMALLEST, report_points
+from onnxfn.specs.stored.reports import Difference, Report
 
 CASES = ["one (batch_size=1)", "several (batch_size=3)"]
 

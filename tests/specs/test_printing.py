@@ -8,19 +8,19 @@ from attrs import evolve
 
 import onnxfn
 from onnxfn.architectures import ARCHITECTURES
-from onnxfn.specs.compose import compose
-from onnxfn.specs.dummies import generates
+from onnxfn.specs.algebra.compose import compose
+from onnxfn.specs.algebra.dummies import generates
+from onnxfn.specs.algebra.facts import gives, takes
 from onnxfn.specs.edits.extra_outputs import ALL_OUTPUTS
-from onnxfn.specs.facts import gives, takes
 from onnxfn.specs.limits import Limit
-from onnxfn.specs.measurements import Measurement
-from onnxfn.specs.output_types import FLOAT_RESULTS
 from onnxfn.specs.plan.planning import plan
 from onnxfn.specs.plan.variants import variants_plan
-from onnxfn.specs.printing import html, text
 from onnxfn.specs.records import NestedDummy
-from onnxfn.specs.reports import Difference, Exported, Fusion, GraphSize, Report
-from onnxfn.specs.tasks import TASKS, for_task
+from onnxfn.specs.results.measurements import Measurement
+from onnxfn.specs.results.output_types import FLOAT_RESULTS
+from onnxfn.specs.results.printing import html, text
+from onnxfn.specs.stored.reports import Difference, Exported, Fusion, GraphSize, Report
+from onnxfn.specs.tasks.tasks import TASKS, for_task
 from onnxfn.weights.layouts import dtype_suffix
 
 SECTIONS = [("inputs", [("input_ids", "int64", ""), ("mask", "int64")]), ("outputs", [("a_very_long_name", "float")])]

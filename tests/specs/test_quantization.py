@@ -8,7 +8,9 @@ from hypothesis import strategies as st
 from refusals import refusal
 from strategies import conditions, weight_rules
 
-from onnxfn.specs.compose import EMPTY, compose
+from onnxfn.specs.algebra.compose import EMPTY, compose
+from onnxfn.specs.algebra.quantized_dtypes import QUANTIZED_DTYPES, QuantizedName
+from onnxfn.specs.algebra.spec import ExportSpec, Target
 from onnxfn.specs.edits.quantize import quantize
 from onnxfn.specs.edits.tensors import with_dtypes
 from onnxfn.specs.errors import InvalidSpec, UnknownName
@@ -24,8 +26,6 @@ from onnxfn.specs.quantization import (
     is_selected,
     rule_for,
 )
-from onnxfn.specs.quantized_dtypes import QUANTIZED_DTYPES, QuantizedName
-from onnxfn.specs.spec import ExportSpec, Target
 
 weights = st.builds(
     Weight,

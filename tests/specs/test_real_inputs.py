@@ -8,8 +8,8 @@ from transformers import AutoTokenizer, BertTokenizer, Wav2Vec2FeatureExtractor,
 
 import onnxfn
 from onnxfn import dummy_inputs, sized, spec_for, with_shapes
-from onnxfn.export.demo import minilm
-from onnxfn.specs.compose import compose
+from onnxfn.export.cli.demo import minilm
+from onnxfn.specs.algebra.compose import compose
 from onnxfn.specs.errors import InvalidSpec
 
 WIDE = {"vocab_size": 30522}

@@ -8,18 +8,18 @@ from hypothesis import given
 from refusals import refusal
 
 from onnxfn.specs import records
-from onnxfn.specs import reports as results
-from onnxfn.specs.compose import compose
-from onnxfn.specs.dummies import generates
+from onnxfn.specs.algebra.compose import compose
+from onnxfn.specs.algebra.dummies import generates
+from onnxfn.specs.algebra.facts import gives, takes
+from onnxfn.specs.algebra.getters import from_config, quotient
+from onnxfn.specs.algebra.planned import Part, Plan, PlannedSpec
+from onnxfn.specs.algebra.spec import Check, Dummies, ExportSpec, Overlay, Target
 from onnxfn.specs.edits.renaming import renamed
 from onnxfn.specs.errors import InvalidSpec
-from onnxfn.specs.facts import gives, takes
-from onnxfn.specs.getters import from_config, quotient
 from onnxfn.specs.limits import Limit
-from onnxfn.specs.planned import Part, Plan, PlannedSpec
 from onnxfn.specs.records import DummySize, Generator, InputSpec, Normalizer, OutputSpec, Read
-from onnxfn.specs.reports import Difference, Exported, Report
-from onnxfn.specs.spec import Check, Dummies, ExportSpec, Overlay, Target
+from onnxfn.specs.stored import reports as results
+from onnxfn.specs.stored.reports import Difference, Exported, Report
 
 IDS = takes("input_ids", "batch_size sequence_length", "token_ids")
 MASK = takes("mask", "batch_size heads= 4", "padding_mask", kind="bool", path=("extra", 0), when="use_mask")

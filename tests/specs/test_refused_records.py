@@ -7,7 +7,7 @@ import pytest
 
 import onnxfn
 from onnxfn import InvalidSpec, OnnxfnError
-from onnxfn.specs.planned import Case, Part, Plan, PlannedSpec
+from onnxfn.specs.algebra.planned import Case, Part, Plan, PlannedSpec
 from onnxfn.specs.records import NestedDummy
 
 NAMES = {**{name: getattr(onnxfn, name) for name in onnxfn.__all__}, "Case": Case, "Part": Part, "Plan": Plan}

@@ -7,15 +7,15 @@ from attrs import has
 from refusals import refusal
 
 from onnxfn.specs import records
+from onnxfn.specs.algebra.facts import always, takes
+from onnxfn.specs.algebra.planned import Part, Plan, PlannedSpec
+from onnxfn.specs.algebra.quantized_dtypes import QUANTIZED_DTYPES
+from onnxfn.specs.algebra.spec import ExportSpec, Target
 from onnxfn.specs.errors import InvalidSpec, UnknownName
-from onnxfn.specs.facts import always, takes
-from onnxfn.specs.measurements import Floors
-from onnxfn.specs.planned import Part, Plan, PlannedSpec
-from onnxfn.specs.quantized_dtypes import QUANTIZED_DTYPES
 from onnxfn.specs.records import Constant, DummySize, Generator
-from onnxfn.specs.reports import Difference, Event, Exported, Report
-from onnxfn.specs.serialize import RECORDS, SCHEMA, from_json, from_plain, to_json, to_plain
-from onnxfn.specs.spec import ExportSpec, Target
+from onnxfn.specs.results.measurements import Floors
+from onnxfn.specs.stored.reports import Difference, Event, Exported, Report
+from onnxfn.specs.stored.serialize import RECORDS, SCHEMA, from_json, from_plain, to_json, to_plain
 from onnxfn.specs.version import VERSION
 
 DIFFERENCE = Difference("model", "logits", ((2, 3), (1, 3)), 1e-7, 2.5e-6, 1e-5, "left-padded", passed=True)

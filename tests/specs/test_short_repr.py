@@ -7,12 +7,12 @@ from hypothesis import given
 
 import onnxfn
 from onnxfn import ARCHITECTURES, for_task
+from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.axes import axis_map
 from onnxfn.specs.records import Constant, InputSpec
-from onnxfn.specs.reports import Difference, Exported, Report
-from onnxfn.specs.serialize import RECORDS
 from onnxfn.specs.short_repr import LONGEST_REPR
-from onnxfn.specs.spec import ExportSpec
+from onnxfn.specs.stored.reports import Difference, Exported, Report
+from onnxfn.specs.stored.serialize import RECORDS
 
 LLAMA = for_task(ARCHITECTURES["llama"], "text-generation-with-past")
 CONFIG = {"vocab_size": 99, "num_hidden_layers": 30, "num_attention_heads": 4, "hidden_size": 64}

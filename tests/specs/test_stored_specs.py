@@ -7,12 +7,12 @@ import pytest
 from attrs import NOTHING, fields
 from refusals import refusal
 
+from onnxfn.specs.algebra.facts import takes
+from onnxfn.specs.algebra.planned import Plan
+from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.errors import InvalidSpec
-from onnxfn.specs.facts import takes
 from onnxfn.specs.plan.planning import plan
-from onnxfn.specs.planned import Plan
-from onnxfn.specs.serialize import RECORDS, SCHEMA, from_json, to_json
-from onnxfn.specs.spec import ExportSpec
+from onnxfn.specs.stored.serialize import RECORDS, SCHEMA, from_json, to_json
 from onnxfn.specs.version import VERSION
 
 STORED = Path(__file__).parent / "stored"
@@ -78,7 +78,7 @@ def test_a_record_inside_has_no_number():
 
 WHEN_FIELDS_CHANGE = (
     f"records have other fields than form {SCHEMA} of the JSON. An older onnxfn would refuse what this one writes, "
-    "and must be told by a larger number: add 1 to SCHEMA in onnxfn/specs/serialize.py, add the fields of all records "
+    "and must be told by a larger number: add 1 to SCHEMA in specs/stored/serialize.py, add the fields of all records "
     "under the new number to tests/specs/stored/fields.json, and files that this version writes in a folder schema_N"
 )
 """What to do when `test_the_number_of_the_form_grows_when_a_record_changes` fails."""

@@ -4,14 +4,14 @@ import pytest
 import transformers
 from refusals import refusal
 
+from onnxfn.specs.algebra.compose import compose
+from onnxfn.specs.algebra.dummies import sized
+from onnxfn.specs.algebra.facts import gives, takes
+from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.axes import pattern
-from onnxfn.specs.compose import compose
-from onnxfn.specs.dummies import sized
 from onnxfn.specs.errors import InvalidSpec, UnknownName
-from onnxfn.specs.facts import gives, takes
 from onnxfn.specs.records import Edit
-from onnxfn.specs.spec import ExportSpec
-from onnxfn.specs.tasks import SYNONYMS, TASKS, canonical, for_task, task_names, tasked
+from onnxfn.specs.tasks.tasks import SYNONYMS, TASKS, canonical, for_task, task_names, tasked
 
 BERT = compose(
     ExportSpec(name="bert"),

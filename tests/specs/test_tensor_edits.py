@@ -3,8 +3,10 @@
 import pytest
 from refusals import refusal
 
+from onnxfn.specs.algebra.compose import EMPTY, compose
+from onnxfn.specs.algebra.facts import always, gives, patched, takes
+from onnxfn.specs.algebra.spec import OPSETS, Call, Check, ExportSpec, Overlay, Target
 from onnxfn.specs.axes import axis_map, pattern
-from onnxfn.specs.compose import EMPTY, compose
 from onnxfn.specs.edits.new_axes import with_axis
 from onnxfn.specs.edits.renaming import renamed
 from onnxfn.specs.edits.table import EDITS, edited
@@ -17,10 +19,8 @@ from onnxfn.specs.edits.tensors import (
     without,
 )
 from onnxfn.specs.errors import InvalidSpec, UnknownName
-from onnxfn.specs.facts import always, gives, patched, takes
 from onnxfn.specs.records import Constant, Edit, InputSpec, OutputSpec, Patch
-from onnxfn.specs.spec import OPSETS, Call, Check, ExportSpec, Overlay, Target
-from onnxfn.specs.tasks import for_task
+from onnxfn.specs.tasks.tasks import for_task
 
 TOKENS = "batch_size sequence_length"
 BERT = compose(

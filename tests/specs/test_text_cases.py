@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from onnxfn import compose, spec_for, with_shapes
-from onnxfn.specs.dummies import dummies, generates, padded
-from onnxfn.specs.facts import case
+from onnxfn.specs.algebra.dummies import dummies, generates, padded
+from onnxfn.specs.algebra.facts import case
 from onnxfn.specs.plan.check_cases import in_case
 from onnxfn.specs.plan.planning import plan
 from onnxfn.specs.plan.text_cases import LONG_PAST, LONG_TEXT, SPECIAL_TOKENS

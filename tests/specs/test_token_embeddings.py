@@ -12,11 +12,11 @@ from refusals import refusal
 
 import onnxfn
 from onnxfn import compose, for_task, spec_for, takes, with_behavior, with_inputs_embeds, with_shapes
+from onnxfn.specs.algebra.planned import PlannedSpec
+from onnxfn.specs.algebra.spec import Parts
 from onnxfn.specs.edits.token_embeddings import by_tokens
 from onnxfn.specs.errors import InvalidSpec, UnknownName
-from onnxfn.specs.planned import PlannedSpec
 from onnxfn.specs.records import Link
-from onnxfn.specs.spec import Parts
 
 LLAMA = for_task(spec_for("llama"), "text-generation-with-past")
 T5 = for_task(spec_for("t5"), "text2text-generation-with-past")

@@ -12,8 +12,8 @@ import onnxfn
 from onnxfn.architectures import ARCHITECTURES
 from onnxfn.specs.errors import InvalidSpec
 from onnxfn.specs.records import Patch
-from onnxfn.specs.serialize import RECORDS, from_json, to_json, to_plain
-from onnxfn.specs.trust import CODE_FIELDS, PATCHED_PACKAGES
+from onnxfn.specs.stored.serialize import RECORDS, from_json, to_json, to_plain
+from onnxfn.specs.stored.trust import CODE_FIELDS, PATCHED_PACKAGES
 
 PACKAGE = Path(onnxfn.__file__).parent
 CANARY = "canary_of_trust"
@@ -134,14 +134,14 @@ def test_names_become_modules_in_these_files_alone():
     assert files == {
         "__init__.py",
         "specs/functions.py",
-        "specs/dummies.py",
-        "graphs/capture/argument_builders.py",
-        "graphs/capture/patching.py",
+        "specs/algebra/dummies.py",
+        "models/argument_builders.py",
+        "models/patching.py",
         "architectures/functions.py",
-        "architectures/patches/table.py",
+        "architectures/patch_table.py",
         "architectures/private/paths.py",
-        "export/lookup/loading.py",
-        "export/lookup/sample_arguments.py",
+        "export/load/loading.py",
+        "export/derive/sample_arguments.py",
         "export/batch/server.py",
         "architectures/wrappers/feature_methods.py",
     }

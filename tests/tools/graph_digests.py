@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 
 os.environ.setdefault("XDG_CACHE_HOME", "/nonexistent")
 TESTS = Path(__file__).resolve().parents[1]
-for folder in (TESTS / "models", TESTS.parent):
+for folder in (TESTS / "tiny_models", TESTS.parent):
     sys.path.insert(0, str(folder))
 
 TABLES = {"text": 14, "vision": 14, "detection": 14, "multimodal": 14, "audio": 14, "series": 4}
@@ -111,7 +111,7 @@ def digests():
     import torch
 
     import onnxfn
-    from onnxfn.specs.tasks import TASKS
+    from onnxfn.specs.tasks.tasks import TASKS
 
     found = {}
     for name, model_type, task, edit, options in cases():

@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 from refusals import refusal
 
 import onnxfn
-from onnxfn.check.sessions import open_session
-from onnxfn.specs.reports import CheckFailed
+from onnxfn.run.sessions import open_session
+from onnxfn.specs.stored.reports import CheckFailed
 from onnxfn.weights.digests import (
     DIGESTS_KEY,
     END_BYTES,

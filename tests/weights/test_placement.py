@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from refusals import refusal
 
 import onnxfn
-from onnxfn.check.sessions import open_check_session
+from onnxfn.run.sessions import open_check_session
 from onnxfn.specs.errors import CaptureFailed, InvalidSpec, ModelNotFound, OutputExists, UnknownName
 from onnxfn.weights import write
 from onnxfn.weights.digests import DIGESTS_KEY, sha256_of
@@ -467,7 +467,7 @@ def test_the_check_disables_prepacking_if_files_have_external_data(weights, disa
 
 @pytest.mark.parametrize(("dtype", "on_use"), [("float16", True), ("float32", False)])
 def test_the_weights_of_a_large_16_bit_file_are_converted_when_they_are_read(dtype, on_use, tmp_path, monkeypatch):
-    monkeypatch.setattr("onnxfn.check.sessions.LARGE_HALF_BYTES", 0)
+    monkeypatch.setattr("onnxfn.run.sessions.LARGE_HALF_BYTES", 0)
     spec, model = seq2seq()
     write = onnxfn.WriteOptions(external_data_threshold=0)
     exported = onnxfn.export(onnxfn.with_dtypes(spec, float=dtype), model, tmp_path / "out", write=write)
@@ -484,11 +484,11 @@ def test_the_check_maps_the_weights_in_a_large_file(dtype, tmp_path, monkeypatch
     exported = onnxfn.export(onnxfn.with_dtypes(spec, float=dtype), model, tmp_path / "out", check=False)
     file = tmp_path / "out" / exported.plan.files[0]
     read = open_check_session(file)
-    monkeypatch.setattr("onnxfn.check.sessions.LARGE_FILE_BYTES", 0)
-    monkeypatch.setattr("onnxfn.check.sessions.IN_PLACE_BYTES", 64)
+    monkeypatch.setattr("onnxfn.run.sessions.LARGE_FILE_BYTES", 0)
+    monkeypatch.setattr("onnxfn.run.sessions.IN_PLACE_BYTES", 64)
     contents = []
     monkeypatch.setattr(
-        "onnxfn.check.sessions.with_weights_in_place",
+        "onnxfn.run.sessions.with_weights_in_place",
         lambda *arguments: contents.append(with_weights_in_place(*arguments)) or contents[-1],
     )
     mapped = open_check_session(file)

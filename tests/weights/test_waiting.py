@@ -8,7 +8,7 @@ import weakref
 
 import pytest
 
-from onnxfn.specs.reports import no_tick
+from onnxfn.specs.stored.reports import no_tick
 from onnxfn.weights.waiting import watched
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from onnxfn.architectures.families.sizes import sized_in
-from onnxfn.specs.compose import compose
-from onnxfn.specs.dummies import generates, padded, sized
-from onnxfn.specs.facts import TOKENS, always, case, gives, loads, takes
-from onnxfn.specs.getters import convolved, log2, reads, repeated
+from onnxfn.specs.algebra.compose import compose
+from onnxfn.specs.algebra.dummies import generates, padded, sized
+from onnxfn.specs.algebra.facts import TOKENS, always, case, gives, loads, takes
+from onnxfn.specs.algebra.getters import convolved, log2, reads, repeated
+from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.records import Source
-from onnxfn.specs.spec import ExportSpec
-from onnxfn.specs.tasks import tasked
+from onnxfn.specs.tasks.tasks import tasked
 
 FRAMES = "batch_size frames _"
 """The axes of an output with one vector per frame. A row computes `frames` from the length of the input."""

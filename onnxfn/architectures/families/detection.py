@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from onnxfn.architectures.families.sizes import sized_in
-from onnxfn.specs.compose import compose
-from onnxfn.specs.dummies import generates, sized
+from onnxfn.specs.algebra.compose import compose
+from onnxfn.specs.algebra.dummies import generates, sized
+from onnxfn.specs.algebra.facts import always, case, gives, loads, takes
+from onnxfn.specs.algebra.getters import from_config, reads
+from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.edits.behaviors import extra_file
-from onnxfn.specs.facts import always, case, gives, loads, takes
-from onnxfn.specs.getters import from_config, reads
 from onnxfn.specs.records import Getter
-from onnxfn.specs.spec import ExportSpec
-from onnxfn.specs.tasks import tasked
+from onnxfn.specs.tasks.tasks import tasked
 
 IMAGE_AXES = "batch_size num_channels= height width"
 """The axes of a batch of images of any size."""

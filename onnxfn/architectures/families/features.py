@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from onnxfn.architectures.private.torch_names import NAMES
-from onnxfn.specs.compose import compose
+from onnxfn.specs.algebra.compose import compose
+from onnxfn.specs.algebra.facts import links, patched, runs
+from onnxfn.specs.algebra.spec import Call, ExportSpec
 from onnxfn.specs.edits.behaviors import model_part, written_as
-from onnxfn.specs.facts import links, patched, runs
 from onnxfn.specs.records import Edit, File
-from onnxfn.specs.spec import Call, ExportSpec
 
 VISION, AUDIO, EMBEDDING = "vision_encoder", "audio_encoder", "embed_tokens"
 DECODER, DECODER_WITH_PAST = "decoder_model", "decoder_model_merged"

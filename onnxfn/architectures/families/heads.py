@@ -18,13 +18,13 @@ from onnxfn.architectures.families.vision import (
     feature_maps,
     fixed_images,
 )
-from onnxfn.specs.compose import compose
-from onnxfn.specs.dummies import generates
+from onnxfn.specs.algebra.compose import compose
+from onnxfn.specs.algebra.dummies import generates
+from onnxfn.specs.algebra.getters import from_config
+from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.edits.tensors import only_tasks
-from onnxfn.specs.getters import from_config
 from onnxfn.specs.records import InputSpec
-from onnxfn.specs.spec import ExportSpec
-from onnxfn.specs.tasks import DEFAULT_TASK, task_names, tasked
+from onnxfn.specs.tasks.tasks import DEFAULT_TASK, task_names, tasked
 
 
 @frozen

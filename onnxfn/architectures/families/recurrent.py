@@ -6,13 +6,13 @@ of its recurrence.
 
 from __future__ import annotations
 
-from onnxfn.specs.compose import compose
+from onnxfn.specs.algebra.compose import compose
+from onnxfn.specs.algebra.facts import runs
+from onnxfn.specs.algebra.getters import indices_where, reads
+from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.edits.caches import LAYER, cache_row, kv_cache, state_row
-from onnxfn.specs.facts import runs
-from onnxfn.specs.getters import indices_where, reads
 from onnxfn.specs.records import Edit, Getter, Source
-from onnxfn.specs.spec import ExportSpec
-from onnxfn.specs.tasks import tasked
+from onnxfn.specs.tasks.tasks import tasked
 
 full_attention_layers: Getter = indices_where("layer_types", "full_attention")
 linear_attention_layers: Getter = indices_where("layer_types", "linear_attention")
@@ -42,7 +42,7 @@ _conv_state_of_projections: ExportSpec = compose(
 
 # transformers.js knows these names alone for OLMo Hybrid.
 conv_states_in_parts: ExportSpec = compose(
-    runs("olmo_hybrid.with_conv_states_in_parts"),
+    runs("decoders.with_conv_states_in_parts"),
     reads(
         linear_key_width="linear_num_key_heads * linear_key_head_dim",
         linear_value_width="linear_num_value_heads * linear_value_head_dim",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from onnxfn.specs.spec import ExportSpec
+from onnxfn.specs.algebra.spec import ExportSpec
 
 
 def rows(model_types: str, spec: ExportSpec) -> Mapping[str, ExportSpec]:

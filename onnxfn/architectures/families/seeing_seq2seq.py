@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from onnxfn.architectures.families.seq2seq import encoder_decoder_cache, encoder_mask, encoder_states, encodes
 from onnxfn.architectures.families.text import text_cases, text_dummies
-from onnxfn.specs.compose import compose
-from onnxfn.specs.dummies import generates
+from onnxfn.specs.algebra.compose import compose
+from onnxfn.specs.algebra.dummies import generates
+from onnxfn.specs.algebra.facts import SOURCE, TARGET, TOKENS, runs, takes
+from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.edits.behaviors import behaves
 from onnxfn.specs.edits.token_embeddings import EMBEDS
-from onnxfn.specs.facts import SOURCE, TARGET, TOKENS, runs, takes
-from onnxfn.specs.spec import ExportSpec
 
 WIDTH = "embedding_width="
 
@@ -23,7 +23,7 @@ encoder_and_decoder_of_embeddings: ExportSpec = compose(
     ),
     behaves(
         "decoder",
-        runs("embedded_decoders.decoder_of_embeddings"),
+        runs("decoders.decoder_of_embeddings"),
         encoder_states,
         encoder_mask,
         takes(EMBEDS, f"{TARGET} {WIDTH}", "embeddings", kind="float", path=("decoder_inputs_embeds",)),

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from onnxfn.architectures.families.text import text_cases, text_dummies, text_inputs, text_reads
-from onnxfn.specs.compose import EMPTY, compose
-from onnxfn.specs.dummies import generates, sized
+from onnxfn.specs.algebra.compose import EMPTY, compose
+from onnxfn.specs.algebra.dummies import generates, sized
+from onnxfn.specs.algebra.facts import SOURCE, TARGET, always, builds, case, gives, links, runs, takes
+from onnxfn.specs.algebra.getters import reads
+from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.edits.behaviors import STEMS, behaves, encoder_and_decoder, encoder_and_merged_decoder, one_file
 from onnxfn.specs.edits.caches import cross_cache, kv_cache
-from onnxfn.specs.facts import SOURCE, TARGET, always, builds, case, gives, links, runs, takes
-from onnxfn.specs.getters import reads
 from onnxfn.specs.records import Edit
-from onnxfn.specs.spec import ExportSpec
-from onnxfn.specs.tasks import WITH_PAST, tasked
+from onnxfn.specs.tasks.tasks import WITH_PAST, tasked
 
 STATES = f"{SOURCE} _"
 """The axes of an encoder's output that is as long as its input."""

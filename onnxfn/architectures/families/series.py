@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from onnxfn.specs.compose import compose
-from onnxfn.specs.dummies import generates, sized
-from onnxfn.specs.facts import always, gives, takes
-from onnxfn.specs.getters import reads
-from onnxfn.specs.spec import ExportSpec
-from onnxfn.specs.tasks import tasked
+from onnxfn.specs.algebra.compose import compose
+from onnxfn.specs.algebra.dummies import generates, sized
+from onnxfn.specs.algebra.facts import always, gives, takes
+from onnxfn.specs.algebra.getters import reads
+from onnxfn.specs.algebra.spec import ExportSpec
+from onnxfn.specs.tasks.tasks import tasked
 
 time_series: ExportSpec = compose(
     takes("past_values", "batch_size context_length= num_input_channels=", "values", kind="float"),

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from onnxfn.specs.compose import EMPTY, compose
-from onnxfn.specs.dummies import sized
-from onnxfn.specs.facts import case
+from onnxfn.specs.algebra.compose import EMPTY, compose
+from onnxfn.specs.algebra.dummies import sized
+from onnxfn.specs.algebra.facts import case
+from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.records import Getter
-from onnxfn.specs.spec import ExportSpec
 
 
 def sized_in(cases: str, /, **axes: Sequence[int | Getter | None]) -> ExportSpec:
     """A spec of the sizes of axes in the trace, then in each of these cases. None: the size is that of the trace.
 
-    >>> from onnxfn.specs.dummies import sized
+    >>> from onnxfn.specs.algebra.dummies import sized
     >>> spec = sized_in("one several", height=(32, 24, 40))
     >>> spec == compose(sized(height=32), case("one", sized(height=24)), case("several", sized(height=40)))
     True

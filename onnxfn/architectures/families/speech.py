@@ -10,11 +10,11 @@ from onnxfn.architectures.families.seq2seq import (
     next_ids,
 )
 from onnxfn.architectures.families.sizes import sized_in
-from onnxfn.specs.compose import compose
-from onnxfn.specs.dummies import sized
+from onnxfn.specs.algebra.compose import compose
+from onnxfn.specs.algebra.dummies import sized
+from onnxfn.specs.algebra.facts import SOURCE, builds, case, gives, takes
+from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.edits.behaviors import behaves
-from onnxfn.specs.facts import SOURCE, builds, case, gives, takes
-from onnxfn.specs.spec import ExportSpec
 
 AUDIO = "batch_size audio_sequence_length"
 """The axes of a padding mask of audio. The encoder shortens its input, so its output has another length."""

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from onnxfn.architectures.families.sizes import sized_in
-from onnxfn.specs.compose import compose
-from onnxfn.specs.dummies import generates, padded, sized
+from onnxfn.specs.algebra.compose import compose
+from onnxfn.specs.algebra.dummies import generates, padded, sized
+from onnxfn.specs.algebra.facts import TOKENS, always, case, checks, takes
+from onnxfn.specs.algebra.getters import from_config, reads
+from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.edits.caches import kv_cache
-from onnxfn.specs.facts import TOKENS, always, case, checks, takes
-from onnxfn.specs.getters import from_config, reads
 from onnxfn.specs.records import Edit, NestedDummy
-from onnxfn.specs.spec import ExportSpec
-from onnxfn.specs.tasks import tasked
+from onnxfn.specs.tasks.tasks import tasked
 
 text_cases: ExportSpec = compose(
     case("one", sized(batch_size=1, sequence_length=7), padded("none")),

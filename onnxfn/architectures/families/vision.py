@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from onnxfn.architectures.families.sizes import sized_in
-from onnxfn.specs.compose import compose
-from onnxfn.specs.dummies import generates, sized
+from onnxfn.specs.algebra.compose import compose
+from onnxfn.specs.algebra.dummies import generates, sized
+from onnxfn.specs.algebra.facts import always, case, gives, loads, takes
+from onnxfn.specs.algebra.getters import from_config, reads
+from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.edits.tensors import without
-from onnxfn.specs.facts import always, case, gives, loads, takes
-from onnxfn.specs.getters import from_config, reads
-from onnxfn.specs.spec import ExportSpec
-from onnxfn.specs.tasks import tasked
+from onnxfn.specs.tasks.tasks import tasked
 
 pixel_inputs: ExportSpec = compose(
     takes("pixel_values", "batch_size num_channels= image_height= image_width=", "pixels", kind="float"),

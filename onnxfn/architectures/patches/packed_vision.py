@@ -155,6 +155,13 @@ def window_index(
     return index, functional.pad(ends, (1, 0))
 
 
+def whole_windows(self: Any, target_sizes: Tensor, kwargs: Any = None) -> tuple[Tensor, Tensor, int]:  # noqa: ARG001
+    """For get_window_index of MiniCPM-V, whose windows are all whole: the order of patches, and the ends of windows."""
+    side = self.window_kernel_size[0]
+    index, _ = window_index(functional.pad(target_sizes, (1, 0), value=1), 1, side, 1)
+    return index, torch.arange(index.shape[0] // side**2 + 1, device=index.device) * side**2, side**2
+
+
 def merged_order(grid_thw: Tensor, merge_size: int, kwargs: Any = None) -> Tensor:  # noqa: ARG001
     """For get_vision_pixel_shuffle_index: the order in which patches that are merged follow each other."""
     patches = patches_of(grid_thw)

@@ -12,12 +12,12 @@ from onnxfn.specs.functions import resolve
 
 OF_FORWARD: Mapping[tuple[str, str], str] = MappingProxyType(
     {
-        ("Gemma3nForConditionalGeneration", "get_audio_features"): "gemma3n:audio_features",
-        ("InstructBlipVideoForConditionalGeneration", "get_image_features"): "instructblipvideo:frame_features",
-        ("Kosmos2ForConditionalGeneration", "get_image_features"): "kosmos:image_features",
-        ("Kosmos2_5ForConditionalGeneration", "get_image_features"): "kosmos:patch_features",
-        ("Qwen2AudioForConditionalGeneration", "get_audio_features"): "qwen2_audio:audio_features",
-        ("Qwen2AudioModel", "get_audio_features"): "qwen2_audio:audio_features",
+        ("Gemma3nForConditionalGeneration", "get_audio_features"): "own_features:gemma3n_audio",
+        ("InstructBlipVideoForConditionalGeneration", "get_image_features"): "own_features:frame_features",
+        ("Kosmos2ForConditionalGeneration", "get_image_features"): "own_features:image_features",
+        ("Kosmos2_5ForConditionalGeneration", "get_image_features"): "own_features:patch_features",
+        ("Qwen2AudioForConditionalGeneration", "get_audio_features"): "own_features:qwen2_audio",
+        ("Qwen2AudioModel", "get_audio_features"): "own_features:qwen2_audio",
     }
 )
 """A class and a method -> the function of `wrappers/` that computes what its `forward` computes.

@@ -17,27 +17,27 @@ from typing import Any
 import numpy as np
 from attrs import field, frozen
 
-from onnxfn.check.case_comparisons import CheckedFile
-from onnxfn.check.cases import largest_sizes
+from onnxfn.check.cases.cases import largest_sizes
+from onnxfn.check.cases.references import OutputArrays, Reference, references
 from onnxfn.check.check import JudgedCases, differences, file_weights, judged_cases
-from onnxfn.check.compare import Exact, compare
-from onnxfn.check.exact_outputs import ExactOutputs, NoReference, exact_outputs
-from onnxfn.check.precision import precision_of
-from onnxfn.check.proof import NO_PROOF, Proof, is_quantized, variant_measurements
-from onnxfn.check.references import OutputArrays, Reference, references
-from onnxfn.check.sections.cut import Section, Sections, graph_sections
+from onnxfn.check.cuts.cut import Section, Sections, graph_sections
+from onnxfn.check.cuts.layer_chains import fits_shapes, layer_paths
+from onnxfn.check.cuts.runs import SectionedSession, Values, WrittenGraph, run_sections, written_graph
 from onnxfn.check.sections.hidden_states import HiddenStates, recorded_hidden_states
-from onnxfn.check.sections.layer_chains import fits_shapes, layer_paths
-from onnxfn.check.sections.runs import SectionedSession, Values, WrittenGraph, run_sections, written_graph
-from onnxfn.check.sessions import silent_run_options
-from onnxfn.check.valid_elements import token_features, valid_elements
-from onnxfn.check.verdict import Comparison
-from onnxfn.graphs.capture.forward import torch_outputs
+from onnxfn.check.variants.proof import NO_PROOF, Proof, is_quantized, variant_measurements
+from onnxfn.check.verdict.case_comparisons import CheckedFile
+from onnxfn.check.verdict.compare import Exact, compare
+from onnxfn.check.verdict.exact_outputs import ExactOutputs, NoReference, exact_outputs
+from onnxfn.check.verdict.precision import precision_of
+from onnxfn.check.verdict.valid_elements import token_features, valid_elements
+from onnxfn.check.verdict.verdict import Comparison
+from onnxfn.models.forward import torch_outputs
+from onnxfn.run.sessions import silent_run_options
+from onnxfn.specs.algebra.dummies import Array
+from onnxfn.specs.algebra.planned import Part
 from onnxfn.specs.axes import symbols
-from onnxfn.specs.dummies import Array
-from onnxfn.specs.planned import Part
-from onnxfn.specs.reports import Report, Tick, no_tick
-from onnxfn.specs.section_errors import SectionError
+from onnxfn.specs.results.section_errors import SectionError
+from onnxfn.specs.stored.reports import Report, Tick, no_tick
 from onnxfn.weights.waiting import stopped_on_error
 
 

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 from attrs import frozen
 
-from onnxfn.check.exact_outputs import NoReference, no_reference
-from onnxfn.check.recorded_tensors import real_tensors
-from onnxfn.graphs.capture.casting import cast_on_use
-from onnxfn.graphs.capture.torch_modes import torch_functions
-from onnxfn.specs.dummies import Array
+from onnxfn.check.cuts.recorded_tensors import real_tensors
+from onnxfn.check.verdict.exact_outputs import NoReference, no_reference
+from onnxfn.models.casting import cast_on_use
+from onnxfn.models.torch_modes import torch_functions
+from onnxfn.specs.algebra.dummies import Array
 from onnxfn.specs.errors import InvalidSpec
 
 

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from onnxfn.export.jobs import ExportJob, job_of
-from onnxfn.export.lookup.load_errors import CONFIG
-from onnxfn.export.options import JOB_KEYS
+from onnxfn.export.jobs.jobs import ExportJob, job_of
+from onnxfn.export.jobs.options import JOB_KEYS
+from onnxfn.export.load.load_errors import CONFIG
 from onnxfn.specs.errors import InvalidSpec, ModelNotFound, OnnxfnError, shortened, unknown
 from onnxfn.weights.names import is_inside
 

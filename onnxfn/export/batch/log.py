@@ -11,8 +11,8 @@ from typing import Any
 from attrs import asdict, evolve, fields_dict
 
 from onnxfn.export.batch.records import JobResult
-from onnxfn.export.jobs import ExportJob
-from onnxfn.export.report_file import recorded
+from onnxfn.export.jobs.jobs import ExportJob
+from onnxfn.export.report.report_file import recorded
 from onnxfn.specs.errors import OnnxfnError
 
 Log = Callable[[JobResult], None]

@@ -26,11 +26,11 @@ from onnxfn.export.batch.records import (
 )
 from onnxfn.export.batch.schedule import Task, next_task
 from onnxfn.export.batch.servers import Submit, executor_processes, local_processes
-from onnxfn.export.destination import check_destination
-from onnxfn.export.error_lines import error_line
-from onnxfn.export.identity import job_digest, kind_of
-from onnxfn.export.jobs import ExportJob
-from onnxfn.export.lookup.loading import checkpoint_folder
+from onnxfn.export.jobs.error_lines import error_line
+from onnxfn.export.jobs.identity import job_digest, kind_of
+from onnxfn.export.jobs.jobs import ExportJob
+from onnxfn.export.load.loading import checkpoint_folder
+from onnxfn.export.publish.destination import check_destination
 from onnxfn.specs.errors import InvalidSpec, OnnxfnError, first_line
 
 Step = tuple[str, Task, JobResult | None]

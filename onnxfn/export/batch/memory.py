@@ -7,7 +7,7 @@ from pathlib import Path
 
 from attrs import frozen
 
-from onnxfn.export.lookup.stored_dtypes import FLOATS
+from onnxfn.export.load.stored_dtypes import FLOATS
 from onnxfn.weights.safetensors import entries
 
 SAFETENSORS = "*.safetensors"

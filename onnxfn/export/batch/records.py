@@ -7,12 +7,12 @@ from typing import Any, Literal
 
 from attrs import Attribute, asdict, field, frozen
 
-from onnxfn.export.jobs import ExportJob
+from onnxfn.export.jobs.jobs import ExportJob
 from onnxfn.specs.converters import as_tuple
 from onnxfn.specs.errors import InvalidSpec
 from onnxfn.specs.field_types import typed_fields
-from onnxfn.specs.measurements import with_heads
-from onnxfn.specs.printing import Sections, file_size, text
+from onnxfn.specs.results.measurements import with_heads
+from onnxfn.specs.results.printing import Sections, file_size, text
 from onnxfn.specs.short_repr import short_repr
 
 Status = Literal["exported", "unchanged", "failed", "timed out", "out of memory", "lost"]

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 
 from attrs import frozen
 
-from onnxfn.export.jobs import ExportJob
+from onnxfn.export.jobs.jobs import ExportJob
 
 
 @frozen

@@ -19,10 +19,10 @@ from attrs import evolve
 
 from onnxfn.export.batch.processes import Ended, run_in_process
 from onnxfn.export.batch.records import JobLimits, JobResult
-from onnxfn.export.error_lines import error_line
-from onnxfn.export.job_exports import export_job
-from onnxfn.export.jobs import ExportJob
-from onnxfn.specs.printing import file_size
+from onnxfn.export.jobs.error_lines import error_line
+from onnxfn.export.jobs.jobs import ExportJob
+from onnxfn.export.run.job_exports import export_job
+from onnxfn.specs.results.printing import file_size
 
 IMPORTED = ("onnx", "onnx_ir")
 """Modules that each job imports. They start no threads, so a process that has them can be copied."""

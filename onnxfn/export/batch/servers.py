@@ -15,7 +15,7 @@ from queue import SimpleQueue
 from typing import Any
 
 from onnxfn.export.batch.records import JobLimits, JobResult
-from onnxfn.export.jobs import ExportJob
+from onnxfn.export.jobs.jobs import ExportJob
 
 SERVER = "onnxfn.export.batch.server"
 END_SECONDS = 5.0

@@ -14,7 +14,7 @@ from onnxfn.export.clients.folder import CONFIG, Folder, changed, json_object
 from onnxfn.export.clients.ort_model import ort_model_limits
 from onnxfn.export.clients.tokenizer import TOKENIZER, TOKENIZER_CONFIG
 from onnxfn.export.clients.transformers_js import transformers_js_limits
-from onnxfn.specs.planned import Plan
+from onnxfn.specs.algebra.planned import Plan
 
 ALIAS = "gemma"
 """A type with keys and values, grouped heads, and a width of its own."""

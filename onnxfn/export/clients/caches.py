@@ -8,8 +8,8 @@ from collections.abc import Collection
 from attrs import frozen
 
 from onnxfn.export.clients.folder import first_parts
+from onnxfn.specs.algebra.planned import Part, Plan
 from onnxfn.specs.fixed_axes import graph_axes
-from onnxfn.specs.planned import Part, Plan
 
 KEY, VALUE = "past_key_values.%d.key", "past_key_values.%d.value"
 """The names of keys and values, with `%d` for the layer."""

@@ -9,8 +9,8 @@ from typing import Any
 
 from attrs import frozen
 
-from onnxfn.export.report_file import recorded
-from onnxfn.specs.tasks import WITH_PAST
+from onnxfn.export.report.report_file import recorded
+from onnxfn.specs.tasks.tasks import WITH_PAST
 from onnxfn.weights.digests import sha256_of
 from onnxfn.weights.layouts import dtype_of_stem
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from attrs import field, frozen
 
-from onnxfn.specs.planned import Part, Plan
+from onnxfn.specs.algebra.planned import Part, Plan
 
 CONFIG, GENERATION_CONFIG = "config.json", "generation_config.json"
 

@@ -21,8 +21,8 @@ import numpy as np
 from onnxfn.architectures.placeholders import IMAGE_FEATURES, placeholders
 from onnxfn.export.clients.folder import CONFIG, Folder, changed, first_parts, json_object
 from onnxfn.export.clients.tokenizer import PREPROCESSOR, PROCESSOR
+from onnxfn.specs.algebra.planned import Part, Plan
 from onnxfn.specs.edits.token_embeddings import EMBEDDING_FILE, EMBEDS, IDS
-from onnxfn.specs.planned import Part, Plan
 from onnxfn.weights.layouts import dtype_suffix
 
 VISION_PROCESSOR = "vision_processor.json"

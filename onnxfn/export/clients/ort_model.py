@@ -17,7 +17,7 @@ from onnxfn.export.clients.caches import (
     templates,
 )
 from onnxfn.export.clients.configuration import SEPARATE_HEADS, config_value
-from onnxfn.specs.planned import Plan
+from onnxfn.specs.algebra.planned import Plan
 
 _TYPES = """
 aimv2 aimv2_vision_model albert align altclip apertus arcee aria aria_text audio-spectrogram-transformer autoformer

@@ -13,8 +13,8 @@ from onnxfn.export.clients.genai import genai_limits
 from onnxfn.export.clients.genai_images import image_limits
 from onnxfn.export.clients.ort_model import ort_model_limits
 from onnxfn.export.clients.transformers_js import transformers_js_limits
-from onnxfn.specs.config_values import snapshot
-from onnxfn.specs.planned import Plan
+from onnxfn.specs.algebra.config_values import snapshot
+from onnxfn.specs.algebra.planned import Plan
 from onnxfn.weights.layouts import ALIAS_FILE, Layout
 
 Limits = Callable[[Plan, Mapping[str, Any]], tuple[str, ...]]

@@ -24,7 +24,7 @@ from onnxfn.export.clients.genai import GENAI_CONFIG, genai_config
 from onnxfn.export.clients.genai_images import vision_processor, write_embedding
 from onnxfn.export.clients.sentence_transformers import modules, pooling
 from onnxfn.export.clients.tokenizer import chat_template, preprocessor_config, tokenizer_config
-from onnxfn.specs.planned import Plan
+from onnxfn.specs.algebra.planned import Plan
 from onnxfn.weights.layouts import Layout
 
 SIDE_FILES: Mapping[str, SideFile] = MappingProxyType(

@@ -10,23 +10,11 @@ from typing import Any
 
 from attrs import evolve
 
-from onnxfn.architectures.patches.table import patches_of
+from onnxfn.architectures.patch_table import patches_of
 from onnxfn.architectures.private.torch_names import torch_name
 from onnxfn.graphs.capture.built_graph import BuiltGraph
 from onnxfn.graphs.capture.expected_operators import expected_operators
-from onnxfn.graphs.capture.fake_outputs import fast_fake_outputs
-from onnxfn.graphs.capture.forward import check_read, flat_forward, tensors_for
-from onnxfn.graphs.capture.lowering import insert_type_promotions, lower_in_place
-from onnxfn.graphs.capture.model_state import unchanged_eval, with_attention
-from onnxfn.graphs.capture.op_signatures import signatures_read_once
-from onnxfn.graphs.capture.patching import applied, replaced, unused_patches
-from onnxfn.graphs.capture.quiet import quiet
-from onnxfn.graphs.capture.registry import onnx_registry
 from onnxfn.graphs.capture.sequence_lengths import dynamic_lengths
-from onnxfn.graphs.capture.size_bounds import fast_comparisons
-from onnxfn.graphs.capture.size_formulas import fast_size_formulas
-from onnxfn.graphs.capture.size_quotients import fast_quotients
-from onnxfn.graphs.capture.submodules import submodule_of
 from onnxfn.graphs.capture.trace_errors import (
     DATA_DEPENDENT,
     WRAPPED,
@@ -35,13 +23,25 @@ from onnxfn.graphs.capture.trace_errors import (
     trace_message,
     untranslated_message,
 )
+from onnxfn.graphs.sizes.fake_outputs import fast_fake_outputs
+from onnxfn.graphs.sizes.op_signatures import signatures_read_once
+from onnxfn.graphs.sizes.size_bounds import fast_comparisons
+from onnxfn.graphs.sizes.size_formulas import fast_size_formulas
+from onnxfn.graphs.sizes.size_quotients import fast_quotients
+from onnxfn.graphs.translations.lowering import insert_type_promotions, lower_in_place
+from onnxfn.graphs.translations.registry import onnx_registry
+from onnxfn.models.forward import check_read, flat_forward, tensors_for
+from onnxfn.models.model_state import unchanged_eval, with_attention
+from onnxfn.models.patching import applied, replaced, unused_patches
+from onnxfn.models.quiet import quiet
+from onnxfn.models.submodules import submodule_of
+from onnxfn.specs.algebra.dummies import dummies
+from onnxfn.specs.algebra.planned import Part, PlannedSpec
 from onnxfn.specs.axes import terms, value
-from onnxfn.specs.dummies import dummies
 from onnxfn.specs.errors import CaptureFailed, InvalidSpec, OnnxfnError, root_cause
 from onnxfn.specs.fixed_axes import fixed_sizes
 from onnxfn.specs.limits import SMALLEST_DYNAMIC_SIZE, Limit
-from onnxfn.specs.planned import Part, PlannedSpec
-from onnxfn.specs.reports import Tick, no_tick
+from onnxfn.specs.stored.reports import Tick, no_tick
 
 UNBOUNDED = 1 << 40
 """Upper ends from here on are no limit: torch writes a very large number where there is none."""

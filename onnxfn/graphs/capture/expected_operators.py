@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from onnxfn.graphs.capture.program_nodes import operator_name
-from onnxfn.graphs.capture.repeated_layers import LayerStack
+from onnxfn.graphs.layers.repeated_layers import LayerStack
+from onnxfn.graphs.translations.program_nodes import operator_name
 
 ExpectedOperators = tuple[tuple[str, str], ...]
 """Pairs of an ONNX operator and the path of the module that it comes from."""

@@ -13,7 +13,7 @@ from typing import Any
 from attrs import field, frozen
 
 from onnxfn.architectures.private.torch_names import torch_name
-from onnxfn.graphs.capture.patching import replaced
+from onnxfn.models.patching import replaced
 
 
 @frozen(eq=False)

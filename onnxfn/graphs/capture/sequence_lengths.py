@@ -15,8 +15,8 @@ from attrs import frozen
 
 from onnxfn.architectures.private.torch_names import torch_name
 from onnxfn.graphs.capture.packed_sequences import PackedSizes, packed, packed_by_lengths, padded
-from onnxfn.graphs.capture.patching import replaced
 from onnxfn.graphs.capture.projections import projected_layer
+from onnxfn.models.patching import replaced
 
 
 @frozen

@@ -10,13 +10,14 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from onnxfn.models import forward
+from onnxfn.specs.algebra.planned import Part
 from onnxfn.specs.axes import terms
 from onnxfn.specs.errors import first_line, listed, root_cause
 from onnxfn.specs.limits import SMALLEST_DYNAMIC_SIZE
-from onnxfn.specs.planned import Part
 
-CAPTURE = str(Path(__file__).parent)
-"""The folder of this file: its functions call `forward`."""
+CAPTURE = (str(Path(__file__).parent), str(Path(forward.__file__).parent))
+"""The folders whose functions call `forward`."""
 
 WRAPPED = "traced"
 """The attribute of the traced module that is the model: a prefix of parameter names, which is removed again."""
@@ -210,4 +211,4 @@ def _tracing_packages() -> tuple[str, ...]:
     import torch
 
     folders = (str(Path(package.__file__ or "").parent) for package in (torch, sympy))
-    return *folders, CAPTURE, "<"
+    return *folders, *CAPTURE, "<"

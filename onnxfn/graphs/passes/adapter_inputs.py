@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from onnxfn.graphs.passes.nodes import attribute, is_operator, sole_consumer
-from onnxfn.graphs.passes.shapes import shape_of
-from onnxfn.graphs.passes.slots import slot_of
+from onnxfn.graphs.nodes.nodes import attribute, is_operator, sole_consumer
+from onnxfn.graphs.nodes.shapes import shape_of
+from onnxfn.graphs.nodes.slots import slot_of
 from onnxfn.specs.errors import CaptureFailed
 
 RANK = "lora_r"

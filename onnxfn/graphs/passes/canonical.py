@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Collection, Iterator
 from typing import Any
 
-from onnxfn.graphs.passes.nodes import all_inputs, nodes_inside_out, subgraphs
-from onnxfn.graphs.passes.slots import slot_of
+from onnxfn.graphs.nodes.nodes import all_inputs, nodes_inside_out, subgraphs
+from onnxfn.graphs.nodes.slots import slot_of
 
 
 def order_by_structure(model: Any) -> Any:

@@ -6,10 +6,10 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from onnxfn.specs.algebra.planned import Part
 from onnxfn.specs.axes import Axis, AxisMap
 from onnxfn.specs.errors import CaptureFailed
 from onnxfn.specs.fixed_axes import graph_axes
-from onnxfn.specs.planned import Part
 from onnxfn.specs.version import VERSION
 
 _SYMBOL = re.compile(r"\b[su]\d+\b")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from onnxfn.graphs.passes.pass_errors import pass_errors
+from onnxfn.graphs.nodes.pass_errors import pass_errors
 
 ATTENTION_OPSET = 23
 """The opset that brings Attention, RMSNormalization and RotaryEmbedding."""

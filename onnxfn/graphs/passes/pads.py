@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from onnxfn.graphs.passes.constants import int_constant, integers
-from onnxfn.graphs.passes.nodes import first_input, is_operator, producer
+from onnxfn.graphs.nodes.constants import int_constant, integers
+from onnxfn.graphs.nodes.nodes import first_input, is_operator, producer
 
 
 def separate_pads(model: Any) -> Any:

@@ -11,12 +11,12 @@ from typing import Any
 
 from attrs import frozen
 
-from onnxfn.graphs.passes.constants import filled_constant, int_constant
-from onnxfn.graphs.passes.nodes import DOMAIN, attribute, import_domain, insert_node, is_operator, replace_value
-from onnxfn.graphs.passes.shapes import SWAP_HEADS, flatten_heads, shape_of, size_tensor, transposed_from
+from onnxfn.graphs.nodes.constants import filled_constant, int_constant
+from onnxfn.graphs.nodes.nodes import DOMAIN, attribute, import_domain, insert_node, is_operator, replace_value
+from onnxfn.graphs.nodes.shapes import SWAP_HEADS, flatten_heads, shape_of, size_tensor, transposed_from
+from onnxfn.specs.algebra.planned import Part
 from onnxfn.specs.errors import CaptureFailed
 from onnxfn.specs.plan.shared_cache import LENGTH_AXIS, LENGTHS, growing_inputs
-from onnxfn.specs.planned import Part
 
 OPERATOR = f"{DOMAIN}::GroupQueryAttention"
 RANK = 4

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from onnxfn.architectures.private.onnxscript_names import onnxscript_name
-from onnxfn.graphs.passes.pass_errors import pass_errors
+from onnxfn.graphs.nodes.pass_errors import pass_errors
 
 INPUT_LIMIT, OUTPUT_LIMIT = 8192, 512 * 512
 """The most elements of the inputs and of the output of a node that is folded to a constant."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from onnxfn.specs.planned import Part
+from onnxfn.specs.algebra.planned import Part
 
 
 def share_size_reads(model: Any, part: Part) -> Any:

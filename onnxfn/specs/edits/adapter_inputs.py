@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from onnxfn.specs.compose import compose
+from onnxfn.specs.algebra.compose import compose
+from onnxfn.specs.algebra.spec import ExportSpec, Target
 from onnxfn.specs.edits.as_edit import as_edit
 from onnxfn.specs.errors import InvalidSpec
-from onnxfn.specs.spec import ExportSpec, Target
 
 
 @as_edit

@@ -10,9 +10,9 @@ from functools import wraps
 from inspect import signature
 from typing import Any
 
+from onnxfn.specs.algebra.public_calls import wrong_type
+from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.errors import InvalidSpec
-from onnxfn.specs.public_calls import wrong_type
-from onnxfn.specs.spec import ExportSpec
 
 
 def as_edit(function: Callable[..., ExportSpec]) -> Callable[..., Any]:

@@ -2,7 +2,7 @@
 from collections.abc import Callable
 from typing import Concatenate, Generic, ParamSpec, overload
 
-from onnxfn.specs.spec import ExportSpec
+from onnxfn.specs.algebra.spec import ExportSpec
 
 _Parameters = ParamSpec("_Parameters")
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from attrs import evolve
 
+from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.axis_symbols import symbols_in
 from onnxfn.specs.edits.as_edit import as_edit
 from onnxfn.specs.errors import InvalidSpec, unknown
 from onnxfn.specs.records import AxisName
-from onnxfn.specs.spec import ExportSpec
 
 
 @as_edit

@@ -8,15 +8,15 @@ from typing import Literal
 
 from attrs import evolve
 
+from onnxfn.specs.algebra.compose import compose
+from onnxfn.specs.algebra.dummies import generates, padded, sized
+from onnxfn.specs.algebra.facts import TARGET, always, case
+from onnxfn.specs.algebra.spec import Cache, ExportSpec, Overlay, Parts, Past
 from onnxfn.specs.axes import Axis, AxisMap, axis_map
-from onnxfn.specs.compose import compose
-from onnxfn.specs.dummies import generates, padded, sized
 from onnxfn.specs.edits.as_edit import as_edit
 from onnxfn.specs.edits.caches import over_past
 from onnxfn.specs.errors import InvalidSpec, listed, unknown
-from onnxfn.specs.facts import TARGET, always, case
 from onnxfn.specs.records import CacheRow, Edit, File, InputSpec
-from onnxfn.specs.spec import Cache, ExportSpec, Overlay, Parts, Past
 
 BEHAVIORS = ("monolith", "encoder", "decoder")
 STEMS: Mapping[str, str] = MappingProxyType(
@@ -44,7 +44,7 @@ def behaves(behavior: str, *specs: ExportSpec) -> ExportSpec:
     Raises:
         UnknownName: another behavior.
 
-    >>> from onnxfn.specs.facts import runs
+    >>> from onnxfn.specs.algebra.facts import runs
     >>> [overlay.name for overlay in behaves("encoder", runs("encoder")).parts.behaviors]
     ['encoder']
     """

@@ -8,14 +8,14 @@ from typing import TypeVar, get_args
 
 from attrs import evolve
 
+from onnxfn.specs.algebra.compose import EMPTY, compose
+from onnxfn.specs.algebra.dummies import generates, padded, sized
+from onnxfn.specs.algebra.facts import always, builds, case
+from onnxfn.specs.algebra.spec import Cache, ExportSpec, Past
 from onnxfn.specs.axes import AxisMap, axis, axis_map, names
-from onnxfn.specs.compose import EMPTY, compose
-from onnxfn.specs.dummies import generates, padded, sized
 from onnxfn.specs.edits.as_edit import as_edit
 from onnxfn.specs.errors import InvalidSpec, unknown
-from onnxfn.specs.facts import always, builds, case
 from onnxfn.specs.records import CacheRow, Constant, InputSpec, NestedDummy, OutputSpec, Source
-from onnxfn.specs.spec import Cache, ExportSpec, Past
 from onnxfn.specs.tensor_paths import Path
 
 PAST = "past_sequence_length"

@@ -7,15 +7,15 @@ from collections.abc import Iterable, Mapping
 from attrs import evolve
 from toolz import reduce
 
+from onnxfn.specs.algebra.compose import compose
+from onnxfn.specs.algebra.facts import TARGET, always, gives
+from onnxfn.specs.algebra.getters import either
+from onnxfn.specs.algebra.spec import Call, ExportSpec, Overlay
 from onnxfn.specs.axes import AxisMap, axis_map, pattern
-from onnxfn.specs.compose import compose
 from onnxfn.specs.edits.as_edit import as_edit
 from onnxfn.specs.edits.caches import LAYER, NEXT, over_past
 from onnxfn.specs.errors import InvalidSpec, UnknownName, unknown
-from onnxfn.specs.facts import TARGET, always, gives
-from onnxfn.specs.getters import either
 from onnxfn.specs.records import Edit, OutputSpec, Source
-from onnxfn.specs.spec import Call, ExportSpec, Overlay
 
 Available = Mapping[str, ExportSpec]
 """The name of an extra output -> the spec that adds it."""

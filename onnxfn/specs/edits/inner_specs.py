@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Iterator
 
 from attrs import evolve
 
+from onnxfn.specs.algebra.spec import ExportSpec, Overlay
 from onnxfn.specs.errors import unknown
 from onnxfn.specs.records import InputSpec
-from onnxfn.specs.spec import ExportSpec, Overlay
 
 
 def inner_specs(spec: ExportSpec) -> Iterator[ExportSpec]:

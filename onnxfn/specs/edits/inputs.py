@@ -6,13 +6,13 @@ from typing import Any
 
 from attrs import evolve
 
-from onnxfn.specs.compose import compose
-from onnxfn.specs.dummies import generates
+from onnxfn.specs.algebra.compose import compose
+from onnxfn.specs.algebra.dummies import generates
+from onnxfn.specs.algebra.spec import Call, ExportSpec, Target
 from onnxfn.specs.edits.as_edit import as_edit
 from onnxfn.specs.edits.inner_specs import each_spec, with_changed_input
 from onnxfn.specs.errors import InvalidSpec, shortened
 from onnxfn.specs.records import Constant, InputSpec
-from onnxfn.specs.spec import Call, ExportSpec, Target
 
 
 @as_edit

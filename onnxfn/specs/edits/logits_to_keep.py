@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from attrs import evolve
 
+from onnxfn.specs.algebra.compose import compose
+from onnxfn.specs.algebra.dummies import generates, padded, sized
+from onnxfn.specs.algebra.facts import builds, case, takes
+from onnxfn.specs.algebra.planned import AnySpec
+from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.axes import Axis, AxisMap, names
-from onnxfn.specs.compose import compose
-from onnxfn.specs.dummies import generates, padded, sized
-from onnxfn.specs.facts import builds, case, takes
-from onnxfn.specs.planned import AnySpec
 from onnxfn.specs.records import OutputSpec
-from onnxfn.specs.spec import ExportSpec
 
 NUM_LOGITS_TO_KEEP = "num_logits_to_keep"
 """The name of the input, as transformers.js 4.3.1 gives it to a decoder that has it: int64, without axes."""

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from attrs import evolve
 
+from onnxfn.specs.algebra.compose import compose
+from onnxfn.specs.algebra.dummies import generates
+from onnxfn.specs.algebra.facts import TOKENS
+from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.axes import AxisMap, axis_map, inserted, pattern
-from onnxfn.specs.compose import compose
-from onnxfn.specs.dummies import generates
 from onnxfn.specs.edits.as_edit import as_edit
 from onnxfn.specs.edits.inner_specs import with_changed_input
 from onnxfn.specs.edits.optional_inputs import with_input
 from onnxfn.specs.errors import InvalidSpec
-from onnxfn.specs.facts import TOKENS
 from onnxfn.specs.records import InputSpec, NestedDummy
-from onnxfn.specs.spec import ExportSpec
 
 POSITIONS, GENERATOR = "position_ids", "mrope_positions"
 

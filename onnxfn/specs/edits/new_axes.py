@@ -6,12 +6,12 @@ from typing import Any
 
 from attrs import evolve
 
+from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.axes import Axis, AxisMap, axis_map, inserted
 from onnxfn.specs.edits.as_edit import as_edit
 from onnxfn.specs.edits.inner_specs import each_spec, inner_specs
 from onnxfn.specs.errors import InvalidSpec, listed
 from onnxfn.specs.records import Constant, InputSpec
-from onnxfn.specs.spec import ExportSpec
 
 
 @as_edit

@@ -7,16 +7,16 @@ from types import MappingProxyType
 
 from attrs import evolve, field, frozen
 
+from onnxfn.specs.algebra.compose import compose
+from onnxfn.specs.algebra.dummies import generates
+from onnxfn.specs.algebra.getters import from_config
+from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.axes import AxisMap
-from onnxfn.specs.compose import compose
-from onnxfn.specs.dummies import generates
 from onnxfn.specs.edits.as_edit import as_edit
 from onnxfn.specs.edits.inner_specs import each_spec, inner_specs, tensor_names
 from onnxfn.specs.edits.logits_to_keep import NUM_LOGITS_TO_KEEP, computes_logits, with_logits_to_keep
 from onnxfn.specs.errors import UnknownName, closest, listed
-from onnxfn.specs.getters import from_config
 from onnxfn.specs.records import InputSpec
-from onnxfn.specs.spec import ExportSpec
 
 WITHOUT_POSITIONS = frozenset({"num_channels", "audio_channels", "num_mel_bins"})
 """Axes of an input that its mask does not have: each of their elements belongs to a position that the mask has."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
+from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.edits.behaviors import cross_attention, merged_decoder, part_alone, with_behavior
 from onnxfn.specs.edits.caches import with_past, with_single_steps
 from onnxfn.specs.edits.extra_outputs import with_known_output
@@ -14,7 +15,6 @@ from onnxfn.specs.edits.token_embeddings import embedding_lookup, with_inputs_em
 from onnxfn.specs.edits.whisper_for_genai import genai_decoder, genai_encoder
 from onnxfn.specs.errors import InvalidSpec, shortened, unknown
 from onnxfn.specs.records import Edit
-from onnxfn.specs.spec import ExportSpec
 
 
 def edited(spec: ExportSpec, edits: tuple[Edit, ...]) -> ExportSpec:

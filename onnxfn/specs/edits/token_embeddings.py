@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from attrs import evolve
 
+from onnxfn.specs.algebra.compose import compose
+from onnxfn.specs.algebra.dummies import generates
+from onnxfn.specs.algebra.facts import gives, links
+from onnxfn.specs.algebra.getters import reads
+from onnxfn.specs.algebra.planned import PlannedSpec
+from onnxfn.specs.algebra.spec import Cache, ExportSpec
 from onnxfn.specs.axes import AxisMap, axis_map
-from onnxfn.specs.compose import compose
-from onnxfn.specs.dummies import generates
 from onnxfn.specs.edits.as_edit import as_edit
 from onnxfn.specs.edits.inner_specs import inner_specs
 from onnxfn.specs.errors import InvalidSpec, unknown
-from onnxfn.specs.facts import gives, links
-from onnxfn.specs.getters import reads
-from onnxfn.specs.planned import PlannedSpec
 from onnxfn.specs.records import Edit, File, InputSpec, Kind
-from onnxfn.specs.spec import Cache, ExportSpec
 
 IDS, EMBEDS = "input_ids", "inputs_embeds"
 EMBEDDING_FILE = "embed_tokens"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from attrs import evolve
 
+from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.axes import AxisMap, axis_map
 from onnxfn.specs.edits.as_edit import as_edit
 from onnxfn.specs.edits.behaviors import with_behavior, written_as
@@ -12,7 +13,6 @@ from onnxfn.specs.edits.renaming import renamed
 from onnxfn.specs.edits.tensors import with_dtypes, with_output
 from onnxfn.specs.errors import InvalidSpec
 from onnxfn.specs.records import CacheRow, Edit, File
-from onnxfn.specs.spec import ExportSpec
 
 CROSS = "encoder."
 """How the names of the rows of the cross-attention's cache begin."""

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 from attrs import evolve
 
+from onnxfn.specs.algebra.planned import Case, PlannedSpec
+from onnxfn.specs.algebra.spec import Dummies
 from onnxfn.specs.errors import InvalidSpec
-from onnxfn.specs.planned import Case, PlannedSpec
 from onnxfn.specs.records import AxisRange, DummySize
-from onnxfn.specs.spec import Dummies
 
 Ranges = Mapping[str, AxisRange]
 

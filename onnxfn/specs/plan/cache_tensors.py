@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator, Sequence
 
 from attrs import evolve
 
-from onnxfn.specs.config_values import Snapshot, layer_indices, read_config
+from onnxfn.specs.algebra.config_values import Snapshot, layer_indices, read_config
+from onnxfn.specs.algebra.planned import Feedback
+from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.edits.caches import LAYER, NEXT
 from onnxfn.specs.errors import InvalidSpec, MissingValue, shortened
-from onnxfn.specs.planned import Feedback
 from onnxfn.specs.records import CacheRow, InputSpec, OutputSpec, Source
-from onnxfn.specs.spec import ExportSpec
 from onnxfn.specs.tensor_paths import Path
 
 

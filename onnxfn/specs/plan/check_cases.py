@@ -8,14 +8,14 @@ from math import prod
 
 from attrs import evolve
 
+from onnxfn.specs.algebra.compose import compose, group, named
+from onnxfn.specs.algebra.dummies import known_sizes, planned_sizes
+from onnxfn.specs.algebra.planned import Case, PlannedSpec
+from onnxfn.specs.algebra.spec import Dummies, ExportSpec
 from onnxfn.specs.axes import names, shape, symbols, terms
-from onnxfn.specs.compose import compose, group, named
-from onnxfn.specs.dummies import known_sizes, planned_sizes
 from onnxfn.specs.fixed_axes import fixed_sizes
 from onnxfn.specs.plan.axis_ranges import case_within
-from onnxfn.specs.planned import Case, PlannedSpec
 from onnxfn.specs.records import DummySize
-from onnxfn.specs.spec import Dummies, ExportSpec
 
 AFFORDABLE_BATCH, LARGE_INPUTS = 2, 600_000
 """The largest batch for large inputs, and how many real numbers such inputs have together: 3 images of 224 x 224 have

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from types import MappingProxyType
 
+from onnxfn.specs.algebra.planned import LeftOut, Plan
+from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.edits.inner_specs import inner_specs
 from onnxfn.specs.edits.optional_inputs import can_take
-from onnxfn.specs.modalities import MAIN_INPUTS, MODALITY_OF, NOUNS
-from onnxfn.specs.planned import LeftOut, Plan
-from onnxfn.specs.spec import ExportSpec
+from onnxfn.specs.results.modalities import MAIN_INPUTS, MODALITY_OF, NOUNS
 
 OPTIMUM_OMITS: Mapping[str, frozenset[str]] = MappingProxyType(
     {

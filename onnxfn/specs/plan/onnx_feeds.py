@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from onnxfn.specs.algebra.planned import AnySpec
+from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.edits.caches import CACHES
-from onnxfn.specs.planned import AnySpec
-from onnxfn.specs.spec import ExportSpec
 from onnxfn.specs.tensor_paths import at
 
 CACHE_INPUT = "past_key_values"
@@ -57,7 +57,7 @@ def ort_inputs(spec: AnySpec, reference_inputs: Mapping[str, Any]) -> dict[str, 
     Raises:
         UnknownName: An input of the spec is not among the arguments.
 
-    >>> from onnxfn.specs.facts import takes
+    >>> from onnxfn.specs.algebra.facts import takes
     >>> ort_inputs(takes("ids", "sequence_length", "token_ids", path=("input_ids",)), {"input_ids": [1, 5, 9]})
     {'ids': [1, 5, 9]}
     """

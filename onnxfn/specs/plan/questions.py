@@ -7,17 +7,17 @@ from typing import Any, Literal
 
 from attrs import evolve
 
+from onnxfn.specs.algebra.compose import EMPTY
+from onnxfn.specs.algebra.config_values import snapshot
+from onnxfn.specs.algebra.dummies import Array, dummies
+from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.axes import symbols
-from onnxfn.specs.compose import EMPTY
-from onnxfn.specs.config_values import snapshot
-from onnxfn.specs.dummies import Array, dummies
 from onnxfn.specs.errors import InvalidSpec, unknown
 from onnxfn.specs.fixed_axes import fixed_sizes
 from onnxfn.specs.plan.axis_ranges import check_sizes
 from onnxfn.specs.plan.cache_tensors import cache_inputs, cache_outputs
 from onnxfn.specs.plan.planning import planned_axes, refuse_unread_values
 from onnxfn.specs.plan.real_inputs import real_inputs
-from onnxfn.specs.spec import ExportSpec
 
 SIDES = ("inputs", "outputs")
 

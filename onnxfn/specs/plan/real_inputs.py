@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from onnxfn.specs.algebra.dummies import Array, dtype_of, dummies, known_sizes, positions
+from onnxfn.specs.algebra.planned import Plan, PlannedSpec
 from onnxfn.specs.axes import names, shape, solve_for_name
-from onnxfn.specs.dummies import Array, dtype_of, dummies, known_sizes, positions
 from onnxfn.specs.errors import InvalidSpec
 from onnxfn.specs.fixed_axes import fixed_sizes
-from onnxfn.specs.planned import Plan, PlannedSpec
 from onnxfn.specs.records import InputSpec
 
 WORDS = ("the", "quick", "brown", "fox", "jumps", "over", "a", "lazy", "dog", "while", "two", "small", "cats", "sleep")

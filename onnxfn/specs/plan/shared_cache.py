@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from onnxfn.specs.algebra.planned import PlannedSpec
 from onnxfn.specs.axes import symbols
 from onnxfn.specs.edits.caches import PAST
 from onnxfn.specs.errors import InvalidSpec
 from onnxfn.specs.fixed_axes import graph_axes
-from onnxfn.specs.planned import PlannedSpec
 
 WIDTH_STEP = 8
 """The width of a head is a multiple of this number for the GroupQueryAttention of ONNX Runtime 1.31."""

@@ -12,17 +12,17 @@ from typing import Any
 
 from attrs import evolve, frozen
 
+from onnxfn.specs.algebra.compose import group, named
+from onnxfn.specs.algebra.dummies import known_sizes
+from onnxfn.specs.algebra.getters import either, least
+from onnxfn.specs.algebra.planned import Case, PlannedSpec
+from onnxfn.specs.algebra.spec import Dummies
 from onnxfn.specs.axes import names, shape, symbols, terms
-from onnxfn.specs.compose import group, named
-from onnxfn.specs.dummies import known_sizes
 from onnxfn.specs.edits.logits_to_keep import NUM_LOGITS
 from onnxfn.specs.errors import MissingValue
 from onnxfn.specs.fixed_axes import fixed_sizes
-from onnxfn.specs.getters import either, least
 from onnxfn.specs.plan.check_cases import cases, in_case, past_lengths
-from onnxfn.specs.planned import Case, PlannedSpec
 from onnxfn.specs.records import DummySize, Generator, InputSpec, NestedDummy, Source
-from onnxfn.specs.spec import Dummies
 
 SPECIAL_TOKENS, LONG_TEXT, LONG_PAST = "special tokens", "long text", "long past"
 """The names of these cases."""

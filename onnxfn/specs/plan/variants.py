@@ -8,11 +8,11 @@ from typing import get_args
 
 from attrs import evolve
 
+from onnxfn.specs.algebra.planned import Part, Plan
+from onnxfn.specs.algebra.quantized_dtypes import QUANTIZED_DTYPES, QuantizedDtype
+from onnxfn.specs.algebra.spec import FloatDtype
 from onnxfn.specs.converters import as_tuple
 from onnxfn.specs.errors import InvalidSpec, unknown
-from onnxfn.specs.planned import Part, Plan
-from onnxfn.specs.quantized_dtypes import QUANTIZED_DTYPES, QuantizedDtype
-from onnxfn.specs.spec import FloatDtype
 
 FLOAT_DTYPES: tuple[str, ...] = get_args(FloatDtype)
 """The dtypes of the `dtypes` of an export that are not quantized."""

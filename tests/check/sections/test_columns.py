@@ -7,7 +7,7 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from onnxfn.check.sections.columns import products_by_columns
+from onnxfn.check.cuts.columns import products_by_columns
 
 ROWS, COLUMNS = 48, 50
 

@@ -9,10 +9,10 @@ from attrs import evolve
 from refusals import refusal
 
 import onnxfn
-from onnxfn.check.sections.cut import EMBEDDING, HEAD, SHARED, check_coverage, graph_sections
-from onnxfn.check.sections.layer_chains import layer_paths
+from onnxfn.check.cuts.cut import EMBEDDING, HEAD, SHARED, check_coverage, graph_sections
+from onnxfn.check.cuts.layer_chains import layer_paths
 from onnxfn.specs.errors import InvalidSpec
-from onnxfn.specs.reports import CheckFailed
+from onnxfn.specs.stored.reports import CheckFailed
 
 DECODER = ("AutoModelForCausalLM", "text-generation-with-past")
 ENCODER = ("AutoModel", "feature-extraction")

@@ -15,12 +15,12 @@ from typer.testing import CliRunner
 
 import onnxfn
 from onnxfn.check.check import check_error
-from onnxfn.check.sections.layer_chains import layer_paths
-from onnxfn.export.cli import app
-from onnxfn.export.report_file import check_facts
+from onnxfn.check.cuts.layer_chains import layer_paths
+from onnxfn.export.cli.commands import app
+from onnxfn.export.report.report_file import check_facts
 from onnxfn.specs.errors import InvalidSpec, UnknownName
-from onnxfn.specs.reports import Report
-from onnxfn.specs.serialize import from_json, to_json
+from onnxfn.specs.stored.reports import Report
+from onnxfn.specs.stored.serialize import from_json, to_json
 
 DECODER = ("AutoModelForCausalLM", "text-generation-with-past")
 MODELS = {

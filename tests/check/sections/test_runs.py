@@ -8,9 +8,9 @@ import pytest
 from onnx import TensorProto, numpy_helper, parser
 from refusals import refusal
 
-from onnxfn.check.sections.cut import Section, Sections
-from onnxfn.check.sections.runs import run_sections, written_graph
-from onnxfn.specs.reports import CheckFailed
+from onnxfn.check.cuts.cut import Section, Sections
+from onnxfn.check.cuts.runs import run_sections, written_graph
+from onnxfn.specs.stored.reports import CheckFailed
 
 SCALARS = """<ir_version: 9, opset_import: ["": 18]>
 scalars (float[n] x) => (float[n] y) <float factor = {2}>

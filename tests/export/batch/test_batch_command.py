@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 
 from onnxfn import BatchResult
 from onnxfn.export.batch.records import STATUSES, JobResult, Status
-from onnxfn.export.cli import app
-from onnxfn.export.cli_results import batch_text
+from onnxfn.export.cli.commands import app
+from onnxfn.export.cli.texts import batch_text
 
 
 def run(*words):

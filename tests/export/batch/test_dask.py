@@ -11,7 +11,7 @@ from fine_tunes import difference_from_pytorch, kill_first, save_berts, server_p
 from typer.testing import CliRunner
 
 from onnxfn import BuildOptions, ExportJob, export_many
-from onnxfn.export.cli import app
+from onnxfn.export.cli.commands import app
 
 
 @pytest.fixture

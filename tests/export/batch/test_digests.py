@@ -6,8 +6,8 @@ import pytest
 from attrs import evolve
 
 from onnxfn import BuildOptions, ExportJob, Floors, WriteOptions, text_encoder
-from onnxfn.export import identity
-from onnxfn.export.identity import TEXT_BYTES, job_digest
+from onnxfn.export.jobs import identity
+from onnxfn.export.jobs.identity import TEXT_BYTES, job_digest
 
 
 @pytest.fixture

@@ -18,8 +18,8 @@ from fine_tunes import (
 
 import onnxfn
 from onnxfn import BuildOptions, ExportJob, JobLimits, WriteOptions, export_many
-from onnxfn.export.identity import kind_of
-from onnxfn.export.recipes import load_recipe
+from onnxfn.export.jobs.identity import kind_of
+from onnxfn.export.jobs.recipes import load_recipe
 
 
 @pytest.fixture(scope="module")

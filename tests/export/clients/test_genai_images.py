@@ -11,9 +11,9 @@ import onnxruntime
 import pytest
 
 import onnxfn
-from onnxfn.check.whole.merged_embeddings import merged_embeddings
 from onnxfn.export.clients.folder import Folder
 from onnxfn.export.clients.side_files import with_side_files
+from onnxfn.run.merged_embeddings import merged_embeddings
 
 TASK = "image-text-to-text-with-past"
 HUB = onnxfn.WriteOptions(layout="hub")

@@ -10,9 +10,9 @@ from reports import report_text
 from typer.testing import CliRunner
 
 import onnxfn
-from onnxfn.export.cli import app
-from onnxfn.export.cli_export import export_request
-from onnxfn.export.planned_files import layout_of_files
+from onnxfn.export.cli.commands import app
+from onnxfn.export.cli.export_command import export_request
+from onnxfn.export.run.planned_files import layout_of_files
 
 HUB = onnxfn.WriteOptions(layout="hub", external_data_threshold=0)
 

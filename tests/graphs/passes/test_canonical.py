@@ -54,7 +54,7 @@ def exported_bytes(names, folder):
     """For two hash seeds: the order of a set in that process, and the bytes of the files of each export."""
     processes = {}
     for seed in ("0", "1"):
-        command = [sys.executable, "-c", EXPORTS, str(TESTS / "models"), str(folder / seed), *names]
+        command = [sys.executable, "-c", EXPORTS, str(TESTS / "tiny_models"), str(folder / seed), *names]
         environment = {**os.environ, "PYTHONHASHSEED": seed}
         processes[seed] = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
     orders = [json.loads(process.communicate()[0].splitlines()[-1]) for process in processes.values()]

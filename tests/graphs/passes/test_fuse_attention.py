@@ -7,7 +7,7 @@ import onnx_ir
 import pytest
 from small_graphs import fused_graph, graph_from_text, noise, operators, run_unoptimized
 
-from onnxfn.graphs.passes.fusing import fuse_operators, operator_counts
+from onnxfn.graphs.fusions.fusing import fuse_operators, operator_counts
 
 LOWEST = "-3.4028234663852886e38"
 # A boolean mask as torch uses it: the output of a query that sees no key is set to zero.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from small_graphs import fused_graph, graph_from_text, noise, operators
 
-from onnxfn.graphs.passes.gelu import fuse_gelu
+from onnxfn.graphs.fusions.gelu import fuse_gelu
 
 ERF = """
 gelu (float[n] x) => (float[n] y) <float root = {1.4142135}, float one = {1.0}, float half = {0.5}> {

@@ -8,7 +8,7 @@ import onnxruntime
 import pytest
 from small_graphs import fused_graph, graph_from_text, noise, operators
 
-from onnxfn.graphs.passes.fusing import fuse_operators, operator_counts
+from onnxfn.graphs.fusions.fusing import fuse_operators, operator_counts
 
 RMS_NORM = """
 norm (float[b,s,8] x) => (float[b,s,8] y) <float[8] w = {1, 2, 3, 4, 5, 6, 7, 8}, float two = {2.0}, float e = {1e-6},

@@ -14,10 +14,10 @@ from small_graphs import graph_from_text
 import onnxfn
 from onnxfn.architectures import decoders
 from onnxfn.graphs.capture.built_graph import BuiltGraph
-from onnxfn.graphs.passes.fusing import fuse_operators, fusion_remarks, fusions
+from onnxfn.graphs.fusions.fusing import fuse_operators, fusion_remarks, fusions
 from onnxfn.specs.edits.tensors import with_opset
-from onnxfn.specs.reports import Fusion
-from onnxfn.specs.tasks import TASKS, task_names
+from onnxfn.specs.stored.reports import Fusion
+from onnxfn.specs.tasks.tasks import TASKS, task_names
 
 PAST = "text-generation-with-past"
 

@@ -8,8 +8,8 @@ import onnx_ir as ir
 import onnxruntime
 from refusals import refusal
 
+from onnxfn.graphs.nodes.slots import merge_slots
 from onnxfn.graphs.passes.merging import insert_filler
-from onnxfn.graphs.passes.slots import merge_slots
 from onnxfn.specs.errors import CaptureFailed
 
 X = np.array([[1, 1], [2, 2]], dtype="float32")

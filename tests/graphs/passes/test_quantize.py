@@ -9,9 +9,9 @@ from attrs import evolve
 from onnxruntime.quantization.matmul_nbits_quantizer import MatMulNBitsQuantizer
 from small_graphs import graph_from_text, noise, operators, run_unoptimized
 
-from onnxfn.graphs.passes.quantize import quantize_weights
-from onnxfn.graphs.passes.quantized_slots import bind_quantized_weights, quantized_sizes
-from onnxfn.graphs.passes.slots import SLOT, Slot, bind_weights
+from onnxfn.graphs.nodes.slots import SLOT, Slot, bind_weights
+from onnxfn.graphs.quantization.quantize import quantize_weights
+from onnxfn.graphs.quantization.quantized_slots import bind_quantized_weights, quantized_sizes
 from onnxfn.specs.quantization import NameMatches, ReadBy, ReadLastBy, WeightRule
 from onnxfn.weights.onnxruntime_kernels import block_codes
 

@@ -12,11 +12,11 @@ from torch import nn
 from transformers import AutoConfig, AutoModel
 
 import onnxfn
-from onnxfn.export.attempts import RETRACED
+from onnxfn.export.run.attempts import RETRACED
 from onnxfn.graphs.build import BuildOptions, graph_with_slots, trace_all_layers
-from onnxfn.graphs.capture.repeated_layers import repeated_layers
+from onnxfn.graphs.layers.repeated_layers import repeated_layers
 from onnxfn.specs.plan.planning import plan
-from onnxfn.specs.reports import no_tick
+from onnxfn.specs.stored.reports import no_tick
 
 LAYERS = 9
 COUNTS = (

@@ -13,9 +13,9 @@ from transformers import PretrainedConfig
 
 import onnxfn
 from onnxfn.graphs.build import BuildOptions, graph_with_slots, trace_all_layers
-from onnxfn.graphs.capture.repeated_layers import repeated_layers
+from onnxfn.graphs.layers.repeated_layers import repeated_layers
 from onnxfn.specs.plan.planning import plan
-from onnxfn.specs.reports import no_tick
+from onnxfn.specs.stored.reports import no_tick
 
 SPEC = onnxfn.compose(
     onnxfn.takes("x", "batch_size 4", "normal", kind="float"),

@@ -7,7 +7,7 @@ import onnx_ir
 import pytest
 from small_graphs import fused_graph, graph_from_text, noise, operators, run_unoptimized
 
-from onnxfn.graphs.passes.fusing import fuse_operators
+from onnxfn.graphs.fusions.fusing import fuse_operators
 
 # A mask as torch gathers it: at every row and every column.
 GATHERED = """

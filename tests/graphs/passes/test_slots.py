@@ -6,7 +6,7 @@ import numpy as np
 import onnx_ir as ir
 import torch
 
-from onnxfn.graphs.passes.slots import SLOT, Slot, bind_weights, merge_slots, pretranspose, slot_of, to_slots
+from onnxfn.graphs.nodes.slots import SLOT, Slot, bind_weights, merge_slots, pretranspose, slot_of, to_slots
 
 WEIGHT = torch.arange(6.0).reshape(2, 3)
 TABLE = torch.ones(3)

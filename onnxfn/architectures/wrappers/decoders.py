@@ -1,0 +1,56 @@
+"""Decoders that take embeddings, and OLMo Hybrid (transformers 5.23)."""
+
+from __future__ import annotations
+
+from functools import wraps
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from onnxfn.architectures.private.renamed import called, field
+from onnxfn.architectures.wrappers.modules import module
+
+PARTS = ("query", "key", "value")
+"""The parts of a state, in the order of its channels."""
+
+
+def with_conv_states_in_parts(model: Any) -> Any:
+    """The model; the cache that it returns also has the parts of each state, as `conv_states["query"]` and so on."""
+    config = model.config
+    keys = config.linear_num_key_heads * config.linear_key_head_dim
+    sizes = (keys, keys, config.linear_num_value_heads * config.linear_value_head_dim)
+
+    @wraps(model.forward)
+    def forward(*arguments: Any, **named: Any) -> Any:
+        outputs = model(*arguments, **named)
+        for layer in getattr(field(outputs, "past_key_values"), "layers", ()):
+            states = getattr(layer, "conv_states", {})
+            if states.get(0) is not None:
+                states.update(zip(PARTS, states[0].split(sizes, dim=1), strict=True))
+        return outputs
+
+    return module(forward)
+
+
+def decoder_of_embeddings(model: Any) -> Any:
+    """The model with `decoder_inputs_embeds`, handed to its decoder: `forward` of some models asks for tokens too."""
+    inside = model.get_decoder()
+    decoder = getattr(inside, "decoder", inside)  # that of Florence-2 is BART with its encoder
+
+    def forward(decoder_inputs_embeds: Tensor | None = None, **inputs: Any) -> Any:
+        if decoder_inputs_embeds is None:  # the check runs texts by their tokens
+            return called(model, **inputs)
+        rows = decoder_inputs_embeds
+        unread = torch.zeros(rows.shape[:2], dtype=torch.int64, device=rows.device)
+
+        def embedded(_: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, Any]:
+            return arguments, {**named, "input_ids": None, "inputs_embeds": rows}
+
+        hook = decoder.register_forward_pre_hook(embedded, with_kwargs=True)
+        try:
+            return called(model, decoder_input_ids=unread, **inputs)
+        finally:
+            hook.remove()
+
+    return module(forward)

@@ -1,0 +1,63 @@
+"""MusicGen, Pop2Piano and EnCodec (transformers 5.23)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from onnxfn.architectures.wrappers.modules import module
+from onnxfn.specs.errors import InvalidSpec
+
+
+def single_chunk_encoder(model: Any) -> Any:
+    """Audio -> codes `[1, batch, codebooks, frames]` of the lowest bandwidth, all audio in one chunk.
+
+    Raises:
+        InvalidSpec: The configuration splits audio into chunks.
+    """
+    if model.config.chunk_length is not None:
+        raise InvalidSpec(
+            f"{type(model).__name__} splits audio into overlapping chunks of {model.config.chunk_length} samples, and "
+            "a graph cannot loop over them; set chunk_length_s=None to encode all audio in one chunk"
+        )
+
+    def forward(input_values: Any) -> dict[str, Any]:
+        codes, _ = model._encode_frame(input_values, model.config.target_bandwidths[0])
+        return {"audio_codes": codes[None]}
+
+    return module(forward)
+
+
+def single_chunk_decoder(model: Any) -> Any:
+    """Codes `[1, batch, codebooks, frames]` -> audio, by EnCodec or by that in MusicGen."""
+    codec = getattr(model, "audio_encoder", model)
+    return module(lambda audio_codes: codec.decode(audio_codes, audio_scales=[None], return_dict=True))
+
+
+def build_delay_pattern_mask(model: Any) -> Any:
+    """Codes -> delayed codes, and the delay pattern, which is -1 where a code is to be generated."""
+
+    def forward(input_ids: Tensor, pad_token_id: Tensor, max_length: Tensor) -> dict[str, Tensor]:
+        delayed, pattern = model.decoder.build_delay_pattern_mask(input_ids, pad_token_id, max_length.item())
+        return {"input_ids_edited": delayed, "delay_pattern_mask": pattern}
+
+    return module(forward)
+
+
+def mel_conditioner(model: Any) -> Any:
+    """Mel features, their mask and the number of a composer, from 0 -> the encoder's input and its mask.
+
+    As in the original, a row whose first feature is masked has no composer.
+    """
+
+    def forward(input_features: Tensor, attention_mask: Tensor, composer: Tensor) -> dict[str, Tensor]:
+        first_mask = attention_mask[:, :1]
+        features = model.mel_conditioner(input_features, composer, 0)
+        return {
+            "conditioned_features": torch.where(first_mask[:, :, None] > 0, features, 0.0),
+            "conditioned_attention_mask": torch.cat([first_mask, attention_mask], dim=1),
+        }
+
+    return module(forward)

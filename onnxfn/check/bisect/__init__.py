@@ -1,0 +1,1 @@
+"""Where a file first differs from PyTorch."""

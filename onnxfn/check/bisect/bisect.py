@@ -1,0 +1,123 @@
+"""Where an ONNX file and PyTorch part: the first tensor that differs, by the path of the module that computes it.
+
+ONNX Runtime computes all values of the file, and PyTorch the tensors of all modules, in the smallest case that fails.
+A tensor of a module is right if a value of the graph equals it within the tolerance. `first_wrong.py` says which of the
+others is the first that is wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from attrs import evolve, field, frozen
+
+from onnxfn.check.bisect.first_wrong import first_wrong
+from onnxfn.check.bisect.matching import TensorPair, counterpart, matched_tensors
+from onnxfn.check.bisect.smallest_case import FailingCase, Sizes, case_sizes, failing_case, smallest_failing_case
+from onnxfn.check.cases.cases import CheckCase
+from onnxfn.check.cuts.graph_values import graph_values
+from onnxfn.check.cuts.recorded_tensors import recorded_tensors
+from onnxfn.check.verdict.case_comparisons import CheckedFile
+from onnxfn.run.sessions import open_check_session
+from onnxfn.specs.converters import as_tuple
+from onnxfn.specs.field_types import typed_fields
+from onnxfn.specs.short_repr import short_repr
+
+
+@frozen(field_transformer=typed_fields)
+class Divergence:
+    """Where ONNX files and PyTorch first differ. It prints as a few lines.
+
+    Attributes:
+        file: The name of the ONNX file; of all files if none differs.
+        first: The first tensor that differs; None if all files agree with PyTorch in all cases.
+        before: The last tensor before it that is right; None if there is none.
+        after: The next tensor after it that has a value in the graph; None if there is none.
+        case: The name of the smallest case that fails; empty if none does.
+        sizes: For each dynamic axis its symbol, its size in that case, and its size before it was reduced.
+        tolerance: The absolute tolerance of the output that differs most.
+        snippet: Two lines of Python that repeat the comparison in that case.
+
+    >>> print(Divergence("model.onnx"))
+    model.onnx: no output differs from PyTorch's
+    """
+
+    file: str
+    first: TensorPair | None = None
+    before: TensorPair | None = None
+    after: TensorPair | None = None
+    case: str = ""
+    sizes: tuple[tuple[str, int, int], ...] = field(default=(), converter=as_tuple)
+    tolerance: float = 0.0
+    snippet: str = ""
+
+    __repr__ = short_repr
+
+    @property
+    def module(self) -> str | None:
+        """The path of the module that computes the first tensor that differs; None if nothing differs."""
+        return None if self.first is None else self.first.module
+
+    def __str__(self) -> str:
+        if self.first is None:
+            return f"{self.file}: no output differs from PyTorch's"
+        sizes = ", ".join(
+            f"{name}={size}" + (f" (was {before})" if before != size else "") for name, size, before in self.sizes
+        )
+        lines = (
+            f"{self.file}: the first wrong tensor is of {self.first}",
+            f"  right before it: {self.before}" if self.before else "",
+            f"  wrong after it: {self.after}" if self.after else "",
+            f"  smallest case that fails: {self.case}" + (f", {sizes}" if sizes else ""),
+            f"  absolute tolerance: {self.tolerance:.1e}",
+            self.snippet,
+        )
+        return "\n".join(filter(None, lines))
+
+
+def divergence(checked: CheckedFile, cases: Sequence[CheckCase]) -> Divergence | None:
+    """Where a file and PyTorch part in the first of these cases that fails, without a snippet; None if none fails.
+
+    Raises:
+        CheckFailed: ONNX Runtime cannot load or run the file.
+    """
+    session = open_check_session(checked.file)
+    failing = next(filter(None, (failing_case(checked, session, case) for case in cases)), None)
+    if failing is None:
+        return None
+    smallest = smallest_failing_case(checked, session, failing)
+    sizes, originals = case_sizes(checked.part, smallest.case), case_sizes(checked.part, failing.case)
+    return evolve(
+        _first_difference(checked, smallest),
+        case=smallest.case.name,
+        sizes=[(name, size, originals[name]) for name, size in sizes.items()],
+        tolerance=smallest.worst.tolerance,
+    )
+
+
+def snippet(case: str, sizes: Sequence[tuple[str, int, int]], path: str) -> str:
+    """Two lines of Python that compare an export with PyTorch in one case at these sizes.
+
+    >>> print(snippet("one", [("batch_size", 1, 3)], "out"))
+    sizes = {'batch_size': 1}
+    print(onnxfn.bisect(spec, model, 'out', case='one', sizes=sizes))
+    """
+    values: Sizes = {name: size for name, size, _ in sizes}
+    return f"sizes = {values!r}\nprint(onnxfn.bisect(spec, model, {path!r}, case={case!r}, sizes=sizes))"
+
+
+def _first_difference(checked: CheckedFile, failing: FailingCase) -> Divergence:
+    """The first tensor that differs in a case, and those before and after it."""
+    model, part, file, inputs = checked.model, checked.part, checked.file, failing.reference.inputs
+    values = graph_values(file, inputs)
+    tensors = matched_tensors(model, part.spec, recorded_tensors(model, part, inputs), values, inputs)
+    pair = partial(counterpart, part.spec, values, inputs, {each.value for each in tensors})
+    index = first_wrong(tensors, values, pair)
+    if index is None:  # ONNX Runtime itself is wrong where it may fuse operators: then no value is an output
+        return Divergence(file.name, TensorPair("", failing.worst.output, failing.worst.max_abs))
+    right = [TensorPair(each.tensor.computed_by, each.value, each.max_abs) for each in tensors[:index] if each.value]
+    first = pair(tensors[index])
+    later = (pair(each) for each in tensors[index + 1 :] if each.value is None)
+    after = None if first.value else next((each for each in later if each.value), None)
+    return Divergence(file.name, first, right[-1] if right else None, after)

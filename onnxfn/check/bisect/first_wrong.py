@@ -1,0 +1,105 @@
+"""Which tensor of PyTorch is the first that a graph computes wrongly, among those that no value of the graph equals.
+
+A tensor that no value equals is wrong, or a fusion removed it from the graph, or the graph has it in another layout.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from onnxfn.check.bisect.matching import MatchedTensor, TensorPair
+from onnxfn.check.cuts.graph_values import GraphValues
+from onnxfn.specs.algebra.dummies import Array
+
+SAME_ELEMENTS = 1e-3
+"""The difference, relative to the largest element, up to which two arrays have the same elements in another order."""
+
+
+def first_wrong(
+    tensors: Sequence[MatchedTensor], values: GraphValues, counterpart: Callable[[MatchedTensor], TensorPair]
+) -> int | None:
+    """The index of the first tensor that is wrong; None if all are right.
+
+    A module without modules inside it is wrong if its inputs are right and its result is not: a value of the graph
+    stands for the result and has other elements, or nothing that is right is computed from the result later. If there
+    is no such module, the first tensor is wrong from which nothing that is right is computed.
+    """
+    unused = _unused(tensors, values)
+    leaves = (
+        index
+        for index in _wrong_results(tensors)
+        if index in unused or _is_another(tensors[index], values, counterpart)
+    )
+    leaf = next(leaves, None)
+    if leaf is not None or not unused:
+        return leaf
+    return _source(tensors, min(unused))
+
+
+def _unused(tensors: Sequence[MatchedTensor], values: GraphValues) -> set[int]:
+    """The indices of tensors that no value equals and from which no later right value is computed.
+
+    A value is computed from the input of a module if any of the module's weights are in it, and from the result if all
+    are.
+    """
+    unused = set()
+    later = frozenset[str]()
+    for index, each in reversed(list(enumerate(tensors))):
+        own = each.weights
+        if each.value is not None:
+            later |= values.weights.get(each.value, frozenset())
+        elif each.tensor.output or (own and not (own <= later if each.tensor.is_result else own & later)):
+            unused.add(index)
+    return unused
+
+
+def _wrong_results(tensors: Sequence[MatchedTensor]) -> list[int]:
+    """The indices of results that no value equals, of leaves with weights whose inputs are right."""
+    wrong_calls = {each.tensor.call for each in tensors if each.value is None and not each.tensor.is_result}
+    return [
+        index
+        for index, each in enumerate(tensors)
+        if each.value is None
+        and each.weights
+        and each.tensor.is_result
+        and each.tensor.is_of_leaf
+        and each.tensor.call not in wrong_calls
+    ]
+
+
+def _is_another(each: MatchedTensor, values: GraphValues, counterpart: Callable[[MatchedTensor], TensorPair]) -> bool:
+    """Whether the value that stands for a tensor has other elements, and not the same ones in another layout."""
+    value = counterpart(each).value
+    return value is not None and not _same_elements(values.arrays[value], each.tensor.array)
+
+
+def _same_elements(left: Array, right: Array) -> bool:
+    tolerance = SAME_ELEMENTS * float(np.abs(right).max(initial=0.0))
+    return bool(np.allclose(np.sort(left, axis=None), np.sort(right, axis=None), rtol=0.0, atol=tolerance))
+
+
+def _source(tensors: Sequence[MatchedTensor], wrong: int) -> int:
+    """The index of the first wrong result that a wrong tensor is computed from, of a module without weights.
+
+    That is a module which the code that computes the tensor calls, or one that returns the tensor itself.
+    """
+    tensor = tensors[wrong].tensor
+    call = max((each.tensor.call for each in tensors[:wrong] if each.tensor.module == tensor.computed_by), default=0)
+    results = (
+        index
+        for index, each in enumerate(tensors[:wrong])
+        if each.value is None
+        and not each.weights
+        and each.tensor.is_result
+        and (
+            (each.tensor.call > call and _parent(each.tensor.module) == tensor.computed_by)
+            or np.array_equal(each.tensor.array, tensor.array)
+        )
+    )
+    return next(results, wrong)
+
+
+def _parent(path: str) -> str:
+    return path.rpartition(".")[0]

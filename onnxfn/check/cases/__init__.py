@@ -1,0 +1,1 @@
+"""Cases of the check: their sizes, and PyTorch's outputs for them."""

@@ -1,0 +1,151 @@
+"""The sizes of images that a model can take, found in PyTorch before a graph is built.
+
+Some models cannot take small images: a detector picks its 300 best positions, and a small image has fewer. How small an
+image may be depends on the configuration. So PyTorch runs each case of the check once, on a single image. A case that
+the model cannot take is moved to the smallest size that it can. If the model takes images of the traced size and no
+others, height and width are fixed in the graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from math import gcd, prod
+from typing import Any
+
+from attrs import evolve
+
+from onnxfn.models.forward import torch_outputs
+from onnxfn.specs.algebra.compose import group
+from onnxfn.specs.algebra.dummies import dummies, known_sizes, sized
+from onnxfn.specs.algebra.planned import Case, Part, Plan, PlannedSpec, SmallestSize
+from onnxfn.specs.errors import CaptureFailed
+from onnxfn.specs.fixed_axes import fixed_sizes
+from onnxfn.specs.plan.check_cases import cases, in_case, with_dummies
+from onnxfn.specs.records import FixedAxis
+
+IMAGE_AXES = ("height", "width")
+"""The symbols of the sides of an image."""
+
+LARGEST_SIDE = 1024
+"""The largest side of an image that is tried."""
+
+STEP = 8
+"""Sizes are tried in steps of an 8th of the case."""
+
+Sizes = Mapping[str, int]
+"""From the symbol of a side to its size."""
+
+
+def with_runnable_images(model: Any, plan: Plan) -> Plan:
+    """A plan whose traces and cases have images that the model can take; the size is fixed if it can take no other.
+
+    PyTorch runs the model meanwhile: callers whose model other threads may call pass a `model_copy`.
+    """
+    return evolve(plan, parts=[_runnable_part(model, part) for part in plan.parts])
+
+
+def smallest_runnable(sizes: Sizes, unit: int, runs: Callable[[Sizes], bool]) -> Sizes | None:
+    """The smallest sizes at which `runs` is true, in about the proportions of `sizes`, at which it is not.
+
+    All are multiples of `unit`. None if it is false up to `LARGEST_SIDE`.
+
+    >>> smallest_runnable({"height": 96, "width": 128}, 32, lambda sizes: sizes["height"] * sizes["width"] > 15000)
+    {'height': 128, 'width': 160}
+    """
+    low, high = STEP, STEP + 1
+    while not runs(_scaled(sizes, unit, high)):
+        low, high = high, 2 * high
+        if max(_scaled(sizes, unit, high).values()) > LARGEST_SIDE:
+            return None
+    while low + 1 < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if runs(_scaled(sizes, unit, middle)) else (middle, high)
+    return _scaled(sizes, unit, high)
+
+
+def _scaled(sizes: Sizes, unit: int, steps: int) -> Sizes:
+    """Sizes times `steps / STEP`, rounded up to multiples of `unit`; odd ones where any number is a multiple."""
+    scaled = {name: -(-size * steps // (STEP * unit)) * unit for name, size in sizes.items()}
+    return {name: size | 1 for name, size in scaled.items()} if unit == 1 else scaled
+
+
+def _runnable_part(model: Any, part: Part) -> Part:
+    """The part with images that the model can take, and the smallest of them if it cannot take all."""
+    spec, traced = part.spec, image_sizes(part.spec)
+    if not traced:
+        return part
+    every_case = cases(spec)
+    planned = [image_sizes(in_case(spec, case)) for case in every_case]
+    unit = gcd(*(size for sizes in (traced, *planned) for size in sizes.values()))
+    moved: list[Sizes] = []
+    for case, sizes in zip(every_case, planned, strict=True):
+        runnable = _moved(model, part, in_case(spec, case), sizes, unit, traced)
+        if runnable is None:
+            return with_fixed_images(part)
+        moved.append(runnable)
+    if not any(_covers(traced, sizes) for sizes in moved):
+        traced = _moved(model, part, spec, traced, gcd(*traced.values()), {}) or traced
+    if moved != planned:
+        spec = evolve(spec, smallest=_smallest_sizes(min(moved, key=lambda sizes: prod(sizes.values()))))
+        spec = evolve(spec, cases=[_with_sizes(case, sizes) for case, sizes in zip(every_case, moved, strict=True)])
+    return evolve(part, spec=with_dummies(spec, sized(**traced)))
+
+
+def _moved(model: Any, part: Part, spec: PlannedSpec, sizes: Sizes, unit: int, traced: Sizes) -> Sizes | None:
+    """The sizes of a case if the model can take them, else the smallest that it can; never those of the trace.
+
+    None if the model can take those of the trace and no others. The sizes of the case if it cannot take those of the
+    trace either: then the fault is another.
+    """
+    runs = partial(_runs, model, part, spec)
+    if runs(sizes):
+        return sizes
+    smallest = smallest_runnable(sizes, unit, lambda tried: tried != traced and runs(tried))
+    return None if smallest is None and traced and runs(traced) else smallest or sizes
+
+
+def _runs(model: Any, part: Part, spec: PlannedSpec, sizes: Sizes) -> bool:
+    """Whether PyTorch can run the model on a single image of this size."""
+    try:
+        run_single_image(model, part, spec, sizes)
+    except CaptureFailed:
+        return False
+    return True
+
+
+def run_single_image(model: Any, part: Part, spec: PlannedSpec, sizes: Sizes) -> None:
+    """Runs a model on a single image of this size. Raises CaptureFailed if it cannot take it."""
+    single = {name: 1 for name in known_sizes(spec, {}) if name == spec.batch and name not in fixed_sizes(spec)}
+    torch_outputs(model, part, dummies(with_dummies(spec, sized(**sizes)), single))
+
+
+def with_fixed_images(part: Part) -> Part:
+    """The part for images of the traced size alone: height and width are numbers in the graph, and limits of it."""
+    sizes = image_sizes(part.spec)
+    fixed = (*part.spec.fixed_axes, *(FixedAxis(name, size) for name, size in sizes.items()))
+    return evolve(part, spec=evolve(part.spec, fixed_axes=fixed, smallest=_smallest_sizes(sizes)))
+
+
+def moves_images(part: Part) -> bool:
+    """Whether a side of the images of a part is dynamic, and no range of its sizes is asked for."""
+    sides = image_sizes(part.spec)
+    return bool(sides) and not any(axis.name in sides for axis in part.spec.axis_ranges)
+
+
+def image_sizes(spec: PlannedSpec) -> Sizes:
+    """The sizes of the dynamic sides of images."""
+    sizes = known_sizes(spec, {})
+    return {name: sizes[name] for name in IMAGE_AXES if name in sizes and name not in fixed_sizes(spec)}
+
+
+def _covers(larger: Sizes, smaller: Sizes) -> bool:
+    return all(larger[name] >= size for name, size in smaller.items())
+
+
+def _with_sizes(case: Case, sizes: Sizes) -> Case:
+    return evolve(case, dummies=group(case.dummies, sized(**sizes).dummies))
+
+
+def _smallest_sizes(sizes: Sizes) -> Sequence[SmallestSize]:
+    return tuple(SmallestSize(name, size) for name, size in sizes.items())

@@ -1,0 +1,1 @@
+"""Sections of ONNX graphs: cut at few values, and run."""

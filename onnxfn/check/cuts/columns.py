@@ -1,0 +1,138 @@
+"""The products of a section with large matrices that ONNX Runtime would copy, some columns after the other.
+
+ONNX Runtime's CPU multiplies float32. It puts a Cast after a float16 matrix, so that the head of a model with many
+tokens would be in memory in float32, in twice its size. A head that is tied to the embedding is stored with its columns
+as rows, because the embedding reads those, and a Transpose copies all of it. Each column of a product is that of one
+column of the matrix, so that blocks of columns have the same result. PyTorch's products are computed in the same way,
+see `casting.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import count
+from typing import Any
+
+import numpy as np
+from attrs import frozen
+
+from onnxfn.check.cuts.vertices import read_names
+
+LARGE = 1 << 26
+"""Elements of a matrix from which on its columns are copied in blocks: 268 MB in float32."""
+
+BLOCK = 1 << 22
+"""Elements of a block of columns: 17 MB in float32."""
+
+SWAPPED = (1, 0)
+"""The order in which a Transpose puts the axes of a matrix."""
+
+
+@frozen
+class Matrix:
+    """A matrix that a product reads.
+
+    Attributes:
+        name: The name of its initializer.
+        rows: The size of the axis over which the product sums.
+        columns: The size of the other axis.
+        is_half: Whether it is float16; else it is float32.
+        is_transposed: Whether the columns are the first axis of the initializer.
+    """
+
+    name: str
+    rows: int
+    columns: int
+    is_half: bool
+    is_transposed: bool
+
+
+def large_matrices(nodes: Sequence[Any], initializers: Mapping[str, Any], large: int = LARGE) -> dict[str, Matrix]:
+    """The matrices of at least so many elements that products read and ONNX Runtime would copy, by the names read."""
+    transposes = {node.output[0]: node.input[0] for node in nodes if _swaps_axes(node)}
+    names = [node.input[1] for node in nodes if node.op_type == "MatMul"]
+    matrices = {name: _matrix(name, transposes.get(name, name), initializers) for name in names}
+    return {name: each for name, each in matrices.items() if each is not None and each.rows * each.columns >= large}
+
+
+def products_by_columns(
+    nodes: Sequence[Any], initializers: Mapping[str, Any], large: int = LARGE, block: int = BLOCK
+) -> tuple[list[Any], list[Any]]:
+    """Nodes with products by blocks of columns in place of those with large matrices, and their constants.
+
+    A block has at most `block` elements, or one column. A Transpose that only these products read is left out.
+    """
+    matrices = large_matrices(nodes, initializers, large)
+    unread = matrices.keys() - {name for node in nodes if not _reads(node, matrices) for name in read_names(node)}
+    constants: dict[str, Any] = {}
+    replaced: list[Any] = []
+    for node in nodes:
+        if _reads(node, matrices):
+            replaced += _by_columns(node, matrices[node.input[1]], block, constants)
+        elif unread.isdisjoint(node.output):
+            replaced.append(node)
+    return replaced, [*constants.values()]
+
+
+def _reads(product: Any, matrices: Mapping[str, Matrix]) -> bool:
+    return product.op_type == "MatMul" and product.input[1] in matrices
+
+
+def _swaps_axes(node: Any) -> bool:
+    orders = [tuple(attribute.ints) for attribute in node.attribute if attribute.name == "perm"]
+    return node.op_type == "Transpose" and orders in ([], [SWAPPED])
+
+
+def _matrix(name: str, stored: str, initializers: Mapping[str, Any]) -> Matrix | None:
+    """The matrix that is read by a name and stored by another; None if ONNX Runtime does not copy it."""
+    from onnx import TensorProto
+
+    tensor, is_transposed = initializers.get(stored), stored != name
+    copied = (TensorProto.FLOAT16, TensorProto.FLOAT) if is_transposed else (TensorProto.FLOAT16,)
+    if tensor is None or len(tensor.dims) != len(SWAPPED) or tensor.data_type not in copied:
+        return None
+    rows, columns = reversed(tensor.dims) if is_transposed else tensor.dims
+    return Matrix(stored, rows, columns, tensor.data_type == TensorProto.FLOAT16, is_transposed)
+
+
+def _by_columns(node: Any, matrix: Matrix, block: int, constants: dict[str, Any]) -> Iterator[Any]:
+    """The nodes of a product by blocks of columns, each of at most so many elements.
+
+    Each Cast is stated: ONNX Runtime would add its own as last nodes, and run all slices before them.
+    """
+    from onnx import TensorProto
+    from onnx.helper import make_node
+
+    output, blocks = node.output[0], []
+    new = (f"{output}/columns/{number}" for number in count())
+    factor, axis = node.input[0], _constant(0 if matrix.is_transposed else 1, constants)
+    if matrix.is_half:
+        factor = next(new)
+        yield make_node("Cast", [node.input[0]], [factor], to=TensorProto.FLOAT)
+    width = max(1, block // matrix.rows)
+    for start in range(0, matrix.columns, width):
+        bounds = _constant(start, constants), _constant(min(start + width, matrix.columns), constants)
+        part = next(new)
+        yield make_node("Slice", [matrix.name, *bounds, axis], [part])
+        if matrix.is_half:
+            half, part = part, next(new)
+            yield make_node("Cast", [half], [part], to=TensorProto.FLOAT)
+        if matrix.is_transposed:
+            swapped, part = part, next(new)
+            yield make_node("Transpose", [swapped], [part], perm=SWAPPED)
+        product = next(new)
+        yield make_node("MatMul", [factor, part], [product])
+        if matrix.is_half:
+            wide, product = product, next(new)
+            yield make_node("Cast", [wide], [product], to=TensorProto.FLOAT16)
+        blocks.append(product)
+    yield make_node("Concat", blocks, [output], axis=-1)
+
+
+def _constant(number: int, constants: dict[str, Any]) -> str:
+    """The name of an initializer with a number, which is added to the constants."""
+    from onnx.numpy_helper import from_array
+
+    name = f"columns/{number}"
+    constants.setdefault(name, from_array(np.array([number], np.int64), name))
+    return name

@@ -1,0 +1,283 @@
+"""The sections of a graph: embedding, layers, head. Each node lies in one of them, or in what several sections read.
+
+The hidden states of layer `i` are the value through which all paths lead from the weights of layer `i - 1` to those of
+layer `i`. Masks, angles and sizes lead there by other ways: no weight of a layer is in them. If there is no such value,
+the layers are no chain, and the graph has no sections.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from attrs import frozen
+
+from onnxfn.check.cuts.vertices import OUTSIDE, Vertex, vertices_of
+from onnxfn.specs.errors import InvalidSpec, listed
+from onnxfn.specs.stored.reports import CheckFailed
+
+SHARED, EMBEDDING, HEAD = "shared", "embedding", "head"
+"""The names of the sections besides the layers. `shared` has what several sections read, such as masks and angles."""
+
+SHARED_LEVEL, EMBEDDING_LEVEL = -2, -1
+"""The numbers of these sections; a layer has its index, the head the number of layers."""
+
+CHECK_WHOLE = "check the whole graph: --check whole, or check='whole'"
+
+Fits = Callable[[str, int], bool]
+"""Whether a value of the graph may be the hidden states that go into a layer of this index, by its shape."""
+
+
+@frozen
+class Section:
+    """A part of a graph that runs by itself.
+
+    Attributes:
+        name: `shared`, `embedding`, the path of a layer, or `head`.
+        nodes: The indices of its nodes in the graph, in their order there.
+        inputs: The values that it reads from inputs of the graph and from other sections.
+        outputs: Its values that other sections read, or that are outputs of the graph.
+    """
+
+    name: str
+    nodes: tuple[int, ...]
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+
+
+@frozen
+class Sections:
+    """The sections of a graph in an order in which they run; and the hidden states, before each layer and after all."""
+
+    sections: tuple[Section, ...]
+    hidden: tuple[str, ...]
+
+
+def graph_sections(
+    graph: Any, layers: Sequence[str], parameters: Iterable[str], of_layers: Collection[str], fits: Fits
+) -> Sections:
+    """The sections of a graph.
+
+    Args:
+        graph: The `onnx.GraphProto`.
+        layers: The paths of the layers in the model, in the order of their calls.
+        parameters: The names of all parameters and buffers of the model.
+        of_layers: The inputs and outputs of the graph that belong to a layer, such as its cache.
+        fits: Of several values through which all paths lead, the last that fits is the hidden states.
+
+    Raises:
+        InvalidSpec: The layers are no chain in this graph.
+    """
+    vertices = vertices_of(graph, layers, parameters, of_layers)
+    ends = _computing(vertices, {output.name for output in graph.output} - {*of_layers})
+    inner = [_hidden_before(vertices, layers, layer, ends, fits) for layer in range(1, len(layers))]
+    after = _hidden_after_all(vertices, layers, inner[-1], ends, fits)
+    hidden = (_hidden_before_all(vertices, layers, inner[0], ends, fits), *inner, after)
+    numbers = _section_numbers(vertices, layers, hidden)
+    sections = Sections(_sections(graph, vertices, layers, numbers), hidden)
+    check_coverage(graph, sections)
+    return sections
+
+
+def check_coverage(graph: Any, sections: Sections) -> None:
+    """Raises CheckFailed unless each node of a graph lies in exactly one section, and each output comes from one."""
+    counts = Counter(index for section in sections.sections for index in section.nodes)
+    computed = Counter(name for section in sections.sections for name in section.outputs)
+    ports = {value.name for value in (*graph.input, *graph.initializer)}
+    wrong = [
+        *(f"node {index} ({node.op_type})" for index, node in enumerate(graph.node) if counts[index] != 1),
+        *(f"output {each.name!r}" for each in graph.output if computed[each.name] != 1 and each.name not in ports),
+    ]
+    if wrong:
+        raise CheckFailed(f"the sections are not the whole graph: {listed(wrong)} in none or in several of them")
+
+
+def _hidden_before(vertices: Sequence[Vertex], layers: Sequence[str], layer: int, ends: set[int], fits: Fits) -> str:
+    """The hidden states between a layer and the one before."""
+    sources = _sources(vertices, layer - 1)
+    reached = _descendants(vertices, sources)
+    sinks = {index for index in reached if layer in vertices[index].reads}
+    return _fitting(_on_all_paths(vertices, sources, reached, sinks, ends), layers, layer, fits)[-1]
+
+
+def _hidden_after_all(
+    vertices: Sequence[Vertex], layers: Sequence[str], before: str, ends: set[int], fits: Fits
+) -> str:
+    """The hidden states that go to the head: what the operator computes that computed those before the last layer.
+
+    Without another layer, no residual goes past a norm. So a norm without its weights leads to the head, too.
+    """
+    readers = {index for index, each in enumerate(vertices) if before in each.data}
+    sources = _sources(vertices, len(layers) - 1) | readers
+    reached = _descendants(vertices, sources)
+    sinks = {index for index in reached - _ancestors(vertices, sources) if OUTSIDE in vertices[index].reads}
+    values = _fitting(_on_all_paths(vertices, sources, reached, sinks, ends), layers, len(layers), fits)
+    operators = {name: each.operator for each in vertices for name in each.outputs}
+    return next((value for value in reversed(values) if operators[value] == operators[before]), values[0])
+
+
+def _hidden_before_all(
+    vertices: Sequence[Vertex], layers: Sequence[str], after: str, ends: set[int], fits: Fits
+) -> str:
+    """The hidden states before the first layer: what leads to its weights, and to no later layer but through it.
+
+    A value through which the paths to the outputs lead, too, is preferred. Some models have none: the mean and the
+    deviation of a series go around the layers, and scale the outputs.
+    """
+    sinks = {index for index, each in enumerate(vertices) if 0 in each.reads}
+    later = {index for index, each in enumerate(vertices) if any(layer > 0 for layer in each.reads)}
+    elsewhere = _ancestors(vertices, later, without=after)
+    only = _ancestors(vertices, sinks) - elsewhere - _descendants(vertices, sinks)
+    sources = only & _starts(vertices)
+    reached = _descendants(vertices, sources)
+    values = [value for value in _on_all_paths(vertices, sources, reached, sinks & reached, ends) if fits(value, 0)]
+    values = values or _fitting(_on_all_paths(vertices, sources, reached, sinks & reached, set()), layers, 0, fits)
+    return values[-1]
+
+
+def _sources(vertices: Sequence[Vertex], layer: int) -> set[int]:
+    """What computes with the weights of a layer from hidden states.
+
+    A table of positions among the weights of the first layer is read by all layers, and no hidden states are in it.
+    """
+    return {index for index in _descendants(vertices, _starts(vertices)) if layer in vertices[index].reads}
+
+
+def _computing(vertices: Sequence[Vertex], names: set[str]) -> set[int]:
+    return {index for index, each in enumerate(vertices) if names & {*each.outputs}}
+
+
+def _starts(vertices: Sequence[Vertex]) -> set[int]:
+    """Where hidden states may start: what reads weights of no layer, such as embedding tables, and real numbers."""
+    return {index for index, each in enumerate(vertices) if OUTSIDE in each.reads or each.is_float_input}
+
+
+def _fitting(values: Iterable[str], layers: Sequence[str], layer: int, fits: Fits) -> list[str]:
+    fitting = [value for value in values if fits(value, layer)]
+    if not fitting:
+        where = f"into {layers[layer]}" if layer < len(layers) else f"out of {layers[-1]}"
+        raise InvalidSpec(
+            f"the graph has no sections: no single value leads the hidden states {where}, so the layers of "
+            f"{layers[0].rpartition('.')[0] or 'the model'} are no chain in it; {CHECK_WHOLE}"
+        )
+    return fitting
+
+
+def _on_all_paths(
+    vertices: Sequence[Vertex], sources: set[int], reached: set[int], sinks: set[int], ends: set[int]
+) -> Iterator[str]:
+    """The values through which all paths lead from sources to sinks, and out of the ends, in the order of the graph.
+
+    In an order in which each vertex comes after those that it reads, all paths lead through a vertex if no edge leads
+    from one before it to one after it.
+    """
+    between = sorted(reached & _ancestors(vertices, sinks | ends))
+    readers = _readers(vertices, between)
+    start = max(sources & {*between}, default=len(vertices))
+    stop = min((*sinks, *(end + 1 for end in ends & reached)), default=0)
+    farthest = -1
+    for index in between:
+        outputs = vertices[index].outputs
+        used = [name for name in outputs if name in readers] or outputs
+        if start <= index < stop and farthest <= index and len(used) == 1:
+            yield used[0]
+        farthest = max(farthest, *(readers[name] for name in used if name in readers), -1)
+
+
+def _readers(vertices: Sequence[Vertex], among: Sequence[int]) -> dict[str, int]:
+    """The last of these vertices that reads each value."""
+    return {name: index for index in among for name in vertices[index].data}
+
+
+def _descendants(vertices: Sequence[Vertex], sources: set[int]) -> set[int]:
+    """The sources, and all vertices that are computed from them."""
+    reached, values = set[int](), set[str]()
+    for index, each in enumerate(vertices):
+        if index in sources or not values.isdisjoint(each.data):
+            reached.add(index)
+            values.update(each.outputs)
+    return reached
+
+
+def _ancestors(vertices: Sequence[Vertex], ends: set[int], without: str = "") -> set[int]:
+    """The ends, and all vertices that they are computed from; what is read as the value `without` does not count."""
+    ancestors, values = set[int](), set[str]()
+    for index in reversed(range(len(vertices))):
+        if index in ends or not values.isdisjoint(vertices[index].outputs):
+            ancestors.add(index)
+            values.update(vertices[index].data)
+            values.discard(without)
+    return ancestors
+
+
+def _section_numbers(vertices: Sequence[Vertex], layers: Sequence[str], hidden: Sequence[str]) -> list[int]:
+    """The number of the section of each vertex.
+
+    A vertex that is computed from the hidden states lies in the section of the last ones that it reads. Another lies in
+    the section that reads it, or, if several do, in the shared one.
+    """
+    starts = {name: level for level, name in enumerate(hidden)}
+    levels = _levels(vertices, starts)
+    _check_weights(vertices, layers, levels)
+    numbers: list[int] = [*levels]
+    readers: dict[str, set[int]] = {}
+    for index in reversed(range(len(vertices))):
+        each = vertices[index]
+        if levels[index] < 0:
+            own = {layer for layer in each.reads if layer >= 0}
+            by = set().union(*(readers.get(name, set()) for name in each.outputs)) or own
+            is_start = hidden[0] in each.outputs
+            numbers[index] = EMBEDDING_LEVEL if is_start else by.pop() if len(by) == 1 else SHARED_LEVEL
+        for name in each.inputs:
+            readers.setdefault(name, set()).add(numbers[index])
+    return numbers
+
+
+def _levels(vertices: Sequence[Vertex], starts: Mapping[str, int]) -> list[int]:
+    """For each vertex the index of the last hidden states that it is computed from; -1 if from none."""
+    levels: dict[str, int] = {}
+    for each in vertices:
+        level = max((starts.get(name, levels.get(name, -1)) for name in each.inputs), default=-1)
+        levels.update(dict.fromkeys(each.outputs, level))
+        levels[each.key] = level
+    return [levels[each.key] for each in vertices]
+
+
+def _check_weights(vertices: Sequence[Vertex], layers: Sequence[str], levels: Sequence[int]) -> None:
+    """Raises InvalidSpec if the weights of a layer are read from other hidden states than its own."""
+    for each, level in zip(vertices, levels, strict=True):
+        strange = next((layer for layer in each.reads if layer >= 0 <= level != layer), None)
+        if strange is not None:
+            raise InvalidSpec(
+                f"the graph has no sections: {each.key} reads weights of {layers[strange]} and hidden states of "
+                f"another layer; {CHECK_WHOLE}"
+            )
+
+
+def _sections(
+    graph: Any, vertices: Sequence[Vertex], layers: Sequence[str], numbers: Sequence[int]
+) -> tuple[Section, ...]:
+    names = {SHARED_LEVEL: SHARED, EMBEDDING_LEVEL: EMBEDDING, **dict(enumerate((*layers, HEAD)))}
+    section_of = {name: number for each, number in zip(vertices, numbers, strict=True) for name in each.outputs}
+    outside = {output.name for output in graph.output}
+    members: dict[int, list[Vertex]] = {number: [] for number in names}
+    readers: dict[str, set[int]] = {}
+    for each, number in zip(vertices, numbers, strict=True):
+        members[number] += [each] if each.node is not None else []
+        for name in each.inputs if each.node is not None else ():
+            readers.setdefault(name, set()).add(number)
+    inputs = {name for each in vertices if each.node is None for name in each.outputs}
+
+    def section(number: int) -> Section:
+        own = members[number]
+        reads = dict.fromkeys(name for each in own for name in each.inputs if name in section_of)
+        computed = [name for each in own for name in each.outputs if name]
+        return Section(
+            names[number],
+            tuple(each.node for each in own if each.node is not None),
+            tuple(name for name in reads if name in inputs or section_of[name] != number),
+            tuple(name for name in computed if name in outside or readers.get(name, set()) - {number}),
+        )
+
+    return tuple(section(number) for number in names if members[number])

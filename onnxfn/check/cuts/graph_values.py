@@ -1,0 +1,93 @@
+"""All values that the nodes of an ONNX file compute, and the weights that each depends on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from attrs import frozen
+
+from onnxfn.check.cuts.runs import WrittenGraph, written_graph
+from onnxfn.graphs.passes.merging import PREFIX
+from onnxfn.run.sessions import open_content, runtime_message, silent_run_options
+from onnxfn.specs.algebra.dummies import Array
+from onnxfn.specs.stored.reports import CheckFailed
+
+Weights = frozenset[str]
+"""The names of initializers, without the prefix of those that only a filler reads."""
+
+NONE: Weights = frozenset()
+
+
+@frozen(eq=False)
+class GraphValues:
+    """The floating-point values of a graph in one run.
+
+    Attributes:
+        arrays: From the name of a value to its elements, as float32; inputs first, then in the order of the nodes.
+        weights: From the name of a value to the names of the initializers that it is computed from.
+    """
+
+    arrays: Mapping[str, Array]
+    weights: Mapping[str, Weights]
+
+
+def graph_values(file: Path, inputs: Mapping[str, Array]) -> GraphValues:
+    """The values of an ONNX file for these inputs. The file is not changed; ONNX Runtime runs once.
+
+    Values inside the branches of an If and the bodies of loops are not among them.
+
+    Raises:
+        CheckFailed: ONNX Runtime cannot load or run the file.
+    """
+    written = written_graph(file)
+    graph = written.model.graph
+    computed = computed_values(written, [name for node in graph.node for name in node.output if name], inputs)
+    computed |= inputs
+    in_order = [*inputs, *(name for node in graph.node for name in node.output)]
+    arrays = {name: computed[name] for name in in_order if _is_float(computed.get(name))}
+    return GraphValues({name: array.astype(np.float32) for name, array in arrays.items()}, _weights(graph))
+
+
+def computed_values(written: WrittenGraph, names: Iterable[str], inputs: Mapping[str, Array]) -> dict[str, Any]:
+    """The outputs of a written file for these inputs, and the values of these names. ONNX Runtime runs once.
+
+    CheckFailed if ONNX Runtime cannot load or run the file.
+    """
+    session = open_content(written.with_outputs([*names]), written.file)
+    try:
+        results = session.run(None, dict(inputs), silent_run_options())
+    except Exception as error:
+        message = (
+            f"ONNX Runtime cannot run {written.file.name} with more of its values as outputs: {runtime_message(error)}"
+        )
+        raise CheckFailed(message) from error
+    return dict(zip((output.name for output in session.get_outputs()), results, strict=True))
+
+
+def _is_float(array: Any) -> bool:
+    return isinstance(array, np.ndarray) and array.dtype.kind == "f" and array.size > 0
+
+
+def _weights(graph: Any, outside: Mapping[str, Weights] = MappingProxyType({})) -> dict[str, Weights]:
+    """From the name of each value of a graph to the names of the initializers that it is computed from.
+
+    `outside` are those of the values that a subgraph reads from the graph around it.
+    """
+    weights = {**outside, **{each.name: frozenset([each.name.removeprefix(PREFIX)]) for each in graph.initializer}}
+    for node in graph.node:  # in the order in which they are computed
+        weights.update(zip(node.output, _weights_of_outputs(node, weights), strict=True))
+    return weights
+
+
+def _weights_of_outputs(node: Any, weights: Mapping[str, Weights]) -> list[Weights]:
+    """The initializers that each output of a node is computed from; each output of an If has those of its branches."""
+    bodies = [graph for attribute in node.attribute for graph in (attribute.g, *attribute.graphs) if graph.output]
+    inner = [[_weights(body, weights).get(output.name, NONE) for output in body.output] for body in bodies]
+    read = NONE.union(*(weights.get(name, NONE) for name in node.input))
+    if node.op_type == "If":
+        return [read.union(*branches) for branches in zip(*inner, strict=True)]
+    return [read.union(*(each for body in inner for each in body))] * len(node.output)

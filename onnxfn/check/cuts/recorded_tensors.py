@@ -1,0 +1,102 @@
+"""The tensors that the modules of a PyTorch model take and return while it runs, in the order of the run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from functools import partial
+from itertools import count
+from typing import Any
+
+from attrs import frozen
+
+from onnxfn.models.forward import flat_forward, tensors_for
+from onnxfn.models.model_state import unchanged_eval, with_attention
+from onnxfn.models.quiet import quiet
+from onnxfn.specs.algebra.dummies import Array
+from onnxfn.specs.algebra.planned import Part
+
+
+@frozen(eq=False)
+class RecordedTensor:
+    """A floating-point tensor that a module takes or returns.
+
+    Attributes:
+        module: The path of the module; empty for the model itself.
+        computed_by: The path of the module whose code computes the tensor: the module that returns it, or the module
+            that passes it to another.
+        call: The number of the call of the module, counted over the run.
+        is_result: Whether the module returns the tensor.
+        is_of_leaf: Whether the module has no modules inside it.
+        output: The name of the planned output that the tensor is; empty for the tensors of modules.
+        array: The elements, as float32.
+    """
+
+    module: str
+    computed_by: str
+    call: int
+    is_result: bool
+    is_of_leaf: bool
+    output: str
+    array: Array
+
+
+def recorded_tensors(model: Any, part: Part, arrays: Mapping[str, Array]) -> tuple[RecordedTensor, ...]:
+    """The tensors of all modules in one run of a part, then its planned outputs.
+
+    A tensor whose elements are all equal is left out: tensors of a graph may equal it by chance.
+    """
+    import torch
+
+    recorded: list[RecordedTensor] = []
+    running = [("", 0)]
+    calls = count(1)
+
+    def record(path: str, module: Any, computed_by: str, values: Any, *, is_result: bool) -> None:
+        call, is_of_leaf = running[-1][1], not module._modules
+        recorded.extend(
+            RecordedTensor(path, computed_by, call, is_result, is_of_leaf, "", array)
+            for array in map(_array, real_tensors(values))
+        )
+
+    def enter(path: str, module: Any, arguments: Any, named: Any) -> None:
+        caller, _ = running[-1]
+        running.append((path, next(calls)))
+        record(path, module, caller, (arguments, named), is_result=False)
+
+    def leave(path: str, module: Any, _: Any, result: Any) -> None:
+        record(path, module, path, result, is_result=True)
+        running.pop()
+
+    with quiet(), unchanged_eval(model), with_attention(model, part.spec.call.attention), ExitStack() as hooks:
+        for path, module in model.named_modules():
+            hooks.callback(module.register_forward_pre_hook(partial(enter, path), with_kwargs=True).remove)
+            hooks.callback(module.register_forward_hook(partial(leave, path)).remove)
+        with torch.no_grad():
+            outputs = flat_forward(model, part.spec)(tensors_for(model, part.spec, arrays))
+    inner = [tensor for tensor in recorded if tensor.array.size and (tensor.array != tensor.array.flat[0]).any()]
+    return (*inner, *_planned_outputs(part, outputs))
+
+
+def _planned_outputs(part: Part, outputs: Any) -> Iterator[RecordedTensor]:
+    for output, tensor in zip(part.spec.outputs, outputs, strict=True):
+        yield from (
+            RecordedTensor("", "", 0, True, False, output.name, array) for array in map(_array, real_tensors(tensor))
+        )
+
+
+def _array(tensor: Any) -> Array:
+    """A tensor as an array of its own."""
+    array: Array = tensor.detach().float().cpu().numpy().copy()
+    return array
+
+
+def real_tensors(value: Any) -> Iterator[Any]:
+    """The tensors of real numbers in the arguments or the result of a module."""
+    import torch
+
+    if isinstance(value, torch.Tensor) and value.is_floating_point():
+        yield value
+    items = value.values() if isinstance(value, Mapping) else value if isinstance(value, (tuple, list)) else ()
+    for item in items:
+        yield from real_tensors(item)

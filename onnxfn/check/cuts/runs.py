@@ -1,0 +1,271 @@
+"""The graphs of sections, cut out of a written ONNX file, whose weights stay where they are; and their runs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Container, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+from attrs import field, frozen
+
+from onnxfn.check.cuts.columns import large_matrices, products_by_columns
+from onnxfn.check.cuts.cut import Section, Sections
+from onnxfn.check.cuts.vertices import read_names
+from onnxfn.run.sessions import (
+    FOLDER_OF_EXTERNAL_DATA,
+    IN_PLACE_BYTES,
+    check_options,
+    convert_on_use,
+    open_session,
+    runtime_message,
+    silent_run_options,
+)
+from onnxfn.specs.algebra.dummies import Array
+from onnxfn.specs.stored.reports import CheckFailed, Tick, no_tick
+from onnxfn.weights.onnx_files import with_weights_in_place
+from onnxfn.weights.waiting import watched
+
+LARGE_HALF_BYTES = 1 << 27
+"""Bytes of the 16-bit weights of a section from which on they are not converted all at once."""
+
+
+@frozen(eq=False)
+class WrittenGraph:
+    """A written ONNX file without its weights: they are external data, also those in the file itself.
+
+    Attributes:
+        file: The file.
+        model: The `onnx.ModelProto`.
+        initializers: Its initializers by name.
+        types: The type of each value, as a number of ONNX.
+    """
+
+    file: Path
+    model: Any
+    initializers: Mapping[str, Any] = field(repr=False)
+    types: Mapping[str, int] = field(repr=False)
+
+    def with_outputs(self, names: Sequence[str]) -> bytes:
+        """The bytes of this ONNX model with more of its values as outputs, after its own."""
+        import onnx
+
+        model = onnx.ModelProto.FromString(self.model.SerializeToString())
+        own = {output.name for output in model.graph.output}
+        model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names if name not in own)
+        content: bytes = model.SerializeToString()
+        return content
+
+
+def written_graph(file: Path) -> WrittenGraph:
+    """The graph of an ONNX file; only small weights are read. Types that the file does not state are inferred.
+
+    CheckFailed if a type cannot be inferred.
+    """
+    import onnx
+
+    model = onnx.ModelProto.FromString(with_weights_in_place(file, IN_PLACE_BYTES))
+    graph = model.graph
+    stated = _types(graph)
+    if any(name and name not in stated for node in graph.node for name in node.output):
+        stated = {**_inferred_types(model, file), **stated}
+    return WrittenGraph(file, model, {each.name: each for each in graph.initializer}, stated)
+
+
+def _inferred_types(model: Any, file: Path) -> dict[str, int]:
+    """The types of the values of a model, computed ones included.
+
+    A file may state a shape that its value does not have: ONNX Runtime runs it. A type depends on no shape, so that
+    stated shapes are left out.
+    """
+    import onnx
+
+    copy = onnx.ModelProto.FromString(model.SerializeToString())
+    for graph in _with_inner_graphs(copy.graph):
+        for value in (*graph.value_info, *graph.output):
+            if value.type.HasField("tensor_type"):
+                value.type.tensor_type.ClearField("shape")
+    try:
+        return _types(onnx.shape_inference.infer_shapes(copy).graph)
+    except onnx.shape_inference.InferenceError as error:
+        raise CheckFailed(f"ONNX cannot infer the types of the values in {file.name}: {error}") from error
+
+
+def _with_inner_graphs(graph: Any) -> Iterator[Any]:
+    """A graph, and the graphs inside its nodes: branches of an If, bodies of loops."""
+    yield graph
+    for node in graph.node:
+        for attribute in node.attribute:
+            for inner in (attribute.g, *attribute.graphs):
+                yield from _with_inner_graphs(inner)
+
+
+def _types(graph: Any) -> dict[str, int]:
+    values = (*graph.value_info, *graph.input, *graph.output)
+    return {value.name: value.type.tensor_type.elem_type for value in values}
+
+
+def section_model(written: WrittenGraph, section: Section) -> bytes:
+    """The ONNX model of a section: its nodes as the file has them, and references to their weights.
+
+    Only products with large matrices are computed in blocks: see `columns.py`.
+    """
+    import onnx
+
+    model = onnx.ModelProto(ir_version=written.model.ir_version)
+    model.opset_import.extend(written.model.opset_import)
+    model.functions.extend(written.model.functions)
+    graph, nodes = model.graph, _nodes(written, section)
+    graph.name = section.name
+    by_columns, constants = products_by_columns(nodes, written.initializers)
+    graph.node.extend(by_columns)
+    graph.initializer.extend([*_read_initializers(written, section), *constants])
+    for name in section.inputs:
+        value = graph.input.add(name=name)
+        value.type.tensor_type.elem_type = written.types[name]
+    for name in section.outputs:
+        graph.output.add(name=name)
+    content: bytes = model.SerializeToString()
+    return content
+
+
+def _nodes(written: WrittenGraph, section: Section) -> list[Any]:
+    return [written.model.graph.node[index] for index in section.nodes]
+
+
+def _read_initializers(written: WrittenGraph, section: Section) -> list[Any]:
+    read = dict.fromkeys(name for node in _nodes(written, section) for name in read_names(node))
+    return [written.initializers[name] for name in read if name in written.initializers]
+
+
+def _half_bytes(written: WrittenGraph, section: Section) -> int:
+    """The bytes of the float16 and bfloat16 weights of a section."""
+    from onnx import TensorProto
+
+    half = (TensorProto.FLOAT16, TensorProto.BFLOAT16)
+    return sum(2 * math.prod(each.dims) for each in _read_initializers(written, section) if each.data_type in half)
+
+
+def section_session(written: WrittenGraph, section: Section, tick: Tick = no_tick) -> Any:
+    """An ONNX Runtime session of a section. CheckFailed if ONNX Runtime cannot load it."""
+    from onnxruntime import ExecutionOrder, GraphOptimizationLevel
+
+    options = check_options(written.file)
+    options.enable_cpu_mem_arena = options.enable_mem_pattern = False  # the session runs a few cases and ends
+    if _half_bytes(written, section) > LARGE_HALF_BYTES:
+        convert_on_use(options)
+    if large_matrices(_nodes(written, section), written.initializers):
+        # By priority, all blocks would be copied before the first is multiplied: they wait for no other node. An
+        # optimization would copy them when the session is opened: they are computed from constants.
+        options.execution_order = ExecutionOrder.DEFAULT
+        options.graph_optimization_level = GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.add_session_config_entry(FOLDER_OF_EXTERNAL_DATA, str(written.file.parent))
+    opened = partial(open_session, written.file, options, content=section_model(written, section))
+    return watched(opened, tick, partial(options.set_load_cancellation_flag, True))
+
+
+Values = Mapping[str, Array]
+"""Arrays by the names of values of a graph."""
+
+
+def run_sections(
+    written: WrittenGraph,
+    sections: Sections,
+    feeds: Sequence[Values],
+    replaced: Sequence[Values],
+    run_options: Any = None,
+    tick: Tick = no_tick,
+) -> Iterator[tuple[Section, Iterator[Values]]]:
+    """Runs a section after the other, each for all cases; yields each with an iterator of its outputs in each case.
+
+    The iterator runs the section, and must be at its end before the next section. Only one section is in memory at a
+    time, and only the outputs that later sections read are kept. CheckFailed if ONNX Runtime cannot load or run it.
+
+    Args:
+        written: The file.
+        sections: Its sections.
+        feeds: The inputs of the graph in each case.
+        replaced: In each case the values that later sections read in place of those that were computed.
+        run_options: A run ends when their `terminate` is set.
+        tick: Is called between two runs.
+    """
+    known: list[dict[str, Array]] = [dict(each) for each in feeds]
+    last = {name: index for index, section in enumerate(sections.sections) for name in section.inputs}
+    for index, section in enumerate(sections.sections):
+        later = {name for name, reader in last.items() if reader > index}
+        yield section, _section_outputs(written, section, known, replaced, later, run_options, tick)
+
+
+def _section_outputs(
+    written: WrittenGraph,
+    section: Section,
+    known: Sequence[dict[str, Array]],
+    replaced: Sequence[Values],
+    later: Container[str],
+    run_options: Any,
+    tick: Tick,
+) -> Iterator[Values]:
+    """The outputs of a section in each case; `known` then has the values that the sections `later` read."""
+    session = section_session(written, section, tick)
+    for values, others in zip(known, replaced, strict=True):
+        tick()
+        computed = _run(written, session, section, values, run_options)
+        read = {name: others.get(name, array) for name, array in computed.items() if name in later}
+        values |= {name: _in_type(written, name, array) for name, array in read.items()}
+        for name in [name for name in values if name not in later]:
+            del values[name]
+        del read
+        yield computed
+        del computed
+
+
+def _in_type(written: WrittenGraph, name: str, array: Array) -> Array:
+    """An array of PyTorch in the type of a value."""
+    from onnx.helper import tensor_dtype_to_np_dtype
+
+    if name not in written.types:
+        return array
+    converted: Array = array.astype(tensor_dtype_to_np_dtype(written.types[name]), copy=False)
+    return converted
+
+
+def _run(written: WrittenGraph, session: Any, section: Section, values: Values, run_options: Any) -> Values:
+    feeds = {name: np.asarray(values[name], order="C") for name in section.inputs}
+    try:
+        arrays = session.run([*section.outputs], feeds, run_options or silent_run_options())
+    except Exception as error:
+        where = f"section {section.name} of {written.file.name}"
+        raise CheckFailed(f"ONNX Runtime cannot run {where}: {runtime_message(error)}") from error
+    return dict(zip(section.outputs, arrays, strict=True))
+
+
+@frozen(eq=False)
+class SectionedSession:
+    """Runs an ONNX file by its sections, by the two methods of `onnxruntime.InferenceSession` that a measurement calls.
+
+    Each run reads all weights once.
+    """
+
+    written: WrittenGraph
+    sections: Sections
+    tick: Tick = no_tick
+
+    def get_inputs(self) -> list[Any]:
+        """The names of the inputs, and their types as ONNX Runtime writes them."""
+        from onnx import TensorProto
+
+        inputs = [each.name for each in self.written.model.graph.input]
+        return [
+            SimpleNamespace(name=name, type=f"tensor({TensorProto.DataType.Name(self.written.types[name]).lower()})")
+            for name in inputs
+        ]
+
+    def run(self, names: Sequence[str], feeds: Values) -> list[Array]:
+        """The outputs of these names."""
+        outputs_by_name: dict[str, Array] = {}
+        for _, [outputs] in run_sections(self.written, self.sections, [feeds], [{}], tick=self.tick):
+            outputs_by_name |= {name: array for name, array in outputs.items() if name in names}
+        return [outputs_by_name[name] for name in names]

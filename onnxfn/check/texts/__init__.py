@@ -1,0 +1,1 @@
+"""Texts that a decoder writes token by token."""

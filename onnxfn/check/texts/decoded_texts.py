@@ -1,0 +1,319 @@
+"""Decodes texts with the ONNX files, and compares their tokens with PyTorch's logits of the whole texts.
+
+ONNX Runtime decodes token by token with a KV cache. PyTorch computes the logits of all tokens at once without a cache.
+So an error in the cache shows, which a comparison of single steps may miss. See also own_cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import numpy as np
+from attrs import evolve, frozen
+from toolz import compose
+
+from onnxfn.architectures.families.features import reads_prompts_both_ways
+from onnxfn.check.cases.references import OutputArrays
+from onnxfn.check.texts.own_cache import logits_in_steps, no_exact_logits, reads_tokens_alone
+from onnxfn.check.texts.token_choices import (
+    among_ordinary,
+    ordinary_ids,
+    ordinary_logits,
+    special_tokens,
+)
+from onnxfn.check.verdict.case_comparisons import CheckedFile
+from onnxfn.check.verdict.compare import has_tolerance
+from onnxfn.check.verdict.exact_outputs import ExactOutputs
+from onnxfn.check.verdict.norms import Error, Norms, Scale
+from onnxfn.check.verdict.precision import precision_of
+from onnxfn.check.verdict.verdict import Comparison, Evidence, ExactArray, judged, verdict
+from onnxfn.models.forward import torch_outputs
+from onnxfn.run.greedy_decoding import ChooseTokens, Decoder, greedy, most_likely_unused_token
+from onnxfn.run.sessions import runtime_message
+from onnxfn.specs.algebra.compose import group
+from onnxfn.specs.algebra.dummies import Array, dummies, padded
+from onnxfn.specs.algebra.planned import Part, Plan, PlannedSpec
+from onnxfn.specs.algebra.spec import Dummies
+from onnxfn.specs.axes import names
+from onnxfn.specs.edits.logits_to_keep import NUM_LOGITS_TO_KEEP, has_last_logits
+from onnxfn.specs.edits.token_embeddings import EMBEDDING_FILE, by_tokens
+from onnxfn.specs.errors import OnnxfnError
+from onnxfn.specs.fixed_axes import fixed_sizes
+from onnxfn.specs.plan.check_cases import past_lengths, with_dummies
+from onnxfn.specs.stored.reports import CheckFailed
+from onnxfn.weights.layouts import dtype_suffix
+
+PROMPT_LENGTH, NEW_TOKENS, TEXTS = 6, 16, 2
+"""Tokens of a prompt, tokens decoded after it, and texts."""
+
+TEXT_INPUTS = ("input_ids", "attention_mask", "position_ids")
+"""The inputs that follow from the text itself."""
+
+SessionOpener = Callable[..., Any]
+"""`session_for(file)` is the session of an ONNX file. `session_for(file, tick)` calls this tick while it is loaded."""
+
+RunPart = Callable[[Part, Mapping[str, Array]], OutputArrays]
+"""Runs a part on its inputs, by PyTorch or by ONNX Runtime."""
+
+
+@frozen
+class Prompts:
+    """The prompts, and the dummy inputs that are the same at each step."""
+
+    input_ids: Array
+    attention_mask: Array
+    constant_inputs: Mapping[str, Array]
+
+
+def decoded_text_comparisons(checked: CheckedFile, plan: Plan, session_for: SessionOpener) -> list[Comparison]:
+    """The comparison of the decoded texts; none if the part does not decode texts.
+
+    No text has a token twice. A model may repeat its most likely token for ever, and then hardly uses its cache.
+
+    Inputs that other parts compute, such as encoder states, come from the files of these parts for ONNX Runtime, and
+    from PyTorch for PyTorch. Other inputs are the same dummies for both. The tick is called at each token.
+
+    CheckFailed if a text cannot be decoded: a wrong file may return logits or a cache that no next step can take.
+    """
+    if not can_decode(checked.part, plan):
+        return []
+    try:
+        return [_comparison(checked, plan, session_for)]
+    except (OnnxfnError, MemoryError):
+        raise
+    except Exception as error:
+        case = f"{NEW_TOKENS} tokens after left-padded prompts of {PROMPT_LENGTH}"
+        message = (
+            f"{checked.part.name}: texts cannot be decoded ({case}): {type(error).__name__}: {runtime_message(error)}"
+        )
+        raise CheckFailed(message) from error
+
+
+def _comparison(checked: CheckedFile, plan: Plan, session_for: SessionOpener) -> Comparison:
+    model, part, folder = checked.model, checked.part, checked.file.parent
+    special, run = special_tokens(model), partial(torch_outputs, model)
+    token_part, table = token_part_of(part, plan), _embedding_part(part)
+    embeddings = session_for(folder / f"{table}.onnx") if table in _linked_parts(part) else None
+    run_file: RunPart = lambda other, inputs: tuple(  # noqa: E731
+        session_for(folder / f"{other.name}.onnx").run(list(other.outputs), dict(inputs))
+    )
+    by_files = _linked_inputs(part, plan, run_file)
+    prompts = prompts_of(token_part.spec, {*by_files})
+    session = session_for(checked.file)
+    fed_back = {feedback.input: feedback.output for feedback in part.spec.feedback}
+    decoder = Decoder(session, session, embeddings, {**by_files, **prompts.constant_inputs}, fed_back)
+    choose = among_ordinary(special, most_likely_unused_token, checked.tick)
+    ids, mask = ordinary_ids(special, prompts.input_ids), prompts.attention_mask
+    texts = greedy(decoder, ids, mask, steps=NEW_TOKENS, choose=choose)
+    case = f"{NEW_TOKENS} tokens, none twice, after {len(texts)} left-padded prompts"
+
+    def compared(logits: Array, exact_logits: ExactArray) -> Comparison:
+        choice = most_likely_unused_token
+        return text_comparison(part.spec, choice, texts, logits, exact=exact_logits, case=case, start=PROMPT_LENGTH)
+
+    logits_by = compose(
+        partial(ordinary_logits, special), partial(logits_without_cache, token_part, plan, texts, prompts)
+    )
+    comparison = compared(logits_by(run), partial(_exact_logits, logits_by, checked.exact))
+    if not comparison.passed and reads_tokens_alone(part.spec, prompts.constant_inputs):
+        in_steps = logits_in_steps(model, part.spec, texts, mask, PROMPT_LENGTH)
+        again = compared(ordinary_logits(special, in_steps), no_exact_logits)
+        return again if again.passed else comparison
+    return comparison
+
+
+def _exact_logits(logits_by: Callable[[RunPart], Array], exact: ExactOutputs) -> tuple[str, Array]:
+    """The name of the wider dtype, and PyTorch's logits in it. Raises NoReference."""
+    dtypes: list[str] = []
+
+    def run(part: Part, inputs: Mapping[str, Array]) -> OutputArrays:
+        wider, outputs = exact(part, inputs)
+        dtypes.append(wider)
+        return outputs
+
+    logits = logits_by(run)
+    return dtypes[-1], logits
+
+
+def can_decode(part: Part, plan: Plan) -> bool:
+    """Whether texts can be decoded with a part.
+
+    It takes tokens (or their embeddings) and a past that may be empty, and gives logits, of all tokens if asked for.
+    The plan has the parts that compute its other inputs. The texts are in the ranges of its axes. A prompt that is read
+    in both directions is compared with PyTorch's whole model alone.
+    """
+    spec = part.spec
+    past_inputs = {feedback.input for feedback in spec.feedback}
+    embeddings = {link.input for link in spec.links if link.part == _embedding_part(part)}
+    takes_tokens = bool({"input_ids", *embeddings} & {*part.inputs})
+    past_is_fed_back = all(input_.name in past_inputs for input_ in spec.inputs if input_.generator == "past_states")
+    lengths = past_lengths(spec)
+    has_fixed_length = bool(fixed_sizes(spec).keys() & {*lengths, *lengths.values()})
+    has_linked_parts = set(_linked_parts(part)) <= {other.name for other in plan.parts}
+    gives_all = "logits" in spec.outputs and (NUM_LOGITS_TO_KEEP in spec.inputs or not has_last_logits(spec))
+    is_causal = not reads_prompts_both_ways(spec.call)
+    decodes = takes_tokens and gives_all and bool(past_inputs) and is_causal
+    return decodes and past_is_fed_back and not has_fixed_length and has_linked_parts and _texts_are_in_range(spec)
+
+
+def _texts_are_in_range(spec: PlannedSpec) -> bool:
+    """Whether the sizes of all steps are in the ranges of their axes: from an empty past on, token by token."""
+    lengths, longest = past_lengths(spec), PROMPT_LENGTH + NEW_TOKENS
+    smallest = {spec.batch: TEXTS, **dict.fromkeys(lengths.values(), 1), **dict.fromkeys(lengths, 0)}
+    largest = {spec.batch: TEXTS, **dict.fromkeys((*lengths.values(), *lengths), longest)}
+    return all(
+        axis.low <= smallest[axis.name] and largest[axis.name] <= axis.high
+        for axis in spec.axis_ranges
+        if axis.name in smallest
+    )
+
+
+def token_part_of(part: Part, plan: Plan) -> Part:
+    """The part with token ids in place of token embeddings; they are generated as those of the embedding table."""
+    table = next((other.spec for other in plan.parts if other.name == _embedding_part(part)), PlannedSpec())
+    token_dummies = group(part.spec.dummies, Dummies(generators=table.dummies.generators))
+    return evolve(part, spec=by_tokens(evolve(part.spec, dummies=token_dummies)))
+
+
+def _fixed_batch(spec: PlannedSpec) -> int | None:
+    return fixed_sizes(spec).get(spec.batch)
+
+
+# Prompts
+
+
+def prompts_of(spec: PlannedSpec, known: set[str]) -> Prompts:
+    """Left-padded prompts. `known` are the inputs that other parts compute."""
+    inputs = dummies(with_dummies(spec, padded("left")), _text_sizes(spec, PROMPT_LENGTH))
+    mask = inputs.get("attention_mask", np.ones_like(inputs["input_ids"]))
+    varying = {*TEXT_INPUTS, *known, *(feedback.input for feedback in spec.feedback)}
+    constant = {name: array for name, array in inputs.items() if name not in varying}
+    return Prompts(inputs["input_ids"], mask, constant)
+
+
+def _text_sizes(spec: PlannedSpec, length: int) -> dict[str, int]:
+    """The sizes of a batch of texts of this length, with an empty past."""
+    new_length = names(next(input_.axes for input_ in spec.inputs if input_.name == "input_ids"))[-1]
+    batch_size = _fixed_batch(spec) or TEXTS
+    return {spec.batch: batch_size, **dict.fromkeys(past_lengths(spec), 0), new_length: length}
+
+
+# Inputs that other parts compute
+
+
+def _embedding_part(part: Part) -> str:
+    """The name of the part that looks up the embeddings of tokens, in the variant of a part."""
+    return f"{EMBEDDING_FILE}{dtype_suffix(part.dtype)}"
+
+
+def _linked_parts(part: Part) -> tuple[str, ...]:
+    """The names of the parts that compute inputs of a part."""
+    return tuple(dict.fromkeys(link.part for link in part.spec.links))
+
+
+def _linked_inputs(part: Part, plan: Plan, run: RunPart) -> dict[str, Array]:
+    """The inputs of the texts that other parts compute. Token embeddings are left out: they change at each step."""
+    linked_inputs: dict[str, Array] = {}
+    for linked in (other for other in plan.parts if other.name in {*_linked_parts(part)} - {_embedding_part(part)}):
+        sizes = {linked.spec.batch: _fixed_batch(linked.spec) or TEXTS}
+        inputs = dummies(with_dummies(linked.spec, padded("right")), sizes)
+        known = {**inputs, **dict(zip(linked.outputs, run(linked, inputs), strict=True))}
+        links = (link for link in part.spec.links if link.part == linked.name)
+        linked_inputs.update({link.input: known[link.output] for link in links})
+    return linked_inputs
+
+
+# Comparison with PyTorch
+
+
+def logits_without_cache(part: Part, plan: Plan, texts: Array, prompts: Prompts, run: RunPart) -> Array:
+    """PyTorch's logits of whole texts, `[batch, length, vocabulary]`, with an empty past."""
+    prompt_mask = prompts.attention_mask
+    mask = np.concatenate([prompt_mask, np.ones_like(texts[:, prompt_mask.shape[1] :])], axis=1)
+    positions = np.maximum(mask.cumsum(axis=1) - 1, 0)
+    text_inputs = {"input_ids": texts, "attention_mask": mask, "position_ids": positions}
+    inputs = dummies(part.spec, _text_sizes(part.spec, texts.shape[1]))
+    known = {**_linked_inputs(part, plan, run), **prompts.constant_inputs, **text_inputs}
+    # In float64, what other parts compute stays float64.
+    fed = {name: _like(array, inputs[name]) for name, array in known.items() if name in inputs}
+    outputs = run(part, inputs | _empty_past(part, inputs) | fed)
+    return outputs[list(part.outputs).index("logits")]
+
+
+def _like(array: Array, planned: Array) -> Array:
+    """An array in the dtype of a planned input; real numbers stay as they are. M-RoPE has the positions three times."""
+    several = planned.shape[: max(0, planned.ndim - array.ndim)]
+    repeated = np.broadcast_to(array, (*several, *array.shape))
+    return repeated if array.dtype.kind == planned.dtype.kind == "f" else repeated.astype(planned.dtype)
+
+
+def _empty_past(part: Part, inputs: Mapping[str, Array]) -> dict[str, Array]:
+    """The past inputs before the first token: all dynamic axes but the batch have size 0, all values are 0."""
+    symbols = part.inputs
+    return {
+        feedback.input: np.zeros(
+            [
+                0 if symbols[feedback.input].get(axis, part.spec.batch) != part.spec.batch else size
+                for axis, size in enumerate(inputs[feedback.input].shape)
+            ],
+            inputs[feedback.input].dtype,
+        )
+        for feedback in part.spec.feedback
+    }
+
+
+def text_comparison(
+    spec: PlannedSpec, choice: ChooseTokens, texts: Array, logits: Array, *, exact: ExactArray, case: str, start: int
+) -> Comparison:
+    """Compares the tokens of texts, from `start` on, with those that are chosen by PyTorch's logits.
+
+    A text agrees if, at each step, the logit of its token is less than that of PyTorch's choice by at most twice the
+    error that a logit may have: then rounding may have decided between the two tokens.
+    """
+    dtype = spec.target.float_dtype or "float32"
+    ordinary = np.abs(logits) < precision_of(dtype).largest_ordinary
+    scale = Scale.of(logits[ordinary].astype(np.float64), precision_of(dtype))
+
+    def error(of_logits: Array) -> Error:
+        return margin_error(*_margins(choice, texts, of_logits, start), scale.rms)
+
+    def own(of_logits: Array) -> Error:
+        return scale.error((logits - of_logits)[ordinary])
+
+    if has_tolerance(spec):
+        bound = (spec.check.atol or 0.0) * max(scale.rms, 1.0) / scale.rms + (spec.check.rtol or 0.0)
+        result = judged(
+            error(logits), Norms(0.0, bound), scale.rms, f"PyTorch in {dtype}, by the tolerance of the spec"
+        )
+    else:
+        result = verdict(Evidence(dtype, scale.rms, logits, error, own, exact))
+    return margin_comparison(result, "greedy tokens", case, texts)
+
+
+def margin_error(best: Array, chosen: Array, rms: float) -> Error:
+    """Half of the largest difference of logits: the error of each of the two that explains another choice."""
+    differences = best - chosen
+    relative = differences / np.maximum(np.abs(best), rms)
+    return Error(float(differences.max(initial=0.0)) / 2, Norms(0.0, float(relative.max(initial=0.0)) / 2))
+
+
+def margin_comparison(judged: Comparison, output: str, case: str, texts: Array) -> Comparison:
+    """The comparison of texts from that of a `margin_error`: its figures are those of the difference of two logits."""
+    figures = {name: 2 * getattr(judged, name) for name in ("max_abs", "max_rel", "tolerance")}
+    return evolve(judged, output=output, case=case, shape=texts.shape, **figures)
+
+
+def _margins(choice: ChooseTokens, texts: Array, logits: Array, start: int) -> tuple[Array, Array]:
+    """The logits of PyTorch's choices, and those of the tokens of texts, `[batch, new]`."""
+    values = logits.astype(np.float64)
+    choices = np.stack(
+        [choice(values[:, step - 1], texts[:, :step]) for step in range(start, texts.shape[1])],
+        axis=1,
+    )
+    best, actual = (
+        np.take_along_axis(values[:, start - 1 : -1], tokens[..., None], axis=-1)[..., 0]
+        for tokens in (choices, texts[:, start:])
+    )
+    return best, actual

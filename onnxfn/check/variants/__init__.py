@@ -1,0 +1,1 @@
+"""What quantized files and other dtypes are compared with."""

@@ -1,0 +1,213 @@
+"""Measures a quantized or 16-bit file against PyTorch in float32, and proves the weights of a quantized one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from attrs import field, frozen
+
+from onnxfn.check.cases.references import OutputArrays, Reference
+from onnxfn.check.variants.measures import DYNAMIC, EIGHT_BITS, FOUR_BITS, HALF, MEASURES, output_measures
+from onnxfn.check.variants.quantized_weights import WeightError, quantized_weight_errors
+from onnxfn.check.verdict.valid_elements import valid_elements
+from onnxfn.run.greedy_decoding import numpy_dtype
+from onnxfn.specs.algebra.dummies import Array
+from onnxfn.specs.algebra.planned import Part, Plan, PlannedSpec
+from onnxfn.specs.errors import InvalidSpec, listed
+from onnxfn.specs.quantization import WeightRule
+from onnxfn.specs.results.measurements import DEFAULT_FLOORS, Floors, Measurement, stated_floors
+from onnxfn.specs.short_repr import counted
+from onnxfn.specs.stored.reports import CheckFailed
+
+KIND_OF_FLOATS: Mapping[str, str] = MappingProxyType({"float16": HALF, "bfloat16": EIGHT_BITS})
+"""The kind by which the floors of a float dtype are looked up: a number in bfloat16 has 8 digits, as in 8 bits."""
+
+KIND_OF_BITS: Mapping[int, str] = MappingProxyType({2: "2 bits", 4: FOUR_BITS, 8: EIGHT_BITS})
+"""The kind of a variant by the bits of its weights. 2 bits have no floors."""
+
+Values = Mapping[tuple[str, str], Array]
+"""From the name of an output and of a measure to the values of some cases."""
+
+
+@frozen
+class Proof:
+    """What the proof of a variant needs besides the model and the file.
+
+    Attributes:
+        text: The reference for the real text; None if the part reads no text.
+        floors: The floors that the caller stated.
+        model: The PyTorch model before its weights were converted; None: the model that the file is compared with.
+    """
+
+    text: Reference | None = None
+    floors: Floors = field(default=DEFAULT_FLOORS)
+    model: Any = None
+
+
+NO_PROOF = Proof()
+
+
+def is_quantized(spec: PlannedSpec) -> bool:
+    """Whether the file of a part has quantized weights."""
+    return bool(_rules(spec))
+
+
+def variant_kind(spec: PlannedSpec) -> str | None:
+    """The kind of variant that a part is, by its weights of the fewest bits; None for float32 and float64.
+
+    >>> from onnxfn.specs.algebra.spec import Target
+    >>> variant_kind(PlannedSpec(target=Target(float_dtype="float16"))), variant_kind(PlannedSpec())
+    ('16 bits', None)
+    """
+    rules = _rules(spec)
+    if not rules:
+        return KIND_OF_FLOATS.get(spec.target.float_dtype or "float32")
+    bits = min(rule.bits for rule in rules)
+    is_dynamic = any(rule.kind == "dynamic" and rule.bits == bits for rule in rules)
+    return DYNAMIC if is_dynamic else KIND_OF_BITS[bits]
+
+
+def _rules(spec: PlannedSpec) -> list[WeightRule]:
+    """The rules of a part that quantize weights."""
+    return [rule for rule in spec.target.quantization if rule.kind != "as is"]
+
+
+def case_values(part: Part, reference: Reference, outputs: OutputArrays) -> tuple[Values, tuple[str, ...]]:
+    """The values of all measures in a case; and one line for each output whose shape or kind is not PyTorch's."""
+    triples = list(zip(part.spec.outputs, outputs, reference.outputs, strict=True))
+    findings = tuple(
+        f"{part.name}: {output.name!r} is {_type(actual)} where PyTorch gives {_type(expected)}, at {reference.case}"
+        for output, actual, expected in triples
+        if actual.shape != expected.shape or actual.dtype.kind != expected.dtype.kind
+    )
+    if findings:
+        return {}, findings
+    selects = [valid_elements(part.spec, output, reference.inputs) for output in part.spec.outputs]
+    actual, expected = (
+        {
+            output.name: _as_rows(select(array), array)
+            for output, select, array in zip(part.spec.outputs, selects, arrays, strict=True)
+        }
+        for arrays in (outputs, reference.outputs)
+    )
+    pairs = [(name, measure) for name in expected for measure in _case_measures(part.spec, name, expected[name])]
+    return {(name, measure): MEASURES[measure].values(name, actual, expected) for name, measure in pairs}, ()
+
+
+def _case_measures(spec: PlannedSpec, output: str, expected: Array) -> tuple[str, ...]:
+    """The measures of an output in a case: those of the output, and the one that shows faults. Integers are equal."""
+    if not expected.size:
+        return ()
+    return (*output_measures(spec, output), "cases") if expected.dtype.kind == "f" else ("agreement",)
+
+
+def _as_rows(selected: Array, array: Array) -> Array:
+    """The selected elements of an array as rows along its last axis, where they are whole rows."""
+    if selected.size == array.size:
+        return array
+    return selected if selected.size % array.shape[-1] else selected.reshape(-1, array.shape[-1])
+
+
+def _type(array: Array) -> str:
+    return f"{array.dtype}{list(array.shape)}"
+
+
+def variant_measurements(
+    part: Part, session: Any, proof: Proof, cases: Sequence[Values], weights: Sequence[WeightError] = ()
+) -> tuple[Measurement, ...]:
+    """The measurements of a part: on the text if it reads text, in its cases, and of its quantized weights.
+
+    Args:
+        part: The part of the plan.
+        session: The ONNX Runtime session of its file.
+        proof: The reference for the text, and the floors.
+        cases: The values of each case, as `case_values` returns them; none for a file that is compared by tolerance.
+        weights: The errors of its quantized weights.
+    """
+    text = {} if proof.text is None else _text_values(part, session, proof.text)
+    of_text = [_measurement(part, proof, key, [text], proof.text.case) for key in text] if proof.text else []
+    label = counted(len(cases), "cases")
+    of_cases = [
+        _measurement(part, proof, key, [values for values in cases if key in values], label)
+        for key in dict.fromkeys(key for values in cases for key in values)
+        # Quality counts on the text; random tokens and a cache show faults. Without a text the cases show both.
+        if key[1] == "cases" or not text
+    ]
+    return (*of_text, *of_cases, *_of_weights(part, proof, weights))
+
+
+def _measurement(part: Part, proof: Proof, key: tuple[str, str], values: Sequence[Values], cases: str) -> Measurement:
+    output, name = key
+    measure, floor = MEASURES[name], floor_of(part.spec, name, proof.floors)
+    value = measure.whole(np.concatenate([each[key] for each in values]))
+    return Measurement(part.name, output, name, value, floor, cases, measure.passed(value, floor))
+
+
+def _of_weights(part: Part, proof: Proof, weights: Sequence[WeightError]) -> list[Measurement]:
+    """The measurement of the worst weight, if there are any."""
+    if not weights:
+        return []
+    worst, floor = min(weights, key=lambda error: error.cosine), floor_of(part.spec, "weights", proof.floors)
+    passed, label = MEASURES["weights"].passed(worst.cosine, floor), counted(len(weights), "weights")
+    return [Measurement(part.name, worst.weight, "weights", worst.cosine, floor, label, passed)]
+
+
+def floor_of(spec: PlannedSpec, measure: str, floors: Floors) -> float | None:
+    """The floor of a measure: that of the caller, else that of the kind of variant; None if it has none."""
+    stated = stated_floors(floors).get(measure)
+    return MEASURES[measure].floors.get(variant_kind(spec) or "") if stated is None else stated
+
+
+def _text_values(part: Part, session: Any, text: Reference) -> Values:
+    """The values of the measures of the outputs for the text; a cache is left out, which the cases measure."""
+    fed_back = {feedback.output for feedback in part.spec.feedback}
+    names = [output.name for output in part.spec.outputs if output.name not in fed_back]
+    dtypes = {input_.name: numpy_dtype(input_.type) for input_ in session.get_inputs()}
+    try:
+        arrays = session.run(names, {name: text.inputs[name].astype(dtype) for name, dtype in dtypes.items()})
+    except Exception as error:
+        raise CheckFailed(f"ONNX Runtime cannot run {part.name}.onnx on {text.case}: {error}") from error
+    by_name = dict(zip(part.outputs, text.outputs, strict=True))
+    actual, expected = dict(zip(names, arrays, strict=True)), {name: by_name[name] for name in names}
+    pairs = [(name, measure) for name in names for measure in output_measures(part.spec, name)]
+    return {(name, measure): MEASURES[measure].values(name, actual, expected) for name, measure in pairs}
+
+
+def quantized_weights(
+    model: Any, part: Part, file: Path, is_stopped: Callable[[], bool] = lambda: False
+) -> tuple[tuple[WeightError, ...], tuple[str, ...]]:
+    """The error of each quantized weight of a file, and the findings: weights that are more than a step away."""
+    if not is_quantized(part.spec):
+        return (), ()
+    errors, unknown = quantized_weight_errors(model, file, is_stopped)
+    outside = (str(error) for error in sorted(errors, key=lambda error: -error.outside) if error.outside)
+    return errors, tuple(f"{part.name}: {finding}" for finding in (*unknown, *outside))
+
+
+def check_floors(plan: Plan, floors: Floors) -> None:
+    """Raises InvalidSpec if a floor is stated for a measure that no output of the plan has."""
+    specs = [part.spec for part in plan.parts if variant_kind(part.spec) is not None]
+    measures = {name for spec in specs for output in spec.outputs for name in output_measures(spec, output.name)}
+    quantized = {"weights", "cases"} if any(map(is_quantized, specs)) else set()
+    known = sorted(measures | quantized)
+    for name in stated_floors(floors):
+        if name not in known:
+            why = f"its measures are {listed(known)}" if known else "only quantized and 16-bit files are measured"
+            raise InvalidSpec(f"there is a floor for {name!r}, which measures no output of this export: {why}")
+
+
+def failed_measurements(measurements: Iterable[Measurement]) -> list[str]:
+    """One line for each measurement below its floor; the last names the weight that is farthest from the model's."""
+    every = tuple(measurements)
+    lines = [
+        f"{each.part}: {each.measure} of {each.output!r} is {each.value:.4g} over {each.cases} "
+        f"({'at most' if MEASURES[each.measure].least else 'at least'} {each.floor:g})"
+        for each in every
+        if not each.passed
+    ]
+    worst = min((each for each in every if each.measure == "weights"), key=lambda each: each.value, default=None)
+    return [*lines, *([f"the worst weight is {worst.output} (cosine {worst.value:.4g})"] if lines and worst else [])]

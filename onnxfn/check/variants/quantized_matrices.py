@@ -1,0 +1,350 @@
+"""The quantized matrices in an ONNX file: their elements as numbers, some rows at a time, and how exact each can be.
+
+A matrix is what one node multiplies with or looks up rows in. Its codes stay in the file until they are read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cache, partial
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from attrs import evolve, frozen
+
+from onnxfn.specs.algebra.dummies import Array
+from onnxfn.weights.onnx_files import StoredTensor, graph_nodes, numbered_tensors, stored_tensors
+
+NF4 = (
+    *(-1.0, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453, -0.28444138169288635),
+    *(-0.18477343022823334, -0.09105003625154495, 0.0, 0.07958029955625534, 0.16093020141124725),
+    *(0.24611230194568634, 0.33791524171829224, 0.44070982933044434, 0.5626170039176941, 0.7229568362236023, 1.0),
+)
+"""The levels of NormalFloat4 (QLoRA, arXiv 2305.14314, appendix E)."""
+
+FP4 = (
+    *(0.0, 0.005208333333, 0.66666667, 1.0, 0.33333333, 0.5, 0.16666667, 0.25),
+    *(-0.0, -0.005208333333, -0.66666667, -1.0, -0.33333333, -0.5, -0.16666667, -0.25),
+)
+"""The levels of the 4-bit float of bitsandbytes, in the order of their codes."""
+
+HALF, END = 0.5, 1.0
+"""How far an element may be from a weight, in steps; and an element of the smallest or the largest code.
+
+Symmetric codes reach from -8 to 7 and the scale maps the largest element to -8, so the opposite element is cut off.
+"""
+
+EPSILON = 2.0**-15
+"""The part of a weight that the float32 arithmetic of a quantizer may lose: several roundings, as with reciprocals."""
+
+SAME_ELEMENTS = ("Reshape", "Identity", "Cast", "Gather")
+"""The operators whose output has elements of their first input. A table of 8 bits may be dequantized after a Gather."""
+
+Tensors = Callable[[str], Array]
+"""From the name of an initializer to its array; it is mapped into memory, not read."""
+
+Rows = tuple[Array, Array]
+"""The elements of some rows of a matrix, and how far each may be from the weight that it stands for."""
+
+
+@frozen
+class Rounding:
+    """The largest errors of rounding a number to a dtype: relative to it, and of a number that is nearly zero."""
+
+    relative: float
+    absolute: float
+
+
+@frozen
+class QuantizedMatrix:
+    """A quantized matrix in a file.
+
+    Attributes:
+        name: The name of the initializer that holds its codes.
+        shape: Its rows and columns.
+        rows: From the first row and the row after the last one to the elements.
+        padding: How many of its columns may be padding at most: those of a block that is not full.
+    """
+
+    name: str
+    shape: tuple[int, int]
+    rows: Callable[[int, int], Rows]
+    padding: int = 0
+
+
+def quantized_matrices(file: Path) -> tuple[QuantizedMatrix, ...]:
+    """The quantized matrices of an ONNX file, in the order of its nodes, each once."""
+    stored, numbered = {tensor.name: tensor for tensor in stored_tensors(file)}, numbered_tensors(file)
+    nodes = graph_nodes(file)
+    sources = {node.output[0]: node.input[0] for node in nodes if node.op_type in SAME_ELEMENTS}
+
+    @cache
+    def read(name: str) -> Array:
+        name = _source(name, sources)
+        return numbered[name] if name in numbered else _mapped(stored[name])
+
+    matrices: dict[tuple[str, tuple[int, int]], QuantizedMatrix] = {}
+    for node in nodes:
+        codes = _source(node.input[node.op_type in CODES_SECOND], sources) if node.op_type in READERS else ""
+        matrix = READERS[node.op_type](node, read, nodes) if codes in stored else None
+        if matrix is not None:
+            matrices.setdefault((codes, matrix.shape), evolve(matrix, name=codes))
+    return tuple(matrices.values())
+
+
+def _source(name: str, sources: Mapping[str, str]) -> str:
+    """The name of the initializer that a value is, with other axes."""
+    while name in sources:
+        name = sources[name]
+    return name
+
+
+def _mapped(tensor: StoredTensor) -> Array:
+    """The array of a stored tensor, mapped from its file. Numbers of the types int4 and uint4 are bytes, flat."""
+    from onnx import TensorProto
+    from onnx.helper import tensor_dtype_to_np_dtype
+
+    packed = {int(TensorProto.INT4): np.dtype(np.int8), int(TensorProto.UINT4): np.dtype(np.uint8)}
+    dtype = packed.get(tensor.dtype) or tensor_dtype_to_np_dtype(tensor.dtype)
+    data = np.memmap(tensor.file, np.uint8, "r", offset=tensor.offset, shape=(tensor.length,))
+    values = data.view(dtype) if tensor.offset % dtype.itemsize == 0 else np.frombuffer(data.tobytes(), dtype)
+    return values if tensor.dtype in packed else values.reshape(tensor.shape)
+
+
+def _attributes(node: Any) -> dict[str, Any]:
+    from onnx.helper import get_attribute_value
+
+    return {
+        attribute.name: get_attribute_value(attribute) for attribute in node.attribute if not attribute.HasField("g")
+    }
+
+
+def _unpacked(data: Array, bits: int) -> Array:
+    """The codes in bytes, along the last axis; the first code is in the low bits.
+
+    >>> _unpacked(np.array([0x21, 0x43], np.uint8), 4).tolist()
+    [1, 2, 3, 4]
+    """
+    if bits == 8:  # noqa: PLR2004 - a byte
+        return np.asarray(data)
+    shifts = np.arange(0, 8, bits, dtype=np.uint8)
+    codes: Array = (np.asarray(data)[..., None] >> shifts) & ((1 << bits) - 1)
+    return codes.reshape(*data.shape[:-1], -1)
+
+
+def _within(codes: Array, zeros: Array, scales: Array, low: int, high: int, rounding: Rounding) -> Rows:
+    """The elements `(codes - zeros) * scales`, and the error that each may have.
+
+    Half a step, a step at the ends of the range, and the rounding of the weight and of the scale to the scale's dtype,
+    which a large code multiplies.
+    """
+    distances = codes.astype(np.float32) - zeros
+    steps = np.abs(scales)
+    at_end = (codes == low) | (codes == high)
+    lost = 2 * rounding.relative + EPSILON
+    # The codes are those of a scale before it was rounded, also where they are next to zero.
+    largest = np.abs(distances) + 1
+    allowed = steps * (np.where(at_end, END, HALF) + largest * lost) + largest * rounding.absolute
+    return distances * scales, allowed
+
+
+def _rounding(scales: Array) -> Rounding:
+    """The errors of rounding a number to the dtype of the scales."""
+    if "bfloat16" in scales.dtype.name:
+        return Rounding(2.0**-8, 0.0)
+    facts = np.finfo(scales.dtype)
+    return Rounding(float(facts.eps) / 2, float(facts.smallest_subnormal))
+
+
+def _matmul_nbits(node: Any, read: Tensors, _: Any) -> QuantizedMatrix:
+    """The matrix of a MatMulNBits, `[N, K]`: each row in blocks along K."""
+    facts = _attributes(node)
+    columns, count, bits, block = (int(facts[key]) for key in ("K", "N", "bits", "block_size"))
+    blocks = -(-columns // block)
+    data, scales = read(node.input[1]).reshape(count, blocks, -1), read(node.input[2]).reshape(count, blocks)
+    zeros = read(node.input[3]) if len(node.input) > 3 and node.input[3] else None  # noqa: PLR2004 - the zero points
+    zeros = None if zeros is None else zeros.reshape(count, -1)
+
+    def rows(start: int, stop: int) -> Rows:
+        codes = _unpacked(data[start:stop], bits).reshape(stop - start, blocks * block)[:, :columns]
+        return _blocks(codes, scales[start:stop], zeros if zeros is None else zeros[start:stop], bits, block)
+
+    return QuantizedMatrix(node.input[1], (count, columns), rows)
+
+
+def _blocks(codes: Array, scales: Array, zeros: Array | None, bits: int, block: int) -> Rows:
+    """The elements of rows in blocks. Zero points are packed as the codes are, or numbers; without any the middle."""
+    columns, blocks = codes.shape[-1], scales.shape[-1]
+    middle = np.full((1, blocks), 1 << (bits - 1), np.float32)
+    points = middle if zeros is None else zeros if zeros.dtype.kind == "f" else _unpacked(zeros, bits)[:, :blocks]
+    points = np.broadcast_to(points, (len(points), blocks))
+    of_block = partial(np.repeat, repeats=block, axis=-1)
+    zero, scale = (of_block(values.astype(np.float32))[:, :columns] for values in (points, scales))
+    return _within(codes, zero, scale, 0, (1 << bits) - 1, _rounding(scales))
+
+
+def _gather_blocks(node: Any, read: Tensors, _: Any) -> QuantizedMatrix | None:
+    """The table of a GatherBlockQuantized, or several tables, in blocks along the last axis; None for another axis."""
+    facts, scales = _attributes(node), read(node.input[2])
+    last = scales.ndim - 1
+    data, bits, block = read(node.input[0]), int(facts.get("bits", 4)), int(facts.get("block_size", 128))
+    if facts.get("quantize_axis", 1) not in (last, -1):
+        return None
+    scales = scales.reshape(-1, scales.shape[-1])
+    # Bytes have their zero in the middle, as MatMulNBits has it; the types uint4 and int4 have it at 0.
+    has_own_type, signed = data.ndim == 1, data.dtype == np.int8
+    table = data.view(np.uint8).reshape(len(scales), -1)
+    columns = min(table.shape[1] * (8 // bits), scales.shape[1] * block)
+    zeros = read(node.input[3]) if len(node.input) > 3 and node.input[3] else None  # noqa: PLR2004 - the zero points
+    zeros = (
+        np.zeros((len(scales), scales.shape[1]), np.uint8) if zeros is None and has_own_type and not signed else zeros
+    )
+    zeros = None if zeros is None else zeros.view(np.uint8).reshape(len(scales), -1)
+    flip = np.uint8(1 << (bits - 1)) if signed else np.uint8(0)  # from two's complement to codes from 0 on
+
+    def rows(start: int, stop: int) -> Rows:
+        codes = _unpacked(table[start:stop], bits)[:, :columns] ^ flip
+        return _blocks(codes, scales[start:stop], zeros if zeros is None else zeros[start:stop], bits, block)
+
+    return QuantizedMatrix(node.input[0], (len(scales), columns), rows, padding=block - 1)
+
+
+def _lookup(node: Any, read: Tensors, nodes: Any) -> QuantizedMatrix | None:
+    """The table of bytes, `[rows, blocks, bytes of a block]`, that a Gather reads; None for a table of another kind.
+
+    Other Gathers read the scales and the zero points of the same rows. A byte has several codes where it is shifted.
+    """
+    data = read(node.input[0])
+    if data.dtype != np.uint8 or data.ndim != 3:  # noqa: PLR2004 - rows, blocks, bytes
+        return None
+    count, blocks, size = data.shape
+    same_rows = [other for other in nodes if other.op_type == "Gather" and other.input[1] == node.input[1]]
+    tensors = [read(other.input[0]) for other in same_rows if _is_initializer(other.input[0], read)]
+    scales = next((array for array in tensors if array.shape == (count, blocks) and array.dtype.kind == "f"), None)
+    zeros = next((array for array in tensors if array.dtype == np.uint8 and array.ndim == 2), None)  # noqa: PLR2004
+    if scales is None:
+        return None
+    per_byte = _codes_per_byte(node.output[0], nodes, read)
+    bits, block = 8 // per_byte, size * per_byte
+
+    def rows(start: int, stop: int) -> Rows:
+        codes = _unpacked(data[start:stop], bits).reshape(stop - start, blocks * block)
+        return _blocks(codes, scales[start:stop], zeros if zeros is None else zeros[start:stop], bits, block)
+
+    return QuantizedMatrix(node.input[0], (count, blocks * block), rows, padding=block - 1)
+
+
+def _codes_per_byte(value: str, nodes: Any, read: Tensors) -> int:
+    """How many codes a byte of a value has: the number of distances that a BitShift shifts it by."""
+    names = {value}
+    for node in nodes:  # in the order in which they run
+        if names & {*node.input} and node.op_type == "Unsqueeze":
+            names.update(node.output)
+        elif node.op_type == "BitShift" and node.input[0] in names:
+            return int(read(node.input[1]).size)
+    return 1
+
+
+def _integers(name: str, data: Array, scales: Array, zeros: Array | None) -> QuantizedMatrix:
+    """A matrix of 8-bit integers with one scale, or one for each column. A kernel of a convolution has a row for each.
+
+    The scales of a kernel are those of its rows.
+    """
+    limits = np.iinfo(data.dtype)
+    matrix = data.reshape(data.shape[0], -1) if data.ndim != 1 else data.reshape(1, -1)
+    zero = np.zeros(1, np.float32) if zeros is None else zeros.astype(np.float32).reshape(-1)
+    scale = scales.astype(np.float32).reshape(-1)
+    is_kernel = data.ndim > 2 and scale.size == len(matrix) > 1  # noqa: PLR2004 - rows and columns
+
+    def rows(start: int, stop: int) -> Rows:
+        own = scale[start:stop, None] if is_kernel else scale
+        return _within(np.asarray(matrix[start:stop]), zero, own, limits.min, limits.max, _rounding(scales))
+
+    return QuantizedMatrix(name, (matrix.shape[0], matrix.shape[1]), rows)
+
+
+def _matmul_integer(node: Any, read: Tensors, nodes: Any) -> QuantizedMatrix | None:
+    """The matrix of a MatMulInteger, `[K, N]`. Its scale is what a Mul multiplies the product with."""
+    scale = _scale_name(node.output[0], nodes, read)
+    if scale is None:
+        return None
+    zeros = read(node.input[3]) if len(node.input) > 3 and node.input[3] else None  # noqa: PLR2004 - the zero points
+    return _integers(node.input[1], read(node.input[1]), read(scale), zeros)
+
+
+def _scale_name(product: str, nodes: Any, read: Tensors) -> str | None:
+    """The name of the initializer that a product of integers is multiplied with, behind a Cast and other factors."""
+    producers = {name: node for node in nodes for name in node.output}
+    names: set[str] = {product}
+    factors: list[str] = []
+    for node in nodes:  # in the order in which they run
+        if names & {*node.input} and node.op_type in ("Cast", "Mul"):
+            names.update(node.output)
+            factors.extend(name for name in node.input if node.op_type == "Mul" and name not in names)
+        if factors:
+            break
+    while factors:
+        name = factors.pop()
+        if name in producers and producers[name].op_type == "Mul":
+            factors.extend(producers[name].input)
+        elif name not in producers and _is_initializer(name, read):
+            return name
+    return None
+
+
+def _is_initializer(name: str, read: Tensors) -> bool:
+    try:
+        read(name)
+    except KeyError:
+        return False
+    return True
+
+
+def _dequantized(node: Any, read: Tensors, _: Any) -> QuantizedMatrix | None:
+    """The matrix of a DequantizeLinear of 8-bit integers with one scale, or one for each index of its last axis."""
+    data, scales = read(node.input[0]), read(node.input[1])
+    if data.dtype.itemsize > 1 or scales.size not in (1, data.shape[-1]):
+        return None
+    zeros = read(node.input[2]) if len(node.input) > 2 and node.input[2] else None  # noqa: PLR2004 - the zero points
+    return _integers(node.input[0], data, scales, zeros)
+
+
+def _matmul_bnb4(node: Any, read: Tensors, _: Any) -> QuantizedMatrix:
+    """The matrix of a MatMulBnb4, `[N, K]`: levels of a table times the largest element of a block; high bits first."""
+    facts = _attributes(node)
+    columns, count, block = (int(facts[key]) for key in ("K", "N", "block_size"))
+    levels = np.array(NF4 if facts["quant_type"] else FP4, np.float32)
+    ordered = np.sort(levels)
+    gaps = np.maximum(np.diff(ordered, prepend=ordered[0]), np.diff(ordered, append=ordered[-1]))
+    reach = gaps[np.searchsorted(ordered, levels)] / 2
+    data, largest = read(node.input[1]).reshape(-1), read(node.input[2]).reshape(-1)
+
+    def rows(start: int, stop: int) -> Rows:
+        first, last = start * columns, stop * columns
+        elements = np.arange(first, last)
+        codes = (data[elements // 2] >> np.where(elements % 2, 0, 4).astype(np.uint8)) & 15
+        scales = largest[elements // block].astype(np.float32)
+        shape, slack = (stop - start, columns), 2 * _rounding(largest).relative + EPSILON
+        values = levels[codes] * scales
+        return values.reshape(shape), (reach[codes] * np.abs(scales) + np.abs(scales) * slack).reshape(shape)
+
+    return QuantizedMatrix(node.input[1], (count, columns), rows)
+
+
+READERS: Mapping[str, Callable[[Any, Tensors, Any], QuantizedMatrix | None]] = MappingProxyType(
+    {
+        "MatMulNBits": _matmul_nbits,
+        "Gather": _lookup,
+        "GatherBlockQuantized": _gather_blocks,
+        "MatMulInteger": _matmul_integer,
+        "DequantizeLinear": _dequantized,
+        "MatMulBnb4": _matmul_bnb4,
+        "ConvInteger": _matmul_integer,
+    }
+)
+"""The operators that read quantized matrices, each with the function that reads the matrix."""
+
+CODES_SECOND = ("MatMulNBits", "MatMulInteger", "MatMulBnb4", "ConvInteger")
+"""The operators whose second input holds the codes; of the others it is the first."""

@@ -1,0 +1,192 @@
+"""PyTorch's outputs in float32 for a real text: what quantized and 16-bit files are measured against.
+
+The text is a file of the package, written from its README. The tokenizer of the checkpoint turns it into tokens.
+Without one the tokens are random numbers of the model's range, and the report says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cache, partial
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from attrs import frozen
+
+from onnxfn.check.cases.references import Reference
+from onnxfn.models.forward import torch_outputs
+from onnxfn.specs.algebra.dummies import Array, dummies, known_sizes, padded
+from onnxfn.specs.algebra.planned import Part, Plan, PlannedSpec
+from onnxfn.specs.axes import names, symbols
+from onnxfn.specs.edits.token_embeddings import EMBEDDING_FILE, IDS
+from onnxfn.specs.fixed_axes import fixed_sizes
+from onnxfn.specs.plan.check_cases import cases, in_case, past_lengths, with_dummies
+from onnxfn.specs.plan.text_cases import TOKEN_FILLS
+from onnxfn.weights.layouts import dtype_suffix
+
+TEXT_FILE = "real_text.txt"
+
+TEXT_TOKENS, ROW_TOKENS = 300, 100
+"""The tokens that are measured, and the tokens of a row: attention costs less in several rows than in a single one."""
+
+TextReferences = Callable[[Part, Plan], Reference | None]
+"""From a part and its plan to the reference for the real text; None if the part reads no tokens."""
+
+
+def real_text() -> str:
+    """The text of the package, of about 500 tokens."""
+    return (files("onnxfn.check.variants") / TEXT_FILE).read_text(encoding="utf-8")
+
+
+@frozen(eq=False)
+class TextTokens:
+    """The token ids of the text, and those that a tokenizer puts before and after each text, such as `[CLS]`."""
+
+    ids: Array
+    before: tuple[int, ...] = ()
+    after: tuple[int, ...] = ()
+
+    def rows(self, shape: tuple[int, ...]) -> Array:
+        """Rows of the text, `[rows, length]`, each as a text of its own.
+
+        >>> TextTokens(np.arange(1, 6), (0,), (9,)).rows((2, 4)).tolist()
+        [[0, 1, 2, 9], [0, 3, 4, 9]]
+        """
+        count, length = shape
+        inner = max(1, length - len(self.before) - len(self.after))
+        texts = np.resize(self.ids, (count, inner))
+        own = [(*self.before, *row, *self.after)[:length] for row in texts]
+        return np.array(own, np.int64).reshape(shape)
+
+
+def text_tokens(preprocessor: Any, checkpoint: Path | None = None) -> TextTokens | None:
+    """The token ids of the text by a tokenizer, by that of a processor or of a checkpoint; None without."""
+    tokenizer = getattr(preprocessor, "tokenizer", preprocessor) or _tokenizer(checkpoint)
+    if not hasattr(tokenizer, "convert_ids_to_tokens"):
+        return None
+    every, plain = (
+        list(tokenizer(real_text(), add_special_tokens=special, verbose=False)["input_ids"])
+        for special in (True, False)
+    )
+    start = next((index for index in range(len(every)) if every[index : index + len(plain)] == plain), None)
+    if start is None:
+        return TextTokens(np.asarray(plain, np.int64))
+    return TextTokens(np.asarray(plain, np.int64), tuple(every[:start]), tuple(every[start + len(plain) :]))
+
+
+def _tokenizer(checkpoint: Path | None) -> Any:
+    """The tokenizer of a checkpoint; None if it has none that transformers can load."""
+    from transformers import AutoTokenizer
+
+    if checkpoint is None or not any(checkpoint.glob("*token*")):
+        return None
+    try:
+        return AutoTokenizer.from_pretrained(checkpoint)
+    except Exception:  # noqa: BLE001 - the code of any tokenizer may raise anything; random tokens do, too
+        return None
+
+
+def text_references(model: Any, preprocessor: Any = None, checkpoint: Path | None = None) -> TextReferences:
+    """A function that computes the reference of a part at its first call. Variants of one export can share it.
+
+    Args:
+        model: The PyTorch model; its weights are converted to float32 one by one if they have another dtype.
+        preprocessor: A tokenizer, or a processor that has one.
+        checkpoint: The folder of the checkpoint, whose tokenizer is loaded if there is no other. Without a tokenizer
+            the tokens are random.
+    """
+    tokens = cache(partial(text_tokens, preprocessor, checkpoint))
+    known: dict[str, Reference | None] = {}
+
+    def reference(part: Part, plan: Plan) -> Reference | None:
+        name = part.name.removesuffix(dtype_suffix(part.dtype))
+        if name not in known:
+            known[name] = _text_reference(model, part, plan, tokens)
+        return known[name]
+
+    return reference
+
+
+def _text_reference(
+    model: Any, part: Part, plan: Plan, every_token: Callable[[], TextTokens | None]
+) -> Reference | None:
+    import torch
+
+    if not _reads_text(part.spec):
+        return None
+    tokens = every_token()
+    high = max((_vocabulary(other.spec) for other in plan.parts), default=0)
+    tokens = tokens if tokens is not None and max(*tokens.before, *tokens.after, *tokens.ids) < high else None
+    inputs = _text_inputs(model, part, plan, tokens)
+    count = next(array.shape[0] * array.shape[1] for array in inputs.values() if array.ndim > 1)
+    words = f"{count} tokens of text" if tokens is not None else f"{count} random tokens: there is no tokenizer"
+    return Reference(words, inputs, torch_outputs(model, part, inputs, torch.float32))
+
+
+def _text_inputs(model: Any, part: Part, plan: Plan, tokens: TextTokens | None) -> dict[str, Array]:
+    """The inputs of a part for the text, without padding and with an empty past; dummies if it reads no text."""
+    import torch
+
+    spec = with_dummies(part.spec, padded("none"))
+    linked: dict[str, Array] = {}
+    for other in (other for other in plan.parts if other.name in {link.part for link in spec.links}):
+        inputs = _text_inputs(model, other, plan, tokens)
+        outputs = torch_outputs(model, other, inputs, torch.float32)
+        values = {**inputs, **dict(zip(other.outputs, outputs, strict=True))}
+        linked |= {link.input: values[link.output] for link in spec.links if link.part == other.name}
+    return _filled(spec, linked, tokens) if _reads_text(spec) else {**dummies(spec, {}), **linked}
+
+
+def _filled(spec: PlannedSpec, linked: Mapping[str, Array], tokens: TextTokens | None) -> dict[str, Array]:
+    """The dummies of a spec at the sizes of the text, with the text and the inputs of other parts in their places."""
+    batch = next((len(array) for array in linked.values()), None)
+    arrays = dummies(spec, _sizes(spec, linked, batch))
+    text = {IDS: tokens.rows(arrays[IDS].shape)} if tokens is not None and IDS in arrays else {}
+    return {name: {**arrays, **text, **linked}[name] for name in arrays}
+
+
+def _sizes(spec: PlannedSpec, linked: Mapping[str, Array], batch: int | None) -> dict[str, int]:
+    """The sizes of the text: its rows, the length of a row, an empty past, and the lengths of linked inputs."""
+    fixed = fixed_sizes(spec)
+    length = _length_symbol(spec)
+    row = min(ROW_TOKENS, _longest_row(spec, length))
+    rows = batch or max(1, round(TEXT_TOKENS / row))
+    of_linked = {
+        symbol: linked[input_.name].shape[axis]
+        for input_ in spec.inputs
+        if input_.name in linked
+        for axis, symbol in symbols(input_.axes).items()
+        if symbol.isidentifier()
+    }
+    sizes = {spec.batch: rows, **dict.fromkeys(past_lengths(spec), 0), length: row, **of_linked}
+    used = {name for input_ in spec.inputs for name in names(input_.axes)}
+    return {name: size for name, size in sizes.items() if name in used and name not in fixed}
+
+
+def _longest_row(spec: PlannedSpec, length: str) -> int:
+    """The most tokens in a case of the check: a case with a long text knows what the model can take."""
+    return max((known_sizes(in_case(spec, case), {}).get(length, 1) for case in cases(spec)), default=1)
+
+
+def _length_symbol(spec: PlannedSpec) -> str:
+    """The symbol of the length of the tokens, or of their embeddings."""
+    linked = {link.input for link in spec.links if link.part.startswith(EMBEDDING_FILE)}
+    tokens = next(input_ for input_ in spec.inputs if input_.name == IDS or input_.name in linked)
+    return (*names(tokens.axes),)[1]
+
+
+def _reads_text(spec: PlannedSpec) -> bool:
+    """Whether a part reads token ids that may be any token, with a batch and a length; or their embeddings."""
+    functions = {generator.name: generator.function for generator in spec.dummies.generators}
+    ids = [input_ for input_ in spec.inputs if input_.name == IDS and len(names(input_.axes)) > 1]
+    reads_embeddings = any(link.part.startswith(EMBEDDING_FILE) for link in spec.links)
+    return reads_embeddings or any(functions.get(input_.generator) in TOKEN_FILLS for input_ in ids)
+
+
+def _vocabulary(spec: PlannedSpec) -> int:
+    """The number of tokens that the dummies of a spec are drawn from; 0 if it is not known."""
+    generators = {generator.name: dict(generator.arguments) for generator in spec.dummies.generators}
+    highs = [generators.get(input_.generator, {}).get("high") for input_ in spec.inputs if input_.name == IDS]
+    return max((high for high in highs if isinstance(high, int)), default=0)

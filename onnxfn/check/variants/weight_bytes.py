@@ -1,0 +1,113 @@
+"""Compares the weights in an ONNX file with those of the model as bytes, and finds those that are not numbers.
+
+Outputs show a wrong weight only if the inputs of a case reach it. A text reaches few rows of an embedding table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from attrs import evolve
+
+from onnxfn.specs.algebra.dummies import Array
+from onnxfn.specs.algebra.planned import Part
+from onnxfn.weights.chunks import chunks
+from onnxfn.weights.onnx_files import StoredTensor, stored_tensors
+from onnxfn.weights.updates import weight_in_dtype
+
+
+def weight_findings(
+    model: Any, part: Part, file: Path, is_stopped: Callable[[], bool] = lambda: False
+) -> tuple[str, ...]:
+    """One line for each weight of a file that is not the model's, or that has NaN or infinite elements.
+
+    An initializer is compared with the parameter or buffer of its name, if it is stored in its shape, as all tables of
+    embeddings are. A matrix that is stored transposed is left to the comparison of outputs: each of its elements takes
+    part in every output. Infinite elements of buffers are not named, because they mask scores.
+
+    Args:
+        model: The PyTorch model.
+        part: The part of the plan that the file was exported for.
+        file: The ONNX file.
+        is_stopped: Whether the rest of the weights is of no use any more; looked at after each weight.
+    """
+    import torch
+
+    tensors = model.state_dict(keep_vars=True)
+    named = [(stored, tensors[stored.name]) for stored in stored_tensors(file) if stored.name in tensors]
+    read = cache(_bytes)
+    parameters = {name for name, tensor in tensors.items() if isinstance(tensor, torch.nn.Parameter)}
+    findings = (
+        *(
+            _not_finite(stored.name, tensor)
+            for stored, tensor in named
+            if stored.name in parameters and not is_stopped()
+        ),
+        *(_difference(stored, tensor, read) for stored, tensor in named if not is_stopped()),
+    )
+    return tuple(f"{part.name}: {finding}" for finding in findings if finding)
+
+
+def _not_finite(name: str, tensor: Any) -> str:
+    """The finding for a parameter with NaN or infinite elements; empty if all are finite."""
+    import torch
+
+    tensor = tensor.detach()
+    if not tensor.is_floating_point() or torch.isfinite(tensor.sum()):
+        return ""
+    count = int((~torch.isfinite(tensor)).sum())
+    return f"{name} has {count} elements that are NaN or infinite, in the model itself" if count else ""
+
+
+def _difference(stored: StoredTensor, tensor: Any, read: Callable[[Path], Array]) -> str:
+    """The finding for a weight whose bytes in the file are not those of the tensor; empty if it is transposed."""
+    converted = _in_dtype(tensor, stored.dtype) if tuple(tensor.shape) == stored.shape else None
+    row = None if converted is None else _first_different_row(stored, converted, read)
+    if row is None or _is_transposed(stored, converted, row, read):
+        return ""
+    return f"{stored.name} in the file is not the model's, first in row {row} of {(*stored.shape, 1)[0]}"
+
+
+def _is_transposed(stored: StoredTensor, tensor: Any, row: int, read: Callable[[Path], Array]) -> bool:
+    """Whether a row in the file, which is not that of a square matrix, is the column of its index."""
+    if tensor.dim() != 2 or tensor.shape[0] != tensor.shape[1]:  # noqa: PLR2004 - rows and columns
+        return False
+    length = stored.length // stored.shape[0]
+    stored_row = evolve(stored, shape=(1, *stored.shape[1:]), offset=stored.offset + row * length, length=length)
+    return _first_different_row(stored_row, tensor[:, row : row + 1].mT.contiguous(), read) is None
+
+
+def _first_different_row(stored: StoredTensor, tensor: Any, read: Callable[[Path], Array]) -> int | None:
+    """The first row, along the first axis, that the file has otherwise than a tensor; None if there is none."""
+    import onnx_ir
+
+    if not stored.length:
+        return None
+    data = read(stored.file)[stored.offset : stored.offset + stored.length]
+    position, row_bytes = 0, max(1, stored.length // (stored.shape or (1,))[0])
+    for expected in chunks(onnx_ir.tensor_adapters.TorchTensor(tensor)):
+        actual = data[position : position + len(expected)]
+        if not np.array_equal(actual, expected):
+            return (position + int(np.argmax(actual != expected))) // row_bytes
+        position += len(expected)
+    return None
+
+
+def _bytes(file: Path) -> Array:
+    """The bytes of a file, mapped into memory."""
+    return np.asarray(np.memmap(file, np.uint8, "r"))
+
+
+def _in_dtype(tensor: Any, dtype: int) -> Any:
+    """The tensor in a dtype of ONNX; None if the tensor has numbers of another kind, as a quantized weight does."""
+    import torch
+    from onnx.helper import tensor_dtype_to_np_dtype
+
+    wanted = getattr(torch, tensor_dtype_to_np_dtype(dtype).name, None)
+    if wanted is None or wanted.is_floating_point != tensor.is_floating_point():
+        return None
+    return weight_in_dtype(tensor, wanted).detach().cpu()

@@ -1,0 +1,1 @@
+"""Whether an output agrees with PyTorch's."""

@@ -1,0 +1,135 @@
+"""Compares the outputs of one case with PyTorch's; if one differs, also with PyTorch's outputs of another run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+from attrs import evolve, field, frozen
+
+from onnxfn.check.cases.references import OutputArrays, Reference
+from onnxfn.check.verdict.choices import with_choices
+from onnxfn.check.verdict.compare import Exact, Judge, compare
+from onnxfn.check.verdict.exact_outputs import ExactOutputs, NoReference, rounded_inputs
+from onnxfn.check.verdict.half_casts import half_module, outputs_without_casts
+from onnxfn.check.verdict.precision import precision_of
+from onnxfn.check.verdict.usual_errors import usual_errors
+from onnxfn.check.verdict.valid_elements import valid_elements
+from onnxfn.check.verdict.verdict import Comparison, ExactArray, always_allowed, by_exact, verdict
+from onnxfn.specs.algebra.dummies import Array
+from onnxfn.specs.algebra.planned import Part
+from onnxfn.specs.stored.reports import Tick, no_tick
+
+
+@frozen(eq=False)
+class CheckedFile:
+    """A file that is compared with PyTorch.
+
+    Attributes:
+        model: The PyTorch model, in the float dtype of the part.
+        part: The part of the plan that the file was exported for.
+        file: The ONNX file.
+        exact: Computes PyTorch's outputs in a wider dtype.
+        tick: Is called between steps.
+    """
+
+    model: Any
+    part: Part
+    file: Path
+    exact: ExactOutputs
+    tick: Tick = field(default=no_tick)
+
+
+Comparisons = tuple[Comparison, ...]
+"""One comparison for each output of a part."""
+
+
+def case_comparisons(checked: CheckedFile, reference: Reference, outputs: OutputArrays) -> Comparisons:
+    """The comparison of each output in a case; if one differs, those of the first of `RETRIES` that applies.
+
+    The text of their reference says which decided.
+    """
+    of_case = output_comparisons(checked.part, reference, outputs, checked.exact, checked.tick)
+    comparisons = tuple(of_case)
+    if all(comparison.passed for comparison in comparisons):
+        return comparisons
+    retried = (retry(checked, reference, outputs, comparisons) for retry in RETRIES)
+    return next((each for each in retried if each is not None), comparisons)
+
+
+def without_casts(
+    checked: CheckedFile, reference: Reference, outputs: OutputArrays, comparisons: Comparisons
+) -> Comparisons | None:
+    """The comparisons, those that failed by the rule of float16; None if the model does not compute in float16 inside.
+
+    PyTorch's own error is then what it loses by these casts. An output that loses nothing is judged as before.
+    """
+    part, path = checked.part, half_module(checked.model, checked.part, reference.inputs)
+    if path is None:
+        return None
+    compared = comparing(part, reference, outputs, outputs_without_casts(checked.model, path), checked.tick)
+    loses_nothing = always_allowed(precision_of(part.spec.target.float_dtype)).rms
+
+    def retried(index: int, comparison: Comparison) -> Comparison:
+        if comparison.passed:
+            return comparison
+        try:
+            again = compared(index, partial(by_exact, precision=precision_of("float16")))
+        except NoReference:
+            return comparison
+        own = again.own_norms
+        return comparison if own is None or own.rms <= loses_nothing else evolve(again, norms=None, own_norms=None)
+
+    return tuple(retried(index, comparison) for index, comparison in enumerate(comparisons))
+
+
+def with_choices_of_file(
+    checked: CheckedFile, reference: Reference, _: OutputArrays, __: Comparisons
+) -> Comparisons | None:
+    """The comparisons with PyTorch's outputs for what the file chooses, if that is as good; else None: see choices."""
+    choice = with_choices(checked.model, checked.part, checked.file, reference, checked.exact)
+    if choice is None:
+        return None
+    chosen = output_comparisons(checked.part, choice.reference, choice.outputs, choice.exact, checked.tick)
+    return tuple(evolve(comparison, reference=f"{comparison.reference}, {choice.text}") for comparison in chosen)
+
+
+RETRIES = (without_casts, with_choices_of_file)
+"""The other runs of PyTorch that may explain a difference, in the order in which they are tried."""
+
+
+def output_comparisons(
+    part: Part, reference: Reference, outputs: OutputArrays, exact: ExactOutputs, tick: Tick = no_tick
+) -> Iterator[Comparison]:
+    """The comparison of each output in the case of a reference."""
+    return map(comparing(part, reference, outputs, exact, tick), range(len(part.spec.outputs)))
+
+
+def comparing(
+    part: Part, reference: Reference, outputs: OutputArrays, exact: ExactOutputs, tick: Tick
+) -> Callable[..., Comparison]:
+    """A function from the number of an output to its comparison; the exact outputs are computed at most once."""
+    rounded = rounded_inputs(reference.inputs, part.spec.target.float_dtype)
+    of_output, of_rounded = _exact_output(part, reference.inputs, exact), _exact_output(part, rounded, exact)
+
+    def compared(index: int, judge: Judge = verdict) -> Comparison:
+        output, actual, expected = part.spec.outputs[index], outputs[index], reference.outputs[index]
+        usual = usual_errors(part, index, reference, exact)
+        measures = Exact(of_output(index), of_rounded(index) if rounded else None, usual, judge)
+        select = valid_elements(part.spec, output, reference.inputs)
+        return compare(part.spec, output.name, reference.case, actual, expected, select, measures, tick)
+
+    return compared
+
+
+def _exact_output(part: Part, inputs: Mapping[str, Array], exact: ExactOutputs) -> Callable[[int], ExactArray]:
+    """From the number of an output to what computes its exact array; all outputs are computed at the first call."""
+    exact_arrays = cache(partial(exact, part, inputs))
+
+    def exact_output(index: int) -> tuple[str, Array]:
+        wider, arrays = exact_arrays()
+        return wider, arrays[index]
+
+    return lambda index: partial(exact_output, index)

@@ -1,0 +1,196 @@
+"""Compares one output of ONNX Runtime with PyTorch's: by the rule of `precision.py`, or by the tolerance of a spec."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+
+import numpy as np
+from attrs import evolve, frozen
+
+from onnxfn.check.verdict.exact_outputs import NoReference
+from onnxfn.check.verdict.norms import Error, Norms, Scale, scale_of
+from onnxfn.check.verdict.precision import precision_of
+from onnxfn.check.verdict.valid_elements import Select, all_elements
+from onnxfn.check.verdict.verdict import Comparison, Evidence, ExactArray, OwnError, always_allowed, verdict
+from onnxfn.specs.algebra.dummies import Array
+from onnxfn.specs.algebra.planned import PlannedSpec
+from onnxfn.specs.stored.reports import Tick, no_tick
+
+FEW_ELEMENTS = 64
+"""In an output of at most so many elements PyTorch's own error may be small by luck."""
+
+
+Judge = Callable[[Evidence], Comparison]
+"""From what decides on an output to its comparison. It may raise NoReference."""
+
+
+def _no_exact() -> tuple[str, Array]:
+    raise NoReference("there is no model in a wider dtype")
+
+
+@frozen(eq=False)
+class Exact:
+    """PyTorch's array of an output in a wider dtype, and its own error for other inputs.
+
+    Attributes:
+        array: Computes the array.
+        of_rounded: Computes the array for inputs that are rounded. None: no input has a float dtype.
+        usual_errors: Each computes PyTorch's own error for other inputs of these sizes.
+        judge: Compares with these.
+    """
+
+    array: ExactArray = _no_exact
+    of_rounded: ExactArray | None = None
+    usual_errors: Sequence[OwnError] = ()
+    judge: Judge = verdict
+
+
+def compare(
+    spec: PlannedSpec,
+    output: str,
+    case: str,
+    actual: Array,
+    expected: Array,
+    select: Select = all_elements,
+    exact: Exact = Exact(),
+    tick: Tick = no_tick,
+) -> Comparison:
+    """Compares ONNX Runtime's array of an output with PyTorch's.
+
+    Infinities and NaN must be the same in both, and numbers that stand for infinity nearly so. Integers must be equal.
+    Arrays that differ in shape or kind of number never agree. Other elements agree by the rule of `precision.py`, or,
+    if the spec has a tolerance, if `|actual - expected| <= atol * max(1, scale) + rtol * |expected|`.
+
+    Args:
+        spec: The planned spec: its tolerances and its float dtype.
+        output: The name of the output.
+        case: The name of the case, with its sizes.
+        actual: ONNX Runtime's array.
+        expected: PyTorch's array in the dtype of the export, as float32 if it holds real numbers.
+        select: Selects the elements that are compared.
+        exact: Computes the exact array, if it is needed.
+        tick: Is called between the blocks of the arrays.
+    """
+    if actual.shape != expected.shape or actual.dtype.kind != expected.dtype.kind:
+        types = f"{actual.dtype}{list(actual.shape)} where PyTorch gives {expected.dtype}{list(expected.shape)}"
+        return Comparison(output, f"{case}: {types}", actual.shape, np.inf, np.inf, 0.0, passed=False)
+    pair = Pair.of(spec, actual, expected, select)
+    if expected.dtype.kind != "f":
+        result = _equal(pair)
+    elif has_tolerance(spec):
+        result = _within_tolerance(spec, pair)
+    else:
+        result = exact.judge(evidence_of(pair, select, exact, tick))
+        if not _special_agree(pair):
+            result = evolve(result, max_abs=np.inf, passed=False, norms=None, own_norms=None, within_own_error=False)
+    return evolve(result, output=output, case=case, shape=actual.shape)
+
+
+def has_tolerance(spec: PlannedSpec) -> bool:
+    """Whether a spec has a tolerance of its own, which replaces the rule of `precision.py`."""
+    return spec.check.atol is not None or spec.check.rtol is not None
+
+
+@frozen(eq=False)
+class Pair:
+    """The elements of an output that are compared, in float64.
+
+    Attributes:
+        actual: ONNX Runtime's.
+        expected: PyTorch's.
+        ordinary: Where PyTorch's are finite, and stand for no infinity.
+        dtype: The float dtype whose precision they have.
+    """
+
+    actual: Array
+    expected: Array
+    ordinary: Array
+    dtype: str
+
+    @staticmethod
+    def of(spec: PlannedSpec, actual: Array, expected: Array, select: Select) -> Pair:
+        """The elements of two arrays; a model in another dtype may have an output in float16."""
+        dtype = "float16" if expected.dtype == np.float16 else spec.target.float_dtype or "float32"
+        first, second = select(actual).astype(np.float64), select(expected).astype(np.float64)
+        return Pair(first, second, np.abs(second) < precision_of(dtype).largest_ordinary, dtype)
+
+    def elements(self, array: Array) -> Array:
+        """The ordinary elements of an array; they are copied only if some are not ordinary."""
+        return array.reshape(-1) if self.ordinary.all() else array[self.ordinary]
+
+
+def _equal(pair: Pair) -> Comparison:
+    distances = _distances(pair.actual, pair.expected)
+    largest = float(distances.max(initial=0.0))
+    return _comparison(largest, largest / max(scale_of(pair.expected), 1.0), 0.0, passed=largest == 0)
+
+
+def _within_tolerance(spec: PlannedSpec, pair: Pair) -> Comparison:
+    """The comparison by the tolerance of the spec; a part of it that is None is 0."""
+    scale = max(scale_of(pair.expected[pair.ordinary]), 1.0)
+    atol, rtol = (spec.check.atol or 0.0) * scale, spec.check.rtol or 0.0
+    distances = _distances(pair.actual, pair.expected)
+    agree = np.where(np.isfinite(pair.expected), distances <= atol + rtol * np.abs(pair.expected), distances == 0)
+    largest = float(distances[pair.ordinary].max(initial=0.0))
+    reference = f"PyTorch in {pair.dtype}, by the tolerance of the spec"
+    return evolve(_comparison(largest, largest / scale, atol, passed=bool(agree.all())), reference=reference)
+
+
+def _comparison(max_abs: float, max_rel: float, tolerance: float, *, passed: bool) -> Comparison:
+    return Comparison("", "", (), max_abs, max_rel, tolerance, passed)
+
+
+def evidence_of(pair: Pair, select: Select, exact: Exact, tick: Tick = no_tick) -> Evidence:
+    """What decides on the ordinary elements of an output."""
+    actual, expected = pair.elements(pair.actual), pair.elements(pair.expected)
+    scale = Scale.of(expected, precision_of(pair.dtype))
+
+    def error(reference: Array) -> Error:
+        return scale.error(actual - reference, tick)
+
+    def own(values: Array) -> Error:
+        return scale.error(expected - values, tick)
+
+    def of_rounded(compute: ExactArray, values: Array) -> Norms:
+        return scale.error(_exact_elements(pair, select, compute)[1] - values).norms
+
+    def others(values: Array) -> Iterator[OwnError]:
+        if exact.of_rounded is not None:
+            yield partial(of_rounded, exact.of_rounded, values)
+        if values.size <= FEW_ELEMENTS:
+            yield from exact.usual_errors
+
+    elements = partial(_exact_elements, pair, select, exact.array)
+    return Evidence(pair.dtype, scale.rms, expected, error, own, elements, others)
+
+
+def _exact_elements(pair: Pair, select: Select, exact: ExactArray) -> tuple[str, Array]:
+    """The name of the wider dtype, and the exact values of the ordinary elements. Raises NoReference."""
+    wider, array = exact()
+    values = select(array).astype(np.float64)
+    if values.shape != pair.expected.shape:  # rounding decides how much the model returns
+        shapes = f"{list(values.shape)} where the dtype of the export gives {list(pair.expected.shape)}"
+        raise NoReference(f"{wider} gives {shapes}")
+    values = pair.elements(values)
+    if not np.isfinite(values).all():
+        raise NoReference(f"{wider} has infinities or NaN where {pair.dtype} has numbers")
+    return wider, values
+
+
+def _special_agree(pair: Pair) -> bool:
+    """Whether infinities and NaN are the same, and numbers that stand for infinity differ by rounding alone."""
+    actual, expected = pair.actual[~pair.ordinary], pair.expected[~pair.ordinary]
+    distances, bound = _distances(actual, expected), always_allowed(precision_of(pair.dtype)).peak
+    return bool(np.where(np.isfinite(expected), distances <= bound * np.abs(expected), distances == 0).all())
+
+
+def _distances(actual: Array, expected: Array) -> Array:
+    """The distance of each element: 0 if both are the same infinity or both NaN, infinite if only one is."""
+    with np.errstate(invalid="ignore"):
+        distances: Array = np.abs(actual - expected)
+    undefined = np.isnan(distances)
+    if undefined.any():
+        left, right = actual[undefined], expected[undefined]
+        distances[undefined] = np.where((left == right) | (np.isnan(left) & np.isnan(right)), 0.0, np.inf)
+    return distances

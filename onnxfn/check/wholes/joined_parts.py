@@ -1,0 +1,194 @@
+"""The parts of a model that sees or hears as a whole: the decoder of their files for a prompt, and PyTorch's logits."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from attrs import evolve, field, frozen
+
+from onnxfn.architectures.placeholders import Placeholders, placeholders, with_placeholders
+from onnxfn.check.texts.decoded_texts import NEW_TOKENS, SessionOpener
+from onnxfn.check.texts.token_choices import ordinary_logits
+from onnxfn.check.wholes.torch_whole import MASK, WHOLE, encoder_arguments, forward_arguments, whole_part
+from onnxfn.models.forward import torch_outputs
+from onnxfn.run.encoded import embedded, encoder_outputs, encoder_prompts, read_by_encoder, start_tokens
+from onnxfn.run.greedy_decoding import Decoder, greedy, most_likely_token, session_outputs
+from onnxfn.run.processed_prompts import processed_prompts
+from onnxfn.run.prompts_with_images import Prompt, towers_of, whole_prompts
+from onnxfn.run.sessions import runtime_message
+from onnxfn.run.towers import TOWERS, takes_three_positions, tower_features, with_features
+from onnxfn.specs.algebra.config_values import snapshot
+from onnxfn.specs.algebra.dummies import Array
+from onnxfn.specs.algebra.planned import Part, Plan, PlannedSpec
+from onnxfn.specs.edits.behaviors import STEMS
+from onnxfn.specs.edits.token_embeddings import EMBEDDING_FILE, EMBEDS, IDS
+from onnxfn.specs.errors import OnnxfnError
+from onnxfn.specs.stored.reports import CheckFailed
+from onnxfn.specs.tasks.tasks import WITH_PAST
+from onnxfn.weights.layouts import dtype_suffix
+
+MAIN_OUTPUTS = ("logits", "last_hidden_state")
+"""What is compared: of a model that writes, and of one that does not."""
+
+SEES = "image-text-to-text"
+"""The task of encoder-decoders whose encoder reads images."""
+
+
+@frozen
+class Whole:
+    """The parts of a model that sees or hears.
+
+    Attributes:
+        model: The model of PyTorch.
+        towers: The parts that read images and sounds, by the stem of their files.
+        table: The part that looks up the embeddings of tokens; None if the decoder takes tokens.
+        decoder: The part that gives logits, or the last hidden states.
+        known: How tokens and features become one sequence.
+        session_of: From a part to the session of its file.
+        encoder: The part that reads what stands before the texts of the decoder; None if the decoder reads it itself.
+    """
+
+    model: Any
+    towers: Mapping[str, Part]
+    table: Part | None
+    decoder: Part
+    known: Placeholders
+    session_of: Callable[[Part], Any] = field(repr=False)
+    encoder: Part | None = None
+
+
+def whole_model(model: Any, plan: Plan, folder: Path, session_for: SessionOpener) -> Whole | None:
+    """The parts of a plan as a whole; None if it has no part that reads images or sounds."""
+    suffix = dtype_suffix(plan.parts[0].dtype)
+    parts = {part.name.removesuffix(suffix): part for part in plan.parts}
+    towers, table, encoder = towers_of(plan.parts, suffix), parts.get(EMBEDDING_FILE), parts.get(STEMS["encoder"])
+    decoder = next((part for part in plan.parts if part != encoder and _writes(part, table)), None)
+    sees = bool(towers and table) or (encoder is not None and _stem(encoder.spec) == SEES)
+    if not sees or decoder is None:
+        return None
+    known = placeholders(snapshot(model))
+
+    def session_of(part: Part) -> Any:
+        return session_for(folder / f"{part.name}.onnx")
+
+    return Whole(model, towers, table, decoder, known, session_of, encoder)
+
+
+def _writes(part: Part, table: Part | None) -> bool:
+    """Whether a part gives logits for tokens, or for their embeddings where a table looks these up."""
+    return (IDS if table is None else EMBEDS) in part.inputs and bool(main_output(part))
+
+
+def _stem(spec: PlannedSpec) -> str:
+    """The task of a spec, without `-with-past`."""
+    return (spec.task or "").removesuffix(WITH_PAST)
+
+
+def prompts_of(whole: Whole, preprocessor: Any = None) -> Iterator[Prompt]:
+    """Texts and images from the dummies of the parts, and what a processor makes of a text with pictures."""
+    for prompt in chain(_dummy_prompts(whole), processed_prompts(preprocessor)):
+        yield evolve(prompt, arguments=with_placeholders(prompt.arguments, whole.known))
+
+
+def _dummy_prompts(whole: Whole) -> Iterator[Prompt]:
+    if whole.table is not None:
+        return whole_prompts(whole.towers, whole.table.spec, whole.known, partial(features_of, whole))
+    return encoder_prompts(whole.encoder) if whole.encoder is not None else iter(())
+
+
+def name_of(whole: Whole) -> str:
+    """The name of the whole model in a report, with the dtype of a variant."""
+    return WHOLE if whole.decoder.dtype is None else f"{WHOLE}, {whole.decoder.dtype}"
+
+
+def begun(whole: Whole, prompt: Prompt) -> tuple[Array, Array]:
+    """The tokens after which the decoder writes, and their mask: the prompt, or the first token after an encoder."""
+    if whole.encoder is None:
+        return prompt.arguments[IDS], prompt.arguments[MASK]
+    first = prompt.arguments.get(IDS, next(iter(prompt.arguments.values())))
+    ids = start_tokens(whole.model, len(first))
+    return ids, np.ones_like(ids)
+
+
+def decoder_of(whole: Whole, prompt: Prompt) -> Decoder:
+    """The decoder of the files for a prompt, with the features of its images and sounds."""
+    session = whole.session_of(whole.decoder)
+    table = None if whole.table is None else whole.session_of(whole.table)
+    decoder = Decoder(session, session, table)
+    sessions = {stem: whole.session_of(part) for stem, part in whole.towers.items()}
+    arguments = prompt.arguments
+    features = tower_features(sessions, arguments)
+    if whole.encoder is None:
+        return with_features(decoder, features, whole.known, arguments[IDS], arguments)
+    read = arguments if table is None else embedded(table, features, whole.known, arguments)
+    inputs = read_by_encoder(whole.encoder, read)
+    encoded = encoder_outputs(whole.encoder, whole.decoder, whole.session_of(whole.encoder), inputs)
+    return evolve(decoder, constant_feeds=encoded)
+
+
+def written(whole: Whole, decoder: Decoder, ids: Array, mask: Array) -> tuple[Array, Array]:
+    """The texts that the files write after prompts, `[batch, length + new]`, and the logits of each step.
+
+    None of the tokens that the configuration names is written, such as an end.
+    """
+    steps: list[Array] = []
+
+    def choose(logits: Array, texts: Array) -> Array:
+        steps.append(logits)
+        return most_likely_token(ordinary_logits(whole.known.special, logits), texts)
+
+    texts = greedy(decoder, ids, mask, steps=NEW_TOKENS, choose=choose)
+    return texts, np.stack(steps, axis=1)
+
+
+def main_output(part: Part) -> str:
+    """The output of a part that is compared with the whole model; empty if it has none."""
+    return next((name for name in MAIN_OUTPUTS if name in part.outputs), "")
+
+
+def features_of(whole: Whole, tower: Part, inputs: Mapping[str, Array]) -> Array:
+    """The features that the file of a tower computes."""
+    stem = next(stem for stem, part in whole.towers.items() if part == tower)
+    return session_outputs(whole.session_of(tower), inputs)[TOWERS[stem]]
+
+
+def arguments_of(whole: Whole, prompt: Prompt, texts: Array) -> dict[str, Array]:
+    """The arguments of `forward` for texts that begin with a prompt."""
+    if whole.encoder is not None:
+        return encoder_arguments(whole.model, prompt.arguments, texts)
+    three = takes_three_positions(whole.session_of(whole.decoder))
+    return forward_arguments(whole.model, prompt.arguments, texts, whole.known, has_three_positions=three)
+
+
+def part_of(whole: Whole, arguments: Mapping[str, Array]) -> Part:
+    """The whole model with the main output of the part that takes embeddings. It gets what its towers always get."""
+    parameters = inspect.signature(whole.model.forward).parameters
+    of_towers = dict.fromkeys(each for tower in whole.towers.values() for each in tower.spec.call.constants)
+    constants = [each for each in of_towers if each.name in parameters]
+    return whole_part(arguments, whole.decoder.spec, main_output(whole.decoder), constants)
+
+
+def torch_logits(whole: Whole, prompt: Prompt, texts: Array, dtype: Any = None) -> Array:
+    """The logits of PyTorch's whole model for texts that begin with a prompt; None: in its dtype. CaptureFailed."""
+    arguments = arguments_of(whole, prompt, texts)
+    (logits,) = torch_outputs(whole.model, part_of(whole, arguments), arguments, dtype)
+    return logits
+
+
+@contextmanager
+def run_errors(prompt: Prompt) -> Iterator[None]:
+    """Raises CheckFailed for an error of the files, with the case."""
+    try:
+        yield
+    except (CheckFailed, MemoryError):
+        raise
+    except Exception as error:
+        reason = str(error) if isinstance(error, OnnxfnError) else f"{type(error).__name__}: {runtime_message(error)}"
+        raise CheckFailed(f"{WHOLE}: the files cannot be run one after the other ({prompt.case}): {reason}") from error

@@ -1,0 +1,142 @@
+"""A whole model that sees or hears, run by PyTorch: its logits for texts with images, and the texts that it writes."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from onnxfn.architectures.placeholders import Placeholders, TokenTypes
+from onnxfn.architectures.wrappers.feature_methods import feature_method
+from onnxfn.models.forward import tensors_for
+from onnxfn.models.model_state import unchanged_eval, with_attention
+from onnxfn.models.quiet import quiet
+from onnxfn.run.merged_embeddings import token_positions
+from onnxfn.specs.algebra.dummies import Array
+from onnxfn.specs.algebra.planned import Part, PlannedSpec
+from onnxfn.specs.algebra.spec import Call
+from onnxfn.specs.axes import AxisMap, axis_map
+from onnxfn.specs.edits.token_embeddings import IDS
+from onnxfn.specs.errors import CaptureFailed, first_line
+from onnxfn.specs.records import Constant, InputSpec, OutputSpec
+
+WHOLE = "whole model"
+"""The name of the whole model in a report, where other lines have the name of a part."""
+
+MASK, POSITIONS = "attention_mask", "position_ids"
+DECODER_IDS = "decoder_input_ids"
+ENDS_TEXTS = ("blip",)
+"""Model types whose `generate` has an end token of its own, and leaves out the last token of a prompt."""
+
+PIXELS, IMAGE_SIZES = "pixel_values", "image_sizes"
+
+
+NO_CACHE = Constant("use_cache", value=False)
+
+
+def whole_part(
+    arguments: Mapping[str, Array],
+    spec: PlannedSpec,
+    output: str = "logits",
+    constants: Iterable[Constant] = (),
+) -> Part:
+    """The whole model as a part that takes these arguments and gives one output, in the dtype of another spec.
+
+    `forward` always gets the constants.
+    """
+    inputs = (
+        InputSpec(name, AxisMap(axis_map("_").axes * array.ndim), "whole", path=(name,))
+        for name, array in arguments.items()
+    )
+    call = Call(constants=(NO_CACHE, *constants), attention=spec.call.attention)
+    main_output = OutputSpec(output, axis_map("batch_size sequence_length _"))
+    return Part(WHOLE, PlannedSpec(inputs=tuple(inputs), outputs=(main_output,), call=call, target=spec.target))
+
+
+def forward_arguments(
+    model: Any, arguments: Mapping[str, Array], texts: Array, known: Placeholders, *, has_three_positions: bool
+) -> dict[str, Array]:
+    """The arguments of `forward` for texts that begin with a prompt: also the positions and types of its tokens.
+
+    A model with positions in time, height and width computes these by itself.
+
+    Args:
+        model: The model.
+        arguments: Those of the prompt, as a processor gives them.
+        texts: Token ids, `[batch, length]`.
+        known: How tokens and features become one sequence.
+        has_three_positions: Whether positions are in time, height and width.
+    """
+    parameters = inspect.signature(model.forward).parameters
+    mask, new = arguments[MASK], texts.shape[1] - arguments[IDS].shape[1]
+    mask = np.concatenate([mask, np.ones((len(mask), new), mask.dtype)], axis=1)
+    types = {each.argument: _types(texts, new, each, known) for each in known.types}
+    positions = {} if has_three_positions else {POSITIONS: token_positions(mask, known.first_position)}
+    computed = {name: array for name, array in {**types, **positions}.items() if name in parameters}
+    computed |= _whole_sizes(model, arguments)
+    return {**arguments, **computed, IDS: texts, MASK: mask}
+
+
+def encoder_arguments(model: Any, arguments: Mapping[str, Array], texts: Array) -> dict[str, Array]:
+    """The arguments of `forward` of an encoder-decoder: what its encoder reads, and the tokens of the decoder."""
+    own = DECODER_IDS if DECODER_IDS in inspect.signature(model.forward).parameters else IDS
+    return {**arguments, **_whole_sizes(model, arguments), own: texts}
+
+
+def _whole_sizes(model: Any, arguments: Mapping[str, Array]) -> dict[str, Array]:
+    """The sizes of images without padding, for a model that needs them; a file takes them from the pixels."""
+    method = feature_method(model, "get_image_features") if PIXELS in arguments else None
+    size = inspect.signature(method).parameters.get(IMAGE_SIZES) if method is not None else None
+    if size is None or size.default is not size.empty or IMAGE_SIZES in arguments:
+        return {}
+    count, _, *sides = arguments[PIXELS].shape
+    return {IMAGE_SIZES: np.array([sides] * count)}
+
+
+def _types(texts: Array, new: int, types: TokenTypes, known: Placeholders) -> Array:
+    """The types of the tokens of texts of which the last `new` are no prompt."""
+    of_texts = np.full(texts.shape, types.text)
+    for name, of_placeholder in types.features.items():
+        of_texts[texts == known.tokens.get(name, -1)] = of_placeholder
+    of_texts[:, texts.shape[1] - new :] = types.new
+    return of_texts
+
+
+def _with_end(arguments: Mapping[str, Array]) -> dict[str, Array]:
+    """The arguments with one more token after each prompt, where its end stands."""
+    return {**arguments, IDS: np.concatenate([arguments[IDS], arguments[IDS][:, -1:]], axis=1)}
+
+
+def texts_of_generate(
+    model: Any, part: Part, arguments: Mapping[str, Array], steps: int, never: Collection[int]
+) -> Array:
+    """The texts that `model.generate` writes after prompts, greedily and without an end, `[batch, length + steps]`.
+
+    It writes none of the tokens `never`.
+
+    CaptureFailed if it does not run.
+    """
+    import torch
+
+    ends_texts = model.config.model_type in ENDS_TEXTS
+    prompts = _with_end(arguments) if ends_texts else arguments
+    tensors = dict(zip(prompts, tensors_for(model, part.spec, prompts), strict=True))
+    attention = with_attention(model, part.spec.call.attention)
+    lengths = {"max_new_tokens": steps, "min_new_tokens": steps, "suppress_tokens": sorted(never)}
+    constants = {each.name: each.value for each in part.spec.call.constants if each != NO_CACHE}
+    if DECODER_IDS in arguments:
+        lengths["decoder_start_token_id"] = int(arguments[DECODER_IDS][0, 0])
+    forced = {} if ends_texts else {"eos_token_id": None}
+    forced |= {"forced_bos_token_id": None, "forced_eos_token_id": None}
+    try:
+        with quiet(), unchanged_eval(model), attention, torch.no_grad():
+            options = {**lengths, **constants, **forced, "do_sample": False, "num_beams": 1}
+            texts: Array = model.generate(**tensors, **options).numpy()
+    except MemoryError:
+        raise
+    except Exception as error:  # the code of any model may raise anything
+        reason = f"{type(error).__name__}: {first_line(error)}"
+        raise CaptureFailed(f"generate of {type(model).__name__} does not run: {reason}") from error
+    return texts

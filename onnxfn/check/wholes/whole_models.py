@@ -1,0 +1,193 @@
+"""All parts of a model that sees or hears, one after the other, against the whole model of PyTorch.
+
+The files read pixels and sounds, look up tokens, put features in their places and write a text with the cache, as a
+client does. PyTorch's `forward` gets the pixels and the tokens, and computes features, places and positions by itself.
+So an error between the parts shows, such as positions of another image, which the check of each part cannot see.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from attrs import evolve
+
+from onnxfn.architectures.families.features import reads_prompts_both_ways
+from onnxfn.check.check import differences
+from onnxfn.check.texts.decoded_texts import NEW_TOKENS, SessionOpener, margin_comparison, margin_error, text_comparison
+from onnxfn.check.texts.token_choices import ordinary_logits
+from onnxfn.check.variants.proof import NO_PROOF, Proof, is_quantized
+from onnxfn.check.verdict.compare import Exact, compare
+from onnxfn.check.verdict.exact_outputs import ExactOutputs
+from onnxfn.check.verdict.norms import Scale
+from onnxfn.check.verdict.precision import precision_of
+from onnxfn.check.verdict.verdict import Comparison, allowed_by_scale, judged
+from onnxfn.check.wholes.joined_parts import (
+    Whole,
+    arguments_of,
+    begun,
+    decoder_of,
+    main_output,
+    name_of,
+    part_of,
+    prompts_of,
+    run_errors,
+    torch_logits,
+    whole_model,
+    written,
+)
+from onnxfn.check.wholes.measured_wholes import measured_report
+from onnxfn.check.wholes.torch_whole import texts_of_generate
+from onnxfn.run.greedy_decoding import Decoder, most_likely_token, prompt_outputs
+from onnxfn.run.prompts_with_images import Prompt
+from onnxfn.specs.algebra.dummies import Array
+from onnxfn.specs.algebra.planned import Plan, PlannedSpec
+from onnxfn.specs.errors import CaptureFailed
+from onnxfn.specs.stored.reports import Report, Tick, no_tick
+
+GENERATE = "PyTorch's generate"
+OF_GENERATE = "tokens of generate"
+STEPS = "logits of new tokens"
+
+
+def whole_model_report(
+    model: Any,
+    plan: Plan,
+    folder: Path,
+    session_for: SessionOpener,
+    exact: ExactOutputs,
+    tick: Tick = no_tick,
+    preprocessor: Any = None,
+    proof: Proof = NO_PROOF,
+) -> Report:
+    """Compares the files of a plan, run one after the other, with the whole model; empty if nothing reads images.
+
+    Quantized files are measured, not compared. A prompt that PyTorch refuses is a finding: nothing of it is compared.
+
+    Args:
+        model: The model of PyTorch, in the float dtype of the plan.
+        plan: The plan. Parts that read images or sounds are those of `TOWERS`.
+        folder: The folder of the files.
+        session_for: Opens an ONNX file.
+        exact: Computes PyTorch's outputs in a wider dtype.
+        tick: Is called between the cases.
+        preprocessor: The processor of the model. What it makes of a text with pictures is one more case.
+        proof: What quantized files are measured with.
+
+    Raises:
+        CheckFailed: The files cannot be run one after the other.
+    """
+    whole = whole_model(model, plan, folder, session_for)
+    if whole is None:
+        return Report((), ())
+    if any(is_quantized(part.spec) for part in plan.parts):
+        return measured_report(whole, prompts_of(whole, preprocessor), proof, tick)
+    comparisons: list[Comparison] = []
+    compared: set[str] = set()
+    refusals: list[str] = []
+    findings: list[str] = []
+    for prompt in prompts_of(whole, preprocessor):
+        tick()
+        try:
+            for comparison in prompt_comparisons(whole, prompt, exact):
+                comparisons.append(comparison)
+                compared.add(prompt.case)
+        except CaptureFailed as error:
+            refusals.append(f"{prompt.case}: {error}")
+            findings += [] if prompt.case in compared else refusals[-1:]
+    cases = dict.fromkeys(comparison.case for comparison in comparisons)
+    of_whole = differences(evolve(whole.decoder, name=name_of(whole)), comparisons)
+    findings += [] if all(each.passed for each in of_whole) else _unread_types(whole)
+    return Report(of_whole, (*cases, *refusals), tuple(findings))
+
+
+def prompt_comparisons(whole: Whole, prompt: Prompt, exact: ExactOutputs) -> Iterator[Comparison]:
+    """What the files give for a prompt, against PyTorch: the logits of the prompt, and the text after it."""
+    ids, mask = begun(whole, prompt)
+    expected = torch_logits(whole, prompt, ids)
+    with run_errors(prompt):
+        decoder = decoder_of(whole, prompt)
+        actual = prompt_outputs(decoder, ids, mask)[main_output(whole.decoder)]
+    last = actual.shape[1]
+    exact_end = partial(_exact, whole, prompt, exact, ids, last)
+    at_tokens = mask[:, -last:].astype(bool)
+    spec, label = whole.decoder.spec, f"{prompt.case} (tokens={ids.shape[1]})"
+    output, expected_end = main_output(whole.decoder), expected[:, -last:]
+    yield compare(spec, output, label, actual, expected_end, lambda array: array[at_tokens], Exact(exact_end))
+    if spec.feedback:
+        yield from _text_comparisons(whole, prompt, decoder, exact)
+
+
+def _text_comparisons(whole: Whole, prompt: Prompt, decoder: Decoder, exact: ExactOutputs) -> Iterator[Comparison]:
+    """What the files write after a prompt, against PyTorch: the logits of each step, the tokens, those of generate."""
+    (ids, mask), spec, case = begun(whole, prompt), whole.decoder.spec, f"{NEW_TOKENS} tokens after {prompt.case}"
+    with run_errors(prompt):
+        texts, steps = written(whole, decoder, ids, mask)
+    at_steps = slice(ids.shape[1] - 1, -1)
+    of_texts = torch_logits(whole, prompt, texts)
+    exact_logits = cache(partial(_exact, whole, prompt, exact, texts, texts.shape[1]))
+
+    def exact_steps() -> tuple[str, Array]:
+        wider, logits = exact_logits()
+        return wider, logits[:, at_steps]
+
+    def exact_ordinary() -> tuple[str, Array]:
+        wider, logits = exact_logits()
+        return wider, ordinary_logits(whole.known.special, logits)
+
+    yield compare(spec, STEPS, case, steps, of_texts[:, at_steps], exact=Exact(exact_steps))
+    ordinary = ordinary_logits(whole.known.special, of_texts)
+    yield text_comparison(spec, most_likely_token, texts, ordinary, exact=exact_ordinary, case=case, start=ids.shape[1])
+    arguments = arguments_of(whole, prompt, ids)
+    part = part_of(whole, arguments)
+    generated = texts_of_generate(whole.model, part, arguments, NEW_TOKENS, whole.known.special)
+    yield generate_comparison(spec, texts, generated, ordinary, case)
+
+
+def generate_comparison(spec: PlannedSpec, texts: Array, generated: Array, logits: Array, case: str) -> Comparison:
+    """Compares texts with those that PyTorch's `generate` writes: their first other token must be as likely.
+
+    Args:
+        spec: The spec of the decoder: its float dtype.
+        texts: `[batch, length]`.
+        generated: Those of `generate`.
+        logits: PyTorch's logits for `texts`.
+        case: The name of the case.
+    """
+    if texts.shape != generated.shape:
+        label = f"{case}: tokens {list(texts.shape)} where generate writes {list(generated.shape)}"
+        return Comparison(OF_GENERATE, label, texts.shape, np.inf, np.inf, 0.0, passed=False)
+    precision = precision_of(spec.target.float_dtype)
+    ordinary = logits[np.abs(logits) < precision.largest_ordinary].astype(np.float64)
+    scale, pairs = Scale.of(ordinary, precision), [np.zeros(2)]
+    for row in np.flatnonzero((texts != generated).any(axis=1)):
+        step = int(np.argmax(texts[row] != generated[row]))
+        pairs.append(np.sort([logits[row, step - 1, tokens[row, step]] for tokens in (texts, generated)]))
+    chosen, best = np.array(pairs, np.float64).T
+    by_scale = judged(margin_error(best, chosen, scale.rms), allowed_by_scale(precision), scale.rms, GENERATE)
+    return margin_comparison(by_scale, OF_GENERATE, case, texts)
+
+
+def _unread_types(whole: Whole) -> list[str]:
+    """A line for each argument with types of tokens on which attention depends, and which no file takes."""
+    from onnxfn.architectures.wrappers.wide_rows import width_of  # imports torch
+
+    parameters = inspect.signature(whole.model.forward).parameters
+    taken = {*whole.decoder.inputs, width_of(whole.model).types}
+    types = whole.known.types
+    taken |= {
+        each.argument for each in types if each.tells_prompts and reads_prompts_both_ways(whole.decoder.spec.call)
+    }
+    unread = [each for each in types if each.attention and each.argument in parameters.keys() - taken]
+    return [f"no file takes {each.argument}, which processors give: by it {each.attention}" for each in unread]
+
+
+def _exact(whole: Whole, prompt: Prompt, exact: ExactOutputs, texts: Array, last: int) -> tuple[str, Array]:
+    """The name of a wider dtype, and the logits of the last tokens in it. Raises NoReference."""
+    arguments = arguments_of(whole, prompt, texts)
+    wider, (logits,) = exact(part_of(whole, arguments), arguments)
+    return wider, logits[:, -last:]

@@ -1,0 +1,164 @@
+"""The command line: options become records, records go to one call, and its result is printed.
+
+A command imports what it runs when it runs, so that the help is as fast as typer.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from onnxfn.export.cli.flags import Out, command
+from onnxfn.export.cli.optimum import our_option
+from onnxfn.export.cli.say import say
+from onnxfn.export.jobs.options import OPTIONS, Values
+from onnxfn.specs.version import VERSION
+
+Folder = Annotated[Path, typer.Argument(help="The folder of an export.")]
+GB = 10**9
+
+app: typer.Typer = typer.Typer(
+    name="onnxfn",
+    help="Export PyTorch and Hugging Face models to ONNX and check the files against PyTorch.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+
+
+def export(
+    model: Annotated[str, typer.Argument(help="The folder of a checkpoint, a GGUF file, or a name on the hub.")],
+    out: Out,
+    values: Values,
+) -> None:
+    """Export a checkpoint, with its configuration and tokenizer files."""
+    from onnxfn.export.cli.export_command import export_from_library, export_request
+
+    export_from_library(values.get("library", "transformers"), export_request(model, out, values))
+
+
+def verify(folder: Folder) -> None:
+    """Compare the files of an export with its report.json, without the model. Exit code 1 if one differs."""
+    from onnxfn.export.cli.file_commands import print_verification
+
+    print_verification(folder)
+
+
+def inspect(
+    subject: Annotated[
+        str, typer.Argument(help="A model type, such as bert; an ONNX file; or the folder of an export.")
+    ],
+    task: Annotated[str | None, typer.Option(help="Show the spec of a model type for this task.")] = None,
+    *,
+    values: Values,
+) -> None:
+    """Show the spec of a model type, or what an ONNX file has: inputs, outputs, operators, bytes of the weights."""
+    from onnxfn.export.cli.file_commands import print_inspected
+
+    print_inspected(subject, task, as_json="json" in values)
+
+
+def push(
+    folder: Folder,
+    repository: Annotated[str, typer.Argument(help="The repository on the hub, such as me/my-model.")],
+    *,
+    private: Annotated[bool, typer.Option("--private", help="Create the repository as a private one.")] = False,
+    values: Values,
+) -> None:
+    """Upload the folder of an export to the hub, after it was verified. The token is that of `hf auth login`."""
+    from onnxfn.export.cli.file_commands import push_verified
+
+    push_verified(folder, repository, private=private, dry_run="dry_run" in values)
+
+
+def batch(
+    jobs: Annotated[
+        Path, typer.Argument(help="A folder of checkpoints, a .toml file of jobs, or a file with a job in JSON a line.")
+    ],
+    out: Annotated[Path, typer.Argument(help="The folder of the exports; it also gets the log, batch.jsonl.")],
+    *,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Jobs that run at a time. Default: the number of processors.")
+    ] = None,
+    dask: Annotated[
+        str | None, typer.Option(help="Address of a scheduler of dask.distributed that runs the jobs.")
+    ] = None,
+    resume: Annotated[
+        bool,
+        typer.Option("--resume", help="Go on with an earlier run: what is exported and unchanged is not done again."),
+    ] = False,
+    seconds: Annotated[float | None, typer.Option(help="Seconds that a job may take.")] = None,
+    memory: Annotated[float | None, typer.Option(help="Gigabytes of memory that a job may use.")] = None,
+    retries: Annotated[
+        int, typer.Option(min=0, help="How often a job is started again if its process was killed.")
+    ] = 1,
+    total_memory: Annotated[
+        float | None,
+        typer.Option(help="Gigabytes that the jobs that run at a time may need together. Default: what is available."),
+    ] = None,
+    values: Values,
+) -> None:
+    """Export many checkpoints, each in a process of its own. Exit code 1 if a job failed, after all others are done."""
+    from onnxfn.export.batch.records import JobLimits
+    from onnxfn.export.cli.batch_command import export_listed
+
+    limits = JobLimits(seconds=seconds, memory_bytes=_bytes(memory))
+    options = {"workers": workers, "limits": limits, "memory": _bytes(total_memory), "retries": retries}
+    export_listed(jobs, out, values, dask=dask, resume=resume, **options)
+
+
+def _bytes(gigabytes: float | None) -> int | None:
+    return None if gigabytes is None else int(gigabytes * GB)
+
+
+def tasks(model_type: Annotated[str, typer.Argument(help="A model type, such as bert.")]) -> None:
+    """List the tasks of a model type."""
+    from onnxfn.export.find.lookup import tasks_for
+
+    say("\n".join(tasks_for(model_type)))
+
+
+def cache(
+    folder: Annotated[Path | None, typer.Option(help="The cache folder. Default: that of the user.")] = None,
+    clear: Annotated[bool, typer.Option("--clear", help="Delete the files of the cache.")] = False,
+) -> None:
+    """Show the cache of graphs without weights: its folder, the number of its files, their size."""
+    from onnxfn.graphs.templates.cache_folder import cache_entries, clear_cache, default_cache_folder
+
+    folder = folder or default_cache_folder()
+    entries = (clear_cache if clear else cache_entries)(folder)
+    size = sum(entry.size for entry in entries)
+    say(f"{folder}: {'deleted ' if clear else ''}{len(entries)} files, {size / 10**6:.1f} MB")
+
+
+def demonstrate(out: Out, values: Values) -> None:
+    """Export a real model, check it, and use it: all-MiniLM-L6-v2 compares sentences."""
+    from onnxfn.export.cli.demo import demo
+    from onnxfn.export.publish.destination import check_destination
+
+    overwrite = "overwrite" in values
+    check_destination(out, overwrite=overwrite)
+    demo(out, overwrite=overwrite)
+
+
+@app.callback(invoke_without_command=True)
+def _main(version: Annotated[bool, typer.Option("--version", help="Show the version.")] = False) -> None:
+    if version:
+        say(VERSION)
+        raise typer.Exit
+
+
+OF_BATCH = ("dtype", "check", "no_check", "dry_run", "json", "verbose", "overwrite")
+"""The options that `batch` shares with `export`."""
+
+app.command("export", context_settings={"token_normalize_func": our_option, "help_option_names": ["-h", "--help"]})(
+    command(export, *(name for name in OPTIONS if name != "debug"))
+)
+app.command("verify")(command(verify))
+app.command("inspect")(command(inspect, "json"))
+app.command("push")(command(push, "dry_run"))
+app.command("batch")(command(batch, *OF_BATCH))
+app.command("tasks")(command(tasks))
+app.command("cache")(command(cache))
+app.command("demo")(command(demonstrate, "overwrite"))

@@ -1,0 +1,55 @@
+"""Errors at the command line: one line on the error stream, exit code 1, the traceback in a file or on the terminal."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from tempfile import NamedTemporaryFile
+
+import typer
+
+from onnxfn.export.cli.say import say
+from onnxfn.export.jobs.error_lines import error_line
+from onnxfn.specs.errors import OnnxfnError
+from onnxfn.specs.version import VERSION
+
+TYPER_ERRORS = (typer.Exit, typer.Abort, BrokenPipeError)
+"""What typer itself turns into an exit code. A broken pipe is a reader, such as `head`, that has read enough."""
+
+
+@contextmanager
+def one_line_errors(*, debug: bool) -> Iterator[None]:
+    """Prints an error as one line on the error stream, its notes as lines after it, and exits with code 1.
+
+    The traceback of an error that an error of a library or of the system caused, or that nobody expected, goes to a
+    file in the system's temporary folder, which the line names; with `debug` it is printed before the line.
+    """
+    try:
+        yield
+    except TYPER_ERRORS:
+        raise
+    except Exception as error:  # noqa: BLE001 - whatever happens, the user sees one line
+        if debug:
+            traceback.print_exception(error)
+        saved = "" if debug or not has_cause(error) else f" (traceback: {_saved_traceback(error)})"
+        for line in (f"error: {error_line(error)}{saved}", *getattr(error, "__notes__", ())):
+            say(line, err=True)
+        raise typer.Exit(1) from None
+
+
+def has_cause(error: Exception) -> bool:
+    """Whether the traceback of an error says more than its message: it was not raised by onnxfn, or has a cause."""
+    return not isinstance(error, OnnxfnError) or error.__cause__ is not None
+
+
+def _saved_traceback(error: Exception) -> str:
+    """Writes the traceback of an error to a new temporary file; the path of the file, or why there is none."""
+    try:
+        with NamedTemporaryFile("w", prefix="onnxfn-error-", suffix=".txt", delete=False, encoding="utf-8") as file:
+            file.write(f"onnxfn {VERSION}: {' '.join(sys.argv)}\n\n")
+            traceback.print_exception(error, file=file)
+    except (OSError, UnicodeError):
+        return "not saved; repeat the command with --debug"
+    return file.name

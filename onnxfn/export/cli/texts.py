@@ -1,0 +1,170 @@
+"""What the command line prints of a plan and of a result: a screen of it, or all of it.
+
+A screen has the files with their figures, inputs and outputs with their types, and what a reader must know: what is
+left out, what a client cannot load, what is not quantized, which sizes are not possible.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import PurePath
+from typing import Any, Literal
+
+from onnxfn.export.batch.records import batch_sections, batch_title
+from onnxfn.specs.algebra.planned import Part, Plan
+from onnxfn.specs.errors import InvalidSpec, listed
+from onnxfn.specs.layer_groups import grouped_rows
+from onnxfn.specs.results.measurements import with_heads
+from onnxfn.specs.results.printing import (
+    Rows,
+    Sections,
+    exported_summary,
+    exported_title,
+    file_size,
+    left_out_sections,
+    spec_sections,
+    text,
+    title,
+    weight_sections,
+    with_float_dtype,
+)
+from onnxfn.specs.results.variant_rows import is_first_variant, variant_rows, worst_value
+from onnxfn.specs.short_repr import counted
+from onnxfn.specs.stored.reports import Exported, Report
+
+Form = Literal["brief", "verbose", "json"]
+"""What a command prints: at most LINES lines, everything, or JSON."""
+
+LINES = 25
+"""The most lines of a result, the line of the task included."""
+
+MOST_NAMES = 4
+"""The most names of tensors in a row about one of several files."""
+
+
+def result_form(values: Mapping[str, Any]) -> Form:
+    """The form of a result that options ask for. InvalidSpec for two forms."""
+    if "json" in values and "verbose" in values:
+        raise InvalidSpec("--json has everything, and --verbose is for text; leave out one of them")
+    return "json" if "json" in values else "verbose" if "verbose" in values else "brief"
+
+
+def result_text(exported: Exported) -> str:
+    """A result in at most `LINES - 1` lines: the line of the task is printed before the model is loaded."""
+    part = exported.plan.parts[0]
+    sections: Sections = [
+        (f"files in {_folder(exported)}", _file_rows([exported], _folder(exported))),
+        *_tensor_sections(exported.plan, dict(exported.graphs[0].outputs) if exported.graphs else {}),
+        *left_out_sections(exported.plan),
+        ("weights", [(exported.weights_from,)] if exported.weights_from else []),
+        ("not quantized", [(left.weight, left.reason) for left in exported.not_quantized]),
+        ("limits of dynamic axes", [(str(limit),) for limit in exported.limits]),
+        ("cases", _case_rows(exported.report)),
+    ]
+    derived: Sections = [("derived from", [(part.spec.derived,)])] if part.spec.derived else []
+    return screen(exported_title(exported), [*derived, *sections], exported_summary(exported))
+
+
+def batch_text(result: Any) -> str:
+    """The result of many exports in at most `LINES - 1` lines."""
+    return screen(batch_title(result), batch_sections(result))
+
+
+def plan_text(plan: Plan) -> str:
+    """A plan in at most `LINES - 1` lines."""
+    spec = plan.parts[0].spec
+    sizes = [("files", [(name,) for name in plan.files])] if not plan.weight_bytes else weight_sections(plan)
+    derived: Sections = [("derived from", [(spec.derived,)])] if spec.derived else []
+    heading = f"{title(spec)} · {counted(len(plan.parts), 'files')}, nothing is written"
+    return screen(heading, [*derived, *sizes, *_tensor_sections(plan, {}), *left_out_sections(plan)])
+
+
+def pipeline_text(path: str, parts: Mapping[str, Exported]) -> str:
+    """The results of the parts of a pipeline in at most `LINES - 1` lines: a row for each file."""
+    seconds = sum(seconds for part in parts.values() for _, seconds in part.seconds)
+    status = "check passed" if all(part.report is not None for part in parts.values()) else "unchecked"
+    heading = f"pipeline · {counted(len(parts), 'parts')} · {status}"
+    size = file_size(sum(part.bytes for part in parts.values()))
+    return screen(heading, [(f"files in {path}", _file_rows(parts.values(), path))], f"{seconds:.1f} s · {size}")
+
+
+def screen(heading: str, sections: Sections, summary: str = "") -> str:
+    """Sections as text in at most `LINES - 1` lines, headings included: the longest sections lose their last rows.
+
+    >>> rows = [(f"tensor.{number}.weight",) for number in range(99)]
+    >>> printed = screen("bert", [("files", [("model.onnx",)]), ("not quantized", rows)])
+    >>> len(printed.splitlines()), printed.splitlines()[-1].strip()
+    (24, 'and 80 more: --verbose')
+    """
+    with_rows = [section for section in sections if section[1]]
+    room = LINES - 1 - len(heading.splitlines()) - bool(summary) - len(with_rows)
+    most = max(size for size in range(1, LINES) if sum(min(size, len(rows)) for _, rows in with_rows) <= room)
+    return text(heading, [(name, _first_rows(rows, most)) for name, rows in with_rows], summary)
+
+
+def _first_rows(rows: Rows, most: int) -> Rows:
+    """The first rows, the last of which says how many more there are."""
+    return rows if len(rows) <= most else [*rows[: most - 1], (f"and {len(rows) - most + 1} more: --verbose",)]
+
+
+def _folder(exported: Exported) -> str:
+    path = PurePath(exported.path)
+    return str(path.parent if path.suffix == ".onnx" else path)
+
+
+def _tensor_sections(plan: Plan, types: Mapping[str, str]) -> Sections:
+    """The inputs and outputs of the only file of a dtype with their types and axes; of several, the names alone."""
+    first = [part for part in plan.parts if is_first_variant(part, plan)]
+    if len(first) == 1:
+        sections = dict(spec_sections(with_float_dtype(first[0].spec), types))
+        return [(name, [row[:2] for row in sections.get(name, ())]) for name in ("inputs", "outputs")]
+    return [("inputs and outputs", [row for part in first for row in _name_rows(part)])]
+
+
+def _name_rows(part: Part) -> Rows:
+    return [
+        (f"{part.name}.onnx", "takes", _names(part.spec.inputs)),
+        ("", "gives", _names(part.spec.outputs)),
+    ]
+
+
+def _names(tensors: Iterable[Any]) -> str:
+    return listed((name for (name,) in grouped_rows([(tensor.name,) for tensor in tensors])), most=MOST_NAMES)
+
+
+def _file_rows(results: Iterable[Exported], folder: str) -> Rows:
+    """A row for each graph: size, nodes, the worst figures of its check; then the names of other files."""
+    facts = [(name, row) for exported in results for name, row in _facts_by_file(exported, folder).items()]
+    columns = list(dict.fromkeys(column for _, row in facts for column in row))
+    rows = [(name, *(row.get(column, "") for column in columns)) for name, row in facts if row]
+    others = [name for name, row in facts if not row]
+    return [*with_heads(("file", *columns), rows), *([(listed(others, most=MOST_NAMES + 2),)] if others else [])]
+
+
+def _facts_by_file(exported: Exported, folder: str) -> dict[str, dict[str, str]]:
+    """From the path of each file in a folder to what is known of its graph, by column; nothing for other files."""
+    nodes = {f"{size.part}.onnx": str(size.nodes) for size in exported.graphs}
+    weights = {f"{size.part}.onnx": file_size(size.bytes).partition(",")[0] for size in exported.plan.weight_bytes}
+    figures = _figures(exported.report)
+    return {
+        str(path.relative_to(folder)): {
+            "size": weights.get(path.name, ""),  # a measure of the check has the name `weights`
+            "nodes": nodes[path.name],
+            **figures.get(path.name, {}),
+        }
+        if path.name in nodes
+        else {}
+        for path in map(PurePath, exported.files)
+    }
+
+
+def _figures(report: Report | None) -> dict[str, dict[str, str]]:
+    """From each file to the worst figures of its check, by column."""
+    head, *rows = variant_rows(report, worst_value) if report is not None and report.passed else [()]
+    return {row[0]: dict(zip(head[1:], row[1:], strict=False)) for row in rows}
+
+
+def _case_rows(report: Report | None) -> Rows:
+    """The names of the cases of a check, each once, in one row."""
+    cases = [] if report is None else dict.fromkeys(case.partition(" (")[0] for case in report.cases)
+    return [(", ".join(cases),)] if cases else []

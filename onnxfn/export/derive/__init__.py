@@ -1,0 +1,1 @@
+"""Specs that are derived from a model which runs."""

@@ -1,0 +1,149 @@
+"""The inputs that a model may accept, in the order in which to try them."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import product as combinations
+from operator import attrgetter
+from textwrap import dedent
+from typing import Any
+
+from attrs import evolve
+
+from onnxfn.architectures.families.seq2seq import decoder_ids, encoder_inputs, seq2seq
+from onnxfn.architectures.families.text import text_dummies, text_reads
+from onnxfn.architectures.private.renamed import spec_name
+from onnxfn.export.derive.joined_inputs import JOINED_FORMS
+from onnxfn.export.derive.known_inputs import CONFIG_KEYS, INPUT_FORMS, Forms
+from onnxfn.export.derive.required_inputs import REQUIRED_FORMS
+from onnxfn.specs.algebra.compose import compose
+from onnxfn.specs.algebra.facts import always
+from onnxfn.specs.algebra.spec import ExportSpec
+
+COMMON_SPEC = compose(text_dummies, text_reads, CONFIG_KEYS)
+
+
+def forward_parameters(model: Any) -> Mapping[str, inspect.Parameter]:
+    """The parameters that an argument of `forward` can name, under the names that specs have for them.
+
+    Those of `forward` itself come first. A model that reads texts also has the optional ones of each layer to which it
+    hands its `**kwargs` on.
+    """
+    named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    parameters = inspect.signature(model.forward).parameters.items()
+    own = {spec_name(name): parameter for name, parameter in parameters if parameter.kind in named}
+    handed_on = _handed_on(model) if "input_ids" in own else ()
+    return {**own, **{name: each for name, each in handed_on if name not in own}}
+
+
+def reads_argument(model: Any, name: str) -> bool:
+    """Whether a model's `forward` has an argument, or reads any of the `**kwargs` in which the argument would be."""
+    if name in forward_parameters(model):
+        return True
+    others, tree = _others(model), _source_tree(model)
+    return bool(others) if tree is None else any(_is_name(node, others) for node in ast.walk(tree))
+
+
+def _handed_on(model: Any) -> Iterator[tuple[str, inspect.Parameter]]:
+    """The optional parameters of the layers that get the `**kwargs` of `forward`, without those that it sets itself."""
+    others, tree = _others(model), _source_tree(model)
+    for call in () if tree is None else ast.walk(tree):
+        if not isinstance(call, ast.Call) or not any(_is_name(each.value, others) for each in call.keywords):
+            continue
+        layer = _layer(model, call.func)
+        for name, parameter in {} if layer is None else forward_parameters(layer).items():
+            if not _is_required(parameter) and name not in {spec_name(each.arg or "") for each in call.keywords}:
+                yield name, parameter
+
+
+def _layer(model: Any, function: ast.expr) -> Any:
+    """The layer that an expression such as `self.decoder` names in the `forward` of a model; None if it names none."""
+    import torch
+
+    written = ast.unparse(function)
+    try:
+        layer = attrgetter(written.removeprefix("self."))(model) if written.startswith("self.") else None
+    except AttributeError:
+        return None
+    return layer if isinstance(layer, torch.nn.Module) else None
+
+
+def _others(model: Any) -> frozenset[str]:
+    """The name of `**kwargs` in the signature of `forward`, if it has them."""
+    parameters = inspect.signature(model.forward).parameters.values()
+    return frozenset(each.name for each in parameters if each.kind is each.VAR_KEYWORD)
+
+
+def _source_tree(model: Any) -> ast.Module | None:
+    """The source of `forward` as a tree; None if it cannot be read."""
+    try:
+        return ast.parse(dedent(inspect.getsource(inspect.unwrap(model.forward))))
+    except (OSError, SyntaxError, TypeError):
+        return None
+
+
+def _is_name(node: ast.AST, names: Collection[str]) -> bool:
+    return isinstance(node, ast.Name) and node.id in names
+
+
+def candidate_inputs(model: Any, *, of_texts: bool = False) -> Iterator[ExportSpec]:
+    """Inputs that the model may accept: those of JOINED_FORMS, then each group in every combination of its forms.
+
+    `of_texts` leaves JOINED_FORMS out: they hold images or sounds with the texts.
+    """
+    parameters = forward_parameters(model)
+    known = _known_forms(parameters)
+    for names, joined in () if of_texts else JOINED_FORMS.items():
+        if parameters.keys() >= {*names.split()}:
+            whole = (form for form in joined if all(input_.forward_path[0] in parameters for input_ in form.inputs))
+            yield from (_restricted_to(compose(COMMON_SPEC, form), parameters) for form in whole)
+    for group in _input_groups(model, parameters):
+        for forms in combinations(*(known[name] for name in group)):
+            if "decoder_input_ids" in parameters:
+                yield from (_restricted_to(spec, parameters) for spec in _seq2seq_inputs(group, forms))
+            yield _restricted_to(compose(COMMON_SPEC, *forms), parameters)
+
+
+def _input_groups(model: Any, parameters: Mapping[str, inspect.Parameter]) -> Iterator[tuple[str, ...]]:
+    """The main input with the required ones, or else the first known one; then all known inputs."""
+    known = tuple(_known_forms(parameters))
+    main = getattr(model, "main_input_name", None)
+    needed = tuple(name for name in known if name == main or _is_required(parameters[name]))
+    return filter(None, dict.fromkeys((needed or known[:1], known)))
+
+
+def _known_forms(parameters: Mapping[str, inspect.Parameter]) -> Mapping[str, Forms]:
+    """The forms of the inputs that `forward` has; those of REQUIRED_FORMS only if it requires them."""
+    required = {name for name, parameter in parameters.items() if _is_required(parameter)}
+    own = {name: forms for name, forms in INPUT_FORMS.items() if name in parameters}
+    return own | {name: forms for name, forms in REQUIRED_FORMS.items() if name in required}
+
+
+def _seq2seq_inputs(group: tuple[str, ...], forms: Sequence[ExportSpec]) -> Iterator[ExportSpec]:
+    if group == ("input_ids",):
+        yield compose(seq2seq, CONFIG_KEYS, encoder_inputs, decoder_ids)
+    spec = compose(seq2seq, COMMON_SPEC, *forms, decoder_ids)
+    # The other cases have the lengths of texts, and the convolutions of a sound need more steps.
+    own_cases = {case.name for form in forms for case in form.cases}
+    yield evolve(spec, cases=tuple(case for case in spec.cases if not own_cases or case.name in own_cases))
+
+
+def unknown_arguments(model: Any) -> list[str]:
+    """The arguments that `forward` requires and that are in no form that is known."""
+    every = (*JOINED_FORMS.values(), *INPUT_FORMS.values(), *REQUIRED_FORMS.values())
+    known = {input_.forward_path[0] for forms in every for form in forms for input_ in form.inputs}
+    parameters = forward_parameters(model).items()
+    return [name for name, parameter in parameters if _is_required(parameter) and name not in known]
+
+
+def _is_required(parameter: inspect.Parameter) -> bool:
+    return parameter.default is inspect.Parameter.empty
+
+
+def _restricted_to(spec: ExportSpec, parameters: Collection[str]) -> ExportSpec:
+    """The spec without inputs that `forward` has no parameter for; `forward` returns a dict, and no cache."""
+    no_cache = always(use_cache=False) if {"use_cache", "past_key_values"} & set(parameters) else ExportSpec()
+    spec = compose(spec, always(return_dict=True), no_cache)
+    return evolve(spec, inputs=tuple(input_ for input_ in spec.inputs if input_.forward_path[0] in parameters))

@@ -1,0 +1,354 @@
+"""A spec that is derived from the model itself: from its `forward`, its main input, its head, its cache."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from attrs import evolve
+
+from onnxfn.architectures.families.seq2seq import image_seq2seq, text_seq2seq
+from onnxfn.architectures.families.text import positions, text_decoder
+from onnxfn.architectures.private.renamed import field
+from onnxfn.architectures.private.torch_names import torch_name
+from onnxfn.export.derive.auto_tables import listed_loader, listed_tasks
+from onnxfn.export.derive.candidate_inputs import (
+    candidate_inputs,
+    forward_parameters,
+    reads_argument,
+    unknown_arguments,
+)
+from onnxfn.export.derive.causal_masks import masked_by_eager
+from onnxfn.export.derive.known_inputs import CONFIG_KEYS, INPUT_FORMS, NO_TENSORS
+from onnxfn.export.derive.probe import Run, answer_tensors, cache_spec, outputs_spec, run, run_at_sizes
+from onnxfn.export.load.class_tasks import loader_of
+from onnxfn.models.model_copy import model_copy
+from onnxfn.models.quiet import quiet
+from onnxfn.specs.algebra.compose import compose
+from onnxfn.specs.algebra.config_values import snapshot
+from onnxfn.specs.algebra.facts import TOKENS, always, builds
+from onnxfn.specs.algebra.getters import constant, reads
+from onnxfn.specs.algebra.spec import Call, ExportSpec
+from onnxfn.specs.axes import pattern
+from onnxfn.specs.edits.behaviors import behaves
+from onnxfn.specs.edits.caches import CACHES
+from onnxfn.specs.edits.tensors import without
+from onnxfn.specs.errors import (
+    InvalidSpec,
+    MissingValue,
+    OnnxfnError,
+    PatchFailed,
+    UnknownName,
+    first_line,
+    listed,
+    unknown,
+)
+from onnxfn.specs.plan.planning import resolved
+from onnxfn.specs.records import CacheRow
+from onnxfn.specs.tasks.tasks import TASKS, WITH_PAST, canonical, for_task, task_names
+
+SEES = "image-text-to-text"
+
+CACHE_TASKS = ("feature-extraction", "text-generation", "text2text-generation", SEES)
+"""The tasks whose specs may be derived with a cache: text or images in, text or features out."""
+
+SEQ2SEQ_INPUTS = ("input_ids", "attention_mask", "decoder_input_ids")
+"""The inputs of an encoder-decoder whose spec may be derived with a cache."""
+
+DECODER_INPUTS = frozenset({"input_ids", "attention_mask", "token_type_ids"})
+"""The inputs that a decoder may have whose spec is derived with a cache; `input_ids` is required."""
+
+CACHE_REFUSALS = (TypeError, ValueError, NotImplementedError)
+"""The errors with which a model refuses `use_cache=True`.
+
+transformers raises ValueError, Python raises TypeError for an argument that `forward` does not have. Any other error,
+such as an out-of-memory error, does not mean that the model has no cache.
+"""
+
+INPUT_REFUSALS = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    NameError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+    OnnxfnError,
+)
+"""The errors with which a model refuses inputs that are not its own. MemoryError, OSError and PatchFailed do not."""
+
+HOW_TO_SPECIFY = "write the spec yourself: derived(model, sample={name: tensor}) or compose(takes(...), gives(...))"
+
+
+def derive_from_model(model: Any, task: str, *, of_texts: bool = False) -> ExportSpec:
+    """The spec of a model of transformers for a task. The model runs on dummy inputs.
+
+    `of_texts`: the inputs are texts alone, though the model may read images or sounds with them.
+
+    InvalidSpec if the model accepts no known inputs, or if the task needs a cache and the model returns none.
+    UnknownName if a model with a cache does not have the task.
+    """
+    name = canonical(task).removesuffix(WITH_PAST)
+    model = model_copy(model)
+    inputs, runs = _accepted_inputs(model, of_texts=of_texts)
+    base = compose(ExportSpec(name=model.config.model_type), masked_by_eager(model), inputs)
+    result, refusal = _result_with_cache(model, base, name)
+    known = _spec_with_cache(model, base, result, name)
+    if known is None or _is_other_head(known, task) or _lacks_outputs(runs, known, task):
+        known = _spec_without_cache(base, name, runs)
+    spec = _for_task(model, known, task, refusal)
+    return compose(spec, ExportSpec(derived=_provenance(model, inputs, spec, refusal)))
+
+
+def derive_from_config(config: Any, task: str) -> ExportSpec:
+    """The spec of the model that a configuration of transformers describes, for a task. No weights are needed.
+
+    InvalidSpec if transformers has no such model, or if the model reads values of tensors while it runs.
+    """
+    return without_values(config, task, lambda model: derive_from_model(model, task))
+
+
+def without_values(config: Any, task: str, spec_of: Callable[[Any], ExportSpec]) -> ExportSpec:
+    """`spec_of` the model that a configuration describes, for a task. The tensors of the model have no values.
+
+    InvalidSpec if transformers has no such model, or if the model reads values of tensors while it runs.
+    """
+    import torch
+
+    if not hasattr(config, "to_dict"):
+        raise InvalidSpec(
+            f"a {type(config).__name__} names no class of transformers to derive a spec from; "
+            "pass the model: spec_for(model)"
+        )
+    errors = []
+    # Both kinds of tensor have shapes and no values. Fake tensors pass checks of the device, which a model may make;
+    # meta tensors accept operators that fake tensors refuse.
+    for no_values in (torch_name("FakeTensorMode")(), torch.device("meta")):
+        try:
+            with quiet(), no_values:
+                return spec_of(_model_without_weights(config, task))
+        except PatchFailed:
+            raise
+        except Exception as error:  # noqa: BLE001 - a model may raise anything when its tensors have no values
+            errors.append(summary(error))
+    raise InvalidSpec(
+        f"no spec could be derived from {type(config).__name__} without weights: {errors[-1]}; "
+        f"load the model and pass it: spec_for(model, {task!r})"
+    )
+
+
+def keeps_cache(model_or_config: Any, task: str) -> bool:
+    """Whether a spec with a cache can be derived from a model, or from a configuration, for a task."""
+    derive = derive_from_model if hasattr(model_or_config, "forward") else derive_from_config
+    try:
+        derive(model_or_config, f"{task}{WITH_PAST}")
+    except (InvalidSpec, UnknownName):
+        return False
+    return True
+
+
+def _model_without_weights(config: Any, task: str) -> Any:
+    import transformers
+
+    loader = getattr(transformers, listed_loader(config.model_type, canonical(task)) or loader_of(task))
+    return getattr(loader, "from_config", loader)(config)
+
+
+# Inputs
+
+
+def _accepted_inputs(model: Any, *, of_texts: bool) -> tuple[ExportSpec, tuple[Run, ...]]:
+    """The first candidate inputs on which the model runs and returns tensors, and these runs."""
+    errors: list[Exception] = []
+    for inputs in () if unknown_arguments(model) else candidate_inputs(model, of_texts=of_texts):
+        try:
+            runs = run_at_sizes(model, resolved(inputs, snapshot(model)), answer_tensors)
+        except PatchFailed:
+            raise
+        except INPUT_REFUSALS as error:
+            errors.append(error)
+            continue
+        if outputs_spec(runs).outputs:
+            return inputs, runs
+    raise _not_derivable(model, errors)
+
+
+# Outputs and the cache
+
+
+def _spec_without_cache(base: ExportSpec, task: str, runs: Sequence[Run]) -> ExportSpec:
+    """The spec of `base` for a task, with the outputs of the task; with all outputs if the model has none of these."""
+    wanted = {output.name for output in TASKS.get(task, ExportSpec()).outputs}
+    # A tower that takes the patches of all images merges them: the merged patches are what a language model reads.
+    wanted |= {"pooler_output"} if any(input_.name == "grid_thw" for input_ in base.inputs) else set()
+    # Grounding DINO returns its own `input_ids`, too: a graph has one tensor of a name.
+    taken = {input_.name for input_ in base.inputs}
+    outputs = tuple(output for output in outputs_spec(runs).outputs if output.name not in taken)
+    chosen = tuple(output for output in outputs if output.name in wanted)
+    return evolve(compose(base, TASKS.get(task, ExportSpec())), task=task, outputs=chosen or outputs)
+
+
+def _result_with_cache(model: Any, base: ExportSpec, task: str) -> tuple[Any, str]:
+    """The result of `forward` with a cache and "", or None and the reason why the model cannot run with a cache.
+
+    None and "" for a task or a model that has no cache. Errors that do not mean a refusal propagate.
+    """
+    if task not in CACHE_TASKS or not _takes_cache(model):
+        return None, ""
+    spec = resolved(compose(base, always(use_cache=True)), snapshot(model))
+    try:
+        return run(model, spec), ""
+    except OnnxfnError:
+        raise  # InvalidSpec is a ValueError, and none of the model's
+    except CACHE_REFUSALS as error:
+        # torch raises NotImplementedError when a model reads the values of a meta tensor.
+        if isinstance(error, NotImplementedError) and any(tensor.is_meta for tensor in model.parameters()):
+            raise
+        return None, summary(error)
+
+
+def _takes_cache(model: Any) -> bool:
+    """Whether `forward` takes a cache, and not one of a class that is no cache of transformers."""
+    from transformers import Cache
+
+    parameter = forward_parameters(model).get("past_key_values")
+    if parameter is None:
+        return False
+    module = sys.modules[type(model).__module__]
+    kinds = [getattr(module, name, Cache) for name in re.findall(r"\w*Cache\b", str(parameter.annotation))]
+    return not kinds or any(issubclass(kind, Cache) for kind in kinds)
+
+
+def _spec_with_cache(model: Any, base: ExportSpec, result: Any, task: str) -> ExportSpec | None:
+    """The spec of a text model with the cache in its result; None if there is no cache, or not one of transformers."""
+    cache = field(result, "past_key_values")
+    inputs = tuple(input_.name for input_ in base.inputs)
+    if hasattr(cache, CACHES["encoder"]):
+        if task == SEES and "input_ids" not in inputs:
+            return _image_seq2seq_spec(base, result, cache)
+        return _seq2seq_spec(base, result, cache) if inputs == SEQ2SEQ_INPUTS else None
+    states = cache_spec(cache).cache.rows
+    return (
+        _decoder_spec(model, base, states)
+        if states and _reads_text(base) and DECODER_INPUTS.issuperset(inputs)
+        else None
+    )
+
+
+def _reads_text(base: ExportSpec) -> bool:
+    """Whether the token ids have the axes of a text, not those of the codes of a sound."""
+    return any(input_.name == "input_ids" and pattern(input_.axes) == TOKENS for input_ in base.inputs)
+
+
+def _is_other_head(spec: ExportSpec, task: str) -> bool:
+    """Whether transformers lists a class for a task that a spec with a cache does not have: a decoder of speech."""
+    return canonical(task) not in task_names(spec) and canonical(task) in listed_tasks(spec.name or "")
+
+
+def _lacks_outputs(runs: Sequence[Run], spec: ExportSpec, task: str) -> bool:
+    """Whether a model does not return the outputs that a spec has for a task.
+
+    For feature-extraction, transformers lists classes that return logits alone where a type has no other class.
+    """
+    if canonical(task) not in task_names(spec):
+        return False
+    returned = {output.name for output in outputs_spec(runs).outputs}
+    return returned.isdisjoint(output.name for output in for_task(spec, canonical(task)).outputs)
+
+
+def _decoder_spec(model: Any, base: ExportSpec, states: Iterable[CacheRow]) -> ExportSpec:
+    position_ids = positions if "position_ids" in forward_parameters(model) else ExportSpec()
+    name = ExportSpec(name=base.name, call=Call(attention=base.call.attention))
+    family = compose(text_decoder, CONFIG_KEYS, position_ids, name)
+    family = family if reads_argument(model, "attention_mask") else without(family, "attention_mask")
+    return evolve(family, cache=evolve(family.cache, rows=states))
+
+
+def _image_seq2seq_spec(base: ExportSpec, result: Any, cache: Any) -> ExportSpec:
+    """The spec of an encoder of images with a decoder of text."""
+    read = tuple(input_ for input_ in base.inputs if input_.name != "decoder_input_ids")
+    return compose(evolve(base, inputs=()), image_seq2seq(ExportSpec(inputs=read)), _cache_sizes(result, cache))
+
+
+def _cache_sizes(result: Any, cache: Any) -> ExportSpec:
+    """A spec of the sizes in the cache of an encoder-decoder."""
+    layers = getattr(cache, CACHES["decoder"]).layers
+    _, heads, _, head_size = layers[0].keys.shape
+    return reads(
+        hidden_size=constant(result.encoder_last_hidden_state.shape[-1]),
+        decoder_num_layers=constant(len(layers)),
+        decoder_num_attention_heads=constant(heads),
+        decoder_head_dim=constant(head_size),
+    )
+
+
+def _seq2seq_spec(base: ExportSpec, result: Any, cache: Any) -> ExportSpec:
+    with_experts = hasattr(result, "encoder_router_logits")
+    encoder = behaves("decoder", builds("encoder_outputs", "moe_encoder_output")) if with_experts else ExportSpec()
+    name = ExportSpec(name=base.name, call=Call(attention=base.call.attention))
+    return compose(text_seq2seq, CONFIG_KEYS, _cache_sizes(result, cache), encoder, name)
+
+
+def _for_task(model: Any, spec: ExportSpec, task: str, refusal: str) -> ExportSpec:
+    """The spec for a task that it has; else UnknownName, or InvalidSpec if the task needs a cache."""
+    model_name = type(model).__name__
+    if spec.task is None:
+        if canonical(task) not in task_names(spec):
+            raise unknown("task", task, task_names(spec), of=f"the spec derived from {model_name}")
+        return evolve(for_task(spec, task), tasks=())
+    if spec.task != canonical(task):
+        reason = f"; it does not run with a cache: {refusal}" if refusal else ""
+        raise InvalidSpec(f"{model_name} returns no cache that onnxfn knows, so it has no task {task}{reason}")
+    return spec
+
+
+# Texts
+
+
+def _provenance(model: Any, inputs: ExportSpec, spec: ExportSpec, refusal: str) -> str:
+    """What a spec was derived from: the inputs, the known arguments that are no inputs, the task, the cache."""
+    parameters = forward_parameters(model)
+    used = {input_.forward_path[0] for input_ in (*inputs.inputs, *spec.inputs)}
+    unused = [name for name in INPUT_FORMS if name in parameters and name not in used]
+    states = ", ".join(row.name for row in spec.cache.rows)
+    clauses = (
+        f"{type(model).__name__}.forward({', '.join(name for name in parameters if name in used)})",
+        f"without {', '.join(unused)}" if unused else "",
+        f"task {spec.task}",
+        f"a cache of {states}" if states else "",
+        f"attention {spec.call.attention}: with sdpa it is causal only for texts with padding"
+        if spec.call.attention
+        else "",
+        f"no cache: {refusal}" if refusal else "",
+    )
+    return "; ".join(filter(None, clauses))
+
+
+def _not_derivable(model: Any, errors: Sequence[Exception]) -> InvalidSpec:
+    """The error for a model that accepts no known inputs. It shows the first error that is no missing value."""
+    not_known = unknown_arguments(model)
+    model_errors = [error for error in errors if not isinstance(error, MissingValue)] or list(errors)
+    parameters = listed(forward_parameters(model), most=8)
+    objects = [f"; {name} is {NO_TENSORS[name]}, which no graph can take" for name in not_known if name in NO_TENSORS]
+    message = (
+        f"no spec could be derived from {type(model).__name__}: forward takes {parameters}",
+        f", of which {listed(not_known)} is not known" if not_known else "",
+        f"; tried in {len(errors)} forms, first: {summary(model_errors[0])}" if model_errors else "",
+        *(objects or [f"; {HOW_TO_SPECIFY}"]),
+    )
+    if _has_no_forward(model):
+        return InvalidSpec(f"{type(model).__name__} has no forward: derive a spec from a model inside it")
+    return InvalidSpec("".join(message))
+
+
+def _has_no_forward(model: Any) -> bool:
+    """Whether `forward` is the one of torch that raises NotImplementedError."""
+    return getattr(model.forward, "__name__", "") == "_forward_unimplemented"
+
+
+def summary(error: BaseException) -> str:
+    """The type of an error and the first line of its message, at most 160 characters."""
+    return f"{type(error).__name__}: {first_line(error)}"[:160]

@@ -1,0 +1,246 @@
+"""A spec that is derived from a module and a sample of its arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, cast
+
+import numpy as np
+from attrs import evolve, frozen
+
+from onnxfn.architectures import ARCHITECTURES
+from onnxfn.export.derive.class_rows import row_of
+from onnxfn.export.derive.index_bounds import index_bounds
+from onnxfn.export.derive.probe import Run, all_tensors, outputs_spec, run, run_at_sizes, specs_at_sizes
+from onnxfn.export.derive.sample_arguments import SampleTensor, sample_arguments
+from onnxfn.export.derive.sample_inputs import generator_name, inner_models, sample_inputs, windows, with_windows
+from onnxfn.export.derive.sample_ranges import (
+    Range,
+    assumed_range,
+    check_module,
+    check_results,
+    indexed_range,
+    sample_range,
+    specified_range,
+    unchanged_buffers,
+    with_own_buffers,
+)
+from onnxfn.models.dtypes import float_dtype, float_dtypes
+from onnxfn.models.model_copy import model_copy
+from onnxfn.specs.algebra.compose import compose, named
+from onnxfn.specs.algebra.dummies import known_sizes, sized
+from onnxfn.specs.algebra.facts import case
+from onnxfn.specs.algebra.planned import PlannedSpec
+from onnxfn.specs.algebra.spec import Call, Dummies, ExportSpec, FloatDtype, Target
+from onnxfn.specs.edits.tensors import FLOAT_DTYPES
+from onnxfn.specs.errors import InvalidSpec, first_line, unknown
+from onnxfn.specs.plan.check_cases import CASE_STEPS, batch_symbol
+from onnxfn.specs.plan.planning import resolved
+from onnxfn.specs.records import Generator, Patch
+from onnxfn.specs.tensor_paths import Path
+
+FIXED_PROGRAM = "this program of torch.export has fixed sizes: export it with dynamic_shapes, or pass the module"
+
+SLIDING_WINDOW_CACHE = Patch(
+    "transformers.cache_utils:DynamicSlidingWindowLayer.update",
+    "attention.updated_states",
+    why="branches on the length of the text",
+)
+"""The patch for a cache that a model makes itself, with layers that have a sliding window."""
+
+FROM_SAMPLE = ", from a sample"
+"""The end of what a spec was derived from, if it was a sample."""
+
+Generators = Mapping[str, Generator]
+"""The generator of each input, by the name of the input."""
+
+
+@frozen
+class Runs:
+    """The runs of a module at all sizes.
+
+    Attributes:
+        runs: The sizes and shapes of each.
+        has_nan: Whether a result has NaN.
+        complex_paths: Where results have complex numbers.
+    """
+
+    runs: tuple[Run, ...]
+    has_nan: bool
+    complex_paths: tuple[Path, ...]
+
+
+def derive_from_sample(
+    model: Any, sample: Any, axes: Mapping[str, str], ranges: Mapping[str, Range], task: str | None
+) -> ExportSpec:
+    """The spec of any module whose inputs are like the tensors of a sample. The module runs on dummy inputs.
+
+    UnknownName if `forward` has no argument with a name of the sample, InvalidSpec if `forward` fails.
+    """
+    check_module(model)
+    tensors, call = sample_arguments(model, sample)
+    for name in ranges:
+        if name not in {tensor.name for tensor in tensors}:
+            raise unknown("tensor", name, [tensor.name for tensor in tensors], of="the sample")
+    base = compose(
+        ExportSpec(name=type(model).__name__, task=task, target=_target(model, tensors)),
+        ExportSpec(call=evolve(call, patches=_inner_patches(model))),
+        sample_inputs(tensors, axes, str(float_dtype(model)).removeprefix("torch.")),
+    )
+    base = with_windows(model, base)
+    copied = model_copy(model)
+    if copied is not model:
+        with_own_buffers(copied)
+    with unchanged_buffers(copied):
+        certain = _certain(copied, base, tensors, ranges)
+        base, generators, runs = _accepted_sizes(copied, base, tensors, certain)
+    check_results(type(model).__name__, runs.runs, runs.complex_paths)
+    provenance = ExportSpec(derived=_provenance(model, tensors, call))
+    outputs = outputs_spec(runs.runs, [tensor.name for tensor in tensors])
+    return compose(_with_generators(base, generators), outputs, provenance)
+
+
+def _target(model: Any, tensors: Sequence[SampleTensor]) -> Target:
+    """The float dtype of a module without weights: that of the sample, if its real tensors have one."""
+    dtypes = {
+        str(sample.tensor.dtype).removeprefix("torch.") for sample in tensors if sample.tensor.is_floating_point()
+    }
+    has_one = len(dtypes) == 1 and dtypes <= {*FLOAT_DTYPES} - {"float32"} and not float_dtypes(model)
+    return Target(float_dtype=cast("FloatDtype", dtypes.pop())) if has_one else Target()
+
+
+def _inner_patches(model: Any) -> Collection[Patch]:
+    """The patches of the rows of the transformers models inside a module."""
+    types = {str(getattr(module.config, "model_type", None)) for module in inner_models(model)}
+    patches: Collection[Patch] = (SLIDING_WINDOW_CACHE,) if any(windows(model)) else ()
+    for row in filter(None, (row_of(name, ARCHITECTURES) for name in sorted(types))):
+        patches = named(patches, row.call.patches)
+    return patches
+
+
+# Values of dummies
+
+
+def _with_generators(base: ExportSpec, generators: Generators) -> ExportSpec:
+    named_generators = (evolve(generator, name=generator_name(name)) for name, generator in generators.items())
+    return compose(base, ExportSpec(dummies=Dummies(generators=tuple(named_generators))))
+
+
+def _certain(
+    model: Any, base: ExportSpec, tensors: Sequence[SampleTensor], ranges: Mapping[str, Range]
+) -> dict[str, Generator]:
+    """The generators of inputs whose range was given, or found in the runs at all sizes: the narrowest of these."""
+    by_name = {sample.name: sample.tensor for sample in tensors}
+    known = {name: specified_range(name, by_name[name], limits) for name, limits in ranges.items()}
+    planned = resolved(
+        _with_generators(base, {name: sample_range(name, by_name[name]) for name in by_name} | known), {}
+    )
+    bounds: dict[str, tuple[int, int]] = {}
+    for spec in specs_at_sizes(planned):
+        for name, (low, high) in index_bounds(model, spec).items():
+            least, most = bounds.get(name, (low, high))
+            bounds[name] = max(least, low), min(most, high)
+    indices = {name: limits for name, limits in bounds.items() if limits[0] < limits[1] and not _is_bool(by_name[name])}
+    return {name: indexed_range(name, by_name[name], limits) for name, limits in indices.items()} | known
+
+
+def _is_bool(tensor: Any) -> bool:
+    return str(tensor.dtype) == "torch.bool"
+
+
+def _accepted_sizes(
+    model: Any, base: ExportSpec, tensors: Sequence[SampleTensor], certain: dict[str, Generator]
+) -> tuple[ExportSpec, Generators, Runs]:
+    """The spec, its generators and the runs; with larger cases if the module does not run on a batch of 1."""
+    try:
+        return base, *_accepted(model, base, tensors, certain)
+    except InvalidSpec:
+        planned = resolved(base, {})
+        batch = batch_symbol(planned)
+        if batch is None:
+            raise
+        size = known_sizes(planned, {})[batch]
+        larger = zip(("one", "several"), CASE_STEPS, strict=True)
+        spec = compose(base, *(case(name, sized(**{batch: size + step})) for name, step in larger))
+        with suppress(InvalidSpec):
+            return spec, *_accepted(model, spec, tensors, certain)
+        raise
+
+
+def _accepted(
+    model: Any, base: ExportSpec, tensors: Sequence[SampleTensor], certain: dict[str, Generator]
+) -> tuple[Generators, Runs]:
+    """The generators with the widest values on which the module runs at all sizes, and these runs.
+
+    If it does not run on all wide ranges together, each input in turn keeps its own if the module then runs.
+    """
+    wide = {sample.name: assumed_range(sample.name, sample.tensor) for sample in tensors} | certain
+    try:
+        runs = _runs(model, _with_generators(base, wide))
+        if not runs.has_nan:
+            return wide, runs
+    except Exception:  # noqa: BLE001, S110 - the values may be none that the module accepts; the sample's are
+        pass
+    generators = {sample.name: sample_range(sample.name, sample.tensor) for sample in tensors} | certain
+    runs = _first_runs(model, base, generators)
+    may_have_nan = runs.has_nan
+    for name in [name for name in generators if name not in certain]:
+        try:
+            wider_runs = _runs(model, _with_generators(base, {**generators, name: wide[name]}))
+        except Exception:  # noqa: BLE001, S112
+            continue
+        if may_have_nan or not wider_runs.has_nan:
+            generators, runs = {**generators, name: wide[name]}, wider_runs
+    return generators, runs
+
+
+def _first_runs(model: Any, base: ExportSpec, generators: Generators) -> Runs:
+    """The runs on values like the sample's; InvalidSpec if the module does not run on them."""
+    try:
+        return _runs(model, _with_generators(base, generators))
+    except Exception as error:
+        summary = f"{type(error).__name__}: {first_line(error)}"[:160]
+        advice = FIXED_PROGRAM if "Guard failed" in str(error) else "name its dynamic axes in `axes`"
+        where = _failing_sizes(model, resolved(_with_generators(base, generators), {}))
+        raise InvalidSpec(
+            f"{base.name} does not run on tensors like this sample{where}: {summary}; {advice}"
+        ) from error
+
+
+def _failing_sizes(model: Any, spec: PlannedSpec) -> str:
+    """The sizes at which a module does not run, for a message; nothing if it fails at the sizes of the sample."""
+    for seed, sized_spec in enumerate(specs_at_sizes(spec)):
+        try:
+            run(model, sized_spec, seed)
+        except Exception:  # noqa: BLE001 - a module may raise anything
+            sizes = (f"{name}={size}" for name, size in known_sizes(sized_spec, {}).items())
+            return f" at {', '.join(sizes)}" if seed else ""
+    return ""
+
+
+def _runs(model: Any, spec: ExportSpec) -> Runs:
+    """The runs of a module at all sizes."""
+    nan: list[bool] = []
+    complex_paths: list[Path] = []
+
+    def tensors(result: Any) -> Mapping[Any, Any]:
+        tensors_of_result = all_tensors(result)
+        nan.extend(
+            bool(np.isnan(tensor.float().numpy()).any()) for tensor in tensors_of_result.values() if _is_real(tensor)
+        )
+        complex_paths.extend(path for path, tensor in tensors_of_result.items() if tensor.is_complex())
+        return tensors_of_result
+
+    runs = run_at_sizes(model, resolved(spec, {}), tensors)
+    return Runs(runs, any(nan), tuple(complex_paths))
+
+
+def _is_real(tensor: Any) -> bool:
+    return bool(tensor.is_floating_point())
+
+
+def _provenance(model: Any, tensors: Sequence[SampleTensor], call: Call) -> str:
+    names = (sample.name for sample in tensors)
+    values = (f"{constant.name}={constant.value!r}" for constant in call.constants)
+    return f"{type(model).__name__}.forward({', '.join((*names, *values))}){FROM_SAMPLE}"

@@ -1,0 +1,160 @@
+"""What the integers of an input index, found in runs of PyTorch: the range of values that a module accepts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from types import MappingProxyType
+from typing import Any
+
+from attrs import frozen
+
+from onnxfn.export.derive.probe import run_on
+from onnxfn.models.forward import tensors_for
+from onnxfn.models.torch_modes import torch_operators
+from onnxfn.specs.algebra.dummies import dummies
+from onnxfn.specs.algebra.planned import PlannedSpec
+
+Bounds = Mapping[str, tuple[int, int]]
+"""From the name of an input to the smallest value that it may have, and the first that is too large."""
+
+Indexed = Callable[[Sequence[Any]], Iterable[tuple[Any, int]]]
+"""From the arguments of an operator to its tensors of indices, each with the size of the axis that it indexes."""
+
+
+def _nothing(_: Sequence[Any]) -> Iterable[tuple[Any, int]]:
+    return ()
+
+
+def _along(arguments: Sequence[Any]) -> Iterator[tuple[Any, int]]:
+    table, axis, index = arguments[:3]
+    if table.dim():
+        yield index, table.shape[axis]
+
+
+def _classes(arguments: Sequence[Any]) -> Iterator[tuple[Any, int]]:
+    scores, target = arguments[:2]
+    yield target, scores.shape[min(1, scores.dim() - 1)]
+
+
+def _advanced(arguments: Sequence[Any]) -> Iterator[tuple[Any, int]]:
+    """`table[rows, columns]`; a mask among the indices stands for several axes, so that none is known."""
+    table, indices = arguments[:2]
+    if not any(index is not None and str(index.dtype) in ("torch.bool", "torch.uint8") for index in indices):
+        yield from ((index, table.shape[axis]) for axis, index in enumerate(indices) if index is not None)
+
+
+INDEXED: Mapping[str, Indexed] = MappingProxyType(
+    {
+        "embedding": lambda arguments: [(arguments[1], arguments[0].shape[0])],
+        "_embedding_bag": lambda arguments: [(arguments[1], arguments[0].shape[0])],
+        "_embedding_bag_forward_only": lambda arguments: [(arguments[1], arguments[0].shape[0])],
+        "take": lambda arguments: [(arguments[1], arguments[0].numel())],
+        **dict.fromkeys(("index", "index_put", "index_put_", "_unsafe_index"), _advanced),
+        **dict.fromkeys(("index_select", "gather", "index_add", "index_copy", "index_fill"), _along),
+        **dict.fromkeys(("scatter", "scatter_", "scatter_add", "scatter_add_", "scatter_reduce"), _along),
+        **dict.fromkeys(("nll_loss_forward", "nll_loss2d_forward"), _classes),
+    }
+)
+"""Operator -> what it indexes."""
+
+SAME_VALUES = frozenset(
+    (
+        "alias",
+        "clone",
+        "_to_copy",
+        "copy",
+        "contiguous",
+        "detach",
+        "lift_fresh",
+        "view",
+        "_unsafe_view",
+        "_reshape_alias",
+        "reshape",
+        "unsqueeze",
+        "squeeze",
+        "expand",
+        "permute",
+        "transpose",
+        "t",
+        "slice",
+        "select",
+        "split",
+        "split_with_sizes",
+        "unbind",
+        "narrow",
+        "flip",
+        "roll",
+        "repeat",
+        "index",
+        "index_select",
+        "gather",
+        "as_strided",
+        "unfold",
+        "diagonal",
+        "masked_fill",
+        "masked_select",
+        "constant_pad_nd",
+    )
+)
+"""Operators whose result holds values of their first argument."""
+
+SEVERAL = frozenset({"cat", "stack", "where"})
+"""Operators whose result holds values of several arguments."""
+
+SHIFTS: Mapping[str, int] = MappingProxyType({"add": 1, "add_": 1, "sub": -1, "sub_": -1})
+"""Operators that add a number to each value, or subtract it."""
+
+
+@frozen(eq=False)
+class Origin:
+    """A tensor whose values are those of an input plus a number; the tensor stays alive, so that its id is its own."""
+
+    tensor: Any
+    input: str
+    shift: int
+
+
+def index_bounds(model: Any, spec: PlannedSpec) -> Bounds:
+    """The range of each input whose values index an axis, in a run on the dummies of a planned spec.
+
+    A run that fails shows the operators before the failure.
+    """
+    tensors = tensors_for(model, spec, dummies(spec, {}))
+    origins = {
+        id(tensor): [Origin(tensor, input_.name, 0)] for input_, tensor in zip(spec.inputs, tensors, strict=True)
+    }
+    bounds: dict[str, tuple[int, int]] = {}
+
+    def dispatch(function: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        name = function.overloadpacket.__name__
+        with suppress(AttributeError, IndexError, TypeError, ValueError):  # an overload with other arguments
+            for index, size in INDEXED.get(name, _nothing)(arguments):
+                for origin in origins.get(id(index), ()):
+                    low, high = bounds.get(origin.input, (-origin.shift, size - origin.shift))
+                    bounds[origin.input] = max(low, -origin.shift), min(high, size - origin.shift)
+        result = function(*arguments, **named)
+        _follow(origins, name, arguments, result)
+        return result
+
+    with suppress(Exception), torch_operators(dispatch):
+        run_on(model, spec, tensors)
+    return bounds
+
+
+def _follow(origins: dict[int, list[Origin]], name: str, arguments: Sequence[Any], result: Any) -> None:
+    """Notes where the values of a result come from."""
+    for origin in [origin for source in _sources(name, arguments) for origin in origins.get(id(source), ())]:
+        shift = SHIFTS.get(name, 0) * arguments[1] if name in SHIFTS else 0
+        for tensor in result if isinstance(result, (tuple, list)) else (result,):
+            known = origins.setdefault(id(tensor), [])
+            if tensor is not origin.tensor or shift:
+                known.append(Origin(tensor, origin.input, origin.shift + shift))
+
+
+def _sources(name: str, arguments: Sequence[Any]) -> Sequence[Any]:
+    """The arguments of an operator whose values are in its result."""
+    if name in SAME_VALUES or (name in SHIFTS and type(arguments[1]) is int):
+        return arguments[:1]
+    inner = arguments[0] if name in ("cat", "stack") else arguments[1:]
+    return inner if name in SEVERAL else ()

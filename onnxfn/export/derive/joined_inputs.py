@@ -1,0 +1,193 @@
+"""The inputs that a model takes only together: images in a text, sounds with a text, the questions of a prompt.
+
+One argument of `forward` tells such a group, or several together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from onnxfn.architectures.families.feature_inputs import PLACED_PATCH
+from onnxfn.architectures.families.multimodal import text_batch_cases, text_batch_inputs
+from onnxfn.architectures.families.sizes import sized_in
+from onnxfn.export.derive.packed_inputs import MERGED_PATCHES, PATCH_STRIPS, POOLED_PATCHES, Forms
+from onnxfn.specs.algebra.compose import compose
+from onnxfn.specs.algebra.dummies import generates, padded, sized
+from onnxfn.specs.algebra.facts import TOKENS, case, takes
+from onnxfn.specs.algebra.getters import from_config, reads
+from onnxfn.specs.algebra.spec import ExportSpec
+
+TEXT = compose(takes("input_ids", TOKENS, "token_ids"), takes("attention_mask", TOKENS, "padding_mask"))
+IMAGE = compose(
+    takes("pixel_values", "batch_size num_channels= image_height= image_width=", "pixels", kind="float"),
+    generates("pixels", "normal"),
+)
+
+
+def _texts_after(placeholders: str) -> ExportSpec:
+    """A spec of the lengths of texts that begin with tokens in place of an image: 7 to 24 tokens follow them.
+
+    Args:
+        placeholders: The name of the number of these tokens.
+    """
+
+    def length(tokens: int) -> ExportSpec:
+        return sized(sequence_length=from_config(f"{placeholders} + {tokens}"))
+
+    return compose(
+        length(16),
+        case("one", sized(batch_size=1), length(7), padded("none")),
+        case("right-padded", sized(batch_size=3), length(11), padded("right")),
+        case("left-padded", sized(batch_size=2), length(24), padded("left")),
+    )
+
+
+IMAGES_OF_A_TEXT = compose(
+    TEXT,
+    IMAGE,
+    takes("pixel_values", "batch_size num_images num_channels= image_height= image_width=", "pixels", kind="float"),
+    takes("image_attention_mask", f"{TOKENS} num_images", "seen_images"),
+    generates("seen_images", "integers", high=2),
+    sized(num_images=2),
+    case("one", sized(batch_size=1, sequence_length=7, num_images=1), padded("none")),
+    case("right-padded", sized(batch_size=3, sequence_length=11, num_images=3), padded("right")),
+    case("left-padded", sized(batch_size=2, sequence_length=9, num_images=4), padded("left")),
+)
+"""Several images for each text, and which of them each token sees."""
+
+MARKED_PLACES = compose(
+    takes("image_embeds_position_mask", TOKENS, "image_places"),
+    generates("image_places", "mixed_mask", sides="first", shortest=from_config("num_placeholders")),
+    reads(num_placeholders="latent_query_num"),
+    _texts_after("num_placeholders"),
+)
+"""A mask of the tokens of the image in each text."""
+
+PLACED_IMAGE = compose(TEXT, IMAGE, MARKED_PLACES)
+"""An image for each text, and a mask of its tokens in the text."""
+
+PLACED_PATCHES = compose(
+    TEXT,
+    PLACED_PATCH,
+    takes("flattened_patches", "batch_size num_patches placed_values=", "placed_patches", kind="float"),
+    MARKED_PLACES,
+    sized_in("one right-padded left-padded", num_patches=(16, 9, 21, 12)),
+)
+"""The patches of an image for each text, and a mask of its tokens in the text."""
+
+
+def _instructed_image(token: str, frames: ExportSpec, *factors: str) -> ExportSpec:
+    """A spec of an image or a video for each text, and of the same text in the tokens of a Q-Former.
+
+    Args:
+        token: The key of the token in place of the image.
+        frames: The input `pixel_values`.
+        factors: Names whose product is the number of these tokens.
+    """
+    return compose(
+        TEXT,
+        IMAGE,
+        frames,
+        reads(num_placeholders=" * ".join(factors), num_query_tokens="num_query_tokens", placeholder=token),
+        generates(
+            "token_ids",
+            "ids_with_image",
+            high=from_config("vocab_size"),
+            image=from_config("placeholder"),
+            count=from_config("num_placeholders"),
+        ),
+        _texts_after("num_placeholders"),
+        takes("qformer_input_ids", "batch_size qformer_length", "question_ids"),
+        takes("qformer_attention_mask", "batch_size qformer_length", "padding_mask"),
+        reads(qformer_vocab_size="qformer_config.vocab_size"),
+        generates("question_ids", "integers", high=from_config("qformer_vocab_size")),
+        sized_in("one right-padded left-padded", qformer_length=(10, 6, 13, 8)),
+    )
+
+
+FRAMES = takes(
+    "pixel_values", "batch_size video_frames= num_channels= image_height= image_width=", "pixels", kind="float"
+)
+
+SPOKEN_TEXT = compose(
+    TEXT,
+    takes("input_features", "batch_size num_mel_bins= sequence_length*frames_each", "spectrogram", kind="float"),
+    generates("spectrogram", "normal"),
+    reads(frames_each="audio_length_per_tok"),
+    case("one", sized(batch_size=1, sequence_length=7), padded("none")),
+    case("right-padded", sized(batch_size=3, sequence_length=11), padded("right")),
+    case("left-padded", sized(batch_size=2, sequence_length=9), padded("left")),
+)
+"""A text that is written while a sound is heard: as many steps of the sound for each token."""
+
+QUESTIONS = compose(
+    takes("input_ids", "1 sequence_length", "token_ids"),
+    takes("marks", "1 num_questions", "marks"),
+    takes("num_options", "1 num_questions", "options"),
+    takes("question_type_ids", "1 num_questions", "question_types"),
+    generates("marks", "integers", low=1, high=7),
+    generates("options", "integers", low=1, high=5),
+    generates("question_types", "integers", high=3),
+    sized(num_questions=2),
+    case("one", sized(sequence_length=7, num_questions=1)),
+    case("several", sized(sequence_length=11, num_questions=3)),
+    case("many", sized(sequence_length=24, num_questions=5)),
+)
+"""A prompt with questions: after which token each is answered, the number of its options, and its type."""
+
+WHOLE_TOKENS = compose(
+    takes("input_values", "batch_size num_tokens*samples_per_token", "sound", kind="float"),
+    generates("sound", "normal"),
+    reads(samples_per_token=" * ".join(f"patch_sizes[{stage}]" for stage in range(4))),
+    sized_in("one several", batch_size=(2, 1, 3), num_tokens=(6, 3, 5)),
+)
+"""A sound of a whole number of tokens."""
+
+SOUNDS_AND_TEXTS = compose(
+    text_batch_inputs,
+    text_batch_cases,
+    takes("input_values", "batch_size 1 num_samples", "sound", kind="float"),
+    generates("sound", "normal"),
+    sized_in("one right-padded left-padded", num_samples=(4000, 3001, 5003, 4700)),
+)
+"""Sounds and texts that are compared."""
+
+PATCHES_IN_TEXTS = compose(
+    TEXT,
+    takes("pixel_values", "num_patches patch_width=", "patches", kind="float"),
+    reads(placeholder="image_token_id", patch_width="3 * patch_size ** 2"),
+    generates(
+        "token_ids",
+        "ids_with_image",
+        high=from_config("vocab_size"),
+        image=from_config("placeholder"),
+        count=8,
+    ),
+    generates("patches", "normal"),
+    sized(num_patches=16, sequence_length=24),
+    case("one", sized(batch_size=1, sequence_length=9, num_patches=8), padded("none")),
+    case("right-padded", sized(batch_size=3, sequence_length=17, num_patches=24), padded("right")),
+    case("left-padded", sized(batch_size=2, sequence_length=31, num_patches=16), padded("left")),
+)
+"""Texts that begin with placeholder tokens, and a flat patch of an image for each of these."""
+
+JOINED_FORMS: Mapping[str, Forms] = MappingProxyType(
+    {
+        "image_attention_mask": (IMAGES_OF_A_TEXT,),
+        "image_embeds_position_mask": (PLACED_IMAGE, PLACED_PATCHES),
+        "qformer_input_ids": (
+            _instructed_image("image_token_index", IMAGE, "num_query_tokens"),
+            _instructed_image("video_token_index", FRAMES, "num_query_tokens", "video_frames"),
+        ),
+        "num_delay_tokens": (SPOKEN_TEXT,),
+        "marks": (QUESTIONS,),
+        "padding_cache input_values": (WHOLE_TOKENS,),
+        "return_loss input_ids input_values": (SOUNDS_AND_TEXTS,),
+        "pixel_position_ids": (POOLED_PATCHES,),
+        "image_grid_thw": (MERGED_PATCHES,),
+        "target_sizes": (PATCH_STRIPS,),
+        "input_ids pixel_values": (PATCHES_IN_TEXTS,),
+    }
+)
+"""Names of arguments of `forward` -> the forms of the inputs that a model with these arguments takes together."""

@@ -1,0 +1,231 @@
+"""The inputs that many models of transformers have: the forms of each, in the order in which to try them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from onnxfn.architectures.families.sizes import sized_in
+from onnxfn.architectures.families.text import bert_inputs, choice_sizes, text_cases
+from onnxfn.architectures.families.vision import pixel_inputs
+from onnxfn.export.derive.packed_inputs import PACKED_FORMS
+from onnxfn.specs.algebra.compose import compose
+from onnxfn.specs.algebra.dummies import generates, padded, sized
+from onnxfn.specs.algebra.facts import TOKENS, takes
+from onnxfn.specs.algebra.getters import either, from_config, reads
+from onnxfn.specs.algebra.spec import ExportSpec
+from onnxfn.specs.edits.new_axes import with_axis
+from onnxfn.specs.records import Source
+
+Forms = tuple[ExportSpec, ...]
+
+VISION_CONFIGS = (
+    "vision_config",
+    "backbone_config",
+    "image_config",
+    "encoder",
+    "encoder_config",
+    "vision_config.backbone_config",
+    "encoder.vision_config",
+)
+TEXT_CONFIGS = (
+    "text_config",
+    "text_encoder",
+    "decoder",
+    "decoder_config",
+    "language_config",
+    "thinker_config.text_config",
+)
+AUDIO_CONFIGS = ("audio_config", "encoder_config", "audio_encoder", "encoder", "asr_config", "audio_config.asr_config")
+
+
+def _keys(name: str, configs: tuple[str, ...]) -> tuple[str, ...]:
+    """A key of a configuration, then the same key of nested configurations."""
+    return (name, *(f"{config}.{name}" for config in configs))
+
+
+IMAGE_SIZES = (
+    *_keys("image_size", VISION_CONFIGS),
+    *_keys("img_size", VISION_CONFIGS),
+    *_keys("model_args.img_size", VISION_CONFIGS),  # of a model of timm
+)
+NUM_CHANNELS: Source = either(
+    *_keys("num_channels", VISION_CONFIGS),
+    *_keys("in_channels", VISION_CONFIGS),
+    *_keys("in_chans", VISION_CONFIGS),
+    "3",
+)
+PATCH_SIZE: Source = either(*_keys("patch_size", VISION_CONFIGS))
+PATCH_FRAMES: Source = either(
+    *_keys("temporal_patch_size", VISION_CONFIGS), *_keys("patch_temporal", VISION_CONFIGS), "1"
+)
+MERGED_SIDE: Source = either(
+    *_keys("spatial_merge_size", VISION_CONFIGS),
+    *_keys("merge_size", VISION_CONFIGS),
+    *(f"{key}[0]" for key in _keys("merge_kernel_size", VISION_CONFIGS)),
+    "2",
+)
+NUM_MEL_BINS: Source = either(
+    *_keys("num_mel_bins", AUDIO_CONFIGS),
+    *_keys("feature_projection_input_dim", AUDIO_CONFIGS),
+    *_keys("input_feat_per_channel", AUDIO_CONFIGS),
+    *_keys("input_feat_size", AUDIO_CONFIGS),
+    *_keys("n_mels", AUDIO_CONFIGS),
+    *_keys("input_dim", AUDIO_CONFIGS),
+    *_keys("feature_size", AUDIO_CONFIGS),
+    "80",
+)
+
+CONFIG_KEYS = reads(
+    vocab_size=either(*_keys("vocab_size", TEXT_CONFIGS), "n_words", "32"),
+    type_vocab_size=either(*_keys("type_vocab_size", TEXT_CONFIGS), "2"),
+    segments=either(*_keys("type_vocab_size", TEXT_CONFIGS)),
+    box_range="max_2d_position_embeddings or 1000",
+    num_channels=NUM_CHANNELS,
+    image_height=either(*(f"{key}[0] or {key}" for key in IMAGE_SIZES)),
+    image_width=either(*(f"{key}[1] or {key}" for key in IMAGE_SIZES)),
+    video_frames=either(*_keys("num_frames", VISION_CONFIGS), *_keys("frames_per_clip", VISION_CONFIGS), "2"),
+    num_mel_bins=NUM_MEL_BINS,
+    stacked_mels=either(*(f"num_mel_bins * {key}" for key in _keys("num_stacked_frames", AUDIO_CONFIGS))),
+    max_length=either("max_length", *_keys("max_source_positions", AUDIO_CONFIGS)),
+    positions=either(*_keys("max_source_positions", AUDIO_CONFIGS), *_keys("max_position_embeddings", AUDIO_CONFIGS)),
+    num_frames="positions * 2",
+    audio_channels="audio_channels or channels or 1",
+    num_codebooks="num_codebooks or decoder.num_codebooks",
+    codes_per_step="num_codebooks + 1",
+    codebook_size="codebook_vocab_size or vocab_size or decoder.vocab_size",
+    latent_size="latent_dim or hidden_size",
+    context_length="context_length or prediction_length",
+    patch_values="num_channels * patch_frames * patch_size ** 2",
+    frame_values="num_channels * patch_size ** 2",
+    patch_size=PATCH_SIZE,
+    patch_frames=PATCH_FRAMES,
+    merged_side=MERGED_SIDE,
+    merged_size="merged_side * patch_size",
+    strip_side=either(*(f"{key}[0]" for key in _keys("window_kernel_size", VISION_CONFIGS)), "1"),
+    num_input_channels="num_input_channels or input_size or 1",
+)
+"""Where configurations hold the values that these inputs need, by every known name."""
+
+TEXT_INPUTS = compose(
+    text_cases,
+    bert_inputs,
+    takes("token_type_ids", TOKENS, "segment_ids", when="segments"),
+    takes("bbox", f"{TOKENS} 4", "boxes"),
+    generates("boxes", "boxes", high=from_config("box_range")),
+)
+"""Token ids with masks, and the positions of the tokens on a page (`bbox`)."""
+
+CHOICES = compose(with_axis(TEXT_INPUTS, "num_choices", at=1, starting=TOKENS), choice_sizes)
+"""The same for several texts to choose from."""
+
+CODES: Forms = tuple(
+    compose(
+        text_cases,
+        takes("input_ids", axes, "codes"),
+        takes("attention_mask", TOKENS, "padding_mask"),
+        generates("codes", "integers", high=from_config("codebook_size")),
+    )
+    for axes in ("batch_size*num_codebooks sequence_length", f"{TOKENS} codes_per_step=")
+)
+"""The codes of a sound, one per codebook: in a row each, or with a token of text at each step."""
+
+QUERIES = compose(
+    takes("query_embeds", "batch_size num_queries hidden_size=", "values", kind="float"),
+    takes("encoder_hidden_states", "batch_size encoder_length encoder_hidden_size=", "values", kind="float"),
+    takes("encoder_attention_mask", "batch_size encoder_length", "padding_mask"),
+    reads(encoder_hidden_size="encoder_hidden_size"),
+    generates("values", "normal"),
+    sized_in("one several", batch_size=(2, 1, 3), num_queries=(6, 4, 9), encoder_length=(10, 17, 13)),
+)
+"""The queries of a Q-Former, and the states of the encoder that they read."""
+
+IMAGES_OF_ANY_SIZE = compose(
+    takes("pixel_values", "batch_size num_channels= height width", "pixels", kind="float"),
+    generates("pixels", "normal"),
+    sized_in("one several", batch_size=(2, 1, 3), height=(64, 96, 64), width=(64, 64, 128)),
+)
+
+SPECTROGRAM_DUMMIES = compose(
+    generates("sound", "normal"),
+    sized_in("one several", batch_size=(2, 1, 3), sequence_length=(160, 96, 224)),
+)
+"""Spectrograms of 96 to 224 frames."""
+
+WAVEFORM_DUMMIES = compose(
+    generates("sound", "normal"),
+    sized_in("one several", batch_size=(2, 1, 3), sequence_length=(16000, 9600, 12000)),
+)
+"""Waveforms of 9,600 to 16,000 samples."""
+
+LATENT_DUMMIES = compose(
+    generates("sound", "normal"),
+    sized_in("one several", batch_size=(2, 1, 3), sequence_length=(16, 11, 21)),
+)
+"""The frames that a codec decodes to a sound: 11 to 21."""
+
+FEATURES_MASK = takes("input_features_mask", "batch_size sequence_length", "padding_mask")
+
+
+def _audio_form(name: str, axes: str, dummies: ExportSpec) -> ExportSpec:
+    return compose(dummies, takes(name, axes, "sound", kind="float"), FEATURES_MASK)
+
+
+CHUNKED_SPECTROGRAMS = compose(
+    takes("input_features", "batch_size num_mel_bins= chunk_frames*num_chunks", "sound", kind="float"),
+    takes("input_features_mask", "batch_size chunk_frames*num_chunks", "padding_mask"),
+    generates("sound", "normal"),
+    reads(chunk_frames="n_window * 2"),
+    padded("right"),
+    sized_in("one several", batch_size=(2, 1, 3), num_chunks=(3, 1, 2)),
+)
+"""Spectrograms of whole chunks, in which an encoder convolves them, and the masks of their frames."""
+
+
+def _video_form(name: str) -> ExportSpec:
+    axes = "batch_size video_frames= num_channels= image_height= image_width="
+    return compose(takes(name, axes, "pixels", kind="float"), generates("pixels", "normal"), sized(batch_size=2))
+
+
+SERIES = compose(
+    takes("past_values", "batch_size context_length= num_input_channels=", "series", kind="float"),
+    generates("series", "normal"),
+    sized(batch_size=2),
+)
+
+INPUT_FORMS: Mapping[str, Forms] = MappingProxyType(
+    {
+        "input_ids": (TEXT_INPUTS, CHOICES, *CODES),
+        "query_embeds": (QUERIES,),
+        "pixel_values": (pixel_inputs, IMAGES_OF_ANY_SIZE, _video_form("pixel_values")),
+        "pixel_values_videos": (_video_form("pixel_values_videos"),),
+        "input_values": (
+            _audio_form("input_values", "batch_size sequence_length", WAVEFORM_DUMMIES),
+            _audio_form("input_values", "batch_size audio_channels= sequence_length", WAVEFORM_DUMMIES),
+            _audio_form("input_values", "batch_size max_length= num_mel_bins=", SPECTROGRAM_DUMMIES),
+        ),
+        "input_features": (
+            _audio_form("input_features", "batch_size sequence_length num_mel_bins=", SPECTROGRAM_DUMMIES),
+            _audio_form("input_features", "batch_size num_mel_bins= sequence_length", SPECTROGRAM_DUMMIES),
+            _audio_form("input_features", "batch_size num_mel_bins= num_frames=", SPECTROGRAM_DUMMIES),
+            _audio_form("input_features", "batch_size sequence_length 128", SPECTROGRAM_DUMMIES),
+            CHUNKED_SPECTROGRAMS,
+        ),
+        "latents": (
+            _audio_form("latents", "batch_size latent_size= sequence_length", LATENT_DUMMIES),
+            _audio_form("latents", "batch_size sequence_length latent_size=", LATENT_DUMMIES),
+        ),
+        "hidden_states": (
+            _audio_form("hidden_states", "batch_size audio_channels= sequence_length", WAVEFORM_DUMMIES),
+            _audio_form("hidden_states", "batch_size latent_size= sequence_length", LATENT_DUMMIES),
+        ),
+        "past_values": (SERIES,),
+        **PACKED_FORMS,
+    }
+)
+"""Name of an input -> its forms: specs of the input, of its masks and of their dummies."""
+
+NO_TENSORS: Mapping[str, str] = MappingProxyType(
+    {"inference_session": "a Python object that keeps the frames, the prompts and the memory of a video between calls"}
+)
+"""Name of an argument -> what it is, for arguments that no input of a graph can be."""

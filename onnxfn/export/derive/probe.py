@@ -1,0 +1,224 @@
+"""The outputs and the cache of a model, found by running it on dummy inputs of several sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+from attrs import frozen
+
+from onnxfn.architectures.patch_table import patches_of
+from onnxfn.architectures.private.renamed import CACHES, INNER_RESULTS
+from onnxfn.export.derive.sample_arguments import fields_of
+from onnxfn.models.branches import eager_branches
+from onnxfn.models.dtypes import float_dtypes
+from onnxfn.models.forward import raw_forward, tensors_for
+from onnxfn.models.model_state import unchanged_eval
+from onnxfn.models.patching import applied
+from onnxfn.models.quiet import quiet
+from onnxfn.specs.algebra.compose import compose
+from onnxfn.specs.algebra.dummies import dummies
+from onnxfn.specs.algebra.facts import gives
+from onnxfn.specs.algebra.getters import constant
+from onnxfn.specs.algebra.planned import PlannedSpec
+from onnxfn.specs.algebra.spec import ExportSpec
+from onnxfn.specs.axes import value
+from onnxfn.specs.edits.caches import cache_row
+from onnxfn.specs.plan.check_cases import cases, in_case
+from onnxfn.specs.records import KINDS, Kind
+from onnxfn.specs.tensor_paths import Path
+
+AUXILIARY_FIELDS = frozenset({"loss", "hidden_states", "attentions", "mems", "router_logits", *CACHES, *INNER_RESULTS})
+"""Fields of a result that are no answer: the loss, the caches, the tensors of each layer, the results of towers."""
+
+STATE_NAMES: Mapping[str, str] = MappingProxyType({"conv_states": "conv", "recurrent_states": "recurrent"})
+"""Attribute of a layer of a cache, whose tensors have a fixed size -> the name of the state in ONNX."""
+
+INDEXER_KEYS = "indexer_keys"
+"""Attribute of a layer of a cache whose attention reads the keys that an index chooses: the keys of the index."""
+
+Tensors = Mapping[Path, Any]
+
+
+@frozen
+class Run:
+    """One run of a model.
+
+    Attributes:
+        sizes: The size of each symbol in the axes of the dummy inputs.
+        shapes: The shape of each tensor in the result, by its path.
+        kinds: The kind of each of these tensors; None for a dtype that no graph has.
+    """
+
+    sizes: Mapping[str, int]
+    shapes: Mapping[Path, tuple[int, ...]]
+    kinds: Mapping[Path, Kind | None]
+
+
+def run(model: Any, spec: PlannedSpec, seed: int = 0) -> Any:
+    """Runs a model on the dummy inputs of a planned spec; returns the result of `forward`."""
+    return run_on(model, spec, tensors_for(model, spec, dummies(spec, {}, seed=seed)))
+
+
+def run_on(model: Any, spec: PlannedSpec, tensors: Sequence[Any]) -> Any:
+    """Runs a model on the tensors of the inputs of a planned spec; returns the result of `forward`."""
+    import torch
+
+    with quiet(), unchanged_eval(model), applied(patches_of(model, spec.call)), eager_branches(), torch.no_grad():
+        return raw_forward(model, spec)(tensors)
+
+
+def run_at_sizes(model: Any, spec: PlannedSpec, select: Callable[[Any], Tensors]) -> tuple[Run, ...]:
+    """Runs a model on the dummy inputs of a planned spec, and on those of each check case of the spec.
+
+    The values differ from run to run: the size of an axis may depend on them.
+    `select` returns the tensors of a result that are recorded.
+    """
+    floats = float_dtypes(model) or {"float32"}
+
+    def recorded(seed: int, sized: PlannedSpec) -> Run:
+        tensors = select(run(model, sized, seed))
+        return Run(_sizes(sized), _shapes(tensors), {path: _kind(tensor, floats) for path, tensor in tensors.items()})
+
+    return tuple(recorded(seed, sized) for seed, sized in enumerate(specs_at_sizes(spec)))
+
+
+def specs_at_sizes(spec: PlannedSpec) -> tuple[PlannedSpec, ...]:
+    """A planned spec at the traced sizes, and in each case of its check."""
+    return (spec, *(in_case(spec, case) for case in cases(spec)))
+
+
+def outputs_spec(runs: Sequence[Run], taken: Sequence[str] = ()) -> ExportSpec:
+    """A spec of the outputs that all runs have in common.
+
+    An axis has the symbol of the inputs whose size it always equals. A single tensor without a name is `output`. An
+    output whose name is `taken` by an input has the name with `output_` before it.
+    """
+    first = runs[0]
+    common = [path for path in first.shapes if len({len(each.shapes.get(path, ())) for each in runs}) == 1]
+    names = ["output" if common == [(0,)] else onnx_name(path) for path in common]
+    names = [f"output_{name}" if name in taken else name for name in names]
+    return compose(*(_output_spec(name, path, runs) for name, path in zip(names, common, strict=True)))
+
+
+def cache_spec(cache: Any) -> ExportSpec:
+    """A spec of the states in a cache of transformers after a run; empty if the cache has no layers.
+
+    Layers whose state has the same name and axes share a row. Further rows of the same name have a number as prefix.
+    """
+    rows: dict[tuple[str, str], list[int]] = {}
+    for index, layer in enumerate(getattr(cache, "layers", ())):
+        for state in _layer_states(layer):
+            rows.setdefault(state, []).append(index)
+    names = [name for name, _ in rows]
+    return compose(
+        *(
+            _state_spec(name, axes, layers, "" if names.index(name) == number else str(number))
+            for number, ((name, axes), layers) in enumerate(rows.items())
+        )
+    )
+
+
+def all_tensors(result: Any, path: Path = ()) -> Tensors:
+    """Every tensor of a result of `forward`, by its path."""
+    if hasattr(result, "shape") and hasattr(result, "dtype"):
+        return {path: result}
+    named = result if isinstance(result, Mapping) else fields_of(result)
+    steps = enumerate(result if _is_sequence(result) else ()) if named is None else named.items()
+    return {
+        tensor_path: tensor
+        for step, field in steps
+        for tensor_path, tensor in all_tensors(field, (*path, step)).items()
+    }
+
+
+def answer_tensors(result: Any) -> Tensors:
+    """The tensors of a result without AUXILIARY_FIELDS; nested ones only if no others exist."""
+    answers = {path: tensor for path, tensor in all_tensors(result).items() if not any(map(_is_auxiliary, path))}
+    nested = {path for path in answers if len(path) > 1}
+    return {path: tensor for path, tensor in answers.items() if path not in nested} or answers
+
+
+def onnx_name(path: Path) -> str:
+    """The name in ONNX of a tensor at a path of a result.
+
+    >>> onnx_name(("text_model_output", "pooler_output")), onnx_name((1,)), onnx_name(("boxes",))
+    ('text_model_output.pooler_output', 'output_1', 'boxes')
+    """
+    return ".".join(map(str, path)) if isinstance(path[0], str) else "output_" + "_".join(map(str, path))
+
+
+def _sizes(spec: PlannedSpec) -> dict[str, int]:
+    named = {size.name: size.value for size in spec.dummies.sizes if isinstance(size.value, int)}
+    symbols = (axis.symbol for input_ in spec.inputs for axis in input_.axes.axes if axis.kind == "dynamic")
+    return {symbol: value(symbol, named) for symbol in symbols}
+
+
+def _shapes(tensors: Tensors) -> dict[Path, tuple[int, ...]]:
+    return {path: tuple(tensor.shape) for path, tensor in tensors.items()}
+
+
+def _kind(tensor: Any, floats: set[str]) -> Kind | None:
+    """The kind of a tensor: `float` for the dtypes of the weights, `int` for that of ids, which edits can change."""
+    dtype = str(tensor.dtype).removeprefix("torch.")
+    kind: Any = "float" if dtype in floats else "int" if dtype == "int64" else dtype
+    return kind if kind in KINDS else None
+
+
+def _is_sequence(result: Any) -> bool:
+    return isinstance(result, (tuple, list))
+
+
+def _is_auxiliary(step: str | int) -> bool:
+    return isinstance(step, str) and (
+        step in AUXILIARY_FIELDS or step.endswith(("_hidden_states", "_attentions", "_loss"))
+    )
+
+
+def _output_spec(name: str, path: Path, runs: Sequence[Run]) -> ExportSpec:
+    sizes = zip(*(each.shapes[path] for each in runs), strict=True)
+    words = (_axis_word(name, axis, axis_sizes, runs) for axis, axis_sizes in enumerate(sizes))
+    kind = runs[0].kinds[path] if len({each.kinds[path] for each in runs}) == 1 else None
+    return gives(name, " ".join(words), path=() if path == (name,) else path, kind=kind)
+
+
+def _axis_word(name: str, axis: int, sizes: Sequence[int], runs: Sequence[Run]) -> str:
+    """The word of an axis in a pattern: `_` if constant, the symbol whose size it always has, or else a new symbol."""
+    if len(set(sizes)) == 1:
+        return "_"
+    equal = (
+        symbol
+        for symbol in runs[0].sizes
+        if all(each.sizes[symbol] == size for each, size in zip(runs, sizes, strict=True))
+    )
+    return next(equal, f"{name.replace('.', '_')}_axis_{axis}").replace(" ", "")
+
+
+def _layer_states(layer: Any) -> Iterator[tuple[str, str]]:
+    """The name and the axes of each state of a layer of a cache; `{}` stands for the axis that grows."""
+    for name in ("keys", "values"):
+        tensor = getattr(layer, name, None)
+        if tensor is not None and tensor.ndim == 4:  # noqa: PLR2004 - [batch, heads, length, head size]
+            yield name.removesuffix("s"), f"batch_size {tensor.shape[1]} {{}} {tensor.shape[3]}"
+    indexed = getattr(layer, INDEXER_KEYS, None)
+    if indexed is not None:
+        yield INDEXER_KEYS.removesuffix("s"), f"batch_size {{}} {indexed.shape[2]}"
+    for name in STATE_NAMES:
+        for index, tensor in dict(getattr(layer, name, None) or {}).items():
+            if tensor is not None:
+                yield f"{name}.{index}", " ".join(("batch_size", *map(str, tensor.shape[1:])))
+
+
+def _state_spec(name: str, axes: str, layers: Sequence[int], prefix: str) -> ExportSpec:
+    attribute, _, index = name.partition(".")
+    state = f"{STATE_NAMES[attribute]}{'' if index == '0' else index}" if index else ""
+    return cache_row(
+        f"{prefix} {state or name}".strip(),
+        axes.format("past_sequence_length"),
+        output_axes=axes.format("past_sequence_length+sequence_length"),
+        input_name=f"past_{state}.{{layer}}" if state else f"past_key_values.{{layer}}.{name}",
+        output_name=f"present_{state}.{{layer}}" if state else f"present.{{layer}}.{name}",
+        attribute=name if state else f"{name}s",
+        layers=constant(tuple(layers)),
+    )

@@ -1,0 +1,209 @@
+"""The tensors and constants in a sample of the arguments of a module, and where they sit in its `forward`."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+import numpy as np
+from attrs import frozen
+
+from onnxfn.specs.algebra.spec import Call
+from onnxfn.specs.errors import InvalidSpec, UnknownName, listed, unknown
+from onnxfn.specs.functions import resolve
+from onnxfn.specs.records import ArgumentBuilder, Constant
+from onnxfn.specs.tensor_paths import Path
+
+LIST = "as_list"
+"""The argument builder of a list; a tuple and a dict need none."""
+
+
+def items_of(value: Any) -> Mapping[Any, Any] | None:
+    """The items of a container by their keys; None for anything else, and for a container without items.
+
+    The keys are those of a dict, the positions in a tuple or a list, the fields of a named tuple or a dataclass.
+    """
+    if type(value) in (tuple, list):
+        return dict(enumerate(value)) or None
+    if type(value) is dict:
+        return value or None
+    return fields_of(value)
+
+
+def fields_of(value: Any) -> Mapping[str, Any] | None:
+    """The fields of a named tuple, or those that make a dataclass; None for anything else."""
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return dict(zip(value._fields, value, strict=True))
+    if is_dataclass(value) and not isinstance(value, type):
+        return {field.name: getattr(value, field.name) for field in fields(value) if field.init}
+    return None
+
+
+def builder_name(name: str, value: Any) -> str | None:
+    """The name of what builds a container from its items: `as_list`, or `package.module:Class`; None for none.
+
+    InvalidSpec for a class that has no such name, because it is defined inside a function.
+    """
+    if type(value) in (tuple, dict):
+        return None
+    if type(value) is list:
+        return LIST
+    owner = type(value)
+    path = f"{owner.__module__}:{owner.__qualname__}"
+    try:
+        is_named = resolve(path, {}, kind="class") is owner
+    except UnknownName:
+        is_named = False
+    if not is_named:
+        raise InvalidSpec(
+            f"{name!r} in the sample is {owner.__qualname__}, which {owner.__module__} has under no name; define the "
+            "class at the top of a module, or pass a dict"
+        )
+    return path
+
+
+HOLDS = "tensors, numpy arrays, numbers, and dicts, tuples, lists, named tuples or dataclasses of these"
+
+PLACED = (
+    inspect.Parameter.POSITIONAL_ONLY,
+    inspect.Parameter.POSITIONAL_OR_KEYWORD,
+)
+"""The kinds of parameters that take one argument by its position."""
+
+
+@frozen(eq=False)
+class SampleTensor:
+    """A tensor of a sample.
+
+    Attributes:
+        name: Its name in ONNX: the argument, or the path to it with dots.
+        path: Where it sits in the arguments of `forward`.
+        tensor: The tensor.
+    """
+
+    name: str
+    path: Path
+    tensor: Any
+
+
+def sample_arguments(model: Any, sample: Any) -> tuple[tuple[SampleTensor, ...], Call]:
+    """The tensors of a sample, and how `forward` is called with them.
+
+    Numbers, texts, bools and None are constants of the graph; lists, named tuples and dataclasses are built again. The
+    sample is a dict by the names of arguments, a tuple or a list by their order, or the only argument.
+
+    UnknownName if `forward` has no such argument, InvalidSpec if the sample holds something else.
+    """
+    arguments = list(_by_path(model, sample))
+    leaves = [(path, leaf) for name, value in arguments for path, leaf in _leaves(name, value, type(model))]
+    tensors = tuple(SampleTensor(_name(path), path, leaf) for path, leaf in leaves if hasattr(leaf, "shape"))
+    names = [tensor.name for tensor in tensors]
+    if len({*names}) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise InvalidSpec(f"two tensors of the sample for {type(model).__name__} have the name {twice!r}; rename a key")
+    if not tensors:
+        raise InvalidSpec(f"the sample for {type(model).__name__} holds no tensor; a graph needs one input or more")
+    constants = (
+        Constant(_name(path), leaf, () if len(path) == 1 else path)
+        for path, leaf in leaves
+        if not hasattr(leaf, "shape")
+    )
+    builders = (builder for name, value in arguments for builder in _builders(name, value))
+    return tensors, Call(constants=tuple(constants), builders=tuple(builders))
+
+
+def _name(path: Path) -> str:
+    return ".".join(map(str, path))
+
+
+def _by_path(model: Any, sample: Any) -> Iterable[tuple[Path, Any]]:
+    """The arguments of a sample, each with its place in `forward`."""
+    parameters = inspect.signature(model.forward).parameters
+    if isinstance(sample, Mapping):
+        _check_names(model, sample, parameters)
+        return [((name,), value) for name, value in sample.items()]
+    arguments = sample if isinstance(sample, (tuple, list)) else (sample,)
+    placed = [name for name, each in parameters.items() if each.kind in PLACED]
+    several = [name for name, each in parameters.items() if each.kind is each.VAR_POSITIONAL]
+    more = len(arguments) - len(placed)
+    if more > 0 and not several:
+        raise InvalidSpec(
+            f"the sample has {len(arguments)} arguments, but the forward of {type(model).__name__} takes "
+            f"{len(placed)}: {listed(placed)}; pass a tuple of {len(placed)}, or a dict by name"
+        )
+    paths: list[Path] = [(name,) for name in placed] + [(name, number) for name in several for number in range(more)]
+    return list(zip(paths, arguments, strict=False))
+
+
+def _check_names(model: Any, sample: Mapping[str, Any], parameters: Mapping[str, inspect.Parameter]) -> None:
+    """Raises UnknownName for a name of a sample that is no argument; `**kwargs` takes any name."""
+    known = [name for name, each in parameters.items() if each.kind is not each.VAR_KEYWORD]
+    if len(known) < len(parameters):
+        return
+    for name in sample:
+        if name not in known:
+            error = unknown("argument", name, known, of=f"the forward of {type(model).__name__}")
+            raise UnknownName(f"{error}; a sample may also be a tuple in the order of the arguments")
+
+
+def _leaves(path: Path, value: Any, owner: type) -> Iterator[tuple[Path, Any]]:
+    """The tensors and plain values inside an argument, each with its path."""
+    import torch
+
+    items = items_of(value)
+    if isinstance(value, (np.ndarray, np.generic)):
+        value = _from_numpy(path, value)
+    if isinstance(value, torch.Tensor):
+        yield path, _dense(path, value)
+    elif items is not None:
+        _check_keys(path, items)
+        for step, item in items.items():
+            yield from _leaves((*path, step), item, owner)
+    elif value is None or isinstance(value, (bool, int, float, str)):
+        yield path, value
+    else:
+        kind = f"an empty {type(value).__name__}" if type(value) in (dict, tuple, list) else type(value).__name__
+        raise InvalidSpec(
+            f"{_name(path)!r} in the sample for {owner.__name__} is {kind}; a sample holds {HOLDS}: "
+            "wrap the module in one whose forward takes these"
+        )
+
+
+def _check_keys(path: Path, items: Mapping[Any, Any]) -> None:
+    """Raises InvalidSpec for a dict whose keys are no texts: a path takes a number for a position."""
+    if [*items] != [*range(len(items))] and not all(isinstance(key, str) for key in items):
+        raise InvalidSpec(
+            f"the keys of {_name(path)!r} in the sample are {listed(map(str, items))}; a dict has texts as keys"
+        )
+
+
+def _builders(path: Path, value: Any) -> Iterator[ArgumentBuilder]:
+    """What builds the lists, named tuples and dataclasses of an argument, the outer ones first."""
+    items = items_of(value)
+    if items is not None:
+        by = builder_name(_name(path), value)
+        yield from () if by is None else (ArgumentBuilder(_name(path), by),)
+        for step, item in items.items():
+            yield from _builders((*path, step), item)
+
+
+def _dense(path: Path, tensor: Any) -> Any:
+    """A tensor of a sample that has each of its elements in memory; InvalidSpec for a sparse or a nested one."""
+    if tensor.is_nested or str(tensor.layout) != "torch.strided":
+        kind = "nested" if tensor.is_nested else "sparse"
+        raise InvalidSpec(
+            f"{_name(path)!r} is a {kind} tensor, which ONNX has not; pass a dense one, such as tensor.to_dense(), and "
+            "convert it in the module"
+        )
+    return tensor
+
+
+def _from_numpy(path: Path, value: Any) -> Any:
+    import torch
+
+    try:
+        return torch.from_numpy(np.array(value))
+    except TypeError as error:
+        raise InvalidSpec(f"{_name(path)!r} is a numpy array of {value.dtype}; a sample holds {HOLDS}") from error

@@ -1,0 +1,1 @@
+"""The spec of a model, and what is known about it."""

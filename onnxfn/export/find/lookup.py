@@ -1,0 +1,323 @@
+"""Which spec belongs to a model type, a configuration or a model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from attrs import evolve
+
+from onnxfn.architectures import ARCHITECTURES
+from onnxfn.export.derive.auto_tables import is_listed, listed_loader, listed_tasks
+from onnxfn.export.derive.class_rows import row_of
+from onnxfn.export.derive.derive import (
+    derive_from_config,
+    derive_from_model,
+    keeps_cache,
+    without_values,
+)
+from onnxfn.export.derive.derive_sample import derive_from_sample
+from onnxfn.export.find.heads import for_head, known_tasks
+from onnxfn.export.find.multimodal import LISTED, SEES, is_in_parts, multimodal_spec, reads_features, written_task
+from onnxfn.export.find.other_libraries import row_name
+from onnxfn.export.load.class_tasks import OTHER_TASKS, class_name, loader_of, served_tasks, task_of
+from onnxfn.models.as_module import as_module
+from onnxfn.specs.algebra.config_values import config_of, snapshot
+from onnxfn.specs.algebra.spec import Call, ExportSpec
+from onnxfn.specs.errors import InvalidSpec, UnknownName, listed, unknown
+from onnxfn.specs.tasks.tasks import DEFAULT_TASK, WITH_PAST, canonical, for_task, task_names
+
+GENERATION_TASKS = (
+    "text-generation",
+    "text2text-generation",
+    "automatic-speech-recognition",
+    "image-to-text",
+    "text-to-audio",
+)
+"""The tasks whose models generate token by token, or frame by frame."""
+
+
+def rows_of(architectures: Mapping[str, ExportSpec] | None) -> Mapping[str, ExportSpec]:
+    """A table of rows; ARCHITECTURES for None, which is a shorter default in a signature."""
+    return ARCHITECTURES if architectures is None else architectures
+
+
+HOW_TO_DERIVE = "to derive a spec without a row, pass the model or its configuration: spec_for(model)"
+
+
+def spec_for(
+    model_or_type: Any, task: str | None = None, *, architectures: Mapping[str, ExportSpec] | None = None
+) -> ExportSpec:
+    """The spec of a model type, a configuration or a model.
+
+    A model type with a row in `architectures` has the spec of that row. So has a model type whose classes are those of
+    a row: the classes of `exaone` are those of `llama`. If the row does not name the task, and transformers lists a
+    class of the model type for it, the outputs are those that the family of the row knows, or those that a run of the
+    model shows. A model or a configuration without a row has the spec that `derived` returns.
+
+    Args:
+        model_or_type: A model type as text (`"bert"`), a configuration (of transformers, or a dict), or a model.
+        task: The name of a task, or a synonym. By default it is the task that the class name of the model implies,
+            without a cache: `text-generation`, where the command line takes `text-generation-with-past`. A model type
+            as text implies no task.
+        architectures: A table of rows, model type -> spec. None: ARCHITECTURES.
+
+    Returns:
+        The spec, for `task` if it is given or implied. A spec without a task still holds all tasks of the row; see
+        `for_task`.
+
+    Raises:
+        UnknownName: A model type as text has no row; a configuration has no model type; the spec does not have `task`.
+        InvalidSpec: A model or configuration has no row, and no spec can be derived from it; any other module needs
+            `derived` with a sample. Or only a run shows the outputs of the task, and a model type cannot run.
+
+    Example:
+        >>> spec_for("bert", "fill-mask").task
+        'fill-mask'
+        >>> spec_for({"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"]}).task
+        'text-generation'
+    """
+    model_or_type = _without_wrapper(model_or_type)
+    written = task if is_in_parts(task) else written_task(model_or_type) if task is None else None
+    if written is not None:
+        return _in_parts(model_or_type, written)
+    name = task or _task_to_derive(model_or_type)
+    if reads_features(model_or_type, name):
+        return _in_parts(model_or_type, name)
+    if not has_row(model_or_type, architectures):
+        return derived(model_or_type, name)
+    spec = _row(model_or_type, architectures)
+    model = None if isinstance(model_or_type, str) else model_or_type
+    chosen = task or (None if model is None else _known_task(model, known_tasks(spec)))
+    return spec if chosen is None else for_head(spec, chosen, model)
+
+
+def derived(
+    model_or_config: Any,
+    task: str | None = None,
+    *,
+    sample: Any = None,
+    axes: Mapping[str, str] | None = None,
+    ranges: Mapping[str, tuple[float, float]] | None = None,
+) -> ExportSpec:
+    """The spec that follows from a model itself, without a row.
+
+    The model runs on dummy inputs of several sizes. Its results show the outputs, the dynamic axes and the cache. The
+    field `derived` of the spec records where the spec comes from. A model that refuses to run with a cache has a spec
+    without one, and that field states the reason. Any other error of that run, such as MemoryError, propagates.
+
+    Args:
+        model_or_config: A model of transformers, or its configuration. With `sample`, any `nn.Module`, function of
+            tensors, or `torch.export.ExportedProgram`.
+        task: The task of the spec. By default it is the task that the class name implies, or feature-extraction.
+        sample: The arguments of `forward`: a dict by name, a tuple by position, or the only one. Tensors and numpy
+            arrays, also nested in dicts, tuples, lists, named tuples and dataclasses, are inputs of their dtypes; a
+            nested tensor has a name with dots, `batch.ids`. Python numbers, texts, bools and None are constants of the
+            graph.
+        axes: The axis pattern of tensors in `sample`: `{"x": "batch_size _ width"}`. `_` is an axis with the size that
+            it has in the sample. A tensor without a pattern has one dynamic axis: the first, `batch_size`.
+        ranges: The values that a tensor of numbers may have: `{"ids": (0, 300)}` are 0 to 299. Without a range, dummies
+            go beyond the sample: integers over what they index, a mask of ones gets zeros, real numbers other scales.
+            The spec shows each range, and whether it was given, found or assumed.
+
+    Returns:
+        The spec, for one task. With `sample` and no `task` it is for no task.
+
+    Raises:
+        InvalidSpec: The model accepts no inputs that onnxfn knows, does not run on tensors like the sample, or has no
+            cache although `task` ends in `-with-past`.
+        UnknownName: The sample names an argument that `forward` does not have, or no task has the name, or the derived
+            spec does not have `task`.
+
+    Example:
+        >>> import torch
+        >>> derived(torch.nn.Linear(4, 2), sample={"input": torch.ones(3, 4)}).outputs[0].name
+        'output'
+    """
+    if sample is not None:
+        return derive_from_sample(as_module(model_or_config), sample, axes or {}, ranges or {}, task)
+    model_or_config = _without_wrapper(model_or_config)
+    name = task or _task_to_derive(model_or_config)
+    loader_of(name)  # raises UnknownName for an unknown task
+    derive = derive_from_model if hasattr(model_or_config, "forward") else derive_from_config
+    return derive(model_or_config, name)
+
+
+def tasks_for(model_or_type: Any, *, architectures: Mapping[str, ExportSpec] | None = None) -> tuple[str, ...]:
+    """The tasks of a model type, a configuration, a model or a spec.
+
+    Args:
+        model_or_type: A model type as text, a configuration (of transformers, or a dict), a model, or a spec.
+        architectures: A table of rows, model type -> spec. None: ARCHITECTURES.
+
+    Returns:
+        The canonical names of the tasks of the row, then those that transformers has a class for. The tables of
+        transformers' auto classes list them; torch is not imported.
+
+    Raises:
+        UnknownName: A model type as text has no row and transformers no class, or a configuration has no model type.
+
+    Example:
+        >>> tasks_for("splinter")
+        ('feature-extraction', 'question-answering')
+    """
+    if isinstance(model_or_type, ExportSpec):
+        return task_names(model_or_type)
+    model_or_type = _without_wrapper(model_or_type)
+    model_type = _model_type(model_or_type)
+    row, listed = _row_or_none(model_or_type, architectures), listed_tasks(model_type)
+    if row is None and (listed or not isinstance(model_or_type, str)):
+        return listed
+    return known_tasks(row or _row(model_or_type, architectures))
+
+
+def has_row(model_or_type: Any, architectures: Mapping[str, ExportSpec] | None = None) -> bool:
+    """Whether a table has a row for a configuration or a model. True for every model type that is given as text."""
+    return isinstance(model_or_type, str) or _row_or_none(model_or_type, architectures) is not None
+
+
+def checkpoint_task(model_or_config: Any, *, architectures: Mapping[str, ExportSpec] | None = None) -> str | None:
+    """The task of a checkpoint, by the class name in its configuration; None if the row has no task for the class.
+
+    A model that generates has the task with past, if its row has it. Without a row, `model_or_config` must be the
+    model, and it has the task with past if it keeps a cache.
+    """
+    if written := written_task(model_or_config):
+        return f"{written}{WITH_PAST}"
+    if not has_row(model_or_config, architectures):
+        task = _task_to_derive(model_or_config)
+        return f"{task}{WITH_PAST}" if task in GENERATION_TASKS and keeps_cache(model_or_config, task) else task
+    known = tasks_for(model_or_config, architectures=architectures)
+    class_task = _known_task(model_or_config, known)
+    has_past = class_task in GENERATION_TASKS and f"{class_task}{WITH_PAST}" in known
+    return f"{class_task}{WITH_PAST}" if has_past else class_task
+
+
+def loader_spec(config: Any, task: str | None) -> ExportSpec:
+    """A spec with the loader of a checkpoint without a row: the loader of `task`, or the class in its configuration.
+
+    The class of a checkpoint with code of its own is loaded by a class of transformers, as `auto_map` says.
+    """
+    values = snapshot(config)
+    if task is not None:
+        listed = listed_loader(str(values.get("model_type")), canonical(task)) or _whole_model_loader(values, task)
+        return ExportSpec(task=task, call=Call(loader=listed or loader_of(task)))
+    class_name = next(iter(values.get("architectures") or ()), None)
+    loaders = {path.rpartition(".")[2]: loader for loader, path in (values.get("auto_map") or {}).items()}
+    return ExportSpec(call=Call(loader=loaders.get(class_name, class_name)))
+
+
+def _whole_model_loader(config: Any, task: str) -> str | None:
+    """The loader of a model that sees or hears; for its text half where transformers has no class for that half."""
+    model_type, stem = str(config.get("model_type")), canonical(task).removesuffix(WITH_PAST)
+    if stem in LISTED:
+        return next(filter(None, (listed_loader(model_type, each) for each in LISTED[stem])), None)
+    if stem != "text-generation" or listed_loader(model_type, stem):
+        return None
+    return listed_loader(model_type, SEES) or listed_loader(model_type, "any-to-any")
+
+
+def _in_parts(model_or_type: Any, task: str) -> ExportSpec:
+    """The spec of a model that sees or hears and writes, in parts; a configuration is enough."""
+    if hasattr(model_or_type, "forward"):
+        return multimodal_spec(model_or_type, task)
+    if isinstance(model_or_type, (str, Mapping)):
+        raise InvalidSpec(
+            f"the language model of {model_or_type!s:.80} shows its cache; pass the model or its configuration of "
+            f"transformers: spec_for(model, {task!r})"
+        )
+    return without_values(model_or_type, task, lambda model: multimodal_spec(model, task))
+
+
+def with_model_task(spec: ExportSpec, model: Any) -> ExportSpec:
+    """The spec for the task of the model's class, if the spec has no task yet.
+
+    InvalidSpec if the spec is for a task that the class does not have, or if the class name implies no task and the
+    spec has several. A spec with outputs of its own needs no task.
+    """
+    if spec.task is None and spec.tasks:
+        return _for_class_task(spec, model)
+    _check_task(spec, model)
+    return spec
+
+
+def _for_class_task(spec: ExportSpec, model: Any) -> ExportSpec:
+    class_task = task_of(model)
+    if class_task is not None:
+        return for_head(spec, _known_task(model, known_tasks(spec)) or class_task, model)
+    if spec.outputs:
+        return evolve(spec, tasks=())
+    if len(spec.tasks) == 1:
+        return for_task(spec, spec.tasks[0].name)
+    raise InvalidSpec(
+        f"the class name {type(model).__name__} implies no task; choose one of {listed(task_names(spec))}: "
+        "for_task(spec, task)"
+    )
+
+
+def _check_task(spec: ExportSpec, model: Any) -> None:
+    class_task = task_of(model)
+    if spec.task is None or class_task is None:
+        return
+    name = canonical(spec.task).removesuffix(WITH_PAST)
+    if name in served_tasks(class_task):
+        return
+    if not is_listed(class_name(model), name):
+        problem = f"{class_name(model)} is a model for {class_task}, not for {spec.task}"
+        raise InvalidSpec(f"{problem}; {_advice(spec, _model_type(model), name, class_task)}")
+
+
+def _advice(spec: ExportSpec, model_type: str, name: str, class_task: str) -> str:
+    """What to write for a model of another task than the spec: how to load it, or what spec it has."""
+    if spec.name in ARCHITECTURES and spec.name != model_type:
+        return f"the spec is for {spec.name}, and the model is {model_type}: write spec_for(model)"
+    loader = listed_loader(model_type, name)
+    known = class_task in known_tasks(spec)
+    other = f"export it for {class_task}" if known else f"write spec_for(model), which is for {class_task}"
+    return f"load it with {loader}, or {other}" if loader else other
+
+
+def _known_task(model_or_config: Any, known: tuple[str, ...]) -> str | None:
+    return next((task for task in served_tasks(task_of(model_or_config)) if task in known), None)
+
+
+def _task_to_derive(model_or_config: Any) -> str:
+    """The task to derive a spec for. A class for several tasks that is no encoder-decoder is a decoder."""
+    task = task_of(model_or_config) or DEFAULT_TASK
+    may_be_decoder = "text-generation" in OTHER_TASKS.get(task, ())
+    is_decoder = may_be_decoder and not snapshot(model_or_config).get("is_encoder_decoder")
+    return "text-generation" if is_decoder else task
+
+
+def _without_wrapper(model_or_type: Any) -> Any:
+    """The module inside `torch.compile` and `DataParallel`; anything else as it is."""
+    return as_module(model_or_type) if hasattr(model_or_type, "forward") else model_or_type
+
+
+def _row(model_or_type: Any, architectures: Mapping[str, ExportSpec] | None) -> ExportSpec:
+    row = _row_or_none(model_or_type, architectures)
+    if row is None:
+        model_type = _model_type(model_or_type)
+        raise UnknownName(f"{unknown('model type', model_type, rows_of(architectures))}; {HOW_TO_DERIVE}")
+    return row
+
+
+def _row_or_none(model_or_type: Any, architectures: Mapping[str, ExportSpec] | None) -> ExportSpec | None:
+    return row_of(_model_type(model_or_type), rows_of(architectures), model_or_type)
+
+
+def _model_type(model_or_config: Any) -> str:
+    """The model type of a model or a configuration; a text is one itself."""
+    if isinstance(model_or_config, str):
+        return model_or_config
+    is_spec = isinstance(model_or_config, ExportSpec)
+    if callable(model_or_config) and not is_spec and config_of(model_or_config) is None:
+        raise InvalidSpec(
+            f"{type(model_or_config).__name__} is no model of transformers; derive the spec from sample arguments: "
+            "derived(model, sample={name: tensor})"
+        )
+    model_type = row_name(model_or_config) or snapshot(model_or_config).get("model_type")
+    if not model_type:
+        name = type(model_or_config).__name__
+        raise UnknownName(f"{name} has no model_type; compose a spec for it, or pass a model type as text")
+    return str(model_type)

@@ -1,0 +1,1 @@
+"""What an export is asked for: options, jobs, their identity."""

@@ -1,0 +1,205 @@
+"""What makes two exports the same: digests of facts about checkpoints, jobs, and the versions of packages.
+
+`recipe_key` and `kind_of` are equal where the values of weights alone differ, `job_digest` where the same files would
+be written, and `fingerprint` is for caches of users. The names of templates, which digest a loaded model, are in
+`graphs/templates/fingerprints.py`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from attrs import asdict, evolve
+
+from onnxfn.export.jobs.jobs import ExportJob, build_of
+from onnxfn.graphs.build import BuildOptions
+from onnxfn.graphs.templates import fingerprints
+from onnxfn.graphs.templates.fingerprints import package_versions, search_state
+from onnxfn.specs.errors import InvalidSpec, ModelNotFound, OnnxfnError
+from onnxfn.specs.stored.digest import digest
+from onnxfn.weights.digests import sha256_of
+from onnxfn.weights.layouts import CONFIG_FILES
+from onnxfn.weights.safetensors import entries, read_header
+from onnxfn.weights.side_files import side_files
+
+LABEL_KEYS = ("id2label", "label2id")
+"""Keys of a configuration whose values are labels. Their number is a size of the graph, their names are not in it."""
+
+IGNORED_KEYS = ("_name_or_path", "finetuning_task")
+"""Keys of a configuration on which no graph depends."""
+
+UNSAFE_KEYS = ("auto_map", "quantization_config", "compression_config")
+"""Keys of a configuration whose effect on the model is known only when the model is loaded."""
+
+SINGLE_FILE, INDEX_FILE = "model.safetensors", "model.safetensors.index.json"
+"""The weights of a checkpoint in one file, and the index of weights in several files."""
+
+TEXT_BYTES = 2**20
+"""Files up to this size are compared by content; of larger ones the size and the time of the last change."""
+
+
+def kind_of(job: ExportJob, folder: Path) -> str | None:
+    """A digest that jobs share whose exports differ in the values of the weights alone; None if it has none.
+
+    Of such jobs the first one traces the model. The others get its graphs from the template cache. It is the key of
+    their recipe, too.
+    """
+    build, is_local = build_of(job), folder == Path(job.checkpoint)
+    if build.template_cache is None or not is_local or job.adapter:
+        return None
+    options = {
+        "edits": job.edits,
+        **asdict(job.write),
+        "spec": None if job.spec is None else digest(job.spec),
+        "dtypes": job.dtypes,
+        "decoders": job.decoders,
+        "build": _build_facts(build),
+        "file": Path(job.path).name if job.path.endswith(".onnx") else None,
+    }
+    return recipe_key(folder, options)
+
+
+def job_digest(job: ExportJob, folder: Path) -> str:
+    """A digest of the checkpoint in a folder, of what the job asks for, and of the versions of the packages.
+
+    It is equal for two runs if the second one would write the same files. Large files are not read: one that was
+    touched counts as changed.
+    """
+    options = asdict(evolve(job, spec=None, build=None, overwrite=False, checkpoint=""))
+    spec = None if job.spec is None else digest(job.spec)
+    facts = [json.dumps(options, sort_keys=True, default=str), str(spec), *_build_facts(build_of(job))]
+    for source in (folder, *([job.adapter] if job.adapter else [])):
+        files = {*(file for file in source.iterdir() if file.is_file()), *side_files(source)}
+        facts.extend(f"{file.relative_to(source)} {_file_state(file)}" for file in sorted(files))
+    return _sha256((*facts, *package_versions()))
+
+
+def recipe_key(folder: Path, options: Mapping[str, Any]) -> str | None:
+    """The key of the recipe for a checkpoint, equal for checkpoints that differ only in the values of their weights.
+
+    It covers the configuration without the names of labels, the headers of the safetensors files, the versions of all
+    installed packages, and the options of the export. None if the checkpoint has code of its own, is quantized, has
+    adapters, or is not completely in safetensors files: then only loading the model shows what it is.
+    """
+    try:
+        config = json.loads((folder / CONFIG_FILES["config"]).read_bytes())
+        unsafe = any(_keys_set(config, UNSAFE_KEYS)) or any(folder.glob("*.py")) or any(folder.glob("adapter_*"))
+        facts = [json.dumps(value, sort_keys=True) for value in (dict(options), _without_names(config))]
+        facts.extend((*_weight_headers(folder), _file_digest(folder / CONFIG_FILES["generation_config"])))
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError, OnnxfnError):
+        return None
+    facts.extend((*package_versions(), *_installed_packages()))
+    return None if unsafe else _sha256(facts)
+
+
+def fingerprint(model_or_folder: Any, *, weights: bool = False) -> str | None:
+    """The SHA-256 of everything in a model or checkpoint that graphs depend on; a template cache finds graphs by it.
+
+    It covers the configuration, the modules, the shapes and dtypes of parameters, and the versions of onnxfn, torch,
+    transformers and the other packages that build graphs or define the model. A model and its checkpoint have different
+    fingerprints: one is computed from the modules, the other from the files.
+
+    Args:
+        model_or_folder: A model, or the folder of a checkpoint.
+        weights: Whether it covers the values of the weights, too. A cache of exported files needs them, a cache of
+            graphs does not.
+
+    Returns:
+        64 hexadecimal digits, or None if what the graphs depend on cannot be known. That is the case for a model with
+        a class or a function of the user, and for a checkpoint with code of its own, with adapters, quantized, or not
+        completely in safetensors files.
+
+    Raises:
+        ModelNotFound: there is no such folder.
+
+    >>> import torch
+    >>> module = torch.nn.Linear(4, 2)
+    >>> same_size = torch.nn.Linear(4, 2)
+    >>> fingerprint(module) == fingerprint(same_size)
+    True
+    >>> fingerprint(module, weights=True) == fingerprint(same_size, weights=True)
+    False
+    """
+    if not isinstance(model_or_folder, (str, Path)):
+        of_graph = fingerprints.fingerprint(model_or_folder)
+        return _joined(of_graph, [fingerprints.weights_digest(model_or_folder)] if weights and of_graph else [])
+    folder = Path(model_or_folder)
+    if not folder.is_dir():
+        raise ModelNotFound(f"no folder {str(folder)!r}; a fingerprint is that of a model or of a checkpoint's folder")
+    files = sorted(folder.glob("*.safetensors")) if weights else []
+    return _joined(recipe_key(folder, {}), [sha256_of(file) for file in files])
+
+
+def _joined(digest: str | None, others: list[str]) -> str | None:
+    """The digest itself, or that of it and others; None stays None."""
+    return digest if digest is None or not others else _sha256((digest, *others))
+
+
+def _sha256(facts: Iterable[str]) -> str:
+    return hashlib.sha256("\n".join(facts).encode()).hexdigest()
+
+
+def _build_facts(build: BuildOptions) -> tuple[str, ...]:
+    """What of the options of a build the graphs depend on."""
+    return str(build.pretranspose), build.find_repeats.__qualname__
+
+
+def _file_state(file: Path) -> str:
+    state = file.stat()
+    return _file_digest(file) if state.st_size <= TEXT_BYTES else f"{state.st_size} {state.st_mtime_ns}"
+
+
+def _weight_headers(folder: Path) -> Iterator[str]:
+    """The headers of the safetensors files of a checkpoint; InvalidSpec if they are not what transformers reads."""
+    files = sorted(folder.glob("*.safetensors"))
+    index = folder / INDEX_FILE
+    if [file.name for file in files] != [SINGLE_FILE] or index.exists():
+        weight_map = {name: folder / file for name, file in json.loads(index.read_bytes())["weight_map"].items()}
+        tensors = {entry.name: entry.file for entry in entries(folder)}
+        if files != sorted(set(weight_map.values())) or weight_map != tensors:
+            raise InvalidSpec(f"{index} does not list the tensors that are in {folder}")
+    for file in files:
+        header, start = read_header(file)
+        end = max(tensor["data_offsets"][1] for name, tensor in header.items() if name != "__metadata__")
+        if file.stat().st_size != start + end:
+            raise InvalidSpec(f"{file} does not have the size that its header states")
+        yield f"{file.name} {json.dumps(header)}"
+
+
+def _without_names(config: Any) -> Any:
+    """A configuration without the keys that are ignored, with the number of labels in place of the labels."""
+    if isinstance(config, Mapping):
+        return {
+            key: len(value) if key in LABEL_KEYS and value is not None else _without_names(value)
+            for key, value in config.items()
+            if key not in IGNORED_KEYS
+        }
+    return [_without_names(item) for item in config] if isinstance(config, list) else config
+
+
+def _keys_set(config: Any, keys: Sequence[str]) -> Iterator[str]:
+    """Those of the keys that have a value in a configuration, at any depth."""
+    if isinstance(config, Mapping):
+        yield from (key for key in keys if config.get(key))
+    nested = config.values() if isinstance(config, Mapping) else config
+    for item in nested if isinstance(config, (Mapping, list)) else ():
+        yield from _keys_set(item, keys)
+
+
+def _file_digest(file: Path) -> str:
+    return hashlib.sha256(file.read_bytes()).hexdigest() if file.exists() else "no such file"
+
+
+def _installed_packages() -> tuple[str, ...]:
+    """Every package that can be imported, with its version."""
+    return _packages_in(search_state())
+
+
+@lru_cache(maxsize=1)
+def _packages_in(state: tuple[tuple[str, int], ...]) -> tuple[str, ...]:
+    return tuple(sorted(info.name for path, _ in state for info in Path(path).glob("*.dist-info")))

@@ -1,0 +1,369 @@
+"""The options of an export: one table for the command line, for jobs in a file, and for the edits of a job's spec."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from attrs import Factory, field, frozen
+
+from onnxfn.export.jobs.option_values import (
+    floors_of,
+    parsed_dtypes,
+    parsed_names,
+    parsed_shapes,
+    parsed_sizes,
+    texts,
+)
+from onnxfn.specs.errors import InvalidSpec, shortened, unknown
+
+Values = Mapping[str, Any]
+"""What was written for options, by their names."""
+
+Read = Callable[[str, Any], Any]
+"""From the flag of an option and what was written for it, at the command line or in a file, to its value."""
+
+SPEC = "spec"
+"""What an option sets that edits the spec of a job: `export/run/spec_edits.py` has the edits."""
+
+LIBRARIES = ("transformers", "sentence_transformers", "timm", "diffusers")
+ONE_MODEL = LIBRARIES[:-1]
+"""The libraries whose models have one spec each; a pipeline of diffusers has several."""
+
+MODEL, GRAPH, CACHE, CHECK, FILES, OUTPUT = "Model", "Graph", "Cache of a decoder", "Check", "Files", "Output"
+"""The headings of the help."""
+
+
+@frozen
+class Option:
+    """An option of an export.
+
+    Attributes:
+        name: The key of a job; on the command line with hyphens.
+        kind: The type of what is written: `list` for an option that may be repeated, `bool` for a flag.
+        group: The heading in the help.
+        help: The help text.
+        sets: The field of `ExportJob` that it sets, such as `write.layout`; `spec` for an edit of the spec; empty for
+            what only the command line has.
+        read: From what was written to the value of the field, or of the edit.
+        libraries: The libraries whose models can have it.
+        words: Other words of the command line.
+    """
+
+    name: str
+    kind: type
+    group: str
+    help: str
+    sets: str = ""
+    read: Read = lambda _, value: value
+    libraries: tuple[str, ...] = field(
+        default=Factory(lambda option: ONE_MODEL if option.sets == SPEC else LIBRARIES, takes_self=True)
+    )
+    words: tuple[str, ...] = ()
+
+    @property
+    def flag(self) -> str:
+        """The word of the command line."""
+        return f"--{self.name.replace('_', '-')}"
+
+
+def _opset(_: str, opset: Any) -> Any:
+    from onnxfn.specs.algebra.spec import ExportSpec
+    from onnxfn.specs.edits.tensors import with_opset
+
+    with_opset(ExportSpec(), opset)  # its error says which there are
+    return opset
+
+
+def _tolerance(_: str, tolerance: Any) -> Any:
+    from onnxfn.specs.algebra.spec import ExportSpec
+    from onnxfn.specs.edits.tensors import with_tolerance
+
+    with_tolerance(ExportSpec(), atol=tolerance)  # its error says what a tolerance is
+    return tolerance
+
+
+def _all_layers(*_: Any) -> Any:
+    from onnxfn.graphs.build import trace_all_layers
+
+    return trace_all_layers
+
+
+OPTIONS: Mapping[str, Option] = MappingProxyType(
+    {
+        option.name: option
+        for option in (
+            Option(
+                *("task", str, MODEL, "The task of the model. Default: the task of the checkpoint."),
+                sets=SPEC,
+            ),
+            Option(
+                *("library", str, MODEL),
+                "The library of the model: transformers, sentence_transformers, timm, or diffusers (pipelines).",
+            ),
+            Option(
+                *("trust_remote_code", bool, MODEL),
+                "Run code of the checkpoint, for a model type unknown to transformers.",
+                sets="trust_remote_code",
+                libraries=LIBRARIES[:1],
+            ),
+            Option(
+                *("dequantize", bool, MODEL),
+                "Export a quantized checkpoint (GPTQ, AWQ, FP8, GGUF, ...) as a model with float weights.",
+                sets="dequantize",
+                libraries=LIBRARIES[:1],
+            ),
+            Option(
+                *("adapter", Path, MODEL),
+                "The folder of a LoRA adapter that PEFT wrote; it is merged into the weights.",
+                sets="adapter",
+                libraries=ONE_MODEL,
+            ),
+            Option(
+                *("monolith", bool, GRAPH, "Write an encoder-decoder as one file, without a past."),
+                sets=SPEC,
+            ),
+            Option(
+                *("opset", int, GRAPH, "The ONNX opset, 18 to 25. Default: 18."),
+                read=_opset,
+                sets=SPEC,
+            ),
+            Option(
+                *("atol", float, CHECK, "Absolute tolerance, in place of PyTorch's own error."),
+                read=_tolerance,
+                sets=SPEC,
+            ),
+            Option(
+                *("rtol", float, CHECK, "Relative tolerance, in place of PyTorch's own error."),
+                read=_tolerance,
+                sets=SPEC,
+            ),
+            Option(
+                *("split", bool, GRAPH, "One file for each part of the model: text_model.onnx, vision_model.onnx."),
+                sets=SPEC,
+            ),
+            Option(
+                *("dtype", list, GRAPH),
+                "dtype of the weights: float32, float16, bfloat16, q8, int8, uint8, q4, q4f16 or bnb4. Several: files "
+                "for each, with the suffixes of transformers.js. Default: float32.",
+                sets="dtypes",
+                read=parsed_dtypes,
+                libraries=ONE_MODEL,
+            ),
+            Option(
+                *("io_dtype", str, GRAPH),
+                "dtype of float inputs and outputs that are no cache, such as float32 with --dtype float16. Default: "
+                "that of the weights for optimum, else float32.",
+                sets=SPEC,
+            ),
+            Option(
+                *("output", list, GRAPH, "An optional output to add: hidden_states, attentions, ..."),
+                read=texts,
+                sets=SPEC,
+            ),
+            Option(
+                *("shape", list, GRAPH),
+                "Size of an axis that is fixed in the graph, such as batch_size=1; or the smallest and largest size of "
+                "an axis that stays dynamic, such as sequence_length=1:128.",
+                read=parsed_shapes,
+                sets=SPEC,
+            ),
+            Option(
+                *("with_input", list, GRAPH),
+                "An optional input to add. The result lists those that it leaves out, such as attention_mask.",
+                read=texts,
+                sets=SPEC,
+            ),
+            Option(
+                *("without", list, GRAPH),
+                "An input or an output to leave out of all files, such as attention_mask.",
+                read=texts,
+                sets=SPEC,
+            ),
+            Option(
+                *("size", list, CHECK, "Size of an axis in the dummy inputs, such as sequence_length=32."),
+                read=parsed_sizes,
+                sets=SPEC,
+            ),
+            Option(
+                *("adapter_input", list, GRAPH),
+                "Linear layers for which the graph takes a LoRA adapter as inputs: q_proj, ...; --adapter is then a "
+                "file for ONNX Runtime, and is not merged.",
+                read=texts,
+                sets=SPEC,
+            ),
+            Option(
+                *("expanded_cache", bool, CACHE),
+                "Keys and values of all heads as the cache of a model with latent attention, as ORTModel needs them.",
+                sets=SPEC,
+            ),
+            Option(
+                *("shared_cache", bool, CACHE),
+                "Let past and present share one buffer, so that onnxruntime-genai copies no cache.",
+                sets=SPEC,
+            ),
+            Option(
+                *("inputs_embeds", bool, GRAPH),
+                "The graph takes embeddings instead of token ids; the embedding table is a file of its own.",
+                sets=SPEC,
+            ),
+            Option(
+                *("rename", list, GRAPH),
+                "Another name for an input or an output, OLD=NEW. For the cache: present.{layer}.key=new_{layer}.",
+                read=parsed_names,
+                sets=SPEC,
+            ),
+            Option(
+                *("decoders", str, CACHE),
+                "The decoder files: merged (default; one file, with and without a past), separate (two files), or both "
+                "(all three).",
+                sets="decoders",
+                libraries=ONE_MODEL,
+            ),
+            Option(
+                *("check", str, CHECK),
+                "Compare the files with PyTorch before they appear at the path: whole (each file as it is), sections "
+                "(one layer at a time, for models larger than memory) or none. Default: whole.",
+                sets="check",
+            ),
+            Option("no_check", bool, CHECK, "The same as --check none.", sets="check"),
+            Option(
+                *("floor", list, CHECK),
+                "What a quantized or 16-bit variant must reach, such as agreement=0.9 or kl=0.05: agreement, kl (at "
+                "most), cosine, iou, cases, weights.",
+                sets="floors",
+                read=floors_of,
+                libraries=ONE_MODEL,
+            ),
+            Option(
+                *("layout", str, FILES),
+                "The programs that the folder is for: hub (onnx/ and the files of transformers.js, onnxruntime-genai, "
+                "ORTModel and sentence-transformers), transformers.js, or optimum (files at the root). Default: hub; "
+                "optimum for diffusers.",
+                sets="write.layout",
+            ),
+            Option(
+                *("weights", str, FILES),
+                "Where the weights are: share (stored once for all files), copy (in each file that uses them), link "
+                "(hard links to the checkpoint), or none (not written). Default: copy; share for optimum.",
+                sets="write.weight_storage",
+            ),
+            Option(
+                *("external_data_suffix", str, FILES),
+                "Suffix of the external data file. Default: .onnx_data, after the name of the part.",
+                sets="write.external_data_suffix",
+            ),
+            Option(
+                *("alias", bool, FILES),
+                "Write the model type gemma to config.json if a client of the layout does not know the true one. The "
+                "result says so.",
+                sets="write.alias",
+            ),
+            Option(
+                *("overwrite", bool, FILES),
+                "Write to a path that exists; the files of an earlier export there are deleted.",
+                sets="overwrite",
+                words=("--force",),
+            ),
+            Option(
+                *("template_cache", Path, FILES),
+                "Folder of the cache of graphs without weights. Default: onnxfn/templates in the user's cache.",
+                sets="build.template_cache",
+            ),
+            Option(
+                *("no_template_cache", bool, FILES, "Do not read or write the cache of graphs without weights."),
+                sets="build.template_cache",
+                read=lambda *_: None,
+            ),
+            Option(
+                *("trace_all_layers", bool, GRAPH, "Trace all layers instead of tracing one period and repeating it."),
+                sets="build.find_repeats",
+                read=_all_layers,
+            ),
+            Option(
+                *("dry_run", bool, OUTPUT),
+                "Print the plan and the bytes of the weights, or what would be done; read no weight, write nothing.",
+            ),
+            Option("json", bool, OUTPUT, "Print JSON alone on standard output."),
+            Option(
+                *("verbose", bool, OUTPUT, "Print the plan and the whole result. Without it: at most 25 lines."),
+                words=("-v",),
+            ),
+            Option(
+                *("debug", bool, OUTPUT, "Print the traceback of an error. Without it the error names a file with it."),
+            ),
+        )
+    }
+)
+"""Name -> option. The edits of a spec are made in this order; its dtype is set after `split`."""
+
+EDITS = tuple(name for name, option in OPTIONS.items() if option.sets == SPEC)
+JOB_KEYS = tuple(name for name, option in OPTIONS.items() if option.sets)
+"""The options that a job in a file can have, besides `model` and `out`."""
+
+
+def stated(values: Values) -> dict[str, Any]:
+    """The values of options without those that say nothing: None, a flag that is off, an empty list.
+
+    >>> stated({"opset": None, "split": False, "dtype": [], "check": "none"})
+    {'check': 'none'}
+    """
+    return {
+        name: value
+        for name, value in values.items()
+        if not (value is None or value in ([], ()) or (value is False and OPTIONS[name].kind is bool))
+    }
+
+
+def value_of(name: str, written: Any) -> Any:
+    """The value of an option. InvalidSpec if what was written is of another type.
+
+    >>> value_of("shape", ["batch_size=1"]), value_of("dtype", "fp16")
+    ((('batch_size', 1),), ('float16',))
+    """
+    option = OPTIONS[name]
+    kinds = (int, float) if option.kind is float else (option.kind,)
+    if option.sets == SPEC and option.kind is not list and type(written) not in kinds:
+        raise InvalidSpec(f"{name} is {shortened(written)}; write a value of the type {option.kind.__name__}")
+    return option.read(option.flag, written)
+
+
+def checked_edits(edits: Any) -> tuple[tuple[str, Any], ...]:
+    """Edits of a spec by the names of their options, as pairs in the order in which they are made.
+
+    >>> checked_edits({"shape": {"batch_size": 1}, "task": "fill-mask"})
+    (('task', 'fill-mask'), ('shape', (('batch_size', 1),)))
+    """
+    try:
+        values = dict(edits)
+    except (TypeError, ValueError):
+        return edits  # type: ignore[no-any-return]  # of a wrong type, which the record refuses
+    for name in values:
+        if name not in EDITS:
+            raise unknown("edit", str(name), EDITS)
+    known = stated(values)
+    return tuple((name, value_of(name, known[name])) for name in EDITS if name in known)
+
+
+def with_check(values: Values) -> Values:
+    """Values in which `check` says what `no_check` is short for. InvalidSpec for both.
+
+    >>> with_check({"no_check": True})
+    {'check': 'none'}
+    """
+    if "no_check" not in values:
+        return values
+    if "check" in values:
+        mode = values["check"]
+        raise InvalidSpec(f"--no-check is --check none, and --check {mode} is another; leave out one of them")
+    return {name: value for name, value in values.items() if name != "no_check"} | {"check": "none"}
+
+
+def check_library(library: str, values: Values) -> None:
+    """Raises InvalidSpec for an option that models of a library cannot have."""
+    refused = [OPTIONS[name].flag for name in values if library not in OPTIONS[name].libraries]
+    if library in LIBRARIES and refused:
+        pipeline = "a whole pipeline; export the part by its own spec"
+        raise InvalidSpec(f"{refused[0]} is not for {pipeline if library == 'diffusers' else f'models of {library}'}")

@@ -1,0 +1,149 @@
+"""Tasks and classes of transformers: the task that a class name implies, the classes that load models for a task."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from onnxfn.specs.algebra.config_values import snapshot
+from onnxfn.specs.errors import unknown
+from onnxfn.specs.tasks.tasks import TASKS, WITH_PAST, canonical
+
+CLASS_SUFFIXES: Mapping[str, str] = MappingProxyType(
+    {
+        "ForMaskedLM": "fill-mask",
+        "WithLMHeadModel": "fill-mask",  # XLM and Flaubert
+        "LMHeadModel": "text-generation",
+        "ForCausalLM": "text-generation",
+        "ForConditionalGeneration": "text2text-generation",
+        "ForSequenceClassification": "text-classification",
+        "ForTokenClassification": "token-classification",
+        "ForNextSentencePrediction": "next-sentence-prediction",
+        "ForQuestionAnswering": "question-answering",
+        "ForQuestionAnsweringSimple": "question-answering",
+        "ForMultipleChoice": "multiple-choice",
+        "ForAudioClassification": "audio-classification",
+        "ForAudioFrameClassification": "audio-frame-classification",
+        "ForXVector": "audio-xvector",
+        "ForCTC": "automatic-speech-recognition",
+        "ForRNNT": "automatic-speech-recognition",
+        "ForTDT": "automatic-speech-recognition",
+        "ForSpeechToText": "automatic-speech-recognition",
+        "ForTextToText": "text2text-generation",
+        "ForImageClassification": "image-classification",
+        "ForVideoClassification": "video-classification",
+        "ForImageSuperResolution": "image-to-image",
+        "Backbone": "backbone",
+        "ForCausalImageModeling": "causal-image-modeling",
+        "ForDecision": "decision",
+        "ForTableRecognition": "table-recognition",
+        "ForPointmapEstimation": "pointmap-estimation",
+        "ForTimeSeriesClassification": "time-series-classification",
+        "ForClassification": "time-series-classification",
+        "ForRegression": "time-series-regression",
+        "ForMaskedImageModeling": "masked-im",
+        "ForDepthEstimation": "depth-estimation",
+        "ForObjectDetection": "object-detection",
+        "ForSemanticSegmentation": "semantic-segmentation",
+        "ForInstanceSegmentation": "image-segmentation",
+        "ForImageSegmentation": "image-segmentation",
+        "ForSegmentation": "image-segmentation",
+        "ForImageTextRetrieval": "image-text-retrieval",
+        "ForImageAndTextRetrieval": "image-text-retrieval",
+        "ForUniversalSegmentation": "image-segmentation",
+        "ForPoseEstimation": "keypoint-detection",
+        "ForKeypointDetection": "keypoint-detection",
+        "ForKeypointMatching": "keypoint-matching",
+        "ForImageMatting": "image-matting",
+        "ForNormalEstimation": "normal-estimation",
+        "ForRetrieval": "retrieval",
+        "ForPrediction": "time-series-forecasting",
+        "ForTextToSpeech": "text-to-audio",
+        "MarianMTModel": "text2text-generation",
+        "EncoderDecoderModel": "text2text-generation",
+        "EncoderModel": "text-encoding",
+        "Model": "feature-extraction",
+    }
+)
+"""Suffix of a class name in transformers -> the task of the class; the first suffix that matches counts."""
+
+# `ForConditionalGeneration` names models for speech, images and text, encoder-decoders and decoders. A bare model with
+# a text tower and an image tower compares texts with images. A detector that reads a text detects what the text names.
+OTHER_TASKS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "backbone": ("feature-extraction",),
+        "feature-extraction": ("zero-shot-image-classification", "reinforcement-learning", "text-to-audio"),
+        "image-text-retrieval": ("zero-shot-image-classification",),
+        "object-detection": ("zero-shot-object-detection",),
+        "question-answering": (
+            "document-question-answering",
+            "table-question-answering",
+            "visual-question-answering",
+        ),
+        "retrieval": ("feature-extraction",),
+        "text-encoding": ("feature-extraction",),
+        "text-classification": ("audio-classification",),
+        "text2text-generation": (
+            "automatic-speech-recognition",
+            "image-to-text",
+            "text-generation",
+            "text-to-audio",
+            "image-text-to-text",
+            "audio-text-to-text",
+            "any-to-any",
+        ),
+        "semantic-segmentation": ("image-segmentation",),
+    }
+)
+"""Task of CLASS_SUFFIXES -> other tasks that classes with such a suffix may have."""
+
+
+def task_of(model_or_class: Any) -> str | None:
+    """The task that the name of a class implies.
+
+    A class of transformers is named after its head: `BertForMaskedLM` is for fill-mask. The class name of any other
+    module implies nothing.
+
+    Args:
+        model_or_class: The name of a class as text, a model, or a configuration (whose `architectures` names the class
+            that wrote the checkpoint). A configuration is one of transformers or a dict.
+
+    Returns:
+        The canonical name of the task, or None if the class name implies no task that onnxfn knows.
+
+    Example:
+        >>> task_of("BertForMaskedLM"), task_of("BertForPreTraining")
+        ('fill-mask', None)
+        >>> task_of({"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"]})
+        'text-generation'
+    """
+    name = model_or_class if isinstance(model_or_class, str) else _class_name(model_or_class)
+    return next((task for suffix, task in CLASS_SUFFIXES.items() if name and name.endswith(suffix)), None)
+
+
+def served_tasks(class_task: str | None) -> tuple[str, ...]:
+    """The tasks that a class may have whose name implies `class_task`: that task first, then OTHER_TASKS of it."""
+    return () if class_task is None else (class_task, *OTHER_TASKS.get(class_task, ()))
+
+
+def loader_of(task: str) -> str:
+    """The class of transformers that loads models for a task. UnknownName for an unknown task."""
+    name = canonical(task).removesuffix(WITH_PAST)
+    if name not in TASKS:
+        raise unknown("task", task, TASKS)
+    return TASKS[name].call.loader or "AutoModel"
+
+
+def class_name(model: Any) -> str:
+    """The name of the class of a model; of a model with adapters of peft, that of the model inside."""
+    inside = model.get_base_model() if hasattr(model, "get_base_model") else model
+    return type(inside).__name__
+
+
+def _class_name(model_or_config: Any) -> str | None:
+    if hasattr(model_or_config, "forward"):
+        of_transformers = hasattr(getattr(model_or_config, "config", None), "to_dict")
+        return class_name(model_or_config) if of_transformers else None
+    name = next(iter(snapshot(model_or_config).get("architectures") or ()), None)
+    return name if isinstance(name, str) else None

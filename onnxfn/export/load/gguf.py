@@ -1,0 +1,76 @@
+"""Models in GGUF files: refused in one sentence if they are quantized, or loaded with float weights by transformers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from onnxfn.export.load.load_errors import load_errors
+from onnxfn.export.load.loading_progress import weights_ticked
+from onnxfn.export.load.quantized import FLOAT32_BYTES, WEIGHTS_FROM, gigabytes
+from onnxfn.specs.errors import LoadFailed
+from onnxfn.specs.stored.reports import Tick, no_tick
+from onnxfn.weights.packed.quantized_checkpoint import CONFIG_KEY
+
+SUFFIX, FLOATS = ".gguf", frozenset(("F32", "F16", "BF16", "F64"))
+
+NEEDED = ("gguf", "accelerate")
+"""The packages without which transformers reads no GGUF file."""
+
+
+def is_gguf(name: str) -> bool:
+    """Whether a name is that of a GGUF file."""
+    return Path(name).suffix == SUFFIX and Path(name).is_file()
+
+
+def checked_gguf(file: Path, *, dequantize: bool) -> str:
+    """What a GGUF file is: its types of weights and its size. No weight is read.
+
+    LoadFailed if it is quantized and is not to be dequantized, if it cannot be read, or if a package is missing.
+    """
+    missing = [package for package in NEEDED if find_spec(package) is None]
+    if missing:
+        raise LoadFailed(f"{file} needs {' and '.join(missing)}: pip install {' '.join(missing)}")
+    from gguf import GGUFReader
+
+    with load_errors(str(file), f"{file} could not be read"):
+        tensors = GGUFReader(file).tensors
+        parameters = sum(int(tensor.n_elements) for tensor in tensors)
+        types = Counter(tensor.tensor_type.name for tensor in tensors)
+    quantized = [name for name, _ in types.most_common() if name not in FLOATS]
+    described = f"GGUF with {', '.join(quantized) or 'floats'}, {gigabytes(file.stat().st_size)}"
+    if quantized and not dequantize:
+        size = gigabytes(parameters * FLOAT32_BYTES)
+        raise LoadFailed(
+            f"{file} is quantized: {described}; a graph cannot keep its blocks; dequantize it (--dequantize, "
+            f"dequantize=True) to export a float model of {size} in float32, half of that in float16, or export the "
+            "checkpoint that it was made from"
+        )
+    return described
+
+
+def load_gguf(file: Path, loader: str = "AutoModelForCausalLM", *, dequantize: bool, tick: Tick = no_tick) -> Any:
+    """The model of a GGUF file, with its weights in float32, in memory. LoadFailed as `checked_gguf` raises it."""
+    import torch
+    import transformers
+
+    described = checked_gguf(file, dequantize=dequantize)
+    settings = transformers.GgufConfig(dequantize=True)
+    with load_errors(str(file), f"{file} could not be read"), weights_ticked(str(file), tick):
+        model = getattr(transformers, loader).from_pretrained(
+            file.parent, gguf_file=file.name, dtype=torch.float32, quantization_config=settings, trust_remote_code=False
+        )
+    if hasattr(model.config, CONFIG_KEY):
+        del model.config.quantization_config  # the weights are floats
+    setattr(model, WEIGHTS_FROM, f"dequantized from {described}")
+    return model.eval()
+
+
+def load_gguf_tokenizer(file: Path) -> Any:
+    """The tokenizer of a GGUF file. LoadFailed if it cannot be read."""
+    from transformers import AutoTokenizer
+
+    with load_errors(str(file), f"{file} could not be read"):
+        return AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name, trust_remote_code=False)

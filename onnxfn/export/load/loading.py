@@ -1,0 +1,234 @@
+"""Loads configurations and models from a folder or from the hub."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from onnxfn.export.load.class_tasks import served_tasks, task_of
+from onnxfn.export.load.load_errors import CONFIG, HOW_TO_TRUST, load_errors, with_code
+from onnxfn.export.load.loading_progress import no_bars, weights_ticked
+from onnxfn.export.load.quantized import checked_quantization, load_dequantized
+from onnxfn.export.load.stored_dtypes import declare_float32, has_rounded_tables, stored_dtype
+from onnxfn.models.quiet import quiet
+from onnxfn.specs.algebra.planned import PlannedSpec
+from onnxfn.specs.algebra.spec import ExportSpec
+from onnxfn.specs.errors import InvalidSpec, LoadFailed, ModelNotFound, UnknownName, first_line, listed, unknown
+from onnxfn.specs.functions import resolve
+from onnxfn.specs.os_errors import os_error_text
+from onnxfn.specs.stored.reports import Tick, no_tick
+from onnxfn.specs.tasks.tasks import DEFAULT_TASK, WITH_PAST
+from onnxfn.weights.side_files import SIDE_FILES
+
+LIBRARY_LOADERS: Mapping[str, str] = MappingProxyType(
+    {
+        "diffusers": "diffusers:DiffusionPipeline.from_pretrained",
+        "sentence_transformers": "sentence_transformers:SentenceTransformer",
+        "timm": "timm:create_model",
+    }
+)
+"""Library -> its function from a folder to a model."""
+
+
+CODE_FILES = ("*.py",)
+"""Patterns of the files in a checkpoint with code of its own: a configuration with `auto_map` names them."""
+
+ADAPTER = "adapter_config.json"
+"""The file of an adapter. Without the package peft, transformers would load the weights without it, and say nothing."""
+
+
+def checkpoint_folder(name: str) -> Path:
+    """The folder of a checkpoint: `name`, or the download of a hub repository without its weights.
+
+    ModelNotFound if there is neither.
+    """
+    if not name:
+        raise ModelNotFound("the checkpoint has no name: pass the folder of a checkpoint, or a name on the hub")
+    folder = Path(name)
+    if folder.is_dir():
+        return _with_config(folder)
+    if folder.exists() or name.startswith((".", "/", "~")):
+        raise ModelNotFound(f"{name} is not the folder of a checkpoint")
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
+
+    try:
+        with no_bars():
+            return Path(snapshot_download(name, allow_patterns=[*SIDE_FILES, *CODE_FILES]))
+    except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
+        raise ModelNotFound(f"no folder and no model on the hub has the name {name!r}: {first_line(error)}") from None
+
+
+def load_configuration(folder: Path, *, trust_remote_code: bool = False) -> Any:
+    """The configuration of transformers in the folder of a checkpoint. LoadFailed if transformers cannot read it.
+
+    Code of the checkpoint runs only with `trust_remote_code`. Else a configuration that needs code is LoadFailed.
+    """
+    from transformers import AutoConfig
+    from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+
+    step = f"transformers cannot read a configuration from {folder / CONFIG}"
+    with load_errors(str(folder), step), quiet():
+        model_type = json.loads((folder / CONFIG).read_bytes()).get("model_type")
+        if not trust_remote_code and with_code(folder) and model_type not in CONFIG_MAPPING:
+            raise LoadFailed(f"{folder} has code of its own for the model type {model_type!r}; {HOW_TO_TRUST}")
+        return AutoConfig.from_pretrained(folder, trust_remote_code=trust_remote_code)
+
+
+def load_model(
+    name: str,
+    config: Any,
+    spec: ExportSpec | PlannedSpec,
+    *,
+    trust_remote_code: bool = False,
+    as_stored: bool = False,
+    dequantize: bool = False,
+    tick: Tick = no_tick,
+) -> Any:
+    """The model of a checkpoint for the task of a spec, in float32 for any dtype of the checkpoint.
+
+    With `as_stored`, weights that the checkpoint has in 16 bits stay so; the configuration declares float32. With
+    `dequantize`, the weights of a quantized checkpoint become floats. `tick` is called while weights are loaded.
+
+    InvalidSpec if the checkpoint is for another task or lacks weights: these weights would be random numbers.
+    LoadFailed if transformers cannot load it, if weights have other shapes than the configuration says, or if it is
+    quantized and `dequantize` is False.
+    """
+    _check_head(name, config, spec)
+    load = partial(_load_floats, spec=spec, trust_remote_code=trust_remote_code, as_stored=as_stored, tick=tick)
+    quantized = checked_quantization(name, config, dequantize=dequantize)
+    if quantized is None:
+        return load(name, config)
+    read_config = partial(load_configuration, trust_remote_code=trust_remote_code)
+    return load_dequantized(quantized, lambda folder: load(str(folder), read_config(folder)), dequantize=dequantize)
+
+
+def _load_floats(
+    name: str, config: Any, *, spec: ExportSpec | PlannedSpec, trust_remote_code: bool, as_stored: bool, tick: Tick
+) -> Any:
+    """The model of a checkpoint that is not quantized, as `load_model` returns it."""
+    import transformers
+
+    class_name = spec.call.loader or "AutoModel"
+    loader = getattr(transformers, class_name, None)
+    if loader is None:
+        raise LoadFailed(f"transformers has no class {class_name}, which {name} is a checkpoint of; pass a task")
+    if (Path(name) / ADAPTER).exists() and find_spec("peft") is None:
+        raise LoadFailed(f"{name} has an adapter ({ADAPTER}), which needs peft: pip install peft, or remove that file")
+    dtype = stored_dtype(Path(name), config) if as_stored else None
+    with load_errors(name, f"{name} could not be loaded with {class_name}"), quiet(), weights_ticked(name, tick):
+        model, info = _loaded(loader, name, dtype or "float32", trust_remote_code=trust_remote_code)
+        if dtype is not None and has_rounded_tables(model, info["missing_keys"]):
+            model, info = _loaded(loader, name, "float32", trust_remote_code=trust_remote_code)
+    declare_float32(model.config)
+    _check_shapes(name, info["mismatched_keys"])
+    # Checkpoints of models with a head often lack the pooler. Only an output of the pooler needs its weights.
+    needs_pooler = any("pooler_output" in output.forward_path for output in spec.outputs)
+    keys = info["missing_keys"]
+    _check_complete(name, model, [key for key in keys if needs_pooler or "pooler" not in key.split(".")])
+    return model
+
+
+def load_weights(model: Any, name: str) -> Any:
+    """A model of the class, configuration and dtype of a model of transformers, with the weights of a checkpoint.
+
+    LoadFailed if transformers cannot load it, or if weights have other shapes. InvalidSpec if weights are missing.
+    """
+    kind = type(model)
+    with load_errors(name, f"{name} could not be loaded with {kind.__name__}"), quiet(), weights_ticked(name):
+        dtype = str(model.dtype).removeprefix("torch.")
+        loaded, info = _loaded(kind, name, dtype, config=model.config, trust_remote_code=False)
+    _check_shapes(name, info["mismatched_keys"])
+    _check_complete(name, loaded, info["missing_keys"])
+    return loaded
+
+
+def _check_complete(name: str, model: Any, missing: Iterable[str]) -> None:
+    """Raises InvalidSpec if a checkpoint lacks weights of a model."""
+    lacking = sorted(missing)
+    if lacking:
+        raise InvalidSpec(f"{name} lacks weights that {type(model).__name__} needs: {listed(lacking, most=4)}")
+
+
+def _loaded(
+    loader: Any, name: str, dtype: str, *, trust_remote_code: bool, **more: Any
+) -> tuple[Any, Mapping[str, Any]]:
+    """A model with its weights in a dtype, and which weights are missing or have other shapes."""
+    model, info = loader.from_pretrained(
+        name,
+        dtype=dtype,
+        output_loading_info=True,
+        ignore_mismatched_sizes=True,  # they are an error, which names them
+        trust_remote_code=trust_remote_code,
+        **more,
+    )
+    return model, info
+
+
+def model_without_weights(config: Any, spec: ExportSpec | PlannedSpec, *, trust_remote_code: bool = False) -> Any:
+    """The model of a configuration for the task of a spec, on the meta device: its weights have no values."""
+    import torch
+    import transformers
+
+    loader = getattr(transformers, spec.call.loader or "AutoModel")
+    with torch.device("meta"), quiet():
+        return loader.from_config(config, **({"trust_remote_code": True} if trust_remote_code else {}))
+
+
+def load_library_model(library: str, name: str, *, with_weights: bool = True) -> Any:
+    """The model or the pipeline that another library than transformers loads from a folder or from the hub.
+
+    Without weights, a model of timm has random numbers; the others have their weights.
+    UnknownName for an unknown library. ModelNotFound if the library is not installed. LoadFailed if it cannot load the
+    model.
+    """
+    if library not in LIBRARY_LOADERS:
+        raise unknown("library", library, ("transformers", *LIBRARY_LOADERS))
+    try:
+        load = resolve(library, LIBRARY_LOADERS, kind="library")
+    except (UnknownName, ImportError, RuntimeError) as error:  # diffusers raises each of these for a missing package
+        cause = error.__cause__ or error
+        raise ModelNotFound(f"{name} needs {library}, which cannot be imported: {first_line(cause)}") from None
+    with load_errors(name, f"{name} could not be loaded with {library}"), no_bars():
+        model = load(f"local-dir:{name}", pretrained=with_weights) if library == "timm" else load(name)
+    return model.eval() if hasattr(model, "eval") else model
+
+
+def _check_shapes(name: str, mismatched: Iterable[tuple[str, Any, Any]]) -> None:
+    """Raises LoadFailed if weights of a checkpoint have other shapes than in the model: `(name, shape, shape)` each."""
+    shapes = [
+        f"{key} has the shape {list(stored)}, and the configuration says {list(configured)}"
+        for key, stored, configured in sorted(mismatched)
+    ]
+    if shapes:
+        more = f" ({len(shapes)} such weights in all)" if len(shapes) > 1 else ""
+        raise LoadFailed(f"the weights of {name} do not fit its configuration: {shapes[0]}{more}")
+
+
+def _with_config(folder: Path) -> Path:
+    try:
+        files = sorted(file.name for file in folder.iterdir())
+    except OSError as error:
+        raise LoadFailed(f"{folder} cannot be read: {os_error_text(error, folder)}") from error
+    if CONFIG not in files and ADAPTER in files:
+        raise ModelNotFound(f"{folder} is an adapter, not a model; export its model, with --adapter {folder}")
+    if CONFIG not in files:
+        raise ModelNotFound(f"no config.json in {folder}; files: {listed(files)}; pass the folder of a checkpoint")
+    return folder
+
+
+def _check_head(name: str, config: Any, spec: ExportSpec | PlannedSpec) -> None:
+    """Every checkpoint has weights for DEFAULT_TASK; for any other task its class must have the head."""
+    class_task = task_of(config)
+    task = (spec.task or DEFAULT_TASK).removesuffix(WITH_PAST)
+    if class_task is not None and task not in (*served_tasks(class_task), DEFAULT_TASK):
+        class_name = next(iter(config.architectures))
+        raise InvalidSpec(
+            f"{name} is a checkpoint of {class_name}, a model for {class_task}: it has no trained weights for "
+            f"{spec.task}; export it for {class_task} or {DEFAULT_TASK}"
+        )

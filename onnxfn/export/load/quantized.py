@@ -1,0 +1,132 @@
+"""Quantized checkpoints: refused in one sentence, or loaded as a model with float weights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+
+from onnxfn.export.load.load_errors import load_errors
+from onnxfn.specs.algebra.config_values import config_of
+from onnxfn.specs.errors import LoadFailed, OnnxfnError
+from onnxfn.specs.os_errors import write_errors
+from onnxfn.weights.checkpoint_links import names_match
+from onnxfn.weights.packed.float_checkpoint import MIN_ROWS, write_float_checkpoint
+from onnxfn.weights.packed.quantized_checkpoint import (
+    CONFIG_KEY,
+    QuantizedCheckpoint,
+    QuantizedWeight,
+    format_names,
+    quantized_checkpoint,
+    stored_parts,
+)
+from onnxfn.weights.packed.stored_blocks import ATTRIBUTE, no_blocks_reason
+
+WEIGHTS_FROM = "onnxfn_weights_from"
+"""The attribute of a model that says from what its weights were dequantized."""
+
+FLOAT32_BYTES = 4
+
+
+def checked_quantization(name: str, config: Any = None, *, dequantize: bool) -> QuantizedCheckpoint | None:
+    """The quantized checkpoint in a folder; None if it is not quantized. No weight is read.
+
+    LoadFailed if it is quantized, MatMulNBits cannot hold its weights, and it is not to be dequantized; if its format
+    is not known, or if it is no folder.
+    """
+    if not Path(name).is_dir():
+        if getattr(config_of(config) or config, CONFIG_KEY, None):
+            raise LoadFailed(f"{name} is quantized; download it and pass its folder: hf download {name} --local-dir X")
+        return None
+    with load_errors(name, f"{name} could not be read"):
+        checkpoint = quantized_checkpoint(Path(name))
+    if checkpoint is None or dequantize:
+        return checkpoint
+    reasons = (f"{weight.name}: {reason}" for weight in checkpoint.weights if (reason := no_blocks_reason(weight)))
+    first = next(reasons, None)
+    if first is not None:
+        size = gigabytes(float_bytes(checkpoint))
+        raise LoadFailed(
+            f"{name} is quantized: {described(checkpoint)}; a graph cannot keep {first}; dequantize it (--dequantize, "
+            f"dequantize=True) to export a float model of {size} in float32, half of that in float16, or export the "
+            "checkpoint that it was made from"
+        )
+    return checkpoint
+
+
+def load_dequantized(checkpoint: QuantizedCheckpoint, load: Callable[[Path], Any], *, dequantize: bool) -> Any:
+    """The model of a quantized checkpoint with float weights, which `load` loads from a folder.
+
+    The weights lie in a file for temporary files that the model maps; it has no name any more. So they are on disk
+    once, and not in anonymous memory. They are not dequantized while an ONNX file is written: transformers loads files,
+    in which it renames, stacks and ties tensors, and PyTorch computes with float tensors in the check. Without
+    `dequantize`, each parameter also holds the quantized weight, which a graph keeps.
+    """
+    with TemporaryDirectory(prefix="onnxfn-", ignore_cleanup_errors=True) as name:
+        with write_errors(Path(name), float_bytes(checkpoint)):
+            write_float_checkpoint(checkpoint, Path(name))
+        try:
+            model = load(Path(name))
+        except OnnxfnError as error:
+            error.args = (str(error).replace(name, str(checkpoint.folder)),)
+            raise
+    model.name_or_path = model.config.name_or_path = str(checkpoint.folder)
+    if not dequantize:
+        _add_stored_weights(model, checkpoint)
+    setattr(model, WEIGHTS_FROM, f"{'dequantized' if dequantize else 'kept'} from {described(checkpoint)}")
+    return model
+
+
+def _add_stored_weights(model: Any, checkpoint: QuantizedCheckpoint) -> None:
+    """Adds the quantized weights of a checkpoint to the parameters of a model. LoadFailed if one is no parameter."""
+    state = model.state_dict(keep_vars=True)
+    for weight in checkpoint.weights:
+        names = [name for name in state if names_match(weight.name, name)]
+        if len(names) != 1 or not _has_rows(state[names[0]], weight):
+            raise LoadFailed(
+                f"{weight.name} of {checkpoint.folder} is no parameter of {type(model).__name__} as it is stored; "
+                "dequantize the checkpoint: --dequantize, dequantize=True"
+            )
+        setattr(state[names[0]], ATTRIBUTE, weight)
+
+
+def _has_rows(parameter: Any, weight: QuantizedWeight) -> bool:
+    """Whether a parameter has the first, some middle, and the last rows of a quantized weight."""
+    if tuple(parameter.shape) != weight.shape:
+        return False
+    rows, parts = weight.shape[0], stored_parts(weight.entries)
+    middle, last = (start // MIN_ROWS * MIN_ROWS for start in (rows // 2, max(0, rows - MIN_ROWS)))
+    return all(
+        np.array_equal(
+            parameter[start : start + MIN_ROWS].detach().numpy(),
+            weight.format.rows(parts, weight.settings, start, min(start + MIN_ROWS, rows)),
+        )
+        for start in (0, middle, last)
+    )
+
+
+def weights_from(model: Any) -> str:
+    """From what the weights of a model were dequantized, and its size; an empty text if they were not."""
+    return str(getattr(model, WEIGHTS_FROM, ""))
+
+
+def described(checkpoint: QuantizedCheckpoint) -> str:
+    """The formats and the size of a quantized checkpoint."""
+    return f"{' and '.join(format_names(checkpoint))}, {gigabytes(checkpoint.stored_bytes)}"
+
+
+def float_bytes(checkpoint: QuantizedCheckpoint) -> int:
+    """The bytes of a checkpoint in float32."""
+    return checkpoint.parameters * FLOAT32_BYTES
+
+
+def gigabytes(count: int) -> str:
+    """A number of bytes as text.
+
+    >>> gigabytes(5_730_000_000), gigabytes(120_000)
+    ('5.73 GB', '0.00012 GB')
+    """
+    return f"{count / 10**9:.3g} GB"

@@ -1,0 +1,1 @@
+"""The folder of an export, replaced as a whole."""

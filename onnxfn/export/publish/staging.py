@@ -1,0 +1,177 @@
+"""Staging folders: an export is complete in one before anything appears at its destination.
+
+A staging folder holds `files`, the complete files; `lock`, which the process holds while it lives; and `journal.json`
+once the files are being moved. A staging folder whose lock is free was left by a killed process.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext, suppress
+from pathlib import Path
+
+from onnxfn.export.publish.destination import Destination
+from onnxfn.export.publish.exchange import finish_moves, keep_newcomers
+from onnxfn.weights.journal import (
+    JOURNAL_FILE,
+    NEW_JOURNAL_FILE,
+    REPLACED_FILES,
+    STAGED_FILES,
+    STAGING_PREFIX,
+    read_journal,
+)
+
+
+@contextmanager
+def locked(folder: Path, *, wait: bool = True) -> Iterator[bool]:
+    """Holds the lock of a folder; yields False, without it, where there are no such locks, or if it is not free.
+
+    With `wait` it waits until the lock is free.
+    """
+    try:
+        descriptor = os.open(folder, os.O_RDONLY)
+    except OSError:
+        yield False
+        return
+    try:
+        yield lock(descriptor, wait=wait)
+    finally:
+        os.close(descriptor)
+
+
+def lock(descriptor: int, *, wait: bool) -> bool:
+    """Locks an open file; returns False if that fails, as it is locked already or the system has no such locks."""
+    with suppress(ImportError, OSError):
+        import fcntl
+
+        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        return True
+    return False
+
+
+def is_locked(file: Path) -> bool:
+    """Whether a process holds the lock of a file, as far as the system can tell; False if there is no such file."""
+    try:
+        descriptor = os.open(file, os.O_RDWR)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+    try:
+        return not lock(descriptor, wait=False)
+    finally:
+        os.close(descriptor)
+
+
+LOCK_FILE = "lock"
+"""The file in a staging folder that its process locks. It holds the path of the destination, relative to the folder
+that holds the staging folder."""
+
+ENTRIES = frozenset({LOCK_FILE, STAGED_FILES, JOURNAL_FILE, NEW_JOURNAL_FILE, REPLACED_FILES})
+"""All that a staging folder may hold. A folder of another program is never deleted, whatever its name is."""
+
+
+@contextmanager
+def staging_folder(destination: Destination) -> Iterator[Path]:
+    """An empty folder on the file system of a destination, which need not exist; it is deleted at the end in any case.
+
+    It lies next to the destination's folder if a folder can be renamed from there to here, and else in it, as for a
+    mount point. What killed exports to the same destination left is finished, or deleted.
+    """
+    folder = destination.folder.resolve()
+    clean_up(folder)
+    root, descriptor = _create(destination, folder)
+    try:
+        yield root / STAGED_FILES
+    finally:
+        for path in (root, folder / root.name):
+            if path.is_dir():
+                _close(path, folder)
+        os.close(descriptor)
+
+
+def clean_up(folder: Path, locked_folder: Path | None = None) -> None:
+    """Finishes or deletes what killed exports to a folder, or to a file in it, left.
+
+    What lies in a folder whose lock another process holds is left to the next export, so that no two processes wait
+    for each other. The caller holds the lock of `locked_folder`.
+    """
+    for parent in (folder, *folder.parents):
+        if any(parent.glob(f"{STAGING_PREFIX}*")):
+            with nullcontext(True) if parent == locked_folder else locked(parent, wait=False) as has_lock:
+                # Without the lock of the folder nobody can say whether a process lives.
+                for root in sorted(parent.glob(f"{STAGING_PREFIX}*")) if has_lock else ():
+                    if _is_dead(root, folder):
+                        _close(root, folder)
+
+
+def _create(destination: Destination, folder: Path) -> tuple[Path, int]:
+    """A new staging folder, and the descriptor of its lock."""
+    existing = next(parent for parent in (folder, *folder.parents) if parent.is_dir())
+    if existing == folder and not destination.is_file:
+        try:
+            return _create_in(folder.parent, folder)
+        except OSError:  # the parent is on another file system, or not writable
+            pass
+    return _create_in(existing, folder)
+
+
+def _create_in(parent: Path, folder: Path) -> tuple[Path, int]:
+    """A new staging folder in `parent` and the descriptor of its lock; OSError if it cannot be moved to `folder`."""
+    with locked(parent):
+        root = Path(tempfile.mkdtemp(prefix=STAGING_PREFIX, dir=parent))
+        descriptor = os.open(root / LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            lock(descriptor, wait=True)
+            os.write(descriptor, os.fsencode(_relative(folder, parent)))
+            (root / STAGED_FILES).mkdir()
+            if folder.is_dir() and folder != parent:
+                root.rename(folder / root.name).rename(root)
+        except OSError:
+            shutil.rmtree(root, ignore_errors=True)
+            os.close(descriptor)
+            raise
+        return root, descriptor
+
+
+def _is_dead(root: Path, folder: Path) -> bool:
+    """Whether a folder is a staging folder for `folder` whose process does not live.
+
+    The parent's lock is held, so a folder without a lock file is not one that a process is just creating.
+    """
+    if root.is_symlink() or not root.is_dir() or is_locked(root / LOCK_FILE):
+        return False
+    try:
+        entries = {entry.name for entry in root.iterdir()}
+    except FileNotFoundError:  # its process has just deleted it
+        return False
+    if not entries <= ENTRIES:
+        return False
+    return root.parent == folder or _target(root) in ("", _relative(folder, root.parent))
+
+
+def _target(root: Path) -> str:
+    """The destination's folder of a staging folder, as its lock file names it; empty if it has none."""
+    try:
+        return os.fsdecode((root / LOCK_FILE).read_bytes())
+    except OSError:
+        return ""
+
+
+def _relative(folder: Path, parent: Path) -> str:
+    return folder.relative_to(parent).as_posix()
+
+
+def _close(root: Path, folder: Path) -> None:
+    """Finishes what the journal of a staging folder says, and deletes the staging folder."""
+    journal = read_journal(root)
+    if journal is not None and not journal.new_folder:
+        finish_moves(journal, root, root.parent)
+    elif journal is not None and folder.is_dir() and folder.stat().st_ino == journal.new_folder:
+        keep_newcomers(journal, root / STAGED_FILES, folder)
+    # The journal is deleted first: without it, the rest is of no use to anybody.
+    (root / JOURNAL_FILE).unlink(missing_ok=True)
+    shutil.rmtree(root, ignore_errors=True)

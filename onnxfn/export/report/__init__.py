@@ -1,0 +1,1 @@
+"""`report.json`: written, read, verified, published."""

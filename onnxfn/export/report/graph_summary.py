@@ -1,0 +1,155 @@
+"""What an ONNX file has, read without its weights: `onnxfn inspect FILE.onnx`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from math import prod
+from pathlib import Path
+from typing import Any
+
+from onnxfn.export.report.report_file import dtype_name, graph_facts
+from onnxfn.specs.errors import InvalidSpec, ModelNotFound, first_line
+from onnxfn.specs.layer_groups import grouped_rows
+from onnxfn.specs.results.printing import Rows, file_size, text
+from onnxfn.specs.short_repr import counted
+from onnxfn.weights.layouts import onnx_folder
+from onnxfn.weights.onnx_files import external_data_names, graph_nodes, metadata, stored_tensors
+
+METADATA_PREFIX = "onnxfn."
+"""How the keys of the metadata that onnxfn writes begin."""
+
+
+LONGEST_VALUE = 80
+"""Characters of a value of the metadata that the table shows."""
+
+
+def graph_files(path: Path) -> list[Path]:
+    """The ONNX files that a path names: the file itself, or those in the folder of an export, in the order of names.
+
+    Raises:
+        ModelNotFound: There is no such path, or no ONNX file in the folder.
+    """
+    if path.is_file():
+        return [path]
+    files = sorted(onnx_folder(path).glob("*.onnx")) if path.is_dir() else []
+    if not files:
+        raise ModelNotFound(f"no ONNX file at {path}; name a file that ends in .onnx, or the folder of an export")
+    return files
+
+
+def graph_summary(file: Path) -> dict[str, Any]:
+    """The inputs, outputs, operators, weights and metadata of an ONNX file, as JSON has them.
+
+    Returns:
+        What `report.json` has of a graph (`opset`, `opsets`, `dtype`, `inputs`, `outputs`), and: `operators`, the
+        number of nodes of each operator, those in branches included; `weights`, for each dtype the number of its
+        tensors, of their elements, and of their bytes; `bytes` of the file; `external_data`, the bytes of each other
+        file that holds its weights, null for one that is missing; `metadata`.
+
+    Raises:
+        InvalidSpec: The file is not an ONNX file.
+    """
+    try:
+        facts, nodes, tensors = graph_facts(file), graph_nodes(file), stored_tensors(file)
+    except (ValueError, IndexError) as error:
+        raise InvalidSpec(f"{file} is not an ONNX file: {first_line(error)}") from error
+    data_files = {name: file.parent / name for name in sorted(external_data_names(file))}
+    return {
+        **facts,
+        "operators": dict(Counter(map(_operator, nodes)).most_common()),
+        "weights": _weights_by_dtype(tensors),
+        "bytes": file.stat().st_size,
+        "external_data": {name: path.stat().st_size if path.is_file() else None for name, path in data_files.items()},
+        "metadata": metadata(file),
+    }
+
+
+def summary_text(name: str, summary: Mapping[str, Any]) -> str:
+    """A summary as a table, with the name of its file as the title; layers are one row.
+
+    >>> print(summary_text("tiny.onnx", {"opsets": {"": 18}, "inputs": [
+    ...     {"name": "x", "dtype": "float32", "shape": ["batch_size", 3]}], "outputs": [], "operators": {"Relu": 2},
+    ...     "weights": {}, "bytes": 120, "external_data": {}, "metadata": {}}))
+    tiny.onnx
+      opset 18 · 2 nodes · 120 bytes
+      inputs
+        x  float32[batch_size, 3]
+      operators
+        Relu 2
+    """
+    sections = [
+        ("inputs", grouped_rows(list(map(_port, summary["inputs"])))),
+        ("outputs", grouped_rows(list(map(_port, summary["outputs"])))),
+        ("operators", _wrapped(f"{operator} {count}" for operator, count in summary["operators"].items())),
+        ("weights", [_weights_row(dtype, facts) for dtype, facts in summary["weights"].items()]),
+        ("external data", [(data, _size(size)) for data, size in summary["external_data"].items()]),
+        ("metadata", [_metadata_row(key, value) for key, value in summary["metadata"].items()]),
+    ]
+    return text(name, sections, _heading(summary))
+
+
+def _heading(summary: Mapping[str, Any]) -> str:
+    opsets = [
+        f"opset {version}" if not domain else f"{domain} {version}" for domain, version in summary["opsets"].items()
+    ]
+    nodes = counted(sum(summary["operators"].values()), "nodes")
+    return " · ".join((*opsets, nodes, file_size(summary["bytes"])))
+
+
+def _operator(node: Any) -> str:
+    """The operator of a node; one that is not ONNX's own with its domain."""
+    return f"{node.domain}.{node.op_type}" if node.domain else str(node.op_type)
+
+
+def _weights_by_dtype(tensors: Iterable[Any]) -> dict[str, dict[str, int]]:
+    """For each dtype of initializers the number of tensors, elements and bytes, the most bytes first."""
+    sums: dict[str, dict[str, int]] = {}
+    for tensor in tensors:
+        facts = sums.setdefault(dtype_name(tensor.dtype), {"tensors": 0, "elements": 0, "bytes": 0})
+        facts["tensors"] += 1
+        facts["elements"] += prod(tensor.shape)
+        facts["bytes"] += tensor.length
+    return dict(sorted(sums.items(), key=lambda item: -item[1]["bytes"]))
+
+
+def _port(port: Mapping[str, Any]) -> tuple[str, str]:
+    sizes = ", ".join("?" if size is None else str(size) for size in port["shape"])
+    return str(port["name"]), f"{port['dtype']}[{sizes}]"
+
+
+def _weights_row(dtype: str, facts: Mapping[str, int]) -> tuple[str, ...]:
+    return (
+        dtype,
+        counted(facts["tensors"], "tensors"),
+        counted(facts["elements"], "elements"),
+        file_size(facts["bytes"]),
+    )
+
+
+def _size(size: int | None) -> str:
+    return "no such file" if size is None else file_size(size)
+
+
+def _metadata_row(key: str, value: str) -> tuple[str, str]:
+    """A row of the metadata; a value of several lines, or a long one, is cut."""
+    line, *others = value.splitlines() or [""]
+    is_whole = len(line) <= LONGEST_VALUE and not others
+    return key.removeprefix(METADATA_PREFIX), line if is_whole else f"{line[:LONGEST_VALUE]}..."
+
+
+def _wrapped(words: Iterable[str]) -> Rows:
+    """Words in rows of at most 100 characters, with commas between them."""
+    return [(row,) for row in _rows_of_words(words)]
+
+
+def _rows_of_words(words: Iterable[str], width: int = 100) -> Iterator[str]:
+    row = ""
+    for word in words:
+        longer = f"{row}, {word}" if row else word
+        if len(longer) > width:
+            yield f"{row},"
+            longer = word
+        row = longer
+    if row:
+        yield row

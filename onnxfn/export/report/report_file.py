@@ -1,0 +1,316 @@
+"""`report.json`: what an export wrote, with which versions and options, and what its check found.
+
+It lies in the folder of the export. It holds no time and no path outside the folder, so the same export writes the same
+bytes. REPORT.md describes its fields. `read_report` alone reads it: what it returns names files in the folder.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+from collections.abc import Mapping
+from hashlib import sha256
+from importlib.metadata import PackageNotFoundError, version
+from math import isfinite, prod
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from attrs import asdict, evolve, frozen
+
+from onnxfn.specs.algebra.planned import Plan
+from onnxfn.specs.errors import InvalidSpec, first_line, listed, shortened
+from onnxfn.specs.plan.variants import plans_by_dtype
+from onnxfn.specs.stored.reports import Difference, Report, Tick, no_tick
+from onnxfn.specs.stored.serialize import to_plain
+from onnxfn.specs.version import VERSION
+from onnxfn.weights.digests import sha256_of
+from onnxfn.weights.names import is_inside
+from onnxfn.weights.onnx_files import graph_ports, opset_versions, stored_tensors
+from onnxfn.weights.write import ResolvedWriteOptions
+
+REPORT_FILE = "report.json"
+SCHEMA, SCHEMA_VERSION = "onnxfn-report", 1
+"""What the file says it is. The version grows when a field changes its meaning or goes; new fields may come."""
+
+SECTIONS = ("files", "graphs", "check", "options")
+"""The fields that a reader needs."""
+
+PACKAGES = ("torch", "transformers", "onnx", "onnx-ir", "onnxscript", "onnxruntime", "numpy")
+"""Packages whose versions are in the report."""
+
+FIGURES = (
+    *("part", "output", "passed"),
+    *("max_abs", "max_rel", "tolerance", "own_error", "worst_case", "references"),
+)
+"""The fields of `Difference` that are in the report, null where a check has no such figure."""
+
+PASSED, NOT_CHECKED = "passed", "not checked"
+"""The status of a check. A check that failed leaves no files."""
+
+DTYPE_NAMES: Mapping[str, str] = MappingProxyType({"float": "float32", "double": "float64"})
+"""Types that ONNX names in another way than numpy and torch."""
+
+
+def report_content(
+    files: Mapping[Path, str],
+    folder: Path,
+    plan: Plan,
+    report: Report | None,
+    options: ResolvedWriteOptions,
+    weights_from: str = "",
+    tick: Tick = no_tick,
+) -> dict[str, Any]:
+    """The content of `report.json` about the files of an export.
+
+    Args:
+        files: All other files that the export wrote, each with its SHA-256; an empty text if it is not known yet.
+        folder: The folder of the export.
+        plan: The plan of the export.
+        report: The report of the check; None without a check.
+        options: How the files were written.
+        weights_from: From what quantized checkpoint the weights come; an empty text for float weights.
+        tick: Is called while files are read.
+    """
+    return {
+        "schema": SCHEMA,
+        "schema_version": SCHEMA_VERSION,
+        "name": plan.parts[0].spec.name,
+        "task": plan.task,
+        "versions": {"onnxfn": VERSION, "python": platform.python_version(), **package_versions()},
+        "plan_sha256": plan_digest(plan),
+        "modalities": list(plan.modalities),
+        "left_out": [asdict(omitted) for omitted in plan.left_out],
+        "remarks": list(plan.remarks),
+        "options": _options(options),
+        "weights_from": weights_from,
+        **_variants(plan),
+        "check": check_facts(report),
+        **file_facts(folder, files, tick),
+    }
+
+
+def write_report(content: Mapping[str, Any], folder: Path) -> Path:
+    """Writes `report.json` to a folder; returns its path."""
+    path = folder / REPORT_FILE
+    path.write_text(json.dumps(content, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+    return path
+
+
+def with_file(content: Mapping[str, Any], folder: Path, file: Path) -> dict[str, Any]:
+    """The content of `report.json` with one more file of the folder, which is no graph."""
+    return {**content, "files": dict(sorted({**content["files"], **file_facts(folder, {file: ""})["files"]}.items()))}
+
+
+@frozen
+class FileFacts:
+    """The size and the SHA-256 of a file, as a report states them."""
+
+    bytes: int
+    sha256: str
+
+
+@frozen
+class ExportReport:
+    """What a `report.json` says.
+
+    Attributes:
+        files: From the name of each file of the export, relative to the folder, to its size and its digest.
+        graphs: From the name of each ONNX file, which is among `files`, to its facts as `graph_facts` returns them.
+        options: How the files were written.
+        status: `PASSED` or `NOT_CHECKED`.
+        outputs: How many outputs were compared.
+        measurements: What was measured of quantized and 16-bit files: output, measure and value.
+    """
+
+    files: Mapping[str, FileFacts]
+    graphs: Mapping[str, Mapping[str, Any]]
+    options: Mapping[str, Any]
+    status: str
+    outputs: int
+    measurements: tuple[tuple[str, str, float], ...]
+
+
+def is_foreign_report(file: Path) -> bool:
+    """Whether there is a file of this name that onnxfn did not write, or that cannot be read."""
+    try:
+        return file.exists() and _content(file) is None
+    except OSError:
+        return True
+
+
+def recorded(folder: Path) -> ExportReport | None:
+    """The report in a folder; None if there is none that can be used."""
+    try:
+        return read_report(folder / REPORT_FILE)
+    except (OSError, InvalidSpec):
+        return None
+
+
+def read_report(file: Path) -> ExportReport:
+    """A report that onnxfn wrote. InvalidSpec if the file is another one, OSError if it cannot be read."""
+    content = _content(file)
+    if content is None:
+        raise InvalidSpec("it is not one of onnxfn's")
+    if content.get("schema_version") != SCHEMA_VERSION:
+        raise InvalidSpec(f"its schema_version is {shortened(content.get('schema_version'))}, not {SCHEMA_VERSION}")
+    if not all(isinstance(content.get(section), dict) for section in SECTIONS):
+        raise InvalidSpec(f"it lacks one of {listed(SECTIONS)}")
+    files = {name: _file_facts(name, facts) for name, facts in content["files"].items()}
+    for name, facts in content["graphs"].items():
+        if name not in files or not isinstance(facts, dict):
+            raise InvalidSpec(f"{shortened(name)} is not among its files")
+    check = content["check"]
+    if not isinstance(check.get("outputs"), list) or not isinstance(check.get("status"), str):
+        raise InvalidSpec("its check has no status or no outputs")
+    measurements = tuple(map(_measurement, check.get("measurements") or ()))
+    return ExportReport(
+        files, content["graphs"], content["options"], check["status"], len(check["outputs"]), measurements
+    )
+
+
+def _content(file: Path) -> dict[str, Any] | None:
+    """The JSON of a report that onnxfn wrote; None if the file is another one."""
+    try:
+        content = json.loads(file.read_bytes())
+    except (ValueError, RecursionError):
+        return None
+    return content if isinstance(content, dict) and content.get("schema") == SCHEMA else None
+
+
+def _file_facts(name: str, facts: Any) -> FileFacts:
+    if not is_inside(name):
+        raise InvalidSpec(f"it names a file outside the folder: {shortened(name)}")
+    match facts:
+        case {"bytes": int(size), "sha256": str(digest)}:
+            return FileFacts(size, digest)
+    raise InvalidSpec(f"{shortened(name)} has no size or no digest")
+
+
+def _measurement(facts: Any) -> tuple[str, str, float]:
+    match facts:
+        case {"output": str(output), "measure": str(measure), "value": int() | float() as value}:
+            return output, measure, value
+    raise InvalidSpec(f"its check has a measurement that cannot be read: {shortened(facts)}")
+
+
+def plan_digest(plan: Plan) -> str:
+    """The SHA-256 of the parts of a plan as canonical JSON: keys in order, no spaces."""
+    text = json.dumps(
+        to_plain(evolve(plan, left_out=(), weight_bytes=(), remarks=())), sort_keys=True, separators=(",", ":")
+    )
+    return sha256(text.encode()).hexdigest()
+
+
+def file_facts(folder: Path, files: Mapping[Path, str], tick: Tick = no_tick) -> dict[str, Any]:
+    """Size and digest of each file, and the facts of each graph, by their paths in the folder.
+
+    A file whose digest is known is not read for it.
+    """
+    by_path = {file.relative_to(folder).as_posix(): file for file in files}
+    ordered = sorted(by_path.items())
+    return {
+        "graphs": {path: graph_facts(file) for path, file in ordered if file.suffix == ".onnx"},
+        "files": {
+            path: {"bytes": file.stat().st_size, "sha256": files[file] or sha256_of(file, tick)}
+            for path, file in ordered
+        },
+    }
+
+
+def graph_facts(file: Path) -> dict[str, Any]:
+    """Opset, type of the weights, inputs and outputs of an ONNX file; ValueError if it is none.
+
+    The weights are not read. The type is that of most of the floating point numbers.
+    """
+    from google.protobuf.message import DecodeError
+
+    try:
+        opsets, (inputs, outputs) = opset_versions(file), graph_ports(file)
+        dtype = _weights_dtype(file)
+    except (IndexError, DecodeError) as error:
+        raise ValueError(first_line(error)) from error
+    return {
+        "opset": opsets.get("", 0),
+        "opsets": dict(sorted(opsets.items())),
+        "dtype": dtype,
+        "inputs": list(map(_port, inputs)),
+        "outputs": list(map(_port, outputs)),
+    }
+
+
+def _port(value: Any) -> dict[str, Any]:
+    """Name, type and axes of an input or output: a size, a symbol, or null for an axis without a name."""
+    tensor = value.type.tensor_type
+    shape = [axis.dim_value if axis.HasField("dim_value") else (axis.dim_param or None) for axis in tensor.shape.dim]
+    return {"name": value.name, "dtype": dtype_name(tensor.elem_type), "shape": shape}
+
+
+def _weights_dtype(file: Path) -> str | None:
+    """The floating point type that most elements of the weights have; None without such weights."""
+    elements: dict[str, int] = {}
+    for tensor in stored_tensors(file):
+        name = dtype_name(tensor.dtype)
+        elements[name] = elements.get(name, 0) + prod(tensor.shape)
+    floats = {name: count for name, count in elements.items() if "float" in name}
+    return max(sorted(floats), key=floats.__getitem__, default=None)
+
+
+def dtype_name(number: int) -> str:
+    """The name of a type that ONNX numbers, as numpy and torch spell it."""
+    from onnx import TensorProto
+
+    name = str(TensorProto.DataType.Name(number)).lower()
+    return DTYPE_NAMES.get(name, name)
+
+
+def package_versions() -> dict[str, str | None]:
+    """The versions of the packages that build, write and check graphs; None for one that is not installed."""
+    return {name: _package_version(name) for name in PACKAGES}
+
+
+def _package_version(name: str) -> str | None:
+    """The version of an installed package; None if there is none, as for another build of ONNX Runtime."""
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
+
+
+def _variants(plan: Plan) -> dict[str, Any]:
+    """The stems of the files of each dtype, if an export has several."""
+    plans = {dtype: variant for dtype, variant in plans_by_dtype(plan).items() if dtype is not None}
+    stems = {dtype: [part.name for part in variant.parts] for dtype, variant in plans.items()}
+    return {"variants": stems} if stems else {}
+
+
+def _options(options: ResolvedWriteOptions) -> dict[str, Any]:
+    return {
+        "layout": options.layout.name,
+        "weight_storage": options.weight_storage,
+        "external_data_threshold": options.external_data_threshold,
+        "external_data_suffix": options.external_data_suffix,
+    }
+
+
+def check_facts(report: Report | None) -> dict[str, Any]:
+    """What a check found, as JSON has it."""
+    if report is None:
+        return {"status": NOT_CHECKED, "cases": [], "outputs": [], "measurements": [], "sections": []}
+    return {
+        "status": PASSED,
+        "cases": list(report.cases),
+        "outputs": [_figures(difference) for difference in report.differences],
+        "measurements": [asdict(measurement) for measurement in report.measurements],
+        "sections": [_finite(asdict(section)) for section in report.sections],
+    }
+
+
+def _figures(difference: Difference) -> dict[str, Any]:
+    return _finite({name: to_plain(getattr(difference, name, None)) for name in FIGURES})
+
+
+def _finite(figures: Mapping[str, Any]) -> dict[str, Any]:
+    """Figures with null in place of numbers that JSON does not have."""
+    infinite = {name for name, value in figures.items() if isinstance(value, float) and not isfinite(value)}
+    return {name: None if name in infinite else value for name, value in figures.items()}

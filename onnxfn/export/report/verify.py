@@ -1,0 +1,177 @@
+"""Verification of a folder that an export wrote, without the model: are the files those that its report describes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from attrs import field, frozen
+
+from onnxfn.export.report.report_file import PASSED, REPORT_FILE, ExportReport, FileFacts, graph_facts, read_report
+from onnxfn.specs.converters import as_tuple
+from onnxfn.specs.errors import InvalidSpec, ModelNotFound, first_line, shortened
+from onnxfn.specs.field_types import typed_fields
+from onnxfn.specs.short_repr import short_repr
+from onnxfn.weights.digests import foreign_data, sha256_of
+from onnxfn.weights.layouts import LAYOUTS
+from onnxfn.weights.names import is_inside
+from onnxfn.weights.onnx_files import external_data_names, written_by_onnxfn
+
+
+@frozen(field_transformer=typed_fields)
+class Verification:
+    """What `verify` found in a folder. It prints as a line that says what was verified, or one line for each fault.
+
+    Attributes:
+        folder: The folder.
+        files: How many files the reports describe.
+        bytes: Their size in all.
+        checks: What the reports say about the check at the time of the export, one line for each report.
+        faults: What is wrong, one line for each fault.
+
+    >>> print(Verification("out", 2, 1000, ["model.onnx: check passed"]))
+    out: verified 2 files, 1000 bytes; model.onnx: check passed
+    """
+
+    folder: str
+    files: int
+    bytes: int
+    checks: tuple[str, ...] = field(default=(), converter=as_tuple)
+    faults: tuple[str, ...] = field(default=(), converter=as_tuple)
+
+    __repr__ = short_repr
+
+    @property
+    def passed(self) -> bool:
+        """Whether there is a report, and no fault."""
+        return bool(self.checks) and not self.faults
+
+    def __str__(self) -> str:
+        if self.faults:
+            return "\n".join(self.faults)
+        return f"{self.folder}: verified {self.files} files, {self.bytes} bytes; {'; '.join(self.checks)}"
+
+
+def verify(folder: str | Path) -> Verification:
+    """Compares the files in a folder with the `report.json` that the export wrote there. The model is not needed.
+
+    There is no fault if all files of the export exist with their digests, and the graphs have the opset, the types, the
+    inputs and the outputs that the report states. Each file is read once, in chunks. A folder without a report may
+    hold the parts of a pipeline of diffusers: then each folder in it that has a report is verified.
+
+    Args:
+        folder: The folder of an export.
+
+    Returns:
+        How many files were compared, what the report says about the check, and the faults.
+
+    Raises:
+        ModelNotFound: There is no such folder.
+
+    >>> import tempfile, torch
+    >>> from onnxfn import derived, export, verify
+    >>> model = torch.nn.Linear(4, 2)
+    >>> spec = derived(model, sample={"input": torch.randn(3, 4)})
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     exported = export(spec, model, f"{folder}/out", check=False)
+    ...     before = verify(f"{folder}/out")
+    ...     Path(exported.files[0]).unlink()
+    ...     after = verify(f"{folder}/out")
+    >>> before.passed, before.checks, after.passed, len(after.faults)
+    (True, ('the export was not checked',), False, 1)
+    """
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise ModelNotFound(f"no folder {folder}; verify takes the folder of an export")
+    parts = [folder] if (folder / REPORT_FILE).is_file() else _parts(folder)
+    if not parts:
+        missing = f"no {REPORT_FILE} in {folder}: another program or an older onnxfn wrote it; export it again"
+        return Verification(str(folder), 0, 0, faults=[missing])
+    results = [_verified(part) for part in parts]
+    return Verification(
+        str(folder),
+        sum(result.files for result in results),
+        sum(result.bytes for result in results),
+        [check for result in results for check in result.checks],
+        [fault for result in results for fault in result.faults],
+    )
+
+
+def _parts(folder: Path) -> list[Path]:
+    """The folders in a folder that have a report."""
+    return sorted(file.parent for file in folder.glob(f"*/{REPORT_FILE}"))
+
+
+def _verified(folder: Path) -> Verification:
+    """What the report in a folder and the files in it have to do with each other."""
+    file = folder / REPORT_FILE
+    try:
+        report = read_report(file)
+    except OSError as error:
+        return Verification(str(folder), 0, 0, faults=[f"{file} cannot be read: {first_line(error)}"])
+    except InvalidSpec as error:
+        return Verification(str(folder), 0, 0, faults=[f"{file} cannot be used: {error}"])
+    faults = [
+        *(fault for path, facts in report.files.items() for fault in _file_faults(folder / path, facts)),
+        *(fault for path, facts in report.graphs.items() for fault in _graph_faults(folder / path, facts)),
+        *(fault for path in report.graphs for fault in _weight_faults(folder, path, report)),
+        *_foreign_graphs(folder, report.files),
+    ]
+    check = _check_words(report) if report.status == PASSED else "the export was not checked"
+    size = sum(facts.bytes for facts in report.files.values())
+    return Verification(str(folder), len(report.files), size, [check], faults)
+
+
+def _check_words(report: ExportReport) -> str:
+    """What a check did at the export: of a quantized file its measurements on texts, of others the compared outputs."""
+    words = [f"{output} {name} {value:.4g}" for output, name, value in report.measurements if name != "cases"]
+    compared = [f"check of {report.outputs} outputs passed at the export"] if report.outputs or not words else []
+    return ", ".join([*compared, *([f"measured at the export: {', '.join(words)}"] if words else [])])
+
+
+def _file_faults(file: Path, facts: FileFacts) -> Iterator[str]:
+    """What is wrong with a file of the set. The digest of a file of another size is not computed."""
+    try:
+        if not file.is_file():
+            yield f"{file} is missing"
+        elif file.stat().st_size != facts.bytes:
+            yield f"{file} has {file.stat().st_size} bytes, not {facts.bytes}"
+        elif sha256_of(file) != facts.sha256:
+            yield f"{file} was changed or exchanged: its SHA-256 is not that of the report"
+    except OSError as error:
+        yield f"{file} cannot be read: {first_line(error)}"
+
+
+def _graph_faults(file: Path, stated: Mapping[str, Any]) -> Iterator[str]:
+    """What is wrong with a graph: it cannot be read, or it is not as the report states."""
+    if not file.is_file():
+        return
+    try:
+        facts = graph_facts(file)
+    except (OSError, ValueError) as error:
+        yield f"{file} is not an ONNX file: {first_line(error)}"
+        return
+    for name, value in facts.items():
+        if stated.get(name) != value:
+            yield f"{name} of {file} is {shortened(value)}, not as the report states"
+
+
+def _weight_faults(folder: Path, path: str, report: ExportReport) -> Iterator[str]:
+    """What is wrong with the external data of a graph: it is outside the folder, or not of this export."""
+    file = folder / path
+    without_weights = report.options.get("weight_storage") == "none"
+    for name in sorted(external_data_names(file)):
+        if not is_inside(name):
+            yield f"{file} has external data outside the folder: {shortened(name)}"
+        elif (PurePosixPath(path).parent / name).as_posix() not in report.files and not without_weights:
+            yield f"{file} has its weights in {name}, which is not a file of the export"
+    yield from (f"{file.parent / name} was written by another export than {file.name}" for name in foreign_data(file))
+
+
+def _foreign_graphs(folder: Path, files: Iterable[str]) -> Iterator[str]:
+    """ONNX files of another export of onnxfn in the folders in which programs look for ONNX files."""
+    for subfolder in sorted({layout.subfolder for layout in LAYOUTS.values()}):
+        for file in sorted((folder / subfolder).glob("*.onnx")):
+            if file.relative_to(folder).as_posix() not in files and written_by_onnxfn(file):
+                yield f"{file} is of another export: the report does not name it"

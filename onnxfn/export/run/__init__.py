@@ -1,0 +1,1 @@
+"""Exports: from a model to a checked folder."""

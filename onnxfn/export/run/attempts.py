@@ -1,0 +1,346 @@
+"""Builds the graphs of a plan, writes them to files and checks these; does so again if the first graphs are wrong."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from functools import cache, partial
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from attrs import evolve, field, frozen
+
+from onnxfn.check.cases.cases import largest_sizes
+from onnxfn.check.cases.image_branches import without_image_branches
+from onnxfn.check.cases.image_sizes import moves_images, with_fixed_images
+from onnxfn.check.cases.references import Reference, references
+from onnxfn.check.check import check as check_part
+from onnxfn.check.check import check_error, differs_by_rounding
+from onnxfn.check.sections.check import check_by_sections
+from onnxfn.check.variants.proof import Proof, variant_kind
+from onnxfn.check.variants.text_references import TextReferences, text_references
+from onnxfn.check.verdict.exact_outputs import exact_outputs
+from onnxfn.check.wholes.whole_models import whole_model_report
+from onnxfn.export.load.quantized import weights_from
+from onnxfn.export.run.adapter_inputs import check_layers, check_with_adapter, write_input_adapter
+from onnxfn.graphs.build import (
+    BuildOptions,
+    UnboundGraph,
+    build_graph,
+    captured_once,
+    captured_part,
+    drop_templates,
+    trace_all_layers,
+    traced_fully,
+)
+from onnxfn.graphs.capture.built_graph import BuiltGraph
+from onnxfn.graphs.fusions.fusing import fusion_remarks
+from onnxfn.models.dtypes import has_dtype, in_dtype_if_small, without_values
+from onnxfn.models.ticking import ticking_operators
+from onnxfn.run.sessions import kept_session
+from onnxfn.specs.algebra.dummies import Array
+from onnxfn.specs.algebra.planned import Part, Plan
+from onnxfn.specs.check_modes import CheckMode
+from onnxfn.specs.errors import CaptureFailed, InvalidSpec, ModelNotFound, OnnxfnError, TimedOut, WriteFailed, listed
+from onnxfn.specs.plan.variants import plans_by_dtype
+from onnxfn.specs.results.measurements import DEFAULT_FLOORS, Floors
+from onnxfn.specs.stored.reports import CheckFailed, Report, StageTimer
+from onnxfn.weights.packed.stored_blocks import stored_weight
+from onnxfn.weights.write import ResolvedWriteOptions, write_graphs
+
+RETRACED = "all layers were traced because the graph built from repeated or cached layers failed the check"
+
+References = Callable[..., Iterator[Reference]]
+"""`references`, or a function that computes less than it: see `references_once`."""
+
+RealInputs = Mapping[str, Mapping[str, Array]]
+"""From the name of a part to the inputs that a preprocessor computed for it."""
+
+
+@frozen
+class Job:
+    """What is built, written and checked: the same for the first and for the second attempt.
+
+    Attributes:
+        model: A copy of the model, on its own tensors.
+        plan: The parts to build.
+        folder: The staging folder of the ONNX files.
+        options: How the files are written.
+        timed: The timer of the stages.
+        real_inputs: The inputs that a preprocessor computed.
+        unbound_graph: Builds graphs; it traces once for variants of the same float dtype.
+        check: How the files are checked.
+        adapter: The adapter that fills inputs of the graphs, if there is one.
+        texts: The references of the real text that quantized and 16-bit files are measured against; None: the default.
+        floors: What these files must reach.
+        references: Computes PyTorch's outputs.
+        preprocessor: The processor of a model that sees or hears, if it is known.
+    """
+
+    model: Any
+    plan: Plan
+    folder: Path
+    options: ResolvedWriteOptions
+    timed: StageTimer
+    real_inputs: RealInputs
+    unbound_graph: UnboundGraph = field(factory=captured_once)
+    check: CheckMode = field(kw_only=True)
+    adapter: Path | None = None
+    texts: TextReferences | None = field(default=None, kw_only=True)
+    floors: Floors = field(default=DEFAULT_FLOORS, kw_only=True)
+    references: References = field(default=references, kw_only=True)
+    preprocessor: Any = field(default=None, kw_only=True)
+
+
+@frozen
+class Built:
+    """The graphs of a plan, written to files.
+
+    Attributes:
+        plan: The plan that the graphs were built for.
+        graphs: The graph of each part.
+        files: The ONNX files and their external data, as `write_graphs` returns them.
+        report: The report of the check; None without a check.
+        traced_layers: Which layers were traced, or why all were.
+        weights_from: From what quantized checkpoint the weights come; an empty text for float weights.
+    """
+
+    plan: Plan
+    graphs: tuple[BuiltGraph, ...]
+    files: Mapping[Path, str]
+    report: Report | None
+    traced_layers: tuple[str, ...]
+    weights_from: str = ""
+
+
+def build_variants(job: Job, build: BuildOptions) -> Built:
+    """Builds the graphs of each variant of a plan, writes and checks them, one variant after the other.
+
+    An error names its variant. Then no variant is published: the files of an export are all there, or none is. Without
+    a check every layer is traced: a layer may ask for its index, which two equal periods do not show.
+    """
+    build = build if job.check != "none" else evolve(build, find_repeats=trace_all_layers)
+    built = []
+    job = evolve(job, references=references_once(job.plan))
+    for dtype, plan in plans_by_dtype(job.plan).items():
+        with _dtype_in_errors(dtype):
+            built.append(build_until_checked(evolve(job, plan=plan), build))
+    return built[0] if len(built) == 1 else _joined_variants(built)
+
+
+def references_once(plan: Plan) -> References:
+    """`references` that computes those of parts which differ in quantization alone once; it holds them after that.
+
+    It is for a single model and for the time of an export.
+    """
+    parts = Counter(map(captured_part, plan.parts))
+    known: dict[Any, Sequence[Reference]] = {}
+
+    def of_part(
+        model: Any, part: Part, *real_inputs: Any, largest: Mapping[str, int], **named: Any
+    ) -> Iterator[Reference]:
+        captured = captured_part(part)
+        key = captured, *sorted(largest.items())
+        if key in known:
+            yield from known[key]
+            return
+        computed = []
+        for reference in references(model, part, *real_inputs, largest=largest, **named):
+            computed.extend([reference] if parts[captured] > 1 else [])
+            yield reference
+        known.update({key: computed} if computed else {})
+
+    return of_part
+
+
+@contextmanager
+def _dtype_in_errors(dtype: str | None) -> Iterator[None]:
+    """Adds to an error the dtype of the variant that failed, and what to do."""
+    try:
+        yield
+    except OnnxfnError as error:
+        if dtype is not None and not isinstance(error, TimedOut | WriteFailed):  # these fail for any dtype
+            advice = f"no file of any dtype was written; leave {dtype!r} out of dtypes to export the others"
+            error.args = (f"{dtype}: {error}; {advice}",)
+        raise
+
+
+def _joined_variants(built: Sequence[Built]) -> Built:
+    """The graphs, files and reports of all variants as those of one plan."""
+    first, reports = built[0], [each.report for each in built if each.report is not None]
+    return Built(
+        evolve(
+            first.plan,
+            parts=tuple(part for each in built for part in each.plan.parts),
+            remarks=dict.fromkeys(remark for each in built for remark in each.plan.remarks),
+        ),
+        tuple(graph for each in built for graph in each.graphs),
+        {file: digest for each in built for file, digest in each.files.items()},
+        _joined(reports) if reports else None,
+        tuple(dict.fromkeys(line for each in built for line in each.traced_layers)),
+        "; ".join(dict.fromkeys(each.weights_from for each in built if each.weights_from)),
+    )
+
+
+def build_until_checked(job: Job, build: BuildOptions) -> Built:
+    """Builds the graphs of a plan; once more for images of one size if they cannot be traced or are wrong for others.
+
+    Raises CaptureFailed or CheckFailed if the graphs of a trace of all layers are wrong.
+    """
+    try:
+        return _built(job, build)
+    except (CaptureFailed, CheckFailed) as error:
+        plan = _for_one_size(job, error)
+        if plan == job.plan:
+            raise
+        with suppress(CaptureFailed, CheckFailed):
+            return _built(evolve(job, plan=plan), build)
+        raise
+
+
+def _for_one_size(job: Job, error: OnnxfnError) -> Plan:
+    """The plan for images of one size, after an error of the first; the same plan if their size does not explain it.
+
+    A graph that is wrong is one of a model that branches on the size. Of a trace that fails, any model may be: torch
+    cannot solve all conditions on sizes.
+    """
+    plan = without_image_branches(job.model, job.plan)
+    if plan != job.plan or isinstance(error, CheckFailed):
+        return plan
+    return evolve(plan, parts=[with_fixed_images(part) if moves_images(part) else part for part in plan.parts])
+
+
+def _built(job: Job, build: BuildOptions) -> Built:
+    """Builds the graphs of a plan; once more with all layers traced if repeated or cached layers are wrong."""
+    graphs = _graphs(job, build)
+    try:
+        return _written(job, graphs)
+    except (CaptureFailed, CheckFailed, KeyError, TypeError) as error:
+        drop_templates(build, graphs)
+        if all(map(traced_fully, graphs)) or (isinstance(error, CheckFailed) and differs_by_rounding(error.report)):
+            raise
+        reason = RETRACED if isinstance(error, OnnxfnError) else f"{RETRACED}: {type(error).__name__} {error}"
+    graphs = _graphs(job, evolve(build, find_repeats=trace_all_layers, template_cache=None))
+    return evolve(_written(job, graphs), traced_layers=(reason,))
+
+
+def _graphs(job: Job, build: BuildOptions) -> tuple[BuiltGraph, ...]:
+    """The graph of each part. A model is traced without values; its weights are converted when they are written."""
+    traced = cache(partial(_traced_model, job))
+    graphs = tuple(
+        build_graph(
+            traced(part.spec.target.float_dtype), part, job.timed, build, job.model, unbound_graph=job.unbound_graph
+        )
+        for part in job.plan.parts
+    )
+    _check_patches(job.model, graphs)
+    return graphs
+
+
+def _check_patches(model: Any, graphs: Sequence[BuiltGraph]) -> None:
+    """Raises InvalidSpec if a patch of the user was called in the trace of no part."""
+    unused = set.intersection(*({*graph.unused_patches} for graph in graphs))
+    if unused:
+        raise InvalidSpec(
+            f"the patch of {listed(sorted(unused))} has no effect: {type(model).__name__} does not call that; patch "
+            "what it calls, such as package.module:Class.forward, or a function in the module that imports it"
+        )
+
+
+def _traced_model(job: Job, dtype: str | None) -> Any:
+    """The model to trace in a float dtype. The stage `convert` runs while it is made."""
+    if dtype is None or has_dtype(job.model, dtype):
+        return job.model
+    with job.timed("convert", "") as tick, ticking_operators(tick):
+        return without_values(job.model, dtype)
+
+
+def _written(job: Job, graphs: tuple[BuiltGraph, ...]) -> Built:
+    """Writes the files, and checks them if the job says so. Raises CheckFailed if the check does not pass."""
+    models = [graph.model for graph in graphs]
+    check_layers(job.model, job.plan, models)
+    files = write_graphs(job.plan, models, job.folder, job.options, job.timed, check=job.check != "none")
+    if job.adapter is not None:
+        files |= dict.fromkeys(write_input_adapter(job.adapter, job.plan, models, job.folder), "")
+    of_files = (job.model, job.plan, job.folder, job.timed, job.real_inputs, job.texts, job.floors)
+    check = partial(check_files, *of_files, references_of=job.references, must_pass=True, mode=job.check)
+    report = check(preprocessor=job.preprocessor) if job.check != "none" else None
+    if report is not None and job.adapter is not None:
+        reports = check_with_adapter(job.model, job.plan, models, job.folder, job.adapter, job.timed, job.floors)
+        report = _joined((report, *reports))
+        if not report.passed:
+            raise check_error(report)
+    remarks = (fusion_remarks(part.name, graph) for part, graph in zip(job.plan.parts, graphs, strict=True))
+    planned = evolve(job.plan, remarks=(*job.plan.remarks, *chain.from_iterable(remarks)))
+    return Built(planned, graphs, files, report, traced_layers(graphs), weights_text(job.model, graphs))
+
+
+def check_files(
+    model: Any,
+    plan: Plan,
+    folder: Path,
+    timed: StageTimer,
+    real_inputs: RealInputs,
+    texts: TextReferences | None = None,
+    floors: Floors = DEFAULT_FLOORS,
+    *,
+    references_of: References = references,
+    must_pass: bool = False,
+    mode: CheckMode = "whole",
+    preprocessor: Any = None,
+) -> Report:
+    """The report on the files of a plan in a folder. If it `must_pass`, and does not, CheckFailed: the stage fails.
+
+    By sections, each part is checked by itself, and no text is decoded.
+    """
+    reports: list[Report] = []
+    texts, stored = texts or text_references(model), model
+    dtype = plan.parts[0].spec.target.float_dtype
+    model, exact = in_dtype_if_small(model, dtype), exact_outputs(model, dtype)
+    sessions: dict[Path, Any] = {}
+    for part in plan.parts:
+        file = folder / f"{part.name}.onnx"
+        if not file.is_file():
+            present = ", ".join(sorted(map(str, folder.glob("*.onnx")))) or "none"
+            raise ModelNotFound(f"no {file.name} in {folder}; ONNX files there: {present}")
+        with timed("check", part.name) as tick, ticking_operators(tick):
+            text = None if variant_kind(part.spec) is None else texts(part, plan)
+            of_part, proof = (model, part, file), Proof(text, floors, stored)
+            real, session_for = real_inputs.get(part.name), partial(kept_session, sessions, tick)
+            if mode == "sections":
+                reports.append(check_by_sections(*of_part, exact=exact, proof=proof, real_inputs=real, tick=tick))
+            else:
+                expected = references_of(model, part, real, largest=largest_sizes(file), tick=tick)
+                checked = partial(check_part, *of_part, plan, exact=exact, tick=tick)
+                reports.append(checked(session_for=session_for, expected=expected, proof=proof))
+            if mode == "whole" and part is plan.parts[-1] and _joined(reports).passed:
+                of_whole = partial(whole_model_report, model, plan, folder, session_for, exact, tick)
+                reports.append(of_whole(preprocessor, Proof(None, floors, stored)))
+            if must_pass and part is plan.parts[-1] and not _joined(reports).passed:
+                raise check_error(_joined(reports))
+    return _joined(reports)
+
+
+def _joined(reports: Sequence[Report]) -> Report:
+    """The reports on the parts of a plan as a single one."""
+    return Report(
+        tuple(difference for report in reports for difference in report.differences),
+        tuple(dict.fromkeys(case for report in reports for case in report.cases)),
+        tuple(finding for report in reports for finding in report.findings),
+        tuple(measurement for report in reports for measurement in report.measurements),
+        tuple(section for report in reports for section in report.sections),
+    )
+
+
+def weights_text(model: Any, graphs: Sequence[BuiltGraph]) -> str:
+    """From what quantized checkpoint the weights of graphs come; an empty text for float weights."""
+    stored = {name for graph in graphs for name in graph.stored}
+    may_keep = any(stored_weight(parameter) is not None for parameter in model.parameters())
+    return f"{weights_from(model)}; {len(stored)} matrices as they are stored" if may_keep else weights_from(model)
+
+
+def traced_layers(graphs: Sequence[BuiltGraph]) -> tuple[str, ...]:
+    """Which layers were traced, or why all were, as the graphs note it; nothing for graphs without repeated layers."""
+    return tuple(dict.fromkeys(graph.traced_layers for graph in graphs if graph.traced_layers))

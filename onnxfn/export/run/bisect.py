@@ -1,0 +1,83 @@
+"""`bisect`: the module at which the files of an export begin to differ from PyTorch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from attrs import evolve
+
+from onnxfn.check.bisect.bisect import Divergence, divergence, snippet
+from onnxfn.check.bisect.smallest_case import selected_cases
+from onnxfn.check.cases.cases import file_cases
+from onnxfn.check.verdict.case_comparisons import CheckedFile
+from onnxfn.check.verdict.exact_outputs import exact_outputs
+from onnxfn.export.run.planned_files import planned_files
+from onnxfn.models.dtypes import in_dtype
+from onnxfn.models.model_copy import model_copy
+from onnxfn.specs.algebra.spec import ExportSpec
+from onnxfn.specs.plan.planning import Decoders
+from onnxfn.specs.plan.real_inputs import real_inputs_by_part
+from onnxfn.specs.stored.reports import Exported
+
+
+def bisect(
+    spec: ExportSpec,
+    model: Any,
+    exported: Exported | str | Path,
+    *,
+    config: Any = None,
+    preprocessor: Any = None,
+    decoders: Decoders = "merged",
+    case: str | None = None,
+    sizes: Mapping[str, int] | None = None,
+) -> Divergence:
+    """Names the first tensor, by the path of its module, at which ONNX files and a PyTorch model differ.
+
+    The first case that fails is reduced to the smallest sizes at which it fails. ONNX Runtime then computes all values
+    of the file, PyTorch the tensors of all modules, and they are compared in the order of PyTorch's run.
+
+    Args:
+        spec: The spec that the files were exported with.
+        model: The model, a `torch.nn.Module`.
+        exported: The result of `export`, an ONNX file, or a folder with the files of the plan.
+        config: The configuration that the spec reads: a transformers configuration or a dict. None: `model.config`.
+        preprocessor: The tokenizer, image processor, feature extractor or processor of the model. Its output for a
+            real input is one more case.
+        decoders: The decoder files in the folder, as for `export`.
+        case: The name of the only case to try. None: all cases of the check.
+        sizes: Sizes of dynamic axes, which replace those of the cases.
+
+    Returns:
+        The first tensor that differs, in the first file that differs. It prints as a few lines.
+
+    Raises:
+        UnknownName: No file has a case of this name, or no input an axis of a symbol in `sizes`.
+        CheckFailed: ONNX Runtime cannot run a file.
+
+    >>> import tempfile, torch
+    >>> from onnxfn import bisect, derived, export
+    >>> model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Tanh(), torch.nn.Linear(4, 2))
+    >>> spec = derived(model, sample={"input": torch.randn(3, 4)})
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     exported = export(spec, model, f"{folder}/model.onnx")
+    ...     _ = torch.nn.init.ones_(model[2].weight)
+    ...     bisect(spec, model, exported).module
+    '2'
+    """
+    copied = model_copy(model)
+    folder, plan = planned_files(spec, copied, exported, config, decoders=decoders)
+    path = exported.path if isinstance(exported, Exported) else str(exported)
+    real_inputs = real_inputs_by_part(plan, preprocessor)
+    dtype = plan.parts[0].spec.target.float_dtype
+    model_in_dtype, exact = in_dtype(copied, dtype), exact_outputs(copied, dtype)
+    for part in plan.parts:
+        file = folder / f"{part.name}.onnx"
+        cases = selected_cases(
+            file_cases(copied, part, file, real_inputs.get(part.name)), part, case, dict(sizes or {})
+        )
+        different = divergence(CheckedFile(model_in_dtype, part, file, exact), cases)
+        if different is not None:
+            return evolve(different, snippet=snippet(different.case, different.sizes, path))
+    return Divergence(", ".join(plan.files))

@@ -1,0 +1,225 @@
+"""Exports of pipelines of diffusers: each part is an export of its own, in a folder of its own."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from attrs import evolve, frozen
+
+from onnxfn.export.find.lookup import spec_for
+from onnxfn.export.find.other_libraries import COMPONENT_ROWS
+from onnxfn.export.publish.destination import Destination, check_destination
+from onnxfn.export.publish.publishing import publish
+from onnxfn.export.publish.staging import staging_folder
+from onnxfn.export.run.events import OnEvent, ignore, limited
+from onnxfn.export.run.loaded import Loaded
+from onnxfn.export.run.pipeline import export
+from onnxfn.graphs.build import BuildOptions
+from onnxfn.specs.algebra.config_values import snapshot
+from onnxfn.specs.algebra.spec import ExportSpec
+from onnxfn.specs.check_modes import CheckMode
+from onnxfn.specs.errors import InvalidSpec, UnknownName, listed
+from onnxfn.specs.os_errors import write_errors
+from onnxfn.specs.stored.reports import Exported
+from onnxfn.weights.write import WriteOptions
+
+INDEX_FILE = "model_index.json"
+"""The file that lists the components of a saved pipeline."""
+
+NOT_EXPORTED = ("image_encoder", "safety_checker")
+"""Components with weights that are not exported; Optimum does not export them either."""
+
+TEXT_PROJECTION_CLASS = "CLIPTextModelWithProjection"
+"""A class of text encoders whose pipelines read hidden states before the last (Stable Diffusion XL and 3)."""
+
+
+@frozen
+class PipelinePart:
+    """One part of a pipeline.
+
+    Attributes:
+        name: The folder of the part, named after its component: `unet`, `vae_decoder`.
+        spec: The spec of the part.
+        model: The component, a `torch.nn.Module`.
+        config: The configuration that the spec reads: that of the component, and what the pipeline adds to it.
+    """
+
+    name: str
+    spec: ExportSpec
+    model: Any
+    config: Mapping[str, Any]
+
+
+def pipeline_parts(pipeline: Any) -> tuple[PipelinePart, ...]:
+    """The parts of a pipeline of diffusers, in the order of its components.
+
+    An autoencoder is two parts, an encoder and a decoder. Components without weights are no parts.
+
+    Args:
+        pipeline: A `diffusers.DiffusionPipeline`, or an object with the same `components` and `config`.
+
+    Returns:
+        The name, spec, model and configuration of each part.
+
+    Raises:
+        InvalidSpec: `pipeline` has no components.
+        UnknownName: No spec is known for the class of a component.
+
+    >>> from types import SimpleNamespace
+    >>> CLIPTextModel = type("CLIPTextModel", (), {"forward": None, "state_dict": None, "config": {"vocab_size": 99}})
+    >>> pipeline = SimpleNamespace(components={"text_encoder": CLIPTextModel(), "tokenizer": object()}, config={})
+    >>> [part.name for part in pipeline_parts(pipeline)]
+    ['text_encoder']
+    """
+    if not hasattr(pipeline, "components"):
+        raise InvalidSpec(f"pipeline is of the type {type(pipeline).__name__}; pass a DiffusionPipeline of diffusers")
+    models = {
+        name: component
+        for name, component in pipeline.components.items()
+        if _has_weights(component) and name not in NOT_EXPORTED
+    }
+    unknown = [f"{name} ({_class(model)})" for name, model in models.items() if _class(model) not in COMPONENT_ROWS]
+    if unknown:
+        raise UnknownName(
+            f"no spec for {', '.join(unknown)} of {type(pipeline).__name__}; known classes: {listed(COMPONENT_ROWS)}"
+        )
+    pipeline_facts = _pipeline_facts(pipeline, models)
+    return tuple(
+        PipelinePart(f"{name}{suffix}", spec_for(row), model, {**snapshot(model), **pipeline_facts})
+        for name, model in models.items()
+        for suffix, row in COMPONENT_ROWS[_class(model)]
+    )
+
+
+def export_pipeline(
+    pipeline: Any,
+    path: str | Path,
+    *,
+    check: bool | CheckMode = "whole",
+    overwrite: bool = False,
+    build: BuildOptions = BuildOptions(),
+    write: WriteOptions = WriteOptions(),
+    on_event: OnEvent = ignore,
+    timeout: float | None = None,
+) -> dict[str, Exported]:
+    """Writes each part of a pipeline of diffusers as `<part>/model.onnx` and checks it against PyTorch.
+
+    Schedulers, tokenizers and `model_index.json` are written as the pipeline saves them. The files appear when all
+    parts have succeeded. If one fails, nothing appears and an earlier export stays as it was.
+
+    Args:
+        pipeline: A `diffusers.DiffusionPipeline`, or an object with the same `components` and `config`.
+        path: The folder that gets a folder for each part.
+        check: How the files are compared with PyTorch: `whole`, `sections` or `none`, as for `export`.
+        overwrite: Whether `path` may exist. What an earlier export of a pipeline wrote there, ONNX files, their
+            external data and unchanged side files, is deleted if this export does not replace it.
+        build: How graphs are built: repeated layers, template cache, fused operators.
+        write: How files are laid out and where weights are stored.
+        on_event: Called with an `Event` for each part, as by `export`; its `part` begins with the name of the part,
+            such as `unet/model`. An exception that it raises stops the export.
+        timeout: Seconds after which the export of all parts is stopped. None: there is no limit.
+
+    Returns:
+        The result of `export` for each part, by the name of the part.
+
+    Raises:
+        UnknownName: No spec is known for the class of a component.
+        InvalidSpec: `path` ends in `.onnx`; or `write` says that weights are linked, and a pipeline has no single
+            checkpoint.
+        OutputExists: `path` exists, and `overwrite` is False.
+        CaptureFailed: A part could not be traced with the planned inputs, outputs and axes.
+        CheckFailed: ONNX Runtime cannot run a file, or its outputs differ from PyTorch's by more than the tolerance.
+        WriteFailed: The operating system refuses to read or write a file: no space, no permission, a name too long.
+        TimedOut: The export took longer than `timeout`.
+
+    >>> import tempfile
+    >>> from types import SimpleNamespace
+    >>> from transformers import CLIPTextConfig, CLIPTextModel
+    >>> sizes = {"hidden_size": 8, "intermediate_size": 8, "num_attention_heads": 2, "num_hidden_layers": 1}
+    >>> encoder = CLIPTextModel(CLIPTextConfig(vocab_size=99, bos_token_id=0, eos_token_id=98, **sizes))
+    >>> pipeline = SimpleNamespace(components={"text_encoder": encoder}, config={}, to_json_string=lambda: "{}")
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     exported = export_pipeline(pipeline, folder)
+    >>> exported["text_encoder"].report.passed
+    True
+    """
+    destination = Destination(Path(path))
+    if destination.is_file:
+        raise InvalidSpec(f"a pipeline has several files; name a folder, not {destination.path.name}")
+    check_destination(destination.path, overwrite=overwrite)
+    parts = pipeline_parts(pipeline)
+    export_part = partial(export, check=check, build=build, write=write)
+    listener = limited(on_event, timeout)
+    with write_errors(destination.path), staging_folder(destination) as staging:
+        exported = {
+            part.name: export_part(
+                part.spec,
+                part.model,
+                staging / part.name,
+                config=part.config,
+                on_event=_listener_of_part(listener, part.name),
+            )
+            for part in parts
+        }
+        _save_components(pipeline, staging)
+        _publish_parts({*exported}, staging, destination, overwrite=overwrite)
+    return {name: _moved(part, staging, destination.path) for name, part in exported.items()}
+
+
+def _listener_of_part(on_event: OnEvent, name: str) -> OnEvent:
+    """A function that calls `on_event` with the events of a part of a pipeline, under the name of that part."""
+    if on_event is ignore:
+        return ignore
+    return lambda event: on_event(evolve(event, part=f"{name}/{event.part}".removesuffix("/")))
+
+
+def _publish_parts(names: set[str], staging: Path, destination: Destination, *, overwrite: bool) -> None:
+    """Publishes all files of a staging folder; stale files are those of the parts of this and of an earlier export."""
+    files = sorted(file for file in staging.rglob("*") if file.is_file())
+    folders = [Destination(destination.folder / name) for name in sorted(names | _earlier_parts(destination.folder))]
+    publish(files, staging, destination, overwrite=overwrite, parts=folders)
+
+
+def _has_weights(component: Any) -> bool:
+    return hasattr(component, "forward") and hasattr(component, "state_dict")
+
+
+def _class(model: Any) -> str:
+    return type(model).__name__
+
+
+def _pipeline_facts(pipeline: Any, models: Mapping[str, Any]) -> dict[str, Any]:
+    """What the pipeline adds to the configurations of its parts, under the names that Optimum gives it."""
+    widths = [model.config.projection_dim for model in models.values() if _class(model) == TEXT_PROJECTION_CLASS]
+    facts = {"requires_aesthetics_score": bool(pipeline.config.get("requires_aesthetics_score"))}
+    return facts | ({"output_hidden_states": True, "text_encoder_projection_dim": widths[0]} if widths else {})
+
+
+def _save_components(pipeline: Any, folder: Path) -> None:
+    """Saves the index of a pipeline, and its components without weights."""
+    (folder / INDEX_FILE).write_text(pipeline.to_json_string())
+    for name, component in pipeline.components.items():
+        if not _has_weights(component) and hasattr(component, "save_pretrained"):
+            component.save_pretrained(folder / name)
+
+
+def _earlier_parts(folder: Path) -> set[str]:
+    """The parts of the pipeline that was exported to a folder, as its index lists them; none if it has no index."""
+    try:
+        components = json.loads((folder / INDEX_FILE).read_text())
+    except (OSError, ValueError):
+        return set()
+    suffixes = {suffix for rows in COMPONENT_ROWS.values() for suffix, _ in rows}
+    names = {f"{name}{suffix}" for name in components for suffix in suffixes}
+    return {name for name in names if (folder / name).is_dir()}
+
+
+def _moved(exported: Exported, old: Path, new: Path) -> Exported:
+    """The result of an export whose files have moved from one folder to another."""
+    files = tuple(str(new / Path(file).relative_to(old)) for file in exported.files)
+    path = str(new / Path(exported.path).relative_to(old))
+    return evolve(exported, path=path, files=files, loaded=Loaded(path, files))

@@ -1,0 +1,137 @@
+"""Events: the progress of an export, reported to a function of the caller, which may stop it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from time import perf_counter
+
+from onnxfn.specs.errors import InvalidSpec, TimedOut
+from onnxfn.specs.stored.reports import Event, EventStatus, StageTimer, Tick, no_tick
+
+OnEvent = Callable[[Event], None]
+"""Is called with an event when a stage starts, several times a second while it runs, and when it ends or fails.
+
+An exception that it raises stops the export.
+"""
+
+PERIOD = 0.25
+"""Seconds between two events of a stage that runs."""
+
+
+class Stopped(BaseException):
+    """Carries an exception of the caller's function out of an export: no handler inside takes it for a failed stage.
+
+    Attributes:
+        error: The exception.
+    """
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+def title(event: Event) -> str:
+    """The stage of an event, with its part if it has one."""
+    return f"{event.stage} {event.part}".strip()
+
+
+def ignore(_: Event) -> None:
+    """Ignores an event."""
+
+
+def limited(on_event: OnEvent, timeout: float | None, what: str = "the export") -> OnEvent:
+    """A function that calls `on_event`, and raises TimedOut at the first event after `timeout` seconds from now.
+
+    `on_event` itself if there is no limit. `what` is the subject of the message. InvalidSpec if `timeout` is below 0.
+    """
+    if timeout is None:
+        return on_event
+    if not timeout >= 0:
+        raise InvalidSpec(f"timeout is {timeout:g} s; pass 0 or more seconds, or None for no limit")
+    start = perf_counter()
+
+    def listen(event: Event) -> None:
+        if perf_counter() - start > timeout and event.status != "failure":
+            raise TimedOut(f"{what} was stopped after {timeout:g} s, at {title(event)}; pass a longer timeout")
+        on_event(event)
+
+    return listen
+
+
+@contextmanager
+def stage_timer(on_event: OnEvent) -> Iterator[tuple[StageTimer, Mapping[str, float]]]:
+    """A timer that reports the start, the progress and the end of each stage, and the seconds of each stage so far.
+
+    What `on_event` raises comes out of this context unchanged. Without a listener a stage yields `no_tick`: then
+    nothing has to be called while torch computes. `limited` makes a listener that stops an export after some time.
+
+    >>> with stage_timer(lambda event: print(event.stage, event.status)) as (timed, seconds):
+    ...     with timed("plan", ""):
+    ...         pass
+    plan start
+    plan end
+    >>> list(seconds)
+    ['plan']
+    """
+    seconds: dict[str, float] = {}
+    report = _reporter(on_event)
+    is_watched = on_event is not ignore
+    error = None
+
+    @contextmanager
+    def timed(stage: str, part: str) -> Iterator[Tick]:
+        start = perf_counter()
+        try:
+            with _reported(report, stage, part) as tick:
+                yield tick if is_watched else no_tick
+        finally:
+            seconds[stage] = seconds.get(stage, 0.0) + perf_counter() - start
+
+    try:
+        yield timed, seconds
+    except Stopped as stopped:
+        error = stopped.error
+    if error is not None:
+        raise error
+
+
+def _reporter(on_event: OnEvent) -> OnEvent:
+    """A function that calls `on_event`, and raises what it raises as Stopped."""
+
+    def report(event: Event) -> None:
+        try:
+            on_event(event)
+        except BaseException as error:
+            raise Stopped(error) from error
+
+    return report
+
+
+@contextmanager
+def _reported(report: OnEvent, stage: str, part: str) -> Iterator[Tick]:
+    """Reports the start and the end, or the failure, of what runs inside. Yields the function to call meanwhile."""
+    start = last = perf_counter()
+    amounts = (0, 0)
+
+    def event(status: EventStatus) -> Event:
+        return Event(stage, part, perf_counter() - start, status, *amounts)
+
+    def tick(*completed_and_total: int) -> None:
+        nonlocal last, amounts
+        if completed_and_total:
+            amounts = (completed_and_total[0], completed_and_total[-1])
+        if perf_counter() - last >= PERIOD:
+            last = perf_counter()
+            report(event("progress"))
+
+    report(Event(stage, part))
+    try:
+        yield tick
+    except Stopped:
+        raise
+    except BaseException:
+        report(event("failure"))
+        raise
+    amounts = (amounts[1], amounts[1])  # a stage that ends has completed all of it
+    report(event("end"))

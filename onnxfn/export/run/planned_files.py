@@ -1,0 +1,161 @@
+"""The plan of an export, and where its files lie."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from attrs import evolve
+
+from onnxfn.check.cases.image_sizes import image_sizes, moves_images, with_fixed_images, with_runnable_images
+from onnxfn.export.clients.remarks import with_remarks
+from onnxfn.export.find.lookup import with_model_task
+from onnxfn.export.find.processors import processed_arguments
+from onnxfn.export.publish.destination import Destination
+from onnxfn.export.report.report_file import recorded
+from onnxfn.models.dtypes import with_model_dtype
+from onnxfn.models.submodules import submodule_of
+from onnxfn.specs.algebra.config_values import config_of
+from onnxfn.specs.algebra.planned import Part, Plan
+from onnxfn.specs.algebra.spec import ExportSpec
+from onnxfn.specs.converters import as_tuple
+from onnxfn.specs.edits.tensors import with_dtypes
+from onnxfn.specs.errors import InvalidSpec, MissingValue
+from onnxfn.specs.limits import stated_limits
+from onnxfn.specs.plan.left_out import left_out
+from onnxfn.specs.plan.planning import Decoders, plan
+from onnxfn.specs.plan.variants import checked_dtypes, variants_plan
+from onnxfn.specs.stored.reports import Exported
+from onnxfn.weights.layouts import LAYOUTS, Layout, dtype_suffix, layout_in, onnx_folder, with_layout_io
+from onnxfn.weights.onnx_files import metadata
+from onnxfn.weights.placement import PROTOBUF_LIMIT
+from onnxfn.weights.write import ResolvedWriteOptions
+
+
+def plan_of_variants(
+    spec: ExportSpec, dtypes: Iterable[str], plan_with: Callable[[ExportSpec], Plan], layout: Layout
+) -> Plan:
+    """The plan of a spec in each of several dtypes; without dtypes, in that of the spec."""
+    names = checked_dtypes(dtypes)
+    if not names:
+        return plan_with(with_layout_io(spec, layout))
+    return variants_plan(
+        lambda dtype: plan_with(with_layout_io(with_dtypes(spec, float=dtype), layout)), names, dtype_suffix
+    )
+
+
+def plan_for_destination(
+    spec: ExportSpec,
+    model: Any,
+    config: Any,
+    destination: Destination,
+    layout: Layout,
+    *,
+    decoders: Decoders,
+    dtypes: Iterable[str] = (),
+) -> Plan:
+    """The plan of a spec for a model; a single part is named after the file, if the destination is a file.
+
+    `config` is the configuration that the spec reads; None: that of the model, if it has one. A model for images is
+    run meanwhile: callers whose model other threads may call pass a `model_copy`. `dtypes`: see `plan_of_variants`.
+
+    Raises:
+        InvalidSpec: the model is not for the task of the spec, a part has no inputs, its parameters have several dtypes
+            and the spec names none, or the plan has several parts for one file.
+        MissingValue: the configuration lacks a value that the spec reads.
+        UnknownName: `decoders` or one of `dtypes` is not a known value.
+    """
+    names = as_tuple(dtypes)
+    values = (config_of(model) or {}) if config is None else config
+    with _inner_config_in_errors(model, values):
+        spec = with_model_task(spec, model)
+        spec = spec if names else with_model_dtype(spec, model)
+        planned = plan_of_variants(spec, names, partial(_plan_for_model, model, values, decoders), layout)
+    planned = with_remarks(planned, values, layout)
+    if not destination.is_file:
+        return planned
+    if len(planned.parts) != 1:
+        raise InvalidSpec(
+            f"the export has {len(planned.parts)} files, {', '.join(planned.files)}; "
+            f"name a folder, not {destination.path.name}"
+        )
+    return evolve(planned, parts=(evolve(planned.parts[0], name=destination.path.stem),))
+
+
+def _plan_for_model(model: Any, values: Any, decoders: Decoders, spec: ExportSpec) -> Plan:
+    """The plan of a spec with what only the model shows: the sizes of images that it takes, and what is left out."""
+    planned = plan(spec, values, decoders=decoders)
+    if without_inputs := next((part for part in planned.parts if not part.spec.inputs), None):
+        raise InvalidSpec(
+            f"{without_inputs.name} of {spec.name or 'this spec'} has no inputs; compose some: takes(...)"
+        )
+    planned = with_runnable_images(model, planned)
+    parameters, processed = processed_arguments(model)
+    return evolve(planned, left_out=left_out(spec, planned, parameters, processed))
+
+
+def check_single_file(part: Part, model: Any, options: ResolvedWriteOptions) -> None:
+    """Raises InvalidSpec if the parameters of a part would not be stored in its ONNX file: a file object takes one."""
+    if options.weight_storage == "link":
+        raise InvalidSpec("linked weights lie in files of their own, and a file object takes one file; pass a folder")
+    size, limit = _parameter_bytes(part, model), min(options.external_data_threshold, PROTOBUF_LIMIT)
+    if options.weight_storage != "none" and size > limit:
+        raise InvalidSpec(
+            f"the parameters of {type(model).__name__} have {size} bytes; more than {limit} are stored in a second "
+            "file, and a file object takes one; pass a folder"
+        )
+
+
+def _parameter_bytes(part: Part, model: Any) -> int:
+    """The bytes of the parameters of the module that a part runs, in the float dtype of the part."""
+    import torch
+
+    dtype = part.spec.target.float_dtype
+    return sum(
+        weight.numel() * (getattr(torch, dtype) if dtype and weight.is_floating_point() else weight.dtype).itemsize
+        for weight in submodule_of(model, part.spec.call.submodule).parameters()
+    )
+
+
+@contextmanager
+def _inner_config_in_errors(model: Any, values: Any) -> Iterator[None]:
+    """Adds to an error about a missing value of a model without a configuration where a model inside it has one."""
+    try:
+        yield
+    except MissingValue as error:
+        inner = next((name for name, module in model.named_modules() if name and config_of(module) is not None), None)
+        if not values and inner is not None:
+            name = type(model).__name__
+            raise MissingValue(f"{error}; {name} has no configuration: pass config=model.{inner}.config") from error
+        raise
+
+
+def planned_files(
+    spec: ExportSpec, model: Any, exported: Exported | str | Path, config: Any, *, decoders: Decoders
+) -> tuple[Path, Plan]:
+    """The folder that holds the ONNX files of an export, and their plan. Raises what `plan_for_destination` raises."""
+    destination = Destination(Path(exported.path if isinstance(exported, Exported) else exported))
+    folder = destination.folder if destination.is_file else onnx_folder(destination.folder)
+    if isinstance(exported, Exported):
+        return folder, exported.plan
+    planned = plan_for_destination(spec, model, config, destination, layout_of_files(folder), decoders=decoders)
+    return folder, evolve(planned, parts=[_part_of_file(part, folder / f"{part.name}.onnx") for part in planned.parts])
+
+
+def layout_of_files(folder: Path) -> Layout:
+    """The layout of a folder that holds ONNX files, as the report of the export says; without one, from its name."""
+    report = recorded(folder) or recorded(folder.parent)
+    name = report.options.get("layout") if report else None
+    return LAYOUTS[name] if isinstance(name, str) and name in LAYOUTS else layout_in(folder)
+
+
+def _part_of_file(part: Part, file: Path) -> Part:
+    """The part, for images of one size if its file has one height or width, and the spec has no range of them."""
+    if not moves_images(part) or not file.is_file():
+        return part
+    sides = image_sizes(part.spec)
+    is_fixed = any(limit.low == limit.high and limit.name in sides for limit in stated_limits(metadata(file)))
+    return with_fixed_images(part) if is_fixed else part

@@ -1,0 +1,111 @@
+"""The spec for a checkpoint with the edits of a job."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import reduce
+from types import MappingProxyType
+from typing import Any, cast
+
+from onnxfn.export.find.lookup import checkpoint_task, spec_for
+from onnxfn.export.jobs.options import Values
+from onnxfn.specs.algebra.compose import compose
+from onnxfn.specs.algebra.dummies import known_sizes, sized
+from onnxfn.specs.algebra.spec import ExportSpec, FloatDtype
+from onnxfn.specs.edits.adapter_inputs import with_adapter_inputs
+from onnxfn.specs.edits.behaviors import split, with_behavior
+from onnxfn.specs.edits.extra_outputs import with_outputs
+from onnxfn.specs.edits.optional_inputs import with_input
+from onnxfn.specs.edits.renaming import renamed
+from onnxfn.specs.edits.tensors import with_dtypes, with_opset, with_shapes, with_tolerance, without
+from onnxfn.specs.edits.token_embeddings import with_inputs_embeds
+from onnxfn.specs.plan.planning import plan
+from onnxfn.specs.tasks.expanded_cache import with_expanded_cache
+from onnxfn.specs.tasks.shared_cache import with_shared_cache
+from onnxfn.specs.tasks.tasks import WITH_PAST, for_some_task
+from onnxfn.weights.layouts import layout_of
+
+Change = Callable[[ExportSpec, Any, Any], ExportSpec]
+"""From a spec, the value of an option, and the configuration or model of the spec to the edited spec."""
+
+
+def _with_sizes(spec: ExportSpec, sizes: Any, config_or_model: Any) -> ExportSpec:
+    known_sizes(plan(spec, config_or_model).parts[0].spec, dict(sizes))
+    return compose(spec, sized(**dict(sizes)))
+
+
+def _unchanged(spec: ExportSpec, _: Any, __: Any) -> ExportSpec:
+    """The spec: `task` and `monolith` decide with which the edits start, see `edited_spec`."""
+    return spec
+
+
+CHANGES: Mapping[str, Change] = MappingProxyType(
+    {
+        "task": _unchanged,
+        "monolith": _unchanged,
+        "opset": lambda spec, opset, _: with_opset(spec, opset),
+        "atol": lambda spec, atol, _: with_tolerance(spec, atol=atol),
+        "rtol": lambda spec, rtol, _: with_tolerance(spec, rtol=rtol),
+        "split": lambda spec, _, __: split(for_some_task(spec)),
+        "io_dtype": lambda spec, dtype, _: with_dtypes(spec, io=dtype),
+        "output": lambda spec, names, _: with_outputs(spec, *names),
+        "shape": lambda spec, shapes, _: with_shapes(spec, **dict(shapes)),
+        "with_input": lambda spec, names, _: reduce(with_input, names, spec),
+        "without": lambda spec, names, _: without(spec, *names),
+        "size": _with_sizes,
+        "adapter_input": lambda spec, layers, _: with_adapter_inputs(spec, *layers),
+        "expanded_cache": lambda spec, _, __: with_expanded_cache(spec),
+        "shared_cache": lambda spec, _, __: with_shared_cache(spec),
+        "inputs_embeds": lambda spec, _, __: with_inputs_embeds(spec),
+        "rename": lambda spec, names, _: renamed(spec, **dict(names)),
+    }
+)
+"""The name of an option that edits the spec -> its change."""
+
+BEFORE_DTYPE = ("opset", "atol", "rtol", "split")
+"""The edits that are made before the dtype is set."""
+
+
+def edited_spec(config_or_model: Any, edits: Iterable[tuple[str, Any]] = (), dtype: str = "float32") -> ExportSpec:
+    """The spec for a configuration, or for a model whose type has no row, in a float dtype, with edits.
+
+    The edits are made in the order of `OPTIONS`, and the dtype is set after those that `BEFORE_DTYPE` names.
+
+    InvalidSpec for a model that has no graph of its own as a whole, if the edits ask for it.
+    """
+    values = dict(edits)
+    spec = _spec(config_or_model, values.get("task"), monolith="monolith" in values)
+    first = {name: value for name, value in values.items() if name in BEFORE_DTYPE}
+    spec = with_dtypes(_edited(spec, first, config_or_model), float=cast("FloatDtype", dtype))
+    return _edited(spec, {name: value for name, value in values.items() if name not in first}, config_or_model)
+
+
+def _edited(spec: ExportSpec, values: Values, config_or_model: Any) -> ExportSpec:
+    for name, value in values.items():
+        spec = CHANGES[name](spec, value, config_or_model)
+    return spec
+
+
+def _spec(config_or_model: Any, task: str | None, *, monolith: bool) -> ExportSpec:
+    """The spec for a task; that of the model in one file, if this is asked for and it would have several."""
+    task = task or checkpoint_task(config_or_model)
+    spec = spec_for(config_or_model, task)
+    if not monolith or len(plan(spec, config_or_model).parts) == 1:
+        return spec
+    return with_behavior(for_some_task(spec_for(config_or_model, task and task.removesuffix(WITH_PAST))), "monolith")
+
+
+def suffixed_dtypes(dtypes: Iterable[str], layout: str) -> tuple[str, ...]:
+    """The dtypes whose files get suffixes: several, or one that the layout gives its suffix; else none.
+
+    >>> suffixed_dtypes(["q8"], "optimum"), suffixed_dtypes(["q8"], "hub")
+    ((), ('q8',))
+    """
+    names = tuple(dtypes)
+    return names if len(names) > 1 or (layout_of(layout).suffixes and names != ("float32",)) else ()
+
+
+def spec_dtype(dtypes: Iterable[str], layout: str) -> str:
+    """The dtype of the spec: the only one whose files get no suffix, else float32."""
+    names = tuple(dtypes)
+    return names[0] if names and not suffixed_dtypes(names, layout) else "float32"

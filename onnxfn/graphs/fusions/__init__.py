@@ -1,0 +1,1 @@
+"""Passes that find one operator where a graph has its parts."""

@@ -1,0 +1,303 @@
+"""The pass that fuses attention: below opset 23 it is about ten nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from attrs import evolve, frozen
+
+from onnxfn.graphs.fusions.attention_masks import attention_mask, fits_kernel, zeroed_rows
+from onnxfn.graphs.nodes.constants import integers, unscaled
+from onnxfn.graphs.nodes.nodes import (
+    attribute,
+    first_input,
+    first_output,
+    insert_node,
+    is_operator,
+    producer,
+    replace_value,
+    sole_consumer,
+)
+from onnxfn.graphs.nodes.shapes import SWAP_HEADS, flatten_heads, is_last_axis, shape_of, transposed_from
+
+RANK = 4
+
+
+@frozen(eq=False)
+class Scores:
+    """The attention scores before the softmax: `softcap(query @ transpose(key) * scale) + masks`.
+
+    Attributes:
+        query: the queries, `[batch, heads, length, size]`.
+        key: the keys, `[batch, heads, keys, size]`.
+        transpose: the node that transposes the keys.
+        scale: the factor of the product.
+        softcap: the bound of the tanh, 0.0 if there is none.
+        masks: the tensors that are added.
+    """
+
+    query: Any
+    key: Any
+    transpose: Any
+    scale: float
+    softcap: float
+    masks: tuple[Any, ...] = ()
+
+
+@frozen(eq=False)
+class Match:
+    """An attention that was found in the graph.
+
+    Attributes:
+        scores: the scores before the softmax.
+        value: the values, `[batch, heads, keys, size]`.
+        product: the node that multiplies the weights with the values.
+        boolean_mask: True for the keys that a query may attend to; None if the masks of the scores are added.
+        output: the output of the attention, `[batch, heads, length, size]`.
+    """
+
+    scores: Scores
+    value: Any
+    product: Any
+    boolean_mask: Any
+    output: Any
+
+
+@frozen(eq=False)
+class Cache:
+    """Keys and values of the past, and those of the new tokens that are joined to them."""
+
+    past_key: Any
+    new_key: Any
+    past_value: Any
+    new_value: Any
+
+
+def fuse_attention(model: Any) -> Any:
+    """Fuses attention into one operator.
+
+    Before: a graph of opset 23 or later computes `softmax(q @ k * scale + mask) @ v` in several nodes.
+    After: it is one Attention. Where the graph allows it, the operator reads the keys and values before they are
+    repeated for groups of heads, joins them to the past itself, and reads and writes `[batch, length, heads * size]`.
+
+    A boolean mask may hide all keys from a query. The output of such a query is zero, as in PyTorch. An additive mask
+    hides a key by the lowest number of its dtype. Where it hides all keys, PyTorch returns the mean of the values, and
+    ONNX Runtime returns zero. With half of that number ONNX Runtime returns the mean, too: the mask is changed to it.
+    """
+    position = {node: index for index, node in enumerate(model.graph)}
+    masks: dict[Any, Any] = {}
+    for node in list(position):
+        for product in _products(node) if is_operator(node, "Softmax") else ():
+            match = _match(node, product)
+            if match is not None:
+                _replace(match, masks, position)
+    return model
+
+
+# The pattern
+
+
+def _products(softmax: Any) -> list[Any]:
+    """The products of a softmax with values: several if attentions differ only in their values; [] for other uses."""
+    weights = softmax.outputs[0]
+    nodes = [use.node for use in weights.uses()]
+    if weights.is_graph_output() or not is_last_axis(attribute(softmax, "axis", -1), RANK):
+        return []
+    return nodes if all(node.op_type == "MatMul" and node.inputs[0] is weights for node in nodes) else []
+
+
+def _match(softmax: Any, product: Any) -> Match | None:
+    """The attention of a softmax and its product with values, if the operator computes the same."""
+    scores = _masked_scores(softmax.inputs[0])
+    value, output = product.inputs[1], product.outputs[0]
+    if scores is None or not all(_has_heads(tensor) for tensor in (scores.query, scores.key, value, output)):
+        return None
+    if shape_of(scores.key)[1] != shape_of(value)[1] or not fits_kernel(scores.masks):
+        return None
+    mask, zeroed_output = zeroed_rows(scores.masks, output) or (None, None)
+    if mask is not None and _has_heads(zeroed_output):
+        return Match(scores, value, product, mask, zeroed_output)
+    return Match(scores, value, product, None, output)
+
+
+def _has_heads(value: Any, axis: int = 1) -> bool:
+    """Whether a value has four axes, and integers for the number of heads (at `axis`) and their size."""
+    sizes = shape_of(value)
+    return len(sizes) == RANK and isinstance(sizes[axis], int) and isinstance(sizes[3], int)
+
+
+def _masked_scores(value: Any) -> Scores | None:
+    """Scores with the masks that are added to them."""
+    node = producer(value, "Add")
+    if node is None:
+        return _capped_scores(value)
+    for operand, mask in ((node.inputs[0], node.inputs[1]), (node.inputs[1], node.inputs[0])):
+        scores = _masked_scores(operand) if len(shape_of(operand)) == RANK else None
+        if scores is not None:
+            return evolve(scores, masks=(*scores.masks, mask))
+    return None
+
+
+def _capped_scores(value: Any) -> Scores | None:
+    """Scores with or without a softcap, `tanh(scores / cap) * cap`."""
+    operand, cap = _fully_unscaled(value)
+    tanh = producer(operand, "Tanh")
+    if tanh is None:
+        return _scaled_scores(value, 0.0)
+    scores = _scaled_scores(tanh.inputs[0], cap)
+    return None if scores is None else evolve(scores, scale=scores.scale * cap)
+
+
+def _scaled_scores(value: Any, softcap: float) -> Scores | None:
+    """Scores as a product of queries and transposed keys, each of which may be scaled."""
+    operand, scale = _fully_unscaled(value)
+    node = producer(operand, "MatMul")
+    if node is None:
+        return None
+    (query, query_scale), (key, key_scale) = map(_fully_unscaled, node.inputs)
+    scale *= query_scale * key_scale
+    transpose = producer(key, "Transpose")
+    if transpose is None or scale <= 0 or len(shape_of(key)) != RANK or len(attribute(transpose, "perm", ())) != RANK:
+        return None
+    return Scores(query, _untransposed(transpose), transpose, scale, softcap)
+
+
+def _untransposed(transpose: Any) -> Any:
+    """The keys with their last two axes swapped back: the input of the Transpose, or a new Transpose of it."""
+    *first, size, length = attribute(transpose, "perm")
+    perm, (batch, heads, last, keys) = (*first, length, size), shape_of(transpose.outputs[0])
+    if perm == (0, 1, 2, 3):
+        return transpose.inputs[0]
+    outputs = [(transpose.outputs[0], (batch, heads, keys, last))]
+    return insert_node(transpose, "Transpose", [transpose.inputs[0]], outputs, perm=perm).outputs[0]
+
+
+def _fully_unscaled(value: Any) -> tuple[Any, float]:
+    """A value as another one times a number, over any number of nodes."""
+    operand, factor = unscaled(value)
+    if operand is value:
+        return value, 1.0
+    source, scale = _fully_unscaled(operand)
+    return source, scale * factor
+
+
+# The replacement
+
+
+def _replace(match: Match, masks: dict[Any, Any], position: Mapping[Any, int]) -> None:
+    """Inserts the Attention of a match; `masks` holds the masks that were made for earlier ones."""
+    scores, last = match.scores, match.output.producer()
+    heads = shape_of(scores.query)[1]
+    key, value, group_nodes = _keys_and_values(scores.key, match.value, heads)
+    cache = _cache(key, value, position, {last, match.product, scores.transpose, *group_nodes})
+    mask = attention_mask(last, scores.query, match.boolean_mask, scores.masks, masks)
+    tensors = (scores.query, cache.new_key if cache else key, cache.new_value if cache else value, match.output)
+    flat = _flat(last, *tensors)
+    query, new_key, new_value, output = flat or tensors
+    attributes: dict[str, Any] = {"scale": scores.scale}
+    if scores.softcap:
+        attributes["softcap"] = scores.softcap
+    if flat:
+        attributes |= {"q_num_heads": heads, "kv_num_heads": shape_of(key)[1]}
+    inputs = [query, new_key, new_value, mask, *((cache.past_key, cache.past_value) if cache else ())]
+    outputs = [output, *((key, value) if cache else ())]
+    shapes = [(tensor, tensor.shape) for tensor in outputs]
+    node = insert_node(last, "Attention", _without_trailing_none(inputs), shapes, **attributes)
+    for old, new in zip(outputs, node.outputs, strict=True):
+        replace_value(old, new)
+
+
+def _without_trailing_none(inputs: list[Any]) -> list[Any]:
+    return inputs if inputs[-1] is not None else _without_trailing_none(inputs[:-1])
+
+
+def _keys_and_values(key: Any, value: Any, heads: int) -> tuple[Any, Any, tuple[Any, ...]]:
+    """Keys and values before their heads are repeated for groups of queries, and the first nodes of the repetitions.
+
+    If only one of them is repeated, both stay as they are: the operator has one number of heads for both.
+    """
+    (single_key, key_node), (single_value, value_node) = _ungrouped(key, heads), _ungrouped(value, heads)
+    if shape_of(single_key)[1] != shape_of(single_value)[1]:
+        return key, value, ()
+    return single_key, single_value, tuple(node for node in (key_node, value_node) if node is not None)
+
+
+def _ungrouped(repeated: Any, heads: int) -> tuple[Any, Any]:
+    """Keys or values before each head is repeated for a group of queries, and the first node of the repetition.
+
+    Without a repetition: the tensor itself and None.
+    """
+    reshape = producer(repeated, "Reshape")
+    expand = producer(first_input(reshape), "Expand")
+    unsqueeze = producer(first_input(expand), "Unsqueeze")
+    if unsqueeze is None or integers(unsqueeze.inputs[1]) != (2,) or not _has_heads(unsqueeze.inputs[0]):
+        return repeated, None
+    groups, sizes = shape_of(unsqueeze.inputs[0])[1], shape_of(expand.outputs[0])
+    if groups == 0 or len(sizes) != RANK + 1:
+        return repeated, None
+    fits = sizes[1:3] == (groups, heads // groups) and shape_of(repeated)[1] == heads
+    return (unsqueeze.inputs[0], unsqueeze) if fits else (repeated, None)
+
+
+def _cache(key: Any, value: Any, position: Mapping[Any, int], own_nodes: set[Any]) -> Cache | None:
+    """The past and the new tokens, if keys and values are joined only for this attention; else None.
+
+    Only the nodes of the attention may read the joined tensors before the attention writes them (the mask of doge is
+    computed from the values).
+    """
+    key_concat, value_concat = _concat_of_two(key), _concat_of_two(value)
+    if key_concat is None or value_concat is None:
+        return None
+    (past_key, new_key), (past_value, new_value) = key_concat.inputs, value_concat.inputs
+    if _length(past_key) != _length(past_value) or _length(new_key) != _length(new_value):
+        return None
+    start = max(position.get(node, -1) for node in own_nodes)
+    earlier = (use.node for joined in (key, value) for use in joined.uses() if position.get(use.node, start) < start)
+    return Cache(past_key, new_key, past_value, new_value) if own_nodes.issuperset(earlier) else None
+
+
+def _concat_of_two(value: Any) -> Any:
+    """The Concat of two tensors along the length that computes a value; else None."""
+    node = producer(value, "Concat")
+    if node is None or len(node.inputs) != 2 or attribute(node, "axis") not in (-2, 2):  # noqa: PLR2004
+        return None
+    return node if all(len(shape_of(part)) == RANK for part in node.inputs) else None
+
+
+def _length(value: Any) -> Any:
+    return shape_of(value)[2]
+
+
+def _flat(last: Any, query: Any, key: Any, value: Any, output: Any) -> tuple[Any, Any, Any, Any] | None:
+    """Queries, keys, values and output as `[batch, length, heads * size]`; None if the graph has one of them not so."""
+    transpose = sole_consumer(output, "Transpose")
+    back = transpose is not None and tuple(attribute(transpose, "perm", ())) == SWAP_HEADS
+    reshape = sole_consumer(first_output(transpose), "Reshape") if back else None
+    _, heads, _, size = shape_of(output)
+    shape = shape_of(first_output(reshape))
+    if reshape is None or len(shape) != RANK - 1 or shape[-1] != heads * size:
+        return None
+    if not all(_is_flat_before(tensor) for tensor in (query, key, value)):
+        return None
+    return (*(_flattened(last, tensor) for tensor in (query, key, value)), reshape.outputs[0])
+
+
+def _is_flat_before(value: Any) -> bool:
+    """Whether the heads of a tensor are transposed from `[batch, length, heads, size]`, before a rotary embedding."""
+    rotary = producer(value, "RotaryEmbedding")
+    if rotary is not None and attribute(rotary, "num_heads"):
+        return False
+    return _has_heads(transposed_from(value if rotary is None else rotary.inputs[0], SWAP_HEADS), axis=2)
+
+
+def _flattened(last: Any, value: Any) -> Any:
+    """A tensor `[batch, heads, length, size]` as `[batch, length, heads * size]`, with its rotary embedding."""
+    rotary = producer(value, "RotaryEmbedding")
+    if rotary is None:
+        return flatten_heads(last, transposed_from(value, SWAP_HEADS))
+    flat = flatten_heads(last, transposed_from(rotary.inputs[0], SWAP_HEADS))
+    attributes = {name: attr.value for name, attr in rotary.attributes.items()} | {"num_heads": shape_of(value)[1]}
+    return insert_node(last, "RotaryEmbedding", [flat, *rotary.inputs[1:]], [(flat, flat.shape)], **attributes).outputs[
+        0
+    ]

@@ -1,0 +1,1 @@
+"""Layers that repeat: found in a model, traced once, written again."""

@@ -1,0 +1,148 @@
+"""The pass that repeats the layers of a graph: a trace of a few layers becomes the graph of all layers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from attrs import evolve
+
+from onnxfn.graphs.layers.layer_periods import (
+    LayerPort,
+    LayerPorts,
+    TracedStack,
+    layer_of,
+    prove_periods,
+    traced_stack,
+)
+from onnxfn.graphs.layers.node_copies import copy_node, replace_inputs
+from onnxfn.graphs.layers.repeated_layers import LayerStack
+from onnxfn.graphs.nodes.nodes import all_inputs
+from onnxfn.graphs.nodes.slots import SLOT, slot_of
+
+Names = Mapping[LayerPort, str]
+"""`{port: name}` of the inputs and outputs of all layers."""
+
+
+def repeat_layers(model: Any, stack: LayerStack, ports: LayerPorts, planned: LayerPorts) -> Any:
+    """Repeats the layers of a stack until the graph has all of them.
+
+    Before: the graph has the first layers of the stack, two periods of layers, and the last layers. Its parameters
+    are slots.
+    After: it has all layers of the stack. The second period is copied for each period that follows, and the last layers
+    read the last copy. Copies read the parameters and the cache of their own layers.
+
+    The pass first proves that the second period is the first one, shifted by a period. It compares them node by node:
+    the operators, and the inputs, which are values of the own period, of the period before, of outside both, or
+    parameters and cache of the own layers.
+
+    Args:
+        model: the graph, which is changed.
+        stack: the repeated layers.
+        ports: the inputs and outputs of the graph that belong to the layers of the stack.
+        planned: those of the graph with all layers.
+
+    Raises:
+        LayersDiffer: the periods differ, and the message says where; the graph is then unchanged.
+    """
+    traced = traced_stack(model.graph, stack, ports)
+    if traced is None:
+        return model
+    counterparts = prove_periods(traced, planned)
+    copies = _repeated(model.graph, traced, counterparts, {port: name for name, port in planned.items()})
+    nodes = [*traced.before, *traced.first, *traced.second, *copies, *traced.after]
+    model.graph.remove(list(model.graph))
+    model.graph.extend(nodes)
+    return model
+
+
+def _repeated(graph: Any, traced: TracedStack, counterparts: Mapping[Any, Any], names: Names) -> list[Any]:
+    """The nodes of the periods after the second one; the nodes after the periods then read the last of them."""
+    _shift_end(traced, names)
+    latest = {value: value for node in traced.second for value in node.outputs}
+    layer_values = _layer_values(traced, {*counterparts, *latest})
+    nodes: list[Any] = []
+    for shift in traced.shifts:
+        # The second period reads the first one; a copy of it reads the period before the copy.
+        replacements = {value: latest[other] for value, other in counterparts.items()}
+        replacements |= {value: _shifted_value(graph, traced, names, value, shift) for value in layer_values}
+        nodes.extend(_copied_period(graph, traced, names, replacements, shift))
+        latest = {value: replacements[value] for value in latest}
+    for node in traced.after:
+        replace_inputs(node, latest)
+    return nodes
+
+
+def _copied_period(
+    graph: Any, traced: TracedStack, names: Names, replacements: dict[Any, Any], shift: int
+) -> list[Any]:
+    """Copies of the nodes of the second period, so many layers later; their outputs are put into `replacements`."""
+    copies = []
+    for node in traced.second:
+        copy = copy_node(node, replacements)
+        copy.name = f"{node.name}.{shift}"
+        for value, new_value in zip(node.outputs, copy.outputs, strict=True):
+            replacements[value] = new_value
+            new_value.name = _shifted_name(traced, names, value, shift)
+            if value.is_graph_output():
+                graph.outputs.append(new_value)
+        copies.append(copy)
+    return copies
+
+
+def _shift_end(traced: TracedStack, names: Names) -> None:
+    """Lets the nodes after the periods read the parameters and the cache of the last layers of the stack."""
+    values = {value: None for node in traced.after for value in (*all_inputs(node), *node.outputs)}
+    for value in values:
+        layer = layer_of(value, traced.stack, traced.ports)
+        if layer is not None and layer >= traced.end and slot_of(value) is not None:
+            value.name = _shifted_name(traced, names, value, traced.added)
+            value.meta[SLOT] = _shifted_slot(traced.stack, value, traced.added)
+    ports = [value for value in values if _is_port(traced, value) and traced.ports[value.name].layer >= traced.end]
+    for value in ports:
+        value.name = _shifted_name(traced, names, value, traced.added)
+
+
+def _layer_values(traced: TracedStack, inside: set[Any]) -> list[Any]:
+    """The parameters and inputs of its layers that the second period reads: a copy reads those of its own layers."""
+    values = dict.fromkeys(value for node in traced.second for value in all_inputs(node) if value not in inside)
+    layers = {value: layer_of(value, traced.stack, traced.ports) for value in values}
+    return [value for value, layer in layers.items() if layer is not None and layer >= traced.stack.head]
+
+
+def _shifted_value(graph: Any, traced: TracedStack, names: Names, value: Any, layers: int) -> Any:
+    """A new parameter or input of the graph: that of so many layers later."""
+    import onnx_ir
+
+    shifted = onnx_ir.Value(name=_shifted_name(traced, names, value, layers), shape=value.shape, type=value.type)
+    if slot_of(value) is None:
+        graph.inputs.append(shifted)
+    else:
+        shifted.meta[SLOT] = _shifted_slot(traced.stack, value, layers)
+        graph.initializers.add(shifted)
+    return shifted
+
+
+def _shifted_slot(stack: LayerStack, value: Any, layers: int) -> Any:
+    slot = slot_of(value)
+    return evolve(slot, parameter=stack.shifted(slot.parameter, layers)) if slot else None
+
+
+def _shifted_name(traced: TracedStack, names: Names, value: Any, layers: int) -> str:
+    """The name of a value so many layers later.
+
+    An input or an output is named by the plan, a parameter by its layer; any other name gets the number of layers.
+    """
+    if not value.name:
+        return ""  # an optional output that no node reads
+    if _is_port(traced, value):
+        return names[traced.ports[value.name].shifted(layers)]
+    slot = slot_of(value)
+    if slot is not None and slot.parameter in value.name:
+        return str(value.name).replace(slot.parameter, traced.stack.shifted(slot.parameter, layers))
+    return f"{value.name}.{layers}"
+
+
+def _is_port(traced: TracedStack, value: Any) -> bool:
+    """Whether a value is an input or an output of the graph that belongs to a layer."""
+    return value.name in traced.ports and (value.is_graph_input() or value.is_graph_output())

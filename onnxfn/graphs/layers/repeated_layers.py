@@ -1,0 +1,164 @@
+"""Repeated layers of a model: found, described by a `LayerStack`, and truncated for a trace."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from attrs import frozen
+
+from onnxfn.graphs.layers.module_equality import same_but_parameters
+
+LEAST_SAVED_SHARE = 0.2
+"""The least share of a model's modules that a trace must leave out: a proof that fails is followed by a whole trace."""
+
+
+@frozen
+class LayerStack:
+    """A list of layers that repeats with a period, after a few layers at its head.
+
+    `LayerStack("model.layers", layers=30, head=1, period=2)` has 30 layers: layer 3 equals layer 1 but for parameters,
+    layer 4 equals layer 2, and so on. Layer 0 may differ from all others.
+
+    Attributes:
+        path: The path of the list in the model.
+        layers: The number of layers.
+        head: The number of layers before the first period.
+        period: The number of layers after which they repeat.
+    """
+
+    path: str
+    layers: int
+    head: int
+    period: int
+
+    @property
+    def traced_layers(self) -> int:
+        """How many layers a trace needs: the head, two periods to compare, and an end of 1 to `period` layers.
+
+        The end has as many layers as makes the rest a multiple of the period: the rest is a number of periods.
+        """
+        least = self.head + 2 * self.period + 1
+        return least + (self.layers - least) % self.period
+
+    @property
+    def prefix(self) -> str:
+        """How the names of the layers' parameters begin; empty if the model itself is the list."""
+        return f"{self.path}." if self.path else ""
+
+    def layer_index(self, parameter: str) -> int | None:
+        """The index of the layer that a parameter belongs to; None if it belongs to none."""
+        index, _, _ = parameter.removeprefix(self.prefix).partition(".")
+        return int(index) if parameter.startswith(self.prefix) and index.isdecimal() else None
+
+    def shifted(self, parameter: str, by: int) -> str:
+        """The name of the same parameter `by` layers later."""
+        index, _, rest = parameter.removeprefix(self.prefix).partition(".")
+        return f"{self.prefix}{int(index) + by}.{rest}"
+
+
+def repeated_layers(model: Any) -> tuple[LayerStack, ...]:
+    """The outermost stacks of a model that have more layers than a trace of them needs."""
+    import torch
+
+    stacks: list[LayerStack] = []
+    for path, module in model.named_modules():
+        if type(module) not in (torch.nn.ModuleList, torch.nn.Sequential) or _is_inside(path, stacks):
+            continue
+        stack = _shortest_stack(path, list(module.children()), _values_of_layers(model, len(module)))
+        if stack is not None and _has_own_parameters(model, module):
+            stacks.append(stack)
+    return tuple(stacks)
+
+
+def stacks_worth_a_proof(model: Any) -> tuple[LayerStack, ...]:
+    """The repeated layers of a model, if a trace without most of them saves more time than their proof takes."""
+    stacks = repeated_layers(model)
+    return stacks if saved_share(model, stacks) >= LEAST_SAVED_SHARE else ()
+
+
+def saved_share(model: Any, stacks: Sequence[LayerStack]) -> float:
+    """The share of the modules of a model that are in layers that a trace does not need."""
+    layers = [
+        layer for stack in stacks for layer in list(model.get_submodule(stack.path).children())[stack.traced_layers :]
+    ]
+    return sum(len(list(layer.modules())) for layer in layers) / len(list(model.modules()))
+
+
+@contextmanager
+def truncated(model: Any, stacks: Sequence[LayerStack]) -> Iterator[None]:
+    """Removes the layers of each stack that a trace does not need; on leaving, restores them."""
+    containers = [(model.get_submodule(stack.path), stack.traced_layers) for stack in stacks]
+    all_layers = [container._modules for container, _ in containers]
+    try:
+        for container, traced_layers in containers:
+            container._modules = dict(list(container._modules.items())[:traced_layers])
+        yield
+    finally:
+        for (container, _), layers in zip(containers, all_layers, strict=True):
+            container._modules = layers
+
+
+def _is_inside(path: str, stacks: Sequence[LayerStack]) -> bool:
+    return any(path.startswith(stack.prefix) for stack in stacks)
+
+
+def _shortest_stack(path: str, layers: Sequence[Any], values: Sequence[Sequence[Any]]) -> LayerStack | None:
+    """The stack of these layers whose trace needs the fewest; None when a trace needs all of them."""
+    kinds = _kinds(layers, values)
+    stacks = [
+        LayerStack(path, len(layers), _layers_before(kinds, period) + 1, period)
+        for period in range(1, max(1, len(layers) // 2))
+    ]
+    shortest = min(stacks, key=lambda stack: stack.traced_layers, default=None)
+    return shortest if shortest is not None and shortest.traced_layers < len(layers) else None
+
+
+def _layers_before(kinds: Sequence[Any], period: int) -> int:
+    """How many layers come before all that have the kind of the layer one period later."""
+    different = [index for index in range(len(kinds) - period) if kinds[index] != kinds[index + period]]
+    return different[-1] + 1 if different else 0
+
+
+def _kinds(layers: Sequence[Any], values: Sequence[Sequence[Any]]) -> list[Any]:
+    """The kind of each layer: the index of the first layer that equals it, and what the configurations say of it."""
+    firsts: list[int] = []
+    kinds: list[Any] = []
+    for index, layer in enumerate(layers):
+        equal = (first for first in firsts if same_but_parameters(layers[first], layer, index - first))
+        first = next(equal, index)
+        if first == index:
+            firsts.append(index)
+        kinds.append((first, *(repr(value[index]) for value in values)))
+    return kinds
+
+
+def _values_of_layers(model: Any, length: int) -> list[Sequence[Any]]:
+    """The lists in the configurations that have one item per layer of a stack of this length, such as `layer_types`."""
+    configs = [config for module in model.modules() if (config := getattr(module, "config", None)) is not None]
+    values = [
+        value
+        for config in {id(config): config for config in configs}.values()
+        for value in getattr(config, "__dict__", {}).values()
+    ]
+    return [value for value in values if isinstance(value, (list, tuple)) and len(value) == length]
+
+
+def _has_own_parameters(model: Any, stack: Any) -> bool:
+    """Whether the layers have parameters, and share none with another layer or with a module outside the stack.
+
+    The nodes of a layer are recognized by its parameters.
+    """
+    layers = [{id(parameter) for parameter in layer.parameters()} for layer in stack.children()]
+    inside = set().union(*layers)
+    outside = {id(parameter) for parameter in model.parameters()} - inside
+    uses_in_stack = sum(len(list(_parameter_uses(layer))) for layer in stack.children())
+    uses_in_model = sum(1 for parameter in _parameter_uses(model) if id(parameter) in inside)
+    are_separate = sum(map(len, layers)) == len(inside) and not inside & outside and uses_in_stack == uses_in_model
+    return bool(inside) and are_separate
+
+
+def _parameter_uses(module: Any) -> Iterator[Any]:
+    """The parameters of a module, one that is shared as often as it is registered."""
+    return (parameter for _, parameter in module.named_parameters(remove_duplicate=False))

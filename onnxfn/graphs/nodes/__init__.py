@@ -1,0 +1,1 @@
+"""Nodes of ONNX graphs: what they read, their shapes and constants."""

@@ -1,0 +1,1 @@
+"""Passes that quantize weights, and what they need to know of a graph."""

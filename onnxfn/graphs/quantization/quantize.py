@@ -1,0 +1,120 @@
+"""The pass that replaces weights by their codes, and the operators that read them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import prod
+from types import MappingProxyType
+from typing import Any
+
+from attrs import evolve
+
+from onnxfn.graphs.nodes.nodes import import_domain
+from onnxfn.graphs.nodes.shapes import shape_of
+from onnxfn.graphs.nodes.slots import SLOT, Slot, slot_of
+from onnxfn.graphs.quantization.quantized_operators import REPLACEMENTS, StoredWeight, replace_read, with_cast_scales
+from onnxfn.graphs.quantization.quantized_slots import add_quantized_slots
+from onnxfn.graphs.quantization.weight_reads import MATRIX_RANK, Read, last_reads, weight_reads
+from onnxfn.specs.quantization import Weight, WeightRule, rule_for
+from onnxfn.weights.quantized import quantized_shape, roles
+
+NotQuantized = tuple[tuple[str, str], ...]
+"""`(name, reason)` of each weight that a rule selects and that stays as it is."""
+
+COMPUTED_DTYPES: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {"blocks": ("FLOAT", "FLOAT16"), "dynamic": ("FLOAT",), "nf4": ("FLOAT", "FLOAT16")}
+)
+"""The kind of a rule -> the dtypes that the kernels of ONNX Runtime compute in on a CPU."""
+
+Names = Mapping[str, Sequence[str]]
+"""From the name of a parameter to all names that it has in the model, where it has several."""
+
+
+def quantize_weights(
+    model: Any, rules: Sequence[WeightRule], names: Names = MappingProxyType({})
+) -> tuple[Any, NotQuantized]:
+    """Quantizes the weights that rules select.
+
+    Before: a finished graph, whose parameters are slots without values.
+    After: the weights that the rules select are quantized slots, which other operators read. The second result has
+    those that stay, with the reasons. No weight is read.
+    """
+    left: list[tuple[str, str]] = []
+    last = last_reads(model.graph)
+    for value in list(model.graph.initializers.values()):
+        slot = slot_of(value)
+        if slot is None or len(shape_of(value)) < MATRIX_RANK or _are_biases(slot):
+            continue
+        reads, problem = weight_reads(value)
+        operators = tuple(dict.fromkeys(read.operator for read in reads))
+        last_of = tuple(operator for operator, weight in last.items() if weight is value)
+        rule = rule_for(rules, Weight(names.get(slot.parameter, (slot.parameter,)), operators, last_of))
+        reason = "" if rule is None else problem or _obstacle(value, reads, rule)
+        if reason:
+            left.append((slot.parameter, reason))
+        elif rule is not None:
+            _quantize(model.graph, value, reads, rule)
+    return import_domain(model), tuple(left)
+
+
+def _are_biases(slot: Slot) -> bool:
+    """Whether a slot holds one bias for each expert: vectors that a lookup reads as it reads the rows of a table."""
+    return slot.parameter.endswith("bias")
+
+
+def _obstacle(value: Any, reads: Sequence[Read], rule: WeightRule) -> str:
+    """Why a weight cannot be quantized as a rule says; empty if it can."""
+    if value.dtype.name not in COMPUTED_DTYPES[rule.kind]:
+        return f"ONNX Runtime has no kernel for {rule.kind!r} weights of a graph in {value.dtype.name.lower()}"
+    without = [read.operator for read in reads if (rule.kind, read.operator) not in REPLACEMENTS]
+    if without or not reads:
+        return f"{without[0] if without else 'nothing'} reads it, and {rule.kind!r} has no operator for that"
+    if len({read.rows_first for read in reads}) > 1:
+        return "products and lookups read it along different axes, so they cannot share its blocks"
+    shape = _shape(value, reads, rule)
+    if _bytes(rule, shape) >= prod(shape) * value.dtype.itemsize:
+        return "its codes and scales would not be smaller"
+    return ""
+
+
+def _quantize(graph: Any, value: Any, reads: Sequence[Read], rule: WeightRule) -> None:
+    """Replaces a weight by its codes, and the nodes that read it."""
+    if any(read.operator == "Conv" for read in reads):
+        rule = evolve(rule, per_channel=False)  # the kernel of ConvInteger has one zero point
+    slot, shape = _slot(value, reads, rule), _shape(value, reads, rule)
+    tensors = add_quantized_slots(graph, value, slot, rule, shape)
+    weight = StoredWeight(graph, str(value.name), rule, shape, tensors, value.dtype)
+    weight = with_cast_scales(weight, reads)
+    for read in reads:
+        replace_read(weight, read)
+    for transpose in {read.transpose for read in reads if read.transpose is not None}:
+        transpose.graph.remove(transpose, safe=True)
+    del graph.initializers[value.name]
+
+
+def _is_turned(reads: Sequence[Read], rule: WeightRule) -> bool:
+    """Whether the rule stores a weight with its two axes in another order than the graph has."""
+    if reads[0].operator == "Conv":
+        return False
+    return reads[0].rows_first if rule.kind == "dynamic" else not reads[0].rows_first
+
+
+def _shape(value: Any, reads: Sequence[Read], rule: WeightRule) -> tuple[int, ...]:
+    """The shape of a weight with its axes in the order in which the rule stores them."""
+    shape = tuple(value.shape)
+    return shape[::-1] if _is_turned(reads, rule) else shape
+
+
+def _slot(value: Any, reads: Sequence[Read], rule: WeightRule) -> Slot:
+    """The slot of a weight with its axes in the order in which the rule stores them."""
+    slot: Slot = value.meta[SLOT]
+    if not _is_turned(reads, rule):
+        return slot
+    perm = (slot.perm or (0, 1))[::-1]
+    return evolve(slot, perm=() if perm == (0, 1) else perm)  # type: ignore[arg-type]
+
+
+def _bytes(rule: WeightRule, shape: tuple[int, ...]) -> int:
+    """About how many bytes a quantized weight has."""
+    sizes = {"codes": 1, "scales": 2 if rule.kind == "blocks" else 4, "zero_points": 1}
+    return sum(prod(quantized_shape(rule, role, shape)) * sizes[role] for role in roles(rule))

@@ -1,0 +1,318 @@
+"""The operators that read quantized weights, in place of those that read the weights themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from attrs import evolve, frozen
+
+from onnxfn.graphs.nodes.constants import byte_constant, filled_constant, int_constant
+from onnxfn.graphs.nodes.nodes import DOMAIN, insert_node, is_operator
+from onnxfn.graphs.nodes.shapes import shape_of
+from onnxfn.graphs.quantization.weight_reads import MATRIX_RANK, Read
+from onnxfn.specs.quantization import WeightRule
+from onnxfn.weights.onnxruntime_kernels import NF4
+
+BYTE = 8
+"""The bits of the type that holds codes."""
+
+QUANTIZED_INPUT = ".quantized"
+"""The end of the names of the values that a DynamicQuantizeLinear computes."""
+
+
+@frozen(eq=False)
+class StoredWeight:
+    """A quantized weight in a graph.
+
+    Attributes:
+        graph: The outer graph, which holds its initializers.
+        name: The name of the weight.
+        rule: How it is quantized.
+        shape: The shape of the weight: `[rows, columns]` for blocks.
+        tensors: The values that hold its codes, scales and zero points.
+        dtype: The dtype that the operators compute in.
+    """
+
+    graph: Any
+    name: str
+    rule: WeightRule
+    shape: tuple[int, ...]
+    tensors: Mapping[str, Any]
+    dtype: Any
+
+
+def with_cast_scales(weight: StoredWeight, reads: Sequence[Read]) -> StoredWeight:
+    """The weight with scales in the dtype that the operators compute in; they are stored in float16.
+
+    ONNX Runtime computes the Cast once, when it loads the graph. Without its optimizations it computes the Cast at each
+    run, where it stands: before the first node that reads the weight, so that few scales are in memory at once.
+    """
+    import onnx_ir
+
+    scales = weight.tensors["scales"]
+    if scales.dtype == weight.dtype:
+        return weight
+    first = _first_node(weight.graph, [read.node for read in reads])
+    node = insert_node(first, "Cast", [scales], [(scales, shape_of(scales))], to=weight.dtype.value)
+    _rename(node, f"{scales.name}.cast")
+    node.outputs[0].type = onnx_ir.TensorType(weight.dtype)
+    return evolve(weight, tensors={**weight.tensors, "scales": node.outputs[0]})
+
+
+def replace_read(weight: StoredWeight, read: Read) -> None:
+    """Replaces a node that reads a weight by nodes that read its codes."""
+    REPLACEMENTS[weight.rule.kind, read.operator](weight, read.node)
+    read.node.graph.remove(read.node, safe=True)
+
+
+def _matmul_of_blocks(weight: StoredWeight, node: Any) -> None:
+    rows, columns = weight.shape
+    rule = weight.rule
+    level = {"accuracy_level": rule.accuracy_level} if rule.accuracy_level else {}
+    inputs = [node.inputs[0], *weight.tensors.values()]
+    attributes = {"K": columns, "N": rows, "bits": rule.bits, "block_size": rule.block_size, **level}
+    _finish_product(node, insert_node(node, f"{DOMAIN}::MatMulNBits", inputs, [_like(node)], **attributes))
+
+
+def _matmul_of_nf4(weight: StoredWeight, node: Any) -> None:
+    rows, columns = weight.shape
+    inputs = [node.inputs[0], *weight.tensors.values()]
+    attributes = {"K": columns, "N": rows, "block_size": weight.rule.block_size, "quant_type": NF4}
+    _finish_product(node, insert_node(node, f"{DOMAIN}::MatMulBnb4", inputs, [_like(node)], **attributes))
+
+
+def _matmul_of_integers(weight: StoredWeight, node: Any) -> None:
+    _finish_product(node, _integer_product(weight, node, "MatMulInteger", {}))
+
+
+def _conv_of_integers(weight: StoredWeight, node: Any) -> None:
+    attributes = {name: attr.value for name, attr in node.attributes.items()}
+    product = _integer_product(weight, node, "ConvInteger", attributes)
+    bias = node.inputs[2] if len(node.inputs) > 2 else None  # noqa: PLR2004 - data, weight, bias
+    if bias is not None:
+        axes = int_constant(weight.graph, *range(1, len(weight.shape) - 1))
+        sizes = (*shape_of(bias), *(1 for _ in weight.shape[2:]))
+        bias = insert_node(node, "Unsqueeze", [bias, axes], [(bias, sizes)]).outputs[0]
+        _rename(bias.producer(), f"{node.outputs[0].name}.bias")
+    _finish(node, product, bias)
+
+
+def _integer_product(weight: StoredWeight, node: Any, operator: str, attributes: Mapping[str, Any]) -> Any:
+    """The node that scales the product of a quantized input and of a weight of integers."""
+    import onnx_ir
+
+    source, output = node.inputs[0], node.outputs[0]
+    tensors = weight.tensors
+    quantized, scale, zero_point = _quantized_input(source, node)
+    inputs = [quantized, tensors["codes"], zero_point, tensors["zero_points"]]
+    product = insert_node(node, operator, inputs, [_like(node)], **attributes)
+    product.outputs[0].type = onnx_ir.TensorType(onnx_ir.DataType.INT32)
+    cast = insert_node(node, "Cast", [product.outputs[0]], [_like(node)], to=onnx_ir.DataType.FLOAT.value)
+    factor = insert_node(node, "Mul", [scale, tensors["scales"]], [(output, shape_of(tensors["scales"]))])
+    for inner, name in ((product, "integers"), (cast, "cast"), (factor, "scale")):
+        _rename(inner, f"{output.name}.{name}")
+    return insert_node(node, "Mul", [cast.outputs[0], factor.outputs[0]], [_like(node)])
+
+
+def _quantized_input(source: Any, reader: Any) -> Sequence[Any]:
+    """The outputs of the DynamicQuantizeLinear that reads a value; several products share it."""
+    import onnx_ir
+
+    for use in source.uses():
+        if is_operator(use.node, "DynamicQuantizeLinear") and use.node.graph is reader.graph:
+            return list(use.node.outputs)
+    node = onnx_ir.node("DynamicQuantizeLinear", [source], num_outputs=3)
+    dtypes = (onnx_ir.DataType.UINT8, onnx_ir.DataType.FLOAT, onnx_ir.DataType.UINT8)
+    for output, dtype, end in zip(node.outputs, dtypes, ("", ".scale", ".zero_point"), strict=True):
+        output.name, output.type = f"{source.name}{QUANTIZED_INPUT}{end}", onnx_ir.TensorType(dtype)
+        output.shape = onnx_ir.Shape([]) if end else source.shape
+    node.name = f"{source.name}{QUANTIZED_INPUT}"
+    before = source.producer()
+    if before is not None and before.graph is reader.graph:
+        reader.graph.insert_after(before, node)
+    else:
+        reader.graph.insert_before(reader.graph[0], node)
+    return list(node.outputs)
+
+
+def _lookup(weight: StoredWeight, node: Any) -> None:
+    """A lookup of rows by operators of ONNX; one of matrices, such as those of experts, by a single operator.
+
+    The web build of ONNX Runtime has no GatherBlockQuantized for bytes.
+    """
+    output = node.outputs[0]
+    if len(weight.shape) > MATRIX_RANK or output.shape is None:
+        _gather_of_blocks(weight, node)
+        return
+    indices, outer, rule = _indices(weight, node), shape_of(output)[:-1], weight.rule
+    blocks = weight.tensors["scales"].shape[-1]
+    codes = _gathered(weight, node, indices, "codes", outer)
+    bytes_of_block = shape_of(codes)[-1]
+    numbers = _as_numbers(weight, node, codes, (*outer, blocks, bytes_of_block))
+    inner = [1] * (1 if rule.bits == BYTE else 2)
+    scales = _with_axes(weight, node, _gathered(weight, node, indices, "scales", outer), inner)
+    zero: Any = filled_constant(weight.graph, float(1 << (rule.bits - 1)), (), weight.dtype)
+    if "zero_points" in weight.tensors:
+        points = _gathered(weight, node, indices, "zero_points", outer)
+        zero = _with_axes(weight, node, _points(weight, node, points, (*outer, blocks)), inner)
+    distances = insert_node(node, "Sub", [numbers, zero], [(numbers, shape_of(numbers))])
+    elements = insert_node(node, "Mul", [distances.outputs[0], scales], [(numbers, shape_of(numbers))])
+    width = blocks * rule.block_size
+    flat = _reshaped(weight, node, elements.outputs[0], outer, width)
+    for inserted, name in ((distances, "distances"), (elements, "elements")):
+        _rename(inserted, f"{output.name}.{name}")
+    if width == weight.shape[-1]:
+        _finish(node, flat)
+        return
+    _rename(flat, f"{output.name}.padded")
+    bounds = [int_constant(weight.graph, number) for number in (0, weight.shape[-1], -1)]
+    _finish(node, insert_node(node, "Slice", [flat.outputs[0], *bounds], [_like(node)]))
+
+
+def _gathered(weight: StoredWeight, node: Any, indices: Any, role: str, outer: Sequence[Any]) -> Any:
+    """The codes, scales or zero points of the rows that a lookup reads."""
+    tensor = weight.tensors[role]
+    new = insert_node(node, "Gather", [tensor, indices], [(tensor, (*outer, *shape_of(tensor)[1:]))], axis=0)
+    _rename(new, f"{node.outputs[0].name}.{role}")
+    return new.outputs[0]
+
+
+def _as_numbers(weight: StoredWeight, node: Any, data: Any, sizes: Sequence[Any]) -> Any:
+    """The codes in bytes as floats; where a byte has several, along one more axis, the first code in the low bits."""
+    import onnx_ir
+
+    name, bits = data.name, weight.rule.bits
+    if bits != BYTE:
+        shifts = np.arange(0, BYTE, bits, dtype=np.uint8)
+        sizes = (*sizes, len(shifts))
+        data = _with_axes(weight, node, data, [1])
+        inputs = [data, byte_constant(weight.graph, shifts)]
+        shifted = insert_node(node, "BitShift", inputs, [(data, sizes)], direction="RIGHT")
+        mask = byte_constant(weight.graph, np.array((1 << bits) - 1, np.uint8))
+        masked = insert_node(node, "BitwiseAnd", [shifted.outputs[0], mask], [(data, sizes)])
+        _rename(shifted, f"{name}.shifted")
+        _rename(masked, f"{name}.masked")
+        data = masked.outputs[0]
+    cast = insert_node(node, "Cast", [data], [(data, sizes)], to=weight.dtype.value)
+    cast.outputs[0].type = onnx_ir.TensorType(weight.dtype)
+    _rename(cast, f"{name}.numbers")
+    return cast.outputs[0]
+
+
+def _points(weight: StoredWeight, node: Any, data: Any, sizes: Sequence[Any]) -> Any:
+    """The zero points of the blocks of rows, as floats; a byte that holds several may have more than there are."""
+    numbers, (*outer, blocks) = _as_numbers(weight, node, data, shape_of(data)), sizes
+    if weight.rule.bits == BYTE:
+        return numbers
+    flat = _reshaped(weight, node, numbers, outer, shape_of(numbers)[-2] * shape_of(numbers)[-1])
+    _rename(flat, f"{data.name}.flat")
+    bounds = [int_constant(weight.graph, number) for number in (0, blocks, -1)]
+    points = insert_node(node, "Slice", [flat.outputs[0], *bounds], [(numbers, sizes)])
+    _rename(points, f"{data.name}.points")
+    return points.outputs[0]
+
+
+def _with_axes(weight: StoredWeight, node: Any, value: Any, inner: Sequence[int]) -> Any:
+    """A value with axes of size 1 at its end."""
+    axes = int_constant(weight.graph, *(-1 - index for index in reversed(range(len(inner)))))
+    new = insert_node(node, "Unsqueeze", [value, axes], [(value, (*shape_of(value), *inner))])
+    _rename(new, f"{value.name}.unsqueezed")
+    return new.outputs[0]
+
+
+def _reshaped(weight: StoredWeight, node: Any, value: Any, outer: Sequence[Any], width: int) -> Any:
+    """The Reshape of a value to its outer axes and one more."""
+    sizes = int_constant(weight.graph, *(0 for _ in outer), width)
+    return insert_node(node, "Reshape", [value, sizes], [(value, (*outer, width))])
+
+
+def _gather_of_blocks(weight: StoredWeight, node: Any) -> None:
+    rule, output = weight.rule, node.outputs[0]
+    width = weight.tensors["scales"].shape[-1] * rule.block_size
+    attributes = {
+        "bits": rule.bits,
+        "block_size": rule.block_size,
+        "gather_axis": 0,
+        "quantize_axis": len(weight.shape) - 1,
+    }
+    inputs = [_flat_codes(weight), _indices(weight, node), *list(weight.tensors.values())[1:]]
+    sizes = None if output.shape is None else (*shape_of(output)[:-1], width)
+    gather = insert_node(node, f"{DOMAIN}::GatherBlockQuantized", inputs, [(output, sizes)], **attributes)
+    if width == weight.shape[-1]:
+        _finish(node, gather)
+        return
+    _rename(gather, f"{output.name}.padded")
+    bounds = [int_constant(weight.graph, number) for number in (0, weight.shape[-1], -1)]
+    _finish(node, insert_node(node, "Slice", [gather.outputs[0], *bounds], [_like(node)]))
+
+
+def _flat_codes(weight: StoredWeight) -> Any:
+    """The codes of a table, whose last axis holds all blocks of a row. MatMulNBits wants an axis for the blocks."""
+    codes = weight.tensors["codes"]
+    name = f"{codes.name}.flat"
+    for use in codes.uses():
+        if is_operator(use.node, "Reshape"):
+            return use.node.outputs[0]
+    *outer, blocks, size = shape_of(codes)
+    shape = int_constant(weight.graph, *outer, blocks * size)
+    node = insert_node(weight.graph[0], "Reshape", [codes, shape], [(codes, (*outer, blocks * size))])
+    _rename(node, name)
+    return node.outputs[0]
+
+
+def _indices(weight: StoredWeight, node: Any) -> Any:
+    """The indices of a lookup; those of a GatherND have one more axis."""
+    indices = node.inputs[1]
+    if node.op_type == "Gather":
+        return indices
+    axis = int_constant(weight.graph, -1)
+    squeezed = insert_node(node, "Squeeze", [indices, axis], [(indices, shape_of(indices)[:-1])])
+    _rename(squeezed, f"{node.outputs[0].name}.indices")
+    return squeezed.outputs[0]
+
+
+def _finish_product(node: Any, product: Any) -> None:
+    """Adds what a Gemm adds to its product, and puts the result in the place of the node's."""
+    has_sum = node.op_type == "Gemm" and len(node.inputs) > 2  # noqa: PLR2004 - data, weight, bias
+    _finish(node, product, node.inputs[2] if has_sum else None)
+
+
+def _finish(node: Any, new: Any, bias: Any = None) -> None:
+    """Puts the output of a new node, plus a bias, in the place of the output of a node, under its names."""
+    if bias is not None:
+        _rename(new, f"{node.outputs[0].name}.product")
+        new = insert_node(node, "Add", [new.outputs[0], bias], [_like(node)])
+    old, value = node.outputs[0], new.outputs[0]
+    name = old.name
+    old.replace_all_uses_with(value, replace_graph_outputs=True)
+    old.name, value.name, new.name = f"{name}.replaced", name, node.name
+
+
+def _like(node: Any) -> tuple[Any, Any]:
+    return node.outputs[0], node.outputs[0].shape
+
+
+def _first_node(graph: Any, nodes: Sequence[Any]) -> Any:
+    """The first of some nodes of a graph; the first node of the graph if one of them is in a graph within it."""
+    if any(node.graph is not graph for node in nodes):
+        return graph[0]
+    return nodes[0] if len(nodes) == 1 else next(node for node in graph if node in nodes)
+
+
+def _rename(node: Any, name: str) -> None:
+    node.name = node.outputs[0].name = name
+
+
+REPLACEMENTS: Mapping[tuple[str, str], Callable[[StoredWeight, Any], None]] = MappingProxyType(
+    {
+        ("blocks", "MatMul"): _matmul_of_blocks,
+        ("blocks", "Gather"): _lookup,
+        ("dynamic", "MatMul"): _matmul_of_integers,
+        ("dynamic", "Conv"): _conv_of_integers,
+        ("nf4", "MatMul"): _matmul_of_nf4,
+    }
+)
+"""The kind of a rule, and what reads a weight -> the function that replaces the node."""

@@ -1,0 +1,111 @@
+"""Slots whose parameters are quantized: an initializer holds the codes, the scales or the zero points of a weight."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from attrs import frozen
+
+from onnxfn.graphs.nodes.slots import Slot, float_view, parameter_view
+from onnxfn.specs.errors import CaptureFailed
+from onnxfn.specs.quantization import WeightRule
+from onnxfn.weights.quantized import QuantizedWeight, Role, quantized, quantized_shape, roles
+
+QUANTIZED = "onnxfn.quantized"
+"""The key of the `QuantizedSlot` in the `meta` of an initializer."""
+
+
+@frozen
+class QuantizedSlot:
+    """The codes, the scales or the zero points of a weight.
+
+    Attributes:
+        name: The name of the weight in the graph.
+        slot: Its parameter, with its axes in the order that its rule reads: `[rows, columns]` for blocks, the order
+            of the operator for `"dynamic"`.
+        rule: How it is quantized.
+        role: What the initializer holds.
+        shape: The shape of the weight, with its axes in that order.
+    """
+
+    name: str
+    slot: Slot
+    rule: WeightRule
+    role: Role
+    shape: tuple[int, ...]
+
+
+def quantized_slot_of(value: Any) -> QuantizedSlot | None:
+    """The quantized slot of a value; None if it has none."""
+    slot: QuantizedSlot | None = value.meta.get(QUANTIZED)
+    return slot
+
+
+def add_quantized_slots(graph: Any, value: Any, slot: Slot, rule: WeightRule, shape: tuple[int, ...]) -> dict[str, Any]:
+    """Adds the initializers that hold a quantized weight to a graph, without values; returns them by their roles."""
+    import onnx_ir
+
+    initializers: dict[str, Any] = {}
+    for role in roles(rule):
+        dtype = _dtype(rule, role, value.dtype)
+        new = onnx_ir.Value(
+            name=f"{value.name}.{role}",
+            shape=onnx_ir.Shape(list(quantized_shape(rule, role, shape))),
+            type=onnx_ir.TensorType(dtype),
+        )
+        new.meta[QUANTIZED] = QuantizedSlot(str(value.name), slot, rule, role, shape)
+        graph.initializers.add(new)
+        initializers[role] = new
+    return initializers
+
+
+def _dtype(rule: WeightRule, role: Role, dtype: Any) -> Any:
+    """The dtype of an initializer of a quantized weight."""
+    from onnx_ir import DataType
+
+    if role == "scales":
+        return DataType.FLOAT16 if rule.kind == "blocks" else dtype
+    return DataType.INT8 if rule.kind == "dynamic" and rule.signed else DataType.UINT8
+
+
+def bind_quantized_weights(model: Any, tensors: Callable[[str], Any]) -> Any:
+    """Binds the quantized slots of a graph to tensors.
+
+    Before: quantized slots have no values.
+    After: they have values that are computed from the tensors of their parameters when they are written.
+
+    Args:
+        model: the graph, which is changed.
+        tensors: returns the tensor of a parameter, of torch or of numpy.
+
+    Raises:
+        CaptureFailed: a tensor has another shape than the graph reads.
+    """
+    weights: dict[str, Callable[[Role, Any, Sequence[int]], Any]] = {}
+    for value in model.graph.initializers.values():
+        slot = quantized_slot_of(value)
+        if slot is not None:
+            if slot.name not in weights:
+                weights[slot.name] = quantized(_weight(slot, tensors))
+            value.const_value = weights[slot.name](slot.role, value.dtype, tuple(value.shape))
+            value.const_value.name = value.name
+    return model
+
+
+def _weight(slot: QuantizedSlot, tensors: Callable[[str], Any]) -> QuantizedWeight:
+    """The weight of a quantized slot."""
+    import onnx_ir
+
+    view = parameter_view(tensors(slot.slot.parameter), slot.slot.perm, slot.name)
+    if tuple(view.shape) != slot.shape:
+        raise CaptureFailed(f"parameter {slot.name} is {list(view.shape)}, but the graph reads {list(slot.shape)}")
+    if slot.rule.kind == "dynamic":
+        view = float_view(view, onnx_ir.DataType.FLOAT)
+    return QuantizedWeight(slot.name, view, slot.rule)
+
+
+def quantized_sizes(model: Any) -> Mapping[str, tuple[int, ...]]:
+    """From the name of each quantized weight of a graph to its shape."""
+    slots = (quantized_slot_of(value) for value in model.graph.initializers.values())
+    return {slot.name: slot.shape for slot in slots if slot is not None}

@@ -1,0 +1,1 @@
+"""Sizes of a trace: as products, bounds and formulas, and shapes of outputs found without torch."""

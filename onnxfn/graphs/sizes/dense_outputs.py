@@ -1,0 +1,214 @@
+"""Fake outputs of operators on dense tensors, from the sizes and strides of the inputs alone.
+
+torch finds such an output in many steps: it decomposes the operator, and for each part it compares sizes and strides to
+find how the output lies in memory. The elements of most tensors fill their memory, in some order of the axes. Then the
+output of these operators is known at once. A rule returns None where it does not apply: then torch finds the output.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from onnxfn.architectures.private.torch_names import torch_name
+from onnxfn.graphs.sizes.equal_calls import FakeOutputs, Layout, by_torch, fake_tensor
+from onnxfn.graphs.sizes.size_factors import equal
+from onnxfn.graphs.sizes.views import is_one, memory_order, strides_in_order, view_layout
+
+Rule = Callable[..., Any]
+"""From the arguments of an operator to its output, a fake tensor; None if the rule does not apply."""
+
+ELEMENTWISE = """
+    abs ceil cos elu erf exp expm1 floor gelu hardsigmoid hardswish hardtanh leaky_relu log mish neg reciprocal relu
+    round rsqrt sigmoid silu sin softplus sqrt tanh
+"""
+"""Operators of `aten` with the overload `default`, whose outputs have the layout of a tensor of floats."""
+
+CHANNELS_LAST = (0, 2, 3, 1)
+"""The order of the axes of an image whose channels lie next to each other. A convolution keeps it."""
+
+
+def elementwise_rules() -> Mapping[Any, Rule]:
+    """The rules of operators that torch does not decompose."""
+    import torch
+
+    aten = torch.ops.aten
+    rules = {getattr(aten, name).default: _like_floats for name in ELEMENTWISE.split()}
+    pairs = (aten.add, aten.sub, aten.mul, aten.div)
+    rules.update(dict.fromkeys((pair.Tensor for pair in pairs), _like_both))
+    return {**rules, aten.view.default: _viewed, aten.cat.default: _joined}
+
+
+def composite_rules() -> Mapping[Any, Rule]:
+    """The rules of operators that torch decomposes before it asks for a fake output."""
+    import torch
+
+    aten = torch.ops.aten
+    return {
+        aten.linear.default: _linear,
+        aten.layer_norm.default: _layer_normed,
+        aten.batch_norm.default: _batch_normed,
+        aten.dropout.default: _without_dropout,
+        aten.conv1d.default: _convolved,
+        aten.conv2d.default: _convolved,
+        aten.matmul.default: _multiplied,
+        aten.reshape.default: _viewed,
+        aten.flatten.using_ints: _flattened,
+    }
+
+
+def with_rules(table: Mapping[Any, FakeOutputs]) -> dict[Any, FakeOutputs]:
+    """`table`, in which the rules of operators that torch does not decompose come before the functions for them."""
+    functions = {each: table.get(each) or by_torch(each) for each in elementwise_rules()}
+    return {**table, **{each: _rule_or(rule, functions[each]) for each, rule in elementwise_rules().items()}}
+
+
+def composite(rule: Rule, formula: Callable[..., Any]) -> Callable[..., Any]:
+    """A function in place of the formula of a composite operator: the output by the rule, else by the formula.
+
+    Where a graph is made of the parts of an operator, only the formula calls them.
+    """
+    fake_tensor, proxy_mode = torch_name("FakeTensor"), torch_name("proxy_mode")
+
+    def outputs(tensor: Any, *args: Any, **kwargs: Any) -> Any:
+        if isinstance(tensor, fake_tensor) and proxy_mode() is None:
+            output = rule(tensor, *args, **kwargs)
+            if output is not None:
+                return output
+        return formula(tensor, *args, **kwargs)
+
+    return outputs
+
+
+def _rule_or(rule: Rule, function: FakeOutputs) -> FakeOutputs:
+    """The output by the rule, else by the function."""
+
+    def outputs(mode: Any, *args: Any, **kwargs: Any) -> Any:
+        output = rule(*args, **kwargs)
+        return function(mode, *args, **kwargs) if output is None else output
+
+    return outputs
+
+
+def _new(like: Any, sizes: Sequence[Any], strides: Sequence[Any]) -> Any:
+    """A fake tensor of the dtype and device of another."""
+    return fake_tensor(like.fake_mode, Layout(tuple(sizes), tuple(strides), like.dtype, like.fake_device))
+
+
+def _contiguous(like: Any, sizes: Sequence[Any]) -> Any:
+    return _new(like, sizes, strides_in_order(sizes, range(len(sizes))))
+
+
+def _is_contiguous(tensor: Any) -> bool:
+    return memory_order(tensor) == _in_order(tensor)
+
+
+def _in_order(tensor: Any) -> tuple[int, ...]:
+    return tuple(range(tensor.dim()))
+
+
+def _like_floats(tensor: Any, *_: Any, **__: Any) -> Any:
+    """The layout of a dense tensor of floats."""
+    if not tensor.is_floating_point() or memory_order(tensor) is None:
+        return None
+    return _new(tensor, tensor.shape, tensor.stride())
+
+
+def _like_both(first: Any, second: Any, **_: Any) -> Any:
+    """The layout of a dense tensor of floats that is combined with a number, or with a tensor that is not larger.
+
+    The output lies in memory as the first of two tensors does, if that is not repeated along an axis.
+    """
+    fake_tensor = torch_name("FakeTensor")
+
+    if not isinstance(first, fake_tensor) or type(second) in (int, float):
+        return _like_floats(first) if isinstance(first, fake_tensor) else None
+    if not isinstance(second, fake_tensor) or _kind(first) != _kind(second):
+        return None
+    if _broadcasts(second, first):
+        return _like_floats(first)
+    contiguous = _broadcasts(first, second) and _is_contiguous(first) and _is_contiguous(second)
+    return _like_floats(second) if contiguous else None
+
+
+def _kind(tensor: Any) -> tuple[Any, Any]:
+    return tensor.dtype, tensor.device
+
+
+def _broadcasts(smaller: Any, larger: Any) -> bool:
+    """Whether a tensor is repeated along some axes to the shape of another."""
+    missing = larger.dim() - smaller.dim()
+    pairs = zip(smaller.shape, larger.shape[max(missing, 0) :], strict=False)
+    return missing >= 0 and all(is_one(size) or equal([size], [other]) for size, other in pairs)
+
+
+def _joined(tensors: Sequence[Any], axis: int = 0) -> Any:
+    """Contiguous tensors one after the other along an axis."""
+    first = tensors[0]
+    alike = all(_kind(each) == _kind(first) and each.dim() == first.dim() and _is_contiguous(each) for each in tensors)
+    if not alike or not first.dim():
+        return None
+    axis = axis % first.dim()
+    rest = [(*each.shape[:axis], *each.shape[axis + 1 :]) for each in tensors]
+    if not all(equal(rest[0], sizes) for sizes in rest):
+        return None
+    return _contiguous(first, (*rest[0][:axis], sum(each.shape[axis] for each in tensors), *rest[0][axis:]))
+
+
+def _linear(tensor: Any, weight: Any, *_: Any, **__: Any) -> Any:
+    """A contiguous tensor with as many features as the weight has rows."""
+    matrices = tensor.dim() >= 2 and weight.dim() == 2 and _kind(tensor) == _kind(weight)  # noqa: PLR2004
+    if not matrices or not equal(tensor.shape[-1:], weight.shape[1:]):
+        return None
+    return _contiguous(tensor, (*tensor.shape[:-1], weight.shape[0]))
+
+
+def _layer_normed(tensor: Any, shape: Sequence[int], *_: Any, **__: Any) -> Any:
+    """A contiguous tensor of floats."""
+    fits = tensor.is_floating_point() and equal(tensor.shape[tensor.dim() - len(shape) :], shape)
+    return _contiguous(tensor, tensor.shape) if fits else None
+
+
+def _batch_normed(tensor: Any, *options: Any) -> Any:
+    """The layout of the input, where the statistics are known."""
+    _, _, mean, variance, trains, *_ = options
+    return None if trains or mean is None or variance is None else _like_floats(tensor)
+
+
+def _without_dropout(tensor: Any, *options: Any) -> Any:
+    """The input, while a model is not trained."""
+    _, trains = options
+    return None if trains else tensor
+
+
+def _convolved(
+    tensor: Any, weight: Any, _: Any = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1
+) -> Any:
+    """Sizes by torch's function, which also notes how large an image must be; the order of the axes is kept."""
+    order = memory_order(tensor)
+    alike = tensor.dim() == weight.dim() and _kind(tensor) == _kind(weight) and _is_contiguous(weight)
+    if not alike or order not in (_in_order(tensor), CHANNELS_LAST):
+        return None
+    sizes = torch_name("convolved_size")(tensor, weight, stride, padding, dilation, False, groups, None)
+    return _new(tensor, sizes, strides_in_order(sizes, order))
+
+
+def _multiplied(first: Any, second: Any) -> Any:
+    """Products of matrices in batches of equal sizes."""
+    dimensions = first.dim()
+    if dimensions < 3 or second.dim() != dimensions or _kind(first) != _kind(second):  # noqa: PLR2004 - of a batch
+        return None
+    fits = equal(first.shape[:-2], second.shape[:-2]) and equal(first.shape[-1:], second.shape[-2:-1])
+    return _contiguous(first, (*first.shape[:-1], second.shape[-1])) if fits else None
+
+
+def _viewed(tensor: Any, shape: Sequence[Any]) -> Any:
+    """The elements of a tensor in another shape, in the same memory."""
+    layout = view_layout(tensor, shape)
+    return None if layout is None else tensor.as_strided(*layout)
+
+
+def _flattened(tensor: Any, start_dim: int = 0, end_dim: int = -1) -> Any:
+    """A view in which some axes are merged."""
+    start, end = (axis % max(tensor.dim(), 1) for axis in (start_dim, end_dim))
+    return _viewed(tensor, (*tensor.shape[:start], -1, *tensor.shape[end + 1 :])) if start < end else None

@@ -1,0 +1,1 @@
+"""Graphs of equal models, kept on disk."""

@@ -1,0 +1,1 @@
+"""Operators of torch as operators of ONNX."""

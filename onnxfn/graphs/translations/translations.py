@@ -1,0 +1,301 @@
+"""Translations to ONNX of torch operators that torch's own table lacks or translates wrongly."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import onnx_ir
+import torch
+from onnx_ir import DataType
+from onnxscript import opset18 as op
+from onnxscript.function_libs.torch_lib.ops import core, nn
+
+from onnxfn.graphs.translations.distance_translations import distance_translations
+from onnxfn.graphs.translations.element_translations import element_translations
+from onnxfn.graphs.translations.ops import cast, counted, integers, scalar, size, typed
+from onnxfn.graphs.translations.ordered_translations import ordered_translations
+from onnxfn.graphs.translations.scatter_translations import scatter_translations
+
+
+def translations() -> dict[Any, Callable[..., Any]]:
+    """Operator of torch -> a function that computes it on onnxscript values."""
+    return {
+        **distance_translations(),
+        **element_translations(),
+        **ordered_translations(),
+        **scatter_translations(),
+        operator.floordiv: _floor_quotient,
+        torch.ops.aten.adaptive_avg_pool1d.default: _adaptive_avg_pool1d,
+        torch.ops.aten.adaptive_avg_pool2d.default: _adaptive_avg_pool2d,
+        torch.ops.aten.batch_norm.default: _batch_norm,
+        torch.ops.aten.conv_transpose2d.input: _conv_transpose2d,
+        torch.ops.aten._unsafe_index.Tensor: _index,
+        torch.ops.aten._unsafe_index_put.default: _index_put,
+        torch.ops.aten.flatten.using_ints: _flatten,
+        torch.ops.aten.index.Tensor: _index,
+        torch.ops.aten.index_put.default: _index_put,
+        torch.ops.aten.log_sigmoid.default: _log_sigmoid,
+        torch.ops.aten.sym_numel.default: _sym_numel,
+        torch.ops.aten.unflatten.int: _unflatten,
+        torch.ops.aten.repeat_interleave.self_int: _repeat_interleave,
+        torch.ops.aten.reshape_as.default: _reshape_as,
+        torch.ops.aten.rrelu_with_noise_functional.default: _rrelu,
+        torch.ops.aten.rsub.Scalar: _rsub,
+        torch.ops.aten.scaled_dot_product_attention.default: _attention,
+        torch.ops.aten.squeeze.default: _squeeze,
+        torch.ops.aten.squeeze.dim: _squeeze,
+        torch.ops.aten.squeeze.dims: _squeeze,
+        torch.ops.aten.where.default: _where,
+    }
+
+
+def _floor_quotient(dividend: Any, divisor: Any) -> Any:
+    """A quotient of two sizes, rounded down; ONNX rounds towards zero.
+
+    Only a negated size is negative, as in `-(-size // 8)`, which rounds up. Other quotients are one node.
+    """
+    producer = dividend.producer() if hasattr(dividend, "producer") else None
+    is_negative = producer is not None and producer.op_type == "Neg"
+    return op.Div(op.Sub(dividend, op.Mod(dividend, divisor)) if is_negative else dividend, divisor)
+
+
+def _reshape_as(tensor: Any, other: Any) -> Any:
+    """A tensor reshaped to the shape of another; torch's table lacks it."""
+    return op.Reshape(tensor, op.Shape(other))
+
+
+def _log_sigmoid(tensor: Any) -> Any:
+    """The logarithm of the sigmoid; torch's table takes the logarithm of a number that is 0 for -20 in ONNX Runtime."""
+    return op.Neg(op.Softplus(op.Neg(tensor)))
+
+
+def _rrelu(
+    tensor: Any,
+    noise: Any,
+    lower: float = 1 / 8,
+    upper: float = 1 / 3,
+    training: bool = False,  # noqa: ARG001
+    generator: Any = None,  # noqa: ARG001
+) -> Any:
+    """A leaky ReLU with the mean of the slopes, which is random in training alone; torch's table lacks it."""
+    return op.LeakyRelu(tensor, alpha=(lower + upper) / 2), op.Identity(noise)
+
+
+def _batch_norm(
+    tensor: Any,
+    weight: Any,
+    bias: Any,
+    running_mean: Any,
+    running_var: Any,
+    training: bool,
+    momentum: float,
+    eps: float,
+    cudnn_enabled: bool = False,  # noqa: ARG001
+) -> Any:
+    """A batch norm; torch decomposes it. In training mode it takes the mean and the variance of the batch."""
+    statistics = (None, None) if training else (running_mean, running_var)
+    return core.aten_native_batch_norm(tensor, weight, bias, *statistics, False, momentum, eps)[0]
+
+
+def _index(tensor: Any, indices: Any) -> Any:
+    """The elements at indices, which may be int32; torch's table takes them for int64."""
+    return core.aten_index(tensor, _in_int64(indices))
+
+
+def _index_put(tensor: Any, indices: Any, values: Any, accumulate: bool = False) -> Any:
+    """A tensor with other elements at indices, which may be int32; torch's table takes them for int64."""
+    return core.aten_index_put(tensor, _in_int64(indices), values, accumulate)
+
+
+def _in_int64(indices: Any) -> list[Any]:
+    """Indices with those in int32 as int64; None stands for all indices of an axis."""
+
+    def is_short(index: Any) -> bool:
+        return bool(getattr(index, "dtype", None) == DataType.INT32)
+
+    return [cast(index, DataType.INT64) if is_short(index) else index for index in indices]
+
+
+def _squeeze(tensor: Any, dim: Any = None) -> Any:
+    """A tensor without these axes, or all, of size 1; a dynamic axis stays, which torch's table removes."""
+    sizes = list(tensor.shape or ())
+    axes = range(len(sizes)) if dim is None else [dim] if isinstance(dim, int) else dim
+    single = [axis for axis in axes if sizes and sizes[axis] == 1]
+    return op.Squeeze(tensor, integers(*single)) if single else op.Identity(tensor)
+
+
+def _flatten(tensor: Any, start_dim: int = 0, end_dim: int = -1) -> Any:
+    """Some axes of a tensor as one axis; torch's table reads sizes where a constant shape says the same."""
+    rank = len(tensor.shape)
+    start, end = (axis % max(rank, 1) for axis in (start_dim, end_dim))
+    return _reshaped(tensor, start, [-1, *tensor.shape[end + 1 :]]) or core.aten_flatten(tensor, start_dim, end_dim)
+
+
+def _unflatten(tensor: Any, dim: int, sizes: Any) -> Any:
+    """An axis of a tensor as several axes; torch's table reads sizes where a constant shape says the same."""
+    axis = dim % len(tensor.shape)
+    return _reshaped(tensor, axis, [*sizes, *tensor.shape[axis + 1 :]]) or core.aten_unflatten(tensor, dim, sizes)
+
+
+def _reshaped(tensor: Any, kept: int, sizes: Any) -> Any:
+    """A tensor with its first `kept` axes and then these; None if more than one of their sizes is not a constant."""
+    known = [size if isinstance(size, int) else -1 for size in sizes]
+    return op.Reshape(tensor, integers(*[0] * kept, *known)) if known.count(-1) <= 1 else None
+
+
+def _sym_numel(tensor: Any) -> Any:
+    """The number of elements of a tensor; torch's table lacks it."""
+    return op.Size(tensor)
+
+
+def _conv_transpose2d(
+    image: Any,
+    weight: Any,
+    bias: Any = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    output_padding: Any = 0,
+    groups: int = 1,
+    dilation: Any = 1,
+) -> Any:
+    """A transposed convolution of images; torch's table has it only as an option of `aten.convolution`."""
+    stride, padding, output_padding, dilation = map(_height_and_width, (stride, padding, output_padding, dilation))
+    return core.aten_convolution(image, weight, bias, stride, padding, dilation, True, output_padding, groups)
+
+
+def _height_and_width(value: Any) -> list[int]:
+    """The values for height and width, of which torch gives one or both."""
+    values = list(value) if isinstance(value, (list, tuple)) else [value]
+    return values if len(values) > 1 else values * 2
+
+
+def _adaptive_avg_pool1d(sequence: Any, output_size: Any) -> Any:
+    """The means of `output_size` parts of the last axis, which may have any size; see `_adaptive_avg_pool2d`."""
+    axis = len(sequence.shape) - 1
+    if output_size[0] == 1:
+        return op.ReduceMean(sequence, integers(axis), keepdims=1)
+    return op.MatMul(sequence, op.Transpose(_mean_weights(sequence, axis, output_size[0]), perm=[1, 0]))
+
+
+def _adaptive_avg_pool2d(image: Any, output_size: Any) -> Any:
+    """The means of `output_size` parts of an image `[batch, channels, height, width]` of any size.
+
+    torch decomposes it into windows of the traced sizes (in UPerNet's pyramid). Parts overlap where a side is not a
+    multiple of their number.
+    """
+    parts = _height_and_width(output_size)
+    if parts == [1, 1]:
+        return op.ReduceMean(image, integers(2, 3), keepdims=1)
+    rows, columns = (_mean_weights(image, axis, count) for axis, count in zip((2, 3), parts, strict=True))
+    return op.MatMul(op.MatMul(rows, image), op.Transpose(columns, perm=[1, 0]))
+
+
+def _mean_weights(image: Any, axis: int, parts: int) -> Any:
+    """`[parts, size]`: the weight of each index of an axis in the mean of each part."""
+    length = size(image, axis)
+    starts, ends = (op.Mul(integers(*range(first, first + parts)), length) for first in (0, 1))
+    first = op.Unsqueeze(op.Div(starts, integers(parts)), integers(1))
+    last = op.Unsqueeze(op.Div(op.Add(ends, integers(parts - 1)), integers(parts)), integers(1))
+    indices = op.Unsqueeze(counted(length), integers(0))
+    is_inside = op.And(op.GreaterOrEqual(indices, first), op.Less(indices, last))
+    inside, count = (op.Cast(value, to=int(image.dtype)) for value in (is_inside, op.Sub(last, first)))
+    return op.Div(inside, count)
+
+
+def _where(condition: Any) -> list[Any]:
+    """The indices of the elements that are true, one tensor for each axis; torch decomposes it in a second trace."""
+    indices = op.NonZero(condition)
+    return [op.Gather(indices, op.Constant(value_int=axis), axis=0) for axis in range(len(condition.shape))]
+
+
+def _repeat_interleave(tensor: Any, repeats: Any, dim: int, output_size: Any = None) -> Any:  # noqa: ARG001
+    """Each slice of a tensor along an axis, repeated.
+
+    torch's table repeats along the axis before it when `repeats` is a dynamic size (the points of an image in SAM).
+    """
+    rank = len(tensor.shape)
+    axis = dim % rank
+    is_dynamic = isinstance(repeats, onnx_ir.Value)
+    times = op.Reshape(repeats, integers(1)) if is_dynamic else integers(repeats)
+    unsqueezed = op.Unsqueeze(tensor, integers(axis + 1))
+    ones = [integers(*[1] * count) for count in (rank - axis - 1,) if count]
+    expanded = op.Expand(unsqueezed, op.Concat(times, *ones, axis=0))
+    sizes_after = op.Shape(tensor, start=axis + 1, end=rank)
+    return op.Reshape(expanded, op.Concat(op.Shape(tensor, start=0, end=axis), integers(-1), sizes_after, axis=0))
+
+
+def _rsub(tensor: Any, other: Any, alpha: float = 1) -> Any:
+    """A number minus a tensor: `1.0 - attention_mask`.
+
+    torch decomposes it into a subtraction from a Python number. Its type promotion then fails when the tensor has
+    integers and the number is a float (xlnet).
+    """
+    is_dynamic = isinstance(other, onnx_ir.Value)  # a size of an input, or a number computed from sizes
+    is_float = any(isinstance(number, float) for number in (other, alpha)) or (
+        is_dynamic and other.dtype.is_floating_point()
+    )
+    dtype = DataType.FLOAT if is_float and not tensor.dtype.is_floating_point() else tensor.dtype
+
+    minuend = op.Cast(other, to=int(dtype)) if is_dynamic else scalar(other, dtype)
+    subtrahend = tensor if dtype == tensor.dtype else op.Cast(tensor, to=int(dtype))
+    return op.Sub(minuend, subtrahend if alpha == 1 else op.Mul(subtrahend, scalar(alpha, dtype)))
+
+
+def _attention(
+    query: Any,
+    key: Any,
+    value: Any,
+    attn_mask: Any = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Any:
+    """Scaled dot product attention, which is zero for a query whose keys are all masked.
+
+    The last two axes are the length and the head size; any number of axes may come before them.
+
+    torch's kernels compute zero there. torch's ONNX table computes the mean of all values, since it writes `-inf` as
+    the lowest float. This shows in every left-padded batch of a model with a sliding window (modernbert). torch's table
+    translates attention with a dynamic head size.
+    """
+    if not all(isinstance(tensor.shape[-1], int) for tensor in (query, key, value)):
+        return nn.aten_scaled_dot_product_attention(
+            query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa
+        )
+    if is_causal:
+        attn_mask = _causal_mask(query, key)
+    if enable_gqa:
+        key, value = (_repeat_groups(tensor, query.shape[1]) for tensor in (key, value))
+    dtype = query.dtype
+    factor = query.shape[-1] ** -0.5 if scale is None else scale
+    scaled = op.Mul(query, scalar(factor, dtype))
+    *leading, last_but_one, last = range(len(query.shape))
+    scores = op.MatMul(scaled, op.Transpose(key, perm=[*leading, last, last_but_one]))
+    if attn_mask is None or attn_mask.dtype != DataType.BOOL:
+        masked = scores if attn_mask is None else op.Add(scores, attn_mask)
+        return op.MatMul(op.Softmax(masked, axis=-1), value)
+    added = op.Where(attn_mask, scalar(0.0, dtype), scalar(dtype.min, dtype))
+    weights = op.Softmax(op.Add(scores, added), axis=-1)
+    # The same in every layer that shares the mask, so one copy is left once common subexpressions are removed.
+    has_keys = op.ReduceMax(op.Cast(attn_mask, to=int(dtype)), integers(-1), keepdims=1)
+    return op.Mul(op.MatMul(weights, value), has_keys)
+
+
+def _causal_mask(query: Any, key: Any) -> Any:
+    """The mask `[queries, keys]` that is true for keys up to the index of the query."""
+    rows, columns = (counted(size(tensor, -2)) for tensor in (query, key))
+    mask = op.LessOrEqual(op.Unsqueeze(columns, integers(0)), op.Unsqueeze(rows, integers(1)))
+    return typed(mask, DataType.BOOL, onnx_ir.Shape([query.shape[-2], key.shape[-2]]))
+
+
+def _repeat_groups(states: Any, heads: int) -> Any:
+    """Keys or values `[batch, groups, length, size]`, each group repeated for its heads: `[batch, heads, ...]`."""
+    _, groups, _, head_size = states.shape
+    if groups == heads:
+        return states
+    unsqueezed = op.Unsqueeze(states, integers(2))
+    expanded = op.Expand(unsqueezed, integers(1, 1, heads // groups, 1, 1))
+    return op.Reshape(expanded, integers(0, heads, -1, head_size))

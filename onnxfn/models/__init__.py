@@ -1,0 +1,1 @@
+"""A PyTorch model as a function: of tensors, in a dtype, of one part, while functions of it are replaced."""

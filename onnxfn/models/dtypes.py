@@ -1,0 +1,191 @@
+"""The float dtypes of a model, and copies of a model in another float dtype."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any, cast
+
+from onnxfn.models.model_copy import copied
+from onnxfn.models.quiet import traces_awaited
+from onnxfn.specs.algebra.spec import ExportSpec, FloatDtype
+from onnxfn.specs.edits.tensors import FLOAT_DTYPES, with_dtypes
+from onnxfn.specs.errors import InvalidSpec, listed
+from onnxfn.weights.updates import has_updates, update_of, weight_in_dtype
+
+BLOCK = 1 << 22
+"""The elements of a tensor that are converted at once."""
+
+
+SMALL_COPY = 1 << 28
+"""The bytes of a copy of a model in another dtype up to which the copy is made."""
+
+
+FREQUENCIES = "inv_freq"
+"""Part of the names of frequencies of rotary embeddings. transformers has them in float32 in a model of any dtype."""
+
+
+def in_dtype(model: Any, dtype: str | None) -> Any:
+    """The model with its floating-point weights in a dtype: a copy, or the model itself if they have it already.
+
+    Weights that the model keeps in float32 are so in the copy, too: see `dtypes_in`. The copy shares no floating-point
+    weight with the model, and each is copied once. Its weights are merged with an adapter that changes them.
+    """
+    import torch
+
+    if dtype is None or (has_dtype(model, dtype) and not has_updates(model)):
+        return model
+    dtypes = dtypes_in(model, getattr(torch, dtype))
+    with traces_awaited():
+        return copied(model, lambda tensor: _converted(tensor, dtypes[id(tensor)]) if id(tensor) in dtypes else tensor)
+
+
+def in_dtype_if_small(model: Any, dtype: str | None) -> Any:
+    """A copy of a model in a dtype if the copy has at most `SMALL_COPY` bytes; else the model itself.
+
+    PyTorch computes in the dtype with either: `cast_on_use` converts weights that have another. A copy is faster.
+    """
+    import torch
+
+    if dtype is None:
+        return model
+    size = sum(tensor.numel() for tensor in float_tensors(model)) * getattr(torch, dtype).itemsize
+    return in_dtype(model, dtype) if size <= SMALL_COPY else model
+
+
+def without_values(model: Any, dtype: str | None) -> Any:
+    """A copy of a model to trace, in a dtype: its buffers are converted, its parameters have no values.
+
+    The parameters are memory that nothing reads or writes, so they take none. The model itself if it has the dtype.
+    """
+    import torch
+
+    if dtype is None or has_dtype(model, dtype):
+        return model
+    dtypes = dtypes_in(model, getattr(torch, dtype))
+
+    def without(tensor: Any) -> Any:
+        if id(tensor) not in dtypes:
+            return tensor
+        if isinstance(tensor, torch.nn.Parameter):
+            return _parameter(torch.empty_like(tensor, dtype=dtypes[id(tensor)]), tensor)
+        return _converted(tensor, dtypes[id(tensor)])
+
+    with traces_awaited():
+        return copied(model, without)
+
+
+def dtypes_in(model: Any, dtype: Any) -> dict[int, Any]:
+    """From the identity of each float tensor of a model to its torch dtype in that model in another torch dtype.
+
+    In 16 bits some stay float32, and the model casts what meets them: the parameters that are float32 in a model of
+    16 bits, such as the weights of a router, and the tensors that transformers keeps when it loads the model so.
+    """
+    import torch
+
+    wide: set[int] = set()
+    if _is_half(dtype):
+        own = float_dtype(model)
+        parameters = model.parameters() if _is_half(own) else ()
+        wide = {id(parameter) for parameter in parameters if parameter.dtype == torch.float32}
+        wide |= _kept_by_transformers(model, dtype) if own != dtype else set()
+    return {id(tensor): torch.float32 if id(tensor) in wide else dtype for tensor in float_tensors(model)}
+
+
+def _kept_by_transformers(model: Any, dtype: Any) -> set[int]:
+    """The identities of the tensors that are float32 in a model which transformers loads in a dtype of 16 bits."""
+    wide: set[int] = set()
+    for module in model.modules():
+        if hasattr(module, "_get_dtype_plan"):
+            names = "|".join(name.replace("*", ".*") for name in (*module._get_dtype_plan(dtype), FREQUENCIES))
+            tensors = (*module.named_parameters(), *module.named_buffers())
+            wide |= {id(tensor) for name, tensor in tensors if re.search(names, name)}
+    return wide
+
+
+def has_dtype(model: Any, dtype: str) -> bool:
+    """Whether the float parameters of a model have a dtype. In a model of 16 bits some may be float32."""
+    import torch
+
+    own, dtypes = float_dtype(model), float_dtypes(model)
+    return dtypes <= {dtype} or (own == getattr(torch, dtype) and _is_half(own) and dtypes <= {dtype, "float32"})
+
+
+def float_dtype(model: Any) -> Any:
+    """The torch dtype of most elements of the floating-point parameters of a model; float32 if there are none."""
+    import torch
+
+    elements: Counter[Any] = Counter()
+    for parameter in model.parameters():
+        if parameter.is_floating_point():
+            elements[parameter.dtype] += parameter.numel()
+    return max(elements, key=elements.__getitem__, default=torch.float32)
+
+
+def _is_half(dtype: Any) -> bool:
+    return bool(dtype.itemsize == 2)  # noqa: PLR2004 - bytes
+
+
+def float_dtypes(model: Any) -> set[str]:
+    """The names of the dtypes of a model's floating-point parameters."""
+    return {
+        str(parameter.dtype).removeprefix("torch.") for parameter in model.parameters() if parameter.is_floating_point()
+    }
+
+
+def with_model_dtype(spec: ExportSpec, model: Any) -> ExportSpec:
+    """The spec for the float dtype of a model that is not float32, if the spec has no float dtype yet.
+
+    float64 counts only if all parameters have it: a model may keep a scale of its loss in float64. So does float32 in
+    a model of 16 bits: it may keep its routers in float32. InvalidSpec if the parameters have several other float
+    dtypes: then the spec must choose.
+    """
+    every = float_dtypes(model)
+    dtypes = every - {"float64", *(["float32"] if _is_half(float_dtype(model)) else [])} or every
+    if spec.target.float_dtype is not None or not dtypes <= {*FLOAT_DTYPES} or dtypes <= {"float32"}:
+        return spec
+    if len(dtypes) > 1:
+        raise InvalidSpec(
+            f"the parameters of {type(model).__name__} have the dtypes {listed(sorted(dtypes))}; "
+            'choose that of the graph: with_dtypes(spec, float="float32")'
+        )
+    return with_dtypes(spec, float=cast("FloatDtype", dtypes.pop()))
+
+
+def float_tensors(model: Any) -> Iterator[Any]:
+    """The floating-point parameters and buffers of a model, each once."""
+    tensors = {id(tensor): tensor for tensor in (*model.parameters(), *model.buffers())}
+    return (tensor for tensor in tensors.values() if tensor.is_floating_point())
+
+
+def _row_blocks(tensor: Any) -> Iterator[Any]:
+    """Indices of blocks of a tensor along its first axis, of about `BLOCK` elements each."""
+    if tensor.numel() <= BLOCK:
+        yield ...
+        return
+    rows = max(1, BLOCK * len(tensor) // tensor.numel())
+    yield from (slice(start, start + rows) for start in range(0, len(tensor), rows))
+
+
+def _converted(tensor: Any, dtype: Any) -> Any:
+    """A copy of a tensor in a dtype; of a parameter, a parameter.
+
+    A large tensor is converted some rows at a time, so that an export can be stopped between them.
+    """
+    import torch
+
+    if update_of(tensor) is not None:
+        return _parameter(weight_in_dtype(tensor, dtype), tensor)
+    with torch.no_grad():
+        converted = torch.empty_like(tensor.detach(), dtype=dtype)
+        for rows in _row_blocks(tensor):
+            converted[rows].copy_(tensor[rows])
+    return _parameter(converted, tensor) if isinstance(tensor, torch.nn.Parameter) else converted
+
+
+def _parameter(values: Any, like: Any) -> Any:
+    """A parameter with these values that requires a gradient if another one does."""
+    import torch
+
+    return torch.nn.Parameter(values.detach(), requires_grad=like.requires_grad)

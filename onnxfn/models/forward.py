@@ -1,0 +1,289 @@
+"""A model's `forward` as a function of the planned inputs that returns the planned outputs."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import ExitStack
+from functools import cache
+from itertools import chain
+from textwrap import dedent
+from typing import Any
+
+from onnxfn.architectures.private.renamed import fields, name_among, renamed, spec_name
+from onnxfn.models.argument_builders import built_arguments
+from onnxfn.models.branches import eager_branches
+from onnxfn.models.casting import cast_on_use
+from onnxfn.models.dtypes import float_dtype
+from onnxfn.models.model_state import unchanged_eval, with_attention
+from onnxfn.models.quiet import quiet
+from onnxfn.models.stable_sorts import stable_sorts
+from onnxfn.models.submodules import submodule_of
+from onnxfn.specs.algebra.dummies import Array, graph_dtype
+from onnxfn.specs.algebra.planned import Part, PlannedSpec
+from onnxfn.specs.axes import pattern, shape, symbols
+from onnxfn.specs.errors import CaptureFailed, OnnxfnError, UnknownName, first_line, listed, unknown
+from onnxfn.specs.records import KINDS, Constant
+from onnxfn.specs.tensor_paths import Path, at, nested
+
+OF_TRANSFORMERS = "Kwargs"
+"""Part of the annotation of `**kwargs` in transformers, which lists the names that a model reads there."""
+
+COMMON_ARGUMENTS = (
+    *("return_dict", "use_cache", "use_mems", "is_decoder"),
+    *("output_hidden_states", "output_attentions", "output_router_logits"),
+)
+"""Constants that families set for all of their models; a model without one of these arguments does without it."""
+
+
+def torch_outputs(model: Any, part: Part, arrays: Mapping[str, Array], dtype: Any = None) -> tuple[Array, ...]:
+    """The outputs of a part as PyTorch computes them, without patches: one array per planned output.
+
+    The model computes in the torch dtype `dtype`, also if its weights have another one. None is the float dtype of the
+    part, or that of the model. Floating-point outputs are float64 if they or `dtype` are float64, float16 if they are
+    in a model of another dtype, else float32: numpy has no bfloat16.
+
+    CaptureFailed if the model does not run on these inputs.
+    """
+    import torch
+
+    of_part = getattr(torch, part.spec.target.float_dtype) if part.spec.target.float_dtype else None
+    computed = dtype or of_part or float_dtype(model)
+    attention, casts = with_attention(model, part.spec.call.attention), cast_on_use(model, dtype or of_part)
+    state = (quiet(), unchanged_eval(model), attention, eager_branches(), stable_sorts(), torch.no_grad(), casts)
+    try:
+        with ExitStack() as stack:
+            for context in state:
+                stack.enter_context(context)
+            own = {input_.name: arrays[input_.name] for input_ in part.spec.inputs}  # a file may take an adapter, too
+            outputs = flat_forward(model, part.spec)(tensors_for(model, part.spec, own, dtype))
+    except (OnnxfnError, MemoryError):
+        raise
+    except Exception as error:
+        if "allocate memory" in str(error):  # the RuntimeError of torch's CPU allocator
+            raise MemoryError(first_line(error)) from error
+        raise CaptureFailed(_cannot_run(model, part, error)) from error
+
+    def array(output: Any) -> Array:
+        is_wide, is_half = torch.float64 in (output.dtype, dtype), output.dtype == torch.float16 != computed
+        wide = torch.float64 if is_wide else torch.float16 if is_half and dtype is None else torch.float32
+        values: Array = (output.detach().to(wide) if output.is_floating_point() else output).numpy()
+        return values
+
+    return tuple(map(array, outputs))
+
+
+def _cannot_run(model: Any, part: Part, error: Exception) -> str:
+    """The message for a model that PyTorch cannot run on the inputs of a part; weights of several types may be why."""
+    dtypes = dict.fromkeys(str(weight.dtype) for weight in model.parameters() if weight.is_floating_point())
+    advice = f"; its weights have several types, {listed(dtypes)}: use model.float()" if len(dtypes) > 1 else ""
+    name = f"{type(model).__name__} does not run in PyTorch on inputs of {part.name}"
+    return f"{name}: {type(error).__name__}: {first_line(error)}{advice}"
+
+
+def flat_forward(model: Any, spec: PlannedSpec) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
+    """A function from the tensors of the planned inputs to those of the planned outputs, both in the plan's order."""
+    forward = raw_forward(model, spec)
+
+    def outputs(tensors: Sequence[Any]) -> tuple[Any, ...]:
+        result = forward(tensors)
+        _check_layers(model, spec, result)
+        try:
+            if type(result) is tuple and len(result) == len(spec.outputs) == 1 and not spec.outputs[0].path:
+                values = result  # a lone tensor has no name, and needs none
+            else:
+                values = tuple(at(_path_in(result, output.forward_path), result) for output in spec.outputs)
+            return tuple(_in_io_dtype(spec, output.name, of) for output, of in zip(spec.outputs, values, strict=True))
+        except UnknownName as error:
+            where = f"{type(model).__name__} does not fit {spec.task or 'this spec'}: {error}{_advice(spec, result)}"
+            raise CaptureFailed(where) from None
+
+    return outputs
+
+
+def _path_in(result: Any, path: Path) -> Path:
+    """The path of an output in a result, whose first field may have another name in the installed version."""
+    return (name_among(path[0], fields(result)), *path[1:]) if path and isinstance(path[0], str) else path
+
+
+def _in_io_dtype(spec: PlannedSpec, name: str, value: Any) -> Any:
+    """An output in the float type of inputs and outputs; unchanged if that is its type or it is in a wider one."""
+    import torch
+
+    target = spec.target
+    if name not in spec.io_names or value.dtype != getattr(torch, target.float_dtype or "float32"):
+        return value
+    return value.to(getattr(torch, target.io_dtype or "float32"))
+
+
+def _constant_value(model: Any, spec: PlannedSpec, constant: Constant, tensors: Sequence[Any]) -> Any:
+    """The value of a constant, or a tensor filled with it. The sizes of that are those of the same axes of inputs."""
+    import torch
+
+    if constant.axes is None:
+        return constant.value
+    pairs = list(zip(spec.inputs, tensors, strict=True))
+    sizes = {symbol: tensor.shape[axis] for input_, tensor in pairs for axis, symbol in symbols(input_.axes).items()}
+    kind = constant.kind or "int"
+    dtype = float_dtype(model) if kind == "float" else getattr(torch, graph_dtype(spec, kind))
+    device = next((tensor.device for tensor in tensors), None)
+    return torch.full(shape(constant.axes, sizes), constant.value, dtype=dtype, device=device)
+
+
+def _advice(spec: PlannedSpec, result: Any) -> str:
+    """How to write the path of an output: into a tuple, whose items have no names, or to the only name of a dict."""
+    output = spec.outputs[0]
+    if isinstance(result, Mapping) and len(result) == len(spec.outputs) == 1:
+        return f"; write gives({output.name!r}, {pattern(output.axes)!r}, path={tuple(result)!r})"
+    if not isinstance(result, (tuple, list)):
+        return ""
+    count = "one tensor" if len(result) == 1 else f"a tuple of {len(result)}"
+    return f"; forward returns {count}: write gives({output.name!r}, {pattern(output.axes)!r}, path=(0,))"
+
+
+def raw_forward(model: Any, spec: PlannedSpec) -> Callable[[Sequence[Any]], Any]:
+    """A function from the tensors of the planned inputs to all that `forward` returns; a lone tensor is a 1-tuple."""
+    import torch
+
+    submodule = submodule_of(model, spec.call.submodule)
+    _check_constants(submodule, spec)
+    constants = {
+        constant.name: constant.value
+        for constant in spec.call.constants
+        if not constant.path and _has_parameter(submodule, constant.name)
+    }
+    inner = [constant for constant in spec.call.constants if constant.path]
+
+    def forward(tensors: Sequence[Any]) -> Any:
+        of_model = (
+            tensor.to(float_dtype(model)) if input_.name in spec.io_names else tensor
+            for input_, tensor in zip(spec.inputs, tensors, strict=True)
+        )
+        leaves = [(input_.forward_path, tensor) for input_, tensor in zip(spec.inputs, of_model, strict=True)]
+        values = [(constant.path, _constant_value(model, spec, constant, tensors)) for constant in inner]
+        arguments = nested([*leaves, *values])
+        named = {**constants, **built_arguments(model, spec.call.builders, arguments)}
+        named = renamed(named, inspect.signature(submodule.forward).parameters)
+        _check_arguments(submodule, named)
+        by_place = _positional_arguments(submodule, named)
+        by_name = {name: value for name, value in named.items() if name not in by_place}
+        result = submodule(*chain.from_iterable(by_place.values()), **by_name)
+        return (result,) if isinstance(result, torch.Tensor) else result
+
+    return forward
+
+
+def _check_layers(model: Any, spec: PlannedSpec, result: Any) -> None:
+    """Raises CaptureFailed when a field of the result, such as `hidden_states`, has more layers than the plan."""
+    planned: dict[Any, list[Any]] = {}
+    for output in spec.outputs:
+        if output.layer is not None and len(output.forward_path) == 2:  # noqa: PLR2004 - the field, and the index in it
+            planned.setdefault(output.forward_path[0], []).append(output.forward_path[1])
+    for field, indices in planned.items():
+        layers = at((field,), result) if isinstance(result, Mapping) and field in result else ()
+        if len(layers or ()) > max(indices) + 1:
+            raise CaptureFailed(
+                f"{type(model).__name__} returns {len(layers)} {field}, but the plan has {max(indices) + 1}"
+            )
+
+
+def tensors_for(model: Any, spec: PlannedSpec, arrays: Mapping[str, Array], dtype: Any = None) -> tuple[Any, ...]:
+    """The arrays of inputs as tensors on the model's device.
+
+    Floating-point numbers have the torch dtype `dtype`; None is the dtype of the input, or that of the model if the
+    input has none of its own.
+    """
+    import torch
+
+    device = next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
+    own = {input_.name: getattr(torch, input_.kind, None) for input_ in spec.inputs if input_.kind not in KINDS[:2]}
+
+    def tensor(name: str, array: Array) -> Any:
+        values = torch.tensor(array, device=device)  # a copy: the model may change its inputs
+        return values.to(dtype or own.get(name) or float_dtype(model)) if values.is_floating_point() else values
+
+    return tuple(tensor(name, array) for name, array in arrays.items())
+
+
+def _check_constants(submodule: Any, spec: PlannedSpec) -> None:
+    """Raises CaptureFailed for a constant that `forward` does not read: without that it would have no effect.
+
+    A wrapper or a part of the model may leave a constant of the whole model out. Plain `**kwargs` may take any name.
+    """
+    parameters = inspect.signature(submodule.forward).parameters
+    others = [each.annotation for each in parameters.values() if each.kind is each.VAR_KEYWORD]
+    if spec.call.submodule or any(OF_TRANSFORMERS not in str(annotation) for annotation in others):
+        return
+    for constant in spec.call.constants:
+        if not constant.path and constant.name not in {*parameters, *COMMON_ARGUMENTS}:
+            raise CaptureFailed(f"{_unknown_argument(submodule, constant.name)}; leave always({constant.name}=...) out")
+
+
+def check_read(submodule: Any, spec: PlannedSpec, read: Collection[str]) -> None:
+    """Raises CaptureFailed for an input that only `**kwargs` of `forward` takes, and that is not among those read."""
+    parameters = inspect.signature(submodule.forward).parameters
+    known = {*parameters, *map(spec_name, parameters), *(builder.name for builder in spec.call.builders)}
+    for input_ in () if spec.call.submodule else spec.inputs:
+        argument = input_.forward_path[0]
+        if input_.name not in read and argument not in known and not isinstance(argument, int):
+            raise CaptureFailed(
+                f"{_unknown_argument(submodule, argument)}; no node would read the input {input_.name!r}"
+            )
+
+
+def _unknown_argument(submodule: Any, name: str) -> UnknownName:
+    parameters = inspect.signature(submodule.forward).parameters.values()
+    named = [each.name for each in parameters if each.kind is not each.VAR_KEYWORD]
+    return unknown("argument", name, named, of=f"the forward of {type(submodule).__name__}")
+
+
+def _check_arguments(submodule: Any, arguments: Mapping[str, Any]) -> None:
+    """Raises CaptureFailed for an argument that `forward` does not have; `**kwargs` takes any name."""
+    parameters = inspect.signature(submodule.forward).parameters
+    strange = next((name for name in arguments if name not in parameters), None)
+    if strange is not None and all(each.kind is not each.VAR_KEYWORD for each in parameters.values()):
+        error = _unknown_argument(submodule, strange)
+        raise CaptureFailed(f"{error}; write takes({strange!r}, ..., path=({next(iter(parameters), 'name')!r},))")
+
+
+def _positional_arguments(submodule: Any, arguments: Mapping[str, Any]) -> dict[str, tuple[Any, ...]]:
+    """The arguments of `forward` that no keyword can name, in order: from each name to its values, `*args` to several.
+
+    Where `*args` gets values, no keyword can name the arguments before it either.
+    """
+    parameters = inspect.signature(submodule.forward).parameters.values()
+    several = [each.name for each in parameters if each.kind is each.VAR_POSITIONAL and each.name in arguments]
+    by_place = {inspect.Parameter.POSITIONAL_ONLY, *([inspect.Parameter.POSITIONAL_OR_KEYWORD] if several else [])}
+    single = [each.name for each in parameters if each.kind in by_place and each.name in arguments]
+    return {**{name: (arguments[name],) for name in single}, **{name: tuple(arguments[name]) for name in several}}
+
+
+def _has_parameter(model: Any, name: str) -> bool:
+    """Whether `forward` accepts a keyword argument of this name."""
+    parameters = inspect.signature(model.forward).parameters
+    others = [each.name for each in parameters.values() if each.kind is each.VAR_KEYWORD]
+    forward = inspect.unwrap(model.forward)
+    return name in parameters or (
+        bool(others) and name not in _passed_on(getattr(forward, "__func__", forward), others[0])
+    )
+
+
+@cache
+def _passed_on(forward: Any, others: str) -> frozenset[str | None]:
+    """The arguments that `forward` itself passes to functions that also get its `**others`.
+
+    These functions would get such an argument twice. `forward` is read as text, because an error would end the trace;
+    once, because Python 3.11 fails at times where two threads parse at the same time.
+    """
+    try:
+        tree = ast.parse(dedent(inspect.getsource(forward)))
+    except (OSError, SyntaxError, TypeError):
+        return frozenset()
+    calls = (node.keywords for node in ast.walk(tree) if isinstance(node, ast.Call))
+    with_others = (keywords for keywords in calls if any(_is_named(each, others) for each in keywords))
+    return frozenset(each.arg for keywords in with_others for each in keywords)
+
+
+def _is_named(keyword: ast.keyword, others: str) -> bool:
+    return keyword.arg is None and isinstance(keyword.value, ast.Name) and keyword.value.id == others

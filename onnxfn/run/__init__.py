@@ -1,0 +1,1 @@
+"""What a user runs: sessions, feeds, prompts and texts."""

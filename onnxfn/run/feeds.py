@@ -1,0 +1,139 @@
+"""The arrays that a caller passes to an ONNX file, checked against its inputs: names, dtypes, shapes, limits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from onnxfn.run.greedy_decoding import numpy_dtype
+from onnxfn.specs.algebra.dummies import Array
+from onnxfn.specs.axes import terms, value
+from onnxfn.specs.errors import InvalidSpec, first_line, listed, unknown
+from onnxfn.specs.limits import Limit, stated_limits
+
+
+def feeds(session: Any, name: str, arrays: Mapping[str, Any]) -> dict[str, Array]:
+    """The inputs of an ONNX Runtime session as numpy arrays, from what a caller passes for them.
+
+    numpy arrays and torch tensors must have the dtype of the input. Numbers and lists are converted to it.
+
+    Args:
+        session: The session of the file.
+        name: The name of the file, for messages.
+        arrays: From the name of an input to its value.
+
+    Raises:
+        UnknownName: The file has no such input.
+        InvalidSpec: An input has no value; a value has another dtype, another number of axes or another size than the
+            input; two inputs disagree on the size of an axis; a size is outside the limits that the file states.
+    """
+    ports = {port.name: port for port in session.get_inputs()}
+    for input_name in arrays:
+        if input_name not in ports:
+            raise unknown("input", input_name, ports, of=name)
+    if missing := [port for port in ports if port not in arrays]:
+        raise InvalidSpec(f"no value for {listed(missing)}; {name} takes {listed(ports)}")
+    converted = {port.name: _array(port, arrays[port.name], name) for port in ports.values()}
+    sizes = _symbol_sizes(ports, converted, name)
+    _check_formulas(ports, converted, sizes, name)
+    _check_limits(stated_limits(session.get_modelmeta().custom_metadata_map), sizes, name)
+    return converted
+
+
+def _array(port: Any, values: Any, name: str) -> Array:
+    """The value of an input as an array of its dtype; InvalidSpec for another dtype or number of axes."""
+    dtype = numpy_dtype(port.type)
+    array = _with_dtype(port.name, values, dtype, name)
+    if array.ndim != len(port.shape):
+        raise InvalidSpec(f"{port.name} has the shape {list(array.shape)}; {name} takes {_axes(port)}")
+    return array
+
+
+def _with_dtype(input_name: str, values: Any, dtype: np.dtype[Any], name: str) -> Array:
+    if hasattr(values, "detach"):
+        values = _numpy_of_tensor(input_name, values, dtype, name)
+    has_dtype = isinstance(values, np.ndarray | np.generic)
+    try:
+        array = np.asarray(values)
+    except ValueError as error:
+        raise InvalidSpec(f"{input_name} is no array of numbers: {first_line(error)}") from None
+    fits = array.dtype == dtype if has_dtype or array.dtype.kind not in "biuf" else _is_safe(array, dtype)
+    if not fits:
+        raise InvalidSpec(f"{input_name} is {array.dtype}; {name} takes {dtype}")
+    return np.ascontiguousarray(array, dtype).reshape(array.shape)
+
+
+def _is_safe(numbers: Array, dtype: np.dtype[Any]) -> bool:
+    """Whether numbers of a list keep their values in a dtype, but for rounding of real numbers."""
+    return numbers.size == 0 or dtype.kind == "f" or bool(np.array_equal(numbers.astype(dtype), numbers))
+
+
+def _numpy_of_tensor(input_name: str, tensor: Any, dtype: np.dtype[Any], name: str) -> Array:
+    """A torch tensor as an array; InvalidSpec for a type that numpy does not have, such as bfloat16."""
+    try:
+        array: Array = tensor.detach().cpu().numpy()
+    except (TypeError, RuntimeError):
+        raise InvalidSpec(f"{input_name} is {tensor.dtype}; {name} takes {dtype}") from None
+    return array
+
+
+def _axes(port: Any) -> str:
+    """The axes of an input as text: `[batch_size, 3]`."""
+    return f"[{', '.join(str(axis or '_') for axis in port.shape)}]"
+
+
+def _symbol_sizes(ports: Mapping[str, Any], arrays: Mapping[str, Array], name: str) -> dict[str, tuple[int, str]]:
+    """From each symbol of the inputs to its size and the input that it was read from.
+
+    InvalidSpec if a static axis has another size, or two inputs have other sizes for a symbol.
+    """
+    sizes: dict[str, tuple[int, str]] = {}
+    for input_name, port in ports.items():
+        shape = arrays[input_name].shape
+        for axis, size in zip(port.shape, shape, strict=True):
+            if isinstance(axis, int) and axis != size:
+                raise InvalidSpec(f"{input_name} has the shape {list(shape)}; {name} takes {_axes(port)}")
+            known, source = sizes.setdefault(str(axis), (size, input_name)) if axis else (size, "")
+            if not isinstance(axis, int) and known != size:
+                raise InvalidSpec(
+                    f"{input_name} has the shape {list(shape)}, but {axis} is {known} in {source}; "
+                    f"{name} takes {_axes(port)}"
+                )
+    return sizes
+
+
+def _check_formulas(
+    ports: Mapping[str, Any], arrays: Mapping[str, Array], sizes: Mapping[str, tuple[int, str]], name: str
+) -> None:
+    """Raises InvalidSpec if an axis such as `past + now` has another size than its terms."""
+    plain = {symbol: size for symbol, (size, _) in sizes.items()}
+    for input_name, port in ports.items():
+        for axis, size in zip(port.shape, arrays[input_name].shape, strict=True):
+            names = _terms(axis)
+            if names and plain.keys() >= {*names} and value(axis, plain) != size:
+                known = ", ".join(f"{symbol}={plain[symbol]}" for symbol in names)
+                raise InvalidSpec(
+                    f"{input_name} has the shape {list(arrays[input_name].shape)}, and {axis} is "
+                    f"{value(axis, plain)} for {known}; {name} takes {_axes(port)}"
+                )
+
+
+def _terms(axis: Any) -> tuple[str, ...]:
+    """The names in a formula; none for a number, for a single name and for a text of another program."""
+    if not isinstance(axis, str) or axis.isidentifier():
+        return ()
+    try:
+        return terms(axis)
+    except SyntaxError:
+        return ()
+
+
+def _check_limits(limits: Sequence[Limit], sizes: Mapping[str, tuple[int, str]], name: str) -> None:
+    """Raises InvalidSpec if a size is outside the limits that a file states."""
+    for limit in limits:
+        size, source = sizes.get(limit.name, (limit.low, ""))
+        if size < limit.low or (limit.high is not None and size > limit.high):
+            valid = ", ".join(map(str, limits))
+            raise InvalidSpec(f"{limit.name} is {size} in {source}; {name} is valid for {valid}")

@@ -1,0 +1,258 @@
+"""`generate`: the texts that the files of an export decode."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import Any, overload
+
+import numpy as np
+from attrs import evolve
+
+from onnxfn.architectures.placeholders import PLACES, Placeholders, placeholders, with_placeholders
+from onnxfn.run.encoded import embedded
+from onnxfn.run.greedy_decoding import Decoder, encoder_feeds, greedy, input_names
+from onnxfn.run.processed import arrays_of, processed, saved_processor
+from onnxfn.run.prompts import (
+    encoder_array,
+    export_path,
+    number_of_tokens,
+    run_errors,
+    stop_tokens,
+    token_ids,
+    token_mask,
+)
+from onnxfn.run.sessions import open_session
+from onnxfn.run.towers import TOWERS, read_arguments, tower_features, with_features
+from onnxfn.specs.algebra.dummies import Array
+from onnxfn.specs.edits.token_embeddings import EMBEDDING_FILE, EMBEDS, IDS
+from onnxfn.specs.errors import InvalidSpec, ModelNotFound, listed
+from onnxfn.specs.stored.reports import Exported
+from onnxfn.weights.layouts import dtype_suffix, graphs_of_dtype, onnx_folder
+
+MAIN_ARGUMENTS = frozenset({"pixel_values", "input_features"})
+"""The arguments that hold images and sounds, which a file must read."""
+
+ENCODER = "encoder_model"
+DECODERS = (("decoder_model_merged",), ("decoder_model", "decoder_with_past_model"))
+"""The decoder files of an encoder-decoder: one file, or one for the first token and one for the others."""
+
+
+@overload
+def generate(
+    exported: Exported | str | PathLike[str],
+    input_ids: str,
+    *,
+    images: Sequence[Any] = (),
+    audio: Sequence[Any] = (),
+    max_new_tokens: int = 16,
+    stop: Iterable[int] = (),
+    dtype: str | None = None,
+) -> str: ...
+@overload
+def generate(
+    exported: Exported | str | PathLike[str],
+    input_ids: Array | Sequence[Sequence[int]] | Mapping[str, Any],
+    attention_mask: Array | Sequence[Sequence[int]] | None = None,
+    *,
+    max_new_tokens: int = 16,
+    stop: Iterable[int] = (),
+    start: int | None = None,
+    dtype: str | None = None,
+) -> Array: ...
+def generate(
+    exported: Exported | str | PathLike[str],
+    input_ids: Array | Sequence[Sequence[int]] | Mapping[str, Any] | str,
+    attention_mask: Array | Sequence[Sequence[int]] | None = None,
+    *,
+    images: Sequence[Any] = (),
+    audio: Sequence[Any] = (),
+    max_new_tokens: int = 16,
+    stop: Iterable[int] = (),
+    start: int | None = None,
+    dtype: str | None = None,
+) -> Array | str:
+    """Decodes texts greedily with ONNX Runtime; for a model that sees or hears, texts with images or sounds.
+
+    Args:
+        exported: A decoder with past or an encoder-decoder: the result of `export` or of `load`, the folder of an
+            export, or the ONNX file of a decoder.
+        input_ids: Token ids, `[batch, length]`, as an array or as lists of one length: the prompts of a decoder, or
+            the texts that an encoder reads. For an encoder of sound or images, its features. Or a text: the processor,
+            or the tokenizer, that is saved in the folder reads it. Or all that a processor computed, by name:
+            `input_ids`, `attention_mask`, `pixel_values`.
+        attention_mask: `[batch, length]`, 0 for padding and 1 for tokens. Prompts of different lengths are padded on
+            the left. The default has no padding.
+        images: Images that belong to a text, in order: images of PIL, arrays or paths of files. A text without
+            placeholders gets them in front, or in a message of the chat template.
+        audio: Sounds that belong to a text: samples at the sampling rate of the processor, or paths of files.
+        max_new_tokens: The largest number of tokens that are decoded, 0 or more.
+        stop: Token ids that end a text. An ended text is filled with its last token until all texts have ended. The
+            answer to a text also ends at the end token of the configuration in the folder.
+        start: The first token that the decoder of an encoder-decoder gets. The default is `decoder_start_token_id` of
+            the configuration in the folder. A decoder without an encoder has none.
+        dtype: Which of the `dtypes` of the export runs. None: that of the result of `load`, the first of the export, or
+            the files without an ending.
+
+    Returns:
+        Token ids, int64: `[batch, length + new]` for a decoder, its prompts included; `[batch, 1 + new]` for an
+        encoder-decoder, `start` included. For a text, its continuation as a text:
+        `generate(folder, "What is this?", images=["cat.png"])`.
+
+    Raises:
+        ModelNotFound: There is no such file, no decoder with past in the folder, or no processor for a text.
+        InvalidSpec: The decoder has an input that `generate` has no value for; `start` is neither given nor configured,
+            or is given without an encoder; `max_new_tokens` is below 0; or the prompts are not for the model: a token
+            that it does not have, a mask of another shape, no tokens. Or images come without a text or to a model that
+            does not see, or a text has more or fewer placeholder tokens than images have rows of features.
+        CheckFailed: ONNX Runtime cannot load a file, or the folder holds files of two exports.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> from onnx import parser, save
+        >>> counter = parser.parse_model('''<ir_version: 8, opset_import: ["": 17]>
+        ...     counter (int64[batch_size, length] input_ids) => (float[batch_size, length, 10] logits)
+        ...     <int64 one = {1}, int64 ten = {10}, float[2] off_and_on = {0.0, 1.0}>
+        ...     { next = Add (input_ids, one)  logits = OneHot (next, ten, off_and_on) }''')
+        >>> with TemporaryDirectory() as folder:
+        ...     save(counter, f"{folder}/model.onnx")
+        ...     generate(folder, np.array([[3, 4], [0, 1]]), max_new_tokens=3).tolist()
+        [[3, 4, 5, 6, 7], [0, 1, 2, 3, 4]]
+    """
+    path, stop_ids, steps = export_path(exported), stop_tokens(stop), number_of_tokens(max_new_tokens)
+    if isinstance(input_ids, str):
+        processor = saved_processor(path)
+        prompt = processed(processor, input_ids, images, audio)
+        ends = (*stop_ids, *_end_tokens(path))
+        texts = generate(exported, prompt, max_new_tokens=steps, stop=ends, dtype=dtype)
+        # The text of an encoder-decoder begins with `start`, not with the prompt.
+        known = 1 if _encoder_file(onnx_folder(path), _suffix(exported, dtype)).is_file() else prompt[IDS].shape[1]
+        return str(processor.decode(texts[0, known:], skip_special_tokens=True))
+    if len(images) or len(audio):
+        raise InvalidSpec('images and audio belong to a text: generate(folder, "What is this?", images=[...])')
+    folder = onnx_folder(path)
+    arguments: Mapping[str, Any] = input_ids if isinstance(input_ids, Mapping) else {IDS: input_ids}
+    inputs = encoder_array(arguments[IDS])
+    mask = token_mask(arguments.get("attention_mask") if attention_mask is None else attention_mask, inputs)
+    suffix = _suffix(exported, dtype)
+    graphs_of_dtype(folder, dtype)  # raises ModelNotFound
+    if _encoder_file(folder, suffix).is_file():
+        ids = np.full((len(inputs), 1), _start_token(path) if start is None else start, dtype=np.int64)
+        decoder = _decoder_of_encoded(path, suffix, {**arguments, IDS: inputs}, mask)
+        with run_errors(inputs):
+            return greedy(decoder, ids, np.ones_like(ids), steps=steps, stop=stop_ids)
+    if start is not None:
+        raise InvalidSpec(f"start is {start!r}, and a decoder without an encoder starts with input_ids; leave it out")
+    ids, decoder = token_ids(inputs), _decoder(_decoder_file(exported, folder, suffix), suffix)
+    with run_errors(ids):
+        placed = _placed(path, {**arrays_of(arguments), IDS: ids})
+        ids, decoder = placed[IDS], _with_features(decoder, path, suffix, placed)
+        return greedy(decoder, ids, mask, steps=steps, stop=stop_ids)
+
+
+def _first_dtype(exported: Exported | str | PathLike[str]) -> str | None:
+    """The first of the `dtypes` of an export, or the one that `load` was asked for; None if there is none."""
+    return exported.plan.parts[0].dtype if isinstance(exported, Exported) else getattr(exported, "dtype", None)
+
+
+def _suffix(exported: Exported | str | PathLike[str], dtype: str | None) -> str:
+    return dtype_suffix(_first_dtype(exported) if dtype is None else dtype)
+
+
+def _encoder_file(folder: Path, suffix: str) -> Path:
+    return folder / f"{ENCODER}{suffix}.onnx"
+
+
+def _decoder_of_encoded(path: Path, suffix: str, arguments: Mapping[str, Any], mask: Array) -> Decoder:
+    """The decoder of an encoder-decoder, which reads what its encoder computes from the inputs."""
+    folder, inputs = onnx_folder(path), arguments[IDS]
+    decoder, encoder = _seq2seq_decoder(folder, suffix), open_session(_encoder_file(folder, suffix))
+    with run_errors(inputs):
+        if EMBEDS in input_names(encoder):
+            table, values = open_session(folder / f"{EMBEDDING_FILE}{suffix}.onnx"), arrays_of(arguments)
+            features = tower_features(_towers(folder, suffix, values), values)
+            inputs = embedded(table, features, _known_tokens(path), values)[EMBEDS]
+            decoder = evolve(decoder, embeddings=table)
+        return evolve(decoder, constant_feeds=encoder_feeds(encoder, inputs, mask))
+
+
+def _placed(path: Path, arguments: Mapping[str, Array]) -> Mapping[str, Array]:
+    """The arguments with placeholder tokens in marked places."""
+    return with_placeholders(arguments, _known_tokens(path)) if PLACES in arguments else arguments
+
+
+def _known_tokens(path: Path) -> Placeholders:
+    return placeholders(json.loads((path / "config.json").read_text()))
+
+
+def _with_features(decoder: Decoder, path: Path, suffix: str, arguments: Mapping[str, Array]) -> Decoder:
+    """The decoder with the features of images and sounds among the arguments; of a text alone as it is."""
+    sessions = _towers(onnx_folder(path), suffix, arguments)
+    if not sessions:
+        return decoder
+    return with_features(decoder, tower_features(sessions, arguments), _known_tokens(path), arguments[IDS], arguments)
+
+
+def _towers(folder: Path, suffix: str, arguments: Mapping[str, Array]) -> dict[str, Any]:
+    """The sessions of the files that read images and sounds. InvalidSpec if none reads one that is an argument."""
+    files = {stem: folder / f"{stem}{suffix}.onnx" for stem in TOWERS}
+    sessions = {stem: open_session(file) for stem, file in files.items() if file.is_file()}
+    if unread := sorted(arguments.keys() & MAIN_ARGUMENTS - read_arguments(sessions)):
+        raise InvalidSpec(f"no file in {folder} reads {listed(unread)}; the files that do are {listed(TOWERS)}")
+    return sessions
+
+
+def _configurations(folder: Path) -> Iterator[Mapping[str, Any]]:
+    """The configurations in a folder, that of `generate` first."""
+    files = [folder / name for name in ("generation_config.json", "config.json")]
+    return (json.loads(file.read_text()) for file in files if file.is_file())
+
+
+def _end_tokens(folder: Path) -> tuple[int, ...]:
+    """The end tokens of the configuration in a folder."""
+    known = (config.get("eos_token_id") for config in _configurations(folder))
+    ends = next((each for each in known if each is not None), ())
+    return tuple(ends) if isinstance(ends, (list, tuple)) else (ends,)
+
+
+def _start_token(folder: Path) -> int:
+    """`decoder_start_token_id` of the configuration in a folder."""
+    for config in _configurations(folder):
+        for section in (config, config.get("decoder") or {}, config.get("text_config") or {}):
+            if section.get("decoder_start_token_id") is not None:
+                return int(section["decoder_start_token_id"])
+    raise InvalidSpec(f"no configuration in {folder} has decoder_start_token_id; pass the first token: start=...")
+
+
+def _decoder_file(exported: Exported | str | PathLike[str], folder: Path, suffix: str) -> Path:
+    """The ONNX file of a decoder: the path if it is one, else the first of a variant that is no table of embeddings."""
+    path = export_path(exported)
+    if path.suffix == ".onnx":
+        return path
+    names = [part.name for part in exported.plan.parts] if isinstance(exported, Exported) else [f"model{suffix}"]
+    merged = folder / f"{DECODERS[0][0]}{suffix}.onnx"
+    if merged.is_file():
+        return merged
+    return folder / next(f"{name}.onnx" for name in names if name.endswith(suffix) and not _is_table(name))
+
+
+def _is_table(name: str) -> bool:
+    """Whether a part looks up the embeddings of tokens."""
+    return name.startswith(EMBEDDING_FILE)
+
+
+def _decoder(file: Path, suffix: str) -> Decoder:
+    session, table = open_session(file), file.parent / f"{EMBEDDING_FILE}{suffix}.onnx"
+    return Decoder(session, session, open_session(table) if EMBEDS in input_names(session) else None)
+
+
+def _seq2seq_decoder(folder: Path, suffix: str) -> Decoder:
+    for stems in DECODERS:
+        files = [folder / f"{stem}{suffix}.onnx" for stem in stems]
+        if all(file.is_file() for file in files):
+            sessions = [open_session(file) for file in files]
+            return Decoder(sessions[0], sessions[-1])
+    known = listed(" and ".join(f"{stem}{suffix}" for stem in stems) for stems in DECODERS)
+    raise ModelNotFound(f"no decoder with past in {folder}; generate knows: {known}")

@@ -1,0 +1,204 @@
+"""Greedy decoding with ONNX Runtime sessions. All it needs is in the names of their inputs and outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from attrs import evolve, frozen
+
+from onnxfn.run.merged_embeddings import Positions, merged_embeddings, token_positions
+from onnxfn.specs.algebra.dummies import Array
+from onnxfn.specs.edits.logits_to_keep import NUM_LOGITS_TO_KEEP
+from onnxfn.specs.edits.token_embeddings import EMBEDS
+from onnxfn.specs.errors import InvalidSpec, listed
+
+PAST = "past"
+"""The prefix of inputs that hold the cache."""
+
+CROSS_ATTENTION = ".encoder."
+"""Part of the names of the cross-attention's keys and values. They are the same at each step."""
+
+NO_FEEDS: Mapping[str, Array] = MappingProxyType({})
+
+NO_FEATURES: Mapping[int, Array] = MappingProxyType({})
+
+ChooseTokens = Callable[[Array, Array], Array]
+"""From the logits of the next token, `[batch, vocabulary]`, and the texts so far, `[batch, length]`, to `[batch]`."""
+
+
+@frozen
+class Decoder:
+    """The ONNX Runtime sessions of a decoder.
+
+    `first` runs the prompt and `later` the other tokens; they may be the same session. `embeddings` computes the
+    embeddings of tokens, if the decoder takes these. `constant_feeds` are inputs that are the same at each step.
+    `cache` is, for each input of the cache, the output that it is fed back from; None: as their names say. `features`
+    are the rows that stand in the prompts in place of placeholder tokens, by the id of these. `positions` computes the
+    positions of tokens.
+    """
+
+    first: Any
+    later: Any
+    embeddings: Any = None
+    constant_feeds: Mapping[str, Array] = NO_FEEDS
+    cache: Mapping[str, str] | None = None
+    features: Mapping[int, Array] = NO_FEATURES
+    positions: Positions = token_positions
+
+
+def most_likely_token(logits: Array, _: Array) -> Array:
+    """The token with the largest logit."""
+    tokens: Array = logits.argmax(axis=-1)
+    return tokens
+
+
+def most_likely_unused_token(logits: Array, texts: Array) -> Array:
+    """The token with the largest logit among those that a text does not have yet.
+
+    Such a text never repeats itself, so each step depends on all steps before it.
+    """
+    unused = logits.copy()
+    np.put_along_axis(unused, texts, -np.inf, axis=-1)
+    return most_likely_token(unused, texts)
+
+
+def greedy(
+    decoder: Decoder,
+    input_ids: Array,
+    attention_mask: Array,
+    *,
+    steps: int,
+    stop: tuple[int, ...] = (),
+    choose: ChooseTokens = most_likely_token,
+) -> Array:
+    """The texts `[batch, length + new]` that a decoder continues: see `generate`. `choose` chooses the next tokens."""
+    texts, mask, new = input_ids, attention_mask, input_ids
+    cache = _cache_by_name(decoder.later) if decoder.cache is None else decoder.cache
+    past = _empty_past(decoder.first, len(texts), cache)
+    for _ in range(steps):
+        outputs = decoded(decoder, new, mask, past)
+        decoder = evolve(decoder, first=decoder.later, features=NO_FEATURES)
+        new = choose(outputs["logits"][:, -1], texts)[:, None]
+        if stop:
+            has_ended = np.isin(texts[:, -1:], stop) & (texts.shape[1] > input_ids.shape[1])
+            new = np.where(has_ended, texts[:, -1:], new)
+        texts = np.concatenate([texts, new], axis=1)
+        mask = np.concatenate([mask, np.ones_like(new)], axis=1)
+        past = {name: past[name] if _is_constant(past, name) else outputs[output] for name, output in cache.items()}
+        if stop and np.isin(new, stop).all():
+            break
+    return texts
+
+
+def prompt_outputs(decoder: Decoder, input_ids: Array, attention_mask: Array) -> dict[str, Array]:
+    """The outputs of a decoder for prompts, `[batch, length, ...]`; some graphs give the logits of the last token."""
+    cache = _cache_by_name(decoder.first) if decoder.cache is None else decoder.cache
+    past = _empty_past(decoder.first, len(input_ids), cache)
+    return decoded(decoder, input_ids, attention_mask, past, logits=0)
+
+
+def decoded(
+    decoder: Decoder, new: Array, mask: Array, past: Mapping[str, Array], *, logits: int = 1
+) -> dict[str, Array]:
+    """The outputs of one step of a decoder for new tokens, `[batch, new]`: logits of the last `logits`; 0: of all."""
+    session = decoder.first
+    feeds = {**decoder.constant_feeds, **_text_feeds(session, new, mask, decoder.positions), **past}
+    if decoder.embeddings is not None:
+        feeds |= session_outputs(decoder.embeddings, {"input_ids": new})
+        feeds[EMBEDS] = merged_embeddings(feeds[EMBEDS], new, decoder.features)
+    return session_outputs(session, feeds | {NUM_LOGITS_TO_KEEP: np.array(logits)})
+
+
+def encoder_feeds(session: Any, inputs: Array, mask: Array | None = None) -> dict[str, Array]:
+    """Runs an encoder; returns the inputs that a decoder takes from it: the encoder's states and its mask."""
+    names = input_names(session)
+    encoder_mask = np.ones(inputs.shape[:2], dtype=np.int64) if mask is None else np.asarray(mask, dtype=np.int64)
+    feeds = {names[0]: inputs, **({"attention_mask": encoder_mask} if "attention_mask" in names else {})}
+    states = session_outputs(session, feeds)["last_hidden_state"]
+    return {"encoder_hidden_states": states, "encoder_attention_mask": encoder_mask}
+
+
+def present_name(name: str) -> str:
+    """The name of the output that a past input is fed back from.
+
+    >>> present_name("past_key_values.0.key"), present_name("past_conv.3"), present_name("past.0.key")
+    ('present.0.key', 'present_conv.3', 'present.0.key')
+    """
+    stem = "past_key_values" if name.startswith("past_key_values.") else PAST
+    return name.replace(stem, "present", 1)
+
+
+def _is_constant(past: Mapping[str, Array], name: str) -> bool:
+    """Whether a past input stays the same from now on: computed keys and values of the cross-attention."""
+    return CROSS_ATTENTION in name and name in past and past[name].size > 0
+
+
+def _text_feeds(session: Any, new: Array, mask: Array, positions_of: Positions) -> dict[str, Array]:
+    """The token ids, position ids and attention mask of the new tokens.
+
+    The attention mask is that of the whole text. Of a graph whose cache has no length it is that of the new tokens: its
+    second axis has the same symbol as the tokens'.
+    """
+    positions = positions_of(mask)[..., -new.shape[1] :]
+    lengths = {input_.name: input_.shape[1] for input_ in session.get_inputs() if len(input_.shape) > 1}
+    length = lengths.get("input_ids", lengths.get(EMBEDS))
+    is_of_new_tokens = lengths.get("attention_mask") == length
+    mask_feed = mask[:, -new.shape[1] :] if is_of_new_tokens else mask
+    several = next((port.shape[:-2] for port in session.get_inputs() if port.name == "position_ids"), ())
+    of_text = positions.shape[-2:]
+    positions = np.broadcast_to(positions, (*several, *of_text))  # M-RoPE: one for each of three axes
+    return {"input_ids": new, "attention_mask": mask_feed, "position_ids": positions}
+
+
+def session_outputs(session: Any, known: Mapping[str, Array]) -> dict[str, Array]:
+    """Runs a session on those of the known arrays that it takes; returns its outputs by name."""
+    dtypes = {input_.name: numpy_dtype(input_.type) for input_ in session.get_inputs()}
+    if missing := [name for name in dtypes if name not in known]:
+        raise InvalidSpec(f"generate has no value for the inputs {listed(missing)}; it knows {listed(known)}")
+    feeds = {name: known[name].astype(dtype) for name, dtype in dtypes.items()}
+    return dict(zip((output.name for output in session.get_outputs()), session.run(None, feeds), strict=True))
+
+
+def input_names(session: Any) -> list[str]:
+    """The names of the inputs of a session."""
+    return [input_.name for input_ in session.get_inputs()]
+
+
+def _cache_by_name(session: Any) -> dict[str, str]:
+    """From each input of the cache to the output that it is fed back from, by their names."""
+    return {name: present_name(name) for name in input_names(session) if name.startswith(PAST)}
+
+
+def _empty_past(session: Any, batch: int, names: Collection[str]) -> dict[str, Array]:
+    """The past inputs before the first token: all dynamic axes but the batch have size 0, all values are 0."""
+    symbol = _batch_symbol(session)
+    return {
+        input_.name: np.zeros(
+            [_empty_size(size, batch if size == symbol else 0) for size in input_.shape], dtype=numpy_dtype(input_.type)
+        )
+        for input_ in session.get_inputs()
+        if input_.name in names
+    }
+
+
+def _empty_size(size: int | str, dynamic: int) -> int:
+    return size if isinstance(size, int) else dynamic
+
+
+def _batch_symbol(session: Any) -> int | str:
+    """The symbol of the batch axis: the first axis of the tokens."""
+    axes: dict[str, list[int | str]] = {input_.name: input_.shape for input_ in session.get_inputs()}
+    return axes.get("input_ids", axes.get(EMBEDS, ["batch_size"]))[0]
+
+
+def numpy_dtype(runtime_type: str) -> np.dtype[Any]:
+    """The numpy dtype of a type as ONNX Runtime prints it.
+
+    >>> numpy_dtype("tensor(float)"), numpy_dtype("tensor(int64)")
+    (dtype('float32'), dtype('int64'))
+    """
+    name = runtime_type.removeprefix("tensor(").removesuffix(")")
+    return np.dtype({"float": "float32", "double": "float64"}.get(name, name))

@@ -1,0 +1,154 @@
+"""Texts with images and sounds for the check of a whole model, made from the dummies of its parts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import cycle, islice
+from math import prod
+from types import MappingProxyType
+
+import numpy as np
+from attrs import frozen
+
+from onnxfn.architectures.placeholders import AUDIO_FEATURES, IMAGE_FEATURES, Placeholders, placeholder_of
+from onnxfn.run.towers import GRIDS, TOWERS, argument_of
+from onnxfn.specs.algebra.dummies import Array, dummies
+from onnxfn.specs.algebra.planned import Part, PlannedSpec
+from onnxfn.specs.axes import names
+from onnxfn.specs.edits.token_embeddings import IDS
+from onnxfn.specs.plan.check_cases import in_case
+
+NOUNS: Mapping[str, tuple[str, str]] = MappingProxyType(
+    {IMAGE_FEATURES: ("image", "images"), AUDIO_FEATURES: ("sound", "sounds")}
+)
+LEAD, BETWEEN, TAIL = 5, 2, 4
+"""The ordinary tokens before the first image of a text, between two images, and after the last one."""
+
+TOKENS = 64
+"""How many ordinary tokens are drawn."""
+
+RowsOf = Callable[[Part, Mapping[str, Array]], Array]
+"""Runs a tower on its inputs: the features of all images, `[images, rows, width]` or `[rows, width]`."""
+
+
+@frozen
+class Prompt:
+    """Texts with images or sounds.
+
+    Attributes:
+        case: What they are, for a report.
+        arguments: The arguments of `forward` by name, as a processor gives them: `input_ids`, `pixel_values`.
+    """
+
+    case: str
+    arguments: Mapping[str, Array]
+
+
+def towers_of(parts: Iterable[Part], suffix: str = "") -> dict[str, Part]:
+    """The parts that read images and sounds, by the stem of their files without the suffix of a dtype."""
+    names = {part.name.removesuffix(suffix): part for part in parts}
+    return {stem: names[stem] for stem in TOWERS if stem in names}
+
+
+def whole_prompts(
+    towers: Mapping[str, Part], table: PlannedSpec, known: Placeholders, rows_of: RowsOf
+) -> Iterator[Prompt]:
+    """A text alone; for each tower a text with an image, one with several, and a batch with an image in each text.
+
+    The texts of the batch have other lengths: they are padded on the left.
+
+    Args:
+        towers: The parts that read images and sounds: see `towers_of`.
+        table: The spec of the part that looks up the embeddings of tokens.
+        known: The placeholder tokens of the model.
+        rows_of: Runs a tower. A text has a placeholder token for each row of features.
+    """
+    ordinary = ordinary_tokens(table, known)
+    yield Prompt("a text alone", text_arguments([()], 0, ordinary, known.padding))
+    for stem, part in towers.items():
+        token, (noun, nouns) = placeholder_of(TOWERS[stem], known), NOUNS[TOWERS[stem]]
+        start = known.starts.get(TOWERS[stem])
+        for spec in (for_one(part.spec), part.spec):
+            inputs = dummies(spec, {})
+            rows = rows_of_each(rows_of(part, inputs), inputs)
+            arguments = {argument_of(name): array for name, array in inputs.items()}
+            label = f"1 {noun}" if len(rows) == 1 else f"{len(rows)} {nouns}"
+            text = text_arguments([rows], token, ordinary, known.padding, start=start)
+            yield Prompt(f"{label} in a text", arguments | text)
+            if len(rows) > 1:
+                batch = text_arguments([(each,) for each in rows], token, ordinary, known.padding, start=start)
+                yield Prompt(f"{label} in {len(rows)} left-padded texts", arguments | batch)
+
+
+def for_one(spec: PlannedSpec) -> PlannedSpec:
+    """The spec with the dummies of its case of one image, if it has one."""
+    return next((in_case(spec, case) for case in spec.cases if case.name == "one"), spec)
+
+
+def rows_of_each(features: Array, inputs: Mapping[str, Array]) -> tuple[int, ...]:
+    """How many rows of features each image has.
+
+    Args:
+        features: `[images, rows, width]`, or `[rows, width]` for all images together.
+        inputs: The inputs of the tower; one of them may be the grids of patches. As many patches of each image become
+            one row.
+
+    >>> rows_of_each(np.zeros((2, 5, 8)), {})
+    (5, 5)
+    >>> rows_of_each(np.zeros((6, 8)), {"image_grid_thw": np.array([[1, 4, 4], [1, 2, 4]])})
+    (4, 2)
+    """
+    grids = next((inputs[name] for name in inputs if argument_of(name) in GRIDS.values()), None)
+    if grids is not None:
+        patches = grids.prod(axis=1)
+        return tuple(int(count) * prod(features.shape[:-1]) // int(patches.sum()) for count in patches)
+    if features.ndim > 2:  # noqa: PLR2004 - rows and width
+        return (prod(features.shape[1:-1]),) * len(features)
+    count = max(1, len(next(iter(inputs.values()))))  # any division will do: the rows follow each other
+    return tuple(len(part) for part in np.array_split(features, count))
+
+
+def ordinary_tokens(table: PlannedSpec, known: Placeholders) -> list[int]:
+    """Random tokens of a model that its configuration does not name: no placeholder, no end."""
+    ids = next(input_ for input_ in table.inputs if input_.name == IDS)
+    sizes = dict(zip(names(ids.axes), (1, 16 * TOKENS), strict=True))
+    drawn = dummies(table, sizes)[IDS].ravel().tolist()
+    return [token for token in drawn if token not in known.special][:TOKENS]
+
+
+def text_arguments(
+    texts: Sequence[Sequence[int]],
+    token: int,
+    ordinary: Sequence[int],
+    padding: int | None = None,
+    *,
+    start: int | None = None,
+) -> dict[str, Array]:
+    """Token ids and mask of texts; each text is given by how many placeholder tokens each of its images has.
+
+    Padding is an ordinary token if `padding` is None. `start` is the token before each image, if there is one.
+
+    >>> text = text_arguments([(2, 1), (1,)], 9, [1, 2, 3, 4, 5, 6, 7])
+    >>> text["input_ids"].tolist()[0], text["attention_mask"].tolist()[1]
+    ([1, 2, 3, 4, 5, 9, 9, 6, 7, 9, 1, 2, 3, 4], [0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1])
+    """
+    before = () if start is None else (start,)
+    rows = [_tokens(images, (*before, token), ordinary, number) for number, images in enumerate(texts)]
+    length = max(map(len, rows))
+    pad = ordinary[0] if padding is None else padding
+    ids = np.array([[pad] * (length - len(row)) + row for row in rows])
+    mask = np.array([[0] * (length - len(row)) + [1] * len(row) for row in rows])
+    return {IDS: ids, "attention_mask": mask}
+
+
+def _tokens(images: Sequence[int], tokens: Sequence[int], ordinary: Sequence[int], number: int) -> list[int]:
+    """The tokens of a text. Each has three ordinary tokens less in front than the text before it.
+
+    `tokens`: the placeholder token of an image, and before it the token with which an image starts.
+    """
+    *start, token = tokens
+    drawn = cycle([*ordinary[number:], *ordinary[:number]])
+    text = [*islice(drawn, max(1, LEAD - 3 * number))]
+    for index, rows in enumerate(images):
+        text += [*islice(drawn, BETWEEN if index else 0), *start, *[token] * rows]
+    return [*text, *islice(drawn, TAIL)]

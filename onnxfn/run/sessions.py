@@ -1,0 +1,173 @@
+"""Opens ONNX files with ONNX Runtime on the CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from onnxfn.specs.errors import ModelNotFound, first_line, listed
+from onnxfn.specs.stored.reports import CPU, CheckFailed, Tick, no_tick
+from onnxfn.weights.digests import foreign_data
+from onnxfn.weights.journal import half_replaced
+from onnxfn.weights.onnx_files import external_data_names, stored_tensors, with_weights_in_place
+from onnxfn.weights.waiting import watched
+
+FATAL = 4
+"""The highest severity of ONNX Runtime's log: nothing else is logged."""
+
+
+LARGE_HALF_BYTES = 1 << 29
+"""Bytes of 16-bit weights from which on they are not converted all at once."""
+
+LARGE_FILE_BYTES, IN_PLACE_BYTES = 1 << 28, 1 << 16
+"""Bytes of an ONNX file from which on its weights of so many bytes are mapped from it, not read."""
+
+FOLDER_OF_EXTERNAL_DATA = "session.model_external_initializers_file_folder_path"
+
+
+def open_session(
+    file: str | Path, options: Any = None, providers: Sequence[Any] = CPU, content: bytes | None = None
+) -> Any:
+    """An `onnxruntime.InferenceSession` of an ONNX file; without `options`, with ONNX Runtime's defaults and no log.
+
+    `content` replaces the bytes of the file.
+    ModelNotFound if there is no such file. CheckFailed if ONNX Runtime cannot load it, or if its folder holds a mixture
+    of two exports: its external data was written with another ONNX file, or an export was killed while it moved files.
+    """
+    import onnxruntime
+
+    path = Path(file)
+    if not path.is_file():
+        raise ModelNotFound(f"no file {path}; name the ONNX file of a decoder with past, or the folder of an export")
+    if half_replaced(path):
+        raise CheckFailed(f"{path.parent} holds files of two exports: replacing the earlier one stopped; export again")
+    if names := foreign_data(path):
+        raise CheckFailed(f"{listed(names)} in {path.parent} is of another export than {path.name}; export again")
+    try:
+        return onnxruntime.InferenceSession(content or str(path), options or silent_options(), providers=[*providers])
+    except Exception as error:
+        raise CheckFailed(f"ONNX Runtime cannot load {path.name}: {runtime_message(error)}") from error
+
+
+def silent_options() -> Any:
+    """The default `onnxruntime.SessionOptions`, without a log: each error is raised, too."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = FATAL
+    return options
+
+
+def silent_run_options() -> Any:
+    """The default `onnxruntime.RunOptions`, without a log. A run with them ends when their `terminate` is set."""
+    import onnxruntime
+
+    options = onnxruntime.RunOptions()
+    options.log_severity_level = FATAL
+    return options
+
+
+def open_check_session(file: Path, tick: Tick = no_tick) -> Any:
+    """A session of an ONNX file that is compared with PyTorch in this process: see `check_options`.
+
+    `tick` is called while ONNX Runtime loads the file; if it raises, loading is cancelled: it ends a little later.
+    """
+    options, content = check_options(file), _content(file)
+    if content is not None:
+        options.add_session_config_entry(FOLDER_OF_EXTERNAL_DATA, str(file.parent))
+        # The scales of the blocks of codes are 16-bit weights, too.
+        if _has_codes(file) or _half_bytes(file) > LARGE_HALF_BYTES:
+            convert_on_use(options)
+    opened = partial(open_session, file, options, content=content)
+    return watched(opened, tick, partial(options.set_load_cancellation_flag, True))
+
+
+def kept_session(sessions: dict[Path, Any], tick: Tick, file: Path, own_tick: Tick | None = None) -> Any:
+    """The session of a file among `sessions`; it is opened and added if it is not there.
+
+    `own_tick` is called in place of `tick` while ONNX Runtime loads the file.
+    """
+    if file not in sessions:
+        sessions[file] = open_check_session(file, own_tick or tick)
+    return sessions[file]
+
+
+def open_content(content: bytes, file: Path, tick: Tick = no_tick) -> Any:
+    """A session of an ONNX model that is compared with PyTorch and whose weights lie in a file, or in its folder.
+
+    For `tick` see `open_check_session`.
+    """
+    options = check_options(file)
+    options.add_session_config_entry(FOLDER_OF_EXTERNAL_DATA, str(file.parent))
+    # It runs once or twice, on large inputs: a copy of the weights in the order of the kernels would not pay.
+    options.add_session_config_entry("session.disable_prepacking", "1")
+    options.enable_mem_pattern = False
+    opened = partial(open_session, file, options, content=content)
+    return watched(opened, tick, partial(options.set_load_cancellation_flag, True))
+
+
+def _content(file: Path) -> bytes | None:
+    """The bytes of a large ONNX file without its large weights, which lie in the file as external data; else None.
+
+    Without that, ONNX Runtime has two copies in memory: those that it reads and those that it packs for its kernels.
+    """
+    if not file.is_file() or file.stat().st_size < LARGE_FILE_BYTES:
+        return None
+    with suppress(ValueError, IndexError):  # ONNX Runtime says that it is no ONNX file
+        return with_weights_in_place(file, IN_PLACE_BYTES)
+    return None
+
+
+def check_options(file: Path) -> Any:
+    """The `onnxruntime.SessionOptions` of a check of an ONNX file."""
+    options = silent_options()
+    # PyTorch and ONNX Runtime compute in turns. Threads that wait without spinning leave the cores to the other.
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    if external_data_names(file):
+        # External data is mapped from the file. Prepacking would copy it into memory.
+        options.add_session_config_entry("session.disable_prepacking", "1")
+        if _half_bytes(file) > LARGE_HALF_BYTES:
+            convert_on_use(options)
+    return options
+
+
+def convert_on_use(options: Any) -> None:
+    """Makes ONNX Runtime convert each 16-bit weight when a node reads it, and not all of them when it loads the file.
+
+    Its CPU multiplies float32, so it puts a Cast after each weight. Its optimizations replace these by weights of twice
+    the size. Its default order runs all of them first: the order by priority runs each right before its reader.
+    """
+    import onnxruntime
+
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.execution_order = onnxruntime.ExecutionOrder.PRIORITY_BASED
+    options.enable_cpu_mem_arena = False
+
+
+def runtime_message(error: Exception) -> str:
+    """The first line of an error of ONNX Runtime, with advice if the cause is an unsupported dtype."""
+    line = first_line(error)
+    advice = (
+        '; its CPU kernels lack this type: export in float32, by with_dtypes(spec, float="float32") or model.float(), '
+        "or with check=False for another device"
+    )
+    return line + (advice if "Could not find an implementation" in line else "")
+
+
+def _has_codes(file: Path) -> bool:
+    """Whether large weights of an ONNX file are codes of a quantizer."""
+    from onnx import TensorProto
+
+    codes = (TensorProto.UINT8, TensorProto.INT8)
+    return any(each.dtype in codes and each.length >= IN_PLACE_BYTES for each in stored_tensors(file))
+
+
+def _half_bytes(file: Path) -> int:
+    """The bytes of the float16 and bfloat16 weights of an ONNX file, in the file or in external data."""
+    from onnx import TensorProto
+
+    half = (TensorProto.FLOAT16, TensorProto.BFLOAT16)
+    return sum(each.length for each in stored_tensors(file) if each.dtype in half)

@@ -1,0 +1,110 @@
+"""The files that read images and sounds, and the decoder that gets what they compute."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from attrs import evolve
+
+from onnxfn.architectures.placeholders import AUDIO_FEATURES, IMAGE_FEATURES, Placeholders, placeholder_of
+from onnxfn.run.greedy_decoding import Decoder, session_outputs
+from onnxfn.run.merged_embeddings import mrope_positions, token_positions
+from onnxfn.specs.algebra.dummies import Array
+from onnxfn.specs.errors import InvalidSpec, listed
+
+TOWERS: Mapping[str, str] = MappingProxyType({"vision_encoder": IMAGE_FEATURES, "audio_encoder": AUDIO_FEATURES})
+"""The stem of a file that reads images or sounds -> the output with its features."""
+
+ARGUMENTS: Mapping[str, str] = MappingProxyType(
+    {"grid_thw": "image_grid_thw", "audio_values": "input_features", "pixel_position_ids": "image_position_ids"}
+)
+"""The input of a file, as clients name it -> the argument of `forward`, where it has another name."""
+
+ROW_MASK = "input_features_mask"
+"""The argument of `forward` with a mask of rows, where the tower does not take it as a mask of frames."""
+
+GRIDS: Mapping[str, str] = MappingProxyType({IMAGE_FEATURES: "image_grid_thw"})
+"""The name of features -> the argument with the patches of each image in time, height and width."""
+
+
+def argument_of(input_name: str) -> str:
+    """The argument of `forward` that an input of a tower is.
+
+    >>> argument_of("grid_thw"), argument_of("pixel_values")
+    ('image_grid_thw', 'pixel_values')
+    """
+    return ARGUMENTS.get(input_name, input_name)
+
+
+def read_arguments(sessions: Mapping[str, Any]) -> set[str]:
+    """The arguments of `forward` that towers read."""
+    return {argument_of(port.name) for session in sessions.values() for port in session.get_inputs()}
+
+
+def tower_features(sessions: Mapping[str, Any], arguments: Mapping[str, Array]) -> dict[str, Array]:
+    """The features of images and sounds by name, `[rows, width]`, from those towers whose first input is given.
+
+    Args:
+        sessions: The session of each tower by its stem.
+        arguments: What a processor computed, by the names of arguments of `forward`.
+
+    Raises:
+        InvalidSpec: A tower takes an input that is not given.
+    """
+    computed = {}
+    for stem, session in sessions.items():
+        names = [port.name for port in session.get_inputs()]
+        if argument_of(names[0]) not in arguments:
+            continue
+        if missing := [name for name in names if argument_of(name) not in arguments]:
+            raise InvalidSpec(f"{stem}.onnx takes {listed(missing)}; the processor gives {listed(arguments)}")
+        feeds = {name: arguments[argument_of(name)] for name in names}
+        features = session_outputs(session, feeds)[TOWERS[stem]]
+        others = {name: array for name, array in arguments.items() if name not in map(argument_of, names)}
+        computed[TOWERS[stem]] = real_rows(features, others)
+    return computed
+
+
+def real_rows(features: Array, arguments: Mapping[str, Array]) -> Array:
+    """The rows of features, without those that are padding by a mask of rows, as Granite Speech's processor gives it.
+
+    Args:
+        features: `[sounds, rows, width]`, or `[rows, width]` for all sounds together.
+        arguments: What a processor computed and the tower does not take.
+
+    Returns:
+        `[rows, width]`.
+
+    >>> real_rows(np.arange(6).reshape(2, 3, 1), {"input_features_mask": np.array([[1, 1, 0], [1, 0, 0]])}).tolist()
+    [[0], [1], [3]]
+    """
+    mask = arguments.get(ROW_MASK, np.zeros(0))
+    is_row = mask.astype(bool) if mask.shape == features.shape[:-1] else np.ones(features.shape[:-1], bool)
+    rows: Array = features[is_row]
+    return rows
+
+
+def with_features(
+    decoder: Decoder,
+    features: Mapping[str, Array],
+    known: Placeholders,
+    input_ids: Array,
+    arguments: Mapping[str, Array],
+) -> Decoder:
+    """The decoder for prompts in which features stand in the places of placeholder tokens, with their positions."""
+    tokens = {name: placeholder_of(name, known) for name in features}
+    grids = {tokens[name]: arguments[grid] for name, grid in GRIDS.items() if name in tokens and grid in arguments}
+    positions: Callable[[Array], Array] = partial(token_positions, first=known.first_position)
+    if grids and takes_three_positions(decoder.first):
+        positions = partial(mrope_positions, input_ids=input_ids, grids=grids, merge_size=known.merge_size)
+    return evolve(decoder, features={tokens[name]: rows for name, rows in features.items()}, positions=positions)
+
+
+def takes_three_positions(session: Any) -> bool:
+    """Whether a decoder takes positions in time, height and width (M-RoPE)."""
+    shapes = {port.name: port.shape for port in session.get_inputs()}
+    return len(shapes.get("position_ids", ())) == 3  # noqa: PLR2004 - three axes, batch, length

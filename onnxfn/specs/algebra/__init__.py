@@ -1,0 +1,1 @@
+"""Specs, and what is combined to make them."""

@@ -1,0 +1,129 @@
+"""How specs join: EMPTY, compose, and the joins that the fields of a spec name.
+
+Laws: `compose()` is EMPTY; `compose(a) == a`; EMPTY changes nothing; the right-most wins.
+
+compose is associative where it is defined: if `compose(a, b, c)` and `compose(a, compose(b, c))` return specs, they are
+equal. It raises InvalidSpec if what lies to the left is for a task already, and a spec for no task adds to a task: that
+would have no effect. One grouping may raise where the other does not: if `c` chooses the task, `compose(b, c)` is
+allowed although `compose(a, b)` is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from attrs import evolve, fields, has
+from toolz import reduce
+
+from onnxfn.specs.algebra.spec import ExportSpec, Overlay
+from onnxfn.specs.errors import InvalidSpec, shortened
+from onnxfn.specs.named_records import Named
+from onnxfn.specs.quantization import WeightRule, unique_rules
+
+EMPTY = ExportSpec()
+"""The spec that specifies nothing: `compose(EMPTY, spec) == spec`."""
+
+
+def compose(*specs: ExportSpec) -> ExportSpec:
+    """The specs joined field by field; the right-most wins: "a text encoder, with BERT's inputs".
+
+    Args:
+        specs: Specs, from the most general to the most special.
+
+    Returns:
+        One spec. Tensors, generators and the like join by name, in the order of first mention, with the value of the
+        last.
+
+    Raises:
+        InvalidSpec: an argument is not an ExportSpec. An edit is a function: write `toolz.pipe(spec, edit)`. Or a spec
+            is for a task, and one to its right adds to a task: that would have no effect.
+
+    >>> from onnxfn.specs.algebra.spec import Target
+    >>> compose(ExportSpec(target=Target(opset=18), name="a"), ExportSpec(target=Target(opset=20))).target.opset
+    20
+    """
+    for spec in specs:
+        if not isinstance(spec, ExportSpec):
+            name = getattr(spec, "__name__", shortened(spec))
+            raise InvalidSpec(
+                f"compose joins specs, not the {type(spec).__name__} {name}; an edit is a function of a spec: write "
+                "toolz.pipe(spec, edit)"
+            )
+    joined: ExportSpec = reduce(_joined, specs) if specs else EMPTY
+    return joined
+
+
+def _joined(left: ExportSpec, right: ExportSpec) -> ExportSpec:
+    """Two specs joined; InvalidSpec if the right one adds to a task, and the left one is for a task already."""
+    if left.task is not None and right.task is None:
+        known = {overlay.name: overlay for overlay in left.tasks}
+        late = next((overlay.name for overlay in right.tasks if overlay != known.get(overlay.name)), None)
+        if late is not None:
+            raise InvalidSpec(
+                f"{left.name or 'this spec'} is for {left.task} already, so what is composed onto its task {late!r} "
+                f"would have no effect; choose the task last: for_task(compose(...), {left.task!r})"
+            )
+    return group(left, right)  # type: ignore[no-any-return]
+
+
+def rightmost(left: Any, right: Any) -> Any:
+    """The right value, unless it is None."""
+    return left if right is None else right
+
+
+def named(left: Collection[Any], right: Collection[Any]) -> Any:
+    """Records joined by name: the order of first mention, the value of last mention."""
+    if not left or not right:  # most fields of most specs, and all of this happens when onnxfn is imported
+        return left or right
+    return tuple({record.name: record for record in (*left, *right)}.values())
+
+
+def overlays(left: tuple[Overlay, ...], right: tuple[Overlay, ...]) -> tuple[Overlay, ...]:
+    """Overlays joined by name; overlays of the same name are composed."""
+    if not left or not right:
+        return left or right
+    by_name = {overlay.name: overlay for overlay in left}
+    joined = {overlay.name: _joined_overlay(by_name.get(overlay.name), overlay) for overlay in right}
+    return tuple({**by_name, **joined}.values())
+
+
+def rules(left: tuple[WeightRule, ...], right: tuple[WeightRule, ...]) -> tuple[WeightRule, ...]:
+    """The rules of both, those of the right last: the last rule that selects a weight wins."""
+    return unique_rules((*left, *right))
+
+
+def group(left: Any, right: Any) -> Any:
+    """Two records of the same type, joined field by field as their fields say."""
+    if left is right:
+        return left
+    return type(left)(**{part.name: _joined_field(part, left, right) for part in fields(type(left))})
+
+
+JOINS: Mapping[str, Callable[[Any, Any], Any]] = MappingProxyType({"overlays": overlays, "rules": rules})
+"""The joins that fields name in their metadata."""
+
+
+def _joined_field(attribute: Any, left: Any, right: Any) -> Any:
+    """One field of two records joined; a default on either side changes nothing."""
+    ours, theirs = getattr(left, attribute.name), getattr(right, attribute.name)
+    if ours is attribute.default or theirs is attribute.default:
+        return theirs if ours is attribute.default else ours
+    return _join(attribute)(ours, theirs)
+
+
+def _join(attribute: Any) -> Callable[[Any, Any], Any]:
+    """The join of a field: the one it names, else that of named records, of a group of fields, or of a value."""
+    if "join" in attribute.metadata:
+        return JOINS[attribute.metadata["join"]]
+    if isinstance(attribute.default, Named):
+        return named
+    return group if has(type(attribute.default)) else rightmost
+
+
+def _joined_overlay(left: Overlay | None, right: Overlay) -> Overlay:
+    if left is None:
+        return right
+    edits = (*left.edits, *(edit for edit in right.edits if edit not in left.edits))
+    return evolve(left, spec=group(left.spec, right.spec), edits=edits)

@@ -1,0 +1,262 @@
+"""Values of a model's configuration: the configuration as a plain dict, and what a source reads from it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from math import prod
+from types import MappingProxyType
+from typing import Any
+
+from onnxfn.specs.algebra.source_formulas import parsed
+from onnxfn.specs.errors import InvalidSpec, MissingValue, OnnxfnError, closest, listed, shortened, unknown
+from onnxfn.specs.records import Getter, Normalizer, Source
+
+LARGEST_BITS = 64
+"""Bits of the largest number that a getter computes as a power."""
+
+MOST_LAYERS = 10_000
+"""The largest number of layers of a model."""
+
+Snapshot = Mapping[str, Any]
+"""A configuration as a plain dict."""
+
+UNKNOWN: Snapshot = MappingProxyType({})
+"""The configuration of a plan without one: whatever is read from it is missing, also in a condition."""
+
+Reader = Callable[[Source], Any]
+"""From a source to its value in one configuration."""
+
+
+def snapshot(config: Any) -> Snapshot:
+    """A configuration as a plain dict that also has the names of transformers' `attribute_map`.
+
+    Args:
+        config: A mapping, an object with `to_dict`, or a model whose configuration is one of these.
+
+    Raises:
+        InvalidSpec: `config` is none of these.
+    """
+    if isinstance(config, Mapping):
+        return config
+    if hasattr(config, "to_dict"):
+        return _as_dict(config)
+    inner = config_of(config)
+    if isinstance(inner, Mapping):
+        return inner
+    if hasattr(inner, "to_dict"):
+        return _as_dict(inner)
+    raise InvalidSpec(
+        f"a configuration is a dict, a transformers configuration or a model, not {type(config).__name__}"
+    )
+
+
+def config_of(model: Any) -> Any:
+    """The configuration of a model: its `config`, or timm's `pretrained_cfg`; None when it has neither."""
+    config = getattr(model, "config", None)
+    return getattr(model, "pretrained_cfg", None) if config is None else config
+
+
+def read_config(normalizer: Normalizer, config: Snapshot, source: Source) -> Any:
+    """The value that a configuration has for a source: a name, a dotted path, a formula, or a getter.
+
+    A name that the normalizer has is replaced by its source, also inside a formula. A name inside its own source is a
+    key of the configuration.
+
+    Raises:
+        MissingValue: The configuration has no such value. The message has the path, the part of it that failed, and
+            the keys that exist there.
+        UnknownName: A getter is not in `GETTERS`.
+
+    >>> from onnxfn.specs.algebra.getters import reads
+    >>> gpt = reads(heads="n_head", head_dim="n_embd // heads").normalizer
+    >>> read_config(gpt, {"n_embd": 64, "n_head": 4}, "head_dim")
+    16
+    """
+    if config is UNKNOWN:
+        return _value_without_config(source)
+    return _source_value({read.name: read.source for read in normalizer.reads}, config, source)
+
+
+def is_set(normalizer: Normalizer, config: Snapshot, condition: Source | None) -> bool:
+    """Whether the value of a condition is true. No condition (None) always holds; a missing value is false.
+
+    MissingValue if the configuration is UNKNOWN.
+    """
+    try:
+        return condition is None or bool(read_config(normalizer, config, condition))
+    except MissingValue:
+        if config is UNKNOWN:
+            raise
+        return False
+
+
+def _value_without_config(source: Source) -> Any:
+    """The value of a constant; a MissingValue for any other source."""
+    getter = parsed(source) if isinstance(source, str) else source
+    if isinstance(getter, Getter) and getter.function == "from_config":
+        return _value_without_config(getter.arguments[0])
+    if isinstance(getter, Getter) and getter.function == "constant":
+        return getter.arguments[0]
+    raise MissingValue(f"{source} is in the configuration of a model, which is left out: plan(spec, config)")
+
+
+def layer_indices(count: int) -> range:
+    """The whole numbers from 0 up to `count`, a number of layers; InvalidSpec above `MOST_LAYERS`."""
+    if count > MOST_LAYERS:
+        raise InvalidSpec(f"{count} layers are more than {MOST_LAYERS}")
+    return range(count)
+
+
+def _as_dict(config: Any) -> Snapshot:
+    """The dict of a configuration of transformers and of those inside it, with the names of their `attribute_map`."""
+    values = dict(config.to_dict())
+    for name in [name for name, value in values.items() if isinstance(value, Mapping) or hasattr(value, "to_dict")]:
+        inner = getattr(config, name, None)
+        if hasattr(inner, "to_dict"):
+            values[name] = _as_dict(inner)
+    attribute_map = getattr(config, "attribute_map", {})
+    mapped = {name: values[key] for name, key in attribute_map.items() if key in values}
+    model_type = getattr(config, "model_type", None)
+    return {**values, **mapped, **({"model_type": model_type} if model_type else {})}
+
+
+def _source_value(sources: Mapping[str, Source], config: Snapshot, source: Source) -> Any:
+    if isinstance(source, Getter):
+        return _getter_value(sources, config, source)
+    if not isinstance(source, str):
+        raise InvalidSpec(f"{shortened(source)} is no source: a source is a name, a dotted path, a formula or a getter")
+    if source in sources:
+        others = {name: other for name, other in sources.items() if name != source}
+        return _source_value(others, config, sources[source])
+    known = parsed(source)
+    return _path_value(config, known) if isinstance(known, str) else _getter_value(sources, config, known)
+
+
+def _getter_value(sources: Mapping[str, Source], config: Snapshot, getter: Getter) -> Any:
+    if getter.function not in GETTERS:
+        raise unknown("getter", getter.function, GETTERS)
+    try:
+        return GETTERS[getter.function](lambda inner: _source_value(sources, config, inner), *getter.arguments)
+    except OnnxfnError:
+        raise
+    except (TypeError, ValueError, ArithmeticError, AttributeError, LookupError) as problem:
+        raise InvalidSpec(f"{shortened(str(getter))} cannot be computed: {problem}") from problem
+
+
+def _path_value(config: Snapshot, path: str) -> Any:
+    value: Any = config
+    for index, key in enumerate(path.split(".")):
+        keys = value if isinstance(value, Mapping) else {}
+        if keys.get(key) is None:
+            raise MissingValue(partial(_no_key, keys, key, path, index))
+        value = keys[key]
+    return value
+
+
+def _no_key(keys: Snapshot, key: str, path: str, index: int) -> str:
+    """The message for a key of a path that a configuration does not have."""
+    part = f" (part {index + 1} of {path!r})" if "." in path else ""
+    known = sorted(name for name, value in keys.items() if value is not None)
+    return f"the configuration has no {key!r}{part}; it has: {listed(known)}{closest(key, known)}"
+
+
+def _either(read: Reader, *sources: Source) -> Any:
+    problems: list[MissingValue] = []
+    for source in sources:
+        try:
+            return read(source)
+        except MissingValue as problem:
+            problems.append(problem)
+    raise MissingValue(lambda: "; and ".join(map(str, problems)))
+
+
+def _least(read: Reader, *sources: Source) -> int:
+    numbers = []
+    for source in sources:
+        try:
+            numbers.append(read(source))
+        except MissingValue:
+            continue
+    positive = [number for number in numbers if isinstance(number, int) and number > 0]
+    if not positive:
+        raise MissingValue(f"the configuration has no positive number as {listed(map(str, sources))}")
+    return min(positive)
+
+
+def _negated(read: Reader, source: Source) -> bool:
+    try:
+        return not read(source)
+    except MissingValue:
+        return True
+
+
+def _item(read: Reader, source: Source, index: int) -> Any:
+    items = read(source)
+    if not isinstance(items, (list, tuple)) or not -len(items) <= index < len(items):
+        raise MissingValue(f"{source} is not a list that has an item {index}, but {items!r}")
+    return items[index]
+
+
+def _first_with(read: Reader, source: Source, key: str) -> Any:
+    values = [inner[key] for inner in read(source).values() if key in inner]
+    if not values:
+        raise MissingValue(f"no dict in {source!r} has the key {key!r}")
+    return values[0]
+
+
+def _power(read: Reader, base: Source, exponent: Source) -> int:
+    number, times = int(read(base)), int(read(exponent))
+    if number.bit_length() * times > LARGEST_BITS:
+        raise ValueError(f"{number} to the power of {times} is too large for a size")
+    return int(number**times)
+
+
+def _convolved(read: Reader, length: Source, kernels: Source, strides: Source) -> str:
+    formula = read(length) if isinstance(length, Getter) else length
+    for kernel, stride in zip(read(kernels), read(strides), strict=True):
+        formula = f"( {formula} - {kernel} ) // {stride} + 1"
+    return formula
+
+
+GETTERS: Mapping[str, Callable[..., Any]] = MappingProxyType(
+    {
+        "from_config": lambda read, source: read(source),
+        "constant": lambda _, value: value,
+        "either": _either,
+        "least": _least,
+        # numbers
+        "quotient": lambda read, dividend, divisor: int(read(dividend) // read(divisor)),
+        "nearest": lambda read, dividend, divisor: round(read(dividend) / read(divisor)),
+        "product": lambda read, *sources: prod(map(read, sources)),
+        "total": lambda read, *sources: sum(map(read, sources)),
+        "difference": lambda read, minuend, subtrahend: int(read(minuend)) - int(read(subtrahend)),
+        "power": _power,
+        "log2": lambda read, source: int(read(source)).bit_length() - 1,
+        # conditions
+        "negated": _negated,
+        "equals": lambda read, source, value: bool(read(source) == value),
+        "at_least": lambda read, source, least: bool(read(source) >= least),
+        "if_else": lambda read, condition, then, other: read(other if _negated(read, condition) else then),
+        # lists
+        "count": lambda read, source: len(read(source)),
+        "item": _item,
+        "maximum": lambda read, numbers: int(max(read(numbers))),
+        "repeated": lambda read, source, times: tuple(read(source) for _ in layer_indices(read(times))),
+        "rounded_to_even": lambda read, numbers: tuple(number - number % 2 for number in read(numbers)),
+        "indices_where": lambda read, source, *values: tuple(
+            index for index, value in enumerate(read(source)) if value in values
+        ),
+        "complement": lambda read, count, indices: tuple(
+            index for index in layer_indices(read(count)) if index not in read(indices)
+        ),
+        "every_nth": lambda read, count, period, offset: tuple(
+            index for index in layer_indices(read(count)) if index % int(read(period)) == int(read(offset))
+        ),
+        "less_than": lambda read, numbers, limit: tuple(number for number in read(numbers) if number < read(limit)),
+        # others
+        "first_with": _first_with,
+        "convolved": _convolved,
+    }
+)
+"""The code of each getter: from a reader of sources and the getter's arguments to the value."""

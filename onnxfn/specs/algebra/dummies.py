@@ -1,0 +1,387 @@
+"""Dummy tensors, as numpy arrays. Each depends on the seed, its name and its shape, and on nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from inspect import Parameter, signature
+from math import prod
+from types import MappingProxyType
+from typing import Any, Literal, get_args
+from zlib import crc32
+
+import numpy as np
+from attrs import evolve
+from numpy.random import Generator as Random
+from numpy.typing import NDArray
+
+from onnxfn.specs.algebra.grid_fills import boxes, grid_mask, grid_positions, grids, packed_grids, rectangles
+from onnxfn.specs.algebra.planned import AnySpec
+from onnxfn.specs.algebra.sample_fills import scaled, two_values
+from onnxfn.specs.algebra.spec import Dummies, ExportSpec
+from onnxfn.specs.axes import names, shape
+from onnxfn.specs.converters import plain_number
+from onnxfn.specs.errors import InvalidSpec, MissingValue, OnnxfnError, UnknownName, unknown
+from onnxfn.specs.fixed_axes import fixed_sizes
+from onnxfn.specs.functions import resolve
+from onnxfn.specs.records import DummySize, Generator, Getter, InputSpec, NestedDummy
+
+Array = NDArray[Any]
+LARGEST_INT64 = (1 << 63) - 1
+LARGEST_DUMMY = 1 << 28
+"""The most elements of a dummy, 2 GiB of numbers: a larger one is a mistake in a size."""
+
+Side = Literal["right", "left", "none"]
+"""Where a mask has padding."""
+
+Fill = Callable[..., Array]
+"""From a random generator, a shape and keyword arguments to an array of this shape."""
+
+
+def generates(name: str, function: str, **arguments: Any) -> ExportSpec:
+    """A spec with one generator: a named way to make dummy tensors.
+
+    Args:
+        name: The name that inputs refer to, the third argument of `takes`.
+        function: `integers`, `uniform`, `normal`, `constant`, `mask`, `positions` or another function of
+            specs/algebra/dummies.py, or `package.module:function` for one of your own. It is called with a
+            `numpy.random.Generator`, a shape and `arguments`, and returns an array of this shape.
+        arguments: Keyword arguments of the function. A getter is read from the configuration; a NestedDummy is
+            generated first.
+
+    Returns:
+        An ExportSpec with this generator and nothing else. An unknown function is an error when a dummy is made.
+
+    >>> from onnxfn.specs.algebra.compose import compose
+    >>> from onnxfn.specs.algebra.facts import takes
+    >>> spec = compose(takes("input_ids", "batch_size 3", "ids"), generates("ids", "constant", value=7))
+    >>> dummies(spec, {"batch_size": 2})["input_ids"].tolist()
+    [[7, 7, 7], [7, 7, 7]]
+    """
+    return ExportSpec(dummies=Dummies(generators=(Generator(name, function, arguments),)))
+
+
+def sized(**sizes: int | Getter) -> ExportSpec:
+    """A spec with the sizes of dynamic axes in dummy tensors.
+
+    Args:
+        sizes: For each axis symbol, a number or a getter.
+
+    Returns:
+        An ExportSpec with these sizes and nothing else. The axes stay dynamic in the graph; `with_shapes` fixes axes.
+
+    >>> spec = sized(batch_size=2, sequence_length=16)
+    >>> [(size.name, size.value) for size in spec.dummies.sizes]
+    [('batch_size', 2), ('sequence_length', 16)]
+    """
+    return ExportSpec(dummies=Dummies(sizes=tuple(DummySize(name, plain_number(size)) for name, size in sizes.items())))
+
+
+def padded(side: Side) -> ExportSpec:
+    """A spec whose attention masks have padding on one side, for a case of the check.
+
+    Args:
+        side: `right`, `left` or `none`. Another side is an UnknownName when a dummy is made.
+
+    Returns:
+        An ExportSpec with the generator `padding_mask` and nothing else.
+
+    >>> print(padded("left").dummies.generators[0])
+    mask(padding=left)
+    """
+    return generates("padding_mask", "mask", padding=side)
+
+
+def dummies(spec: AnySpec, sizes: Mapping[str, int], *, seed: int = 0) -> dict[str, Array]:
+    """The dummy of each input of a planned spec, in order.
+
+    Args:
+        spec: A planned spec, or one whose sizes and generators do not read the configuration.
+        sizes: Sizes of dynamic axes, which replace those of the spec.
+        seed: The seed of all random numbers.
+
+    Returns:
+        `{input name: array}`.
+
+    Raises:
+        UnknownName: A size that no input has, an axis without a size, or an unknown generator or function.
+        InvalidSpec: A generator cannot make the array.
+    """
+    all_sizes = known_sizes(spec, sizes)
+    return {input_.name: dummy(spec, input_, all_sizes, seed=seed) for input_ in spec.inputs}
+
+
+def dummy(spec: AnySpec, input_: InputSpec, sizes: Mapping[str, int], *, seed: int = 0) -> Array:
+    """The dummy of one input. It is the same for the same seed, name and shape, whatever other inputs the spec has."""
+    generator = _generator(spec, input_)
+    fill: Fill = resolve(generator.function, FILLS, kind="dummy function")
+    random = np.random.default_rng([seed, crc32(input_.name.encode())])
+    shape = _shape(spec, input_, sizes)
+    if prod(shape) > LARGEST_DUMMY:
+        raise InvalidSpec(f"the dummy of {input_.name!r} has the shape {list(shape)}: above {LARGEST_DUMMY} elements")
+    arguments = _arguments(spec, input_, generator, sizes, seed)
+    try:
+        array = fill(random, shape, **arguments)
+        return _of_shape(array, shape).astype(dtype_of(spec, input_))
+    except OnnxfnError:
+        raise
+    except Exception as problem:  # a function of the user's may raise anything
+        message = f"{generator} cannot make a dummy for {input_.name!r} with the shape {list(shape)}: {problem}"
+        raise InvalidSpec(" ".join(message.split())) from problem  # an argument may print as several lines
+
+
+def _of_shape(array: Any, shape: tuple[int, ...]) -> Array:
+    """The array of a generator. ValueError if it is none of this shape."""
+    is_array = isinstance(array, (np.ndarray, np.generic))
+    if not is_array or array.shape != shape:
+        actual = f"an array of the shape {list(array.shape)}" if is_array else type(array).__name__
+        raise ValueError(f"the function returns {actual}")
+    return np.asarray(array)
+
+
+def known_sizes(spec: AnySpec, sizes: Mapping[str, int]) -> dict[str, int]:
+    """The sizes of all axis symbols of the inputs: the given ones, then those of fixed axes, then those of the spec."""
+    axis_names = tuple(dict.fromkeys(name for input_ in spec.inputs for name in names(input_.axes)))
+    for name, size in sizes.items():
+        if name not in axis_names:
+            raise unknown("size", name, axis_names, of=spec.name or "this spec")
+        if size < 0:
+            raise InvalidSpec(f"size {name!r} is {size}; a size is 0 or more")
+    return planned_sizes(spec, axis_names) | dict(sizes)
+
+
+def planned_sizes(spec: AnySpec, axis_names: Iterable[str]) -> dict[str, int]:
+    """The sizes that a planned spec has for these axis symbols. The size of a fixed axis wins."""
+    sizes = {size.name: size.value for size in spec.dummies.sizes if isinstance(size.value, int)}
+    sizes |= fixed_sizes(spec)
+    return {name: size for name, size in sizes.items() if name in axis_names}
+
+
+def graph_dtype(spec: AnySpec, kind: str) -> str:
+    """The dtype that tensors of a kind have in the graph of a spec.
+
+    >>> graph_dtype(ExportSpec(), "int"), graph_dtype(ExportSpec(), "float"), graph_dtype(ExportSpec(), "uint8")
+    ('int64', 'float32', 'uint8')
+    """
+    dtypes = {"int": spec.target.int_dtype or "int64", "float": spec.target.float_dtype or "float32"}
+    return dtypes.get(kind, kind)
+
+
+def dtype_of(spec: AnySpec, input_: InputSpec) -> np.dtype[Any]:
+    """The numpy dtype of an input's dummies. numpy has no bfloat16, so these dummies are float32."""
+    dtype = graph_dtype(spec, input_.kind)
+    return np.dtype("float32" if dtype == "bfloat16" else dtype)
+
+
+def integers(random: Random, shape: tuple[int, ...], *, high: int, low: int = 0) -> Array:
+    """Whole numbers from `low` up to and without `high`."""
+    return random.integers(low, high, shape, dtype=np.uint64 if high > LARGEST_INT64 else np.int64)
+
+
+def ids_with_end(random: Random, shape: tuple[int, ...], *, high: int, end: int) -> Array:
+    """Whole numbers below `high`; the last of each row is `end`, and no other is."""
+    ids = random.integers(0, high - 1, shape)
+    ids += ids >= end
+    ids[..., -1:] = end
+    return ids
+
+
+def ids_with_image(random: Random, shape: tuple[int, ...], *, high: int, image: int, count: int) -> Array:
+    """Whole numbers below `high`; the first `count` of each row are the token `image`, and no others are."""
+    if shape[-1] < count:
+        raise ValueError(f"an image is {count} tokens long")
+    ids = integers(random, shape, high=high - 1)
+    ids += ids >= image
+    ids[..., :count] = image
+    return ids
+
+
+def whole_floats(random: Random, shape: tuple[int, ...], *, high: int) -> Array:
+    """Whole numbers from 0 up to and without `high`, as floats."""
+    return random.integers(0, high, shape).astype(np.float64)
+
+
+def uniform(random: Random, shape: tuple[int, ...], *, low: float = -1.0, high: float = 1.0) -> Array:
+    """Uniformly distributed numbers between `low` and `high`."""
+    return random.uniform(low, high, shape)
+
+
+def normal(random: Random, shape: tuple[int, ...], *, deviation: float = 1.0) -> Array:
+    """Normally distributed numbers with mean 0."""
+    return random.normal(0.0, deviation, shape)
+
+
+def constant(_: Random, shape: tuple[int, ...], *, value: float = 0) -> Array:
+    """The same value everywhere."""
+    return np.full(shape, value)
+
+
+def positions(_: Random, shape: tuple[int, ...], *, mask: Array | None = None) -> Array:
+    """Position ids along the last axis: 0, 1, 2, ...; with a mask, those of its last tokens, padding not counted.
+
+    >>> positions(np.random.default_rng(0), (1, 3), mask=np.array([[0, 0, 1, 1, 1]])).tolist()
+    [[0, 1, 2]]
+    """
+    if mask is None:
+        return np.broadcast_to(np.arange(shape[-1]), shape).copy()
+    position_ids: Array = np.maximum(mask.cumsum(axis=-1) - 1, 0)
+    return position_ids[..., position_ids.shape[-1] - shape[-1] :]
+
+
+def mrope_positions(_: Random, shape: tuple[int, ...], *, text: Array) -> Array:
+    """Positions in time, height and width, `[3, batch, length]`, from those of a text: as if each row had two tokens.
+
+    >>> mrope_positions(np.random.default_rng(0), (3, 1, 4), text=np.array([[0, 1, 2, 3]])).tolist()
+    [[[0, 1, 2, 3]], [[0, 0, 1, 1]], [[0, 1, 0, 1]]]
+    """
+    return np.stack([text, text // 2, text % 2]).reshape(shape)
+
+
+def mask(_: Random, shape: tuple[int, ...], *, padding: str = "right", shortest: int = 1) -> Array:
+    """1 for a token and 0 for padding, which is at the `right`, at the `left`, or nowhere (`none`).
+
+    The last axis is the sequence. The first of several rows has no padding, each further row has more, at most half.
+    No row has fewer tokens than `shortest`, unless the sequence is shorter.
+
+    >>> mask(np.random.default_rng(0), (2, 4), padding="left").tolist()
+    [[1, 1, 1, 1], [0, 1, 1, 1]]
+    """
+    if padding not in get_args(Side):
+        raise unknown("padding", padding, get_args(Side))
+    length = shape[-1]
+    if padding == "none" or length < 2:  # noqa: PLR2004 - a sequence of one token has no room for padding
+        return np.ones(shape, dtype=np.int64)
+    rows = int(np.prod(shape[:-1]))
+    order = np.arange(rows) + (rows == 1)
+    pad_counts = np.maximum((order * length) // (2 * rows), order > 0)
+    token_counts = np.maximum(length - pad_counts, min(shortest, length)).reshape(shape[:-1])[..., None]
+    indices = np.arange(length)
+    tokens: Array = indices < token_counts if padding == "right" else indices >= length - token_counts
+    return tokens.astype(np.int64)
+
+
+def mixed_mask(_: Random, shape: tuple[int, ...], *, sides: str = "right left holes", shortest: int = 1) -> Array:
+    """1 for a token and 0 for padding; each row has the padding that is the next word of `sides`.
+
+    A third of a row is 0: at its `right`, at its `left`, or every third token but the first and last (`holes`). Or all
+    of it is 0 but the first tokens, as many as `shortest` (`first`).
+
+    >>> mixed_mask(np.random.default_rng(0), (4, 6), sides="right left holes first").tolist()
+    [[1, 1, 1, 1, 0, 0], [0, 0, 1, 1, 1, 1], [1, 0, 1, 1, 0, 1], [1, 0, 0, 0, 0, 0]]
+    """
+    tokens, words, third = np.ones(shape, dtype=np.int64), sides.split(), shape[-1] // 3
+    masked = {
+        "right": slice(shape[-1] - third, None),
+        "left": slice(0, third),
+        "holes": slice(1, -1, 3),
+        "first": slice(shortest, None),
+        "none": slice(0, 0),
+    }
+    for index, row in enumerate(tokens.reshape(-1, shape[-1])):
+        row[masked[words[index % len(words)]]] = 0
+    return tokens
+
+
+def special_ids(
+    _: Random, shape: tuple[int, ...], *, ids: Array, mask: Array, pad: int | None = None, end: int | None = None
+) -> Array:
+    """Token ids with the token `pad` where the mask is 0, and with the token `end` after a third of each row.
+
+    If a third of a row is followed by padding, its first token is `end`. End tokens among `ids` stay. The last axis of
+    the mask may be longer: its last elements count.
+
+    >>> ids, mask = np.array([[5, 6, 7, 8], [5, 6, 7, 8]]), np.array([[1, 1, 1, 0], [1, 0, 0, 0]])
+    >>> special_ids(np.random.default_rng(0), (2, 4), ids=ids, mask=mask, pad=0, end=2).tolist()
+    [[5, 2, 7, 0], [2, 0, 0, 0]]
+    """
+    special, length = ids.copy(), shape[-1]
+    tokens = mask[..., mask.shape[-1] - length :]
+    if pad is not None:
+        special[(tokens == 0) & (ids != end)] = pad
+    if end is not None:
+        third = length // 3
+        places = np.where(tokens[..., third] == 0, tokens.argmax(axis=-1), third)
+        np.put_along_axis(special, places[..., np.newaxis], end, axis=-1)
+    return special
+
+
+def first_one(_: Random, shape: tuple[int, ...]) -> Array:
+    """1 at the start of the last axis and 0 elsewhere."""
+    array = np.zeros(shape, dtype=np.int64)
+    array[..., :1] = 1
+    return array
+
+
+FILLS: Mapping[str, Fill] = MappingProxyType(
+    {
+        fill.__name__: fill
+        for fill in (
+            integers,
+            ids_with_end,
+            ids_with_image,
+            whole_floats,
+            uniform,
+            scaled,
+            two_values,
+            normal,
+            constant,
+            positions,
+            mrope_positions,
+            mask,
+            mixed_mask,
+            special_ids,
+            first_one,
+            grids,
+            packed_grids,
+            rectangles,
+            grid_mask,
+            grid_positions,
+            boxes,
+        )
+    }
+)
+"""The functions that generators name."""
+
+
+def _shape(spec: AnySpec, input_: InputSpec, sizes: Mapping[str, int]) -> tuple[int, ...]:
+    try:
+        return shape(input_.axes, sizes)
+    except UnknownName as problem:
+        missing = [name for name in names(input_.axes) if name not in sizes]
+        advice = f"; give a size to trace with: sized({', '.join(f'{name}=2' for name in missing)})"
+        raise UnknownName(f"input {input_.name!r} of {spec.name or 'this spec'}: {problem}{advice}") from problem
+
+
+def _generator(spec: AnySpec, input_: InputSpec) -> Generator:
+    """The generator of an input: of the spec, or the function of that name without arguments."""
+    generators = {generator.name: generator for generator in spec.dummies.generators}
+    name, owner = input_.generator, f"input {input_.name!r} of {spec.name or 'this spec'}"
+    if name in generators:
+        return generators[name]
+    if name not in FILLS:
+        error = unknown("generator", name, {**generators, **FILLS}, of=owner)
+        raise UnknownName(f"{error}; or add one: generates({name!r}, 'integers', low=0, high=100)")
+    needed = [each.name for each in signature(FILLS[name]).parameters.values() if _is_needed(each)]
+    if needed:
+        advice = f"generates({name!r}, {name!r}, {', '.join(f'{argument}=...' for argument in needed)})"
+        raise InvalidSpec(f"the generator {name!r} of {owner} needs {', '.join(needed)}: add {advice} to the spec")
+    return Generator(name, name)
+
+
+def _is_needed(parameter: Parameter) -> bool:
+    return parameter.kind is parameter.KEYWORD_ONLY and parameter.default is parameter.empty
+
+
+def _arguments(
+    spec: AnySpec, input_: InputSpec, generator: Generator, sizes: Mapping[str, int], seed: int
+) -> dict[str, Any]:
+    """The arguments of a generator, with an array for each nested dummy."""
+
+    def value(argument: Any) -> Any:
+        if isinstance(argument, Getter):
+            raise MissingValue(f"{generator} of {input_.name!r} depends on the configuration: plan(spec, config)")
+        if not isinstance(argument, NestedDummy):
+            return argument
+        nested = evolve(input_, axes=argument.axes, generator=argument.generator)
+        return dummy(spec, nested, sizes, seed=seed)
+
+    return {name: value(argument) for name, argument in generator.arguments}

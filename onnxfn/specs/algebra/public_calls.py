@@ -1,0 +1,147 @@
+"""Calls of the public functions: wrong types are InvalidSpec, and the traceback of a refusal is short."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache, wraps
+from numbers import Integral, Real
+from os import PathLike
+from pathlib import Path
+from types import MappingProxyType, NoneType, TracebackType, UnionType
+from typing import Any, Literal, ParamSpec, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+
+from onnxfn.specs.algebra.spec import ExportSpec
+from onnxfn.specs.errors import InvalidSpec, OnnxfnError, WrongType, shortened
+from onnxfn.specs.field_types import type_words
+from onnxfn.specs.tried import newer_packages_noted
+
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
+
+ACCEPTED: Mapping[Any, tuple[type, ...]] = MappingProxyType(
+    {int: (Integral,), float: (Real,), tuple: (list,), Path: (PathLike,), None: (NoneType,)}
+)
+"""Annotation -> the classes whose objects it also stands for, such as the integers of numpy."""
+
+LONGEST_VALUE = 40
+"""Characters of a value that a message shows; of a longer one it shows the type alone."""
+
+PACKAGE = __name__.partition(".")[0]
+
+
+def public(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+    """A public function whose refusals are easy to read. It returns what `function` returns.
+
+    The traceback of an OnnxfnError ends at the call: the message says enough. Where another error comes from an
+    argument of a wrong type, InvalidSpec says which argument. So does it where a spec would hold such an argument. Any
+    error has a note if an imported package is newer than the newest that was tried. A function that is returned, such
+    as an edit without its spec, is public too.
+
+    >>> from onnxfn.specs.algebra.facts import loads
+    >>> public(loads)(3)
+    Traceback (most recent call last):
+    onnxfn.specs.errors.InvalidSpec: loader of loads is 3, of the type int; it must be str
+    """
+
+    @wraps(function)
+    def call(*arguments: Parameters.args, **named: Parameters.kwargs) -> Result:
+        try:
+            with newer_packages_noted():
+                result = function(*arguments, **named)
+        except WrongType as error:
+            raise wrong_type(function, arguments, named) or with_short_traceback(error) from None
+        except OnnxfnError as error:
+            raise with_short_traceback(error) from error.__cause__
+        except (AttributeError, LookupError, TypeError, ValueError):
+            if (problem := wrong_type(function, arguments, named)) is not None:
+                raise problem from None
+            raise
+        if isinstance(result, ExportSpec) and (problem := wrong_type(function, arguments, named)) is not None:
+            raise problem
+        return cast("Result", public(result)) if inspect.isfunction(result) else result
+
+    call.__module__ = PACKAGE  # where users, help and pickle find it
+    return call
+
+
+def with_short_traceback(error: OnnxfnError) -> OnnxfnError:
+    """The error without the frames of this package, and with those of other packages in its cause alone.
+
+    A cause that is an error of onnxfn too is dropped: the message of the error has its words.
+    """
+    cause = error.__cause__
+    if isinstance(cause, OnnxfnError):
+        error.__cause__ = None
+    elif cause is not None:
+        cause.__traceback__ = _outside(cause.__traceback__)
+    error.__suppress_context__ = True
+    return error.with_traceback(None)
+
+
+def wrong_type(
+    function: Callable[..., Any], arguments: tuple[Any, ...], named: Mapping[str, Any]
+) -> InvalidSpec | None:
+    """The error for the first argument that is not of the annotated type; None if there is none."""
+    types, signature = _types(function), inspect.signature(function)
+    try:
+        bound = signature.bind(*arguments, **named)
+    except TypeError:  # an argument too many or too few, which Python's own error says
+        return None
+    for name, value in _values(bound):
+        parameter, _, key = name.partition("=")
+        annotation = types.get(parameter, Any)
+        if not _accepts(annotation, value):
+            expected = " or ".join(type_words(annotation))
+            text = f"{key or parameter} of {function.__name__} is {_shown(value)}; it must be {expected}"
+            return InvalidSpec(text)
+    return None
+
+
+def _values(bound: inspect.BoundArguments) -> Iterator[tuple[str, Any]]:
+    """Each argument of a call with its parameter; `sizes=batch_size` for one of `**sizes`."""
+    for name, value in bound.arguments.items():
+        kind = bound.signature.parameters[name].kind
+        if kind is inspect.Parameter.VAR_POSITIONAL:
+            yield from ((name, item) for item in value)
+        elif kind is inspect.Parameter.VAR_KEYWORD:
+            yield from ((f"{name}={key}", item) for key, item in value.items())
+        else:
+            yield name, value
+
+
+def _accepts(annotation: Any, value: Any) -> bool:
+    """Whether a value has an annotated type. What a container holds is not looked at, and literals are not compared.
+
+    The functions compare literals themselves: their errors name the closest value.
+    """
+    origin = get_origin(annotation)
+    if origin in (Union, UnionType):
+        return any(_accepts(argument, value) for argument in get_args(annotation))
+    expected = origin or annotation
+    if origin is Literal or annotation is Any or not isinstance(expected, type | None):
+        return True
+    if expected is not None and expected.__module__ == "numpy":
+        return True  # an array: lists and tensors of torch are arrays too
+    return isinstance(value, (*ACCEPTED.get(expected, ()), *([expected] if expected else [])))
+
+
+def _shown(value: Any) -> str:
+    text, kind = shortened(value), f"of the type {type(value).__name__}"
+    says_little = text.startswith("<") or not text.isprintable() or len(text) > LONGEST_VALUE
+    return kind if says_little else f"{text}, {kind}"
+
+
+def _outside(traceback: TracebackType | None) -> TracebackType | None:
+    """The frames of a traceback that are not of this package."""
+    if traceback is None:
+        return None
+    others = _outside(traceback.tb_next)
+    if traceback.tb_frame.f_globals.get("__name__", "").startswith(f"{PACKAGE}."):
+        return others
+    return TracebackType(others, traceback.tb_frame, traceback.tb_lasti, traceback.tb_lineno)
+
+
+@cache
+def _types(function: Callable[..., Any]) -> Mapping[str, Any]:
+    return MappingProxyType(get_type_hints(function))

@@ -1,0 +1,249 @@
+"""ExportSpec, the groups of its fields, and overlays. How fields join: compose.py."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import inf
+from types import MappingProxyType
+from typing import Any, Literal
+
+from attrs import field
+
+from onnxfn.specs.converters import as_tuple
+from onnxfn.specs.errors import InvalidSpec
+from onnxfn.specs.named_records import Named, by_name, has_tensor, tensor_of
+from onnxfn.specs.quantization import WeightRule, unique_rules
+from onnxfn.specs.record import record
+from onnxfn.specs.records import (
+    ArgumentBuilder,
+    AxisName,
+    AxisRange,
+    CacheRow,
+    Constant,
+    DummySize,
+    Edit,
+    File,
+    FixedAxis,
+    Generator,
+    InputSpec,
+    Link,
+    Normalizer,
+    OutputSpec,
+    Patch,
+)
+from onnxfn.specs.results import printing
+
+Past = Literal["inputs", "outputs", "both"]
+"""The sides of a graph on which its cache is."""
+
+IntDtype = Literal["int64", "int32"]
+FloatDtype = Literal["float32", "float16", "bfloat16", "float64"]
+
+OPSETS = range(18, 26)
+"""The opsets of ONNX that a graph can have.
+
+torch's exporter translates to the first, and onnxscript converts to the others. ONNX Runtime 1.31 runs opset 26, but
+onnxscript 0.7 does not convert to it.
+"""
+
+OVERLAYS_JOIN: Mapping[str, str] = MappingProxyType({"join": "overlays"})
+"""The metadata of a field whose overlays join by name, those of the same name field by field."""
+
+
+def known_opset(_: Any, __: Any, opset: Any) -> None:
+    """Raises InvalidSpec if an opset is not one of OPSETS; None is one that the spec leaves open."""
+    if opset is not None and (not isinstance(opset, int) or opset not in OPSETS):
+        raise InvalidSpec(f"no opset {opset!r}; possible: {OPSETS[0]} to {OPSETS[-1]}")
+
+
+def known_tolerance(record: Any, attribute: Any, value: Any) -> None:
+    """Raises InvalidSpec if a tolerance is negative, infinite or NaN; None is one that the spec leaves open."""
+    if isinstance(value, (int, float)) and not 0 <= value < inf:
+        name = f"{attribute.name} of {type(record).__name__}"
+        raise InvalidSpec(f"{name} is {value}; a tolerance is a number, 0 or more, and not infinite")
+
+
+def _order(names: tuple[str, ...] | None) -> tuple[str, ...] | None:
+    """The names as a tuple; None for no names."""
+    return None if names is None else as_tuple(names) or None
+
+
+@record(kw_only=True)
+class Dummies:
+    """How dummy tensors are made.
+
+    Attributes:
+        generators: The generators that inputs refer to.
+        sizes: The sizes of axes in the traced sample.
+    """
+
+    generators: Named[Generator] = field(default=Named((), "generator"), converter=by_name)
+    sizes: Named[DummySize] = field(default=Named((), "size"), converter=by_name)
+
+
+@record(kw_only=True)
+class Call:
+    """How the model is loaded and called.
+
+    Attributes:
+        loader: The class of transformers that loads the model: `AutoModelForMaskedLM`.
+        submodule: The callable inside the model that runs: a name of models/submodules.py. None is the model.
+        constants: Arguments that `forward` always gets.
+        builders: Arguments that are objects built from tensors.
+        patches: Functions that are replaced while the model is traced.
+        attention: The attention implementation, such as `eager`; None leaves the model's own.
+    """
+
+    loader: str | None = None
+    submodule: str | None = None
+    constants: Named[Constant] = field(default=Named((), "constant"), converter=by_name)
+    builders: Named[ArgumentBuilder] = field(default=Named((), "builder"), converter=by_name)
+    patches: Named[Patch] = field(default=Named((), "patch"), converter=by_name)
+    attention: str | None = None
+
+
+@record(kw_only=True)
+class Cache:
+    """The cache of a model, and on which sides of the graph it is.
+
+    Attributes:
+        rows: The kinds of tensors that each layer stores.
+        past: `inputs`, `outputs` or `both`; None when the graph has no cache.
+    """
+
+    rows: Named[CacheRow] = field(default=Named((), "cache row"), converter=by_name)
+    past: Past | None = None
+
+
+@record(kw_only=True)
+class Check:
+    """How outputs are compared with PyTorch's.
+
+    Attributes:
+        atol: Absolute tolerance. None, for both: a multiple of PyTorch's own rounding error is allowed.
+        rtol: Relative tolerance.
+        mask_input: The input that masks padding; outputs at padding are not compared.
+    """
+
+    atol: float | None = field(default=None, validator=known_tolerance)
+    rtol: float | None = field(default=None, validator=known_tolerance)
+    mask_input: str | None = None
+
+
+@record(kw_only=True)
+class Target:
+    """What the graph is written for.
+
+    Attributes:
+        opset: The ONNX opset, 18 to 25.
+        int_dtype: The type of integer inputs: `int64` or `int32`.
+        float_dtype: The type of weights and float tensors: `float32`, `float16`, `bfloat16` or `float64`.
+        io_dtype: The type of float inputs and outputs that are no cache, if it is another one: the graph casts them.
+        input_order: The inputs that come first, in this order; None leaves the order of the spec.
+        quantization: The rules for weights that are stored in fewer bits. The last rule that selects a weight wins.
+        adapter_inputs: The linear layers for which the graph takes a LoRA adapter: names, or their ends.
+        shared_cache: Whether past and present may lie in one buffer that is longer than the text. False: they never
+            can, because the attention is another one than GroupQueryAttention computes.
+    """
+
+    opset: int | None = field(default=None, validator=known_opset)
+    int_dtype: IntDtype | None = None
+    float_dtype: FloatDtype | None = None
+    io_dtype: FloatDtype | None = None
+    input_order: tuple[str, ...] | None = field(default=None, converter=_order)
+    quantization: tuple[WeightRule, ...] = field(default=(), converter=unique_rules, metadata={"join": "rules"})
+    adapter_inputs: tuple[str, ...] | None = field(default=None, converter=_order)
+    shared_cache: bool | None = None
+
+
+@record(kw_only=True)
+class Parts:
+    """Which ONNX files a spec is written as.
+
+    Attributes:
+        behaviors: Named views of the model: `encoder`, `decoder`, `monolith`, or parts such as `text_model`.
+        files: The files of the task; one file `model` when empty.
+        links: Inputs that another part computes.
+    """
+
+    behaviors: Named[Overlay] = field(default=Named((), "behavior"), converter=by_name, metadata=OVERLAYS_JOIN)
+    files: Named[File] = field(default=Named((), "file"), converter=by_name)
+    links: Named[Link] = field(default=Named((), "link"), converter=by_name)
+
+
+@record(kw_only=True)
+class ExportSpec:
+    """What goes in, what comes out, and which axes are dynamic. `compose` joins specs, edits are functions on specs.
+
+    Attributes:
+        name: The name of the architecture, for messages.
+        task: The task that the spec is for; None when it is for none yet (see `for_task`).
+        derived: Where the spec comes from, when it was derived from a model, or is the row of another model type.
+        inputs: The tensors that go in.
+        outputs: The tensors that come out.
+        normalizer: Where the configuration keeps the values that axes and generators name.
+        dummies: How dummy tensors are made.
+        fixed_axes: Axes that are static in the graph.
+        axis_ranges: The sizes that dynamic axes may have.
+        axis_names: The names of axes in ONNX that are not those of the patterns.
+        tasks: What each task adds to the spec.
+        cases: The cases of the check: what each changes in the dummies.
+        parts: Which ONNX files the spec is written as.
+        call: How the model is loaded and called.
+        cache: The cache of the model.
+        check: How outputs are compared with PyTorch's.
+        target: Opset and data types of the graph.
+
+    `spec["input_ids"]` is the input or output of that name; `"input_ids" in spec` is whether there is one.
+    `spec.inputs["input_ids"]` and `spec.inputs[0]` are inputs, `spec.tasks["fill-mask"]` is what a task adds: all
+    records with names are found by position and by name.
+
+    >>> spec = ExportSpec(name="bert", target=Target(opset=18))
+    >>> spec.target.opset, spec.inputs, "input_ids" in spec
+    (18, (), False)
+    """
+
+    name: str | None = None
+    task: str | None = None
+    derived: str | None = None
+    inputs: Named[InputSpec] = field(default=Named((), "input"), converter=by_name)
+    outputs: Named[OutputSpec] = field(default=Named((), "output"), converter=by_name)
+    normalizer: Normalizer = Normalizer()
+    dummies: Dummies = Dummies()
+    fixed_axes: Named[FixedAxis] = field(default=Named((), "fixed axis"), converter=by_name)
+    axis_ranges: Named[AxisRange] = field(default=Named((), "axis range"), converter=by_name)
+    axis_names: Named[AxisName] = field(default=Named((), "axis name"), converter=by_name)
+    tasks: Named[Overlay] = field(default=Named((), "task"), converter=by_name, metadata=OVERLAYS_JOIN)
+    cases: Named[Overlay] = field(default=Named((), "case"), converter=by_name, metadata=OVERLAYS_JOIN)
+    parts: Parts = Parts()
+    call: Call = Call()
+    cache: Cache = Cache()
+    check: Check = Check()
+    target: Target = Target()
+
+    def __getitem__(self, name: str) -> InputSpec | OutputSpec:
+        return tensor_of(self, name)
+
+    def __contains__(self, name: object) -> bool:
+        return has_tensor(self, name)
+
+    def __str__(self) -> str:
+        return printing.text(printing.title(self), printing.spec_sections(self))
+
+    def _repr_html_(self) -> str:
+        return printing.html(printing.title(self), printing.spec_sections(self))
+
+
+@record
+class Overlay:
+    """What a task, a behavior or a case of the check adds to a spec.
+
+    Attributes:
+        name: The name of the task, behavior or case.
+        spec: A spec that is composed onto the spec.
+        edits: Edits that follow.
+    """
+
+    name: str
+    spec: ExportSpec = field(factory=ExportSpec)
+    edits: tuple[Edit, ...] = field(default=(), converter=as_tuple)

@@ -1,0 +1,1 @@
+"""What an export reports, and how it prints."""

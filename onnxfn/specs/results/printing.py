@@ -1,0 +1,395 @@
+"""Specs, plans, reports and results as tables: text for a terminal, HTML for a notebook.
+
+`text` and `html` print any sections. The other functions take a record and return its sections or its title; they know
+the fields of the records, and import none of them, because the records import this module.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from html import escape
+from itertools import zip_longest
+from pathlib import PurePath
+from types import MappingProxyType
+from typing import Any
+
+from attrs import evolve
+
+from onnxfn.specs.fixed_axes import graph_axes
+from onnxfn.specs.layer_groups import grouped_row, grouped_rows, layer_groups
+from onnxfn.specs.results.measurements import STATUS, measured_rows, with_heads
+from onnxfn.specs.results.modalities import MODALITY_OF
+from onnxfn.specs.results.output_types import output_dtype, tensor_dtype
+from onnxfn.specs.results.section_errors import section_rows
+from onnxfn.specs.results.variant_rows import has_variants, variant_rows
+from onnxfn.specs.short_repr import counted
+
+Rows = Sequence[Sequence[str]]
+Sections = Sequence[tuple[str, Rows]]
+
+NO_TYPES: Mapping[str, str] = MappingProxyType({})
+
+WHY_ALLOWED: Mapping[str, str] = MappingProxyType(
+    {
+        "float64 was not needed": "a few roundings of the dtype x the output's size",
+        "by the tolerance of the spec": "atol x the output's size (1 at least) + rtol x the element",
+        "by scale": "many roundings of the dtype x the output's size",
+        "PyTorch in ": "a multiple of PyTorch's own error",
+    }
+)
+"""Words of a reference -> how large an error may be. The size of an output is the root mean square of its elements."""
+
+BY_SECTIONS = "ONNX Runtime against PyTorch, by sections"
+
+SHOWN_PACKAGES = ("onnxfn", "torch", "transformers", "onnxruntime")
+"""Packages whose versions are in the heading of a result; `Exported.versions` has more."""
+
+_PAGE = "max-width:100%;overflow-x:auto"
+_CAPTION = "text-align:left;font-weight:bold;opacity:0.7"
+_CELL = "text-align:left;vertical-align:top;overflow-wrap:break-word"
+
+_SHORT = 16
+"""Characters of a cell that is one line in a notebook: a number, a heading, a short name."""
+
+_LONG, _VERY_LONG = 24, 40
+"""Characters of a word from which on a browser may break it: after a dot or a bracket, and also after an underscore."""
+
+
+def text(title: str, sections: Sections, summary: str = "") -> str:
+    """Sections below a title and a summary; the columns of each section are aligned. Empty sections are left out.
+
+    >>> print(text("bert", [("inputs", [("input_ids", "int64"), ("mask", "int64")]), ("outputs", [])], "2 files"))
+    bert
+      2 files
+      inputs
+        input_ids  int64
+        mask       int64
+    """
+    lines = [title, *([f"  {summary}"] if summary else [])]
+    for heading, rows in filter(_has_rows, sections):
+        widths = [max(map(len, column)) for column in zip_longest(*(row for row in rows if row[1:]), fillvalue="")]
+        lines.append(f"  {heading}")
+        lines.extend(f"    {_aligned(row, widths)}" for row in rows)
+    return "\n".join(lines)
+
+
+def html(title: str, sections: Sections, summary: str = "") -> str:
+    """The same as HTML: a heading, the summary, and a table for each section, no wider than the page."""
+    heading = f'<div style="{_PAGE}"><b>{escape(title)}</b>'
+    below = f"<div>{escape(summary)}</div>" if summary else ""
+    return "".join([heading, below, *(_table(name, rows) for name, rows in filter(_has_rows, sections)), "</div>"])
+
+
+def magnitude(number: int) -> str:
+    """A number as a person reads it.
+
+    >>> magnitude(512), magnitude(66_955_010), magnitude(7_240_000_000)
+    ('512', '67.0 million', '7.2 billion')
+    """
+    words = ((10**9, " billion"), (10**6, " million"), (10**3, " thousand"))
+    return next((f"{number / unit:.1f}{word}" for unit, word in words if number >= unit), str(number))
+
+
+def spec_sections(spec: Any, types: Mapping[str, str] = NO_TYPES) -> Sections:
+    """The inputs, outputs, files and tasks of a spec; tensors that differ in the layer alone are one row.
+
+    `types` has the types and axes of outputs in the graph, where there is one.
+    """
+    cached = [(row, spec.cache.past) for row in spec.cache.rows] if hasattr(spec, "cache") and spec.cache.past else []
+    inputs = [
+        *(
+            (
+                tensor.name,
+                f"{tensor_dtype(spec, tensor.kind)}{graph_axes(spec, tensor)}",
+                _dummy(spec, tensor),
+                _details(tensor),
+            )
+            for tensor in spec.inputs
+        ),
+        *(
+            (row.input_name, f"{tensor_dtype(spec, 'float')}{row.input_axes}", "", f"for each of {row.layers}")
+            for row, past in cached
+            if past != "outputs"
+        ),
+    ]
+    outputs = [
+        *(
+            (
+                tensor.name,
+                types.get(tensor.name, f"{output_dtype(spec, tensor)}{graph_axes(spec, tensor)}"),
+                _details(tensor),
+            )
+            for tensor in spec.outputs
+        ),
+        *(
+            (row.output_name, f"{tensor_dtype(spec, 'float')}{row.output_axes}", f"for each of {row.layers}")
+            for row, past in cached
+            if past != "inputs" and row.output_name
+        ),
+    ]
+    files = [] if spec.inputs else [(f"{file.name}.onnx", _file_summary(file)) for file in _files(spec)]
+    tasks = [(overlay.name,) for overlay in getattr(spec, "tasks", ())] if spec.task is None else []
+    return [
+        ("derived from", [(spec.derived,)] if spec.derived else []),
+        ("inputs", grouped_rows(inputs)),
+        ("outputs", grouped_rows(outputs)),
+        ("files", files),
+        ("tasks", tasks),
+    ]
+
+
+def report_sections(report: Any) -> Sections:
+    """What was found besides the values, the figures of each output, and the cases.
+
+    Outputs that differ in the layer alone are one row, with the figures of the layer that has the largest relative
+    difference. Layers that failed are not in a row with layers that passed.
+    """
+    head = ("output", "error", "relative", "allowed", "PyTorch's own", "status", "worst at")
+    names = [(_output_name(difference), STATUS[difference.passed]) for difference in report.differences]
+    rows = [
+        _figures(grouped_row([names[index] for index in group])[0], [report.differences[index] for index in group])
+        for group in layer_groups(names)
+    ]
+    measured = measured_rows(report.measurements)
+    return [
+        ("findings", [(finding,) for finding in report.findings]),
+        (BY_SECTIONS, section_rows(report.sections)),
+        ("ONNX Runtime against PyTorch", with_heads(head, rows) if rows or not measured else []),
+        ("compared with", _reference_rows(report.differences)),
+        ("measured against PyTorch in float32", measured),
+        ("cases", [(case,) for case in report.cases]),
+    ]
+
+
+def _reference_rows(differences: Sequence[Any]) -> Rows:
+    """What outputs were compared with, the number of outputs for each, and why errors of that size are allowed."""
+    counts = Counter(reference for difference in differences for reference in difference.references)
+    return [(reference, counted(count, "outputs"), _why_allowed(reference)) for reference, count in counts.items()]
+
+
+def _why_allowed(reference: str) -> str:
+    """How large an error may be in a comparison; check/verdict/precision.py has the numbers."""
+    return next((reason for words, reason in WHY_ALLOWED.items() if words in reference), "")
+
+
+def exported_sections(exported: Any) -> Sections:
+    """The files, the first graph, what is known of the model, the time of each stage, and the report of an export.
+
+    The cases are in one row, by name; the report has their sizes. Files of several dtypes have one row each.
+    """
+    sizes = {f"{size.part}.onnx": str(size) for size in exported.graphs}
+    graphs = [(name, sizes[PurePath(name).name]) for name in exported.files if PurePath(name).name in sizes]
+    names = [name for name in exported.files if PurePath(name).name not in sizes]
+    others = ", ".join(PurePath(name).name if graphs else name for name in names)
+    types = dict(exported.graphs[0].outputs) if exported.graphs else NO_TYPES
+    fusions = [(f"{part}.onnx", "; ".join(map(str, each))) for part, each in exported.fusions if each]
+    case_names = ", ".join(case.partition(" (")[0] for case in exported.report.cases) if exported.report else ""
+    return [
+        ("files", [*graphs, *([(others,)] if others else [])]),
+        *spec_sections(with_float_dtype(exported.plan.parts[0].spec), types),
+        *left_out_sections(exported.plan),
+        ("weights", [(exported.weights_from,)] if exported.weights_from else []),
+        ("not quantized", [(left.weight, left.reason) for left in exported.not_quantized]),
+        ("limits of dynamic axes", [(str(limit),) for limit in exported.limits]),
+        ("repeated layers", [(repeat,) for repeat in exported.repeats]),
+        ("fused operators", fusions),
+        ("seconds", [(", ".join(f"{stage} {seconds:.2f}" for stage, seconds in exported.seconds),)]),
+        *(_check_sections(exported) if exported.report else []),
+        ("cases", [(case_names,)] if case_names else []),
+    ]
+
+
+def _check_sections(exported: Any) -> Sections:
+    """The report of an export without its cases. Of several dtypes one row for each file; the report has the rest."""
+    report = exported.report
+    if not has_variants(exported.plan) or report.findings:
+        return report_sections(report)[:-1]
+    worst = ("ONNX Runtime against PyTorch, the worst of all outputs; .report has each", variant_rows(report))
+    return [worst, (BY_SECTIONS, section_rows(report.sections))]
+
+
+def with_float_dtype(spec: Any) -> Any:
+    """The spec of a graph with its float dtype, which is float32 where the spec of an export has none."""
+    return evolve(spec, target=evolve(spec.target, float_dtype=spec.target.float_dtype or "float32"))
+
+
+def left_out_sections(plan: Any) -> Sections:
+    """What a plan reads of a model of several modalities, what it leaves out, and its remarks, one line each."""
+    missing = {MODALITY_OF[omitted.name] for omitted in plan.left_out if omitted.name in MODALITY_OF}
+    several = {*plan.modalities, *missing}
+    sections = (
+        ("modalities", [(", ".join(plan.modalities),)] if len(several) > 1 else []),
+        ("left out", [(str(omitted),) for omitted in plan.left_out]),
+        ("remarks", [(remark,) for remark in plan.remarks]),
+    )
+    return list(filter(_has_rows, sections))
+
+
+def weight_sections(plan: Any) -> Sections:
+    """The size of the weights of each file of a plan, with its dtype, if that is known."""
+    dtypes = {part.name: part.dtype or part.spec.target.float_dtype or "" for part in plan.parts}
+    rows = [(f"{size.part}.onnx", dtypes.get(size.part, ""), file_size(size.bytes)) for size in plan.weight_bytes]
+    return [("bytes of weights alone; a file is larger by its nodes and constants", rows)] if rows else []
+
+
+def file_size(number: int) -> str:
+    """A number of bytes as a person reads it, and exactly.
+
+    >>> file_size(40), file_size(2_200_119_296)
+    ('40 bytes', '2.20 GB, 2200119296 bytes')
+    """
+    units = ((10**9, "GB"), (10**6, "MB"), (10**3, "kB"))
+    short = next((f"{number / unit:.2f} {name}, " for unit, name in units if number >= unit), "")
+    return f"{short}{number} bytes"
+
+
+def title(spec: Any) -> str:
+    """The name, the task, the opset and the tolerances of a spec, in one line.
+
+    For a spec that has none of them, the number of its tensors, its tasks and its cases.
+    """
+    words = [
+        spec.name,
+        spec.task,
+        None if spec.target.opset is None else f"opset {spec.target.opset}",
+        f"inputs and outputs {spec.target.io_dtype}" if has_io_dtype(spec.target) else None,
+        None if spec.check.atol is None else f"atol {spec.check.atol:g}",
+        None if spec.check.rtol is None else f"rtol {spec.check.rtol:g}",
+    ]
+    return " · ".join(word for word in words if word) or _content(spec)
+
+
+def has_io_dtype(target: Any) -> bool:
+    """Whether the inputs and outputs of a graph have another float type than its weights."""
+    return target.io_dtype not in (None, target.float_dtype or "float32")
+
+
+def _content(spec: Any) -> str:
+    """What a spec has, in words: `spec of 3 inputs, 1 output`; its `repr` if it has no tensor, task or case."""
+    numbers = {name: len(getattr(spec, name, ())) for name in ("inputs", "outputs", "tasks", "cases")}
+    words = [counted(number, name) for name, number in numbers.items() if number]
+    return f"spec of {', '.join(words)}" if words else repr(spec)
+
+
+def check_status(report: Any) -> str:
+    """Whether a check passed, as text."""
+    return f"check {'passed' if report.passed else 'FAILED'}"
+
+
+def exported_summary(exported: Any) -> str:
+    """The time, the size and the versions of an export, in one line."""
+    seconds = sum(seconds for _, seconds in exported.seconds)
+    parameters = sum(size.parameters for size in exported.graphs)
+    words = (
+        f"{seconds:.1f} s",
+        f"{exported.bytes / 10**6:.1f} MB" if exported.bytes else "",
+        f"{magnitude(parameters)} parameters" if parameters else "",
+        f"{sum(size.nodes for size in exported.graphs)} nodes" if exported.graphs else "",
+        ", ".join(f"{name} {version}" for name, version in exported.versions if name in SHOWN_PACKAGES),
+    )
+    return " · ".join(filter(None, words))
+
+
+def report_words(report: Any) -> list[str]:
+    """Whether a check passed, and the number of its outputs, cases and findings."""
+    findings = [counted(len(report.findings), "findings")] if report.findings else []
+    measured = [counted(len(report.measurements), "measurements")] if report.measurements else []
+    return [
+        check_status(report),
+        counted(len(report.differences), "outputs"),
+        counted(len(report.cases), "cases"),
+        *measured,
+        *findings,
+    ]
+
+
+def exported_title(exported: Any) -> str:
+    """The name, the task, the opset and the status of the check of an export, in one line."""
+    return " · ".join(exported_words(exported)[:-1])
+
+
+def exported_words(exported: Any) -> list[str]:
+    """The name, the task, the opset, the status of the check, and the number of files of an export."""
+    spec = exported.plan.parts[0].spec
+    status = "unchecked" if exported.report is None else check_status(exported.report)
+    words = (spec.name, exported.plan.task, f"opset {exported.opset}", status, counted(len(exported.files), "files"))
+    return [word for word in words if word]
+
+
+def _files(spec: Any) -> Any:
+    """The files of a spec; a planned spec has none."""
+    parts = getattr(spec, "parts", None)
+    return () if parts is None else parts.files
+
+
+def _file_summary(file: Any) -> str:
+    edits = (
+        f"{edit.function}({', '.join(f'{name}={value}' for name, value in edit.arguments)})" for edit in file.edits
+    )
+    replaces = f"replaces {', '.join(file.replaces)}" if file.replaces else ""
+    return " ".join(word for word in (*edits, replaces) if word)
+
+
+def _dummy(spec: Any, input_: Any) -> str:
+    """The generator of an input's dummies, with its arguments."""
+    generators = {generator.name: generator for generator in spec.dummies.generators}
+    return str(generators.get(input_.generator, input_.generator))
+
+
+def _details(tensor: Any) -> str:
+    """Where a tensor sits in the arguments or the result of `forward`, its layers, and its condition."""
+    path = "" if tensor.path in ((), (tensor.name,)) else f"forward: {'.'.join(map(str, tensor.path))}"
+    layers = "" if getattr(tensor, "layers", None) is None else f"for each of {tensor.layers}"
+    return " ".join(word for word in (path, layers, "" if tensor.when is None else f"when {tensor.when}") if word)
+
+
+def _output_name(difference: Any) -> str:
+    return f"{difference.part}: {difference.output}"
+
+
+def _figures(name: str, differences: Sequence[Any]) -> tuple[str, ...]:
+    """The row of a group of outputs: its name, and the figures of the output with the largest relative difference."""
+    worst = max(differences, key=lambda difference: difference.max_rel)
+    return (
+        name,
+        f"{worst.max_abs:.1e}",
+        f"{worst.max_rel:.1e}",
+        f"{worst.tolerance:.1e}",
+        "" if worst.own_error is None else f"{worst.own_error:.1e}",
+        STATUS[worst.passed],
+        worst.worst_case if len(differences) == 1 else f"{worst.output}, {worst.worst_case}",
+    )
+
+
+def _aligned(row: Sequence[str], widths: Sequence[int]) -> str:
+    """A row in columns; a single cell stands alone, however long it is."""
+    cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=False)] if row[1:] else row
+    return "  ".join(cells).rstrip()
+
+
+def _has_rows(section: tuple[str, Rows]) -> bool:
+    return bool(section[1])
+
+
+def _table(heading: str, rows: Rows) -> str:
+    """A section as a table; columns that are empty in every row are left out."""
+    columns = [column for column in zip_longest(*rows, fillvalue="") if any(column)]
+    lines = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in zip(*columns, strict=True))
+    return f'<table style="max-width:100%"><caption style="{_CAPTION}">{escape(heading)}</caption>{lines}</table>'
+
+
+def _cell(cell: str) -> str:
+    style = f"{_CELL};white-space:nowrap" if len(cell) <= _SHORT else _CELL
+    return f'<td style="{style}">{" ".join(map(_breakable, cell.split(" ")))}</td>'
+
+
+def _breakable(word: str) -> str:
+    """A word of a cell, escaped; a browser may break a long one, but not inside a range of layers.
+
+    >>> _breakable("sequence_length=512"), _breakable("past_key_values.{0..3}.decoder.key")
+    ('sequence_length=512', 'past_key_values.<wbr>{0..3}.<wbr>decoder.<wbr>key')
+    """
+    breaks = "_(/" if len(word) > _VERY_LONG else "(/"
+    return escape(word) if len(word) < _LONG else re.sub(rf"([{breaks}]|(?<!\.)\.(?!\.))", r"\1<wbr>", escape(word))

@@ -1,0 +1,1 @@
+"""Specs and reports that are compared and stored."""

@@ -1,0 +1,347 @@
+"""The records of results: events, what limits a model, the report of a check, the result of an export."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from os import PathLike
+from typing import Any, Literal
+
+from attrs import evolve, field
+
+from onnxfn.specs.algebra.planned import Plan
+from onnxfn.specs.algebra.public_calls import public
+from onnxfn.specs.converters import as_tuple
+from onnxfn.specs.errors import InvalidSpec, OnnxfnError
+from onnxfn.specs.limits import Limit
+from onnxfn.specs.record import record
+from onnxfn.specs.results import printing
+from onnxfn.specs.results.measurements import Measurement
+from onnxfn.specs.results.plots import draw_report
+from onnxfn.specs.results.section_errors import SectionError
+from onnxfn.specs.short_repr import shortened_call
+
+CPU = ("CPUExecutionProvider",)
+"""The provider of ONNX Runtime that every build has."""
+
+EventStatus = Literal["start", "progress", "end", "failure"]
+
+
+@record
+class Event:
+    """What an export does now. `export` calls `on_event` with it, in its own thread.
+
+    An event comes when a stage starts, about four times a second while it runs, and when it ends or fails. After a
+    failure the export may try the stage again in another way, such as with all layers traced.
+
+    Attributes:
+        stage: `plan`, `capture`, `passes`, `write`, `check`, `complete` or another stage; `wait` while an export of
+            another thread is tracing.
+        part: The stem of the ONNX file; empty for a stage of the whole export. In the export of a pipeline the name
+            of a part of the pipeline stands before it: `unet/model`.
+        seconds: How long the stage has run.
+        status: `start`, `progress`, `end` or `failure`.
+        completed: How much of the stage is ready: bytes for `write`, `copy` and `complete`, cases for `check`, else 0.
+        total: The bytes or cases of the whole stage; 0 where they are not known.
+    """
+
+    stage: str
+    part: str
+    seconds: float = 0.0
+    status: EventStatus = "start"
+    completed: int = 0
+    total: int = 0
+
+
+@record
+class Fusion:
+    """How often a fused operator is in a graph.
+
+    Attributes:
+        operator: The operator, such as `Attention`.
+        expected: The least number, from the calls of torch's functions and modules that it replaces. A table of angles
+            counts once, however many layers read it.
+        actual: The number in the graph.
+
+    >>> print(Fusion("Attention", expected=30, actual=30))
+    Attention: 30, at least 30 expected
+    """
+
+    operator: str
+    expected: int
+    actual: int
+
+    def __str__(self) -> str:
+        return f"{self.operator}: {self.actual}" + (f", at least {self.expected} expected" if self.expected else "")
+
+
+@record
+class GraphSize:
+    """How large a graph is, and the types of its outputs.
+
+    Attributes:
+        part: The stem of the ONNX file.
+        parameters: The number of its weights with a floating-point type.
+        nodes: The number of its nodes, those of functions and branches included.
+        outputs: The name, and the type and axes, of each output.
+
+    >>> print(GraphSize("model", 1_250_000, 312, [("logits", "float32[batch_size, 2]")]))
+    1.2 million parameters, 312 nodes
+    """
+
+    part: str
+    parameters: int
+    nodes: int
+    outputs: tuple[tuple[str, str], ...] = field(default=(), converter=as_tuple)
+
+    def __str__(self) -> str:
+        return f"{printing.magnitude(self.parameters)} parameters, {self.nodes} nodes"
+
+
+@record
+class Difference:
+    """How far one output of ONNX Runtime is from PyTorch's, over all cases of the check.
+
+    Attributes:
+        part: The stem of the ONNX file.
+        output: The name of the output.
+        shapes: The shape of the output in each case.
+        max_abs: The largest error: the absolute difference from PyTorch in float64 where that was needed, else from
+            PyTorch in the dtype of the export.
+        max_rel: The largest error relative to the element itself, or to the root mean square of the output if that is
+            larger.
+        tolerance: The error that is allowed, in the worst case, for an element as large as the root mean square.
+        worst_case: The name of the case with the largest error, and its sizes.
+        passed: Whether the output agrees in every case.
+        own_error: The largest error of PyTorch itself in the dtype of the export, against float64; None where float64
+            was not needed or could not run.
+        references: What the output was compared with in the cases, and why.
+        errors: For each case its name and sizes, the largest error, and the error that is allowed there.
+        within_own_error: Whether the output differs, but in no case by more than PyTorch itself from float64, times 4:
+            the weights amplify rounding, so the outputs do not decide whether the file is right. Not written to JSON.
+    """
+
+    part: str
+    output: str
+    shapes: tuple[tuple[int, ...], ...]
+    max_abs: float
+    max_rel: float
+    tolerance: float
+    worst_case: str
+    passed: bool
+    own_error: float | None = None
+    references: tuple[str, ...] = ()
+    errors: tuple[tuple[str, float, float], ...] = ()
+    within_own_error: bool = field(default=False, eq=False)
+
+
+@record
+class Report:
+    """The result of a check: one difference for each output, or the measurements of a quantized file.
+
+    Attributes:
+        differences: The figures of each output.
+        cases: The cases that were run, each with its sizes.
+        findings: What is wrong with a file besides the values of its outputs, one line each: its inputs and outputs are
+            not those of the plan, or its weights are not those of the model.
+        measurements: The accuracy of quantized and 16-bit files. A quantized file has no differences.
+        sections: How far each section is from PyTorch; nothing unless the check was by sections.
+
+    >>> by = "PyTorch in float32; float64 was not needed"
+    >>> shapes, case = ((2, 8),), "one (batch_size=2)"
+    >>> difference = Difference("model", "logits", shapes, 2e-7, 2e-7, 1e-5, case, passed=True, references=(by,))
+    >>> print(Report([difference], [case]))
+    check passed
+      ONNX Runtime against PyTorch
+        output         error    relative  allowed  status  worst at
+        model: logits  2.0e-07  2.0e-07   1.0e-05  ok      one (batch_size=2)
+      compared with
+        PyTorch in float32; float64 was not needed  1 output  a few roundings of the dtype x the output's size
+      cases
+        one (batch_size=2)
+    """
+
+    differences: tuple[Difference, ...] = field(converter=as_tuple)
+    cases: tuple[str, ...] = field(default=(), converter=as_tuple)
+    findings: tuple[str, ...] = field(default=(), converter=as_tuple)
+    measurements: tuple[Measurement, ...] = field(default=(), converter=as_tuple)
+    sections: tuple[SectionError, ...] = field(default=(), converter=as_tuple)
+
+    def plot(self, axes: Any = None) -> Any:
+        """Draws the error of each output in each case against what is allowed; returns the axes of matplotlib.
+
+        OnnxfnError if matplotlib is not installed: it is in the extra `plot`.
+        """
+        return draw_report(self, axes)
+
+    def __repr__(self) -> str:
+        return shortened_call("Report", printing.report_words(self))
+
+    @property
+    def passed(self) -> bool:
+        """Whether every output agrees or reaches its floors, and nothing was found. Without outputs it has not."""
+        passed = [result.passed for result in self.differences] + [result.passed for result in self.measurements]
+        return bool(passed) and all(passed) and all(each.passed for each in self.sections) and not self.findings
+
+    def __str__(self) -> str:
+        return printing.text(printing.check_status(self), printing.report_sections(self))
+
+    def _repr_html_(self) -> str:
+        return printing.html(printing.check_status(self), printing.report_sections(self))
+
+
+class CheckFailed(OnnxfnError, RuntimeError):
+    """The ONNX files do not compute what PyTorch computes, or they could not be compared.
+
+    Attributes:
+        report: The figures of each output. If ONNX Runtime could not load or run a file, there are none, and the only
+            finding is the message.
+
+    >>> CheckFailed("ONNX Runtime cannot load model.onnx").report.findings
+    ('ONNX Runtime cannot load model.onnx',)
+    """
+
+    report: Report
+
+    def __init__(self, message: str, report: Report | None = None) -> None:
+        super().__init__(message)
+        self.report = Report((), (), (message,)) if report is None else report
+
+
+@record
+class NotQuantized:
+    """A weight that a rule selects, and that stays as it is.
+
+    Attributes:
+        part: The stem of the ONNX file.
+        weight: The name of the parameter.
+        reason: Why it cannot be quantized.
+
+    >>> print(NotQuantized("model", "experts.down_proj", "ScatterND reads it"))
+    model: experts.down_proj is not quantized: ScatterND reads it
+    """
+
+    part: str
+    weight: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.part}: {self.weight} is not quantized: {self.reason}"
+
+
+@record
+class Exported:
+    """The result of an export. It prints as a table.
+
+    Attributes:
+        path: The folder, or the ONNX file, that was asked for.
+        files: The paths of all files that were written.
+        plan: The plan.
+        opset: The opset of the graphs.
+        seconds: The time of each stage.
+        report: The report of the check; None when there was no check.
+        limits: The axes for which the graphs are not valid at every size, also those that the model fixes.
+        repeats: Which layers were traced and repeated for the others, or why all layers were traced.
+        fusions: For each part, the fused operators of its graph.
+        graphs: How large each graph is, and the types of its outputs.
+        bytes: The size of all files.
+        versions: The versions of the packages that built, wrote and checked the graphs.
+        not_quantized: The weights that a rule of the spec selects, and that stay as they are, with the reasons.
+        weights_from: From what quantized checkpoint the weights come, and its size; an empty text for float weights.
+        loaded: The files as `load` returns them, which the methods call; None if the result was read from JSON. If the
+            export had no path, it owns the folder for temporary files that holds them.
+
+    >>> from onnxfn.specs.algebra.planned import Part, PlannedSpec
+    >>> plan = Plan([Part("model", PlannedSpec(name="bert"))])
+    >>> result = Exported("out", ["out/model.onnx"], plan, 18, [("plan", 0.1)])
+    >>> result.files, result.report
+    (('out/model.onnx',), None)
+    """
+
+    path: str
+    files: tuple[str, ...] = field(converter=as_tuple)
+    plan: Plan
+    opset: int
+    seconds: tuple[tuple[str, float], ...] = field(converter=as_tuple)
+    report: Report | None = None
+    limits: tuple[Limit, ...] = field(default=(), converter=as_tuple)
+    repeats: tuple[str, ...] = field(default=(), converter=as_tuple)
+    fusions: tuple[tuple[str, tuple[Fusion, ...]], ...] = field(default=(), converter=as_tuple)
+    graphs: tuple[GraphSize, ...] = field(default=(), converter=as_tuple)
+    bytes: int = 0
+    versions: tuple[tuple[str, str], ...] = field(default=(), converter=as_tuple)
+    not_quantized: tuple[NotQuantized, ...] = field(default=(), converter=as_tuple)
+    weights_from: str = ""
+    loaded: Any = field(default=None, eq=False, repr=False)
+
+    def __repr__(self) -> str:
+        return shortened_call("Exported", printing.exported_words(self))
+
+    @public
+    def model_proto(self, part: str | None = None) -> Any:
+        """The graph of a part with its weights, as an `onnx.ModelProto`. A single part need not be named."""
+        return self._loaded().model_proto(part)
+
+    @public
+    def session(self, part: str | None = None, *, providers: Sequence[Any] = CPU, options: Any = None) -> Any:
+        """A new `onnxruntime.InferenceSession` of a part. A single part need not be named.
+
+        UnknownName for a provider that the installed ONNX Runtime does not have.
+        """
+        return self._loaded().session(part, providers=providers, options=options)
+
+    @public
+    def __call__(self, part: str | None = None, /, **inputs: Any) -> dict[str, Any]:
+        """The outputs of a part as numpy arrays by their names, computed by ONNX Runtime on the CPU.
+
+        Inputs are numpy arrays, torch tensors, lists or numbers. InvalidSpec if one is missing, or does not have the
+        dtype, the axes or the sizes of the spec; UnknownName for another name.
+        """
+        outputs: dict[str, Any] = self._loaded()(part, **inputs)
+        return outputs
+
+    @public
+    def save(self, path: str | PathLike[str], *, overwrite: bool = False) -> Exported:
+        """Writes the files to a folder, or a single graph to a file that ends in `.onnx`; returns the result there.
+
+        All files appear, or none. OutputExists if `path` exists, unless `overwrite`.
+        """
+        saved = self._loaded().save(path, overwrite=overwrite)
+        return evolve(self, path=saved.path, files=saved.files, loaded=saved)
+
+    def _loaded(self) -> Any:
+        if self.loaded is None:
+            raise InvalidSpec(f"this result was read from JSON; open its files: onnxfn.load({self.path!r})")
+        return self.loaded
+
+    @property
+    def inputs(self) -> dict[str, dict[int, str]]:
+        """`{name: {axis: symbol}}` of the inputs of the first file."""
+        return self.plan.parts[0].inputs
+
+    @property
+    def outputs(self) -> dict[str, dict[int, str]]:
+        """`{name: {axis: symbol}}` of the outputs of the first file."""
+        return self.plan.parts[0].outputs
+
+    def __str__(self) -> str:
+        return printing.text(
+            printing.exported_title(self), printing.exported_sections(self), printing.exported_summary(self)
+        )
+
+    def _repr_html_(self) -> str:
+        return printing.html(
+            printing.exported_title(self), printing.exported_sections(self), printing.exported_summary(self)
+        )
+
+
+Tick = Callable[..., None]
+"""`tick()` or `tick(completed, total)`: called often while a stage runs. It reports that, and may stop the export."""
+
+
+def no_tick(completed: int = 0, total: int = 0) -> None:
+    """Reports nothing."""
+
+
+StageTimer = Callable[[str, str], AbstractContextManager[Tick]]
+"""From the name of a stage and of a part to the context in which the stage runs and is timed."""

@@ -1,0 +1,1 @@
+"""Tasks of a spec, and the edits that need them."""

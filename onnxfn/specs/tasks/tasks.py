@@ -1,0 +1,215 @@
+"""Tasks: the usual outputs of each, the class that loads a model for it, its synonyms; `for_task`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from attrs import evolve
+
+from onnxfn.specs.algebra.compose import EMPTY, compose
+from onnxfn.specs.algebra.facts import TARGET, TOKENS, gives, loads
+from onnxfn.specs.algebra.spec import ExportSpec, Overlay
+from onnxfn.specs.edits.as_edit import as_edit
+from onnxfn.specs.edits.table import edited
+from onnxfn.specs.errors import InvalidSpec, unknown
+from onnxfn.specs.records import Edit
+
+TASKS: Mapping[str, ExportSpec] = MappingProxyType(
+    {
+        "feature-extraction": compose(loads("AutoModel"), gives("last_hidden_state", f"{TOKENS} _")),
+        "fill-mask": compose(loads("AutoModelForMaskedLM"), gives("logits", f"{TOKENS} _")),
+        "text-classification": compose(loads("AutoModelForSequenceClassification"), gives("logits", "batch_size _")),
+        "token-classification": compose(loads("AutoModelForTokenClassification"), gives("logits", f"{TOKENS} _")),
+        "text-generation": compose(loads("AutoModelForCausalLM"), gives("logits", f"{TOKENS} _")),
+        "question-answering": compose(
+            loads("AutoModelForQuestionAnswering"), gives("start_logits", TOKENS), gives("end_logits", TOKENS)
+        ),
+        "text2text-generation": compose(loads("AutoModelForSeq2SeqLM"), gives("logits", f"{TARGET} _")),
+        "automatic-speech-recognition": compose(loads("AutoModelForSpeechSeq2Seq"), gives("logits", f"{TARGET} _")),
+        "image-to-text": compose(loads("AutoModelForImageTextToText"), gives("logits", f"{TARGET} _")),
+        "image-text-to-text": loads("AutoModelForImageTextToText"),
+        "audio-text-to-text": loads("AutoModelForMultimodalLM"),
+        "any-to-any": loads("AutoModelForMultimodalLM"),
+        "audio-classification": compose(loads("AutoModelForAudioClassification"), gives("logits", "batch_size _")),
+        "image-classification": compose(loads("AutoModelForImageClassification"), gives("logits", "batch_size _")),
+        "video-classification": compose(loads("AutoModelForVideoClassification"), gives("logits", "batch_size _")),
+        "masked-im": compose(loads("AutoModelForMaskedImageModeling"), gives("reconstruction", "batch_size _ _ _")),
+        "audio-frame-classification": compose(
+            loads("AutoModelForAudioFrameClassification"), gives("logits", "batch_size _ _")
+        ),
+        "audio-xvector": compose(
+            loads("AutoModelForAudioXVector"), gives("logits", "batch_size _"), gives("embeddings", "batch_size _")
+        ),
+        "depth-estimation": compose(loads("AutoModelForDepthEstimation"), gives("predicted_depth", "batch_size _ _")),
+        "image-segmentation": loads("AutoModelForImageSegmentation"),
+        "image-to-image": compose(loads("AutoModelForImageToImage"), gives("reconstruction", "batch_size _ _ _")),
+        "keypoint-detection": loads("AutoModelForKeypointDetection"),
+        "keypoint-matching": loads("AutoModelForKeypointMatching"),
+        "object-detection": compose(
+            loads("AutoModelForObjectDetection"),
+            gives("logits", "batch_size _ _"),
+            gives("pred_boxes", "batch_size _ _"),
+        ),
+        "semantic-segmentation": compose(
+            loads("AutoModelForSemanticSegmentation"), gives("logits", "batch_size _ _ _")
+        ),
+        "text-to-audio": loads("AutoModelForTextToWaveform"),
+        "time-series-forecasting": loads("AutoModelForTimeSeriesPrediction"),
+        "reinforcement-learning": loads("AutoModel"),
+        "visual-question-answering": compose(
+            loads("AutoModelForVisualQuestionAnswering"), gives("logits", "batch_size _")
+        ),
+        "document-question-answering": compose(
+            loads("AutoModelForDocumentQuestionAnswering"), gives("start_logits", TOKENS), gives("end_logits", TOKENS)
+        ),
+        "zero-shot-image-classification": loads("AutoModelForZeroShotImageClassification"),
+        "zero-shot-object-detection": loads("AutoModelForZeroShotObjectDetection"),
+        "text-recognition": compose(
+            loads("AutoModelForTextRecognition"), gives("last_hidden_state", "batch_size sequence_length _")
+        ),
+        "multiple-choice": compose(loads("AutoModelForMultipleChoice"), gives("logits", "batch_size num_choices")),
+        "next-sentence-prediction": compose(
+            loads("AutoModelForNextSentencePrediction"), gives("logits", "batch_size _")
+        ),
+        # A model without aggregation, such as a sum over the cells, has no second output.
+        "table-question-answering": compose(
+            loads("AutoModelForTableQuestionAnswering"),
+            gives("logits", TOKENS),
+            gives("logits_aggregation", "batch_size _", when="num_aggregation_labels"),
+        ),
+        "text-encoding": compose(loads("AutoModelForTextEncoding"), gives("last_hidden_state", f"{TOKENS} _")),
+        "backbone": loads("AutoBackbone"),
+        "causal-image-modeling": compose(loads("AutoModel"), gives("logits", f"{TOKENS} _")),
+        "decision": loads("AutoModelForDecision"),
+        "image-matting": loads("AutoModelForImageMatting"),
+        "normal-estimation": loads("AutoModelForNormalEstimation"),
+        "pointmap-estimation": loads("AutoModelForPointmapEstimation"),
+        "retrieval": loads("AutoModel"),
+        "table-recognition": loads("AutoModelForTableRecognition"),
+        "time-series-classification": loads("AutoModel"),
+        "time-series-regression": loads("AutoModel"),
+    }
+)
+"""Task -> its usual outputs, and the class of transformers that loads a model for it.
+
+transformers has no auto class for the tasks with AutoModel whose models have a head; each model type has a class of its
+own for them (export/derive/auto_tables.py).
+"""
+
+# The names that Optimum and the hub also use: optimum.exporters.tasks.TasksManager._SYNONYM_TASK_MAP (2.1.0), and two
+# names of transformers' tables.
+SYNONYMS: Mapping[str, str] = MappingProxyType(
+    {
+        "default": "feature-extraction",
+        "audio-tokenization": "feature-extraction",
+        "image-feature-extraction": "feature-extraction",
+        "mask-generation": "feature-extraction",
+        "pretraining": "feature-extraction",
+        "sentence-similarity": "feature-extraction",
+        "masked-lm": "fill-mask",
+        "sequence-classification": "text-classification",
+        "zero-shot-classification": "text-classification",
+        "causal-lm": "text-generation",
+        "seq2seq-lm": "text2text-generation",
+        "summarization": "text2text-generation",
+        "translation": "text2text-generation",
+        "audio-ctc": "automatic-speech-recognition",
+        "pose-estimation": "keypoint-detection",
+        "speech2seq-lm": "automatic-speech-recognition",
+        "text-to-speech": "text-to-audio",
+        "vision2seq-lm": "image-to-text",
+    }
+)
+"""Synonym -> task."""
+
+WITH_PAST = "-with-past"
+"""The ending of the name of a task whose graph has a cache."""
+
+DEFAULT_TASK = "feature-extraction"
+"""The task of a spec for which none was chosen. It needs no head, so every checkpoint has weights for it."""
+
+
+def canonical(task: str) -> str:
+    """The name under which tables hold a task; a `-with-past` ending stays.
+
+    Args:
+        task: The name of a task, or a synonym.
+
+    >>> canonical("masked-lm"), canonical("causal-lm-with-past")
+    ('fill-mask', 'text-generation-with-past')
+    """
+    stem = task.removesuffix(WITH_PAST)
+    return f"{SYNONYMS.get(stem, stem)}{task[len(stem) :]}"
+
+
+def synonyms(task: str) -> tuple[str, ...]:
+    """The other names of a task, sorted.
+
+    Args:
+        task: Any name of the task.
+
+    >>> synonyms("text2text-generation"), synonyms("translation")
+    (('seq2seq-lm', 'summarization', 'translation'), ('seq2seq-lm', 'summarization', 'text2text-generation'))
+    """
+    name = canonical(task)
+    names = (name, *(synonym for synonym, meaning in SYNONYMS.items() if meaning == name))
+    return tuple(sorted(known for known in names if known != task))
+
+
+def task_names(spec: ExportSpec) -> tuple[str, ...]:
+    """The tasks of a spec."""
+    return tuple(overlay.name for overlay in spec.tasks)
+
+
+def tasked(name: str, *edits: Edit, spec: ExportSpec = EMPTY) -> ExportSpec:
+    """A spec of one task: its usual loader and outputs from TASKS, then `spec`, then edits.
+
+    Args:
+        name: The task, or a synonym; `-with-past` is a task of its own.
+        edits: Edits that `for_task` applies last.
+        spec: What the task adds to, or replaces in, its usual outputs.
+
+    >>> [overlay.name for overlay in tasked("masked-lm").tasks]
+    ['fill-mask']
+    """
+    task = canonical(name)
+    usual = TASKS.get(task.removesuffix(WITH_PAST), EMPTY)
+    return ExportSpec(tasks=(Overlay(task, compose(usual, spec), edits),))
+
+
+@as_edit
+def for_task(spec: ExportSpec, task: str) -> ExportSpec:
+    """The spec for one of its tasks: the task's overlay composed onto it, then the task's edits.
+
+    Applying it twice is the same as applying it once.
+
+    Args:
+        spec: A spec with tasks.
+        task: The name of a task, or a synonym.
+
+    Raises:
+        UnknownName: the spec has no such task.
+        InvalidSpec: the spec is already for another task.
+
+    >>> from onnxfn import text_encoder
+    >>> [output.name for output in for_task(text_encoder, "question-answering").outputs]
+    ['start_logits', 'end_logits']
+    """
+    name = canonical(task)
+    if spec.task == name:
+        return spec
+    if spec.task is not None:
+        raise InvalidSpec(f"this spec is already for {spec.task}; make one for {name} from the spec without a task")
+    overlay = next((known for known in spec.tasks if known.name == name), None)
+    if overlay is None:
+        raise unknown("task", task, task_names(spec), of=spec.name or "this spec")
+    return edited(evolve(compose(spec, overlay.spec), task=name), overlay.edits)
+
+
+def for_some_task(spec: ExportSpec) -> ExportSpec:
+    """The spec itself when it is for a task or has none; else for feature-extraction, or for its first task."""
+    if spec.task or not spec.tasks:
+        return spec
+    known = task_names(spec)
+    return for_task(spec, DEFAULT_TASK if DEFAULT_TASK in known else known[0])

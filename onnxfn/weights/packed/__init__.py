@@ -1,0 +1,1 @@
+"""Weights that a checkpoint stores in few bits."""

@@ -1,0 +1,210 @@
+"""Quantized checkpoints: their quantized weights, from the configuration and the headers of the files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from math import prod
+from pathlib import Path
+from typing import Any
+
+from attrs import field, frozen
+
+from onnxfn.specs.algebra.dummies import Array
+from onnxfn.specs.converters import as_tuple
+from onnxfn.specs.errors import LoadFailed, ModelNotFound, listed
+from onnxfn.weights.checkpoint_links import arrays
+from onnxfn.weights.packed.quantized_formats import FORMATS, QuantizedFormat
+from onnxfn.weights.safetensors import TensorEntry, entries
+
+CONFIG_KEY = "quantization_config"
+SINGLE_FILE, INDEX_FILE = "model.safetensors", "model.safetensors.index.json"
+
+QUANTIZED_DTYPES = ("INT8", "UINT8", "INT32", "FLOAT8E4M3FN", "FLOAT8E5M2")
+"""The dtypes of quantized values, of any method."""
+
+
+@frozen
+class QuantizedWeight:
+    """A weight of a quantized checkpoint.
+
+    Attributes:
+        name: The name of the float weight in the checkpoint.
+        shape: The shape of the float weight.
+        format: How it is stored.
+        entries: The stored tensors, by the ends of their names.
+        settings: The `quantization_config` of the checkpoint.
+    """
+
+    name: str
+    shape: tuple[int, ...] = field(converter=as_tuple)
+    format: QuantizedFormat = field(repr=False)
+    entries: Mapping[str, TensorEntry] = field(repr=False)
+    settings: Mapping[str, Any] = field(repr=False)
+
+
+@frozen
+class QuantizedCheckpoint:
+    """A checkpoint with quantized weights.
+
+    Attributes:
+        folder: Its folder.
+        weights: Its quantized weights.
+        others: Its other tensors, as they are stored.
+    """
+
+    folder: Path
+    weights: tuple[QuantizedWeight, ...] = field(converter=as_tuple)
+    others: tuple[TensorEntry, ...] = field(converter=as_tuple)
+
+    @property
+    def stored_bytes(self) -> int:
+        """The bytes of all its tensors."""
+        quantized = sum(entry.length for weight in self.weights for entry in weight.entries.values())
+        return quantized + sum(entry.length for entry in self.others)
+
+    @property
+    def parameters(self) -> int:
+        """The number of elements of all weights, after they are dequantized."""
+        return sum(prod(shape) for shape in self.shapes.values())
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """From the name of each tensor, after weights are dequantized, to its shape."""
+        quantized = {weight.name: weight.shape for weight in self.weights}
+        return quantized | {entry.name: entry.shape for entry in self.others}
+
+
+def format_names(checkpoint: QuantizedCheckpoint) -> tuple[str, ...]:
+    """The formats of the weights of a checkpoint, with the bits of a value where its configuration has them."""
+    settings = checkpoint.weights[0].settings
+    bits = f" with {settings['bits']} bits" if "bits" in settings else ""
+    return tuple(dict.fromkeys(f"{weight.format.name}{bits}" for weight in checkpoint.weights))
+
+
+def quantization_settings(folder: Path) -> Mapping[str, Any] | None:
+    """The `quantization_config` in the configuration of a checkpoint, also in that of its text model; None if none."""
+    try:
+        config = json.loads((folder / "config.json").read_bytes())
+    except (OSError, ValueError):
+        return None
+    nested = (config, config.get("text_config")) if isinstance(config, dict) else ()
+    settings = next((value for item in nested if isinstance(item, dict) and (value := item.get(CONFIG_KEY))), None)
+    return settings if isinstance(settings, dict) else None
+
+
+def quantized_checkpoint(folder: Path) -> QuantizedCheckpoint | None:
+    """The quantized weights of a checkpoint, by its configuration and the headers of its files; None if it has none.
+
+    LoadFailed for a format that is not known, or if a weight of the format cannot be read.
+    """
+    settings = quantization_settings(folder)
+    if settings is None:
+        return None
+    if not _has_quantized_dtypes(folder) and _method(settings) not in {row.method for row in FORMATS}:
+        return None  # weights of an unknown method that are floats: transformers reads or refuses them
+    formats = _formats_for(folder, settings)
+    stored = {entry.name: entry for entry in _entries(folder, formats[0].name)}
+    candidates = (_quantized_weight(name, stored, formats, settings) for name in stored)
+    weights = [weight for weight in candidates if weight is not None]
+    if not weights:
+        raise LoadFailed(
+            f"{folder} is quantized ({formats[0].name}) by its config.json, and none of its tensors is; it has: "
+            f"{listed(stored, most=4)}; if it is not quantized, remove quantization_config from config.json"
+        )
+    read = {entry.name for weight in weights for entry in weight.entries.values()}
+    others = [entry for name, entry in stored.items() if name not in read]
+    without_scale = [entry.name for entry in others if entry.dtype.startswith("FLOAT8")]
+    if without_scale:
+        raise LoadFailed(
+            f"{folder} is quantized by {formats[0].name}, and has no scales that onnxfn knows for "
+            f"{listed(without_scale, most=4)}; export the checkpoint that it was made from"
+        )
+    return QuantizedCheckpoint(folder, weights, others)
+
+
+def _formats_for(folder: Path, settings: Mapping[str, Any]) -> list[QuantizedFormat]:
+    """The formats that the settings of a checkpoint name; LoadFailed if there is none."""
+    method = _method(settings)
+    formats = [row for row in FORMATS if row.method == method]
+    if not formats:
+        known = listed(dict.fromkeys(row.method for row in FORMATS))
+        raise LoadFailed(
+            f"{folder} is quantized by {method or 'an unnamed method'}, which onnxfn cannot read; known: {known}, and "
+            "GGUF; export the checkpoint that it was made from"
+        )
+    for key, known_values in formats[0].settings:
+        if settings.get(key, known_values[0]) not in known_values:
+            values = listed(map(str, known_values))
+            raise LoadFailed(
+                f"{folder} is quantized by {formats[0].name} with {key}={settings[key]!r}, which onnxfn cannot read; "
+                f"known: {values}; export the checkpoint that it was made from"
+            )
+    return formats
+
+
+def _method(settings: Mapping[str, Any]) -> str | None:
+    """The method in the settings of a checkpoint; None if they name none. bitsandbytes named none at first."""
+    is_bitsandbytes = settings.get("load_in_4bit") or settings.get("load_in_8bit")
+    return settings.get("quant_method") or ("bitsandbytes" if is_bitsandbytes else None)
+
+
+def _has_quantized_dtypes(folder: Path) -> bool:
+    """Whether tensors in a folder have dtypes in which quantized values are stored."""
+    try:
+        return any(entry.dtype in QUANTIZED_DTYPES for entry in entries(folder))
+    except ModelNotFound:
+        return False
+
+
+def _entries(folder: Path, format_name: str) -> Iterable[TensorEntry]:
+    """The tensors in the files that transformers would load from a folder."""
+    try:
+        every = entries(folder)
+    except ModelNotFound:
+        raise LoadFailed(
+            f"{folder} is quantized ({format_name}), and has no *.safetensors files; convert its weights to safetensors"
+        ) from None
+    files = {SINGLE_FILE} if (folder / SINGLE_FILE).exists() else _files_in_index(folder)
+    return [entry for entry in every if not files or entry.file.name in files]
+
+
+def _files_in_index(folder: Path) -> set[str]:
+    index = folder / INDEX_FILE
+    return set(json.loads(index.read_bytes())["weight_map"].values()) if index.exists() else set()
+
+
+def _quantized_weight(
+    name: str, stored: Mapping[str, TensorEntry], formats: Iterable[QuantizedFormat], settings: Mapping[str, Any]
+) -> QuantizedWeight | None:
+    """The quantized weight whose values a tensor holds; None if it holds no quantized values."""
+    for row in formats:
+        prefix = name.removesuffix(row.values)
+        if prefix == name or any(prefix + end not in stored for end in row.needs):
+            continue
+        if stored[name].dtype not in row.dtypes:
+            raise LoadFailed(
+                f"{name} is quantized by {row.name}, and has the dtype {stored[name].dtype}; known: "
+                f"{listed(row.dtypes)}; export the checkpoint that it was made from"
+            )
+        ends = (row.values, *row.needs, *row.may_have)
+        parts = {end: stored[prefix + end] for end in ends if prefix + end in stored}
+        return QuantizedWeight(prefix + row.weight, _shape(row, parts, settings), row, parts, settings)
+    return None
+
+
+def _shape(row: QuantizedFormat, parts: Mapping[str, TensorEntry], settings: Mapping[str, Any]) -> tuple[int, ...]:
+    return row.shape(stored_parts(parts), settings)
+
+
+def stored_parts(parts: Mapping[str, TensorEntry]) -> dict[str, Array]:
+    """The stored tensors of a weight, as arrays that are mapped from their files."""
+    by_name = arrays(parts.values())
+    return {end: by_name[entry.name] for end, entry in parts.items()}
+
+
+def row_chunks(weight: QuantizedWeight, rows: int) -> Iterator[Array]:
+    """The values of a quantized weight in float32, so many rows at a time."""
+    parts = stored_parts(weight.entries)
+    for start in range(0, weight.shape[0], rows):
+        yield weight.format.rows(parts, weight.settings, start, min(start + rows, weight.shape[0]))

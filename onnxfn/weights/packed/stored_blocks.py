@@ -1,0 +1,133 @@
+"""Quantized weights of a checkpoint as the tensors that MatMulNBits reads: the same integers, in another order.
+
+MatMulNBits computes with `scale * (integer - zero point)` of blocks of columns, as GPTQ and AWQ do with groups. So the
+values of a weight stay the same, bit for bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from math import gcd
+from typing import Any, Literal
+
+import numpy as np
+
+from onnxfn.specs.algebra.dummies import Array
+from onnxfn.weights.packed.float_checkpoint import rows_of_chunk
+from onnxfn.weights.packed.packed_integers import Packing, even_groups
+from onnxfn.weights.packed.quantized_checkpoint import QuantizedWeight, stored_parts
+from onnxfn.weights.updates import KEY, PARTS
+
+Role = Literal["codes", "scales", "zero_points"]
+
+ROLES: tuple[Role, ...] = ("codes", "scales", "zero_points")
+"""The tensors that MatMulNBits reads besides its first input, in their order."""
+
+ATTRIBUTE = "onnxfn_stored"
+"""The attribute of a torch parameter that holds the quantized weight that it was dequantized from."""
+
+BITS, SMALLEST_BLOCK, LARGEST_BLOCK = (4, 8), 16, 256
+"""What MatMulNBits has kernels for. A block is a power of two; a longer group is several blocks of one scale."""
+
+
+def no_blocks_reason(weight: QuantizedWeight) -> str:
+    """Why MatMulNBits cannot hold the values of a weight; an empty text if it can."""
+    packing = weight.format.packing
+    if packing is None:
+        return "its values are not integers with a scale and a zero point for each group of columns"
+    parts = stored_parts(weight.entries)
+    bits, groups = packing.bits(parts, weight.settings), packing.groups(parts, weight.settings)
+    if bits not in BITS:
+        return f"its integers have {bits} bits, and those of MatMulNBits 4 or 8"
+    if not np.array_equal(groups, even_groups(len(groups), int(groups.max()) + 1)):
+        return "its groups are not columns that follow one another (desc_act)"
+    size = block_size(weight)
+    return "" if size >= SMALLEST_BLOCK else f"its blocks would have {size} columns, those of MatMulNBits at least 16"
+
+
+def block_size(weight: QuantizedWeight) -> int:
+    """The columns of a block: the largest power of two that divides a group, at most `LARGEST_BLOCK`."""
+    return gcd(weight.shape[1] // _group_count(weight), LARGEST_BLOCK)
+
+
+def scale_dtype(weight: QuantizedWeight) -> Any:
+    """The numpy dtype of the scales of a weight."""
+    parts = stored_parts(weight.entries)
+    return _packing(weight).scales(parts, weight.settings, 0, 1).dtype
+
+
+def bits_of(weight: QuantizedWeight) -> int:
+    """The bits of the integers of a weight."""
+    return _packing(weight).bits(stored_parts(weight.entries), weight.settings)
+
+
+def blocks_tensor(weight: QuantizedWeight, role: Role, dtype: Any) -> Any:
+    """A tensor of `onnx_ir` that MatMulNBits reads. It is computed when it is read, some rows at a time.
+
+    `dtype` is that of the scales.
+    """
+    import onnx_ir
+
+    kind = dtype if role == "scales" else onnx_ir.DataType.UINT8
+    shape = (weight.shape[0], *_row_shape(weight, role))
+    read = partial(_chunks, weight, role, kind.numpy())
+    lazy = onnx_ir.LazyTensor(
+        lambda: onnx_ir.Tensor(np.concatenate([part.reshape(-1) for part in read()]).reshape(shape), kind),
+        dtype=kind,
+        shape=onnx_ir.Shape(shape),
+    )
+    lazy.meta[PARTS] = read
+    lazy.meta[KEY] = (weight.name, str(next(iter(weight.entries.values())).file), role)
+    return lazy
+
+
+def stored_weight(tensor: Any) -> QuantizedWeight | None:
+    """The quantized weight that a torch parameter was dequantized from, if a graph shall keep it; else None."""
+    weight: QuantizedWeight | None = getattr(tensor, ATTRIBUTE, None)
+    return weight
+
+
+def _packing(weight: QuantizedWeight) -> Packing:
+    assert weight.format.packing is not None
+    return weight.format.packing
+
+
+def _group_count(weight: QuantizedWeight) -> int:
+    parts = stored_parts(weight.entries)
+    return int(_packing(weight).scales(parts, weight.settings, 0, 1).shape[1])
+
+
+def _row_shape(weight: QuantizedWeight, role: Role) -> tuple[int, ...]:
+    size, bits = block_size(weight), bits_of(weight)
+    blocks = weight.shape[1] // size
+    shapes = {"codes": (blocks, size * bits // 8), "scales": (blocks,), "zero_points": (-(-blocks * bits // 8),)}
+    return shapes[role]
+
+
+def _chunks(weight: QuantizedWeight, role: Role, dtype: Any) -> Iterator[Array]:
+    """The elements of a tensor for MatMulNBits, some rows at a time."""
+    parts, packing, bits = stored_parts(weight.entries), _packing(weight), bits_of(weight)
+    repeats = weight.shape[1] // _group_count(weight) // block_size(weight)
+    step = rows_of_chunk(weight.shape)
+    for start in range(0, weight.shape[0], step):
+        rows = (parts, weight.settings, start, min(start + step, weight.shape[0]))
+        if role == "codes":
+            yield _bytes(packing.values(*rows), bits)
+        elif role == "scales":
+            yield np.repeat(packing.scales(*rows).astype(dtype), repeats, axis=1)
+        else:
+            yield _bytes(np.repeat(packing.zeros(*rows), repeats, axis=1), bits)
+
+
+def _bytes(values: Array, bits: int) -> Array:
+    """Rows of integers as bytes: of two integers of 4 bits, the first is in the lower bits.
+
+    >>> _bytes(np.array([[1, 2, 3]], np.uint8), 4).tolist()
+    [[33, 3]]
+    """
+    if bits == 8:  # noqa: PLR2004 - a byte
+        return np.ascontiguousarray(values)
+    even = values if values.shape[1] % 2 == 0 else np.pad(values, ((0, 0), (0, 1)))
+    packed: Array = even[:, 0::2] | even[:, 1::2] << 4
+    return packed

@@ -1,0 +1,120 @@
+"""`quiet` drops warnings of one thread and logs of the tracing libraries in it; everything else is heard."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+
+import pytest
+
+from onnxfn.models.quiet import quiet
+
+
+@pytest.fixture
+def heard():
+    """The messages that the handler of the root logger receives."""
+    records: list[str] = []
+    handler = logging.Handler()
+    handler.emit = lambda record: records.append(record.getMessage())
+    logging.getLogger().addHandler(handler)
+    yield records
+    logging.getLogger().removeHandler(handler)
+
+
+def in_another_thread(function, *arguments):
+    """What a function returns in another thread."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(function, *arguments).result()
+
+
+def test_streams_are_those_of_the_program(capsys):
+    before = sys.stdout, sys.stderr
+    with quiet():
+        assert (sys.stdout, sys.stderr) == before
+
+
+def test_logs_of_the_tracing_libraries_are_dropped_and_the_hosts_are_not(heard):
+    with quiet():
+        logging.getLogger("onnxscript.rewriter").error("traced")
+        logging.getLogger("onnx_ir").error("traced")
+        logging.getLogger("host").error("host")
+    logging.getLogger("onnxscript.rewriter").error("after")
+    assert heard == ["host", "after"]
+
+
+def test_logs_of_another_thread_are_heard(heard):
+    with quiet():
+        in_another_thread(logging.getLogger("onnxscript.elsewhere").error, "theirs")
+    assert heard == ["theirs"]
+
+
+def test_warnings_are_not_shown_and_their_settings_are_restored():
+    filters, show = list(warnings.filters), warnings.showwarning
+    with warnings.catch_warnings(record=True) as shown:
+        warnings.simplefilter("always")
+        with quiet():
+            warnings.warn("traced", stacklevel=1)
+        warnings.warn("after", stacklevel=1)
+    assert [str(warning.message) for warning in shown] == ["after"]
+    assert (list(warnings.filters), warnings.showwarning) == (filters, show)
+    assert not [log_filter for handler in logging.getLogger().handlers for log_filter in handler.filters]
+
+
+def test_warnings_of_another_thread_are_shown():
+    with warnings.catch_warnings(record=True) as shown:
+        warnings.simplefilter("always")
+        with quiet():
+            in_another_thread(lambda: warnings.warn_explicit("theirs", UserWarning, "torch/nn.py", 1, "torch.nn"))
+            warnings.warn_explicit("traced", UserWarning, "torch/nn.py", 1, "torch.nn")
+    assert [str(warning.message) for warning in shown] == ["theirs"]
+
+
+def test_a_filter_that_another_thread_restores_afterwards_matches_nothing():
+    """Thread A is quiet, thread B saves the filters, A ends, B restores them."""
+    with warnings.catch_warnings(record=True) as shown:
+        warnings.simplefilter("always")
+        theirs = warnings.catch_warnings()
+        with quiet():
+            in_another_thread(theirs.__enter__)
+        in_another_thread(theirs.__exit__)
+        warnings.warn("after", stacklevel=1)
+    assert [str(warning.message) for warning in shown] == ["after"]
+
+
+def test_filters_are_restored_after_an_error():
+    before = list(warnings.filters), [list(handler.filters) for handler in logging.getLogger().handlers]
+    with pytest.raises(ZeroDivisionError), quiet():
+        raise ZeroDivisionError
+    assert (list(warnings.filters), [list(handler.filters) for handler in logging.getLogger().handlers]) == before
+
+
+def test_many_threads_at_once_restore_the_filters():
+    before = list(warnings.filters)
+
+    def enter_and_leave():
+        for _ in range(20):
+            with quiet():
+                warnings.warn("traced", stacklevel=1)
+
+    threads = [threading.Thread(target=enter_and_leave) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert list(warnings.filters) == before
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_filters_are_restored_in_whatever_order_two_are_left(first):
+    before = list(warnings.filters)
+    stacks = (ExitStack(), ExitStack())
+    for stack in stacks:
+        stack.enter_context(quiet())
+    stacks[first].close()
+    warnings.warn("traced", stacklevel=1)
+    stacks[1 - first].close()
+    assert list(warnings.filters) == before

@@ -1,0 +1,88 @@
+"""Features among the embeddings of tokens, and positions in three axes as transformers computes them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from refusals import refusal
+
+from onnxfn.run.merged_embeddings import merged_embeddings, mrope_positions
+from onnxfn.specs.errors import InvalidSpec
+
+IMAGE, SOUND = 9, 8
+
+
+def rows(count, width=2):
+    return np.arange(1, count * width + 1, dtype=np.float32).reshape(count, width)
+
+
+def test_rows_stand_in_the_places_of_their_tokens_in_the_order_of_the_texts():
+    ids = np.array([[1, IMAGE, SOUND], [IMAGE, 1, IMAGE]])
+    merged = merged_embeddings(np.zeros((2, 3, 2), np.float32), ids, {IMAGE: rows(3), SOUND: -rows(1)})
+    assert np.array_equal(merged[ids == IMAGE], rows(3))
+    assert np.array_equal(merged[ids == SOUND], -rows(1))
+    assert (merged[ids == 1] == 0).all()
+
+
+def test_embeddings_are_left_as_they_are():
+    embeddings = np.zeros((1, 1, 2), np.float32)
+    merged_embeddings(embeddings, np.array([[IMAGE]]), {IMAGE: rows(1)})
+    assert (embeddings == 0).all()
+
+
+@pytest.mark.parametrize("count", [0, 1, 3])
+def test_another_number_of_rows_than_of_tokens_is_refused_with_both(count):
+    ids = np.array([[IMAGE, 1, IMAGE]])
+    said = refusal(InvalidSpec, merged_embeddings, np.zeros((1, 3, 2)), ids, {IMAGE: rows(count)})
+    assert f"{count} rows of features for 2 placeholder tokens (id {IMAGE})" in said
+
+
+def test_features_of_another_width_are_refused():
+    said = refusal(InvalidSpec, merged_embeddings, np.zeros((1, 1, 3)), np.array([[IMAGE]]), {IMAGE: rows(1)})
+    assert "width 2" in said
+    assert "width 3" in said
+
+
+TEXTS = {
+    "one image": ([[1, 2, *[IMAGE] * 4, 3]], [[1, 4, 4]]),
+    "a wide and a tall image": ([[1, *[IMAGE] * 8, 2, 3, *[IMAGE] * 6, 4, 5]], [[1, 4, 8], [1, 6, 4]]),
+    "an image at the beginning": ([[*[IMAGE] * 2, 1, 2]], [[1, 2, 4]]),
+    "a text alone": ([[1, 2, 3]], []),
+    "left-padded texts": ([[1, *[IMAGE] * 6, 2, 3], [0, 0, 0, 0, 1, *[IMAGE] * 2, 3, 4]], [[1, 6, 4], [1, 2, 4]]),
+}
+
+
+@pytest.mark.parametrize(("texts", "grids"), TEXTS.values(), ids=TEXTS)
+def test_positions_in_three_axes_are_those_of_transformers(texts, grids):
+    ids = np.array(texts)
+    mask = (ids != 0).astype(np.int64)
+    positions = mrope_positions(mask, ids, {IMAGE: np.array(grids)}, merge_size=2)
+    expected, deltas = by_transformers(ids, mask, grids)
+    assert np.array_equal(positions * mask, expected * mask)
+    longer = np.concatenate([mask, np.ones((len(mask), 3), np.int64)], axis=1)
+    later = mrope_positions(longer, ids, {IMAGE: np.array(grids)}, merge_size=2)[..., -3:]
+    lengths = mask.sum(axis=1, keepdims=True)
+    assert np.array_equal(later, np.broadcast_to(np.arange(3) + lengths + deltas, later.shape))
+
+
+def by_transformers(ids, mask, grids):
+    """The positions and the deltas that Qwen2-VL computes."""
+    from types import SimpleNamespace
+
+    from transformers.models.qwen2_vl.modeling_qwen2_vl import Qwen2VLModel
+
+    config = SimpleNamespace(vision_config=SimpleNamespace(spatial_merge_size=2))
+    model = SimpleNamespace(config=config, get_vision_position_ids=None)
+    model.get_vision_position_ids = Qwen2VLModel.get_vision_position_ids.__get__(model)
+    types = torch.tensor(ids == IMAGE).int()
+    given = torch.tensor(grids) if grids else None
+    found = Qwen2VLModel.get_rope_index(model, torch.tensor(ids), types, given, attention_mask=torch.tensor(mask))
+    return tuple(each.numpy() for each in found)
+
+
+def test_more_tokens_of_images_than_their_grids_have_is_refused():
+    """As of a model that ends each row of an image with a token more."""
+    ids, grids = np.array([[IMAGE] * 3]), {IMAGE: np.array([[1, 2, 4]])}
+    said = refusal(InvalidSpec, mrope_positions, np.ones((1, 3)), ids, grids, merge_size=2)
+    assert "more tokens of images" in said
