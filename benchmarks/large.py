@@ -45,8 +45,7 @@ from options import parsed_options
 from peers import EXPORTERS, NO_PYTHONPATH, OURS, Exporter, interpreter, peer_versions, run_exporter
 from processes import Process, run_process
 
-from onnxfn.weights.checkpoint_links import names_match
-from onnxfn.weights.safetensors import entries
+from onnxfn.weights.checkpoint_links import entries, names_match
 
 STAGE = re.compile(r"^(\w+)\b.*  ([\d.]+) s\b", re.MULTILINE)
 """A line of onnxfn's command line: a stage and its seconds."""

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from models import CHECKPOINTS, SMOLLM2_TOKENIZER, Checkpoint, checkpoint_folder
 
-from onnxfn.weights.safetensors import TensorEntry, entries
+from onnxfn.weights.checkpoint_links import TensorEntry, entries
 
 GB = 1e9
 ITEM_BYTES, BLOCK_BYTES, MARK_BYTES = 2, 1 << 26, 4096

@@ -30,17 +30,16 @@ from figures import RESULTS, Required, print_and_save
 from time_limits import limited
 
 import onnxfn
-from onnxfn.check.cases.cases import CheckCase
-from onnxfn.check.cases.references import Reference, case_reference, references
+from onnxfn.check.cases.references import CheckCase, Reference, case_reference, references
 from onnxfn.check.check import differences
 from onnxfn.check.verdict.case_comparisons import case_comparisons
-from onnxfn.check.verdict.exact_outputs import exact_outputs
+from onnxfn.check.verdict.verdict import exact_outputs
 from onnxfn.models import forward
 from onnxfn.models.forward import torch_outputs
 from onnxfn.models.patching import replaced
 from onnxfn.models.submodules import submodule_of
 from onnxfn.specs.algebra.planned import Part, Plan
-from onnxfn.specs.tensor_paths import at
+from onnxfn.specs.converters import at
 
 NAME, SEED, AGREES = "pairs", "transformers.exporters", "agrees"
 

@@ -51,6 +51,11 @@ from onnxfn.graphs.build import trace_all_layers as trace_all_layers
 from onnxfn.run.generation import generate as generate
 from onnxfn.specs.algebra.compose import EMPTY as EMPTY
 from onnxfn.specs.algebra.compose import compose as compose
+from onnxfn.specs.algebra.compose import constant as constant
+from onnxfn.specs.algebra.compose import either as either
+from onnxfn.specs.algebra.compose import from_config as from_config
+from onnxfn.specs.algebra.compose import quotient as quotient
+from onnxfn.specs.algebra.compose import reads as reads
 from onnxfn.specs.algebra.dummies import generates as generates
 from onnxfn.specs.algebra.dummies import padded as padded
 from onnxfn.specs.algebra.dummies import sized as sized
@@ -66,11 +71,6 @@ from onnxfn.specs.algebra.facts import patched as patched
 from onnxfn.specs.algebra.facts import runs as runs
 from onnxfn.specs.algebra.facts import serves as serves
 from onnxfn.specs.algebra.facts import takes as takes
-from onnxfn.specs.algebra.getters import constant as constant
-from onnxfn.specs.algebra.getters import either as either
-from onnxfn.specs.algebra.getters import from_config as from_config
-from onnxfn.specs.algebra.getters import quotient as quotient
-from onnxfn.specs.algebra.getters import reads as reads
 from onnxfn.specs.algebra.planned import Case as Case
 from onnxfn.specs.algebra.planned import LeftOut as LeftOut
 from onnxfn.specs.algebra.planned import Part as Part

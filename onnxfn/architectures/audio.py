@@ -21,10 +21,8 @@ from onnxfn.architectures.families.audio import (
 )
 from onnxfn.architectures.families.rows import rows
 from onnxfn.architectures.families.sizes import sized_in
-from onnxfn.specs.algebra.compose import compose
-from onnxfn.specs.algebra.dummies import generates, padded, sized
-from onnxfn.specs.algebra.facts import TOKENS, always, case, gives, links, loads, runs, takes
-from onnxfn.specs.algebra.getters import (
+from onnxfn.specs.algebra.compose import (
+    compose,
     convolved,
     from_config,
     log2,
@@ -32,6 +30,8 @@ from onnxfn.specs.algebra.getters import (
     repeated,
     rounded_to_even,
 )
+from onnxfn.specs.algebra.dummies import generates, padded, sized
+from onnxfn.specs.algebra.facts import TOKENS, always, case, gives, links, loads, runs, takes
 from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.edits.behaviors import STEMS, behaves, encoder_and_decoder
 from onnxfn.specs.edits.tensors import without

@@ -18,10 +18,9 @@ from onnxfn.architectures.families.recurrent import (
 )
 from onnxfn.architectures.families.rows import rows
 from onnxfn.architectures.families.text import decoder_without_cache, generation_positions, text_decoder
-from onnxfn.specs.algebra.compose import compose
-from onnxfn.specs.algebra.facts import TOKENS, builds, takes
-from onnxfn.specs.algebra.getters import (
+from onnxfn.specs.algebra.compose import (
     complement,
+    compose,
     either,
     every_nth,
     first_with,
@@ -29,6 +28,7 @@ from onnxfn.specs.algebra.getters import (
     less_than,
     reads,
 )
+from onnxfn.specs.algebra.facts import TOKENS, builds, takes
 from onnxfn.specs.algebra.spec import ExportSpec, Target
 from onnxfn.specs.edits.caches import kv_cache, state_row
 from onnxfn.specs.edits.tensors import only_tasks, without

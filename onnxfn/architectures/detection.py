@@ -20,10 +20,9 @@ from onnxfn.architectures.families.detection import (
 from onnxfn.architectures.families.rows import rows
 from onnxfn.architectures.families.sizes import sized_in
 from onnxfn.architectures.families.vision import backbone, pixel_inputs
-from onnxfn.specs.algebra.compose import compose
+from onnxfn.specs.algebra.compose import compose, from_config, reads
 from onnxfn.specs.algebra.dummies import generates, sized
 from onnxfn.specs.algebra.facts import case, gives, loads, patched, runs, takes
-from onnxfn.specs.algebra.getters import from_config, reads
 from onnxfn.specs.algebra.spec import Call, ExportSpec
 from onnxfn.specs.edits.behaviors import model_part
 from onnxfn.specs.edits.tensors import without

@@ -19,10 +19,9 @@ from onnxfn.architectures.families.seq2seq import (
 )
 from onnxfn.architectures.families.speech import audio_mask, mask_lengths, waveform_inputs
 from onnxfn.architectures.families.vision import pixel_inputs
-from onnxfn.specs.algebra.compose import compose
+from onnxfn.specs.algebra.compose import compose, from_config, reads
 from onnxfn.specs.algebra.dummies import generates
 from onnxfn.specs.algebra.facts import SOURCE, TARGET, gives, links, runs, takes
-from onnxfn.specs.algebra.getters import from_config, reads
 from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.edits.behaviors import behaves, decoder_with_past, extra_file
 from onnxfn.specs.edits.caches import cross_cache, self_cache

@@ -10,8 +10,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from onnxfn.specs.converters import resolve
 from onnxfn.specs.errors import UnknownName, unknown
-from onnxfn.specs.functions import resolve
 
 
 def is_short(name: str) -> bool:

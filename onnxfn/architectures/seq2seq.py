@@ -13,10 +13,9 @@ from onnxfn.architectures.families.heads import ended_texts
 from onnxfn.architectures.families.rows import rows
 from onnxfn.architectures.families.seq2seq import standalone_decoder, t5_reads, text_seq2seq
 from onnxfn.architectures.families.text import global_mask_dummies, text_inputs
-from onnxfn.specs.algebra.compose import compose
+from onnxfn.specs.algebra.compose import compose, reads
 from onnxfn.specs.algebra.dummies import sized
 from onnxfn.specs.algebra.facts import SOURCE, builds, takes
-from onnxfn.specs.algebra.getters import reads
 from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.edits.behaviors import behaves
 from onnxfn.specs.edits.tensors import only_tasks

@@ -7,10 +7,9 @@ from types import MappingProxyType
 
 from onnxfn.architectures.families.series import time_series
 from onnxfn.architectures.families.sizes import sized_in
-from onnxfn.specs.algebra.compose import compose
+from onnxfn.specs.algebra.compose import compose, from_config, reads
 from onnxfn.specs.algebra.dummies import generates, padded, sized
 from onnxfn.specs.algebra.facts import TOKENS, always, case, gives, loads, runs, serves, takes
-from onnxfn.specs.algebra.getters import from_config, reads
 from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.tasks.tasks import tasked
 

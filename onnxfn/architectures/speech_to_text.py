@@ -29,16 +29,16 @@ from onnxfn.architectures.families.speech import (
     mel_inputs,
     waveform_inputs,
 )
-from onnxfn.specs.algebra.compose import compose
-from onnxfn.specs.algebra.dummies import generates
-from onnxfn.specs.algebra.facts import SOURCE, gives, runs, takes
-from onnxfn.specs.algebra.getters import (
+from onnxfn.specs.algebra.compose import (
+    compose,
     convolved,
     from_config,
     nearest,
     reads,
     repeated,
 )
+from onnxfn.specs.algebra.dummies import generates
+from onnxfn.specs.algebra.facts import SOURCE, gives, runs, takes
 from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.edits.behaviors import behaves, extra_file, model_part
 from onnxfn.specs.tasks.tasks import tasked

@@ -7,10 +7,9 @@ from types import MappingProxyType
 
 from onnxfn.architectures.families.rows import rows
 from onnxfn.architectures.families.text import bert_inputs, global_mask_dummies, text_encoder, text_inputs
-from onnxfn.specs.algebra.compose import compose
+from onnxfn.specs.algebra.compose import compose, from_config, reads
 from onnxfn.specs.algebra.dummies import generates
 from onnxfn.specs.algebra.facts import TOKENS, always, gives, takes
-from onnxfn.specs.algebra.getters import from_config, reads
 from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.edits.tensors import only_tasks, without
 from onnxfn.specs.tasks.tasks import tasked

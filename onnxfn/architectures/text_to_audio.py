@@ -15,10 +15,9 @@ from onnxfn.architectures.families.seq2seq import (
     seq2seq,
 )
 from onnxfn.architectures.families.sizes import sized_in
-from onnxfn.specs.algebra.compose import compose
+from onnxfn.specs.algebra.compose import compose, from_config, reads
 from onnxfn.specs.algebra.dummies import generates, sized
 from onnxfn.specs.algebra.facts import case, gives, loads, runs, takes
-from onnxfn.specs.algebra.getters import from_config, reads
 from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.edits.behaviors import behaves, decoder_with_past, extra_file, model_part
 from onnxfn.specs.edits.caches import cross_cache

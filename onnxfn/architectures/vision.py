@@ -20,10 +20,9 @@ from onnxfn.architectures.families.vision import (
     vision,
     vision_of_any_size,
 )
-from onnxfn.specs.algebra.compose import compose
+from onnxfn.specs.algebra.compose import compose, reads
 from onnxfn.specs.algebra.dummies import generates, sized
 from onnxfn.specs.algebra.facts import TOKENS, always, case, checks, gives, loads, takes
-from onnxfn.specs.algebra.getters import reads
 from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.edits.tensors import only_tasks, without
 from onnxfn.specs.records import NestedDummy

@@ -12,7 +12,7 @@ from onnxfn.check.cases.references import Reference, references
 from onnxfn.check.check import differences, judged_cases
 from onnxfn.check.variants.proof import Proof, variant_measurements
 from onnxfn.check.verdict.case_comparisons import CheckedFile
-from onnxfn.check.verdict.exact_outputs import exact_outputs
+from onnxfn.check.verdict.verdict import exact_outputs
 from onnxfn.models.dtypes import in_dtype_if_small
 from onnxfn.run.sessions import open_check_session, silent_run_options
 from onnxfn.specs.algebra.dummies import Array

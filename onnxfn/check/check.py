@@ -11,10 +11,8 @@ from typing import Any
 
 from attrs import frozen
 
-from onnxfn.check.cases.case_runs import while_loaded, with_outputs
-from onnxfn.check.cases.cases import largest_sizes
 from onnxfn.check.cases.interface import interface_findings, size_findings
-from onnxfn.check.cases.references import OutputArrays, Reference, references
+from onnxfn.check.cases.references import OutputArrays, Reference, largest_sizes, references, while_loaded, with_outputs
 from onnxfn.check.cases.repeated import random_findings
 from onnxfn.check.texts.decoded_texts import SessionOpener, decoded_text_comparisons
 from onnxfn.check.texts.greedy_tokens import greedy_measurements
@@ -30,17 +28,14 @@ from onnxfn.check.variants.proof import (
 )
 from onnxfn.check.variants.quantized_weights import WeightError
 from onnxfn.check.variants.weight_bytes import weight_findings
-from onnxfn.check.verdict.case_comparisons import CheckedFile, case_comparisons
-from onnxfn.check.verdict.exact_outputs import ExactOutputs, exact_outputs
+from onnxfn.check.verdict.case_comparisons import CheckedFile, agreeing_with_any_case, case_comparisons
 from onnxfn.check.verdict.half_casts import half_finding, half_module
-from onnxfn.check.verdict.usual_errors import agreeing_with_any_case
-from onnxfn.check.verdict.verdict import Comparison
+from onnxfn.check.verdict.verdict import Comparison, ExactOutputs, exact_outputs
 from onnxfn.run.sessions import kept_session, silent_run_options
 from onnxfn.specs.algebra.planned import Part, Plan
 from onnxfn.specs.errors import listed
 from onnxfn.specs.stored.reports import CheckFailed, Difference, Report, Tick, no_tick
-from onnxfn.weights.chunks import prefetched
-from onnxfn.weights.waiting import result_of, stopped_on_error
+from onnxfn.weights.chunks import prefetched, result_of, stopped_on_error
 
 HOW_TO_BISECT = "to see in which module: export with check=False, then onnxfn.bisect(spec, model, path)"
 """The end of the message about outputs that differ."""

@@ -11,9 +11,8 @@ from typing import Any
 
 from attrs import evolve, field, frozen
 
-from onnxfn.graphs.capture.built_graph import BuiltGraph
+from onnxfn.graphs.capture.built_graph import BuiltGraph, expected_of_all_layers
 from onnxfn.graphs.capture.capture import capture, parameter_names
-from onnxfn.graphs.capture.expected_operators import expected_of_all_layers
 from onnxfn.graphs.fusions.fusing import fuse_operators
 from onnxfn.graphs.layers.layer_periods import layer_ports
 from onnxfn.graphs.layers.repeat_layers import repeat_layers
@@ -23,23 +22,25 @@ from onnxfn.graphs.passes.adapter_inputs import add_adapter_inputs
 from onnxfn.graphs.passes.canonical import order_by_structure
 from onnxfn.graphs.passes.merging import insert_filler
 from onnxfn.graphs.passes.naming import add_metadata, name_ports, order_ports, strip_metadata
-from onnxfn.graphs.passes.opsets import convert_opset
-from onnxfn.graphs.passes.pads import separate_pads
 from onnxfn.graphs.passes.shared_cache import share_cache
-from onnxfn.graphs.passes.simplify import simplify
-from onnxfn.graphs.passes.size_reads import share_size_reads
-from onnxfn.graphs.passes.wider_integers import widen_integers
+from onnxfn.graphs.passes.simplify import convert_opset, separate_pads, share_size_reads, simplify, widen_integers
 from onnxfn.graphs.quantization.quantize import quantize_weights
 from onnxfn.graphs.quantization.quantized_slots import bind_quantized_weights
 from onnxfn.graphs.quantization.stored_blocks import keep_stored_blocks
-from onnxfn.graphs.templates.cache_folder import MAX_CACHE_BYTES
 from onnxfn.graphs.templates.fingerprints import fingerprint
-from onnxfn.graphs.templates.template_cache import delete_template, load_template, save_template
-from onnxfn.models.quiet import quiet, tracing_alone
+from onnxfn.graphs.templates.template_cache import MAX_CACHE_BYTES, delete_template, load_template, save_template
+from onnxfn.models.torch_modes import quiet, tracing_alone
 from onnxfn.specs.algebra.planned import Part
-from onnxfn.specs.errors import CaptureFailed, InvalidSpec, LayersDiffer, OnnxfnError, first_line, root_cause
-from onnxfn.specs.field_types import typed_fields
-from onnxfn.specs.os_errors import is_possible_path
+from onnxfn.specs.errors import (
+    CaptureFailed,
+    InvalidSpec,
+    LayersDiffer,
+    OnnxfnError,
+    first_line,
+    is_possible_path,
+    root_cause,
+)
+from onnxfn.specs.record import typed_fields
 from onnxfn.specs.short_repr import short_repr
 from onnxfn.specs.stored.reports import StageTimer
 from onnxfn.weights.layouts import dtype_suffix

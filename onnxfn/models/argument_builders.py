@@ -11,9 +11,9 @@ from types import MappingProxyType
 from typing import Any
 
 from onnxfn.architectures.private.torch_names import torch_name
+from onnxfn.specs.converters import resolve
 from onnxfn.specs.edits.logits_to_keep import LOGITS_TO_KEEP
 from onnxfn.specs.errors import InvalidSpec
-from onnxfn.specs.functions import resolve
 from onnxfn.specs.records import ArgumentBuilder
 
 CacheTensors = Mapping[str, Mapping[str, Any]]

@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any, cast
 
-from onnxfn.models.model_copy import copied
-from onnxfn.models.quiet import traces_awaited
+from onnxfn.models.model_state import copied
+from onnxfn.models.torch_modes import traces_awaited
 from onnxfn.specs.algebra.spec import ExportSpec, FloatDtype
 from onnxfn.specs.edits.tensors import FLOAT_DTYPES, with_dtypes
 from onnxfn.specs.errors import InvalidSpec, listed

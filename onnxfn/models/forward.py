@@ -13,19 +13,17 @@ from typing import Any
 
 from onnxfn.architectures.private.renamed import fields, name_among, renamed, spec_name
 from onnxfn.models.argument_builders import built_arguments
-from onnxfn.models.branches import eager_branches
 from onnxfn.models.casting import cast_on_use
 from onnxfn.models.dtypes import float_dtype
 from onnxfn.models.model_state import unchanged_eval, with_attention
-from onnxfn.models.quiet import quiet
-from onnxfn.models.stable_sorts import stable_sorts
 from onnxfn.models.submodules import submodule_of
+from onnxfn.models.torch_modes import eager_branches, quiet, stable_sorts
 from onnxfn.specs.algebra.dummies import Array, graph_dtype
 from onnxfn.specs.algebra.planned import Part, PlannedSpec
 from onnxfn.specs.axes import pattern, shape, symbols
+from onnxfn.specs.converters import Path, at, nested
 from onnxfn.specs.errors import CaptureFailed, OnnxfnError, UnknownName, first_line, listed, unknown
 from onnxfn.specs.records import KINDS, Constant
-from onnxfn.specs.tensor_paths import Path, at, nested
 
 OF_TRANSFORMERS = "Kwargs"
 """Part of the annotation of `**kwargs` in transformers, which lists the names that a model reads there."""

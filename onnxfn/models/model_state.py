@@ -1,11 +1,18 @@
-"""The state of a model while it is run: evaluation mode, an attention implementation, and everything restored."""
+"""A copy of a model on the same tensors, or on tensors of the CPU; evaluation mode and attention, restored."""
 
 from __future__ import annotations
 
+import copy
+import functools
+import inspect
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from itertools import chain, zip_longest
 from typing import Any
+
+from onnxfn.models.torch_modes import torch_functions
+from onnxfn.specs.errors import InvalidSpec, first_line
 
 NESTED = "use_nested_tensor"
 """Attribute of torch's TransformerEncoder: whether it drops padding, so that its output is 0 there and maybe shorter.
@@ -86,3 +93,149 @@ def _restore(items: dict[str, Any], saved: dict[str, Any]) -> None:
     if [*items] != [*saved]:
         items.clear()
     items.update(saved)
+
+
+ATTEMPTS = 3
+"""How often a copy is tried: it fails when another thread adds an attribute to the model at that moment."""
+
+
+def model_copy(model: Any) -> Any:
+    """A copy of the modules and configurations of a model, on the model's own tensors: no weight is copied.
+
+    The model itself if it cannot be copied: it has an attribute that `copy.deepcopy` refuses, a module of TorchScript,
+    or a hook or another function that holds one of its modules.
+    """
+    for _ in range(ATTEMPTS):
+        try:
+            duplicate = copied(model, _itself)
+        except Exception:  # noqa: BLE001, S112 - an attribute of any class may raise anything
+            continue
+        return duplicate if _is_separate(model, duplicate) else model
+    return model
+
+
+def _itself(tensor: Any) -> Any:
+    return tensor
+
+
+def copied(model: Any, replaced: Callable[[Any], Any]) -> Any:
+    """A deep copy of a model in which each tensor is what a function returns for the tensor of the model.
+
+    The function is called once for each tensor: weights that are tied stay tied.
+    """
+    results: dict[int, tuple[Any, Any]] = {}
+
+    def result(tensor: Any) -> Any:
+        if id(tensor) not in results:
+            results[id(tensor)] = (tensor, replaced(tensor))
+        return results[id(tensor)][1]
+
+    def call(function: Callable[..., Any], arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        return result(arguments[0]) if function in _copies() else function(*arguments, **named)
+
+    known = {id(tensor): result(tensor) for tensor in tensors_of(model)}
+    with torch_functions(call):
+        return copy.deepcopy(model, known)
+
+
+def _copies() -> tuple[Any, ...]:
+    """The functions of torch with which `copy.deepcopy` copies a tensor."""
+    import torch
+
+    return torch.Tensor.__deepcopy__, torch.Tensor.clone
+
+
+def tensors_of(model: Any) -> Iterator[Any]:
+    """The weights of a model: its parameters, then its buffers."""
+    return chain(model.parameters(), model.buffers())
+
+
+def _is_separate(model: Any, duplicate: Any) -> bool:
+    """Whether a copy has the tensors of the model and none of its modules."""
+    modules = {id(module) for module in model.modules()}
+    attributes = [value for module in duplicate.modules() for value in vars(module).values()]
+    same_tensors = all(tensor is other for tensor, other in zip_longest(tensors_of(model), tensors_of(duplicate)))
+    return same_tensors and not any(id(value) in modules for value in _inner_values(attributes))
+
+
+def _inner_values(value: Any) -> Iterator[Any]:
+    """A value, the items of a container, and what functions hold: variables, defaults, the objects of methods."""
+    stack, seen = [value], set()
+    while stack:
+        value = stack.pop()
+        if id(value) not in seen:
+            seen.add(id(value))
+            yield value
+            stack.extend(_directly_inside(value))
+
+
+def _directly_inside(value: Any) -> tuple[Any, ...]:
+    if isinstance(value, Mapping):
+        return tuple(value.values())
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return tuple(value)
+    if inspect.ismethod(value):
+        return value.__self__, value.__func__
+    if isinstance(value, functools.partial):
+        return value.func, value.args, value.keywords
+    if inspect.isfunction(value):
+        cells = tuple(cell.cell_contents for cell in value.__closure__ or () if _is_set(cell))
+        return *cells, value.__defaults__, value.__kwdefaults__, vars(value)
+    return ()
+
+
+def _is_set(cell: Any) -> bool:
+    """Whether a variable that a function closes over has a value."""
+    try:
+        cell.cell_contents  # noqa: B018 - raises if it has none
+    except ValueError:
+        return False
+    return True
+
+
+CPU, META = "cpu", "meta"
+"""Types of devices. Tensors of the second have no values to copy."""
+
+
+def with_plain_tensors(model: Any) -> Any:
+    """The model if its weights are plain tensors; else a copy that has such tensors in their place.
+
+    A plain tensor is on the CPU, and was not made under `torch.inference_mode`: torch.export traces no other.
+    InvalidSpec if the model cannot be copied.
+    """
+    import torch
+
+    if all(map(_is_plain, tensors_of(model))):
+        return model
+    try:
+        with torch.inference_mode(mode=False):
+            return copied(model, plain_tensor)
+    except Exception as error:
+        name = type(model).__name__
+        raise InvalidSpec(
+            f"{name} is on another device than the CPU, or was made in inference mode, and cannot be copied "
+            f"({type(error).__name__}: {first_line(error)}); pass a {name} that was loaded on the CPU"
+        ) from error
+
+
+def plain_tensor(tensor: Any) -> Any:
+    """A tensor with the values of another one, on the CPU; the tensor itself if it is plain. A weight stays a weight.
+
+    >>> import torch
+    >>> with torch.inference_mode():
+    ...     weight = torch.nn.Parameter(torch.ones(2))
+    >>> plain_tensor(weight).is_inference(), plain_tensor(weight)
+    (False, Parameter containing:
+    tensor([1., 1.]))
+    """
+    import torch
+
+    if _is_plain(tensor):
+        return tensor
+    values = tensor.detach().to(CPU)
+    values = values.clone() if values.is_inference() else values
+    return torch.nn.Parameter(values, requires_grad=False) if isinstance(tensor, torch.nn.Parameter) else values
+
+
+def _is_plain(tensor: Any) -> bool:
+    return tensor.device.type in (CPU, META) and not tensor.is_inference()

@@ -16,8 +16,8 @@ from attrs import frozen
 
 from onnxfn.architectures.functions import function_named, is_short
 from onnxfn.architectures.private.renamed import called_by_any_name
+from onnxfn.specs.converters import resolve
 from onnxfn.specs.errors import InvalidSpec, PatchFailed, UnknownName, first_line
-from onnxfn.specs.functions import resolve
 from onnxfn.specs.records import Patch
 
 

@@ -1,13 +1,61 @@
-"""Submodules: which callable inside a model a part of the plan runs."""
+"""The module that a function or a wrapped model stands for, and the submodule that a part runs."""
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
 from onnxfn.architectures.functions import function_named
 from onnxfn.architectures.wrappers.modules import module, module_at
+from onnxfn.specs.errors import InvalidSpec
+
+SCRIPTED = "module or function that torch.jit.script or torch.jit.trace was called with"
+"""What to pass in place of TorchScript."""
+
+
+def as_module(model: Any) -> Any:
+    """The `nn.Module` of a model that is one, a program of torch.export, or a function of tensors.
+
+    `torch.compile` and `DataParallel` wrap a module, which is returned. Anything else is returned as it is.
+
+    Raises:
+        InvalidSpec: `model` is a class, not an instance, or it is TorchScript.
+    """
+    import torch
+
+    if inspect.isclass(model):
+        raise InvalidSpec(f"the model is the class {model.__name__}; pass an instance: {model.__name__}(...)")
+    if isinstance(model, (torch.jit.ScriptModule, torch.jit.ScriptFunction)):
+        raise InvalidSpec(f"the model is TorchScript, which torch.export cannot trace; pass the {SCRIPTED}")
+    if isinstance(model, torch.export.ExportedProgram):
+        return model.module()
+    if isinstance(model, (torch.nn.DataParallel, torch.nn.parallel.DistributedDataParallel)):
+        return as_module(model.module)
+    if isinstance(model, torch.nn.Module):
+        compiled = getattr(model, "_orig_mod", None)
+        return model if compiled is None else as_module(compiled)
+    is_function = inspect.isroutine(model) or isinstance(model, partial)
+    return _module_of(getattr(model, "_torchdynamo_orig_callable", model)) if is_function else model
+
+
+def _module_of(function: Callable[..., Any]) -> Any:
+    """A module without weights whose `forward` is a function. Many of torch's have no signature, and take no names."""
+
+    def forward(*inputs: Any) -> Any:
+        return function(*inputs)
+
+    return module(function if _has_signature(function) else forward)
+
+
+def _has_signature(function: Callable[..., Any]) -> bool:
+    try:
+        inspect.signature(function)
+    except (TypeError, ValueError):
+        return False
+    return True
 
 
 def token_embeddings(model: Any) -> Any:

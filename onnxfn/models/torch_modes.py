@@ -1,13 +1,131 @@
-"""Functions that are called in place of each function, or of each operator, that torch runs in this thread."""
+"""Modes of a thread while torch traces: silence, the lock, and functions called in place of torch's.
+
+`sys.stdout` and `sys.stderr` stay as they are, since other threads use them. None of these libraries prints while a
+model is traced, with one exception that `capture.exported_program` avoids.
+"""
 
 from __future__ import annotations
 
+import functools
+import logging
+import sys
+import threading
 import types
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
+from attrs import frozen
+
 from onnxfn.architectures.private.torch_names import torch_name
+from onnxfn.models.patching import replaced
+from onnxfn.specs.stored.reports import StageTimer, Tick, no_tick
+
+LOCK = threading.RLock()
+"""Held while a model is traced or run: torch.export has state of its own, so a process traces one model at a time."""
+
+SOURCES = ("torch", "transformers", "onnxscript", "onnx_ir", "onnx")
+"""Packages whose logs are dropped."""
+
+
+POLL = 0.2
+"""Seconds between two looks at a lock that another thread holds."""
+
+
+@contextmanager
+def tracing_alone(timed: StageTimer, part: str) -> Iterator[None]:
+    """Holds `LOCK`. While another thread holds it, the stage `wait` runs."""
+    if not LOCK.acquire(blocking=False):
+        with timed("wait", part) as tick:
+            while not LOCK.acquire(timeout=POLL):
+                tick()
+    try:
+        yield
+    finally:
+        LOCK.release()
+
+
+@frozen(eq=False)
+class ThreadPattern:
+    """Matches every text in one thread, and none in others: the pattern of a warning filter.
+
+    Attributes:
+        thread: The identifier of the thread.
+        ended: Set when that thread is heard again. Another thread may have saved the list of filters meanwhile, and
+            restore it later, with this pattern in it.
+    """
+
+    thread: int
+    ended: threading.Event
+
+    def match(self, _: str) -> bool:
+        """Whether the running thread is this one, and is still quiet."""
+        return threading.get_ident() == self.thread and not self.ended.is_set()
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Drops what is warned and what the tracing libraries log in this thread; other threads are heard as before.
+
+    One thread at a time is quiet, since `LOCK` is held: a second thread waits.
+    """
+    thread = ThreadPattern(threading.get_ident(), threading.Event())
+    ignored = ("ignore", None, Warning, thread, 0)  # no other form of a filter looks at the thread
+    with traces_awaited(), ExitStack() as undo:
+        warnings.filters.insert(0, ignored)  # type: ignore[attr-defined]
+        undo.callback(_remove_filter, ignored)
+        for handler in _handlers():
+            muted = _log_filter(thread.thread)
+            handler.addFilter(muted)
+            undo.callback(handler.removeFilter, muted)
+        undo.callback(thread.ended.set)
+        yield
+
+
+@contextmanager
+def traces_awaited() -> Iterator[None]:
+    """Holds `LOCK`. Before, and from time to time while it waits, it runs an operator of torch, if torch is imported.
+
+    A check calls a function at each operator (`ticking.py`), which reports that and may stop it.
+    """
+    torch = sys.modules.get("torch")
+    run: Any = int if torch is None else torch.empty
+    run(0)
+    while not LOCK.acquire(timeout=POLL):
+        run(0)
+    try:
+        yield
+    finally:
+        LOCK.release()
+
+
+def _remove_filter(warning_filter: Any) -> None:
+    """Removes a warning filter, if no `catch_warnings` of another thread did so already."""
+    if warning_filter in warnings.filters:
+        warnings.filters.remove(warning_filter)  # type: ignore[attr-defined]
+
+
+def _log_filter(thread: int) -> Any:
+    """A logging filter that drops what the tracing libraries log in one thread."""
+
+    def accepts(record: logging.LogRecord) -> bool:
+        return record.thread != thread or record.name.partition(".")[0] not in SOURCES
+
+    return accepts
+
+
+def _handlers() -> list[logging.Handler]:
+    """The handlers of the root logger and of the loggers of the tracing libraries."""
+    children = [
+        logger
+        for name, logger in [*logging.Logger.manager.loggerDict.items()]  # other threads may add loggers
+        if isinstance(logger, logging.Logger) and logger.handlers and name.partition(".")[0] in SOURCES
+    ]
+    loggers = [logging.getLogger(), *children]
+    last_resort = [logging.lastResort] if logging.lastResort else []
+    return list(dict.fromkeys([*(handler for logger in loggers for handler in logger.handlers), *last_resort]))
+
 
 TorchCall = Callable[..., Any]
 """From a function or an operator of torch, its arguments, and those with a name, to its result."""
@@ -50,3 +168,62 @@ def _calling(mode: Any, method: str, call: TorchCall) -> Iterator[None]:
             yield
     finally:
         delattr(mode, method)  # without the cycle, what `call` holds is released at once
+
+
+@contextmanager
+def ticking_operators(tick: Tick) -> Iterator[None]:
+    """Calls `tick` before each operator that torch runs in this thread, so an exception of it stops a model.
+
+    torch runs the same kernels as without: the operators see no other arguments, and the model has no hooks, which
+    would turn off the fast path of `torch.nn.TransformerEncoder`. With `no_tick` torch runs as it does outside.
+    """
+    if tick is no_tick:
+        yield
+        return
+
+    def run(operator: Callable[..., Any], arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        tick()
+        return operator(*arguments, **named)
+
+    with torch_operators(run):
+        yield
+
+
+@contextmanager
+def stable_sorts() -> Iterator[None]:
+    """Makes `sort` and `argsort` keep the order of equal values, in this thread.
+
+    Without `stable=True`, torch may return equal values in any order: from 17 values on, it does.
+    """
+    import torch
+
+    with ExitStack() as undo:
+        for owner in (torch, torch.Tensor):
+            for name in ("sort", "argsort"):
+                undo.enter_context(replaced(owner, name, _stable(getattr(owner, name))))
+        yield
+
+
+def _stable(sort: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that sorts as `sort` does, and keeps the order of equal values."""
+
+    @functools.wraps(sort)  # modes of torch tell functions by their names
+    def keep_order(values: Any, *options: Any, **named: Any) -> Any:
+        by_place = dict(zip(("dim", "descending"), options, strict=False))
+        return sort(values, **{**by_place, **named, "stable": True})
+
+    return keep_order
+
+
+@contextmanager
+def eager_branches() -> Iterator[None]:
+    """Runs the functions that are given to `torch.cond` and `while_loop` without torch.compile, in this thread.
+
+    torch.compile fails where a mode watches the operators, as `ticking_operators` does.
+    """
+    with replaced(torch_name("control_flow"), "_hop_compile_and_call", _call):
+        yield
+
+
+def _call(function: Callable[..., Any], arguments: Sequence[Any], named: Mapping[str, Any] | None = None) -> Any:
+    return function(*arguments, **named or {})

@@ -10,8 +10,8 @@ import numpy as np
 from onnxfn.run.greedy_decoding import numpy_dtype
 from onnxfn.specs.algebra.dummies import Array
 from onnxfn.specs.axes import terms, value
+from onnxfn.specs.axis_symbols import Limit, stated_limits
 from onnxfn.specs.errors import InvalidSpec, first_line, listed, unknown
-from onnxfn.specs.limits import Limit, stated_limits
 
 
 def feeds(session: Any, name: str, arrays: Mapping[str, Any]) -> dict[str, Array]:

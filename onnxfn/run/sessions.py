@@ -10,10 +10,10 @@ from typing import Any
 
 from onnxfn.specs.errors import ModelNotFound, first_line, listed
 from onnxfn.specs.stored.reports import CPU, CheckFailed, Tick, no_tick
+from onnxfn.weights.chunks import watched
 from onnxfn.weights.digests import foreign_data
 from onnxfn.weights.journal import half_replaced
 from onnxfn.weights.onnx_files import external_data_names, stored_tensors, with_weights_in_place
-from onnxfn.weights.waiting import watched
 
 FATAL = 4
 """The highest severity of ONNX Runtime's log: nothing else is logged."""

@@ -1,13 +1,15 @@
-"""Other symbols for axes, in every record of a spec or a plan."""
+"""Other symbols for axes, axes of a fixed size, and the sizes for which a graph is valid."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from attrs import evolve, fields, has
 
-from onnxfn.specs.axes import AxisMap, names
+from onnxfn.specs.axes import AxisMap, fix_sizes, names
+from onnxfn.specs.record import record
 from onnxfn.specs.records import SYMBOL
 
 
@@ -56,3 +58,61 @@ def _without_earlier_sizes(records: tuple[Any, ...]) -> tuple[Any, ...]:
 def _is_size(value: Any) -> bool:
     """Whether a value is a record of the sizes of an axis, whose name is the symbol of the axis."""
     return has(type(value)) and SYMBOL in fields(type(value))[0].metadata
+
+
+def fixed_sizes(spec: Any) -> dict[str, int]:
+    """`{axis symbol: size}` of the fixed axes of a spec whose size is a number; in a planned spec every size is one."""
+    return {axis.name: axis.value for axis in spec.fixed_axes if isinstance(axis.value, int)}
+
+
+def graph_axes(spec: Any, tensor: Any) -> AxisMap:
+    """The axes of an input or output of a spec as the graph has them: by their names there, fixed axes as numbers."""
+    renamed = {axis.name: axis.new for axis in getattr(spec, "axis_names", ())}
+    return fix_sizes(with_symbols(tensor.axes, renamed) if renamed else tensor.axes, fixed_sizes(spec))
+
+
+SMALLEST_DYNAMIC_SIZE = 2
+"""The smallest size that torch.export reports for a dynamic axis: it handles 0 and 1 as special cases."""
+
+_LIMIT = re.compile(r"(.+?)(?: is (\d+))?(?: from (\d+))?(?: up to (\d+))?")
+
+
+@record
+class Limit:
+    """The sizes for which a graph is valid along one axis, where the model allows no others.
+
+    Attributes:
+        name: The symbol of the axis.
+        low: The smallest size.
+        high: The largest size; None when there is no upper limit.
+
+    >>> print(Limit("sequence_length", 4, 512))
+    sequence_length from 4 up to 512
+    >>> print(Limit("height", 256, 256))
+    height is 256
+    """
+
+    name: str
+    low: int
+    high: int | None = None
+
+    def __str__(self) -> str:
+        if self.low == self.high:
+            return f"{self.name} is {self.low}"
+        ends = (
+            f"from {self.low}" if self.low > SMALLEST_DYNAMIC_SIZE else "",
+            "" if self.high is None else f"up to {self.high}",
+        )
+        return " ".join(word for word in (self.name, *ends) if word)
+
+
+def stated_limits(metadata: Mapping[str, str]) -> tuple[Limit, ...]:
+    """The limits that the metadata of an ONNX file state; a smallest size that they leave out is 0.
+
+    >>> stated_limits({"onnxfn.limits": "width from 7, height is 256"})
+    (Limit(name='width', low=7), Limit(name='height', low=256, high=256))
+    """
+    texts = filter(None, metadata.get("onnxfn.limits", "").split(", "))
+    parsed = (match.groups() for match in map(_LIMIT.fullmatch, texts) if match is not None)
+    sizes = ((name, only or low or 0, only or high) for name, only, low, high in parsed)
+    return tuple(Limit(name, int(low), None if high is None else int(high)) for name, low, high in sizes)

@@ -1,12 +1,13 @@
-"""Converters and validators of the fields of records."""
+"""Converters of fields; from the name of a function to the function, from the path of a tensor to it."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from importlib import import_module
 from numbers import Integral, Real
 from typing import Any
 
-from onnxfn.specs.errors import InvalidSpec, shortened
+from onnxfn.specs.errors import InvalidSpec, UnknownName, closest, listed, shortened, unknown
 
 Arguments = tuple[tuple[str, Any], ...]
 """Keyword arguments as pairs."""
@@ -56,3 +57,92 @@ def unique_names(_: Any, attribute: Any, records: Collection[Any]) -> None:
         raise InvalidSpec(
             f"{attribute.name} has {duplicate!r} twice; keep one of them, or compose two specs: the right one wins"
         )
+
+
+def resolve(name: str, known: Mapping[str, Any], *, kind: str) -> Any:
+    """The function that a name in a spec refers to.
+
+    Args:
+        name: A key of `known`, or `package.module:function` (`package.module:Class.method`) for any other function.
+        known: Short names, and for each the function itself or a text `package.module:function`.
+        kind: What the function is used for. It is part of the error message.
+
+    Returns:
+        The function.
+
+    Raises:
+        UnknownName: `known` has no such key, the module cannot be imported, or it has no such attribute.
+
+    >>> resolve("double", {"double": "operator:add"}, kind="example")(2, 2)
+    4
+    """
+    function = known.get(name, name)
+    if not isinstance(function, str):
+        return function
+    if ":" not in function:
+        raise UnknownName(f"{unknown(kind, name, known)}; any other function is written 'package.module:function'")
+    module, _, attributes = function.partition(":")
+    try:
+        value: Any = import_module(module)
+    except (ImportError, TypeError, ValueError) as problem:  # the last two for ".module:f" and ":f"
+        raise UnknownName(f"{kind} {name!r}: module {module!r} cannot be imported: {problem}") from problem
+    for attribute in attributes.split("."):
+        if not hasattr(value, attribute):
+            public = [public_name for public_name in dir(value) if not public_name.startswith("_")]
+            raise unknown(kind, attribute, public, of=repr(name))
+        value = getattr(value, attribute)
+    return value
+
+
+Path = tuple[str | int, ...]
+
+
+def nested(leaves: Iterable[tuple[Path, Any]]) -> Any:
+    """The tree that has each value at its path. Names become the keys of a dict, numbers the positions of a tuple.
+
+    Raises:
+        InvalidSpec: Two values have the same path, one path goes through another, or the positions have a gap.
+
+    >>> nested([(("input_ids",), 1), (("past", 0, 0), 2), (("past", 0, 1), 3)])
+    {'input_ids': 1, 'past': ((2, 3),)}
+    """
+    items = list(leaves)
+    if len(items) == 1 and items[0][0] == ():
+        return items[0][1]
+    branches: dict[str | int, list[tuple[Path, Any]]] = {}
+    for path, leaf in items:
+        if not path:
+            raise InvalidSpec("two values have the same path, or the path of one goes through another")
+        branches.setdefault(path[0], []).append((path[1:], leaf))
+    trees = {step: nested(branch) for step, branch in branches.items()}
+    if any(isinstance(step, str) for step in trees):
+        return trees
+    positions = sorted(map(int, trees))
+    if positions != list(range(len(trees))):
+        raise InvalidSpec(f"the positions of a path are {positions}; they must be 0, 1, 2, ... without a gap")
+    return tuple(trees[position] for position in positions)
+
+
+def at(path: Path, tree: Any) -> Any:
+    """The value at a path in nested mappings, sequences and objects with attributes; UnknownName if there is none.
+
+    >>> at(("past", 0, 1), {"past": ((2, 3),)})
+    3
+    """
+    value = tree
+    for index, step in enumerate(path):
+        value = _child(value, step, path[: index + 1])
+    return value
+
+
+def _child(tree: Any, step: str | int, path: Path) -> Any:
+    if isinstance(tree, Mapping):
+        if step in tree:
+            return tree[step]
+    elif isinstance(step, int) and isinstance(tree, Sequence) and -len(tree) <= step < len(tree):
+        return tree[step]
+    elif isinstance(step, str) and hasattr(tree, step):
+        return getattr(tree, step)
+    known = [str(key) for key in tree] if isinstance(tree, Mapping) else [type(tree).__name__]
+    dotted = ".".join(map(str, path))
+    raise UnknownName(f"nothing at {dotted!r}; there is: {listed(known)}{closest(str(step), known)}")

@@ -13,8 +13,7 @@ from attrs import field, frozen
 
 from onnxfn.specs.converters import as_tuple
 from onnxfn.specs.errors import InvalidSpec, unknown
-from onnxfn.specs.layer_groups import grouped_rows
-from onnxfn.specs.short_repr import LONGEST_REPR, shortened_call
+from onnxfn.specs.short_repr import LONGEST_REPR, grouped_rows, shortened_call
 
 
 def record_at(records: tuple[Any, ...], key: Any, word: str) -> Any:

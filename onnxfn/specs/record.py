@@ -1,9 +1,161 @@
-"""`record`: the decorator of every record."""
+"""`record`, the decorator of records: they refuse values of other types than their fields are annotated with.
+
+Each record is declared with `@record`, which uses `typed_fields`; so no field needs a validator for its type.
+"""
 
 from __future__ import annotations
 
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache, partial
+from math import isfinite
+from types import MappingProxyType, NoneType, UnionType
+from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from attrs import Attribute, Converter
+from attrs.validators import and_
+
+from onnxfn.specs.converters import unique_names
+from onnxfn.specs.errors import OnnxfnError, WrongType, shortened, unknown
+from onnxfn.specs.named_records import Named
+
+Fits = Callable[[Any], bool]
+"""Whether a value has a type."""
+
+MEASURED = (
+    "onnxfn.specs.stored.reports",
+    "onnxfn.specs.results.measurements",
+    "onnxfn.specs.results.section_errors",
+    "onnxfn.check.bisect.matching",
+)
+"""The modules of records whose numbers may be NaN or infinite: they were measured."""
+
+
+NUMBERS: Mapping[Any, tuple[type, ...]] = MappingProxyType({int: (int,), float: (int, float)})
+"""Annotation -> the classes of its values; a bool, whose class is a subclass of int, is no number."""
+
+
+def typed_fields(_: type, fields: list[Attribute[Any]]) -> list[Attribute[Any]]:
+    """The fields of a record, each with a validator that compares values with the annotated type.
+
+    A validator of a field's own comes first: it knows more. A field of named records has each name once.
+
+    >>> from onnxfn.specs.records import DummySize
+    >>> DummySize("batch_size", "two")
+    Traceback (most recent call last):
+    onnxfn.specs.errors.WrongType: value of DummySize is 'two', of the type str; it must be int or Getter
+    """
+    return [_typed(field, is_named=isinstance(field.default, Named)) for field in fields]
+
+
+def _typed(field: Attribute[Any], *, is_named: bool) -> Attribute[Any]:
+    own = field.validator or (unique_names if is_named else None)
+    return field.evolve(
+        validator=check_type if own is None else and_(own, check_type),
+        converter=None if field.converter is None else _with_field_in_errors(field.converter),
+    )
+
+
+def _with_field_in_errors(converter: Any) -> Any:
+    """A converter whose errors start with the field and the record."""
+
+    def converted(value: Any, record: Any, field: Attribute[Any]) -> Any:
+        try:
+            result = converter(value)
+            if isinstance(result, Named) and isinstance(field.default, Named) and result is not value:
+                return Named(result.records, field.default.word)
+        except OnnxfnError as problem:
+            raise type(problem)(f"{field.name} of {type(record).__name__}: {problem}") from None
+        return result
+
+    return Converter(converted, takes_self=True, takes_field=True)
+
+
+def check_type(record: Any, field: Attribute[Any], value: Any) -> None:
+    """Raises WrongType for a value that does not have the type of a field; UnknownName for an unknown word."""
+    if value is not field.default and not _field_fits(type(record))[field.name](value):  # type: ignore[arg-type]
+        raise _refusal(type(record), field.name, value)
+
+
+def type_words(annotation: Any) -> Iterator[str]:
+    """The words of an annotated type.
+
+    >>> list(type_words(Literal["a", "b"] | tuple[str, ...] | None))
+    ["'a'", "'b'", 'tuple', 'None']
+    """
+    if get_origin(annotation) in (Union, UnionType):
+        for argument in get_args(annotation):
+            yield from type_words(argument)
+    elif get_origin(annotation) is Literal:
+        yield from map(repr, get_args(annotation))
+    else:
+        yield "None" if annotation in (None, NoneType) else getattr(annotation, "__name__", str(annotation))
+
+
+def _refusal(record: type, name: str, value: Any) -> OnnxfnError:
+    """The error for a value that does not have the type of a field."""
+    annotation = get_type_hints(record)[name]
+    if isinstance(value, str) and (words := [*_literals(annotation)]):
+        return unknown(name, value, words, of=record.__name__)
+    verb, strange = "is", value
+    if isinstance(value, Named) or (get_args(annotation)[1:] == (Ellipsis,) and isinstance(value, tuple)):
+        annotation = get_args(annotation)[0]
+        verb, strange = "has the item", next(item for item in value if not fits(annotation)(item))
+    return WrongType(
+        f"{name} of {record.__name__} {verb} {shortened(strange)}, of the type {type(strange).__name__}; "
+        f"it must be {' or '.join(type_words(annotation))}"
+    )
+
+
+def _literals(annotation: Any) -> Iterator[Any]:
+    """The words of the literals in an annotated type."""
+    for part in (annotation, *get_args(annotation)):
+        yield from get_args(part) if get_origin(part) is Literal else ()
+
+
+@cache
+def _field_fits(record: type) -> Mapping[str, Fits]:
+    """From the name of a field to whether a value has its type."""
+    finite = record.__module__ not in MEASURED
+    hints = get_type_hints(record).items()
+    return MappingProxyType({name: fits(annotation, finite=finite) for name, annotation in hints})
+
+
+def fits(annotation: Any, *, finite: bool = True) -> Fits:
+    """Whether a value has an annotated type: a class, `Any`, None, a union, a literal or a tuple.
+
+    >>> fits(tuple[int, ...])((1, 2)), fits(int)(True), fits(float)(1), fits(int | str)("x")
+    (True, False, True, True)
+    """
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin in (Union, UnionType):
+        choices = [fits(argument, finite=finite) for argument in arguments]
+        return lambda value: any(choice(value) for choice in choices)
+    if origin is Literal:
+        return lambda value: any(type(value) is type(word) and value == word for word in arguments)
+    if origin is Named:
+        item = fits(arguments[0], finite=finite)
+        return lambda value: isinstance(value, Named) and all(map(item, value))
+    if origin is tuple:
+        return _tuple_fits([fits(each, finite=finite) for each in arguments if each is not Ellipsis], arguments)
+    is_number = annotation in NUMBERS
+    classes = NUMBERS.get(annotation) or (object if annotation is Any else origin or annotation)
+    return lambda value: (
+        isinstance(value, classes)
+        and not (is_number and type(value) is bool)
+        and not (finite and type(value) is float and not isfinite(value))
+    )
+
+
+def _tuple_fits(items: Sequence[Fits], annotations: tuple[Any, ...]) -> Fits:
+    """Whether a value is a tuple of these items; `(int, ...)` is one type for all."""
+    if annotations[-1] is Ellipsis:
+        return lambda value: isinstance(value, tuple) and all(map(items[0], value))
+    return lambda value: (
+        isinstance(value, tuple)
+        and len(value) == len(items)
+        and all(item_fits(item) for item_fits, item in zip(items, value, strict=True))
+    )
+
 
 __all__ = ("record",)
 
@@ -12,7 +164,6 @@ if TYPE_CHECKING:  # type checkers know the classes of attrs, and no function th
 else:
     from attrs import frozen
 
-    from onnxfn.specs.field_types import typed_fields
     from onnxfn.specs.short_repr import short_repr
 
     def record(decorated: Any = None, **options: Any) -> Any:

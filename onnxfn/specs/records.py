@@ -11,11 +11,10 @@ from typing import Any, Literal, get_args
 from attrs import field
 
 from onnxfn.specs.axes import AxisMap, axis_map
-from onnxfn.specs.converters import Arguments, as_tuple, sorted_arguments
+from onnxfn.specs.converters import Arguments, Path, as_tuple, sorted_arguments
 from onnxfn.specs.named_records import Named, by_name
 from onnxfn.specs.record import record
 from onnxfn.specs.short_repr import rounded
-from onnxfn.specs.tensor_paths import Path
 
 Kind = Literal[
     "int",
@@ -345,7 +344,7 @@ class Edit:
     """An edit as data.
 
     Attributes:
-        function: The name of a function in edits/table.py.
+        function: The name of a function in specs/tasks/tasks.py.
         arguments: Its keyword arguments after the spec.
     """
 

@@ -1,8 +1,15 @@
-"""`repr` of records: short, and without the fields that specify nothing."""
+"""`repr` of records, short, and rows that differ in the number of a layer alone: `past_key_values.{0..29}.key`.
+
+A row is a tuple of cells, the name first. Rows form a group when their names differ in one number, that number grows
+from row to row, every other number that differs does so by the same amount, and all other text is equal. So layers of
+two kinds, whose axes differ, are two groups. A number counts if it is a whole part of a dotted name.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+import re
+from collections.abc import Collection, Iterator, Sequence
+from itertools import chain, groupby, zip_longest
 from typing import Any
 
 from attrs import NOTHING, Factory, fields
@@ -79,3 +86,84 @@ def _words(record: Any, values: dict[str, Any]) -> Iterator[str]:
             yield counted(len(value), name)
         elif name in required or isinstance(value, int | float):
             yield repr(value) if name in required and not isinstance(value, int | float) else f"{name}={value!r}"
+
+
+Row = Sequence[str]
+
+_NUMBER = re.compile(r"(?<=\.)(0|[1-9][0-9]{0,17})(?!\w)")
+_CELL_END = "\0"
+_LEAST_RANGE = 3
+"""Numbers in a row that are written as a range: `{0..2}`, but `{0,1}`."""
+
+
+def layer_groups(rows: Sequence[Row]) -> list[list[int]]:
+    """The indices of the rows of each group, in the order of the groups' first rows.
+
+    >>> layer_groups([("ids",), ("past.0.key",), ("past.0.value",), ("past.1.key",), ("past.1.value",)])
+    [[0], [1, 3], [2, 4]]
+    """
+    numbers = [_numbers(row) for row in rows]
+    groups: list[list[int]] = []
+    by_text: dict[tuple[str, ...], list[list[int]]] = {}
+    for index, row in enumerate(rows):
+        same_text = by_text.setdefault(_texts(row), [])
+        in_name = len(_NUMBER.findall(row[0])) if row else 0
+        group = next((group for group in same_text if _continues(group, numbers, index, in_name)), None)
+        if group is None:
+            group = []
+            groups.append(group)
+            same_text.append(group)
+        group.append(index)
+    return groups
+
+
+def grouped_row(rows: Sequence[Row]) -> tuple[str, ...]:
+    """The row that is printed for the rows of a group.
+
+    >>> grouped_row([("past.0.key", "past.0.0"), ("past.1.key", "past.1.0"), ("past.2.key", "past.2.0")])
+    ('past.{0..2}.key', 'past.{0..2}.0')
+    """
+    columns = zip(*map(_numbers, rows), strict=True)
+    shown = [str(column[0]) if len(set(column)) == 1 else f"{{{number_ranges(column)}}}" for column in columns]
+    pieces = zip_longest(_texts(rows[0]), shown, fillvalue="")
+    return tuple("".join(chain.from_iterable(pieces)).split(_CELL_END))
+
+
+def grouped_rows(rows: Sequence[Row]) -> list[tuple[str, ...]]:
+    """The rows, those of each group as one.
+
+    >>> grouped_rows([("ids",), ("past.0.key",), ("past.0.value",), ("past.2.key",), ("past.2.value",)])
+    [('ids',), ('past.{0,2}.key',), ('past.{0,2}.value',)]
+    """
+    return [grouped_row([rows[index] for index in group]) for group in layer_groups(rows)]
+
+
+def number_ranges(numbers: Sequence[int]) -> str:
+    """Growing numbers as text, three and more in a row as a range.
+
+    >>> number_ranges([0, 1, 2, 3, 5, 6, 9])
+    '0..3,5,6,9'
+    """
+    runs = [
+        [number for _, number in run] for _, run in groupby(enumerate(numbers), lambda indexed: indexed[1] - indexed[0])
+    ]
+    return ",".join(f"{run[0]}..{run[-1]}" if len(run) >= _LEAST_RANGE else ",".join(map(str, run)) for run in runs)
+
+
+def _texts(row: Row) -> tuple[str, ...]:
+    """The text between the numbers of a row."""
+    return tuple(_NUMBER.split(_CELL_END.join(row))[::2])
+
+
+def _numbers(row: Row) -> list[int]:
+    return [int(number) for number in _NUMBER.findall(_CELL_END.join(row))]
+
+
+def _continues(group: Sequence[int], numbers: Sequence[Sequence[int]], index: int, in_name: int) -> bool:
+    """Whether a row, whose text is that of the group, differs from the last row of the group as those differ."""
+    last, row = numbers[group[-1]], numbers[index]
+    steps = [new - old for old, new in zip(last, row, strict=True)]
+    varying = [bool(step) for step in steps]
+    before = [first != other for first, other in zip(numbers[group[0]], last, strict=True)]
+    consistent = sum(varying[:in_name]) == 1 and {0, max(steps)} >= set(steps) and max(steps) > 0
+    return consistent and (len(group) == 1 or varying == before)

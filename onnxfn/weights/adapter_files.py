@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from onnxfn.specs.errors import InvalidSpec
-from onnxfn.specs.os_errors import write_errors
+from onnxfn.specs.errors import InvalidSpec, write_errors
 from onnxfn.weights.adapters import Adapter, read_adapter
 from onnxfn.weights.onnx_files import graph_ports
 

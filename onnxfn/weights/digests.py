@@ -16,10 +16,8 @@ from typing import Any
 from attrs import frozen
 
 from onnxfn.specs.stored.reports import Tick, no_tick
-from onnxfn.weights.chunks import CHUNK_BYTES
-from onnxfn.weights.onnx_files import metadata, written_by_onnxfn
-from onnxfn.weights.protobuf import HashedFile
-from onnxfn.weights.waiting import counted
+from onnxfn.weights.chunks import CHUNK_BYTES, counted
+from onnxfn.weights.onnx_files import HashedFile, metadata, written_by_onnxfn
 
 DIGESTS_KEY = "onnxfn.external_data"
 """The key in an ONNX file's metadata under which it states the digests of its external data, as JSON: name to digest.

@@ -15,12 +15,10 @@ from attrs import frozen
 
 from onnxfn.specs.errors import CaptureFailed, InvalidSpec, first_line
 from onnxfn.specs.stored.reports import Tick, no_tick
-from onnxfn.weights.checkpoint_links import entries_by_bytes
-from onnxfn.weights.chunks import chunks, memory_key
+from onnxfn.weights.checkpoint_links import TensorEntry, entries_by_bytes
+from onnxfn.weights.chunks import chunks, counted, memory_key
 from onnxfn.weights.digests import DIGESTS_KEY, DataDigests, write_with_digest
-from onnxfn.weights.protobuf import hashed_file, write_model
-from onnxfn.weights.safetensors import TensorEntry
-from onnxfn.weights.waiting import counted
+from onnxfn.weights.onnx_files import hashed_file, write_model
 
 EXTERNAL_DATA_SUFFIX = ".onnx_data"
 PROTOBUF_LIMIT = (1 << 31) - (1 << 26)

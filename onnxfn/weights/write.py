@@ -11,10 +11,11 @@ from attrs import Attribute, evolve, field, frozen
 
 from onnxfn.specs.algebra.planned import Plan
 from onnxfn.specs.errors import InvalidSpec, OutputExists, listed, unknown
-from onnxfn.specs.field_types import typed_fields
+from onnxfn.specs.record import typed_fields
 from onnxfn.specs.short_repr import short_repr
 from onnxfn.specs.stored.reports import StageTimer
-from onnxfn.weights.chunks import CHUNK_BYTES
+from onnxfn.weights.checkpoint_links import TensorEntry, entries
+from onnxfn.weights.chunks import CHUNK_BYTES, counted
 from onnxfn.weights.layouts import LAYOUTS, OPTIMUM, Layout, LayoutName, layout_of, with_alias
 from onnxfn.weights.placement import (
     NO_SHARED_PLACEMENTS,
@@ -25,8 +26,6 @@ from onnxfn.weights.placement import (
     write_external_data,
     write_graph,
 )
-from onnxfn.weights.safetensors import TensorEntry, entries
-from onnxfn.weights.waiting import counted
 
 OTHER_SUFFIXES = (".onnx", ".safetensors", ".bin", ".pt", ".pth", ".gguf")
 """Endings of graphs and of a checkpoint's weights, so no endings of external data."""

@@ -10,7 +10,7 @@ from corrections import corrections
 from declarations import contract, exports
 from transformers import CONFIG_MAPPING
 
-from onnxfn.specs.tried import NEWEST_TRIED, newer_than_tried
+from onnxfn.specs.algebra.public_calls import NEWEST_TRIED, newer_than_tried
 
 
 def declared():

@@ -7,7 +7,7 @@ import pytest
 
 import onnxfn
 from onnxfn.export.find.processors import processed_arguments
-from onnxfn.specs.plan.left_out import left_out
+from onnxfn.specs.plan.real_inputs import left_out
 
 NOT_READ = "the configuration does not set"
 """How the reason of an input begins that this model does not read."""

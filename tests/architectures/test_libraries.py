@@ -31,8 +31,8 @@ from onnxfn.export.find.other_libraries import COMPONENT_ROWS, row_name
 from onnxfn.specs.algebra.config_values import snapshot
 from onnxfn.specs.algebra.dummies import sized
 from onnxfn.specs.algebra.planned import Case
+from onnxfn.specs.axis_symbols import graph_axes
 from onnxfn.specs.errors import InvalidSpec, UnknownName
-from onnxfn.specs.fixed_axes import graph_axes
 from onnxfn.specs.tasks.tasks import task_names
 
 TEXT_ENCODERS = ("diffusers.clip-text", "diffusers.gemma2-text-encoder", "diffusers.t5-encoder")

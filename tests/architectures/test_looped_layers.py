@@ -9,7 +9,7 @@ from agreement import assert_agreement
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 import onnxfn
-from onnxfn.check.texts.own_cache import logits_in_steps
+from onnxfn.check.texts.token_choices import logits_in_steps
 from onnxfn.models.argument_builders import dynamic_cache
 
 TASK = "text-generation-with-past"

@@ -8,7 +8,7 @@ from onnxfn.architectures import ARCHITECTURES
 from onnxfn.models.forward import flat_forward, tensors_for
 from onnxfn.models.model_state import unchanged_eval
 from onnxfn.models.patching import applied
-from onnxfn.models.quiet import quiet
+from onnxfn.models.torch_modes import quiet
 from onnxfn.specs.algebra.dummies import dummies, graph_dtype
 from onnxfn.specs.plan.planning import plan
 from onnxfn.specs.results.output_types import output_kind

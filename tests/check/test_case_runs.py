@@ -13,8 +13,7 @@ import torch
 
 import onnxfn
 from onnxfn import compose, generates, gives, sized, takes
-from onnxfn.check.cases.case_runs import RETURNS_MEMORY, while_loaded, with_outputs
-from onnxfn.check.cases.references import references
+from onnxfn.check.cases.references import RETURNS_MEMORY, references, while_loaded, with_outputs
 from onnxfn.check.check import check
 from onnxfn.run.sessions import kept_session
 from onnxfn.specs.stored.reports import CheckFailed

@@ -18,8 +18,7 @@ from onnx import numpy_helper
 from refusals import refusal
 
 import onnxfn
-from onnxfn.check.cases.cases import check_cases
-from onnxfn.check.cases.references import references
+from onnxfn.check.cases.references import check_cases, references
 from onnxfn.check.check import check
 from onnxfn.check.verdict.compare import compare
 from onnxfn.run.sessions import open_session

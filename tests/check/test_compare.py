@@ -11,10 +11,7 @@ from hypothesis import strategies as st
 
 import onnxfn
 from onnxfn.check.verdict.compare import Exact, compare
-from onnxfn.check.verdict.exact_outputs import NoReference
-from onnxfn.check.verdict.norms import Norms
-from onnxfn.check.verdict.precision import PRECISIONS
-from onnxfn.check.verdict.verdict import allowed, always_allowed
+from onnxfn.check.verdict.verdict import PRECISIONS, NoReference, Norms, allowed, always_allowed
 from onnxfn.specs.algebra.spec import Check, Target
 
 NUMPY = {"float32": np.float32, "float16": np.float16}
@@ -243,7 +240,7 @@ def test_an_element_of_which_pytorch_decides_otherwise_in_float64_allows_nothing
 @pytest.mark.parametrize("with_exact", [False, True])
 def test_the_comparison_of_many_elements_calls_tick_often_and_stops_when_that_raises(with_exact, monkeypatch):
     """An output of three blocks: no stretch of the comparison passes over the arrays for long without a call."""
-    monkeypatch.setattr("onnxfn.check.verdict.norms.BLOCK", 100)
+    monkeypatch.setattr("onnxfn.check.verdict.verdict.BLOCK", 100)
     expected = np.linspace(-1, 1, 250, dtype=np.float32)
     actual = (expected * (1 + 3e-6)).astype(np.float32)
     exact = expected.astype(np.float64) * (1 + 1e-6)

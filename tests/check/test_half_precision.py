@@ -11,7 +11,7 @@ from onnx import numpy_helper
 from refusals import refusal
 
 import onnxfn
-from onnxfn.check.verdict.exact_outputs import exact_outputs
+from onnxfn.check.verdict.verdict import exact_outputs
 from onnxfn.models import dtypes
 from onnxfn.models.dtypes import _converted, in_dtype, with_model_dtype
 from onnxfn.specs.errors import InvalidSpec

@@ -15,8 +15,8 @@ from sizes import SPECIAL
 import onnxfn
 from onnxfn import compose, gives, sized, takes, with_shapes
 from onnxfn.architectures.families.detection import image_cases, images_without_cases
-from onnxfn.check.cases.cases import check_cases
 from onnxfn.check.cases.image_sizes import LARGEST_SIDE, smallest_runnable, with_runnable_images
+from onnxfn.check.cases.references import check_cases
 from onnxfn.specs.algebra.dummies import dummies, known_sizes
 from onnxfn.specs.plan.check_cases import cases, in_case
 from onnxfn.specs.plan.planning import plan

@@ -17,8 +17,8 @@ import onnxfn
 from onnxfn import compose, gives
 from onnxfn.architectures.families.detection import image_cases, images_without_cases
 from onnxfn.check.verdict.choices import ANSWERED
-from onnxfn.check.verdict.precision import precision_of
 from onnxfn.check.verdict.thresholds import with_answers, with_same_answers
+from onnxfn.check.verdict.verdict import precision_of
 
 SPEC = compose(
     images_without_cases,

@@ -10,12 +10,9 @@ import tiny
 
 import onnxfn
 from onnxfn.check.cases.references import references
+from onnxfn.check.verdict.case_comparisons import OTHER_INPUTS, agreeing_with_any_case, usual_errors
 from onnxfn.check.verdict.compare import FEW_ELEMENTS, Exact, compare
-from onnxfn.check.verdict.exact_outputs import exact_outputs
-from onnxfn.check.verdict.norms import Norms
-from onnxfn.check.verdict.precision import PRECISIONS
-from onnxfn.check.verdict.usual_errors import OTHER_INPUTS, agreeing_with_any_case, usual_errors
-from onnxfn.check.verdict.verdict import Comparison
+from onnxfn.check.verdict.verdict import PRECISIONS, Comparison, Norms, exact_outputs
 
 FLOAT32 = PRECISIONS["float32"]
 SPEC = onnxfn.PlannedSpec(target=onnxfn.specs.algebra.spec.Target(float_dtype="float32"))

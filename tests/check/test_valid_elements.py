@@ -7,7 +7,7 @@ import pytest
 import tiny
 
 import onnxfn
-from onnxfn.check.verdict.valid_elements import valid_elements
+from onnxfn.check.verdict.compare import valid_elements
 
 MASK = np.array([[0, 0, 1, 1, 1], [1, 1, 1, 1, 1], [1, 0, 1, 1, 0]])
 ROWS, LENGTH = MASK.shape

@@ -13,7 +13,7 @@ from refusals import refusal
 
 import onnxfn
 from onnxfn.architectures.families.features import DECODER_WITH_PAST, wide_decoder
-from onnxfn.check.verdict.exact_outputs import exact_outputs
+from onnxfn.check.verdict.verdict import exact_outputs
 from onnxfn.check.wholes import whole_models
 from onnxfn.check.wholes.joined_parts import whole_model
 from onnxfn.check.wholes.torch_whole import WHOLE

@@ -19,7 +19,7 @@ from pairs import GENERATES, GENERATION, QUIET, pairs, tensor
 from running import ClientError, client_process
 
 import onnxfn
-from onnxfn.check.cases.cases import check_cases
+from onnxfn.check.cases.references import check_cases
 from onnxfn.specs.algebra.dummies import dummies
 
 FLAGS = ("--no-check",)

@@ -19,10 +19,10 @@ from typer.testing import CliRunner
 import onnxfn
 from onnxfn.check.adapter_inputs import adapter_report
 from onnxfn.export.cli.commands import app
-from onnxfn.export.run import adapter_inputs
-from onnxfn.models.adapted import with_adapter
+from onnxfn.export.run import arguments as adapter_inputs
+from onnxfn.models.casting import with_adapter
 from onnxfn.models.dtypes import in_dtype
-from onnxfn.models.model_copy import model_copy
+from onnxfn.models.model_state import model_copy
 from onnxfn.run.sessions import silent_options
 from onnxfn.specs.errors import CaptureFailed, InvalidSpec, UnknownName
 from onnxfn.weights.adapter_files import adapter_arrays

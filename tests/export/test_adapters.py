@@ -14,10 +14,9 @@ from typer.testing import CliRunner
 
 import onnxfn
 from onnxfn.export.cli.commands import app
-from onnxfn.models.adapted import with_adapter
-from onnxfn.models.casting import cast_on_use
+from onnxfn.models.casting import cast_on_use, with_adapter
 from onnxfn.models.dtypes import in_dtype
-from onnxfn.models.model_copy import model_copy
+from onnxfn.models.model_state import model_copy
 from onnxfn.specs.errors import InvalidSpec
 from onnxfn.weights.updates import weight_in_dtype
 

@@ -11,8 +11,7 @@ import typer
 
 from onnxfn.export.cli import errors as cli_errors
 from onnxfn.export.cli.errors import one_line_errors
-from onnxfn.specs.errors import InvalidSpec, OnnxfnError, WriteFailed
-from onnxfn.specs.os_errors import ADVICE, write_errors
+from onnxfn.specs.errors import ADVICE, InvalidSpec, OnnxfnError, WriteFailed, write_errors
 
 TRACEBACK_FILE = re.compile(r" \(traceback: (.+)\)$")
 

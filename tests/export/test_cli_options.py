@@ -14,7 +14,7 @@ from onnxfn.export.cli import batch_command as cli_batch
 from onnxfn.export.cli import demo
 from onnxfn.export.cli import file_commands as cli_files
 from onnxfn.export.cli.commands import app
-from onnxfn.graphs.templates import cache_folder
+from onnxfn.graphs.templates import template_cache as cache_folder
 
 
 def run(*words):

@@ -6,7 +6,7 @@ import pytest
 from exported_folders import staged
 from refusals import refusal
 
-from onnxfn.export.publish.destination import check_destination
+from onnxfn.export.publish.staging import check_destination
 from onnxfn.specs.errors import OutputExists
 from onnxfn.weights.journal import STAGING_PREFIX
 

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 import onnxfn
 from onnxfn import InvalidSpec, plan, spec_for, with_expanded_cache
 from onnxfn.export.cli.commands import app
-from onnxfn.specs.fixed_axes import graph_axes
+from onnxfn.specs.axis_symbols import graph_axes
 
 TASK = "text-generation-with-past"
 LATENT = ("axk1", "deepseek_v2", "deepseek_v3", "glm4_moe_lite", "minicpm3", "youtu")

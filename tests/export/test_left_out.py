@@ -21,10 +21,10 @@ import onnxfn
 from onnxfn import EMPTY, OnnxfnError, Plan, spec_for, with_input
 from onnxfn.export.cli.commands import app
 from onnxfn.export.find.processors import processed_arguments
-from onnxfn.export.publish.destination import Destination
+from onnxfn.export.publish.staging import Destination
 from onnxfn.export.run.planned_files import plan_for_destination
-from onnxfn.specs.plan.left_out import left_out
-from onnxfn.specs.results.modalities import MAIN_INPUTS, MODALITY_OF
+from onnxfn.specs.plan.real_inputs import left_out
+from onnxfn.specs.results.output_types import MAIN_INPUTS, MODALITY_OF
 from onnxfn.weights.layouts import LAYOUTS
 
 TABLES = (

@@ -9,8 +9,7 @@ import tiny
 import torch
 
 import onnxfn
-from onnxfn.models.model_copy import copied
-from onnxfn.models.plain_tensors import with_plain_tensors
+from onnxfn.models.model_state import copied, with_plain_tensors
 
 TASK = "feature-extraction"
 

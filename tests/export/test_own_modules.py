@@ -63,7 +63,7 @@ def test_a_module_agrees_at_sizes_values_and_dtypes_that_were_not_traced(name, t
     assert result.report.passed
     assert "batch_size" in {symbol for axes in result.inputs.values() for symbol in axes.values()}
     part, session = result.plan.parts[0], open_session(tmp_path / "model.onnx")
-    model = onnxfn.models.as_module.as_module(model)
+    model = onnxfn.models.submodules.as_module(model)
     for seed, batch in ((1, 1), (2, 5)):
         inputs = onnxfn.specs.algebra.dummies.dummies(part.spec, other_sizes(part, result.limits, batch), seed=seed)
         actual = session.run(None, inputs)

@@ -19,9 +19,8 @@ from refusals import refusal
 
 import onnxfn
 from onnxfn.export.publish import exchange, publishing
-from onnxfn.export.publish.destination import Destination
 from onnxfn.export.publish.publishing import publish
-from onnxfn.export.publish.staging import staging_folder
+from onnxfn.export.publish.staging import Destination, staging_folder
 from onnxfn.specs.errors import OutputExists
 from onnxfn.weights.journal import STAGING_PREFIX
 
@@ -291,7 +290,7 @@ def test_a_mount_point_works(tmp_path, path):
 import sys
 sys.path.insert(0, {str(Path(exported_folders.__file__).parent)!r})
 from exported_folders import write_set, content
-from onnxfn.export.publish.destination import Destination
+from onnxfn.export.publish.staging import Destination
 from onnxfn.export.publish.publishing import publish
 from onnxfn.export.publish.staging import staging_folder
 from pathlib import Path
@@ -332,7 +331,7 @@ import sys
 sys.path.insert(0, {str(Path(exported_folders.__file__).parent)!r})
 from pathlib import Path
 from exported_folders import write_set
-from onnxfn.export.publish.destination import Destination
+from onnxfn.export.publish.staging import Destination
 from onnxfn.export.publish.publishing import publish
 from onnxfn.export.publish.staging import staging_folder
 destination = Destination(Path(sys.argv[1]))

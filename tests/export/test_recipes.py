@@ -18,7 +18,7 @@ from onnxfn.export.cli.commands import app
 from onnxfn.export.jobs import identity
 from onnxfn.export.jobs.identity import recipe_key
 from onnxfn.export.jobs.recipes import load_recipe
-from onnxfn.graphs.templates.cache_folder import cache_entries, read_file, write_file
+from onnxfn.graphs.templates.template_cache import cache_entries, read_file, write_file
 
 OPTIONS = {"task": None}
 FLAGS = ("--no-check", "--task")

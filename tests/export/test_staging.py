@@ -10,8 +10,7 @@ from exported_folders import content, staged
 
 from onnxfn.export.publish import staging as locks
 from onnxfn.export.publish import staging as staging_module
-from onnxfn.export.publish.destination import Destination
-from onnxfn.export.publish.staging import clean_up, is_locked, lock, locked, staging_folder
+from onnxfn.export.publish.staging import Destination, clean_up, is_locked, lock, locked, staging_folder
 from onnxfn.weights.journal import STAGING_PREFIX
 
 

@@ -7,8 +7,8 @@ import pytest
 from exported_folders import write, write_other, write_set
 from reports import report_text
 
-from onnxfn.export.publish.destination import Destination
-from onnxfn.export.publish.stale import stale_files
+from onnxfn.export.publish.publishing import stale_files
+from onnxfn.export.publish.staging import Destination
 from onnxfn.export.report.report_file import REPORT_FILE
 from onnxfn.weights.digests import sha256_of
 

@@ -21,8 +21,7 @@ from onnxfn.export.cli.progress import stages_table
 from onnxfn.export.run import events as events_module
 from onnxfn.export.run.events import ignore, limited, stage_timer
 from onnxfn.models.dtypes import in_dtype
-from onnxfn.models.quiet import quiet
-from onnxfn.models.ticking import ticking_operators
+from onnxfn.models.torch_modes import quiet, ticking_operators
 from onnxfn.run import sessions
 from onnxfn.specs.errors import InvalidSpec, OutputExists, TimedOut
 from onnxfn.specs.stored.reports import CheckFailed, Event

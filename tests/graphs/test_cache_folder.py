@@ -13,7 +13,7 @@ from full_disk import largest_file
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onnxfn.graphs.templates.cache_folder import (
+from onnxfn.graphs.templates.template_cache import (
     DIGEST_LENGTH,
     STALE_SECONDS,
     CacheEntry,

@@ -15,8 +15,7 @@ from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, Stateles
 
 from onnxfn.graphs.sizes.equal_calls import with_equal_calls
 from onnxfn.graphs.sizes.fake_outputs import fast_fake_outputs
-from onnxfn.graphs.sizes.size_bounds import fast_comparisons
-from onnxfn.graphs.sizes.size_formulas import fast_size_formulas
+from onnxfn.graphs.sizes.size_factors import fast_comparisons, fast_size_formulas
 
 
 def repeated(image, counts, grid):

@@ -8,8 +8,7 @@ import torch
 
 import onnxfn
 from onnxfn.graphs.capture.capture import exported_program
-from onnxfn.graphs.translations.lowering import lower_in_place
-from onnxfn.graphs.translations.registry import onnx_registry
+from onnxfn.graphs.translations.lowering import lower_in_place, onnx_registry
 from onnxfn.specs.plan.planning import plan
 
 SPEC = onnxfn.compose(

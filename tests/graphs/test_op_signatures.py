@@ -5,7 +5,7 @@ from __future__ import annotations
 import onnx
 from onnx_ir.schemas import OpSignature
 
-from onnxfn.graphs.sizes.op_signatures import signatures_read_once
+from onnxfn.graphs.translations.lowering import signatures_read_once
 
 
 def test_signatures_are_those_of_onnx_ir_and_read_once():

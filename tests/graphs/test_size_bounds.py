@@ -15,7 +15,7 @@ from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, Stateles
 from torch.utils._sympy.functions import FloorDiv, Max
 from torch.utils._sympy.numbers import int_oo
 
-from onnxfn.graphs.sizes.size_bounds import fast_comparisons, least_value
+from onnxfn.graphs.sizes.size_factors import fast_comparisons, least_value
 
 ROWS, COLUMNS = sympy.symbols("rows columns", integer=True)
 small = st.integers(-4, 9)

@@ -14,8 +14,7 @@ from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, Stateles
 from torch.utils._sympy.functions import FloorDiv, Mod
 
 from onnxfn.graphs.sizes.fake_outputs import fast_fake_outputs
-from onnxfn.graphs.sizes.size_factors import Factors, factors_of, formula_of
-from onnxfn.graphs.sizes.size_quotients import fast_quotients
+from onnxfn.graphs.sizes.size_factors import Factors, factors_of, fast_quotients, formula_of
 
 WINDOW = 3
 X, Y = sympy.symbols("x y", integer=True, nonnegative=True)

@@ -16,8 +16,7 @@ from full_disk import largest_file
 
 import onnxfn
 from onnxfn.export.run.attempts import RETRACED
-from onnxfn.graphs.templates.cache_folder import read_file, write_file
-from onnxfn.graphs.templates.template_cache import NOTE, load_template, save_template
+from onnxfn.graphs.templates.template_cache import NOTE, load_template, read_file, save_template, write_file
 
 SPEC = onnxfn.spec_for("llama", "text-generation-with-past")
 

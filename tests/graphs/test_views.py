@@ -7,8 +7,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from onnxfn.graphs.sizes.dense_outputs import memory_order, strides_in_order, view_layout
 from onnxfn.graphs.sizes.size_factors import Factors, product
-from onnxfn.graphs.sizes.views import memory_order, strides_in_order, view_layout
 
 shapes = st.lists(st.integers(1, 4), min_size=1, max_size=5)
 

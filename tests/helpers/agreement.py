@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import onnx
 
-from onnxfn.check.cases.cases import check_cases
+from onnxfn.check.cases.references import check_cases
 from onnxfn.specs.algebra.dummies import dummies
 from onnxfn.specs.axes import symbols, terms, value
 from onnxfn.specs.plan.text_cases import LONG_PAST, LONG_TEXT

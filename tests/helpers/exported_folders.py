@@ -9,7 +9,7 @@ import numpy as np
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 from onnxfn.weights.digests import DIGESTS_KEY, write_with_digest
-from onnxfn.weights.protobuf import hashed_file, write_model
+from onnxfn.weights.onnx_files import hashed_file, write_model
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -24,9 +24,8 @@ from typing import TYPE_CHECKING
 from exported_folders import content, write_set
 
 from onnxfn.export.publish import exchange, staging
-from onnxfn.export.publish.destination import Destination, check_destination
 from onnxfn.export.publish.publishing import publish
-from onnxfn.export.publish.staging import staging_folder
+from onnxfn.export.publish.staging import Destination, check_destination, staging_folder
 from onnxfn.run.sessions import open_session
 from onnxfn.specs.stored.reports import CheckFailed
 from onnxfn.weights.journal import STAGING_PREFIX

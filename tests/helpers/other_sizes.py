@@ -24,13 +24,13 @@ from onnxfn.architectures import audio, decoders, detection, multimodal, seq2seq
 from onnxfn.check.cases.image_sizes import IMAGE_AXES, image_sizes
 from onnxfn.check.cases.references import references
 from onnxfn.check.check import check, check_error
-from onnxfn.models.model_copy import model_copy
+from onnxfn.models.model_state import model_copy
 from onnxfn.specs.algebra.compose import compose
 from onnxfn.specs.algebra.dummies import known_sizes, padded, sized
 from onnxfn.specs.algebra.planned import Case, Part
 from onnxfn.specs.axes import names
+from onnxfn.specs.axis_symbols import fixed_sizes
 from onnxfn.specs.errors import CaptureFailed
-from onnxfn.specs.fixed_axes import fixed_sizes
 from onnxfn.specs.plan.check_cases import in_case, past_lengths
 from onnxfn.specs.tasks.tasks import task_names
 

@@ -19,9 +19,8 @@ from pathlib import Path
 
 from exported_folders import content, write_set
 
-from onnxfn.export.publish.destination import Destination, check_destination
 from onnxfn.export.publish.publishing import publish
-from onnxfn.export.publish.staging import staging_folder
+from onnxfn.export.publish.staging import Destination, check_destination, staging_folder
 from onnxfn.specs.errors import OutputExists
 
 NAMES = {1: ("model.onnx",), 2: ("model.onnx", "other.onnx")}

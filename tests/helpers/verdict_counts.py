@@ -17,7 +17,7 @@ STATUSES = (FOUND, NOT_RUN, EQUIVALENT, ALLOWED, MISSED, RAW)
 """What the check does with a fault.
 
 `does not run`: ONNX Runtime refuses the file, which is also found. `equivalent`: no answer changes by more than
-rounding. `allowed`: an answer changes by more, and the check allows such an error (`check/verdict/precision.py`).
+rounding. `allowed`: an answer changes by more, and the check allows such an error (`check/verdict/verdict.py`).
 """
 
 Row = tuple[str, str, str]

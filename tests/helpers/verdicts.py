@@ -22,8 +22,7 @@ from wide_inputs import Arrays, distance, special_tokens, torch_answers, wide_in
 
 import onnxfn
 from onnxfn.check.cases.references import references
-from onnxfn.check.verdict.compare import Exact, compare
-from onnxfn.check.verdict.valid_elements import valid_elements
+from onnxfn.check.verdict.compare import Exact, compare, valid_elements
 from onnxfn.export.run import attempts
 from onnxfn.models.dtypes import in_dtype
 from onnxfn.specs.algebra.planned import Part

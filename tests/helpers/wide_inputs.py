@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from onnxfn.check.cases.references import case_inputs
-from onnxfn.check.verdict.valid_elements import valid_elements
+from onnxfn.check.verdict.compare import valid_elements
 from onnxfn.models.dtypes import in_dtype
 from onnxfn.models.forward import torch_outputs
 from onnxfn.specs.algebra.dummies import padded, sized

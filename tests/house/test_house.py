@@ -28,14 +28,14 @@ MOST_IMPORTS = 25
 MOST_FILES = 20
 
 BUDGET = {
-    "specs": 9_975,
-    "architectures": 10_731,
-    "weights": 3_550,
-    "models": 1_855,
-    "graphs": 8_872,
+    "specs": 9_856,
+    "architectures": 10_712,
+    "weights": 3_506,
+    "models": 1_790,
+    "graphs": 8_673,
     "run": 1_442,
-    "check": 6_605,
-    "export": 13_477,
+    "check": 6_529,
+    "export": 13_410,
 }
 """The most lines of Python of each folder. It only goes down: who needs more finds what to merge."""
 
@@ -43,19 +43,15 @@ SLACK = 300
 """How far a folder may be below its budget before the budget is lowered."""
 
 MANY_IMPORTS = {
-    "check/check.py": 28,
-    "check/sections/check.py": 29,
-    "check/texts/decoded_texts.py": 31,
+    "check/texts/decoded_texts.py": 27,
     "check/wholes/joined_parts.py": 29,
-    "check/wholes/whole_models.py": 27,
-    "export/derive/derive.py": 32,
-    "export/find/multimodal.py": 41,
-    "export/load/loading.py": 26,
-    "export/run/attempts.py": 35,
-    "export/run/pipeline.py": 47,
+    "export/derive/derive.py": 31,
+    "export/find/multimodal.py": 40,
+    "export/run/attempts.py": 33,
+    "export/run/pipeline.py": 41,
     "export/run/planned_files.py": 30,
-    "graphs/build.py": 39,
-    "graphs/capture/capture.py": 36,
+    "graphs/build.py": 32,
+    "graphs/capture/capture.py": 30,
 }
 """Files that import more modules than a file may, and how many. The list only gets shorter, and its numbers smaller."""
 

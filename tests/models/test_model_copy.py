@@ -12,7 +12,7 @@ import pytest
 import tiny
 import torch
 
-from onnxfn.models.model_copy import model_copy
+from onnxfn.models.model_state import model_copy
 
 Linear = torch.nn.Linear
 FEATURES = torch.randn(2, 3, 4, generator=torch.Generator().manual_seed(0))

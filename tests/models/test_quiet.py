@@ -11,7 +11,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from onnxfn.models.quiet import quiet
+from onnxfn.models.torch_modes import quiet
 
 
 @pytest.fixture

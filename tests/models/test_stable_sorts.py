@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from onnxfn.models.stable_sorts import stable_sorts
+from onnxfn.models.torch_modes import stable_sorts
 
 EQUAL = torch.zeros(2, 40, dtype=torch.int32)
 

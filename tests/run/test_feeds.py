@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from refusals import refusal
 
 from onnxfn.run.feeds import feeds
+from onnxfn.specs.axis_symbols import Limit, stated_limits
 from onnxfn.specs.errors import InvalidSpec
-from onnxfn.specs.limits import Limit, stated_limits
 
 
 def session(ports, limits=""):

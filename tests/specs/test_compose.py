@@ -2,10 +2,9 @@
 
 from refusals import refusal
 
-from onnxfn.specs.algebra.compose import JOINS, compose
+from onnxfn.specs.algebra.compose import JOINS, compose, reads
 from onnxfn.specs.algebra.dummies import sized
 from onnxfn.specs.algebra.facts import gives, takes
-from onnxfn.specs.algebra.getters import reads
 from onnxfn.specs.algebra.spec import Check, ExportSpec, Overlay
 from onnxfn.specs.errors import InvalidSpec
 from onnxfn.specs.records import Edit

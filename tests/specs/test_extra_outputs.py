@@ -16,10 +16,10 @@ import onnxfn
 from onnxfn import compose, for_task, spec_for, with_behavior, with_output, with_outputs, with_past
 from onnxfn.specs.algebra.spec import Cache, ExportSpec, Parts
 from onnxfn.specs.edits.extra_outputs import SINGLE_MODEL_OUTPUTS
-from onnxfn.specs.edits.table import edited
 from onnxfn.specs.errors import CaptureFailed, InvalidSpec, UnknownName
 from onnxfn.specs.records import OutputSpec
 from onnxfn.specs.stored.reports import CheckFailed
+from onnxfn.specs.tasks.tasks import edited
 
 BERT = for_task(spec_for("bert"), "text-classification")
 SIZES = {"vocab_size": 99, "type_vocab_size": 2, "num_hidden_layers": 2}

@@ -13,11 +13,11 @@ import onnxfn
 from onnxfn import for_task, spec_for, with_shapes
 from onnxfn.check.cases.references import case_inputs
 from onnxfn.specs.axes import axis_map, fix_sizes, names, pattern, shape
-from onnxfn.specs.edits.table import edited
+from onnxfn.specs.axis_symbols import graph_axes
 from onnxfn.specs.errors import InvalidSpec, UnknownName
-from onnxfn.specs.fixed_axes import graph_axes
 from onnxfn.specs.plan.check_cases import in_case
 from onnxfn.specs.records import Edit
+from onnxfn.specs.tasks.tasks import edited
 
 BERT = for_task(spec_for("bert"), "text-classification")
 LLAMA = for_task(spec_for("llama"), "text-generation-with-past")

@@ -6,8 +6,8 @@ from operator import add
 import pytest
 from refusals import refusal
 
+from onnxfn.specs.converters import resolve
 from onnxfn.specs.errors import UnknownName
-from onnxfn.specs.functions import resolve
 
 KNOWN = {"sum": add, "difference": "operator:sub"}
 

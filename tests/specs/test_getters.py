@@ -5,8 +5,7 @@ from types import SimpleNamespace
 import pytest
 from refusals import refusal
 
-from onnxfn.specs.algebra.config_values import GETTERS, UNKNOWN, is_set, read_config, snapshot
-from onnxfn.specs.algebra.getters import (
+from onnxfn.specs.algebra.compose import (
     complement,
     constant,
     convolved,
@@ -24,7 +23,7 @@ from onnxfn.specs.algebra.getters import (
     repeated,
     rounded_to_even,
 )
-from onnxfn.specs.algebra.source_formulas import parsed
+from onnxfn.specs.algebra.config_values import GETTERS, UNKNOWN, is_set, parsed, read_config, snapshot
 from onnxfn.specs.errors import InvalidSpec, MissingValue, UnknownName, listed
 from onnxfn.specs.records import Getter, Normalizer
 

@@ -24,6 +24,7 @@ from onnxfn.specs.algebra.dummies import dummies, generates, sized
 from onnxfn.specs.algebra.facts import takes
 from onnxfn.specs.algebra.spec import Cache, Call, Check, Dummies, ExportSpec, Parts, Target
 from onnxfn.specs.axes import axis_map, names, pattern
+from onnxfn.specs.converters import at, nested
 from onnxfn.specs.edits import tensors as edits
 from onnxfn.specs.edits.new_axes import with_axis
 from onnxfn.specs.edits.renaming import renamed
@@ -31,7 +32,6 @@ from onnxfn.specs.errors import InvalidSpec, UnknownName
 from onnxfn.specs.records import DummySize
 from onnxfn.specs.stored.serialize import from_json, to_json, to_plain
 from onnxfn.specs.tasks.tasks import SYNONYMS, for_task, task_names, tasked
-from onnxfn.specs.tensor_paths import at, nested
 
 BY_NAME = (
     *("inputs", "outputs", "fixed_axes", "axis_ranges", "axis_names", "dummies.generators", "dummies.sizes"),

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onnxfn.specs.layer_groups import grouped_rows, layer_groups, number_ranges
+from onnxfn.specs.short_repr import grouped_rows, layer_groups, number_ranges
 
 RANGES = re.compile(r"\{([0-9.,]+)\}")
 

@@ -23,8 +23,8 @@ from onnxfn import (
     without,
 )
 from onnxfn.specs.edits.optional_inputs import OPTIONAL_INPUTS, can_take
-from onnxfn.specs.plan.left_out import OPTIMUM_OMITS, left_out
-from onnxfn.specs.results.modalities import MAIN_INPUTS, MODALITY_OF, OTHER_INPUTS, modalities
+from onnxfn.specs.plan.real_inputs import OPTIMUM_OMITS, left_out
+from onnxfn.specs.results.output_types import MAIN_INPUTS, MODALITY_OF, OTHER_INPUTS, modalities
 
 WAVES = spec_for("wav2vec2", "audio-classification")
 CONVOLUTIONS = {"conv_kernel": [10, 3], "conv_stride": [5, 2], "add_adapter": False}

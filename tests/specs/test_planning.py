@@ -6,10 +6,9 @@ from refusals import refusal
 
 from onnxfn.architectures import ARCHITECTURES
 from onnxfn.architectures.families.text import bert_inputs, text_encoder
-from onnxfn.specs.algebra.compose import compose
+from onnxfn.specs.algebra.compose import compose, from_config, reads
 from onnxfn.specs.algebra.dummies import dummies, generates, sized
 from onnxfn.specs.algebra.facts import case, gives, takes
-from onnxfn.specs.algebra.getters import from_config, reads
 from onnxfn.specs.algebra.spec import ExportSpec, Target
 from onnxfn.specs.axes import pattern
 from onnxfn.specs.edits.tensors import only_tasks, with_output

@@ -11,8 +11,8 @@ from onnxfn.architectures import ARCHITECTURES
 from onnxfn.specs.algebra.compose import compose
 from onnxfn.specs.algebra.dummies import generates
 from onnxfn.specs.algebra.facts import gives, takes
+from onnxfn.specs.axis_symbols import Limit
 from onnxfn.specs.edits.extra_outputs import ALL_OUTPUTS
-from onnxfn.specs.limits import Limit
 from onnxfn.specs.plan.planning import plan
 from onnxfn.specs.plan.variants import variants_plan
 from onnxfn.specs.records import NestedDummy

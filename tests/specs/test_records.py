@@ -8,15 +8,14 @@ from hypothesis import given
 from refusals import refusal
 
 from onnxfn.specs import records
-from onnxfn.specs.algebra.compose import compose
+from onnxfn.specs.algebra.compose import compose, from_config, quotient
 from onnxfn.specs.algebra.dummies import generates
 from onnxfn.specs.algebra.facts import gives, takes
-from onnxfn.specs.algebra.getters import from_config, quotient
 from onnxfn.specs.algebra.planned import Part, Plan, PlannedSpec
 from onnxfn.specs.algebra.spec import Check, Dummies, ExportSpec, Overlay, Target
+from onnxfn.specs.axis_symbols import Limit
 from onnxfn.specs.edits.renaming import renamed
 from onnxfn.specs.errors import InvalidSpec
-from onnxfn.specs.limits import Limit
 from onnxfn.specs.records import DummySize, Generator, InputSpec, Normalizer, OutputSpec, Read
 from onnxfn.specs.stored import reports as results
 from onnxfn.specs.stored.reports import Difference, Exported, Report

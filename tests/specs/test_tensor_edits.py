@@ -9,7 +9,6 @@ from onnxfn.specs.algebra.spec import OPSETS, Call, Check, ExportSpec, Overlay, 
 from onnxfn.specs.axes import axis_map, pattern
 from onnxfn.specs.edits.new_axes import with_axis
 from onnxfn.specs.edits.renaming import renamed
-from onnxfn.specs.edits.table import EDITS, edited
 from onnxfn.specs.edits.tensors import (
     only_tasks,
     with_dtypes,
@@ -20,7 +19,7 @@ from onnxfn.specs.edits.tensors import (
 )
 from onnxfn.specs.errors import InvalidSpec, UnknownName
 from onnxfn.specs.records import Constant, Edit, InputSpec, OutputSpec, Patch
-from onnxfn.specs.tasks.tasks import for_task
+from onnxfn.specs.tasks.tasks import EDITS, edited, for_task
 
 TOKENS = "batch_size sequence_length"
 BERT = compose(

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 import pytest
 from refusals import refusal
 
+from onnxfn.specs.converters import at, nested
 from onnxfn.specs.errors import InvalidSpec, UnknownName
-from onnxfn.specs.tensor_paths import at, nested
 
 CACHE = {"input_ids": 1, "past_key_values": ((2, 3), (4, 5))}
 

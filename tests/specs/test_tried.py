@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from onnxfn.specs.algebra.public_calls import public
+from onnxfn.specs.algebra.public_calls import NEWEST_TRIED, newer_than_tried, public
 from onnxfn.specs.errors import InvalidSpec
-from onnxfn.specs.tried import NEWEST_TRIED, newer_than_tried
 
 README = (Path(__file__).parents[2] / "README.md").read_text()
 

@@ -36,7 +36,7 @@ HOSTILE_TARGETS = (
     "os:system",
     "os.system",
     "builtins:print",
-    "onnxfn.specs.functions:resolve",
+    "onnxfn.specs.converters:resolve",
     "transformersx:f",
     "",
     ":f",
@@ -95,7 +95,7 @@ def test_a_patch_may_replace_functions_of_the_patched_libraries_alone(target):
 
 def test_a_full_name_inside_onnxfn_needs_trust_too():
     """A module of onnxfn also holds the functions that it imports."""
-    patch = {"record": "Patch", "name": "torch:linspace", "by": "onnxfn.specs.functions:import_module", "why": "why"}
+    patch = {"record": "Patch", "name": "torch:linspace", "by": "onnxfn.specs.converters:import_module", "why": "why"}
     refusal(InvalidSpec, from_json, json.dumps(patch))
     assert from_json(json.dumps(patch), record=Patch, trust=["onnxfn.specs"]).by == patch["by"]
 
@@ -133,7 +133,7 @@ def test_names_become_modules_in_these_files_alone():
     files = {file.relative_to(PACKAGE).as_posix() for file in PACKAGE.rglob("*.py") if imports.search(file.read_text())}
     assert files == {
         "__init__.py",
-        "specs/functions.py",
+        "specs/converters.py",
         "specs/algebra/dummies.py",
         "models/argument_builders.py",
         "models/patching.py",

@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.torch import save_file
 
-from onnxfn.weights.checkpoint_links import arrays, entries_by_bytes, entries_by_name
+from onnxfn.weights.checkpoint_links import arrays, entries, entries_by_bytes, entries_by_name
 from onnxfn.weights.chunks import CHUNK_BYTES
-from onnxfn.weights.safetensors import entries
 
 
 def weight(raw):

@@ -11,9 +11,9 @@ from onnxfn.weights.onnx_files import (
     external_data_names,
     mentions,
     with_weights_in_place,
+    write_model,
     written_by_onnxfn,
 )
-from onnxfn.weights.protobuf import write_model
 
 
 def model(producer="onnxfn", locations=()):

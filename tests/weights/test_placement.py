@@ -20,6 +20,7 @@ import onnxfn
 from onnxfn.run.sessions import open_check_session
 from onnxfn.specs.errors import CaptureFailed, InvalidSpec, ModelNotFound, OutputExists, UnknownName
 from onnxfn.weights import write
+from onnxfn.weights.checkpoint_links import entries
 from onnxfn.weights.digests import DIGESTS_KEY, sha256_of
 from onnxfn.weights.onnx_files import with_weights_in_place
 from onnxfn.weights.placement import (
@@ -33,7 +34,6 @@ from onnxfn.weights.placement import (
     write_external_data,
     write_graph,
 )
-from onnxfn.weights.safetensors import entries
 
 SPEC = onnxfn.spec_for("bert", "fill-mask")
 DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.int8, torch.bool, torch.int64)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
-from onnxfn.weights.protobuf import varint, write_model
+from onnxfn.weights.onnx_files import varint, write_model
 
 
 @given(st.integers(0, 1 << 63))

@@ -9,7 +9,7 @@ from refusals import refusal
 from safetensors.torch import save_file
 
 from onnxfn.specs.errors import ModelNotFound
-from onnxfn.weights.safetensors import ONNX_DTYPES, entries
+from onnxfn.weights.checkpoint_links import ONNX_DTYPES, entries
 
 TENSORS = {
     "model.a": torch.arange(6.0).view(2, 3),

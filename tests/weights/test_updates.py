@@ -9,8 +9,16 @@ from hypothesis import strategies as st
 from onnx_ir.tensor_adapters import from_torch_dtype
 
 from onnxfn.weights.chunks import chunks, memory_key
-from onnxfn.weights.converted import converted
-from onnxfn.weights.updates import TILE, Update, rows_of, update_of, updated_tensor, weight_in_dtype, with_update
+from onnxfn.weights.updates import (
+    TILE,
+    Update,
+    converted,
+    rows_of,
+    update_of,
+    updated_tensor,
+    weight_in_dtype,
+    with_update,
+)
 
 SIZES = st.sampled_from([1, 3, TILE - 1, TILE, 2 * TILE + 5])
 DTYPES = st.sampled_from([torch.float32, torch.float16, torch.bfloat16])

@@ -9,7 +9,7 @@ import weakref
 import pytest
 
 from onnxfn.specs.stored.reports import no_tick
-from onnxfn.weights.waiting import watched
+from onnxfn.weights.chunks import watched
 
 
 class StoppedError(Exception):

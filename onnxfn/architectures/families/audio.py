@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from onnxfn.architectures.families.sizes import sized_in
-from onnxfn.specs.algebra.compose import compose
+from onnxfn.specs.algebra.compose import compose, convolved, log2, reads, repeated
 from onnxfn.specs.algebra.dummies import generates, padded, sized
 from onnxfn.specs.algebra.facts import TOKENS, always, case, gives, loads, takes
-from onnxfn.specs.algebra.getters import convolved, log2, reads, repeated
 from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.records import Source
 from onnxfn.specs.tasks.tasks import tasked

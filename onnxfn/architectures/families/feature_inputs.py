@@ -10,10 +10,9 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from onnxfn.architectures.families.sizes import sized_in
-from onnxfn.specs.algebra.compose import compose
+from onnxfn.specs.algebra.compose import compose, from_config, reads
 from onnxfn.specs.algebra.dummies import generates, padded, sized
 from onnxfn.specs.algebra.facts import case, patched, runs, takes
-from onnxfn.specs.algebra.getters import from_config, reads
 from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.records import NestedDummy
 

@@ -18,9 +18,8 @@ from onnxfn.architectures.families.vision import (
     feature_maps,
     fixed_images,
 )
-from onnxfn.specs.algebra.compose import compose
+from onnxfn.specs.algebra.compose import compose, from_config
 from onnxfn.specs.algebra.dummies import generates
-from onnxfn.specs.algebra.getters import from_config
 from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.edits.tensors import only_tasks
 from onnxfn.specs.records import InputSpec

@@ -6,10 +6,9 @@ from attrs import evolve
 
 from onnxfn.architectures.families.sizes import sized_in
 from onnxfn.architectures.families.text import text_dummies
-from onnxfn.specs.algebra.compose import compose
+from onnxfn.specs.algebra.compose import compose, from_config, reads
 from onnxfn.specs.algebra.dummies import generates
 from onnxfn.specs.algebra.facts import TOKENS, gives, patched, runs, takes
-from onnxfn.specs.algebra.getters import from_config, reads
 from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.edits.behaviors import model_part, written_as
 from onnxfn.specs.records import Edit, File

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from onnxfn.architectures.families.sizes import sized_in
 from onnxfn.architectures.families.text import text_cases, text_dummies, text_inputs
-from onnxfn.specs.algebra.compose import EMPTY, compose
+from onnxfn.specs.algebra.compose import EMPTY, compose, from_config, reads
 from onnxfn.specs.algebra.dummies import generates, sized
 from onnxfn.specs.algebra.facts import TOKENS, always, gives, loads, runs, serves, takes
-from onnxfn.specs.algebra.getters import from_config, reads
 from onnxfn.specs.algebra.spec import Cache, ExportSpec
 from onnxfn.specs.edits.behaviors import model_part
 from onnxfn.specs.records import CacheRow, Source

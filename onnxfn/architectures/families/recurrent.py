@@ -6,9 +6,8 @@ of its recurrence.
 
 from __future__ import annotations
 
-from onnxfn.specs.algebra.compose import compose
+from onnxfn.specs.algebra.compose import compose, indices_where, reads
 from onnxfn.specs.algebra.facts import runs
-from onnxfn.specs.algebra.getters import indices_where, reads
 from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.edits.caches import LAYER, cache_row, kv_cache, state_row
 from onnxfn.specs.records import Edit, Getter, Source

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from onnxfn.architectures.families.text import text_cases, text_dummies, text_inputs, text_reads
-from onnxfn.specs.algebra.compose import EMPTY, compose
+from onnxfn.specs.algebra.compose import EMPTY, compose, reads
 from onnxfn.specs.algebra.dummies import generates, sized
 from onnxfn.specs.algebra.facts import SOURCE, TARGET, always, builds, case, gives, links, runs, takes
-from onnxfn.specs.algebra.getters import reads
 from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.edits.behaviors import STEMS, behaves, encoder_and_decoder, encoder_and_merged_decoder, one_file
 from onnxfn.specs.edits.caches import cross_cache, kv_cache

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from onnxfn.specs.algebra.compose import compose
+from onnxfn.specs.algebra.compose import compose, reads
 from onnxfn.specs.algebra.dummies import generates, sized
 from onnxfn.specs.algebra.facts import always, gives, takes
-from onnxfn.specs.algebra.getters import reads
 from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.tasks.tasks import tasked
 

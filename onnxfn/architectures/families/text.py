@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from onnxfn.architectures.families.sizes import sized_in
-from onnxfn.specs.algebra.compose import compose
+from onnxfn.specs.algebra.compose import compose, from_config, reads
 from onnxfn.specs.algebra.dummies import generates, padded, sized
 from onnxfn.specs.algebra.facts import TOKENS, always, case, checks, takes
-from onnxfn.specs.algebra.getters import from_config, reads
 from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.edits.caches import kv_cache
 from onnxfn.specs.records import Edit, NestedDummy

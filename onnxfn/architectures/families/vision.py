@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from onnxfn.architectures.families.sizes import sized_in
-from onnxfn.specs.algebra.compose import compose
+from onnxfn.specs.algebra.compose import compose, from_config, reads
 from onnxfn.specs.algebra.dummies import generates, sized
 from onnxfn.specs.algebra.facts import always, case, gives, loads, takes
-from onnxfn.specs.algebra.getters import from_config, reads
 from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.edits.tensors import without
 from onnxfn.specs.tasks.tasks import tasked

@@ -8,7 +8,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any
 
-from onnxfn.specs.functions import resolve
+from onnxfn.specs.converters import resolve
 
 OF_FORWARD: Mapping[tuple[str, str], str] = MappingProxyType(
     {

@@ -15,13 +15,13 @@ from attrs import evolve, field, frozen
 from onnxfn.check.bisect.first_wrong import first_wrong
 from onnxfn.check.bisect.matching import TensorPair, counterpart, matched_tensors
 from onnxfn.check.bisect.smallest_case import FailingCase, Sizes, case_sizes, failing_case, smallest_failing_case
-from onnxfn.check.cases.cases import CheckCase
+from onnxfn.check.cases.references import CheckCase
 from onnxfn.check.cuts.graph_values import graph_values
 from onnxfn.check.cuts.recorded_tensors import recorded_tensors
 from onnxfn.check.verdict.case_comparisons import CheckedFile
 from onnxfn.run.sessions import open_check_session
 from onnxfn.specs.converters import as_tuple
-from onnxfn.specs.field_types import typed_fields
+from onnxfn.specs.record import typed_fields
 from onnxfn.specs.short_repr import short_repr
 
 

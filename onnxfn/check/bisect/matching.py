@@ -11,12 +11,11 @@ from attrs import frozen
 
 from onnxfn.check.cuts.graph_values import GraphValues
 from onnxfn.check.cuts.recorded_tensors import RecordedTensor
-from onnxfn.check.verdict.compare import compare
-from onnxfn.check.verdict.valid_elements import Select, token_features, valid_elements
+from onnxfn.check.verdict.compare import Select, compare, token_features, valid_elements
 from onnxfn.graphs.capture.capture import parameter_names
 from onnxfn.specs.algebra.dummies import Array
 from onnxfn.specs.algebra.planned import PlannedSpec
-from onnxfn.specs.field_types import typed_fields
+from onnxfn.specs.record import typed_fields
 from onnxfn.specs.short_repr import short_repr
 
 Rows = Mapping[int, tuple[Sequence[str], Array]]

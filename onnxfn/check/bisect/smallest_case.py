@@ -7,15 +7,14 @@ from typing import Any
 
 from attrs import evolve, frozen
 
-from onnxfn.check.cases.cases import CheckCase
-from onnxfn.check.cases.references import Reference, case_reference
+from onnxfn.check.cases.references import CheckCase, Reference, case_reference
 from onnxfn.check.verdict.case_comparisons import CheckedFile, output_comparisons
 from onnxfn.check.verdict.verdict import Comparison
 from onnxfn.specs.algebra.dummies import known_sizes, padded, sized
 from onnxfn.specs.algebra.planned import Part, PlannedSpec
 from onnxfn.specs.axes import terms
+from onnxfn.specs.axis_symbols import fixed_sizes
 from onnxfn.specs.errors import unknown
-from onnxfn.specs.fixed_axes import fixed_sizes
 from onnxfn.specs.plan.check_cases import past_lengths, with_dummies
 
 Sizes = dict[str, int]

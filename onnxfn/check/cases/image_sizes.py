@@ -19,8 +19,8 @@ from onnxfn.models.forward import torch_outputs
 from onnxfn.specs.algebra.compose import group
 from onnxfn.specs.algebra.dummies import dummies, known_sizes, sized
 from onnxfn.specs.algebra.planned import Case, Part, Plan, PlannedSpec, SmallestSize
+from onnxfn.specs.axis_symbols import fixed_sizes
 from onnxfn.specs.errors import CaptureFailed
-from onnxfn.specs.fixed_axes import fixed_sizes
 from onnxfn.specs.plan.check_cases import cases, in_case, with_dummies
 from onnxfn.specs.records import FixedAxis
 

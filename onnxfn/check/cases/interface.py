@@ -11,8 +11,8 @@ from onnxfn.graphs.passes.adapter_inputs import SUFFIXES
 from onnxfn.specs.algebra.dummies import Array, graph_dtype
 from onnxfn.specs.algebra.planned import Part, PlannedSpec
 from onnxfn.specs.axes import Axis, symbols, terms, value
+from onnxfn.specs.axis_symbols import graph_axes
 from onnxfn.specs.errors import listed
-from onnxfn.specs.fixed_axes import graph_axes
 from onnxfn.specs.records import InputSpec, OutputSpec
 from onnxfn.specs.results.output_types import is_open, output_kind
 from onnxfn.weights.onnx_files import graph_ports

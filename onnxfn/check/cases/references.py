@@ -1,4 +1,4 @@
-"""The references of a check: the inputs of each case, and PyTorch's outputs for them.
+"""The cases of a part: their sizes and inputs, PyTorch's outputs for them, and ONNX Runtime's.
 
 A decoder with past takes its KV cache as inputs. Random numbers are no useful values for them: a trained model never
 has such a cache, and its logits for it depend on the order of summation. Therefore PyTorch computes the past of a case
@@ -7,20 +7,133 @@ from a prompt of that length.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
 from functools import cache
+from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
+import numpy as np
 from attrs import evolve, field, frozen
 
-from onnxfn.check.cases.cases import NO_LIMITS, CheckCase, check_cases, longest_text
 from onnxfn.models.forward import torch_outputs
+from onnxfn.run.sessions import runtime_message
 from onnxfn.specs.algebra.dummies import Array, dummies, known_sizes, padded
-from onnxfn.specs.algebra.planned import Part, PlannedSpec
+from onnxfn.specs.algebra.planned import Case, Part, PlannedSpec
 from onnxfn.specs.axes import names, symbols
+from onnxfn.specs.axis_symbols import stated_limits
 from onnxfn.specs.errors import CaptureFailed
-from onnxfn.specs.plan.check_cases import past_lengths, with_dummies
+from onnxfn.specs.plan.check_cases import cases, in_affordable_batches, in_case, past_lengths, with_dummies
+from onnxfn.specs.plan.text_cases import LONG_PAST, LONG_TEXT, LONGEST
+from onnxfn.specs.records import DummySize
 from onnxfn.specs.stored.reports import CheckFailed, Tick, no_tick
+from onnxfn.weights.onnx_files import metadata
+
+SHORTEST_LONG_TEXT, LONG_TEXT_BUDGET = 64, 800_000_000
+"""The tokens that a long text always may have, and the parameters times tokens that a longer one may cost."""
+
+NO_LIMITS: Mapping[str, int] = MappingProxyType({})
+
+
+@frozen
+class CheckCase:
+    """A case of a check: the spec of its dummy inputs and their seed, or real inputs in their place."""
+
+    name: str
+    spec: PlannedSpec
+    seed: int = 0
+    real_inputs: Mapping[str, Array] | None = None
+
+
+def longest_text(model: Any) -> int:
+    """How many tokens the long text of a check has at most, so that it costs little beside the other cases.
+
+    The cost of a token is that of the weights that it is multiplied with: all matrices but embedding tables.
+    """
+    return max(SHORTEST_LONG_TEXT, LONG_TEXT_BUDGET // max(1, multiplied_parameters(model)))
+
+
+def multiplied_parameters(model: Any) -> int:
+    """The number of the parameters of all matrices of a model but embedding tables."""
+    import torch
+
+    tables = {module.weight for module in model.modules() if isinstance(module, torch.nn.Embedding)}
+    matrices = (parameter for parameter in model.parameters() if parameter.dim() > 1)
+    return sum(parameter.numel() for parameter in matrices if parameter not in tables)
+
+
+def largest_sizes(file: Path) -> dict[str, int]:
+    """From each axis symbol for which a graph is not valid at every size to its largest size, as the file says.
+
+    An axis of a single size is not among them: if the plan has others, the check has to find that the file lacks them.
+    """
+    return {limit.name: limit.high for limit in stated_limits(metadata(file)) if limit.high not in (None, limit.low)}
+
+
+def check_cases(
+    part: Part,
+    real_inputs: Mapping[str, Array] | None = None,
+    *,
+    longest: int = LONGEST,
+    largest: Mapping[str, int] = NO_LIMITS,
+) -> tuple[CheckCase, ...]:
+    """The cases that a planned part is checked in; the last is `real_inputs` from a preprocessor, if there are any.
+
+    Long texts have at most `longest` tokens, all cases at most the sizes of `largest`: see `largest_sizes`.
+    """
+    has_other_sizes = all(part.inputs.values())
+    within_limits = [_within_limits(case, longest, largest) for case in cases(part.spec)]
+    every_case = in_affordable_batches(part.spec, within_limits)
+    planned = tuple(
+        # An input without dynamic axes has the same size in all cases. Then each case gets other values.
+        CheckCase(case.name, in_case(part.spec, case), seed=0 if has_other_sizes else number)
+        for number, case in enumerate(every_case, start=1)
+    )
+    planned = _distinct(planned)
+    return (*planned, CheckCase("preprocessed", part.spec, real_inputs=real_inputs)) if real_inputs else planned
+
+
+def _distinct(every_case: Sequence[CheckCase]) -> tuple[CheckCase, ...]:
+    """The cases without those that have the inputs of an earlier one, such as padding where no input is a mask."""
+    distinct: list[CheckCase] = []
+    for case in every_case:
+        if not any(_has_equal_inputs(case, earlier) for earlier in distinct):
+            distinct.append(case)
+    return tuple(distinct)
+
+
+def _has_equal_inputs(case: CheckCase, other: CheckCase) -> bool:
+    """Whether two cases have the same inputs. With a cache they may not: PyTorch computes it from a prompt."""
+    if case.spec.feedback or case.seed != other.seed or known_sizes(case.spec, {}) != known_sizes(other.spec, {}):
+        return False
+    pair = (dummies(each.spec, {}, seed=each.seed) for each in (case, other))
+    return all(map(np.array_equal, *(arrays.values() for arrays in pair)))
+
+
+def file_cases(
+    model: Any, part: Part, file: Path, real_inputs: Mapping[str, Array] | None = None
+) -> tuple[CheckCase, ...]:
+    """The cases in which a file is checked: long texts are such that the model and the file can take them."""
+    return check_cases(part, real_inputs, longest=longest_text(model), largest=largest_sizes(file))
+
+
+def _within_limits(case: Case, longest: int, largest: Mapping[str, int]) -> Case:
+    """A case with sizes of at most `largest`; one for long texts also with at most `longest` tokens.
+
+    A size above LONGEST is no number of tokens: a waveform beside a long text keeps its length.
+    """
+    is_long = case.name in (LONG_TEXT, LONG_PAST)
+
+    def within_limits(size: DummySize) -> DummySize:
+        is_length = isinstance(size.value, int) and size.value <= LONGEST
+        most = longest if is_long and is_length else sys.maxsize
+        return evolve(size, value=min(size.value, most, largest.get(size.name, sys.maxsize)))
+
+    return evolve(case, dummies=evolve(case.dummies, sizes=tuple(map(within_limits, case.dummies.sizes))))
+
 
 SEEDS = 1000
 """The distance of the seeds of other dummy inputs: greater than the number of cases."""
@@ -133,3 +246,41 @@ def _case_label(spec: PlannedSpec, name: str, inputs: Mapping[str, Array]) -> st
             sizes.setdefault(symbol, inputs[input_.name].shape[axis])
     sums = {symbol for symbol in sizes if " + " in symbol and sizes.keys() >= set(symbol.split(" + "))}
     return f"{name} ({', '.join(f'{symbol}={size}' for symbol, size in sizes.items() if symbol not in sums)})"
+
+
+RETURNS_MEMORY = "memory.enable_memory_arena_shrinkage"
+"""ONNX Runtime's entry for a run that returns the memory of an arena at its end."""
+
+
+def while_loaded(session: Future[Any], expected: Iterable[Reference]) -> Iterator[Reference]:
+    """The references. Raises, before the next one is computed, what ended the loading of the file."""
+    for reference in expected:
+        if session.done():
+            session.result()
+        yield reference
+
+
+def with_outputs(
+    session_of_file: Callable[[], Any], run_options: Any, file: Path, part: Part, reference: Reference
+) -> tuple[Reference, OutputArrays]:
+    """A reference, and ONNX Runtime's outputs in its case. CheckFailed if it cannot run the file."""
+    session, names = session_of_file(), [output.name for output in part.spec.outputs]
+    try:
+        return reference, _run(session, names, reference.inputs, run_options)
+    except Exception as error:
+        message = f"ONNX Runtime cannot run {file.name} at {reference.case}: {runtime_message(error)}"
+        raise CheckFailed(message) from error
+
+
+def _run(session: Any, names: Sequence[str], feeds: Mapping[str, Array], run_options: Any) -> OutputArrays:
+    """ONNX Runtime's outputs. It returns the memory of the run: the next case has other sizes."""
+    if session.get_session_options().enable_cpu_mem_arena and not _has_entry(run_options, RETURNS_MEMORY):
+        run_options.add_run_config_entry(RETURNS_MEMORY, "cpu:0")
+    return tuple(session.run([*names], dict(feeds), run_options))
+
+
+def _has_entry(run_options: Any, name: str) -> bool:
+    """Whether `RunOptions` have an entry of this name; ONNX Runtime logs a warning if it is added again."""
+    with suppress(Exception):  # the way in which ONNX Runtime says no
+        return bool(run_options.get_run_config_entry(name))
+    return False

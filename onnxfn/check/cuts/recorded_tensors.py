@@ -12,7 +12,7 @@ from attrs import frozen
 
 from onnxfn.models.forward import flat_forward, tensors_for
 from onnxfn.models.model_state import unchanged_eval, with_attention
-from onnxfn.models.quiet import quiet
+from onnxfn.models.torch_modes import quiet
 from onnxfn.specs.algebra.dummies import Array
 from onnxfn.specs.algebra.planned import Part
 

@@ -26,8 +26,8 @@ from onnxfn.run.sessions import (
 )
 from onnxfn.specs.algebra.dummies import Array
 from onnxfn.specs.stored.reports import CheckFailed, Tick, no_tick
+from onnxfn.weights.chunks import watched
 from onnxfn.weights.onnx_files import with_weights_in_place
-from onnxfn.weights.waiting import watched
 
 LARGE_HALF_BYTES = 1 << 27
 """Bytes of the 16-bit weights of a section from which on they are not converted all at once."""

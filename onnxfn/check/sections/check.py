@@ -17,8 +17,7 @@ from typing import Any
 import numpy as np
 from attrs import field, frozen
 
-from onnxfn.check.cases.cases import largest_sizes
-from onnxfn.check.cases.references import OutputArrays, Reference, references
+from onnxfn.check.cases.references import OutputArrays, Reference, largest_sizes, references
 from onnxfn.check.check import JudgedCases, differences, file_weights, judged_cases
 from onnxfn.check.cuts.cut import Section, Sections, graph_sections
 from onnxfn.check.cuts.layer_chains import fits_shapes, layer_paths
@@ -26,11 +25,8 @@ from onnxfn.check.cuts.runs import SectionedSession, Values, WrittenGraph, run_s
 from onnxfn.check.sections.hidden_states import HiddenStates, recorded_hidden_states
 from onnxfn.check.variants.proof import NO_PROOF, Proof, is_quantized, variant_measurements
 from onnxfn.check.verdict.case_comparisons import CheckedFile
-from onnxfn.check.verdict.compare import Exact, compare
-from onnxfn.check.verdict.exact_outputs import ExactOutputs, NoReference, exact_outputs
-from onnxfn.check.verdict.precision import precision_of
-from onnxfn.check.verdict.valid_elements import token_features, valid_elements
-from onnxfn.check.verdict.verdict import Comparison
+from onnxfn.check.verdict.compare import Exact, compare, token_features, valid_elements
+from onnxfn.check.verdict.verdict import Comparison, ExactOutputs, NoReference, exact_outputs, precision_of
 from onnxfn.models.forward import torch_outputs
 from onnxfn.run.sessions import silent_run_options
 from onnxfn.specs.algebra.dummies import Array
@@ -38,7 +34,7 @@ from onnxfn.specs.algebra.planned import Part
 from onnxfn.specs.axes import symbols
 from onnxfn.specs.results.section_errors import SectionError
 from onnxfn.specs.stored.reports import Report, Tick, no_tick
-from onnxfn.weights.waiting import stopped_on_error
+from onnxfn.weights.chunks import stopped_on_error
 
 
 @frozen(eq=False)

@@ -12,7 +12,7 @@ import numpy as np
 from attrs import frozen
 
 from onnxfn.check.cuts.recorded_tensors import real_tensors
-from onnxfn.check.verdict.exact_outputs import NoReference, no_reference
+from onnxfn.check.verdict.verdict import NoReference, no_reference
 from onnxfn.models.casting import cast_on_use
 from onnxfn.models.torch_modes import torch_functions
 from onnxfn.specs.algebra.dummies import Array

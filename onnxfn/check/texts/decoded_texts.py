@@ -1,7 +1,7 @@
 """Decodes texts with the ONNX files, and compares their tokens with PyTorch's logits of the whole texts.
 
 ONNX Runtime decodes token by token with a KV cache. PyTorch computes the logits of all tokens at once without a cache.
-So an error in the cache shows, which a comparison of single steps may miss. See also own_cache.
+So an error in the cache shows, which a comparison of single steps may miss. See also token_choices.py.
 """
 
 from __future__ import annotations
@@ -16,19 +16,29 @@ from toolz import compose
 
 from onnxfn.architectures.families.features import reads_prompts_both_ways
 from onnxfn.check.cases.references import OutputArrays
-from onnxfn.check.texts.own_cache import logits_in_steps, no_exact_logits, reads_tokens_alone
 from onnxfn.check.texts.token_choices import (
     among_ordinary,
+    logits_in_steps,
+    no_exact_logits,
     ordinary_ids,
     ordinary_logits,
+    reads_tokens_alone,
     special_tokens,
 )
 from onnxfn.check.verdict.case_comparisons import CheckedFile
 from onnxfn.check.verdict.compare import has_tolerance
-from onnxfn.check.verdict.exact_outputs import ExactOutputs
-from onnxfn.check.verdict.norms import Error, Norms, Scale
-from onnxfn.check.verdict.precision import precision_of
-from onnxfn.check.verdict.verdict import Comparison, Evidence, ExactArray, judged, verdict
+from onnxfn.check.verdict.verdict import (
+    Comparison,
+    Error,
+    Evidence,
+    ExactArray,
+    ExactOutputs,
+    Norms,
+    Scale,
+    judged,
+    precision_of,
+    verdict,
+)
 from onnxfn.models.forward import torch_outputs
 from onnxfn.run.greedy_decoding import ChooseTokens, Decoder, greedy, most_likely_unused_token
 from onnxfn.run.sessions import runtime_message
@@ -37,10 +47,10 @@ from onnxfn.specs.algebra.dummies import Array, dummies, padded
 from onnxfn.specs.algebra.planned import Part, Plan, PlannedSpec
 from onnxfn.specs.algebra.spec import Dummies
 from onnxfn.specs.axes import names
+from onnxfn.specs.axis_symbols import fixed_sizes
 from onnxfn.specs.edits.logits_to_keep import NUM_LOGITS_TO_KEEP, has_last_logits
 from onnxfn.specs.edits.token_embeddings import EMBEDDING_FILE, by_tokens
 from onnxfn.specs.errors import OnnxfnError
-from onnxfn.specs.fixed_axes import fixed_sizes
 from onnxfn.specs.plan.check_cases import past_lengths, with_dummies
 from onnxfn.specs.stored.reports import CheckFailed
 from onnxfn.weights.layouts import dtype_suffix

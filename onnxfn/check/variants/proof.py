@@ -13,7 +13,7 @@ from attrs import field, frozen
 from onnxfn.check.cases.references import OutputArrays, Reference
 from onnxfn.check.variants.measures import DYNAMIC, EIGHT_BITS, FOUR_BITS, HALF, MEASURES, output_measures
 from onnxfn.check.variants.quantized_weights import WeightError, quantized_weight_errors
-from onnxfn.check.verdict.valid_elements import valid_elements
+from onnxfn.check.verdict.compare import valid_elements
 from onnxfn.run.greedy_decoding import numpy_dtype
 from onnxfn.specs.algebra.dummies import Array
 from onnxfn.specs.algebra.planned import Part, Plan, PlannedSpec

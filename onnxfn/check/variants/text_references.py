@@ -20,8 +20,8 @@ from onnxfn.models.forward import torch_outputs
 from onnxfn.specs.algebra.dummies import Array, dummies, known_sizes, padded
 from onnxfn.specs.algebra.planned import Part, Plan, PlannedSpec
 from onnxfn.specs.axes import names, symbols
+from onnxfn.specs.axis_symbols import fixed_sizes
 from onnxfn.specs.edits.token_embeddings import EMBEDDING_FILE, IDS
-from onnxfn.specs.fixed_axes import fixed_sizes
 from onnxfn.specs.plan.check_cases import cases, in_case, past_lengths, with_dummies
 from onnxfn.specs.plan.text_cases import TOKEN_FILLS
 from onnxfn.weights.layouts import dtype_suffix

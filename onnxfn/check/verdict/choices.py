@@ -23,11 +23,8 @@ from attrs import evolve, frozen
 from onnxfn.check.cases.references import OutputArrays, Reference
 from onnxfn.check.cuts.graph_values import computed_values
 from onnxfn.check.cuts.runs import WrittenGraph, written_graph
-from onnxfn.check.verdict.exact_outputs import ExactOutputs
-from onnxfn.check.verdict.norms import Scale
-from onnxfn.check.verdict.precision import Precision, precision_of
 from onnxfn.check.verdict.thresholds import compared_values, with_answers, with_same_answers
-from onnxfn.check.verdict.verdict import allowed_by_scale
+from onnxfn.check.verdict.verdict import ExactOutputs, Precision, Scale, allowed_by_scale, precision_of
 from onnxfn.models.forward import torch_outputs
 from onnxfn.models.torch_modes import torch_functions
 from onnxfn.specs.algebra.dummies import Array

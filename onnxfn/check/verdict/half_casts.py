@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from onnxfn.check.cases.references import OutputArrays
-from onnxfn.check.verdict.exact_outputs import ExactOutputs, no_reference
+from onnxfn.check.verdict.verdict import ExactOutputs, no_reference
 from onnxfn.models.forward import torch_outputs
 from onnxfn.models.torch_modes import torch_operators
 from onnxfn.specs.algebra.dummies import Array

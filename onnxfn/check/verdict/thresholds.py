@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 
 from onnxfn.check.cuts.runs import WrittenGraph
-from onnxfn.check.verdict.precision import Precision
-from onnxfn.check.verdict.verdict import allowed_by_scale
+from onnxfn.check.verdict.verdict import Precision, allowed_by_scale
 from onnxfn.models.torch_modes import torch_functions
 from onnxfn.specs.algebra.dummies import Array
 

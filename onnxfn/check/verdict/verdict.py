@@ -1,19 +1,257 @@
-"""The verdict on an output of a file, by the rule of `precision.py`: the only comparison of real numbers.
+"""The verdict on an output of a file: the only comparison of real numbers.
+
+Three arrays belong to an output in a case: `actual` by ONNX Runtime, `expected` by PyTorch in the dtype of the export,
+and `exact` by PyTorch in float64, from the same weights before any conversion. The error of a graph is the norm of
+`actual - exact`, PyTorch's own error that of `expected - exact`. A graph agrees if, in both of two norms,
+
+    error <= factor * own_error + floor
+
+The norms are the root mean square of the elements, which a fault in many elements raises, and the peak, which a fault
+in few elements raises. Both are relative to the scale of the output: 1 is an error as large as the output.
+
+PyTorch's own error is too small a measure where a model computes in float32 whatever its dtype is, as the embeddings of
+timesteps do: then `expected` and `exact` have the same rounding errors there. So an output that does not agree is
+compared once more. The own error is then at least the change of `exact` when each number of the inputs is moved by one
+unit roundoff: no program can be expected to be more exact than its inputs. In an output of few elements PyTorch's own
+error may be small by luck: there the largest of several inputs counts. At last the largest own error of
+all cases counts. An own error that is too large for rounding allows nothing: a model that chooses by its values may
+choose otherwise in float64, which is then no reference.
+
+PyTorch in float64 costs time and memory. It does not run if `norm(actual - expected) <= agreement`, which is at least
+the floor. Such a difference is rounding in most models, and a graph with a smaller one is not looked at more closely.
 
 Arrays of outputs, hidden states, logits of texts and margins of tokens are evidence of the same form.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from functools import cache
+from types import MappingProxyType
+from typing import Any
 
+import numpy as np
 from attrs import evolve, frozen
 
-from onnxfn.check.verdict.exact_outputs import NoReference
-from onnxfn.check.verdict.norms import NO_ERROR, Error, Norms, larger
-from onnxfn.check.verdict.precision import OUTLIER, PEAK, Precision, precision_of
+from onnxfn.models.dtypes import in_dtype_if_small
+from onnxfn.models.forward import torch_outputs
 from onnxfn.specs.algebra.dummies import Array
+from onnxfn.specs.algebra.planned import Part
+from onnxfn.specs.errors import first_line
+from onnxfn.specs.stored.reports import Tick, no_tick
+
+PEAK = 8.0
+"""The floor of the peak, as a multiple of that of the root mean square.
+
+The largest of a million normally distributed numbers is 5 times their root mean square; MiniLM's
+are up to 7 times.
+"""
+
+OUTLIER = PEAK * PEAK
+"""The largest peak of PyTorch's own error that is rounding, as a multiple of the largest such root mean square.
+
+Few elements may amplify rounding. A pixel of a mask that PyTorch itself decides otherwise is further away.
+"""
+
+
+@frozen
+class Precision:
+    """What a float dtype can do, and what is allowed in it.
+
+    Attributes:
+        unit_roundoff: The largest relative error of rounding one number to the dtype.
+        smallest: The smallest scale of an output. float32: a unit roundoff of it is the smallest normal number, and
+            smaller numbers are zero in some programs and not in others. float16: the smallest normal number.
+        largest_ordinary: Larger numbers stand for minus infinity (masked scores) and do not count for the scale.
+        factor: How many times PyTorch's own error the error of a graph may be.
+        agreement: The difference from PyTorch that is always allowed, in unit roundoffs.
+        floor: The error that is allowed beside PyTorch's own where the difference is larger, in unit roundoffs.
+        by_scale: The difference from PyTorch that is allowed where no exact reference can run, in unit roundoffs. If
+            PyTorch's own error is `factor` times that, the model computes other values in float64, which is then no
+            reference.
+        wider: The dtypes that are exact in comparison, the best first.
+    """
+
+    unit_roundoff: float
+    smallest: float
+    largest_ordinary: float
+    factor: float
+    agreement: float
+    floor: float
+    by_scale: float
+    wider: tuple[str, ...]
+
+
+# Measured on tiny models of 13 architectures, on MiniLM and on SmolLM2, in all cases of the check (root mean squares):
+# float32: PyTorch's own error is 0.5 to 30 unit roundoffs, and the error of a graph 0.3 to 1.7 times that. ONNX
+#   Runtime has its own formulas for layer norms, exp, erf and tanh. 32 unit roundoffs settle MiniLM without float64.
+#   A changed epsilon in one norm of BERT gives 33 to 43; PyTorch's own error is 4 to 7 there, so 8 is the floor.
+# float16: PyTorch rounds after each operator, ONNX Runtime computes many operators in float32: 0.4 to 1.5 times. Each
+#   graph rounds its output, by up to 1 unit roundoff. Noise of 1 % in one matrix makes 2 to 16 times.
+# bfloat16: ONNX Runtime's CPU has nearly no kernels. Rounding follows the same rule as in float16.
+# float64: PyTorch has no wider dtype, so outputs are compared with PyTorch's own, by scale. The numbers are float32's.
+PRECISIONS: Mapping[str, Precision] = MappingProxyType(
+    {
+        "float32": Precision(2.0**-24, 2.0**-102, 1e30, 4.0, 32.0, 8.0, 2.0**10, ("float64",)),
+        "float16": Precision(2.0**-11, 2.0**-14, 3e4, 2.0, 0.5, 0.5, 2.0**5, ("float64", "float32")),
+        "bfloat16": Precision(2.0**-8, 2.0**-118, 1e30, 2.0, 0.5, 0.5, 2.0**4, ("float64", "float32")),
+        "float64": Precision(2.0**-53, 2.0**-969, 1e300, 4.0, 32.0, 8.0, 2.0**10, ()),
+    }
+)
+"""From a float dtype to its precision. No row of a model has numbers of its own."""
+
+
+def precision_of(dtype: str | None) -> Precision:
+    """The precision of a planned float dtype; None is float32."""
+    return PRECISIONS[dtype or "float32"]
+
+
+BLOCK = 1 << 22
+"""Elements that are compared between two calls of `tick`."""
+
+
+def blocks(array: Array) -> Iterator[Array]:
+    """The elements of an array in its order, at most `BLOCK` of them at a time."""
+    flat = array.reshape(-1)
+    return (flat[start : start + BLOCK] for start in range(0, flat.size, BLOCK))
+
+
+@frozen
+class Norms:
+    """The size of a difference between two arrays, relative to the scale of the output."""
+
+    rms: float
+    peak: float
+
+    def __le__(self, bound: Norms) -> bool:
+        return self.rms <= bound.rms and self.peak <= bound.peak
+
+
+NO_ERROR = Norms(0.0, 0.0)
+
+
+@frozen
+class Error:
+    """The size of a difference between two arrays.
+
+    Attributes:
+        largest: The largest size of an element.
+        norms: Its norms, relative to the scale of the output.
+    """
+
+    largest: float
+    norms: Norms
+
+
+@frozen
+class Scale:
+    """The scale of an output: the root mean square of PyTorch's elements, and that or its own size for each element."""
+
+    rms: float
+    weights: Array
+
+    @staticmethod
+    def of(expected: Array, precision: Precision) -> Scale:
+        """The scale of PyTorch's elements; it is at least the smallest scale of the dtype."""
+        rms = max(scale_of(expected), precision.smallest)
+        return Scale(rms, np.maximum(np.abs(expected), rms))
+
+    def error(self, difference: Array, tick: Tick = no_tick) -> Error:
+        """The size of a difference; NaN is infinite. `tick` is called for each block of elements."""
+        squares = peak = largest = 0.0
+        for block, weights in zip(blocks(difference), blocks(self.weights), strict=True):
+            tick()
+            sizes = np.nan_to_num(np.abs(block), nan=np.inf)
+            squares += float(np.sum(sizes**2))
+            largest = max(largest, float(sizes.max()))
+            tick()
+            peak = max(peak, float((sizes / weights).max()))
+        rms = float(np.sqrt(squares / max(difference.size, 1))) / self.rms
+        return Error(largest, Norms(rms, peak))
+
+
+def scale_of(values: Array) -> float:
+    """The root mean square of values; 0 if there are none.
+
+    >>> scale_of(np.array([3.0, -3.0])), scale_of(np.array([0.1]))
+    (3.0, 0.1)
+    """
+    return float(np.sqrt(np.mean(values**2))) if values.size else 0.0
+
+
+def larger(*norms: Norms) -> Norms:
+    """The larger of each of the two norms."""
+    return Norms(max(each.rms for each in norms), max(each.peak for each in norms))
+
+
+ExactOutputs = Callable[[Part, Mapping[str, Array]], tuple[str, tuple[Array, ...]]]
+"""From a part and its inputs to the name of the wider dtype and PyTorch's outputs in it. It may raise NoReference."""
+
+
+class NoReference(Exception):
+    """PyTorch cannot compute the outputs in a wider dtype; the message says why.
+
+    Attributes:
+        own: How far PyTorch's outputs in a wider dtype are from its own, if that is why: by more than rounding.
+    """
+
+    def __init__(self, message: str, own: Norms | None = None) -> None:
+        super().__init__(message)
+        self.own = own
+
+
+@contextmanager
+def no_reference(wider: str) -> Iterator[None]:
+    """Raises NoReference for what the code of a model raises in a wider dtype, MemoryError excepted."""
+    try:
+        yield
+    except Exception as error:
+        if isinstance(error, MemoryError) or "allocate memory" in str(error):  # the RuntimeError of torch
+            raise
+        raise NoReference(f"{wider} cannot run: {first_line(error)}") from error
+
+
+def exact_outputs(model: Any, dtype: str | None) -> ExactOutputs:
+    """A function that computes PyTorch's outputs in the first of the wider dtypes of `dtype` that can run.
+
+    The function holds the copies of a small model that it makes, from its first call until it is itself released. A
+    large model is not copied: its weights are converted one by one. What fails once for a part is not tried again.
+    """
+    wider_copy = cache(lambda wider: in_dtype_if_small(model, wider))
+    failures: dict[tuple[str, str], str] = {}
+
+    def outputs(part: Part, arrays: Mapping[str, Array]) -> tuple[str, tuple[Array, ...]]:
+        import torch
+
+        for wider in precision_of(dtype).wider:
+            if (part.name, wider) not in failures:
+                try:
+                    with no_reference(wider):
+                        return wider, torch_outputs(wider_copy(wider), part, arrays, getattr(torch, wider))
+                except NoReference as problem:
+                    failures[part.name, wider] = str(problem)
+        reasons = [text for (name, _), text in failures.items() if name == part.name]
+        raise NoReference("; ".join(reasons) or f"there is no dtype wider than {dtype}")
+
+    return outputs
+
+
+def rounded_inputs(inputs: Mapping[str, Array], dtype: str | None) -> dict[str, Array]:
+    """The inputs with each real number moved up or down by one unit roundoff of a dtype; empty if none is real.
+
+    >>> rounded = rounded_inputs({"x": np.ones(4, np.float32), "ids": np.ones(4, np.int64)}, "float32")
+    >>> float(np.abs(rounded["x"] - 1).max()) * 2**24, rounded["ids"].tolist()
+    (1.0, [1, 1, 1, 1])
+    """
+    if not any(array.dtype.kind == "f" for array in inputs.values()):
+        return {}
+    random, roundoff = np.random.default_rng(0), precision_of(dtype).unit_roundoff
+    return {
+        name: array * (1 + roundoff * random.choice((-1.0, 1.0), array.shape)) if array.dtype.kind == "f" else array
+        for name, array in inputs.items()
+    }
+
 
 ExactArray = Callable[[], tuple[str, Array]]
 """Computes an array of PyTorch in a wider dtype: the name of the dtype, and the array. It may raise NoReference."""
@@ -80,7 +318,7 @@ class Evidence:
 
 
 def verdict(evidence: Evidence) -> Comparison:
-    """The comparison by the rule of `precision.py`; by scale if there is no exact reference."""
+    """The comparison with PyTorch's own error; by scale if there is no exact reference."""
     precision, difference = precision_of(evidence.dtype), evidence.error(evidence.expected)
     by = f"PyTorch in {evidence.dtype}"
     if difference.norms <= always_allowed(precision):

@@ -12,7 +12,7 @@ from onnxfn.architectures.placeholders import Placeholders, TokenTypes
 from onnxfn.architectures.wrappers.feature_methods import feature_method
 from onnxfn.models.forward import tensors_for
 from onnxfn.models.model_state import unchanged_eval, with_attention
-from onnxfn.models.quiet import quiet
+from onnxfn.models.torch_modes import quiet
 from onnxfn.run.merged_embeddings import token_positions
 from onnxfn.specs.algebra.dummies import Array
 from onnxfn.specs.algebra.planned import Part, PlannedSpec

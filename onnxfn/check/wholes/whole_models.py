@@ -22,10 +22,7 @@ from onnxfn.check.texts.decoded_texts import NEW_TOKENS, SessionOpener, margin_c
 from onnxfn.check.texts.token_choices import ordinary_logits
 from onnxfn.check.variants.proof import NO_PROOF, Proof, is_quantized
 from onnxfn.check.verdict.compare import Exact, compare
-from onnxfn.check.verdict.exact_outputs import ExactOutputs
-from onnxfn.check.verdict.norms import Scale
-from onnxfn.check.verdict.precision import precision_of
-from onnxfn.check.verdict.verdict import Comparison, allowed_by_scale, judged
+from onnxfn.check.verdict.verdict import Comparison, ExactOutputs, Scale, allowed_by_scale, judged, precision_of
 from onnxfn.check.wholes.joined_parts import (
     Whole,
     arguments_of,

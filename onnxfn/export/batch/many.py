@@ -30,7 +30,7 @@ from onnxfn.export.jobs.error_lines import error_line
 from onnxfn.export.jobs.identity import job_digest, kind_of
 from onnxfn.export.jobs.jobs import ExportJob
 from onnxfn.export.load.loading import checkpoint_folder
-from onnxfn.export.publish.destination import check_destination
+from onnxfn.export.publish.staging import check_destination
 from onnxfn.specs.errors import InvalidSpec, OnnxfnError, first_line
 
 Step = tuple[str, Task, JobResult | None]

@@ -8,7 +8,7 @@ from pathlib import Path
 from attrs import frozen
 
 from onnxfn.export.load.stored_dtypes import FLOATS
-from onnxfn.weights.safetensors import entries
+from onnxfn.weights.checkpoint_links import entries
 
 SAFETENSORS = "*.safetensors"
 OTHER_WEIGHTS = ("*.bin", "*.pt", "*.pth", "*.gguf")

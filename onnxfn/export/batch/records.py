@@ -10,7 +10,7 @@ from attrs import Attribute, asdict, field, frozen
 from onnxfn.export.jobs.jobs import ExportJob
 from onnxfn.specs.converters import as_tuple
 from onnxfn.specs.errors import InvalidSpec
-from onnxfn.specs.field_types import typed_fields
+from onnxfn.specs.record import typed_fields
 from onnxfn.specs.results.measurements import with_heads
 from onnxfn.specs.results.printing import Sections, file_size, text
 from onnxfn.specs.short_repr import short_repr

@@ -124,7 +124,7 @@ def cache(
     clear: Annotated[bool, typer.Option("--clear", help="Delete the files of the cache.")] = False,
 ) -> None:
     """Show the cache of graphs without weights: its folder, the number of its files, their size."""
-    from onnxfn.graphs.templates.cache_folder import cache_entries, clear_cache, default_cache_folder
+    from onnxfn.graphs.templates.template_cache import cache_entries, clear_cache, default_cache_folder
 
     folder = folder or default_cache_folder()
     entries = (clear_cache if clear else cache_entries)(folder)
@@ -135,7 +135,7 @@ def cache(
 def demonstrate(out: Out, values: Values) -> None:
     """Export a real model, check it, and use it: all-MiniLM-L6-v2 compares sentences."""
     from onnxfn.export.cli.demo import demo
-    from onnxfn.export.publish.destination import check_destination
+    from onnxfn.export.publish.staging import check_destination
 
     overwrite = "overwrite" in values
     check_destination(out, overwrite=overwrite)

@@ -23,7 +23,7 @@ from onnxfn.export.load.loading import (
     model_without_weights,
 )
 from onnxfn.export.load.quantized import checked_quantization
-from onnxfn.export.publish.destination import Destination, check_destination
+from onnxfn.export.publish.staging import Destination, check_destination
 from onnxfn.export.run.diffusers import export_pipeline
 from onnxfn.export.run.events import stage_timer
 from onnxfn.export.run.job_exports import export_job, export_loaded, job_plan, job_spec

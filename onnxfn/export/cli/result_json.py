@@ -9,10 +9,10 @@ from typing import Any
 
 from attrs import asdict
 
-from onnxfn.export.publish.destination import Destination
+from onnxfn.export.publish.staging import Destination
 from onnxfn.export.report.report_file import check_facts, graph_facts
 from onnxfn.specs.algebra.planned import Part, Plan
-from onnxfn.specs.fixed_axes import graph_axes
+from onnxfn.specs.axis_symbols import graph_axes
 from onnxfn.specs.results.output_types import output_dtype, tensor_dtype
 from onnxfn.specs.results.printing import with_float_dtype
 from onnxfn.specs.stored.reports import Exported

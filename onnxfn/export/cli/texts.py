@@ -13,7 +13,6 @@ from typing import Any, Literal
 from onnxfn.export.batch.records import batch_sections, batch_title
 from onnxfn.specs.algebra.planned import Part, Plan
 from onnxfn.specs.errors import InvalidSpec, listed
-from onnxfn.specs.layer_groups import grouped_rows
 from onnxfn.specs.results.measurements import with_heads
 from onnxfn.specs.results.printing import (
     Rows,
@@ -29,7 +28,7 @@ from onnxfn.specs.results.printing import (
     with_float_dtype,
 )
 from onnxfn.specs.results.variant_rows import is_first_variant, variant_rows, worst_value
-from onnxfn.specs.short_repr import counted
+from onnxfn.specs.short_repr import counted, grouped_rows
 from onnxfn.specs.stored.reports import Exported, Report
 
 Form = Literal["brief", "verbose", "json"]

@@ -9,7 +9,7 @@ from attrs import frozen
 
 from onnxfn.export.clients.folder import first_parts
 from onnxfn.specs.algebra.planned import Part, Plan
-from onnxfn.specs.fixed_axes import graph_axes
+from onnxfn.specs.axis_symbols import graph_axes
 
 KEY, VALUE = "past_key_values.%d.key", "past_key_values.%d.value"
 """The names of keys and values, with `%d` for the layer."""

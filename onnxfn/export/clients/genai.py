@@ -19,9 +19,9 @@ from onnxfn.export.clients.configuration import config_value
 from onnxfn.export.clients.folder import CONFIG, GENERATION_CONFIG, Folder, changed, json_object
 from onnxfn.export.clients.genai_images import VISION_PROCESSOR, decoder_with_images, image_blocks, sees_in_genai
 from onnxfn.specs.algebra.planned import Part, Plan
+from onnxfn.specs.axis_symbols import graph_axes
 from onnxfn.specs.edits.logits_to_keep import NUM_LOGITS_TO_KEEP
 from onnxfn.specs.edits.token_embeddings import EMBEDS
-from onnxfn.specs.fixed_axes import graph_axes
 
 ENCODER, DECODER = "encoder", "decoder"
 SIZES = (

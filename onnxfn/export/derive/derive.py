@@ -24,12 +24,11 @@ from onnxfn.export.derive.causal_masks import masked_by_eager
 from onnxfn.export.derive.known_inputs import CONFIG_KEYS, INPUT_FORMS, NO_TENSORS
 from onnxfn.export.derive.probe import Run, answer_tensors, cache_spec, outputs_spec, run, run_at_sizes
 from onnxfn.export.load.class_tasks import loader_of
-from onnxfn.models.model_copy import model_copy
-from onnxfn.models.quiet import quiet
-from onnxfn.specs.algebra.compose import compose
+from onnxfn.models.model_state import model_copy
+from onnxfn.models.torch_modes import quiet
+from onnxfn.specs.algebra.compose import compose, constant, reads
 from onnxfn.specs.algebra.config_values import snapshot
 from onnxfn.specs.algebra.facts import TOKENS, always, builds
-from onnxfn.specs.algebra.getters import constant, reads
 from onnxfn.specs.algebra.spec import Call, ExportSpec
 from onnxfn.specs.axes import pattern
 from onnxfn.specs.edits.behaviors import behaves

@@ -27,18 +27,18 @@ from onnxfn.export.derive.sample_ranges import (
     with_own_buffers,
 )
 from onnxfn.models.dtypes import float_dtype, float_dtypes
-from onnxfn.models.model_copy import model_copy
+from onnxfn.models.model_state import model_copy
 from onnxfn.specs.algebra.compose import compose, named
 from onnxfn.specs.algebra.dummies import known_sizes, sized
 from onnxfn.specs.algebra.facts import case
 from onnxfn.specs.algebra.planned import PlannedSpec
 from onnxfn.specs.algebra.spec import Call, Dummies, ExportSpec, FloatDtype, Target
+from onnxfn.specs.converters import Path
 from onnxfn.specs.edits.tensors import FLOAT_DTYPES
 from onnxfn.specs.errors import InvalidSpec, first_line, unknown
 from onnxfn.specs.plan.check_cases import CASE_STEPS, batch_symbol
 from onnxfn.specs.plan.planning import resolved
 from onnxfn.specs.records import Generator, Patch
-from onnxfn.specs.tensor_paths import Path
 
 FIXED_PROGRAM = "this program of torch.export has fixed sizes: export it with dynamic_shapes, or pass the module"
 

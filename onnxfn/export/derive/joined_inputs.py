@@ -12,10 +12,9 @@ from onnxfn.architectures.families.feature_inputs import PLACED_PATCH
 from onnxfn.architectures.families.multimodal import text_batch_cases, text_batch_inputs
 from onnxfn.architectures.families.sizes import sized_in
 from onnxfn.export.derive.packed_inputs import MERGED_PATCHES, PATCH_STRIPS, POOLED_PATCHES, Forms
-from onnxfn.specs.algebra.compose import compose
+from onnxfn.specs.algebra.compose import compose, from_config, reads
 from onnxfn.specs.algebra.dummies import generates, padded, sized
 from onnxfn.specs.algebra.facts import TOKENS, case, takes
-from onnxfn.specs.algebra.getters import from_config, reads
 from onnxfn.specs.algebra.spec import ExportSpec
 
 TEXT = compose(takes("input_ids", TOKENS, "token_ids"), takes("attention_mask", TOKENS, "padding_mask"))

@@ -9,10 +9,9 @@ from onnxfn.architectures.families.sizes import sized_in
 from onnxfn.architectures.families.text import bert_inputs, choice_sizes, text_cases
 from onnxfn.architectures.families.vision import pixel_inputs
 from onnxfn.export.derive.packed_inputs import PACKED_FORMS
-from onnxfn.specs.algebra.compose import compose
+from onnxfn.specs.algebra.compose import compose, either, from_config, reads
 from onnxfn.specs.algebra.dummies import generates, padded, sized
 from onnxfn.specs.algebra.facts import TOKENS, takes
-from onnxfn.specs.algebra.getters import either, from_config, reads
 from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.edits.new_axes import with_axis
 from onnxfn.specs.records import Source

@@ -11,23 +11,21 @@ from attrs import frozen
 from onnxfn.architectures.patch_table import patches_of
 from onnxfn.architectures.private.renamed import CACHES, INNER_RESULTS
 from onnxfn.export.derive.sample_arguments import fields_of
-from onnxfn.models.branches import eager_branches
 from onnxfn.models.dtypes import float_dtypes
 from onnxfn.models.forward import raw_forward, tensors_for
 from onnxfn.models.model_state import unchanged_eval
 from onnxfn.models.patching import applied
-from onnxfn.models.quiet import quiet
-from onnxfn.specs.algebra.compose import compose
+from onnxfn.models.torch_modes import eager_branches, quiet
+from onnxfn.specs.algebra.compose import compose, constant
 from onnxfn.specs.algebra.dummies import dummies
 from onnxfn.specs.algebra.facts import gives
-from onnxfn.specs.algebra.getters import constant
 from onnxfn.specs.algebra.planned import PlannedSpec
 from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.axes import value
+from onnxfn.specs.converters import Path
 from onnxfn.specs.edits.caches import cache_row
 from onnxfn.specs.plan.check_cases import cases, in_case
 from onnxfn.specs.records import KINDS, Kind
-from onnxfn.specs.tensor_paths import Path
 
 AUXILIARY_FIELDS = frozenset({"loss", "hidden_states", "attentions", "mems", "router_logits", *CACHES, *INNER_RESULTS})
 """Fields of a result that are no answer: the loss, the caches, the tensors of each layer, the results of towers."""

@@ -10,10 +10,9 @@ from types import MappingProxyType
 
 from onnxfn.architectures.families.sizes import sized_in
 from onnxfn.export.derive.known_inputs import NUM_MEL_BINS, Forms
-from onnxfn.specs.algebra.compose import compose
+from onnxfn.specs.algebra.compose import compose, either, reads
 from onnxfn.specs.algebra.dummies import generates
 from onnxfn.specs.algebra.facts import TOKENS, takes
-from onnxfn.specs.algebra.getters import either, reads
 
 LENGTHS = compose(
     generates("states", "normal"),

@@ -11,10 +11,9 @@ import numpy as np
 from attrs import frozen
 
 from onnxfn.specs.algebra.spec import Call
+from onnxfn.specs.converters import Path, resolve
 from onnxfn.specs.errors import InvalidSpec, UnknownName, listed, unknown
-from onnxfn.specs.functions import resolve
 from onnxfn.specs.records import ArgumentBuilder, Constant
-from onnxfn.specs.tensor_paths import Path
 
 LIST = "as_list"
 """The argument builder of a list; a tuple and a dict need none."""

@@ -11,8 +11,8 @@ from onnxfn.specs.algebra.dummies import known_sizes, sized
 from onnxfn.specs.algebra.facts import case, takes
 from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.axes import AxisMap, axis_map, solve_for_name
+from onnxfn.specs.axis_symbols import SMALLEST_DYNAMIC_SIZE
 from onnxfn.specs.errors import InvalidSpec, unknown
-from onnxfn.specs.limits import SMALLEST_DYNAMIC_SIZE
 from onnxfn.specs.plan.check_cases import CASE_STEPS, batch_symbol
 from onnxfn.specs.plan.planning import resolved
 from onnxfn.specs.plan.text_cases import LONG_TEXT, LONGEST

@@ -10,12 +10,12 @@ import numpy as np
 
 from onnxfn.export.derive.probe import Run, onnx_name
 from onnxfn.graphs.capture.trace_errors import changed_buffers
-from onnxfn.models.as_module import SCRIPTED
+from onnxfn.models.submodules import SCRIPTED
 from onnxfn.specs.algebra.dummies import Array
 from onnxfn.specs.algebra.sample_fills import SCALES
+from onnxfn.specs.converters import Path
 from onnxfn.specs.errors import InvalidSpec, listed
 from onnxfn.specs.records import Generator
-from onnxfn.specs.tensor_paths import Path
 
 QUANTIZED = "torch.ao.nn.quantized"
 """The package of torch whose layers have quantized weights."""

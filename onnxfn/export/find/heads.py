@@ -13,7 +13,7 @@ from onnxfn.export.derive.candidate_inputs import forward_parameters
 from onnxfn.export.derive.causal_masks import masked_by_eager
 from onnxfn.export.derive.derive import INPUT_REFUSALS, derive_from_model, without_values
 from onnxfn.export.derive.probe import answer_tensors, outputs_spec, run_at_sizes
-from onnxfn.models.model_copy import model_copy
+from onnxfn.models.model_state import model_copy
 from onnxfn.specs.algebra.compose import compose
 from onnxfn.specs.algebra.config_values import snapshot
 from onnxfn.specs.algebra.facts import loads

@@ -21,7 +21,7 @@ from onnxfn.export.find.heads import for_head, known_tasks
 from onnxfn.export.find.multimodal import LISTED, SEES, is_in_parts, multimodal_spec, reads_features, written_task
 from onnxfn.export.find.other_libraries import row_name
 from onnxfn.export.load.class_tasks import OTHER_TASKS, class_name, loader_of, served_tasks, task_of
-from onnxfn.models.as_module import as_module
+from onnxfn.models.submodules import as_module
 from onnxfn.specs.algebra.config_values import config_of, snapshot
 from onnxfn.specs.algebra.spec import Call, ExportSpec
 from onnxfn.specs.errors import InvalidSpec, UnknownName, listed, unknown

@@ -13,8 +13,7 @@ from onnxfn.export.find.lookup import checkpoint_task, has_row, loader_spec, row
 from onnxfn.export.load.gguf import is_gguf, load_gguf
 from onnxfn.export.load.loading import checkpoint_folder, load_configuration, load_model
 from onnxfn.specs.algebra.spec import ExportSpec
-from onnxfn.specs.errors import InvalidSpec, LoadFailed, ModelNotFound, first_line, listed, unknown
-from onnxfn.specs.os_errors import os_error_text
+from onnxfn.specs.errors import InvalidSpec, LoadFailed, ModelNotFound, first_line, listed, os_error_text, unknown
 from onnxfn.specs.tasks.tasks import TASKS, WITH_PAST, canonical
 
 LIBRARIES = ("transformers", "sentence_transformers", "timm", "diffusers")

@@ -44,12 +44,11 @@ from onnxfn.export.derive.derive import INPUT_REFUSALS, derive_from_model, summa
 from onnxfn.export.derive.known_inputs import CONFIG_KEYS
 from onnxfn.export.derive.probe import all_tensors, outputs_spec, run_at_sizes
 from onnxfn.export.load.class_tasks import class_name
-from onnxfn.models.model_copy import model_copy
+from onnxfn.models.model_state import model_copy
 from onnxfn.models.submodules import submodule_of
-from onnxfn.specs.algebra.compose import EMPTY, compose
+from onnxfn.specs.algebra.compose import EMPTY, compose, constant, reads
 from onnxfn.specs.algebra.config_values import snapshot
 from onnxfn.specs.algebra.facts import TOKENS, gives, links, takes
-from onnxfn.specs.algebra.getters import constant, reads
 from onnxfn.specs.algebra.spec import ExportSpec, Parts
 from onnxfn.specs.axis_symbols import with_symbols
 from onnxfn.specs.edits.behaviors import encoder_and_decoder, encoder_and_merged_decoder, model_part

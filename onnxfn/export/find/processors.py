@@ -7,7 +7,7 @@ from typing import Any
 
 from onnxfn.export.derive.candidate_inputs import forward_parameters
 from onnxfn.specs.algebra.config_values import config_of
-from onnxfn.specs.results.modalities import MAIN_INPUTS, MODALITY_OF
+from onnxfn.specs.results.output_types import MAIN_INPUTS, MODALITY_OF
 
 SOMETIMES_GIVEN = ("attention_mask", "token_type_ids")
 """Arguments that many models have, and that not each of their tokenizers and feature extractors gives."""

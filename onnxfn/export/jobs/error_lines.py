@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from onnxfn.specs.errors import OnnxfnError, first_line, root_cause
-from onnxfn.specs.os_errors import os_error_text
+from onnxfn.specs.errors import OnnxfnError, first_line, os_error_text, root_cause
 
 
 def error_line(error: Exception) -> str:

@@ -22,9 +22,9 @@ from onnxfn.graphs.templates import fingerprints
 from onnxfn.graphs.templates.fingerprints import package_versions, search_state
 from onnxfn.specs.errors import InvalidSpec, ModelNotFound, OnnxfnError
 from onnxfn.specs.stored.digest import digest
+from onnxfn.weights.checkpoint_links import entries, read_header
 from onnxfn.weights.digests import sha256_of
 from onnxfn.weights.layouts import CONFIG_FILES
-from onnxfn.weights.safetensors import entries, read_header
 from onnxfn.weights.side_files import side_files
 
 LABEL_KEYS = ("id2label", "label2id")

@@ -10,13 +10,12 @@ from attrs import field, frozen
 
 from onnxfn.export.jobs.options import OPTIONS, SPEC, Values, checked_edits, stated, value_of, with_check
 from onnxfn.graphs.build import BuildOptions
-from onnxfn.graphs.templates.cache_folder import default_cache_folder
+from onnxfn.graphs.templates.template_cache import default_cache_folder
 from onnxfn.specs.algebra.spec import ExportSpec
-from onnxfn.specs.check_modes import CheckMode, check_mode
 from onnxfn.specs.converters import as_tuple
-from onnxfn.specs.field_types import typed_fields
 from onnxfn.specs.plan.planning import Decoders
-from onnxfn.specs.results.measurements import DEFAULT_FLOORS, Floors
+from onnxfn.specs.record import typed_fields
+from onnxfn.specs.results.measurements import DEFAULT_FLOORS, CheckMode, Floors, check_mode
 from onnxfn.specs.short_repr import short_repr
 from onnxfn.weights.layouts import HUB
 from onnxfn.weights.write import WriteOptions

@@ -14,16 +14,14 @@ from attrs import field, frozen
 from onnxfn.graphs.build import BuildOptions, finished_graph, template_name
 from onnxfn.graphs.capture.built_graph import BuiltGraph
 from onnxfn.graphs.nodes.slots import slot_of
-from onnxfn.graphs.templates.cache_folder import delete_file, read_file, write_file
-from onnxfn.graphs.templates.template_cache import delete_template, load_template
+from onnxfn.graphs.templates.template_cache import delete_file, delete_template, load_template, read_file, write_file
 from onnxfn.models.dtypes import without_values
 from onnxfn.specs.algebra.planned import Plan
 from onnxfn.specs.converters import as_tuple
 from onnxfn.specs.errors import OnnxfnError
 from onnxfn.specs.stored.serialize import from_plain, to_plain
-from onnxfn.weights.checkpoint_links import arrays, entries_by_name
+from onnxfn.weights.checkpoint_links import TensorEntry, arrays, entries, entries_by_name
 from onnxfn.weights.layouts import CONFIG_FILES
-from onnxfn.weights.safetensors import TensorEntry, entries
 
 _FINGERPRINT = re.compile(r"[0-9a-f]{64}")
 _NOT_IN_NAMES = frozenset("/\\:\0")

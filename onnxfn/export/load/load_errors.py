@@ -10,9 +10,8 @@ from pickle import UnpicklingError
 from types import MappingProxyType
 from typing import Any
 
-from onnxfn.specs.errors import LoadFailed, ModelNotFound, OnnxfnError, first_line, root_cause
-from onnxfn.specs.os_errors import os_error_text
-from onnxfn.weights.safetensors import read_header
+from onnxfn.specs.errors import LoadFailed, ModelNotFound, OnnxfnError, first_line, os_error_text, root_cause
+from onnxfn.weights.checkpoint_links import read_header
 
 LFS_POINTER = b"version https://git-lfs.github.com/spec/"
 """The first bytes of the small text file that git stores in place of a file of git-lfs."""

@@ -15,12 +15,20 @@ from onnxfn.export.load.load_errors import CONFIG, HOW_TO_TRUST, load_errors, wi
 from onnxfn.export.load.loading_progress import no_bars, weights_ticked
 from onnxfn.export.load.quantized import checked_quantization, load_dequantized
 from onnxfn.export.load.stored_dtypes import declare_float32, has_rounded_tables, stored_dtype
-from onnxfn.models.quiet import quiet
+from onnxfn.models.torch_modes import quiet
 from onnxfn.specs.algebra.planned import PlannedSpec
 from onnxfn.specs.algebra.spec import ExportSpec
-from onnxfn.specs.errors import InvalidSpec, LoadFailed, ModelNotFound, UnknownName, first_line, listed, unknown
-from onnxfn.specs.functions import resolve
-from onnxfn.specs.os_errors import os_error_text
+from onnxfn.specs.converters import resolve
+from onnxfn.specs.errors import (
+    InvalidSpec,
+    LoadFailed,
+    ModelNotFound,
+    UnknownName,
+    first_line,
+    listed,
+    os_error_text,
+    unknown,
+)
 from onnxfn.specs.stored.reports import Tick, no_tick
 from onnxfn.specs.tasks.tasks import DEFAULT_TASK, WITH_PAST
 from onnxfn.weights.side_files import SIDE_FILES

@@ -9,7 +9,7 @@ from typing import Any
 
 from onnxfn.specs.errors import ModelNotFound
 from onnxfn.specs.stored.reports import Tick, no_tick
-from onnxfn.weights.safetensors import entries
+from onnxfn.weights.checkpoint_links import entries
 
 
 @contextmanager

@@ -11,8 +11,7 @@ import numpy as np
 
 from onnxfn.export.load.load_errors import load_errors
 from onnxfn.specs.algebra.config_values import config_of
-from onnxfn.specs.errors import LoadFailed, OnnxfnError
-from onnxfn.specs.os_errors import write_errors
+from onnxfn.specs.errors import LoadFailed, OnnxfnError, write_errors
 from onnxfn.weights.checkpoint_links import names_match
 from onnxfn.weights.packed.float_checkpoint import MIN_ROWS, write_float_checkpoint
 from onnxfn.weights.packed.quantized_checkpoint import (

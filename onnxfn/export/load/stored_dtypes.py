@@ -13,7 +13,7 @@ from typing import Any
 
 from onnxfn.specs.algebra.config_values import config_of
 from onnxfn.specs.errors import ModelNotFound
-from onnxfn.weights.safetensors import entries
+from onnxfn.weights.checkpoint_links import entries
 
 HALF = MappingProxyType({"BFLOAT16": "bfloat16", "FLOAT16": "float16"})
 """Dtypes of ONNX with 16 bits -> their names in torch."""

@@ -10,9 +10,8 @@ from typing import Any
 
 from onnxfn.export.report.report_file import dtype_name, graph_facts
 from onnxfn.specs.errors import InvalidSpec, ModelNotFound, first_line
-from onnxfn.specs.layer_groups import grouped_rows
 from onnxfn.specs.results.printing import Rows, file_size, text
-from onnxfn.specs.short_repr import counted
+from onnxfn.specs.short_repr import counted, grouped_rows
 from onnxfn.weights.layouts import onnx_folder
 from onnxfn.weights.onnx_files import external_data_names, graph_nodes, metadata, stored_tensors
 

@@ -11,7 +11,7 @@ from attrs import field, frozen
 from onnxfn.export.report.report_file import PASSED, REPORT_FILE, ExportReport, FileFacts, graph_facts, read_report
 from onnxfn.specs.converters import as_tuple
 from onnxfn.specs.errors import InvalidSpec, ModelNotFound, first_line, shortened
-from onnxfn.specs.field_types import typed_fields
+from onnxfn.specs.record import typed_fields
 from onnxfn.specs.short_repr import short_repr
 from onnxfn.weights.digests import foreign_data, sha256_of
 from onnxfn.weights.layouts import LAYOUTS

@@ -12,19 +12,18 @@ from typing import Any
 
 from attrs import evolve, field, frozen
 
-from onnxfn.check.cases.cases import largest_sizes
 from onnxfn.check.cases.image_branches import without_image_branches
 from onnxfn.check.cases.image_sizes import moves_images, with_fixed_images
-from onnxfn.check.cases.references import Reference, references
+from onnxfn.check.cases.references import Reference, largest_sizes, references
 from onnxfn.check.check import check as check_part
 from onnxfn.check.check import check_error, differs_by_rounding
 from onnxfn.check.sections.check import check_by_sections
 from onnxfn.check.variants.proof import Proof, variant_kind
 from onnxfn.check.variants.text_references import TextReferences, text_references
-from onnxfn.check.verdict.exact_outputs import exact_outputs
+from onnxfn.check.verdict.verdict import exact_outputs
 from onnxfn.check.wholes.whole_models import whole_model_report
 from onnxfn.export.load.quantized import weights_from
-from onnxfn.export.run.adapter_inputs import check_layers, check_with_adapter, write_input_adapter
+from onnxfn.export.run.arguments import check_layers, check_with_adapter, write_input_adapter
 from onnxfn.graphs.build import (
     BuildOptions,
     UnboundGraph,
@@ -38,14 +37,13 @@ from onnxfn.graphs.build import (
 from onnxfn.graphs.capture.built_graph import BuiltGraph
 from onnxfn.graphs.fusions.fusing import fusion_remarks
 from onnxfn.models.dtypes import has_dtype, in_dtype_if_small, without_values
-from onnxfn.models.ticking import ticking_operators
+from onnxfn.models.torch_modes import ticking_operators
 from onnxfn.run.sessions import kept_session
 from onnxfn.specs.algebra.dummies import Array
 from onnxfn.specs.algebra.planned import Part, Plan
-from onnxfn.specs.check_modes import CheckMode
 from onnxfn.specs.errors import CaptureFailed, InvalidSpec, ModelNotFound, OnnxfnError, TimedOut, WriteFailed, listed
 from onnxfn.specs.plan.variants import plans_by_dtype
-from onnxfn.specs.results.measurements import DEFAULT_FLOORS, Floors
+from onnxfn.specs.results.measurements import DEFAULT_FLOORS, CheckMode, Floors
 from onnxfn.specs.stored.reports import CheckFailed, Report, StageTimer
 from onnxfn.weights.packed.stored_blocks import stored_weight
 from onnxfn.weights.write import ResolvedWriteOptions, write_graphs

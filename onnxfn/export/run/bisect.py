@@ -10,12 +10,12 @@ from attrs import evolve
 
 from onnxfn.check.bisect.bisect import Divergence, divergence, snippet
 from onnxfn.check.bisect.smallest_case import selected_cases
-from onnxfn.check.cases.cases import file_cases
+from onnxfn.check.cases.references import file_cases
 from onnxfn.check.verdict.case_comparisons import CheckedFile
-from onnxfn.check.verdict.exact_outputs import exact_outputs
+from onnxfn.check.verdict.verdict import exact_outputs
 from onnxfn.export.run.planned_files import planned_files
 from onnxfn.models.dtypes import in_dtype
-from onnxfn.models.model_copy import model_copy
+from onnxfn.models.model_state import model_copy
 from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.plan.planning import Decoders
 from onnxfn.specs.plan.real_inputs import real_inputs_by_part

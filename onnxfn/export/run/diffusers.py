@@ -12,18 +12,16 @@ from attrs import evolve, frozen
 
 from onnxfn.export.find.lookup import spec_for
 from onnxfn.export.find.other_libraries import COMPONENT_ROWS
-from onnxfn.export.publish.destination import Destination, check_destination
 from onnxfn.export.publish.publishing import publish
-from onnxfn.export.publish.staging import staging_folder
+from onnxfn.export.publish.staging import Destination, check_destination, staging_folder
 from onnxfn.export.run.events import OnEvent, ignore, limited
 from onnxfn.export.run.loaded import Loaded
 from onnxfn.export.run.pipeline import export
 from onnxfn.graphs.build import BuildOptions
 from onnxfn.specs.algebra.config_values import snapshot
 from onnxfn.specs.algebra.spec import ExportSpec
-from onnxfn.specs.check_modes import CheckMode
-from onnxfn.specs.errors import InvalidSpec, UnknownName, listed
-from onnxfn.specs.os_errors import write_errors
+from onnxfn.specs.errors import InvalidSpec, UnknownName, listed, write_errors
+from onnxfn.specs.results.measurements import CheckMode
 from onnxfn.specs.stored.reports import Exported
 from onnxfn.weights.write import WriteOptions
 

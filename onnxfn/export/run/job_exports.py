@@ -8,7 +8,7 @@ from typing import Any
 
 from attrs import evolve
 
-from onnxfn.export.clients.remarks import with_remarks
+from onnxfn.export.clients.side_files import with_remarks
 from onnxfn.export.find.lookup import has_row, loader_spec
 from onnxfn.export.jobs.identity import kind_of
 from onnxfn.export.jobs.jobs import ExportJob, build_of

@@ -10,18 +10,16 @@ from typing import Any, BinaryIO
 
 from attrs import field, frozen
 
-from onnxfn.export.publish.destination import Destination, PrivateFolder, check_destination
 from onnxfn.export.publish.publishing import publish
-from onnxfn.export.publish.staging import staging_folder
+from onnxfn.export.publish.staging import Destination, PrivateFolder, check_destination, staging_folder
 from onnxfn.export.report.report_file import REPORT_FILE, recorded
 from onnxfn.run.feeds import feeds
 from onnxfn.run.prompts import export_path
 from onnxfn.run.sessions import open_session, runtime_message
 from onnxfn.specs.algebra.dummies import Array
 from onnxfn.specs.converters import as_tuple
-from onnxfn.specs.errors import InvalidSpec, ModelNotFound, listed, shortened, unknown
-from onnxfn.specs.field_types import typed_fields
-from onnxfn.specs.os_errors import write_errors
+from onnxfn.specs.errors import InvalidSpec, ModelNotFound, listed, shortened, unknown, write_errors
+from onnxfn.specs.record import typed_fields
 from onnxfn.specs.short_repr import short_repr
 from onnxfn.specs.stored.reports import CPU
 from onnxfn.weights.layouts import dtype_suffix, graphs_of_dtype, onnx_folder

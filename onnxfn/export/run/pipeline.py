@@ -18,16 +18,15 @@ from onnxfn.export.derive.derive import HOW_TO_SPECIFY
 from onnxfn.export.derive.derive_sample import FROM_SAMPLE
 from onnxfn.export.jobs.recipes import Recipe, recipe_graphs
 from onnxfn.export.load.quantized import weights_from
-from onnxfn.export.publish.destination import Destination, check_destination, export_target
-from onnxfn.export.publish.publishing import publish
-from onnxfn.export.publish.staging import staging_folder
-from onnxfn.export.publish.stale import checkpoint_files
+from onnxfn.export.publish.publishing import checkpoint_files, publish
+from onnxfn.export.publish.staging import Destination, check_destination, export_target, staging_folder
 from onnxfn.export.report.report_file import package_versions, report_content, with_file, write_report
-from onnxfn.export.run.adapter_inputs import input_adapter, merged_adapter
 from onnxfn.export.run.arguments import (
     check_export_arguments,
     check_spec_and_model,
     check_values,
+    input_adapter,
+    merged_adapter,
     with_checkpoint_weights,
 )
 from onnxfn.export.run.attempts import Built, Job, build_variants, check_files, traced_layers
@@ -37,20 +36,17 @@ from onnxfn.export.run.planned_files import check_single_file, plan_for_destinat
 from onnxfn.export.run.weight_sizes import with_graph_bytes, with_weight_bytes
 from onnxfn.graphs.build import BuildOptions
 from onnxfn.graphs.fusions.fusing import fusions
-from onnxfn.graphs.quantization.graph_size import graph_size
-from onnxfn.models.adapted import with_adapter
-from onnxfn.models.as_module import as_module
-from onnxfn.models.model_copy import model_copy
-from onnxfn.models.plain_tensors import with_plain_tensors
-from onnxfn.models.ticking import ticking_operators
+from onnxfn.graphs.quantization.quantized_slots import graph_size
+from onnxfn.models.casting import with_adapter
+from onnxfn.models.model_state import model_copy, with_plain_tensors
+from onnxfn.models.submodules import as_module
+from onnxfn.models.torch_modes import ticking_operators
 from onnxfn.run.prompts import export_path
 from onnxfn.specs.algebra.spec import ExportSpec
-from onnxfn.specs.check_modes import CheckMode, check_mode, comparing_mode
-from onnxfn.specs.errors import OnnxfnError
-from onnxfn.specs.os_errors import write_errors
+from onnxfn.specs.errors import OnnxfnError, write_errors
 from onnxfn.specs.plan.planning import Decoders
 from onnxfn.specs.plan.real_inputs import real_inputs_by_part
-from onnxfn.specs.results.measurements import DEFAULT_FLOORS, Floors
+from onnxfn.specs.results.measurements import DEFAULT_FLOORS, CheckMode, Floors, check_mode, comparing_mode
 from onnxfn.specs.stored.reports import Exported, NotQuantized, Report, Tick, no_tick
 from onnxfn.specs.version import VERSION
 from onnxfn.weights.layouts import layout_of, write_configs, write_texts

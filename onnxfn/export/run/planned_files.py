@@ -11,22 +11,22 @@ from typing import Any
 from attrs import evolve
 
 from onnxfn.check.cases.image_sizes import image_sizes, moves_images, with_fixed_images, with_runnable_images
-from onnxfn.export.clients.remarks import with_remarks
+from onnxfn.export.clients.side_files import with_remarks
 from onnxfn.export.find.lookup import with_model_task
 from onnxfn.export.find.processors import processed_arguments
-from onnxfn.export.publish.destination import Destination
+from onnxfn.export.publish.staging import Destination
 from onnxfn.export.report.report_file import recorded
 from onnxfn.models.dtypes import with_model_dtype
 from onnxfn.models.submodules import submodule_of
 from onnxfn.specs.algebra.config_values import config_of
 from onnxfn.specs.algebra.planned import Part, Plan
 from onnxfn.specs.algebra.spec import ExportSpec
+from onnxfn.specs.axis_symbols import stated_limits
 from onnxfn.specs.converters import as_tuple
 from onnxfn.specs.edits.tensors import with_dtypes
 from onnxfn.specs.errors import InvalidSpec, MissingValue
-from onnxfn.specs.limits import stated_limits
-from onnxfn.specs.plan.left_out import left_out
 from onnxfn.specs.plan.planning import Decoders, plan
+from onnxfn.specs.plan.real_inputs import left_out
 from onnxfn.specs.plan.variants import checked_dtypes, variants_plan
 from onnxfn.specs.stored.reports import Exported
 from onnxfn.weights.layouts import LAYOUTS, Layout, dtype_suffix, layout_in, onnx_folder, with_layout_io

@@ -11,8 +11,8 @@ from attrs import evolve
 
 from onnxfn.export.load.loading import load_configuration, model_without_weights
 from onnxfn.export.run.planned_files import plan_of_variants
-from onnxfn.graphs.quantization.graph_size import float_bytes
 from onnxfn.graphs.quantization.quantized_operators import REPLACEMENTS
+from onnxfn.graphs.quantization.quantized_slots import float_bytes
 from onnxfn.models.dtypes import dtypes_in, float_dtype
 from onnxfn.models.submodules import submodule_of
 from onnxfn.specs.algebra.config_values import config_of

@@ -12,8 +12,7 @@ from attrs import evolve
 
 from onnxfn.architectures.patch_table import patches_of
 from onnxfn.architectures.private.torch_names import torch_name
-from onnxfn.graphs.capture.built_graph import BuiltGraph
-from onnxfn.graphs.capture.expected_operators import expected_operators
+from onnxfn.graphs.capture.built_graph import BuiltGraph, expected_operators
 from onnxfn.graphs.capture.sequence_lengths import dynamic_lengths
 from onnxfn.graphs.capture.trace_errors import (
     DATA_DEPENDENT,
@@ -24,23 +23,23 @@ from onnxfn.graphs.capture.trace_errors import (
     untranslated_message,
 )
 from onnxfn.graphs.sizes.fake_outputs import fast_fake_outputs
-from onnxfn.graphs.sizes.op_signatures import signatures_read_once
-from onnxfn.graphs.sizes.size_bounds import fast_comparisons
-from onnxfn.graphs.sizes.size_formulas import fast_size_formulas
-from onnxfn.graphs.sizes.size_quotients import fast_quotients
-from onnxfn.graphs.translations.lowering import insert_type_promotions, lower_in_place
-from onnxfn.graphs.translations.registry import onnx_registry
+from onnxfn.graphs.sizes.size_factors import fast_comparisons, fast_quotients, fast_size_formulas
+from onnxfn.graphs.translations.lowering import (
+    insert_type_promotions,
+    lower_in_place,
+    onnx_registry,
+    signatures_read_once,
+)
 from onnxfn.models.forward import check_read, flat_forward, tensors_for
 from onnxfn.models.model_state import unchanged_eval, with_attention
 from onnxfn.models.patching import applied, replaced, unused_patches
-from onnxfn.models.quiet import quiet
 from onnxfn.models.submodules import submodule_of
+from onnxfn.models.torch_modes import quiet
 from onnxfn.specs.algebra.dummies import dummies
 from onnxfn.specs.algebra.planned import Part, PlannedSpec
 from onnxfn.specs.axes import terms, value
+from onnxfn.specs.axis_symbols import SMALLEST_DYNAMIC_SIZE, Limit, fixed_sizes
 from onnxfn.specs.errors import CaptureFailed, InvalidSpec, OnnxfnError, root_cause
-from onnxfn.specs.fixed_axes import fixed_sizes
-from onnxfn.specs.limits import SMALLEST_DYNAMIC_SIZE, Limit
 from onnxfn.specs.stored.reports import Tick, no_tick
 
 UNBOUNDED = 1 << 40

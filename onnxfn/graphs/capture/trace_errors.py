@@ -13,8 +13,8 @@ from typing import Any
 from onnxfn.models import forward
 from onnxfn.specs.algebra.planned import Part
 from onnxfn.specs.axes import terms
+from onnxfn.specs.axis_symbols import SMALLEST_DYNAMIC_SIZE
 from onnxfn.specs.errors import first_line, listed, root_cause
-from onnxfn.specs.limits import SMALLEST_DYNAMIC_SIZE
 
 CAPTURE = (str(Path(__file__).parent), str(Path(forward.__file__).parent))
 """The folders whose functions call `forward`."""

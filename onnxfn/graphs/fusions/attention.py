@@ -8,18 +8,23 @@ from typing import Any
 from attrs import evolve, frozen
 
 from onnxfn.graphs.fusions.attention_masks import attention_mask, fits_kernel, zeroed_rows
-from onnxfn.graphs.nodes.constants import integers, unscaled
 from onnxfn.graphs.nodes.nodes import (
+    SWAP_HEADS,
     attribute,
     first_input,
     first_output,
+    flatten_heads,
     insert_node,
+    integers,
+    is_last_axis,
     is_operator,
     producer,
     replace_value,
+    shape_of,
     sole_consumer,
+    transposed_from,
+    unscaled,
 )
-from onnxfn.graphs.nodes.shapes import SWAP_HEADS, flatten_heads, is_last_axis, shape_of, transposed_from
 
 RANK = 4
 

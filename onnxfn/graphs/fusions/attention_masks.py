@@ -4,9 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from onnxfn.graphs.nodes.constants import filled_constant, int_constant, scalar
-from onnxfn.graphs.nodes.nodes import first_input, insert_node, other_operand, producer, sole_consumer
-from onnxfn.graphs.nodes.shapes import shape_of, size_tensor
+from onnxfn.graphs.nodes.nodes import (
+    filled_constant,
+    first_input,
+    insert_node,
+    int_constant,
+    other_operand,
+    producer,
+    scalar,
+    shape_of,
+    size_tensor,
+    sole_consumer,
+)
 
 RANKS = (2, 4)
 """The numbers of axes that a mask may have: `[queries, keys]` and `[batch, heads, queries, keys]`."""

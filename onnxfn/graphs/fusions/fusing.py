@@ -1,24 +1,285 @@
-"""Fuses the operators of a graph, and counts the fused operators."""
+"""The fusions of a graph, in their order; norms, and nodes that change nothing."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
+from heapq import heapify, heappop, heappush
 from types import MappingProxyType
 from typing import Any
 
+from attrs import frozen
+
 from onnxfn.graphs.capture.built_graph import BuiltGraph
 from onnxfn.graphs.fusions.attention import fuse_attention
-from onnxfn.graphs.fusions.expands import drop_expands
 from onnxfn.graphs.fusions.gelu import fuse_gelu
 from onnxfn.graphs.fusions.masks import simplify_masks
-from onnxfn.graphs.fusions.norms import fold_reciprocal, fuse_norms
 from onnxfn.graphs.fusions.rotary import fuse_rotary
-from onnxfn.graphs.fusions.zero_states import drop_zero_states
-from onnxfn.graphs.nodes.constants import scalar
-from onnxfn.graphs.nodes.shapes import shape_of
-from onnxfn.graphs.passes.opsets import ATTENTION_OPSET, SINCE
+from onnxfn.graphs.nodes.nodes import (
+    attribute,
+    constant_array,
+    filled_constant,
+    first_output,
+    insert_node,
+    integers,
+    is_last_axis,
+    is_operator,
+    last_size,
+    other_operand,
+    producer,
+    replace_value,
+    scalar,
+    shape_of,
+    sole_consumer,
+)
+from onnxfn.graphs.passes.simplify import ATTENTION_OPSET, SINCE
 from onnxfn.specs.stored.reports import Fusion
+
+SQUARE = 2
+"""The exponent of a square."""
+
+
+@frozen(eq=False)
+class Norm:
+    """A norm in a graph: `x / sqrt(mean(x * x) + epsilon) * scale`; the scale is None if there is none."""
+
+    x: Any
+    scale: Any
+    epsilon: float
+    output: Any
+
+
+def fuse_norms(model: Any) -> Any:
+    """Fuses each norm into one operator.
+
+    Before: a graph, converted to its opset, computes `x / sqrt(mean(x * x) + epsilon) * weight` in several nodes.
+    After: this is one RMSNormalization from opset 23 on. If x is `y - mean(y)`, it is one LayerNormalization of y. The
+    weight is not read: if the graph computes it (`1 + weight`), the nodes for it stay.
+
+    A norm is fused only if it is computed in float32, with or without a Cast to float32 before it: the operators sum in
+    float32.
+    """
+    has_rms_norm = model.opset_imports.get("", 0) >= ATTENTION_OPSET
+    for node in list(model.graph):
+        norm = _norm(node) if is_operator(node, "ReduceMean") else None
+        centered = None if norm is None else _centered(norm.x)
+        if norm is not None and (has_rms_norm or centered is not None):
+            _replace(norm, centered)
+    return model
+
+
+def fold_reciprocal(model: Any) -> Any:
+    """Replaces the product with a reciprocal by a division.
+
+    Before: any graph.
+    After: `x * (1 / r)` is `x / r`, with one rounding less. ONNX Runtime then fuses a norm also where the opset has no
+    operator for it (SimplifiedLayerNormFusion).
+    """
+    for node in list(model.graph):
+        product = sole_consumer(node.outputs[0], "Mul") if is_operator(node, "Reciprocal") else None
+        if product is not None:
+            output = product.outputs[0]
+            operands = [other_operand(product, node.outputs[0]), node.inputs[0]]
+            quotient = insert_node(product, "Div", operands, [(output, output.shape)])
+            replace_value(output, quotient.outputs[0])
+    return model
+
+
+def _norm(mean: Any) -> Norm | None:
+    """The norm that computes its mean square with this ReduceMean, without its scale if that is not a plain one."""
+    x = _squared(mean.inputs[0])
+    if x is None or not _is_over_last_axis(mean):
+        return None
+    epsilon, quotient = _quotient(mean.outputs[0]) or (0.0, None)
+    if quotient is None or not any(value is x for value in quotient.inputs):
+        return None
+    return _scaled_norm(x, epsilon, quotient.outputs[0])
+
+
+def _squared(value: Any) -> Any:
+    """x, if a node computes `x ** 2` or `x * x`; else None."""
+    node = producer(value, "Pow", "Mul")
+    if node is None:
+        return None
+    if node.op_type == "Pow":
+        return node.inputs[0] if scalar(node.inputs[1]) == SQUARE else None
+    return node.inputs[0] if node.inputs[0] is node.inputs[1] else None
+
+
+def _centered(value: Any) -> Any:
+    """y, if nodes compute `y - mean(y)`; else None."""
+    node = producer(value, "Sub")
+    mean = None if node is None else producer(node.inputs[1], "ReduceMean")
+    y = None if mean is None else mean.inputs[0]
+    return y if mean is not None and y is node.inputs[0] and _is_over_last_axis(mean) else None
+
+
+def _is_over_last_axis(mean: Any) -> bool:
+    """Whether a ReduceMean reduces the last axis alone, and keeps it with size 1."""
+    axes = integers(mean.inputs[1]) if len(mean.inputs) > 1 else None
+    if axes is None or len(axes) != 1 or not attribute(mean, "keepdims", 1):
+        return False
+    return is_last_axis(axes[0], len(shape_of(mean.inputs[0])))
+
+
+def _quotient(mean: Any) -> tuple[float, Any] | None:
+    """The epsilon that is added to a mean square, and the node that divides by the root of the sum."""
+    added = sole_consumer(mean, "Add")
+    epsilon = 0.0 if added is None else scalar(other_operand(added, mean))
+    root = sole_consumer(mean if added is None else added.outputs[0], "Sqrt", "Pow")
+    if root is None or epsilon is None:
+        return None
+    node = _division_by(root)
+    return None if node is None else (epsilon, node)
+
+
+def _division_by(root: Any) -> Any:
+    """The Div by `sqrt(v)`, or the Mul with `1 / sqrt(v)` or with `v ** -0.5`; None for other uses of the root."""
+    output = root.outputs[0]
+    if root.op_type == "Pow":
+        return sole_consumer(output, "Mul") if scalar(root.inputs[1]) == -1 / SQUARE else None
+    quotient = sole_consumer(output, "Div")
+    if quotient is not None:
+        return quotient if quotient.inputs[1] is output else None
+    return sole_consumer(first_output(sole_consumer(output, "Reciprocal")), "Mul")
+
+
+def _scaled_norm(x: Any, epsilon: float, output: Any) -> Norm | None:
+    """The norm with its weight, in the dtype before a Cast to float32 if a Cast back to that dtype follows."""
+    import onnx_ir
+
+    if x.dtype != onnx_ir.DataType.FLOAT:
+        return None
+    widened, narrowed = producer(x, "Cast"), sole_consumer(output, "Cast")
+    if widened is not None and narrowed is not None and narrowed.outputs[0].dtype == widened.inputs[0].dtype:
+        x, output = widened.inputs[0], narrowed.outputs[0]
+    sizes = shape_of(x)[-1:]
+    product = sole_consumer(output, "Mul")
+    weight = other_operand(product, output)
+    if weight is not None and sizes and shape_of(weight) == sizes and weight.dtype == x.dtype:
+        return Norm(x, weight, epsilon, product.outputs[0])
+    return None if last_size(x) is None else Norm(x, None, epsilon, output)
+
+
+def _replace(norm: Norm, centered: Any) -> None:
+    last, size = norm.output.producer(), shape_of(norm.x)[-1]
+    scale = filled_constant(last.graph, 1.0, [size], norm.x.dtype) if norm.scale is None else norm.scale
+    operator, x = ("RMSNormalization", norm.x) if centered is None else ("LayerNormalization", centered)
+    outputs = [(norm.output, norm.output.shape)]
+    node = insert_node(last, operator, [x, scale], outputs, axis=-1, epsilon=norm.epsilon)
+    replace_value(norm.output, node.outputs[0])
+
+
+BROADCASTING = (
+    *("Add", "Sub", "Mul", "Div", "And", "Or", "Xor", "Not", "Cast", "Where"),
+    *("Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual"),
+)
+"""Operators that compute each element by itself, and broadcast what they read."""
+
+Sizes = Mapping[int, int]
+"""From axes, counted from the last one, which is -1, to the sizes that a tensor is expanded to along them."""
+
+
+def drop_expands(model: Any) -> Any:
+    """Removes nodes that expand a tensor for operators that broadcast it.
+
+    Before: a simplified graph. A model expands a mask to all heads, inverts it, casts it, and adds it to the scores.
+    After: the mask is inverted and cast as it is, and the sum with the scores broadcasts it. The outputs of the graph
+    have the shapes that they had.
+    """
+    positions = {node: index for index, node in enumerate(model.graph)}
+    for node in list(model.graph):
+        sizes = _expanded_sizes(node) if is_operator(node, "Expand") else {}
+        smaller = _read_by_broadcasting(node.outputs[0], sizes, positions) if sizes else ()
+        for value in smaller:
+            value.shape = _with_ones(value, sizes)
+        if smaller:
+            node.outputs[0].replace_all_uses_with(node.inputs[0])
+    return model
+
+
+def _expanded_sizes(expand: Any) -> dict[int, int]:
+    """The sizes that an Expand expands to; none if it adds axes, or if a size is not known."""
+    before, after = shape_of(expand.inputs[0]), shape_of(expand.outputs[0])
+    rank = len(after)
+    if len(before) != rank or None in after:
+        return {}
+    sizes = {axis - rank: size for axis, size in enumerate(after) if before[axis] == 1 and isinstance(size, int)}
+    others_stay = all(size == before[axis] for axis, size in enumerate(after) if axis - rank not in sizes)
+    return {axis: size for axis, size in sizes.items() if size != 1} if others_stay else {}
+
+
+def _read_by_broadcasting(expanded: Any, sizes: Sizes, positions: Mapping[Any, int]) -> tuple[Any, ...]:
+    """The values that have the expanded sizes for no other reason than this one, itself first.
+
+    None of them is there if something else than an operator that broadcasts reads one of them.
+    """
+    smaller = [expanded]
+    pending = [positions.get(use.node, -1) for use in expanded.uses()]
+    nodes = list(positions)
+    heapify(pending)
+    while pending:
+        index = heappop(pending)
+        node = nodes[index]
+        if index < 0 or not is_operator(node, *BROADCASTING):
+            return ()
+        others = [value for value in node.inputs if value not in smaller]
+        if any(_has(value, sizes) for value in others):
+            continue
+        if node.outputs[0].is_graph_output() or not all(_has(value, dict.fromkeys(sizes, 1)) for value in others):
+            return ()
+        if node.outputs[0] not in smaller:
+            smaller.append(node.outputs[0])
+            for use in node.outputs[0].uses():
+                heappush(pending, positions.get(use.node, -1))
+    return () if expanded.is_graph_output() else tuple(smaller)
+
+
+def _has(value: Any, sizes: Sizes) -> bool:
+    """Whether a tensor has these sizes; an axis that it lacks counts as 1."""
+    if value is None or value.shape is None:
+        return False
+    shape = shape_of(value)
+    return all((shape[axis] if -axis <= len(shape) else 1) == size for axis, size in sizes.items())
+
+
+def _with_ones(value: Any, sizes: Sizes) -> Any:
+    """The shape of a value, with 1 in place of the sizes that it is no longer expanded to."""
+    import onnx_ir
+
+    rank = len(shape_of(value))
+    return onnx_ir.Shape([1 if axis - rank in sizes else size for axis, size in enumerate(value.shape)])
+
+
+FIRST_STATES: Mapping[str, tuple[int, ...]] = MappingProxyType({"GRU": (5,), "LSTM": (5, 6), "RNN": (5,)})
+"""A recurrent operator -> the positions of the inputs that are its states before the first step."""
+
+SAME_ELEMENTS = ("Expand", "Slice", "Transpose", "Reshape", "Squeeze", "Unsqueeze")
+"""Operators that output no other elements than those of their first input."""
+
+
+def drop_zero_states(model: Any) -> Any:
+    """Removes inputs of recurrent operators that are zero.
+
+    Before: a simplified graph. torch gives zeros to an LSTM that a model calls without states.
+    After: no GRU, LSTM or RNN reads a state that is zero for each size of the batch. ONNX takes zeros where a state is
+    left out.
+    """
+    for node in model.graph:
+        if is_operator(node, *FIRST_STATES):
+            for position in FIRST_STATES[node.op_type]:
+                if position < len(node.inputs) and _is_zero(node.inputs[position]):
+                    node.replace_input_with(position, None)
+    return model
+
+
+def _is_zero(value: Any) -> bool:
+    """Whether a value has the elements of a constant of zeros: itself, or expanded to a size that is computed."""
+    while (node := producer(value, *SAME_ELEMENTS)) is not None:
+        value = node.inputs[0]
+    array = constant_array(value)
+    return array is not None and not array.any()
+
 
 STANDARD_OPERATOR: Mapping[str, str] = MappingProxyType({"GroupQueryAttention": "Attention"})
 """An operator of ONNX Runtime -> the standard operator that is a part of it."""

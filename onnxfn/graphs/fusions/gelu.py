@@ -7,14 +7,15 @@ from math import isclose, pi, sqrt
 from types import MappingProxyType
 from typing import Any
 
-from onnxfn.graphs.nodes.constants import scalar, unscaled
 from onnxfn.graphs.nodes.nodes import (
     insert_node,
     is_operator,
     other_operand,
     producer,
     replace_value,
+    scalar,
     sole_consumer,
+    unscaled,
 )
 
 TOLERANCE: Mapping[str, float] = MappingProxyType({"FLOAT": 1e-6, "FLOAT16": 1e-3, "BFLOAT16": 8e-3})

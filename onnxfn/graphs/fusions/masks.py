@@ -4,9 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from onnxfn.graphs.nodes.constants import constant_array, int_constant, integers, scalar
-from onnxfn.graphs.nodes.nodes import attribute, insert_node, other_operand, producer, replace_value
-from onnxfn.graphs.nodes.shapes import is_last_axis, shape_of
+from onnxfn.graphs.nodes.nodes import (
+    attribute,
+    constant_array,
+    insert_node,
+    int_constant,
+    integers,
+    is_last_axis,
+    other_operand,
+    producer,
+    replace_value,
+    scalar,
+    shape_of,
+)
 
 
 def simplify_masks(model: Any) -> Any:

@@ -6,9 +6,7 @@ from typing import Any
 
 from onnxfn.graphs.fusions.rotary_patterns import Rotation, rotation_at
 from onnxfn.graphs.fusions.rotary_tables import Tables, rotary_tables
-from onnxfn.graphs.nodes.constants import int_constant
-from onnxfn.graphs.nodes.nodes import insert_node, replace_value
-from onnxfn.graphs.nodes.shapes import flatten_heads, shape_of
+from onnxfn.graphs.nodes.nodes import flatten_heads, insert_node, int_constant, replace_value, shape_of
 
 
 def fuse_rotary(model: Any) -> Any:

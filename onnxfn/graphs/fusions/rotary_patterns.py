@@ -7,18 +7,22 @@ from typing import Any
 
 from attrs import frozen
 
-from onnxfn.graphs.nodes.constants import scalar
 from onnxfn.graphs.nodes.nodes import (
     attribute,
     first_input,
     first_output,
     insert_node,
+    is_last_axis,
     is_operator,
+    is_readable,
+    last_size,
     other_operand,
     producer,
+    scalar,
+    shape_of,
+    slice_of,
     sole_consumer,
 )
-from onnxfn.graphs.nodes.shapes import is_last_axis, is_readable, last_size, shape_of, slice_of
 
 HALVES, PAIRS, ONCE = "halves", "pairs", "once"
 """The layouts of a table of cosines or sines: `[a, b, a, b]`, `[a, a, b, b]` and `[a, b]` for the angles a and b."""

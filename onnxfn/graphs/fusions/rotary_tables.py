@@ -5,9 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from onnxfn.graphs.fusions.rotary_patterns import ONCE, PAIRS, RANK, Rotation, keeps_layout, repeats_halves
-from onnxfn.graphs.nodes.constants import int_constant, scalar
-from onnxfn.graphs.nodes.nodes import insert_node, is_operator, producer
-from onnxfn.graphs.nodes.shapes import shape_of, size_tensor
+from onnxfn.graphs.nodes.nodes import insert_node, int_constant, is_operator, producer, scalar, shape_of, size_tensor
 
 Tables = dict[tuple[Any, ...], Any]
 """The tables that were made for earlier rotations: layers share them."""

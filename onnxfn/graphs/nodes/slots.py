@@ -9,8 +9,7 @@ import numpy as np
 from attrs import evolve, field, frozen
 
 from onnxfn.specs.errors import CaptureFailed
-from onnxfn.weights.converted import converted
-from onnxfn.weights.updates import update_of, updated_tensor
+from onnxfn.weights.updates import converted, update_of, updated_tensor
 
 SLOT = "onnxfn.slot"
 """The key of the slot in the `meta` of an initializer."""

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from onnxfn.graphs.nodes.nodes import attribute, is_operator, sole_consumer
-from onnxfn.graphs.nodes.shapes import shape_of
+from onnxfn.graphs.nodes.nodes import attribute, is_operator, shape_of, sole_consumer
 from onnxfn.graphs.nodes.slots import slot_of
 from onnxfn.specs.errors import CaptureFailed
 

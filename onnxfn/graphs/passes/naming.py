@@ -8,8 +8,8 @@ from typing import Any
 
 from onnxfn.specs.algebra.planned import Part
 from onnxfn.specs.axes import Axis, AxisMap
+from onnxfn.specs.axis_symbols import graph_axes
 from onnxfn.specs.errors import CaptureFailed
-from onnxfn.specs.fixed_axes import graph_axes
 from onnxfn.specs.version import VERSION
 
 _SYMBOL = re.compile(r"\b[su]\d+\b")

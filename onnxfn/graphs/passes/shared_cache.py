@@ -11,12 +11,24 @@ from typing import Any
 
 from attrs import frozen
 
-from onnxfn.graphs.nodes.constants import filled_constant, int_constant
-from onnxfn.graphs.nodes.nodes import DOMAIN, attribute, import_domain, insert_node, is_operator, replace_value
-from onnxfn.graphs.nodes.shapes import SWAP_HEADS, flatten_heads, shape_of, size_tensor, transposed_from
+from onnxfn.graphs.nodes.nodes import (
+    DOMAIN,
+    SWAP_HEADS,
+    attribute,
+    filled_constant,
+    flatten_heads,
+    import_domain,
+    insert_node,
+    int_constant,
+    is_operator,
+    replace_value,
+    shape_of,
+    size_tensor,
+    transposed_from,
+)
 from onnxfn.specs.algebra.planned import Part
 from onnxfn.specs.errors import CaptureFailed
-from onnxfn.specs.plan.shared_cache import LENGTH_AXIS, LENGTHS, growing_inputs
+from onnxfn.specs.plan.cache_tensors import LENGTH_AXIS, LENGTHS, growing_inputs
 
 OPERATOR = f"{DOMAIN}::GroupQueryAttention"
 RANK = 4

@@ -1,14 +1,17 @@
-"""The pass that simplifies a graph with the passes of onnx_ir and onnxscript."""
+"""Small passes: other opsets, what onnxscript simplifies, sizes that are read twice, pads, wider integers."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from copy import copy
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from onnxfn.architectures.private.onnxscript_names import onnxscript_name
-from onnxfn.graphs.nodes.pass_errors import pass_errors
+from onnxfn.graphs.nodes.nodes import first_input, int_constant, integers, is_operator, pass_errors, producer
+from onnxfn.specs.algebra.planned import Part
 
 INPUT_LIMIT, OUTPUT_LIMIT = 8192, 512 * 512
 """The most elements of the inputs and of the output of a node that is folded to a constant."""
@@ -75,3 +78,181 @@ def _only_for_its_operator(rule: Any) -> Any:
         rule.try_rewrite(model, graph, node, **options) if node.op_identifier() == operator else None
     )
     return quick
+
+
+def share_size_reads(model: Any, part: Part) -> Any:
+    """Reads each dynamic size from the first input that has it.
+
+    Before: the inputs are in the order of the plan. A Shape node may read a size from any of them.
+    After: each Shape node that reads one axis reads it from the first input that has the symbol of this axis.
+
+    torch reads the length of the past from the cache of any layer. After this pass no layer depends on the cache of
+    another one for it.
+    """
+    first: dict[str, tuple[Any, int]] = {}
+    symbols = dict(zip(model.graph.inputs, part.inputs.values(), strict=False))
+    for value, axes in symbols.items():
+        for axis, symbol in axes.items():
+            first.setdefault(symbol, (value, axis))
+    for node in [node for node in model.graph.all_nodes() if node.op_type == "Shape"]:
+        axis = _axis(node)
+        symbol = None if axis is None else symbols.get(node.inputs[0], {}).get(axis)
+        if symbol is not None:
+            value, axis = first[symbol]
+            node.replace_input_with(0, value)
+            node.attributes.update(_bounds(axis))
+    return model
+
+
+def _axis(shape: Any) -> int | None:
+    """The axis that a Shape node reads; None if it reads several, or counts from the end."""
+    start, end = (shape.attributes[name].as_int() if name in shape.attributes else None for name in ("start", "end"))
+    return start if start is not None and end == start + 1 and start >= 0 else None
+
+
+def _bounds(axis: int) -> dict[str, Any]:
+    """The attributes of a Shape node that reads one axis."""
+    import onnx_ir
+
+    return {name: onnx_ir.AttrInt64(name, value) for name, value in (("start", axis), ("end", axis + 1))}
+
+
+def separate_pads(model: Any) -> Any:
+    """Names the axes of a Pad that a MaxPool reads.
+
+    Before: a Pad of all axes fills with zeros, and a MaxPool reads it. ONNX Runtime 1.31 moves such padding into the
+    MaxPool, whose own padding is the lowest number: where all elements are negative, the largest is not 0 any more.
+    After: the Pad has its axes as an input, so ONNX Runtime leaves it where it is (`pad_fusion.cc`). The graph computes
+    the same.
+    """
+    for node in list(model.graph):
+        pad = _pad_before(node) if is_operator(node, "MaxPool") else None
+        sizes = integers(pad.inputs[1]) if pad is not None and len(pad.inputs) <= 3 else None  # noqa: PLR2004 - no axes
+        if sizes and any(sizes):
+            _name_axes(model.graph, pad, sizes)
+    return model
+
+
+def _pad_before(pool: Any) -> Any:
+    """The Pad that a pool reads, also through a Cast; None if it reads another node."""
+    cast = producer(pool.inputs[0], "Cast")
+    return producer(first_input(cast) if cast is not None else pool.inputs[0], "Pad")
+
+
+def _name_axes(graph: Any, pad: Any, sizes: tuple[int, ...]) -> None:
+    """Gives a Pad the sizes of the axes that it pads, and these axes."""
+    rank = len(sizes) // 2
+    axes = [axis for axis in range(rank) if sizes[axis] or sizes[rank + axis]]
+    ends = [sizes[start + axis] for start in (0, rank) for axis in axes]
+    pad.resize_inputs(4)
+    pad.replace_input_with(1, int_constant(graph, *ends))
+    pad.replace_input_with(3, int_constant(graph, *axes))
+
+
+SIXTEEN: Mapping[str, str] = MappingProxyType({"INT16": "INT32", "UINT16": "INT32"})
+COMPARED: Mapping[str, str] = MappingProxyType({**SIXTEEN, "UINT32": "INT64"})
+SUMMED: Mapping[str, str] = MappingProxyType(
+    {**COMPARED, "INT8": "INT32", "UINT8": "INT32", "UINT64": "INT64"}  # the bits of a sum or a product wrap around
+)
+"""Dtypes -> the wider dtype in which a group of operators is computed."""
+
+WIDER: Mapping[str, Mapping[str, str]] = MappingProxyType(
+    {
+        **dict.fromkeys(("Max", "Min", "Clip", "Relu", "Resize", "Pad"), SIXTEEN),
+        **dict.fromkeys(("ReduceMax", "ReduceMin", "ArgMax", "ArgMin", "TopK"), COMPARED),
+        **dict.fromkeys(("ReduceSum", "ReduceProd", "CumSum", "MatMul", "Gemm", "Einsum", "Pow", "Trilu"), SUMMED),
+        "Neg": MappingProxyType({name: wider for name, wider in SUMMED.items() if name.startswith("U")}),
+        "NonZero": MappingProxyType({name: wider for name, wider in SUMMED.items() if name != "UINT8"}),
+        "Where": MappingProxyType({**SIXTEEN, "UINT64": "INT64"}),
+    }
+)
+"""Operator -> the dtypes that it lacks in opset 18 or in ONNX Runtime 1.31, and what it is computed in.
+
+The largest integers of uint64 are negative in int64. So operators that compare, other than by equality, are not here.
+"""
+
+
+def widen_integers(model: Any) -> Any:
+    """Computes integers in a wider dtype where their own has no operator.
+
+    Before: an operator reads and gives integers of any dtype.
+    After: where the dtype is in WIDER, its inputs are cast to the wider one, and its results back. The graph computes
+    the same.
+    """
+    for node in list(model.graph):
+        lacking = WIDER.get(node.op_type, {}) if node.domain == "" else {}
+        dtypes = {value.dtype.name for value in node.inputs if _is_typed(value)} & lacking.keys()
+        for name in sorted(dtypes):
+            _widen(model.graph, node, name, lacking[name])
+    return model
+
+
+def _widen(graph: Any, node: Any, name: str, wider: str) -> None:
+    """Casts the inputs of a node that have a dtype to a wider one, and its outputs back."""
+    import onnx_ir
+
+    for index, value in list(_of_dtype(node.inputs, name)):
+        cast = _cast(value, wider)
+        graph.insert_before(node, cast)
+        node.replace_input_with(index, cast.outputs[0])
+    for _, value in list(_of_dtype(node.outputs, name)):
+        readers, is_output = list(value.uses()), value.is_graph_output()
+        cast = _cast(value, name)
+        cast.outputs[0].shape = value.shape
+        graph.insert_after(node, cast)
+        for reader, index in readers:
+            reader.replace_input_with(index, cast.outputs[0])
+        if is_output:
+            graph.outputs[list(graph.outputs).index(value)] = cast.outputs[0]
+        value.type = onnx_ir.TensorType(onnx_ir.DataType[wider])
+
+
+def _cast(value: Any, dtype: str) -> Any:
+    import onnx_ir
+
+    node = onnx_ir.node("Cast", [value], {"to": int(onnx_ir.DataType[dtype])})
+    node.outputs[0].type, node.outputs[0].shape = onnx_ir.TensorType(onnx_ir.DataType[dtype]), value.shape
+    return node
+
+
+def _of_dtype(values: Any, name: str) -> Iterator[tuple[int, Any]]:
+    return ((index, value) for index, value in enumerate(values) if _is_typed(value) and value.dtype.name == name)
+
+
+def _is_typed(value: Any) -> bool:
+    return value is not None and value.dtype is not None
+
+
+ATTENTION_OPSET = 23
+"""The opset that brings Attention, RMSNormalization and RotaryEmbedding."""
+
+SINCE: Mapping[str, int] = MappingProxyType(
+    {
+        "Attention": ATTENTION_OPSET,
+        "RMSNormalization": ATTENTION_OPSET,
+        "RotaryEmbedding": ATTENTION_OPSET,
+        "Gelu": 20,
+        "LayerNormalization": 17,
+    }
+)
+"""A fused operator -> the opset that brings it."""
+
+
+def convert_opset(model: Any, opset: int) -> Any:
+    """Converts a graph to an opset.
+
+    Before: the graph has the opset of torch's translation.
+    After: it computes the same with operators of `opset`.
+
+    Raises:
+        CaptureFailed: the graph cannot be converted. The converter of onnx itself is no substitute: it leaves the graph
+            as it is, without an error, where it fails.
+    """
+    from onnxscript.version_converter import convert_version
+
+    for node in model.graph:  # torch writes a graph without operators, an input that is an output, without a version
+        node.version = node.version or model.opset_imports.get("", opset)
+    if model.opset_imports.get("") != opset:
+        with pass_errors(f"the conversion to opset {opset}"):
+            convert_version(model, opset, fallback=False)
+    return model

@@ -9,8 +9,7 @@ from typing import Any
 
 from attrs import evolve
 
-from onnxfn.graphs.nodes.nodes import import_domain
-from onnxfn.graphs.nodes.shapes import shape_of
+from onnxfn.graphs.nodes.nodes import import_domain, shape_of
 from onnxfn.graphs.nodes.slots import SLOT, Slot, slot_of
 from onnxfn.graphs.quantization.quantized_operators import REPLACEMENTS, StoredWeight, replace_read, with_cast_scales
 from onnxfn.graphs.quantization.quantized_slots import add_quantized_slots

@@ -9,9 +9,15 @@ from typing import Any
 import numpy as np
 from attrs import evolve, frozen
 
-from onnxfn.graphs.nodes.constants import byte_constant, filled_constant, int_constant
-from onnxfn.graphs.nodes.nodes import DOMAIN, insert_node, is_operator
-from onnxfn.graphs.nodes.shapes import shape_of
+from onnxfn.graphs.nodes.nodes import (
+    DOMAIN,
+    byte_constant,
+    filled_constant,
+    insert_node,
+    int_constant,
+    is_operator,
+    shape_of,
+)
 from onnxfn.graphs.quantization.weight_reads import MATRIX_RANK, Read
 from onnxfn.specs.quantization import WeightRule
 from onnxfn.weights.onnxruntime_kernels import NF4

@@ -6,8 +6,7 @@ from typing import Any
 
 from attrs import frozen
 
-from onnxfn.graphs.nodes.nodes import attribute, is_operator, nodes_inside_out
-from onnxfn.graphs.nodes.shapes import shape_of
+from onnxfn.graphs.nodes.nodes import attribute, is_operator, nodes_inside_out, shape_of
 from onnxfn.graphs.nodes.slots import slot_of
 from onnxfn.specs.quantization import ReadingOperator
 

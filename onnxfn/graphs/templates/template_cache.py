@@ -1,18 +1,217 @@
-"""Templates: graphs without weights, saved on disk for the next model that differs in weight values alone."""
+"""Graphs of equal models on disk: the folder of the cache, and the graphs in it.
+
+A file starts with a digest of its name and its content. The digest protects from damage: lost bits, a cut file, a file
+under the name of another. It does not protect from a person who can write the file: that person can write the digest,
+too. Therefore a cache belongs to one user. The folder is created with mode 0700 and its files with 0600. On POSIX a
+file is read only if this user owns it and no other user may write it, and links are not followed. Users who share a
+folder do not read each other's files. On a file system that shows every file as writable by all (FAT, some network
+drives) nothing is read, and every model is traced.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
+import re
+import stat
+import tempfile
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-from attrs import asdict, fields
+from attrs import asdict, fields, frozen
 
 from onnxfn.graphs.capture.built_graph import BuiltGraph
 from onnxfn.graphs.nodes.slots import SLOT, Slot, slot_of
-from onnxfn.graphs.templates.cache_folder import MAX_CACHE_BYTES, delete_file, read_file, write_file
-from onnxfn.models.quiet import quiet
-from onnxfn.specs.limits import Limit
+from onnxfn.models.torch_modes import quiet
+from onnxfn.specs.axis_symbols import Limit
+
+MAX_CACHE_BYTES = 512 * 2**20
+"""Bytes that the files of a cache folder may have together, unless the caller sets another limit."""
+
+PARTIAL = ".partial"
+"""Suffix of a file that is being written."""
+
+STALE_SECONDS = 3600
+"""Age from which on a file that is being written belongs to a process that was killed."""
+
+DIGEST_LENGTH = len(f"{hashlib.sha256().hexdigest()}\n")
+"""Bytes at the start of a file that hold its digest."""
+
+# A cache may share its folder with files of the user: only names that onnxfn gives are counted and deleted.
+_ENTRY = re.compile(r"[0-9a-f]{64}\.(template|recipe)(\.\w+\.partial)?")
+
+_OPEN_FLAGS = sum(getattr(os, name, 0) for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_BINARY"))
+_WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
+
+
+@frozen
+class CacheEntry:
+    """A file of a cache folder.
+
+    Attributes:
+        path: The file.
+        size: Its size in bytes.
+        used: When it was last written or read, in seconds since 1970.
+    """
+
+    path: Path
+    size: int
+    used: float
+
+
+def default_cache_folder() -> Path:
+    """The cache folder of the command line: `onnxfn/templates` in the user's cache. It may be deleted at any time."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "onnxfn" / "templates"
+
+
+def cache_entries(folder: Path) -> tuple[CacheEntry, ...]:
+    """The files that onnxfn wrote into a cache folder, of every version of onnxfn, the most recently used first.
+
+    Args:
+        folder: The cache folder. It does not have to exist.
+
+    Returns:
+        One entry per file. Other files of the folder are left out.
+
+    Example:
+        >>> cache_entries(Path("no such folder"))
+        ()
+    """
+    entries = filter(None, map(_entry, folder.glob("*")))
+    return tuple(sorted(entries, key=lambda entry: (entry.used, entry.path), reverse=True))
+
+
+def clear_cache(folder: Path) -> tuple[CacheEntry, ...]:
+    """Deletes the files that onnxfn wrote into a cache folder; returns those that it deleted.
+
+    Args:
+        folder: The cache folder. It does not have to exist.
+
+    Returns:
+        One entry per deleted file. Other files of the folder stay.
+
+    Example:
+        >>> clear_cache(Path("no such folder"))
+        ()
+    """
+    entries = cache_entries(folder)
+    delete_files(entries)
+    return tuple(entry for entry in entries if not entry.path.exists())
+
+
+def beyond_limit(entries: Iterable[CacheEntry], max_bytes: int) -> tuple[CacheEntry, ...]:
+    """The entries to delete so that the others have at most `max_bytes` bytes: those that were not used for longest.
+
+    >>> old, new = CacheEntry(Path("old"), size=6, used=1.0), CacheEntry(Path("new"), size=6, used=2.0)
+    >>> [entry.path.name for entry in beyond_limit([old, new], max_bytes=10)]
+    ['old']
+    """
+    newest_first = sorted(entries, key=lambda entry: (entry.used, entry.path), reverse=True)
+    totals = accumulate(entry.size for entry in newest_first)
+    return tuple(entry for entry, total in zip(newest_first, totals, strict=True) if total > max_bytes)
+
+
+def delete_files(entries: Iterable[CacheEntry]) -> None:
+    """Deletes files; one that is gone already, or cannot be deleted, is no error."""
+    for entry in entries:
+        delete_file(entry.path)
+
+
+def delete_file(file: Path) -> None:
+    """Deletes a file; one that is gone already, or cannot be deleted, is no error."""
+    with suppress(OSError):
+        file.unlink()
+
+
+def read_file(file: Path) -> bytes | None:
+    """The content of a file of the cache, which is marked as used now; None if it cannot be read or is not to be read.
+
+    A file whose digest is not that of its name and content is deleted. A link, a file of another user, and a file that
+    another user may write stay and are not read.
+    """
+    try:
+        stored = _own_bytes(file)
+    except OSError:
+        return None
+    content = stored[DIGEST_LENGTH:]
+    if stored[:DIGEST_LENGTH] != _digest_line(file, content):
+        delete_file(file)
+        return None
+    with suppress(OSError):  # a folder that cannot be written can still be read
+        os.utime(file)
+    return content
+
+
+def write_file(file: Path, content: bytes, max_bytes: int = MAX_CACHE_BYTES) -> None:
+    """Writes a file of the cache; then deletes the least recently used files while there are more than `max_bytes`.
+
+    The file appears whole or not at all, and only this user can read and write it. A full disk or a folder that cannot
+    be written is no error: the cache is then without the file. What killed processes were writing is deleted.
+    """
+    with suppress(OSError), _partial_file(file) as partial:
+        partial.write_bytes(_digest_line(file, content) + content)
+        partial.replace(file)
+    entries = cache_entries(file.parent)
+    delete_files({*beyond_limit(entries, max_bytes), *stale_files(entries, time.time())})
+
+
+def stale_files(entries: Iterable[CacheEntry], now: float) -> tuple[CacheEntry, ...]:
+    """The entries that a killed process was writing: those that are being written since more than `STALE_SECONDS`.
+
+    >>> entries = [CacheEntry(Path(name), size=6, used=1.0) for name in ("a.template", "b.template.x1.partial")]
+    >>> [entry.path.name for entry in stale_files(entries, now=5000.0)]
+    ['b.template.x1.partial']
+    """
+    return tuple(entry for entry in entries if entry.path.suffix == PARTIAL and entry.used < now - STALE_SECONDS)
+
+
+def _own_bytes(file: Path) -> bytes:
+    """The bytes of a regular file that only this user may write; OSError for any other, and for one that is missing."""
+    descriptor = os.open(file, os.O_RDONLY | _OPEN_FLAGS)
+    with os.fdopen(descriptor, "rb") as stream:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode) or not _is_own(status):
+            raise PermissionError(file)
+        return stream.read()
+
+
+def _is_own(status: os.stat_result) -> bool:
+    """Whether a file belongs to this user and nobody else may write it; always, where files have no POSIX owner."""
+    if not hasattr(os, "geteuid"):
+        return True
+    return status.st_uid == os.geteuid() and not status.st_mode & _WRITABLE_BY_OTHERS
+
+
+def _digest_line(file: Path, content: bytes) -> bytes:
+    """The first line of a file: the SHA-256 of its name and its content."""
+    return f"{hashlib.sha256(file.name.encode() + b' ' + content).hexdigest()}\n".encode()
+
+
+@contextmanager
+def _partial_file(file: Path) -> Iterator[Path]:
+    """A new empty file in the folder of `file`; on leaving, it is deleted if it is still there."""
+    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(prefix=f"{file.name}.", suffix=PARTIAL, dir=file.parent)
+    os.close(handle)
+    try:
+        yield Path(name)
+    finally:
+        Path(name).unlink(missing_ok=True)
+
+
+def _entry(path: Path) -> CacheEntry | None:
+    """The entry of a path; None when it is no file of onnxfn, or was deleted meanwhile."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return CacheEntry(path, status.st_size, status.st_mtime) if _ENTRY.fullmatch(path.name) else None
+
 
 SAVED = ("limits", "expected", "unused_patches", "traced_layers", "from_repeats")
 """The fields of a graph that are saved with it."""

@@ -1,20 +1,312 @@
-"""Rewrites an exported program in place so that each operator has a translation to ONNX.
+"""A torch graph in operators that have a translation and write into no memory; the tables of translations.
 
-torch does this by a second trace (`run_decompositions`), which costs as much as the first. Most graphs need only a few
-operators to be replaced, which is done here; a graph that needs more is traced again by torch.
+An operator without a translation is replaced by those that torch computes it from. torch does this by a second trace
+of the whole program (`run_decompositions`), which costs as much as the first, and much more where sizes are dynamic.
+Here each operator is traced alone, on the fake tensors of the first trace. Few graphs need more; they are traced again.
+
+Replaces operators that write into memory by operators that return new tensors, in an exported program.
+
+A write through a view, as in `x[..., 0] /= width`, becomes a new view, and a new `x` that holds it:
+
+    view = select(x, -1, 0); div_(view, width)
+    view = select(x, -1, 0); new_view = div(view, width); new_x = select_scatter(x, new_view, -1, 0)
+
+Nodes after the write then read `new_view` and `new_x`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import operator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cache
-from types import MappingProxyType
+from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
 from onnxfn.architectures.private.torch_names import torch_name
-from onnxfn.graphs.translations.decomposition import decompose_in_place
-from onnxfn.graphs.translations.program_nodes import has_translation, input_tensors, is_mutable, operator_name
-from onnxfn.graphs.translations.writes import write_out_of_place
+from onnxfn.models.patching import replaced
+
+
+def operator_name(node: Any) -> str:
+    """The name of the operator that a node calls, with its overload: `aten::add.Tensor`."""
+    name = getattr(node.target, "name", None)
+    return str(name()) if callable(name) else str(node.target)
+
+
+def is_mutable(node: Any) -> bool:
+    """Whether the operator of a node writes into one of its inputs."""
+    schema = getattr(node.target, "_schema", None)
+    return schema is not None and bool(schema.is_mutable)
+
+
+def has_translation(node: Any, registry: Any) -> bool:
+    """Whether the operator of a node is in torch's table of translations, and returns a new tensor."""
+    return registry.is_registered(node.target) and not is_mutable(node)
+
+
+def may_be_view(node: Any) -> bool:
+    """Whether the result of a node shares memory with its input; True for an operator without a schema."""
+    schema = getattr(node.target, "_schema", None)
+    return schema is None or any(result.alias_info is not None for result in schema.returns)
+
+
+def input_tensors(node: Any) -> Iterator[Any]:
+    """The fake tensors that a node reads."""
+    for input_ in node.all_input_nodes:
+        tensor = input_.meta.get("val")
+        if hasattr(tensor, "dtype"):
+            yield tensor
+
+
+@cache
+def onnx_registry() -> Any:
+    """Torch's table from operators to ONNX functions, with onnxfn's own translations; built once.
+
+    onnxscript parses the source of each function to tell its domain, which torch does not read. That takes four fifths
+    of the time.
+    """
+    from onnxscript.values import TracedOnnxFunction
+
+    from onnxfn.graphs.translations.tensor_translations import complex_translations
+    from onnxfn.graphs.translations.translations import translations
+
+    with replaced(TracedOnnxFunction, "function_ir", SimpleNamespace(domain="")):
+        registry = torch_name("exporter_registry").from_torchlib()
+    for overload, function in translations().items():
+        registry.register_op(overload, function)
+    for overload, function in complex_translations().items():
+        registry.register_op(overload, function, is_complex=True)
+    return registry
+
+
+@cache
+def decompositions() -> Mapping[Any, Any]:
+    """From an operator without a translation to the function of torch that computes it; built once (50 ms).
+
+    An operator that is registered later is not in it: torch's own second trace, which reads its table anew, decomposes
+    such an operator.
+    """
+    tables = torch_name("exporter_decompositions")
+    translated = set(tables.get_onnx_implemented_overloads(onnx_registry()))
+    return MappingProxyType(tables.create_onnx_friendly_decomposition_table(translated))
+
+
+def decompose_in_place(graph: Any, nodes: Sequence[Any], registry: Any) -> bool:
+    """Replaces nodes of a program's graph by nodes that compute the same; returns whether it could.
+
+    Args:
+        graph: The `torch.fx.Graph`. It is changed.
+        nodes: The nodes to replace. None of them writes into memory.
+        registry: Torch's table of translations: an operator in it is not decomposed.
+    """
+    untranslated = set(nodes)
+    sizes: dict[Any, Any] = {}
+    for node in list(graph.nodes):
+        if node in untranslated:
+            traced = _trace(node)
+            if traced is None or not all(_can_be_inlined(inner, registry) for inner in traced.nodes):
+                return False
+            _inline(graph, node, traced, sizes)
+        elif (size := _size(node)) is not None:
+            sizes.setdefault(size, node)
+    return True
+
+
+def _trace(node: Any) -> Any:
+    """The graph of an operator on fake tensors of its inputs' sizes; None if torch has no decomposition of it.
+
+    Its placeholders are the nodes that the operator reads, in their order.
+    """
+    from torch.fx import map_arg
+
+    inputs = node.all_input_nodes
+    values = [input_.meta.get("val") for input_ in inputs]
+    mode = torch_name("fake_mode_of")(values)
+    if mode is None or any(value is None for value in values):
+        return None
+
+    def call(*arguments: Any) -> Any:
+        known = dict(zip(inputs, arguments, strict=True))
+        return node.target(*map_arg(node.args, known.__getitem__), **map_arg(node.kwargs, known.__getitem__))
+
+    options = {"decomposition_table": decompositions(), "tracing_mode": "real", "_allow_non_fake_inputs": True}
+    trace = torch_name("make_fx")(call, **options)
+    try:
+        with mode, torch_name("python_dispatcher")():  # torch's own formulas in C++ refuse dynamic sizes
+            return trace(*values).graph
+    except Exception:  # noqa: BLE001 - whatever torch cannot trace alone, it may trace with the whole program
+        return None
+
+
+def _can_be_inlined(node: Any, registry: Any) -> bool:
+    """Whether a node of a traced operator has a translation, and reads no constant of that trace."""
+    return has_translation(node, registry) if node.op == "call_function" else node.op != "get_attr"
+
+
+def _size(node: Any) -> Any:
+    """The formula of a node that is a size, from the sizes of the inputs; None for other nodes."""
+    value = node.meta.get("val")
+    return value.node.expr if node.op == "call_function" and hasattr(value, "node") else None
+
+
+def _inline(graph: Any, node: Any, traced: Any, sizes: dict[Any, Any]) -> None:
+    """Replaces a node by the nodes of a traced graph, which belong to the same module of the model.
+
+    `sizes` has the earlier nodes that are sizes, by their formulas: no size is computed twice.
+    """
+    placeholders = [inner for inner in traced.nodes if inner.op == "placeholder"]
+    copies = dict(zip(placeholders, node.all_input_nodes, strict=True))
+    module = {key: value for key, value in node.meta.items() if key not in ("val", "tensor_meta")}
+    with graph.inserting_before(node):
+        for inner in traced.nodes:
+            if inner.op == "call_function" and (size := _size(inner)) in sizes:
+                copies[inner] = sizes[size]
+            elif inner.op == "call_function":
+                copies[inner] = graph.node_copy(inner, copies.__getitem__)
+                copies[inner].meta = {**inner.meta, **module}
+                sizes.update({size: copies[inner]} if size is not None else {})
+    result = next(inner for inner in traced.nodes if inner.op == "output").args[0]
+    _replace_uses(graph, node, result, copies.__getitem__)
+
+
+def _replace_uses(graph: Any, node: Any, result: Any, copy_of: Callable[[Any], Any]) -> None:
+    """Lets the users of a node read its replacement: one node, or the items of a tuple of nodes."""
+    if isinstance(result, (list, tuple)):
+        for user in list(node.users):
+            if user.target is operator.getitem:
+                user.replace_all_uses_with(copy_of(result[user.args[1]]))
+                graph.erase_node(user)
+    else:
+        node.replace_all_uses_with(copy_of(result))
+    graph.erase_node(node)
+
+
+@contextmanager
+def signatures_read_once() -> Iterator[None]:
+    """Lets torch's translation use the signature of an operator that it read before, and restores what onnx_ir does.
+
+    torch reads the schema of an operator at each node: its types as text, its attributes as messages.
+    """
+    from onnx_ir.schemas import OpSignature
+
+    descriptor, read = vars(OpSignature)["from_op_schema"], OpSignature.from_op_schema
+    known: dict[tuple[str, str, int], Any] = {}
+
+    def signature(schema: Any) -> Any:
+        key = schema.domain, schema.name, schema.since_version
+        if key not in known:
+            known[key] = read(schema)
+        return known[key]
+
+    setattr(OpSignature, "from_op_schema", staticmethod(signature))  # noqa: B010 - a method of another type for mypy
+    try:
+        yield
+    finally:
+        setattr(OpSignature, "from_op_schema", descriptor)  # noqa: B010
+
+
+SCATTERS: Mapping[str, str] = MappingProxyType(
+    {"aten::select.int": "select_scatter", "aten::slice.Tensor": "slice_scatter"}
+)
+"""Operator that returns a view -> operator that writes a view of this kind into a new tensor, by the same arguments."""
+
+END = 1 << 62
+"""A slice up to an index from here on takes everything."""
+
+DEFAULTS = (None, 0, 0, END, 1)
+"""The arguments of `aten::slice.Tensor`, where it does not say them: tensor, axis, start, end, step."""
+
+
+def write_out_of_place(graph: Any, node: Any) -> bool:
+    """Replaces a node that writes into its first argument; returns whether it could.
+
+    It can under three conditions. The memory is that of an intermediate result, not of an input or a weight. Of the
+    views of this memory, only the written view and those that it is a view of are read after the write. The new tensor
+    has the shape and the dtype of the old one.
+    """
+    operator, views = _out_of_place(operator_name(node)), _views(node.args[0])
+    order = {other: index for index, other in enumerate(graph.nodes)}
+    readers = [[user for user in view.users if order[user] > order[node]] for view in views]
+    last = max((index for index, users in enumerate(readers) if users), default=0)
+    can_be_scattered = all(operator_name(view) in SCATTERS for view in views[:last])
+    if operator is None or not can_be_scattered or not _keeps_dtype_and_shape(node) or _is_hidden(node, views, order):
+        return False
+    node.target = operator
+    new = node
+    for index, users in enumerate(readers[: last + 1]):
+        new = _scattered(graph, views[index - 1], views[index], new) if index else new
+        for user in users:
+            user.replace_input_with(views[index], new)
+    return True
+
+
+def _out_of_place(name: str) -> Any:
+    """The operator that returns what an operator such as `aten::relu_` writes into its first argument; None if none."""
+    import torch
+
+    packet, _, overload = name.removeprefix("aten::").partition(".")
+    if not packet.endswith("_") or packet.startswith("_"):
+        return None
+    operators = getattr(torch.ops.aten, packet.removesuffix("_"), None)
+    # Some have the overload `Tensor` only where they write, as `floor_divide_` does.
+    return getattr(operators, overload or "default", getattr(operators, "default", None))
+
+
+def _views(written: Any) -> list[Any]:
+    """The written node, the node that it is a view of, and so on; the last is no view."""
+    views = [written]
+    while views[-1].op == "call_function" and may_be_view(views[-1]):
+        views.append(views[-1].args[0])
+    return views
+
+
+def _keeps_dtype_and_shape(node: Any) -> bool:
+    """Whether the operator that returns a new tensor returns one of the dtype and the shape of the old one."""
+    import torch
+
+    old, tensors = node.args[0].meta["val"], list(input_tensors(node))
+    if operator_name(node) == "aten::index_put_":
+        tensors = [node.args[2].meta["val"]]  # the others are the indices
+    # `copy_` also repeats a smaller tensor, which `copy` does not say.
+    repeats = operator_name(node) == "aten::copy_" and str(tensors[-1].shape) != str(old.shape)
+    return not repeats and all(torch.promote_types(old.dtype, tensor.dtype) == old.dtype for tensor in tensors)
+
+
+def _is_hidden(node: Any, views: Sequence[Any], order: Mapping[Any, int]) -> bool:
+    """Whether memory of an input is written, or another view of it, created before the write, is read after it."""
+    others = (view for view in _with_views(views[-1]) if view not in views and order[view] < order[node])
+    return views[-1].op != "call_function" or any(order[user] > order[node] for view in others for user in view.users)
+
+
+def _with_views(base: Any) -> Iterator[Any]:
+    """A node, its views, and the views of these."""
+    yield base
+    for user in base.users:
+        if user.op == "call_function" and may_be_view(user):
+            yield from _with_views(user)
+
+
+def _scattered(graph: Any, view: Any, source: Any, new: Any) -> Any:
+    """A node for the source of a view in which the view has a new value; it is inserted after that value."""
+    import torch
+
+    if _is_whole(view):
+        return new
+
+    operator = getattr(torch.ops.aten, SCATTERS[operator_name(view)]).default
+    with graph.inserting_after(new):
+        scattered = graph.call_function(operator, (source, new, *view.args[1:]), dict(view.kwargs))
+    scattered.meta = {**new.meta, "val": source.meta["val"]}
+    return scattered
+
+
+def _is_whole(view: Any) -> bool:
+    """Whether a view is a slice that takes everything."""
+    if operator_name(view) != "aten::slice.Tensor":
+        return False
+    start, end, step = (*view.args, *DEFAULTS[len(view.args) :])[2:]
+    return start in (None, 0) and (end is None or (isinstance(end, int) and end >= END)) and step == 1
+
 
 ASSERTIONS = frozenset(
     {

@@ -12,11 +12,18 @@ from onnx_ir import DataType
 from onnxscript import opset18 as op
 from onnxscript.function_libs.torch_lib.ops import core, nn
 
-from onnxfn.graphs.translations.distance_translations import distance_translations
-from onnxfn.graphs.translations.element_translations import element_translations
-from onnxfn.graphs.translations.ops import cast, counted, integers, scalar, size, typed
-from onnxfn.graphs.translations.ordered_translations import ordered_translations
-from onnxfn.graphs.translations.scatter_translations import scatter_translations
+from onnxfn.graphs.translations.tensor_translations import (
+    cast,
+    counted,
+    distance_translations,
+    element_translations,
+    integers,
+    ordered_translations,
+    scalar,
+    scatter_translations,
+    size,
+    typed,
+)
 
 
 def translations() -> dict[Any, Callable[..., Any]]:

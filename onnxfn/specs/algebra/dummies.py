@@ -19,10 +19,9 @@ from onnxfn.specs.algebra.planned import AnySpec
 from onnxfn.specs.algebra.sample_fills import scaled, two_values
 from onnxfn.specs.algebra.spec import Dummies, ExportSpec
 from onnxfn.specs.axes import names, shape
-from onnxfn.specs.converters import plain_number
+from onnxfn.specs.axis_symbols import fixed_sizes
+from onnxfn.specs.converters import plain_number, resolve
 from onnxfn.specs.errors import InvalidSpec, MissingValue, OnnxfnError, UnknownName, unknown
-from onnxfn.specs.fixed_axes import fixed_sizes
-from onnxfn.specs.functions import resolve
 from onnxfn.specs.records import DummySize, Generator, Getter, InputSpec, NestedDummy
 
 Array = NDArray[Any]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from onnxfn.specs.algebra.compose import compose
 from onnxfn.specs.algebra.spec import Call, Check, ExportSpec, Overlay, Parts
 from onnxfn.specs.axes import AxisMap
-from onnxfn.specs.converters import plain_number
+from onnxfn.specs.converters import Path, plain_number
 from onnxfn.specs.records import (
     ArgumentBuilder,
     Constant,
@@ -18,7 +18,6 @@ from onnxfn.specs.records import (
     Plain,
     Source,
 )
-from onnxfn.specs.tensor_paths import Path
 
 TOKENS = "batch_size sequence_length"
 """The axes of a batch of texts."""

@@ -8,13 +8,13 @@ from attrs import field
 
 from onnxfn.specs.algebra.spec import Call, Check, Dummies, ExportSpec, Target
 from onnxfn.specs.axes import symbols
+from onnxfn.specs.axis_symbols import graph_axes
 from onnxfn.specs.converters import as_tuple
-from onnxfn.specs.fixed_axes import graph_axes
 from onnxfn.specs.named_records import Named, by_name, has_tensor, tensor_of
 from onnxfn.specs.record import record
 from onnxfn.specs.records import SYMBOL, AxisRange, FixedAxis, InputSpec, Link, OutputSpec
 from onnxfn.specs.results import printing
-from onnxfn.specs.results.modalities import modalities
+from onnxfn.specs.results.output_types import modalities
 from onnxfn.specs.results.variant_rows import is_first_variant
 
 BATCH = "batch_size"

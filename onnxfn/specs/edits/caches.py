@@ -13,10 +13,10 @@ from onnxfn.specs.algebra.dummies import generates, padded, sized
 from onnxfn.specs.algebra.facts import always, builds, case
 from onnxfn.specs.algebra.spec import Cache, ExportSpec, Past
 from onnxfn.specs.axes import AxisMap, axis, axis_map, names
+from onnxfn.specs.converters import Path
 from onnxfn.specs.edits.as_edit import as_edit
 from onnxfn.specs.errors import InvalidSpec, unknown
 from onnxfn.specs.records import CacheRow, Constant, InputSpec, NestedDummy, OutputSpec, Source
-from onnxfn.specs.tensor_paths import Path
 
 PAST = "past_sequence_length"
 PAST_TOKENS = "batch_size past_sequence_length+sequence_length"

@@ -7,9 +7,8 @@ from collections.abc import Iterable, Mapping
 from attrs import evolve
 from toolz import reduce
 
-from onnxfn.specs.algebra.compose import compose
+from onnxfn.specs.algebra.compose import compose, either
 from onnxfn.specs.algebra.facts import TARGET, always, gives
-from onnxfn.specs.algebra.getters import either
 from onnxfn.specs.algebra.spec import Call, ExportSpec, Overlay
 from onnxfn.specs.axes import AxisMap, axis_map, pattern
 from onnxfn.specs.edits.as_edit import as_edit

@@ -7,9 +7,8 @@ from types import MappingProxyType
 
 from attrs import evolve, field, frozen
 
-from onnxfn.specs.algebra.compose import compose
+from onnxfn.specs.algebra.compose import compose, from_config
 from onnxfn.specs.algebra.dummies import generates
-from onnxfn.specs.algebra.getters import from_config
 from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.axes import AxisMap
 from onnxfn.specs.edits.as_edit import as_edit

@@ -17,11 +17,11 @@ from onnxfn.specs.algebra.quantized_dtypes import QUANTIZED_DTYPES, QuantizedNam
 from onnxfn.specs.algebra.spec import ExportSpec, FloatDtype, IntDtype, Target
 from onnxfn.specs.axes import AxisMap
 from onnxfn.specs.axis_symbols import symbols_in
+from onnxfn.specs.converters import Path
 from onnxfn.specs.edits.as_edit import as_edit
 from onnxfn.specs.edits.inner_specs import each_spec, tensor_names, with_changed_input
 from onnxfn.specs.errors import InvalidSpec, UnknownName, closest, shortened, unknown
 from onnxfn.specs.records import KINDS, AxisRange, FixedAxis, InputSpec, Kind
-from onnxfn.specs.tensor_paths import Path
 
 INT_DTYPES: tuple[str, ...] = get_args(IntDtype)
 FLOAT_DTYPES: tuple[str, ...] = get_args(FloatDtype)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from attrs import evolve
 
-from onnxfn.specs.algebra.compose import compose
+from onnxfn.specs.algebra.compose import compose, reads
 from onnxfn.specs.algebra.dummies import generates
 from onnxfn.specs.algebra.facts import gives, links
-from onnxfn.specs.algebra.getters import reads
 from onnxfn.specs.algebra.planned import PlannedSpec
 from onnxfn.specs.algebra.spec import Cache, ExportSpec
 from onnxfn.specs.axes import AxisMap, axis_map

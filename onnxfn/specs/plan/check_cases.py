@@ -1,4 +1,4 @@
-"""The cases that a planned spec is checked in: other sizes and other dummy inputs than the traced ones."""
+"""The cases of a check, and the ranges of their axes."""
 
 from __future__ import annotations
 
@@ -13,9 +13,45 @@ from onnxfn.specs.algebra.dummies import known_sizes, planned_sizes
 from onnxfn.specs.algebra.planned import Case, PlannedSpec
 from onnxfn.specs.algebra.spec import Dummies, ExportSpec
 from onnxfn.specs.axes import names, shape, symbols, terms
-from onnxfn.specs.fixed_axes import fixed_sizes
-from onnxfn.specs.plan.axis_ranges import case_within
-from onnxfn.specs.records import DummySize
+from onnxfn.specs.axis_symbols import fixed_sizes
+from onnxfn.specs.errors import InvalidSpec
+from onnxfn.specs.records import AxisRange, DummySize
+
+Ranges = Mapping[str, AxisRange]
+
+
+def within_ranges(spec: PlannedSpec) -> PlannedSpec:
+    """The planned spec with the sizes of its trace and of its cases moved into the ranges of their axes."""
+    ranges = {axis.name: axis for axis in spec.axis_ranges}
+    if not ranges:
+        return spec
+    cases = tuple(case_within(case, spec) for case in spec.cases)
+    return evolve(spec, dummies=_dummies_within(spec.dummies, ranges), cases=cases)
+
+
+def case_within(case: Case, spec: PlannedSpec) -> Case:
+    """A case with its sizes moved into the ranges of a planned spec."""
+    ranges = {axis.name: axis for axis in spec.axis_ranges}
+    return evolve(case, dummies=_dummies_within(case.dummies, ranges)) if ranges else case
+
+
+def check_sizes(spec: PlannedSpec, sizes: Mapping[str, int]) -> None:
+    """Raises InvalidSpec if a size is not in the range of its axis."""
+    for axis in spec.axis_ranges:
+        if not axis.low <= sizes.get(axis.name, axis.low) <= axis.high:
+            raise InvalidSpec(f"{axis.name!r} is {axis.low} to {axis.high} by with_shapes, not {sizes[axis.name]}")
+
+
+def _dummies_within(dummies: Dummies, ranges: Ranges) -> Dummies:
+    return evolve(dummies, sizes=tuple(_within(size, ranges) for size in dummies.sizes))
+
+
+def _within(size: DummySize, ranges: Ranges) -> DummySize:
+    axis = ranges.get(size.name)
+    if axis is None or not isinstance(size.value, int):
+        return size
+    return evolve(size, value=min(max(size.value, axis.low), axis.high))
+
 
 AFFORDABLE_BATCH, LARGE_INPUTS = 2, 600_000
 """The largest batch for large inputs, and how many real numbers such inputs have together: 3 images of 224 x 224 have

@@ -7,8 +7,8 @@ from typing import Any
 
 from onnxfn.specs.algebra.planned import AnySpec
 from onnxfn.specs.algebra.spec import ExportSpec
+from onnxfn.specs.converters import at
 from onnxfn.specs.edits.caches import CACHES
-from onnxfn.specs.tensor_paths import at
 
 CACHE_INPUT = "past_key_values"
 CACHE_OUTPUT = "present"

@@ -15,13 +15,16 @@ from onnxfn.specs.algebra.config_values import UNKNOWN, Snapshot, is_set, read_c
 from onnxfn.specs.algebra.planned import BATCH, Case, Part, Plan, PlannedSpec
 from onnxfn.specs.algebra.spec import Dummies, ExportSpec, Overlay, Target
 from onnxfn.specs.axes import Axis, AxisMap, names, resolve_configured, substitute, symbols, terms, value
-from onnxfn.specs.axis_symbols import with_symbols
-from onnxfn.specs.edits.table import edited
+from onnxfn.specs.axis_symbols import fixed_sizes, with_symbols
 from onnxfn.specs.errors import InvalidSpec, MissingValue, shortened, unknown
-from onnxfn.specs.fixed_axes import fixed_sizes
-from onnxfn.specs.plan.axis_ranges import within_ranges
-from onnxfn.specs.plan.cache_tensors import cache_feedback, cache_inputs, cache_outputs, per_layer
-from onnxfn.specs.plan.shared_cache import refuse_unshared_cache
+from onnxfn.specs.plan.cache_tensors import (
+    cache_feedback,
+    cache_inputs,
+    cache_outputs,
+    per_layer,
+    refuse_unshared_cache,
+)
+from onnxfn.specs.plan.check_cases import within_ranges
 from onnxfn.specs.plan.text_cases import NO_FACTS, text_facts, with_text_cases
 from onnxfn.specs.records import (
     Constant,
@@ -35,7 +38,7 @@ from onnxfn.specs.records import (
     OutputSpec,
     Source,
 )
-from onnxfn.specs.tasks.tasks import for_some_task
+from onnxfn.specs.tasks.tasks import edited, for_some_task
 
 DEFAULTS = ExportSpec(target=Target(opset=18, int_dtype="int64"))
 """Opset and integer type of a spec that specifies none."""

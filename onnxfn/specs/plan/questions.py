@@ -12,10 +12,10 @@ from onnxfn.specs.algebra.config_values import snapshot
 from onnxfn.specs.algebra.dummies import Array, dummies
 from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.axes import symbols
+from onnxfn.specs.axis_symbols import fixed_sizes
 from onnxfn.specs.errors import InvalidSpec, unknown
-from onnxfn.specs.fixed_axes import fixed_sizes
-from onnxfn.specs.plan.axis_ranges import check_sizes
 from onnxfn.specs.plan.cache_tensors import cache_inputs, cache_outputs
+from onnxfn.specs.plan.check_cases import check_sizes
 from onnxfn.specs.plan.planning import planned_axes, refuse_unread_values
 from onnxfn.specs.plan.real_inputs import real_inputs
 

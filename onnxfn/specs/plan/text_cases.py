@@ -12,15 +12,14 @@ from typing import Any
 
 from attrs import evolve, frozen
 
-from onnxfn.specs.algebra.compose import group, named
+from onnxfn.specs.algebra.compose import either, group, least, named
 from onnxfn.specs.algebra.dummies import known_sizes
-from onnxfn.specs.algebra.getters import either, least
 from onnxfn.specs.algebra.planned import Case, PlannedSpec
 from onnxfn.specs.algebra.spec import Dummies
 from onnxfn.specs.axes import names, shape, symbols, terms
+from onnxfn.specs.axis_symbols import fixed_sizes
 from onnxfn.specs.edits.logits_to_keep import NUM_LOGITS
 from onnxfn.specs.errors import MissingValue
-from onnxfn.specs.fixed_axes import fixed_sizes
 from onnxfn.specs.plan.check_cases import cases, in_case, past_lengths
 from onnxfn.specs.records import DummySize, Generator, InputSpec, NestedDummy, Source
 

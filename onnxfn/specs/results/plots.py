@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from onnxfn.specs.errors import OnnxfnError
-from onnxfn.specs.layer_groups import grouped_row, layer_groups
+from onnxfn.specs.short_repr import grouped_row, layer_groups
 
 SMALLEST = 1e-6
 """Smaller multiples of the allowed error are drawn as this one: the axis is logarithmic, and 0 has no logarithm."""

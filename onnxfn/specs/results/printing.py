@@ -17,14 +17,12 @@ from typing import Any
 
 from attrs import evolve
 
-from onnxfn.specs.fixed_axes import graph_axes
-from onnxfn.specs.layer_groups import grouped_row, grouped_rows, layer_groups
+from onnxfn.specs.axis_symbols import graph_axes
 from onnxfn.specs.results.measurements import STATUS, measured_rows, with_heads
-from onnxfn.specs.results.modalities import MODALITY_OF
-from onnxfn.specs.results.output_types import output_dtype, tensor_dtype
+from onnxfn.specs.results.output_types import MODALITY_OF, output_dtype, tensor_dtype
 from onnxfn.specs.results.section_errors import section_rows
 from onnxfn.specs.results.variant_rows import has_variants, variant_rows
-from onnxfn.specs.short_repr import counted
+from onnxfn.specs.short_repr import counted, grouped_row, grouped_rows, layer_groups
 
 Rows = Sequence[Sequence[str]]
 Sections = Sequence[tuple[str, Rows]]
@@ -170,7 +168,7 @@ def _reference_rows(differences: Sequence[Any]) -> Rows:
 
 
 def _why_allowed(reference: str) -> str:
-    """How large an error may be in a comparison; check/verdict/precision.py has the numbers."""
+    """How large an error may be in a comparison; check/verdict/verdict.py has the numbers."""
     return next((reason for words, reason in WHY_ALLOWED.items() if words in reference), "")
 
 

@@ -11,9 +11,9 @@ from attrs import evolve, field
 
 from onnxfn.specs.algebra.planned import Plan
 from onnxfn.specs.algebra.public_calls import public
+from onnxfn.specs.axis_symbols import Limit
 from onnxfn.specs.converters import as_tuple
 from onnxfn.specs.errors import InvalidSpec, OnnxfnError
-from onnxfn.specs.limits import Limit
 from onnxfn.specs.record import record
 from onnxfn.specs.results import printing
 from onnxfn.specs.results.measurements import Measurement

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from onnxfn.specs.algebra.compose import compose
+from onnxfn.specs.algebra.compose import compose, reads
 from onnxfn.specs.algebra.facts import runs
-from onnxfn.specs.algebra.getters import reads
 from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.edits.as_edit import as_edit
 from onnxfn.specs.edits.caches import kv_cache

@@ -14,14 +14,13 @@ import numpy as np
 
 from onnxfn.specs.algebra.dummies import Array
 from onnxfn.specs.stored.reports import Tick, no_tick
-from onnxfn.weights.checkpoint_links import arrays
+from onnxfn.weights.checkpoint_links import ONNX_DTYPES, TensorEntry, arrays
 from onnxfn.weights.packed.quantized_checkpoint import (
     CONFIG_KEY,
     SINGLE_FILE,
     QuantizedCheckpoint,
     row_chunks,
 )
-from onnxfn.weights.safetensors import ONNX_DTYPES, TensorEntry
 
 CHUNK_ELEMENTS = 1 << 22
 """About so many elements are dequantized at once, and at least `MIN_ROWS` rows of a matrix."""

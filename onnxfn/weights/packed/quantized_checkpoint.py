@@ -13,9 +13,8 @@ from attrs import field, frozen
 from onnxfn.specs.algebra.dummies import Array
 from onnxfn.specs.converters import as_tuple
 from onnxfn.specs.errors import LoadFailed, ModelNotFound, listed
-from onnxfn.weights.checkpoint_links import arrays
+from onnxfn.weights.checkpoint_links import TensorEntry, arrays, entries
 from onnxfn.weights.packed.quantized_formats import FORMATS, QuantizedFormat
-from onnxfn.weights.safetensors import TensorEntry, entries
 
 CONFIG_KEY = "quantization_config"
 SINGLE_FILE, INDEX_FILE = "model.safetensors", "model.safetensors.index.json"

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_graphs import graph_from_text, noise, run_unoptimized
 
-from onnxfn.graphs.fusions.expands import drop_expands
+from onnxfn.graphs.fusions.fusing import drop_expands
 
 # A mask as a model expands it to all heads, before it is inverted and cast.
 MASK = """

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from onnx.reference import ReferenceEvaluator
 
 import onnxfn
-from onnxfn.graphs.passes.pads import separate_pads
+from onnxfn.graphs.passes.simplify import separate_pads
 
 
 class Padded(torch.nn.Module):

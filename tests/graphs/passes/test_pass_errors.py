@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from onnxfn.graphs.nodes.pass_errors import pass_errors
+from onnxfn.graphs.nodes.nodes import pass_errors
 from onnxfn.specs.errors import CaptureFailed
 
 

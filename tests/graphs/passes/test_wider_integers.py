@@ -7,7 +7,7 @@ import onnx_ir
 import onnxruntime
 import pytest
 
-from onnxfn.graphs.passes.wider_integers import WIDER, widen_integers
+from onnxfn.graphs.passes.simplify import WIDER, widen_integers
 
 BINARY = {"Max": np.maximum, "Min": np.minimum, "MatMul": lambda a, b: np.matmul(a.astype("int64"), b.astype("int64"))}
 

@@ -9,7 +9,7 @@ import torch
 from small_graphs import graph_from_text, noise, run_unoptimized
 
 import onnxfn
-from onnxfn.graphs.fusions.zero_states import drop_zero_states
+from onnxfn.graphs.fusions.fusing import drop_zero_states
 
 LSTM = """
 lstm (float[time, batch, 3] x, float[1, 8, 3] w, float[1, 8, 2] r, float[1, batch, 2] state)

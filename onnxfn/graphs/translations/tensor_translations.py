@@ -1,0 +1,384 @@
+"""Translations of operators on elements, order, distances and complex numbers, which torch's own table lacks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import onnx_ir
+import torch
+from onnx_ir import DataType
+from onnxscript import opset18 as op
+from onnxscript.function_libs.torch_lib.ops import core, fft
+
+from onnxfn.graphs.translations.running import running
+
+
+def integers(*numbers: int) -> Any:
+    """A constant vector of int64."""
+    return op.Constant(value_ints=list(numbers))
+
+
+def scalar(number: float, dtype: Any = DataType.INT64) -> Any:
+    """A constant without axes."""
+    return op.Constant(value=onnx_ir.tensor(number, dtype=dtype))
+
+
+def size(tensor: Any, axis: int) -> Any:
+    """The size of an axis, as a vector of one number."""
+    return op.Shape(tensor, start=axis, end=axis + 1 or None)
+
+
+def counted(size: Any) -> Any:
+    """The numbers from 0 up to a size, which is a vector of one number."""
+    return op.Range(scalar(0), op.Squeeze(size, integers(0)), scalar(1))
+
+
+def cast(tensor: Any, dtype: Any) -> Any:
+    """A tensor in another dtype, which the translations of torch read, as they read the shape."""
+    return typed(op.Cast(tensor, to=int(dtype)), dtype, tensor.shape)
+
+
+def typed(value: Any, dtype: Any, shape: Any = None) -> Any:
+    """A value that knows its dtype, and its shape if that is given."""
+    value.type = onnx_ir.TensorType(dtype)
+    if shape is not None:
+        value.shape = shape
+    return value
+
+
+def element_translations() -> dict[Any, Callable[..., Any]]:
+    """Operator of torch -> a function that computes it on onnxscript values."""
+    return {
+        torch.ops.aten.copysign.Tensor: _copysign,
+        torch.ops.aten.hypot.default: _hypot,
+        torch.ops.aten.put.default: _put,
+    }
+
+
+def _hypot(left: Any, right: Any) -> Any:
+    """The length of a vector of two coordinates; the smaller one is divided by the larger, so no square is infinite."""
+    sizes = op.Abs(left), op.Abs(right)
+    larger, smaller = op.Max(*sizes), op.Min(*sizes)
+    unit = op.CastLike(op.Constant(value_float=1.0), larger)
+    ratio = op.Div(smaller, op.Where(op.Equal(larger, op.Sub(unit, unit)), unit, larger))
+    return op.Mul(larger, op.Sqrt(op.Add(unit, op.Mul(ratio, ratio))))
+
+
+def _copysign(tensor: Any, other: Any) -> Any:
+    """The numbers of a tensor with the signs of another; -0.0 is negative."""
+    size = op.Abs(tensor)
+    zero, unit = (op.CastLike(op.Constant(value_float=number), other) for number in (0.0, 1.0))
+    # 1 over -0.0 is minus infinity
+    is_negative = op.Less(op.Where(op.Equal(other, zero), op.Div(unit, other), other), zero)
+    return op.Where(is_negative, op.Neg(size), size)
+
+
+def _put(tensor: Any, index: Any, source: Any, accumulate: bool = False) -> Any:
+    """A tensor with other elements at indices into all its elements; torch's table lacks it."""
+    last = integers(-1)
+    flat, places, values = (op.Reshape(each, last) for each in (tensor, index, source))
+    positive = op.Where(op.Less(places, op.Constant(value_int=0)), op.Add(places, op.Size(tensor)), places)
+    changed = op.ScatterElements(flat, positive, values, axis=0, reduction="add" if accumulate else "none")
+    return op.Reshape(changed, op.Shape(tensor))
+
+
+def scatter_translations() -> dict[Any, Callable[..., Any]]:
+    """Operator of torch -> a function that computes it on onnxscript values."""
+    import torch
+
+    return {torch.ops.aten.scatter_reduce.two: _scatter_reduce}
+
+
+def _scatter_reduce(
+    tensor: Any,
+    dim: int,
+    index: Any,
+    source: Any,
+    reduce: str,
+    include_self: bool = True,
+) -> Any:
+    """A tensor whose elements are reduced with those of a source at indices.
+
+    ONNX has no mean: torch's table takes the last element in its place. Here it is a sum over a count.
+    """
+    from onnxscript import opset18 as op
+    from onnxscript.function_libs.torch_lib.ops.core import aten_scatter_reduce as from_table
+
+    if reduce != "mean":
+        return from_table(tensor, dim, index, source, reduce, include_self)
+    unit = op.CastLike(op.Constant(value_float=1.0), source)
+    zeros = op.Expand(op.Sub(unit, unit), op.Shape(tensor))
+    before, counted = (tensor, op.Add(zeros, unit)) if include_self else (zeros, zeros)
+    total = op.ScatterElements(before, index, source, axis=dim, reduction="add")
+    counts = op.ScatterElements(counted, index, op.Expand(unit, op.Shape(index)), axis=dim, reduction="add")
+    count = counts if include_self else op.Max(counts, unit)
+    is_float = (source.dtype or tensor.dtype).is_floating_point()
+    mean = op.Div(total if is_float else op.Sub(total, op.Mod(total, count)), count)  # torch rounds whole numbers down
+    return mean if include_self else op.Where(op.Equal(counts, op.Sub(unit, unit)), tensor, mean)
+
+
+def distance_translations() -> dict[Any, Callable[..., Any]]:
+    """Operator of torch -> a function that computes it on onnxscript values."""
+    return {
+        torch.ops.aten._cdist_forward.default: _cdist,
+        torch.ops.aten._pdist_forward.default: _pdist,
+        torch.ops.aten.cdist.default: _cdist,
+        torch.ops.aten.pdist.default: _pdist,
+    }
+
+
+def _cdist(left: Any, right: Any, p: float = 2.0, compute_mode: int | None = None) -> Any:  # noqa: ARG001
+    """The distance of each row of a matrix from each row of another: sums of differences, without a matrix product.
+
+    A product loses the digits of small distances. torch takes one for more than 25 rows.
+    """
+    sizes = op.Abs(op.Sub(op.Unsqueeze(left, integers(-2)), op.Unsqueeze(right, integers(-3))))
+    return _norm(sizes, p, left.dtype)
+
+
+def _norm(sizes: Any, p: float, dtype: Any) -> Any:
+    """The p-norm of the last axis of numbers that are not negative."""
+    axes = integers(-1)
+    if p == 0:
+        return op.ReduceSum(op.Cast(op.Greater(sizes, scalar(0.0, dtype)), to=int(dtype)), axes, keepdims=0)
+    if p == 1:
+        return op.ReduceSum(sizes, axes, keepdims=0)
+    if p == 2:
+        return op.Sqrt(op.ReduceSum(op.Mul(sizes, sizes), axes, keepdims=0))
+    if p == float("inf"):
+        return op.ReduceMax(sizes, axes, keepdims=0)
+    return op.Pow(op.ReduceSum(op.Pow(sizes, scalar(p, dtype)), axes, keepdims=0), scalar(1 / p, dtype))
+
+
+def _pdist(rows: Any, p: float = 2.0) -> Any:
+    """The distances of each row of a matrix from the rows after it, as one vector."""
+    distances = _cdist(rows, rows, p)
+    is_later = op.Trilu(op.Expand(scalar(1), op.Shape(distances)), op.Constant(value_int=1))
+    last = integers(-1)
+    return op.Compress(op.Reshape(distances, last), op.Cast(op.Reshape(is_later, last), to=9), axis=0)
+
+
+def complex_translations() -> dict[Any, Callable[..., Any]]:
+    """Operator of torch -> a function that computes it on onnxscript values of complex tensors."""
+    return {
+        torch.ops.aten._fft_c2r.default: _real_signal,
+        torch.ops.aten.mul.Tensor: _product,
+        torch.ops.aten.sym_size.int: _size,
+        torch.ops.aten.unsqueeze.default: _with_axis,
+    }
+
+
+def _real_signal(spectrum: Any, dim: Sequence[int], normalization: int, last_dim_size: Any) -> Any:
+    """The real signal of half a spectrum; torch's table has an inverse DFT of one side, which ONNX Runtime lacks.
+
+    The other half is the mirrored conjugate of the first.
+    """
+    axis = dim[-1]
+    conjugate = op.Mul(spectrum, op.Constant(value_floats=[1.0, -1.0]))
+    last = integers((last_dim_size - 1) // 2) if isinstance(last_dim_size, int) else _half(last_dim_size)
+    mirrored = op.Slice(conjugate, last, integers(0), integers(axis), integers(-1))
+    spectrum = op.Concat(spectrum, mirrored, axis=axis)
+    signal = fft.aten__fft_c2c(spectrum, dim, normalization, False)
+    return op.Squeeze(op.Slice(signal, integers(0), integers(1), integers(-1)), integers(-1))
+
+
+def _product(left: Any, right: Any) -> Any:
+    """The product of two complex tensors, or of one and a real number, which torch's table takes for complex."""
+    if _is_real_number(right):
+        return op.Mul(left, op.CastLike(right, left))
+    return op.Mul(op.CastLike(left, right), right) if _is_real_number(left) else core.aten_mul_complex(left, right)
+
+
+def _is_real_number(value: Any) -> bool:
+    """Whether a value is no complex tensor, which has at least the axis of its two parts."""
+    shape = getattr(value, "shape", ())
+    return not isinstance(value, complex) and shape is not None and len(shape) == 0
+
+
+def _size(tensor: Any, dim: int = 0) -> Any:
+    """The size of an axis of a complex tensor; torch's table has it for real tensors."""
+    axis = dim if dim >= 0 else dim - 1
+    return op.Squeeze(op.Shape(tensor, start=axis, end=axis + 1 or None))
+
+
+def _with_axis(tensor: Any, dim: int) -> Any:
+    """A complex tensor with one more axis of size 1; torch's table has it for real tensors."""
+    return op.Unsqueeze(tensor, integers(dim if dim >= 0 else dim - 1))
+
+
+def _half(size: Any) -> Any:
+    """Half of a size minus one, as a vector."""
+    return op.Div(op.Sub(op.Reshape(size, integers(-1)), integers(1)), integers(2))
+
+
+def ordered_translations() -> dict[Any, Callable[..., Any]]:
+    """Operator of torch -> a function that computes it on onnxscript values."""
+    aten = torch.ops.aten
+    return {
+        aten.bucketize.Tensor: _bucketize,
+        aten.cummax.default: partial(_running_extreme, "GreaterOrEqual"),
+        aten.cummin.default: partial(_running_extreme, "LessOrEqual"),
+        aten.cumprod.default: _cumprod,
+        aten.kthvalue.default: _kthvalue,
+        aten.logcumsumexp.default: _logcumsumexp,
+        aten.median.default: lambda tensor: _median(_flat(tensor), 0)[0],
+        aten.median.dim: _median,
+        aten.nanmedian.default: lambda tensor: _nanmedian(_flat(tensor), 0)[0],
+        aten.nanmedian.dim: _nanmedian,
+        aten.searchsorted.Tensor: _searchsorted,
+    }
+
+
+def _median(tensor: Any, dim: int, keepdim: bool = False) -> Sequence[Any]:
+    """The lower median along an axis, and its index; NaN where an element is NaN, and the index of the first NaN."""
+    tensor, axis, result_axis = _along(tensor, dim)
+    middle = op.Div(op.Sub(size(tensor, axis), integers(1)), integers(2))
+    values, indices = _at_rank(tensor, axis, middle)
+    if tensor.dtype.is_floating_point():
+        is_nan = op.Cast(op.IsNaN(tensor), to=1)
+        has_nan = op.Cast(op.ReduceMax(is_nan, integers(axis), keepdims=1), to=9)
+        indices = op.Where(has_nan, op.ArgMax(is_nan, axis=axis, keepdims=1), indices)
+        values = op.GatherElements(tensor, indices, axis=axis)
+    return _reduced((values, indices), result_axis, keepdim=keepdim)
+
+
+def _nanmedian(tensor: Any, dim: int, keepdim: bool = False) -> Sequence[Any]:
+    """The lower median of the elements along an axis that are no NaN, and its index; NaN where all are NaN."""
+    tensor, axis, result_axis = _along(tensor, dim)
+    if not tensor.dtype.is_floating_point():
+        return _median(tensor, dim, keepdim)
+    numbers = op.ReduceSum(op.Cast(op.Not(op.IsNaN(tensor)), to=7), integers(axis), keepdims=1)
+    middle = op.Div(op.Max(op.Sub(numbers, integers(1)), integers(0)), integers(2))
+    return _reduced(_at_rank(tensor, axis, middle), result_axis, keepdim=keepdim)
+
+
+def _kthvalue(tensor: Any, k: Any, dim: int = -1, keepdim: bool = False) -> Sequence[Any]:
+    """The k-th smallest element along an axis, and its index; NaN is the largest number."""
+    tensor, axis, result_axis = _along(tensor, dim)
+    rank = integers(k - 1) if isinstance(k, int) else op.Sub(op.Reshape(k, integers(1)), integers(1))
+    return _reduced(_at_rank(tensor, axis, rank), result_axis, keepdim=keepdim)
+
+
+def _at_rank(tensor: Any, axis: int, rank: Any) -> tuple[Any, Any]:
+    """The element of each rank along an axis, and its index. NaN has the last ranks. The axis has size 1 afterwards.
+
+    The rank is a vector of one number, or one number for each slice.
+    """
+    wide = _sortable(tensor)
+    _, order = op.TopK(wide, size(tensor, axis), axis=axis, largest=0, sorted=1)
+    first = op.Slice(order, integers(0), integers(1), integers(axis))
+    indices = op.GatherElements(order, op.Add(op.Mul(first, integers(0)), rank), axis=axis)
+    return op.GatherElements(tensor, indices, axis=axis), indices
+
+
+def _sortable(tensor: Any) -> Any:
+    """A tensor of the same order in a dtype that ONNX Runtime sorts, with infinity in place of NaN."""
+    if not tensor.dtype.is_floating_point():
+        return op.Cast(tensor, to=DataType.INT64)
+    infinity = scalar(float("inf"), tensor.dtype)
+    numbers = op.Where(op.IsNaN(tensor), infinity, tensor)
+    is_sorted = tensor.dtype in (DataType.FLOAT, DataType.DOUBLE)
+    return numbers if is_sorted else op.Cast(numbers, to=DataType.FLOAT)
+
+
+def _searchsorted(
+    sorted_sequence: Any,
+    values: Any,
+    out_int32: bool = False,
+    right: bool = False,
+    side: str | None = None,
+    sorter: Any = None,
+) -> Any:
+    """How many elements of each sorted row are less than each value, or not greater for the right side.
+
+    Each value is compared with each element. NaN is greater than any number.
+    """
+    ordered = sorted_sequence if sorter is None else op.GatherElements(sorted_sequence, sorter, axis=-1)
+    is_row = len(sorted_sequence.shape) == 1  # one row for values of any rank
+    elements = ordered if is_row else op.Unsqueeze(ordered, integers(-2))
+    each = op.Unsqueeze(values, integers(-1))
+    follows = op.Greater if right or side == "right" else op.GreaterOrEqual
+    counts = op.ReduceSum(op.Cast(op.Not(follows(elements, each)), to=7), integers(-1), keepdims=0)
+    return op.Cast(counts, to=6) if out_int32 else counts
+
+
+def _bucketize(values: Any, boundaries: Any, out_int32: bool = False, right: bool = False) -> Any:
+    """The place of each value among sorted boundaries; see `_searchsorted`."""
+    return _searchsorted(boundaries, values, out_int32, right)
+
+
+def _running_extreme(comparison: str, tensor: Any, dim: int) -> Sequence[Any]:
+    """The extreme of the elements up to each along an axis, and its index: the last of equal ones. NaN stays NaN."""
+    if not len(tensor.shape):
+        return op.Identity(tensor), op.Constant(value_int=0)
+    axis = dim % len(tensor.shape)
+
+    def step(states: Sequence[Any], elements: Sequence[Any]) -> Sequence[Any]:
+        (extreme, index), (element, position) = states, elements
+        replaces = getattr(op, comparison)(element, extreme)
+        if tensor.dtype.is_floating_point():
+            replaces = op.Or(op.IsNaN(element), op.And(replaces, op.Not(op.IsNaN(extreme))))
+        return op.Where(replaces, element, extreme), op.Where(replaces, position, index)
+
+    ones = op.Expand(integers(1), op.Shape(tensor))
+    places = op.Sub(op.CumSum(ones, op.Constant(value_int=axis)), integers(1))
+    typed(places, DataType.INT64, tensor.shape)
+    return running(step, _first(axis, tensor, places), (tensor, places), axis, f"{tensor.name}_{comparison}")
+
+
+def _cumprod(tensor: Any, dim: int, dtype: int = -1) -> Any:
+    """The product of the elements up to each along an axis; torch decomposes it."""
+    default = tensor.dtype if tensor.dtype.is_floating_point() else DataType.INT64
+    factors = cast(tensor, default if dtype == -1 else DataType(dtype))
+    if not len(tensor.shape):
+        return op.Identity(factors)
+    axis = dim % len(tensor.shape)
+    unit = scalar(1, factors.dtype)
+    ones = typed(op.Expand(unit, op.Shape(*_first(axis, factors))), factors.dtype)
+    return running(
+        lambda states, elements: [op.Mul(*states, *elements)], [ones], [factors], axis, f"{tensor.name}_product"
+    )[0]
+
+
+def _logcumsumexp(tensor: Any, dim: int) -> Any:
+    """The logarithm of the sum of the exponentials of the elements up to each; torch's table loses the small ones."""
+
+    def step(states: Sequence[Any], elements: Sequence[Any]) -> Sequence[Any]:
+        larger, smaller = op.Max(*states, *elements), op.Min(*states, *elements)
+        zero = scalar(0.0, tensor.dtype)
+        distance = op.Where(op.Equal(larger, smaller), zero, op.Sub(smaller, larger))  # both may be infinite
+        return [op.Add(larger, op.Softplus(distance))]
+
+    if not len(tensor.shape):
+        return op.Identity(tensor)
+    axis = dim % len(tensor.shape)
+    lowest = scalar(float("-inf"), tensor.dtype)
+    start = typed(op.Expand(lowest, op.Shape(*_first(axis, tensor))), tensor.dtype)
+    return running(step, [start], [tensor], axis, f"{tensor.name}_logsum")[0]
+
+
+def _first(axis: int, *tensors: Any) -> list[Any]:
+    """The first element of each tensor along an axis."""
+    return [typed(op.Gather(tensor, op.Constant(value_int=0), axis=axis), tensor.dtype) for tensor in tensors]
+
+
+def _along(tensor: Any, dim: int) -> tuple[Any, int, int | None]:
+    """A tensor with at least one axis, the axis, and the axis of the result: None if the tensor has none."""
+    rank = len(tensor.shape)
+    if rank:
+        return tensor, dim % rank, dim % rank
+    return typed(op.Reshape(tensor, integers(1)), tensor.dtype), 0, None
+
+
+def _flat(tensor: Any) -> Any:
+    """All elements of a tensor along one axis."""
+    return typed(op.Reshape(tensor, integers(-1)), tensor.dtype, onnx_ir.Shape([None]))
+
+
+def _reduced(tensors: Sequence[Any], axis: int | None, *, keepdim: bool) -> Sequence[Any]:
+    """Results without the axis of size 1, or with it; a result of a number has no axis."""
+    if axis is not None and keepdim:
+        return tuple(tensors)
+    return tuple(op.Squeeze(tensor, integers(axis or 0)) for tensor in tensors)
