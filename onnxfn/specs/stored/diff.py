@@ -112,7 +112,7 @@ def _written_tasks(names: list[str]) -> str:
     """The start of the path of a change that these tasks share; nothing for a change outside of tasks."""
     if names == [""]:
         return ""
-    return f"tasks.{names[0]}" if len(names) == 1 else f"tasks.{{{', '.join(names)}}}"
+    return f"tasks.{names[0]}" if len(names) == 1 else f"tasks.{{{', '.join(sorted(names))}}}"
 
 
 def _is_compared_by_field(value: Any) -> bool:
