@@ -26,7 +26,7 @@ SAMPLE = (
     "tests/graphs/test_capture.py",
     "tests/export/test_own_modules.py",
     "tests/export/test_cli.py",
-    "tests/check/test_generation.py",
+    "tests/run/test_generation.py",
     *(
         f"tests/architectures/test_rows.py::test_a_model_agrees_with_pytorch[{row}]"
         for row in (

@@ -45,8 +45,8 @@ SAMPLE = {
             for name in ("functions", "packed_vision", "recurrent_functions", "indexers")
         ),
         *(f"architectures/test_{name}.py" for name in ("grid_convolutions", "image_patches", "unpadded_tiles")),
-        "graphs/test_patching.py",
-        "graphs/test_argument_builders.py",
+        "models/test_patching.py",
+        "models/test_argument_builders.py",
     ),
     "decoders with past": (
         "architectures/test_decoders.py::test_a_decoder_agrees_with_pytorch",
@@ -61,7 +61,7 @@ SAMPLE = {
         "export/test_derived_kinds.py",
     ),
     "rows": (ROWS,),
-    "captures and checks": ("graphs/test_capture.py", "check/test_generation.py", "export/test_own_modules.py"),
+    "captures and checks": ("graphs/test_capture.py", "run/test_generation.py", "export/test_own_modules.py"),
 }
 """Group -> its tests. The rows are counted for each family."""
 
