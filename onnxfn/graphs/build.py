@@ -46,7 +46,7 @@ from onnxfn.specs.stored.reports import StageTimer
 from onnxfn.weights.layouts import dtype_suffix
 
 GRAPHS = str(Path(__file__).parent)
-"""The folder of the passes."""
+"""The folder of the folders of passes."""
 
 FindRepeats = Callable[[Any], tuple[LayerStack, ...]]
 """Function from a model to its stacks of repeated layers."""
@@ -366,6 +366,6 @@ def _pass_errors(part: Part) -> Iterator[None]:
 def _pass_line(error: Exception) -> str:
     """The last line of a pass that ran before an error, as `file:line`."""
     frames = traceback.extract_tb(error.__traceback__)
-    passes = [frame for frame in frames if frame.filename.startswith(GRAPHS)]
+    passes = [frame for frame in frames if frame.filename.startswith(GRAPHS) and frame.filename != __file__]
     frame = (passes or frames)[-1]
     return f"{Path(frame.filename).name}:{frame.lineno}"

@@ -152,7 +152,7 @@ def test_a_configuration_that_cannot_be_written_as_json_has_none(change):
 def test_the_source_of_every_folder_of_onnxfn_counts():
     names = [file.relative_to(Path(onnxfn.__file__).parent) for file in source_files()]
     folders = {name.parts[0] for name in names if len(name.parts) > 1}
-    assert folders == {"specs", "architectures", "weights", "graphs", "check", "export"}
+    assert folders == {"specs", "architectures", "weights", "models", "graphs", "run", "check", "export"}
 
 
 def test_the_hooks_of_transformers_count_with_what_they_close_over():
