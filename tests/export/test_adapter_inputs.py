@@ -11,14 +11,13 @@ import peft_adapters
 import pytest
 import tiny
 import torch
+from command_line import succeed
 from onnxruntime import AdapterFormat, InferenceSession, LoraAdapter, RunOptions
 from refusals import refusal
 from safetensors.torch import save_file
-from typer.testing import CliRunner
 
 import onnxfn
 from onnxfn.check.adapter_inputs import adapter_report
-from onnxfn.export.cli.commands import app
 from onnxfn.export.run import arguments as adapter_inputs
 from onnxfn.models.casting import with_adapter
 from onnxfn.models.dtypes import in_dtype
@@ -211,7 +210,6 @@ def test_what_inputs_cannot_be_is_refused(base, adapters, tmp_path):
 def test_the_command_line_writes_the_adapter_as_a_file(base, adapters, tmp_path):
     base.save_pretrained(tmp_path / "base")
     words = ["export", tmp_path / "base", tmp_path / "out", "--task", TASK, "--adapter", adapters[1]]
-    run = CliRunner().invoke(app, [*map(str, words), "--adapter-input", "q_proj"])
-    assert run.exit_code == 0, run.output
+    succeed(*words, "--adapter-input", "q_proj")
     assert (tmp_path / "out/onnx/narrow.onnx_adapter").is_file()
     assert onnxfn.verify(tmp_path / "out").passed

@@ -6,14 +6,14 @@ import numpy as np
 import onnx
 import peft_adapters
 import pytest
+import tiny
 import torch
+from command_line import invoke, succeed
 from onnx import numpy_helper
 from refusals import refusal
 from safetensors.torch import load_file
-from typer.testing import CliRunner
 
 import onnxfn
-from onnxfn.export.cli.commands import app
 from onnxfn.models.casting import cast_on_use, with_adapter
 from onnxfn.models.dtypes import in_dtype
 from onnxfn.models.model_state import model_copy
@@ -111,8 +111,7 @@ def test_the_command_line_merges_an_adapter_into_a_bfloat16_checkpoint(tmp_path)
     base = peft_adapters.base_model("patterns").bfloat16()
     base.save_pretrained(tmp_path / "base")
     arguments = ["export", str(tmp_path / "base"), str(tmp_path / "out"), "--task", "text-generation"]
-    run = CliRunner().invoke(app, [*arguments, "--adapter", str(peft_adapters.FOLDER / "patterns")])
-    assert run.exit_code == 0, run.output
+    succeed(*arguments, "--adapter", peft_adapters.FOLDER / "patterns")
     exported = onnxfn.load(tmp_path / "out")
     merged = in_dtype(adapted("patterns", base), "float32")
     ids = np.arange(10).reshape(2, 5)
@@ -124,7 +123,7 @@ def test_the_command_line_merges_an_adapter_into_a_bfloat16_checkpoint(tmp_path)
 
 def test_the_command_line_says_that_a_folder_is_an_adapter(tmp_path):
     folder = peft_adapters.FOLDER / "patterns"
-    run = CliRunner().invoke(app, ["export", str(folder), str(tmp_path / "out")])
+    run = invoke("export", folder, tmp_path / "out")
     assert run.exit_code == 1
     assert f"export its model, with --adapter {folder}" in " ".join(run.output.split())
 
@@ -132,37 +131,40 @@ def test_the_command_line_says_that_a_folder_is_an_adapter(tmp_path):
 def test_a_prefix_of_the_head_is_added_or_left_out():
     base = peft_adapters.base_model("patterns")
     model = adapted("patterns", base.model)
-    assert_merged(
-        model,
-        {
-            key.removeprefix("model."): tensor
-            for key, tensor in (
-                parameters(base) | load_file(peft_adapters.FOLDER / "patterns" / peft_adapters.EXPECTED)
-            ).items()
-        },
-    )
+    merged = parameters(base) | load_file(peft_adapters.FOLDER / "patterns" / peft_adapters.EXPECTED)
+    assert_merged(model, {key.removeprefix("model."): tensor for key, tensor in merged.items()})
 
 
-def test_an_adapter_of_another_model_is_refused():
-    other = peft_adapters.base_model("dora")
-    message = refusal(InvalidSpec, adapted, "patterns", other)
-    assert "has weights for model.layers.0.mlp.down_proj; the model has none of this name" in message
-    narrow = peft_adapters.base_model("patterns")
-    narrow.model.layers[0].mlp.down_proj = torch.nn.Linear(10, 8)
-    assert "by a matrix of the shape [8, 12]; known are: Linear" in refusal(InvalidSpec, adapted, "patterns", narrow)
+def replaced_layer():
+    model = peft_adapters.base_model("patterns")
+    model.model.layers[0].mlp.down_proj = torch.nn.Linear(10, 8)
+    return model
 
 
-def test_a_tied_weight_is_refused():
-    base = peft_adapters.base_model("embedding")
-    base.lm_head.weight = base.model.embed_tokens.weight
-    assert "which is tied to lm_head.weight" in refusal(InvalidSpec, adapted, "embedding", base)
+def tied_head():
+    model = peft_adapters.base_model("embedding")
+    model.lm_head.weight = model.model.embed_tokens.weight
+    return model
 
 
-def test_a_tensor_of_another_size_is_refused(tmp_path):
-    base = peft_adapters.base_model("rslora")
-    base.lm_head = torch.nn.Linear(8, 21, bias=False)
-    message = refusal(InvalidSpec, adapted, "rslora", base)
-    assert "has lm_head.weight [20, 8]; the model has one of the shape [21, 8]" in message
+def wider_head():
+    model = peft_adapters.base_model("rslora")
+    model.lm_head = torch.nn.Linear(8, 21, bias=False)
+    return model
+
+
+@pytest.mark.parametrize(
+    ("name", "model", "part"),
+    [
+        ("patterns", lambda: peft_adapters.base_model("dora"), "down_proj; the model has none of this name"),
+        ("patterns", replaced_layer, "by a matrix of the shape [8, 12]; known are: Linear"),
+        ("embedding", tied_head, "which is tied to lm_head.weight"),
+        ("rslora", wider_head, "has lm_head.weight [20, 8]; the model has one of the shape [21, 8]"),
+    ],
+    ids=["another model", "another layer", "tied", "wider"],
+)
+def test_an_adapter_that_does_not_fit_the_model_is_refused(name, model, part):
+    assert part in refusal(InvalidSpec, adapted, name, model())
 
 
 def test_a_model_that_cannot_be_copied_is_refused():
@@ -170,3 +172,10 @@ def test_a_model_that_cannot_be_copied_is_refused():
     folder = peft_adapters.FOLDER / "patterns"
     assert "cannot be copied" in refusal(InvalidSpec, with_adapter, base, base, folder)
     assert with_adapter(base, base, None) is base
+
+
+def test_a_model_that_peft_adapts_is_for_the_tasks_of_the_model_inside():
+    peft = pytest.importorskip("peft", reason="peft is in the extra test")
+    settings = peft.LoraConfig(r=4, target_modules=["q_proj"], init_lora_weights=False)
+    model = peft.get_peft_model(tiny.model("llama", "AutoModelForCausalLM"), settings)
+    assert onnxfn.export(onnxfn.spec_for(model, "text-generation-with-past"), model).report.passed

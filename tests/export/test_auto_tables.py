@@ -9,14 +9,13 @@ import pytest
 import shrunk
 import tiny
 import transformers
+from command_line import succeed
 from packaging.version import Version
 from refusals import refusal
 from transformers.models.auto import modeling_auto
-from typer.testing import CliRunner
 
 import onnxfn
 from onnxfn.architectures.families.heads import HEADS, family_head
-from onnxfn.export.cli.commands import app
 from onnxfn.export.derive.auto_tables import (
     OTHER_TABLES,
     TABLES,
@@ -196,8 +195,7 @@ def test_a_model_without_a_row_has_each_task_that_transformers_lists_for_its_cla
 )
 def test_the_command_line_exports_a_checkpoint_of_a_head_that_no_row_names(model_type, class_name, task, tmp_path):
     tiny.model(model_type, class_name).save_pretrained(tmp_path / "checkpoint")
-    result = CliRunner().invoke(app, ["export", str(tmp_path / "checkpoint"), str(tmp_path / "out")])
-    assert result.exit_code == 0, result.output
+    result = succeed("export", tmp_path / "checkpoint", tmp_path / "out")
     assert f"task: {task} (found)" in result.stdout
     assert "check passed" in result.stdout
 

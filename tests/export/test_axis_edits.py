@@ -28,6 +28,12 @@ def bert():
     return BertForSequenceClassification(config)
 
 
+@pytest.fixture(scope="module")
+def llama():
+    torch.manual_seed(0)
+    return LlamaForCausalLM(LlamaConfig(num_hidden_layers=1, initializer_range=0.15, **SIZES))
+
+
 def axes(file):
     graph = onnx.load(file, load_external_data=False).graph
     return {
@@ -56,9 +62,7 @@ def test_a_range_beyond_what_the_model_can_take_is_refused(bert, tmp_path):
         onnxfn.export(with_shapes(spec_for(bert), sequence_length=(2, 64)), bert, tmp_path / "out")
 
 
-def test_a_decoder_with_new_names_generates(tmp_path):
-    torch.manual_seed(0)
-    llama = LlamaForCausalLM(LlamaConfig(num_hidden_layers=1, initializer_range=0.15, **SIZES))
+def test_a_decoder_with_new_names_generates(llama, tmp_path):
     names = {"batch_size": "N", "past_sequence_length": "P", "sequence_length": "T"}
     spec = with_axis_names(spec_for("llama", "text-generation-with-past"), **names)
     result = onnxfn.export(spec, llama, tmp_path / "out")
@@ -84,9 +88,7 @@ def test_a_file_has_a_constant_in_place_of_an_input_and_another_dtype_and_order(
     assert abs(others - expected).max() > 1e-3
 
 
-def test_a_decoder_with_a_constant_mask_generates_what_it_is_checked_for(tmp_path):
-    torch.manual_seed(0)
-    llama = LlamaForCausalLM(LlamaConfig(num_hidden_layers=1, initializer_range=0.15, **SIZES))
+def test_a_decoder_with_a_constant_mask_generates_what_it_is_checked_for(llama, tmp_path):
     spec = with_constants(spec_for("llama", "text-generation-with-past"), attention_mask=1)
     result = onnxfn.export(spec, llama, tmp_path / "out")
     assert "attention_mask" not in axes(tmp_path / "out" / "model.onnx")
@@ -94,9 +96,7 @@ def test_a_decoder_with_a_constant_mask_generates_what_it_is_checked_for(tmp_pat
 
 
 @pytest.mark.parametrize(("longest", "decodes"), [(64, True), (12, False)])
-def test_texts_are_decoded_only_in_the_ranges_of_a_decoder(longest, decodes, tmp_path):
-    torch.manual_seed(0)
-    llama = LlamaForCausalLM(LlamaConfig(num_hidden_layers=1, initializer_range=0.15, **SIZES))
+def test_texts_are_decoded_only_in_the_ranges_of_a_decoder(longest, decodes, llama, tmp_path):
     spec = spec_for("llama", "text-generation-with-past")
     ranged = with_shapes(spec, past_sequence_length=(0, longest), sequence_length=(1, 32))
     cases = onnxfn.export(ranged, llama, tmp_path / "out").report.cases

@@ -5,15 +5,12 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import subprocess
 import sys
 
 import pytest
 import tiny
 from broken_checkpoints import BIN, BROKEN
-from typer.testing import CliRunner
-
-from onnxfn.export.cli.commands import app
+from command_line import invoke, succeed
 
 
 @pytest.fixture(scope="module")
@@ -32,10 +29,6 @@ def bases(tmp_path_factory):
     return folder
 
 
-def test_there_are_at_least_79_of_them():
-    assert len(BROKEN) >= 79
-
-
 STAGES = re.compile(r"(.*: )?(load|plan) [\d.]+ s")
 """The start of a line of the error stream that names stages: those of one part follow the name of the part."""
 
@@ -49,7 +42,7 @@ def test_a_broken_checkpoint(name, bases, tmp_path, monkeypatch):
     before = sorted(tmp_path.rglob("*"))
     (tracebacks := tmp_path.parent / f"{tmp_path.name}-tracebacks").mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(tracebacks))
-    result = CliRunner().invoke(app, ["export", str(checkpoint), str(out)])
+    result = invoke("export", checkpoint, out)
     errors = [line for line in result.stderr.splitlines() if not STAGES.match(line)]
     if broken.message:
         assert result.exit_code == 1, result.output
@@ -62,24 +55,6 @@ def test_a_broken_checkpoint(name, bases, tmp_path, monkeypatch):
     else:
         assert result.exit_code == 0, result.output
         assert (out / "onnx" / "model.onnx").is_file()
-
-
-IN_A_PROCESS = ("weights: cut", "weights: git-lfs", "hidden_size: a text", "pickle: raw", "quantization: bitsandbytes")
-
-
-@pytest.mark.sweep
-@pytest.mark.parametrize("name", IN_A_PROCESS)
-def test_a_broken_checkpoint_in_a_process_of_its_own(name, bases, tmp_path):
-    broken = BROKEN[name]
-    shutil.copytree(bases / broken.base, tmp_path / "checkpoint")
-    broken.damage(tmp_path / "checkpoint")
-    command = [sys.executable, "-m", "onnxfn", "export", str(tmp_path / "checkpoint"), str(tmp_path / "out")]
-    process = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
-    assert process.returncode == 1
-    (line,) = [line for line in process.stderr.splitlines() if "error" in line]
-    assert broken.message in line
-    assert "Traceback" not in process.stderr
-    assert [entry.name for entry in tmp_path.iterdir()] == ["checkpoint"]
 
 
 # Code of the checkpoint's own
@@ -134,7 +109,7 @@ def own_code(tmp_path, monkeypatch):
 
 def test_code_of_a_checkpoint_does_not_run_without_the_flag(own_code, tmp_path):
     (own_code / "own.py").write_text(f"open({str(tmp_path / 'executed')!r}, 'w')")
-    result = CliRunner().invoke(app, ["export", str(own_code), str(tmp_path / "out")], input="y\n")
+    result = invoke("export", own_code, tmp_path / "out", input="y\n")
     assert result.exit_code == 1
     (line,) = result.stderr.splitlines()
     assert line.startswith(f"error: {own_code} has code of its own for the model type 'own-architecture'; ")
@@ -143,15 +118,14 @@ def test_code_of_a_checkpoint_does_not_run_without_the_flag(own_code, tmp_path):
 
 
 def test_code_of_a_checkpoint_runs_with_the_flag(own_code, tmp_path):
-    result = CliRunner().invoke(app, ["export", str(own_code), str(tmp_path / "out"), "--trust-remote-code"])
-    assert result.exit_code == 0, result.output
+    result = succeed("export", own_code, tmp_path / "out", "--trust-remote-code")
     assert "task: text-classification (found)" in result.stdout
     assert "check passed" in result.stdout
 
 
 def test_an_error_of_trusted_code_is_one_line(own_code, tmp_path):
     (own_code / "own.py").write_text("raise KeyError('own')")
-    result = CliRunner().invoke(app, ["export", str(own_code), str(tmp_path / "out"), "--trust-remote-code"])
+    result = invoke("export", own_code, tmp_path / "out", "--trust-remote-code")
     assert result.exit_code == 1
     assert "KeyError: 'own'" in result.stderr.splitlines()[-1]
     assert "Traceback" not in result.output

@@ -6,13 +6,12 @@ import every_head
 import pytest
 import shrunk
 from agreement import assert_agreement
+from command_line import succeed
 from transformers import LlamaConfig
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
-from typer.testing import CliRunner
 
 import onnxfn
 from onnxfn.architectures import ARCHITECTURES
-from onnxfn.export.cli.commands import app
 from onnxfn.export.derive.class_rows import class_type, row_of
 from onnxfn.export.find.lookup import checkpoint_task, has_row, spec_for, tasks_for
 from onnxfn.specs.tasks.tasks import for_task
@@ -94,8 +93,7 @@ def test_a_checkpoint_of_such_a_type_is_exported_with_a_cache(tmp_path):
     model = shrunk.model("exaone", "LlamaForCausalLM")
     model.save_pretrained(tmp_path / "exaone")
     words = ["export", str(tmp_path / "exaone"), str(tmp_path / "out"), "--no-check", "--no-template-cache"]
-    done = CliRunner().invoke(app, words)
-    assert done.exit_code == 0, done.output
+    done = succeed(*words)
     assert "exaone · text-generation-with-past" in done.output
     assert "the row of llama, whose classes exaone has" in done.output
     result = onnxfn.export(spec_for(model, TASK), model, tmp_path / "checked")

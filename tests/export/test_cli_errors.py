@@ -29,18 +29,14 @@ def caused(error, cause):
     return error
 
 
-def test_an_error_of_onnxfn_is_its_message(capsys):
-    assert lines_for(InvalidSpec("no such axis"), capsys) == ["error: no such axis"]
-
-
-def test_a_message_with_line_ends_is_one_line(capsys):
-    assert lines_for(InvalidSpec("no file 'a\nb'"), capsys) == ["error: no file 'a b'"]
-
-
-def test_the_notes_of_an_error_are_lines_after_it(capsys):
-    error = InvalidSpec("no such axis")
-    error.add_note("torch 9.0 is installed")
-    assert lines_for(error, capsys) == ["error: no such axis", "torch 9.0 is installed"]
+@pytest.mark.parametrize(
+    ("message", "notes"), [("no such axis", ()), ("no file 'a\nb'", ()), ("no such axis", ("torch 9.0 is installed",))]
+)
+def test_an_error_of_onnxfn_is_its_message_in_a_line_and_its_notes(message, notes, capsys):
+    error = InvalidSpec(message)
+    for note in notes:
+        error.add_note(note)
+    assert lines_for(error, capsys) == [f"error: {message}".replace("\n", " "), *notes]
 
 
 CAUSED = [

@@ -7,19 +7,13 @@ from types import SimpleNamespace
 import onnxruntime
 import pytest
 import tiny
+from command_line import invoke, succeed
 from fine_tunes import save_berts
-from typer.testing import CliRunner
 
 from onnxfn.export.cli import batch_command as cli_batch
 from onnxfn.export.cli import demo
 from onnxfn.export.cli import file_commands as cli_files
-from onnxfn.export.cli.commands import app
 from onnxfn.graphs.templates import template_cache as cache_folder
-
-
-def run(*words):
-    return CliRunner().invoke(app, [str(word) for word in words])
-
 
 FAILING = [
     ("export", "no/model", "out", "--debug"),
@@ -36,19 +30,18 @@ FAILING = [
 @pytest.mark.parametrize("words", FAILING, ids=lambda words: words[0])
 def test_debug_prints_the_traceback_of_an_error(words, monkeypatch):
     monkeypatch.setattr(cache_folder, "clear_cache", lambda _: 1 / 0)
-    result = run(*words)
+    result = invoke(*words)
     assert result.exit_code == 1
     assert "Traceback (most recent call last):" in result.stderr
     assert result.stderr.splitlines()[-1].startswith("error: ")
-    without = run(*words[:-1])
+    without = invoke(*words[:-1])
     assert without.exit_code == 1
     assert "Traceback" not in without.stderr
 
 
 def test_inputs_embeds_takes_embeddings_and_a_check_may_be_whole(tmp_path):
     tiny.model("llama", "AutoModelForCausalLM").save_pretrained(tmp_path / "llama")
-    result = run("export", tmp_path / "llama", tmp_path / "out", "--inputs-embeds", "--check", "whole")
-    assert result.exit_code == 0, result.output
+    result = succeed("export", tmp_path / "llama", tmp_path / "out", "--inputs-embeds", "--check", "whole")
     assert "check passed" in result.stdout
     session = onnxruntime.InferenceSession(tmp_path / "out" / "onnx" / "model.onnx")
     names = [port.name for port in session.get_inputs()]
@@ -62,7 +55,7 @@ def test_a_repository_is_private_on_request(flags, is_private, monkeypatch):
     module, repositories = cli_files, []
     monkeypatch.setattr(module, "verified", lambda _: "verified")
     monkeypatch.setattr(module, "uploaded", lambda _, name, *, private: repositories.append((name, private)))
-    assert run("push", "folder", "me/tiny", *flags).exit_code == 0
+    succeed("push", "folder", "me/tiny", *flags)
     assert repositories == [("me/tiny", is_private)]
 
 
@@ -75,7 +68,7 @@ def test_the_options_of_a_batch_are_those_of_its_jobs(word, tmp_path, monkeypatc
     monkeypatch.setattr(module, "export_many", lambda jobs, **_: batches.append(jobs) or nothing)
     monkeypatch.setattr(module, "_print_result", lambda *_: None)
     flags = ("--dtype", "float16", "--check", "sections", word)
-    assert run("batch", tmp_path / "models", tmp_path / "out", *flags).exit_code == 0
+    succeed("batch", tmp_path / "models", tmp_path / "out", *flags)
     ((job,),) = batches
     assert (job.dtypes, job.check, job.overwrite) == (("float16",), "sections", True)
 
@@ -84,7 +77,7 @@ def test_the_demo_replaces_a_folder_on_request(tmp_path, monkeypatch):
     calls = []
     monkeypatch.setattr(demo, "demo", lambda *_, overwrite: calls.append(overwrite))
     (tmp_path / "mine.txt").write_text("")
-    assert run("demo", tmp_path).exit_code == 1
+    assert invoke("demo", tmp_path).exit_code == 1
     assert calls == []
-    assert run("demo", tmp_path, "--overwrite").exit_code == 0
+    succeed("demo", tmp_path, "--overwrite")
     assert calls == [True]

@@ -11,12 +11,11 @@ import onnx
 import pytest
 import tiny
 from attrs import evolve
+from command_line import invoke, succeed
 from hypothesis import strategies as st
 from transformers import LlamaConfig, LlamaForCausalLM
-from typer.testing import CliRunner
 
 import onnxfn
-from onnxfn.export.cli.commands import app
 from onnxfn.export.cli.texts import LINES, pipeline_text, result_text, screen
 from onnxfn.specs.algebra.planned import Part, Plan, PlannedSpec, WeightBytes
 from onnxfn.specs.results.measurements import Measurement
@@ -24,12 +23,6 @@ from onnxfn.specs.stored.reports import Exported, GraphSize, NotQuantized, Repor
 
 CLI = Path(onnxfn.__file__).parent / "export" / "CLI.md"
 SIX = ("float32", "float16", "q8", "int8", "q4", "q4f16")
-
-
-def run(*words):
-    result = CliRunner().invoke(app, [str(word) for word in words])
-    assert result.exit_code == 0, result.output
-    return result
 
 
 @pytest.fixture(scope="module")
@@ -46,8 +39,9 @@ def decoder(tmp_path_factory):
 def exported(tmp_path_factory):
     """A checkpoint, the folder of its export, and what the export printed as JSON."""
     folder = tmp_path_factory.mktemp("bert")
-    tiny.model("bert", "AutoModelForMaskedLM").save_pretrained(folder / "checkpoint")
-    return folder / "checkpoint", folder / "out", run("export", folder / "checkpoint", folder / "out", "--json").stdout
+    checkpoint, out = folder / "checkpoint", folder / "out"
+    tiny.model("bert", "AutoModelForMaskedLM").save_pretrained(checkpoint)
+    return checkpoint, out, succeed("export", checkpoint, out, "--json").stdout
 
 
 sections = st.lists(
@@ -67,17 +61,17 @@ def test_a_screen_has_at_most_25_lines_and_says_how_many_rows_are_left_out(given
 
 def test_a_plan_of_30_layers_in_six_dtypes_is_a_screen(decoder, tmp_path):
     flags = [word for dtype in SIX for word in ("--dtype", dtype)]
-    brief = run("export", decoder, tmp_path / "out", "--dry-run", *flags)
+    brief = succeed("export", decoder, tmp_path / "out", "--dry-run", *flags)
     assert len(brief.output.splitlines()) <= LINES
     assert "past_key_values.{0..29}.key" in brief.stdout
     assert all(f"model{suffix}.onnx" in brief.stdout for suffix in ("", "_fp16", "_q4", "_q4f16", "_int8"))
-    verbose = run("export", decoder, tmp_path / "out", "--dry-run", "--verbose", *flags)
+    verbose = succeed("export", decoder, tmp_path / "out", "--dry-run", "--verbose", *flags)
     assert len(verbose.stdout.splitlines()) >= LINES
     assert "forward: past_key_values.{0..29}.keys" in verbose.stdout
 
 
 def test_an_export_of_30_layers_prints_at_most_25_lines_and_40_with_its_stages(decoder, tmp_path):
-    result = run("export", decoder, tmp_path / "out")
+    result = succeed("export", decoder, tmp_path / "out")
     assert "check passed" in result.stdout
     assert len(result.stdout.splitlines()) <= LINES
     assert len(result.output.splitlines()) <= 40
@@ -137,7 +131,7 @@ def test_json_is_alone_on_standard_output_and_has_what_report_json_has(exported)
 
 def test_json_of_a_plan_has_the_ports_that_the_graph_has(exported, tmp_path):
     checkpoint, _, text = exported
-    plan = json.loads(run("export", checkpoint, tmp_path / "out", "--dry-run", "--json").stdout)
+    plan = json.loads(succeed("export", checkpoint, tmp_path / "out", "--dry-run", "--json").stdout)
     (planned,), (graph,) = plan["graphs"].values(), json.loads(text)["graphs"].values()
     assert plan["dry_run"]
     assert [*plan["graphs"]] == ["onnx/model.onnx"]
@@ -158,8 +152,8 @@ def test_every_field_of_the_json_is_documented(exported):
 
 
 def test_an_error_leaves_standard_output_empty_and_two_forms_are_refused(tmp_path):
-    result = CliRunner().invoke(app, ["export", str(tmp_path / "none"), str(tmp_path / "out"), "--json"])
+    result = invoke("export", tmp_path / "none", tmp_path / "out", "--json")
     assert (result.exit_code, result.stdout) == (1, "")
-    result = CliRunner().invoke(app, ["export", str(tmp_path), str(tmp_path / "out"), "--json", "--verbose"])
+    result = invoke("export", tmp_path, tmp_path / "out", "--json", "--verbose")
     assert result.exit_code == 1
     assert "--json has everything, and --verbose is for text" in result.stderr

@@ -6,10 +6,9 @@ import re
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
+from command_line import invoke
 
 import onnxfn
-from onnxfn.export.cli.commands import app
 from onnxfn.export.cli.demo import minilm, pooled, similarities
 from onnxfn.export.load.loading import load_configuration, load_model
 
@@ -17,7 +16,7 @@ from onnxfn.export.load.loading import load_configuration, load_model
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory):
     out = tmp_path_factory.mktemp("demo") / "minilm"
-    return CliRunner().invoke(app, ["demo", str(out)]), out
+    return invoke("demo", out), out
 
 
 def test_the_demo_prints_equal_cosines(demo):

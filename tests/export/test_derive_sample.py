@@ -126,7 +126,6 @@ def test_an_axis_without_a_size_in_any_case_is_checked_at_other_sizes(tmp_path):
 def test_integers_go_up_to_what_they_index():
     spec = onnxfn.derived(Pooled(), sample=POOLED, axes=TOKENS)
     assert str(generator(spec, "ids")) == "integers(high=300, low=0), found: it indexes 300 elements"
-    assert "found: it indexes 300 elements" in str(spec)
     assert "assumed: 0 and 1, as in a mask" in str(onnxfn.plan(spec, {}))
 
 
@@ -192,21 +191,15 @@ def test_a_mask_of_minus_infinity_has_both_values(tmp_path):
 
 
 def test_an_input_without_dynamic_axes_has_other_values_in_each_case(tmp_path):
-    def scaled(x, gain):
-        return x * gain
-
-    spec = onnxfn.derived(scaled, sample=(torch.randn(2, 4), torch.tensor(2.0)))
-    gains = {float(onnxfn.dummy_inputs(spec, {}, "np", seed=seed)["gain"]) for seed in range(3)}
-    assert len(gains) == 3
-    constant = patched(f"{__name__}:times", by=f"{__name__}:times_of_the_trace", why="a fault")
-
     def model(x, gain):
         return times(x, gain)
 
     spec = onnxfn.derived(model, sample=(torch.randn(2, 4), torch.tensor(2.0)))
-    trace = onnxfn.dummy_inputs(spec, {}, "np")["gain"]
-    GAIN.append(float(trace))
+    gains = [float(onnxfn.dummy_inputs(spec, {}, "np", seed=seed)["gain"]) for seed in range(3)]
+    assert len(set(gains)) == 3
+    GAIN.append(gains[0])
     exported(spec, model, tmp_path)
+    constant = patched(f"{__name__}:times", by=f"{__name__}:times_of_the_trace", why="a fault")
     with pytest.raises(CheckFailed):
         onnxfn.export(compose(spec, constant), model, tmp_path / "faulty.onnx")
 
@@ -237,11 +230,8 @@ def test_a_sample_may_be_nested_and_hold_numpy_arrays_numbers_and_none(tmp_path)
     assert list(exported(spec, nested, tmp_path).inputs) == ["x", "pair.scale", "pair.more.0"]
     assert onnxfn.from_json(onnxfn.to_json(spec)) == spec
     session = onnxruntime.InferenceSession(tmp_path / "model.onnx")
-    feeds = {
-        "x": np.ones((5, 3), "float32"),
-        "pair.scale": np.array(4, "float32"),
-        "pair.more.0": np.array(1, "float32"),
-    }
+    feeds = {"pair.scale": np.array(4, "float32"), "pair.more.0": np.array(1, "float32")}
+    feeds["x"] = np.ones((5, 3), "float32")
     assert session.run(None, feeds)[0].tolist() == [[18.0] * 3] * 5
 
 
@@ -284,6 +274,7 @@ def test_a_sample_of_something_else_is_refused_in_one_line(sample, message):
 
 MODELS = {
     "function": lambda linear: linear.forward,
+    "function of torch without a signature": lambda _: torch.relu,
     "compiled": torch.compile,
     "parallel": nn.DataParallel,
     "program": lambda linear: torch.export.export(
@@ -296,7 +287,7 @@ MODELS = {
 @pytest.mark.parametrize("name", MODELS)
 def test_a_function_a_program_and_a_wrapped_module_are_exported(name, tmp_path):
     model = MODELS[name](nn.Linear(4, 2))
-    spec = onnxfn.derived(model, sample={"input": torch.randn(3, 4)})
+    spec = onnxfn.derived(model, sample=torch.randn(3, 4))
     result = exported(spec, model, tmp_path)
     assert result.outputs == {"output": {0: "batch_size"}}
     assert onnxfn.validate(spec, model, result).passed
@@ -317,21 +308,20 @@ def test_the_least_size_that_a_module_takes_is_a_limit(tmp_path):
     assert result(x=np.ones((1, 3, 4), np.float32))["output"].shape == (1, 3, 1)
 
 
-def test_a_function_of_torch_without_a_signature_is_exported(tmp_path):
-    exported(onnxfn.derived(torch.relu, sample=torch.randn(2, 3)), torch.relu, tmp_path)
+def program_of_fixed_sizes():
+    return torch.export.export(nn.Linear(4, 2), (torch.ones(3, 4),))
 
 
-def test_a_class_is_no_model():
-    with pytest.raises(InvalidSpec, match=r"the model is the class Linear; pass an instance: Linear\(\.\.\.\)"):
-        onnxfn.derived(nn.Linear, sample=torch.ones(2, 3))
-
-
-def test_a_program_of_fixed_sizes_is_refused_with_advice():
-    program = torch.export.export(nn.Linear(4, 2), (torch.ones(3, 4),))
-    with pytest.raises(
-        InvalidSpec, match=r"this program of torch.export has fixed sizes: export it with dynamic_shapes"
-    ):
-        onnxfn.derived(program, sample=torch.ones(3, 4))
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (lambda: nn.Linear, "the model is the class Linear; pass an instance: Linear(...)"),
+        (program_of_fixed_sizes, "this program of torch.export has fixed sizes: export it with dynamic_shapes"),
+    ],
+)
+def test_a_model_that_cannot_be_exported_as_it_is_is_refused_with_advice(build, message):
+    with pytest.raises(InvalidSpec, match=re.escape(message)):
+        onnxfn.derived(build(), sample=torch.ones(3, 4))
 
 
 def test_the_spec_for_a_module_is_refused_with_the_line_to_write():
@@ -360,14 +350,15 @@ def pair_of_pairs(x):
 
 
 BY_HAND = compose(takes("x", "batch_size 3", "normal", kind="float"), gives("y", "batch_size 3"))
+SIZED = compose(BY_HAND, sized(batch_size=2))
 
 
 def test_a_generator_may_be_a_function_and_a_lone_output_needs_no_path(tmp_path):
-    exported(compose(BY_HAND, sized(batch_size=2)), single, tmp_path)
+    exported(SIZED, single, tmp_path)
 
 
 def test_a_path_leads_to_an_output_in_tuples(tmp_path):
-    spec = compose(BY_HAND, gives("y", "batch_size 3", path=(1, 0)), sized(batch_size=2))
+    spec = compose(SIZED, gives("y", "batch_size 3", path=(1, 0)))
     fed = np.ones((4, 3), np.float32)
     assert exported(spec, pair_of_pairs, tmp_path)(x=fed)["y"].tolist() == [[2.0] * 3] * 4
 
@@ -375,32 +366,12 @@ def test_a_path_leads_to_an_output_in_tuples(tmp_path):
 @pytest.mark.parametrize(
     ("spec", "model", "message"),
     [
-        (
-            BY_HAND,
-            single,
-            "no size for 'batch_size' in axis 'batch_size'; known: none; give a size to trace with: sized(",
-        ),
-        (
-            compose(BY_HAND, sized(batch_size=2)),
-            pair_of,
-            "forward returns a tuple of 2: write gives('y', 'batch_size 3', ",
-        ),
-        (
-            compose(BY_HAND, sized(batch_size=2)),
-            dict_of,
-            "there is: doubled; write gives('y', 'batch_size 3', path=('doubled',))",
-        ),
-        (
-            compose(BY_HAND, sized(batch_size=2)),
-            nn.Linear(3, 3),
-            "no argument 'x' for the forward of Linear; known: input; write takes('x', ..., path=('input',))",
-        ),
+        (BY_HAND, single, "no size for 'batch_size' in axis 'batch_size'; known: none; give a size to trace with: si"),
+        (SIZED, pair_of, "forward returns a tuple of 2: write gives('y', 'batch_size 3', "),
+        (SIZED, dict_of, "there is: doubled; write gives('y', 'batch_size 3', path=('doubled',))"),
+        (SIZED, nn.Linear(3, 3), "no argument 'x' for the forward of Linear; known: input; write takes('x', ..., pat"),
         (compose(takes("x", "3", "noise"), gives("y", "3")), single, "or add one: generates('noise', 'integers', low="),
-        (
-            compose(takes("x", "3", "integers"), gives("y", "3")),
-            single,
-            "add generates('integers', 'integers', high=...)",
-        ),
+        (compose(takes("x", "3", "integers"), gives("y", "3")), single, "add generates('integers', 'integers', high="),
     ],
 )
 def test_an_error_about_a_spec_names_the_line_to_write(spec, model, message, tmp_path):
@@ -450,19 +421,3 @@ def test_an_error_about_a_module_around_a_model_names_the_line_to_write(tmp_path
     without_segments = onnxfn.without(spec, "token_type_ids")
     with pytest.raises(CaptureFailed, match=re.escape(message)):
         onnxfn.export(without_segments, module, tmp_path / "out", config=module.inner.config)
-
-
-def test_a_model_with_renamed_axes_is_checked_at_other_sizes(tmp_path):
-    """All cases had the sizes of the trace."""
-    axes = {"input_ids": "token_ids", "attention_mask": "padding_mask", "token_type_ids": "segment_ids"}
-    spec = compose(
-        onnxfn.spec_for("bert", "text-classification"),
-        *(takes(name, "N T", dummies) for name, dummies in axes.items()),
-        gives("logits", "N _"),
-    )
-    model = tiny.model("bert", "AutoModelForSequenceClassification")
-    with pytest.raises(UnknownName, match=re.escape("no size for 'N' in axis 'N'; known: none; give a size to trace")):
-        onnxfn.export(spec, model, tmp_path / "out")
-    report = onnxfn.export(compose(spec, sized(N=2, T=16)), model, tmp_path / "out").report
-    assert report.passed
-    assert report.cases[:2] == ("one (N=1, T=19)", "special tokens (N=3, T=21)")

@@ -68,13 +68,6 @@ def test_a_file_has_the_dtypes_of_the_plan(edit, mixed, spec):
     assert f"{types.get('float', 'float32')}[batch_size, 3]" in str(result)
 
 
-def test_a_module_in_half_precision_has_its_dtype(mixed):
-    half = torch.nn.Linear(3, 4).half().eval()
-    result = export(derived(half, sample={"input": torch.randn(2, 3).half()}), half)
-    assert result.outputs.keys() == {"output"}
-    assert "float16[batch_size, 4]" in str(result)
-
-
 @pytest.mark.parametrize(("kind", "planned"), [("float", "float32"), ("int32", "int32")])
 def test_a_file_with_another_dtype_than_the_plan_is_refused(kind, planned, mixed, spec):
     wrong = compose(spec, gives("best", "batch_size", kind=kind))

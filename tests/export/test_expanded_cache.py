@@ -6,12 +6,11 @@ import json
 
 import pytest
 import tiny
+from command_line import succeed
 from refusals import refusal
-from typer.testing import CliRunner
 
 import onnxfn
 from onnxfn import InvalidSpec, plan, spec_for, with_expanded_cache
-from onnxfn.export.cli.commands import app
 from onnxfn.specs.axis_symbols import graph_axes
 
 TASK = "text-generation-with-past"
@@ -71,7 +70,6 @@ def test_the_plan_says_that_ort_model_needs_the_flag_and_nothing_with_it(tmp_pat
     tiny.model("deepseek_v3", "AutoModelForCausalLM").save_pretrained(tmp_path / "model")
     words = ["export", str(tmp_path / "model"), str(tmp_path / "out"), "--task", TASK, "--dry-run", "--json"]
     for flags in ((), ("--expanded-cache",)):
-        done = CliRunner().invoke(app, [*words, *flags])
-        assert done.exit_code == 0, done.output
+        done = succeed(*words, *flags)
         remarks = [line for line in json.loads(done.stdout)["remarks"] if line.startswith("ORTModel")]
         assert [line.endswith("it loads the cache of --expanded-cache") for line in remarks] == [True] * (not flags)

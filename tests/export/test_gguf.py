@@ -5,13 +5,12 @@ from __future__ import annotations
 import gguf
 import numpy as np
 import pytest
+from command_line import invoke
 from gguf import GGMLQuantizationType as Kind
 from refusals import refusal
 from transformers import LlamaConfig
-from typer.testing import CliRunner
 
 import onnxfn
-from onnxfn.export.cli.commands import app
 from onnxfn.specs.errors import LoadFailed
 
 WIDTH, HIDDEN, VOCABULARY, HEADS = 256, 512, 64, 4
@@ -88,7 +87,7 @@ def test_a_quantized_file_is_refused_before_its_weights_are_read(tmp_path):
     text = refusal(LoadFailed, onnxfn.model_for, str(file))
     assert text.startswith(f"{file} is quantized: GGUF with Q8_0, {file.stat().st_size / 1e9:.3g} GB; ")
     assert f"to export a float model of {floats / 1e9:.3g} GB in float32, half of that in float16" in text
-    result = CliRunner().invoke(app, ["export", str(file), str(tmp_path / "out")])
+    result = invoke("export", file, tmp_path / "out")
     assert (result.exit_code, result.stderr.splitlines()[-1]) == (1, f"error: {text}")
 
 

@@ -10,11 +10,10 @@ import numpy as np
 import onnx
 import pytest
 import tiny
+from command_line import invoke, succeed
 from onnx import TensorProto, helper
-from typer.testing import CliRunner
 
 from onnxfn import export, spec_for
-from onnxfn.export.cli.commands import app
 from onnxfn.export.report.graph_summary import graph_summary
 
 
@@ -28,8 +27,7 @@ def llama(tmp_path_factory):
 
 
 def inspected(*words):
-    result = CliRunner().invoke(app, ["inspect", *map(str, words)])
-    assert result.exit_code == 0, result.output
+    result = succeed("inspect", *words)
     return result.stdout
 
 
@@ -52,29 +50,23 @@ def test_the_summary_counts_what_onnx_reads(llama, name):
     assert [port["name"] for port in summary["inputs"]] == [port.name for port in proto.graph.input]
 
 
+def port(name, size=None):
+    return helper.make_tensor_value_info(name, TensorProto.FLOAT, size)
+
+
 def test_nodes_in_branches_are_counted(tmp_path):
-    branch = helper.make_graph(
-        [helper.make_node("Relu", ["x"], ["inner"])], "branch", [], [helper.make_tensor_value_info("inner", 1, None)]
-    )
-    graph = helper.make_graph(
-        [helper.make_node("If", ["flag"], ["y"], then_branch=branch, else_branch=branch)],
-        "graph",
-        [helper.make_tensor_value_info("flag", 9, []), helper.make_tensor_value_info("x", 1, ["n"])],
-        [helper.make_tensor_value_info("y", 1, None)],
-    )
+    branch = helper.make_graph([helper.make_node("Relu", ["x"], ["inner"])], "branch", [], [port("inner")])
+    chosen = helper.make_node("If", ["flag"], ["y"], then_branch=branch, else_branch=branch)
+    flag = helper.make_tensor_value_info("flag", TensorProto.BOOL, [])
+    graph = helper.make_graph([chosen], "graph", [flag, port("x", ["n"])], [port("y")])
     onnx.save(helper.make_model(graph), tmp_path / "branches.onnx")
     assert graph_summary(tmp_path / "branches.onnx")["operators"] == {"Relu": 2, "If": 1}
 
 
 def test_a_missing_file_with_weights_is_named(tmp_path):
     weight = onnx.numpy_helper.from_array(np.ones((64, 64), np.float32), "weight")
-    graph = helper.make_graph(
-        [helper.make_node("MatMul", ["x", "weight"], ["y"])],
-        "graph",
-        [helper.make_tensor_value_info("x", 1, ["n", 64])],
-        [helper.make_tensor_value_info("y", 1, ["n", 64])],
-        [weight],
-    )
+    product = helper.make_node("MatMul", ["x", "weight"], ["y"])
+    graph = helper.make_graph([product], "graph", [port("x", ["n", 64])], [port("y", ["n", 64])], [weight])
     model = helper.make_model(graph)
     onnx.save(model, tmp_path / "m.onnx", save_as_external_data=True, location="m.onnx_data", size_threshold=0)
     assert graph_summary(tmp_path / "m.onnx")["external_data"] == {"m.onnx_data": 64 * 64 * 4}
@@ -108,7 +100,7 @@ def test_json_has_the_same_facts(llama):
 def test_wrong_paths_are_refused_in_one_line(tmp_path, words, message):
     if "text" in words[0]:
         (tmp_path / "text.onnx").write_text("no graph")
-    result = CliRunner().invoke(app, ["inspect", *(word.format(tmp_path) for word in words)])
+    result = invoke("inspect", *(word.format(tmp_path) for word in words))
     assert result.exit_code == 1
     assert message in result.stderr
     assert len(result.stderr.splitlines()) == 1

@@ -14,12 +14,11 @@ import shrunk
 import tiny
 import transformers
 from agreement import assert_agreement
+from command_line import invoke, succeed
 from transformers.models.auto import modeling_auto, processing_auto
-from typer.testing import CliRunner
 
 import onnxfn
 from onnxfn import EMPTY, OnnxfnError, Plan, spec_for, with_input
-from onnxfn.export.cli.commands import app
 from onnxfn.export.find.processors import processed_arguments
 from onnxfn.export.publish.staging import Destination
 from onnxfn.export.run.planned_files import plan_for_destination
@@ -197,21 +196,19 @@ def test_the_command_line_prints_what_is_left_out_and_takes_it(tmp_path):
     checkpoint = tmp_path / "wav2vec2"
     tiny.model("wav2vec2", "AutoModelForCTC").save_pretrained(checkpoint)
     words = ["export", str(checkpoint), "--no-check", "--no-template-cache"]
-    first = CliRunner().invoke(app, [*words, str(tmp_path / "first")])
-    assert first.exit_code == 0, first.output
+    first = succeed(*words, tmp_path / "first")
     assert "attention_mask is left out: Optimum's contract has no such input" in first.stdout
     report = json.loads((tmp_path / "first" / "report.json").read_text())
     assert (report["modalities"], [line["name"] for line in report["left_out"]]) == (["audio"], ["attention_mask"])
     assert report["left_out"][0]["edit"] == 'with_input(spec, "attention_mask")'
-    second = CliRunner().invoke(app, [*words, str(tmp_path / "second"), "--with-input", "attention_mask"])
-    assert second.exit_code == 0, second.output
+    second = succeed(*words, tmp_path / "second", "--with-input", "attention_mask")
     assert "is left out" not in second.stdout
     report = json.loads((tmp_path / "second" / "report.json").read_text())
     assert [port["name"] for port in report["graphs"]["onnx/model.onnx"]["inputs"]] == [
         "input_values",
         "attention_mask",
     ]
-    refused = CliRunner().invoke(app, [*words, str(tmp_path / "third"), "--with-input", "pixel_mask"])
+    refused = invoke(*words, tmp_path / "third", "--with-input", "pixel_mask")
     assert "cannot add 'pixel_mask' to wav2vec2" in refused.stderr
 
 
@@ -220,13 +217,12 @@ def test_the_command_line_leaves_out_the_masks_that_transformers_js_does_not_giv
     tiny.model("moonshine", "AutoModelForSpeechSeq2Seq").save_pretrained(tmp_path / "moonshine")
     flags = ["--without", "attention_mask", "--without", "encoder_attention_mask"]
     words = ["export", str(tmp_path / "moonshine"), str(tmp_path / "out"), "--no-template-cache", *flags]
-    done = CliRunner().invoke(app, words)
-    assert done.exit_code == 0, done.output
+    succeed(*words)
     report = json.loads((tmp_path / "out" / "report.json").read_text())
     assert report["check"]["status"] == "passed"
     names = {port["name"] for graph in report["graphs"].values() for port in graph["inputs"]}
     assert not any("mask" in name for name in names)
     assert not [line for line in report["remarks"] if line.startswith("transformers.js")]
-    refused = CliRunner().invoke(app, [*words[:2], str(tmp_path / "other"), "--without", "attention_masks"])
+    refused = invoke(*words[:2], tmp_path / "other", "--without", "attention_masks")
     assert "attention_masks" in refused.stderr
     assert "did you mean" in refused.stderr

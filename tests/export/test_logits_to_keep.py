@@ -8,11 +8,10 @@ import pytest
 import tiny
 import torch
 from agreement import assert_agreement
-from typer.testing import CliRunner
+from command_line import succeed
 
 import onnxfn
 from onnxfn import InvalidSpec, spec_for, with_constants, with_input, with_opset
-from onnxfn.export.cli.commands import app
 from onnxfn.specs.edits.logits_to_keep import NUM_LOGITS_TO_KEEP as NAME
 
 TASK = "text-generation-with-past"
@@ -81,8 +80,7 @@ def test_a_model_whose_forward_lacks_the_argument_is_refused(tmp_path):
 def test_the_command_line_adds_the_input(tmp_path):
     tiny.model("llama", "AutoModelForCausalLM").save_pretrained(tmp_path / "llama")
     words = ["export", str(tmp_path / "llama"), str(tmp_path / "out"), "--with-input", NAME, "--no-template-cache"]
-    done = CliRunner().invoke(app, [*words, "--task", TASK])
-    assert done.exit_code == 0, done.output
+    done = succeed(*words, "--task", TASK)
     assert f"ORTModel gives no {NAME}, which the graph takes" in done.stdout
     ports = json.loads((tmp_path / "out" / "report.json").read_text())["graphs"]["onnx/model.onnx"]["inputs"]
     assert {"name": NAME, "dtype": "int64", "shape": []} in ports

@@ -40,24 +40,20 @@ def test_a_model_type_has_the_spec_of_its_row(model_type):
     assert spec_for(model_type).name == model_type
 
 
-def test_a_task_by_a_synonym_is_that_task_of_the_row():
-    assert spec_for("bert", "masked-lm") == for_task(BERT, "fill-mask")
-
-
-def test_a_configuration_has_the_spec_of_its_model_type():
-    assert spec_for(CONFIG) == BERT
-
-
-def test_a_configuration_with_a_class_name_has_the_task_of_the_class():
-    assert spec_for({**CONFIG, "architectures": ["BertForMaskedLM"]}) == for_task(BERT, "fill-mask")
-
-
-def test_a_model_has_the_task_of_its_class():
-    assert spec_for(model("BertForQuestionAnswering")) == for_task(BERT, "question-answering")
-
-
-def test_a_model_whose_class_implies_no_task_has_the_spec_without_a_task():
-    assert spec_for(model("BertForPreTraining")) == BERT
+@pytest.mark.parametrize(
+    ("arguments", "task"),
+    [
+        ((CONFIG,), None),
+        (({**CONFIG, "architectures": ["BertForMaskedLM"]},), "fill-mask"),
+        ((model("BertForQuestionAnswering"),), "question-answering"),
+        ((model("BertForPreTraining"),), None),
+        ((model("BertForMaskedLM"), "feature-extraction"), "feature-extraction"),
+        (("bert", "masked-lm"), "fill-mask"),
+    ],
+    ids=["configuration", "with a class", "model", "class without a task", "a task is given", "synonym"],
+)
+def test_a_spec_has_the_task_that_is_given_else_that_of_the_class(arguments, task):
+    assert spec_for(*arguments) == (for_task(BERT, task) if task else BERT)
 
 
 def test_a_task_of_the_class_that_the_row_does_not_have_is_that_of_the_family():
@@ -70,10 +66,6 @@ def test_a_task_of_the_class_that_the_row_does_not_have_is_that_of_the_family():
 def test_a_task_of_the_class_that_neither_the_row_nor_transformers_has_is_not_chosen():
     rows = {"mine": compose(only_tasks(BERT, "fill-mask"), ExportSpec(name="mine"))}
     assert spec_for(model("MineForQuestionAnswering", "mine"), architectures=rows) == rows["mine"]
-
-
-def test_the_task_argument_wins_over_the_task_of_the_class():
-    assert spec_for(model("BertForMaskedLM"), "feature-extraction") == for_task(BERT, "feature-extraction")
 
 
 def test_a_row_can_be_added_to_the_table():
@@ -137,8 +129,10 @@ def test_the_name_of_a_class_implies_its_task(name, task):
     assert task_of({"architectures": [name]}) == task
 
 
-@pytest.mark.parametrize("config", [{}, {"architectures": None}, {"architectures": []}])
-def test_a_configuration_without_a_class_name_implies_no_task(config):
+@pytest.mark.parametrize(
+    "config", [{}, {"architectures": None}, {"architectures": []}, module_without_config("MyModel")]
+)
+def test_a_configuration_without_a_class_name_and_a_module_without_one_imply_no_task(config):
     assert task_of(config) is None
 
 
@@ -149,14 +143,10 @@ def test_a_spec_without_a_task_becomes_one_for_the_task_of_the_model():
     assert with_model_task(BERT, model("BertForMaskedLM")) == for_task(BERT, "fill-mask")
 
 
-def test_a_spec_for_the_task_of_the_model_is_unchanged():
+@pytest.mark.parametrize("name", ["BertForMaskedLM", "BertForPreTraining"])
+def test_a_spec_for_the_task_of_the_model_or_for_a_class_without_a_task_is_unchanged(name):
     spec = for_task(BERT, "fill-mask")
-    assert with_model_task(spec, model("BertForMaskedLM")) is spec
-
-
-def test_a_spec_with_a_task_is_unchanged_for_a_model_whose_class_implies_none():
-    spec = for_task(BERT, "fill-mask")
-    assert with_model_task(spec, model("BertForPreTraining")) is spec
+    assert with_model_task(spec, model(name)) is spec
 
 
 def test_a_spec_with_outputs_needs_no_task():
@@ -173,10 +163,6 @@ def test_outputs_of_the_spec_come_before_the_outputs_of_the_task():
     ]
 
 
-def test_the_class_name_of_a_module_without_a_configuration_implies_no_task():
-    assert task_of(module_without_config("MyModel")) is None
-
-
 def test_a_model_whose_class_implies_no_task_needs_a_spec_with_a_task():
     spec = only_tasks(BERT, "fill-mask", "question-answering")
     assert refusal(InvalidSpec, with_model_task, spec, model("BertForPreTraining")) == (
@@ -185,18 +171,16 @@ def test_a_model_whose_class_implies_no_task_needs_a_spec_with_a_task():
     )
 
 
-def test_a_model_for_another_task_raises_an_error():
-    assert refusal(InvalidSpec, with_model_task, for_task(BERT, "fill-mask"), model("BertModel")) == (
-        "BertModel is a model for feature-extraction, not for fill-mask; "
-        "load it with AutoModelForMaskedLM, or export it for feature-extraction"
-    )
-
-
-def test_a_model_for_another_task_than_the_users_raises_an_error():
-    assert refusal(InvalidSpec, with_model_task, ExportSpec(task="ner"), model("BertModel")) == (
-        "BertModel is a model for feature-extraction, not for ner; "
-        "write spec_for(model), which is for feature-extraction"
-    )
+@pytest.mark.parametrize(
+    ("spec", "advice"),
+    [
+        (for_task(BERT, "fill-mask"), "load it with AutoModelForMaskedLM, or export it for feature-extraction"),
+        (ExportSpec(task="ner"), "write spec_for(model), which is for feature-extraction"),
+    ],
+)
+def test_a_model_for_another_task_raises_an_error(spec, advice):
+    start = f"BertModel is a model for feature-extraction, not for {spec.task}; "
+    assert refusal(InvalidSpec, with_model_task, spec, model("BertModel")) == start + advice
 
 
 LLAMA = ("llama", "LlamaForCausalLM")

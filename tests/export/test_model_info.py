@@ -53,12 +53,6 @@ def test_a_supported_task_is_returned_by_its_canonical_name(model_or_type):
     assert supported_task(model_or_type, "sequence-classification") == "text-classification"
 
 
-def test_a_task_that_is_not_supported_raises_an_error_with_the_known_ones():
-    assert refusal(UnknownName, supported_task, "splinter", "fill-mask") == (
-        "no task 'fill-mask' for splinter; known: feature-extraction, question-answering"
-    )
-
-
 def test_the_task_of_a_checkpoint_is_that_of_its_class(folder):
     assert task_at(folder) == "fill-mask"
 
@@ -88,12 +82,6 @@ def test_a_checkpoint_is_loaded_for_its_task_or_another(folder):
     model = model_for(str(folder), "default")
     assert type(model).__name__ == "BertModel"
     assert not model.training
-
-
-def test_a_head_without_trained_weights_raises_an_error(folder):
-    assert "no trained weights for text-classification" in refusal(
-        InvalidSpec, model_for, str(folder), "text-classification"
-    )
 
 
 # Frameworks, libraries, files

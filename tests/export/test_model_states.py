@@ -18,6 +18,13 @@ def bert():
     return tiny.model("bert", "BertModel", num_hidden_layers=1)
 
 
+def changed(change):
+    """A model after a change in place."""
+    model = bert()
+    change(model)
+    return model
+
+
 def with_each_linear(change):
     model = bert()
     for module in [module for module in model.modules() if isinstance(module, torch.nn.Linear)]:
@@ -31,27 +38,9 @@ def checkpointing():
     return model
 
 
-def compiled_in_place():
-    model = bert()
-    model.compile(backend="eager")
-    return model
-
-
-def partly_frozen():
-    model = bert()
-    model.embeddings.requires_grad_(requires_grad=False)
-    return model
-
-
 def made_in_inference_mode():
     with torch.inference_mode():
         return bert()
-
-
-def with_changing_hook():
-    model = bert()
-    model.encoder.layer[0].register_forward_hook(lambda _module, _inputs, output: output * 1.5)
-    return model
 
 
 def with_adapter():
@@ -82,19 +71,21 @@ def transposed_weights():
 
 EXPORTED = {
     "compiled": lambda: torch.compile(bert(), backend="eager"),
-    "compiled in place": compiled_in_place,
+    "compiled in place": lambda: changed(lambda model: model.compile(backend="eager")),
     "data parallel": lambda: torch.nn.DataParallel(bert()),
     "training": lambda: bert().train(),
     "gradient checkpointing": checkpointing,
     "frozen": lambda: bert().requires_grad_(requires_grad=False),
-    "partly frozen": partly_frozen,
+    "partly frozen": lambda: changed(lambda model: model.embeddings.requires_grad_(requires_grad=False)),
     "made in inference mode": made_in_inference_mode,
     "weight norm": lambda: with_each_linear(torch.nn.utils.parametrizations.weight_norm),
     "weight norm by a hook": lambda: with_each_linear(torch.nn.utils.weight_norm),
     "spectral norm": lambda: with_each_linear(torch.nn.utils.parametrizations.spectral_norm),
     "pruned": lambda: with_each_linear(pruned),
     "transposed weights": transposed_weights,
-    "hook that changes an output": with_changing_hook,
+    "hook that changes an output": lambda: changed(
+        lambda model: model.encoder.layer[0].register_forward_hook(lambda _module, _inputs, output: output * 1.5)
+    ),
     "hooks of accelerate": with_hooks_of_accelerate,
     "adapter": with_adapter,
     "float16": lambda: bert().half(),
@@ -103,41 +94,26 @@ EXPORTED = {
 
 
 @contextmanager
-def default_dtype(dtype):
-    before = torch.get_default_dtype()
-    torch.set_default_dtype(dtype)
+def set_to(value, before, change):
+    """A setting of torch, which has another value before and afterwards."""
+    change(value)
     try:
         yield
     finally:
-        torch.set_default_dtype(before)
-
-
-@contextmanager
-def default_device(device):
-    torch.set_default_device(device)
-    try:
-        yield
-    finally:
-        torch.set_default_device(None)
-
-
-@contextmanager
-def deterministic():
-    torch.use_deterministic_algorithms(mode=True)
-    try:
-        yield
-    finally:
-        torch.use_deterministic_algorithms(mode=False)
+        change(before)
 
 
 SETTINGS = {
     "inference mode": torch.inference_mode,
     "no gradients": torch.no_grad,
-    "default dtype": lambda: default_dtype(torch.bfloat16),
-    "default device": lambda: default_device("meta"),
+    "anomaly detection": torch.autograd.detect_anomaly,
+    "default dtype": lambda: set_to(torch.bfloat16, torch.float32, torch.set_default_dtype),
+    "default float64": lambda: set_to(torch.float64, torch.float32, torch.set_default_dtype),
+    "default device": lambda: set_to("meta", None, torch.set_default_device),
     "device": lambda: torch.device("meta"),
     "autocast": lambda: torch.autocast("cpu", dtype=torch.bfloat16),
-    "deterministic": deterministic,
+    "autocast to float16": lambda: torch.autocast("cpu", dtype=torch.float16),
+    "deterministic": lambda: set_to(True, False, torch.use_deterministic_algorithms),
 }
 """Settings of torch around an export."""
 
@@ -157,15 +133,12 @@ def sharded():
     return model
 
 
-def partly_on_meta():
-    model = bert()
-    model.encoder.to("meta")
-    return model
-
-
 REFUSED = {
     "on meta": (lambda: bert().to("meta"), "on the meta device: embeddings.word_embeddings.weight; load its weights"),
-    "partly on meta": (partly_on_meta, "on the meta device: encoder.layer.0.attention.self.query.weight; load its"),
+    "partly on meta": (
+        lambda: changed(lambda model: model.encoder.to("meta")),
+        "on the meta device: encoder.layer.0.attention.self.query.weight; load its",
+    ),
     "offloaded": (offloaded, "accelerate keeps them elsewhere: load the model without device_map"),
     "sharded": (sharded, "splits its weights over processes; export the model as it was before that"),
     "quantized by torch": (
@@ -196,16 +169,29 @@ def test_a_model_in_this_state_agrees_with_pytorch(state, tmp_path):
     assert [module.training for module in model.modules()] == modes
 
 
+@pytest.fixture(scope="module")
+def without_settings(tmp_path_factory):
+    """The bytes of an export around which torch has its defaults."""
+    exported_with(bert(), folder := tmp_path_factory.mktemp("plain"))
+    return (folder / "out" / "model.onnx").read_bytes()
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.parametrize("setting", SETTINGS)
-def test_settings_of_torch_change_nothing(setting, tmp_path):
-    result = exported_with(bert(), tmp_path, SETTINGS[setting])
+def test_settings_of_torch_change_nothing(setting, tmp_path, without_settings):
+    model = bert()
+    result = exported_with(model, tmp_path, SETTINGS[setting])
     assert result.report.passed
-    assert {output.type for output in result.session().get_outputs()} == {"tensor(float)"}
+    assert (tmp_path / "out" / "model.onnx").read_bytes() == without_settings
+    with SETTINGS[setting]():
+        assert onnxfn.validate(onnxfn.spec_for(model, TASK), model, result).passed
 
 
+@pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.parametrize("setting", SETTINGS)
 def test_settings_of_torch_change_nothing_of_an_own_module(setting, tmp_path):
-    module, sample = torch.nn.Linear(3, 2), {"input": torch.ones(2, 3)}
+    module = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.BatchNorm1d(2), torch.nn.Tanh())
+    sample = {"input": torch.ones(2, 3)}
     with SETTINGS[setting]():
         spec = onnxfn.derived(module, sample=sample)
     assert exported_with(module, tmp_path, SETTINGS[setting], spec).report.passed

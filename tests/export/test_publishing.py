@@ -262,11 +262,8 @@ def test_a_link_to_a_folder_stays_a_link(tmp_path, way):
     assert file == tmp_path / "elsewhere" / "out" / "model.onnx"
     assert (tmp_path / "elsewhere" / "out").is_symlink()
     assert content(tmp_path / "real") == {"model.onnx": b"new"}, way
-    assert {path.name for path in (*tmp_path.iterdir(), *(tmp_path / "elsewhere").iterdir())} == {
-        "real",
-        "elsewhere",
-        "out",
-    }
+    paths = (*tmp_path.iterdir(), *(tmp_path / "elsewhere").iterdir())
+    assert {path.name for path in paths} == {"real", "elsewhere", "out"}
 
 
 @pytest.mark.skipif(not os.access("/dev/shm", os.W_OK), reason="needs a second file system: /dev/shm")

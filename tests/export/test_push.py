@@ -10,10 +10,9 @@ from threading import Thread
 
 import pytest
 import tiny
-from typer.testing import CliRunner
+from command_line import invoke
 
 from onnxfn import WriteOptions, export, spec_for
-from onnxfn.export.cli.commands import app
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +69,7 @@ def hub(monkeypatch):
 
 
 def pushed(*words):
-    return CliRunner().invoke(app, ["push", *map(str, words)])
+    return invoke("push", *words)
 
 
 def test_every_file_of_the_export_is_in_the_commit_and_no_other_file(folder, hub):

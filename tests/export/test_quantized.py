@@ -11,12 +11,11 @@ import pytest
 import tiny
 import torch
 from attrs import evolve
+from command_line import invoke, succeed
 from quantized_checkpoints import FORMATS, mxfp4, write_checkpoint, write_tensors
 from refusals import refusal
-from typer.testing import CliRunner
 
 import onnxfn
-from onnxfn.export.cli.commands import app
 from onnxfn.specs.errors import LoadFailed
 from onnxfn.weights.packed import quantized_checkpoint, stored_blocks
 
@@ -43,6 +42,13 @@ def test_each_format_is_dequantized_as_its_description_says(name, tmp_path):
     assert getattr(model.config, "quantization_config", None) is None
 
 
+def kept(folder, name="gptq"):
+    """A model whose weights stay as the checkpoint stores them, and its spec."""
+    llama(folder, name)
+    model = onnxfn.model_for(str(folder), TASK)
+    return onnxfn.spec_for(model, TASK), model
+
+
 REASONS = {
     "gptq act-order": "its groups are not columns that follow one another (desc_act)",
     "gptq 3": "its integers have 3 bits, and those of MatMulNBits 4 or 8",
@@ -63,7 +69,7 @@ def test_a_quantized_checkpoint_is_refused_before_its_weights_are_read(name, tmp
         f"export a float model of {floats / 1e9:.3g} GB in float32, half of that in float16, or export the checkpoint "
         "that it was made from"
     )
-    result = CliRunner().invoke(app, ["export", str(tmp_path), str(tmp_path / "out")])
+    result = invoke("export", tmp_path, tmp_path / "out")
     assert (result.exit_code, result.stderr.splitlines()[-1]) == (1, f"error: {text}")
     assert not (tmp_path / "out").exists()
 
@@ -72,8 +78,7 @@ def test_the_command_line_dequantizes_checks_and_reports(tmp_path):
     llama(tmp_path, "awq")
     out = tmp_path / "out"
     command = ["export", str(tmp_path), str(out), "--dequantize", "--task", TASK, "--no-template-cache"]
-    result = CliRunner().invoke(app, command)
-    assert result.exit_code == 0, result.stderr
+    result = succeed(*command)
     assert "dequantized from AWQ with 4 bits, " in result.stdout
     report = json.loads((out / "report.json").read_text())
     assert report["check"]["status"] == "passed"
@@ -138,27 +143,23 @@ def test_what_cannot_be_read_is_named(settings, text, tmp_path):
     assert text in refusal(LoadFailed, onnxfn.model_for, str(tmp_path), TASK, dequantize=True)
 
 
-def test_fp8_values_without_scales_are_refused(tmp_path):
-    llama(tmp_path, "fp8")
+@pytest.mark.parametrize(
+    ("name", "lost", "kind", "part"),
+    [
+        ("fp8", "model.layers.0.self_attn.q_proj.weight_scale_inv", LoadFailed, "no scales that onnxfn knows for"),
+        ("gptq", "model.norm.weight", onnxfn.InvalidSpec, "lacks weights that LlamaForCausalLM needs: model.norm.wei"),
+    ],
+)
+def test_a_checkpoint_that_lacks_scales_or_weights_is_refused(name, lost, kind, part, tmp_path):
     from safetensors.torch import load_file
 
+    llama(tmp_path, name)
     tensors = load_file(tmp_path / "model.safetensors")
-    name = next(key for key in tensors if key.endswith("q_proj.weight_scale_inv"))
-    del tensors[name]
-    write_tensors(tmp_path, tensors, FORMATS["fp8"].settings)
-    text = refusal(LoadFailed, onnxfn.model_for, str(tmp_path), TASK, dequantize=True)
-    assert "has no scales that onnxfn knows for model.layers.0.self_attn.q_proj.weight; " in text
-
-
-def test_missing_weights_are_named_with_the_folder_of_the_checkpoint(tmp_path):
-    llama(tmp_path, "gptq")
-    from safetensors.torch import load_file
-
-    tensors = load_file(tmp_path / "model.safetensors")
-    del tensors["model.norm.weight"]
-    write_tensors(tmp_path, tensors, FORMATS["gptq"].settings)
-    text = refusal(onnxfn.InvalidSpec, onnxfn.model_for, str(tmp_path), TASK, dequantize=True)
-    assert text == f"{tmp_path} lacks weights that LlamaForCausalLM needs: model.norm.weight"
+    del tensors[lost]
+    write_tensors(tmp_path, tensors, FORMATS[name].settings)
+    text = refusal(kind, onnxfn.model_for, str(tmp_path), TASK, dequantize=True)
+    assert str(tmp_path) in text
+    assert part in text
 
 
 KEPT = ("gptq", "gptq 8", "gptq v2", "gptq long", "awq", "packed", "packed asym")
@@ -200,9 +201,8 @@ def test_weights_stay_as_they_are_stored_bit_for_bit(name, tmp_path):
 
 
 def test_a_float16_graph_keeps_scales_in_float16(tmp_path):
-    llama(tmp_path, "gptq")
-    model = onnxfn.model_for(str(tmp_path), TASK)
-    spec = onnxfn.with_opset(onnxfn.with_dtypes(onnxfn.spec_for(model, TASK), float="float16"), 23)
+    spec, model = kept(tmp_path)
+    spec = onnxfn.with_opset(onnxfn.with_dtypes(spec, float="float16"), 23)
     result = onnxfn.export(spec, model, tmp_path / "out")
     assert result.report.passed
     assert result.weights_from.endswith("; 7 matrices as they are stored")
@@ -211,23 +211,21 @@ def test_a_float16_graph_keeps_scales_in_float16(tmp_path):
 
 
 def test_scales_that_the_dtype_of_the_graph_does_not_hold_are_refused(tmp_path):
-    llama(tmp_path, "awq")
-    model = onnxfn.model_for(str(tmp_path), TASK)
-    spec = onnxfn.with_dtypes(onnxfn.spec_for(model, TASK), float="bfloat16")
+    spec, model = kept(tmp_path, "awq")
+    spec = onnxfn.with_dtypes(spec, float="bfloat16")
     text = refusal(onnxfn.InvalidSpec, onnxfn.export, spec, model, tmp_path / "out", check=False)
     assert "has scales in float16, and a graph in bfloat16 cannot keep them; export in float32, or dequantize" in text
 
 
 def test_a_kept_matrix_whose_scales_are_halved_is_found_by_the_check(tmp_path):
-    llama(tmp_path, "gptq")
-    model = onnxfn.model_for(str(tmp_path), TASK)
+    spec, model = kept(tmp_path)
     weight = stored_blocks.stored_weight(model.model.layers[0].mlp.down_proj.weight)
     packing = weight.format.packing
     halved = evolve(packing, scales=lambda *rows: packing.scales(*rows) / 2)
     wrong = evolve(weight, format=evolve(weight.format, packing=halved))
     setattr(model.model.layers[0].mlp.down_proj.weight, stored_blocks.ATTRIBUTE, wrong)
     with pytest.raises(onnxfn.CheckFailed):
-        onnxfn.export(onnxfn.spec_for(model, TASK), model, tmp_path / "out")
+        onnxfn.export(spec, model, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
@@ -237,8 +235,6 @@ def test_the_template_of_float_weights_serves_kept_ones(tmp_path):
     results = {}
     for name in ("gptq", "awq"):
         (tmp_path / name).mkdir()
-        llama(tmp_path / name, name)
-        model = onnxfn.model_for(str(tmp_path / name), TASK)
-        results[name] = onnxfn.export(onnxfn.spec_for(model, TASK), model, tmp_path / f"{name} out", build=build)
+        results[name] = onnxfn.export(*kept(tmp_path / name, name), tmp_path / f"{name} out", build=build)
     assert results["awq"].weights_from.endswith("; 7 matrices as they are stored")
     assert [stage for stage, _ in results["awq"].seconds if stage == "capture"] == []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import onnx
 import pytest
@@ -68,18 +70,21 @@ def test_products_of_a_float16_graph_read_scales_of_float16(llama, tmp_path):
 
 
 EXPERTS = {
-    "mixtral": ("mlp.experts.gate_up_proj", "mlp.experts.down_proj"),
-    "qwen3_moe": ("mlp.experts.gate_up_proj", "mlp.experts.down_proj"),
-    "granitemoe": ("moe.experts.gate_up_proj", "moe.experts.down_proj"),
-    "dbrx": ("experts.mlp.w1", "experts.mlp.v1", "experts.mlp.w2"),
+    "mixtral": r"mlp\.experts\.(gate_up|down)_proj$",
+    "qwen3_moe": r"mlp\.experts\.(gate_up|down)_proj$",
+    "granitemoe": r"moe\.experts\.(gate_up|down)_proj$",
+    "dbrx": r"experts\.mlp\.[wv][12]$",
+    "switch_transformers": r"experts\.expert_",
 }
-"""The weights of experts: with an axis for the experts, or one after the other in a matrix."""
+"""The weights of experts: with an axis for the experts, one after the other in a matrix, or modules of their own."""
 
 
 def model_with_experts(model_type):
     """Random weights of granitemoe as large as those of the other models choose other experts in 4 bits."""
     if model_type == "dbrx":
         return shrunk.model(model_type, "DbrxForCausalLM")
+    if model_type == "switch_transformers":
+        return tiny.model(model_type, "AutoModelForSeq2SeqLM")
     smaller = {"initializer_range": 0.1} if model_type == "granitemoe" else {}
     return tiny.model(model_type, "AutoModelForCausalLM", **smaller)
 
@@ -88,30 +93,16 @@ def model_with_experts(model_type):
 @pytest.mark.parametrize("model_type", EXPERTS)
 def test_the_weights_of_experts_are_quantized_and_proven(model_type, dtype, tmp_path, monkeypatch):
     model = model_with_experts(model_type)
-    spec = onnxfn.with_dtypes(onnxfn.spec_for(model, TASK), float=dtype)
+    task = "text2text-generation-with-past" if model.config.is_encoder_decoder else TASK
+    spec = onnxfn.with_dtypes(onnxfn.spec_for(model, task), float=dtype)
     exported = onnxfn.export(spec, model, tmp_path / "correct")
     assert exported.report.passed
-    assert exported.not_quantized == ()
-    stored = initializers(tmp_path / "correct" / "model.onnx")
-    experts = [name for name, _ in model.named_parameters() if name.endswith(EXPERTS[model_type])]
-    assert experts
-    assert {f"{name}.codes" for name in experts} <= stored.keys()
-    assert not set(experts) & stored.keys()
-    halve_scales(monkeypatch, experts[-1])
-    message = refusal(onnxfn.CheckFailed, onnxfn.export, spec, model, tmp_path / "wrong")
-    assert f"elements of {experts[-1]} in the file are more than a step away" in message
-
-
-@pytest.mark.parametrize("dtype", ["q4", "q8"])
-def test_the_experts_of_an_encoder_decoder_are_quantized_and_proven(dtype, tmp_path, monkeypatch):
-    """Those of Switch Transformers are modules of their own."""
-    model = tiny.model("switch_transformers", "AutoModelForSeq2SeqLM")
-    spec = onnxfn.with_dtypes(onnxfn.spec_for(model, "text2text-generation-with-past"), float=dtype)
-    exported = onnxfn.export(spec, model, tmp_path / "correct")
-    assert exported.report.passed
-    experts = [name for name, _ in model.named_parameters() if "experts.expert_" in name]
+    assert all(each.weight.endswith("relative_attention_bias.weight") for each in exported.not_quantized)
     stored = {name for file in (tmp_path / "correct").glob("*.onnx") for name in initializers(file)}
+    experts = [name for name, _ in model.named_parameters() if re.search(EXPERTS[model_type], name)]
+    assert experts
     assert {f"{name}.codes" for name in experts} <= stored
+    assert stored.isdisjoint(experts)
     halve_scales(monkeypatch, experts[-1])
     message = refusal(onnxfn.CheckFailed, onnxfn.export, spec, model, tmp_path / "wrong")
     assert f"elements of {experts[-1]} in the file are more than a step away" in message

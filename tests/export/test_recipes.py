@@ -11,17 +11,15 @@ import sys
 import pytest
 import tiny
 import torch
+from command_line import invoke, succeed
 from safetensors.torch import load_file, save_file
-from typer.testing import CliRunner
 
-from onnxfn.export.cli.commands import app
 from onnxfn.export.jobs import identity
 from onnxfn.export.jobs.identity import recipe_key
 from onnxfn.export.jobs.recipes import load_recipe
 from onnxfn.graphs.templates.template_cache import cache_entries, read_file, write_file
 
 OPTIONS = {"task": None}
-FLAGS = ("--no-check", "--task")
 PROGRAM = """
 import sys
 from onnxfn.export.cli.commands import app
@@ -45,11 +43,19 @@ def llama(folder, times=1.0):
 
 def exported_from_recipe(checkpoint, out, templates, *flags):
     """Exports a checkpoint; returns whether that was done from a recipe."""
-    words = ["export", checkpoint, out, "--no-check", "--verbose", "--template-cache", templates, *flags]
-    result = CliRunner().invoke(app, [str(word) for word in words])
-    assert result.exit_code == 0, result.output
-    assert "unchecked" in result.stdout
-    return "    plan " not in result.stdout
+    words = ("--no-check", "--verbose", "--template-cache", templates, *flags)
+    printed = succeed("export", checkpoint, out, *words).stdout
+    assert "unchecked" in printed
+    return "    plan " not in printed
+
+
+def second_export(checkpoint, folder, *flags, templates=None, name=""):
+    """The files that an export writes by the model, and another by its recipe: they are the same."""
+    templates = templates or folder / "templates"
+    assert not exported_from_recipe(checkpoint, folder / "one" / name, templates, *flags)
+    assert exported_from_recipe(checkpoint, folder / "two" / name, templates, *flags)
+    assert content(folder / "one") == content(folder / "two")
+    return content(folder / "two")
 
 
 def content(folder):
@@ -86,9 +92,7 @@ def test_a_second_export_writes_the_same_files_as_an_export_of_the_model(first, 
     templates.mkdir()
     for file in first[1].glob("*.template"):
         shutil.copy(file, templates)
-    assert not exported_from_recipe(first[0], tmp_path / "by model", templates)
-    assert exported_from_recipe(first[0], tmp_path / "by recipe", templates)
-    assert content(tmp_path / "by recipe") == content(tmp_path / "by model") == content(first[2])
+    assert second_export(first[0], tmp_path) == content(first[2])
 
 
 def test_a_fine_tuned_checkpoint_gets_its_own_weights(first, tmp_path):
@@ -103,71 +107,51 @@ def test_a_fine_tuned_checkpoint_gets_its_own_weights(first, tmp_path):
 def test_a_checkpoint_in_bfloat16_has_a_recipe(dtype, tmp_path):
     checkpoint = saved(tmp_path / "llama", tiny.model("llama", "AutoModelForCausalLM").bfloat16())
     options = ("--dtype", dtype, "--layout", "optimum")  # float16 has no file of its own there, and so a recipe
-    flags = (tmp_path / "templates", *options)
-    assert not exported_from_recipe(checkpoint, tmp_path / "by model", *flags)
-    assert exported_from_recipe(checkpoint, tmp_path / "by recipe", *flags)
-    assert content(tmp_path / "by recipe") == content(tmp_path / "by model")
+    files = second_export(checkpoint, tmp_path, *options)
     assert not exported_from_recipe(checkpoint, tmp_path / "again", tmp_path / "none", *options)
-    assert content(tmp_path / "again") == content(tmp_path / "by recipe")
+    assert content(tmp_path / "again") == files
 
 
 def test_configuration_files_that_the_checkpoint_lacks_are_written(first, tmp_path):
     checkpoint = llama(tmp_path / "llama")
     (checkpoint / "generation_config.json").unlink()
-    assert not exported_from_recipe(checkpoint, tmp_path / "one", first[1])
-    assert exported_from_recipe(checkpoint, tmp_path / "two", first[1])
-    assert "generation_config.json" in content(tmp_path / "one")
-    assert content(tmp_path / "one") == content(tmp_path / "two")
+    assert "generation_config.json" in second_export(checkpoint, tmp_path, templates=first[1])
 
 
 def test_an_export_to_a_file_has_a_recipe_too(first, tmp_path):
-    for file in ("one/named.onnx", "two/named.onnx"):
-        again = exported_from_recipe(first[0], tmp_path / file, first[1])
-    assert again
-    assert content(tmp_path / "one") == content(tmp_path / "two")
+    assert "named.onnx" in second_export(first[0], tmp_path, name="named.onnx")
 
 
 @pytest.mark.parametrize("options", [("--weights", "share"), ("--weights", "none"), ("--layout", "transformers.js")])
 def test_options_of_files_and_weights_hold_in_a_second_export(tmp_path, options):
     checkpoint = saved(tmp_path / "t5", tiny.model("t5", "AutoModelForSeq2SeqLM", vocab_size=20000))
-    flags = (*options, "--decoders", "both")
-    assert not exported_from_recipe(checkpoint, tmp_path / "one", tmp_path / "templates", *flags)
-    assert exported_from_recipe(checkpoint, tmp_path / "two", tmp_path / "templates", *flags)
-    assert len(list((tmp_path / "two").rglob("*.onnx"))) == 4
-    assert len(list((tmp_path / "two").rglob("*.onnx_data"))) == (1 if "share" in options else 0)
-    assert content(tmp_path / "one") == content(tmp_path / "two")
+    names = [name.rpartition(".")[2] for name in second_export(checkpoint, tmp_path, *options, "--decoders", "both")]
+    assert names.count("onnx") == 4
+    assert names.count("onnx_data") == ("share" in options)
 
 
 def test_a_checkpoint_in_shards_whose_head_is_not_used(tmp_path):
     checkpoint = saved(tmp_path / "bert", tiny.model("bert", "AutoModelForMaskedLM"), max_shard_size="20KB")
     assert len(list(checkpoint.glob("*.safetensors"))) > 1
-    flags = ("--task", "feature-extraction")
-    assert not exported_from_recipe(checkpoint, tmp_path / "one", tmp_path / "templates", *flags)
-    assert exported_from_recipe(checkpoint, tmp_path / "two", tmp_path / "templates", *flags)
-    assert content(tmp_path / "one") == content(tmp_path / "two")
+    second_export(checkpoint, tmp_path, "--task", "feature-extraction")
 
 
 def test_a_checkpoint_whose_weights_transformers_renames(tmp_path):
     model = tiny.model("vit", "AutoModelForImageClassification")
     checkpoint = saved(tmp_path / "vit", model)
     assert set(load_file(checkpoint / "model.safetensors")) - set(model.state_dict())
-    assert not exported_from_recipe(checkpoint, tmp_path / "one", tmp_path / "templates")
-    assert exported_from_recipe(checkpoint, tmp_path / "two", tmp_path / "templates")
-    assert content(tmp_path / "one") == content(tmp_path / "two")
+    second_export(checkpoint, tmp_path)
 
 
 def test_a_missing_template_is_built_again(first, tmp_path):
     templates = shutil.copytree(first[1], tmp_path / "templates")
     for file in templates.glob("*.template"):
         file.unlink()
-    assert not exported_from_recipe(first[0], tmp_path / "one", templates)
-    assert exported_from_recipe(first[0], tmp_path / "two", templates)
-    assert content(tmp_path / "two") == content(first[2])
+    assert second_export(first[0], tmp_path) == content(first[2])
 
 
 def test_an_export_with_a_check_loads_the_model(first, tmp_path):
-    words = ["export", str(first[0]), str(tmp_path / "out"), "--template-cache", str(first[1])]
-    assert "check passed" in CliRunner().invoke(app, words).stdout
+    assert "check passed" in invoke("export", first[0], tmp_path / "out", "--template-cache", first[1]).stdout
 
 
 # The key of a recipe
@@ -353,33 +337,24 @@ def test_a_part_may_have_any_plain_name(name, recipe_file):
     assert load_recipe(recipe_file.parent, recipe_file.stem).plan.parts[0].name == name
 
 
-def no_sources(recipe):
-    recipe.update(parameter_sources={})
+def source(name):
+    """Has a weight read from the tensor of this name."""
+    return lambda recipe: recipe["parameter_sources"].update({"model.norm.weight": name})
 
 
-def swapped_sources(recipe):
-    sources = recipe["parameter_sources"]
-    sources["model.norm.weight"] = "model.embed_tokens.weight"
+MISFITS = {
+    "no sources": lambda recipe: recipe.update(parameter_sources={}),
+    "swapped sources": source("model.embed_tokens.weight"),
+    "another source": source("no such tensor"),
+    "no plan": lambda recipe: recipe.pop("plan"),
+    "more templates": lambda recipe: recipe.update(templates=2 * recipe["templates"]),
+}
 
 
-def another_source(recipe):
-    recipe["parameter_sources"]["model.norm.weight"] = "no such tensor"
-
-
-def no_plan(recipe):
-    del recipe["plan"]
-
-
-def more_templates(recipe):
-    recipe["templates"] *= 2
-
-
-@pytest.mark.parametrize("change", [no_sources, swapped_sources, another_source, no_plan, more_templates])
+@pytest.mark.parametrize("change", MISFITS.values(), ids=MISFITS)
 def test_a_recipe_that_does_not_fit_the_checkpoint_is_not_used(change, recipe_file, first, tmp_path):
     edit(recipe_file, change)
-    assert not exported_from_recipe(first[0], tmp_path / "one", recipe_file.parent)
-    assert exported_from_recipe(first[0], tmp_path / "two", recipe_file.parent)
-    assert content(tmp_path / "one") == content(tmp_path / "two") == content(first[2])
+    assert second_export(first[0], tmp_path, templates=recipe_file.parent) == content(first[2])
 
 
 def test_a_recipe_counts_to_the_size_of_the_cache_and_is_deleted_when_it_was_not_used_for_longest(recipe_file):

@@ -9,12 +9,11 @@ import pytest
 import tiny
 import torch
 from agreement import assert_agreement
+from command_line import succeed
 from refusals import refusal
-from typer.testing import CliRunner
 
 import onnxfn
 from onnxfn import InvalidSpec, plan, spec_for, with_dtypes, with_shared_cache
-from onnxfn.export.cli.commands import app
 
 TASK = "text-generation-with-past"
 MAX_LENGTH = 40
@@ -139,6 +138,5 @@ def test_the_command_line_says_to_genai_that_the_buffer_is_shared(tmp_path):
     words = ["export", str(tmp_path / "llama"), "--task", TASK, "--no-template-cache"]
     for flags, is_shared in (("--shared-cache",), True), ((), False):
         out = tmp_path / str(is_shared)
-        done = CliRunner().invoke(app, [*words[:2], str(out), *words[2:], *flags])
-        assert done.exit_code == 0, done.output
+        succeed(*words[:2], out, *words[2:], *flags)
         assert json.loads((out / "genai_config.json").read_text())["search"]["past_present_share_buffer"] is is_shared

@@ -8,11 +8,10 @@ import onnx
 import pytest
 import tiny
 import torch
+from command_line import succeed
 from onnx import numpy_helper
-from typer.testing import CliRunner
 
 import onnxfn
-from onnxfn.export.cli.commands import app
 from onnxfn.export.jobs.jobs import ExportJob
 from onnxfn.export.load.loading import load_configuration, load_model
 from onnxfn.export.load.stored_dtypes import stored_dtype
@@ -70,8 +69,7 @@ def test_weights_of_several_dtypes_quantized_ones_and_other_files_are_not_kept(t
 def test_the_command_line_writes_the_weights_of_a_model_in_float32(model_type, dtype, tmp_path):
     checkpoint(model_type, torch.bfloat16, tmp_path / "checkpoint")
     flags = ("--dtype", dtype, "--task", TASKS[model_type], "--layout", "optimum")
-    run = CliRunner().invoke(app, ["export", str(tmp_path / "checkpoint"), str(tmp_path / "out"), *flags])
-    assert run.exit_code == 0, run.output
+    succeed("export", tmp_path / "checkpoint", tmp_path / "out", *flags)
     spec = onnxfn.spec_for(model_type, TASKS[model_type])
     model = load_model(str(tmp_path / "checkpoint"), load_configuration(tmp_path / "checkpoint"), spec)
     onnxfn.export(onnxfn.with_dtypes(spec, float=dtype), model, tmp_path / "expected", check=False)

@@ -1,5 +1,6 @@
 """report.json, and the verification of a folder by it."""
 
+import hashlib
 import json
 import os
 import shutil
@@ -9,12 +10,11 @@ from pathlib import Path
 import onnx
 import pytest
 import tiny
+from command_line import invoke, succeed
 from onnx import TensorProto, helper
 from refusals import refusal
-from typer.testing import CliRunner
 
 import onnxfn
-from onnxfn.export.cli.commands import app
 from onnxfn.export.report.report_file import (
     PACKAGES,
     REPORT_FILE,
@@ -105,8 +105,6 @@ def test_files_that_were_written_with_weights_are_not_read_for_their_digests(mod
 def test_the_digest_of_a_plan_is_that_of_its_canonical_json():
     text = '{"name":"model","record":"Part","spec":{"name":"bert","record":"PlannedSpec","task":"fill-mask"}}'
     text = f'{{"parts":[{text}],"record":"Plan"}}'
-    import hashlib
-
     assert plan_digest(PLAN) == hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -207,10 +205,6 @@ def name_outside(content):
     content["files"]["../secret"] = content["files"].pop("config.json")
 
 
-def name_absolute(content):
-    content["files"]["C:\\secret"] = content["files"].pop("config.json")
-
-
 DATA, ENCODER, DECODER = "encoder_model.onnx_data", "encoder_model.onnx", "decoder_model_merged.onnx"
 CHANGES = {
     "a missing graph": (lambda folder: (folder / DECODER).unlink(), f"{DECODER} is missing"),
@@ -237,7 +231,6 @@ CHANGES = {
         f"{ENCODER} has its weights in {DATA}, which is not a file of the export",
     ),
     "a file outside": (lambda folder: change_report(folder, name_outside), "it names a file outside the folder"),
-    "a file on a drive": (lambda folder: change_report(folder, name_absolute), "it names a file outside the folder"),
     "no files": (lambda folder: change_report(folder, lambda content: content.pop("files")), "it lacks one of files, "),
     "a later version": (
         lambda folder: change_report(folder, lambda content: content.update(schema_version=2)),
@@ -258,7 +251,7 @@ def test_a_fault_is_found_and_is_one_line(change, fault, folder):
     verification = onnxfn.verify(folder)
     assert not verification.passed
     assert any(fault in line for line in verification.faults)
-    result = CliRunner().invoke(app, ["verify", str(folder)])
+    result = invoke("verify", folder)
     assert result.exit_code == 1
     assert result.output.splitlines() == list(verification.faults)
 
@@ -274,32 +267,21 @@ def test_a_graph_whose_report_was_changed_with_it_is_read(folder):
 def test_graphs_and_weights_of_two_exports_with_their_own_report_are_told_apart(folder, model):
     """Someone who writes a report for a mixture does not pass: the graph states the digest of its weights."""
     flip(folder, DATA, -1)
-    change_report(folder, lambda content: content["files"][DATA].update(sha256=digest(folder / DATA)))
+    change_report(folder, lambda content: content["files"][DATA].update(sha256=sha256_of(folder / DATA)))
     (fault,) = onnxfn.verify(folder).faults
     assert fault.endswith(tuple(f"{DATA} was written by another export than {graph}" for graph in (ENCODER, DECODER)))
 
 
-def digest(file):
-    import hashlib
-
-    return hashlib.sha256(file.read_bytes()).hexdigest()
-
-
 def test_a_good_folder_is_one_line_and_exit_code_0(folder):
-    result = CliRunner().invoke(app, ["verify", str(folder)])
-    assert result.exit_code == 0
+    result = succeed("verify", folder)
     assert result.output == f"{onnxfn.verify(folder)}\n"
     assert len(result.output.splitlines()) == 1
-
-
-def test_a_folder_that_was_moved_is_verified(folder, tmp_path):
-    assert onnxfn.verify(folder.rename(tmp_path / "moved")).passed
 
 
 def test_a_folder_that_does_not_exist_is_an_error(tmp_path):
     message = refusal(ModelNotFound, onnxfn.verify, tmp_path / "none")
     assert message == f"no folder {tmp_path / 'none'}; verify takes the folder of an export"
-    result = CliRunner().invoke(app, ["verify", str(tmp_path / "none")])
+    result = invoke("verify", tmp_path / "none")
     assert result.exit_code == 1
 
 

@@ -9,12 +9,11 @@ import shrunk
 import tiny
 import torch
 import transformers
-from typer.testing import CliRunner
+from command_line import invoke, succeed
 
 import onnxfn
 from onnxfn import weight_bytes
 from onnxfn.export.cli import export_command as cli_export
-from onnxfn.export.cli.commands import app
 from onnxfn.export.find import lookup
 from onnxfn.weights.onnx_files import stored_tensors
 
@@ -24,6 +23,7 @@ MODELS = {
     "t5": ("AutoModelForSeq2SeqLM", "text2text-generation-with-past"),
     "whisper": ("AutoModelForSpeechSeq2Seq", "automatic-speech-recognition-with-past"),
     "resnet": ("AutoModelForImageClassification", "image-classification"),
+    "gpt2": ("AutoModelForCausalLM", "text-generation-with-past"),
 }
 SIZES = {"vocab_size": 600, "hidden_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4}
 CONFIGS = {
@@ -31,15 +31,9 @@ CONFIGS = {
     "llama": transformers.LlamaConfig(**SIZES, intermediate_size=256, num_key_value_heads=2, tie_word_embeddings=True),
     "gpt2": transformers.GPT2Config(vocab_size=600, n_embd=128, n_layer=2, n_head=4, n_positions=64),
 }
-HEADS = {"bert": "AutoModelForMaskedLM", "llama": "AutoModelForCausalLM", "gpt2": "AutoModelForCausalLM"}
-TASKS = {"bert": "fill-mask", "llama": "text-generation-with-past", "gpt2": "text-generation-with-past"}
 FLOATS = ("float32", "float16")
 CONSTANTS = 1600
 """Bytes that the constants of these tiny graphs have at most: tables that the model computes, numbers of operators."""
-
-
-def run(*words):
-    return CliRunner().invoke(app, [str(word) for word in words])
 
 
 def spec_and_model(model_type):
@@ -62,11 +56,12 @@ def test_the_bytes_are_those_of_the_weights_in_the_files(model_type, tmp_path):
         assert sum(t.length for t in stored_tensors(tmp_path / "out" / name) if t.name in state) <= size
 
 
-@pytest.mark.parametrize("model_type", ["bert", "llama", "gpt2"])
+@pytest.mark.parametrize("model_type", CONFIGS)
 def test_the_bytes_of_quantized_weights_are_within_2_percent(model_type, tmp_path):
     """The constants of the graph are not weights: those of the float32 file are taken off."""
-    model = getattr(transformers, HEADS[model_type]).from_config(CONFIGS[model_type])
-    spec, dtypes = onnxfn.spec_for(model, TASKS[model_type]), ("float32", "q8", "uint8", "q4", "q4f16", "bnb4")
+    loader, task = MODELS[model_type]
+    model = getattr(transformers, loader).from_config(CONFIGS[model_type])
+    spec, dtypes = onnxfn.spec_for(model, task), ("float32", "q8", "uint8", "q4", "q4f16", "bnb4")
     write = onnxfn.WriteOptions(weight_storage="copy", external_data_threshold=0)
     exported = onnxfn.export(spec, model, tmp_path / "out", dtypes=dtypes, write=write, check=False)
     stored = {
@@ -95,8 +90,7 @@ def test_a_dry_run_prints_the_plan_and_reads_no_weight(tmp_path):
     weights.write_bytes(content[:header])
     os.truncate(weights, len(content))  # a header, and a hole in the place of the weights
     dtypes = ("--dtype", "float32", "--dtype", "float16")
-    result = run("export", tmp_path / "checkpoint", tmp_path / "out", *dtypes, "--dry-run")
-    assert result.exit_code == 0, result.output
+    result = succeed("export", tmp_path / "checkpoint", tmp_path / "out", *dtypes, "--dry-run")
     sizes = weight_bytes(spec, model, FLOATS)
     assert "bytes of weights alone; a file is larger by its nodes and constants" in result.stdout
     for name, size in sizes.items():
@@ -110,8 +104,7 @@ def test_a_dry_run_of_a_model_type_without_a_row_reads_no_weight(tmp_path, monke
     (tmp_path / "checkpoint" / "model.safetensors").unlink()
     for module in (cli_export, lookup):
         monkeypatch.setattr(module, "has_row", lambda *_: False)
-    result = run("export", tmp_path / "checkpoint", tmp_path / "out", "--dry-run")
-    assert result.exit_code == 0, result.output
+    result = succeed("export", tmp_path / "checkpoint", tmp_path / "out", "--dry-run")
     (size,) = weight_bytes(spec, model).values()
     assert f"{size} bytes" in result.stdout
 
@@ -119,8 +112,7 @@ def test_a_dry_run_of_a_model_type_without_a_row_reads_no_weight(tmp_path, monke
 def test_a_dry_run_of_a_model_whose_experts_are_chosen_by_values_reads_no_weight(tmp_path):
     """No row; the table of patches has its experts, so that a spec is derived from a model without values."""
     shrunk.model("zaya", "ZayaForCausalLM").save_pretrained(tmp_path / "checkpoint")
-    result = run("export", tmp_path / "checkpoint", tmp_path / "out", "--dry-run")
-    assert result.exit_code == 0, result.output
+    result = succeed("export", tmp_path / "checkpoint", tmp_path / "out", "--dry-run")
     assert "bytes of weights alone" in result.stdout
 
 
@@ -130,8 +122,7 @@ def test_a_dry_run_of_timm_reads_no_weight(tmp_path):
     timm.models.save_for_hf(model, tmp_path / "checkpoint")
     for weights in (*(tmp_path / "checkpoint").glob("*.safetensors"), *(tmp_path / "checkpoint").glob("*.bin")):
         weights.unlink()
-    result = run("export", tmp_path / "checkpoint", tmp_path / "out", "--dry-run", "--library", "timm")
-    assert result.exit_code == 0, result.output
+    result = succeed("export", tmp_path / "checkpoint", tmp_path / "out", "--dry-run", "--library", "timm")
     parameters = 4 * sum(weight.numel() for weight in model.parameters())
     assert f"{parameters} bytes" in result.stdout
     assert not (tmp_path / "out").exists()
@@ -139,7 +130,7 @@ def test_a_dry_run_of_timm_reads_no_weight(tmp_path):
 
 @pytest.mark.parametrize("library", ["sentence_transformers", "diffusers"])
 def test_a_dry_run_of_a_library_that_needs_the_weights_says_what_to_do(library, tmp_path):
-    result = run("export", tmp_path, tmp_path / "out", "--dry-run", "--library", library)
+    result = invoke("export", tmp_path, tmp_path / "out", "--dry-run", "--library", library)
     assert result.exit_code == 1
     assert f"{library} makes no model without its weights; leave --dry-run out" in " ".join(result.output.split())
 

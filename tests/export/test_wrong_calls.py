@@ -59,20 +59,7 @@ def dummies_by(function):
     return lambda bert, _: dummy_inputs(compose(SPEC, generates("token_ids", function)), bert.config, "np")
 
 
-def meta(bert):
-    with torch.device("meta"):
-        return type(bert)(bert.config)
-
-
 CALLS = {
-    "write": (lambda bert, out: export(SPEC, bert, out, write="x"), "write is of the type str; pass WriteOptions(...)"),
-    "template cache": (
-        lambda *_: onnxfn.BuildOptions(template_cache=3),
-        "template_cache of BuildOptions: 3 is no path; pass ",
-    ),
-    "on_event": (lambda bert, out: export(SPEC, bert, out, on_event=3), "on_event is of the type int; pass a function"),
-    "path": (lambda bert, _: export(SPEC, bert, 3), "path is of the type int; pass "),
-    "meta": (lambda bert, out: export(SPEC, meta(bert), out), "BertForSequenceClassification has weights without "),
     "module of a generator": (dummies_by("nowhere:f"), "dummy function 'nowhere:f': module 'nowhere' cannot be import"),
     "name of a generator": (dummies_by("math:nope"), "no dummy function 'nope' for 'math:nope'; known: acos, "),
     "generator that fails": (dummies_by(f"{MODULE}:fails"), f"{MODULE}:fails() cannot make a dummy for 'input_ids' w"),
@@ -83,79 +70,41 @@ CALLS = {
         lambda *_: onnxfn.patched("math:sqrt", by=print, why="x"),
         "by of patched is of the type builtin_function_or_method; it must be str",
     ),
-    "kind": (
-        lambda *_: takes("x", "batch_size", "ids", kind="complex64"),
-        "no kind 'complex64' for InputSpec; known: ",
-    ),
+    "kind": (lambda *_: takes("x", "batch_size", "ids", kind="complex64"), "no kind 'complex64' for InputSpec; known:"),
     "ids above the table": (
         lambda bert, out: export(
             compose(SPEC, takes("position_ids", "batch_size sequence_length", "token_ids")), bert, out
         ),
         "BertForSequenceClassification does not run in PyTorch on inputs of model: IndexError: index out of range",
     ),
-    "no shape": (
-        lambda *_: with_shapes(SPEC, batch_size=None),
-        "axis 'batch_size' cannot be fixed at None; a size is ",
-    ),
+    "no shape": (lambda *_: with_shapes(SPEC, batch_size=None), "axis 'batch_size' cannot be fixed at None; a size is"),
     "dtype of torch": (lambda *_: with_dtypes(SPEC, float=torch.float16), "no float type torch.float16; known: "),
-    "rows of two lengths": (
-        lambda *_: onnxfn.generate("nowhere", [[1, 2], [3]]),
-        "input_ids has rows of different lengths; pad the shorter prompts on the left",
-    ),
-    "name in place of a model": (lambda _, out: export(SPEC, "bert", out), "model is of the type str; pass a torch.nn"),
+    "rows of two lengths": (lambda *_: onnxfn.generate("nowhere", [[1, 2], [3]]), "input_ids has rows of different le"),
     "empty spec": (lambda bert, out: export(ExportSpec(), bert, out), "this spec has no output; add one: compose("),
     "no input": (
         lambda bert, out: export(onnxfn.gives("logits", "batch_size _"), bert, out),
         "model of this spec has no inputs; compose some: takes(...)",
     ),
-    "list of specs": (
-        lambda *_: compose([SPEC, SPEC]),
-        "compose joins specs, not the list ",
-    ),
+    "list of specs": (lambda *_: compose([SPEC, SPEC]), "compose joins specs, not the list "),
     "model in compose": (lambda bert, _: compose(SPEC, bert), "compose joins specs, not the BertForSequenceCla"),
-    "size 1": (
-        lambda bert, out: export(compose(SPEC, sized(batch_size=1)), bert, out),
-        "the dynamic axis batch_size cannot be traced at size 1, since torch takes 0 and 1 for fixed; trace it at 2 or",
-    ),
-    "size that is a text": (
-        lambda *_: sized(batch_size="2"),
-        "batch_size of sized is '2', of the type str; it must be ",
-    ),
+    "size that is a text": (lambda *_: sized(batch_size="2"), "batch_size of sized is '2', of the type str; it must b"),
     "size of a dummy": (lambda *_: dummy_inputs(EMPTY, {}, "np", batch="2"), "no size 'batch' for this spec; known: "),
     "opset": (lambda *_: onnxfn.with_opset(SPEC, 99), "no opset 99; possible: 18 to 25"),
     "constant of numpy": (lambda *_: onnxfn.to_json(always(x=np.complex64(1))), "x of always is "),
     "constant that is a tensor": (lambda *_: always(x=torch.zeros(2)), "x of always is "),
     "model as JSON": (lambda bert, _: onnxfn.to_json(bert), "BertForSequenceClassification is no record of onnxfn, or"),
     "task": (lambda *_: onnxfn.for_task(SPEC, None), "task of for_task is None, of the type NoneType; it must be str"),
-    "model in place of a spec": (
-        lambda bert, _: onnxfn.without(bert, "logits"),
-        "names of without is of the type BertForSeq",
-    ),
+    "model in place of a spec": (lambda bert, _: onnxfn.without(bert, "logits"), "names of without is of the type Ber"),
     "tolerance": (lambda *_: onnxfn.with_tolerance(SPEC, atol="x"), "atol of with_tolerance is 'x', of the type str; "),
-    "name of an output": (
-        lambda *_: onnxfn.with_outputs(SPEC, 3),
-        "names of with_outputs is 3, of the type int; it mu",
-    ),
+    "name of an output": (lambda *_: onnxfn.with_outputs(SPEC, 3), "names of with_outputs is 3, of the type int; it m"),
     "axes": (lambda *_: takes("x", 3, "ids"), "axes of InputSpec: axes are a pattern, a text such"),
     "name": (lambda *_: takes(3, "batch_size", "ids"), "name of takes is 3, of the type int; it must be str"),
-    "path of an output": (
-        lambda *_: onnxfn.gives("y", "batch_size", path=0),
-        "path of OutputSpec: a tuple is expected, not the value 0: write (0,)",
-    ),
+    "path of an output": (lambda *_: onnxfn.gives("y", "batch_size", path=0), "path of OutputSpec: a tuple is expecte"),
     "loader": (lambda *_: onnxfn.loads(3), "loader of loads is 3, of the type int; it must be str"),
-    "submodule": (
-        lambda *_: onnxfn.runs(print),
-        "submodule of runs is of the type builtin_function_or_method; it must",
-    ),
+    "submodule": (lambda *_: onnxfn.runs(print), "submodule of runs is of the type builtin_function_or_method; it mus"),
     "folder to verify": (lambda *_: onnxfn.verify(None), "folder of verify is None, of the type NoneType; it must be "),
-    "folder of a model": (
-        lambda *_: onnxfn.model_for(None),
-        "name of model_for is None, of the type NoneType; it must",
-    ),
-    "pipeline": (
-        lambda _, out: onnxfn.export_pipeline(3, out),
-        "pipeline is of the type int; pass a DiffusionPipeline",
-    ),
+    "folder of a model": (lambda *_: onnxfn.model_for(None), "name of model_for is None, of the type NoneType; it mus"),
+    "pipeline": (lambda _, out: onnxfn.export_pipeline(3, out), "pipeline is of the type int; pass a DiffusionPipelin"),
 }
 
 

@@ -2,21 +2,19 @@
 
 import json
 import re
-from typing import get_args
 
 import pytest
 from attrs import fields_dict
+from command_line import invoke
 from fine_tunes import save_berts
-from typer.testing import CliRunner
 
 from onnxfn import BatchResult
-from onnxfn.export.batch.records import STATUSES, JobResult, Status
-from onnxfn.export.cli.commands import app
+from onnxfn.export.batch.records import JobResult
 from onnxfn.export.cli.texts import batch_text
 
 
 def run(*words):
-    return CliRunner().invoke(app, ["batch", *map(str, words)])
+    return invoke("batch", *words)
 
 
 @pytest.fixture(scope="module")
@@ -74,10 +72,6 @@ def test_the_result_and_the_dry_run_are_json_alone(models, tmp_path):
     [first, second] = [line for line in done.stderr.splitlines() if " exported " in line]
     assert re.fullmatch(r"1/2 exported \S*/bert-000, about \d+ s left", first)
     assert re.fullmatch(r"2/2 exported \S*/bert-001, about 0 s left", second)
-
-
-def test_the_statuses_of_the_title_are_those_of_a_result():
-    assert get_args(Status) == STATUSES
 
 
 def test_a_table_has_a_row_for_each_job_and_errors_first():

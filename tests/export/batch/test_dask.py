@@ -6,12 +6,11 @@ from pathlib import Path
 from time import sleep
 
 import pytest
+from command_line import succeed
 from distributed import Client, LocalCluster
-from fine_tunes import difference_from_pytorch, kill_first, save_berts, server_processes
-from typer.testing import CliRunner
+from fine_tunes import difference_from_pytorch, save_berts
 
 from onnxfn import BuildOptions, ExportJob, export_many
-from onnxfn.export.cli.commands import app
 
 
 @pytest.fixture
@@ -44,21 +43,11 @@ def test_a_cluster_exports_each_job_once_though_the_workers_are_killed(client, t
     ]
 
 
-def test_a_cluster_starts_a_job_again_whose_server_is_killed(client, tmp_path):
-    jobs = [ExportJob(bert, tmp_path / bert.name, check=False) for bert in save_berts(tmp_path / "models", 1)]
-    killed = kill_first(server_processes)
-    result = export_many(jobs, executor=client.get_executor())
-    assert killed
-    assert [(job.status, job.attempts) for job in result.jobs] == [("exported", 2)], result
-
-
 def test_the_command_line_exports_on_a_cluster_and_goes_on_with_it(client, tmp_path):
     save_berts(tmp_path / "models", 2)
     words = ["batch", str(tmp_path / "models"), str(tmp_path / "out"), "--no-check"]
     cluster = ["--dask", client.scheduler_info()["address"], "--workers", "2"]
-    first = CliRunner().invoke(app, [*words, *cluster])
-    assert first.exit_code == 0, first.output
+    first = succeed(*words, *cluster)
     assert "2 exported" in first.output
-    second = CliRunner().invoke(app, [*words, *cluster, "--resume"])
-    assert second.exit_code == 0, second.output
+    second = succeed(*words, *cluster, "--resume")
     assert "2 unchanged" in second.output

@@ -4,6 +4,7 @@ import os
 
 import pytest
 from attrs import evolve
+from exported_folders import staged
 
 from onnxfn import BuildOptions, ExportJob, Floors, WriteOptions, text_encoder
 from onnxfn.export.jobs import identity
@@ -50,30 +51,16 @@ def test_where_templates_lie_and_whether_files_are_replaced_change_nothing(job, 
     assert job_digest(other, checkpoint) == job_digest(job, checkpoint)
 
 
-def rewrite_a_text(folder):
-    (folder / "config.json").write_text('{"model_type": "albert"}')
+CHANGES = {
+    "another text": lambda folder: (folder / "config.json").write_text('{"model_type": "albert"}'),
+    "one more file": lambda folder: staged(folder, "tokenizer.json"),
+    "a file in a folder": lambda folder: staged(folder, "1_Pooling/config.json"),
+    "shorter weights": lambda folder: os.truncate(folder / "model.safetensors", TEXT_BYTES - 7),
+    "weights that were touched": lambda folder: os.utime(folder / "model.safetensors", (1, 1)),
+}
 
 
-def add_a_file(folder):
-    (folder / "tokenizer.json").write_text("{}")
-
-
-def add_a_file_in_a_folder(folder):
-    (folder / "1_Pooling").mkdir()
-    (folder / "1_Pooling" / "config.json").write_text("{}")
-
-
-def shorten_the_weights(folder):
-    os.truncate(folder / "model.safetensors", TEXT_BYTES + 1 - 8)
-
-
-def touch_the_weights(folder):
-    os.utime(folder / "model.safetensors", (1, 1))
-
-
-@pytest.mark.parametrize(
-    "change", [rewrite_a_text, add_a_file, add_a_file_in_a_folder, shorten_the_weights, touch_the_weights]
-)
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 def test_another_checkpoint_is_another_digest(change, job, checkpoint):
     before = job_digest(job, checkpoint)
     change(checkpoint)

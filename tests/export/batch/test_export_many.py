@@ -114,17 +114,6 @@ def test_a_job_that_is_always_killed_is_lost(jobs):
 
 
 @pytest.mark.parametrize(
-    ("limits", "status"), [(JobLimits(seconds=0.01), "timed out"), (JobLimits(memory_bytes=1000), "out of memory")]
-)
-def test_a_job_beyond_its_limits_is_ended(limits, status, berts, tmp_path):
-    fresh = BuildOptions(template_cache=tmp_path / "cache")
-    result = export_many([ExportJob(berts[0], tmp_path / "out", check=False, build=fresh)], limits=limits)
-    assert result.jobs[0].status == status
-    assert "limits" in result.jobs[0].error
-    assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.parametrize(
     ("limits", "status", "words"),
     [
         (JobLimits(memory_bytes=10**9), "out of memory", "the export used more than 1.00 GB, "),
@@ -152,12 +141,6 @@ def test_what_the_listener_raises_ends_all_jobs(jobs):
         export_many(jobs, workers=2, on_event=stop)
     assert not server_processes()
     assert not job_processes()
-
-
-def test_a_pool_of_processes_runs_the_jobs(jobs):
-    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
-        result = export_many(jobs, executor=pool, workers=2)
-    assert [job.status for job in result.jobs] == ["exported"] * 4, result
 
 
 def test_jobs_of_a_broken_pool_are_lost_and_the_call_returns(jobs):

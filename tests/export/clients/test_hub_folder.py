@@ -6,15 +6,16 @@ import json
 
 import pytest
 import tiny
+from command_line import succeed
 from reports import report_text
-from typer.testing import CliRunner
 
 import onnxfn
-from onnxfn.export.cli.commands import app
 from onnxfn.export.cli.export_command import export_request
 from onnxfn.export.run.planned_files import layout_of_files
 
 HUB = onnxfn.WriteOptions(layout="hub", external_data_threshold=0)
+NEW = {"onnx/model.onnx", "onnx/model.onnx_data", "genai_config.json", "README.md", "report.json"}
+"""The files of a folder that its checkpoint lacks."""
 
 
 def names(folder):
@@ -36,15 +37,8 @@ def test_a_folder_has_the_side_files_of_all_clients_and_its_report_covers_them(l
     spec, model, checkpoint = llama
     out = tmp_path / "out"
     exported = onnxfn.export(spec, model, out, checkpoint=checkpoint, write=HUB, check=False)
-    graphs = {"onnx/model.onnx", "onnx/model.onnx_data"}
-    side_files = {
-        "config.json",
-        "generation_config.json",
-        "tokenizer.json",
-        "tokenizer_config.json",
-        "genai_config.json",
-    }
-    assert names(out) == graphs | side_files | {"chat_template.jinja", "README.md", "report.json"}
+    copied = {"config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", "chat_template.jinja"}
+    assert names(out) == copied | NEW
     assert {str(out / name) for name in names(out)} == set(exported.files)
     config, tokenizer = (json.loads((out / name).read_text()) for name in ("config.json", "tokenizer_config.json"))
     assert config["transformers.js_config"] == {"use_external_data_format": {"model.onnx": 1}, "dtype": "fp32"}
@@ -60,16 +54,14 @@ def test_an_export_to_the_folder_of_the_checkpoint_leaves_its_files_as_they_are(
     before = {name: (checkpoint / name).read_bytes() for name in names(checkpoint)}
     onnxfn.export(spec, model, checkpoint, checkpoint=checkpoint, write=HUB, check=False, overwrite=True)
     assert {name: (checkpoint / name).read_bytes() for name in before} == before
-    new = {"onnx/model.onnx", "onnx/model.onnx_data", "genai_config.json", "README.md", "report.json"}
-    assert names(checkpoint) == {*before} | new
+    assert names(checkpoint) == {*before} | NEW
     assert onnxfn.verify(checkpoint).passed
 
 
 def test_the_command_line_states_an_alias_and_names_it_in_its_output_and_the_report(tmp_path):
     tiny.model("phi3", "AutoModelForCausalLM").save_pretrained(tmp_path / "phi3")
     words = ["export", tmp_path / "phi3", tmp_path / "out", "--alias", "--no-check", "--no-template-cache"]
-    result = CliRunner().invoke(app, list(map(str, words)))
-    assert result.exit_code == 0, result.output
+    result = succeed(*words)
     line = "config.json is not true of this model, on request: model_type gemma, head_dim 8; it is phi3"
     assert line in result.stdout
     assert json.loads((tmp_path / "out" / "report.json").read_text())["remarks"] == [line]

@@ -15,13 +15,16 @@ from onnxfn.export.clients.side_files import with_remarks, with_side_files
 from onnxfn.weights.layouts import LAYOUTS, with_alias
 
 WITH_PAST, SEES = "text-generation-with-past", "image-text-to-text-with-past"
-GROUPED = {"num_attention_heads": 4, "num_key_value_heads": 2, "hidden_size": 32, "head_dim": 8}
+
+
+def remarks_of(spec, config, layout="hub", **options):
+    """The remarks on the plan of a spec."""
+    return with_remarks(onnxfn.plan(spec, config, **options), config, LAYOUTS[layout]).remarks
 
 
 def remarks(model_type, task=WITH_PAST, layout="hub", decoders="merged", **changes):
     config = tiny.config(model_type, **changes)
-    plan = onnxfn.plan(onnxfn.spec_for(config, task), config, decoders=decoders)
-    return with_remarks(plan, config, LAYOUTS[layout]).remarks
+    return remarks_of(onnxfn.spec_for(config, task), config, layout, decoders=decoders)
 
 
 def own_config_remarks(model_type, task, config):
@@ -44,10 +47,19 @@ def own_config_remarks(model_type, task, config):
         ("vit", "image-classification"),
         ("wav2vec2", "automatic-speech-recognition"),
         ("clip", "zero-shot-image-classification"),
+        ("vits", "text-to-audio"),
+        ("speecht5", "text-to-audio-with-past"),
+        ("musicgen", "text-to-audio-with-past"),
     ],
 )
 def test_there_is_no_remark_on_what_all_clients_load(model_type, task):
     assert remarks(model_type, task) == ()
+
+
+BIGCODE = (
+    "ORTModel starts gpt_bigcode with a cache of 4 x 8 for heads and width, not 1 x 8; "
+    "it loads the folder of --layout optimum"
+)
 
 
 @pytest.mark.parametrize(
@@ -77,15 +89,7 @@ def test_there_is_no_remark_on_what_all_clients_load(model_type, task):
             ),
         ),
         ("qwen3_5_text", ("ORTModel does not know qwen3_5_text: it needs transformers 4.57",)),
-        (
-            "gpt_bigcode",
-            (
-                (
-                    "ORTModel starts gpt_bigcode with a cache of 4 x 8 for heads and width, not 1 x 8; "
-                    "it loads the folder of --layout optimum"
-                ),
-            ),
-        ),
+        ("gpt_bigcode", (BIGCODE,)),
         ("phi3", ("ORTModel starts phi3 with a cache of 4 x 8 for heads and width, not 2 x 8",)),
     ],
 )
@@ -116,8 +120,7 @@ def test_a_file_that_transformers_js_loads_and_the_plan_lacks_is_named():
 
 
 def test_the_decoder_of_gemma_3_alone_needs_no_part_of_the_whole_model():
-    lines = remarks("gemma3", architectures=["Gemma3ForConditionalGeneration"])
-    assert lines == ()
+    assert remarks("gemma3", architectures=["Gemma3ForConditionalGeneration"]) == ()
 
 
 def test_positions_of_another_rank_are_named():
@@ -125,9 +128,8 @@ def test_positions_of_another_rank_are_named():
     (line, *_) = own_config_remarks("llama", WITH_PAST, config)
     known = "transformers.js computes position_ids of rank 3 for qwen3_5_text, and"
     assert line == f"{known} the graph takes rank 2: with_mrope(spec)"
-    own, layout = tiny.config("qwen3_5_text"), LAYOUTS["transformers.js"]
-    plan = onnxfn.plan(onnxfn.with_mrope(onnxfn.spec_for(own, WITH_PAST)), own)
-    assert with_remarks(plan, own, layout).remarks == ()
+    own = tiny.config("qwen3_5_text")
+    assert remarks_of(onnxfn.with_mrope(onnxfn.spec_for(own, WITH_PAST)), own, "transformers.js") == ()
 
 
 def test_a_cache_without_a_name_is_named():
@@ -142,8 +144,8 @@ def test_an_input_that_transformers_js_drops_is_named(model_type):
     flags = " ".join(f"--without {name}" for name in names)
     line = f"transformers.js gives {model_type} no attention_mask, which encoder_model.onnx takes"
     assert f"{line}; it loads the files of {flags}" in remarks(model_type, task)
-    plan = onnxfn.plan(onnxfn.without(onnxfn.spec_for(model_type, task), *names), tiny.config(model_type))
-    assert with_remarks(plan, tiny.config(model_type), LAYOUTS["transformers.js"]).remarks == ()
+    without = onnxfn.without(onnxfn.spec_for(model_type, task), *names)
+    assert remarks_of(without, tiny.config(model_type), "transformers.js") == ()
 
 
 def test_sizes_of_images_that_transformers_js_drops_are_named_without_a_flag():
@@ -154,12 +156,6 @@ def test_sizes_of_images_that_transformers_js_drops_are_named_without_a_flag():
     assert with_remarks(plan, model.config, LAYOUTS["transformers.js"]).remarks == (line,)
 
 
-@pytest.mark.parametrize("model_type", ["speecht5", "musicgen", "vits"])
-def test_models_that_write_sound_have_no_remark(model_type):
-    task = "text-to-audio" if model_type == "vits" else "text-to-audio-with-past"
-    assert remarks(model_type, task) == ()
-
-
 def test_kinds_of_tokens_that_no_graph_takes_are_named():
     line = "the configuration has type_vocab_size 2, and no graph takes token_type_ids"
     assert remarks("camembert", "fill-mask", type_vocab_size=2) == (line,)
@@ -167,10 +163,9 @@ def test_kinds_of_tokens_that_no_graph_takes_are_named():
 
 
 def test_one_client_does_not_give_the_number_of_logits():
-    config = tiny.config("llama")
-    plan = onnxfn.plan(onnxfn.with_input(onnxfn.spec_for(config, WITH_PAST), "num_logits_to_keep"), config)
+    spec = onnxfn.with_input(onnxfn.spec_for("llama", WITH_PAST), "num_logits_to_keep")
     line = "ORTModel gives no num_logits_to_keep, which the graph takes"
-    assert with_remarks(plan, config, LAYOUTS["hub"]).remarks == (line,)
+    assert remarks_of(spec, tiny.config("llama")) == (line,)
 
 
 def test_a_layout_of_no_client_has_no_remarks_and_that_of_a_single_one_those_of_it():
@@ -207,10 +202,8 @@ def test_there_is_no_alias_where_none_is_needed_or_none_helps(model_type):
 
 
 def test_transformers_js_loads_a_model_that_sees_from_its_parts():
-    import every_part
-
-    model = every_part.tiny_model("llava", "image-text-to-text-with-past")
-    plan = onnxfn.plan(onnxfn.spec_for(model, "image-text-to-text-with-past"), model)
+    model = tiny_model("llava", SEES)
+    plan = onnxfn.plan(onnxfn.spec_for(model, SEES), model)
     assert with_remarks(plan, model.config, LAYOUTS["transformers.js"]).remarks == ()
     (line,) = with_remarks(plan, {"model_type": "kosmos-2"}, LAYOUTS["transformers.js"]).remarks
     assert line == "transformers.js has no session for kosmos-2 (image-text-to-text)"

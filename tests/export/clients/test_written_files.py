@@ -51,53 +51,40 @@ def test_side_files_are_computed_once(model_type):
     assert with_side_files(folder, HUB) == folder
 
 
+def genai_of(model_type, **changes):
+    """The section `model` of the file for a tiny model whose configuration has other values."""
+    config = json.dumps({**tiny.config(model_type).to_dict(), **changes})
+    return json.loads(folder_of(model_type, "genai_config", config=config).texts["genai_config.json"])["model"]
+
+
 def test_genai_config_of_a_decoder():
-    assert json.loads(folder_of("llama", "genai_config").texts["genai_config.json"]) == {
-        "model": {
-            "type": "llama",
-            "vocab_size": 128,
-            "context_length": 96,
-            "bos_token_id": 1,
-            "eos_token_id": 2,
-            "pad_token_id": 0,
-            "decoder": {
-                "filename": "onnx/model.onnx",
-                "hidden_size": 32,
-                "num_attention_heads": 4,
-                "num_key_value_heads": 2,
-                "head_size": 8,
-                "num_hidden_layers": 2,
-                "inputs": {
-                    "input_ids": "input_ids",
-                    "attention_mask": "attention_mask",
-                    "position_ids": "position_ids",
-                    "past_key_names": "past_key_values.%d.key",
-                    "past_value_names": "past_key_values.%d.value",
-                },
-                "outputs": {
-                    "logits": "logits",
-                    "present_key_names": "present.%d.key",
-                    "present_value_names": "present.%d.value",
-                },
-            },
-        },
-        "search": {"max_length": 96, "past_present_share_buffer": False},
-    }
+    config, content = tiny.config("llama"), json.loads(folder_of("llama", "genai_config").texts["genai_config.json"])
+    model, decoder = content["model"], content["model"]["decoder"]
+    assert (model["type"], decoder["filename"], decoder["head_size"]) == ("llama", "onnx/model.onnx", 8)
+    for name in ("vocab_size", "bos_token_id", "eos_token_id", "pad_token_id"):
+        assert model[name] == getattr(config, name)
+    for name in ("hidden_size", "num_attention_heads", "num_key_value_heads", "num_hidden_layers"):
+        assert decoder[name] == getattr(config, name)
+    names = ("input_ids", "attention_mask", "position_ids")
+    past = {f"past_{kind}_names": f"past_key_values.%d.{kind}" for kind in ("key", "value")}
+    present = {f"present_{kind}_names": f"present.%d.{kind}" for kind in ("key", "value")}
+    assert decoder["inputs"] == {**dict(zip(names, names, strict=True)), **past}
+    assert decoder["outputs"] == {"logits": "logits", **present}
+    length = model["context_length"]
+    assert length == config.max_position_embeddings
+    assert content["search"] == {"max_length": length, "past_present_share_buffer": False}
 
 
 def test_genai_config_has_no_tokens_outside_the_vocabulary():
     """The runtime refuses a model with such a token, and configurations have `pad_token_id: -1`."""
-    config = json.dumps({**tiny.config("llama").to_dict(), "eos_token_id": [2, 128], "pad_token_id": -1})
-    model = json.loads(folder_of("llama", "genai_config", config=config).texts["genai_config.json"])["model"]
+    model = genai_of("llama", eos_token_id=[2, 128], pad_token_id=-1)
     assert model["eos_token_id"] == [2]
     assert "pad_token_id" not in model
 
 
 def test_genai_config_without_an_end_names_no_padding():
     """The runtime would end a text at the first token for padding."""
-    config = json.dumps({**tiny.config("llama").to_dict(), "eos_token_id": None, "pad_token_id": 5})
-    model = json.loads(folder_of("llama", "genai_config", config=config).texts["genai_config.json"])["model"]
-    assert model.keys().isdisjoint({"eos_token_id", "pad_token_id"})
+    assert genai_of("llama", eos_token_id=None, pad_token_id=5).keys().isdisjoint({"eos_token_id", "pad_token_id"})
 
 
 def test_the_decoder_of_a_model_of_texts_and_images_has_its_own_class():
@@ -107,24 +94,15 @@ def test_the_decoder_of_a_model_of_texts_and_images_has_its_own_class():
 
 
 @pytest.mark.parametrize(
-    ("model_type", "states"),
-    [
-        ("nemotron_h", {"past_conv_names": "past_conv.%d", "past_recurrent_names": "past_ssm.%d"}),
-        ("qwen3_5_text", {"past_conv_names": "past_conv.%d", "past_recurrent_names": "past_recurrent.%d"}),
-    ],
+    ("model_type", "second", "layers"), [("nemotron_h", "ssm", 4), ("qwen3_5_text", "recurrent", 2)]
 )
-def test_genai_config_names_the_states_of_hybrids(model_type, states):
-    model = json.loads(folder_of(model_type, "genai_config").texts["genai_config.json"])["model"]
+def test_genai_config_names_the_states_of_hybrids(model_type, second, layers):
+    model = genai_of(model_type)
     decoder = model["decoder"]
-    assert model["type"] == "decoder"
-    assert decoder["inputs"].items() >= states.items()
-    assert (
-        decoder["outputs"].items()
-        >= {
-            name.replace("past", "present"): template.replace("past", "present") for name, template in states.items()
-        }.items()
-    )
-    assert decoder["num_hidden_layers"] == (4 if model_type == "nemotron_h" else 2)
+    assert (model["type"], decoder["num_hidden_layers"]) == ("decoder", layers)
+    for when, ports in (("past", decoder["inputs"]), ("present", decoder["outputs"])):
+        assert ports[f"{when}_conv_names"] == f"{when}_conv.%d"
+        assert ports[f"{when}_recurrent_names"] == f"{when}_{second}.%d"
 
 
 def test_genai_config_has_the_kinds_of_layers_of_lfm2():
@@ -141,16 +119,14 @@ def test_genai_loads_layers_of_several_widths_if_keys_and_values_are_alike():
     assert "genai_config.json" in folder_of("gemma4_text", "genai_config").texts
 
 
-@pytest.mark.parametrize("model_type", ["minicpm3", "mamba", "minimax"])
-def test_there_is_no_genai_config_for_a_decoder_that_cannot_be_loaded(model_type):
-    assert "genai_config.json" not in folder_of(model_type, "genai_config").texts
-
-
 @pytest.mark.parametrize(
     ("model_type", "task"),
-    [("bert", "fill-mask"), ("t5", "text2text-generation-with-past"), ("llama", "text-generation")],
+    [
+        *((model_type, "text-generation-with-past") for model_type in ("minicpm3", "mamba", "minimax")),
+        *(("bert", "fill-mask"), ("t5", "text2text-generation-with-past"), ("llama", "text-generation")),
+    ],
 )
-def test_there_is_no_genai_config_without_a_decoder_that_has_a_cache(model_type, task):
+def test_there_is_no_genai_config_without_a_decoder_that_can_be_loaded_with_its_cache(model_type, task):
     assert "genai_config.json" not in folder_of(model_type, "genai_config", task=task).texts
 
 
@@ -163,38 +139,25 @@ def test_genai_loads_the_first_choice_of_the_dtypes(dtypes, first):
 
 
 def test_genai_takes_tokens_and_sampling_from_the_generation_configuration():
-    generation = {"eos_token_id": [5, 7], "temperature": 0.6, "do_sample": True, "top_p": None, "max_length": 4096}
-    texts = {
-        "config.json": {"model_type": "llama", "vocab_size": 99, "eos_token_id": 5},
-        "generation_config.json": generation,
-    }
-    config = after("genai_config.json", texts, side_file="genai_config")
-    assert config["model"]["eos_token_id"] == [5, 7]
-    assert config["search"] == {
-        "do_sample": True,
-        "temperature": 0.6,
-        "max_length": 2048,
-        "past_present_share_buffer": False,
-    }
+    sampling = {"temperature": 0.6, "do_sample": True}
+    config = {"model_type": "llama", "vocab_size": 99, "eos_token_id": 5}
+    generation = {**sampling, "eos_token_id": [5, 7], "top_p": None, "max_length": 4096}
+    texts = {"config.json": config, "generation_config.json": generation}
+    content = after("genai_config.json", texts, side_file="genai_config")
+    assert content["model"]["eos_token_id"] == [5, 7]
+    assert content["search"] == {**sampling, "max_length": 2048, "past_present_share_buffer": False}
 
 
 def test_a_tokenizer_of_transformers_5_is_one_that_older_versions_and_transformers_js_know():
-    old = {
-        "backend": "tokenizers",
-        "is_local": True,
-        "local_files_only": False,
-        "tokenizer_class": "TokenizersBackend",
-        "extra_special_tokens": ["<a>", "<b>"],
-        "model_max_length": 8192,
-        "eos_token": "</s>",
-    }
+    kept = {"model_max_length": 8192, "eos_token": "</s>"}
+    gone = {"backend": "tokenizers", "is_local": True, "local_files_only": False}
+    old = {**kept, **gone, "tokenizer_class": "TokenizersBackend", "extra_special_tokens": ["<a>", "<b>"]}
     texts = {"tokenizer_config.json": old, "chat_template.jinja": "{{ messages }} é"}
     assert after("tokenizer_config.json", texts, side_file="tokenizer_config") == {
+        **kept,
         "tokenizer_class": "PreTrainedTokenizerFast",
         "model_input_names": ["input_ids", "attention_mask"],
         "additional_special_tokens": ["<a>", "<b>"],
-        "model_max_length": 8192,
-        "eos_token": "</s>",
         "chat_template": "{{ messages }} é",
     }
 
@@ -219,14 +182,7 @@ def test_a_file_that_is_no_object_stays_as_it_is(text):
 
 @pytest.mark.parametrize(
     ("dtypes", "default"),
-    [
-        ((), "fp32"),
-        (("float16",), "fp16"),
-        (("float32", "q8"), "fp32"),
-        (("float32", "q4"), "fp32"),
-        (("bfloat16",), None),
-        (("q4", "q8"), "q8"),
-    ],
+    [((), "fp32"), (("float16",), "fp16"), (("float32", "q4"), "fp32"), (("bfloat16",), None), (("q4", "q8"), "q8")],
 )
 def test_transformers_js_is_pointed_to_a_dtype_that_exists(dtypes, default):
     config = json.loads(folder_of("bert", "default_dtype", task="fill-mask", dtypes=dtypes).texts["config.json"])
@@ -290,10 +246,8 @@ def test_the_pooling_of_sentence_transformers_6_is_in_words_that_all_versions_kn
 
 def test_sentence_transformers_reads_the_pooling_that_is_written():
     models = pytest.importorskip("sentence_transformers.models")
-    name, new = (
-        "1_Pooling/config.json",
-        {"embedding_dimension": 384, "pooling_mode": "lasttoken", "include_prompt": True},
-    )
+    name = "1_Pooling/config.json"
+    new = {"embedding_dimension": 384, "pooling_mode": "lasttoken", "include_prompt": True}
     pooling = models.Pooling(**after(name, {name: new}, side_file="pooling"))
     assert pooling.get_config_dict() == models.Pooling(384, pooling_mode="lasttoken").get_config_dict()
 
@@ -309,18 +263,15 @@ def test_a_processor_of_transformers_5_gets_the_flat_file_of_older_versions():
     assert after("preprocessor_config.json", texts, side_file="preprocessor_config") == {"mine": 1}
 
 
-@pytest.mark.parametrize("stated", [{}, {"num_feature_levels": 3}])
-def test_segment_anything_states_its_levels(stated):
+@pytest.mark.parametrize(
+    ("model_type", "stated", "added"),
+    [("sam3_tracker", {}, {"num_feature_levels": 3}), ("sam3_tracker", {"num_feature_levels": 3}, {}), ("sam", {}, {})],
+)
+def test_segment_anything_states_its_levels_if_it_has_some(model_type, stated, added):
     """transformers.js asks the first graph for so many features: without the number for none."""
-    config = {"model_type": "sam3_tracker", "vision_config": {"fpn_hidden_size": 32, **stated}}
-    folder = folder_of("sam3_tracker", "feature_levels", config=json.dumps(config), task="feature-extraction")
-    assert json.loads(folder.texts["config.json"])["vision_config"] == {"num_feature_levels": 3, "fpn_hidden_size": 32}
-
-
-def test_a_model_without_levels_states_none():
-    config = {"model_type": "sam", "vision_config": {"hidden_size": 32}}
-    folder = folder_of("sam", "feature_levels", config=json.dumps(config), task="feature-extraction")
-    assert json.loads(folder.texts["config.json"]) == config
+    config = {"model_type": model_type, "vision_config": {"fpn_hidden_size": 32, **stated}}
+    folder = folder_of(model_type, "feature_levels", config=json.dumps(config), task="feature-extraction")
+    assert json.loads(folder.texts["config.json"])["vision_config"] == {**config["vision_config"], **added}
 
 
 def test_the_sizes_of_a_language_model_are_where_transformers_js_looks_for_them():
