@@ -2,7 +2,7 @@
 
 from refusals import refusal
 
-from onnxfn.specs.algebra.compose import JOINS, compose, reads
+from onnxfn.specs.algebra.compose import compose, reads
 from onnxfn.specs.algebra.dummies import sized
 from onnxfn.specs.algebra.facts import gives, takes
 from onnxfn.specs.algebra.spec import Check, ExportSpec, Overlay
@@ -38,10 +38,6 @@ def test_an_edit_on_both_sides_is_applied_once():
     edit = Edit("with_axis", {"axis": "num_choices", "at": 1, "starting": "batch_size"})
     one = ExportSpec(tasks=[Overlay("multiple-choice", edits=[edit])])
     assert compose(one, one) == one
-
-
-def test_every_join_is_a_function_of_that_name():
-    assert {name: join.__name__ for name, join in JOINS.items()} == {name: name for name in JOINS}
 
 
 def test_an_argument_that_is_no_spec_is_refused():
