@@ -67,13 +67,6 @@ def test_no_case_is_computed_after_the_loading_of_the_file_failed():
     assert computed == [0]
 
 
-def test_a_file_that_cannot_be_loaded_is_named(tmp_path):
-    model, part = exported(tmp_path)
-    (tmp_path / "model.onnx").write_bytes(b"no ONNX")
-    with pytest.raises(CheckFailed, match=r"cannot load model\.onnx"):
-        check(model, part, tmp_path / "model.onnx")
-
-
 @pytest.mark.parametrize("has_arena", [True, False])
 def test_a_run_returns_its_memory_if_the_session_keeps_any(has_arena, tmp_path, capfd):
     model, part = exported(tmp_path)

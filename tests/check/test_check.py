@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import threading
 import time
 from pathlib import Path
@@ -47,11 +46,6 @@ def test_one_wrong_element_fails(values, index):
     wrong = list(values)
     wrong[index % len(wrong)] += 0.1
     assert not comparison(wrong, values).passed
-
-
-def test_a_difference_within_the_tolerance_passes_and_a_larger_one_fails():
-    assert comparison([1.0 + 5e-5], [1.0]).passed
-    assert not comparison([1.0 + 5e-4], [1.0]).passed
 
 
 def test_a_masked_score_does_not_widen_the_tolerance():
@@ -177,19 +171,12 @@ def test_a_graph_that_ignores_the_mask_fails(bert, exported):
     assert "one" not in difference.worst_case
 
 
-def test_the_error_of_a_failed_check_names_output_sizes_and_difference(bert, tmp_path):
+def test_the_error_of_a_failed_check_names_output_and_sizes_and_holds_the_report(bert, tmp_path):
     spec = onnxfn.with_tolerance(onnxfn.spec_for("bert", "fill-mask"), atol=0.0, rtol=0.0)
-    message = refusal(CheckFailed, onnxfn.export, spec, bert, tmp_path / "model.onnx")
-    assert message.startswith("model: 'logits' is ")
-    assert re.search(r"batch_size=\d, sequence_length=\d", message)
-    assert not list(tmp_path.iterdir())
-
-
-def test_the_error_of_a_failed_check_holds_the_report(bert, tmp_path):
-    spec = onnxfn.with_tolerance(onnxfn.spec_for("bert", "fill-mask"), atol=0.0, rtol=0.0)
-    with pytest.raises(CheckFailed) as caught:
+    with pytest.raises(CheckFailed, match=r"^model: 'logits' is .*batch_size=\d, sequence_length=\d") as caught:
         onnxfn.export(spec, bert, tmp_path / "model.onnx")
     assert caught.value.report.differences[0].max_abs > 0
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_type_that_onnx_runtime_cannot_run_is_one_clear_line_without_a_report(bert, tmp_path):

@@ -136,17 +136,22 @@ def test_a_fault_that_is_not_of_the_size_stays_for_the_trace_to_name():
     assert with_runnable_images(Grid(), planned) == planned
 
 
-@pytest.mark.parametrize("model_type", ["rt_detr", "rt_detr_v2", "d_fine"])
-def test_pytorch_runs_a_detector_with_300_queries_in_all_cases(model_type):
-    model = tiny.model(model_type, "AutoModelForObjectDetection", num_queries=300)
-    planned = plan(onnxfn.spec_for(model_type, "object-detection"), model.config)
-    part = runnable(model, planned)
-    assert all(height % 32 == width % 32 == 0 for height, width in image_sizes(part))
-    assert all(height != width for height, width in image_sizes(part)[1:])
+def runnable_detector(model_type, queries, **sizes):
+    """The part of a detector that PyTorch runs in all cases of the check, with so many queries."""
+    model = tiny.model(model_type, "AutoModelForObjectDetection", **sizes, num_queries=queries)
+    part = runnable(model, plan(onnxfn.spec_for(model_type, "object-detection"), model.config))
     for case in cases(part.spec):
         pixels = torch.from_numpy(dummies(in_case(part.spec, case), {})["pixel_values"])
         with torch.no_grad():
-            assert model(pixels).logits.shape[1] == 300
+            assert model(pixels).logits.shape[1] == queries
+    return part
+
+
+@pytest.mark.parametrize("model_type", ["rt_detr", "rt_detr_v2", "d_fine"])
+def test_pytorch_runs_a_detector_with_300_queries_in_all_cases(model_type):
+    sizes = image_sizes(runnable_detector(model_type, 300))
+    assert all(height % 32 == width % 32 == 0 for height, width in sizes)
+    assert all(height != width for height, width in sizes[1:])
 
 
 @pytest.mark.parametrize(
@@ -155,29 +160,22 @@ def test_pytorch_runs_a_detector_with_300_queries_in_all_cases(model_type):
 )
 def test_images_have_as_many_patches_as_the_windows_of_a_detector_need(model_type, unit, windows):
     sizes = SPECIAL[model_type] | {"backbone_config": SPECIAL[model_type]["backbone_config"] | windows}
-    model = tiny.model(model_type, "AutoModelForObjectDetection", **{**sizes, "num_queries": 30})
-    part = runnable(model, plan(onnxfn.spec_for(model_type, "object-detection"), model.config))
+    sizes.pop("num_queries", None)
+    part = runnable_detector(model_type, 30, **sizes)
     assert all(height % unit == width % unit == 0 for height, width in image_sizes(part))
-    for case in cases(part.spec):
-        pixels = torch.from_numpy(dummies(in_case(part.spec, case), {})["pixel_values"])
-        with torch.no_grad():
-            assert model(pixels).logits.shape[1] == 30
 
 
-@pytest.mark.parametrize(("side", "batches"), [(224, [1, 3]), (512, [1, 2]), (1024, [1, 2])])
-def test_a_batch_of_large_images_is_small(side, batches):
-    part = plan(compose(spec(), with_sizes(side)), {}).parts[0]
+TEXTS = compose(takes("other", "text_batch_size 1", "pixels", kind="float"), sized(text_batch_size=6))
+
+
+@pytest.mark.parametrize(
+    ("side", "more", "batches"),
+    [(224, (), [1, 3]), (512, (), [1, 2]), (1024, (), [1, 2]), (1024, (TEXTS,), [1, 3])],
+    ids=["224", "512", "1024", "texts that may have to fit the batch"],
+)
+def test_a_batch_of_large_images_is_small_unless_other_rows_may_have_to_fit_it(side, more, batches):
+    part = plan(compose(spec(), image_cases((side, side), (side, side)), *more), {}).parts[0]
     assert [known_sizes(case.spec, {})["batch_size"] for case in check_cases(part)] == batches
-
-
-def test_a_batch_stays_if_the_rows_of_another_input_may_have_to_fit_it():
-    texts = compose(takes("other", "text_batch_size 1", "pixels", kind="float"), sized(text_batch_size=6))
-    part = plan(compose(spec(), with_sizes(1024), texts), {}).parts[0]
-    assert [known_sizes(case.spec, {})["batch_size"] for case in check_cases(part)] == [1, 3]
-
-
-def with_sizes(side):
-    return image_cases((side, side), (side, side))
 
 
 def test_texts_are_at_most_as_long_as_the_file_says():

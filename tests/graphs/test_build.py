@@ -65,17 +65,6 @@ def test_an_error_of_a_pass_after_a_trace_of_few_layers_is_followed_by_a_trace_o
     assert not graph.from_repeats
 
 
-def test_the_memory_of_weights_is_looked_at_for_rules_of_quantization_alone(bert, part, monkeypatch):
-    calls = []
-    names = build._names_by_memory
-    monkeypatch.setattr(build, "_names_by_memory", lambda tensors: calls.append(tensors) or names(tensors))
-    build_graph(bert, part, timed, onnxfn.BuildOptions())
-    assert not calls
-    q4 = onnxfn.plan(onnxfn.quantize(onnxfn.spec_for("bert", "feature-extraction"), bits=4), bert).parts[0]
-    build_graph(bert, q4, timed, onnxfn.BuildOptions())
-    assert len(calls) == 1
-
-
 def test_the_cache_folder_may_be_a_string():
     assert onnxfn.BuildOptions(template_cache="cache").template_cache == Path("cache")
     assert onnxfn.BuildOptions().template_cache is None

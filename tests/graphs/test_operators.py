@@ -24,8 +24,8 @@ def exported(function, sample):
     return onnxfn.export(onnxfn.derived(function, sample=sample), function)
 
 
-def assert_agrees(result, function, sample):
-    """Asserts that a file agrees with a function at a batch that the check did not have, for other numbers."""
+def agrees(result, function, sample):
+    """Whether a file agrees with a function at a batch that the check did not have, for other numbers."""
     tensors = sample if isinstance(sample, tuple) else (sample,)
     torch.manual_seed(1)
     larger = [torch.cat([tensor, tensor, tensor])[:7] + torch.rand(7, *tensor.shape[1:]) / 8 for tensor in tensors]
@@ -46,7 +46,7 @@ def test_an_operator_agrees(name):
     result = exported(operator.function, operator.sample)
     assert result.report.passed
     assert result.limits == ()
-    assert_agrees(result, operator.function, operator.sample)
+    assert agrees(result, operator.function, operator.sample)
 
 
 @pytest.mark.parametrize("name", names(REFUSED, REFUSED_BY_DEFAULT))

@@ -53,12 +53,23 @@ def test_a_shifted_parameter_belongs_to_the_later_layer(layer, by):
     assert stack.layer_index("model.layers_norm.weight") is None
 
 
-def test_equal_layers_are_a_stack():
-    assert stacks_of(*(block() for _ in range(9))) == (LayerStack("layers", 9, head=1, period=1),)
+@pytest.mark.parametrize(
+    ("attributes", "head", "period"),
+    [
+        (lambda _: {}, 1, 1),
+        (lambda index: {"layer_idx": index}, 1, 1),
+        (lambda index: {"window": index % 2}, 1, 2),
+        (lambda index: {"dense": index < 2}, 3, 1),
+    ],
+    ids=["equal", "numbered", "two alternating kinds", "first ones of another kind"],
+)
+def test_layers_are_a_stack_with_a_head_and_a_period(attributes, head, period):
+    layers = [block(**attributes(index)) for index in range(9)]
+    assert stacks_of(*layers) == (LayerStack("layers", 9, head=head, period=period),)
 
 
-def test_a_few_layers_are_not_a_stack():
-    assert stacks_of(*(block() for _ in range(4))) == ()
+def test_a_few_layers_and_layers_without_parameters_are_not_a_stack():
+    assert stacks_of(*(block() for _ in range(4))) == stacks_of(*(Shift() for _ in range(20))) == ()
 
 
 @pytest.mark.parametrize("layers", range(5, 12))
@@ -80,18 +91,6 @@ def test_a_few_of_many_layers_are_not_worth_a_proof(name, worth):
         model = model_class(model_class.config_class())
     assert repeated_layers(model)
     assert bool(stacks_worth_a_proof(model)) is worth
-
-
-def test_layers_may_have_their_index():
-    assert stacks_of(*(block(layer_idx=index) for index in range(9))) == (LayerStack("layers", 9, head=1, period=1),)
-
-
-def test_layers_of_two_alternating_kinds_have_a_period_of_two():
-    assert stacks_of(*(block(window=index % 2) for index in range(9))) == (LayerStack("layers", 9, head=1, period=2),)
-
-
-def test_first_layers_of_another_kind_are_the_head():
-    assert stacks_of(*(block(dense=index < 2) for index in range(9))) == (LayerStack("layers", 9, head=3, period=1),)
 
 
 def changed(change):
@@ -176,10 +175,6 @@ class Shift(nn.Module):
 
     def forward(self, x):
         return torch.sin(1.1 * x) + 0.3
-
-
-def test_layers_without_parameters_are_not_a_stack():
-    assert stacks_of(*(Shift() for _ in range(20))) == ()
 
 
 @pytest.mark.parametrize("layers", [block, Shift], ids=["parameters", "none"])

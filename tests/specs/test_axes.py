@@ -74,21 +74,12 @@ def test_an_empty_pattern_describes_a_scalar():
     assert shape(axis_map(""), {}) == ()
 
 
-@given(some.axis_maps)
-def test_axis_map_returns_an_axis_map_unchanged(axes):
-    assert axis_map(axes) is axes
-
-
 def test_axes_print_as_a_list():
     assert str(KV) == "[batch_size, num_heads, past_sequence_length + sequence_length, 64, _]"
 
 
 def test_symbols_are_those_of_the_dynamic_axes():
     assert symbols(KV) == {0: "batch_size", 2: "past_sequence_length + sequence_length"}
-
-
-def test_names_of_the_dynamic_axes_have_no_duplicates():
-    assert names(axis_map("b s+b heads= s")) == ("b", "s")
 
 
 def test_terms_have_the_order_of_the_text():

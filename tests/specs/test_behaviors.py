@@ -13,7 +13,6 @@ from onnxfn.specs.edits.caches import cross_cache
 from onnxfn.specs.errors import InvalidSpec, UnknownName
 from onnxfn.specs.plan.planning import plan
 from onnxfn.specs.plan.questions import outputs
-from onnxfn.specs.stored.serialize import to_json
 from onnxfn.specs.tasks.tasks import for_task
 
 CONFIG = {"vocab_size": 50, "d_model": 32, "hidden_size": 32, "decoder_layers": 2, "decoder_attention_heads": 4}
@@ -30,65 +29,39 @@ def part(spec, **asked):
     return made
 
 
-def view(behavior, **past):
-    return part(with_behavior(BART, behavior, **past))
+ENCODED = ["encoder_hidden_states", "encoder_attention_mask", "input_ids"]
+TEXTS = ["input_ids", "attention_mask", "decoder_input_ids"]
+PAST = cache("past_key_values", "decoder", "encoder")
+OWN, BOTH = cache("present", "decoder"), cache("present", "decoder", "encoder")
 
 
-def test_an_encoder_returns_hidden_states_of_its_input():
-    made = view("encoder")
-    assert made.name == "encoder_model"
-    assert list(made.inputs) == ["input_ids", "attention_mask"]
-    assert made.outputs == {"last_hidden_state": {0: "batch_size", 1: "encoder_sequence_length"}}
-
-
-def test_a_decoder_without_past_has_no_cache():
-    made = view("decoder")
-    assert made.name == "decoder_model"
-    assert list(made.inputs) == ["encoder_hidden_states", "encoder_attention_mask", "input_ids"]
-    assert list(made.outputs) == ["logits"]
-
-
-def test_the_first_decoder_returns_both_caches():
-    made = view("decoder", past="outputs")
-    assert made.name == "decoder_model"
-    assert list(made.inputs) == ["encoder_hidden_states", "encoder_attention_mask", "input_ids"]
-    assert list(made.outputs) == ["logits", *cache("present", "decoder", "encoder")]
-
-
-def test_a_decoder_with_past_returns_its_own_cache_alone():
-    made = view("decoder", past="both")
-    assert made.name == "decoder_with_past_model"
-    assert list(made.inputs)[3:] == cache("past_key_values", "decoder", "encoder")
-    assert list(made.outputs) == ["logits", *cache("present", "decoder")]
-
-
-def test_a_monolith_is_one_file():
-    made = view("monolith")
-    assert made.name == "model"
-    assert list(made.inputs) == ["input_ids", "attention_mask", "decoder_input_ids"]
-    assert list(made.outputs) == ["logits"]
-
-
-def test_a_monolith_with_past_returns_the_cache_of_the_decoder():
-    assert list(view("monolith", past="outputs").outputs) == ["logits", *cache("present", "decoder")]
-    both = view("monolith", past="both")
-    assert both.name == "model"
-    assert list(both.inputs)[3:] == cache("past_key_values", "decoder", "encoder")
-    assert list(both.outputs) == ["logits", *cache("present", "decoder")]
+@pytest.mark.parametrize(
+    ("behavior", "past", "name", "inputs", "outputs"),
+    [
+        ("encoder", None, "encoder_model", TEXTS[:2], ["last_hidden_state"]),
+        ("decoder", None, "decoder_model", ENCODED, ["logits"]),
+        ("decoder", "outputs", "decoder_model", ENCODED, ["logits", *BOTH]),
+        ("decoder", "both", "decoder_with_past_model", [*ENCODED, *PAST], ["logits", *OWN]),
+        ("monolith", None, "model", TEXTS, ["logits"]),
+        ("monolith", "outputs", "model", TEXTS, ["logits", *OWN]),
+        ("monolith", "both", "model", [*TEXTS, *PAST], ["logits", *OWN]),
+    ],
+)
+def test_a_view_has_a_file_inputs_and_outputs(behavior, past, name, inputs, outputs):
+    made = part(with_behavior(BART, behavior, past=past) if past else with_behavior(BART, behavior))
+    assert (made.name, list(made.inputs), list(made.outputs)) == (name, inputs, outputs)
 
 
 def test_the_axes_of_a_cache_are_those_of_optimum():
-    made = view("decoder", past="both")
+    made = part(with_behavior(BART, "decoder", past="both"))
     grown = "past_decoder_sequence_length + decoder_sequence_length"
     assert made.inputs["past_key_values.0.decoder.key"] == {0: "batch_size", 2: "past_decoder_sequence_length"}
     assert made.inputs["past_key_values.1.encoder.value"] == {0: "batch_size", 2: "encoder_sequence_length"}
     assert made.outputs["present.1.decoder.value"] == {0: "batch_size", 2: grown}
-
-
-def test_with_behavior_does_not_change_its_argument():
-    before = to_json(BART)
-    with_behavior(BART, "decoder", past="outputs")
-    assert to_json(BART) == before
+    assert part(with_behavior(BART, "encoder")).outputs["last_hidden_state"] == {
+        0: "batch_size",
+        1: "encoder_sequence_length",
+    }
 
 
 # Files
@@ -138,40 +111,27 @@ def test_a_decoder_alone_has_a_cache_of_two_entries():
 # Refusals
 
 
-def test_an_unknown_behavior_is_refused():
-    text = refusal(UnknownName, with_behavior, BART, "decodr")
-    assert text == ("no behavior 'decodr' for bart; known: monolith, decoder, encoder; did you mean 'decoder'?")
-    assert "known: monolith, encoder, decoder" in refusal(UnknownName, with_behavior, ARCHITECTURES["bert"], "decodr")
+BERT = ARCHITECTURES["bert"]
+
+
+@pytest.mark.parametrize(
+    ("error", "spec", "behavior", "past", "words"),
+    [
+        (UnknownName, BART, "decodr", {}, "known: monolith, decoder, encoder; did you mean 'decoder'?"),
+        (UnknownName, BERT, "decodr", {}, "known: monolith, encoder, decoder"),
+        (InvalidSpec, BERT, "decoder", {}, "bert is no encoder-decoder (or one of its parts already)"),
+        (InvalidSpec, with_behavior(BART, "decoder"), "encoder", {}, "one of its parts already"),
+        (InvalidSpec, ARCHITECTURES["bart"], "encoder", {}, "before its behavior: for_task(spec, task)"),
+        (InvalidSpec, BART, "encoder", {"past": "outputs"}, "it has no past: leave out past='outputs'"),
+        (UnknownName, BART, "decoder", {"past": "inputs"}, "known: outputs, both; did you mean 'outputs'?"),
+    ],
+)
+def test_a_behavior_that_a_spec_cannot_have_is_refused(error, spec, behavior, past, words):
+    assert words in refusal(error, with_behavior, spec, behavior, **past)
+
+
+def test_an_unknown_name_of_a_behavior_is_refused():
     assert "known: monolith, encoder, decoder" in refusal(UnknownName, behaves, "decodr")
-
-
-def test_a_behavior_of_an_encoder_is_refused():
-    assert refusal(InvalidSpec, with_behavior, ARCHITECTURES["bert"], "decoder") == (
-        "bert is no encoder-decoder (or one of its parts already), so it has no behavior 'decoder'; "
-        "an encoder-decoder has: monolith, encoder, decoder"
-    )
-
-
-def test_a_behavior_is_chosen_once():
-    assert "one of its parts already" in refusal(InvalidSpec, with_behavior, with_behavior(BART, "decoder"), "encoder")
-
-
-def test_a_behavior_without_a_task_is_refused():
-    assert refusal(InvalidSpec, with_behavior, ARCHITECTURES["bart"], "encoder") == (
-        "choose the task of bart before its behavior: for_task(spec, task)"
-    )
-
-
-def test_a_past_of_an_encoder_is_refused():
-    assert refusal(InvalidSpec, with_behavior, BART, "encoder", past="outputs") == (
-        "bart has no cache here, so it has no past: leave out past='outputs'"
-    )
-
-
-def test_an_unknown_past_is_refused():
-    assert refusal(UnknownName, with_behavior, BART, "decoder", past="inputs") == (
-        "no past 'inputs'; known: outputs, both; did you mean 'outputs'?"
-    )
 
 
 @pytest.mark.parametrize(("model_type", "task"), [("bert", "fill-mask-with-past"), ("whisper", "text-generation")])
@@ -238,8 +198,6 @@ def test_an_encoder_decoder_is_split_into_encoder_and_decoder():
 
 
 def test_a_spec_of_one_part_cannot_be_split():
-    known = refusal(UnknownName, split, CLIP, "text")
-    assert "no behavior 'text' for clip; known: vision_model, text_model" in known
-    bert = for_task(ARCHITECTURES["bert"], "fill-mask")
-    assert refusal(InvalidSpec, split, bert) == "bert has one part, so it cannot be split"
+    assert "for clip; known: vision_model, text_model" in refusal(UnknownName, split, CLIP, "text")
+    assert refusal(InvalidSpec, split, for_task(BERT, "fill-mask")) == "bert has one part, so it cannot be split"
     assert "choose the task" in refusal(InvalidSpec, split, ARCHITECTURES["clip"])

@@ -2,17 +2,12 @@
 
 from refusals import refusal
 
-from onnxfn.specs.algebra.compose import JOINS, compose, reads
+from onnxfn.specs.algebra.compose import compose
 from onnxfn.specs.algebra.dummies import sized
-from onnxfn.specs.algebra.facts import gives, takes
+from onnxfn.specs.algebra.facts import gives
 from onnxfn.specs.algebra.spec import Check, ExportSpec, Overlay
 from onnxfn.specs.errors import InvalidSpec
 from onnxfn.specs.records import Edit
-
-
-def test_a_repeated_input_keeps_its_position_and_has_the_later_axes():
-    joined = compose(takes("ids", "batch", "a"), takes("mask", "batch", "b"), takes("ids", "batch length", "c"))
-    assert joined == ExportSpec(inputs=(*takes("ids", "batch length", "c").inputs, *takes("mask", "batch", "b").inputs))
 
 
 def test_zero_and_an_empty_text_are_values():
@@ -21,27 +16,12 @@ def test_zero_and_an_empty_text_are_values():
     ) == ExportSpec(check=Check(atol=0.0), name="")
 
 
-def test_reads_join_by_name():
-    joined = compose(reads(hidden="hidden_size", layers="num_layers"), reads(layers="n_layer"))
-    assert joined == reads(hidden="hidden_size", layers="n_layer")
-
-
 def test_overlays_of_one_task_are_composed():
     left = ExportSpec(tasks=[Overlay("ner", sized(batch_size=1), [Edit("with_opset", {"opset": 18})])])
     right = ExportSpec(tasks=[Overlay("ner", gives("logits", "batch_size _"), [Edit("with_opset", {"opset": 19})])])
     both = compose(sized(batch_size=1), gives("logits", "batch_size _"))
     edits = (Edit("with_opset", {"opset": 18}), Edit("with_opset", {"opset": 19}))
     assert compose(left, right) == ExportSpec(tasks=[Overlay("ner", both, edits)])
-
-
-def test_an_edit_on_both_sides_is_applied_once():
-    edit = Edit("with_axis", {"axis": "num_choices", "at": 1, "starting": "batch_size"})
-    one = ExportSpec(tasks=[Overlay("multiple-choice", edits=[edit])])
-    assert compose(one, one) == one
-
-
-def test_every_join_is_a_function_of_that_name():
-    assert {name: join.__name__ for name, join in JOINS.items()} == {name: name for name in JOINS}
 
 
 def test_an_argument_that_is_no_spec_is_refused():

@@ -43,14 +43,10 @@ def test_an_error_is_caught_as_an_error_of_onnxfn_and_of_python(name, base):
 
 
 @pytest.mark.parametrize("name", BASES)
-def test_an_error_prints_as_its_message(name):
-    assert str(ERRORS[name]("no such thing")) == "no such thing"
-
-
-@pytest.mark.parametrize("name", BASES)
-def test_an_error_is_pickled_with_its_message(name):
-    back = pickle.loads(pickle.dumps(ERRORS[name]("no such thing")))
-    assert (type(back), str(back)) == (ERRORS[name], "no such thing")
+def test_an_error_prints_and_is_pickled_with_its_message(name):
+    error = ERRORS[name]("no such thing")
+    back = pickle.loads(pickle.dumps(error))
+    assert (type(back), str(back), str(error)) == (ERRORS[name], "no such thing", "no such thing")
 
 
 def test_a_failed_check_without_a_report_has_one_whose_finding_is_the_message():
@@ -67,29 +63,17 @@ def test_the_first_line_of_an_error_without_a_message_is_the_name_of_its_type(me
     assert first_line(KeyboardInterrupt(message)) == "KeyboardInterrupt"
 
 
-def test_the_closest_name_is_suggested():
+def test_the_closest_name_is_suggested_if_one_is_similar():
     assert closest("hiden_size", ["vocab_size", "hidden_size"]) == "; did you mean 'hidden_size'?"
+    assert closest("x", ["vocab_size", "hidden_size"]) == closest("x", []) == ""
 
 
-def test_nothing_is_suggested_when_no_name_is_similar():
-    assert closest("x", ["vocab_size", "hidden_size"]) == ""
-    assert closest("x", []) == ""
-
-
-def test_names_are_listed_in_order():
-    assert listed(["b", "a"]) == "b, a"
-
-
-def test_no_names_are_listed_as_none():
-    assert listed([]) == "none"
-
-
-def test_a_list_of_the_greatest_length_is_not_cut():
-    assert listed(["a", "b"], most=2) == "a, b"
-
-
-def test_a_long_list_is_cut_and_counted():
-    assert listed(map(str, range(30)), most=3) == "0, 1, 2, ... (30 in all)"
+@pytest.mark.parametrize(
+    ("names", "most", "said"),
+    [("ba", 9, "b, a"), ("", 9, "none"), ("ab", 2, "a, b"), (map(str, range(30)), 3, "0, 1, 2, ... (30 in all)")],
+)
+def test_names_are_listed_in_order_and_a_long_list_is_cut_and_counted(names, most, said):
+    assert listed(names, most=most) == said
 
 
 def test_the_message_for_an_unknown_name_has_its_owner_the_known_names_and_the_closest():
@@ -98,10 +82,6 @@ def test_the_message_for_an_unknown_name_has_its_owner_the_known_names_and_the_c
     assert str(error) == (
         "no size 'seq_length' for bert; known: batch_size, sequence_length; did you mean 'sequence_length'?"
     )
-
-
-def test_the_message_for_an_unknown_name_when_none_is_known():
-    assert str(unknown("task", "fill-mask", [])) == "no task 'fill-mask'; known: none"
 
 
 def test_the_message_of_a_missing_value_is_written_when_it_is_read():

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from refusals import refusal
 
 import onnxfn
-from onnxfn import compose, for_task, spec_for, with_behavior, with_output, with_outputs, with_past
+from onnxfn import compose, for_task, spec_for, with_behavior, with_outputs, with_past
 from onnxfn.specs.algebra.spec import Cache, ExportSpec, Parts
 from onnxfn.specs.edits.extra_outputs import SINGLE_MODEL_OUTPUTS
 from onnxfn.specs.errors import CaptureFailed, InvalidSpec, UnknownName
@@ -210,10 +210,6 @@ def test_with_outputs_is_an_edit_as_data():
     assert edited(for_task(spec_for("bert"), overlay.name), overlay.edits[-1:]) == with_outputs(
         for_task(spec_for("bert"), overlay.name), "hidden_states"
     )
-
-
-def test_an_unlisted_output_is_added_with_its_axes():
-    assert "anything" in given_by(with_output(BERT, "anything", "batch_size _"))
 
 
 def test_windows_are_not_a_batch(tmp_path):

@@ -137,29 +137,28 @@ def test_names_that_refer_to_each_other_are_read_from_the_configuration():
     assert (read_config(normalizer, CONFIG, "hidden_size"), read_config(normalizer, CONFIG, "n_head")) == (64, 4)
 
 
-def test_a_missing_key_is_an_error_that_lists_the_keys_and_names_the_closest():
-    assert refusal(MissingValue, read_config, NO_NAMES, {"hidden_size": 64, "n_head": 4, "x": None}, "hiden_size") == (
-        "the configuration has no 'hiden_size'; it has: hidden_size, n_head; did you mean 'hidden_size'?"
-    )
-
-
-def test_a_missing_part_of_a_path_is_an_error_that_names_the_path():
-    assert refusal(MissingValue, read_config, NO_NAMES, CONFIG, "vision_config.imagesize") == (
-        "the configuration has no 'imagesize' (part 2 of 'vision_config.imagesize'); "
-        "it has: hidden_size, image_size; did you mean 'image_size'?"
-    )
-
-
-def test_a_path_through_a_number_is_missing():
-    assert refusal(MissingValue, read_config, NO_NAMES, CONFIG, "hidden_size.image_size") == (
-        "the configuration has no 'image_size' (part 2 of 'hidden_size.image_size'); it has: none"
-    )
-
-
-def test_the_error_of_either_names_every_source():
-    assert refusal(MissingValue, read_config, NO_NAMES, {"a": 1}, either("b", "c")) == (
-        "the configuration has no 'b'; it has: a; and the configuration has no 'c'; it has: a"
-    )
+@pytest.mark.parametrize(
+    ("config", "source", "message"),
+    [
+        (
+            {"hidden_size": 64, "n_head": 4, "x": None},
+            "hiden_size",
+            "no 'hiden_size'; it has: hidden_size, n_head; did you mean 'hidden_size'?",
+        ),
+        (
+            CONFIG,
+            "vision_config.imagesize",
+            (
+                "no 'imagesize' (part 2 of 'vision_config.imagesize'); it has: hidden_size, image_size; "
+                "did you mean 'image_size'?"
+            ),
+        ),
+        (CONFIG, "hidden_size.image_size", "no 'image_size' (part 2 of 'hidden_size.image_size'); it has: none"),
+        ({"a": 1}, either("b", "c"), "no 'b'; it has: a; and the configuration has no 'c'; it has: a"),
+    ],
+)
+def test_a_missing_key_is_an_error_that_lists_the_keys_and_names_the_closest(config, source, message):
+    assert refusal(MissingValue, read_config, NO_NAMES, config, source) == f"the configuration has {message}"
 
 
 def test_an_unknown_getter_is_an_error_that_names_the_closest():

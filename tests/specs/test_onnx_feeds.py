@@ -93,14 +93,6 @@ def test_the_cache_of_an_encoder_decoder_is_that_of_its_decoder(spec):
     assert outputs == dict(zip(names, (longer, longer, cross, cross), strict=True))
 
 
-def test_a_decoder_with_past_returns_the_self_attention_cache_alone():
-    spec = with_behavior(BART, "decoder", past="both")
-    assert list(past_key_values(spec, CONFIG, direction="outputs")) == [
-        "present.0.decoder.key",
-        "present.0.decoder.value",
-    ]
-
-
 def test_a_model_without_a_cache_has_no_past():
     assert refusal(InvalidSpec, past_key_values, ARCHITECTURES["bert"], CONFIG, direction="inputs") == (
         "bert has no cache, so it has no past"

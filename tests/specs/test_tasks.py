@@ -58,10 +58,6 @@ def test_the_edits_of_a_task_are_applied():
     ]
 
 
-def test_a_task_is_found_by_its_synonyms():
-    assert for_task(BERT, "masked-lm") == for_task(BERT, "fill-mask")
-
-
 @pytest.mark.parametrize("synonym", SYNONYMS)
 def test_a_row_may_use_a_synonym_of_a_task(synonym):
     assert tasked(synonym) == tasked(SYNONYMS[synonym])

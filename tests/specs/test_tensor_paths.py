@@ -11,17 +11,6 @@ from onnxfn.specs.errors import InvalidSpec, UnknownName
 CACHE = {"input_ids": 1, "past_key_values": ((2, 3), (4, 5))}
 
 
-def test_names_become_keys_and_numbers_positions():
-    leaves = [
-        (("past_key_values", 1, 0), 4),
-        (("input_ids",), 1),
-        (("past_key_values", 0, 1), 3),
-        (("past_key_values", 1, 1), 5),
-        (("past_key_values", 0, 0), 2),
-    ]
-    assert nested(leaves) == CACHE
-
-
 def test_a_value_with_the_empty_path_is_the_tree():
     assert nested([((), 7)]) == 7
     assert at((), 7) == 7

@@ -25,24 +25,18 @@ MODELS = {
 }
 """Model type -> the class of its model, and the task."""
 
-CHAINS = {
-    "llama": "model.layers",
-    "gpt2": "transformer.h",
-    "gemma3_text": "model.layers",
-    "lfm2": "model.layers",
-    "falcon": "transformer.h",
-    "mixtral": "model.layers",
-    "mamba": "backbone.layers",
-    "opt": "model.decoder.layers",
-    "cohere2": "model.layers",
-    "bert": "encoder.layer",
-    "deberta-v2": "encoder.layer",
-    "modernbert": "layers",
-    "clip": "text_model.encoder.layers",
-    "vit": "vit.layers",
-    "t5": "encoder.block",
-    "timesfm2_5": "model.layers",
+PATHS = {
+    "model.layers": ("llama", "gemma3_text", "lfm2", "mixtral", "cohere2", "timesfm2_5"),
+    "transformer.h": ("gpt2", "falcon"),
+    "encoder.layer": ("bert", "deberta-v2"),
+    "backbone.layers": ("mamba",),
+    "model.decoder.layers": ("opt",),
+    "layers": ("modernbert",),
+    "text_model.encoder.layers": ("clip",),
+    "vit.layers": ("vit",),
+    "encoder.block": ("t5",),
 }
+CHAINS = {model_type: path for path, model_types in PATHS.items() for model_type in model_types}
 """Model type -> the path of the list of its layers."""
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 import onnxruntime
+import pytest
 from refusals import refusal
 
 from onnxfn.graphs.nodes.slots import merge_slots
@@ -57,39 +58,33 @@ def run(feeds):
     return session.run(["total", "present.state"], feeds)
 
 
-def test_an_empty_input_is_computed():
+def test_an_empty_input_is_computed_and_another_is_used_as_it_is():
     total, state = run({"x": X, "past.state": np.zeros((0, 2), dtype="float32")})
-    assert state.tolist() == [[2, 3], [4, 6]]
-    assert total.tolist() == [[3, 4], [6, 8]]
-
-
-def test_an_input_with_elements_is_used_as_it_is():
+    assert (total.tolist(), state.tolist()) == ([[3, 4], [6, 8]], [[2, 3], [4, 6]])
     total, state = run({"x": X, "past.state": 10 * X})
-    assert state.tolist() == (10 * X).tolist()
-    assert total.tolist() == (11 * X).tolist()
+    assert (total.tolist(), state.tolist()) == ((11 * X).tolist(), (10 * X).tolist())
 
 
-def test_inputs_and_outputs_are_unchanged():
+def test_the_graph_is_valid_and_has_the_inputs_outputs_and_weights_of_both():
     graph = merged().graph
+    onnx.checker.check_model(ir.to_proto(merged()), full_check=True)
     assert [value.name for value in graph.inputs] == ["x", "past.state"]
     assert [value.name for value in graph.outputs] == ["total", "present.state"]
+    assert list(graph.initializers) == ["w"]
 
 
-def test_weights_are_initializers_of_the_main_graph():
-    assert list(merged().graph.initializers) == ["w"]
-
-
-def test_the_graph_is_valid_onnx():
-    onnx.checker.check_model(ir.to_proto(merged()), full_check=True)
-
-
-def test_an_output_that_stands_for_no_input_is_refused():
-    message = refusal(CaptureFailed, insert_filler, main_model(), filler(), {"present.state": "past"})
-    assert message == "the outputs of the filler must be inputs of the graph; unknown: past; known: x, past.state"
-
-
-def test_an_input_that_the_main_graph_does_not_have_is_refused():
+@pytest.mark.parametrize(
+    ("takes", "stands_for", "words"),
+    [
+        ("x", "past", "the outputs of the filler must be inputs of the graph; unknown: past; known: x, past.state"),
+        (
+            "ids",
+            "past.state",
+            "the inputs of the filler must be inputs of the graph; unknown: ids; known: x, past.stat",
+        ),
+    ],
+)
+def test_a_filler_that_does_not_fit_the_graph_is_refused(takes, stands_for, words):
     other = filler()
-    other.graph.inputs[0].name = "ids"
-    message = refusal(CaptureFailed, insert_filler, main_model(), other, {"present.state": "past.state"})
-    assert message == "the inputs of the filler must be inputs of the graph; unknown: ids; known: x, past.state"
+    other.graph.inputs[0].name = takes
+    assert words in refusal(CaptureFailed, insert_filler, main_model(), other, {"present.state": stands_for})

@@ -122,12 +122,16 @@ def test_an_export_with_repeated_layers_passes_its_check(tmp_path):
 # Modules that are equal, but called in different ways: the proof fails, and all layers are traced
 
 
-class Skipping(nn.Module):
-    """A stack whose output depends on the output of its second layer."""
+class Stack(nn.Module):
+    """A stack of equal modules."""
 
     def __init__(self):
         super().__init__()
         self.layers = nn.ModuleList([nn.Linear(4, 4) for _ in range(LAYERS)])
+
+
+class Skipping(Stack):
+    """A stack whose output depends on the output of its second layer."""
 
     def forward(self, x):
         states = [x]
@@ -136,12 +140,8 @@ class Skipping(nn.Module):
         return {"y": states[-1] + states[2]}
 
 
-class Scaled(nn.Module):
+class Scaled(Stack):
     """A stack that scales by the number of each layer."""
-
-    def __init__(self):
-        super().__init__()
-        self.layers = nn.ModuleList([nn.Linear(4, 4) for _ in range(LAYERS)])
 
     def forward(self, x):
         for index, layer in enumerate(self.layers):
@@ -149,12 +149,8 @@ class Scaled(nn.Module):
         return {"y": x}
 
 
-class Dipping(nn.Module):
+class Dipping(Stack):
     """A stack that differs in its seventh layer; neither the layer nor the configuration shows it."""
-
-    def __init__(self):
-        super().__init__()
-        self.layers = nn.ModuleList([nn.Linear(4, 4) for _ in range(LAYERS)])
 
     def forward(self, x):
         for index, layer in enumerate(self.layers):
@@ -162,12 +158,8 @@ class Dipping(nn.Module):
         return {"y": x}
 
 
-class Widened(nn.Module):
+class Widened(Stack):
     """A stack that adds an axis before its last layer: without that layer, the output lacks the axis."""
-
-    def __init__(self):
-        super().__init__()
-        self.layers = nn.ModuleList([nn.Linear(4, 4) for _ in range(LAYERS)])
 
     def forward(self, x):
         for index, layer in enumerate(self.layers):
