@@ -14,7 +14,7 @@ from transformers.models.speecht5 import modeling_speecht5
 
 import onnxfn
 from onnxfn.architectures.patches import sound
-from onnxfn.architectures.wrappers import pop2piano, speecht5
+from onnxfn.architectures.wrappers import music, speecht5
 from onnxfn.specs.algebra.dummies import dummies
 from onnxfn.specs.errors import InvalidSpec
 
@@ -189,6 +189,6 @@ def test_a_row_whose_first_feature_is_masked_has_no_composer():
     features, mask = torch.ones(2, 5, 32), torch.ones(2, 5, dtype=torch.int64)
     mask[1, 0] = 0
     with torch.no_grad():
-        actual = pop2piano.mel_conditioner(model)(features, mask, torch.full((2,), 3))
+        actual = music.mel_conditioner(model)(features, mask, torch.full((2,), 3))
         expected = model.get_mel_conditioner_outputs(features, "second", model.generation_config, mask)
     assert all(map(torch.equal, actual.values(), expected))
