@@ -52,7 +52,7 @@ def test_an_error_of_a_pass_names_the_part_the_line_and_the_cause(name, bert, pa
 
 def test_the_line_is_the_last_one_of_a_pass(bert, part, monkeypatch):
     monkeypatch.setattr(build, "fuse_operators", lambda *_: None)
-    with pytest.raises(CaptureFailed, match=r"at pads.py:\d+: AttributeError: 'NoneType' object has no attribute"):
+    with pytest.raises(CaptureFailed, match=r"at simplify.py:\d+: AttributeError: 'NoneType' object has no attribute"):
         build_graph(bert, part, timed, onnxfn.BuildOptions())
 
 
