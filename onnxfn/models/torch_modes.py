@@ -87,7 +87,7 @@ def quiet() -> Iterator[None]:
 def traces_awaited() -> Iterator[None]:
     """Holds `LOCK`. Before, and from time to time while it waits, it runs an operator of torch, if torch is imported.
 
-    A check calls a function at each operator (`ticking.py`), which reports that and may stop it.
+    A check calls a function at each operator (`ticking_operators`), which reports that and may stop it.
     """
     torch = sys.modules.get("torch")
     run: Any = int if torch is None else torch.empty

@@ -96,7 +96,7 @@ def _left(sizes: Sizes, known: Sizes) -> Any:
     for other in others:
         equal = next((index for index, size in enumerate(symbolic) if factors(size).powers == other), None)
         if equal is None:
-            return prod(sizes) // prod(known)  # by factors, see `size_quotients.py`
+            return prod(sizes) // prod(known)  # by factors, see `size_factors.py`
         del symbolic[equal]
     number = prod(factors(size).number for size in symbolic)
     return None if left.number % number else prod(symbolic, start=left.number // number)
