@@ -20,6 +20,7 @@ PAIRS = every_part.pairs()
 SEES, HEARS, BOTH = (f"{each}-with-past" for each in ("image-text-to-text", "audio-text-to-text", "any-to-any"))
 
 SAMPLE = (
+    ("blip-2", SEES),
     ("gemma3", SEES),
     ("gemma4", BOTH),
     ("qwen2_5_omni_thinker", BOTH),
@@ -35,9 +36,9 @@ SAMPLE = (
     ("vibevoice_asr", HEARS),
     ("voxtral", HEARS),
 )
-"""Marked rows, two towers with inputs of layers, two that pack images and sounds, a hybrid cache, features in a list,
-padding that is left out, an image of any size, prompts that are read both ways, DeepStack, tiles, and sounds: in
-blocks, with features that `forward` computes, as waves without noise, and of one length."""
+"""No text alone, marked rows, two towers with inputs of layers, two that pack images and sounds, a hybrid cache,
+features in a list, padding that is left out, an image of any size, prompts that are read both ways, DeepStack, tiles,
+and sounds: in blocks, with features that `forward` computes, as waves without noise, and of one length."""
 
 
 @pytest.mark.parametrize(("model_type", "task"), SAMPLE)

@@ -26,7 +26,7 @@ from onnxfn.run.sessions import runtime_message
 from onnxfn.run.towers import TOWERS, takes_three_positions, tower_features, with_features
 from onnxfn.specs.algebra.config_values import snapshot
 from onnxfn.specs.algebra.dummies import Array
-from onnxfn.specs.algebra.planned import Part, Plan, PlannedSpec
+from onnxfn.specs.algebra.planned import Part, Plan
 from onnxfn.specs.edits.behaviors import STEMS
 from onnxfn.specs.edits.token_embeddings import EMBEDDING_FILE, EMBEDS, IDS
 from onnxfn.specs.errors import OnnxfnError
@@ -70,7 +70,7 @@ def whole_model(model: Any, plan: Plan, folder: Path, session_for: SessionOpener
     parts = {part.name.removesuffix(suffix): part for part in plan.parts}
     towers, table, encoder = towers_of(plan.parts, suffix), parts.get(EMBEDDING_FILE), parts.get(STEMS["encoder"])
     decoder = next((part for part in plan.parts if part != encoder and _writes(part, table)), None)
-    sees = bool(towers and table) or (encoder is not None and _stem(encoder.spec) == SEES)
+    sees = bool(towers and table) or (encoder is not None and (encoder.spec.task or "").removesuffix(WITH_PAST) == SEES)
     if not sees or decoder is None:
         return None
     known = placeholders(snapshot(model))
@@ -86,15 +86,14 @@ def _writes(part: Part, table: Part | None) -> bool:
     return (IDS if table is None else EMBEDS) in part.inputs and bool(main_output(part))
 
 
-def _stem(spec: PlannedSpec) -> str:
-    """The task of a spec, without `-with-past`."""
-    return (spec.task or "").removesuffix(WITH_PAST)
-
-
 def prompts_of(whole: Whole, preprocessor: Any = None) -> Iterator[Prompt]:
-    """Texts and images from the dummies of the parts, and what a processor makes of a text with pictures."""
+    """Texts and images from dummies and by a processor; no text alone if `forward` requires an image or a sound."""
+    parameters = inspect.signature(whole.model.forward).parameters.values()
+    read = {str(input_.forward_path[0]) for tower in whole.towers.values() for input_ in tower.spec.inputs}
+    required = {each.name for each in parameters if each.default is each.empty} & read
     for prompt in chain(_dummy_prompts(whole), processed_prompts(preprocessor)):
-        yield evolve(prompt, arguments=with_placeholders(prompt.arguments, whole.known))
+        if required <= prompt.arguments.keys():
+            yield evolve(prompt, arguments=with_placeholders(prompt.arguments, whole.known))
 
 
 def _dummy_prompts(whole: Whole) -> Iterator[Prompt]:
