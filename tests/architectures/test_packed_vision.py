@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from transformers import vision_utils
 from transformers.models.gemma4 import modeling_gemma4
 from transformers.models.kimi_k25 import modeling_kimi_k25
-from transformers.models.minicpm_ocr import modeling_minicpm_ocr
-from transformers.models.minicpm_ocr.configuration_minicpm_ocr import MiniCPMOcrConfig
+from transformers.models.minicpmv4_6 import modeling_minicpmv4_6
+from transformers.models.minicpmv4_6.configuration_minicpmv4_6 import MiniCPMV4_6Config
 from transformers.models.muse_glimmer import modeling_muse_glimmer
 from transformers.models.udop import modeling_udop
 
@@ -105,7 +105,7 @@ def test_patches_beside_a_text_are_those_of_the_loops(batch, length, seed):
 @given(grid=st.lists(st.tuples(st.integers(1, 3), st.integers(1, 3)), min_size=1, max_size=4))
 def test_merged_patches_of_minicpm_are_those_of_the_loops(rounds, grid):
     sizes = {"vision_config": {"hidden_size": 8}, "text_config": {"model_type": "llama", "hidden_size": 32}}
-    merger = modeling_minicpm_ocr.MiniCPMOcrMerger(MiniCPMOcrConfig(**sizes, merger_times=rounds))
+    merger = modeling_minicpmv4_6.MiniCPMV4_6Merger(MiniCPMV4_6Config(**sizes, merger_times=rounds))
     target_sizes = torch.tensor(grid) * 2**rounds
     states = torch.randn(1, int(target_sizes.prod(-1).sum()), 8, generator=torch.Generator().manual_seed(0))
     with torch.no_grad():

@@ -290,8 +290,17 @@ def _task_to_derive(model_or_config: Any) -> str:
 
 
 def _without_wrapper(model_or_type: Any) -> Any:
-    """The module inside `torch.compile` and `DataParallel`; anything else as it is."""
-    return as_module(model_or_type) if hasattr(model_or_type, "forward") else model_or_type
+    """The module inside `torch.compile` and `DataParallel`; anything else as it is.
+
+    InvalidSpec for a module or a function without a configuration: it needs a sample.
+    """
+    module = as_module(model_or_type) if hasattr(model_or_type, "forward") else model_or_type
+    if callable(module) and not isinstance(module, ExportSpec) and config_of(module) is None:
+        raise InvalidSpec(
+            f"{type(module).__name__} is no model of transformers; derive the spec from sample arguments: "
+            "derived(model, sample={name: tensor})"
+        )
+    return module
 
 
 def _row(model_or_type: Any, architectures: Mapping[str, ExportSpec] | None) -> ExportSpec:
@@ -310,12 +319,6 @@ def _model_type(model_or_config: Any) -> str:
     """The model type of a model or a configuration; a text is one itself."""
     if isinstance(model_or_config, str):
         return model_or_config
-    is_spec = isinstance(model_or_config, ExportSpec)
-    if callable(model_or_config) and not is_spec and config_of(model_or_config) is None:
-        raise InvalidSpec(
-            f"{type(model_or_config).__name__} is no model of transformers; derive the spec from sample arguments: "
-            "derived(model, sample={name: tensor})"
-        )
     model_type = row_name(model_or_config) or snapshot(model_or_config).get("model_type")
     if not model_type:
         name = type(model_or_config).__name__
