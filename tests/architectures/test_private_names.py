@@ -15,19 +15,6 @@ PATHS = [path for module in MODULES for path in module.NAMES.values()]
 ATTRIBUTES = [(name, path) for module in MODULES for name, path in module.ATTRIBUTES.items()]
 
 
-def traced_size():
-    """A size in a trace, as torch stores it."""
-
-    class Doubled(torch.nn.Module):
-        def forward(self, x):
-            return x + x
-
-    dynamic = ({0: torch.export.Dim.DYNAMIC},)
-    program = torch.export.export(Doubled(), (torch.ones(3, 2),), dynamic_shapes=dynamic)
-    (x,) = (node for node in program.graph.nodes if node.op == "placeholder")
-    return x.meta["val"].shape[0].node
-
-
 def rewrite_rule():
     return next(iter(onnxscript_names.onnxscript_name("default_rules")))
 
@@ -47,8 +34,6 @@ INSTANCES = {
     "torch._ops:OpOverload": lambda: torch.ops.aten.relu.default,
     "torch._dynamo.eval_frame:OptimizedModule": lambda: torch.compile(torch.nn.Linear(1, 1), backend="eager"),
     "torch:compile": compiled_function,
-    "torch.fx.experimental.sym_node:SymNode": traced_size,
-    "torch.fx.experimental.symbolic_shapes:ShapeEnv": lambda: traced_size().shape_env,
     "onnxscript.rewriter._rewrite_rule:RewriteRule": rewrite_rule,
     "transformers:PretrainedConfig": configuration,
 }
@@ -61,7 +46,6 @@ PARAMETERS = {
     "as_onnx": ("registry",),
     "FakeTensorMode": ("allow_non_fake_inputs",),
     "scan": ("combine_fn", "init", "xs"),
-    "interpolated_size": ("input_size", "output_size", "scale_factors"),
 }
 """Name of a function of torch -> the parameters that onnxfn passes to it."""
 
@@ -79,10 +63,6 @@ def test_an_object_has_its_attribute(name, path):
 @pytest.mark.parametrize("name", PARAMETERS)
 def test_a_function_takes_what_is_passed(name):
     assert set(PARAMETERS[name]) <= set(inspect.signature(torch_names.torch_name(name)).parameters)
-
-
-def test_a_size_whose_symbols_were_not_replaced_has_the_version_0():
-    assert traced_size().shape_env._replacements_version_counter == 0
 
 
 def test_the_table_of_fast_functions_can_be_changed():

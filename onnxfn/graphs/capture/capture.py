@@ -23,12 +23,11 @@ from onnxfn.graphs.capture.trace_errors import (
     untranslated_message,
 )
 from onnxfn.graphs.sizes.fake_outputs import fast_fake_outputs
-from onnxfn.graphs.sizes.size_factors import fast_comparisons, fast_quotients, fast_size_formulas
+from onnxfn.graphs.sizes.size_factors import fast_quotients
 from onnxfn.graphs.translations.lowering import (
     insert_type_promotions,
     lower_in_place,
     onnx_registry,
-    signatures_read_once,
 )
 from onnxfn.models.forward import check_read, flat_forward, tensors_for
 from onnxfn.models.model_state import unchanged_eval, with_attention
@@ -105,7 +104,7 @@ def _fast_export(tick: Tick) -> Iterator[None]:
     proxy_tensor._extract_tensor_metadata = ticking_metadata
     try:
         without_cache = torch_name("dynamo_settings").patch(fake_tensor_cache_enabled=False)
-        with without_cache, fast_fake_outputs(), fast_size_formulas(), fast_comparisons(), fast_quotients():
+        with without_cache, fast_fake_outputs(), fast_quotients():
             yield
     finally:
         torch.fx.config.do_not_emit_stack_traces = setting
@@ -280,7 +279,7 @@ def _translated(program: Any, tick: Tick) -> Any:
     registry = _watched_registry(onnx_registry(), tick, looked_up)
     try:
         # torch would look for the gradient of a Scan when it traces again.
-        with torch.no_grad(), signatures_read_once():
+        with torch.no_grad():
             if not lower_in_place(program, registry):
                 tick()
                 program = torch_name("for_export")(program, registry=registry)

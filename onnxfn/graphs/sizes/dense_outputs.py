@@ -13,8 +13,7 @@ from math import prod
 from typing import Any
 
 from onnxfn.architectures.private.torch_names import torch_name
-from onnxfn.graphs.sizes.equal_calls import FakeOutputs, Layout, by_torch, fake_tensor
-from onnxfn.graphs.sizes.size_factors import ONE, equal, factors, product, stride_factors
+from onnxfn.graphs.sizes.size_factors import ONE, factors, product, stride_factors
 
 Sizes = Sequence[Any]
 """Numbers, or formulas of dynamic sizes."""
@@ -158,7 +157,7 @@ def elementwise_rules() -> Mapping[Any, Rule]:
     rules = {getattr(aten, name).default: _like_floats for name in ELEMENTWISE.split()}
     pairs = (aten.add, aten.sub, aten.mul, aten.div)
     rules.update(dict.fromkeys((pair.Tensor for pair in pairs), _like_both))
-    return {**rules, aten.view.default: _viewed, aten.cat.default: _joined}
+    return {**rules, aten.cat.default: _joined}
 
 
 def composite_rules() -> Mapping[Any, Rule]:
@@ -174,47 +173,23 @@ def composite_rules() -> Mapping[Any, Rule]:
         aten.conv1d.default: _convolved,
         aten.conv2d.default: _convolved,
         aten.matmul.default: _multiplied,
-        aten.reshape.default: _viewed,
+        aten.reshape.default: viewed,
         aten.flatten.using_ints: _flattened,
     }
 
 
-def with_rules(table: Mapping[Any, FakeOutputs]) -> dict[Any, FakeOutputs]:
-    """`table`, in which the rules of operators that torch does not decompose come before the functions for them."""
-    functions = {each: table.get(each) or by_torch(each) for each in elementwise_rules()}
-    return {**table, **{each: _rule_or(rule, functions[each]) for each, rule in elementwise_rules().items()}}
-
-
-def composite(rule: Rule, formula: Callable[..., Any]) -> Callable[..., Any]:
-    """A function in place of the formula of a composite operator: the output by the rule, else by the formula.
-
-    Where a graph is made of the parts of an operator, only the formula calls them.
-    """
-    fake_tensor, proxy_mode = torch_name("FakeTensor"), torch_name("proxy_mode")
-
-    def outputs(tensor: Any, *args: Any, **kwargs: Any) -> Any:
-        if isinstance(tensor, fake_tensor) and proxy_mode() is None:
-            output = rule(tensor, *args, **kwargs)
-            if output is not None:
-                return output
-        return formula(tensor, *args, **kwargs)
-
-    return outputs
-
-
-def _rule_or(rule: Rule, function: FakeOutputs) -> FakeOutputs:
-    """The output by the rule, else by the function."""
-
-    def outputs(mode: Any, *args: Any, **kwargs: Any) -> Any:
-        output = rule(*args, **kwargs)
-        return function(mode, *args, **kwargs) if output is None else output
-
-    return outputs
-
-
 def _new(like: Any, sizes: Sequence[Any], strides: Sequence[Any]) -> Any:
     """A fake tensor of the dtype and device of another."""
-    return fake_tensor(like.fake_mode, Layout(tuple(sizes), tuple(strides), like.dtype, like.fake_device))
+    import torch
+
+    with torch_name("without_dispatch")():
+        tensor = torch.empty_strided(tuple(sizes), tuple(strides), dtype=like.dtype, device="meta")
+    return torch_name("FakeTensor")(like.fake_mode, tensor, like.fake_device)
+
+
+def _equal(first: Sizes, second: Sizes) -> bool:
+    """Whether sizes are equal by their factors."""
+    return [*map(factors, first)] == [*map(factors, second)]
 
 
 def _contiguous(like: Any, sizes: Sequence[Any]) -> Any:
@@ -261,7 +236,7 @@ def _broadcasts(smaller: Any, larger: Any) -> bool:
     """Whether a tensor is repeated along some axes to the shape of another."""
     missing = larger.dim() - smaller.dim()
     pairs = zip(smaller.shape, larger.shape[max(missing, 0) :], strict=False)
-    return missing >= 0 and all(is_one(size) or equal([size], [other]) for size, other in pairs)
+    return missing >= 0 and all(is_one(size) or _equal([size], [other]) for size, other in pairs)
 
 
 def _joined(tensors: Sequence[Any], axis: int = 0) -> Any:
@@ -272,7 +247,7 @@ def _joined(tensors: Sequence[Any], axis: int = 0) -> Any:
         return None
     axis = axis % first.dim()
     rest = [(*each.shape[:axis], *each.shape[axis + 1 :]) for each in tensors]
-    if not all(equal(rest[0], sizes) for sizes in rest):
+    if not all(_equal(rest[0], sizes) for sizes in rest):
         return None
     return _contiguous(first, (*rest[0][:axis], sum(each.shape[axis] for each in tensors), *rest[0][axis:]))
 
@@ -280,14 +255,14 @@ def _joined(tensors: Sequence[Any], axis: int = 0) -> Any:
 def _linear(tensor: Any, weight: Any, *_: Any, **__: Any) -> Any:
     """A contiguous tensor with as many features as the weight has rows."""
     matrices = tensor.dim() >= 2 and weight.dim() == 2 and _kind(tensor) == _kind(weight)  # noqa: PLR2004
-    if not matrices or not equal(tensor.shape[-1:], weight.shape[1:]):
+    if not matrices or not _equal(tensor.shape[-1:], weight.shape[1:]):
         return None
     return _contiguous(tensor, (*tensor.shape[:-1], weight.shape[0]))
 
 
 def _layer_normed(tensor: Any, shape: Sequence[int], *_: Any, **__: Any) -> Any:
     """A contiguous tensor of floats."""
-    fits = tensor.is_floating_point() and equal(tensor.shape[tensor.dim() - len(shape) :], shape)
+    fits = tensor.is_floating_point() and _equal(tensor.shape[tensor.dim() - len(shape) :], shape)
     return _contiguous(tensor, tensor.shape) if fits else None
 
 
@@ -320,12 +295,12 @@ def _multiplied(first: Any, second: Any) -> Any:
     dimensions = first.dim()
     if dimensions < 3 or second.dim() != dimensions or _kind(first) != _kind(second):  # noqa: PLR2004 - of a batch
         return None
-    fits = equal(first.shape[:-2], second.shape[:-2]) and equal(first.shape[-1:], second.shape[-2:-1])
+    fits = _equal(first.shape[:-2], second.shape[:-2]) and _equal(first.shape[-1:], second.shape[-2:-1])
     return _contiguous(first, (*first.shape[:-1], second.shape[-1])) if fits else None
 
 
-def _viewed(tensor: Any, shape: Sequence[Any]) -> Any:
-    """The elements of a tensor in another shape, in the same memory."""
+def viewed(tensor: Any, shape: Sequence[Any]) -> Any:
+    """The elements of a tensor in another shape, in the same memory; None if factors do not show the view."""
     layout = view_layout(tensor, shape)
     return None if layout is None else tensor.as_strided(*layout)
 
@@ -333,4 +308,4 @@ def _viewed(tensor: Any, shape: Sequence[Any]) -> Any:
 def _flattened(tensor: Any, start_dim: int = 0, end_dim: int = -1) -> Any:
     """A view in which some axes are merged."""
     start, end = (axis % max(tensor.dim(), 1) for axis in (start_dim, end_dim))
-    return _viewed(tensor, (*tensor.shape[:start], -1, *tensor.shape[end + 1 :])) if start < end else None
+    return viewed(tensor, (*tensor.shape[:start], -1, *tensor.shape[end + 1 :])) if start < end else None

