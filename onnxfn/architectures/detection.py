@@ -443,7 +443,8 @@ sam: ExportSpec = compose(
     ),
 )
 
-# The output of the first layer with global attention is also an input of the mask decoder.
+# The output of the first layer with global attention is also an input of the mask decoder. A part that names a
+# submodule replaces the inputs and outputs of the task, so the decoder names the model's own `forward`.
 sam_hq: ExportSpec = compose(
     sam_reads,
     reads(vision_size="vision_config.hidden_size"),
@@ -451,9 +452,9 @@ sam_hq: ExportSpec = compose(
     model_part(
         "vision_encoder",
         pixel_inputs,
-        runs("sam.vision_encoder_with_intermediates"),
-        gives("image_embeddings", "batch_size _ _ _"),
-        gives("intermediate_embeddings.0", "batch_size _ _ _", path=("intermediate_embeddings", 0)),
+        runs("self.get_image_embeddings"),
+        gives("image_embeddings", "batch_size _ _ _", path=(0,)),
+        gives("intermediate_embeddings.0", "batch_size _ _ _", path=(1, 0)),
     ),
     model_part(
         "prompt_encoder_mask_decoder",
@@ -466,7 +467,7 @@ sam_hq: ExportSpec = compose(
             kind="float",
             path=("intermediate_embeddings", 0),
         ),
-        runs("sam.full_model"),
+        runs("self.forward"),
         mask_outputs,
     ),
 )
@@ -489,8 +490,8 @@ sam2: ExportSpec = compose(
     model_part(
         "vision_encoder",
         pixel_inputs,
-        runs("sam.multi_scale_vision_encoder"),
-        *(gives(f"image_embeddings.{level}", "batch_size _ _ _", path=("image_embeddings", level)) for level in LEVELS),
+        runs("self.get_image_embeddings"),
+        *(gives(f"image_embeddings.{level}", "batch_size _ _ _", path=(level,)) for level in LEVELS),
     ),
     model_part(
         "prompt_encoder_mask_decoder",
@@ -505,7 +506,7 @@ sam2: ExportSpec = compose(
             )
             for level in LEVELS
         ),
-        runs("sam.full_model"),
+        runs("self.forward"),
         mask_outputs,
         gives("object_score_logits", "batch_size point_batch_size _"),
     ),

@@ -161,20 +161,21 @@ trocr: ExportSpec = compose(
 )
 
 
-def captions(encoder: str, decoder: str, *facts: ExportSpec) -> ExportSpec:
+def captions(encoder: str, decoder: str, *facts: ExportSpec, rows: str = "last_hidden_state") -> ExportSpec:
     """A spec of a model that reads an image and writes a text, whose decoder attends to what its tower gives.
 
     Args:
-        encoder: The function of `wrappers/` that makes the module of the encoder.
-        decoder: The function that makes the module of the decoder.
+        encoder: What the part of the encoder runs.
+        decoder: What the part of the decoder runs.
         facts: Where the configuration has its sizes.
+        rows: The field of the encoder's result that the decoder reads.
     """
     return compose(
         seq2seq,
         image_reads(),
         *facts,
         generates("pixels", "normal"),
-        behaves("encoder", image_inputs(), runs(encoder), gives("last_hidden_state", "batch_size _ _")),
+        behaves("encoder", image_inputs(), runs(encoder), gives("last_hidden_state", "batch_size _ _", path=(rows,))),
         behaves(
             "decoder",
             runs(decoder),
@@ -204,8 +205,8 @@ blip_captions: ExportSpec = captions(
 
 # The decoder attends to the projected rows of the tower, which are not its last hidden state.
 formulas: ExportSpec = captions(
-    "pp_formulanet.vision_encoder",
-    "pp_formulanet.text_decoder",
+    "self.model.encoder",
+    "decoders.decoder_of_formulas",
     reads(
         vocab_size="text_config.vocab_size",
         hidden_size="text_config.d_model",
@@ -213,6 +214,7 @@ formulas: ExportSpec = captions(
         decoder_num_attention_heads="text_config.decoder_attention_heads",
         decoder_head_dim="text_config.d_model // decoder_num_attention_heads",
     ),
+    rows="pooler_output",
 )
 
 SEEING: Mapping[str, ExportSpec] = MappingProxyType({"blip": blip_captions, "pp_formulanet": formulas})

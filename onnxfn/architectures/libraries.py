@@ -28,8 +28,7 @@ from onnxfn.specs.records import Getter, Source
 
 # timm. Models with positions for one image size have `fixed_input_size` in their configuration.
 timm: ExportSpec = compose(
-    takes("pixel_values", "batch_size num_channels= height width", "pixels", kind="float"),
-    runs("libraries.classifier"),
+    takes("pixel_values", "batch_size num_channels= height width", "pixels", kind="float", path=("x",)),
     generates("pixels", "normal"),
     reads(num_channels="input_size[0]"),
     sized(batch_size=2, height=from_config("input_size[1]"), width=from_config("input_size[2]")),

@@ -1,4 +1,10 @@
-"""Models that also draw, by tokens of images: their parts under the names of transformers.js (Janus)."""
+"""Models that also draw, by tokens of images: their parts under the names of transformers.js (Janus).
+
+The language model writes states. One head makes tokens of texts of them, another one codes of images. A table embeds
+codes for the next step, and a decoder turns all codes of an image into pixels.
+
+Source: "Janus: Decoupling Visual Encoding for Unified Multimodal Understanding and Generation", arXiv 2410.13848.
+"""
 
 from __future__ import annotations
 
@@ -36,41 +42,44 @@ TOKENS_AND_IMAGES = compose(
 It also gives a mask of features (`images_emb_mask`), which is true for all.
 """
 
-STATES = compose(
-    SIZES,
-    takes("last_hidden_state", f"{TOKENS} embedding_width=", "states", kind="float"),
-    generates("states", "normal"),
-    gives("logits", f"{TOKENS} _"),
-)
-"""States of the language model, and the logits of a head."""
+
+def head_inputs(argument: str) -> ExportSpec:
+    """A spec of the states of the language model as this argument of a head, and of its logits."""
+    return compose(
+        SIZES,
+        takes("last_hidden_state", f"{TOKENS} embedding_width=", "states", kind="float", path=(argument,)),
+        generates("states", "normal"),
+        gives("logits", f"{TOKENS} _"),
+    )
+
 
 CODES = compose(
+    SIZES,
     reads(num_codes="vq_config.num_embeddings", codes_per_image="vq_config.num_patches ** 2"),
     generates("codes", "integers", high=from_config("num_codes")),
 )
 """Codes of images."""
 
 PARTS: tuple[tuple[str, str, ExportSpec], ...] = (
-    ("prepare_inputs_embeds", "prepared_embeddings", TOKENS_AND_IMAGES),
-    ("lm_head", "lm_head", STATES),
-    ("gen_head", "gen_head", STATES),
+    ("prepare_inputs_embeds", "image_tokens.prepared_embeddings", TOKENS_AND_IMAGES),
+    ("lm_head", "self.lm_head", head_inputs("input")),
+    ("gen_head", "self.model.generation_head", head_inputs("hidden_states")),
     (
         "gen_img_embeds",
-        "gen_img_embeds",
-        compose(SIZES, CODES, takes("image_ids", TOKENS, "codes"), gives("inputs_embeds", f"{TOKENS} _")),
+        "self.prepare_embeddings_for_image_generation",
+        compose(CODES, takes("image_ids", TOKENS, "codes", path=("inputs",)), gives("inputs_embeds", f"{TOKENS} _")),
     ),
     (
         "image_decode",
-        "image_decode",
+        "self.model.vqmodel.decode",
         compose(
-            SIZES,
             CODES,
-            takes("generated_tokens", "batch_size codes_per_image=", "codes"),
+            takes("generated_tokens", "batch_size codes_per_image=", "codes", path=("image_tokens",)),
             gives("decoded_image", "batch_size _ _ _"),
         ),
     ),
 )
-"""The file of each part, the function of `wrappers/image_tokens.py` that it runs, and its inputs and outputs."""
+"""The file of each part, what it runs, and its inputs and outputs."""
 
 LANGUAGE_MODEL = "language_model"
 
@@ -85,7 +94,7 @@ def drawing_parts(decoder: ExportSpec, *specs: ExportSpec) -> ExportSpec:
     states = evolve(decoder, outputs=gives("last_hidden_state", f"{TOKENS} _").outputs)
     names = [PARTS[0][0], LANGUAGE_MODEL, *(name for name, _, _ in PARTS[1:])]
     return compose(
-        *(model_part(name, *specs, runs(f"image_tokens.{function}"), tensors) for name, function, tensors in PARTS),
-        model_part(LANGUAGE_MODEL, *specs, states, runs(f"image_tokens.{LANGUAGE_MODEL}")),
+        *(model_part(name, *specs, runs(submodule), tensors) for name, submodule, tensors in PARTS),
+        model_part(LANGUAGE_MODEL, *specs, states, runs(f"self.model.{LANGUAGE_MODEL}")),
         written_as(*(File(name, (Edit("part_alone", {"part": name}),)) for name in names)),
     )

@@ -1,4 +1,4 @@
-"""Decoders that take embeddings, and OLMo Hybrid (transformers 5.23)."""
+"""Decoders that take embeddings, OLMo Hybrid and PP-FormulaNet (transformers 5.23)."""
 
 from __future__ import annotations
 
@@ -52,5 +52,15 @@ def decoder_of_embeddings(model: Any) -> Any:
             return called(model, decoder_input_ids=unread, **inputs)
         finally:
             hook.remove()
+
+    return module(forward)
+
+
+def decoder_of_formulas(model: Any) -> Any:
+    """PP-FormulaNet, which writes a formula as a text: tokens and the rows of an image -> logits and cache."""
+
+    def forward(**inputs: Any) -> dict[str, Any]:
+        states = called(model.model.decoder, **inputs)
+        return {"logits": model.lm_head(states.last_hidden_state), "past_key_values": field(states, "past_key_values")}
 
     return module(forward)

@@ -1,10 +1,4 @@
-"""The parts of a model that also draws, by tokens of images (Janus).
-
-Its language model writes states. One head makes tokens of texts of them, another one codes of images. A table embeds
-codes for the next step, and a decoder turns all codes of an image into pixels.
-
-Source: "Janus: Decoupling Visual Encoding for Unified Multimodal Understanding and Generation", arXiv 2410.13848.
-"""
+"""The embeddings of a model that also draws, by tokens of images (Janus)."""
 
 from __future__ import annotations
 
@@ -31,30 +25,3 @@ def prepared_embeddings(model: Any) -> Any:
         return {"inputs_embeds": torch.where(images_seq_mask.unsqueeze(-1), rows[number], tokens)}
 
     return module(forward)
-
-
-def language_model(model: Any) -> Any:
-    """Embeddings and a cache -> states, without a head."""
-    return model.model.language_model
-
-
-def lm_head(model: Any) -> Any:
-    """States -> logits of tokens of texts."""
-    return module(lambda last_hidden_state: {"logits": model.lm_head(last_hidden_state)})
-
-
-def gen_head(model: Any) -> Any:
-    """States -> logits of codes of images."""
-    return module(lambda last_hidden_state: {"logits": model.model.generation_head(last_hidden_state)})
-
-
-def gen_img_embeds(model: Any) -> Any:
-    """Codes of images -> embeddings."""
-    return module(lambda image_ids: {"inputs_embeds": model.prepare_embeddings_for_image_generation(image_ids)})
-
-
-def image_decode(model: Any) -> Any:
-    """All codes of each image -> its pixels, `[images, channels, height, width]`."""
-    return module(
-        lambda generated_tokens: {"decoded_image": model.decode_image_tokens(generated_tokens).permute(0, 3, 1, 2)}
-    )

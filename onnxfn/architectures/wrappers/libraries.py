@@ -1,4 +1,4 @@
-"""Models of timm and sentence-transformers, with named outputs."""
+"""Models of sentence-transformers, with named outputs."""
 
 from __future__ import annotations
 
@@ -7,11 +7,6 @@ from typing import Any
 from torch import Tensor
 
 from onnxfn.architectures.wrappers.modules import module
-
-
-def classifier(model: Any) -> Any:
-    """Images -> logits, which timm returns as a tensor."""
-    return module(lambda pixel_values: {"logits": model(pixel_values)})
 
 
 def text_and_image_encoder(model: Any) -> Any:

@@ -42,27 +42,3 @@ def prompt_encoder_mask_decoder(model: Any) -> Any:
         return {"iou_scores": scores, "pred_masks": masks}
 
     return module(forward)
-
-
-def multi_scale_vision_encoder(model: Any) -> Any:
-    """Images -> image embeddings at several scales, the finest first."""
-    return module(lambda pixel_values: {"image_embeddings": model.get_image_embeddings(pixel_values)})
-
-
-def vision_encoder_with_intermediates(model: Any) -> Any:
-    """Images -> image embeddings, and the hidden states of the layers with global attention."""
-
-    def forward(pixel_values: Tensor) -> dict[str, Any]:
-        embeddings, intermediates = model.get_image_embeddings(pixel_values)
-        return {"image_embeddings": embeddings, "intermediate_embeddings": intermediates}
-
-    return module(forward)
-
-
-def full_model(model: Any) -> Any:
-    """The model, which also accepts image embeddings in place of an image.
-
-    A part of a spec that names a submodule replaces the inputs and outputs of the task. Without a submodule it would
-    add to them, so a part that runs the model itself names this function.
-    """
-    return model
