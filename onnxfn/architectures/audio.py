@@ -21,11 +21,11 @@ from onnxfn.architectures.families.audio import (
 )
 from onnxfn.architectures.families.rows import rows
 from onnxfn.architectures.families.sizes import sized_in
+from onnxfn.architectures.families.text import text_inputs
 from onnxfn.specs.algebra.compose import (
     compose,
     convolved,
     from_config,
-    log2,
     reads,
     repeated,
     rounded_to_even,
@@ -41,14 +41,11 @@ hubert: ExportSpec = compose(audio, wav2vec2_frames(""))
 wav2vec2: ExportSpec = compose(audio_with_speaker_tasks, wav2vec2_frames(""))
 
 # Spectrograms of one size, because the model has a position for each patch.
-fixed_spectrogram_inputs: ExportSpec = compose(
+audio_spectrogram_transformer: ExportSpec = compose(
     takes("input_values", "batch_size max_length= num_mel_bins=", "mel", kind="float"),
     generates("mel", "normal"),
     reads(max_length="max_length", num_mel_bins="num_mel_bins"),
     sized(batch_size=2),
-)
-audio_spectrogram_transformer: ExportSpec = compose(
-    fixed_spectrogram_inputs,
     always(return_dict=True),
     tasked("feature-extraction", spec=gives("last_hidden_state", "batch_size _ _")),
     tasked("audio-classification"),
@@ -122,60 +119,36 @@ def transducer(*encoder_specs: ExportSpec, loader: str = "AutoModelForRNNT") -> 
     )
 
 
-def nemotron_frames(config: str) -> ExportSpec:
-    """A spec of the number of frames of Nemotron's encoder.
-
-    The convolutions pad `kernel - 1` on the left and `stride - 1` on the right. The graph takes the
-    whole audio at once, not in chunks. Its lookahead is the default of the configuration.
-
-    Args:
-        config: The prefix of the configuration's keys.
-    """
-    stride = f"{config}subsampling_conv_stride"
-    return subsampled_frames(config, f"2 - {stride}", stride, log2(f"{config}subsampling_factor"))
-
+# The convolutions of Nemotron's encoder pad `kernel - 1` on the left and `stride - 1` on the right. The graph takes the
+# whole audio at once, not in chunks. Its lookahead is the default of the configuration.
+nemotron_frames: ExportSpec = subsampled_frames("2 - mel_stride", "mel_halvings")
 
 # The index of the language of each row.
 language_prompt: ExportSpec = compose(
     takes("prompt_ids", "batch_size", "prompts"), generates("prompts", "integers", high=from_config("num_prompts"))
 )
 
+# LASR's encoder has two convolutions.
+lasr_frames: ExportSpec = subsampled_frames("mel_kernel", "2")
 
-def lasr_frames(config: str) -> ExportSpec:
-    """A spec of the number of frames of LASR's encoder, which has two convolutions.
+# Some layers of Granite's encoder halve the number of frames. One step of `input_features` holds two steps of a mel
+# spectrogram, each with its deltas.
+granite_frames: ExportSpec = compose(
+    subsampled_frames("2", "mel_halvings"),
+    reads(
+        num_mel_bins="(encoder_config.num_mel_bins or num_mel_bins) * 4",
+        mel_stride="2",
+        mel_halvings="len(encoder_config.subsample_layers if encoder_config else subsample_layers)",
+    ),
+    # The trace has several blocks, also in the last layers, and no whole number of them.
+    sized(sequence_length=1010),
+)
 
-    Args:
-        config: The prefix of the configuration's keys.
-    """
-    return subsampled_frames(config, f"{config}subsampling_conv_kernel_size", f"{config}subsampling_conv_stride", "2")
-
-
-def granite_frames(config: str) -> ExportSpec:
-    """A spec of the number of frames of Granite's encoder.
-
-    Some of its layers halve the number of frames. One step of `input_features` holds two steps of a mel spectrogram,
-    each with its deltas.
-
-    Args:
-        config: The prefix of the configuration's keys.
-    """
-    return compose(
-        subsampled_frames(config, "2", "2", f"len({config}subsample_layers)"),
-        reads(num_mel_bins=f"{config}num_mel_bins * 4"),
-        # The trace has several blocks, also in the last layers, and no whole number of them.
-        sized(sequence_length=1010),
-    )
-
-
-def diarization_frames(config: str) -> ExportSpec:
-    """A spec of the keys that the number of frames depends on: it is the length over `factor`, rounded up.
-
-    Args:
-        config: The prefix of the configuration's keys.
-    """
-    return reads(num_mel_bins=f"{config}num_mel_bins", factor=f"{config}subsampling_factor")
-
-
+# The number of frames is the length over `factor`, rounded up.
+diarization_frames: ExportSpec = reads(
+    num_mel_bins="audio_config.num_mel_bins or num_mel_bins",
+    factor="audio_config.subsampling_factor or subsampling_factor",
+)
 FRAME_GROUPS = "batch_size (sequence_length+factor-1)//factor _"
 
 # Each step has several stacked frames of a mel spectrogram. The encoder keeps the number of steps.
@@ -205,24 +178,16 @@ mctct: ExportSpec = compose(
 
 # DAC's convolutions have a kernel of twice their stride, and pad half the stride, rounded up, on both sides. There is
 # no mask: its length would have to be a whole number of frames.
-def dac_frames(config: str) -> ExportSpec:
-    """A spec of the number of frames of DAC's encoder.
+dac_frames: ExportSpec = reads(
+    ratios="dac_config.downsampling_ratios or downsampling_ratios",
+    frames=convolved("sequence_length", rounded_to_even("ratios"), "ratios"),
+)
 
-    Args:
-        config: The prefix of the configuration's keys.
-    """
-    ratios = f"{config}downsampling_ratios"
-    return reads(frames=convolved("sequence_length", rounded_to_even(ratios), ratios))
-
-
-mono_waveforms: ExportSpec = compose(
+pe_audio_encoder: ExportSpec = compose(
     waveforms,
     takes("input_values", "batch_size 1 sequence_length", "waveform", kind="float"),
     always(return_dict=True),
-)
-pe_audio_encoder: ExportSpec = compose(
-    mono_waveforms,
-    dac_frames("dac_config."),
+    dac_frames,
     tasked(
         "feature-extraction",
         spec=compose(gives("last_hidden_state", FRAMES), gives("pooler_output", "batch_size _")),
@@ -236,7 +201,7 @@ code_dummies: ExportSpec = compose(
 )
 dac: ExportSpec = compose(
     without(waveforms, "input_values"),
-    dac_frames(""),
+    dac_frames,
     code_dummies,
     behaves(
         "encoder",
@@ -280,26 +245,20 @@ encodec: ExportSpec = compose(
     tasked("feature-extraction", spec=encoder_and_decoder()),
 )
 
+
 # Vocoders: from a mel spectrogram to a waveform.
-vocoder_inputs: ExportSpec = compose(
-    takes("spectrogram", f"{TOKENS} model_in_dim=", "mel", kind="float"),
-    generates("mel", "normal"),
-    reads(model_in_dim="model_in_dim"),
-    sized(batch_size=2, sequence_length=16),
-)
-
-
 def vocoder(loader: str) -> ExportSpec:
     """A spec of a vocoder, which converts a mel spectrogram to a waveform: HiFi-GAN.
 
     Inputs: `spectrogram`, `[batch_size, sequence_length, model_in_dim]`.
     Tasks: text-to-audio.
-
-    Args:
-        loader: The class of transformers that loads the model.
     """
     return compose(
-        vocoder_inputs, tasked("text-to-audio", spec=compose(loads(loader), gives("waveform", "batch_size n_samples")))
+        takes("spectrogram", f"{TOKENS} model_in_dim=", "mel", kind="float"),
+        generates("mel", "normal"),
+        reads(model_in_dim="model_in_dim"),
+        sized(batch_size=2, sequence_length=16),
+        tasked("text-to-audio", spec=compose(loads(loader), gives("waveform", "batch_size n_samples"))),
     )
 
 
@@ -320,10 +279,8 @@ vits: ExportSpec = compose(
     takes("attention_mask", TEXT_AXES, "padding_mask"),
     generates("token_ids", "integers", high=from_config("vocab_size")),
     padded("right"),
-    sized(text_batch_size=2, sequence_length=16),
-    case("one", sized(text_batch_size=1, sequence_length=7), padded("none")),
-    case("right-padded", sized(text_batch_size=3, sequence_length=11), padded("right")),
-    case("short", sized(text_batch_size=3, sequence_length=3), padded("right")),
+    sized_in("one right-padded short", text_batch_size=(2, 1, 3, 3), sequence_length=(16, 7, 11, 3)),
+    case("one", padded("none")),
     runs("vits.speech"),
     tasked(
         "text-to-audio",
@@ -337,15 +294,12 @@ vits: ExportSpec = compose(
 
 # The model predicts the duration of each token, without random sampling.
 fastspeech2_conformer: ExportSpec = compose(
-    takes("input_ids", TOKENS, "token_ids"),
-    takes("attention_mask", TOKENS, "padding_mask"),
+    text_inputs,
     generates("token_ids", "integers", high=from_config("vocab_size")),
     padded("right"),
     reads(vocab_size="vocab_size or model_config.vocab_size"),
-    sized(batch_size=2, sequence_length=16),
-    case("one", sized(batch_size=1, sequence_length=7), padded("none")),
-    case("right-padded", sized(batch_size=3, sequence_length=11), padded("right")),
-    case("longer", sized(batch_size=2, sequence_length=24), padded("right")),
+    sized_in("one right-padded longer", batch_size=(2, 1, 3, 2), sequence_length=(16, 7, 11, 24)),
+    case("one", padded("none")),
     always(return_dict=True),
     tasked(
         "text-to-audio",
@@ -362,16 +316,16 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "fastspeech2_conformer": fastspeech2_conformer,
         "fun_asr_nano_encoder": fun_asr_nano_encoder,
         "glmasr_encoder": glmasr_encoder,
-        "granite_speech5_ctc": compose(mel_inputs, granite_frames("encoder_config."), audio_transcription),
-        "granite_speech5_encoder": compose(mel_inputs, granite_frames(""), audio_features),
+        "granite_speech5_ctc": compose(mel_inputs, granite_frames, audio_transcription),
+        "granite_speech5_encoder": compose(mel_inputs, granite_frames, audio_features),
         **rows("hubert sew sew-d unispeech", hubert),
-        "lasr_ctc": compose(mel_inputs, lasr_frames("encoder_config."), audio_transcription),
-        "lasr_encoder": compose(mel_inputs, lasr_frames(""), audio_features),
+        "lasr_ctc": compose(mel_inputs, lasr_frames, audio_transcription),
+        "lasr_encoder": compose(mel_inputs, lasr_frames, audio_features),
         "mctct": mctct,
         **rows("moss_transcribe_diarize_audio qwen2_audio_encoder voxtral_encoder", fixed_mel_inputs),
-        "nemotron_asr_streaming_encoder": compose(mel_inputs, nemotron_frames(""), audio_features),
-        "parakeet_ctc": compose(mel_inputs, parakeet_frames("encoder_config."), audio_transcription),
-        "parakeet_encoder": compose(mel_inputs, parakeet_frames(""), audio_features),
+        "nemotron_asr_streaming_encoder": compose(mel_inputs, nemotron_frames, audio_features),
+        "parakeet_ctc": compose(mel_inputs, parakeet_frames(), audio_transcription),
+        "parakeet_encoder": compose(mel_inputs, parakeet_frames(), audio_features),
         "pe_audio_encoder": pe_audio_encoder,
         "univnet": univnet,
         "vits": vits,
@@ -388,10 +342,10 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
                 spec=compose(loads("AutoModelForTextToWaveform"), gives("waveform", "batch_size n_samples")),
             ),
         ),
-        "nemotron3_5_asr": transducer(nemotron_frames("encoder_config."), language_prompt),
+        "nemotron3_5_asr": transducer(nemotron_frames, language_prompt),
         "nemotron3_diarization": compose(
             mel_inputs,
-            diarization_frames("audio_config."),
+            diarization_frames,
             tasked(
                 "feature-extraction",
                 spec=gives("last_hidden_state", "batch_size (sequence_length+factor-1)//factor*factor _"),
@@ -399,12 +353,12 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         ),
         "nemotron3_diarization_audio": compose(
             mel_inputs,
-            diarization_frames(""),
+            diarization_frames,
             tasked("feature-extraction", spec=gives("last_hidden_state", FRAME_GROUPS)),
         ),
-        "nemotron_asr_streaming": transducer(nemotron_frames("encoder_config.")),
-        "parakeet_rnnt": transducer(parakeet_frames("encoder_config.")),
-        "parakeet_tdt": transducer(parakeet_frames("encoder_config."), loader="AutoModelForTDT"),
+        "nemotron_asr_streaming": transducer(nemotron_frames),
+        "parakeet_rnnt": transducer(parakeet_frames()),
+        "parakeet_tdt": transducer(parakeet_frames(), loader="AutoModelForTDT"),
         "speecht5_hifigan": vocoder("SpeechT5HifiGan"),
     }
 )

@@ -43,6 +43,8 @@ WITHOUT_PAST = ("feature-extraction", "text-generation")
 TEXT_CLASSIFICATION = "text-classification"
 TOKEN_CLASSIFICATION = "token-classification"  # noqa: S105 - a task, not a password
 QUESTION_ANSWERING = "question-answering"
+CLASSIFICATION = (TEXT_CLASSIFICATION, TOKEN_CLASSIFICATION)
+ALL_HEADS = (*CLASSIFICATION, QUESTION_ANSWERING)
 
 llama: ExportSpec = compose(text_decoder, generation_positions)
 
@@ -213,30 +215,19 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
             TEXT_CLASSIFICATION,
         ),
         **_rows("gptj opt", llama, TEXT_CLASSIFICATION, QUESTION_ANSWERING),
-        **_rows(
-            "biogpt glm4 gpt-sw3 gpt2 persimmon qwen2 qwen3_moe starcoder2",
-            llama,
-            TEXT_CLASSIFICATION,
-            TOKEN_CLASSIFICATION,
-        ),
-        **_rows(
-            "exaone4 ministral ministral3 mixtral qwen2_moe seed_oss",
-            llama,
-            TEXT_CLASSIFICATION,
-            TOKEN_CLASSIFICATION,
-            QUESTION_ANSWERING,
-        ),
+        **_rows("biogpt glm4 gpt-sw3 gpt2 persimmon qwen2 qwen3_moe starcoder2", llama, *CLASSIFICATION),
+        **_rows("exaone4 ministral ministral3 mixtral qwen2_moe seed_oss", llama, *ALL_HEADS),
         **_rows("apertus", llama, TOKEN_CLASSIFICATION),
         **_rows("bamba", bamba),
-        **_rows("bloom mpt", bloom, TEXT_CLASSIFICATION, TOKEN_CLASSIFICATION),
+        **_rows("bloom mpt", bloom, *CLASSIFICATION),
         **_rows("deepseek_v3 glm4_moe_lite youtu", deepseek_v3),
         **_rows("deepseek_v2 minicpm3", deepseek_v3, TEXT_CLASSIFICATION),
-        **_rows("axk1", deepseek_v3, TEXT_CLASSIFICATION, TOKEN_CLASSIFICATION),
+        **_rows("axk1", deepseek_v3, *CLASSIFICATION),
         **_rows("falcon", falcon, QUESTION_ANSWERING, TOKEN_CLASSIFICATION),
         **_rows("falcon_h1", falcon_h1),
         **_rows("gemma3", gemma3, TEXT_CLASSIFICATION),
         **_rows("gemma4_unified_text", gemma4),
-        **_rows("gpt_bigcode", gpt_bigcode, TEXT_CLASSIFICATION, TOKEN_CLASSIFICATION),
+        **_rows("gpt_bigcode", gpt_bigcode, *CLASSIFICATION),
         **_rows("granitemoehybrid nemotron_h", granitemoehybrid),
         **_rows("jamba", jamba, TEXT_CLASSIFICATION),
         **_rows("bailing_hybrid kimi_linear", kimi_linear),
@@ -245,11 +236,11 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         **_rows("falcon_mamba mamba", mamba),
         **_rows("mamba2", mamba2),
         **_rows("mimo_v2_flash", mimo_v2_flash),
-        **_rows("minimax", minimax, TEXT_CLASSIFICATION, TOKEN_CLASSIFICATION, QUESTION_ANSWERING),
+        **_rows("minimax", minimax, *ALL_HEADS),
         **_rows("olmo_hybrid", olmo_hybrid),
         **_rows("qwen3_5_text", qwen3_5, TEXT_CLASSIFICATION),
         **_rows("qwen3_5_moe_text", qwen3_next),
-        **_rows("qwen3_next", qwen3_next, TEXT_CLASSIFICATION, TOKEN_CLASSIFICATION, QUESTION_ANSWERING),
+        **_rows("qwen3_next", qwen3_next, *ALL_HEADS),
         **_rows("zamba", zamba, TEXT_CLASSIFICATION),
         **_rows("zamba2", zamba2, TEXT_CLASSIFICATION),
         **_rows("gemma3n_text", compose(gemma3n, own_attention)),
@@ -258,9 +249,7 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
             "codegen flint gpt_neox_japanese gpt_oss granite_swa granitemoe_swa xglm", compose(llama, own_attention)
         ),
         **_rows("doge gpt_neo", compose(llama, own_attention), TEXT_CLASSIFICATION),
-        **_rows(
-            "diffllama", compose(llama, own_attention), TEXT_CLASSIFICATION, TOKEN_CLASSIFICATION, QUESTION_ANSWERING
-        ),
+        **_rows("diffllama", compose(llama, own_attention), *ALL_HEADS),
         "internlm2": only_tasks(llama, *GENERATION),
         "openai-gpt": only_tasks(llama, *WITHOUT_PAST, TEXT_CLASSIFICATION),
         "recurrent_gemma": only_tasks(llama, *WITHOUT_PAST),

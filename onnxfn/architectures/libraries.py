@@ -31,11 +31,14 @@ timm: ExportSpec = compose(
     takes("pixel_values", "batch_size num_channels= height width", "pixels", kind="float", path=("x",)),
     generates("pixels", "normal"),
     reads(num_channels="input_size[0]"),
-    sized(batch_size=2, height=from_config("input_size[1]"), width=from_config("input_size[2]")),
+    sized_in(
+        "one several",
+        batch_size=(2, 1, 3),
+        height=(from_config("input_size[1]"), 192, 288),
+        width=(from_config("input_size[2]"), 256, 160),
+    ),
     fixes("height", "input_size[1]", when="fixed_input_size"),
     fixes("width", "input_size[2]", when="fixed_input_size"),
-    case("one", sized(batch_size=1, height=192, width=256)),
-    case("several", sized(batch_size=3, height=288, width=160)),
     serves("image-classification", gives("logits", "batch_size _")),
 )
 
@@ -106,14 +109,13 @@ denoiser: ExportSpec = compose(
     generates("hidden_states", "normal"),
     generates("timesteps", "uniform", low=1.0, high=999.0),
     reads(num_channels="in_channels", side="sample_size or 64"),
-    sized(
-        batch_size=2,
-        sequence_length=16,
-        height=from_config("side[0] or side"),
-        width=from_config("side[1] or side"),
+    sized_in(
+        "one several",
+        batch_size=(2, 1, 3),
+        sequence_length=(16, 7, 21),
+        height=(from_config("side[0] or side"), 8, 24),
+        width=(from_config("side[1] or side"), 24, 16),
     ),
-    case("one", sized(batch_size=1, sequence_length=7, height=8, width=24)),
-    case("several", sized(batch_size=3, sequence_length=21, height=24, width=16)),
     takes("encoder_hidden_states", "batch_size sequence_length hidden_size=", "hidden_states", kind="float"),
     always(return_dict=True),
 )
@@ -205,7 +207,7 @@ sana: ExportSpec = compose(
 )
 
 # Autoencoders between images and latents. Nothing is sampled: the encoder returns the parameters of the distribution.
-autoencoder: ExportSpec = compose(generates("pixels", "normal"), sized(batch_size=2))
+autoencoder: ExportSpec = compose(generates("pixels", "normal"), sized_in("one several", batch_size=(2, 1, 3)))
 
 
 def vae_encoder(side: str, *specs: ExportSpec, output: str, path: tuple[str, ...]) -> ExportSpec:
@@ -227,8 +229,7 @@ def vae_encoder(side: str, *specs: ExportSpec, output: str, path: tuple[str, ...
         takes("sample", f"batch_size num_channels= {height} {width}", "pixels", kind="float", path=("x",)),
         reads(num_channels="in_channels"),
         runs("self.encode"),
-        case("one", sized(batch_size=1, **{height: 64, width: 96})),
-        case("several", sized(batch_size=3, **{height: 96, width: 32})),
+        sized_in("one several", **{height: (None, 64, 96), width: (None, 96, 32)}),
         serves("semantic-segmentation", latents),
         *specs,
     )
@@ -239,18 +240,13 @@ def vae_decoder(*specs: ExportSpec) -> ExportSpec:
 
     Inputs: `latent_sample`, `[batch_size, num_channels, latent_height, latent_width]`.
     Tasks: semantic-segmentation, which is Optimum's name for the models of diffusers.
-
-    Args:
-        specs: Specs to add.
     """
     sides = "latent_height latent_width"
     return compose(
         autoencoder,
         takes("latent_sample", f"batch_size num_channels= {sides}", "pixels", kind="float", path=("z",)),
         reads(num_channels="latent_channels"),
-        sized(latent_height=64, latent_width=64),
-        case("one", sized(batch_size=1, latent_height=6, latent_width=9)),
-        case("several", sized(batch_size=3, latent_height=5, latent_width=4)),
+        sized_in("one several", latent_height=(64, 6, 5), latent_width=(64, 9, 4)),
         runs("self.decode"),
         serves(
             "semantic-segmentation",
@@ -261,11 +257,7 @@ def vae_decoder(*specs: ExportSpec) -> ExportSpec:
 
 
 def latent_scale(blocks: str) -> ExportSpec:
-    """A spec of `scale`, how many times smaller latents are than images: each block but the last halves them.
-
-    Args:
-        blocks: The key of the configuration that lists the blocks.
-    """
+    """A spec of `scale`, how many times smaller latents are than images: each block but the last halves them."""
     return reads(scale=f"2 ** (len({blocks}) - 1)")
 
 

@@ -34,8 +34,9 @@ from onnxfn.architectures.families.multimodal import (
     vision_model,
     vision_tower,
 )
+from onnxfn.architectures.families.rows import rows
 from onnxfn.architectures.families.sizes import sized_in
-from onnxfn.architectures.families.text import text_cases, text_dummies, text_inputs
+from onnxfn.architectures.families.text import box_inputs, text_cases, text_dummies, text_inputs
 from onnxfn.specs.algebra.compose import (
     compose,
     from_config,
@@ -69,11 +70,7 @@ siglip: ExportSpec = compose(
 # SigLIP 2 takes patches of images of any shape. `spatial_shapes` is the grid of each image: height times width is the
 # number of patches in the mask.
 def patch_inputs(batch: str) -> ExportSpec:
-    """A spec of the inputs of SigLIP 2: the patches of images, their mask, and the shape of each grid.
-
-    Args:
-        batch: The symbol of the batch axis.
-    """
+    """A spec of the inputs of SigLIP 2: the patches of images, their mask, and the shape of each grid."""
     return compose(
         takes("pixel_values", f"{batch} max_num_patches patch_values=", "pixels", kind="float"),
         takes("pixel_attention_mask", f"{batch} max_num_patches", "patch_mask"),
@@ -83,11 +80,7 @@ def patch_inputs(batch: str) -> ExportSpec:
 
 
 def patch_dummies(at: str = "vision_config.") -> ExportSpec:
-    """A spec of the dummy inputs of `patch_inputs`.
-
-    Args:
-        at: The prefix of the configuration's keys.
-    """
+    """A spec of the dummy inputs of `patch_inputs`, for a configuration, or the section with this prefix."""
     return compose(
         reads(patch_values=f"{at}num_channels * {at}patch_size ** 2"),
         generates("pixels", "normal"),
@@ -99,9 +92,7 @@ def patch_dummies(at: str = "vision_config.") -> ExportSpec:
 siglip2: ExportSpec = compose(
     two_towers,
     patch_dummies(),
-    case("one", sized(max_num_patches=12)),
-    case("right-padded", sized(max_num_patches=21)),
-    case("left-padded", sized(max_num_patches=35)),
+    sized_in("one right-padded left-padded", max_num_patches=(16, 12, 21, 35)),
     image_batch_cases,
     model_part(VISION_MODEL, patch_inputs("batch_size"), vision_tower, embedding_output("pooler_output", "batch_size")),
     model_part(TEXT_MODEL, unmasked_text_inputs, text_tower, embedding_output("pooler_output", "text_batch_size")),
@@ -154,17 +145,12 @@ owlvit: ExportSpec = compose(
             gives("pred_boxes", "batch_size _ _"),
             gives("text_embeds", "batch_size max_text_queries _"),
             gives("image_embeds", "batch_size _ _ _"),
-            case("one", sized(text_batch_size=3)),
-            case("right-padded", sized(text_batch_size=3)),
-            case("left-padded", sized(text_batch_size=6)),
+            sized_in("one right-padded left-padded", text_batch_size=(4, 3, 3, 6)),
         ),
     ),
 )
 
 # A page: its tokens, the box of each token, and the image. The outputs have a row per token, and then a row per patch.
-box_inputs: ExportSpec = compose(
-    takes("bbox", f"{TOKENS} 4", "boxes"), generates("boxes", "boxes", high=from_config("max_2d_position_embeddings"))
-)
 TOKENS_AND_PATCHES = f"{TOKENS}+num_patches"
 layoutlmv3: ExportSpec = compose(
     text_dummies,
@@ -182,13 +168,9 @@ layoutlmv3: ExportSpec = compose(
     box_inputs,
     image_inputs(),
     tasked("feature-extraction", spec=gives("last_hidden_state", f"{TOKENS_AND_PATCHES} _")),
-    tasked(
-        "question-answering",
-        spec=compose(gives("start_logits", TOKENS_AND_PATCHES), gives("end_logits", TOKENS_AND_PATCHES)),
-    ),
-    tasked(
-        "document-question-answering",
-        spec=compose(gives("start_logits", TOKENS_AND_PATCHES), gives("end_logits", TOKENS_AND_PATCHES)),
+    *(
+        tasked(task, spec=compose(gives("start_logits", TOKENS_AND_PATCHES), gives("end_logits", TOKENS_AND_PATCHES)))
+        for task in ("question-answering", "document-question-answering")
     ),
     tasked("text-classification"),
     tasked("token-classification"),
@@ -233,10 +215,11 @@ clap: ExportSpec = compose(
     ),
     generates("mel", "normal"),
     generates("is_longer", "integers", high=2),
-    sized(audio_batch_size=2, num_frames=from_config(f"{MAX_FRAMES} - 23")),
-    case("one", sized(audio_batch_size=1, num_frames=from_config(f"{MAX_FRAMES} - 40"))),
-    case("right-padded", sized(audio_batch_size=3, num_frames=from_config(f"{MAX_FRAMES} - 2"))),
-    case("left-padded", sized(audio_batch_size=4, num_frames=from_config(f"{MAX_FRAMES} - 13"))),
+    sized_in(
+        "one right-padded left-padded",
+        audio_batch_size=(2, 1, 3, 4),
+        num_frames=[from_config(f"{MAX_FRAMES} - {fewer}") for fewer in (23, 40, 2, 13)],
+    ),
     always(return_dict=True),
     model_part(AUDIO_MODEL, audio_inputs, audio_tower),
     model_part(TEXT_MODEL, text_batch_inputs, text_tower),
@@ -330,15 +313,13 @@ blip_2: ExportSpec = compose(
 )
 
 # Videos in place of images.
-frame_inputs: ExportSpec = takes(
-    "pixel_values", "batch_size num_frames= num_channels= image_height= image_width=", "pixels", kind="float"
-)
+FRAME_AXES = "batch_size num_frames= num_channels= image_height= image_width="
 xclip: ExportSpec = compose(
     two_towers,
     text_with_end,
     reads(num_frames="vision_config.num_frames"),
     feature_outputs(
-        frame_inputs,
+        takes("pixel_values", FRAME_AXES, "pixels", kind="float"),
         text_batch_inputs,
         gives("logits_per_video", "batch_size text_batch_size"),
         gives("logits_per_text", "text_batch_size batch_size"),
@@ -346,12 +327,7 @@ xclip: ExportSpec = compose(
         gives("video_embeds", "batch_size _"),
     ),
 )
-video_inputs: ExportSpec = takes(
-    "pixel_values_videos",
-    "batch_size num_frames= num_channels= image_height= image_width=",
-    "pixels",
-    kind="float",
-)
+video_inputs: ExportSpec = takes("pixel_values_videos", FRAME_AXES, "pixels", kind="float")
 videoprism: ExportSpec = compose(
     two_towers,
     reads(num_frames="vision_config.num_frames"),
@@ -465,7 +441,7 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
     {
         **TOWER_ROWS,
         "git_vision_model": compose(vision_model, serves("feature-extraction", loads("GitVisionModel"))),
-        "mlcd_vision_model": clip_vision_model,
+        **rows("chinese_clip_vision_model clip_vision_model mlcd_vision_model tipsv2_vision_model", clip_vision_model),
         "videoprism_text_model": compose(
             TOWER_ROWS["videoprism_text_model"],  # the model appends a token to the text
             feature_outputs(loads("VideoPrismTextModel"), gives("last_hidden_state", f"{TOKENS}+1 _")),
@@ -483,30 +459,24 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "blip-2": blip_2,
         "bridgetower": bridgetower,
         "chinese_clip": chinese_clip,
-        "chinese_clip_vision_model": clip_vision_model,
         "clap": clap,
-        "clip": clip,
+        **rows("clip metaclip_2", clip),
         "clip_text_model": clip_text_model,
-        "clip_vision_model": clip_vision_model,
         "clipseg": clipseg,
         "colpali": colpali,
         "flava": flava,
         "groupvit": groupvit,
         "layoutlmv3": layoutlmv3,
         "lxmert": lxmert,
-        "metaclip_2": clip,
-        "owlv2": owlvit,
-        "owlvit": owlvit,
+        **rows("owlv2 owlvit", owlvit),
         "siglip": siglip,
         "siglip2": siglip2,
         "siglip2_vision_model": siglip2_vision_model,
-        "siglip-text": siglip_text_model,
+        **rows("siglip-text siglip_text_model", siglip_text_model),
         "siglip-text-with-projection": siglip_text_with_projection,
-        "siglip_text_model": siglip_text_model,
         "siglip_vision_model": siglip_vision_model,
         "tipsv2": text_and_vision,
         "tipsv2_text_model": compose(text_model_with_mask, pooler_output()),
-        "tipsv2_vision_model": clip_vision_model,
         "videoprism": videoprism,
         "vision-text-dual-encoder": only_tasks(text_and_vision_with_segments, "feature-extraction"),
         "visual_bert": visual_bert,

@@ -29,10 +29,9 @@ decision_transformer: ExportSpec = compose(
     generates("steps", "integers", high=from_config("max_ep_len")),
     padded("left"),
     reads(state_dim="state_dim", act_dim="act_dim", max_ep_len="max_ep_len"),
-    sized(batch_size=2, sequence_length=16),
-    case("one", sized(batch_size=1, sequence_length=7), padded("none")),
-    case("right-padded", sized(batch_size=3, sequence_length=11), padded("right")),
-    case("left-padded", sized(batch_size=3, sequence_length=24), padded("left")),
+    sized_in("one right-padded left-padded", batch_size=(2, 1, 3, 3), sequence_length=(16, 7, 11, 24)),
+    case("one", padded("none")),
+    case("right-padded", padded("right")),
     always(return_dict=True),
     # `last_hidden_state` is the last output here. In other models it is the first.
     *(serves(task, loads("AutoModel"), decision_outputs) for task in ("feature-extraction", "reinforcement-learning")),
@@ -117,11 +116,7 @@ time_series_transformer: ExportSpec = compose(
 
 
 def forecast_loader(loader: str) -> ExportSpec:
-    """A spec of the class that loads a model for time-series-forecasting. No auto class has these models.
-
-    Args:
-        loader: The class of transformers.
-    """
+    """A spec of the class that loads a model for time-series-forecasting. No auto class has these models."""
     return tasked("time-series-forecasting", spec=loads(loader))
 
 

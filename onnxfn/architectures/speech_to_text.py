@@ -106,14 +106,10 @@ parakeet_inputs: ExportSpec = compose(mel_inputs, input_lengths(64, single=37, r
 
 
 def parakeet_seq2seq(decoder: str) -> ExportSpec:
-    """A spec of Parakeet's encoder with a decoder.
-
-    Args:
-        decoder: The prefix of the decoder's fields in the configuration: `decoder_config.`, or an empty text.
-    """
+    """A spec of Parakeet's encoder with a decoder, whose section of the configuration has this prefix."""
     return compose(
         speech_seq2seq,
-        parakeet_frames("encoder_config.", "encoder_sequence_length"),
+        parakeet_frames("encoder_sequence_length"),
         reads(
             num_features="encoder_config.num_mel_bins",
             hidden_size="encoder_config.hidden_size",

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from onnxfn.architectures.families.rows import rows
-from onnxfn.architectures.families.text import bert_inputs, global_mask_dummies, text_encoder, text_inputs
+from onnxfn.architectures.families.text import bert_inputs, box_inputs, global_mask_dummies, text_encoder, text_inputs
 from onnxfn.specs.algebra.compose import compose, from_config, reads
 from onnxfn.specs.algebra.dummies import generates
 from onnxfn.specs.algebra.facts import TOKENS, always, gives, takes
@@ -52,13 +52,7 @@ roberta_with_segments: ExportSpec = compose(
     roberta, takes("token_type_ids", TOKENS, "segment_ids", when="type_vocab_size // 2")
 )
 
-# A box per token: left, top, right, bottom.
-text_with_boxes: ExportSpec = compose(
-    text_encoder,
-    takes("input_ids", TOKENS, "token_ids"),
-    takes("bbox", f"{TOKENS} 4", "boxes"),
-    generates("boxes", "boxes", high=from_config("max_2d_position_embeddings")),
-)
+text_with_boxes: ExportSpec = compose(text_encoder, takes("input_ids", TOKENS, "token_ids"), box_inputs)
 layoutlm: ExportSpec = only_tasks(compose(text_with_boxes, bert_inputs), *BASIC_TASKS)
 lilt: ExportSpec = only_tasks(compose(text_with_boxes, text_inputs), *WITHOUT_FILL_MASK)
 bros: ExportSpec = only_tasks(

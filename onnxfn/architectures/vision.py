@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from onnxfn.architectures.families.rows import rows
+from onnxfn.architectures.families.sizes import sized_in
 from onnxfn.architectures.families.text import text_encoder, text_inputs
 from onnxfn.architectures.families.vision import (
     DYNAMIC_MAP,
@@ -22,7 +23,7 @@ from onnxfn.architectures.families.vision import (
 )
 from onnxfn.specs.algebra.compose import compose, reads
 from onnxfn.specs.algebra.dummies import generates, sized
-from onnxfn.specs.algebra.facts import TOKENS, always, case, checks, gives, loads, takes
+from onnxfn.specs.algebra.facts import TOKENS, always, checks, gives, loads, takes
 from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.edits.tensors import only_tasks, without
 from onnxfn.specs.records import NestedDummy
@@ -105,8 +106,7 @@ perceiver: ExportSpec = compose(
 # The model pads images to whole windows, and then computes as if they had no padding. Its processor pads them before.
 swin2sr: ExportSpec = compose(
     dynamic_images,
-    case("one", sized(height=96, width=152)),
-    case("several", sized(height=72, width=64)),
+    sized_in("one several", height=(None, 96, 72), width=(None, 152, 64)),
     image_features(DYNAMIC_MAP),
     reads(upscale="upscale"),
     tasked("image-to-image", spec=gives("reconstruction", "batch_size _ height*upscale width*upscale")),
@@ -142,8 +142,7 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "hgnet_v2": compose(dynamic_images, image_classification),
         **rows("timesformer videomae vivit", compose(video_inputs(), image_features(STATES), video_classification)),
         **rows("vitdet sam_vision_model sam_hq_vision_model", compose(fixed_images, image_features(FIXED_MAP))),
-        "radio": compose(fixed_images, image_features(STATES)),
-        "internvl_vision": compose(fixed_images, image_features(STATES)),
+        **rows("internvl_vision radio", compose(fixed_images, image_features(STATES))),
         **rows("rt_detr_resnet pp_lcnet_v3 pp_lcnet_v4 uvdoc_backbone", dynamic_backbone),
         "mobilevitv2": compose(fixed_images, image_features(FIXED_MAP), image_classification),
         **rows("pp_ocrv5_mobile_rec pp_ocrv5_server_rec pp_ocrv6_small_rec pp_ocrv6_tiny_rec", text_recognition),

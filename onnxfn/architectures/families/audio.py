@@ -72,10 +72,8 @@ mel_inputs: ExportSpec = compose(
     generates("mel", "normal"),
     padded("right"),
     reads(num_mel_bins="num_mel_bins"),
-    sized(batch_size=2, sequence_length=64),
-    case("one", sized(batch_size=1, sequence_length=37), padded("none")),
-    case("right-padded", sized(batch_size=3, sequence_length=51), padded("right")),
-    case("longer", sized(batch_size=2, sequence_length=90), padded("right")),
+    sized_in("one right-padded longer", batch_size=(2, 1, 3, 2), sequence_length=(64, 37, 51, 90)),
+    case("one", padded("none")),
     always(return_dict=True),
 )
 """Models for mel spectrograms of any length: Parakeet, Wav2Vec2-BERT, LASR.
@@ -86,36 +84,30 @@ Tasks: none. A row adds them.
 """
 
 
-def subsampled_frames(
-    config: str, kernel: Source, stride: Source, times: Source, length: str = "sequence_length"
-) -> ExportSpec:
+subsampling: ExportSpec = reads(
+    num_mel_bins="encoder_config.num_mel_bins or num_mel_bins",
+    mel_kernel="encoder_config.subsampling_conv_kernel_size or subsampling_conv_kernel_size",
+    mel_stride="encoder_config.subsampling_conv_stride or subsampling_conv_stride",
+    mel_halvings=log2("encoder_config.subsampling_factor or subsampling_factor"),
+)
+"""Where a configuration, or that of the encoder in it, has the convolutions that shorten a mel spectrogram."""
+
+
+def subsampled_frames(kernel: Source, times: Source, length: str = "sequence_length") -> ExportSpec:
     """A spec of the number of frames after convolutions that shorten a mel spectrogram.
 
     Args:
-        config: The prefix of the configuration's keys.
         kernel: The kernel of each convolution, less its padding.
-        stride: The stride of each convolution.
         times: The number of convolutions.
         length: The symbol of the number of steps.
     """
-    return reads(
-        num_mel_bins=f"{config}num_mel_bins",
-        frames=convolved(length, repeated(kernel, times), repeated(stride, times)),
-    )
+    frames = convolved(length, repeated(kernel, times), repeated("mel_stride", times))
+    return compose(subsampling, reads(frames=frames))
 
 
-def parakeet_frames(config: str, length: str = "sequence_length") -> ExportSpec:
-    """A spec of the number of frames of Parakeet's encoder, whose convolutions pad half a kernel on both sides.
-
-    Args:
-        config: The prefix of the configuration's keys.
-        length: The symbol of the number of steps.
-    """
-    kernel = f"{config}subsampling_conv_kernel_size"
-    unpadded_kernel = f"{kernel} - 2 * (({kernel} - 1) // 2)"
-    return subsampled_frames(
-        config, unpadded_kernel, f"{config}subsampling_conv_stride", log2(f"{config}subsampling_factor"), length
-    )
+def parakeet_frames(length: str = "sequence_length") -> ExportSpec:
+    """A spec of the number of frames of Parakeet's encoder, whose convolutions pad half a kernel on both sides."""
+    return subsampled_frames("mel_kernel - 2 * ((mel_kernel - 1) // 2)", "mel_halvings", length)
 
 
 fixed_mel_inputs: ExportSpec = compose(

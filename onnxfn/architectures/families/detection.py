@@ -5,7 +5,7 @@ from __future__ import annotations
 from onnxfn.architectures.families.sizes import sized_in
 from onnxfn.specs.algebra.compose import compose, from_config, reads
 from onnxfn.specs.algebra.dummies import generates, sized
-from onnxfn.specs.algebra.facts import always, case, gives, loads, takes
+from onnxfn.specs.algebra.facts import always, gives, loads, takes
 from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.edits.behaviors import extra_file
 from onnxfn.specs.records import Getter
@@ -14,24 +14,19 @@ from onnxfn.specs.tasks.tasks import tasked
 IMAGE_AXES = "batch_size num_channels= height width"
 """The axes of a batch of images of any size."""
 
-CASE_NAMES = ("one", "several")
-
 POINT_AXES = "batch_size point_batch_size nb_points_per_image"
 """The axes of the prompts of SAM: points of each object in each image."""
 
 
-def image_cases(*sizes: tuple[int | Getter, int | Getter]) -> ExportSpec:
+def image_cases(single: tuple[int | Getter, ...], several: tuple[int | Getter, ...]) -> ExportSpec:
     """A spec of the cases one and several of the check, for images of any size.
 
     Args:
-        sizes: The height and the width of each case, numbers or getters. Case one has batch size 1, case several has 3.
+        single: The height and the width of the image of case one.
+        several: Those of the three images of case several.
     """
-    return compose(
-        *(
-            case(name, sized(batch_size=3 if index else 1, height=height, width=width))
-            for index, (name, (height, width)) in enumerate(zip(CASE_NAMES, sizes, strict=True))
-        )
-    )
+    heights, widths = zip(single, several, strict=True)
+    return sized_in("one several", batch_size=(None, 1, 3), height=(None, *heights), width=(None, *widths))
 
 
 images_without_cases: ExportSpec = compose(
@@ -57,10 +52,9 @@ Tasks: none. A row adds them.
 grayscale_images: ExportSpec = compose(
     takes("pixel_values", "batch_size num_channels height width", "pixels", kind="float"),
     generates("pixels", "normal"),
-    sized(batch_size=2, num_channels=3, height=64, width=64),
+    sized(batch_size=2, height=64, width=64),
     image_cases((96, 67), (70, 120)),
-    case("one", sized(num_channels=1)),
-    case("several", sized(num_channels=4)),
+    sized_in("one several", num_channels=(3, 1, 4)),
     always(return_dict=True),
 )
 """Images of any size and any number of channels: SuperPoint, which uses the first channel only.
@@ -83,12 +77,9 @@ query_states: ExportSpec = gives("last_hidden_state", "batch_size _ _")
 
 
 def segmentation_tasks(logits: str) -> ExportSpec:
-    """A spec of the tasks image-segmentation and semantic-segmentation: DPT, SegFormer.
+    """A spec of the tasks image-segmentation and semantic-segmentation, with these axes of `logits`: DPT, SegFormer.
 
     Optimum has both names for the same task: a class for each position of an image.
-
-    Args:
-        logits: The axes of the output `logits`.
     """
     task = compose(loads("AutoModelForSemanticSegmentation"), gives("logits", logits))
     return compose(tasked("image-segmentation", spec=task), tasked("semantic-segmentation", spec=task))

@@ -52,12 +52,7 @@ def reads_prompts_both_ways(call: Call) -> bool:
 
 
 def tower(part: str, *specs: ExportSpec) -> ExportSpec:
-    """A spec of the part that computes features.
-
-    Args:
-        part: `vision_encoder` or `audio_encoder`.
-        specs: Its inputs and its output.
-    """
+    """A spec of the part that computes features, `vision_encoder` or `audio_encoder`."""
     return model_part(part, unsplit, runs(f"features.{FEATURES[part]}"), *specs)
 
 

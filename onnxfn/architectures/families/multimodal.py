@@ -20,11 +20,7 @@ TEXT_MODEL, VISION_MODEL, AUDIO_MODEL, VIDEO_MODEL = "text_model", "vision_model
 
 
 def image_reads(at: str = "vision_config.") -> ExportSpec:
-    """A spec of where the configuration has the number of channels and the image size.
-
-    Args:
-        at: The prefix of the keys: that of a nested configuration, or the empty string.
-    """
+    """A spec of where a configuration, or its section with this prefix, has the channels and the size of images."""
     return reads(
         num_channels=f"{at}num_channels or 3",
         image_height=f"{at}image_size[0] or {at}image_size",
@@ -33,21 +29,12 @@ def image_reads(at: str = "vision_config.") -> ExportSpec:
 
 
 def image_inputs(batch: str = "batch_size") -> ExportSpec:
-    """A spec of the input `pixel_values`: images of one size.
-
-    Args:
-        batch: The symbol of the batch axis.
-    """
+    """A spec of the input `pixel_values`: a batch of images of one size."""
     return takes("pixel_values", f"{batch} num_channels= image_height= image_width=", "pixels", kind="float")
 
 
 def embedding_output(name: str, batch: str) -> ExportSpec:
-    """A spec of an output that is one vector per row, from `pooler_output` of the part.
-
-    Args:
-        name: The name of the output.
-        batch: The symbol of the batch axis.
-    """
+    """A spec of an output that is one vector per row of a batch, from `pooler_output` of the part."""
     return gives(name, f"{batch} _", path=("pooler_output",))
 
 
@@ -122,10 +109,7 @@ def feature_outputs(*specs: ExportSpec) -> ExportSpec:
 def contrastive_tasks(*inputs: ExportSpec, other: str = "image", batch: str = "batch_size") -> ExportSpec:
     """A spec of the tasks of contrastive models: feature-extraction and zero-shot-image-classification.
 
-    Args:
-        inputs: The specs of the inputs.
-        other: What the texts are compared with: see `similarity_outputs`.
-        batch: The symbol of the batch axis of the images.
+    The outputs are those of `similarity_outputs`.
     """
     both = compose(*inputs, similarity_outputs(other, batch))
     return compose(feature_outputs(both), tasked("zero-shot-image-classification", spec=both))

@@ -66,11 +66,7 @@ conv_states_in_parts: ExportSpec = compose(
 
 
 def gated_delta_net_layers(conv: ExportSpec = _conv_state_of_projections) -> ExportSpec:
-    """A spec of layers with a gated delta rule, among layers with full attention: Qwen3-Next, OLMo Hybrid.
-
-    Args:
-        conv: The cache of the convolution.
-    """
+    """A spec of layers with a gated delta rule, among layers with full attention: Qwen3-Next, OLMo Hybrid."""
     return compose(
         full_attention_cache,
         conv,

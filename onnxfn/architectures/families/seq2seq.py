@@ -134,11 +134,7 @@ Tasks: feature-extraction and text2text-generation, each also `-with-past`.
 
 
 def image_seq2seq(inputs: ExportSpec) -> ExportSpec:
-    """A spec of a model whose encoder reads images and whose decoder writes a text.
-
-    Args:
-        inputs: The inputs of the encoder.
-    """
+    """A spec of a model whose encoder reads images, by these inputs, and whose decoder writes a text."""
     return compose(
         behaves("monolith", inputs, decoder_ids, encoder_decoder_cache("decoder_input_ids")),
         behaves("decoder", encoder_states, next_ids),

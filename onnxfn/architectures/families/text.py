@@ -73,6 +73,11 @@ text_inputs: ExportSpec = compose(
 bert_inputs: ExportSpec = compose(text_inputs, takes("token_type_ids", TOKENS, "segment_ids"))
 """The inputs of BERT: those of `text_inputs` and `token_type_ids`, the segment of each token."""
 
+box_inputs: ExportSpec = compose(
+    takes("bbox", f"{TOKENS} 4", "boxes"), generates("boxes", "boxes", high=from_config("max_2d_position_embeddings"))
+)
+"""A box per token: left, top, right, bottom."""
+
 global_mask_dummies: ExportSpec = compose(
     generates("global_mask", "first_one"),
     case("one", generates("global_mask", "constant", value=0)),

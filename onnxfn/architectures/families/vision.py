@@ -5,7 +5,7 @@ from __future__ import annotations
 from onnxfn.architectures.families.sizes import sized_in
 from onnxfn.specs.algebra.compose import compose, from_config, reads
 from onnxfn.specs.algebra.dummies import generates, sized
-from onnxfn.specs.algebra.facts import always, case, gives, loads, takes
+from onnxfn.specs.algebra.facts import always, gives, loads, takes
 from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.edits.tensors import without
 from onnxfn.specs.tasks.tasks import tasked
@@ -39,9 +39,8 @@ dynamic_images: ExportSpec = compose(
     fixed_images,
     reads(image_height="image_size[0] or image_size or 64", image_width="image_size[1] or image_size or 64"),
     takes("pixel_values", "batch_size num_channels= height width", "pixels", kind="float"),
-    sized(height=from_config("image_height"), width=from_config("image_width")),
-    case("one", sized(batch_size=1, height=97, width=151)),
-    case("several", sized(batch_size=3, height=73, width=67)),
+    sized_in("one several", batch_size=(2, 1, 3)),
+    sized_in("one several", height=(from_config("image_height"), 97, 73), width=(from_config("image_width"), 151, 67)),
 )
 """The input of models for images of any size: `pixel_values`, `[batch_size, num_channels, height, width]`.
 
@@ -58,11 +57,7 @@ text_line_images: ExportSpec = compose(
 
 
 def video_inputs(name: str = "pixel_values") -> ExportSpec:
-    """A spec of an input of videos of one length and size.
-
-    Args:
-        name: The input, `[batch_size, num_frames, num_channels, image_height, image_width]`.
-    """
+    """A spec of an input of videos of one length and size."""
     return compose(
         _image_config,
         reads(num_frames="num_frames or frames_per_clip"),
