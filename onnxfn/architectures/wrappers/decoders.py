@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from onnxfn.architectures.private.renamed import called, field
-from onnxfn.architectures.wrappers.modules import module
+from onnxfn.architectures.wrappers.modules import changed_inputs, module
 
 PARTS = ("query", "key", "value")
 """The parts of a state, in the order of its channels."""
@@ -43,15 +43,8 @@ def decoder_of_embeddings(model: Any) -> Any:
             return called(model, **inputs)
         rows = decoder_inputs_embeds
         unread = torch.zeros(rows.shape[:2], dtype=torch.int64, device=rows.device)
-
-        def embedded(_: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, Any]:
-            return arguments, {**named, "input_ids": None, "inputs_embeds": rows}
-
-        hook = decoder.register_forward_pre_hook(embedded, with_kwargs=True)
-        try:
+        with changed_inputs(decoder, lambda named: {**named, "input_ids": None, "inputs_embeds": rows}):
             return called(model, decoder_input_ids=unread, **inputs)
-        finally:
-            hook.remove()
 
     return module(forward)
 

@@ -8,8 +8,6 @@ from functools import partial, wraps
 from inspect import signature
 from typing import Any
 
-from attrs import frozen
-
 from onnxfn.architectures.private.renamed import name_among, renamed
 from onnxfn.architectures.wrappers.modules import module
 
@@ -47,11 +45,15 @@ def _expanding(model: Any, cache: Any) -> Iterator[None]:
     if not layers:
         yield
         return
-    unexpanded = Unexpanded({})
+    update, passed = cache.update, dict[int, Any]()
+
+    def expanded(expand: Callable[..., Any], index: int, kv_nope: Any, k_rot: Any) -> Any:
+        arguments, named = passed[index]
+        return update(*expand(kv_nope, k_rot), index, *arguments, **named)
+
     for layer in layers:
-        add = partial(_added, cache.update, unexpanded, layer.layer_idx)
-        setattr(layer, EXPAND, _cached(getattr(layer, EXPAND), add))
-    cache.update = unexpanded.update
+        setattr(layer, EXPAND, partial(expanded, getattr(layer, EXPAND), layer.layer_idx))
+    cache.update = unexpanded(passed)
     try:
         yield
     finally:
@@ -60,32 +62,15 @@ def _expanding(model: Any, cache: Any) -> Iterator[None]:
             delattr(layer, EXPAND)
 
 
-@frozen
-class Unexpanded:
-    """What stands for the update of a cache until its states are expanded.
+def unexpanded(passed: dict[int, Any]) -> Callable[..., tuple[Any, Any]]:
+    """A function for Cache.update that returns the states as they are, until they are expanded.
 
-    Attributes:
-        arguments: From the index of a layer to what it hands to the cache beside its states.
+    Args:
+        passed: Gets, for the index of each layer, what the layer hands to the cache beside its states.
     """
 
-    arguments: dict[int, tuple[tuple[Any, ...], dict[str, Any]]]
-
-    def update(self, key_states: Any, value_states: Any, layer_idx: int, *args: Any, **kwargs: Any) -> tuple[Any, Any]:
-        """For Cache.update: the states as they are."""
-        self.arguments[layer_idx] = (args, kwargs)
+    def update(key_states: Any, value_states: Any, layer_idx: int, *args: Any, **kwargs: Any) -> tuple[Any, Any]:
+        passed[layer_idx] = (args, kwargs)
         return key_states, value_states
 
-
-def _added(update: Callable[..., Any], unexpanded: Unexpanded, index: int, states: tuple[Any, Any]) -> Any:
-    """All states of a layer in a cache, to which new ones were added."""
-    arguments, named = unexpanded.arguments[index]
-    return update(*states, index, *arguments, **named)
-
-
-def _cached(expand: Callable[..., Any], add: Callable[[tuple[Any, Any]], Any]) -> Callable[..., Any]:
-    """The expansion of new latents, and with it all keys and values that the cache then has."""
-
-    def expand_kv(kv_nope: Any, k_rot: Any) -> Any:
-        return add(expand(kv_nope, k_rot))
-
-    return expand_kv
+    return update

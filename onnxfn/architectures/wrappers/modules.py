@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import wraps
 from operator import attrgetter
 from typing import Any
@@ -38,3 +39,13 @@ def module_at(model: Any, path: str) -> Any:
         return attrgetter(path)(model)(*arguments, **named)
 
     return module(forward)
+
+
+@contextmanager
+def changed_inputs(part: Any, change: Callable[[dict[str, Any]], dict[str, Any]]) -> Iterator[None]:
+    """Within it, a module in the middle of a model gets the named arguments that `change` makes of its own."""
+    hook = part.register_forward_pre_hook(lambda _, arguments, named: (arguments, change(named)), with_kwargs=True)
+    try:
+        yield
+    finally:
+        hook.remove()

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from onnxfn.architectures.private.renamed import called, name_among
-from onnxfn.architectures.wrappers.modules import module
+from onnxfn.architectures.wrappers.modules import changed_inputs, module
 
 
 def language_model(model: Any) -> Any:
@@ -22,14 +22,11 @@ def language_model(model: Any) -> Any:
     """
 
     def forward(attention_mask: Tensor, **inputs: Any) -> Any:
-        def masked(_: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, Any]:
-            return arguments, {**named, "attention_mask": _masks(model, attention_mask, named)}
+        def masked(named: dict[str, Any]) -> dict[str, Any]:
+            return {**named, "attention_mask": _masks(model, attention_mask, named)}
 
-        hook = model.base_model.language_model.register_forward_pre_hook(masked, with_kwargs=True)
-        try:
+        with changed_inputs(model.base_model.language_model, masked):
             return called(model, attention_mask=attention_mask, **inputs)
-        finally:
-            hook.remove()
 
     return module(forward)
 

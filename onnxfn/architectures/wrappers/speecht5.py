@@ -10,10 +10,8 @@ from torch.nn import functional
 
 from onnxfn.architectures.private.renamed import called
 from onnxfn.architectures.wrappers.modules import module
+from onnxfn.architectures.wrappers.vits import PRIME, pseudo_random
 from onnxfn.specs.errors import InvalidSpec
-
-PRIME = 65521
-"""Pseudo-random numbers are integers below this, so that PyTorch and ONNX compute the same."""
 
 
 def encoder(model: Any) -> Any:
@@ -94,10 +92,7 @@ def prenet_output(prenet: Any, frames: Tensor, speaker: Tensor) -> Tensor:
 
 def dropout_mask(frames: int, units: int, layer: int, share: float) -> Tensor:
     """Pseudo-random booleans `[frames, units]`, of which `share` are true."""
-    numbers = torch.arange(frames)[:, None] * 40503 + torch.arange(units) * 30011 + (layer + 1) * 977
-    for step in (12345, 54321, 33333):
-        numbers = (numbers % PRIME) * (numbers % PRIME) + numbers % 7919 + step
-    return numbers % PRIME < int(share * PRIME)
+    return pseudo_random(frames, units, (layer + 1) * 977) < int(share * PRIME)
 
 
 def _past_length(past_key_values: Any) -> int:

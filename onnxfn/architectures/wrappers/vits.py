@@ -67,11 +67,15 @@ def _stochastic_log_durations(predictor: Any, hidden_states: Tensor, mask: Tenso
 
 def normal_noise(positions: int, channels: int, seed: int) -> Tensor:
     """Pseudo-random numbers `[positions, channels]` of a normal distribution."""
+    radius, turn = (
+        (pseudo_random(positions, channels, start) + 0.5) / PRIME for start in (seed * 977, seed * 1543 + 11)
+    )
+    return (-2 * radius.log()).sqrt() * (2 * torch.pi * turn).cos()
 
-    def uniform(start: int) -> Tensor:
-        numbers = torch.arange(positions)[:, None] * 40503 + torch.arange(channels) * 30011 + start
-        for step in (12345, 54321, 33333):
-            numbers = (numbers % PRIME) * (numbers % PRIME) + numbers % 7919 + step
-        return (numbers % PRIME + 0.5) / PRIME
 
-    return (-2 * uniform(seed * 977).log()).sqrt() * (2 * torch.pi * uniform(seed * 1543 + 11)).cos()
+def pseudo_random(rows: int, columns: int, start: int) -> Tensor:
+    """Pseudo-random integers from 0 up to PRIME, `[rows, columns]`."""
+    numbers = torch.arange(rows)[:, None] * 40503 + torch.arange(columns) * 30011 + start
+    for step in (12345, 54321, 33333):
+        numbers = (numbers % PRIME) * (numbers % PRIME) + numbers % 7919 + step
+    return numbers % PRIME

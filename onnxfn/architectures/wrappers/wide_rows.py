@@ -19,7 +19,7 @@ from torch import Tensor
 
 from onnxfn.architectures.placeholders import PLACES
 from onnxfn.architectures.private.renamed import called
-from onnxfn.architectures.wrappers.modules import module
+from onnxfn.architectures.wrappers.modules import changed_inputs, module
 
 TYPES = ("token_type_ids", "mm_token_type_ids")
 """The arguments of `forward` that say which tokens are of an image."""
@@ -94,18 +94,11 @@ def _of_rows(model: Any, width: Width) -> Any:
         types = {width.types: (inputs_embeds[..., -1] > 0).to(torch.int64)} if width.types else {}
         if not deep:
             return called(model, inputs_embeds=rows, **types, **inputs)
-
-        def deepened(_: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, Any]:
-            visual = {
-                "visual_pos_masks": torch.ones(rows.shape[:2], dtype=torch.bool, device=rows.device),
-                "deepstack_visual_embeds": [each.reshape(-1, size) for each in deep],
-            }
-            return arguments, {**named, **visual}
-
-        hook = deep_decoder(model).register_forward_pre_hook(deepened, with_kwargs=True)  # type: ignore[union-attr]
-        try:
+        visual = {
+            "visual_pos_masks": torch.ones(rows.shape[:2], dtype=torch.bool, device=rows.device),
+            "deepstack_visual_embeds": [each.reshape(-1, size) for each in deep],
+        }
+        with changed_inputs(deep_decoder(model), lambda named: {**named, **visual}):
             return called(model, inputs_embeds=rows, **types, **inputs)
-        finally:
-            hook.remove()
 
     return module(forward)
