@@ -36,8 +36,6 @@ UPSAMPLED_SIZE = "height//patch_size*enlarged width//patch_size*enlarged"
 DOUBLED_SIZE = "(height//patch_size+1)//2*{0} (width//patch_size+1)//2*{0}"
 """The height and width of an output that is upsampled from half as many positions as there are patches, rounded up."""
 
-SIZES_IN_PYTHON = "converts the height and the width to Python integers"
-
 # Each query predicts a box.
 table_transformer: ExportSpec = compose(
     images_of_any_size, tasked("feature-extraction", spec=query_states), tasked("object-detection")
@@ -112,21 +110,12 @@ yolos: ExportSpec = compose(
 
 
 def rt_detr(*outputs: ExportSpec) -> ExportSpec:
-    """A spec of RT-DETR, or of a model derived from it.
-
-    Args:
-        outputs: Specs of the outputs beyond those of object-detection.
-    """
+    """A spec of RT-DETR, or of a model derived from it, which has these outputs beyond those of object-detection."""
     return compose(
         images_without_cases,
         sized(height=320, width=320),
         image_cases((96, 128), (160, 96)),
         tasked("object-detection", spec=compose(*outputs)),
-        patched(
-            "torch:Tensor.__len__",
-            by="rt_detr.tensor_length",
-            why="fixes the batch size; the model uses it for learned queries only",
-        ),
     )
 
 
@@ -162,12 +151,7 @@ segformer: ExportSpec = compose(
 
 
 def window_multiple(windows: int, otherwise: int) -> Getter:
-    """A getter of the size of a side that is so many windows of a Swin backbone long.
-
-    Args:
-        windows: The number of windows, in pixels of the image.
-        otherwise: The size for a backbone without windows.
-    """
+    """The side of an image that has so many windows of a Swin backbone; `otherwise` for a backbone without windows."""
     return from_config(f"{windows} * backbone_config.window_size or {otherwise}")
 
 
@@ -228,7 +212,7 @@ vitmatte: ExportSpec = compose(
     patched(
         "transformers.models.vitdet.modeling_vitdet:get_rel_pos",
         by="image_sizes.relative_positions",
-        why=SIZES_IN_PYTHON,
+        why="converts the height and the width to Python integers",
     ),
 )
 
@@ -276,11 +260,6 @@ zoedepth: ExportSpec = compose(
             gives("predicted_depth", f"batch_size {DOUBLED_SIZE.format(32)}"),
             gives("domain_logits", "batch_size _", when="several"),
         ),
-    ),
-    patched(
-        "transformers.models.beit.modeling_beit:BeitRelativePositionBias.forward",
-        by="zoedepth.relative_position_bias",
-        why=SIZES_IN_PYTHON,
     ),
 )
 
@@ -532,8 +511,7 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "detr": detr,
         "dpt": dpt,
         "efficientloftr": efficientloftr,
-        "eomt": eomt,
-        "eomt_dinov3": eomt,
+        **rows("eomt eomt_dinov3", eomt),
         "glpn": glpn,
         "lightglue": lightglue,
         "lw_detr": lw_detr,
@@ -544,8 +522,7 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "prompt_depth_anything": prompt_depth_anything,
         "rf_detr": rf_detr,
         "sam": sam,
-        "sam2": sam2,
-        "sam3_tracker": sam2,
+        **rows("sam2 sam3_tracker", sam2),
         "sam_hq": sam_hq,
         "sapiens2": sapiens2,
         "seggpt": seggpt,
@@ -563,7 +540,7 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
             rt_detr(order_outputs),
             patched(
                 "torch:take_along_dim",
-                by="rt_detr.gathered_along_dim",
+                by="image_sizes.gathered_along_dim",
                 why="compares sizes, so that the trace fixes the batch size",
             ),
         ),

@@ -6,14 +6,13 @@ row has them too.
 
 from __future__ import annotations
 
+import builtins
 import sys
 from collections.abc import Iterator, Mapping
 from importlib import import_module
 from types import MappingProxyType
 from typing import Any
 
-from onnxfn.architectures.functions import function_named, is_short
-from onnxfn.architectures.signatures import fits
 from onnxfn.specs.algebra.compose import named
 from onnxfn.specs.algebra.spec import Call
 from onnxfn.specs.records import Patch
@@ -22,11 +21,6 @@ MODELS = ("transformers.models.", "diffusers.models.", "timm.models.")
 """The packages whose modules define the layers of models."""
 
 TEXT = """
-adds an int64 length to int32 positions
-    text.position_ids_from_input_ids M2M100SinusoidalPositionalEmbedding.create_position_ids_from_input_ids
-        Speech2TextSinusoidalPositionalEmbedding.create_position_ids_from_input_ids
-        SeamlessM4TSinusoidalPositionalEmbedding.create_position_ids_from_input_ids
-        SeamlessM4Tv2SinusoidalPositionalEmbedding.create_position_ids_from_input_ids
 branches on the length
     speech.relative_positional_encoding FastSpeech2ConformerRelPositionalEncoding.forward
     sound.block_attention GraniteSpeech5EncoderAttention.forward
@@ -35,7 +29,6 @@ branches on the length
     longformer.unpadded_inputs LongformerModel._pad_to_window_size
     text.global_block_ids longt5:_make_global_fixed_block_ids
     recurrent.conv_state transformers.cache_utils:LinearAttentionLayer.update_conv_state
-    speech.relative_embeddings VitsAttention._get_relative_embeddings
 branches on the size of an image
     image_padding.padded_as_tensorflow mobilenet_v1:apply_tf_padding mobilenet_v2:apply_tf_padding
     image_padding.padded_to_even SwinPatchMerging.maybe_pad MaskFormerSwinPatchMerging.maybe_pad
@@ -43,8 +36,6 @@ branches on the size of an image
     image_padding.padded_to_patches SwinPatchEmbeddings.maybe_pad MaskFormerSwinPatchEmbeddings.maybe_pad
         FocalNetPatchEmbeddings.maybe_pad
     image_sizes.interpolated_bicubic Dinov2Embeddings.interpolate_pos_encoding
-        PixioEmbeddings.interpolate_pos_encoding
-    image_sizes.interpolated_bilinear Tipsv2VisionEmbeddings.interpolate_pos_encoding
 branches on values
     text.encoder_layer_output BartEncoderLayer.forward BlenderbotSmallEncoderLayer.forward MarianEncoderLayer.forward
         PLBartEncoderLayer.forward
@@ -53,38 +44,26 @@ branches on values
     zoedepth.metric_depth ZoeDepthMultipleMetricDepthEstimationHeads.forward
 branches on whether the batch size is 64 or more
     image_padding.upsampled_features diffusers.models.upsampling:Upsample2D.forward
-compares sums of int32 tensors, which are int64 in torch and int32 in ONNX
-    timesfm.masked_mean_std TimesFmModel._timesfm_masked_mean_std
 computes the inverse error function, which ONNX does not have
     text.gaussian_topk Gemma3nTextMLP._gaussian_topk
 computes with sizes in Python, or in tensors
-    image_padding.padded_features DynamicPad2d.forward
-    attention.downsampled_mask CanineModel._downsample_attention_mask
-    attention.repeated_molecules CanineModel._repeat_molecules
-    image_sizes.conditional_embeddings CLIPSegForImageSegmentation.get_conditional_embeddings
-    depth.patch_feature_maps DepthProPatchEncoder.forward
     depth.depth_estimation_output DPTForDepthEstimation.forward
     depth.semantic_segmentation_output DPTForSemanticSegmentation.forward
     keypoints.aggregated_attention EfficientLoFTRAggregatedAttention.forward
-    keypoints.fine_windows EfficientLoFTRFineFusionLayer.forward
     keypoints.keypoint_matching_output EfficientLoFTRForKeypointMatching.forward
-    speech.shifted_relative_positions FastSpeech2ConformerAttention.shift_relative_position_tensor
     image_sizes.channel_attention Florence2VisionChannelAttention.forward
     attention.position_embeds FunnelAttentionStructure.get_position_embeds
     image_padding.windowed_block timm.models.hieradet_sam2:MultiScaleBlock.forward
-    image_sizes.depth_anything_depth DepthAnythingDepthEstimationHead.forward
-    image_sizes.symbolic_int prompt_depth_anything:torch_int
+    image_sizes.symbolic_int torch_int depth_anything:int
+    image_sizes.symbolic_length clipseg:len d_fine:len deimv2:len depth_pro:len pp_doclayout_v2:len pp_doclayout_v3:len
+        rt_detr:len rt_detr_v2:len
     text.global_aggregates longt5:_create_global_aggregates
     sound.feature_lengths MoonshinePreTrainedModel._get_feat_extract_output_lengths
     sound.conv1d_output MimiConv1d.forward PocketTTSAudioTokenizerConv1d.forward WavTokenizerConv1d.forward
         EncodecConv1d.forward
     packed_vision.averaged_tokens Gemma4VisionPooler._avg_pool_by_positions
-    rt_detr.sine_position_embedding DFineSinePositionEmbedding.forward Deimv2SinePositionEmbedding.forward
-        PPDocLayoutV2SinePositionEmbedding.forward PPDocLayoutV3SinePositionEmbedding.forward
-        RTDetrSinePositionEmbedding.forward RTDetrV2SinePositionEmbedding.forward
     image_sizes.flat_features Sam3DetrEncoder._prepare_multilevel_features
         Sam3LiteTextDetrEncoder._prepare_multilevel_features
-    speech.gated_activation vits:fused_add_tanh_sigmoid_multiply
     zoedepth.reassembled_features ZoeDepthReassembleStage.forward
 converts its weights in each call
     experts.router_outputs SwitchTransformersTop1Router.forward
@@ -93,8 +72,6 @@ draws the patches of padding, and an order of patches, at random
 has no block to attend to in a text that is shorter than a block
     text.side_bias LongT5TransientGlobalAttention.compute_side_bias
 leaves tiles of padding out first
-    tiles.idefics2_features Idefics2Model.get_image_features
-    tiles.idefics3_features Idefics3Model.get_image_features
     tiles.smolvlm_features ModernVBertModel.get_image_features SmolVLMModel.get_image_features
         UltraVBertModel.get_image_features
 loops over the codebooks, so that the trace fixes their number
@@ -110,21 +87,17 @@ loops over the images
     grid_convolutions.hy_v4_vl_features HYV4VLVisionModel.forward
     grid_convolutions.lfm3_vl_convolution Lfm3VlVisionShortConv.forward
     grid_convolutions.lfm3_vl_states Lfm3VlVisionModel.forward
-    tiles.pixtral_states PixtralVisionModel.forward
     tiles.step3p7_features Step3p7Model.get_image_features
     grid_convolutions.lfm2_vl_features Lfm2VlModel.get_image_features
     grid_convolutions.minicpm_features MiniCPMOcrMerger.forward MiniCPMV4_6Merger.forward MiniCPMV4_7Merger.forward
     grid_convolutions.paddleocr_features PaddleOCRProjector.forward
     packed_vision.antialiased_positions Cosmos3EdgeVisionEmbeddings.resize_positional_embeddings
     packed_vision.frame_index get_vision_frame_index
-    packed_vision.interpolation_indices_and_weights get_vision_interpolation_indices_and_weights
     packed_vision.merged_frames Kimi_K25VisionModel.temporal_merge
     packed_vision.merged_order get_vision_pixel_shuffle_index
     packed_vision.merged_patches VideoLlama3VisionModel.pixel_unshuffle
     packed_vision.nearest_position_ids get_vision_nearest_position_ids
     packed_vision.position_ids get_vision_position_ids
-    packed_vision.segment_ends get_vision_cu_seqlens
-    packed_vision.segment_ends_and_length get_vision_attention_seqlens
     packed_vision.temporal_merge_index get_vision_temporal_merge_index
     packed_vision.whole_windows MiniCPMOcrViTWindowAttentionMerger.get_window_index
         MiniCPMV4_6ViTWindowAttentionMerger.get_window_index MiniCPMV4_7ViTWindowAttentionMerger.get_window_index
@@ -141,7 +114,7 @@ loops over the sounds
     packed_sound.chunks chunk_and_pad_features
     packed_sound.omni_features Qwen2_5OmniThinkerModel.get_audio_features
     packed_sound.pairs get_pool_indices
-    packed_sound.segment_ends get_audio_cu_seqlens
+    packed_sound.segment_ends qwen3_asr:get_audio_cu_seqlens qwen3_omni_moe:get_audio_cu_seqlens
     sound.xvector_output Wav2Vec2BertForXVector.forward
 loops over the texts
     speech.length_regulated_states fastspeech2_conformer:length_regulator
@@ -165,41 +138,20 @@ multiplies in bfloat16, which ONNX Runtime does not support on every device
     attention.alibi_bias falcon:build_alibi_tensor
 pads the text to full chunks
     recurrent.mamba2_scan mamba2_chunk_scan
-removes the batch axis when its size is 1
-    text.shift_tokens_right fsmt:shift_tokens_right mbart:shift_tokens_right plbart:shift_tokens_right
-        pp_formulanet:shift_tokens_right
 selects by a mask, so that the number of rows depends on values
-    text.sequence_classifier_output BartForSequenceClassification.forward
-        BigBirdPegasusForSequenceClassification.forward MBartForSequenceClassification.forward
-        MvpForSequenceClassification.forward PLBartForSequenceClassification.forward
-    text.t5_sequence_classifier_output T5ForSequenceClassification.forward MT5ForSequenceClassification.forward
-        UMT5ForSequenceClassification.forward
     sound.patch_embeddings ClapAudioPatchEmbed.forward
-    packed_vision.added_features Qwen3VLTextModel._deepstack_process Qwen3VLMoeTextModel._deepstack_process
-        Qwen3OmniMoeThinkerTextModel._deepstack_process CohereCompassTextModel._deepstack_process
-    speech.inverse_spline vits:_unconstrained_rational_quadratic_spline
-torch.export cannot prove that the padded size is a multiple of the window
-    image_padding.padded_to_windows Swin2SRModel.pad_and_normalize
-    image_padding.unpadded_states Swin2SRLayer.maybe_pad
 upsampling must have the size of the skip connection, as sides may be no multiple of the scale
     image_padding.NUM_UPSAMPLERS diffusers.models.unets.unet_2d_condition:UNet2DConditionModel.num_upsamplers
 uses a Fourier transform, which is inexact in ONNX Runtime
     text.fourier_transform FNetBasicFourierTransform.forward
-uses a batch norm in training mode, which has no translation to ONNX
-    image_padding.weight_standardized_convolution WeightStandardizedConv2d.forward
-uses complex numbers, which ONNX does not have
-    attention.cos_sin DeepseekV2RotaryEmbedding.forward Llama4TextRotaryEmbedding.forward
-    attention.rotated_heads_first deepseek_v2:apply_rotary_emb
-    attention.rotated_length_first llama4:apply_rotary_emb
 writes into a tensor
-    keypoints.mask_without_border efficientloftr:mask_border
     sound.delay_pattern_mask MusicgenForCausalLM.build_delay_pattern_mask
-    recurrent.recurrent_state transformers.cache_utils:LinearAttentionLayer.update_recurrent_state
 """
 """Why functions are replaced; below that, each patch and what it replaces.
 
-`Class.method` or `function`: in every module of transformers' models that has one, with arguments that the patch takes.
-`falcon:function`: in the module of that model alone, since a function of that name means something else in others.
+`Class.method` or `function`: in every module of transformers' models that has one.
+`falcon:function`: in the module of that model alone, since a function of that name means something else in others;
+`rt_detr:len` is the function of Python in that module.
 `package.module:function`: in that module; outside of the packages of models, for every model that has loaded it.
 """
 
@@ -234,20 +186,9 @@ PATCHES: Mapping[str, tuple[str, str]] = MappingProxyType(dict(table(TEXT)))
 """What is replaced -> the patch, and why."""
 
 
-RETIRED = ("_segment_reduce",)
-"""Functions that an earlier version replaced, and that need no patch any more."""
-
-TARGETS = frozenset({*RETIRED, *(name.rpartition(":")[2] for name in PATCHES)})
-"""The functions of the table, without their modules."""
-
-
 def patches_of(model: Any, call: Call) -> tuple[Patch, ...]:
-    """The patches of a model: those of its modules, and those that its spec names, which win.
-
-    A stored spec of an earlier version names patches of the table, by names that they had then: they are not read.
-    """
-    own = tuple(each for each in call.patches if not (is_short(each.by) and each.name.rpartition(":")[2] in TARGETS))
-    return (*named(known_patches(model), own),)
+    """The patches of a model: those of its modules, and those that its spec names, which win."""
+    return (*named(known_patches(model), call.patches),)
 
 
 def known_patches(model: Any) -> tuple[Patch, ...]:
@@ -272,10 +213,10 @@ def module_patches(module: Any) -> tuple[Patch, ...]:
 
     >>> from transformers.models.bart import modeling_bart
     >>> [patch.by for patch in module_patches(modeling_bart)]
-    ['text.encoder_layer_output', 'text.sequence_classifier_output']
+    ['text.encoder_layer_output']
     """
     names = ((name, _name_in(module.__name__, name)) for name in PATCHES)
-    functions = (_patch(f"{module.__name__}:{own}", name) for name, own in names if own and _has(module, own, name))
+    functions = (_patch(f"{module.__name__}:{own}", name) for name, own in names if own and _has(module, own))
     is_packed = any(hasattr(module, name) for name in PACKED)
     return (*functions, *(packed_attention(module.__name__) if is_packed else ()))
 
@@ -301,8 +242,7 @@ def _name_in(module: str, name: str) -> str:
     return function if own else ""
 
 
-def _has(module: Any, function: str, name: str) -> bool:
-    """Whether a module has a function, or a class with a method, that the patch of this name can replace."""
+def _has(module: Any, function: str) -> bool:
+    """Whether a module has a function, or a class with a method, or reads a function of Python."""
     owner, _, method = function.rpartition(".")
-    holder = getattr(module, owner, None) if owner else module
-    return hasattr(holder, method) and fits(holder, method, function_named(PATCHES[name][0], "patches", kind="patch"))
+    return hasattr(getattr(module, owner, None) if owner else module, method) or hasattr(builtins, function)

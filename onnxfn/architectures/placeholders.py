@@ -37,9 +37,6 @@ COUNT_FROM_PADDING = ("kosmos-2", "kosmos-2.5")
 PLACES = "image_embeds_position_mask"
 """The argument of `forward` that marks the places of features, in a model without a placeholder token."""
 
-MARKED_TOKENS: Mapping[str, str] = MappingProxyType(dict.fromkeys(COUNT_FROM_PADDING, "eos_token_id"))
-"""Model type -> the key of the token that stands in marked places, where any token may: the model does not read it."""
-
 
 @frozen
 class TokenTypes:
@@ -123,9 +120,10 @@ def placeholders(config: Mapping[str, Any]) -> Placeholders:
     special = {value for key, value in values.items() if str(key).endswith(("_token_id", "_token_index", "_patch_id"))}
     merge_size = next((values[key] for key in MERGE_KEYS if key in values), 1)
     model_type = str(config.get("model_type"))
-    if marked := MARKED_TOKENS.get(model_type):
-        tokens = {IMAGE_FEATURES: values[marked]} if marked in values else {}
-    padding = values.get("pad_token_id") if model_type in COUNT_FROM_PADDING else None
+    counts_from_padding = model_type in COUNT_FROM_PADDING
+    if counts_from_padding:  # the model does not read the token in a marked place, so any token may stand there
+        tokens = {IMAGE_FEATURES: values["eos_token_id"]} if "eos_token_id" in values else {}
+    padding = values.get("pad_token_id") if counts_from_padding else None
     first = FIRST_POSITIONS.get(model_type, 0) if padding is None else padding + 1
     types = OTHER_TOKEN_TYPES.get(model_type, TOKEN_TYPES)
     starts = {name: values[key] for name, key in START_KEYS.items() if isinstance(values.get(key), int)}

@@ -150,7 +150,7 @@ def _in_this_thread(patch: Any, owner: Any, name: str) -> Any:
         return ThreadAttribute(
             patch, thread, owner, name, tuple(vars(owner)[key] for key in {name} & vars(owner).keys())
         )
-    before: Any = getattr(owner, name, None)
+    before: Any = getattr(owner, name, patch)  # a module lacks a function of Python that it reads
 
     @functools.wraps(patch)
     def call(*arguments: Any, **named: Any) -> Any:

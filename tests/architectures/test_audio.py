@@ -78,39 +78,6 @@ def test_the_noise_is_close_to_a_normal_distribution():
     assert np.abs(np.corrcoef(noise.T) - np.eye(40)).max() < 0.25
 
 
-def spline_inputs():
-    """Values, some of them outside of the bounds, and unnormalized widths, heights and derivatives."""
-    import torch
-
-    random = torch.Generator().manual_seed(0)
-    values = torch.randn(2, 1, 50, generator=random) * 3
-    return values, *(torch.randn(2, 1, 50, bins, generator=random) for bins in (10, 10, 9))
-
-
-def test_the_inverse_spline_equals_the_models():
-    import torch
-    from transformers.models.vits.modeling_vits import _unconstrained_rational_quadratic_spline
-
-    expected, _ = _unconstrained_rational_quadratic_spline(*spline_inputs(), reverse=True)
-    actual, _ = speech_patches.inverse_spline(*spline_inputs(), reverse=True)
-    torch.testing.assert_close(actual, expected, atol=1e-5, rtol=1e-5)
-
-
-def test_a_forward_spline_is_refused():
-    assert refusal(InvalidSpec, speech_patches.inverse_spline, *spline_inputs()) == (
-        "VITS is exported for speech, which runs the spline flow with reverse=True; got reverse=False"
-    )
-
-
-@pytest.mark.parametrize("length", [1, 4, 5, 6, 20])
-def test_relative_embeddings_equal_the_models(vits_model, length):
-    import torch
-
-    attention = vits_model.text_encoder.encoder.layers[0].attention
-    expected = attention._get_relative_embeddings(attention.emb_rel_k, length)
-    assert torch.equal(speech_patches.relative_embeddings(attention, attention.emb_rel_k, length), expected)
-
-
 @pytest.mark.parametrize("length", [19, 96, 130])
 def test_timesfm_forecasts_a_batch_as_the_model_forecasts_a_list(length):
     import torch
@@ -136,18 +103,6 @@ def test_timesfm_forecasts_quantiles_of_a_batch_as_the_model_of_a_list(length, p
         expected, actual = model(list(series)), forecast_by_quantiles(model)(series)
     torch.testing.assert_close(actual["full_predictions"], expected.full_predictions, atol=1e-6, rtol=1e-5)
     torch.testing.assert_close(actual["mean_predictions"], expected.mean_predictions, atol=1e-6, rtol=1e-5)
-
-
-def test_the_mean_and_deviation_of_a_series_equal_the_models():
-    import torch
-    from transformers.models.timesfm.modeling_timesfm import TimesFmModel
-
-    padding = torch.zeros(3, 12, 8)
-    # Row 0: padding up to too few steps of a patch. Row 1: all padding. Row 2: no padding.
-    padding[0, :3], padding[0, 3, :6], padding[1] = 1, 1, 1
-    steps = torch.randn(3, 12, 8, generator=torch.Generator().manual_seed(0))
-    expected = TimesFmModel._timesfm_masked_mean_std(steps, padding)
-    assert all(map(torch.equal, timesfm.masked_mean_std(None, steps, padding), expected))
 
 
 @pytest.mark.parametrize(("patches", "offset"), [(1, 0.0), (37, 0.0), (12, 300.0)])
@@ -265,9 +220,6 @@ def test_fastspeechs_relative_positions_equal_the_models():
     assert isinstance(encoding, modeling.FastSpeech2ConformerRelPositionalEncoding)
     states = torch.randn(2, 7, encoding.embed_dim, generator=torch.Generator().manual_seed(0))
     assert all(map(torch.equal, speech_patches.relative_positional_encoding(encoding, states), encoding(states)))
-    distances = torch.randn(2, 3, 7, 13, generator=torch.Generator().manual_seed(0))
-    expected = modeling.FastSpeech2ConformerAttention.shift_relative_position_tensor(None, distances)
-    assert torch.equal(speech_patches.shifted_relative_positions(None, distances), expected)
 
 
 def test_an_encodec_that_splits_audio_into_chunks_is_refused(tmp_path):

@@ -35,13 +35,11 @@ def test_interpolated_position_embeddings_equal_dinov2s(height, width):
 
 
 @pytest.mark.parametrize(("height", "width"), [(16, 16), (17, 15), (13, 30)])
-def test_padding_to_windows_and_patches_equals_swin2srs_and_focalnets(height, width):
+def test_padding_to_patches_equals_focalnets(height, width):
     import tiny
     import torch
 
     image = torch.randn(2, 3, height, width)
-    swin2sr = tiny.model("swin2sr")
-    assert torch.allclose(image_padding.padded_to_windows(swin2sr, image), swin2sr.pad_and_normalize(image))
     focalnet = tiny.model("focalnet").embeddings.patch_embeddings
     padded = image_padding.padded_to_patches(focalnet, image, height, width)
     assert torch.equal(padded, focalnet.maybe_pad(image, height, width))

@@ -21,11 +21,9 @@ grids = st.lists(st.tuples(st.integers(1, 3), side, side), min_size=1, max_size=
 
 
 @given(grids, st.booleans())
-def test_positions_and_ends_of_segments_are_those_of_the_loops(grid, flag):
+def test_positions_are_those_of_the_loops(grid, flag):
     expected = vision_utils.get_vision_position_ids(grid, 2, include_temporal=flag)
     assert torch.equal(packed_vision.position_ids(grid, 2, include_temporal=flag), expected)
-    ends = vision_utils.get_vision_cu_seqlens(grid, merge_temporal=flag)
-    assert torch.equal(packed_vision.segment_ends(grid, merge_temporal=flag), ends.long())
 
 
 @given(grids, st.integers(1, 3))
@@ -34,17 +32,6 @@ def test_windows_are_those_of_the_loops(grid, side):
     expected_index, expected_ends = vision_utils.get_vision_window_index(grid, 2, side * 8, 4)
     assert torch.equal(index, expected_index)
     assert torch.equal(ends.unique(), expected_ends.long())
-
-
-@pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
-@given(grid=grids)
-def test_interpolation_is_that_of_the_loops(mode, grid):
-    arguments = {"num_grid_per_side": 7, "mode": mode, "spatial_merge_size": 2}
-    expected = vision_utils.get_vision_interpolation_indices_and_weights(grid, **arguments)
-    for actual, wanted in zip(
-        packed_vision.interpolation_indices_and_weights(grid, **arguments), expected, strict=True
-    ):
-        assert torch.equal(actual, wanted)
 
 
 @given(grids)

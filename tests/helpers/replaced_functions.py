@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import inspect
 import re
 import textwrap
@@ -23,10 +24,11 @@ MODELS = Path(find_spec("transformers").origin).parent / "models"
 
 def modules_with_patched_functions() -> Iterator[ModuleType]:
     """The modules of transformers' models whose text has the name of a function or class of the table of patches."""
-    owners = {name.rpartition(":")[2].partition(".")[0] for name in PATCHES}
+    owners = {name.rpartition(":")[2].partition(".")[0] for name in PATCHES} - {*dir(builtins)}
+    folders = {name.partition(":")[0] for name in PATCHES}
     pattern = re.compile(rf"\b({'|'.join(map(re.escape, sorted(owners)))})\b")
     for path in sorted(MODELS.glob("*/modeling_*.py")):
-        if pattern.search(path.read_text(encoding="utf-8")):
+        if path.parent.name in folders or pattern.search(path.read_text(encoding="utf-8")):
             yield import_module(f"transformers.models.{path.parent.name}.{path.stem}")
 
 

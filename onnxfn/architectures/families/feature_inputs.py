@@ -53,7 +53,9 @@ ONE_SIZED_IMAGE = compose(
     SIZED_PIXELS,
     takes("pixel_values", "1 num_channels= height width", "pixels", kind="float"),
     runs("features.image_features_of_whole_images"),
-    patched("torch:as_tensor", by="feature_splits.symbols", why="the height and the width of an image are not known"),
+    patched(
+        "torch:as_tensor", by="image_sizes.tensor_of_sizes", why="the trace fixes the height and the width of an image"
+    ),
 )
 """An image of any size, which has no padding, so that its own size is that of the tensor."""
 

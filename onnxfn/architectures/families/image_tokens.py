@@ -28,7 +28,7 @@ TOKENS_AND_IMAGES = compose(
     takes("pixel_values", "num_texts num_images num_channels= image_height= image_width=", "pixels", kind="float"),
     patched(
         "transformers.models.janus.modeling_janus:JanusVisionEmbeddings.forward",
-        by="janus.patch_embeddings",
+        by="image_sizes.patch_embeddings",
         why="infers the size of an axis, which is not possible without images",
     ),
     takes("images_seq_mask", TOKENS, "marks", kind="bool"),

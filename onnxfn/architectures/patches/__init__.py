@@ -1,1 +1,1 @@
-"""Functions that stand in for a model's own while it is traced: a file an architecture; rows name them by `patched`."""
+"""Functions that stand in for a model's own while it is traced, one file for each mechanism: see `patch_table.py`."""

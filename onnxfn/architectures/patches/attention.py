@@ -9,7 +9,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.functional import max_pool2d
 
 
 def canine_attention(
@@ -26,25 +25,6 @@ def canine_attention(
     mask = _chunk_mask(attention_mask, self.attend_from_chunk_stride) if self.local else attention_mask
     outputs = self.self(hidden_states, hidden_states, mask, output_attentions)
     return (self.output(outputs[0], hidden_states), *outputs[1:])
-
-
-def downsampled_mask(_: Any, char_attention_mask: Tensor, downsampling_rate: int) -> Tensor:
-    """For CanineModel._downsample_attention_mask: a molecule is unmasked if one of its characters is.
-
-    The original uses `max_pool1d`, in which torch.export fixes the length. `max_pool2d` keeps it dynamic.
-    """
-    mask = char_attention_mask[:, None, None, :].float()
-    return max_pool2d(mask, (1, downsampling_rate))[:, 0, 0]
-
-
-def repeated_molecules(self: Any, molecules: Tensor, char_seq_length: int) -> Tensor:
-    """For CanineModel._repeat_molecules: repeats each molecule per character, and the last one for the remainder.
-
-    The original's number of repetitions of the last molecule depends on the length. Here each character gathers its
-    molecule.
-    """
-    indices = torch.arange(char_seq_length, device=molecules.device) // self.config.downsampling_rate + 1
-    return molecules[:, indices.clamp(max=molecules.shape[1] - 1)]
 
 
 def _chunk_mask(mask: Any, stride: int) -> Tensor:
@@ -187,37 +167,6 @@ def _last(states: Any, most: int) -> Any:
     length = states.shape[-2]
     positions = torch.arange(torch.sym_max(length - most, 0), length, device=states.device)
     return states.index_select(-2, positions)
-
-
-def cos_sin(self: Any, x: Tensor, position_ids: Tensor) -> Tensor:
-    """For RotaryEmbedding.forward, which returns complex numbers: cosines and sines, `[batch, length, pairs, 2]`."""
-    from transformers.modeling_rope_utils import dynamic_rope_update
-
-    values: Tensor = dynamic_rope_update(_cos_sin)(self, x, position_ids)
-    return values
-
-
-def rotated_heads_first(xq: Tensor, xk: Tensor, freqs_cis: Tensor) -> tuple[Tensor, Tensor]:
-    """For apply_rotary_emb of modeling_deepseek_v2: `[batch, heads, length, size]`."""
-    return _rotated(xq, freqs_cis[:, None]), _rotated(xk, freqs_cis[:, None])
-
-
-def rotated_length_first(xq: Tensor, xk: Tensor, freqs_cis: Tensor) -> tuple[Tensor, Tensor]:
-    """For apply_rotary_emb of modeling_llama4: `[batch, length, heads, size]`."""
-    return _rotated(xq, freqs_cis[:, :, None]), _rotated(xk, freqs_cis[:, :, None])
-
-
-def _cos_sin(self: Any, x: Tensor, position_ids: Tensor) -> Tensor:
-    angles = position_ids[..., None].float() * self.inv_freq.to(x.device).float()
-    return torch.stack((angles.cos(), angles.sin()), dim=-1) * self.attention_scaling
-
-
-def _rotated(x: Tensor, cos_sin: Tensor) -> Tensor:
-    """Each pair of `x`, as a complex number, times its complex exponential."""
-    real, imaginary = x.float().unflatten(-1, (-1, 2)).unbind(-1)
-    cos, sin = cos_sin.unbind(-1)
-    rotated = torch.stack((real * cos - imaginary * sin, real * sin + imaginary * cos), dim=-1)
-    return rotated.flatten(-2).type_as(x)
 
 
 def position_embeds(self: Any, seq_len: int, dtype: Any, device: Any) -> Any:

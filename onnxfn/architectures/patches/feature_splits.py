@@ -47,15 +47,6 @@ def whole(tensor: Tensor, split_size: Any, dim: int = 0) -> tuple[Tensor, ...]:
     return tuple(split(tensor, split_size, dim))
 
 
-def symbols(data: Any, **options: Any) -> Tensor:
-    """For torch.as_tensor: a tensor of pairs of sizes, which may be symbols; any other data as they are."""
-    is_pairs = isinstance(data, list) and all(isinstance(pair, tuple) for pair in data)
-    if not is_pairs or all(isinstance(size, int) for pair in data for size in pair):
-        return torch.asarray(data, **options)
-    rows = [torch.stack([torch.scalar_tensor(size, dtype=torch.int64) for size in pair]) for pair in data]
-    return torch.stack(rows)
-
-
 def items(tensor: Tensor) -> Iterator[Tensor]:
     """For Tensor.__iter__: the features of all images as the only item, if their number is not known."""
     return iter((tensor,) if _is_of_unknown_number(tensor) else tensor.unbind(0))

@@ -10,21 +10,15 @@ from typing import Any
 import torch
 from torch import Tensor
 from transformers.modeling_outputs import BaseModelOutputWithPooling
+from transformers.vision_utils import get_vision_cu_seqlens
 
-from onnxfn.architectures.patches.packed_vision import (
-    interpolation_indices_and_weights,
-    owners,
-    patches_of,
-    position_ids,
-    row_and_column,
-    segment_ends,
-)
+from onnxfn.architectures.patches.packed_vision import members, patches_of, position_ids, starts
+from onnxfn.architectures.private.transformers_names import transformers_name
 
 
 def paddleocr_features(self: Any, image_features: Tensor, image_grid_thw: Tensor) -> Tensor:
     """For PaddleOCRProjector.forward (transformers 5.23), which loops over the images."""
-    counts = image_grid_thw.prod(-1)
-    blocks = blocks_of(image_grid_thw, self.merge_kernel_size[0], counts.cumsum(0) - counts)
+    blocks = blocks_of(image_grid_thw, self.merge_kernel_size[0])
     merged = self.pre_norm(image_features)[blocks].flatten(1)
     return self.linear_2(self.act(self.linear_1(merged)))
 
@@ -41,9 +35,9 @@ def lfm2_vl_features(
     ).last_hidden_state
     count, length, _ = states.shape
     grids = torch.cat([torch.ones_like(spatial_shapes[:, :1]), spatial_shapes], dim=1)
-    starts = torch.arange(count, device=states.device) * length
+    first = torch.arange(count, device=states.device) * length
     projector = self.multi_modal_projector
-    merged = states.flatten(0, 1)[blocks_of(grids, projector.factor, starts)].flatten(1)
+    merged = states.flatten(0, 1)[blocks_of(grids, projector.factor, first)].flatten(1)
     merged = projector.layer_norm(merged) if projector.use_layer_norm else merged
     features = projector.linear_2(projector.act(projector.linear_1(merged)))
     return BaseModelOutputWithPooling(last_hidden_state=states, pooler_output=features)
@@ -54,29 +48,26 @@ def minicpm_features(self: Any, hidden_states: Tensor, target_sizes: Tensor) -> 
     states = hidden_states[0]
     for mlp in self.mlp:
         grids = torch.cat([torch.ones_like(target_sizes[:, :1]), target_sizes], dim=1)
-        counts = grids.prod(-1)
-        merge = self.merge_kernel_size[0]
-        states = mlp(states[blocks_of(grids, merge, counts.cumsum(0) - counts)].flatten(1))
-        target_sizes = target_sizes // merge
+        states = mlp(states[blocks_of(grids, self.merge_kernel_size[0])].flatten(1))
+        target_sizes = target_sizes // self.merge_kernel_size[0]
     return states
 
 
-def blocks_of(grid_thw: Tensor, merge: int, starts: Tensor) -> Tensor:
+def blocks_of(grid_thw: Tensor, merge: int, first: Tensor | None = None) -> Tensor:
     """The indices of the patches of each block, row by row: `[blocks, merge * merge]`.
 
     Args:
         grid_thw: The frames, the height and the width of each image in patches, `[images, 3]`.
         merge: The height and the width of a block.
-        starts: The index of the first patch of each image, `[images]`.
+        first: The index of the first patch of each image, `[images]`. None: images follow each other.
     """
     cells = patches_of(torch.cat([grid_thw[:, :1], grid_thw[:, 1:] // merge], dim=1))
-    frame = cells.height * cells.width
-    row, column = cells.within % frame // cells.width, cells.within % frame % cells.width
     width = grid_thw[:, 2][cells.image]
-    frame_start = starts[cells.image] + cells.within // frame * grid_thw[:, 1][cells.image] * width
+    of_image = (starts(grid_thw.prod(-1)) if first is None else first)[cells.image]
+    of_frame = of_image + cells.frame * grid_thw[:, 1][cells.image] * width
     inner = torch.arange(merge * merge, device=grid_thw.device)
-    rows = row[:, None] * merge + inner // merge
-    return frame_start[:, None] + rows * width[:, None] + column[:, None] * merge + inner % merge
+    rows = cells.row[:, None] * merge + inner // merge
+    return of_frame[:, None] + rows * width[:, None] + cells.column[:, None] * merge + inner % merge
 
 
 def lfm3_vl_states(self: Any, pixel_values: Tensor, grid_thw: Tensor, **_: Any) -> Any:
@@ -84,7 +75,9 @@ def lfm3_vl_states(self: Any, pixel_values: Tensor, grid_thw: Tensor, **_: Any) 
     states = self.embedding_norm(self.patch_embed(pixel_values))
     rotations = self.rotary_pos_emb(states, position_ids(grid_thw, self.spatial_merge_size))
     for layer in self.layers:
-        states = layer(states, cu_seqlens=segment_ends(grid_thw), grid_thw=grid_thw, position_embeddings=rotations)
+        states = layer(
+            states, cu_seqlens=get_vision_cu_seqlens(grid_thw), grid_thw=grid_thw, position_embeddings=rotations
+        )
     return BaseModelOutputWithPooling(last_hidden_state=states)
 
 
@@ -108,24 +101,22 @@ def _neighbours(grid_thw: Tensor, merge: int, side: int) -> tuple[Tensor, Tensor
     Returns:
         Two tensors `[patches, side * side]`. An index outside the frame is that of a patch at its edge.
     """
-    patches = patches_of(grid_thw)
+    patches, reach = patches_of(grid_thw, merge), side // 2
     inner = torch.arange(side * side, device=grid_thw.device)
-    (row, column), reach = row_and_column(patches, merge), side // 2
     height, width = patches.height[:, None], patches.width[:, None]
-    rows, columns = row[:, None] + inner // side - reach, column[:, None] + inner % side - reach
+    rows, columns = patches.row[:, None] + inner // side - reach, patches.column[:, None] + inner % side - reach
     is_inside = (rows >= 0) & (rows < height) & (columns >= 0) & (columns < width)
     rows, columns = rows.clamp(min=0).minimum(height - 1), columns.clamp(min=0).minimum(width - 1)
     block = rows // merge * (width // merge) + columns // merge
     in_frame = block * (merge * merge) + rows % merge * merge + columns % merge
-    frame = patches.height * patches.width
-    return (patches.start + patches.within // frame * frame)[:, None] + in_frame, is_inside
+    return patches.first[:, None] + in_frame, is_inside
 
 
 def hunyuan_vl_features(self: Any, pixel_values: Tensor, grid_thw: Tensor, **_: Any) -> Any:
     """For HunYuanVLVisionTransformer.forward (transformers 5.23), which loops over the images."""
     states = _hunyuan_embeddings(self.embeddings, pixel_values, grid_thw)[None]
     for layer in self.layers:
-        states = layer(states, cu_seqlens=segment_ends(grid_thw), attention_mask=None)
+        states = layer(states, cu_seqlens=get_vision_cu_seqlens(grid_thw), attention_mask=None)
     features = _hunyuan_rows(self.patch_merger, states[0], grid_thw)[None]
     return BaseModelOutputWithPooling(last_hidden_state=states, pooler_output=features)
 
@@ -134,7 +125,7 @@ def hy_v4_vl_features(self: Any, pixel_values: Tensor, grid_thw: Tensor, **_: An
     """For HYV4VLVisionModel.forward (transformers 5.24), which loops over the images."""
     states = _hunyuan_embeddings(self.embeddings, pixel_values, grid_thw, beyond=0.1)[None]
     for layer in self.layers:
-        states = layer(states, cu_seqlens=segment_ends(grid_thw), attention_mask=None)
+        states = layer(states, cu_seqlens=get_vision_cu_seqlens(grid_thw), attention_mask=None)
     features = _hy_v4_vl_rows(self.patch_merger, states[0], grid_thw)[None]
     return BaseModelOutputWithPooling(last_hidden_state=states, pooler_output=features)
 
@@ -143,10 +134,17 @@ def _hunyuan_embeddings(self: Any, pixel_values: Tensor, grid_thw: Tensor, beyon
     """The patches, and the table of positions resized to each image, whose sides are `beyond` longer for that."""
     sides = (self.config.num_channels, self.patch_size, self.patch_size)
     embeddings = self.patch_embedding(pixel_values.reshape(-1, *sides)).flatten(1)
-    index, weights = interpolation_indices_and_weights(
-        grid_thw, self.position_edge, self.config.interpolate_mode, beyond=beyond
+    patches, side, mode = patches_of(grid_thw), self.position_edge, self.config.interpolate_mode
+    # torch reads an axis of the size of the table as it is, unless the mode is bicubic.
+    (rows, row_weights), (columns, column_weights) = (
+        transformers_name("interpolation_weights")(
+            index, size + beyond * ((size != side) | (mode == "bicubic")), side, mode, align_corners=False
+        )
+        for index, size in ((patches.row, patches.height), (patches.column, patches.width))
     )
-    positions = (self.position_embedding.weight[1:].float()[index] * weights[..., None]).sum(1)
+    table = self.position_embedding.weight[1:].float().unflatten(0, (side, side))
+    read = table[rows[:, :, None], columns[:, None, :]]
+    positions = torch.einsum("pr,pc,prcs->ps", row_weights, column_weights, read)
     return embeddings + positions.to(embeddings.dtype)
 
 
@@ -171,8 +169,7 @@ def _hy_v4_vl_rows(self: Any, states: Tensor, grid_thw: Tensor) -> Tensor:
 
 def _merged(self: Any, states: Tensor, grid_thw: Tensor) -> Tensor:
     """The blocks of patches of all images, convolved twice, `[blocks, size]`."""
-    counts = grid_thw.prod(-1)
-    blocks = blocks_of(grid_thw, self.spatial_merge_size, counts.cumsum(0) - counts)
+    blocks = blocks_of(grid_thw, self.spatial_merge_size)
     convolved = self.before_rms(states)[blocks].flatten(1) @ _by_block(self.proj_conv).T + self.proj_conv.bias
     merged: Tensor = self.proj_act(convolved) @ self.proj_out.weight.flatten(1).T + self.proj_out.bias
     return merged
@@ -202,9 +199,8 @@ def _with_newlines(sizes: Tensor, total: Any, ends: int) -> tuple[Tensor, Tensor
     `ends` is the number of tokens before an image, and of those after it.
     """
     height, width = sizes.unbind(-1)
-    lengths, areas = height * (width + 1) + 2 * ends, height * width
-    image = owners(lengths)
-    within = torch.arange(image.shape[0], device=sizes.device) - (lengths.cumsum(0) - lengths)[image]
+    lengths = height * (width + 1) + 2 * ends
+    image, within = members(lengths)
     row, column = (within - ends) // (width + 1)[image], (within - ends) % (width + 1)[image]
-    block = (areas.cumsum(0) - areas)[image] + row * width[image] + column
+    block = starts(height * width)[image] + row * width[image] + column
     return torch.where(column == width[image], total, block), within, lengths[image]

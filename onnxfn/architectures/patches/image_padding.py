@@ -56,24 +56,6 @@ def padded_to_layer_windows(
     return _padded(hidden_states, *padding), cut
 
 
-def padded_to_windows(self: Any, pixel_values: Tensor) -> Tensor:
-    """For `pad_and_normalize` of Swin2SR, with a padded size that torch.export knows to be a multiple of the window."""
-    window = self.config.window_size
-    height, width = (_missing(size, window) for size in pixel_values.shape[2:])
-    padded = torch.nn.functional.pad(pixel_values, (0, width, 0, height), "reflect")
-    return (padded - self.mean.to(padded)) * self.img_range
-
-
-def unpadded_states(
-    _: Any,
-    hidden_states: Tensor,
-    height: int,  # noqa: ARG001 - full windows already
-    width: int,  # noqa: ARG001
-) -> tuple[Tensor, tuple[int, ...]]:
-    """For `maybe_pad` of Swin2SR's layers: no padding, since `padded_to_windows` pads the image to full windows."""
-    return hidden_states, (0, 0, 0, 0, 0, 0)
-
-
 def _padded(tensor: Tensor, *padding: int) -> Tensor:
     """A padded tensor; the tensor itself if all sizes are known, and nothing is missing."""
     is_full = all(isinstance(size, int) and not size for size in padding)
@@ -83,39 +65,6 @@ def _padded(tensor: Tensor, *padding: int) -> Tensor:
 def _missing(size: int, unit: int) -> int:
     """What a size lacks to a multiple of a unit, as a formula that torch.export simplifies when it is added."""
     return (size + unit - 1) // unit * unit - size
-
-
-def padded_features(self: Any, input: Tensor) -> Tensor:  # noqa: A002 - the original's name
-    """For DynamicPad2d.forward, which rounds a quotient up in Python, so that a trace fixes the padding.
-
-    The padding makes the number of convolution steps `ceil(size / stride)` ("same" padding).
-    """
-    pads: list[int] = []
-    for size, kernel, stride, dilation in zip(
-        input.shape[:1:-1], self.kernel_size[::-1], self.stride[::-1], self.dilation[::-1], strict=True
-    ):
-        padding = (size - 1) // stride * stride + (kernel - 1) * dilation + 1 - size if kernel > 1 else 0
-        pads += [padding // 2, padding - padding // 2]
-    return torch.nn.functional.pad(input, pads, value=self.value)
-
-
-def weight_standardized_convolution(self: Any, hidden_state: Tensor) -> Tensor:
-    """For WeightStandardizedConv2d.forward, which standardizes weights by a batch norm in training mode.
-
-    torch's exporter does not translate that mode. Here the mean and the variance are computed by elementary operators.
-    """
-    weights = self.weight.flatten(1)
-    centered = weights - weights.mean(1, keepdim=True)
-    standardized = centered * (centered.square().mean(1, keepdim=True) + self.eps).rsqrt()
-    return torch.nn.functional.conv2d(
-        hidden_state if self.pad is None else self.pad(hidden_state),
-        standardized.reshape_as(self.weight),
-        self.bias,
-        self.stride,
-        self.padding,
-        self.dilation,
-        self.groups,
-    )
 
 
 def windowed_block(self: Any, x: Tensor) -> Tensor:

@@ -15,18 +15,13 @@ from torch.nn import functional
 
 
 def symbolic_int(x: Any) -> Any:
-    """For torch_int: a symbolic size stays symbolic, anything else becomes an int."""
+    """For torch_int and int: a symbolic size stays symbolic, anything else becomes an int."""
     return x if isinstance(x, torch.SymInt) else int(x)
 
 
-def depth_anything_depth(self: Any, hidden_states: Any, patch_height: Any, patch_width: Any) -> Tensor:
-    """For DepthAnythingDepthEstimationHead.forward, which converts the size of the depth map to Python integers."""
-    features = self.conv1(hidden_states[self.head_in_index])
-    size = (patch_height * self.patch_size, patch_width * self.patch_size)
-    resized = functional.interpolate(features, size, mode="bilinear", align_corners=True)
-    features = self.conv3(self.activation1(self.conv2(resized)))
-    depth: Tensor = self.activation2(features) * self.max_depth
-    return depth.squeeze(dim=1)
+def symbolic_length(values: Any) -> Any:
+    """For len, which returns an int and so fixes the size of the first axis of a tensor: that size."""
+    return values.shape[0] if isinstance(values, Tensor) else len(values)
 
 
 def relative_positions(q_size: Any, k_size: Any, rel_pos: Tensor) -> Tensor:
@@ -49,9 +44,16 @@ def unit_steps(start: float, _: float, steps: Any, **options: Any) -> Tensor:
 
 def tensor_of_sizes(data: Any, **options: Any) -> Tensor:
     """For torch.as_tensor, whose values a trace fixes: rows of symbolic sizes become a tensor that stays dynamic."""
-    if not (isinstance(data, list) and data and isinstance(data[0], (list, tuple))):
+    is_rows = isinstance(data, list) and all(isinstance(row, (list, tuple)) for row in data)
+    if not is_rows or all(isinstance(size, int) for row in data for size in row):
         return torch.asarray(data, **options)
-    return torch.stack([torch.stack([torch.scalar_tensor(size, **options) for size in sizes]) for sizes in data])
+    options = {"dtype": torch.int64, **options}
+    return torch.stack([torch.stack([torch.scalar_tensor(size, **options) for size in row]) for row in data])
+
+
+def gathered_along_dim(input: Tensor, indices: Tensor, dim: int) -> Tensor:  # noqa: A002 - the original's signature
+    """For torch.take_along_dim, which compares sizes and so fixes the batch. Here the sizes are equal."""
+    return torch.gather(input, dim, indices)
 
 
 def interpolated_bicubic(
@@ -60,34 +62,21 @@ def interpolated_bicubic(
     height: int,
     width: int,
 ) -> Tensor:
-    """For `interpolate_pos_encoding` of DINOv2, which does not interpolate at the size of its table."""
-    return _interpolated(self, height, width, mode="bicubic")
+    """For `interpolate_pos_encoding` of DINOv2, which does not interpolate at the size of its table.
 
-
-def interpolated_bilinear(
-    self: Any,
-    embeddings: Tensor,  # noqa: ARG001
-    height: int,
-    width: int,
-) -> Tensor:
-    """For `interpolate_pos_encoding` of TIPSv2, which also converts height and width to Python integers."""
-    return _interpolated(self, height, width, mode="bilinear", antialias=True)
-
-
-def _interpolated(self: Any, height: int, width: int, **options: Any) -> Tensor:
-    """The class tokens' embeddings, and those of the patches of an image of this size: `[1, tokens, hidden]`."""
-    patch_height, patch_width = self.patch_embeddings.projection.stride
-    class_tokens = getattr(self, "n_cls_tokens", 1)
-    class_embeddings, table = self.position_embeddings[:, :class_tokens], self.position_embeddings[:, class_tokens:]
+    The embeddings of the class token and of the patches of an image of this size: `[1, tokens, hidden]`.
+    """
+    class_embedding, table = self.position_embeddings[:, :1], self.position_embeddings[:, 1:]
     side = int(table.shape[1] ** 0.5)
+    patch_height, patch_width = self.patch_embeddings.patch_size
     rows, columns = height // patch_height, width // patch_width
     if isinstance(rows, int) and isinstance(columns, int) and rows == columns == side:
         whole: Tensor = self.position_embeddings
         return whole
     grid = table.reshape(1, side, side, -1).permute(0, 3, 1, 2)
-    resized = torch.nn.functional.interpolate(grid.float(), size=(rows, columns), align_corners=False, **options)
+    resized = functional.interpolate(grid.float(), size=(rows, columns), mode="bicubic", align_corners=False)
     patch_embeddings = resized.to(table.dtype).permute(0, 2, 3, 1).reshape(1, -1, table.shape[-1])
-    return torch.cat((class_embeddings, patch_embeddings), dim=1)
+    return torch.cat((class_embedding, patch_embeddings), dim=1)
 
 
 @frozen
@@ -122,23 +111,18 @@ def flat_features(
     return features, positions, LevelSizes(sizes)
 
 
-def conditional_embeddings(
-    model: Any,
-    batch_size: Any = None,  # noqa: ARG001
-    input_ids: Tensor | None = None,
-    attention_mask: Tensor | None = None,
-    position_ids: Tensor | None = None,
-    conditional_pixel_values: Tensor | None = None,
+def patch_embeddings(
+    self: Any,
+    pixel_values: Tensor,
+    interpolate_pos_encoding: bool = False,  # noqa: ARG001, FBT001, FBT002 - images have the size of the table
 ) -> Tensor:
-    """For CLIPSegForImageSegmentation.get_conditional_embeddings (modeling_clipseg, transformers 5.23).
+    """For JanusVisionEmbeddings.forward: flatten becomes a Reshape with an unknown size, which no image has.
 
-    The original compares the number of texts with the number of images. The axes of the inputs ensure that they agree.
+    Images have the size of the configuration.
     """
-    clip = model.clip
-    if input_ids is None:
-        return clip.get_image_features(conditional_pixel_values).pooler_output
-    texts = clip.get_text_features(input_ids, attention_mask=attention_mask, position_ids=position_ids)
-    return texts.pooler_output
+    patches = self.patch_embedding(pixel_values)
+    rows = patches.reshape(patches.shape[0], patches.shape[1], self.num_patches).transpose(1, 2)
+    return rows + self.position_embedding(self.position_ids)
 
 
 def channel_attention(self: Any, hidden_states: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from onnxfn.architectures.patches.packed_vision import owners
+from onnxfn.architectures.patches.packed_vision import members, starts
 
 
 def chunks(
@@ -23,11 +23,10 @@ def chunks(
     original splits the row into a list of chunks.
     """
     counts = (feature_lens + 2 * n_window - 1) // (2 * n_window)
-    sound = owners(counts)
-    within = torch.arange(sound.shape[0], device=sound.device) - (counts.cumsum(0) - counts)[sound]
+    sound, within = members(counts)
     lengths = (feature_lens[sound] - within * 2 * n_window).clamp(max=2 * n_window)
     frames = torch.arange(lengths.max().item(), device=sound.device)
-    index = (lengths.cumsum(0) - lengths)[:, None] + frames
+    index = starts(lengths)[:, None] + frames
     rows = input_features.T[index.clamp(max=input_features.shape[1] - 1)]
     return torch.where(frames[:, None] < lengths[:, None, None], rows, 0.0).transpose(1, 2), lengths
 
@@ -36,9 +35,8 @@ def pairs(feature_lens: Tensor, kwargs: Any = None) -> Tensor:  # noqa: ARG001
     """For get_pool_indices of Qwen2.5-Omni: the first row of each pair of rows of a sound, of which a mean is made."""
     rows = (feature_lens - 1) // 2 + 1
     counts = rows // 2
-    sound = owners(counts)
-    within = torch.arange(sound.shape[0], device=sound.device) - (counts.cumsum(0) - counts)[sound]
-    return (rows.cumsum(0) - rows)[sound] + within * 2
+    sound, within = members(counts)
+    return starts(rows)[sound] + within * 2
 
 
 def omni_features(
@@ -69,12 +67,9 @@ def segment_ends(
     """
     counts = _rows(feature_lens, n_window)
     window = _rows(chunk_lengths, n_window).max() * (n_window_infer // (2 * n_window))
-    index = torch.arange(counts.sum().item(), device=counts.device)
-    ends = counts.cumsum(0)
-    sound = (index[:, None] >= ends[None]).sum(-1)
-    first = (ends - counts)[sound]
-    within = (index - first) // window + 1
-    return functional.pad(torch.minimum(first + within * window, ends[sound]), (1, 0))
+    sound, within = members(counts)
+    end_of_window = torch.minimum((within // window + 1) * window, counts[sound])
+    return functional.pad(starts(counts)[sound] + end_of_window, (1, 0))
 
 
 def _rows(frames: Tensor, n_window: int) -> Tensor:

@@ -15,7 +15,6 @@ from torch import Tensor
 from torch.nn import functional
 
 from onnxfn.architectures.private.torch_names import torch_name
-from onnxfn.architectures.private.transformers_names import transformers_name
 
 
 def resized_positional_embeddings(
@@ -57,63 +56,66 @@ class Patches:
 
     Attributes:
         image: The index of its image.
-        start: The index of the first patch of its image.
         within: Its index within its image.
+        frame: The index of its frame within its image.
+        first: The index of the first patch of its frame.
         height: The height of its image.
         width: The width of its image.
+        row: Its row in its frame.
+        column: Its column in its frame.
     """
 
     image: Tensor
-    start: Tensor
     within: Tensor
+    frame: Tensor
+    first: Tensor
     height: Tensor
     width: Tensor
+    row: Tensor
+    column: Tensor
 
 
-def patches_of(grid_thw: Tensor) -> Patches:
-    """The facts about each patch of images with these grids."""
-    counts = grid_thw.prod(-1)
-    image = owners(counts)
-    index = torch.arange(image.shape[0], device=grid_thw.device)
-    start = (counts.cumsum(0) - counts)[image]
-    return Patches(image, start, index - start, grid_thw[:, 1][image], grid_thw[:, 2][image])
+def patches_of(grid_thw: Tensor, merge: Any = 1) -> Patches:
+    """The facts about each patch of images with these grids.
+
+    Args:
+        grid_thw: The frames, the height and the width of each image in patches, `[images, 3]`.
+        merge: The side of the blocks whose patches follow each other: a number, or one for each image.
+    """
+    image, within = members(grid_thw.prod(-1))
+    height, width = grid_thw[:, 1][image], grid_thw[:, 2][image]
+    side = merge if isinstance(merge, int) else merge[image]
+    in_frame = within % (height * width)
+    block, in_block = in_frame // (side * side), in_frame % (side * side)
+    return Patches(
+        image=image,
+        within=within,
+        frame=within // (height * width),
+        first=torch.arange(image.shape[0], device=grid_thw.device) - in_frame,
+        height=height,
+        width=width,
+        row=block // (width // side) * side + in_block // side,
+        column=block % (width // side) * side + in_block % side,
+    )
 
 
-def owners(counts: Tensor) -> Tensor:
-    """The index of each count, as often as it says: `[2, 1]` -> `[0, 0, 1]`."""
-    index = torch.arange(counts.sum().item(), device=counts.device)
-    return (index[:, None] >= counts.cumsum(0)[None]).sum(-1)
+def members(counts: Tensor) -> tuple[Tensor, Tensor]:
+    """The owner of each item, and the index of the item among those of its owner.
+
+    >>> [tensor.tolist() for tensor in members(torch.tensor([2, 1]))]
+    [[0, 0, 1], [0, 1, 0]]
+    """
+    owner = torch.repeat_interleave(counts)
+    return owner, torch.arange(owner.shape[0], device=counts.device) - starts(counts)[owner]
 
 
-def row_and_column(patches: Patches, merge: Any) -> tuple[Tensor, Tensor]:
-    """The row and the column of each patch in its frame. Patches that are merged follow each other."""
-    in_frame = patches.within % (patches.height * patches.width)
-    blocks = patches.width // merge
-    row = in_frame // (merge * merge * blocks) * merge + in_frame // merge % merge
-    column = in_frame // (merge * merge) % blocks * merge + in_frame % merge
-    return row, column
+def starts(counts: Tensor) -> Tensor:
+    """The index of the first item of each owner.
 
-
-def segment_ends(
-    grid_thw: Tensor,
-    merge_temporal: bool = False,  # noqa: FBT001, FBT002 - the original's signature
-    kwargs: Any = None,  # noqa: ARG001 - the arguments of a tower may hold the result already; those of a graph do not
-) -> Tensor:
-    """For get_vision_cu_seqlens: 0, then the index after the last patch of each frame, or of each image."""
-    frames = torch.ones_like(grid_thw[:, 0]) if merge_temporal else grid_thw[:, 0]
-    lengths = grid_thw.prod(-1) // frames
-    image = owners(frames)
-    return functional.pad(lengths[image].cumsum(0), (1, 0))
-
-
-def segment_ends_and_length(
-    grid_thw: Tensor,
-    config: Any,  # noqa: ARG001 - says whether flash attention is used
-    merge_temporal: bool = False,  # noqa: FBT001, FBT002
-    kwargs: Any = None,  # noqa: ARG001
-) -> tuple[Tensor, None]:
-    """For get_vision_attention_seqlens, which also returns the largest length for flash attention."""
-    return segment_ends(grid_thw, merge_temporal=merge_temporal), None
+    >>> starts(torch.tensor([2, 1, 3])).tolist()
+    [0, 2, 3]
+    """
+    return counts.cumsum(0) - counts
 
 
 def position_ids(
@@ -123,10 +125,9 @@ def position_ids(
     kwargs: Any = None,  # noqa: ARG001
 ) -> Tensor:
     """For get_vision_position_ids: the frame, if it is wanted, the row and the column of each patch."""
-    patches = patches_of(grid_thw)
-    merge = spatial_merge_size if isinstance(spatial_merge_size, int) else spatial_merge_size[patches.image]
-    frame = [patches.within // (patches.height * patches.width)] if include_temporal else []
-    return torch.stack([*frame, *row_and_column(patches, merge)], dim=-1)
+    patches = patches_of(grid_thw, spatial_merge_size)
+    frame = [patches.frame] if include_temporal else []
+    return torch.stack([*frame, patches.row, patches.column], dim=-1)
 
 
 def window_index(
@@ -143,13 +144,11 @@ def window_index(
     """
     side = window_size // spatial_merge_size // patch_size
     cells = patches_of(torch.cat([grid_thw[:, :1], grid_thw[:, 1:] // spatial_merge_size], dim=1))
-    frame = cells.height * cells.width
-    row, column = cells.within % frame // cells.width, cells.within % frame % cells.width
-    top, left = row // side * side, column // side * side
+    top, left = cells.row // side * side, cells.column // side * side
     height = torch.minimum(cells.height - top, torch.full_like(top, side))
     width = torch.minimum(cells.width - left, torch.full_like(left, side))
-    first = cells.start + cells.within // frame * frame + top * cells.width + left * height
-    target = first + (row - top) * width + column - left
+    first = cells.first + top * cells.width + left * height
+    target = first + (cells.row - top) * width + cells.column - left
     index = torch.zeros_like(target).scatter(0, target, torch.arange(target.shape[0], device=target.device))
     ends = (first + height * width)[index] * spatial_merge_size**2
     return index, functional.pad(ends, (1, 0))
@@ -164,17 +163,15 @@ def whole_windows(self: Any, target_sizes: Tensor, kwargs: Any = None) -> tuple[
 
 def merged_order(grid_thw: Tensor, merge_size: int, kwargs: Any = None) -> Tensor:  # noqa: ARG001
     """For get_vision_pixel_shuffle_index: the order in which patches that are merged follow each other."""
-    patches = patches_of(grid_thw)
-    frame = patches.height * patches.width
-    row, column = row_and_column(patches, merge_size)
-    return patches.start + patches.within // frame * frame + row * patches.width + column
+    patches = patches_of(grid_thw, merge_size)
+    return patches.first + patches.row * patches.width + patches.column
 
 
 def frame_index(grid_thw: Tensor, kwargs: Any = None) -> Tensor:  # noqa: ARG001
     """For get_vision_frame_index of Kimi K2.5: 0 for a patch of an image, and from 1 the frame for one of a video."""
     patches = patches_of(grid_thw)
     frames = grid_thw[:, 0][patches.image]
-    return patches.within // (patches.height * patches.width) + (frames > 1).long()
+    return patches.frame + (frames > 1).long()
 
 
 def temporal_merge_index(
@@ -190,10 +187,9 @@ def temporal_merge_index(
     """
     height, width = grid_thw[:, 1], grid_thw[:, 2]
     cells = patches_of(torch.stack([torch.ones_like(height), height // kernel_height, width // kernel_width], dim=1))
-    counts = grid_thw.prod(-1)
     frame, row_length = (height * width)[cells.image], width[cells.image]
-    row, column = cells.within // cells.width * kernel_height, cells.within % cells.width * kernel_width
-    first = (counts.cumsum(0) - counts)[cells.image] + row * row_length + column
+    row, column = cells.row * kernel_height, cells.column * kernel_width
+    first = starts(grid_thw.prod(-1))[cells.image] + row * row_length + column
     inner = torch.arange(kernel_height * kernel_width, device=grid_thw.device)
     patches = first[:, None] + inner // kernel_width * row_length[:, None] + inner % kernel_width
     frames = torch.arange(grid_thw[0, 0].item(), device=grid_thw.device)
@@ -213,11 +209,10 @@ def merged_frames(
     `[merged, patches of each, width]`: the patches that a kernel merges follow each other.
     """
     patches, size = patches_of(grid_thw), kernel_height * kernel_width
-    in_frame = patches.within % (patches.height * patches.width)
-    row, column = in_frame // patches.width, in_frame % patches.width
+    row, column = patches.row, patches.column
     counts = (grid_thw[:, 1] // kernel_height) * (grid_thw[:, 2] // kernel_width)
     block = row // kernel_height * (patches.width // kernel_width) + column // kernel_width
-    block += (counts.cumsum(0) - counts)[patches.image]
+    block += starts(counts)[patches.image]
     target = block * size + row % kernel_height * kernel_width + column % kernel_width
     shares = hidden_states.float() / grid_thw[:, :1][patches.image]
     merged = torch.zeros(counts.sum().item() * size, shares.shape[-1], device=shares.device)
@@ -230,49 +225,17 @@ def nearest_position_ids(target_sizes: Tensor, num_patches_per_side: int, kwargs
     bounds = torch.arange(1 / num_patches_per_side, 1.0, 1 / num_patches_per_side, device=target_sizes.device)
     row, column = (
         ((index / size)[:, None] >= bounds).sum(-1)
-        for index, size in (
-            (patches.within // patches.width, patches.height),
-            (patches.within % patches.width, patches.width),
-        )
+        for index, size in ((patches.row, patches.height), (patches.column, patches.width))
     )
     return row * num_patches_per_side + column
 
 
-def interpolation_indices_and_weights(
-    grid_thw: Tensor,
-    num_grid_per_side: int,
-    mode: str = "bilinear",
-    align_corners: bool = False,  # noqa: FBT001, FBT002
-    spatial_merge_size: int = 1,
-    padding: str = "border",
-    kwargs: Any = None,  # noqa: ARG001
-    beyond: float = 0.0,
-) -> tuple[Tensor, Tensor]:
-    """For get_vision_interpolation_indices_and_weights: where each patch reads the table of positions, how strongly.
-
-    Each side counts as `beyond` longer than it is. torch reads an axis of the size of the table as it is, unless the
-    mode is bicubic.
-    """
-    patches = patches_of(grid_thw)
-    heights, widths = (
-        size + beyond * ((size != num_grid_per_side) | (mode == "bicubic")) if beyond else size
-        for size in (patches.height, patches.width)
-    )
-    (rows, row_weights), (columns, column_weights) = (
-        transformers_name("interpolation_weights")(index, size, num_grid_per_side, mode, align_corners, padding)
-        for index, size in zip(row_and_column(patches, spatial_merge_size), (heights, widths), strict=True)
-    )
-    indices = (rows[:, :, None] * num_grid_per_side + columns[:, None, :]).flatten(1)
-    return indices, (row_weights[:, :, None] * column_weights[:, None, :]).flatten(1)
-
-
 def antialiased_positions(_: Any, positional_embeddings: Tensor, grid_thw: Tensor, spatial_merge_size: int) -> Tensor:
     """For Cosmos3EdgeVisionEmbeddings.resize_positional_embeddings: the table `[height, width, size]` at each patch."""
-    patches = patches_of(grid_thw)
-    row, column = row_and_column(patches, spatial_merge_size)
+    patches = patches_of(grid_thw, spatial_merge_size)
     height, width, _ = positional_embeddings.shape
-    row_weights = antialiased_weights(row, patches.height, height)
-    column_weights = antialiased_weights(column, patches.width, width)
+    row_weights = antialiased_weights(patches.row, patches.height, height)
+    column_weights = antialiased_weights(patches.column, patches.width, width)
     resized: Tensor = torch.einsum("pc,pr,rcs->ps", column_weights, row_weights, positional_embeddings.float())
     return resized.to(positional_embeddings.dtype)
 
@@ -291,7 +254,7 @@ def merged_patches(_: Any, hidden_states: Tensor, grid_thw: Tensor, merge_sizes:
     )
     weighted = hidden_states * (row_weights * column_weights)[:, None].to(hidden_states.dtype)
     counts = grid_thw.prod(-1) // (merge_sizes * merge_sizes)
-    block = (counts.cumsum(0) - counts)[patches.image] + patches.within // (merge * merge)
+    block = starts(counts)[patches.image] + patches.within // (merge * merge)
     blocks = torch.zeros(counts.sum().item(), hidden_states.shape[-1], dtype=weighted.dtype, device=weighted.device)
     return blocks.index_add(0, block, weighted)
 
@@ -337,8 +300,3 @@ def _mask_of_segments(query: Tensor, ends: Tensor) -> Tensor:
     segment = (index[:, None] >= ends[None, 1:]).sum(-1)
     lowest = torch.finfo(query.dtype).min
     return torch.where(segment[:, None] == segment[None, :], 0.0, lowest).to(query.dtype)[None, None]
-
-
-def added_features(_: Any, hidden_states: Tensor, visual_pos_masks: Tensor, visual_embeds: Tensor) -> Tensor:  # noqa: ARG001
-    """For _deepstack_process, which selects the tokens of images by a mask; a graph gets features for all tokens."""
-    return hidden_states + visual_embeds.reshape(hidden_states.shape)

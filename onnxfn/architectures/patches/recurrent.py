@@ -36,12 +36,6 @@ def conv_state(
     return states
 
 
-def recurrent_state(self: Any, recurrent_states: Tensor, state_idx: int = 0, **_: Any) -> Tensor:
-    """For LinearAttentionLayer.update_recurrent_state, which writes into the state that is an input of the graph."""
-    self.recurrent_states[state_idx] = recurrent_states
-    return recurrent_states
-
-
 def delta_rule(
     query: Tensor,
     key: Tensor,
@@ -106,17 +100,8 @@ def mamba2_scan(
     x = hidden_states.float()
     repeats = x.shape[2] // B.shape[2]
     B_heads, C_heads = (tensor.float().repeat_interleave(repeats, dim=2) for tensor in (B, C))
-    state = initial_states
-    if state is None:
-        state = torch.zeros_like(x[:, 0, :, :, None] * B_heads[:, 0, :, None, :])
-
-    def step(state: Tensor, inputs: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
-        decay, dt_x, B, C = inputs
-        state = state * decay[..., None, None] + dt_x[..., None] * B[..., None, :]
-        return state, (state * C[..., None, :]).sum(-1)
-
-    inputs = ((A.float() * steps).exp(), x * steps[..., None], B_heads, C_heads)
-    final_state, outputs = final_state_and_outputs(step, state.float(), inputs)
+    decay = (A.float() * steps).exp()[..., None, None]
+    final_state, outputs = linear_recurrence(decay, x * steps[..., None], B_heads, C_heads, initial_states)
     outputs = outputs if D is None else outputs + D[..., None] * x
     return (outputs, final_state) if return_final_states else outputs
 
@@ -133,17 +118,11 @@ def lightning_attention(
     qkv = self.act_fn(self.qkv_proj(hidden_states))
     qkv = qkv if attention_mask is None else (qkv * attention_mask[:, :, None]).to(qkv.dtype)
     query, key, value = qkv.unflatten(-1, (self.num_attention_heads, -1)).float().chunk(3, dim=-1)
-    decay = torch.exp(-self.slope_rate.float())[..., 0].expand_as(key)
+    decay = torch.exp(-self.slope_rate.float())[..., 0].expand_as(key)[..., None, :]
     state = None if cache is None else cache.get_linear_cache(self.layer_idx)
-    if state is None:
-        state = torch.zeros_like(key[:, 0, :, :, None] * value[:, 0, :, None, :])
-
-    def step(state: Tensor, inputs: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
-        q, k, v, decay = inputs
-        state = state * decay[..., None] + k[..., None] * v[..., None, :]
-        return state, (state * q[..., None]).sum(-2)
-
-    final_state, outputs = final_state_and_outputs(step, state.float(), (query, key, value, decay))
+    state = None if state is None else state.transpose(-1, -2)
+    final_state, outputs = linear_recurrence(decay, value, key, query, state)
+    final_state = final_state.transpose(-1, -2)
     if cache is not None:
         cache.set_linear_cache(self.layer_idx, final_state)
     outputs = self.norm(outputs.flatten(2).to(hidden_states.dtype))
@@ -207,6 +186,28 @@ def final_state_and_outputs(
     return final_state, outputs.transpose(0, 1)
 
 
+def linear_recurrence(
+    decay: Tensor, rows: Tensor, columns: Tensor, reader: Tensor, state: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """The final state and the outputs of a state that decays, and to which each token adds a product.
+
+    Args:
+        decay: What the state is multiplied by, `[batch, length, ..., rows, columns]`, where a size may be 1.
+        rows: The first factor of the product, `[batch, length, ..., rows]`.
+        columns: The second one, `[batch, length, ..., columns]`.
+        reader: How an output is summed over the columns of the state.
+        state: The initial state, `[batch, ..., rows, columns]`; None: zeros.
+    """
+
+    def step(state: Tensor, inputs: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
+        decay, row, column, reader = inputs
+        state = state * decay + row[..., None] * column[..., None, :]
+        return state, (state * reader[..., None, :]).sum(-1)
+
+    before = torch.zeros_like(rows[:, 0, ..., None] * columns[:, 0, ..., None, :]) if state is None else state
+    return final_state_and_outputs(step, before.float(), (decay, rows, columns, reader))
+
+
 def mixer(
     self: Any, hidden_states: Tensor, cache: Any = None, attention_mask: Tensor | None = None, **_: Any
 ) -> Tensor:
@@ -247,18 +248,11 @@ def _selective_scan(
     `x` and `dt` are `[batch, ..., width, length]`, `B` and `C` are `[batch, ..., state_size, length]`, `A_log` is
     `[..., width, state_size]`, `D` is `[..., width]`. The state is `[batch, ..., width, state_size]`.
     """
-
-    def step(state: Tensor, inputs: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
-        decay, dt_x, B, C = inputs
-        state = state * decay + dt_x[..., None] * B[..., None, :]
-        return state, (state * C[..., None, :]).sum(-1)
-
     dt = torch.nn.functional.softplus(dt).float()
     dt, dt_x, B, C = (tensor.float().movedim(-1, 1) for tensor in (dt, x * dt, B, C))
     decay = (dt[..., None] * -A_log.float().exp()).exp()
     state = None if cache is None else cache.get_recurrent_state(mixer.layer_idx)
-    state = torch.zeros_like(decay[:, 0]) if state is None else state.float()
-    final_state, outputs = final_state_and_outputs(step, state, (decay, dt_x, B, C))
+    final_state, outputs = linear_recurrence(decay, dt_x, B, C, state)
     if cache is not None:
         cache.update_recurrent_state(final_state, mixer.layer_idx)
     return outputs.movedim(1, -1) + x * D.float()[..., None]

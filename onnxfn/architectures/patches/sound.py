@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -53,51 +54,52 @@ def block_attention(
     attention_mask: Tensor | None = None,
     **_: Any,
 ) -> tuple[Tensor, None]:
-    """For GraniteSpeech5EncoderAttention.forward (transformers 5.23) with a mask `[batch, length]`.
+    """For GraniteSpeech5EncoderAttention.forward (transformers 5.23) with a mask `[batch, length]`."""
 
-    The original pads only if the block size does not divide the length, and slices the result then. Here the last block
-    is always padded, by 0 if it is full.
-    """
-    length, block_size = hidden_states.shape[1], attention.context_size
-    padding = (length + block_size - 1) // block_size * block_size - length
-    padded = functional.pad(hidden_states, (0, 0, 0, padding))
-    frames = torch.ones_like(hidden_states[..., 0], dtype=torch.bool) if attention_mask is None else attention_mask
-    mask = functional.pad(frames, (0, padding)).reshape(-1, block_size)
-    q, k, v = (
-        projection(padded)
-        .reshape(-1, block_size, attention.config.num_attention_heads, attention.head_dim)
-        .transpose(1, 2)
-        for projection in (attention.q_proj, attention.k_proj, attention.v_proj)
-    )
-    relative_positions = attention.rel_pos_emb(position_embeddings) * attention.scaling
-    bias = (q.transpose(1, 2) @ relative_positions.transpose(1, 2)).transpose(1, 2)
-    bias = bias.masked_fill(~mask[:, None, None, :], torch.finfo(bias.dtype).min)
-    heads = functional.scaled_dot_product_attention(q, k, v, attn_mask=bias, scale=attention.scaling)
-    merged = heads.transpose(1, 2).reshape(hidden_states.shape[0], -1, heads.shape[1] * heads.shape[3])
-    return attention.o_proj(merged.index_select(1, torch.arange(length))), None
+    def projected(states: Tensor) -> tuple[Tensor, ...]:
+        return attention.q_proj(states), attention.k_proj(states), attention.v_proj(states)
+
+    positions, scale = attention.rel_pos_emb(position_embeddings), attention.scaling
+    attended = _attended_in_blocks(hidden_states, attention_mask, projected, positions, scale)
+    return attention.o_proj(attended), None
 
 
 def conformer_attention(attention: Any, hidden_states: Tensor, attention_dists: Tensor) -> Tensor:
-    """For GraniteSpeechConformerAttention.forward (transformers 5.23): no frame attends to padding.
+    """For GraniteSpeechConformerAttention.forward (transformers 5.23): no frame attends to padding."""
 
-    The original pads and masks only if the block size does not divide the length.
+    def projected(states: Tensor) -> tuple[Tensor, ...]:
+        return attention.to_q(states), *attention.to_kv(states).chunk(2, dim=-1)
+
+    states, positions = attention.pre_norm(hidden_states), attention.rel_pos_emb(attention_dists)
+    return attention.to_out(_attended_in_blocks(states, None, projected, positions, attention.scale))
+
+
+def _attended_in_blocks(
+    states: Tensor, mask: Tensor | None, projected: Callable[[Tensor], Any], positions: Tensor, scale: float
+) -> Tensor:
+    """The attention of each frame to the frames of its block, `[batch, length, width]`.
+
+    The originals pad only if the block size does not divide the length, and slice the result then. Here the last block
+    is always padded, by 0 if it is full.
+
+    Args:
+        states: `[batch, length, width]`.
+        mask: Which frames are no padding, `[batch, length]`. None: all.
+        projected: The queries, keys and values of padded states, `[batch, padded length, heads * size]` each.
+        positions: The embedding of each distance in a block, `[block, block, size]`.
+        scale: That of the scores.
     """
-    length, block_size = hidden_states.shape[1], attention.context_size
-    padding = (length + block_size - 1) // block_size * block_size - length
-    padded = functional.pad(attention.pre_norm(hidden_states), (0, 0, 0, padding))
-    is_frame = (torch.arange(padded.shape[1], device=padded.device) < length).reshape(-1, 1, 1, block_size)
-    q, k, v = (
-        states.reshape(padded.shape[0], -1, block_size, attention.num_heads, attention.dim_head).transpose(2, 3)
-        for states in (attention.to_q(padded), *attention.to_kv(padded).chunk(2, dim=-1))
-    )
-    relative_positions = attention.rel_pos_emb(attention_dists) * attention.scale
-    bias = (q.transpose(2, 3) @ relative_positions.transpose(1, 2)).transpose(2, 3)
+    length, (block, _, size) = states.shape[1], positions.shape
+    padding = (length + block - 1) // block * block - length
+    frames = torch.ones_like(states[..., 0], dtype=torch.bool) if mask is None else mask
+    is_frame = functional.pad(frames, (0, padding)).reshape(-1, 1, 1, block)
+    padded = functional.pad(states, (0, 0, 0, padding))
+    q, k, v = (each.reshape(-1, block, each.shape[-1] // size, size).transpose(1, 2) for each in projected(padded))
+    bias = (q.transpose(1, 2) @ (positions * scale).transpose(1, 2)).transpose(1, 2)
     bias = bias.masked_fill(~is_frame, torch.finfo(bias.dtype).min)
-    heads = functional.scaled_dot_product_attention(
-        q.flatten(0, 1), k.flatten(0, 1), v.flatten(0, 1), attn_mask=bias.flatten(0, 1), scale=attention.scale
-    )
-    merged = heads.transpose(1, 2).reshape(hidden_states.shape[0], -1, heads.shape[1] * heads.shape[3])
-    return attention.to_out(merged.index_select(1, torch.arange(length)))
+    attended = functional.scaled_dot_product_attention(q, k, v, attn_mask=bias, scale=scale).transpose(1, 2)
+    merged = attended.reshape(states.shape[0], -1, attended.shape[2] * size)
+    return merged.index_select(1, torch.arange(length))
 
 
 def feature_lengths(_: Any, input_lengths: Any) -> Any:

@@ -7,38 +7,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from transformers.modeling_outputs import SequenceClassifierOutput
-
-
-def sequence_classifier_output(
-    model: Any, input_ids: Tensor | None = None, attention_mask: Tensor | None = None, **arguments: Any
-) -> Any:
-    """For BartForSequenceClassification.forward, which selects the last end-of-sequence token with a boolean mask.
-
-    The number of selected rows then depends on the token ids. Here the token is gathered by its index.
-    """
-    arguments["use_cache"] = False
-    hidden_states = model.model(input_ids, attention_mask=attention_mask, **arguments)[0]
-    return classified_end(model, input_ids, hidden_states)
-
-
-def t5_sequence_classifier_output(
-    model: Any, input_ids: Tensor | None = None, attention_mask: Tensor | None = None, **arguments: Any
-) -> Any:
-    """For T5ForSequenceClassification.forward (modeling_t5), which selects the last end-of-sequence token as BART's."""
-    arguments |= {"use_cache": False, "decoder_input_ids": model._shift_right(input_ids)}
-    hidden_states = model.transformer(input_ids, attention_mask=attention_mask, **arguments)[0]
-    return classified_end(model, input_ids, hidden_states)
-
-
-def classified_end(model: Any, input_ids: Tensor | None, hidden_states: Tensor) -> Any:
-    """The classes of each text, by the state of its last end-of-sequence token."""
-    if input_ids is None:
-        raise NotImplementedError("the end of a text is found by its token ids, which embeddings do not have")
-    indices = torch.arange(input_ids.shape[1], device=input_ids.device)
-    last_eos = torch.where(input_ids == model.config.eos_token_id, indices, 0).amax(dim=1)
-    pooled = hidden_states.gather(1, last_eos[:, None, None].expand(-1, 1, hidden_states.shape[-1]))[:, 0]
-    return SequenceClassifierOutput(logits=model.classification_head(pooled))
 
 
 def encoder_layer_output(
@@ -116,25 +84,6 @@ def side_bias(attention: Any, mask: Tensor, global_segment_ids: Tensor) -> Tenso
     relative_bias = attention.global_relative_attention_bias(buckets).permute(0, 3, 1, 2)
     attends = mask[:, None, :, None] == global_segment_ids[:, None, None]
     return (torch.where(attends, 0.0, -1e10) + relative_bias).masked_fill(blocks == blocks.shape[0] - 1, -torch.inf)
-
-
-def shift_tokens_right(input_ids: Tensor, pad_token_id: int) -> Tensor:
-    """For shift_tokens_right of modeling_mbart and modeling_plbart (transformers 5.23).
-
-    The last token that is not padding, followed by the other tokens. The original squeezes all axes of size 1, also the
-    batch axis of a batch of 1.
-    """
-    last = input_ids.ne(pad_token_id).long().sum(dim=1, keepdim=True) - 1
-    return input_ids.roll(1, dims=1).scatter(1, last * 0, input_ids.gather(1, last))
-
-
-def position_ids_from_input_ids(_: object, input_ids: Tensor, padding_idx: int, cache_length: int = 0) -> Tensor:
-    """For create_position_ids_from_input_ids of modeling_m2m_100 and modeling_speech_to_text (transformers 5.23).
-
-    Positions start at `padding_idx + 1`. The original counts in int32 and adds a length, which is int64 in ONNX.
-    """
-    mask = input_ids.ne(padding_idx).long()
-    return (mask.cumsum(dim=1) + cache_length) * mask + padding_idx
 
 
 def gaussian_topk(self: Any, inputs: Tensor) -> Tensor:

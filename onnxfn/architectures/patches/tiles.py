@@ -1,6 +1,6 @@
 """Images as tiles, of which some are padding, and images of several sizes, without loops over the images.
 
-The originals (transformers 5.23) leave the padding out first, and the number of tiles that are left is no size that the
+SmolVLM (transformers 5.23) leaves the padding out first, and the number of tiles that are left is no size that the
 layers after it can have in a graph: here features are left out at the end. The rows of an image in tiles are those of
 the whole, then those of its tiles line by line, with a vector for a new line after each; every row is found by its
 index. Images without tiles have their whole and one new line.
@@ -17,50 +17,25 @@ from attrs import frozen
 from torch import Tensor
 from transformers.modeling_outputs import BaseModelOutputWithPooling
 
-from onnxfn.architectures.patches.packed_vision import patches_of
-
-
-def idefics2_features(self: Any, pixel_values: Tensor, pixel_attention_mask: Tensor | None = None, **_: Any) -> Any:
-    """For Idefics2Model.get_image_features: a patch counts if all of its pixels do; the perceiver sees the mask."""
-    pixels, is_tile, squares = _tiles(self, pixel_values, pixel_attention_mask)
-    mask = squares.all(-1).all(-1)
-    states = self.vision_model(pixel_values=pixels, patch_attention_mask=mask).last_hidden_state
-    return _rows_of_tiles(self.connector(states, attention_mask=mask.flatten(1)), is_tile)
-
-
-def idefics3_features(self: Any, pixel_values: Tensor, pixel_attention_mask: Tensor | None = None, **_: Any) -> Any:
-    """For Idefics3Model.get_image_features: a patch counts if one of its pixels does."""
-    pixels, is_tile, squares = _tiles(self, pixel_values, pixel_attention_mask)
-    mask = squares.any(-1).any(-1)
-    states = self.vision_model(pixel_values=pixels, patch_attention_mask=mask, return_dict=True).last_hidden_state
-    return _rows_of_tiles(self.connector(states), is_tile)
+from onnxfn.architectures.patches.packed_vision import members
 
 
 def smolvlm_features(self: Any, pixel_values: Tensor, pixel_attention_mask: Tensor | None = None, **_: Any) -> Any:
-    """For get_image_features of SmolVLM, ModernVBERT and UltraVBERT: the first tile counts if all are padding."""
-    pixels, is_tile, squares = _tiles(self, pixel_values, pixel_attention_mask)
-    mask = squares.any(-1).any(-1)
-    states = self.vision_model(pixel_values=pixels, patch_attention_mask=mask, return_dict=True).last_hidden_state
-    is_first = torch.arange(is_tile.shape[0], device=is_tile.device) == 0
-    return _rows_of_tiles(self.connector(states), is_tile | (is_first & ~is_tile.any()))
-
-
-def _tiles(model: Any, pixel_values: Tensor, pixel_attention_mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
-    """The tiles of all texts, which of them are no padding, and the squares of pixels of each patch in the mask.
+    """For get_image_features of SmolVLM, ModernVBERT and UltraVBERT: the first tile counts if all are padding.
 
     Padding has a mask of ones: a softmax over no patch at all is NaN. Without a mask all pixels count.
     """
     pixels = pixel_values.flatten(0, 1)
     is_tile = (pixels != 0).flatten(1).any(-1)
     counts = pixels[:, 0] == pixels[:, 0] if pixel_attention_mask is None else pixel_attention_mask.flatten(0, 1).bool()
-    mask = counts | ~is_tile[:, None, None]
-    side = model.config.vision_config.patch_size
-    return pixels, is_tile, mask.unfold(1, side, side).unfold(2, side, side)
-
-
-def _rows_of_tiles(features: Tensor, is_tile: Tensor) -> Any:
-    """A result with the rows of the tiles that are no padding, `[tokens, width]`."""
-    rows = is_tile[:, None].expand(-1, features.shape[1]).flatten()
+    side = self.config.vision_config.patch_size
+    squares = (counts | ~is_tile[:, None, None]).unfold(1, side, side).unfold(2, side, side)
+    mask = squares.any(-1).any(-1)
+    states = self.vision_model(pixel_values=pixels, patch_attention_mask=mask, return_dict=True).last_hidden_state
+    features = self.connector(states)
+    is_first = torch.arange(is_tile.shape[0], device=is_tile.device) == 0
+    is_kept = is_tile | (is_first & ~is_tile.any())
+    rows = is_kept[:, None].expand(-1, features.shape[1]).flatten()
     return BaseModelOutputWithPooling(pooler_output=features.flatten(0, 1)[rows])
 
 
@@ -172,9 +147,8 @@ def _rows(features: Tensor, grids: Tensor, areas: Areas, shown: Areas, newline: 
     """
     _, tiles, patches, _ = features.shape
     side = int(patches**0.5)
-    counts = patches + shown.height * (shown.width + 1)
-    cells = patches_of(torch.stack([torch.ones_like(counts), counts, torch.ones_like(counts)], dim=1))
-    image, is_whole, offset = cells.image, cells.within < patches, cells.within - patches
+    image, within = members(patches + shown.height * (shown.width + 1))
+    is_whole, offset = within < patches, within - patches
     columns = shown.width[image]
     row, column = offset // (columns + 1), offset % (columns + 1)
     is_end = (column == columns) & ~is_whole
@@ -186,7 +160,7 @@ def _rows(features: Tensor, grids: Tensor, areas: Areas, shown: Areas, newline: 
         tile = 1 + y // side * grids[:, 1][image] + x // side
         index = start + tile * patches + y % side * side + x % side
         index = torch.where(is_end, start, index)  # any row of the image: that of a new line may lie in no tile
-        return features.flatten(0, 2)[torch.where(is_whole, start + cells.within, index)]
+        return features.flatten(0, 2)[torch.where(is_whole, start + within, index)]
 
     rows = _interpolated(row_of, row, column, image, areas, shown) if is_scaled else row_of(row, column)
     return torch.where(is_end[:, None], newline.to(rows.dtype), rows)
@@ -207,43 +181,6 @@ def _neighbors(index: Tensor, length: Tensor, shown: Tensor) -> tuple[Tensor, Te
     first = torch.minimum(offset.floor().to(torch.int64), length - 1)
     second = torch.minimum(first + 1, length - 1)
     return first, second, (offset - first)[:, None]
-
-
-def pixtral_states(self: Any, pixel_values: Tensor, image_sizes: Any = None, **arguments: Any) -> Any:
-    """For PixtralVisionModel.forward (modeling_pixtral, transformers 5.23): each image attends to itself.
-
-    Without sizes, all images have that of the tensor; with them, each is cut to its own, as in the original.
-    """
-    from transformers.utils.output_capturing import capture_outputs
-
-    return capture_outputs(_pixtral_states)(self, pixel_values, image_sizes, **arguments)
-
-
-def _pixtral_states(self: Any, pixel_values: Tensor, image_sizes: Any, **arguments: Any) -> Any:
-    embeds = self.patch_conv(pixel_values.to(dtype=self.patch_conv.weight.dtype))
-    parts = [embeds] if image_sizes is None else _cut(embeds, image_sizes, self.patch_size)
-    states = self.ln_pre(torch.cat([part.flatten(2).transpose(1, 2).flatten(0, 1) for part in parts])[None])
-    places = torch.cat([_places(part, first) for first, part in enumerate(parts)])
-    image = places[:, 0]
-    lowest = torch.finfo(states.dtype).min
-    mask = torch.where(image[:, None] == image, 0.0, lowest).to(states.dtype)[None, None]
-    rotations = self.patch_positional_embedding(states, places[:, 1:])
-    return self.transformer(states, attention_mask=mask, position_embeddings=rotations, **arguments)
-
-
-def _cut(embeds: Tensor, image_sizes: Any, side: int) -> list[Tensor]:
-    """The patches of each image that are no padding, `[1, size, height, width]`."""
-    return [
-        image[None, :, : height // side, : width // side]
-        for image, (height, width) in zip(embeds, image_sizes, strict=True)
-    ]
-
-
-def _places(part: Tensor, first: int) -> Tensor:
-    """The image, the row and the column of each patch of images of one size, `[patches, 3]`."""
-    count, _, height, width = part.shape
-    axes = [torch.arange(size, device=part.device) for size in (count, height, width)]
-    return torch.stack(torch.meshgrid(axes[0] + first, *axes[1:], indexing="ij"), dim=-1).flatten(0, 2)
 
 
 def step3p7_features(

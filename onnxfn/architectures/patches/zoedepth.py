@@ -1,7 +1,4 @@
-"""ZoeDepth for images of any size, with any number of depth ranges.
-
-The originals are in modeling_zoedepth and modeling_beit (transformers 5.23).
-"""
+"""ZoeDepth with any number of depth ranges (modeling_zoedepth, transformers 5.23)."""
 
 from __future__ import annotations
 
@@ -11,30 +8,6 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn.functional import interpolate
-
-
-def relative_position_bias(
-    self: Any,
-    window_size: tuple[int, int],
-    interpolate_pos_encoding: bool = False,  # noqa: ARG001, FBT001, FBT002 - the bias has the size of the image already
-    dim_size: Any = None,  # noqa: ARG001
-) -> Tensor:
-    """For BeitRelativePositionBias.forward, which writes into an index: `[1, heads, patches + 1, patches + 1]`."""
-    rows, columns = window_size
-    table_rows, table_columns = (2 * side - 1 for side in self.window_size)
-    table = self.relative_position_bias_table
-    class_to_patch, patch_to_class, class_to_class = (table[index] for index in (-3, -2, -1))
-    grid = table[:-3].reshape(1, table_columns, table_rows, -1).permute(0, 3, 1, 2)
-    resized = interpolate(grid, size=(2 * rows - 1, 2 * columns - 1), mode="bilinear").flatten(2)[0]
-    row_distances, column_distances = (
-        torch.arange(side)[:, None] - torch.arange(side) + side - 1 for side in window_size
-    )
-    index = row_distances[:, None, :, None] * (2 * columns - 1) + column_distances[:, None]
-    patches = rows * columns
-    patch_to_patch = resized[:, index.reshape(patches, patches)]
-    class_row = torch.cat((class_to_class[:, None], class_to_patch[:, None].expand(-1, patches)), dim=1)
-    patch_rows = torch.cat((patch_to_class[:, None, None].expand(-1, patches, 1), patch_to_patch), dim=2)
-    return torch.cat((class_row[:, None], patch_rows), dim=1)[None]
 
 
 def reassembled_features(self: Any, hidden_states: list[Tensor], patch_height: Any, patch_width: Any) -> list[Tensor]:

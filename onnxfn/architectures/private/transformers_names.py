@@ -1,6 +1,6 @@
 """The private names of transformers that onnxfn uses (transformers 5.20 to 5.24).
 
-The functions that patches replace are named in the rows: a row says which, and why.
+The functions that patches replace are named in the table of patches.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ ATTRIBUTES: Mapping[str, str] = MappingProxyType(
         "_attn_implementation": "transformers:PretrainedConfig",
         "_attn_implementation_internal": "transformers:PretrainedConfig",
         "_get_dtype_plan": "transformers:PreTrainedModel",
-        "_shift_right": f"{_MODELS}mt5.modeling_mt5:MT5ForConditionalGeneration",
         "_coarse_matching": f"{_MODELS}efficientloftr.modeling_efficientloftr:EfficientLoFTRForKeypointMatching",
         "_fine_matching": f"{_MODELS}efficientloftr.modeling_efficientloftr:EfficientLoFTRForKeypointMatching",
         "_relative_position_bucket": f"{_MODELS}longt5.modeling_longt5:LongT5TransientGlobalAttention",

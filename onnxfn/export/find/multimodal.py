@@ -35,8 +35,7 @@ from onnxfn.architectures.families.image_tokens import drawing_parts
 from onnxfn.architectures.families.seeing_seq2seq import encoder_and_decoder_of_embeddings, token_rows
 from onnxfn.architectures.families.sound_inputs import SOUND_FORMS
 from onnxfn.architectures.placeholders import PLACES, placeholders
-from onnxfn.architectures.wrappers.feature_methods import draws, feature_method, has_feature_method
-from onnxfn.architectures.wrappers.image_sides import fixed_sides
+from onnxfn.architectures.wrappers.feature_methods import draws, feature_method, fixed_sides, has_feature_method
 from onnxfn.architectures.wrappers.layer_inputs import LAYER_INPUTS, layer_sizes
 from onnxfn.export.derive.auto_tables import is_listed, listed_classes
 from onnxfn.export.derive.causal_masks import masked_by_eager

@@ -41,21 +41,6 @@ def parameters(function: Callable[..., Any], *, of_instance: bool = False) -> tu
     return tuple(inspect.signature(inspect.unwrap(function)).parameters.values())[of_instance:]
 
 
-def fits(owner: Any, name: str, replacement: Any) -> bool:
-    """Whether an attribute of a module or class can be replaced: no argument is dropped, and a tuple stays one.
-
-    True also for a property, and if Python knows no signature of the original.
-    """
-    if isinstance(replacement, property):
-        return True
-    try:
-        both = replaced_parameters(owner, name, replacement)
-    except ValueError:
-        return True
-    results = {_returns_several(getattr(owner, name)), _returns_several(replacement)}
-    return not missing_arguments(*both) and results != {True, False}
-
-
 def replaced_parameters(owner: Any, name: str, replacement: Callable[..., Any]) -> tuple[tuple[Parameter, ...], ...]:
     """The parameters of an attribute of a module or class, and those of its replacement; no instance is among them.
 
@@ -87,10 +72,3 @@ def _is_taken(parameter: Parameter, index: int, replacement: Sequence[Parameter]
 def _is_needed(parameter: Parameter) -> bool:
     """Whether a function cannot be called without a parameter."""
     return parameter.kind not in OPEN and parameter.default is Parameter.empty
-
-
-def _returns_several(function: Callable[..., Any]) -> bool | None:
-    """Whether a function returns a tuple, by the annotation of its result; None if it does not say."""
-    annotation = inspect.signature(inspect.unwrap(function)).return_annotation
-    text = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", str(annotation))
-    return None if text in ("_empty", "Any") or "|" in text else text.startswith("tuple")
