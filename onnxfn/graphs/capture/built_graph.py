@@ -55,7 +55,7 @@ def expected_of_all_layers(operators: ExpectedOperators, stack: LayerStack) -> E
 
 
 def _operator(node: Any) -> str:
-    """`aten::gelu` for a node that calls any overload of it."""
+    """`aten::rms_norm` for a node that calls any overload of it."""
     return operator_name(node).partition(".")[0]
 
 

@@ -69,7 +69,7 @@ def capture(model: Any, part: Part, tick: Tick = no_tick) -> BuiltGraph:
         tick()
         operators = expected_operators(program)
         try:
-            graph = _translated(program, tick)
+            graph = _translated(program, part, tick)
         except NotTranslated as error:
             raise CaptureFailed(_refusal(model, part, tick, error)) from error.__cause__
     return BuiltGraph(
@@ -264,20 +264,20 @@ def _refusal(model: Any, part: Part, tick: Tick, error: NotTranslated) -> str:
     torch.fx.config.do_not_emit_stack_traces = False  # `_fast_export` restores it
     with replaced(torch.fx.proxy.TracerBase, "_filter_traceback_frames", lambda _, frames: frames):
         try:
-            _translated(exported_program(model, part), tick)
+            _translated(exported_program(model, part), part, tick)
         except NotTranslated as again:
             return untranslated_message(model, again)
     return untranslated_message(model, error)
 
 
-def _translated(program: Any, tick: Tick) -> Any:
+def _translated(program: Any, part: Part, tick: Tick) -> Any:
     """The ONNX graph of an exported program. Raises NotTranslated when an operator has no translation."""
     import onnxscript.function_libs.torch_lib.ops  # noqa: F401 - a third of what `onnx_registry` takes
     import torch
 
     tick()
     looked_up: list[Any] = []
-    registry = _watched_registry(onnx_registry(), tick, looked_up)
+    registry = _watched_registry(onnx_registry(part.spec.target.opset or 0), tick, looked_up)
     try:
         # torch would look for the gradient of a Scan when it traces again.
         with torch.no_grad(), signatures_read_once():

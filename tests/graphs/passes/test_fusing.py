@@ -27,8 +27,8 @@ DECODERS = {
     "gemma2": {"Attention": 2, "RMSNormalization": 9, "RotaryEmbedding": 4, "Gelu": 2},  # softcap
     "qwen3": {"Attention": 2, "RMSNormalization": 9, "RotaryEmbedding": 4},  # norms of queries and keys
     "gpt_neox": {"Attention": 2, "RotaryEmbedding": 4, "Gelu": 2, "LayerNormalization": 5},  # a part is rotated
-    "phi": {"Attention": 2, "RotaryEmbedding": 4, "Gelu": 2, "LayerNormalization": 3},
-    "gptj": {"Attention": 2, "RotaryEmbedding": 4, "Gelu": 2, "LayerNormalization": 3},  # pairs are rotated
+    "phi": {"Attention": 2, "RotaryEmbedding": 4, "LayerNormalization": 3},
+    "gptj": {"Attention": 2, "RotaryEmbedding": 4, "LayerNormalization": 3},  # pairs are rotated
     "deepseek_v3": {"Attention": 2, "RMSNormalization": 9, "RotaryEmbedding": 4},  # pairs become halves
     "cohere": {"Attention": 2, "RotaryEmbedding": 4, "LayerNormalization": 3},  # a norm in Python
 }
