@@ -80,7 +80,8 @@ def _copied_period(
 
     outputs = [value for node in traced.second for value in node.outputs]
     read = dict.fromkeys(value for node in traced.second for value in all_inputs(node))
-    outer = list(read.keys() - set(outputs))
+    inside = set(outputs)
+    outer = [value for value in read if value not in inside]
     copy = onnx_ir.GraphView(outer, [], nodes=traced.second).clone()
     for value, copied in zip(outer, copy.inputs, strict=True):
         copied.replace_all_uses_with(replacements.get(value, value), replace_graph_outputs=True)
