@@ -12,7 +12,7 @@ from attrs import evolve
 
 from onnxfn.architectures.patch_table import patches_of
 from onnxfn.architectures.private.torch_names import torch_name
-from onnxfn.graphs.capture.built_graph import BuiltGraph, expected_operators
+from onnxfn.graphs.capture.built_graph import BuiltGraph
 from onnxfn.graphs.capture.sequence_lengths import dynamic_lengths
 from onnxfn.graphs.capture.trace_errors import (
     DATA_DEPENDENT,
@@ -67,7 +67,6 @@ def capture(model: Any, part: Part, tick: Tick = no_tick) -> BuiltGraph:
         limits = _limits(program, part)
         _check_ranges(model, part, limits)
         tick()
-        operators = expected_operators(program)
         try:
             graph = _translated(program, part, tick)
         except NotTranslated as error:
@@ -75,7 +74,6 @@ def capture(model: Any, part: Part, tick: Tick = no_tick) -> BuiltGraph:
     return BuiltGraph(
         model=graph,
         limits=_with_smallest(limits, part),
-        expected=operators,
         unused_patches=unused_patches(part.spec.call.patches, called),
     )
 

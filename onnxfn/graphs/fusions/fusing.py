@@ -10,7 +10,6 @@ from typing import Any
 
 from attrs import frozen
 
-from onnxfn.graphs.capture.built_graph import BuiltGraph
 from onnxfn.graphs.fusions.attention import fuse_attention
 from onnxfn.graphs.fusions.masks import simplify_masks
 from onnxfn.graphs.fusions.rotary import fuse_rotary
@@ -309,27 +308,8 @@ def _unchanged_input(node: Any) -> Any:
     return node.inputs[1] if node.op_type in ("Add", "Mul") and scalar(node.inputs[0]) == neutral else None
 
 
-def operator_counts(model: Any) -> Mapping[str, int]:
-    """How often each fused operator is in a graph and its subgraphs, under its standard name."""
-    operators = (STANDARD_OPERATOR.get(node.op_type, node.op_type) for node in model.graph.all_nodes())
-    return Counter(operator for operator in operators if operator in SINCE)
-
-
-def fusions(graph: BuiltGraph) -> tuple[Fusion, ...]:
-    """The expected and the actual number of each fused operator that the opset of a graph has."""
-    counts, opset = operator_counts(graph.model), graph.model.opset_imports.get("", 0)
-    expected = Counter(operator for operator, _ in graph.expected)
-    return tuple(
-        Fusion(operator, expected.get(operator, 0), counts.get(operator, 0))
-        for operator, since in SINCE.items()
-        if opset >= since and (expected.get(operator) or counts.get(operator))
-    )
-
-
-def fusion_remarks(part: str, graph: BuiltGraph) -> tuple[str, ...]:
-    """A line for each operator that is expected in the graph of a part and is not there: smaller ones compute it."""
-    return tuple(
-        f"{part}: no {row.operator} ({row.expected} expected); the graph computes it from smaller operators"
-        for row in fusions(graph)
-        if row.expected and not row.actual
-    )
+def fusions(model: Any) -> tuple[Fusion, ...]:
+    """How often each fused operator of its opset is in a graph and its subgraphs, under its standard name."""
+    counts = Counter(STANDARD_OPERATOR.get(node.op_type, node.op_type) for node in model.graph.all_nodes())
+    opset = model.opset_imports.get("", 0)
+    return tuple(Fusion(name, counts[name]) for name, since in SINCE.items() if opset >= since and counts[name])
