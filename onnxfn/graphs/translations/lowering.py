@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from functools import cache
 from types import MappingProxyType, SimpleNamespace
 from typing import Any
@@ -179,30 +178,6 @@ def _replace_uses(graph: Any, node: Any, result: Any, copy_of: Callable[[Any], A
     else:
         node.replace_all_uses_with(copy_of(result))
     graph.erase_node(node)
-
-
-@contextmanager
-def signatures_read_once() -> Iterator[None]:
-    """Lets torch's translation use the signature of an operator that it read before, and restores what onnx_ir does.
-
-    torch reads the schema of an operator at each node: its types as text, its attributes as messages.
-    """
-    from onnx_ir.schemas import OpSignature
-
-    descriptor, read = vars(OpSignature)["from_op_schema"], OpSignature.from_op_schema
-    known: dict[tuple[str, str, int], Any] = {}
-
-    def signature(schema: Any) -> Any:
-        key = schema.domain, schema.name, schema.since_version
-        if key not in known:
-            known[key] = read(schema)
-        return known[key]
-
-    setattr(OpSignature, "from_op_schema", staticmethod(signature))  # noqa: B010 - a method of another type for mypy
-    try:
-        yield
-    finally:
-        setattr(OpSignature, "from_op_schema", descriptor)  # noqa: B010
 
 
 SCATTERS: Mapping[str, str] = MappingProxyType(
