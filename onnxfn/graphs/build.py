@@ -11,7 +11,7 @@ from typing import Any
 
 from attrs import evolve, field, frozen
 
-from onnxfn.graphs.capture.built_graph import BuiltGraph, expected_of_all_layers
+from onnxfn.graphs.capture.built_graph import BuiltGraph
 from onnxfn.graphs.capture.capture import capture, parameter_names
 from onnxfn.graphs.fusions.fusing import fuse_operators
 from onnxfn.graphs.layers.layer_periods import layer_ports
@@ -278,17 +278,16 @@ def _from_repeats(
     traced_part = _truncated_part(part, cache_stack)
     with truncated(model, stacks):
         built = _from_trace(model, traced_part, timed, options)
-    graph, expected = built.model, built.expected
+    graph = built.model
     with timed("passes", part.name) as tick, _pass_errors(part):
         for stack in stacks:
             tick()
             traced_ports = layer_ports(traced_part) if stack is cache_stack else {}
             planned_ports = layer_ports(part) if stack is cache_stack else {}
             graph = repeat_layers(graph, stack, traced_ports, planned_ports)
-            expected = expected_of_all_layers(expected, stack)
         graph = order_ports(graph, part)
     lines = (f"{stack.layers} layers of {stack.path} from {stack.traced_layers}" for stack in stacks)
-    return evolve(built, model=graph, expected=expected, from_repeats=True, traced_layers=", ".join(lines))
+    return evolve(built, model=graph, from_repeats=True, traced_layers=", ".join(lines))
 
 
 def _cache_stack(part: Part, stacks: Sequence[LayerStack]) -> LayerStack | None:

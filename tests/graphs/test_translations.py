@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import onnx
 import pytest
 import torch
 
@@ -28,6 +29,16 @@ def agrees(folder, forward, axes):
 def test_attention_takes_tensors_of_any_rank(axes, is_causal, tmp_path):
     attention = torch.nn.functional.scaled_dot_product_attention
     assert agrees(tmp_path, lambda x: attention(x + 1, 2 * x, 3 - x, is_causal=is_causal), axes)
+
+
+@pytest.mark.parametrize("approximate", ["none", "tanh"])
+@pytest.mark.parametrize("opset", [18, 20])
+def test_a_gelu_is_one_operator_from_opset_20_on(opset, approximate, tmp_path):
+    model = torch.nn.GELU(approximate)
+    spec = onnxfn.with_opset(onnxfn.derived(model, sample=torch.randn(3, 4)), opset)
+    assert onnxfn.export(spec, model, tmp_path / "model.onnx").report.passed
+    operators = [node.op_type for node in onnx.load(tmp_path / "model.onnx").graph.node]
+    assert operators.count("Gelu") == (opset == 20)
 
 
 @pytest.mark.parametrize("unit", [3, 8])

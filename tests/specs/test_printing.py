@@ -223,7 +223,7 @@ def test_a_decoder_of_30_layers_fits_on_a_screen(task):
         "limits": [Limit("sequence_length", 2, 96), Limit("batch_size", 1, 9)],
         "repeats": ["layers 0, 1 of 30 traced"],
     }
-    fusions = [("model", tuple(Fusion(name, 30, 30) for name in ("Attention", "RMSNormalization", "RotaryEmbedding")))]
+    fusions = [("model", tuple(Fusion(name, 30) for name in ("Attention", "RMSNormalization", "RotaryEmbedding")))]
     seconds = [("plan", 0.1)] * 8
     result = Exported("out", files, planned, 18, seconds, report, fusions=fusions, graphs=sizes, bytes=10**9, **facts)
     for record in (spec, planned, report, result, planned.parts[0], planned.parts[0].spec):

@@ -89,22 +89,25 @@ REFUSED: Mapping[str, tuple[Operator, str]] = MappingProxyType(
     {
         "eigh": (
             Operator(lambda x: torch.linalg.eigvalsh(positive(x)), SQUARES),
-            "aten._linalg_eigh, .*; compute it o",
+            "aten._linalg_eigh, .*; compute it f",
         ),
         "fake_quantize": (
             Operator(lambda x: torch.fake_quantize_per_tensor_affine(x, 0.1, 0, -128, 127), ROWS),
             "fake_quantize_per_tensor_affine.*; compute it from other operators",
         ),
         "grad": (Operator(torch.func.grad(lambda y: (y**2).sum()), ROWS), "write the formula of the grad"),
-        "histc": (Operator(lambda x: torch.histc(x, 5), ROWS), "aten.histc, .*; say its `min` and `max`"),
+        "histc": (
+            Operator(lambda x: torch.histc(x, 5), ROWS),
+            "aten.histc, .*; compute it from other operators of torch, outside the model, or",
+        ),
         "inverse": (
             Operator(torch.inverse, SQUARES),
-            "aten.(inverse|linalg_inv_ex), .*; compute it outside the model, and",
+            "aten.(inverse|linalg_inv_ex), .*; compute it f",
         ),
         "lgamma": (Operator(torch.lgamma, ROWS), "prims.lgamma, which Module calls; compute it from other operators"),
         "matrix_exp": (
             Operator(torch.matrix_exp, SQUARES),
-            "aten.linalg_matrix_exp, .*; if it computes a weight",
+            "aten.linalg_matrix_exp, .*; compute it from",
         ),
         "mode": (
             Operator(lambda x: x.mode(1), ROWS),
@@ -114,11 +117,11 @@ REFUSED: Mapping[str, tuple[Operator, str]] = MappingProxyType(
             Operator(lambda x: torch.from_numpy(x.numpy() * 2), ROWS),
             "use the function of torch in ",
         ),
-        "qr": (Operator(lambda x: torch.linalg.qr(x)[1], SQUARES), "aten.linalg_qr, .*; if it computes a weight, call"),
-        "svd": (Operator(torch.linalg.svdvals, SQUARES), "aten._linalg_svd, .*; compute it outside"),
+        "qr": (Operator(lambda x: torch.linalg.qr(x)[1], SQUARES), "aten.linalg_qr, .*; compute it from other op"),
+        "svd": (Operator(torch.linalg.svdvals, SQUARES), "aten._linalg_svd, .*; compute it f"),
         "view": (
             Operator(lambda x: x.view(torch.int32), ROWS),
-            r"aten.view, .*; x.view\(dtype\) reads bits",
+            r"aten.view, .*; compute it from other operators",
         ),
     }
 )

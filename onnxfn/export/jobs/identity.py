@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from attrs import asdict, evolve
 from onnxfn.export.jobs.jobs import ExportJob, build_of
 from onnxfn.graphs.build import BuildOptions
 from onnxfn.graphs.templates import fingerprints
-from onnxfn.graphs.templates.fingerprints import package_versions, search_state
+from onnxfn.graphs.templates.fingerprints import package_versions
 from onnxfn.specs.errors import InvalidSpec, ModelNotFound, OnnxfnError
 from onnxfn.specs.stored.digest import digest
 from onnxfn.weights.checkpoint_links import entries, read_header
@@ -197,9 +197,5 @@ def _file_digest(file: Path) -> str:
 
 def _installed_packages() -> tuple[str, ...]:
     """Every package that can be imported, with its version."""
-    return _packages_in(search_state())
-
-
-@lru_cache(maxsize=1)
-def _packages_in(state: tuple[tuple[str, int], ...]) -> tuple[str, ...]:
-    return tuple(sorted(info.name for path, _ in state for info in Path(path).glob("*.dist-info")))
+    folders = (Path(path or ".") for path in sys.path)
+    return tuple(sorted(info.name for folder in folders for info in folder.glob("*.dist-info")))

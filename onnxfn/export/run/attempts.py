@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache, partial
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +34,6 @@ from onnxfn.graphs.build import (
     traced_fully,
 )
 from onnxfn.graphs.capture.built_graph import BuiltGraph
-from onnxfn.graphs.fusions.fusing import fusion_remarks
 from onnxfn.models.dtypes import has_dtype, in_dtype_if_small, without_values
 from onnxfn.models.torch_modes import ticking_operators
 from onnxfn.run.sessions import kept_session
@@ -270,9 +268,7 @@ def _written(job: Job, graphs: tuple[BuiltGraph, ...]) -> Built:
         report = _joined((report, *reports))
         if not report.passed:
             raise check_error(report)
-    remarks = (fusion_remarks(part.name, graph) for part, graph in zip(job.plan.parts, graphs, strict=True))
-    planned = evolve(job.plan, remarks=(*job.plan.remarks, *chain.from_iterable(remarks)))
-    return Built(planned, graphs, files, report, traced_layers(graphs), weights_text(job.model, graphs))
+    return Built(job.plan, graphs, files, report, traced_layers(graphs), weights_text(job.model, graphs))
 
 
 def check_files(

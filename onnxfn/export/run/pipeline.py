@@ -371,7 +371,7 @@ def _exported(loaded: Loaded, built: Built, seconds: Mapping[str, float]) -> Exp
         report=built.report,
         limits=dict.fromkeys(limit for graph in built.graphs for limit in graph.limits),
         repeats=built.traced_layers,
-        fusions=[(name, fusions(graph)) for name, graph in graphs],
+        fusions=[(name, fusions(graph.model)) for name, graph in graphs],
         graphs=[graph_size(name, graph.model) for name, graph in graphs],
         bytes=sum(Path(file).stat().st_size for file in loaded.files),
         versions=[("onnxfn", VERSION), *((name, version) for name, version in package_versions().items() if version)],

@@ -12,7 +12,7 @@ from attrs import evolve
 
 from onnxfn.architectures.patch_table import patches_of
 from onnxfn.architectures.private.torch_names import torch_name
-from onnxfn.graphs.capture.built_graph import BuiltGraph, expected_operators
+from onnxfn.graphs.capture.built_graph import BuiltGraph
 from onnxfn.graphs.capture.sequence_lengths import dynamic_lengths
 from onnxfn.graphs.capture.trace_errors import (
     DATA_DEPENDENT,
@@ -66,15 +66,13 @@ def capture(model: Any, part: Part, tick: Tick = no_tick) -> BuiltGraph:
         limits = _limits(program, part)
         _check_ranges(model, part, limits)
         tick()
-        operators = expected_operators(program)
         try:
-            graph = _translated(program, tick)
+            graph = _translated(program, part, tick)
         except NotTranslated as error:
             raise CaptureFailed(_refusal(model, part, tick, error)) from error.__cause__
     return BuiltGraph(
         model=graph,
         limits=_with_smallest(limits, part),
-        expected=operators,
         unused_patches=unused_patches(part.spec.call.patches, called),
     )
 
@@ -263,20 +261,20 @@ def _refusal(model: Any, part: Part, tick: Tick, error: NotTranslated) -> str:
     torch.fx.config.do_not_emit_stack_traces = False  # `_fast_export` restores it
     with replaced(torch.fx.proxy.TracerBase, "_filter_traceback_frames", lambda _, frames: frames):
         try:
-            _translated(exported_program(model, part), tick)
+            _translated(exported_program(model, part), part, tick)
         except NotTranslated as again:
             return untranslated_message(model, again)
     return untranslated_message(model, error)
 
 
-def _translated(program: Any, tick: Tick) -> Any:
+def _translated(program: Any, part: Part, tick: Tick) -> Any:
     """The ONNX graph of an exported program. Raises NotTranslated when an operator has no translation."""
     import onnxscript.function_libs.torch_lib.ops  # noqa: F401 - a third of what `onnx_registry` takes
     import torch
 
     tick()
     looked_up: list[Any] = []
-    registry = _watched_registry(onnx_registry(), tick, looked_up)
+    registry = _watched_registry(onnx_registry(part.spec.target.opset or 0), tick, looked_up)
     try:
         # torch would look for the gradient of a Scan when it traces again.
         with torch.no_grad():

@@ -34,34 +34,6 @@ SHOWN_LINE = 100
 BY_OPERATORS = "compute it from other operators of torch, outside the model, or remove it if its result is a constant"
 """What to do about an operator without a translation."""
 
-OF_WEIGHTS = (
-    "if it computes a weight, call torch.nn.utils.parametrize.remove_parametrizations(layer, 'weight') before the "
-    "export; else compute it outside the model"
-)
-"""What to do about an operator that parametrizations of weights call."""
-
-OF_MATRICES = "compute it outside the model, and pass the result as an input"
-"""What to do about an inverse, a solution or a factor of a matrix."""
-
-MATRICES = """
-    _linalg_eigh _linalg_slogdet _linalg_solve_ex _linalg_svd cholesky cholesky_solve inverse linalg_cholesky
-    linalg_cholesky_ex linalg_inv_ex linalg_lstsq linalg_lu linalg_lu_factor_ex linalg_pinv linalg_solve_triangular
-    lu_unpack slogdet
-"""
-"""Operators of `aten` that compute them."""
-
-ADVICE: Mapping[str, str] = MappingProxyType(
-    {
-        **{f"aten.{name}": OF_MATRICES for name in MATRICES.split()},
-        **dict.fromkeys(
-            ("aten.linalg_householder_product", "aten.linalg_matrix_exp", "aten.linalg_qr", "aten.geqrf"), OF_WEIGHTS
-        ),
-        "aten.histc": "say its `min` and `max`",
-        "aten.view": "x.view(dtype) reads bits, which ONNX cannot; x.to(dtype) converts numbers",
-    }
-)
-"""Operator without a translation -> what to do, where that is more than BY_OPERATORS."""
-
 BY_TENSORS = "a size or a branch there depends on values of a tensor: use torch.where, or the tensor itself"
 
 TRACE_ADVICE: Mapping[str, str] = MappingProxyType(
@@ -103,9 +75,8 @@ def untranslated_message(model: Any, error: NotTranslated) -> str:
         return f"no translation to ONNX: {cause}{_trace_advice(cause)}"
     operator = str(getattr(error.node.target, "overloadpacket", error.node.target))
     reason = "" if NOT_IN_TABLE in cause else f": {cause}"
-    advice = ADVICE.get(operator, BY_OPERATORS)
     caller = f"{type(model).__name__} calls{_location(error.node)}"
-    return f"no translation to ONNX of {operator}, which {caller}{reason}; {advice}"
+    return f"no translation to ONNX of {operator}, which {caller}{reason}; {BY_OPERATORS}"
 
 
 def _location(node: Any) -> str:

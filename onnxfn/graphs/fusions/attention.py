@@ -9,11 +9,8 @@ from attrs import evolve, frozen
 
 from onnxfn.graphs.fusions.attention_masks import attention_mask, fits_kernel, zeroed_rows
 from onnxfn.graphs.nodes.nodes import (
-    SWAP_HEADS,
     attribute,
     first_input,
-    first_output,
-    flatten_heads,
     insert_node,
     integers,
     is_last_axis,
@@ -21,8 +18,6 @@ from onnxfn.graphs.nodes.nodes import (
     producer,
     replace_value,
     shape_of,
-    sole_consumer,
-    transposed_from,
     unscaled,
 )
 
@@ -84,7 +79,7 @@ def fuse_attention(model: Any) -> Any:
 
     Before: a graph of opset 23 or later computes `softmax(q @ k * scale + mask) @ v` in several nodes.
     After: it is one Attention. Where the graph allows it, the operator reads the keys and values before they are
-    repeated for groups of heads, joins them to the past itself, and reads and writes `[batch, length, heads * size]`.
+    repeated for groups of heads, and joins them to the past itself.
 
     A boolean mask may hide all keys from a query. The output of such a query is zero, as in PyTorch. An additive mask
     hides a key by the lowest number of its dtype. Where it hides all keys, PyTorch returns the mean of the values, and
@@ -126,10 +121,10 @@ def _match(softmax: Any, product: Any) -> Match | None:
     return Match(scores, value, product, None, output)
 
 
-def _has_heads(value: Any, axis: int = 1) -> bool:
-    """Whether a value has four axes, and integers for the number of heads (at `axis`) and their size."""
+def _has_heads(value: Any) -> bool:
+    """Whether a value has four axes, and integers for the number of heads and their size."""
     sizes = shape_of(value)
-    return len(sizes) == RANK and isinstance(sizes[axis], int) and isinstance(sizes[3], int)
+    return len(sizes) == RANK and isinstance(sizes[1], int) and isinstance(sizes[3], int)
 
 
 def _masked_scores(value: Any) -> Scores | None:
@@ -197,16 +192,12 @@ def _replace(match: Match, masks: dict[Any, Any], position: Mapping[Any, int]) -
     key, value, group_nodes = _keys_and_values(scores.key, match.value, heads)
     cache = _cache(key, value, position, {last, match.product, scores.transpose, *group_nodes})
     mask = attention_mask(last, scores.query, match.boolean_mask, scores.masks, masks)
-    tensors = (scores.query, cache.new_key if cache else key, cache.new_value if cache else value, match.output)
-    flat = _flat(last, *tensors)
-    query, new_key, new_value, output = flat or tensors
     attributes: dict[str, Any] = {"scale": scores.scale}
     if scores.softcap:
         attributes["softcap"] = scores.softcap
-    if flat:
-        attributes |= {"q_num_heads": heads, "kv_num_heads": shape_of(key)[1]}
-    inputs = [query, new_key, new_value, mask, *((cache.past_key, cache.past_value) if cache else ())]
-    outputs = [output, *((key, value) if cache else ())]
+    tensors = (cache.new_key, cache.new_value, mask, cache.past_key, cache.past_value) if cache else (key, value, mask)
+    inputs = [scores.query, *tensors]
+    outputs = [match.output, *((key, value) if cache else ())]
     shapes = [(tensor, tensor.shape) for tensor in outputs]
     node = insert_node(last, "Attention", _without_trailing_none(inputs), shapes, **attributes)
     for old, new in zip(outputs, node.outputs, strict=True):
@@ -272,37 +263,3 @@ def _concat_of_two(value: Any) -> Any:
 
 def _length(value: Any) -> Any:
     return shape_of(value)[2]
-
-
-def _flat(last: Any, query: Any, key: Any, value: Any, output: Any) -> tuple[Any, Any, Any, Any] | None:
-    """Queries, keys, values and output as `[batch, length, heads * size]`; None if the graph has one of them not so."""
-    transpose = sole_consumer(output, "Transpose")
-    back = transpose is not None and tuple(attribute(transpose, "perm", ())) == SWAP_HEADS
-    reshape = sole_consumer(first_output(transpose), "Reshape") if back else None
-    _, heads, _, size = shape_of(output)
-    shape = shape_of(first_output(reshape))
-    if reshape is None or len(shape) != RANK - 1 or shape[-1] != heads * size:
-        return None
-    if not all(_is_flat_before(tensor) for tensor in (query, key, value)):
-        return None
-    return (*(_flattened(last, tensor) for tensor in (query, key, value)), reshape.outputs[0])
-
-
-def _is_flat_before(value: Any) -> bool:
-    """Whether the heads of a tensor are transposed from `[batch, length, heads, size]`, before a rotary embedding."""
-    rotary = producer(value, "RotaryEmbedding")
-    if rotary is not None and attribute(rotary, "num_heads"):
-        return False
-    return _has_heads(transposed_from(value if rotary is None else rotary.inputs[0], SWAP_HEADS), axis=2)
-
-
-def _flattened(last: Any, value: Any) -> Any:
-    """A tensor `[batch, heads, length, size]` as `[batch, length, heads * size]`, with its rotary embedding."""
-    rotary = producer(value, "RotaryEmbedding")
-    if rotary is None:
-        return flatten_heads(last, transposed_from(value, SWAP_HEADS))
-    flat = flatten_heads(last, transposed_from(rotary.inputs[0], SWAP_HEADS))
-    attributes = {name: attr.value for name, attr in rotary.attributes.items()} | {"num_heads": shape_of(value)[1]}
-    return insert_node(last, "RotaryEmbedding", [flat, *rotary.inputs[1:]], [(flat, flat.shape)], **attributes).outputs[
-        0
-    ]

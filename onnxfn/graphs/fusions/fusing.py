@@ -10,14 +10,11 @@ from typing import Any
 
 from attrs import frozen
 
-from onnxfn.graphs.capture.built_graph import BuiltGraph
 from onnxfn.graphs.fusions.attention import fuse_attention
-from onnxfn.graphs.fusions.gelu import fuse_gelu
 from onnxfn.graphs.fusions.masks import simplify_masks
 from onnxfn.graphs.fusions.rotary import fuse_rotary
 from onnxfn.graphs.nodes.nodes import (
     attribute,
-    constant_array,
     filled_constant,
     first_output,
     insert_node,
@@ -251,36 +248,6 @@ def _with_ones(value: Any, sizes: Sizes) -> Any:
     return onnx_ir.Shape([1 if axis - rank in sizes else size for axis, size in enumerate(value.shape)])
 
 
-FIRST_STATES: Mapping[str, tuple[int, ...]] = MappingProxyType({"GRU": (5,), "LSTM": (5, 6), "RNN": (5,)})
-"""A recurrent operator -> the positions of the inputs that are its states before the first step."""
-
-SAME_ELEMENTS = ("Expand", "Slice", "Transpose", "Reshape", "Squeeze", "Unsqueeze")
-"""Operators that output no other elements than those of their first input."""
-
-
-def drop_zero_states(model: Any) -> Any:
-    """Removes inputs of recurrent operators that are zero.
-
-    Before: a simplified graph. torch gives zeros to an LSTM that a model calls without states.
-    After: no GRU, LSTM or RNN reads a state that is zero for each size of the batch. ONNX takes zeros where a state is
-    left out.
-    """
-    for node in model.graph:
-        if is_operator(node, *FIRST_STATES):
-            for position in FIRST_STATES[node.op_type]:
-                if position < len(node.inputs) and _is_zero(node.inputs[position]):
-                    node.replace_input_with(position, None)
-    return model
-
-
-def _is_zero(value: Any) -> bool:
-    """Whether a value has the elements of a constant of zeros: itself, or expanded to a size that is computed."""
-    while (node := producer(value, *SAME_ELEMENTS)) is not None:
-        value = node.inputs[0]
-    array = constant_array(value)
-    return array is not None and not array.any()
-
-
 STANDARD_OPERATOR: Mapping[str, str] = MappingProxyType({"GroupQueryAttention": "Attention"})
 """An operator of ONNX Runtime -> the standard operator that is a part of it."""
 
@@ -303,7 +270,7 @@ def fuse_operators(model: Any) -> Any:
 
     opset = model.opset_imports.get("", 0)
     remove_unused = common.RemoveUnusedNodesPass()
-    for fuse_pass in (drop_neutral_nodes, drop_expands, drop_zero_states, *_passes(opset)):
+    for fuse_pass in (drop_neutral_nodes, drop_expands, *_passes(opset)):
         remove_unused(fuse_pass(model))  # an unused node still counts as a consumer of its inputs
     model.graph.sort()
     return common.NameFixPass()(model).model
@@ -312,8 +279,7 @@ def fuse_operators(model: Any) -> Any:
 def _passes(opset: int) -> tuple[Callable[[Any], Any], ...]:
     """The passes for an opset, in their order."""
     attention = (fuse_rotary, fuse_attention, simplify_masks) if opset >= ATTENTION_OPSET else ()
-    gelu = (fuse_gelu,) if opset >= SINCE["Gelu"] else ()
-    return (fuse_norms, fold_reciprocal, *attention, *gelu)
+    return (fuse_norms, fold_reciprocal, *attention)
 
 
 def drop_neutral_nodes(model: Any) -> Any:
@@ -342,27 +308,8 @@ def _unchanged_input(node: Any) -> Any:
     return node.inputs[1] if node.op_type in ("Add", "Mul") and scalar(node.inputs[0]) == neutral else None
 
 
-def operator_counts(model: Any) -> Mapping[str, int]:
-    """How often each fused operator is in a graph and its subgraphs, under its standard name."""
-    operators = (STANDARD_OPERATOR.get(node.op_type, node.op_type) for node in model.graph.all_nodes())
-    return Counter(operator for operator in operators if operator in SINCE)
-
-
-def fusions(graph: BuiltGraph) -> tuple[Fusion, ...]:
-    """The expected and the actual number of each fused operator that the opset of a graph has."""
-    counts, opset = operator_counts(graph.model), graph.model.opset_imports.get("", 0)
-    expected = Counter(operator for operator, _ in graph.expected)
-    return tuple(
-        Fusion(operator, expected.get(operator, 0), counts.get(operator, 0))
-        for operator, since in SINCE.items()
-        if opset >= since and (expected.get(operator) or counts.get(operator))
-    )
-
-
-def fusion_remarks(part: str, graph: BuiltGraph) -> tuple[str, ...]:
-    """A line for each operator that is expected in the graph of a part and is not there: smaller ones compute it."""
-    return tuple(
-        f"{part}: no {row.operator} ({row.expected} expected); the graph computes it from smaller operators"
-        for row in fusions(graph)
-        if row.expected and not row.actual
-    )
+def fusions(model: Any) -> tuple[Fusion, ...]:
+    """How often each fused operator of its opset is in a graph and its subgraphs, under its standard name."""
+    counts = Counter(STANDARD_OPERATOR.get(node.op_type, node.op_type) for node in model.graph.all_nodes())
+    opset = model.opset_imports.get("", 0)
+    return tuple(Fusion(name, counts[name]) for name, since in SINCE.items() if opset >= since and counts[name])

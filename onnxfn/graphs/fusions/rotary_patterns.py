@@ -248,15 +248,15 @@ def _heads_axis(graph: Any, cos: Any, sin: Any, x: Any, width: int) -> int | Non
 def _repeats_angles(table: Any, layout: str) -> bool:
     """Whether a table has each angle twice, in this layout: it is followed back to the node that repeats the angles."""
     node = table.producer()
-    while node is not None and keeps_layout(node):
+    while node is not None and _keeps_layout(node):
         operand = next((value for value in node.inputs if value is not None and scalar(value) is None), None)
         node = None if operand is None else operand.producer()
     if node is None:
         return False
-    return _repeats_elements(node) if layout == PAIRS else repeats_halves(node)
+    return _repeats_elements(node) if layout == PAIRS else _repeats_halves(node)
 
 
-def keeps_layout(node: Any) -> bool:
+def _keeps_layout(node: Any) -> bool:
     """Whether a node keeps the layout of a table: elementwise, or a product or quotient with a number."""
     scales = node.op_type in ("Mul", "Div") and any(scalar(value) is not None for value in node.inputs)
     return node.domain == "" and (node.op_type in ELEMENTWISE or scales) and not _changes_last_axis(node)
@@ -267,7 +267,7 @@ def _changes_last_axis(node: Any) -> bool:
     return is_operator(node, "Unsqueeze", "Squeeze") and shape_of(node.inputs[0])[-1:] != shape_of(node.outputs[0])[-1:]
 
 
-def repeats_halves(node: Any) -> bool:
+def _repeats_halves(node: Any) -> bool:
     """Whether a node computes `concat(angles, angles)`."""
     last = is_last_axis(attribute(node, "axis"), len(shape_of(node.outputs[0])))
     return node.op_type == "Concat" and last and len(node.inputs) == 2 and node.inputs[0] is node.inputs[1]  # noqa: PLR2004

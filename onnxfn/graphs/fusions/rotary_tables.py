@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from onnxfn.graphs.fusions.rotary_patterns import ONCE, PAIRS, RANK, Rotation, keeps_layout, repeats_halves
-from onnxfn.graphs.nodes.nodes import insert_node, int_constant, is_operator, producer, scalar, shape_of, size_tensor
+from onnxfn.graphs.fusions.rotary_patterns import ONCE, PAIRS, RANK, Rotation
+from onnxfn.graphs.nodes.nodes import insert_node, int_constant, producer, shape_of, size_tensor
 
 Tables = dict[tuple[Any, ...], Any]
 """The tables that were made for earlier rotations: layers share them."""
@@ -44,36 +44,13 @@ def _without_heads(last: Any, table: Any, rotation: Rotation) -> Any:
 
 
 def _each_once(last: Any, table: Any, rotation: Rotation) -> Any:
-    """A table with each angle once: the one before the angles are repeated, or a slice."""
+    """A table with each angle once."""
     if rotation.layout == ONCE:
         return table
-    single = None if rotation.layout == PAIRS else _before_repetition(last, table)
-    if single is not None:
-        return single
     end, step = (rotation.size, 2) if rotation.layout == PAIRS else (rotation.size // 2, 1)
     bounds = [int_constant(last.graph, number) for number in (0, end, 2, step)]
     sizes = (*shape_of(table)[:2], rotation.size // 2)
     return insert_node(last, "Slice", [table, *bounds], [(table, sizes)]).outputs[0]
-
-
-def _before_repetition(last: Any, table: Any) -> Any:
-    """A table before its halves are repeated, with copies of the elementwise nodes that follow.
-
-    It is None if other nodes follow, or if the halves are not repeated.
-    """
-    node = table.producer()
-    if node is None or repeats_halves(node):
-        return None if node is None else node.inputs[0]
-    operands = [value for value in node.inputs if scalar(value) is None]
-    if not keeps_layout(node) or is_operator(node, "Unsqueeze", "Squeeze") or len(operands) != 1:
-        return None
-    single = _before_repetition(last, operands[0])
-    if single is None:
-        return None
-    inputs = [single if value is operands[0] else value for value in node.inputs]
-    attributes = {name: attr.value for name, attr in node.attributes.items()}
-    sizes = (*shape_of(table)[:-1], shape_of(single)[-1])
-    return insert_node(last, node.op_type, inputs, [(table, sizes)], **attributes).outputs[0]
 
 
 def _for_batch(last: Any, table: Any, rotation: Rotation) -> Any:

@@ -15,9 +15,8 @@ from onnxfn.graphs.layers.layer_periods import (
     prove_periods,
     traced_stack,
 )
-from onnxfn.graphs.layers.node_copies import copy_node, replace_inputs
 from onnxfn.graphs.layers.repeated_layers import LayerStack
-from onnxfn.graphs.nodes.nodes import all_inputs
+from onnxfn.graphs.nodes.nodes import all_inputs, subgraphs
 from onnxfn.graphs.nodes.slots import SLOT, slot_of
 
 Names = Mapping[LayerPort, str]
@@ -69,7 +68,7 @@ def _repeated(graph: Any, traced: TracedStack, counterparts: Mapping[Any, Any], 
         nodes.extend(_copied_period(graph, traced, names, replacements, shift))
         latest = {value: replacements[value] for value in latest}
     for node in traced.after:
-        replace_inputs(node, latest)
+        _replace_inputs(node, latest)
     return nodes
 
 
@@ -77,17 +76,39 @@ def _copied_period(
     graph: Any, traced: TracedStack, names: Names, replacements: dict[Any, Any], shift: int
 ) -> list[Any]:
     """Copies of the nodes of the second period, so many layers later; their outputs are put into `replacements`."""
-    copies = []
-    for node in traced.second:
-        copy = copy_node(node, replacements)
-        copy.name = f"{node.name}.{shift}"
-        for value, new_value in zip(node.outputs, copy.outputs, strict=True):
-            replacements[value] = new_value
-            new_value.name = _shifted_name(traced, names, value, shift)
-            if value.is_graph_output():
-                graph.outputs.append(new_value)
-        copies.append(copy)
+    import onnx_ir
+
+    outputs = [value for node in traced.second for value in node.outputs]
+    read = dict.fromkeys(value for node in traced.second for value in all_inputs(node))
+    inside = set(outputs)
+    outer = [value for value in read if value not in inside]
+    copy = onnx_ir.GraphView(outer, [], nodes=traced.second).clone()
+    for value, copied in zip(outer, copy.inputs, strict=True):
+        copied.replace_all_uses_with(replacements.get(value, value), replace_graph_outputs=True)
+    copies = list(copy)
+    copy.remove(copies)
+    for node, new_node in zip(traced.second, copies, strict=True):
+        new_node.name = f"{node.name}.{shift}"
+    new_outputs = [value for node in copies for value in node.outputs]
+    replacements.update(zip(outputs, new_outputs, strict=True))
+    for value, new_value in zip(outputs, new_outputs, strict=True):
+        new_value.name = _shifted_name(traced, names, value, shift)
+        if value.is_graph_output():
+            graph.outputs.append(new_value)
     return copies
+
+
+def _replace_inputs(node: Any, replacements: Mapping[Any, Any]) -> None:
+    """Lets a node and its subgraphs read the replacement of each value that has one."""
+    for index, value in enumerate(node.inputs):
+        if value in replacements:
+            node.replace_input_with(index, replacements[value])
+    for graph in subgraphs(node):
+        for inner_node in graph:
+            _replace_inputs(inner_node, replacements)
+        for index, value in enumerate(graph.outputs):
+            if value in replacements:
+                graph.outputs[index] = replacements[value]
 
 
 def _shift_end(traced: TracedStack, names: Names) -> None:

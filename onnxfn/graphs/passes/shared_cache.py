@@ -117,7 +117,7 @@ def _lengths(first: Any, text: Any) -> Lengths:
 def _replace(attention: Any, lengths: Lengths, biases: dict[Any, Any]) -> None:
     """Replaces an Attention that joins the cache by a GroupQueryAttention."""
     query, key, value, mask, *past = attention.inputs
-    heads, key_heads = _heads(attention)
+    heads, key_heads = (shape_of(tensor)[1] for tensor in (query, key))
     tensors = [_flat(attention, tensor) for tensor in (query, key, value)]
     output, *present = attention.outputs
     attributes = {"num_heads": heads, "kv_num_heads": key_heads, "scale": attribute(attention, "scale")}
@@ -133,17 +133,8 @@ def _replace(attention: Any, lengths: Lengths, biases: dict[Any, Any]) -> None:
         replace_value(old, new)
 
 
-def _heads(attention: Any) -> tuple[int, int]:
-    """The numbers of heads of queries and of keys."""
-    if attribute(attention, "q_num_heads"):
-        return attribute(attention, "q_num_heads"), attribute(attention, "kv_num_heads")
-    return shape_of(attention.inputs[0])[1], shape_of(attention.inputs[1])[1]
-
-
 def _flat(before: Any, value: Any) -> Any:
-    """A tensor as `[batch, length, heads * size]`."""
-    if len(shape_of(value)) != RANK:
-        return value
+    """A tensor `[batch, heads, length, size]` as `[batch, length, heads * size]`."""
     swapped = transposed_from(value, SWAP_HEADS)
     if swapped is None:
         batch, heads, length, size = shape_of(value)
@@ -153,9 +144,7 @@ def _flat(before: Any, value: Any) -> Any:
 
 
 def _unflat(before: Any, flat: Any, like: Any) -> Any:
-    """What replaces the output of an Attention: with its four axes, if it has four."""
-    if len(shape_of(like)) != RANK:
-        return flat
+    """A tensor `[batch, length, heads * size]` as the output of an Attention, `[batch, heads, length, size]`."""
     batch, heads, length, size = shape_of(like)
     sizes = int_constant(before.graph, 0, 0, heads, size)
     split = insert_node(before, "Reshape", [flat, sizes], [(like, (batch, length, heads, size))]).outputs[0]

@@ -38,6 +38,8 @@ def quantize_weights(
     After: the weights that the rules select are quantized slots, which other operators read. The second result has
     those that stay, with the reasons. No weight is read.
     """
+    from onnx_ir.passes import common
+
     left: list[tuple[str, str]] = []
     last = last_reads(model.graph)
     for value in list(model.graph.initializers.values()):
@@ -53,7 +55,8 @@ def quantize_weights(
             left.append((slot.parameter, reason))
         elif rule is not None:
             _quantize(model.graph, value, reads, rule)
-    return import_domain(model), tuple(left)
+    # A node in a branch of an If may not have the name of one outside.
+    return common.NameFixPass()(import_domain(model)).model, tuple(left)
 
 
 def _are_biases(slot: Slot) -> bool:

@@ -16,6 +16,7 @@ from onnxfn.graphs.nodes.nodes import (
     insert_node,
     int_constant,
     is_operator,
+    replace_value,
     shape_of,
 )
 from onnxfn.graphs.quantization.weight_reads import MATRIX_RANK, Read
@@ -24,9 +25,6 @@ from onnxfn.weights.onnxruntime_kernels import NF4
 
 BYTE = 8
 """The bits of the type that holds codes."""
-
-QUANTIZED_INPUT = ".quantized"
-"""The end of the names of the values that a DynamicQuantizeLinear computes."""
 
 
 @frozen(eq=False)
@@ -63,7 +61,6 @@ def with_cast_scales(weight: StoredWeight, reads: Sequence[Read]) -> StoredWeigh
         return weight
     first = _first_node(weight.graph, [read.node for read in reads])
     node = insert_node(first, "Cast", [scales], [(scales, shape_of(scales))], to=weight.dtype.value)
-    _rename(node, f"{scales.name}.cast")
     node.outputs[0].type = onnx_ir.TensorType(weight.dtype)
     return evolve(weight, tensors={**weight.tensors, "scales": node.outputs[0]})
 
@@ -102,7 +99,6 @@ def _conv_of_integers(weight: StoredWeight, node: Any) -> None:
         axes = int_constant(weight.graph, *range(1, len(weight.shape) - 1))
         sizes = (*shape_of(bias), *(1 for _ in weight.shape[2:]))
         bias = insert_node(node, "Unsqueeze", [bias, axes], [(bias, sizes)]).outputs[0]
-        _rename(bias.producer(), f"{node.outputs[0].name}.bias")
     _finish(node, product, bias)
 
 
@@ -118,8 +114,6 @@ def _integer_product(weight: StoredWeight, node: Any, operator: str, attributes:
     product.outputs[0].type = onnx_ir.TensorType(onnx_ir.DataType.INT32)
     cast = insert_node(node, "Cast", [product.outputs[0]], [_like(node)], to=onnx_ir.DataType.FLOAT.value)
     factor = insert_node(node, "Mul", [scale, tensors["scales"]], [(output, shape_of(tensors["scales"]))])
-    for inner, name in ((product, "integers"), (cast, "cast"), (factor, "scale")):
-        _rename(inner, f"{output.name}.{name}")
     return insert_node(node, "Mul", [cast.outputs[0], factor.outputs[0]], [_like(node)])
 
 
@@ -132,10 +126,9 @@ def _quantized_input(source: Any, reader: Any) -> Sequence[Any]:
             return list(use.node.outputs)
     node = onnx_ir.node("DynamicQuantizeLinear", [source], num_outputs=3)
     dtypes = (onnx_ir.DataType.UINT8, onnx_ir.DataType.FLOAT, onnx_ir.DataType.UINT8)
-    for output, dtype, end in zip(node.outputs, dtypes, ("", ".scale", ".zero_point"), strict=True):
-        output.name, output.type = f"{source.name}{QUANTIZED_INPUT}{end}", onnx_ir.TensorType(dtype)
-        output.shape = onnx_ir.Shape([]) if end else source.shape
-    node.name = f"{source.name}{QUANTIZED_INPUT}"
+    for output, dtype in zip(node.outputs, dtypes, strict=True):
+        output.type, output.shape = onnx_ir.TensorType(dtype), onnx_ir.Shape([])
+    node.outputs[0].shape = source.shape
     before = source.producer()
     if before is not None and before.graph is reader.graph:
         reader.graph.insert_after(before, node)
@@ -168,12 +161,9 @@ def _lookup(weight: StoredWeight, node: Any) -> None:
     elements = insert_node(node, "Mul", [distances.outputs[0], scales], [(numbers, shape_of(numbers))])
     width = blocks * rule.block_size
     flat = _reshaped(weight, node, elements.outputs[0], outer, width)
-    for inserted, name in ((distances, "distances"), (elements, "elements")):
-        _rename(inserted, f"{output.name}.{name}")
     if width == weight.shape[-1]:
         _finish(node, flat)
         return
-    _rename(flat, f"{output.name}.padded")
     bounds = [int_constant(weight.graph, number) for number in (0, weight.shape[-1], -1)]
     _finish(node, insert_node(node, "Slice", [flat.outputs[0], *bounds], [_like(node)]))
 
@@ -181,16 +171,15 @@ def _lookup(weight: StoredWeight, node: Any) -> None:
 def _gathered(weight: StoredWeight, node: Any, indices: Any, role: str, outer: Sequence[Any]) -> Any:
     """The codes, scales or zero points of the rows that a lookup reads."""
     tensor = weight.tensors[role]
-    new = insert_node(node, "Gather", [tensor, indices], [(tensor, (*outer, *shape_of(tensor)[1:]))], axis=0)
-    _rename(new, f"{node.outputs[0].name}.{role}")
-    return new.outputs[0]
+    sizes = (*outer, *shape_of(tensor)[1:])
+    return insert_node(node, "Gather", [tensor, indices], [(tensor, sizes)], axis=0).outputs[0]
 
 
 def _as_numbers(weight: StoredWeight, node: Any, data: Any, sizes: Sequence[Any]) -> Any:
     """The codes in bytes as floats; where a byte has several, along one more axis, the first code in the low bits."""
     import onnx_ir
 
-    name, bits = data.name, weight.rule.bits
+    bits = weight.rule.bits
     if bits != BYTE:
         shifts = np.arange(0, BYTE, bits, dtype=np.uint8)
         sizes = (*sizes, len(shifts))
@@ -199,12 +188,9 @@ def _as_numbers(weight: StoredWeight, node: Any, data: Any, sizes: Sequence[Any]
         shifted = insert_node(node, "BitShift", inputs, [(data, sizes)], direction="RIGHT")
         mask = byte_constant(weight.graph, np.array((1 << bits) - 1, np.uint8))
         masked = insert_node(node, "BitwiseAnd", [shifted.outputs[0], mask], [(data, sizes)])
-        _rename(shifted, f"{name}.shifted")
-        _rename(masked, f"{name}.masked")
         data = masked.outputs[0]
     cast = insert_node(node, "Cast", [data], [(data, sizes)], to=weight.dtype.value)
     cast.outputs[0].type = onnx_ir.TensorType(weight.dtype)
-    _rename(cast, f"{name}.numbers")
     return cast.outputs[0]
 
 
@@ -214,19 +200,14 @@ def _points(weight: StoredWeight, node: Any, data: Any, sizes: Sequence[Any]) ->
     if weight.rule.bits == BYTE:
         return numbers
     flat = _reshaped(weight, node, numbers, outer, shape_of(numbers)[-2] * shape_of(numbers)[-1])
-    _rename(flat, f"{data.name}.flat")
     bounds = [int_constant(weight.graph, number) for number in (0, blocks, -1)]
-    points = insert_node(node, "Slice", [flat.outputs[0], *bounds], [(numbers, sizes)])
-    _rename(points, f"{data.name}.points")
-    return points.outputs[0]
+    return insert_node(node, "Slice", [flat.outputs[0], *bounds], [(numbers, sizes)]).outputs[0]
 
 
 def _with_axes(weight: StoredWeight, node: Any, value: Any, inner: Sequence[int]) -> Any:
     """A value with axes of size 1 at its end."""
     axes = int_constant(weight.graph, *(-1 - index for index in reversed(range(len(inner)))))
-    new = insert_node(node, "Unsqueeze", [value, axes], [(value, (*shape_of(value), *inner))])
-    _rename(new, f"{value.name}.unsqueezed")
-    return new.outputs[0]
+    return insert_node(node, "Unsqueeze", [value, axes], [(value, (*shape_of(value), *inner))]).outputs[0]
 
 
 def _reshaped(weight: StoredWeight, node: Any, value: Any, outer: Sequence[Any], width: int) -> Any:
@@ -250,7 +231,6 @@ def _gather_of_blocks(weight: StoredWeight, node: Any) -> None:
     if width == weight.shape[-1]:
         _finish(node, gather)
         return
-    _rename(gather, f"{output.name}.padded")
     bounds = [int_constant(weight.graph, number) for number in (0, weight.shape[-1], -1)]
     _finish(node, insert_node(node, "Slice", [gather.outputs[0], *bounds], [_like(node)]))
 
@@ -258,15 +238,12 @@ def _gather_of_blocks(weight: StoredWeight, node: Any) -> None:
 def _flat_codes(weight: StoredWeight) -> Any:
     """The codes of a table, whose last axis holds all blocks of a row. MatMulNBits wants an axis for the blocks."""
     codes = weight.tensors["codes"]
-    name = f"{codes.name}.flat"
     for use in codes.uses():
         if is_operator(use.node, "Reshape"):
             return use.node.outputs[0]
     *outer, blocks, size = shape_of(codes)
     shape = int_constant(weight.graph, *outer, blocks * size)
-    node = insert_node(weight.graph[0], "Reshape", [codes, shape], [(codes, (*outer, blocks * size))])
-    _rename(node, name)
-    return node.outputs[0]
+    return insert_node(weight.graph[0], "Reshape", [codes, shape], [(codes, (*outer, blocks * size))]).outputs[0]
 
 
 def _indices(weight: StoredWeight, node: Any) -> Any:
@@ -275,9 +252,7 @@ def _indices(weight: StoredWeight, node: Any) -> Any:
     if node.op_type == "Gather":
         return indices
     axis = int_constant(weight.graph, -1)
-    squeezed = insert_node(node, "Squeeze", [indices, axis], [(indices, shape_of(indices)[:-1])])
-    _rename(squeezed, f"{node.outputs[0].name}.indices")
-    return squeezed.outputs[0]
+    return insert_node(node, "Squeeze", [indices, axis], [(indices, shape_of(indices)[:-1])]).outputs[0]
 
 
 def _finish_product(node: Any, product: Any) -> None:
@@ -287,14 +262,10 @@ def _finish_product(node: Any, product: Any) -> None:
 
 
 def _finish(node: Any, new: Any, bias: Any = None) -> None:
-    """Puts the output of a new node, plus a bias, in the place of the output of a node, under its names."""
+    """Puts the output of a new node, plus a bias, in the place of the output of a node."""
     if bias is not None:
-        _rename(new, f"{node.outputs[0].name}.product")
         new = insert_node(node, "Add", [new.outputs[0], bias], [_like(node)])
-    old, value = node.outputs[0], new.outputs[0]
-    name = old.name
-    old.replace_all_uses_with(value, replace_graph_outputs=True)
-    old.name, value.name, new.name = f"{name}.replaced", name, node.name
+    replace_value(node.outputs[0], new.outputs[0])
 
 
 def _like(node: Any) -> tuple[Any, Any]:
@@ -306,10 +277,6 @@ def _first_node(graph: Any, nodes: Sequence[Any]) -> Any:
     if any(node.graph is not graph for node in nodes):
         return graph[0]
     return nodes[0] if len(nodes) == 1 else next(node for node in graph if node in nodes)
-
-
-def _rename(node: Any, name: str) -> None:
-    node.name = node.outputs[0].name = name
 
 
 REPLACEMENTS: Mapping[tuple[str, str], Callable[[StoredWeight, Any], None]] = MappingProxyType(

@@ -16,7 +16,6 @@ import os
 import re
 import stat
 import tempfile
-import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import accumulate
@@ -35,9 +34,6 @@ MAX_CACHE_BYTES = 512 * 2**20
 
 PARTIAL = ".partial"
 """Suffix of a file that is being written."""
-
-STALE_SECONDS = 3600
-"""Age from which on a file that is being written belongs to a process that was killed."""
 
 DIGEST_LENGTH = len(f"{hashlib.sha256().hexdigest()}\n")
 """Bytes at the start of a file that hold its digest."""
@@ -151,23 +147,12 @@ def write_file(file: Path, content: bytes, max_bytes: int = MAX_CACHE_BYTES) -> 
     """Writes a file of the cache; then deletes the least recently used files while there are more than `max_bytes`.
 
     The file appears whole or not at all, and only this user can read and write it. A full disk or a folder that cannot
-    be written is no error: the cache is then without the file. What killed processes were writing is deleted.
+    be written is no error: the cache is then without the file. What a killed process was writing counts as a file.
     """
     with suppress(OSError), _partial_file(file) as partial:
         partial.write_bytes(_digest_line(file, content) + content)
         partial.replace(file)
-    entries = cache_entries(file.parent)
-    delete_files({*beyond_limit(entries, max_bytes), *stale_files(entries, time.time())})
-
-
-def stale_files(entries: Iterable[CacheEntry], now: float) -> tuple[CacheEntry, ...]:
-    """The entries that a killed process was writing: those that are being written since more than `STALE_SECONDS`.
-
-    >>> entries = [CacheEntry(Path(name), size=6, used=1.0) for name in ("a.template", "b.template.x1.partial")]
-    >>> [entry.path.name for entry in stale_files(entries, now=5000.0)]
-    ['b.template.x1.partial']
-    """
-    return tuple(entry for entry in entries if entry.path.suffix == PARTIAL and entry.used < now - STALE_SECONDS)
+    delete_files(beyond_limit(cache_entries(file.parent), max_bytes))
 
 
 def _own_bytes(file: Path) -> bytes:
@@ -213,7 +198,7 @@ def _entry(path: Path) -> CacheEntry | None:
     return CacheEntry(path, status.st_size, status.st_mtime) if _ENTRY.fullmatch(path.name) else None
 
 
-SAVED = ("limits", "expected", "unused_patches", "traced_layers", "from_repeats")
+SAVED = ("limits", "unused_patches", "traced_layers", "from_repeats")
 """The fields of a graph that are saved with it."""
 
 NOTE = "onnxfn.template"

@@ -58,8 +58,8 @@ def input_tensors(node: Any) -> Iterator[Any]:
 
 
 @cache
-def onnx_registry() -> Any:
-    """Torch's table from operators to ONNX functions, with onnxfn's own translations; built once.
+def onnx_registry(opset: int = 18) -> Any:
+    """Torch's table from operators to ONNX functions, with onnxfn's own translations for an opset; built once.
 
     onnxscript parses the source of each function to tell its domain, which torch does not read. That takes four fifths
     of the time.
@@ -71,7 +71,7 @@ def onnx_registry() -> Any:
 
     with replaced(TracedOnnxFunction, "function_ir", SimpleNamespace(domain="")):
         registry = torch_name("exporter_registry").from_torchlib()
-    for overload, function in translations().items():
+    for overload, function in translations(opset).items():
         registry.register_op(overload, function)
     for overload, function in complex_translations().items():
         registry.register_op(overload, function, is_complex=True)

@@ -10,6 +10,7 @@ import onnx_ir
 import torch
 from onnx_ir import DataType
 from onnxscript import opset18 as op
+from onnxscript import opset20
 from onnxscript.function_libs.torch_lib.ops import core, nn
 
 from onnxfn.graphs.translations.tensor_translations import (
@@ -25,14 +26,19 @@ from onnxfn.graphs.translations.tensor_translations import (
     typed,
 )
 
+GELU_OPSET = 20
+"""The opset that brings Gelu."""
 
-def translations() -> dict[Any, Callable[..., Any]]:
-    """Operator of torch -> a function that computes it on onnxscript values."""
+
+def translations(opset: int) -> dict[Any, Callable[..., Any]]:
+    """Operator of torch -> a function that computes it on onnxscript values, for a graph that will have an opset."""
+    gelu = {torch.ops.aten.gelu.default: _gelu} if opset >= GELU_OPSET else {}
     return {
         **distance_translations(),
         **element_translations(),
         **ordered_translations(),
         **scatter_translations(),
+        **gelu,
         operator.floordiv: _floor_quotient,
         torch.ops.aten.adaptive_avg_pool1d.default: _adaptive_avg_pool1d,
         torch.ops.aten.adaptive_avg_pool2d.default: _adaptive_avg_pool2d,
@@ -76,6 +82,11 @@ def _reshape_as(tensor: Any, other: Any) -> Any:
 def _log_sigmoid(tensor: Any) -> Any:
     """The logarithm of the sigmoid; torch's table takes the logarithm of a number that is 0 for -20 in ONNX Runtime."""
     return op.Neg(op.Softplus(op.Neg(tensor)))
+
+
+def _gelu(tensor: Any, approximate: str = "none") -> Any:
+    """A GELU as one operator; torch's table for opset 18 has none."""
+    return opset20.Gelu(tensor, approximate=approximate)
 
 
 def _rrelu(

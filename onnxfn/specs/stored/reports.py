@@ -59,20 +59,17 @@ class Fusion:
 
     Attributes:
         operator: The operator, such as `Attention`.
-        expected: The least number, from the calls of torch's functions and modules that it replaces. A table of angles
-            counts once, however many layers read it.
         actual: The number in the graph.
 
-    >>> print(Fusion("Attention", expected=30, actual=30))
-    Attention: 30, at least 30 expected
+    >>> print(Fusion("Attention", actual=30))
+    Attention: 30
     """
 
     operator: str
-    expected: int
     actual: int
 
     def __str__(self) -> str:
-        return f"{self.operator}: {self.actual}" + (f", at least {self.expected} expected" if self.expected else "")
+        return f"{self.operator}: {self.actual}"
 
 
 @record

@@ -9,14 +9,10 @@ import pytest
 import tiny
 import torch
 from agreement import assert_agreement
-from small_graphs import graph_from_text
 
 import onnxfn
 from onnxfn.architectures import decoders
-from onnxfn.graphs.capture.built_graph import BuiltGraph
-from onnxfn.graphs.fusions.fusing import fuse_operators, fusion_remarks, fusions
 from onnxfn.specs.edits.tensors import with_opset
-from onnxfn.specs.stored.reports import Fusion
 from onnxfn.specs.tasks.tasks import TASKS, task_names
 
 PAST = "text-generation-with-past"
@@ -27,8 +23,8 @@ DECODERS = {
     "gemma2": {"Attention": 2, "RMSNormalization": 9, "RotaryEmbedding": 4, "Gelu": 2},  # softcap
     "qwen3": {"Attention": 2, "RMSNormalization": 9, "RotaryEmbedding": 4},  # norms of queries and keys
     "gpt_neox": {"Attention": 2, "RotaryEmbedding": 4, "Gelu": 2, "LayerNormalization": 5},  # a part is rotated
-    "phi": {"Attention": 2, "RotaryEmbedding": 4, "Gelu": 2, "LayerNormalization": 3},
-    "gptj": {"Attention": 2, "RotaryEmbedding": 4, "Gelu": 2, "LayerNormalization": 3},  # pairs are rotated
+    "phi": {"Attention": 2, "RotaryEmbedding": 4, "LayerNormalization": 3},
+    "gptj": {"Attention": 2, "RotaryEmbedding": 4, "LayerNormalization": 3},  # pairs are rotated
     "deepseek_v3": {"Attention": 2, "RMSNormalization": 9, "RotaryEmbedding": 4},  # pairs become halves
     "cohere": {"Attention": 2, "RotaryEmbedding": 4, "LayerNormalization": 3},  # a norm in Python
 }
@@ -39,15 +35,6 @@ ENCODERS = {
 
 # All decoders but InternLM2: transformers 5 has no model of it.
 GENERATORS = [name for name, row in decoders.ROWS.items() if PAST in task_names(row) and name != "internlm2"]
-
-NORM = """
-norm (float[b,s,8] x) => (float[b,s,8] y) <float two = {2.0}, float e = {1e-6}, int64[1] last = {-1}> {
-    square = Pow (x, two)
-    mean = ReduceMean <keepdims = 1> (square, last)
-    safe = Add (mean, e)
-    root = Sqrt (safe)
-    y = Div (x, root)
-}"""
 
 
 def nodes(folder):
@@ -100,7 +87,7 @@ def test_attention_reads_and_writes_the_cache_itself(tmp_path):
     assert not {"Expand", "Concat", "Transpose"} & past_readers
     assert len({node.input[3] for node in (first, second)}) == 1  # both layers read one mask
     before = [node.op_type for node in nodes(tmp_path)[: nodes(tmp_path).index(first)]]
-    assert not {"GatherND", "Expand", "Slice", "Concat"} & set(before)  # mask and tables need no more nodes
+    assert not {"GatherND", "Expand"} & set(before)  # the mask needs no more nodes
 
 
 @pytest.mark.parametrize("model_type", ENCODERS)
@@ -160,28 +147,3 @@ def test_attention_of_torch_is_translated_with_all_options(options, opset, tmp_p
     result = onnxfn.export(with_opset(spec, opset), attention_model(**options), tmp_path / "model.onnx")
     assert result.report.passed
     assert fused(result) == ({"Attention": 1} if opset == 23 else {})
-
-
-def test_an_expected_operator_that_is_absent_is_a_remark():
-    model = fuse_operators(graph_from_text(NORM))
-    graph = BuiltGraph(model=model, expected=[("RMSNormalization", "a")])
-    assert fusions(graph) == (Fusion("RMSNormalization", expected=1, actual=1),)
-    assert fusion_remarks("model", graph) == ()
-    graph = BuiltGraph(model=model, expected=[("RMSNormalization", "a"), ("Attention", "b"), ("Attention", "c")])
-    assert fusion_remarks("decoder", graph) == (
-        "decoder: no Attention (2 expected); the graph computes it from smaller operators",
-    )
-    older = fuse_operators(graph_from_text(NORM, opset=18))
-    assert fusions(BuiltGraph(model=older, expected=[("RMSNormalization", "a"), ("Attention", "b")])) == ()
-
-
-def test_a_norm_of_another_formula_is_exported_and_remarked(tmp_path):
-    module = torch.nn.Module()
-    module.norm = type("OwnRMSNorm", (torch.nn.Module,), {"forward": lambda _, x: x / (x.abs().mean(-1, True) + 1)})()
-    module.forward = lambda x: {"y": module.norm(x)}
-    spec = with_opset(onnxfn.derived(module.eval(), sample={"x": torch.randn(3, 4)}), 23)
-    result = onnxfn.export(spec, module, tmp_path / "model.onnx")
-    assert result.report.passed
-    assert result.plan.remarks == (
-        "model: no RMSNormalization (1 expected); the graph computes it from smaller operators",
-    )
