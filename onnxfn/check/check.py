@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -12,10 +12,9 @@ from typing import Any
 from attrs import frozen
 
 from onnxfn.check.cases.interface import interface_findings, size_findings
-from onnxfn.check.cases.references import OutputArrays, Reference, largest_sizes, references, while_loaded, with_outputs
+from onnxfn.check.cases.references import OutputArrays, Reference, largest_sizes, references, with_outputs
 from onnxfn.check.cases.repeated import random_findings
 from onnxfn.check.texts.decoded_texts import SessionOpener, decoded_text_comparisons
-from onnxfn.check.texts.greedy_tokens import greedy_measurements
 from onnxfn.check.variants.proof import (
     NO_PROOF,
     Proof,
@@ -29,7 +28,6 @@ from onnxfn.check.variants.proof import (
 from onnxfn.check.variants.quantized_weights import WeightError
 from onnxfn.check.variants.weight_bytes import weight_findings
 from onnxfn.check.verdict.case_comparisons import CheckedFile, agreeing_with_any_case, case_comparisons
-from onnxfn.check.verdict.half_casts import half_finding, half_module
 from onnxfn.check.verdict.verdict import Comparison, ExactOutputs, exact_outputs
 from onnxfn.run.sessions import kept_session, silent_run_options
 from onnxfn.specs.algebra.planned import Part, Plan
@@ -41,8 +39,9 @@ HOW_TO_BISECT = "to see in which module: export with check=False, then onnxfn.bi
 """The end of the message about outputs that differ."""
 
 AMPLIFIED = (
-    "PyTorch in the dtype of the export is as far away from float64: these weights amplify rounding, and the outputs "
-    "cannot tell whether the file is right; to keep the file unchecked, export with check=False"
+    "PyTorch in the dtype of the export is as far away from float64: these weights amplify rounding, or the model "
+    "casts to fewer bits, so the outputs cannot tell whether the file is right; allow such a difference by "
+    "with_tolerance(spec, atol=...), or export with check=False"
 )
 """The end of the message about outputs that differ by no more than PyTorch's own error allows."""
 
@@ -95,10 +94,7 @@ def check(
         decoded = decoded_text_comparisons(checked, plan or Plan((part,)), session_for)
         comparisons += tuple(decoded)
         cases += tuple(comparison.case for comparison in decoded)
-    measurements = (
-        *variant_measurements(part, session_for(file), proof, judged.values, errors),
-        *greedy_measurements(proof.model or model, part, plan or Plan((part,)), file.parent, session_for, proof.text),
-    )
+    measurements = variant_measurements(part, session_for(file), proof, judged.values, errors)
     return Report(differences(part, comparisons), cases, (*of_weights, *judged.findings), measurements)
 
 
@@ -122,12 +118,11 @@ def _judged_with_weights(
     # sleep between two parallel loops instead of spinning: a model of many short loops takes up to nine times as long.
     # See GOMP_SPINCOUNT in the manual of libgomp.
     with ThreadPoolExecutor(2) as pool, stopped_on_error(stop):
-        weights = pool.submit(file_weights, checked.model, part, file, stopped.is_set)
+        weights = pool.submit(file_weights, checked.model, part, file, tick_of_thread)
         session = pool.submit(session_for, file, tick_of_thread)
         pool.shutdown(wait=False)  # so each ends with its work
         run = partial(with_outputs, session.result, run_options, file, part)
-        ready = while_loaded(session, expected)
-        with prefetched(run, ready, CASES_AHEAD, tick=tick) as pairs, stopped_on_error(stop):
+        with prefetched(run, expected, CASES_AHEAD, tick=tick) as pairs, stopped_on_error(stop):
             judged = judged_cases(checked, pairs)
         return judged, result_of(weights, tick)
 
@@ -167,25 +162,16 @@ def judged_cases(checked: CheckedFile, pairs: Iterable[tuple[Reference, OutputAr
         else:
             compared = case_comparisons(checked, reference, outputs)
             comparisons.extend(compared)
-            findings += _model_findings(checked.model, part, reference, compared) if not findings else ()
+            if not findings and not all(comparison.passed for comparison in compared):
+                findings += random_findings(checked.model, part, reference)
         checked.tick()
     return JudgedCases(tuple(comparisons), tuple(values), findings, tuple(cases))
 
 
-def file_weights(
-    model: Any, part: Part, file: Path, is_stopped: Callable[[], bool]
-) -> tuple[tuple[str, ...], tuple[WeightError, ...]]:
+def file_weights(model: Any, part: Part, file: Path, tick: Tick) -> tuple[tuple[str, ...], tuple[WeightError, ...]]:
     """What is wrong with the weights of a file, and the errors of its quantized weights."""
-    errors, findings = quantized_weights(model, part, file, is_stopped)
-    return (*weight_findings(model, part, file, is_stopped), *findings), errors
-
-
-def _model_findings(model: Any, part: Part, reference: Reference, comparisons: Iterable[Comparison]) -> tuple[str, ...]:
-    """The findings for a case with an output that differs: PyTorch's answer does so too, or is in float16 inside."""
-    if all(comparison.passed for comparison in comparisons):
-        return ()
-    half = half_module(model, part, reference.inputs)
-    return (*random_findings(model, part, reference), *([] if half is None else [half_finding(model, half)]))
+    errors, findings = quantized_weights(model, part, file, tick)
+    return (*weight_findings(model, part, file, tick), *findings), errors
 
 
 def check_error(report: Report) -> CheckFailed:

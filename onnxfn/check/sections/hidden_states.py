@@ -12,7 +12,7 @@ import numpy as np
 from attrs import frozen
 
 from onnxfn.check.cuts.recorded_tensors import real_tensors
-from onnxfn.check.verdict.verdict import NoReference, no_reference
+from onnxfn.check.verdict.verdict import NoReference, no_casts_below, no_reference
 from onnxfn.models.casting import cast_on_use
 from onnxfn.models.torch_modes import torch_functions
 from onnxfn.specs.algebra.dummies import Array
@@ -53,7 +53,10 @@ def recorded_hidden_states(
                 each.clear()
         calls.append(index)
         before[index] = _first_array((arguments, named))
-        exact.update((index, array) for array in _in_wider_dtypes(module, arguments, named, wider))
+        for dtype in wider:
+            if index not in exact:
+                with suppress(NoReference), no_reference(dtype):
+                    exact[index] = _in_wider_dtype(module, arguments, named, dtype)
 
     def leave(index: int, _: Any, __: Any, result: Any) -> None:
         after[index] = _first_array(result)
@@ -80,14 +83,6 @@ def recorded_hidden_states(
         yield last_run
 
 
-def _in_wider_dtypes(module: Any, arguments: Any, named: Any, wider: Sequence[str]) -> list[Array]:
-    """What a layer returns in the first of these dtypes that can run it; nothing if none can."""
-    for dtype in wider:
-        with suppress(NoReference), no_reference(dtype):
-            return [_in_wider_dtype(module, arguments, named, dtype)]
-    return []
-
-
 def _in_wider_dtype(module: Any, arguments: Any, named: Any, wider: str) -> Array:
     """What a layer returns in a wider dtype; its arguments, such as a cache that it changes, are copied."""
     import torch
@@ -102,7 +97,7 @@ def _in_wider_dtype(module: Any, arguments: Any, named: Any, wider: str) -> Arra
 
     with torch_functions(copied):
         arguments, named = copy.deepcopy((arguments, named))
-    with cast_on_use(module, dtype):
+    with cast_on_use(module, dtype), no_casts_below(dtype):
         return _first_array(module.forward(*arguments, **named))
 
 

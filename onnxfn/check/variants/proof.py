@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -14,14 +14,13 @@ from onnxfn.check.cases.references import OutputArrays, Reference
 from onnxfn.check.variants.measures import DYNAMIC, EIGHT_BITS, FOUR_BITS, HALF, MEASURES, output_measures
 from onnxfn.check.variants.quantized_weights import WeightError, quantized_weight_errors
 from onnxfn.check.verdict.compare import valid_elements
-from onnxfn.run.greedy_decoding import numpy_dtype
-from onnxfn.specs.algebra.dummies import Array
+from onnxfn.specs.algebra.dummies import Array, dtype_of
 from onnxfn.specs.algebra.planned import Part, Plan, PlannedSpec
 from onnxfn.specs.errors import InvalidSpec, listed
 from onnxfn.specs.quantization import WeightRule
 from onnxfn.specs.results.measurements import DEFAULT_FLOORS, Floors, Measurement, stated_floors
 from onnxfn.specs.short_repr import counted
-from onnxfn.specs.stored.reports import CheckFailed
+from onnxfn.specs.stored.reports import CheckFailed, Tick, no_tick
 
 KIND_OF_FLOATS: Mapping[str, str] = MappingProxyType({"float16": HALF, "bfloat16": EIGHT_BITS})
 """The kind by which the floors of a float dtype are looked up: a number in bfloat16 has 8 digits, as in 8 bits."""
@@ -128,62 +127,58 @@ def variant_measurements(
         cases: The values of each case, as `case_values` returns them; none for a file that is compared by tolerance.
         weights: The errors of its quantized weights.
     """
+
+    def measured(key: tuple[str, str], values: Sequence[Values], words: str) -> Measurement:
+        return measurement(part, *key, np.concatenate([each[key] for each in values]), proof.floors, words)
+
     text = {} if proof.text is None else _text_values(part, session, proof.text)
-    of_text = [_measurement(part, proof, key, [text], proof.text.case) for key in text] if proof.text else []
+    of_text = [measured(key, [text], proof.text.case) for key in text] if proof.text else []
     label = counted(len(cases), "cases")
     of_cases = [
-        _measurement(part, proof, key, [values for values in cases if key in values], label)
+        measured(key, [values for values in cases if key in values], label)
         for key in dict.fromkeys(key for values in cases for key in values)
         # Quality counts on the text; random tokens and a cache show faults. Without a text the cases show both.
         if key[1] == "cases" or not text
     ]
-    return (*of_text, *of_cases, *_of_weights(part, proof, weights))
+    worst = min(weights, key=lambda error: error.cosine, default=None)
+    of_worst = {} if worst is None else {(worst.weight, "weights"): np.array([worst.cosine])}
+    of_weights = [measured(key, [of_worst], counted(len(weights), "weights")) for key in of_worst]
+    return (*of_text, *of_cases, *of_weights)
 
 
-def _measurement(part: Part, proof: Proof, key: tuple[str, str], values: Sequence[Values], cases: str) -> Measurement:
-    output, name = key
-    measure, floor = MEASURES[name], floor_of(part.spec, name, proof.floors)
-    value = measure.whole(np.concatenate([each[key] for each in values]))
+def measurement(part: Part, output: str, name: str, values: Array, floors: Floors, cases: str) -> Measurement:
+    """The measurement of an output by the measure of a name, from its values in all cases.
+
+    The floor is that of the caller, else that of the kind of variant; None if it has none.
+    """
+    measure, stated = MEASURES[name], stated_floors(floors).get(name)
+    floor = measure.floors.get(variant_kind(part.spec) or "") if stated is None else stated
+    value = measure.whole(values)
     return Measurement(part.name, output, name, value, floor, cases, measure.passed(value, floor))
-
-
-def _of_weights(part: Part, proof: Proof, weights: Sequence[WeightError]) -> list[Measurement]:
-    """The measurement of the worst weight, if there are any."""
-    if not weights:
-        return []
-    worst, floor = min(weights, key=lambda error: error.cosine), floor_of(part.spec, "weights", proof.floors)
-    passed, label = MEASURES["weights"].passed(worst.cosine, floor), counted(len(weights), "weights")
-    return [Measurement(part.name, worst.weight, "weights", worst.cosine, floor, label, passed)]
-
-
-def floor_of(spec: PlannedSpec, measure: str, floors: Floors) -> float | None:
-    """The floor of a measure: that of the caller, else that of the kind of variant; None if it has none."""
-    stated = stated_floors(floors).get(measure)
-    return MEASURES[measure].floors.get(variant_kind(spec) or "") if stated is None else stated
 
 
 def _text_values(part: Part, session: Any, text: Reference) -> Values:
     """The values of the measures of the outputs for the text; a cache is left out, which the cases measure."""
     fed_back = {feedback.output for feedback in part.spec.feedback}
-    names = [output.name for output in part.spec.outputs if output.name not in fed_back]
-    dtypes = {input_.name: numpy_dtype(input_.type) for input_ in session.get_inputs()}
+    feeds = {
+        input_.name: array.astype(dtype_of(part.spec, input_)) if array.dtype.kind == "f" else array
+        for input_, array in ((each, text.inputs[each.name]) for each in part.spec.inputs)
+    }
     try:
-        arrays = session.run(names, {name: text.inputs[name].astype(dtype) for name, dtype in dtypes.items()})
+        outputs = session.run([*part.outputs], feeds)
     except Exception as error:
         raise CheckFailed(f"ONNX Runtime cannot run {part.name}.onnx on {text.case}: {error}") from error
-    by_name = dict(zip(part.outputs, text.outputs, strict=True))
-    actual, expected = dict(zip(names, arrays, strict=True)), {name: by_name[name] for name in names}
-    pairs = [(name, measure) for name in names for measure in output_measures(part.spec, name)]
-    return {(name, measure): MEASURES[measure].values(name, actual, expected) for name, measure in pairs}
+    values, _ = case_values(part, text, outputs)
+    return {key: array for key, array in values.items() if key[0] not in fed_back and key[1] != "cases"}
 
 
 def quantized_weights(
-    model: Any, part: Part, file: Path, is_stopped: Callable[[], bool] = lambda: False
+    model: Any, part: Part, file: Path, tick: Tick = no_tick
 ) -> tuple[tuple[WeightError, ...], tuple[str, ...]]:
     """The error of each quantized weight of a file, and the findings: weights that are more than a step away."""
     if not is_quantized(part.spec):
         return (), ()
-    errors, unknown = quantized_weight_errors(model, file, is_stopped)
+    errors, unknown = quantized_weight_errors(model, file, tick)
     outside = (str(error) for error in sorted(errors, key=lambda error: -error.outside) if error.outside)
     return errors, tuple(f"{part.name}: {finding}" for finding in (*unknown, *outside))
 
