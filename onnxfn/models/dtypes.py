@@ -12,7 +12,6 @@ from onnxfn.models.torch_modes import traces_awaited
 from onnxfn.specs.algebra.spec import ExportSpec, FloatDtype
 from onnxfn.specs.edits.tensors import FLOAT_DTYPES, with_dtypes
 from onnxfn.specs.errors import InvalidSpec, listed
-from onnxfn.weights.updates import has_updates, update_of, weight_in_dtype
 
 BLOCK = 1 << 22
 """The elements of a tensor that are converted at once."""
@@ -30,11 +29,11 @@ def in_dtype(model: Any, dtype: str | None) -> Any:
     """The model with its floating-point weights in a dtype: a copy, or the model itself if they have it already.
 
     Weights that the model keeps in float32 are so in the copy, too: see `dtypes_in`. The copy shares no floating-point
-    weight with the model, and each is copied once. Its weights are merged with an adapter that changes them.
+    weight with the model, and each is copied once.
     """
     import torch
 
-    if dtype is None or (has_dtype(model, dtype) and not has_updates(model)):
+    if dtype is None or has_dtype(model, dtype):
         return model
     dtypes = dtypes_in(model, getattr(torch, dtype))
     with traces_awaited():
@@ -175,8 +174,6 @@ def _converted(tensor: Any, dtype: Any) -> Any:
     """
     import torch
 
-    if update_of(tensor) is not None:
-        return _parameter(weight_in_dtype(tensor, dtype), tensor)
     with torch.no_grad():
         converted = torch.empty_like(tensor.detach(), dtype=dtype)
         for rows in _row_blocks(tensor):

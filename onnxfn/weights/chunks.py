@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from onnxfn.specs.stored.reports import Tick, no_tick
-from onnxfn.weights.updates import KEY, PARTS, converted_chunks, source_of
 
 PERIOD = 0.05
 """Seconds between two calls."""
@@ -82,29 +81,48 @@ TRANSPOSE_THREADS = 2
 """Threads that transpose the next chunks while the caller writes the current one."""
 
 
+PARTS = "onnxfn.parts"
+"""The key in the `meta` of a lazy tensor that holds a function to the contiguous arrays of its elements."""
+
+KEY = "onnxfn.key"
+"""The key in the `meta` of a lazy tensor that holds what is equal for tensors of the same elements, or None."""
+
+
+def lazy_tensor(
+    dtype: Any, shape: Iterable[int], parts: Callable[[], Iterator[Any]], key: Any, name: str | None = None
+) -> Any:
+    """An `onnx_ir` tensor whose elements are computed each time it is read, as contiguous arrays, one after the other.
+
+    >>> import onnx_ir
+    >>> lazy_tensor(onnx_ir.DataType.UINT8, (2, 2), lambda: iter([np.ones(4, np.uint8)]), None).numpy().tolist()
+    [[1, 1], [1, 1]]
+    """
+    import onnx_ir
+
+    sizes = tuple(shape)
+
+    def tensor() -> Any:
+        data = b"".join(part.tobytes() for part in parts())
+        return onnx_ir.Tensor(np.frombuffer(data, dtype.numpy()).reshape(sizes), dtype, name=name)
+
+    lazy = onnx_ir.LazyTensor(tensor, dtype=dtype, shape=onnx_ir.Shape(sizes), name=name)
+    lazy.meta[PARTS], lazy.meta[KEY] = parts, key
+    return lazy
+
+
 def chunks(tensor: Any, size: int = CHUNK_BYTES) -> Iterator[Any]:
     """The bytes of an `onnx_ir` tensor in row-major order, as uint8 arrays of about `size` bytes.
 
     A chunk is a view of the tensor's memory where that is contiguous. The tensor may hold any view of a torch tensor
-    or numpy array, or be the result of `converted`, `updated_tensor` or `quantized`. Any other tensor comes as one
-    chunk.
+    or numpy array, or be a `lazy_tensor`, whose parts are the chunks. Any other tensor comes as one chunk.
     """
-    source = source_of(tensor)
-    parts = _parts(source, size)
-    if parts is None:
-        yield np.frombuffer(tensor.tobytes(), np.uint8)
-        return
-    for part in parts if source.dtype == tensor.dtype else converted_chunks(parts, source, tensor.dtype):
-        yield part.reshape(-1).view(np.uint8)
-
-
-def _parts(tensor: Any, size: int) -> Iterator[Any] | None:
-    """The elements of a tensor as contiguous arrays; None if these are not known."""
     if PARTS in getattr(tensor, "meta", {}):
-        computed: Iterator[Any] = tensor.meta[PARTS]()
-        return computed
-    array = _array(tensor)
-    return None if array is None else _contiguous_chunks(array, size)
+        parts = tensor.meta[PARTS]()
+    elif (array := _array(tensor)) is not None:
+        parts = _contiguous_chunks(array, size)
+    else:
+        parts = [np.frombuffer(tensor.tobytes(), np.uint8)]
+    yield from (part.reshape(-1).view(np.uint8) for part in parts)
 
 
 def torch_tensor(tensor: Any) -> Any:
@@ -117,10 +135,6 @@ def torch_tensor(tensor: Any) -> Any:
 
 def memory_key(tensor: Any) -> Any:
     """A value that is equal for tensors that have the same bytes, since they view the same memory; None if unknown."""
-    source = source_of(tensor)
-    if source is not tensor:
-        key = memory_key(source)
-        return None if key is None else (key, tensor.dtype)
     if KEY in getattr(tensor, "meta", {}):
         return tensor.meta[KEY]
     array = _array(tensor)

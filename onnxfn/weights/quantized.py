@@ -13,9 +13,8 @@ from attrs import frozen
 
 from onnxfn.specs.errors import InvalidSpec
 from onnxfn.specs.quantization import WeightRule
-from onnxfn.weights.chunks import chunks, element_view, memory_key, prefetched
+from onnxfn.weights.chunks import chunks, element_view, lazy_tensor, memory_key, prefetched
 from onnxfn.weights.onnxruntime_kernels import block_codes, nf4_codes
-from onnxfn.weights.updates import KEY, PARTS
 
 Role = Literal["codes", "scales", "zero_points"]
 
@@ -81,20 +80,9 @@ def quantized(weight: QuantizedWeight) -> Callable[[Role, Any, Sequence[int]], A
 
 
 def _tensor(weight: QuantizedWeight, computed: Parameters, role: Role, dtype: Any, shape: Sequence[int]) -> Any:
-    import onnx_ir
-
-    read = partial(_role_chunks, weight, computed, role, dtype)
-    lazy = onnx_ir.LazyTensor(
-        lambda: onnx_ir.Tensor(
-            np.frombuffer(b"".join(part.tobytes() for part in read()), dtype.numpy()).reshape(tuple(shape)), dtype
-        ),
-        dtype=dtype,
-        shape=onnx_ir.Shape(list(shape)),
-    )
     key = memory_key(weight.tensor)
-    lazy.meta[PARTS] = lambda: map(np.ascontiguousarray, read())
-    lazy.meta[KEY] = None if key is None else (key, weight.rule, role, dtype)
-    return lazy
+    of_role = None if key is None else (key, weight.rule, role, dtype)
+    return lazy_tensor(dtype, shape, partial(_role_chunks, weight, computed, role, dtype), of_role)
 
 
 def _role_chunks(weight: QuantizedWeight, computed: Parameters, role: Role, dtype: Any) -> Iterator[Any]:
@@ -169,12 +157,6 @@ def _row_slices(weight: QuantizedWeight) -> Iterator[tuple[Any, Any]]:
 
 def _matrices(tensor: Any) -> Iterator[tuple[Any, Any]]:
     """The matrices that follow each other in a tensor, as arrays of bits and their dtype in torch."""
-    import torch
-
-    if PARTS in getattr(tensor, "meta", {}):  # an adapter changes it
-        for part in tensor.meta[PARTS]():
-            yield part.reshape(-1, tensor.shape[-1]).astype(np.float32).view(np.int32), torch.float32
-        return
     array, dtype = element_view(tensor)
     if array.flags.c_contiguous:
         yield array.reshape(-1, array.shape[-1]), dtype

@@ -14,10 +14,10 @@ from typing import Any, Literal
 import numpy as np
 
 from onnxfn.specs.algebra.dummies import Array
+from onnxfn.weights.chunks import lazy_tensor
 from onnxfn.weights.packed.float_checkpoint import rows_of_chunk
 from onnxfn.weights.packed.packed_integers import Packing, even_groups
 from onnxfn.weights.packed.quantized_checkpoint import QuantizedWeight, stored_parts
-from onnxfn.weights.updates import KEY, PARTS
 
 Role = Literal["codes", "scales", "zero_points"]
 
@@ -71,15 +71,8 @@ def blocks_tensor(weight: QuantizedWeight, role: Role, dtype: Any) -> Any:
 
     kind = dtype if role == "scales" else onnx_ir.DataType.UINT8
     shape = (weight.shape[0], *_row_shape(weight, role))
-    read = partial(_chunks, weight, role, kind.numpy())
-    lazy = onnx_ir.LazyTensor(
-        lambda: onnx_ir.Tensor(np.concatenate([part.reshape(-1) for part in read()]).reshape(shape), kind),
-        dtype=kind,
-        shape=onnx_ir.Shape(shape),
-    )
-    lazy.meta[PARTS] = read
-    lazy.meta[KEY] = (weight.name, str(next(iter(weight.entries.values())).file), role)
-    return lazy
+    key = (weight.name, str(next(iter(weight.entries.values())).file), role)
+    return lazy_tensor(kind, shape, partial(_chunks, weight, role, kind.numpy()), key)
 
 
 def stored_weight(tensor: Any) -> QuantizedWeight | None:
