@@ -118,26 +118,18 @@ def chunks(tensor: Any, size: int = CHUNK_BYTES) -> Iterator[Any]:
     """
     if PARTS in getattr(tensor, "meta", {}):
         parts = tensor.meta[PARTS]()
-    elif (array := _array(tensor)) is not None:
+    elif (array := viewed_array(tensor)) is not None:
         parts = _contiguous_chunks(array, size)
     else:
         parts = [np.frombuffer(tensor.tobytes(), np.uint8)]
     yield from (part.reshape(-1).view(np.uint8) for part in parts)
 
 
-def torch_tensor(tensor: Any) -> Any:
-    """The torch tensor that an `onnx_ir` tensor wraps, or None. None also if its elements are not whole bytes."""
-    raw: Any = getattr(tensor, "raw", None)
-    if not hasattr(raw, "untyped_storage") or raw.numel() * raw.element_size() != tensor.nbytes:
-        return None
-    return raw.detach().resolve_conj().resolve_neg()
-
-
 def memory_key(tensor: Any) -> Any:
     """A value that is equal for tensors that have the same bytes, since they view the same memory; None if unknown."""
     if KEY in getattr(tensor, "meta", {}):
         return tensor.meta[KEY]
-    array = _array(tensor)
+    array = viewed_array(tensor)
     if array is None or not array.size:
         return None
     start = array.__array_interface__["data"][0]
@@ -150,21 +142,22 @@ def element_view(tensor: Any) -> tuple[Any, Any]:
     """The bits of the elements of an `onnx_ir` tensor as an array of integers, and their dtype in torch."""
     from onnx_ir.tensor_adapters import to_torch_dtype
 
-    array = _array(tensor)
+    array = viewed_array(tensor)
     array = tensor.numpy() if array is None else array
     integers = {1: np.uint8, 2: np.int16, 4: np.int32, 8: np.int64}
     return array.view(integers[array.itemsize]), to_torch_dtype(tensor.dtype)
 
 
-def _array(tensor: Any) -> Any:
-    """A numpy array that views the memory of an `onnx_ir` tensor, or None.
+def viewed_array(tensor: Any) -> Any:
+    """A numpy array that views the memory of an `onnx_ir` tensor; None if it is lazy or has parts of bytes as elements.
 
     The dtype of the array may differ from the tensor's; its elements have the same size.
     """
-    raw = torch_tensor(tensor)
-    if raw is not None:
-        return _integer_view(raw)
-    raw = getattr(tensor, "raw", None)
+    if PARTS in getattr(tensor, "meta", {}):
+        return None
+    raw: Any = getattr(tensor, "raw", None)
+    if hasattr(raw, "untyped_storage") and raw.numel() * raw.element_size() == tensor.nbytes:
+        return _integer_view(raw.detach().resolve_conj().resolve_neg())
     is_array = isinstance(raw, np.ndarray) and raw.itemsize == tensor.dtype.itemsize
     return raw if is_array else None
 
