@@ -85,7 +85,9 @@ def _check_not_tied(adapter: Adapter, model: Any, name: str) -> None:
 
 def _merged(adapter: Adapter, path: str, module: Any, layer: AdaptedLayer) -> Any:
     """The weight of a layer, merged with an adapter. InvalidSpec if the layer cannot be."""
-    is_swapped = type(module).__name__ in ("Conv1D", "Embedding") or _is_embedding(module)
+    import torch
+
+    is_swapped = type(module).__name__ == "Conv1D" or isinstance(module, torch.nn.Embedding)
     left, right = (layer.a.T, layer.b.T) if is_swapped else (layer.b.flatten(1), layer.a.flatten(1))
     weight: Any = getattr(module, "weight", None)
     expected = (len(weight), prod(weight.shape[1:])) if weight is not None and weight.dim() > 1 else None
@@ -103,15 +105,8 @@ def _merged(adapter: Adapter, path: str, module: Any, layer: AdaptedLayer) -> An
 def _is_known(module: Any) -> bool:
     import torch
 
-    linear = isinstance(module, torch.nn.Linear) or type(module).__name__ == "Conv1D"
-    convolution = isinstance(module, torch.nn.Conv1d | torch.nn.Conv2d | torch.nn.Conv3d) and module.groups == 1
-    return linear or convolution or _is_embedding(module)
-
-
-def _is_embedding(module: Any) -> bool:
-    import torch
-
-    return isinstance(module, torch.nn.Embedding)
+    plain = isinstance(module, torch.nn.Linear | torch.nn.Embedding) or type(module).__name__ == "Conv1D"
+    return plain or (isinstance(module, torch.nn.Conv1d | torch.nn.Conv2d | torch.nn.Conv3d) and module.groups == 1)
 
 
 ATTRIBUTES = "shape ndim device layout requires_grad grad is_cpu is_cuda is_meta is_nested is_sparse"

@@ -13,10 +13,6 @@ from onnxfn.specs.algebra.spec import ExportSpec, FloatDtype
 from onnxfn.specs.edits.tensors import FLOAT_DTYPES, with_dtypes
 from onnxfn.specs.errors import InvalidSpec, listed
 
-BLOCK = 1 << 22
-"""The elements of a tensor that are converted at once."""
-
-
 SMALL_COPY = 1 << 28
 """The bytes of a copy of a model in another dtype up to which the copy is made."""
 
@@ -158,26 +154,11 @@ def float_tensors(model: Any) -> Iterator[Any]:
     return (tensor for tensor in tensors.values() if tensor.is_floating_point())
 
 
-def _row_blocks(tensor: Any) -> Iterator[Any]:
-    """Indices of blocks of a tensor along its first axis, of about `BLOCK` elements each."""
-    if tensor.numel() <= BLOCK:
-        yield ...
-        return
-    rows = max(1, BLOCK * len(tensor) // tensor.numel())
-    yield from (slice(start, start + rows) for start in range(0, len(tensor), rows))
-
-
 def _converted(tensor: Any, dtype: Any) -> Any:
-    """A copy of a tensor in a dtype; of a parameter, a parameter.
-
-    A large tensor is converted some rows at a time, so that an export can be stopped between them.
-    """
+    """A copy of a tensor in a dtype; of a parameter, a parameter."""
     import torch
 
-    with torch.no_grad():
-        converted = torch.empty_like(tensor.detach(), dtype=dtype)
-        for rows in _row_blocks(tensor):
-            converted[rows].copy_(tensor[rows])
+    converted = tensor.detach().to(dtype, copy=True)
     return _parameter(converted, tensor) if isinstance(tensor, torch.nn.Parameter) else converted
 
 

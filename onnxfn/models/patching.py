@@ -5,8 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import threading
-import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from importlib import import_module
 from types import ModuleType
@@ -17,7 +16,7 @@ from attrs import frozen
 from onnxfn.architectures.functions import function_named, is_short
 from onnxfn.architectures.private.renamed import called_by_any_name
 from onnxfn.specs.converters import resolve
-from onnxfn.specs.errors import InvalidSpec, PatchFailed, UnknownName, first_line
+from onnxfn.specs.errors import InvalidSpec, UnknownName
 from onnxfn.specs.records import Patch
 
 
@@ -36,54 +35,9 @@ def applied(patches: Iterable[Patch]) -> Iterator[set[str]]:
             replacement = function_named(patch.by, "patches", kind="patch")
             noted = replacement if is_short(patch.by) else _noted(replacement, patch.name, called)
             if inspect.isfunction(noted):
-                noted = _checked(called_by_any_name(noted), patch, owner, name)
+                noted = called_by_any_name(noted)
             undo.enter_context(replaced(owner, name, noted))
         yield called
-
-
-def _checked(function: Callable[..., Any], patch: Patch, owner: Any, name: str) -> Callable[..., Any]:
-    """The replacement, whose own TypeErrors are PatchFailed: those of its call, and those that it causes itself.
-
-    A call that the original refuses too is the caller's fault. Python asks special methods of a class, such as
-    `__len__`, and takes their TypeErrors for answers.
-    """
-    if name.endswith("__"):
-        return function
-    original = inspect.getattr_static(owner, name, None)
-
-    @functools.wraps(function)
-    def call(*arguments: Any, **named: Any) -> Any:
-        try:
-            return function(*arguments, **named)
-        except PatchFailed:
-            raise
-        except TypeError as error:
-            if not _is_own(error, patch) or not _takes(original, arguments, named):
-                raise
-            raise PatchFailed(f"the patch {patch.by} of {patch.name} does not fit: {first_line(error)}") from error
-
-    return call
-
-
-def _is_own(error: TypeError, patch: Patch) -> bool:
-    """Whether the call of a replacement caused an error, or the code of a row's replacement; no function it called."""
-    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
-    own = function_named(patch.by, "patches", kind="patch").__module__ if is_short(patch.by) else __name__
-    return frame.f_globals.get("__name__") in (own, __name__, called_by_any_name.__module__)
-
-
-def _takes(original: Any, arguments: tuple[Any, ...], named: Mapping[str, Any]) -> bool:
-    """Whether a function that a patch replaces can be called so; true if Python knows no signature of it."""
-    is_static = isinstance(original, staticmethod)  # its replacement gets the instance too
-    try:
-        signature = inspect.signature(original.__func__ if is_static else original)
-    except (TypeError, ValueError):
-        return True
-    try:
-        signature.bind(*arguments[is_static:], **named)
-    except TypeError:
-        return False
-    return True
 
 
 def _noted(replacement: Any, target: str, called: set[str]) -> Any:

@@ -92,13 +92,6 @@ class CaptureFailed(OnnxfnError, RuntimeError):
     """The model could not be traced, or its graph does not have the planned inputs, outputs and axes."""
 
 
-class PatchFailed(OnnxfnError, TypeError):
-    """A patch does not take an argument of the function that it replaces, or uses one as another type.
-
-    The fault lies in the patch. It is no refusal of the model, whose own TypeErrors say that inputs are not its own.
-    """
-
-
 class LayersDiffer(OnnxfnError, RuntimeError):
     """Layers that should be equal differ, so one trace cannot stand for them. The message says where they differ."""
 

@@ -77,10 +77,6 @@ MAX_CHUNK_BYTES = 1 << 26
 TILE_SIZE = 128
 """Rows and columns of a tile. A matrix is transposed tile by tile: two tiles fit the cache of a core."""
 
-TRANSPOSE_THREADS = 2
-"""Threads that transpose the next chunks while the caller writes the current one."""
-
-
 PARTS = "onnxfn.parts"
 """The key in the `meta` of a lazy tensor that holds a function to the contiguous arrays of its elements."""
 
@@ -180,9 +176,7 @@ def _contiguous_chunks(array: Any, size: int) -> Iterator[Any]:
     elif array.nbytes <= size:
         yield np.ascontiguousarray(array)
     elif _is_transposed(array):
-        slices = _row_slices(array, min(TILE_SIZE, MAX_CHUNK_BYTES // array[0].nbytes))
-        with prefetched(_copied_by_tiles, slices, TRANSPOSE_THREADS + 1, TRANSPOSE_THREADS) as parts:
-            yield from parts
+        yield from map(_copied_by_tiles, _row_slices(array, min(TILE_SIZE, MAX_CHUNK_BYTES // array[0].nbytes)))
     elif array.ndim > 1 and array[0].nbytes > size:
         for row in array:
             yield from _contiguous_chunks(row, size)

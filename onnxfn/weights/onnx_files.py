@@ -14,6 +14,8 @@ from typing import Any, BinaryIO
 
 from attrs import field, frozen
 
+from onnxfn.specs.errors import first_line
+
 
 @frozen(eq=False)
 class HashedFile:
@@ -149,7 +151,7 @@ def onnx_model(file: Path) -> Any:
     try:
         return ModelProto.FromString(with_weights_in_place(file, least=0))
     except (IndexError, DecodeError) as error:
-        raise ValueError(f"{file} is not an ONNX file: {error}") from error
+        raise ValueError(first_line(error)) from error
 
 
 def metadata(file: Path) -> dict[str, str]:
@@ -158,11 +160,6 @@ def metadata(file: Path) -> dict[str, str]:
         return {entry.key: entry.value for entry in onnx_model(file).metadata_props}
     except (OSError, ValueError):
         return {}
-
-
-def opset_versions(file: Path) -> dict[str, int]:
-    """The version of each operator set of an ONNX file, by domain; `""` is ONNX's own. ValueError if it is no file."""
-    return {entry.domain: entry.version for entry in onnx_model(file).opset_import}
 
 
 @frozen
@@ -219,15 +216,6 @@ def external_data_names(file: Path) -> frozenset[str]:
         return frozenset()
     names = {entry.value for tensor in tensors for entry in tensor.external_data if entry.key == "location"}
     return frozenset(names - {file.name})
-
-
-def graph_ports(file: Path) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    """The inputs and the outputs of an ONNX file, each an `onnx.ValueInfoProto`, in their order in the file.
-
-    ValueError if it is not an ONNX file.
-    """
-    graph = onnx_model(file).graph
-    return tuple(graph.input), tuple(graph.output)
 
 
 def graph_nodes(file: Path) -> tuple[Any, ...]:

@@ -8,28 +8,19 @@ from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from types import SimpleNamespace
 
-import every_part
 import pytest
 import replaced_functions
-import tiny
 from declared_specs import specs_for_derivation, specs_of_rows
-from refusals import refusal
 
 import onnxfn.architectures.patches
 from onnxfn import with_expanded_cache
 from onnxfn.architectures import ARCHITECTURES
-from onnxfn.architectures import patch_table as table
 from onnxfn.architectures.functions import function_named
 from onnxfn.architectures.patch_table import PATCHES, module_patches
 from onnxfn.architectures.signatures import missing_arguments, parameters, replaced_parameters
 from onnxfn.architectures.wrappers import latent_attention
-from onnxfn.export.derive import derive
 from onnxfn.export.derive.derive_sample import SLIDING_WINDOW_CACHE
-from onnxfn.export.find import multimodal
-from onnxfn.models.patching import applied
-from onnxfn.specs.errors import PatchFailed
 from onnxfn.specs.records import Patch
 
 NOT_INSTALLED = ("diffusers", "timm")
@@ -167,71 +158,3 @@ def test_an_argument_may_have_its_name_of_another_version():
     def since(hidden_states, cache=None): ...
 
     assert missing_arguments(parameters(before), parameters(since)) == ()
-
-
-# Errors of a patch
-
-
-def narrow(_):
-    raise AssertionError("a call without an argument")
-
-
-@pytest.fixture
-def narrow_patch(monkeypatch):
-    """Adds a patch that lacks an argument to the table."""
-
-    def add(name):
-        monkeypatch.setattr(table, "PATCHES", {**PATCHES, name: (f"{__name__}:narrow", "a test")})
-        monkeypatch.setattr(table, "fits", lambda *_: True)
-
-    return add
-
-
-def test_a_patch_that_lacks_an_argument_is_no_refusal_of_a_cache(narrow_patch):
-    narrow_patch("LlamaMLP.forward")
-    model = tiny.model("llama", "AutoModelForCausalLM")
-    assert refusal(PatchFailed, derive.derive_from_model, model, "text-generation") == (
-        f"the patch {__name__}:narrow of transformers.models.llama.modeling_llama:LlamaMLP.forward does not fit: "
-        "narrow() takes 1 positional argument but 2 were given"
-    )
-
-
-def test_a_patch_that_lacks_an_argument_is_no_refusal_of_a_tower(narrow_patch):
-    narrow_patch("CLIPMLP.forward")
-    task = "image-text-to-text-with-past"
-    model = every_part.tiny_model("llava", task)
-    target = f"{type(model.model.vision_tower).__module__}:CLIPMLP.forward"
-    message = refusal(PatchFailed, multimodal.multimodal_spec, model, task)
-    assert message.startswith(f"the patch {__name__}:narrow of {target} does not fit: ")
-
-
-def test_a_type_error_of_a_patch_of_a_row_is_its_own():
-    from transformers.models.bart import modeling_bart
-
-    name = f"{modeling_bart.__name__}:shift_tokens_right"
-    patch = Patch(name, by="text.shift_tokens_right", why="why")
-    with applied((patch,)), pytest.raises(PatchFailed, match=r"does not fit: .*decoder_start_token_id"):
-        modeling_bart.shift_tokens_right(None, 1, decoder_start_token_id=2)
-
-
-def test_a_call_that_the_original_refuses_too_is_no_fault_of_the_patch():
-    from transformers.models.mbart import modeling_mbart
-
-    name = f"{modeling_mbart.__name__}:shift_tokens_right"
-    patch = Patch(name, by="text.shift_tokens_right", why="why")
-    with applied((patch,)), pytest.raises(TypeError) as error:
-        modeling_mbart.shift_tokens_right(None, 1, decoder_start_token_id=2)
-    assert not isinstance(error.value, PatchFailed)
-
-
-def test_a_type_error_of_the_model_within_a_patch_stays_one():
-    from transformers.models.bart import modeling_bart
-
-    def refuses(*_, **__):
-        raise TypeError("mine")
-
-    name = f"{modeling_bart.__name__}:BartEncoderLayer.forward"
-    layer = SimpleNamespace(self_attn=refuses)
-    with applied((Patch(name, by="text.encoder_layer_output", why="why"),)), pytest.raises(TypeError) as error:
-        modeling_bart.BartEncoderLayer.forward(layer, None)
-    assert not isinstance(error.value, PatchFailed)

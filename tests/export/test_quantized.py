@@ -60,7 +60,7 @@ REASONS = {
 @pytest.mark.parametrize("name", REASONS)
 def test_a_quantized_checkpoint_is_refused_before_its_weights_are_read(name, tmp_path, monkeypatch):
     size, expected = llama(tmp_path, name)
-    monkeypatch.setattr(quantized_checkpoint, "row_chunks", None)
+    monkeypatch.setattr(quantized_checkpoint.QuantizedWeight, "rows", None)
     floats = 4 * sum(weight.numel() for weight in expected.values())
     text = refusal(LoadFailed, onnxfn.model_for, str(tmp_path), TASK)
     assert text == (

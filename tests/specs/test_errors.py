@@ -15,7 +15,6 @@ BASES = {
     "InvalidSpec": ValueError,
     "WrongType": ValueError,
     "CaptureFailed": RuntimeError,
-    "PatchFailed": TypeError,
     "LayersDiffer": RuntimeError,
     "CheckFailed": RuntimeError,
     "OutputExists": FileExistsError,

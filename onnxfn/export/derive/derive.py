@@ -38,7 +38,6 @@ from onnxfn.specs.errors import (
     InvalidSpec,
     MissingValue,
     OnnxfnError,
-    PatchFailed,
     UnknownName,
     first_line,
     listed,
@@ -77,7 +76,7 @@ INPUT_REFUSALS = (
     ValueError,
     OnnxfnError,
 )
-"""The errors with which a model refuses inputs that are not its own. MemoryError, OSError and PatchFailed do not."""
+"""The errors with which a model refuses inputs that are not its own. MemoryError and OSError do not."""
 
 HOW_TO_SPECIFY = "write the spec yourself: derived(model, sample={name: tensor}) or compose(takes(...), gives(...))"
 
@@ -129,8 +128,6 @@ def without_values(config: Any, task: str, spec_of: Callable[[Any], ExportSpec])
         try:
             with quiet(), no_values:
                 return spec_of(_model_without_weights(config, task))
-        except PatchFailed:
-            raise
         except Exception as error:  # noqa: BLE001 - a model may raise anything when its tensors have no values
             errors.append(summary(error))
     raise InvalidSpec(
@@ -165,8 +162,6 @@ def _accepted_inputs(model: Any, *, of_texts: bool) -> tuple[ExportSpec, tuple[R
     for inputs in () if unknown_arguments(model) else candidate_inputs(model, of_texts=of_texts):
         try:
             runs = run_at_sizes(model, resolved(inputs, snapshot(model)), answer_tensors)
-        except PatchFailed:
-            raise
         except INPUT_REFUSALS as error:
             errors.append(error)
             continue

@@ -18,7 +18,7 @@ from onnxfn.specs.algebra.compose import compose
 from onnxfn.specs.algebra.config_values import snapshot
 from onnxfn.specs.algebra.facts import loads
 from onnxfn.specs.algebra.spec import Call, ExportSpec, Parts
-from onnxfn.specs.errors import InvalidSpec, PatchFailed, unknown
+from onnxfn.specs.errors import InvalidSpec, unknown
 from onnxfn.specs.plan.planning import resolved
 from onnxfn.specs.tasks.tasks import DEFAULT_TASK, TASKS, WITH_PAST, canonical, for_task, task_names
 
@@ -86,8 +86,6 @@ def _shown_by_model(row: ExportSpec, model: Any, task: str) -> ExportSpec:
             continue
         try:
             runs = run_at_sizes(copy, resolved(inputs, snapshot(copy)), answer_tensors)
-        except PatchFailed:
-            raise
         except INPUT_REFUSALS:
             continue
         outputs = outputs_spec(runs).outputs

@@ -54,7 +54,7 @@ from onnxfn.specs.axis_symbols import with_symbols
 from onnxfn.specs.edits.behaviors import encoder_and_decoder, encoder_and_merged_decoder, model_part
 from onnxfn.specs.edits.mrope import with_mrope
 from onnxfn.specs.edits.token_embeddings import EMBEDS, embedding_lookup, with_inputs_embeds
-from onnxfn.specs.errors import InvalidSpec, PatchFailed, listed
+from onnxfn.specs.errors import InvalidSpec, listed
 from onnxfn.specs.plan.planning import resolved
 from onnxfn.specs.records import InputSpec, OutputSpec
 from onnxfn.specs.tasks.tasks import DEFAULT_TASK, TASKS, WITH_PAST, canonical, for_task, task_names
@@ -302,8 +302,6 @@ def _tower(model: Any, part: str) -> ExportSpec:
         own = tower(part, CONFIG_KEYS, inputs, masked_by_eager(model)).parts.behaviors[0].spec
         try:
             runs_of_tower = run_at_sizes(model, resolved(own, snapshot(model)), all_tensors)
-        except PatchFailed:
-            raise
         except INPUT_REFUSALS as error:
             errors.append(summary(error))
             continue
