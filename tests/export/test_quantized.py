@@ -53,7 +53,6 @@ REASONS = {
     "gptq act-order": "its groups are not columns that follow one another (desc_act)",
     "gptq 3": "its integers have 3 bits, and those of MatMulNBits 4 or 8",
     "fp8": "its values are not integers with a scale and a zero point for each group of columns",
-    "nf4": "its values are not integers with a scale and a zero point for each group of columns",
 }
 
 

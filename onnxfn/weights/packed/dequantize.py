@@ -7,10 +7,6 @@ each output. `parts` are the stored tensors of the weight, by the ends of their 
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
-from typing import Any
-
 import numpy as np
 
 from onnxfn.specs.algebra.dummies import Array
@@ -21,8 +17,6 @@ FP4_VALUES = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, -0.0, -0.5, -1.0, -1.5, -2
 
 EXPONENT_BIAS = 127
 """Of the type E8M0, in which a byte is a power of two: the same specification, section 5.4.1."""
-
-INT8_LIMIT = 127
 
 
 def block_rows(parts: Parts, settings: Settings, start: int, stop: int) -> Array:
@@ -40,51 +34,6 @@ def block_rows(parts: Parts, settings: Settings, start: int, stop: int) -> Array
     rows, columns = np.arange(start, stop) // block[0], np.arange(values.shape[1]) // block[1]
     products: Array = values[start:stop].astype(np.float32) * scales[rows][:, columns]
     return products
-
-
-def int8_rows(parts: Parts, _: Settings, start: int, stop: int) -> Array:
-    """The rows of an 8-bit weight of bitsandbytes, `functional.int8_vectorwise_dequant`: `value * SCB / 127`."""
-    products: Array = parts[".weight"][start:stop].astype(np.float32) * parts[".SCB"].reshape(-1, 1)[start:stop]
-    return products * np.float32(1 / INT8_LIMIT)
-
-
-def bnb4_rows(parts: Parts, _: Settings, start: int, stop: int) -> Array:
-    """The rows of a 4-bit weight of bitsandbytes, `functional.dequantize_4bit`: `code[value] * absmax` of its block.
-
-    The first of two values is in the upper four bits. The result is rounded to the dtype that the weight had. If
-    scales are quantized too, a scale is `nested_code[value] * nested_absmax + offset`.
-    """
-    state = bnb4_state(parts)
-    columns = state["shape"][1]
-    first, last = start * columns, stop * columns
-    codes = parts[".weight"].reshape(-1)[first // 2 : -(-last // 2)]
-    values = np.stack([codes >> 4, codes & 15], axis=-1).reshape(-1)[first % 2 :][: last - first]
-    blocks = np.arange(first, last) // state["blocksize"]
-    scales = _bnb4_scales(parts, state)[blocks]
-    products: Array = parts[".weight.quant_map"].astype(np.float32)[values] * scales
-    return products.astype(_numpy_dtype(state["dtype"])).astype(np.float32).reshape(-1, columns)
-
-
-def bnb4_state(parts: Parts) -> Mapping[str, Any]:
-    """The facts about a 4-bit weight that bitsandbytes stores as the bytes of a JSON text."""
-    name = next(end for end in parts if ".quant_state." in end)
-    state: Mapping[str, Any] = json.loads(parts[name].tobytes())
-    return state
-
-
-def _bnb4_scales(parts: Parts, state: Mapping[str, Any]) -> Array:
-    absmax = parts[".weight.absmax"]
-    if ".weight.nested_absmax" not in parts:
-        return absmax.astype(np.float32)
-    outer = parts[".weight.nested_absmax"][np.arange(absmax.size) // state["nested_blocksize"]]
-    scales: Array = parts[".weight.nested_quant_map"][absmax] * outer + np.float32(state["nested_offset"])
-    return scales
-
-
-def _numpy_dtype(name: str) -> Any:
-    from onnx_ir import DataType
-
-    return DataType[{"float32": "FLOAT"}.get(name, name.upper())].numpy()
 
 
 def mxfp4_rows(parts: Parts, _: Settings, start: int, stop: int) -> Array:

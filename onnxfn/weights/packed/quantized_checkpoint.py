@@ -107,7 +107,7 @@ def quantized_checkpoint(folder: Path) -> QuantizedCheckpoint | None:
     settings = quantization_settings(folder)
     if settings is None:
         return None
-    if not _has_quantized_dtypes(folder) and _method(settings) not in {row.method for row in FORMATS}:
+    if not _has_quantized_dtypes(folder) and settings.get("quant_method") not in {row.method for row in FORMATS}:
         return None  # weights of an unknown method that are floats: transformers reads or refuses them
     formats = _formats_for(folder, settings)
     stored = {entry.name: entry for entry in _entries(folder, formats[0].name)}
@@ -135,7 +135,7 @@ def quantized_checkpoint(folder: Path) -> QuantizedCheckpoint | None:
 
 def _formats_for(folder: Path, settings: Mapping[str, Any]) -> list[QuantizedFormat]:
     """The formats that the settings of a checkpoint name; LoadFailed if there is none."""
-    method = _method(settings)
+    method = settings.get("quant_method")
     formats = [row for row in FORMATS if row.method == method]
     if not formats:
         known = listed(dict.fromkeys(row.method for row in FORMATS))
@@ -151,12 +151,6 @@ def _formats_for(folder: Path, settings: Mapping[str, Any]) -> list[QuantizedFor
                 f"known: {values}; export the checkpoint that it was made from"
             )
     return formats
-
-
-def _method(settings: Mapping[str, Any]) -> str | None:
-    """The method in the settings of a checkpoint; None if they name none. bitsandbytes named none at first."""
-    is_bitsandbytes = settings.get("load_in_4bit") or settings.get("load_in_8bit")
-    return settings.get("quant_method") or ("bitsandbytes" if is_bitsandbytes else None)
 
 
 def _has_quantized_dtypes(folder: Path) -> bool:

@@ -73,11 +73,6 @@ def _packed_shape(parts: Parts, _: Settings) -> tuple[int, ...]:
     return rows, columns
 
 
-def _bnb4_shape(parts: Parts, _: Settings) -> tuple[int, ...]:
-    rows, columns = dequantize.bnb4_state(parts)["shape"]
-    return rows, columns
-
-
 def _weight_shape(parts: Parts, _: Settings) -> tuple[int, ...]:
     return parts[".weight"].shape
 
@@ -114,29 +109,6 @@ FORMATS = (
         rows=partial(float_rows, AWQ),
         packing=AWQ,
         settings=(("bits", (4,)), ("version", ("gemm", "GEMM"))),
-    ),
-    QuantizedFormat(
-        name="bitsandbytes with 4 bits",
-        method="bitsandbytes",
-        values=".weight",
-        needs=(".weight.absmax", ".weight.quant_map"),
-        may_have=(
-            *(".weight.nested_absmax", ".weight.nested_quant_map"),
-            *(".weight.quant_state.bitsandbytes__nf4", ".weight.quant_state.bitsandbytes__fp4"),
-        ),
-        dtypes=("UINT8",),
-        shape=_bnb4_shape,
-        rows=dequantize.bnb4_rows,
-    ),
-    QuantizedFormat(
-        name="bitsandbytes with 8 bits",
-        method="bitsandbytes",
-        values=".weight",
-        needs=(".SCB",),
-        may_have=(".weight_format",),
-        dtypes=("INT8",),
-        shape=_weight_shape,
-        rows=dequantize.int8_rows,
     ),
     QuantizedFormat(
         name="FP8",
