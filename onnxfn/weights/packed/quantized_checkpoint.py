@@ -111,18 +111,18 @@ def quantized_checkpoint(folder: Path) -> QuantizedCheckpoint | None:
         return None  # weights of an unknown method that are floats: transformers reads or refuses them
     formats = _formats_for(folder, settings)
     stored = {entry.name: entry for entry in _entries(folder, formats[0].name)}
-    found = [parts for name in stored if (parts := _parts_of_weight(name, stored, formats)) is not None]
+    quantized = [parts for name in stored if (parts := _parts_of_weight(name, stored, formats)) is not None]
     by_name = arrays(stored.values())
     weights = [
         QuantizedWeight(name, row, {end: by_name[part] for end, part in parts.items()}, settings)
-        for name, row, parts in found
+        for name, row, parts in quantized
     ]
     if not weights:
         raise LoadFailed(
             f"{folder} is quantized ({formats[0].name}) by its config.json, and none of its tensors is; it has: "
             f"{listed(stored, most=4)}; if it is not quantized, remove quantization_config from config.json"
         )
-    read = {part for _, _, parts in found for part in parts.values()}
+    read = {part for _, _, parts in quantized for part in parts.values()}
     others = [entry for name, entry in stored.items() if name not in read]
     without_scale = [entry.name for entry in others if entry.dtype.startswith("FLOAT8")]
     if without_scale:

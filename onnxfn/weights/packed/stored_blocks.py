@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 from math import gcd
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -18,8 +18,7 @@ from onnxfn.weights.chunks import lazy_tensor
 from onnxfn.weights.packed.float_checkpoint import row_ranges
 from onnxfn.weights.packed.packed_integers import Packing, even_groups
 from onnxfn.weights.packed.quantized_checkpoint import QuantizedWeight
-
-Role = Literal["codes", "scales", "zero_points"]
+from onnxfn.weights.quantized import Role
 
 ROLES: tuple[Role, ...] = ("codes", "scales", "zero_points")
 """The tensors that MatMulNBits reads besides its first input, in their order."""
