@@ -19,9 +19,6 @@ from onnxfn.weights.packed.quantized_formats import FORMATS, QuantizedFormat
 CONFIG_KEY = "quantization_config"
 SINGLE_FILE, INDEX_FILE = "model.safetensors", "model.safetensors.index.json"
 
-QUANTIZED_DTYPES = ("INT8", "UINT8", "INT32", "FLOAT8E4M3FN", "FLOAT8E5M2")
-"""The dtypes of quantized values, of any method."""
-
 
 @frozen(eq=False)
 class QuantizedWeight:
@@ -107,8 +104,6 @@ def quantized_checkpoint(folder: Path) -> QuantizedCheckpoint | None:
     settings = quantization_settings(folder)
     if settings is None:
         return None
-    if not _has_quantized_dtypes(folder) and settings.get("quant_method") not in {row.method for row in FORMATS}:
-        return None  # weights of an unknown method that are floats: transformers reads or refuses them
     formats = _formats_for(folder, settings)
     stored = {entry.name: entry for entry in _entries(folder, formats[0].name)}
     quantized = [parts for name in stored if (parts := _parts_of_weight(name, stored, formats)) is not None]
@@ -151,14 +146,6 @@ def _formats_for(folder: Path, settings: Mapping[str, Any]) -> list[QuantizedFor
                 f"known: {values}; export the checkpoint that it was made from"
             )
     return formats
-
-
-def _has_quantized_dtypes(folder: Path) -> bool:
-    """Whether tensors in a folder have dtypes in which quantized values are stored."""
-    try:
-        return any(entry.dtype in QUANTIZED_DTYPES for entry in entries(folder))
-    except ModelNotFound:
-        return False
 
 
 def _entries(folder: Path, format_name: str) -> Iterable[TensorEntry]:
