@@ -41,7 +41,7 @@ def built_arguments(model: Any, builders: Iterable[ArgumentBuilder], arguments: 
 def _with_object(model: Any, builder: ArgumentBuilder, tree: Any, path: list[str]) -> Any:
     """A tree with the object of a builder at a path."""
     if not path:
-        build = resolve(builder.by, ARGUMENT_BUILDERS, kind="argument builder")
+        build = resolve(builder.by, {**ARGUMENT_BUILDERS, **CLASSES}, kind="argument builder")
         return build(model, tree) if builder.by in ARGUMENT_BUILDERS else build(**tree)
     if isinstance(tree, Mapping):
         return {**tree, path[0]: _with_object(model, builder, tree.get(path[0], {}), path[1:])}
@@ -119,13 +119,6 @@ def encoder_decoder_cache(model: Any, tensors: Mapping[str, CacheTensors]) -> An
     )
 
 
-def encoder_output(_: Any, tensors: Mapping[str, Any]) -> Any:
-    """The output of an encoder, as a decoder takes it."""
-    from transformers.modeling_outputs import BaseModelOutput
-
-    return BaseModelOutput(**tensors)
-
-
 def last_positions(model: Any, number: Any) -> slice:
     """The last positions of an axis, as many as a tensor without axes says: all if it is 0, or above their number.
 
@@ -137,13 +130,6 @@ def last_positions(model: Any, number: Any) -> slice:
     count = number.item()
     torch_name("check")(count >= 0)
     return slice(-count, None)
-
-
-def moe_encoder_output(_: Any, tensors: Mapping[str, Any]) -> Any:
-    """The output of an encoder with experts, without the logits of its router."""
-    from transformers.modeling_outputs import MoEModelOutput
-
-    return MoEModelOutput(**tensors)
 
 
 def moonshine_encoder_output(model: Any, tensors: Mapping[str, Any]) -> Any:
@@ -253,9 +239,7 @@ ARGUMENT_BUILDERS: Mapping[str, Callable[[Any, Any], Any]] = MappingProxyType(
             encoder_decoder_cache,
             dynamic_cache_without_config,
             minimax_cache,
-            encoder_output,
             last_positions,
-            moe_encoder_output,
             moonshine_streaming_encoder_output,
             parakeet_encoder_output,
             moonshine_encoder_output,
@@ -263,3 +247,11 @@ ARGUMENT_BUILDERS: Mapping[str, Callable[[Any, Any], Any]] = MappingProxyType(
     }
 )
 """Name of an argument builder in a spec -> the function."""
+
+CLASSES: Mapping[str, str] = MappingProxyType(
+    {
+        "encoder_output": "transformers.modeling_outputs:BaseModelOutput",
+        "moe_encoder_output": "transformers.modeling_outputs:MoEModelOutput",
+    }
+)
+"""Name of an argument builder in a spec -> the class whose fields the tensors are."""

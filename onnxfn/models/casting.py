@@ -1,8 +1,8 @@
-"""Weights that are converted to another dtype, or merged with an adapter, when a function of torch reads them."""
+"""Weights that are converted to another dtype when a function of torch reads them, or merged with an adapter."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from math import prod
@@ -10,13 +10,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from attrs import evolve, field, frozen
-
-from onnxfn.models.dtypes import dtypes_in, float_dtype, float_tensors, has_dtype
+from onnxfn.models.dtypes import dtypes_in, float_tensors, has_dtype
 from onnxfn.models.torch_modes import torch_functions
 from onnxfn.specs.errors import InvalidSpec, closest
-from onnxfn.weights.adapters import AdaptedLayer, Adapter, read_adapter
-from onnxfn.weights.updates import Update, has_updates, row_norms, rows_of, update_of, weight_in_dtype, with_update
+from onnxfn.weights.adapters import AdaptedLayer, Adapter, merged_weight, read_adapter
 
 KINDS = "Linear, Conv1D, Embedding, Conv1d, Conv2d and Conv3d without groups"
 """The layers whose adapters are known."""
@@ -43,7 +40,7 @@ def with_adapter(model: Any, copied: Any, folder: str | Path | None) -> Any:
     for name, tensor in adapter.tensors.items():
         _replace(adapter, modules, name, tensor)
     for path, layer in layers.items():
-        modules[path].register_parameter("weight", _updated(adapter, path, modules[path], layer))
+        modules[path].register_parameter("weight", _merged(adapter, path, modules[path], layer))
     return copied
 
 
@@ -86,9 +83,11 @@ def _check_not_tied(adapter: Adapter, model: Any, name: str) -> None:
         )
 
 
-def _updated(adapter: Adapter, path: str, module: Any, layer: AdaptedLayer) -> Any:
-    """The weight of a layer with the update of an adapter. InvalidSpec if the layer cannot have it."""
-    is_swapped = type(module).__name__ in ("Conv1D", "Embedding") or _is_embedding(module)
+def _merged(adapter: Adapter, path: str, module: Any, layer: AdaptedLayer) -> Any:
+    """The weight of a layer, merged with an adapter. InvalidSpec if the layer cannot be."""
+    import torch
+
+    is_swapped = type(module).__name__ == "Conv1D" or isinstance(module, torch.nn.Embedding)
     left, right = (layer.a.T, layer.b.T) if is_swapped else (layer.b.flatten(1), layer.a.flatten(1))
     weight: Any = getattr(module, "weight", None)
     expected = (len(weight), prod(weight.shape[1:])) if weight is not None and weight.dim() > 1 else None
@@ -98,27 +97,16 @@ def _updated(adapter: Adapter, path: str, module: Any, layer: AdaptedLayer) -> A
             f"the adapter {adapter.folder} changes {path}, a {type(module).__name__}{shape}, by a matrix of the shape "
             f"{[len(left), right.shape[1]]}; known are: {KINDS}"
         )
-    update = Update(left, right, layer.scale)
-    if layer.magnitude is None:
-        return with_update(weight, update)
-    if is_swapped or weight.dim() != 2:  # noqa: PLR2004 - rows and columns
+    if layer.magnitude is not None and (is_swapped or weight.dim() != 2):  # noqa: PLR2004 - rows and columns
         raise InvalidSpec(f"the adapter {adapter.folder} has DoRA for {path}, a {type(module).__name__}, not a Linear")
-    norms = row_norms(with_update(weight, update))
-    return with_update(weight, evolve(update, factor=layer.magnitude.reshape(-1, 1) / norms))
+    return merged_weight(weight, left, right, layer)
 
 
 def _is_known(module: Any) -> bool:
     import torch
 
-    linear = isinstance(module, torch.nn.Linear) or type(module).__name__ == "Conv1D"
-    convolution = isinstance(module, torch.nn.Conv1d | torch.nn.Conv2d | torch.nn.Conv3d) and module.groups == 1
-    return linear or convolution or _is_embedding(module)
-
-
-def _is_embedding(module: Any) -> bool:
-    import torch
-
-    return isinstance(module, torch.nn.Embedding)
+    plain = isinstance(module, torch.nn.Linear | torch.nn.Embedding) or type(module).__name__ == "Conv1D"
+    return plain or (isinstance(module, torch.nn.Conv1d | torch.nn.Conv2d | torch.nn.Conv3d) and module.groups == 1)
 
 
 ATTRIBUTES = "shape ndim device layout requires_grad grad is_cpu is_cuda is_meta is_nested is_sparse"
@@ -128,28 +116,14 @@ METHODS = "size dim numel stride is_floating_point is_complex is_contiguous get_
 SELECTIONS = "__getitem__ select narrow index_select unbind split chunk"
 """Methods of a tensor that return parts of it. The parts are converted, not the tensor: one expert, not all."""
 
-PRODUCTS = "mm matmul bmm addmm baddbmm conv1d conv2d conv3d conv_transpose1d conv_transpose2d"
-"""Functions of torch whose result never views an argument, so that converted arguments can share one memory."""
-
 BLOCK = 1 << 22
 """The most elements of the weight of a linear layer that are converted at once."""
 
 
-@frozen(eq=False)
-class Weights:
-    """The weights of a model that have another dtype than the one to compute in, or that an adapter changes.
+Dtypes = Mapping[int, Any]
+"""From the identity of each weight that has another dtype than the one to compute in to that one, a dtype of torch."""
 
-    Attributes:
-        dtypes: From the identity of a weight to its torch dtype to compute in.
-        memory: Memory for the converted weights of one product, enlarged where that is needed. New memory for each
-            would take ten times as long as the conversion.
-    """
-
-    dtypes: Mapping[int, Any]
-    memory: Any = field(repr=False)
-
-
-Call = Callable[[Weights, Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]
+Call = Callable[[Dtypes, Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]
 """Calls a function of torch some of whose arguments are weights."""
 
 
@@ -160,26 +134,20 @@ def cast_on_use(model: Any, dtype: Any) -> Iterator[None]:
     A weight is converted when a function reads it, and the converted weight is released when the function ends. So a
     model of bfloat16 weights computes in float32 in the memory of one weight. The weights themselves do not change.
     Weights that the model keeps in float32 have that: see `dtypes_in`. Nothing is done if all parameters have the
-    dtype, or if that is None. The weights that an adapter changes are merged when they are read, in any case.
+    dtype, or if that is None.
     """
-    import torch
-
-    if (dtype is None or has_dtype(model, str(dtype).removeprefix("torch."))) and not has_updates(model):
+    if dtype is None or has_dtype(model, str(dtype).removeprefix("torch.")):
         yield
         return
-    dtype = dtype or float_dtype(model)
     wanted, tensors = dtypes_in(model, dtype), float_tensors(model)
-    dtypes = {
-        id(each): wanted[id(each)] for each in tensors if each.dtype != wanted[id(each)] or update_of(each) is not None
-    }
-    weights = Weights(dtypes, torch.empty(0, dtype=dtype))
+    dtypes = {id(each): wanted[id(each)] for each in tensors if each.dtype != wanted[id(each)]}
     calls = _calls()
 
     def call(function: Callable[..., Any], arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
         if not _reads(dtypes, (*arguments, *named.values())):
             return function(*arguments, **named)
         chosen: Call = calls.get(function, _on_converted)
-        return chosen(weights, function, arguments, named)
+        return chosen(dtypes, function, arguments, named)
 
     with torch_functions(call):
         yield
@@ -200,14 +168,12 @@ def _calls() -> Mapping[Any, Call]:
     import torch
 
     tensor, functions = torch.Tensor, torch.nn.functional
-    products = [getattr(owner, name) for owner in (torch, tensor) for name in PRODUCTS.split() if hasattr(owner, name)]
     return MappingProxyType(
         {
             **{getattr(tensor, name).__get__: _unchanged for name in ATTRIBUTES.split()},
             **{getattr(tensor, name): _unchanged for name in METHODS.split()},
             **{getattr(tensor, name): _converted_result for name in SELECTIONS.split()},
-            **dict.fromkeys(products, _product),
-            tensor.dtype.__get__: lambda weights, _, arguments, __: weights.dtypes[id(arguments[0])],
+            tensor.dtype.__get__: lambda dtypes, _, arguments, __: dtypes[id(arguments[0])],
             functions.embedding: _converted_result,
             torch.embedding: _converted_result,
             functions.linear: _linear,
@@ -215,7 +181,7 @@ def _calls() -> Mapping[Any, Call]:
     )
 
 
-def _reads(dtypes: Mapping[int, Any], values: Iterable[Any]) -> bool:
+def _reads(dtypes: Dtypes, values: Iterable[Any]) -> bool:
     """Whether a weight is among the arguments of a function, or in a list among them."""
     return any(
         id(value) in dtypes or (isinstance(value, (list, tuple)) and any(id(item) in dtypes for item in value))
@@ -223,75 +189,43 @@ def _reads(dtypes: Mapping[int, Any], values: Iterable[Any]) -> bool:
     )
 
 
-def _converted(weights: Weights, value: Any) -> Any:
+def _converted(dtypes: Dtypes, value: Any) -> Any:
     """A weight in the dtype to compute in, or a list of values with its weights in it; another value unchanged."""
-    if isinstance(value, (list, tuple)) and _reads(weights.dtypes, value):
-        return type(value)(_converted(weights, item) for item in value)
-    return weight_in_dtype(value, weights.dtypes[id(value)]) if id(value) in weights.dtypes else value
+    if isinstance(value, (list, tuple)) and _reads(dtypes, value):
+        return type(value)(_converted(dtypes, item) for item in value)
+    return value.to(dtypes[id(value)]) if id(value) in dtypes else value
 
 
-def _unchanged(_: Weights, function: Any, arguments: Any, named: Any) -> Any:
+def _unchanged(_: Dtypes, function: Any, arguments: Any, named: Any) -> Any:
     return function(*arguments, **named)
 
 
-def _on_converted(weights: Weights, function: Any, arguments: Any, named: Any) -> Any:
+def _on_converted(dtypes: Dtypes, function: Any, arguments: Any, named: Any) -> Any:
     """The result of a function for converted weights."""
-    values = [_converted(weights, value) for value in arguments]
-    return function(*values, **{name: _converted(weights, value) for name, value in named.items()})
+    values = [_converted(dtypes, value) for value in arguments]
+    return function(*values, **{name: _converted(dtypes, value) for name, value in named.items()})
 
 
-def _converted_result(weights: Weights, function: Any, arguments: Any, named: Any) -> Any:
+def _converted_result(dtypes: Dtypes, function: Any, arguments: Any, named: Any) -> Any:
     """The converted result of a function that returns parts of a weight."""
-    if any(update_of(value) is not None for value in (*arguments, *named.values())):
-        return _on_converted(weights, function, arguments, named)
-    result, dtype = function(*arguments, **named), _dtype(weights, (*arguments, *named.values()))
+    dtype = next(dtypes[id(value)] for value in (*arguments, *named.values()) if id(value) in dtypes)
+    result = function(*arguments, **named)
     if isinstance(result, (list, tuple)):
         return type(result)(part.to(dtype) for part in result)
     return result.to(dtype)
 
 
-def _dtype(weights: Weights, values: Iterable[Any]) -> Any:
-    """The torch dtype to compute in of the first weight among the arguments of a function."""
-    return next(weights.dtypes[id(value)] for value in values if id(value) in weights.dtypes)
-
-
-def _product(weights: Weights, function: Any, arguments: Any, named: Any) -> Any:
-    """The result of a function that shares no memory with its arguments."""
-    values = (*arguments, *named.values())
-    read = [value for value in values if id(value) in weights.dtypes]
-    moved = iter(_in_memory(weights, read, _dtype(weights, read)))
-    values = tuple(next(moved) if id(value) in weights.dtypes else value for value in values)
-    return function(*values[: len(arguments)], **dict(zip(named, values[len(arguments) :], strict=True)))
-
-
-def _linear(weights: Weights, function: Any, arguments: Any, named: Any) -> Any:
+def _linear(dtypes: Dtypes, function: Any, arguments: Any, named: Any) -> Any:
     """The result of a linear layer, some columns after the other if its weight is large."""
     import torch
 
     values, matrix, bias = (*arguments, None, None)[:3]
-    if named or id(matrix) not in weights.dtypes or matrix.numel() <= BLOCK:
-        return _product(weights, function, arguments, named)
-    rows = BLOCK // matrix.shape[1] + 1
+    if named or id(matrix) not in dtypes or matrix.numel() <= BLOCK:
+        return _on_converted(dtypes, function, arguments, named)
+    rows, dtype = BLOCK // matrix.shape[1] + 1, dtypes[id(matrix)]
     columns = []
     for start in range(0, len(matrix), rows):
         part = slice(start, start + rows)
-        rows_and_bias = [rows_of(matrix, part)] if bias is None else [rows_of(matrix, part), bias[part]]
-        columns.append(function(values, *_in_memory(weights, rows_and_bias, weights.dtypes[id(matrix)])))
+        of_part = None if bias is None else bias[part].to(dtype)
+        columns.append(function(values, matrix[part].to(dtype), of_part))
     return torch.cat(columns, dim=-1)
-
-
-def _in_memory(weights: Weights, tensors: Sequence[Any], dtype: Any) -> list[Any]:
-    """Copies of tensors in a dtype, one after the other in `weights.memory` if that has the dtype."""
-    import torch
-
-    if dtype != weights.memory.dtype:
-        return [weight_in_dtype(tensor, dtype) for tensor in tensors]
-    total = sum(tensor.numel() for tensor in tensors)
-    if total > weights.memory.numel():
-        weights.memory.set_(torch.empty(total, dtype=dtype))
-    free, copies = weights.memory, []
-    for tensor in tensors:
-        values = tensor if update_of(tensor) is None else weight_in_dtype(tensor, dtype)
-        copies.append(free[: tensor.numel()].view(tensor.shape).copy_(values))
-        free = free[tensor.numel() :]
-    return copies

@@ -12,11 +12,6 @@ from onnxfn.models.torch_modes import traces_awaited
 from onnxfn.specs.algebra.spec import ExportSpec, FloatDtype
 from onnxfn.specs.edits.tensors import FLOAT_DTYPES, with_dtypes
 from onnxfn.specs.errors import InvalidSpec, listed
-from onnxfn.weights.updates import has_updates, update_of, weight_in_dtype
-
-BLOCK = 1 << 22
-"""The elements of a tensor that are converted at once."""
-
 
 SMALL_COPY = 1 << 28
 """The bytes of a copy of a model in another dtype up to which the copy is made."""
@@ -30,11 +25,11 @@ def in_dtype(model: Any, dtype: str | None) -> Any:
     """The model with its floating-point weights in a dtype: a copy, or the model itself if they have it already.
 
     Weights that the model keeps in float32 are so in the copy, too: see `dtypes_in`. The copy shares no floating-point
-    weight with the model, and each is copied once. Its weights are merged with an adapter that changes them.
+    weight with the model, and each is copied once.
     """
     import torch
 
-    if dtype is None or (has_dtype(model, dtype) and not has_updates(model)):
+    if dtype is None or has_dtype(model, dtype):
         return model
     dtypes = dtypes_in(model, getattr(torch, dtype))
     with traces_awaited():
@@ -159,28 +154,11 @@ def float_tensors(model: Any) -> Iterator[Any]:
     return (tensor for tensor in tensors.values() if tensor.is_floating_point())
 
 
-def _row_blocks(tensor: Any) -> Iterator[Any]:
-    """Indices of blocks of a tensor along its first axis, of about `BLOCK` elements each."""
-    if tensor.numel() <= BLOCK:
-        yield ...
-        return
-    rows = max(1, BLOCK * len(tensor) // tensor.numel())
-    yield from (slice(start, start + rows) for start in range(0, len(tensor), rows))
-
-
 def _converted(tensor: Any, dtype: Any) -> Any:
-    """A copy of a tensor in a dtype; of a parameter, a parameter.
-
-    A large tensor is converted some rows at a time, so that an export can be stopped between them.
-    """
+    """A copy of a tensor in a dtype; of a parameter, a parameter."""
     import torch
 
-    if update_of(tensor) is not None:
-        return _parameter(weight_in_dtype(tensor, dtype), tensor)
-    with torch.no_grad():
-        converted = torch.empty_like(tensor.detach(), dtype=dtype)
-        for rows in _row_blocks(tensor):
-            converted[rows].copy_(tensor[rows])
+    converted = tensor.detach().to(dtype, copy=True)
     return _parameter(converted, tensor) if isinstance(tensor, torch.nn.Parameter) else converted
 
 

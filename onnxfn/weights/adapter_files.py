@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from onnxfn.specs.errors import InvalidSpec, write_errors
 from onnxfn.weights.adapters import Adapter, read_adapter
-from onnxfn.weights.onnx_files import graph_ports
+from onnxfn.weights.onnx_files import onnx_model
 
 VERSION = 1
 """The version of the adapter and of its model that the file states; ONNX Runtime does not compare them."""
@@ -54,7 +54,7 @@ def write_adapter(
     """
     arrays = adapter_arrays(read_adapter(adapter), float)
     if graph is not None:
-        taken = {port.name for port in graph_ports(Path(graph))[0]}
+        taken = {port.name for port in onnx_model(Path(graph)).graph.input}
         arrays = {name: array for name, array in arrays.items() if name in taken}
         if not arrays:
             raise InvalidSpec(f"the adapter {adapter} changes no layer for which {graph} has inputs")

@@ -1,17 +1,18 @@
-"""Reads the folder of a LoRA adapter that PEFT wrote: its configuration and its tensors."""
+"""The folder of a LoRA adapter that PEFT wrote, its configuration and its tensors; a weight merged with an adapter."""
 
 from __future__ import annotations
 
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from attrs import field, frozen
 
-from onnxfn.specs.errors import InvalidSpec, LoadFailed, ModelNotFound, first_line, listed, shortened
+from onnxfn.specs.errors import InvalidSpec, LoadFailed, ModelNotFound, first_line, listed, shortened, write_errors
 
 CONFIG, WEIGHTS, PICKLED = "adapter_config.json", "adapter_model.safetensors", "adapter_model.bin"
 """The files of an adapter; the last is of older versions of PEFT."""
@@ -153,3 +154,37 @@ def _by_pattern(patterns: Mapping[str, Any], name: str, default: Any) -> Any:
     (3, 8)
     """
     return next((value for key, value in patterns.items() if re.match(rf"(.*\.)?({key})$", name)), default)
+
+
+ROWS = 256
+"""Rows of a weight that are merged at once."""
+
+
+def merged_weight(weight: Any, left: Any, right: Any, layer: AdaptedLayer) -> Any:
+    """The torch parameter `weight + scale * left @ right`, in the dtype of the weight; for DoRA with its magnitudes.
+
+    A weight with more than two axes is a matrix here: its last axes are columns. The merged weight is mapped from a
+    file for temporary files that has no name any more, so it is on disk and not in anonymous memory.
+    """
+    import torch
+
+    with TemporaryDirectory(prefix="onnxfn-") as name, write_errors(Path(name), weight.nbytes):
+        file = Path(name, "weight")
+        with file.open("wb") as opened:
+            for rows in _merged_rows(weight.detach().flatten(1), left, right, layer):
+                opened.write(rows.view(torch.uint8).numpy().data)
+        merged = torch.from_file(str(file), shared=False, size=weight.numel(), dtype=weight.dtype)
+    return torch.nn.Parameter(merged.view(weight.shape), requires_grad=weight.requires_grad)
+
+
+def _merged_rows(matrix: Any, left: Any, right: Any, layer: AdaptedLayer) -> Iterator[Any]:
+    """Rows of a merged matrix, computed in float32, or in float64 if the matrix has that."""
+    import torch
+
+    wide = torch.promote_types(matrix.dtype, torch.float32)
+    for start in range(0, len(matrix), ROWS):
+        rows = slice(start, start + ROWS)
+        merged = matrix[rows].to(wide) + layer.scale * (left[rows].to(wide) @ right.to(wide))
+        if layer.magnitude is not None:
+            merged *= layer.magnitude.reshape(-1, 1)[rows] / torch.linalg.norm(merged, dim=1, keepdim=True)
+        yield merged.to(matrix.dtype)

@@ -14,7 +14,7 @@ from attrs import frozen
 
 from onnxfn.specs.errors import ModelNotFound, listed
 from onnxfn.specs.stored.reports import Tick, no_tick
-from onnxfn.weights.chunks import chunks, torch_tensor
+from onnxfn.weights.chunks import chunks, viewed_array
 
 MAX_HEADER_BYTES = 100_000_000
 """Bytes. The safetensors library refuses longer headers."""
@@ -105,24 +105,18 @@ def entries_by_bytes(
 ) -> dict[str, TensorEntry]:
     """From the name of a tensor to the entry of the checkpoint with the same dtype and bytes, if there is one.
 
-    An array that numpy has mapped from the place of an entry has that entry. Of other tensors every byte is compared;
-    `tick` is called after each chunk. Names only decide between several entries with the same bytes. A weight that was
-    transposed, converted or computed has no entry.
+    Every byte is compared; `tick` is called after each chunk. Names only decide between several entries with the same
+    bytes. A weight that was transposed, converted or computed has no entry.
     """
     views = byte_views(entries)
-    if not views:
-        return {}
-    places = {(entry.file.resolve(), entry.offset, entry.length, entry.dtype): entry for entry in views}
-    mapped = {name: entry for name, tensor in tensors.items() if (entry := places.get(_file_range(tensor))) is not None}
     candidates: dict[Any, list[TensorEntry]] = {}
     for entry, view in views.items():
         candidates.setdefault((entry.dtype, entry.length, bytes(view[:PREFIX_BYTES])), []).append(entry)
-    matches = {
-        name: _first_match(name, tensor, candidates.get(key, ()), views, tick)
-        for name, tensor in tensors.items()
-        if name not in mapped and (key := _prefix_key(tensor)) is not None
-    }
-    return mapped | {name: entry for name, entry in matches.items() if entry is not None}
+    matches = {}
+    for name, tensor in tensors.items() if views else ():
+        ordered = sorted(candidates.get(_prefix_key(tensor), ()), key=lambda entry: not names_match(entry.name, name))
+        matches[name] = next((entry for entry in ordered if _same_bytes(tensor, views[entry], tick)), None)
+    return {name: entry for name, entry in matches.items() if entry is not None}
 
 
 def entries_by_name(
@@ -154,8 +148,7 @@ def names_match(first: str, second: str) -> bool:
 
 
 def _is_stored_in(tensor: Any, entry: TensorEntry) -> bool:
-    raw = torch_tensor(tensor)
-    if raw is None or not raw.is_contiguous() or (tensor.dtype.name, tuple(raw.shape)) != (entry.dtype, entry.shape):
+    if (tensor.dtype.name, tuple(tensor.shape)) != (entry.dtype, entry.shape):
         return False
     return _same_bytes(tensor, byte_views((entry,))[entry])
 
@@ -177,34 +170,12 @@ def arrays(entries: Iterable[TensorEntry]) -> dict[str, Any]:
     }
 
 
-def _file_range(tensor: Any) -> Any:
-    """The file, offset, length and dtype of an array that is mapped from a file to be read; None for other tensors."""
-    raw = getattr(tensor, "raw", None)
-    if not isinstance(raw, np.ndarray) or not raw.flags.c_contiguous:
-        return None
-    owner: Any = raw
-    while isinstance(owner.base, np.ndarray):
-        owner = owner.base
-    if not isinstance(owner, np.memmap) or owner.mode != "r":
-        return None
-    start = owner.offset + raw.ctypes.data - owner.ctypes.data
-    return owner.filename, start, tensor.nbytes, tensor.dtype.name
-
-
 def _prefix_key(tensor: Any) -> Any:
-    """The dtype, length and first bytes of a contiguous torch tensor; None for any other tensor."""
-    raw = torch_tensor(tensor)
-    if raw is None or not raw.is_contiguous():
+    """The dtype, length and first bytes of a contiguous tensor; None for any other tensor."""
+    array = viewed_array(tensor)
+    if array is None or not array.flags.c_contiguous:
         return None
-    return tensor.dtype.name, tensor.nbytes, bytes(next(chunks(tensor, PREFIX_BYTES)))
-
-
-def _first_match(
-    name: str, tensor: Any, candidates: Iterable[TensorEntry], views: Mapping[TensorEntry, Any], tick: Tick
-) -> TensorEntry | None:
-    """The first candidate with the bytes of a tensor; candidates with its name come first."""
-    ordered = sorted(candidates, key=lambda entry: not names_match(entry.name, name))
-    return next((entry for entry in ordered if _same_bytes(tensor, views[entry], tick)), None)
+    return tensor.dtype.name, tensor.nbytes, bytes(array.reshape(-1).view(np.uint8)[:PREFIX_BYTES])
 
 
 def _same_bytes(tensor: Any, view: Any, tick: Tick = no_tick) -> bool:

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from onnxfn.specs.stored.reports import Tick, no_tick
-from onnxfn.weights.updates import KEY, PARTS, converted_chunks, source_of
 
 PERIOD = 0.05
 """Seconds between two calls."""
@@ -78,52 +77,55 @@ MAX_CHUNK_BYTES = 1 << 26
 TILE_SIZE = 128
 """Rows and columns of a tile. A matrix is transposed tile by tile: two tiles fit the cache of a core."""
 
-TRANSPOSE_THREADS = 2
-"""Threads that transpose the next chunks while the caller writes the current one."""
+PARTS = "onnxfn.parts"
+"""The key in the `meta` of a lazy tensor that holds a function to the contiguous arrays of its elements."""
+
+KEY = "onnxfn.key"
+"""The key in the `meta` of a lazy tensor that holds what is equal for tensors of the same elements, or None."""
+
+
+def lazy_tensor(
+    dtype: Any, shape: Iterable[int], parts: Callable[[], Iterator[Any]], key: Any, name: str | None = None
+) -> Any:
+    """An `onnx_ir` tensor whose elements are computed each time it is read, as contiguous arrays, one after the other.
+
+    >>> import onnx_ir
+    >>> lazy_tensor(onnx_ir.DataType.UINT8, (2, 2), lambda: iter([np.ones(4, np.uint8)]), None).numpy().tolist()
+    [[1, 1], [1, 1]]
+    """
+    import onnx_ir
+
+    sizes = tuple(shape)
+
+    def tensor() -> Any:
+        data = b"".join(part.tobytes() for part in parts())
+        return onnx_ir.Tensor(np.frombuffer(data, dtype.numpy()).reshape(sizes), dtype, name=name)
+
+    lazy = onnx_ir.LazyTensor(tensor, dtype=dtype, shape=onnx_ir.Shape(sizes), name=name)
+    lazy.meta[PARTS], lazy.meta[KEY] = parts, key
+    return lazy
 
 
 def chunks(tensor: Any, size: int = CHUNK_BYTES) -> Iterator[Any]:
     """The bytes of an `onnx_ir` tensor in row-major order, as uint8 arrays of about `size` bytes.
 
     A chunk is a view of the tensor's memory where that is contiguous. The tensor may hold any view of a torch tensor
-    or numpy array, or be the result of `converted`, `updated_tensor` or `quantized`. Any other tensor comes as one
-    chunk.
+    or numpy array, or be a `lazy_tensor`, whose parts are the chunks. Any other tensor comes as one chunk.
     """
-    source = source_of(tensor)
-    parts = _parts(source, size)
-    if parts is None:
-        yield np.frombuffer(tensor.tobytes(), np.uint8)
-        return
-    for part in parts if source.dtype == tensor.dtype else converted_chunks(parts, source, tensor.dtype):
-        yield part.reshape(-1).view(np.uint8)
-
-
-def _parts(tensor: Any, size: int) -> Iterator[Any] | None:
-    """The elements of a tensor as contiguous arrays; None if these are not known."""
     if PARTS in getattr(tensor, "meta", {}):
-        computed: Iterator[Any] = tensor.meta[PARTS]()
-        return computed
-    array = _array(tensor)
-    return None if array is None else _contiguous_chunks(array, size)
-
-
-def torch_tensor(tensor: Any) -> Any:
-    """The torch tensor that an `onnx_ir` tensor wraps, or None. None also if its elements are not whole bytes."""
-    raw: Any = getattr(tensor, "raw", None)
-    if not hasattr(raw, "untyped_storage") or raw.numel() * raw.element_size() != tensor.nbytes:
-        return None
-    return raw.detach().resolve_conj().resolve_neg()
+        parts = tensor.meta[PARTS]()
+    elif (array := viewed_array(tensor)) is not None:
+        parts = _contiguous_chunks(array, size)
+    else:
+        parts = [np.frombuffer(tensor.tobytes(), np.uint8)]
+    yield from (part.reshape(-1).view(np.uint8) for part in parts)
 
 
 def memory_key(tensor: Any) -> Any:
     """A value that is equal for tensors that have the same bytes, since they view the same memory; None if unknown."""
-    source = source_of(tensor)
-    if source is not tensor:
-        key = memory_key(source)
-        return None if key is None else (key, tensor.dtype)
     if KEY in getattr(tensor, "meta", {}):
         return tensor.meta[KEY]
-    array = _array(tensor)
+    array = viewed_array(tensor)
     if array is None or not array.size:
         return None
     start = array.__array_interface__["data"][0]
@@ -132,25 +134,16 @@ def memory_key(tensor: Any) -> Any:
     return start, array.shape, array.strides, array.itemsize
 
 
-def element_view(tensor: Any) -> tuple[Any, Any]:
-    """The bits of the elements of an `onnx_ir` tensor as an array of integers, and their dtype in torch."""
-    from onnx_ir.tensor_adapters import to_torch_dtype
-
-    array = _array(tensor)
-    array = tensor.numpy() if array is None else array
-    integers = {1: np.uint8, 2: np.int16, 4: np.int32, 8: np.int64}
-    return array.view(integers[array.itemsize]), to_torch_dtype(tensor.dtype)
-
-
-def _array(tensor: Any) -> Any:
-    """A numpy array that views the memory of an `onnx_ir` tensor, or None.
+def viewed_array(tensor: Any) -> Any:
+    """A numpy array that views the memory of an `onnx_ir` tensor; None if it is lazy or has parts of bytes as elements.
 
     The dtype of the array may differ from the tensor's; its elements have the same size.
     """
-    raw = torch_tensor(tensor)
-    if raw is not None:
-        return _integer_view(raw)
-    raw = getattr(tensor, "raw", None)
+    if PARTS in getattr(tensor, "meta", {}):
+        return None
+    raw: Any = getattr(tensor, "raw", None)
+    if hasattr(raw, "untyped_storage") and raw.numel() * raw.element_size() == tensor.nbytes:
+        return _integer_view(raw.detach().resolve_conj().resolve_neg())
     is_array = isinstance(raw, np.ndarray) and raw.itemsize == tensor.dtype.itemsize
     return raw if is_array else None
 
@@ -173,9 +166,7 @@ def _contiguous_chunks(array: Any, size: int) -> Iterator[Any]:
     elif array.nbytes <= size:
         yield np.ascontiguousarray(array)
     elif _is_transposed(array):
-        slices = _row_slices(array, min(TILE_SIZE, MAX_CHUNK_BYTES // array[0].nbytes))
-        with prefetched(_copied_by_tiles, slices, TRANSPOSE_THREADS + 1, TRANSPOSE_THREADS) as parts:
-            yield from parts
+        yield from map(_copied_by_tiles, _row_slices(array, min(TILE_SIZE, MAX_CHUNK_BYTES // array[0].nbytes)))
     elif array.ndim > 1 and array[0].nbytes > size:
         for row in array:
             yield from _contiguous_chunks(row, size)

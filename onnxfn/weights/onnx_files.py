@@ -6,12 +6,15 @@ import mmap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, BinaryIO
 
 from attrs import field, frozen
+
+from onnxfn.specs.errors import first_line
 
 
 @frozen(eq=False)
@@ -117,11 +120,11 @@ FIXED_SIZES: Mapping[int, int] = MappingProxyType({FIXED_64: 8, FIXED_32: 4})
 """The bytes of a field of these wire types."""
 
 Span = tuple[int, int]
-"""Where a field's content starts and ends in a file."""
+"""Where a field, or its content, starts and ends in a file."""
 
 
 def written_by_onnxfn(file: Path) -> bool:
-    """Whether an ONNX file is as `protobuf.write_model` wrote it.
+    """Whether an ONNX file is as `write_model` wrote it.
 
     Its producer is onnxfn, and its last field is the graph. A program that loads and saves the file keeps the
     producer, but writes the fields in the order of their numbers: the graph before the opset.
@@ -130,57 +133,33 @@ def written_by_onnxfn(file: Path) -> bool:
 
     try:
         with _content(file) as data:
-            fields = dict(_fields(data, 0, len(data)))
+            fields = {number: content for number, _, content in _fields(data, (0, len(data)))}
             producer = fields.get(ModelProto.PRODUCER_NAME_FIELD_NUMBER, (0, 0))
             return data[slice(*producer)] == b"onnxfn" and list(fields)[-1] == ModelProto.GRAPH_FIELD_NUMBER
     except (OSError, ValueError, IndexError):
         return False
 
 
+def onnx_model(file: Path) -> Any:
+    """The `onnx.ModelProto` of an ONNX file, without its weights: all raw data is external data, of the file itself.
+
+    ValueError if it is not an ONNX file.
+    """
+    from google.protobuf.message import DecodeError
+    from onnx import ModelProto
+
+    try:
+        return ModelProto.FromString(with_weights_in_place(file, least=0))
+    except (IndexError, DecodeError) as error:
+        raise ValueError(first_line(error)) from error
+
+
 def metadata(file: Path) -> dict[str, str]:
     """The metadata of an ONNX file; empty if it is not an ONNX file."""
-    from google.protobuf.message import DecodeError
-    from onnx import ModelProto, StringStringEntryProto
-
     try:
-        with _content(file) as data:
-            spans = _spans(data, (0, len(data)), (ModelProto.METADATA_PROPS_FIELD_NUMBER,))
-            entries = [StringStringEntryProto.FromString(data[start:end]) for start, end in spans]
-    except (OSError, ValueError, IndexError, DecodeError):
+        return {entry.key: entry.value for entry in onnx_model(file).metadata_props}
+    except (OSError, ValueError):
         return {}
-    return {entry.key: entry.value for entry in entries}
-
-
-def opset_versions(file: Path) -> dict[str, int]:
-    """The version of each operator set of an ONNX file, by domain; `""` is ONNX's own. ValueError if it is no file."""
-    from onnx import ModelProto, OperatorSetIdProto
-
-    with _content(file) as data:
-        spans = _spans(data, (0, len(data)), (ModelProto.OPSET_IMPORT_FIELD_NUMBER,))
-        entries = [OperatorSetIdProto.FromString(data[start:end]) for start, end in spans]
-    return {entry.domain: entry.version for entry in entries}
-
-
-def external_data_names(file: Path) -> frozenset[str]:
-    """The names of the files that hold initializers of an ONNX file; none if it is not an ONNX file."""
-    from google.protobuf.message import DecodeError
-    from onnx import GraphProto, ModelProto, StringStringEntryProto, TensorProto
-
-    path = (
-        ModelProto.GRAPH_FIELD_NUMBER,
-        GraphProto.INITIALIZER_FIELD_NUMBER,
-        TensorProto.EXTERNAL_DATA_FIELD_NUMBER,
-    )
-    names = set()
-    try:
-        with _content(file) as data:
-            for start, end in _spans(data, (0, len(data)), path):
-                entry = StringStringEntryProto.FromString(data[start:end])
-                if entry.key == "location":
-                    names.add(entry.value)
-    except (OSError, ValueError, IndexError, DecodeError):
-        return frozenset()
-    return frozenset(names)
 
 
 @frozen
@@ -198,36 +177,67 @@ class StoredTensor:
     length: int
 
 
-def graph_ports(file: Path) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    """The inputs and the outputs of an ONNX file, each an `onnx.ValueInfoProto`, in their order in the file.
-
-    ValueError if it is not an ONNX file.
-    """
-    from onnx import GraphProto, ModelProto, ValueInfoProto
-
-    numbers = (GraphProto.INPUT_FIELD_NUMBER, GraphProto.OUTPUT_FIELD_NUMBER)
-    with _content(file) as data:
-        inputs, outputs = (
-            tuple(
-                ValueInfoProto.FromString(data[start:end])
-                for start, end in _spans(data, (0, len(data)), (ModelProto.GRAPH_FIELD_NUMBER, number))
-            )
-            for number in numbers
-        )
-    return inputs, outputs
-
-
 def stored_tensors(file: Path) -> tuple[StoredTensor, ...]:
     """The initializers of an ONNX file whose bytes lie in the file or in external data; ValueError if it is no file.
 
     An initializer that has its numbers one by one, as `float_data`, is left out.
     """
-    from onnx import GraphProto, ModelProto
+    tensors = [
+        (tensor, {entry.key: entry.value for entry in tensor.external_data})
+        for tensor in onnx_model(file).graph.initializer
+    ]
+    return tuple(
+        StoredTensor(
+            tensor.name,
+            tensor.data_type,
+            tuple(tensor.dims),
+            file.parent / entries["location"],
+            int(entries.get("offset", 0)),
+            int(entries.get("length", 0)),
+        )
+        for tensor, entries in tensors
+        if "location" in entries
+    )
 
-    path = (ModelProto.GRAPH_FIELD_NUMBER, GraphProto.INITIALIZER_FIELD_NUMBER)
-    with _content(file) as data:
-        tensors = [_stored_tensor(data, span, file) for span in _spans(data, (0, len(data)), path)]
-    return tuple(tensor for tensor in tensors if tensor is not None)
+
+def numbered_tensors(file: Path) -> dict[str, Any]:
+    """The arrays of the initializers that have their numbers one by one, as `float_data`, by name."""
+    from onnx import numpy_helper
+
+    tensors = (tensor for tensor in onnx_model(file).graph.initializer if not tensor.external_data)
+    return {tensor.name: numpy_helper.to_array(tensor) for tensor in tensors}
+
+
+def external_data_names(file: Path) -> frozenset[str]:
+    """The names of the other files that hold initializers of an ONNX file; none if it is not an ONNX file."""
+    try:
+        tensors = onnx_model(file).graph.initializer
+    except (OSError, ValueError):
+        return frozenset()
+    names = {entry.value for tensor in tensors for entry in tensor.external_data if entry.key == "location"}
+    return frozenset(names - {file.name})
+
+
+def graph_nodes(file: Path) -> tuple[Any, ...]:
+    """The nodes of an ONNX file, each an `onnx.NodeProto`, also those in branches; ValueError if it is no file."""
+    return tuple(inner for node in onnx_model(file).graph.node for inner in _with_inner_nodes(node))
+
+
+def _with_inner_nodes(node: Any) -> Iterator[Any]:
+    """A node, and all nodes in its branches."""
+    yield node
+    for attribute in node.attribute:
+        for inner in attribute.g.node:
+            yield from _with_inner_nodes(inner)
+
+
+def mentions(file: Path, text: str) -> bool:
+    """Whether a text occurs anywhere in a file."""
+    try:
+        with _content(file) as data:
+            return data.find(text.encode()) >= 0
+    except (OSError, ValueError):
+        return False
 
 
 def with_weights_in_place(file: Path, least: int) -> bytes:
@@ -240,94 +250,35 @@ def with_weights_in_place(file: Path, least: int) -> bytes:
 
     path = (ModelProto.GRAPH_FIELD_NUMBER, GraphProto.INITIALIZER_FIELD_NUMBER)
     with _content(file) as data:
-
-        def initializer(span: Span) -> bytes:
-            tensor = _stored_tensor(data, span, file)
-            in_place = tensor is not None and tensor.file == file and tensor.length >= least
-            return _external(tensor) if tensor is not None and in_place else data[slice(*span)]
-
-        return b"".join(_replaced(data, (0, len(data)), path, initializer))
+        return b"".join(_replaced(data, (0, len(data)), path, partial(_in_place, data, file.name, least)))
 
 
-def _external(tensor: StoredTensor) -> bytes:
-    """The TensorProto of a tensor whose bytes are external data."""
+def _in_place(data: mmap.mmap, name: str, least: int, span: Span) -> bytes:
+    """The TensorProto in a span of a file. Its raw data of at least so many bytes is external data, of that file."""
     from onnx import TensorProto
 
-    proto = TensorProto(name=tensor.name, data_type=tensor.dtype, dims=tensor.shape)
-    proto.data_location = TensorProto.EXTERNAL
-    for key, value in (("location", tensor.file.name), ("offset", tensor.offset), ("length", tensor.length)):
-        proto.external_data.add(key=key, value=str(value))
-    content: bytes = proto.SerializeToString()
+    fields = list(_fields(data, span))
+    raw = next((content for number, _, content in fields if number == TensorProto.RAW_DATA_FIELD_NUMBER), None)
+    if raw is None or raw[1] - raw[0] < least:
+        return data[slice(*span)]
+    others = (data[slice(*whole)] for number, whole, _ in fields if number != TensorProto.RAW_DATA_FIELD_NUMBER)
+    tensor = TensorProto.FromString(b"".join(others))
+    tensor.data_location = TensorProto.EXTERNAL
+    for key, value in (("location", name), ("offset", raw[0]), ("length", raw[1] - raw[0])):
+        tensor.external_data.add(key=key, value=str(value))
+    content: bytes = tensor.SerializeToString()
     return content
 
 
 def _replaced(data: mmap.mmap, span: Span, path: Sequence[int], content: Callable[[Span], bytes]) -> Iterator[bytes]:
     """The fields of a message; those that a path of field numbers leads to have other content."""
-    (number, *rest), start = path, span[0]
-    for key, inner in _fields(data, *span):
+    number, *rest = path
+    for key, whole, inner in _fields(data, span):
         if key == number:
             new = b"".join(_replaced(data, inner, rest, content)) if rest else content(inner)
             yield field_header(number, len(new)) + new
         else:
-            yield data[start : inner[1]]
-        start = inner[1]
-
-
-def graph_nodes(file: Path) -> tuple[Any, ...]:
-    """The nodes of an ONNX file, each an `onnx.NodeProto`, also those in branches; ValueError if it is no file."""
-    from onnx import GraphProto, ModelProto, NodeProto
-
-    path = (ModelProto.GRAPH_FIELD_NUMBER, GraphProto.NODE_FIELD_NUMBER)
-    with _content(file) as data:
-        nodes = [NodeProto.FromString(data[start:end]) for start, end in _spans(data, (0, len(data)), path)]
-    return tuple(inner for node in nodes for inner in _with_inner_nodes(node))
-
-
-def _with_inner_nodes(node: Any) -> Iterator[Any]:
-    """A node, and all nodes in its branches."""
-    yield node
-    for attribute in node.attribute:
-        for inner in attribute.g.node:
-            yield from _with_inner_nodes(inner)
-
-
-def numbered_tensors(file: Path) -> dict[str, Any]:
-    """The arrays of the initializers that have their numbers one by one, as `float_data`, by name."""
-    from onnx import GraphProto, ModelProto, TensorProto, numpy_helper
-
-    path = (ModelProto.GRAPH_FIELD_NUMBER, GraphProto.INITIALIZER_FIELD_NUMBER)
-    with _content(file) as data:
-        spans = [span for span in _spans(data, (0, len(data)), path) if _stored_tensor(data, span, file) is None]
-        tensors = [TensorProto.FromString(data[start:end]) for start, end in spans]
-    return {tensor.name: numpy_helper.to_array(tensor) for tensor in tensors}
-
-
-def mentions(file: Path, text: str) -> bool:
-    """Whether a text occurs anywhere in a file."""
-    try:
-        with _content(file) as data:
-            return data.find(text.encode()) >= 0
-    except (OSError, ValueError):
-        return False
-
-
-def _stored_tensor(data: mmap.mmap, span: Span, file: Path) -> StoredTensor | None:
-    """Where the bytes of the TensorProto in a span lie; None if it has its numbers one by one."""
-    from onnx import TensorProto
-
-    raw, others, field_start = None, [], span[0]
-    for number, (start, end) in _fields(data, *span):
-        if number == TensorProto.RAW_DATA_FIELD_NUMBER:
-            raw = start, end - start
-        else:
-            others.append(data[field_start:end])
-        field_start = end
-    tensor = TensorProto.FromString(b"".join(others))
-    entries = {entry.key: entry.value for entry in tensor.external_data}
-    if "location" in entries:
-        file = file.parent / entries["location"]
-        raw = int(entries.get("offset", 0)), int(entries.get("length", 0))
-    return None if raw is None else StoredTensor(tensor.name, tensor.data_type, tuple(tensor.dims), file, *raw)
+            yield data[slice(*whole)]
 
 
 @contextmanager
@@ -336,18 +287,11 @@ def _content(file: Path) -> Iterator[mmap.mmap]:
         yield data
 
 
-def _spans(data: mmap.mmap, span: Span, path: Sequence[int]) -> Iterator[Span]:
-    """The fields that a path of field numbers leads to, through nested messages."""
-    number, *rest = path
-    for key, inner in _fields(data, *span):
-        if key == number:
-            yield from _spans(data, inner, rest) if rest else (inner,)
-
-
-def _fields(data: mmap.mmap, start: int, end: int) -> Iterator[tuple[int, Span]]:
-    """The number and the span of each field of a message; ValueError if it is not a message."""
-    while start < end:
-        tag, start = _varint(data, start)
+def _fields(data: mmap.mmap, span: Span) -> Iterator[tuple[int, Span, Span]]:
+    """The number, the span and the content of each field of a message; ValueError if it is not a message."""
+    position, end = span
+    while position < end:
+        tag, start = _varint(data, position)
         number, wire_type = tag >> 3, tag & 7
         if wire_type == VARINT:
             stop = _varint(data, start)[1]
@@ -360,8 +304,8 @@ def _fields(data: mmap.mmap, start: int, end: int) -> Iterator[tuple[int, Span]]
             raise ValueError(f"no wire type {wire_type}")
         if stop > end:
             raise ValueError(f"field {number} ends at {stop}, after its message")
-        yield number, (start, stop)
-        start = stop
+        yield number, (position, stop), (start, stop)
+        position = stop
 
 
 def _varint(data: mmap.mmap, start: int) -> tuple[int, int]:

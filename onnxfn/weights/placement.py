@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
@@ -131,7 +130,7 @@ def write_graph(
     if stated:
         proto.metadata_props.add(key=DIGESTS_KEY, value=json.dumps(stated, sort_keys=True))
     tick()
-    _check_graph(proto, path)
+    _check_graph(proto, path.name)
     large = _large_weights(model)
     names = [name for name, placement in placements.items() if placement.file is None]
     ends = [0, *accumulate(placements[name].length for name in names)]
@@ -229,25 +228,20 @@ def _proto_with_external_data(model: Any, placements: Mapping[str, Placement]) -
             value.const_value = tensors[name]
 
 
-def _check_graph(proto: Any, path: Path) -> None:
-    """Runs `onnx.checker` on a copy whose external data all refers to one empty file.
-
-    The checker does not read external data, but it needs the file, and it refuses hard links.
-    """
+def _check_graph(proto: Any, name: str) -> None:
+    """Runs `onnx.checker` on a copy whose external data are inputs, since it needs files and refuses hard links."""
     import onnx
 
     copy = onnx.ModelProto()
     copy.CopyFrom(proto)
-    with tempfile.TemporaryDirectory(dir=path.parent) as folder:
-        empty = Path(folder, "weights")
-        empty.touch()
-        for tensor in copy.graph.initializer:
-            for entry in tensor.external_data:
-                if entry.key == "location":
-                    entry.value = empty.name
-        graph = Path(folder, path.name)
-        graph.write_bytes(copy.SerializeToString())
-        try:
-            onnx.checker.check_model(str(graph))
-        except onnx.checker.ValidationError as error:
-            raise CaptureFailed(f"{path.name} is not a valid ONNX file: {first_line(error)}") from error
+    ports = {port.name for port in copy.graph.input}
+    del copy.graph.initializer[:]
+    for tensor in proto.graph.initializer:
+        if not tensor.external_data:
+            copy.graph.initializer.append(tensor)
+        elif tensor.name not in ports:
+            copy.graph.input.append(onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims))
+    try:
+        onnx.checker.check_model(copy)
+    except onnx.checker.ValidationError as error:
+        raise CaptureFailed(f"{name} is not a valid ONNX file: {first_line(error)}") from error

@@ -53,14 +53,13 @@ REASONS = {
     "gptq act-order": "its groups are not columns that follow one another (desc_act)",
     "gptq 3": "its integers have 3 bits, and those of MatMulNBits 4 or 8",
     "fp8": "its values are not integers with a scale and a zero point for each group of columns",
-    "nf4": "its values are not integers with a scale and a zero point for each group of columns",
 }
 
 
 @pytest.mark.parametrize("name", REASONS)
 def test_a_quantized_checkpoint_is_refused_before_its_weights_are_read(name, tmp_path, monkeypatch):
     size, expected = llama(tmp_path, name)
-    monkeypatch.setattr(quantized_checkpoint, "row_chunks", None)
+    monkeypatch.setattr(quantized_checkpoint.QuantizedWeight, "rows", None)
     floats = 4 * sum(weight.numel() for weight in expected.values())
     text = refusal(LoadFailed, onnxfn.model_for, str(tmp_path), TASK)
     assert text == (

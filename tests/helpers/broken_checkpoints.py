@@ -287,6 +287,7 @@ LIBRARIES: Mapping[str, Broken] = MappingProxyType(
         "quantization: compressed-tensors": Broken(
             config(quantization_config={"quant_method": "compressed-tensors"}), "compressed-tensors"
         ),
+        "quantization: unknown": Broken(config(quantization_config={"quant_method": "evil"}), "evil"),
         "quantization: a text": Broken(
             config(quantization_config="4 bits"), "transformers cannot read a configuration"
         ),
@@ -298,7 +299,6 @@ LIBRARIES: Mapping[str, Broken] = MappingProxyType(
 
 ODD: Mapping[str, Broken] = MappingProxyType(
     {
-        "quantization: unknown": Broken(config(quantization_config={"quant_method": "evil"}), ""),
         "num_hidden_layers: fewer": Broken(config(num_hidden_layers=1), ""),
         "tokenizer.json: cut": Broken(text("tokenizer.json", "{"), ""),
         "tokenizer_config.json: a folder": Broken(folder_named("tokenizer_config.json"), ""),

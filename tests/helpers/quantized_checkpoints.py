@@ -85,44 +85,6 @@ def awq(random, out, width, group=GROUP) -> Packed:
     return {".qweight": packed(values), ".qzeros": packed(zeros), ".scales": torch.from_numpy(scale)}, weight
 
 
-NF4 = np.linspace(-1, 1, 16, dtype=np.float32) ** 3
-"""A table of sixteen numbers; a checkpoint stores its own."""
-
-
-def bnb4(random, out, width, *, nested=True) -> Packed:
-    """NF4: the first of two values is in the upper bits; blocks of 64 values in row-major order have a scale."""
-    codes = integers(random, 4, out * width)
-    blocks = -(-codes.size // 64)
-    state = {"quant_type": "nf4", "blocksize": 64, "dtype": "bfloat16", "shape": [out, width]}
-    tensors = {
-        ".weight": torch.from_numpy((codes[0::2] << 4 | codes[1::2]).astype(np.uint8)).reshape(-1, 1),
-        ".weight.quant_map": torch.from_numpy(NF4),
-    }
-    if nested:
-        small, table = integers(random, 8, blocks).astype(np.uint8), np.linspace(-1, 1, 256, dtype=np.float32)
-        outer = (random.random(-(-blocks // 256)) * 0.1).astype(np.float32)
-        state |= {"nested_blocksize": 256, "nested_dtype": "float32", "nested_offset": 0.25}
-        scale = [table[small[index]] * outer[index // 256] + np.float32(0.25) for index in range(blocks)]
-        tensors |= {".weight.absmax": torch.from_numpy(small), ".weight.nested_quant_map": torch.from_numpy(table)}
-        tensors |= {".weight.nested_absmax": torch.from_numpy(outer)}
-    else:
-        scale = (random.random(blocks) * 0.3).astype(np.float32)
-        tensors[".weight.absmax"] = torch.from_numpy(scale)
-    text = json.dumps(state).encode()
-    tensors[".weight.quant_state.bitsandbytes__nf4"] = torch.frombuffer(bytearray(text), dtype=torch.uint8)
-    flat = torch.tensor([NF4[code] * scale[index // 64] for index, code in enumerate(codes)])
-    return tensors, flat.bfloat16().float().reshape(out, width).numpy()
-
-
-def int8(random, out, width) -> Packed:
-    """LLM.int8(): a scale for each row, which stands for 127."""
-    values = random.integers(-127, 128, (out, width)).astype(np.int8)
-    scale = (random.random(out) * 0.5).astype(np.float32)
-    weight = np.array([[np.float32(x) * scale[row] * np.float32(1 / 127) for x in values[row]] for row in range(out)])
-    tensors = {".weight": torch.from_numpy(values), ".SCB": torch.from_numpy(scale)}
-    return {**tensors, ".weight_format": torch.zeros((), dtype=torch.uint8)}, weight
-
-
 def fp8(random, out, width, block=(8, GROUP), end=".weight_scale_inv") -> Packed:
     """FP8: `value * scale` of its block."""
     values = torch.from_numpy(random.normal(size=(out, width)).astype(np.float32)).to(torch.float8_e4m3fn)
@@ -186,7 +148,6 @@ def _gptq(bits, **more):
 
 AWQ_SETTINGS = {"quant_method": "awq", "bits": 4, "group_size": GROUP, "version": "gemm", "zero_point": True}
 FP8_SETTINGS = {"quant_method": "fp8", "weight_block_size": [8, GROUP], "activation_scheme": "dynamic"}
-BNB = "bitsandbytes"
 CT = {"quant_method": "compressed-tensors", "format": "pack-quantized"}
 
 FORMATS: Mapping[str, Format] = MappingProxyType(
@@ -201,9 +162,6 @@ FORMATS: Mapping[str, Format] = MappingProxyType(
         ),
         "gptq long": _gptq(4, group=32),
         "awq": Format(awq, AWQ_SETTINGS, "AWQ with 4 bits"),
-        "nf4": Format(bnb4, {"quant_method": BNB, "load_in_4bit": True}, "bitsandbytes with 4 bits"),
-        "nf4 plain": Format(bnb4, {"quant_method": BNB, "load_in_4bit": True}, f"{BNB} with 4 bits", {"nested": False}),
-        "int8": Format(int8, {"load_in_8bit": True}, "bitsandbytes with 8 bits"),
         "fp8": Format(fp8, FP8_SETTINGS, "FP8"),
         "fp8 rows": Format(fp8, {"quant_method": "fbgemm_fp8"}, "FP8", {"block": (1, 99), "end": ".weight_scale"}),
         "packed": Format(packed4, CT, "compressed-tensors with packed integers"),

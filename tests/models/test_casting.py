@@ -16,6 +16,7 @@ from onnxfn.models import casting
 from onnxfn.models.casting import cast_on_use
 from onnxfn.models.dtypes import in_dtype
 from onnxfn.models.forward import torch_outputs
+from onnxfn.models.torch_modes import torch_functions
 from onnxfn.specs.algebra.dummies import dummies
 
 MODELS = {
@@ -78,19 +79,18 @@ def test_other_threads_compute_in_the_dtype_of_the_weights():
     assert dtypes == [torch.bfloat16]
 
 
-def test_the_memory_of_converted_weights_is_released_at_the_end():
-    layer, memory = torch.nn.Linear(64, 64).bfloat16(), []
-    in_memory = casting._in_memory
+def test_a_converted_weight_is_released_when_its_function_ends():
+    layer, converted = torch.nn.Linear(64, 64).bfloat16(), []
 
-    def watched(weights, *arguments):
-        memory.append(weakref.ref(weights.memory))
-        return in_memory(weights, *arguments)
+    def watched(function, arguments, named):
+        converted.extend(weakref.ref(each) for each in arguments if getattr(each, "ndim", 0) and len(each) == 64)
+        return function(*arguments, **named)
 
     gc.disable()
     try:
-        with pytest.MonkeyPatch.context() as patch, cast_on_use(layer, torch.float32):
-            patch.setattr(casting, "_in_memory", watched)
+        with torch_functions(watched), cast_on_use(layer, torch.float32):
             layer(torch.ones(3, 64))
-        assert [reference() for reference in memory] == [None]
+        assert len(converted) > 1
+        assert {id(reference()) for reference in converted} <= {id(None), id(layer.weight), id(layer.bias)}
     finally:
         gc.enable()

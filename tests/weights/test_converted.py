@@ -12,7 +12,7 @@ from onnx_ir.tensor_adapters import TorchTensor, from_torch_dtype
 
 from onnxfn.specs.errors import InvalidSpec
 from onnxfn.weights.chunks import chunks, memory_key
-from onnxfn.weights.updates import converted
+from onnxfn.weights.converted import converted
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 

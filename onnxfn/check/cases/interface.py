@@ -15,7 +15,7 @@ from onnxfn.specs.axis_symbols import graph_axes
 from onnxfn.specs.errors import listed
 from onnxfn.specs.records import InputSpec, OutputSpec
 from onnxfn.specs.results.output_types import is_open, output_kind
-from onnxfn.weights.onnx_files import graph_ports
+from onnxfn.weights.onnx_files import onnx_model
 
 
 def interface_findings(part: Part, file: Path, reference: Reference) -> tuple[str, ...]:
@@ -26,7 +26,8 @@ def interface_findings(part: Part, file: Path, reference: Reference) -> tuple[st
         file: The ONNX file.
         reference: PyTorch's outputs in some case. Their dtypes and sizes are those that the outputs of the file have.
     """
-    inputs, outputs = graph_ports(file)
+    graph = onnx_model(file).graph
+    inputs, outputs = tuple(graph.input), tuple(graph.output)
     if part.spec.target.adapter_inputs:  # they have defaults, so that nobody must give them
         inputs = tuple(port for port in inputs if not port.name.endswith(SUFFIXES))
     arrays = [reference.inputs[input_.name] for input_ in part.spec.inputs]

@@ -18,7 +18,6 @@ from onnxfn.specs.algebra.planned import Part
 from onnxfn.specs.stored.reports import Tick, no_tick
 from onnxfn.weights.chunks import chunks
 from onnxfn.weights.onnx_files import StoredTensor, stored_tensors
-from onnxfn.weights.updates import weight_in_dtype
 
 
 def weight_findings(model: Any, part: Part, file: Path, tick: Tick = no_tick) -> tuple[str, ...]:
@@ -106,4 +105,4 @@ def _in_dtype(tensor: Any, dtype: int) -> Any:
     wanted = getattr(torch, tensor_dtype_to_np_dtype(dtype).name, None)
     if wanted is None or wanted.is_floating_point != tensor.is_floating_point():
         return None
-    return weight_in_dtype(tensor, wanted).detach().cpu()
+    return tensor.detach().to(wanted).cpu()

@@ -112,9 +112,9 @@ def model_for(
         name: A folder, a GGUF file, or the name of a repository on the hub.
         task: The name of a task, or a synonym. By default the task of the checkpoint; see `task_at`.
         trust_remote_code: Whether code of the checkpoint may run, for a model type that transformers does not know.
-        dequantize: Whether a graph shall have the weights of a quantized checkpoint (GPTQ, AWQ, bitsandbytes, FP8,
-            MXFP4, compressed-tensors, GGUF) as floats. Else it keeps them where MatMulNBits holds them exactly. For
-            PyTorch they are floats either way; they lie in a temporary file that is deleted with the model.
+        dequantize: Whether a graph shall have the weights of a quantized checkpoint (GPTQ, AWQ, FP8, MXFP4,
+            compressed-tensors, GGUF) as floats. Else it keeps them where MatMulNBits holds them exactly. For PyTorch
+            they are floats either way; they lie in a temporary file that is deleted with the model.
 
     Returns:
         The model of transformers for the task, in float32 and in evaluation mode.

@@ -20,7 +20,6 @@ from onnxfn.weights.packed.quantized_checkpoint import (
     QuantizedWeight,
     format_names,
     quantized_checkpoint,
-    stored_parts,
 )
 from onnxfn.weights.packed.stored_blocks import ATTRIBUTE, no_blocks_reason
 
@@ -96,12 +95,12 @@ def _has_rows(parameter: Any, weight: QuantizedWeight) -> bool:
     """Whether a parameter has the first, some middle, and the last rows of a quantized weight."""
     if tuple(parameter.shape) != weight.shape:
         return False
-    rows, parts = weight.shape[0], stored_parts(weight.entries)
+    rows = weight.shape[0]
     middle, last = (start // MIN_ROWS * MIN_ROWS for start in (rows // 2, max(0, rows - MIN_ROWS)))
     return all(
         np.array_equal(
             parameter[start : start + MIN_ROWS].detach().numpy(),
-            weight.format.rows(parts, weight.settings, start, min(start + MIN_ROWS, rows)),
+            weight.rows(start, min(start + MIN_ROWS, rows)),
         )
         for start in (0, middle, last)
     )

@@ -19,14 +19,14 @@ from typing import Any
 from attrs import asdict, evolve, frozen
 
 from onnxfn.specs.algebra.planned import Plan
-from onnxfn.specs.errors import InvalidSpec, first_line, listed, shortened
+from onnxfn.specs.errors import InvalidSpec, listed, shortened
 from onnxfn.specs.plan.variants import plans_by_dtype
 from onnxfn.specs.stored.reports import Difference, Report, Tick, no_tick
 from onnxfn.specs.stored.serialize import to_plain
 from onnxfn.specs.version import VERSION
 from onnxfn.weights.digests import sha256_of
 from onnxfn.weights.names import is_inside
-from onnxfn.weights.onnx_files import graph_ports, opset_versions, stored_tensors
+from onnxfn.weights.onnx_files import onnx_model, stored_tensors
 from onnxfn.weights.write import ResolvedWriteOptions
 
 REPORT_FILE = "report.json"
@@ -223,19 +223,14 @@ def graph_facts(file: Path) -> dict[str, Any]:
 
     The weights are not read. The type is that of most of the floating point numbers.
     """
-    from google.protobuf.message import DecodeError
-
-    try:
-        opsets, (inputs, outputs) = opset_versions(file), graph_ports(file)
-        dtype = _weights_dtype(file)
-    except (IndexError, DecodeError) as error:
-        raise ValueError(first_line(error)) from error
+    model = onnx_model(file)
+    opsets = {each.domain: each.version for each in model.opset_import}
     return {
         "opset": opsets.get("", 0),
         "opsets": dict(sorted(opsets.items())),
-        "dtype": dtype,
-        "inputs": list(map(_port, inputs)),
-        "outputs": list(map(_port, outputs)),
+        "dtype": _weights_dtype(file),
+        "inputs": list(map(_port, model.graph.input)),
+        "outputs": list(map(_port, model.graph.output)),
     }
 
 

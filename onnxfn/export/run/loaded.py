@@ -24,7 +24,7 @@ from onnxfn.specs.short_repr import short_repr
 from onnxfn.specs.stored.reports import CPU
 from onnxfn.weights.layouts import dtype_suffix, graphs_of_dtype, onnx_folder
 from onnxfn.weights.names import is_inside
-from onnxfn.weights.onnx_files import external_data_names, graph_ports
+from onnxfn.weights.onnx_files import external_data_names, onnx_model
 
 
 @frozen(eq=False, field_transformer=typed_fields)
@@ -64,12 +64,12 @@ class Loaded:
     @property
     def inputs(self) -> dict[str, dict[int, str]]:
         """`{name: {axis: symbol}}` of the inputs of the first file."""
-        return _dynamic_axes(graph_ports(next(iter(self.graphs.values())))[0])
+        return _dynamic_axes(onnx_model(next(iter(self.graphs.values()))).graph.input)
 
     @property
     def outputs(self) -> dict[str, dict[int, str]]:
         """`{name: {axis: symbol}}` of the outputs of the first file."""
-        return _dynamic_axes(graph_ports(next(iter(self.graphs.values())))[1])
+        return _dynamic_axes(onnx_model(next(iter(self.graphs.values()))).graph.output)
 
     def model_proto(self, part: str | None = None) -> Any:
         """The graph of a part with its weights, as an `onnx.ModelProto`."""

@@ -102,10 +102,10 @@ def export(
         checkpoint: The folder of the model's checkpoint. Its configuration, tokenizer and preprocessor files are
             copied, those of other names and links out of the folder are not; its weights are linked if `write` says so.
             A model of transformers on the meta device gets its weights from there.
-        adapter: The folder of a LoRA adapter that PEFT wrote. Its weights are merged into those of the model while the
-            files are written, and the check compares with the merged model. If the spec has adapters as inputs, see
-            `with_adapter_inputs`, the adapter is a file `<folder>.onnx_adapter` (`_fp16`), and the check runs with and
-            without.
+        adapter: The folder of a LoRA adapter that PEFT wrote. It is merged with the weights that it changes, in their
+            dtype and in temporary files; the check compares with the merged model. If the spec has adapters as inputs,
+            see `with_adapter_inputs`, the adapter is a file `<folder>.onnx_adapter` (`_fp16`), and the check runs with
+            and without.
         preprocessor: The tokenizer, image processor, feature extractor or processor of the model. Its output for a
             real input is one more case of the check.
         decoders: The decoder files of a model with a past. `"merged"`: one file, with and without a past.

@@ -9,7 +9,7 @@ import numpy as np
 from attrs import evolve, field, frozen
 
 from onnxfn.specs.errors import CaptureFailed
-from onnxfn.weights.updates import converted, update_of, updated_tensor
+from onnxfn.weights.converted import converted
 
 SLOT = "onnxfn.slot"
 """The key of the slot in the `meta` of an initializer."""
@@ -107,8 +107,7 @@ def bind_weights(model: Any, tensors: Callable[[str], Any]) -> Any:
 
     Before: parameters are slots without values.
     After: the initializer of a slot is a view of the tensor of its parameter, with its axes in the order of the slot.
-    Nothing is copied. A tensor of another float dtype than the graph reads is converted when it is written, and one
-    that an adapter changes is merged.
+    Nothing is copied. A tensor of another float dtype than the graph reads is converted when it is written.
 
     Args:
         model: the graph, which is changed.
@@ -129,8 +128,6 @@ def parameter_view(tensor: Any, perm: tuple[int, ...], name: str) -> Any:
     """The view of a tensor with its axes in the order of `perm`."""
     import onnx_ir
 
-    if update_of(tensor) is not None:
-        return updated_tensor(tensor, perm, name)
     if isinstance(tensor, np.ndarray):
         return onnx_ir.Tensor(tensor.transpose(perm) if perm else tensor, name=name)
     return onnx_ir.tensor_adapters.TorchTensor(tensor.permute(perm) if perm else tensor, name=name)

@@ -15,12 +15,7 @@ import numpy as np
 from onnxfn.specs.algebra.dummies import Array
 from onnxfn.specs.stored.reports import Tick, no_tick
 from onnxfn.weights.checkpoint_links import ONNX_DTYPES, TensorEntry, arrays
-from onnxfn.weights.packed.quantized_checkpoint import (
-    CONFIG_KEY,
-    SINGLE_FILE,
-    QuantizedCheckpoint,
-    row_chunks,
-)
+from onnxfn.weights.packed.quantized_checkpoint import CONFIG_KEY, SINGLE_FILE, QuantizedCheckpoint
 
 CHUNK_ELEMENTS = 1 << 22
 """About so many elements are dequantized at once, and at least `MIN_ROWS` rows of a matrix."""
@@ -99,21 +94,20 @@ def _numpy_dtype(dtype: str) -> Any:
 def _chunks(checkpoint: QuantizedCheckpoint, dtype: str) -> Iterator[Array]:
     """The elements of all tensors, in the order of the header."""
     for weight in checkpoint.weights:
-        for chunk in row_chunks(weight, rows_of_chunk(weight.shape)):
-            yield chunk.astype(_numpy_dtype(dtype), copy=False)
+        for start, stop in row_ranges(weight.shape):
+            yield weight.rows(start, stop).astype(_numpy_dtype(dtype), copy=False)
     for entry in checkpoint.others:
         flat, to = arrays((entry,))[entry.name].reshape(-1), _numpy_dtype(_dtype_in_file(entry, dtype))
         for start in range(0, flat.size, CHUNK_ELEMENTS):
             yield flat[start : start + CHUNK_ELEMENTS].astype(to, copy=False)
 
 
-def rows_of_chunk(shape: tuple[int, ...]) -> int:
-    """The rows of a weight that are dequantized at once: of a stack of matrices one matrix.
+def row_ranges(shape: tuple[int, ...]) -> Iterator[tuple[int, int]]:
+    """Where the rows of a weight that are dequantized at once start and end: of a stack of matrices one matrix.
 
-    >>> rows_of_chunk((4096, 4096)), rows_of_chunk((32, 2880, 5760))
-    (1024, 1)
+    >>> [*row_ranges((2500, 4096))], [*row_ranges((2, 2880, 5760))]
+    ([(0, 1024), (1024, 2048), (2048, 2500)], [(0, 1), (1, 2)])
     """
-    if len(shape) > 2:  # noqa: PLR2004 - rows and columns
-        return 1
-    rows = CHUNK_ELEMENTS // max(1, shape[-1]) // MIN_ROWS * MIN_ROWS
-    return max(MIN_ROWS, rows)
+    most = CHUNK_ELEMENTS // max(1, shape[-1]) // MIN_ROWS * MIN_ROWS
+    step = 1 if len(shape) > 2 else max(MIN_ROWS, most)  # noqa: PLR2004 - rows and columns
+    return ((start, min(start + step, shape[0])) for start in range(0, shape[0], step))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -19,27 +19,31 @@ from onnxfn.weights.packed.quantized_formats import FORMATS, QuantizedFormat
 CONFIG_KEY = "quantization_config"
 SINGLE_FILE, INDEX_FILE = "model.safetensors", "model.safetensors.index.json"
 
-QUANTIZED_DTYPES = ("INT8", "UINT8", "INT32", "FLOAT8E4M3FN", "FLOAT8E5M2")
-"""The dtypes of quantized values, of any method."""
 
-
-@frozen
+@frozen(eq=False)
 class QuantizedWeight:
     """A weight of a quantized checkpoint.
 
     Attributes:
         name: The name of the float weight in the checkpoint.
-        shape: The shape of the float weight.
         format: How it is stored.
-        entries: The stored tensors, by the ends of their names.
+        parts: The stored tensors, by the ends of their names, mapped from their files.
         settings: The `quantization_config` of the checkpoint.
     """
 
     name: str
-    shape: tuple[int, ...] = field(converter=as_tuple)
     format: QuantizedFormat = field(repr=False)
-    entries: Mapping[str, TensorEntry] = field(repr=False)
+    parts: Mapping[str, Array] = field(repr=False)
     settings: Mapping[str, Any] = field(repr=False)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the float weight."""
+        return self.format.shape(self.parts, self.settings)
+
+    def rows(self, start: int, stop: int) -> Array:
+        """The rows `start` to `stop` of the float weight, in float32."""
+        return self.format.rows(self.parts, self.settings, start, stop)
 
 
 @frozen
@@ -59,7 +63,7 @@ class QuantizedCheckpoint:
     @property
     def stored_bytes(self) -> int:
         """The bytes of all its tensors."""
-        quantized = sum(entry.length for weight in self.weights for entry in weight.entries.values())
+        quantized = sum(part.nbytes for weight in self.weights for part in weight.parts.values())
         return quantized + sum(entry.length for entry in self.others)
 
     @property
@@ -100,18 +104,20 @@ def quantized_checkpoint(folder: Path) -> QuantizedCheckpoint | None:
     settings = quantization_settings(folder)
     if settings is None:
         return None
-    if not _has_quantized_dtypes(folder) and _method(settings) not in {row.method for row in FORMATS}:
-        return None  # weights of an unknown method that are floats: transformers reads or refuses them
     formats = _formats_for(folder, settings)
     stored = {entry.name: entry for entry in _entries(folder, formats[0].name)}
-    candidates = (_quantized_weight(name, stored, formats, settings) for name in stored)
-    weights = [weight for weight in candidates if weight is not None]
+    quantized = [parts for name in stored if (parts := _parts_of_weight(name, stored, formats)) is not None]
+    by_name = arrays(stored.values())
+    weights = [
+        QuantizedWeight(name, row, {end: by_name[part] for end, part in parts.items()}, settings)
+        for name, row, parts in quantized
+    ]
     if not weights:
         raise LoadFailed(
             f"{folder} is quantized ({formats[0].name}) by its config.json, and none of its tensors is; it has: "
             f"{listed(stored, most=4)}; if it is not quantized, remove quantization_config from config.json"
         )
-    read = {entry.name for weight in weights for entry in weight.entries.values()}
+    read = {part for _, _, parts in quantized for part in parts.values()}
     others = [entry for name, entry in stored.items() if name not in read]
     without_scale = [entry.name for entry in others if entry.dtype.startswith("FLOAT8")]
     if without_scale:
@@ -124,7 +130,7 @@ def quantized_checkpoint(folder: Path) -> QuantizedCheckpoint | None:
 
 def _formats_for(folder: Path, settings: Mapping[str, Any]) -> list[QuantizedFormat]:
     """The formats that the settings of a checkpoint name; LoadFailed if there is none."""
-    method = _method(settings)
+    method = settings.get("quant_method")
     formats = [row for row in FORMATS if row.method == method]
     if not formats:
         known = listed(dict.fromkeys(row.method for row in FORMATS))
@@ -140,20 +146,6 @@ def _formats_for(folder: Path, settings: Mapping[str, Any]) -> list[QuantizedFor
                 f"known: {values}; export the checkpoint that it was made from"
             )
     return formats
-
-
-def _method(settings: Mapping[str, Any]) -> str | None:
-    """The method in the settings of a checkpoint; None if they name none. bitsandbytes named none at first."""
-    is_bitsandbytes = settings.get("load_in_4bit") or settings.get("load_in_8bit")
-    return settings.get("quant_method") or ("bitsandbytes" if is_bitsandbytes else None)
-
-
-def _has_quantized_dtypes(folder: Path) -> bool:
-    """Whether tensors in a folder have dtypes in which quantized values are stored."""
-    try:
-        return any(entry.dtype in QUANTIZED_DTYPES for entry in entries(folder))
-    except ModelNotFound:
-        return False
 
 
 def _entries(folder: Path, format_name: str) -> Iterable[TensorEntry]:
@@ -173,10 +165,13 @@ def _files_in_index(folder: Path) -> set[str]:
     return set(json.loads(index.read_bytes())["weight_map"].values()) if index.exists() else set()
 
 
-def _quantized_weight(
-    name: str, stored: Mapping[str, TensorEntry], formats: Iterable[QuantizedFormat], settings: Mapping[str, Any]
-) -> QuantizedWeight | None:
-    """The quantized weight whose values a tensor holds; None if it holds no quantized values."""
+def _parts_of_weight(
+    name: str, stored: Mapping[str, TensorEntry], formats: Iterable[QuantizedFormat]
+) -> tuple[str, QuantizedFormat, Mapping[str, str]] | None:
+    """The name and the format of the weight whose values a tensor holds, and its tensors by the ends of their names.
+
+    None if the tensor holds no quantized values.
+    """
     for row in formats:
         prefix = name.removesuffix(row.values)
         if prefix == name or any(prefix + end not in stored for end in row.needs):
@@ -187,23 +182,5 @@ def _quantized_weight(
                 f"{listed(row.dtypes)}; export the checkpoint that it was made from"
             )
         ends = (row.values, *row.needs, *row.may_have)
-        parts = {end: stored[prefix + end] for end in ends if prefix + end in stored}
-        return QuantizedWeight(prefix + row.weight, _shape(row, parts, settings), row, parts, settings)
+        return prefix + row.weight, row, {end: prefix + end for end in ends if prefix + end in stored}
     return None
-
-
-def _shape(row: QuantizedFormat, parts: Mapping[str, TensorEntry], settings: Mapping[str, Any]) -> tuple[int, ...]:
-    return row.shape(stored_parts(parts), settings)
-
-
-def stored_parts(parts: Mapping[str, TensorEntry]) -> dict[str, Array]:
-    """The stored tensors of a weight, as arrays that are mapped from their files."""
-    by_name = arrays(parts.values())
-    return {end: by_name[entry.name] for end, entry in parts.items()}
-
-
-def row_chunks(weight: QuantizedWeight, rows: int) -> Iterator[Array]:
-    """The values of a quantized weight in float32, so many rows at a time."""
-    parts = stored_parts(weight.entries)
-    for start in range(0, weight.shape[0], rows):
-        yield weight.format.rows(parts, weight.settings, start, min(start + rows, weight.shape[0]))

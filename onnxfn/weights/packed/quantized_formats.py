@@ -1,4 +1,8 @@
-"""The formats of quantized checkpoints: which tensors belong to a weight, its shape and its values."""
+"""The formats of quantized checkpoints: which tensors belong to a weight, its shape and its values.
+
+Values are float32 rows in the layout of `torch.nn.Linear`: a row for each output. `parts` are the stored tensors of the
+weight, by the ends of their names; `settings` is the `quantization_config` of the checkpoint.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +10,12 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from attrs import field, frozen
+import numpy as np
+from attrs import evolve, field, frozen
 
+from onnxfn.specs.algebra.dummies import Array
 from onnxfn.specs.converters import as_tuple
-from onnxfn.weights.packed import dequantize, packed_integers
+from onnxfn.weights.packed import packed_integers
 from onnxfn.weights.packed.packed_integers import (
     AWQ,
     COMPRESSED_TENSORS,
@@ -73,11 +79,6 @@ def _packed_shape(parts: Parts, _: Settings) -> tuple[int, ...]:
     return rows, columns
 
 
-def _bnb4_shape(parts: Parts, _: Settings) -> tuple[int, ...]:
-    rows, columns = dequantize.bnb4_state(parts)["shape"]
-    return rows, columns
-
-
 def _weight_shape(parts: Parts, _: Settings) -> tuple[int, ...]:
     return parts[".weight"].shape
 
@@ -87,9 +88,58 @@ def _mxfp4_shape(parts: Parts, _: Settings) -> tuple[int, ...]:
     return experts, groups * codes * 2, rows
 
 
-FP8 = ("FLOAT8E4M3FN",)
-INPUT_SCALES = (".activation_scale", ".input_scale", ".input_scale_ub")
-"""The ends of the names of scales of activations, which a float weight does not have."""
+FP4_VALUES = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, -0.0, -0.5, -1.0, -1.5, -2.0, -3.0, -4.0, -6.0)
+"""The numbers of the type E2M1 of the OCP Microscaling Formats specification 1.0, section 5.3.3."""
+
+EXPONENT_BIAS = 127
+"""Of the type E8M0, in which a byte is a power of two: the same specification, section 5.4.1."""
+
+
+def block_rows(parts: Parts, settings: Settings, start: int, stop: int) -> Array:
+    """The rows of a weight with a scale for each block: `value * scale`, as transformers' `Fp8Dequantize` computes.
+
+    A scale may also be for a row, or for the whole weight. Scales of one byte are powers of two.
+    """
+    values = parts[".weight"]
+    stored = next(parts[end] for end in (".weight_scale_inv", ".weight_scale") if end in parts)
+    scales = _power_of_two(stored) if stored.dtype == np.uint8 else stored.astype(np.float32)
+    scales = scales.reshape(-1, 1) if scales.ndim < 2 else scales  # noqa: PLR2004 - rows and columns
+    block = settings.get("weight_block_size") or [
+        -(-size // count) for size, count in zip(values.shape, scales.shape, strict=True)
+    ]
+    rows, columns = np.arange(start, stop) // block[0], np.arange(values.shape[1]) // block[1]
+    products: Array = values[start:stop].astype(np.float32) * scales[rows][:, columns]
+    return products
+
+
+def mxfp4_rows(parts: Parts, _: Settings, start: int, stop: int) -> Array:
+    """The experts `start` to `stop` of a stack in MXFP4, transposed as gpt-oss computes with them.
+
+    As `convert_moe_packed_tensors` of transformers: the first of two values is in the lower four bits; a byte for 32
+    values is the exponent of their scale.
+    """
+    blocks, exponents = parts["_blocks"][start:stop], parts["_scales"][start:stop]
+    codes = np.stack([blocks & 15, blocks >> 4], axis=-1).reshape(*exponents.shape, -1)
+    values: Array = np.array(FP4_VALUES, np.float32)[codes] * _power_of_two(exponents)[..., None]
+    return values.reshape(*exponents.shape[:2], -1).swapaxes(1, 2)
+
+
+def _power_of_two(exponents: Array) -> Array:
+    powers: Array = np.ldexp(np.float32(1), exponents.astype(np.int32) - EXPONENT_BIAS)
+    return powers
+
+
+FP8_BLOCKS = QuantizedFormat(
+    name="FP8",
+    method="fp8",
+    values=".weight",
+    needs=(".weight_scale_inv",),
+    # Scales of activations, which a float weight does not have.
+    may_have=(".activation_scale", ".input_scale", ".input_scale_ub"),
+    dtypes=("FLOAT8E4M3FN",),
+    shape=_weight_shape,
+    rows=block_rows,
+)
 
 FORMATS = (
     QuantizedFormat(
@@ -115,49 +165,8 @@ FORMATS = (
         packing=AWQ,
         settings=(("bits", (4,)), ("version", ("gemm", "GEMM"))),
     ),
-    QuantizedFormat(
-        name="bitsandbytes with 4 bits",
-        method="bitsandbytes",
-        values=".weight",
-        needs=(".weight.absmax", ".weight.quant_map"),
-        may_have=(
-            *(".weight.nested_absmax", ".weight.nested_quant_map"),
-            *(".weight.quant_state.bitsandbytes__nf4", ".weight.quant_state.bitsandbytes__fp4"),
-        ),
-        dtypes=("UINT8",),
-        shape=_bnb4_shape,
-        rows=dequantize.bnb4_rows,
-    ),
-    QuantizedFormat(
-        name="bitsandbytes with 8 bits",
-        method="bitsandbytes",
-        values=".weight",
-        needs=(".SCB",),
-        may_have=(".weight_format",),
-        dtypes=("INT8",),
-        shape=_weight_shape,
-        rows=dequantize.int8_rows,
-    ),
-    QuantizedFormat(
-        name="FP8",
-        method="fp8",
-        values=".weight",
-        needs=(".weight_scale_inv",),
-        may_have=INPUT_SCALES,
-        dtypes=FP8,
-        shape=_weight_shape,
-        rows=dequantize.block_rows,
-    ),
-    QuantizedFormat(
-        name="FP8",
-        method="fbgemm_fp8",
-        values=".weight",
-        needs=(".weight_scale",),
-        may_have=INPUT_SCALES,
-        dtypes=FP8,
-        shape=_weight_shape,
-        rows=dequantize.block_rows,
-    ),
+    FP8_BLOCKS,
+    evolve(FP8_BLOCKS, method="fbgemm_fp8", needs=(".weight_scale",)),
     QuantizedFormat(
         name="MXFP4",
         method="mxfp4",
@@ -166,7 +175,7 @@ FORMATS = (
         dtypes=("UINT8",),
         weight="",
         shape=_mxfp4_shape,
-        rows=dequantize.mxfp4_rows,
+        rows=mxfp4_rows,
         exact_in="BFLOAT16",
     ),
     QuantizedFormat(
@@ -180,15 +189,12 @@ FORMATS = (
         rows=partial(float_rows, COMPRESSED_TENSORS),
         packing=COMPRESSED_TENSORS,
     ),
-    QuantizedFormat(
+    evolve(
+        FP8_BLOCKS,
         name="compressed-tensors with 8 bits",
         method="compressed-tensors",
-        values=".weight",
         needs=(".weight_scale",),
-        may_have=INPUT_SCALES,
-        dtypes=(*FP8, "INT8"),
-        shape=_weight_shape,
-        rows=dequantize.block_rows,
+        dtypes=(*FP8_BLOCKS.dtypes, "INT8"),
     ),
 )
 """The formats that onnxfn reads."""

@@ -9,17 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 from math import gcd
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from onnxfn.specs.algebra.dummies import Array
-from onnxfn.weights.packed.float_checkpoint import rows_of_chunk
+from onnxfn.weights.chunks import lazy_tensor
+from onnxfn.weights.packed.float_checkpoint import row_ranges
 from onnxfn.weights.packed.packed_integers import Packing, even_groups
-from onnxfn.weights.packed.quantized_checkpoint import QuantizedWeight, stored_parts
-from onnxfn.weights.updates import KEY, PARTS
-
-Role = Literal["codes", "scales", "zero_points"]
+from onnxfn.weights.packed.quantized_checkpoint import QuantizedWeight
+from onnxfn.weights.quantized import Role
 
 ROLES: tuple[Role, ...] = ("codes", "scales", "zero_points")
 """The tensors that MatMulNBits reads besides its first input, in their order."""
@@ -36,8 +35,7 @@ def no_blocks_reason(weight: QuantizedWeight) -> str:
     packing = weight.format.packing
     if packing is None:
         return "its values are not integers with a scale and a zero point for each group of columns"
-    parts = stored_parts(weight.entries)
-    bits, groups = packing.bits(parts, weight.settings), packing.groups(parts, weight.settings)
+    bits, groups = bits_of(weight), packing.groups(weight.parts, weight.settings)
     if bits not in BITS:
         return f"its integers have {bits} bits, and those of MatMulNBits 4 or 8"
     if not np.array_equal(groups, even_groups(len(groups), int(groups.max()) + 1)):
@@ -48,18 +46,17 @@ def no_blocks_reason(weight: QuantizedWeight) -> str:
 
 def block_size(weight: QuantizedWeight) -> int:
     """The columns of a block: the largest power of two that divides a group, at most `LARGEST_BLOCK`."""
-    return gcd(weight.shape[1] // _group_count(weight), LARGEST_BLOCK)
+    return gcd(weight.shape[1] // _first_scales(weight).size, LARGEST_BLOCK)
 
 
 def scale_dtype(weight: QuantizedWeight) -> Any:
     """The numpy dtype of the scales of a weight."""
-    parts = stored_parts(weight.entries)
-    return _packing(weight).scales(parts, weight.settings, 0, 1).dtype
+    return _first_scales(weight).dtype
 
 
 def bits_of(weight: QuantizedWeight) -> int:
     """The bits of the integers of a weight."""
-    return _packing(weight).bits(stored_parts(weight.entries), weight.settings)
+    return _packing(weight).bits(weight.parts, weight.settings)
 
 
 def blocks_tensor(weight: QuantizedWeight, role: Role, dtype: Any) -> Any:
@@ -71,15 +68,7 @@ def blocks_tensor(weight: QuantizedWeight, role: Role, dtype: Any) -> Any:
 
     kind = dtype if role == "scales" else onnx_ir.DataType.UINT8
     shape = (weight.shape[0], *_row_shape(weight, role))
-    read = partial(_chunks, weight, role, kind.numpy())
-    lazy = onnx_ir.LazyTensor(
-        lambda: onnx_ir.Tensor(np.concatenate([part.reshape(-1) for part in read()]).reshape(shape), kind),
-        dtype=kind,
-        shape=onnx_ir.Shape(shape),
-    )
-    lazy.meta[PARTS] = read
-    lazy.meta[KEY] = (weight.name, str(next(iter(weight.entries.values())).file), role)
-    return lazy
+    return lazy_tensor(kind, shape, partial(_chunks, weight, role, kind.numpy()), (id(weight), role))
 
 
 def stored_weight(tensor: Any) -> QuantizedWeight | None:
@@ -93,9 +82,9 @@ def _packing(weight: QuantizedWeight) -> Packing:
     return weight.format.packing
 
 
-def _group_count(weight: QuantizedWeight) -> int:
-    parts = stored_parts(weight.entries)
-    return int(_packing(weight).scales(parts, weight.settings, 0, 1).shape[1])
+def _first_scales(weight: QuantizedWeight) -> Array:
+    """The scales of the first row of a weight: one for each group of columns."""
+    return _packing(weight).scales(weight.parts, weight.settings, 0, 1)
 
 
 def _row_shape(weight: QuantizedWeight, role: Role) -> tuple[int, ...]:
@@ -107,11 +96,10 @@ def _row_shape(weight: QuantizedWeight, role: Role) -> tuple[int, ...]:
 
 def _chunks(weight: QuantizedWeight, role: Role, dtype: Any) -> Iterator[Array]:
     """The elements of a tensor for MatMulNBits, some rows at a time."""
-    parts, packing, bits = stored_parts(weight.entries), _packing(weight), bits_of(weight)
-    repeats = weight.shape[1] // _group_count(weight) // block_size(weight)
-    step = rows_of_chunk(weight.shape)
-    for start in range(0, weight.shape[0], step):
-        rows = (parts, weight.settings, start, min(start + step, weight.shape[0]))
+    packing, bits = _packing(weight), bits_of(weight)
+    repeats = weight.shape[1] // _first_scales(weight).size // block_size(weight)
+    for start, stop in row_ranges(weight.shape):
+        rows = (weight.parts, weight.settings, start, stop)
         if role == "codes":
             yield _bytes(packing.values(*rows), bits)
         elif role == "scales":
