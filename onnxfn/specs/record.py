@@ -164,12 +164,13 @@ if TYPE_CHECKING:  # type checkers know the classes of attrs, and no function th
 else:
     from attrs import frozen
 
-    from onnxfn.specs.short_repr import short_repr
+    from onnxfn.specs.short_repr import notebook_text, short_repr
 
     def record(decorated: Any = None, **options: Any) -> Any:
         """A frozen class of attrs whose fields refuse values of other types, and whose `repr` is short.
 
-        A class with a `__repr__` of its own keeps it. `options` are those of `attrs.frozen`.
+        A class with a `__repr__` of its own keeps it. A notebook shows a class with a `__str__` as it prints.
+        `options` are those of `attrs.frozen`.
 
         >>> from onnxfn.specs.records import Link
         >>> Link("encoder_hidden_states", "encoder_model", "last_hidden_state")
@@ -179,4 +180,6 @@ else:
             return partial(record, **options)
         if "__repr__" not in vars(decorated):
             decorated.__repr__ = short_repr
+        if "__str__" in vars(decorated):
+            decorated._repr_html_ = notebook_text
         return frozen(decorated, field_transformer=typed_fields, **options)

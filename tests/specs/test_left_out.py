@@ -84,7 +84,7 @@ def test_a_modality_without_a_graph_is_named_with_all_that_belongs_to_it():
     planned = Plan(plan(BERT, BERT_CONFIG).parts, lines)
     assert planned.modalities == ("text",)
     assert "modalities\n    text\n  left out\n    pixel_values is left out" in str(planned)
-    assert "the plan has no sounds" in planned._repr_html_()
+    assert "the plan has no sounds" in str(planned)
     assert from_json(to_json(planned), record=Plan) == planned
 
 

@@ -123,9 +123,6 @@ class PlannedSpec:
     def __str__(self) -> str:
         return printing.text(printing.title(self), printing.spec_sections(self))
 
-    def _repr_html_(self) -> str:
-        return printing.html(printing.title(self), printing.spec_sections(self))
-
 
 AnySpec = ExportSpec | PlannedSpec
 """A spec before or after planning: both have inputs, outputs, dummies, fixed axes, check and target."""
@@ -159,9 +156,6 @@ class Part:
 
     def __str__(self) -> str:
         return printing.text(_part_title(self), printing.spec_sections(self.spec))
-
-    def _repr_html_(self) -> str:
-        return printing.html(_part_title(self), printing.spec_sections(self.spec))
 
 
 def _part_title(part: Part) -> str:
@@ -268,12 +262,3 @@ class Plan:
         sections = [*printing.weight_sections(self), *printing.left_out_sections(self)]
         parts = [str(part) if is_first_variant(part, self) else _part_title(part) for part in self.parts]
         return "\n".join([*parts, *([printing.text("all parts", sections)] if sections else [])])
-
-    def _repr_html_(self) -> str:
-        sections = [*printing.weight_sections(self), *printing.left_out_sections(self)]
-        omitted = printing.html("all parts", sections) if sections else ""
-        parts = [
-            part._repr_html_() if is_first_variant(part, self) else printing.html(_part_title(part), ())
-            for part in self.parts
-        ]
-        return "".join([*parts, omitted])

@@ -1,15 +1,13 @@
-"""Specs, plans, reports and results as tables: text for a terminal, HTML for a notebook.
+"""Specs, plans, reports and results as tables.
 
-`text` and `html` print any sections. The other functions take a record and return its sections or its title; they know
+`text` prints any sections. The other functions take a record and return its sections or its title; they know
 the fields of the records, and import none of them, because the records import this module.
 """
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from html import escape
 from itertools import zip_longest
 from pathlib import PurePath
 from types import MappingProxyType
@@ -44,16 +42,6 @@ BY_SECTIONS = "ONNX Runtime against PyTorch, by sections"
 SHOWN_PACKAGES = ("onnxfn", "torch", "transformers", "onnxruntime")
 """Packages whose versions are in the heading of a result; `Exported.versions` has more."""
 
-_PAGE = "max-width:100%;overflow-x:auto"
-_CAPTION = "text-align:left;font-weight:bold;opacity:0.7"
-_CELL = "text-align:left;vertical-align:top;overflow-wrap:break-word"
-
-_SHORT = 16
-"""Characters of a cell that is one line in a notebook: a number, a heading, a short name."""
-
-_LONG, _VERY_LONG = 24, 40
-"""Characters of a word from which on a browser may break it: after a dot or a bracket, and also after an underscore."""
-
 
 def text(title: str, sections: Sections, summary: str = "") -> str:
     """Sections below a title and a summary; the columns of each section are aligned. Empty sections are left out.
@@ -71,13 +59,6 @@ def text(title: str, sections: Sections, summary: str = "") -> str:
         lines.append(f"  {heading}")
         lines.extend(f"    {_aligned(row, widths)}" for row in rows)
     return "\n".join(lines)
-
-
-def html(title: str, sections: Sections, summary: str = "") -> str:
-    """The same as HTML: a heading, the summary, and a table for each section, no wider than the page."""
-    heading = f'<div style="{_PAGE}"><b>{escape(title)}</b>'
-    below = f"<div>{escape(summary)}</div>" if summary else ""
-    return "".join([heading, below, *(_table(name, rows) for name, rows in filter(_has_rows, sections)), "</div>"])
 
 
 def magnitude(number: int) -> str:
@@ -369,25 +350,3 @@ def _aligned(row: Sequence[str], widths: Sequence[int]) -> str:
 
 def _has_rows(section: tuple[str, Rows]) -> bool:
     return bool(section[1])
-
-
-def _table(heading: str, rows: Rows) -> str:
-    """A section as a table; columns that are empty in every row are left out."""
-    columns = [column for column in zip_longest(*rows, fillvalue="") if any(column)]
-    lines = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in zip(*columns, strict=True))
-    return f'<table style="max-width:100%"><caption style="{_CAPTION}">{escape(heading)}</caption>{lines}</table>'
-
-
-def _cell(cell: str) -> str:
-    style = f"{_CELL};white-space:nowrap" if len(cell) <= _SHORT else _CELL
-    return f'<td style="{style}">{" ".join(map(_breakable, cell.split(" ")))}</td>'
-
-
-def _breakable(word: str) -> str:
-    """A word of a cell, escaped; a browser may break a long one, but not inside a range of layers.
-
-    >>> _breakable("sequence_length=512"), _breakable("past_key_values.{0..3}.decoder.key")
-    ('sequence_length=512', 'past_key_values.<wbr>{0..3}.<wbr>decoder.<wbr>key')
-    """
-    breaks = "_(/" if len(word) > _VERY_LONG else "(/"
-    return escape(word) if len(word) < _LONG else re.sub(rf"([{breaks}]|(?<!\.)\.(?!\.))", r"\1<wbr>", escape(word))

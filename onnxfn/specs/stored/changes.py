@@ -42,9 +42,6 @@ class Changes:
     def __str__(self) -> str:
         return printing.text(_title(self), _sections(self))
 
-    def _repr_html_(self) -> str:
-        return printing.html(_title(self), _sections(self))
-
 
 def _title(changes: Changes) -> str:
     """The number of changes."""

@@ -186,9 +186,6 @@ class Report:
     def __str__(self) -> str:
         return printing.text(printing.check_status(self), printing.report_sections(self))
 
-    def _repr_html_(self) -> str:
-        return printing.html(printing.check_status(self), printing.report_sections(self))
-
 
 class CheckFailed(OnnxfnError, RuntimeError):
     """The ONNX files do not compute what PyTorch computes, or they could not be compared.
@@ -326,11 +323,6 @@ class Exported:
 
     def __str__(self) -> str:
         return printing.text(
-            printing.exported_title(self), printing.exported_sections(self), printing.exported_summary(self)
-        )
-
-    def _repr_html_(self) -> str:
-        return printing.html(
             printing.exported_title(self), printing.exported_sections(self), printing.exported_summary(self)
         )
 
