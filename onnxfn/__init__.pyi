@@ -127,13 +127,10 @@ from onnxfn.specs.errors import OutputExists as OutputExists
 from onnxfn.specs.errors import TimedOut as TimedOut
 from onnxfn.specs.errors import UnknownName as UnknownName
 from onnxfn.specs.errors import WriteFailed as WriteFailed
-from onnxfn.specs.plan.onnx_feeds import flatten_outputs as flatten_outputs
-from onnxfn.specs.plan.onnx_feeds import ort_inputs as ort_inputs
 from onnxfn.specs.plan.planning import plan as plan
 from onnxfn.specs.plan.questions import dummy_inputs as dummy_inputs
 from onnxfn.specs.plan.questions import inputs as inputs
 from onnxfn.specs.plan.questions import outputs as outputs
-from onnxfn.specs.plan.questions import past_key_values as past_key_values
 from onnxfn.specs.quantization import AllOf as AllOf
 from onnxfn.specs.quantization import AnyOf as AnyOf
 from onnxfn.specs.quantization import NameMatches as NameMatches

@@ -5,21 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from attrs import evolve
-
-from onnxfn.specs.algebra.compose import EMPTY
 from onnxfn.specs.algebra.config_values import snapshot
 from onnxfn.specs.algebra.dummies import Array, dummies
 from onnxfn.specs.algebra.spec import ExportSpec
-from onnxfn.specs.axes import symbols
 from onnxfn.specs.axis_symbols import fixed_sizes
 from onnxfn.specs.errors import InvalidSpec, unknown
-from onnxfn.specs.plan.cache_tensors import cache_inputs, cache_outputs
 from onnxfn.specs.plan.check_cases import check_sizes
 from onnxfn.specs.plan.planning import planned_axes, refuse_unread_values
 from onnxfn.specs.plan.real_inputs import real_inputs
-
-SIDES = ("inputs", "outputs")
 
 
 def inputs(spec: ExportSpec, config: Any = None) -> dict[str, dict[int, str]]:
@@ -110,37 +103,3 @@ def as_framework(arrays: Mapping[str, Array], framework: str) -> dict[str, Any]:
     import torch
 
     return {name: torch.from_numpy(array) for name, array in arrays.items()}
-
-
-def past_key_values(
-    spec: ExportSpec, config: Any, *, direction: Literal["inputs", "outputs"]
-) -> dict[str, dict[int, str]]:
-    """`{name: {axis: symbol}}` of the cache, as inputs or as outputs. It replaces Optimum's `add_past_key_values`.
-
-    Args:
-        spec: A spec with a cache; of an encoder-decoder, its decoder's.
-        config: A transformers configuration, a model, or a dict of the values that the spec reads.
-        direction: `inputs` or `outputs`.
-
-    Raises:
-        UnknownName: another direction.
-        InvalidSpec: the spec has no cache.
-
-    >>> from onnxfn import spec_for
-    >>> cached = past_key_values(spec_for("gpt2"), {"num_hidden_layers": 1}, direction="inputs")
-    >>> cached["past_key_values.0.key"]
-    {0: 'batch_size', 2: 'past_sequence_length'}
-    """
-    if direction not in SIDES:
-        raise unknown("direction", direction, SIDES)
-    values, cached = snapshot(config), _with_cache_rows(spec)
-    tensors = cache_inputs(cached, values) if direction == "inputs" else cache_outputs(cached, values)
-    return {tensor.name: symbols(tensor.axes) for tensor in tensors}
-
-
-def _with_cache_rows(spec: ExportSpec) -> ExportSpec:
-    """The spec with its cache; of an encoder-decoder, with its decoder's."""
-    decoder = next((overlay.spec for overlay in spec.parts.behaviors if overlay.name == "decoder"), EMPTY)
-    if not (spec.cache.rows or decoder.cache.rows):
-        raise InvalidSpec(f"{spec.name or 'this spec'} has no cache, so it has no past")
-    return spec if spec.cache.rows else evolve(spec, cache=decoder.cache)
