@@ -76,7 +76,6 @@ from onnxfn.specs.algebra.planned import LeftOut as LeftOut
 from onnxfn.specs.algebra.planned import Part as Part
 from onnxfn.specs.algebra.planned import Plan as Plan
 from onnxfn.specs.algebra.planned import PlannedSpec as PlannedSpec
-from onnxfn.specs.algebra.quantized_dtypes import LAST_LAYER_8_BITS as LAST_LAYER_8_BITS
 from onnxfn.specs.algebra.quantized_dtypes import QUANTIZED_DTYPES as QUANTIZED_DTYPES
 from onnxfn.specs.algebra.quantized_dtypes import QuantizedDtype as QuantizedDtype
 from onnxfn.specs.algebra.spec import Cache as Cache
@@ -136,7 +135,6 @@ from onnxfn.specs.quantization import AnyOf as AnyOf
 from onnxfn.specs.quantization import NameMatches as NameMatches
 from onnxfn.specs.quantization import NoneOf as NoneOf
 from onnxfn.specs.quantization import ReadBy as ReadBy
-from onnxfn.specs.quantization import ReadLastBy as ReadLastBy
 from onnxfn.specs.quantization import WeightRule as WeightRule
 from onnxfn.specs.records import CacheRow as CacheRow
 from onnxfn.specs.records import Edit as Edit

@@ -39,12 +39,10 @@ class Weight:
     Attributes:
         names: The names of its parameter in the model; a tied weight has several.
         operators: The operators that read it: `MatMul`, `Gather`, `Conv`.
-        last_of: The operators whose last node in the graph reads it.
     """
 
     names: tuple[str, ...] = field(converter=as_tuple)
     operators: tuple[str, ...] = field(default=(), converter=as_tuple)
-    last_of: tuple[str, ...] = field(default=(), converter=as_tuple)
 
 
 @record
@@ -89,23 +87,6 @@ class ReadBy:
     """
 
     operator: ReadingOperator = field(validator=_known_operator)
-
-
-@record
-class ReadLastBy:
-    """A condition: the last node of an operator in the graph reads the weight.
-
-    Attributes:
-        operator: `"MatMul"`, whose last node in a decoder computes the logits, `"Gather"` or `"Conv"`.
-
-    Raises:
-        UnknownName: Another operator.
-
-    >>> ReadLastBy("MatMul")
-    ReadLastBy()
-    """
-
-    operator: ReadingOperator = field(default="MatMul", validator=_known_operator)
 
 
 def _inner(values: Iterable[Any]) -> tuple[Condition, ...]:
@@ -155,7 +136,7 @@ class NoneOf:
     conditions: tuple[Condition, ...] = field(converter=_inner)
 
 
-Condition = NameMatches | ReadBy | ReadLastBy | AllOf | AnyOf | NoneOf
+Condition = NameMatches | ReadBy | AllOf | AnyOf | NoneOf
 """What selects weights. Conditions are plain data: they compare, hash and go to JSON."""
 
 CONDITIONS: tuple[type, ...] = get_args(Condition)
@@ -255,8 +236,6 @@ def is_selected(condition: Condition, weight: Weight) -> bool:
             return any(fnmatchcase(name, pattern) for name in weight.names)
         case ReadBy(operator):
             return operator in weight.operators
-        case ReadLastBy(operator):
-            return operator in weight.last_of
         case AllOf(conditions):
             return all(is_selected(inner, weight) for inner in conditions)
         case AnyOf(conditions):

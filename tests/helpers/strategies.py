@@ -11,7 +11,7 @@ from onnxfn.specs.algebra.dummies import FILLS
 from onnxfn.specs.algebra.spec import Cache, Call, Check, Dummies, ExportSpec, Overlay, Parts, Target
 from onnxfn.specs.axes import Axis, AxisMap
 from onnxfn.specs.edits.behaviors import BEHAVIORS
-from onnxfn.specs.quantization import AllOf, AnyOf, NameMatches, NoneOf, ReadBy, ReadLastBy, WeightRule
+from onnxfn.specs.quantization import AllOf, AnyOf, NameMatches, NoneOf, ReadBy, WeightRule
 from onnxfn.specs.records import (
     ArgumentBuilder,
     AxisName,
@@ -207,7 +207,7 @@ checks = st.builds(
 patterns = st.sampled_from(("*", "*lm_head*", "*.mlp.*")).map(NameMatches)
 operators_that_read = st.sampled_from(("MatMul", "Gather", "Conv"))
 conditions = st.recursive(
-    patterns | st.builds(ReadBy, operators_that_read) | st.builds(ReadLastBy, operators_that_read),
+    patterns | st.builds(ReadBy, operators_that_read),
     lambda inner: st.builds(
         lambda record, members: record(members), st.sampled_from((AllOf, AnyOf, NoneOf)), st.lists(inner, max_size=2)
     ),

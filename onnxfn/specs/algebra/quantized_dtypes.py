@@ -1,4 +1,4 @@
-"""The quantized dtypes that clients load by name, and rules that are ready to use."""
+"""The quantized dtypes that clients load by name."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from attrs import evolve, field
 
 from onnxfn.specs.algebra.spec import FloatDtype
 from onnxfn.specs.converters import as_tuple
-from onnxfn.specs.quantization import MATRICES, ReadBy, ReadLastBy, WeightRule
+from onnxfn.specs.quantization import MATRICES, ReadBy, WeightRule
 from onnxfn.specs.record import record
 
 QuantizedName = Literal["q8", "int8", "uint8", "q4", "q4f16", "bnb4"]
@@ -38,9 +38,6 @@ EIGHT_BIT_TABLES = WeightRule(ReadBy("Gather"), bits=8, accuracy_level=4)
 A single scale for a table makes rare tokens equal: the stock quantizer of ONNX Runtime does that. With accuracy level 0
 the product of 8 bits is slow: a token of SmolLM2 takes 373 ms, most of it for the output layer.
 """
-
-LAST_LAYER_8_BITS = WeightRule(ReadLastBy("MatMul"), bits=8, accuracy_level=4)
-"""The last matrix in the graph, which computes the logits of a decoder, in 8 bits."""
 
 _INTEGERS = WeightRule(ReadBy("MatMul"), bits=8, kind="dynamic")
 """All activations that a matrix reads share a scale, which limits the quality, not the weights: outputs of MiniLM have
