@@ -30,7 +30,7 @@ from onnxfn.specs.algebra.compose import (
 )
 from onnxfn.specs.algebra.facts import TOKENS, builds, takes
 from onnxfn.specs.algebra.spec import ExportSpec, Target
-from onnxfn.specs.edits.caches import kv_cache, state_row
+from onnxfn.specs.edits.caches import cache_row, kv_cache
 from onnxfn.specs.edits.tensors import only_tasks, without
 from onnxfn.specs.records import Getter, Source
 from onnxfn.specs.tasks.tasks import tasked
@@ -169,7 +169,7 @@ minimax: ExportSpec = compose(
     llama,
     reads(value_size="head_dim"),
     full_attention_cache,
-    state_row(
+    cache_row(
         "linear",
         "batch_size num_attention_heads= head_dim= value_size=",
         attribute="",
