@@ -96,7 +96,6 @@ from onnxfn.specs.edits.behaviors import with_behavior as with_behavior
 from onnxfn.specs.edits.caches import cache_row as cache_row
 from onnxfn.specs.edits.caches import cross_cache as cross_cache
 from onnxfn.specs.edits.caches import kv_cache as kv_cache
-from onnxfn.specs.edits.caches import state_row as state_row
 from onnxfn.specs.edits.caches import with_past as with_past
 from onnxfn.specs.edits.extra_outputs import with_outputs as with_outputs
 from onnxfn.specs.edits.inputs import with_constants as with_constants
@@ -167,7 +166,6 @@ from onnxfn.specs.tasks.tasks import SYNONYMS as SYNONYMS
 from onnxfn.specs.tasks.tasks import TASKS as TASKS
 from onnxfn.specs.tasks.tasks import canonical as canonical
 from onnxfn.specs.tasks.tasks import for_task as for_task
-from onnxfn.specs.tasks.tasks import synonyms as synonyms
 from onnxfn.specs.tasks.tasks import tasked as tasked
 from onnxfn.specs.version import VERSION as VERSION
 from onnxfn.weights.adapter_files import write_adapter as write_adapter

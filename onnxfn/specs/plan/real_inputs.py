@@ -19,20 +19,6 @@ from onnxfn.specs.errors import InvalidSpec
 from onnxfn.specs.records import InputSpec
 from onnxfn.specs.results.output_types import MAIN_INPUTS, MODALITY_OF, NOUNS
 
-OPTIMUM_OMITS: Mapping[str, frozenset[str]] = MappingProxyType(
-    {
-        "attention_mask": frozenset(
-            {
-                *("audio-spectrogram-transformer", "data2vec-audio", "hubert", "mctct", "sew", "sew-d", "siglip"),
-                *("siglip-text", "siglip-text-with-projection", "unispeech", "unispeech-sat"),
-                *("wav2vec2", "wav2vec2-conformer", "wavlm"),
-            }
-        ),
-        "pixel_mask": frozenset({"d_fine", "detr", "maskformer", "rt_detr", "rt_detr_v2", "table-transformer"}),
-    }
-)
-"""Input -> the model types whose contract in Optimum 2.1.0 has no such input (tests/contract)."""
-
 
 def left_out(
     spec: ExportSpec, planned: Plan, parameters: Collection[str], processed: Collection[str]
@@ -64,8 +50,6 @@ def _reason(spec: ExportSpec, name: str, present: Collection[str]) -> str:
     condition = next((tensor.when for tensor in same if tensor.when is not None), None)
     if condition is not None:
         return f"the configuration does not set {condition}"
-    if spec.derived is None and spec.name in OPTIMUM_OMITS.get(name, ()):
-        return "Optimum's contract has no such input"
     return f"the spec of {spec.name or 'this model'} has no such input"
 
 

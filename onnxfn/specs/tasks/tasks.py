@@ -194,20 +194,6 @@ def canonical(task: str) -> str:
     return f"{SYNONYMS.get(stem, stem)}{task[len(stem) :]}"
 
 
-def synonyms(task: str) -> tuple[str, ...]:
-    """The other names of a task, sorted.
-
-    Args:
-        task: Any name of the task.
-
-    >>> synonyms("text2text-generation"), synonyms("translation")
-    (('seq2seq-lm', 'summarization', 'translation'), ('seq2seq-lm', 'summarization', 'text2text-generation'))
-    """
-    name = canonical(task)
-    names = (name, *(synonym for synonym, meaning in SYNONYMS.items() if meaning == name))
-    return tuple(sorted(known for known in names if known != task))
-
-
 def task_names(spec: ExportSpec) -> tuple[str, ...]:
     """The tasks of a spec."""
     return tuple(overlay.name for overlay in spec.tasks)
