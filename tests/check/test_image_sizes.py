@@ -88,7 +88,7 @@ def test_the_smallest_size_runs_and_smaller_ones_do_not(height, width, unit, are
 def test_cases_are_moved_to_images_with_as_many_positions_as_the_model_picks():
     part = runnable(Picker(110), plan(spec(), {}))
     assert image_sizes(part) == [(128, 128), (73, 109), (77, 105)]
-    assert [(size.name, size.value) for size in part.spec.smallest] == [("height", 73), ("width", 109)]
+    assert [(size.name, size.low) for size in part.spec.smallest] == [("height", 73), ("width", 109)]
 
 
 def test_a_model_that_takes_all_cases_keeps_its_plan():

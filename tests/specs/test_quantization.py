@@ -13,7 +13,7 @@ from onnxfn.specs.algebra.quantized_dtypes import QUANTIZED_DTYPES, QuantizedNam
 from onnxfn.specs.algebra.spec import ExportSpec, Target
 from onnxfn.specs.edits.quantize import quantize
 from onnxfn.specs.edits.tensors import with_dtypes
-from onnxfn.specs.errors import InvalidSpec, UnknownName
+from onnxfn.specs.errors import InvalidSpec, UnknownName, WrongType
 from onnxfn.specs.quantization import (
     AllOf,
     AnyOf,
@@ -81,7 +81,6 @@ REFUSED = (
     ),
     ({"block_size": 48}, InvalidSpec, "block_size is 48; possible: powers of two from 16"),
     ({"kind": "block"}, UnknownName, "no kind 'block' for WeightRule; known: blocks, dynamic, nf4, as is"),
-    ({"where": ""}, InvalidSpec, "'' is no pattern of names; write one such as '*lm_head*'"),
     ({"accuracy_level": 5}, InvalidSpec, "accuracy_level is 5; possible: 0 to 4"),
 )
 
@@ -94,10 +93,10 @@ def test_a_rule_that_no_kernel_has_is_refused(arguments, error, message):
 
 def test_what_is_no_condition_and_no_rule_is_refused():
     assert "7 selects no weights; write a pattern of names" in refusal(InvalidSpec, WeightRule, 7)
-    assert "an item of quantization is 'q4'; it must be a WeightRule" in refusal(
-        InvalidSpec, Target, quantization=["q4"]
+    assert "quantization of Target has the item 'q4', of the type str; it must be WeightRule" in refusal(
+        WrongType, Target, quantization=["q4"]
     )
-    assert "no operator that reads weights 'Matmul'" in refusal(UnknownName, ReadBy, "Matmul")
+    assert "no operator 'Matmul' for ReadBy; known: MatMul, Gather, Conv" in refusal(UnknownName, ReadBy, "Matmul")
 
 
 def _spec(rules):

@@ -18,8 +18,8 @@ from attrs import evolve
 from onnxfn.models.forward import torch_outputs
 from onnxfn.specs.algebra.compose import group
 from onnxfn.specs.algebra.dummies import dummies, known_sizes, sized
-from onnxfn.specs.algebra.planned import Case, Part, Plan, PlannedSpec, SmallestSize
-from onnxfn.specs.axis_symbols import fixed_sizes
+from onnxfn.specs.algebra.planned import Case, Part, Plan, PlannedSpec
+from onnxfn.specs.axis_symbols import Limit, fixed_sizes
 from onnxfn.specs.errors import CaptureFailed
 from onnxfn.specs.plan.check_cases import cases, in_case, with_dummies
 from onnxfn.specs.records import FixedAxis
@@ -147,5 +147,5 @@ def _with_sizes(case: Case, sizes: Sizes) -> Case:
     return evolve(case, dummies=group(case.dummies, sized(**sizes).dummies))
 
 
-def _smallest_sizes(sizes: Sizes) -> Sequence[SmallestSize]:
-    return tuple(SmallestSize(name, size) for name, size in sizes.items())
+def _smallest_sizes(sizes: Sizes) -> Sequence[Limit]:
+    return tuple(Limit(name, size) for name, size in sizes.items())

@@ -8,11 +8,11 @@ from attrs import field
 
 from onnxfn.specs.algebra.spec import Call, Check, Dummies, ExportSpec, Target
 from onnxfn.specs.axes import symbols
-from onnxfn.specs.axis_symbols import graph_axes
+from onnxfn.specs.axis_symbols import Limit, graph_axes
 from onnxfn.specs.converters import as_tuple
 from onnxfn.specs.named_records import Named, by_name, has_tensor, tensor_of
 from onnxfn.specs.record import record
-from onnxfn.specs.records import SYMBOL, AxisRange, FixedAxis, InputSpec, Link, OutputSpec
+from onnxfn.specs.records import AxisRange, FixedAxis, InputSpec, Link, OutputSpec
 from onnxfn.specs.results import printing
 from onnxfn.specs.results.output_types import modalities
 from onnxfn.specs.results.variant_rows import is_first_variant
@@ -54,19 +54,6 @@ class Case:
     inputs: Named[InputSpec] = field(default=Named((), "input"), converter=by_name)
 
 
-@record
-class SmallestSize:
-    """The smallest size of an axis that the model accepts. For a fixed axis it is the only size.
-
-    Attributes:
-        name: The axis symbol.
-        value: The size.
-    """
-
-    name: str = field(metadata={SYMBOL: True})
-    value: int
-
-
 @record(kw_only=True)
 class PlannedSpec:
     """A spec with the values of a configuration: sizes are numbers, conditions are decided, one tensor per layer.
@@ -88,7 +75,7 @@ class PlannedSpec:
         feedback: Inputs that the next call takes from an output of this call.
         links: Inputs that another part computes.
         io_names: Inputs and outputs that have `target.io_dtype`: floats that are no cache.
-        smallest: Sizes that the model can take, if it cannot take all smaller ones, or takes this size alone.
+        smallest: The smallest sizes that the model accepts. For a fixed axis it is the only size.
     """
 
     name: str | None = None
@@ -107,7 +94,7 @@ class PlannedSpec:
     feedback: Named[Feedback] = field(default=Named((), "feedback"), converter=by_name)
     links: Named[Link] = field(default=Named((), "link"), converter=by_name)
     io_names: tuple[str, ...] = field(default=(), converter=as_tuple)
-    smallest: Named[SmallestSize] = field(default=Named((), "smallest size"), converter=by_name)
+    smallest: Named[Limit] = field(default=Named((), "smallest size"), converter=by_name)
 
     @property
     def batch(self) -> str:
