@@ -33,7 +33,6 @@ from onnxfn.specs.algebra.compose import (
     compose,
     convolved,
     from_config,
-    nearest,
     reads,
     repeated,
 )
@@ -91,7 +90,7 @@ framed_waveform_inputs: ExportSpec = compose(
 moonshine_streaming: ExportSpec = compose(
     speech_seq2seq,
     reads(
-        frame_length=nearest("encoder_config.sample_rate * encoder_config.frame_ms", "1000"),
+        frame_length="(encoder_config.sample_rate * encoder_config.frame_ms + 500) // 1000",
         hidden_size="encoder_config.hidden_size",
         decoder_num_layers="num_hidden_layers",
         decoder_num_attention_heads="num_key_value_heads or num_attention_heads",

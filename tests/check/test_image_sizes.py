@@ -165,19 +165,6 @@ def test_images_have_as_many_patches_as_the_windows_of_a_detector_need(model_typ
     assert all(height % unit == width % unit == 0 for height, width in image_sizes(part))
 
 
-TEXTS = compose(takes("other", "text_batch_size 1", "pixels", kind="float"), sized(text_batch_size=6))
-
-
-@pytest.mark.parametrize(
-    ("side", "more", "batches"),
-    [(224, (), [1, 3]), (512, (), [1, 2]), (1024, (), [1, 2]), (1024, (TEXTS,), [1, 3])],
-    ids=["224", "512", "1024", "texts that may have to fit the batch"],
-)
-def test_a_batch_of_large_images_is_small_unless_other_rows_may_have_to_fit_it(side, more, batches):
-    part = plan(compose(spec(), image_cases((side, side), (side, side)), *more), {}).parts[0]
-    assert [known_sizes(case.spec, {})["batch_size"] for case in check_cases(part)] == batches
-
-
 def test_texts_are_at_most_as_long_as_the_file_says():
     config = {"vocab_size": 99, "type_vocab_size": 2}
     part = plan(compose(onnxfn.text_encoder, onnxfn.bert_inputs), config).parts[0]

@@ -201,11 +201,6 @@ def quotient(dividend: Source, divisor: Source) -> Getter:
     return Getter("quotient", (dividend, divisor))
 
 
-def nearest(dividend: Source, divisor: Source) -> Getter:
-    """One number divided by another, rounded to the nearest whole number (to the even one of two)."""
-    return Getter("nearest", (dividend, divisor))
-
-
 def constant(value: float | tuple[int, ...]) -> Getter:
     """A value that does not depend on the configuration.
 
@@ -240,11 +235,6 @@ def every_nth(count: Source, period: Source, offset: Source) -> Getter:
 def less_than(numbers: Source, limit: Source) -> Getter:
     """The numbers of a list that are less than `limit`."""
     return Getter("less_than", (numbers, limit))
-
-
-def least(*sources: Source) -> Getter:
-    """The smallest of those sources that the configuration has as a positive number."""
-    return Getter("least", sources)
 
 
 def rounded_to_even(numbers: Source) -> Getter:

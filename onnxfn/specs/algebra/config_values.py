@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Mapping
-from functools import cache, partial
+from functools import cache
 from math import prod
 from types import MappingProxyType
 from typing import Any
@@ -228,7 +228,7 @@ def _path_value(config: Snapshot, path: str) -> Any:
     for index, key in enumerate(path.split(".")):
         keys = value if isinstance(value, Mapping) else {}
         if keys.get(key) is None:
-            raise MissingValue(partial(_no_key, keys, key, path, index))
+            raise MissingValue(_no_key(keys, key, path, index))
         value = keys[key]
     return value
 
@@ -247,20 +247,7 @@ def _either(read: Reader, *sources: Source) -> Any:
             return read(source)
         except MissingValue as problem:
             problems.append(problem)
-    raise MissingValue(lambda: "; and ".join(map(str, problems)))
-
-
-def _least(read: Reader, *sources: Source) -> int:
-    numbers = []
-    for source in sources:
-        try:
-            numbers.append(read(source))
-        except MissingValue:
-            continue
-    positive = [number for number in numbers if isinstance(number, int) and number > 0]
-    if not positive:
-        raise MissingValue(f"the configuration has no positive number as {listed(map(str, sources))}")
-    return min(positive)
+    raise MissingValue("; and ".join(map(str, problems)))
 
 
 def _negated(read: Reader, source: Source) -> bool:
@@ -303,10 +290,8 @@ GETTERS: Mapping[str, Callable[..., Any]] = MappingProxyType(
         "from_config": lambda read, source: read(source),
         "constant": lambda _, value: value,
         "either": _either,
-        "least": _least,
         # numbers
         "quotient": lambda read, dividend, divisor: int(read(dividend) // read(divisor)),
-        "nearest": lambda read, dividend, divisor: round(read(dividend) / read(divisor)),
         "product": lambda read, *sources: prod(map(read, sources)),
         "total": lambda read, *sources: sum(map(read, sources)),
         "difference": lambda read, minuend, subtrahend: int(read(minuend)) - int(read(subtrahend)),
