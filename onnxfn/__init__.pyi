@@ -88,8 +88,8 @@ from onnxfn.specs.algebra.spec import Parts as Parts
 from onnxfn.specs.algebra.spec import Target as Target
 from onnxfn.specs.axes import AxisMap as AxisMap
 from onnxfn.specs.axes import axis_map as axis_map
-from onnxfn.specs.edits.adapter_inputs import with_adapter_inputs as with_adapter_inputs
-from onnxfn.specs.edits.axis_names import with_axis_names as with_axis_names
+from onnxfn.specs.edits.axes import with_axis as with_axis
+from onnxfn.specs.edits.axes import with_axis_names as with_axis_names
 from onnxfn.specs.edits.behaviors import behaves as behaves
 from onnxfn.specs.edits.behaviors import split as split
 from onnxfn.specs.edits.behaviors import with_behavior as with_behavior
@@ -102,9 +102,7 @@ from onnxfn.specs.edits.inputs import with_constants as with_constants
 from onnxfn.specs.edits.inputs import with_generator as with_generator
 from onnxfn.specs.edits.inputs import with_input_order as with_input_order
 from onnxfn.specs.edits.mrope import with_mrope as with_mrope
-from onnxfn.specs.edits.new_axes import with_axis as with_axis
 from onnxfn.specs.edits.optional_inputs import with_input as with_input
-from onnxfn.specs.edits.quantize import quantize as quantize
 from onnxfn.specs.edits.renaming import renamed as renamed
 from onnxfn.specs.edits.tensors import only_tasks as only_tasks
 from onnxfn.specs.edits.tensors import with_dtypes as with_dtypes
@@ -114,6 +112,8 @@ from onnxfn.specs.edits.tensors import with_shapes as with_shapes
 from onnxfn.specs.edits.tensors import with_tolerance as with_tolerance
 from onnxfn.specs.edits.tensors import without as without
 from onnxfn.specs.edits.token_embeddings import with_inputs_embeds as with_inputs_embeds
+from onnxfn.specs.edits.weights import quantize as quantize
+from onnxfn.specs.edits.weights import with_adapter_inputs as with_adapter_inputs
 from onnxfn.specs.edits.whisper_for_genai import whisper_for_genai as whisper_for_genai
 from onnxfn.specs.errors import CaptureFailed as CaptureFailed
 from onnxfn.specs.errors import InvalidSpec as InvalidSpec
@@ -147,9 +147,9 @@ from onnxfn.specs.records import Normalizer as Normalizer
 from onnxfn.specs.records import OutputSpec as OutputSpec
 from onnxfn.specs.results.measurements import Floors as Floors
 from onnxfn.specs.results.measurements import Measurement as Measurement
-from onnxfn.specs.results.section_errors import SectionError as SectionError
-from onnxfn.specs.stored.changes import Change as Change
-from onnxfn.specs.stored.changes import Changes as Changes
+from onnxfn.specs.results.measurements import SectionError as SectionError
+from onnxfn.specs.stored.diff import Change as Change
+from onnxfn.specs.stored.diff import Changes as Changes
 from onnxfn.specs.stored.diff import diff as diff
 from onnxfn.specs.stored.digest import digest as digest
 from onnxfn.specs.stored.reports import CheckFailed as CheckFailed
@@ -160,8 +160,8 @@ from onnxfn.specs.stored.reports import NotQuantized as NotQuantized
 from onnxfn.specs.stored.reports import Report as Report
 from onnxfn.specs.stored.serialize import from_json as from_json
 from onnxfn.specs.stored.serialize import to_json as to_json
-from onnxfn.specs.tasks.expanded_cache import with_expanded_cache as with_expanded_cache
-from onnxfn.specs.tasks.shared_cache import with_shared_cache as with_shared_cache
+from onnxfn.specs.tasks.caches import with_expanded_cache as with_expanded_cache
+from onnxfn.specs.tasks.caches import with_shared_cache as with_shared_cache
 from onnxfn.specs.tasks.tasks import SYNONYMS as SYNONYMS
 from onnxfn.specs.tasks.tasks import TASKS as TASKS
 from onnxfn.specs.tasks.tasks import canonical as canonical

@@ -150,13 +150,13 @@ def shortened(value: object) -> str:
     return text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}..."
 
 
-def closest(name: str, known: Iterable[str], *, similarity: float = 0.5) -> str:
+def closest(name: str, known: Iterable[str]) -> str:
     """`; did you mean 'x'?` for the known name that is most similar; an empty text when none is similar.
 
     >>> closest("seq_length", ["batch_size", "sequence_length"])
     "; did you mean 'sequence_length'?"
     """
-    matches = get_close_matches(str(name), list(known), n=1, cutoff=similarity)
+    matches = get_close_matches(str(name), list(known), n=1, cutoff=0.5)
     return f"; did you mean {matches[0]!r}?" if matches else ""
 
 

@@ -180,19 +180,13 @@ class WeightRule:
     def __attrs_post_init__(self) -> None:
         if self.kind in BITS and self.bits not in BITS[self.kind]:
             raise InvalidSpec(
-                f"ONNX Runtime has no kernel for {self.kind!r} weights of {shortened(self.bits)} bits; "
+                f"ONNX Runtime has no kernel for {self.kind!r} weights of {self.bits} bits; "
                 f"possible: {', '.join(map(str, BITS[self.kind]))}"
             )
-        if not _is_block_size(self.block_size):
-            raise InvalidSpec(
-                f"block_size is {shortened(self.block_size)}; possible: powers of two from {SMALLEST_BLOCK}"
-            )
+        if self.block_size < SMALLEST_BLOCK or self.block_size.bit_count() > 1:
+            raise InvalidSpec(f"block_size is {self.block_size}; possible: powers of two from {SMALLEST_BLOCK}")
         if self.accuracy_level not in ACCURACY_LEVELS:
-            raise InvalidSpec(f"accuracy_level is {shortened(self.accuracy_level)}; possible: 0 to 4")
-
-
-def _is_block_size(size: Any) -> bool:
-    return isinstance(size, int) and size >= SMALLEST_BLOCK and size.bit_count() == 1
+            raise InvalidSpec(f"accuracy_level is {self.accuracy_level}; possible: 0 to 4")
 
 
 def unique_rules(rules: Iterable[WeightRule]) -> tuple[WeightRule, ...]:

@@ -11,8 +11,8 @@ from strategies import conditions, weight_rules
 from onnxfn.specs.algebra.compose import EMPTY, compose
 from onnxfn.specs.algebra.quantized_dtypes import QUANTIZED_DTYPES, QuantizedName
 from onnxfn.specs.algebra.spec import ExportSpec, Target
-from onnxfn.specs.edits.quantize import quantize
 from onnxfn.specs.edits.tensors import with_dtypes
+from onnxfn.specs.edits.weights import quantize
 from onnxfn.specs.errors import InvalidSpec, UnknownName, WrongType
 from onnxfn.specs.quantization import (
     AllOf,

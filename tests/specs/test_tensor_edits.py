@@ -7,7 +7,7 @@ from onnxfn.specs.algebra.compose import EMPTY, compose
 from onnxfn.specs.algebra.facts import always, gives, patched, takes
 from onnxfn.specs.algebra.spec import OPSETS, Call, Check, ExportSpec, Overlay, Target
 from onnxfn.specs.axes import axis_map, pattern
-from onnxfn.specs.edits.new_axes import with_axis
+from onnxfn.specs.edits.axes import with_axis
 from onnxfn.specs.edits.renaming import renamed
 from onnxfn.specs.edits.tensors import (
     only_tasks,

@@ -116,15 +116,11 @@ def snapshot(config: Any) -> Snapshot:
     Raises:
         InvalidSpec: `config` is none of these.
     """
-    if isinstance(config, Mapping):
-        return config
-    if hasattr(config, "to_dict"):
-        return _as_dict(config)
-    inner = config_of(config)
-    if isinstance(inner, Mapping):
-        return inner
-    if hasattr(inner, "to_dict"):
-        return _as_dict(inner)
+    for value in (config, config_of(config)):
+        if isinstance(value, Mapping):
+            return value
+        if hasattr(value, "to_dict"):
+            return _as_dict(value)
     raise InvalidSpec(
         f"a configuration is a dict, a transformers configuration or a model, not {type(config).__name__}"
     )

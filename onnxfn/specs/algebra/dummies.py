@@ -14,18 +14,25 @@ from attrs import evolve
 from numpy.random import Generator as Random
 from numpy.typing import NDArray
 
-from onnxfn.specs.algebra.grid_fills import boxes, grid_mask, grid_positions, grids, packed_grids, rectangles
+from onnxfn.specs.algebra.fills import (
+    boxes,
+    grid_mask,
+    grid_positions,
+    grids,
+    packed_grids,
+    rectangles,
+    scaled,
+    two_values,
+)
 from onnxfn.specs.algebra.planned import AnySpec
-from onnxfn.specs.algebra.sample_fills import scaled, two_values
 from onnxfn.specs.algebra.spec import Dummies, ExportSpec
-from onnxfn.specs.axes import names, shape
+from onnxfn.specs.axes import LARGEST_SIZE, names, shape
 from onnxfn.specs.axis_symbols import fixed_sizes
 from onnxfn.specs.converters import plain_number, resolve
 from onnxfn.specs.errors import InvalidSpec, MissingValue, OnnxfnError, UnknownName, unknown
 from onnxfn.specs.records import DummySize, Generator, Getter, InputSpec, NestedDummy
 
 Array = NDArray[Any]
-LARGEST_INT64 = (1 << 63) - 1
 LARGEST_DUMMY = 1 << 28
 """The most elements of a dummy, 2 GiB of numbers: a larger one is a mistake in a size."""
 
@@ -173,7 +180,7 @@ def dtype_of(spec: AnySpec, input_: InputSpec) -> np.dtype[Any]:
 
 def integers(random: Random, shape: tuple[int, ...], *, high: int, low: int = 0) -> Array:
     """Whole numbers from `low` up to and without `high`."""
-    return random.integers(low, high, shape, dtype=np.uint64 if high > LARGEST_INT64 else np.int64)
+    return random.integers(low, high, shape, dtype=np.uint64 if high > LARGEST_SIZE else np.int64)
 
 
 def ids_with_end(random: Random, shape: tuple[int, ...], *, high: int, end: int) -> Array:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from attrs import field
 
@@ -14,8 +14,8 @@ from onnxfn.specs.named_records import Named, by_name, has_tensor, tensor_of
 from onnxfn.specs.record import record
 from onnxfn.specs.records import AxisRange, FixedAxis, InputSpec, Link, OutputSpec
 from onnxfn.specs.results import printing
+from onnxfn.specs.results.measurements import is_first_variant
 from onnxfn.specs.results.output_types import modalities
-from onnxfn.specs.results.variant_rows import is_first_variant
 
 BATCH = "batch_size"
 """The symbol of the batch axis in the patterns of specs."""
@@ -181,11 +181,6 @@ class LeftOut:
         return f"{self.name} is left out: {self.reason}{f'; {self.edit} takes it' if self.edit else ''}"
 
 
-def _as_parts(parts: Iterable[Part]) -> Named[Part]:
-    """The parts of a plan, by name."""
-    return by_name(parts, "part")
-
-
 @record
 class Plan:
     """What an export will do, decided before any weight is read.
@@ -199,7 +194,7 @@ class Plan:
         remarks: What a client of the layout cannot load, one line each. Known when the plan was made for a layout.
     """
 
-    parts: Named[Part] = field(converter=_as_parts)
+    parts: Named[Part] = field(default=Named((), "part"), converter=by_name)
     left_out: Named[LeftOut] = field(default=Named((), "left out input"), converter=by_name)
     weight_bytes: tuple[WeightBytes, ...] = field(default=(), converter=as_tuple)
     remarks: tuple[str, ...] = field(default=(), converter=as_tuple)

@@ -14,24 +14,17 @@ from onnxfn.specs.algebra.spec import Dummies, ExportSpec
 from onnxfn.specs.axes import names, symbols, terms
 from onnxfn.specs.axis_symbols import fixed_sizes
 from onnxfn.specs.errors import InvalidSpec
-from onnxfn.specs.records import AxisRange, DummySize
-
-Ranges = Mapping[str, AxisRange]
 
 
 def within_ranges(spec: PlannedSpec) -> PlannedSpec:
     """The planned spec with the sizes of its trace and of its cases moved into the ranges of their axes."""
-    ranges = {axis.name: axis for axis in spec.axis_ranges}
-    if not ranges:
-        return spec
     cases = tuple(case_within(case, spec) for case in spec.cases)
-    return evolve(spec, dummies=_dummies_within(spec.dummies, ranges), cases=cases)
+    return evolve(spec, dummies=_dummies_within(spec.dummies, spec), cases=cases)
 
 
 def case_within(case: Case, spec: PlannedSpec) -> Case:
     """A case with its sizes moved into the ranges of a planned spec."""
-    ranges = {axis.name: axis for axis in spec.axis_ranges}
-    return evolve(case, dummies=_dummies_within(case.dummies, ranges)) if ranges else case
+    return evolve(case, dummies=_dummies_within(case.dummies, spec))
 
 
 def check_sizes(spec: PlannedSpec, sizes: Mapping[str, int]) -> None:
@@ -41,15 +34,12 @@ def check_sizes(spec: PlannedSpec, sizes: Mapping[str, int]) -> None:
             raise InvalidSpec(f"{axis.name!r} is {axis.low} to {axis.high} by with_shapes, not {sizes[axis.name]}")
 
 
-def _dummies_within(dummies: Dummies, ranges: Ranges) -> Dummies:
-    return evolve(dummies, sizes=tuple(_within(size, ranges) for size in dummies.sizes))
-
-
-def _within(size: DummySize, ranges: Ranges) -> DummySize:
-    axis = ranges.get(size.name)
-    if axis is None or not isinstance(size.value, int):
-        return size
-    return evolve(size, value=min(max(size.value, axis.low), axis.high))
+def _dummies_within(dummies: Dummies, spec: PlannedSpec) -> Dummies:
+    sizes = {size.name: size.value for size in dummies.sizes if isinstance(size.value, int)}
+    ranged = [axis for axis in spec.axis_ranges if axis.name in sizes]
+    return group(
+        dummies, sized(**{axis.name: min(max(sizes[axis.name], axis.low), axis.high) for axis in ranged}).dummies
+    )
 
 
 CASE_STEPS = (3, 5)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, Literal
 
 from onnxfn.specs.algebra.config_values import snapshot
-from onnxfn.specs.algebra.dummies import Array, dummies
+from onnxfn.specs.algebra.dummies import dummies
 from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.axis_symbols import fixed_sizes
 from onnxfn.specs.errors import InvalidSpec, unknown
@@ -83,6 +82,8 @@ def dummy_inputs(
     >>> dummy_inputs(bert, {"vocab_size": 99, "type_vocab_size": 2}, "np", sequence_length=8)["input_ids"].shape
     (2, 8)
     """
+    if framework not in ("pt", "np"):
+        raise unknown("framework", framework, ("pt", "np"))
     planned = planned_axes(spec, config).parts[0].spec
     refuse_unread_values(spec, snapshot(config), planned)
     for name, size in fixed_sizes(planned).items():
@@ -90,16 +91,11 @@ def dummy_inputs(
             raise InvalidSpec(f"{name!r} is fixed at {size} by with_shapes, so no dummy has {sizes[name]}")
     check_sizes(planned, sizes)
     if preprocessor is None:
-        return as_framework(dummies(planned, sizes, seed=seed), framework)
-    return as_framework(real_inputs(planned, preprocessor, sizes, seed=seed), framework)
-
-
-def as_framework(arrays: Mapping[str, Array], framework: str) -> dict[str, Any]:
-    """Arrays as tensors of a framework, `pt` (torch) or `np` (numpy)."""
+        arrays = dummies(planned, sizes, seed=seed)
+    else:
+        arrays = real_inputs(planned, preprocessor, sizes, seed=seed)
     if framework == "np":
-        return dict(arrays)
-    if framework != "pt":
-        raise unknown("framework", framework, ("pt", "np"))
+        return arrays
     import torch
 
     return {name: torch.from_numpy(array) for name, array in arrays.items()}

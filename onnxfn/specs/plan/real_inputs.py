@@ -36,8 +36,9 @@ def left_out(
     taken = planned.arguments
     if "encoder_outputs" in taken and taken.isdisjoint(name for names in MAIN_INPUTS.values() for name in names):
         return ()
-    missing = (name for name in parameters if name in processed and name not in taken)
-    return tuple(LeftOut(name, _reason(spec, name, planned.modalities), _edit(spec, name)) for name in missing)
+    missing = [name for name in parameters if name in processed and name not in taken]
+    edits = {name: f'with_input(spec, "{name}")' for name in missing if can_take(spec, name)}
+    return tuple(LeftOut(name, _reason(spec, name, planned.modalities), edits.get(name, "")) for name in missing)
 
 
 def _reason(spec: ExportSpec, name: str, present: Collection[str]) -> str:
@@ -51,11 +52,6 @@ def _reason(spec: ExportSpec, name: str, present: Collection[str]) -> str:
     if condition is not None:
         return f"the configuration does not set {condition}"
     return f"the spec of {spec.name or 'this model'} has no such input"
-
-
-def _edit(spec: ExportSpec, name: str) -> str:
-    """The call that changes the spec so that its graph takes an argument; an empty text if there is none."""
-    return f'with_input(spec, "{name}")' if can_take(spec, name) else ""
 
 
 WORDS = ("the", "quick", "brown", "fox", "jumps", "over", "a", "lazy", "dog", "while", "two", "small", "cats", "sleep")

@@ -131,12 +131,8 @@ def _token_inputs(spec: PlannedSpec) -> tuple[InputSpec, ...]:
         for input_ in spec.inputs
         if input_.name.endswith("input_ids")
         and functions.get(input_.generator) in TOKEN_FILLS
-        and _ends_with_length(input_)
+        and len(input_.axes.axes) - 1 in symbols(input_.axes)
     )
-
-
-def _ends_with_length(input_: InputSpec) -> bool:
-    return len(input_.axes.axes) - 1 in symbols(input_.axes)
 
 
 def _masks(spec: PlannedSpec, ids: InputSpec) -> list[InputSpec]:
@@ -189,7 +185,8 @@ def _long_cases(spec: PlannedSpec, longest: int) -> tuple[Case, ...]:
     lengths = tuple(dict.fromkeys(_length(ids) for ids in _token_inputs(spec)))
     every_case, pasts = cases(spec), past_lengths(spec)
     single = [case for case in every_case if _sizes(spec, case).get("batch_size", 1) == 1]
-    if not (single and _may_be_long(spec, lengths)) or _longest_size(spec, lengths) >= longest:
+    checked = [_sizes(spec, case)[length] for case in every_case for length in lengths]
+    if not (single and _may_be_long(spec, lengths)) or max(checked) >= longest:
         return ()
     prompt = min(single, key=lambda case: sum(_sizes(spec, case)[past] for past in pasts))
     before = sum(_sizes(spec, prompt)[past] for past in pasts)
@@ -227,10 +224,6 @@ def _may_be_long(spec: PlannedSpec, lengths: tuple[str, ...]) -> bool:
     known = {name for input_ in spec.inputs for name in names(input_.axes)}
     decided = {name for output in spec.outputs for name in names(output.axes)} <= known | {NUM_LOGITS}
     return bool(lengths) and {*lengths} <= known - fixed_sizes(spec).keys() and decided
-
-
-def _longest_size(spec: PlannedSpec, lengths: tuple[str, ...]) -> int:
-    return max(_sizes(spec, case)[length] for case in cases(spec) for length in lengths)
 
 
 # Values

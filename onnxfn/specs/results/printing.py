@@ -16,10 +16,15 @@ from typing import Any
 from attrs import evolve
 
 from onnxfn.specs.axis_symbols import graph_axes
-from onnxfn.specs.results.measurements import STATUS, measured_rows, with_heads
+from onnxfn.specs.results.measurements import (
+    STATUS,
+    has_variants,
+    measured_rows,
+    section_rows,
+    variant_rows,
+    with_heads,
+)
 from onnxfn.specs.results.output_types import MODALITY_OF, output_dtype, tensor_dtype
-from onnxfn.specs.results.section_errors import section_rows
-from onnxfn.specs.results.variant_rows import has_variants, variant_rows
 from onnxfn.specs.short_repr import counted, grouped_row, grouped_rows, layer_groups
 
 Rows = Sequence[Sequence[str]]
@@ -108,7 +113,8 @@ def spec_sections(spec: Any, types: Mapping[str, str] = NO_TYPES) -> Sections:
             if past != "inputs" and row.output_name
         ),
     ]
-    files = [] if spec.inputs else [(f"{file.name}.onnx", _file_summary(file)) for file in _files(spec)]
+    parts = getattr(spec, "parts", None)  # a planned spec has none
+    files = [(f"{file.name}.onnx", _file_summary(file)) for file in parts.files] if parts and not spec.inputs else []
     tasks = [(overlay.name,) for overlay in getattr(spec, "tasks", ())] if spec.task is None else []
     return [
         ("derived from", [(spec.derived,)] if spec.derived else []),
@@ -131,13 +137,12 @@ def report_sections(report: Any) -> Sections:
         _figures(grouped_row([names[index] for index in group])[0], [report.differences[index] for index in group])
         for group in layer_groups(names)
     ]
-    measured = measured_rows(report.measurements)
     return [
         ("findings", [(finding,) for finding in report.findings]),
         (BY_SECTIONS, section_rows(report.sections)),
-        ("ONNX Runtime against PyTorch", with_heads(head, rows) if rows or not measured else []),
+        ("ONNX Runtime against PyTorch", with_heads(head, rows)),
         ("compared with", _reference_rows(report.differences)),
-        ("measured against PyTorch in float32", measured),
+        ("measured against PyTorch in float32", measured_rows(report.measurements)),
         ("cases", [(case,) for case in report.cases]),
     ]
 
@@ -295,12 +300,6 @@ def exported_words(exported: Any) -> list[str]:
     status = "unchecked" if exported.report is None else check_status(exported.report)
     words = (spec.name, exported.plan.task, f"opset {exported.opset}", status, counted(len(exported.files), "files"))
     return [word for word in words if word]
-
-
-def _files(spec: Any) -> Any:
-    """The files of a spec; a planned spec has none."""
-    parts = getattr(spec, "parts", None)
-    return () if parts is None else parts.files
 
 
 def _file_summary(file: Any) -> str:

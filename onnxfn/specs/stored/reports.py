@@ -16,9 +16,8 @@ from onnxfn.specs.converters import as_tuple
 from onnxfn.specs.errors import InvalidSpec, OnnxfnError
 from onnxfn.specs.record import record
 from onnxfn.specs.results import printing
-from onnxfn.specs.results.measurements import Measurement
+from onnxfn.specs.results.measurements import Measurement, SectionError
 from onnxfn.specs.results.plots import draw_report
-from onnxfn.specs.results.section_errors import SectionError
 from onnxfn.specs.short_repr import shortened_call
 
 CPU = ("CPUExecutionProvider",)
