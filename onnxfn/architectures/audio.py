@@ -23,12 +23,8 @@ from onnxfn.architectures.families.rows import rows
 from onnxfn.architectures.families.sizes import sized_in
 from onnxfn.specs.algebra.compose import (
     compose,
-    convolved,
     from_config,
-    log2,
     reads,
-    repeated,
-    rounded_to_even,
 )
 from onnxfn.specs.algebra.dummies import generates, padded, sized
 from onnxfn.specs.algebra.facts import TOKENS, always, case, gives, links, loads, runs, takes
@@ -61,9 +57,7 @@ wav2vec2_bert: ExportSpec = compose(
         num_mel_bins="feature_projection_input_dim",
         adapters="num_adapter_layers if add_adapter else 0",
         adapter_kernel="adapter_kernel_size - 2 * (adapter_kernel_size // 2)",
-        frames=convolved(
-            "sequence_length", repeated("adapter_kernel", "adapters"), repeated("adapter_stride", "adapters")
-        ),
+        frames="convolved(sequence_length, repeated(adapter_kernel, adapters), repeated(adapter_stride, adapters))",
     ),
     audio_features,
     audio_transcription,
@@ -132,7 +126,7 @@ def nemotron_frames(config: str) -> ExportSpec:
         config: The prefix of the configuration's keys.
     """
     stride = f"{config}subsampling_conv_stride"
-    return subsampled_frames(config, f"2 - {stride}", stride, log2(f"{config}subsampling_factor"))
+    return subsampled_frames(config, f"2 - {stride}", stride, f"log2({config}subsampling_factor)")
 
 
 # The index of the language of each row.
@@ -197,7 +191,7 @@ glmasr_encoder: ExportSpec = compose(
 mctct: ExportSpec = compose(
     without(mel_inputs, "attention_mask"),
     sized(sequence_length=16000),
-    reads(num_mel_bins="input_feat_per_channel", frames=convolved("sequence_length", "(1,)", "conv_stride")),
+    reads(num_mel_bins="input_feat_per_channel", frames="convolved(sequence_length, (1,), conv_stride)"),
     audio_features,
     audio_transcription,
 )
@@ -212,7 +206,7 @@ def dac_frames(config: str) -> ExportSpec:
         config: The prefix of the configuration's keys.
     """
     ratios = f"{config}downsampling_ratios"
-    return reads(frames=convolved("sequence_length", rounded_to_even(ratios), ratios))
+    return reads(frames=f"convolved(sequence_length, rounded_to_even({ratios}), {ratios})")
 
 
 mono_waveforms: ExportSpec = compose(
@@ -262,7 +256,7 @@ encodec: ExportSpec = compose(
     code_dummies,
     reads(
         audio_channels="audio_channels",
-        frames=convolved("sequence_length", repeated("1", "len(upsampling_ratios)"), "upsampling_ratios"),
+        frames="convolved(sequence_length, repeated(1, len(upsampling_ratios)), upsampling_ratios)",
     ),
     sized_in("one several", num_codebooks=(2, 3, 1)),
     behaves(

@@ -31,10 +31,8 @@ from onnxfn.architectures.families.speech import (
 )
 from onnxfn.specs.algebra.compose import (
     compose,
-    convolved,
     from_config,
     reads,
-    repeated,
 )
 from onnxfn.specs.algebra.dummies import generates
 from onnxfn.specs.algebra.facts import SOURCE, gives, runs, takes
@@ -146,11 +144,8 @@ seamless: ExportSpec = compose(
         hidden_size="hidden_size",
         num_features="feature_projection_input_dim",
         adapter_kernel="adaptor_kernel_size - 2 * (adaptor_stride // 2)",
-        frames=convolved(
-            "encoder_sequence_length",
-            repeated("adapter_kernel", NUM_ADAPTERS),
-            repeated("adaptor_stride", NUM_ADAPTERS),
-        ),
+        frames=f"convolved(encoder_sequence_length, repeated(adapter_kernel, {NUM_ADAPTERS}), "
+        f"repeated(adaptor_stride, {NUM_ADAPTERS}))",
     ),
     generates("mel", "normal"),
     generation_tasks("automatic-speech-recognition", speech_tasks),

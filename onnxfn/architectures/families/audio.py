@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from onnxfn.architectures.families.sizes import sized_in
-from onnxfn.specs.algebra.compose import compose, convolved, log2, reads, repeated
+from onnxfn.specs.algebra.compose import compose, reads
 from onnxfn.specs.algebra.dummies import generates, padded, sized
 from onnxfn.specs.algebra.facts import TOKENS, always, case, gives, loads, takes
 from onnxfn.specs.algebra.spec import ExportSpec
-from onnxfn.specs.records import Source
 from onnxfn.specs.tasks.tasks import tasked
 
 FRAMES = "batch_size frames _"
@@ -33,9 +32,9 @@ def wav2vec2_frames(config: str, length: str = "sequence_length") -> ExportSpec:
         length: The symbol of the number of samples.
     """
     adapters = f"{config}num_adapter_layers if {config}add_adapter else 0"
-    encoder_frames = convolved(length, f"{config}conv_kernel", f"{config}conv_stride")
-    strides = repeated(f"{config}adapter_stride", adapters)
-    return reads(frames=convolved(encoder_frames, repeated("1", adapters), strides))
+    encoder_frames = f"convolved({length}, {config}conv_kernel, {config}conv_stride)"
+    strides = f"repeated({config}adapter_stride, {adapters})"
+    return reads(frames=f"convolved({encoder_frames}, repeated(1, {adapters}), {strides})")
 
 
 audio_features: ExportSpec = tasked("feature-extraction", spec=gives("last_hidden_state", FRAMES))
@@ -86,9 +85,7 @@ Tasks: none. A row adds them.
 """
 
 
-def subsampled_frames(
-    config: str, kernel: Source, stride: Source, times: Source, length: str = "sequence_length"
-) -> ExportSpec:
+def subsampled_frames(config: str, kernel: str, stride: str, times: str, length: str = "sequence_length") -> ExportSpec:
     """A spec of the number of frames after convolutions that shorten a mel spectrogram.
 
     Args:
@@ -100,7 +97,7 @@ def subsampled_frames(
     """
     return reads(
         num_mel_bins=f"{config}num_mel_bins",
-        frames=convolved(length, repeated(kernel, times), repeated(stride, times)),
+        frames=f"convolved({length}, repeated({kernel}, {times}), repeated({stride}, {times}))",
     )
 
 
@@ -114,7 +111,7 @@ def parakeet_frames(config: str, length: str = "sequence_length") -> ExportSpec:
     kernel = f"{config}subsampling_conv_kernel_size"
     unpadded_kernel = f"{kernel} - 2 * (({kernel} - 1) // 2)"
     return subsampled_frames(
-        config, unpadded_kernel, f"{config}subsampling_conv_stride", log2(f"{config}subsampling_factor"), length
+        config, unpadded_kernel, f"{config}subsampling_conv_stride", f"log2({config}subsampling_factor)", length
     )
 
 

@@ -6,15 +6,15 @@ of its recurrence.
 
 from __future__ import annotations
 
-from onnxfn.specs.algebra.compose import compose, indices_where, reads
+from onnxfn.specs.algebra.compose import compose, reads
 from onnxfn.specs.algebra.facts import runs
 from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.edits.caches import LAYER, cache_row, kv_cache
-from onnxfn.specs.records import Edit, Getter, Source
+from onnxfn.specs.records import Edit, Source
 from onnxfn.specs.tasks.tasks import tasked
 
-full_attention_layers: Getter = indices_where("layer_types", "full_attention")
-linear_attention_layers: Getter = indices_where("layer_types", "linear_attention")
+full_attention_layers = "indices_where(layer_types, 'full_attention')"
+linear_attention_layers = "indices_where(layer_types, 'linear_attention')"
 
 full_attention_cache: ExportSpec = kv_cache(layers=full_attention_layers)
 """The KV cache of a model in which only layers with full attention have one."""

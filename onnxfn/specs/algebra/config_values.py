@@ -9,7 +9,17 @@ Names are those of the configuration, or of a normalizer. Beside the four operat
     a if condition else b    one of two; only that one is read
     sizes[0]                 an item of a list; -1 is the last
     len(sizes), max(sizes)   the length of a list, and its largest number
-    2, 0.5, (1, 2)           numbers, and a tuple of them
+    log2(a)                  the logarithm to base 2 of a whole number, rounded down
+    repeated(a, n)           a tuple that holds a value n times
+    rounded_to_even(sizes)   the whole numbers of a list, the odd ones minus one
+    less_than(sizes, a)      the numbers of a list that are less than a
+    indices_where(l, 'b')    the indices at which a list has one of the values that follow it
+    complement(n, indices)   the whole numbers from 0 up to n that are not among the indices
+    every_nth(n, a, b)       the whole numbers from 0 up to n that leave the remainder b when divided by a
+    first_with(d, 'key')     of a dict of dicts, the key of the first inner dict that has it
+    convolved(axis, k, s)    the formula of a length after convolutions one after the other, from their kernel sizes
+                             and strides; padding at both ends makes a kernel smaller
+    2, 0.5, (1, 2), 'a'      numbers, a tuple of them, and a text
 """
 
 from __future__ import annotations
@@ -38,7 +48,14 @@ OPERATORS: Mapping[type[ast.AST], str] = MappingProxyType(
         ast.GtE: "at_least",
     }
 )
-FUNCTIONS: Mapping[str, str] = MappingProxyType({"len": "count", "max": "maximum"})
+FUNCTIONS: Mapping[str, str] = MappingProxyType(
+    {
+        "len": "count",
+        "max": "maximum",
+        **{name: name for name in ("log2", "repeated", "rounded_to_even", "less_than", "indices_where")},
+        **{name: name for name in ("complement", "every_nth", "first_with", "convolved")},
+    }
+)
 """Function in a formula -> getter."""
 
 
@@ -84,8 +101,8 @@ def _source(node: ast.expr) -> Source:
             function, arguments = "if_else", tuple(map(_source, (condition, then, otherwise)))
         case ast.Subscript(items, index):
             function, arguments = "item", (_source(items), ast.literal_eval(index))
-        case ast.Call(ast.Name(name), [argument], []):
-            function, arguments = FUNCTIONS[name], (_source(argument),)
+        case ast.Call(ast.Name(name), operands, []):
+            function, arguments = FUNCTIONS[name], tuple(map(_source, operands))
         case _:
             function, arguments = "constant", (ast.literal_eval(node),)
     return Getter(function, arguments)
@@ -260,10 +277,11 @@ def _item(read: Reader, source: Source, index: int) -> Any:
     return items[index]
 
 
-def _first_with(read: Reader, source: Source, key: str) -> Any:
-    values = [inner[key] for inner in read(source).values() if key in inner]
+def _first_with(read: Reader, source: Source, key: Source) -> Any:
+    name = read(key)
+    values = [inner[name] for inner in read(source).values() if name in inner]
     if not values:
-        raise MissingValue(f"no dict in {source!r} has the key {key!r}")
+        raise MissingValue(f"no dict in {source!r} has the key {name!r}")
     return values[0]
 
 
@@ -305,7 +323,7 @@ GETTERS: Mapping[str, Callable[..., Any]] = MappingProxyType(
         "repeated": lambda read, source, times: tuple(read(source) for _ in layer_indices(read(times))),
         "rounded_to_even": lambda read, numbers: tuple(number - number % 2 for number in read(numbers)),
         "indices_where": lambda read, source, *values: tuple(
-            index for index, value in enumerate(read(source)) if value in values
+            index for index, value in enumerate(read(source)) if value in map(read, values)
         ),
         "complement": lambda read, count, indices: tuple(
             index for index in layer_indices(read(count)) if index not in read(indices)
