@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from inspect import Parameter, signature
 from math import prod
 from types import MappingProxyType
 from typing import Any, Literal, get_args
@@ -360,21 +359,14 @@ def _shape(spec: AnySpec, input_: InputSpec, sizes: Mapping[str, int]) -> tuple[
 def _generator(spec: AnySpec, input_: InputSpec) -> Generator:
     """The generator of an input: of the spec, or the function of that name without arguments."""
     generators = {generator.name: generator for generator in spec.dummies.generators}
-    name, owner = input_.generator, f"input {input_.name!r} of {spec.name or 'this spec'}"
+    name = input_.generator
     if name in generators:
         return generators[name]
     if name not in FILLS:
+        owner = f"input {input_.name!r} of {spec.name or 'this spec'}"
         error = unknown("generator", name, {**generators, **FILLS}, of=owner)
         raise UnknownName(f"{error}; or add one: generates({name!r}, 'integers', low=0, high=100)")
-    needed = [each.name for each in signature(FILLS[name]).parameters.values() if _is_needed(each)]
-    if needed:
-        advice = f"generates({name!r}, {name!r}, {', '.join(f'{argument}=...' for argument in needed)})"
-        raise InvalidSpec(f"the generator {name!r} of {owner} needs {', '.join(needed)}: add {advice} to the spec")
     return Generator(name, name)
-
-
-def _is_needed(parameter: Parameter) -> bool:
-    return parameter.kind is parameter.KEYWORD_ONLY and parameter.default is parameter.empty
 
 
 def _arguments(

@@ -36,10 +36,9 @@ def check_sizes(spec: PlannedSpec, sizes: Mapping[str, int]) -> None:
 
 def _dummies_within(dummies: Dummies, spec: PlannedSpec) -> Dummies:
     sizes = {size.name: size.value for size in dummies.sizes if isinstance(size.value, int)}
-    ranged = [axis for axis in spec.axis_ranges if axis.name in sizes]
-    return group(
-        dummies, sized(**{axis.name: min(max(sizes[axis.name], axis.low), axis.high) for axis in ranged}).dummies
-    )
+    ranges = [axis for axis in spec.axis_ranges if axis.name in sizes]
+    within = {axis.name: min(max(sizes[axis.name], axis.low), axis.high) for axis in ranges}
+    return evolve(dummies, sizes=named(dummies.sizes, sized(**within).dummies.sizes))
 
 
 CASE_STEPS = (3, 5)
