@@ -129,11 +129,6 @@ from onnxfn.specs.plan.planning import plan as plan
 from onnxfn.specs.plan.questions import dummy_inputs as dummy_inputs
 from onnxfn.specs.plan.questions import inputs as inputs
 from onnxfn.specs.plan.questions import outputs as outputs
-from onnxfn.specs.quantization import AllOf as AllOf
-from onnxfn.specs.quantization import AnyOf as AnyOf
-from onnxfn.specs.quantization import NameMatches as NameMatches
-from onnxfn.specs.quantization import NoneOf as NoneOf
-from onnxfn.specs.quantization import ReadBy as ReadBy
 from onnxfn.specs.quantization import WeightRule as WeightRule
 from onnxfn.specs.records import CacheRow as CacheRow
 from onnxfn.specs.records import Edit as Edit

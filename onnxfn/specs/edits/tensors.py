@@ -154,7 +154,7 @@ def with_dtypes(
     >>> with_dtypes(EMPTY, int="int32").target.int_dtype
     'int32'
     >>> with_dtypes(EMPTY, float="q4f16").target
-    Target(float_dtype='float16', quantization=(WeightRule(),))
+    Target(float_dtype='float16', quantization=(WeightRule(read_by=('MatMul', 'Gather')),))
     """
     if float is not None and float not in FLOAT_NAMES:
         raise unknown("float type", float, FLOAT_DTYPES if closest(float, FLOAT_DTYPES) else FLOAT_NAMES)

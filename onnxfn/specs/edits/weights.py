@@ -8,11 +8,11 @@ from onnxfn.specs.algebra.compose import compose
 from onnxfn.specs.algebra.spec import ExportSpec, Target
 from onnxfn.specs.edits.as_edit import as_edit
 from onnxfn.specs.errors import InvalidSpec
-from onnxfn.specs.quantization import MATRICES, Condition, WeightRule
+from onnxfn.specs.quantization import MATRICES, WeightRule
 
 
 @as_edit
-def quantize(spec: ExportSpec, /, bits: int = 4, where: Condition | str = MATRICES, **options: Any) -> ExportSpec:
+def quantize(spec: ExportSpec, /, bits: int = 4, where: str | None = None, **options: Any) -> ExportSpec:
     """The spec with one more rule for weights that are stored in fewer bits. The last rule that selects a weight wins.
 
     `with_dtypes(spec, float="q4")` adds the rules of a dtype that clients load by name: see `QUANTIZED_DTYPES`.
@@ -20,22 +20,23 @@ def quantize(spec: ExportSpec, /, bits: int = 4, where: Condition | str = MATRIC
     Args:
         spec: A spec.
         bits: Bits of an element: 2, 4 or 8 for `"blocks"`, 8 for `"dynamic"`, 4 for `"nf4"`.
-        where: Which weights: a condition, or a text that the name of the parameter matches: `"*lm_head*"`. Left out:
-            the matrices of linear layers and the tables of embeddings.
+        where: A pattern for the name of the parameter: `"*lm_head*"`. Left out: the matrices of linear layers and the
+            tables of embeddings.
         options: Other fields of `WeightRule`, which has their meanings: `kind="dynamic"`, `block_size=64`,
-            `symmetric=False`, `signed`, `per_channel`, `accuracy_level`.
+            `symmetric=False`, `read_by=["MatMul"]`, `signed`, `per_channel`, `accuracy_level`.
 
     Raises:
         UnknownName: `kind` is not a known value.
         TypeError: `WeightRule` has no such field.
-        InvalidSpec: ONNX Runtime has no kernel for the bits or the block size, or `where` is no condition.
+        InvalidSpec: ONNX Runtime has no kernel for the bits or the block size.
 
     >>> from onnxfn import EMPTY
     >>> spec = quantize(quantize(EMPTY, bits=4), bits=8, where="*lm_head*")
     >>> [rule.bits for rule in spec.target.quantization]
     [4, 8]
     """
-    rule = WeightRule(where, bits, **options)
+    selection: dict[str, Any] = {"read_by": MATRICES} if where is None else {"where": where}
+    rule = WeightRule(**{"bits": bits, **selection, **options})
     return compose(spec, ExportSpec(target=Target(quantization=(rule,))))
 
 
