@@ -31,6 +31,7 @@ from models import Checkpoint, checkpoint_folder
 from options import parsed_options
 from peers import EXPORTERS, peer_versions, run_exporter
 from stored_bits import stored_bits
+from toolz import compose_left
 
 import onnxfn
 from onnxfn.check.variants.measures import MEASURES
@@ -54,8 +55,12 @@ EQUAL = 1.02
 SMALL = 0.30
 """The most bytes of a file in 4 bits, relative to float16."""
 
-BODY = onnxfn.AllOf((onnxfn.ReadBy("MatMul"), onnxfn.NoneOf((onnxfn.ReadBy("Gather"),))))
-"""The matrices without the tied output layer, which ONNX Runtime's quantizers leave as it is."""
+
+def of_body(**options: Any) -> Any:
+    """An edit for the matrices without the tied output layer, which ONNX Runtime's quantizers leave as it is."""
+    tables = onnxfn.quantize(read_by=["Gather"], kind="as is")
+    return compose_left(onnxfn.quantize(read_by=["MatMul"], **options), tables)
+
 
 EDITS: Mapping[str, Any] = MappingProxyType(
     {
@@ -65,13 +70,13 @@ EDITS: Mapping[str, Any] = MappingProxyType(
         "onnxfn q4": onnxfn.with_dtypes(float="q4"),
         "onnxfn q4f16": onnxfn.with_dtypes(float="q4f16"),
         "onnxfn bnb4": onnxfn.with_dtypes(float="bnb4"),
-        "onnxfn 4 bits": onnxfn.quantize(where=BODY),
-        "onnxfn 4 bits, zero points": onnxfn.quantize(where=BODY, symmetric=False),
+        "onnxfn 4 bits": of_body(),
+        "onnxfn 4 bits, zero points": of_body(symmetric=False),
         "onnxfn 4 bits everywhere, level 4": onnxfn.quantize(accuracy_level=4),
         "onnxfn 4 bits everywhere, zero points": onnxfn.quantize(symmetric=False),
-        "onnxfn 8 bits": onnxfn.quantize(bits=8, where=BODY),
+        "onnxfn 8 bits": of_body(bits=8),
         "onnxfn 8 bits everywhere, level 4": onnxfn.quantize(bits=8, accuracy_level=4),
-        "onnxfn dynamic": onnxfn.quantize(bits=8, where=BODY, kind="dynamic"),
+        "onnxfn dynamic": of_body(bits=8, kind="dynamic"),
     }
 )
 """From a row of onnxfn to the edit of its specification."""

@@ -26,7 +26,6 @@ FAST = (
 NEEDS_TORCH = (
     "specs/test_extra_outputs.py",
     "specs/test_fixed_axes.py",
-    "specs/test_onnx_feeds.py",
     "specs/test_planning.py",
     "specs/test_real_inputs.py",
     "specs/test_tasks.py",

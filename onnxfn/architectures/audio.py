@@ -24,11 +24,8 @@ from onnxfn.architectures.families.sizes import sized_in
 from onnxfn.architectures.families.text import text_inputs
 from onnxfn.specs.algebra.compose import (
     compose,
-    convolved,
     from_config,
     reads,
-    repeated,
-    rounded_to_even,
 )
 from onnxfn.specs.algebra.dummies import generates, padded, sized
 from onnxfn.specs.algebra.facts import TOKENS, always, case, gives, links, loads, runs, takes
@@ -58,9 +55,7 @@ wav2vec2_bert: ExportSpec = compose(
         num_mel_bins="feature_projection_input_dim",
         adapters="num_adapter_layers if add_adapter else 0",
         adapter_kernel="adapter_kernel_size - 2 * (adapter_kernel_size // 2)",
-        frames=convolved(
-            "sequence_length", repeated("adapter_kernel", "adapters"), repeated("adapter_stride", "adapters")
-        ),
+        frames="convolved(sequence_length, repeated(adapter_kernel, adapters), repeated(adapter_stride, adapters))",
     ),
     audio_features,
     audio_transcription,
@@ -170,7 +165,7 @@ glmasr_encoder: ExportSpec = compose(
 mctct: ExportSpec = compose(
     without(mel_inputs, "attention_mask"),
     sized(sequence_length=16000),
-    reads(num_mel_bins="input_feat_per_channel", frames=convolved("sequence_length", "(1,)", "conv_stride")),
+    reads(num_mel_bins="input_feat_per_channel", frames="convolved(sequence_length, (1,), conv_stride)"),
     audio_features,
     audio_transcription,
 )
@@ -180,7 +175,7 @@ mctct: ExportSpec = compose(
 # no mask: its length would have to be a whole number of frames.
 dac_frames: ExportSpec = reads(
     ratios="dac_config.downsampling_ratios or downsampling_ratios",
-    frames=convolved("sequence_length", rounded_to_even("ratios"), "ratios"),
+    frames="convolved(sequence_length, rounded_to_even(ratios), ratios)",
 )
 
 pe_audio_encoder: ExportSpec = compose(
@@ -227,7 +222,7 @@ encodec: ExportSpec = compose(
     code_dummies,
     reads(
         audio_channels="audio_channels",
-        frames=convolved("sequence_length", repeated("1", "len(upsampling_ratios)"), "upsampling_ratios"),
+        frames="convolved(sequence_length, repeated(1, len(upsampling_ratios)), upsampling_ratios)",
     ),
     sized_in("one several", num_codebooks=(2, 3, 1)),
     behaves(

@@ -19,20 +19,14 @@ from onnxfn.architectures.families.recurrent import (
 from onnxfn.architectures.families.rows import rows
 from onnxfn.architectures.families.text import decoder_without_cache, generation_positions, text_decoder
 from onnxfn.specs.algebra.compose import (
-    complement,
     compose,
-    either,
-    every_nth,
-    first_with,
-    indices_where,
-    less_than,
     reads,
 )
 from onnxfn.specs.algebra.facts import TOKENS, builds, takes
 from onnxfn.specs.algebra.spec import ExportSpec, Target
-from onnxfn.specs.edits.caches import kv_cache, state_row
+from onnxfn.specs.edits.caches import cache_row, kv_cache
 from onnxfn.specs.edits.tensors import only_tasks, without
-from onnxfn.specs.records import Getter, Source
+from onnxfn.specs.records import Source
 from onnxfn.specs.tasks.tasks import tasked
 
 FEATURES = ("feature-extraction", "feature-extraction-with-past")
@@ -85,20 +79,21 @@ gemma3: ExportSpec = compose(
 
 # The last layers use keys and values of earlier layers, and have no cache (modeling_gemma3n, modeling_gemma4).
 CACHED_LAYERS = "num_layers - num_kv_shared_layers"
+SLIDING_LAYERS = "indices_where(layer_types, 'sliding_attention')"
 gemma3n: ExportSpec = compose(llama, kv_cache(layers=CACHED_LAYERS))
 gemma4: ExportSpec = compose(
     llama,
-    kv_cache(layers=less_than(indices_where("layer_types", "sliding_attention"), CACHED_LAYERS)),
+    kv_cache(layers=f"less_than({SLIDING_LAYERS}, {CACHED_LAYERS})"),
     kv_cache(
         heads="full_heads",
         key="full_size",
         value="full_size",
-        layers=less_than(full_attention_layers, CACHED_LAYERS),
+        layers=f"less_than({full_attention_layers}, {CACHED_LAYERS})",
         kind="full",
     ),
     reads(
-        full_heads=either(first_with("per_layer_config", "num_key_value_heads"), "num_key_value_heads"),
-        full_size=either(first_with("per_layer_config", "head_dim"), "head_dim"),
+        full_heads="first_with(per_layer_config, 'num_key_value_heads') or num_key_value_heads",
+        full_size="first_with(per_layer_config, 'head_dim') or head_dim",
     ),
 )
 
@@ -110,7 +105,7 @@ mimo_v2_flash: ExportSpec = compose(
     kv_cache(
         heads="sliding_heads",
         value="v_head_dim",
-        layers=indices_where("layer_types", "sliding_attention"),
+        layers=SLIDING_LAYERS,
         kind="sliding",
     ),
 )
@@ -134,9 +129,9 @@ deepseek_v3: ExportSpec = compose(llama, latent_attention())
 lfm2: ExportSpec = compose(
     llama,
     full_attention_cache,
-    conv_state("batch_size hidden_size= conv_L_cache=", layers=indices_where("layer_types", "conv")),
+    conv_state("batch_size hidden_size= conv_L_cache=", layers="indices_where(layer_types, 'conv')"),
 )
-lfm3: ExportSpec = compose(lfm2, kv_cache(layers=indices_where("layer_types", "full_attention", "sliding_attention")))
+lfm3: ExportSpec = compose(lfm2, kv_cache(layers="indices_where(layer_types, 'full_attention', 'sliding_attention')"))
 
 # Layers with a state space only. There is no KV cache, and `forward` calls the cache `cache_params`.
 mamba: ExportSpec = compose(decoder_without_cache, mamba_layers(argument="cache_params"))
@@ -147,18 +142,18 @@ falcon_h1: ExportSpec = compose(llama, mamba2_layers())
 
 # Layers with attention among layers with a state space.
 bamba: ExportSpec = compose(
-    llama, kv_cache(layers="attn_layer_indices"), mamba2_layers(layers=complement("num_layers", "attn_layer_indices"))
+    llama, kv_cache(layers="attn_layer_indices"), mamba2_layers(layers="complement(num_layers, attn_layer_indices)")
 )
 granitemoehybrid: ExportSpec = compose(llama, full_attention_cache, mamba2_layers(layers=linear_attention_layers))
-jamba_attention_layers: Getter = every_nth("num_layers", "attn_layer_period", "attn_layer_offset")
+jamba_attention_layers = "every_nth(num_layers, attn_layer_period, attn_layer_offset)"
 jamba: ExportSpec = compose(
     llama,
     kv_cache(layers=jamba_attention_layers),
-    mamba_layers(layers=complement("num_layers", jamba_attention_layers)),
+    mamba_layers(layers=f"complement(num_layers, {jamba_attention_layers})"),
 )
 
 # Every layer has a state space, and a hybrid layer also has attention.
-hybrid_cache: ExportSpec = kv_cache(layers=indices_where("layer_types", "hybrid"))
+hybrid_cache: ExportSpec = kv_cache(layers="indices_where(layer_types, 'hybrid')")
 zamba: ExportSpec = compose(
     llama,
     hybrid_cache,
@@ -171,7 +166,7 @@ minimax: ExportSpec = compose(
     llama,
     reads(value_size="head_dim"),
     full_attention_cache,
-    state_row(
+    cache_row(
         "linear",
         "batch_size num_attention_heads= head_dim= value_size=",
         attribute="",

@@ -31,11 +31,8 @@ from onnxfn.architectures.families.speech import (
 )
 from onnxfn.specs.algebra.compose import (
     compose,
-    convolved,
     from_config,
-    nearest,
     reads,
-    repeated,
 )
 from onnxfn.specs.algebra.dummies import generates
 from onnxfn.specs.algebra.facts import SOURCE, gives, runs, takes
@@ -91,7 +88,7 @@ framed_waveform_inputs: ExportSpec = compose(
 moonshine_streaming: ExportSpec = compose(
     speech_seq2seq,
     reads(
-        frame_length=nearest("encoder_config.sample_rate * encoder_config.frame_ms", "1000"),
+        frame_length="(encoder_config.sample_rate * encoder_config.frame_ms + 500) // 1000",
         hidden_size="encoder_config.hidden_size",
         decoder_num_layers="num_hidden_layers",
         decoder_num_attention_heads="num_key_value_heads or num_attention_heads",
@@ -143,11 +140,8 @@ seamless: ExportSpec = compose(
         hidden_size="hidden_size",
         num_features="feature_projection_input_dim",
         adapter_kernel="adaptor_kernel_size - 2 * (adaptor_stride // 2)",
-        frames=convolved(
-            "encoder_sequence_length",
-            repeated("adapter_kernel", NUM_ADAPTERS),
-            repeated("adaptor_stride", NUM_ADAPTERS),
-        ),
+        frames=f"convolved(encoder_sequence_length, repeated(adapter_kernel, {NUM_ADAPTERS}), "
+        f"repeated(adaptor_stride, {NUM_ADAPTERS}))",
     ),
     generates("mel", "normal"),
     generation_tasks("automatic-speech-recognition", speech_tasks),

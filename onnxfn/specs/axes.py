@@ -16,9 +16,9 @@ import re
 from collections.abc import Callable, Mapping
 from functools import cache
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Literal
 
-from attrs import evolve, field
+from attrs import evolve
 
 from onnxfn.specs.errors import InvalidSpec, UnknownName, closest, listed, shortened
 from onnxfn.specs.record import record
@@ -57,12 +57,6 @@ class Axis:
     kind: AxisKind
 
 
-def _no_text(_: Any, __: Any, axes: Any) -> None:
-    """Raises InvalidSpec if the axes of an AxisMap are a text, which is a pattern."""
-    if isinstance(axes, str):
-        raise InvalidSpec(f"the axes of an AxisMap are Axis records, not a text; write axis_map({axes!r})")
-
-
 @record
 class AxisMap:
     """The axes of one tensor, in order. `axis_map` reads one from a pattern.
@@ -74,7 +68,7 @@ class AxisMap:
     [batch_size, 3, height, width]
     """
 
-    axes: tuple[Axis, ...] = field(validator=_no_text)
+    axes: tuple[Axis, ...]
 
     def __str__(self) -> str:
         return f"[{', '.join(axis.symbol for axis in self.axes)}]"

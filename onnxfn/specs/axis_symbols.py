@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from attrs import evolve, fields, has
+from attrs import evolve, field, fields, has
 
 from onnxfn.specs.axes import AxisMap, fix_sizes, names
 from onnxfn.specs.record import record
@@ -28,7 +28,7 @@ def with_symbols(value: Any, new: Mapping[str, str]) -> Any:
         return _without_earlier_sizes(tuple(with_symbols(item, new) for item in value))
     if not has(type(value)):
         return value
-    changed = {field.name: with_symbols(getattr(value, field.name), new) for field in fields(type(value))}
+    changed = {each.name: with_symbols(getattr(value, each.name), new) for each in fields(type(value))}
     if _is_size(value):
         changed["name"] = new.get(value.name, value.name)
     return evolve(value, **changed)
@@ -42,8 +42,8 @@ def symbols_in(value: Any) -> Iterator[str]:
         for item in value:
             yield from symbols_in(item)
     elif has(type(value)):
-        for field in fields(type(value)):
-            yield from symbols_in(getattr(value, field.name))
+        for each in fields(type(value)):
+            yield from symbols_in(getattr(value, each.name))
 
 
 def _renamed(axis: Any, new: Mapping[str, str]) -> Any:
@@ -92,7 +92,7 @@ class Limit:
     height is 256
     """
 
-    name: str
+    name: str = field(metadata={SYMBOL: True})
     low: int
     high: int | None = None
 

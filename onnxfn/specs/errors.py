@@ -49,9 +49,6 @@ class UnknownName(OnnxfnError, LookupError):
 class MissingValue(OnnxfnError, LookupError):
     """The configuration does not have a value that the spec reads.
 
-    Its argument is the message, or a function that returns it: planning reads many values that may be missing, and the
-    search for the closest name takes longer than all the rest.
-
     >>> from onnxfn.specs.algebra.config_values import read_config
     >>> from onnxfn.specs.records import Normalizer
     >>> read_config(Normalizer(), {"hidden_size": 64}, "hiden_size")
@@ -59,13 +56,6 @@ class MissingValue(OnnxfnError, LookupError):
     onnxfn.specs.errors.MissingValue: the configuration has no 'hiden_size'; it has: hidden_size; did you mean \
 'hidden_size'?
     """
-
-    def __str__(self) -> str:
-        message = self.args[0] if self.args else ""
-        return str(message()) if callable(message) else str(message)
-
-    def __reduce__(self) -> tuple[type[MissingValue], tuple[str]]:
-        return MissingValue, (str(self),)
 
 
 class InvalidSpec(OnnxfnError, ValueError):
@@ -160,13 +150,13 @@ def shortened(value: object) -> str:
     return text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}..."
 
 
-def closest(name: str, known: Iterable[str], *, similarity: float = 0.5) -> str:
+def closest(name: str, known: Iterable[str]) -> str:
     """`; did you mean 'x'?` for the known name that is most similar; an empty text when none is similar.
 
     >>> closest("seq_length", ["batch_size", "sequence_length"])
     "; did you mean 'sequence_length'?"
     """
-    matches = get_close_matches(str(name), list(known), n=1, cutoff=similarity)
+    matches = get_close_matches(str(name), list(known), n=1, cutoff=0.5)
     return f"; did you mean {matches[0]!r}?" if matches else ""
 
 

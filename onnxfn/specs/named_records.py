@@ -12,32 +12,8 @@ from typing import Any
 from attrs import field, frozen
 
 from onnxfn.specs.converters import as_tuple
-from onnxfn.specs.errors import InvalidSpec, unknown
+from onnxfn.specs.errors import InvalidSpec, shortened, unknown
 from onnxfn.specs.short_repr import LONGEST_REPR, grouped_rows, shortened_call
-
-
-def record_at(records: tuple[Any, ...], key: Any, word: str) -> Any:
-    """The record at a position or of a name; for a slice, a tuple of records.
-
-    Raises:
-        UnknownName: no record has the name or the position. The message calls a record `word`.
-        InvalidSpec: the key is neither a position nor a name.
-    """
-    if isinstance(key, slice):
-        return records[key]
-    names = [record.name for record in records]
-    if isinstance(key, str):
-        if key not in names:
-            raise unknown(word, key, names)
-        return records[names.index(key)]
-    if not hasattr(key, "__index__"):
-        article = "an" if word[0] in "aeiou" else "a"
-        raise InvalidSpec(
-            f"the key of {article} {word} is its name or its position, not of the type {type(key).__name__}"
-        )
-    if not -len(records) <= key < len(records):
-        raise unknown(word, str(key), names)
-    return records[key]
 
 
 @frozen(eq=False, repr=False)
@@ -62,7 +38,19 @@ class Named:
     __class_getitem__ = classmethod(GenericAlias)
 
     def __getitem__(self, key: Any) -> Any:
-        return record_at(self.records, key, self.word)
+        """The record at a position or of a name; for a slice, a tuple of records. UnknownName if there is none."""
+        if isinstance(key, slice):
+            return self.records[key]
+        names = [record.name for record in self.records]
+        if isinstance(key, str):
+            if key not in names:
+                raise unknown(self.word, key, names)
+            return self.records[names.index(key)]
+        if not hasattr(key, "__index__"):
+            raise InvalidSpec(f"no {self.word} {shortened(key)}: a key is a name or a position")
+        if not -len(names) <= key < len(names):
+            raise unknown(self.word, str(key), names)
+        return self.records[key]
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self.records)

@@ -6,8 +6,6 @@ from onnxfn.specs.records import InputSpec, OutputSpec
 
 _Record = TypeVar("_Record")
 
-def record_at(records: tuple[Any, ...], key: Any, word: str) -> Any: ...
-
 class Named(Generic[_Record]):
     records: tuple[_Record, ...]
     word: str

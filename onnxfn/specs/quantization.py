@@ -1,25 +1,22 @@
-"""Which weights of a graph are stored in fewer bits, and how: rules, and the conditions that select weights."""
+"""Which weights of a graph are stored in fewer bits, and how: rules, of which the last that selects a weight wins."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from types import MappingProxyType
-from typing import Any, Literal, cast, get_args
+from typing import Literal
 
 from attrs import field
 
 from onnxfn.specs.converters import as_tuple
-from onnxfn.specs.errors import InvalidSpec, shortened, unknown
+from onnxfn.specs.errors import InvalidSpec
 from onnxfn.specs.record import record
 
 ReadingOperator = Literal["MatMul", "Gather", "Conv"]
 """What reads a weight. A `Gemm` and a MatMul after a Transpose are `MatMul`."""
 
-READING_OPERATORS: tuple[str, ...] = get_args(ReadingOperator)
-
 QuantizationKind = Literal["blocks", "dynamic", "nf4", "as is"]
-QUANTIZATION_KINDS: tuple[str, ...] = get_args(QuantizationKind)
 """The values of `WeightRule.kind`."""
 
 BITS: Mapping[str, tuple[int, ...]] = MappingProxyType({"blocks": (2, 4, 8), "dynamic": (8,), "nf4": (4,)})
@@ -34,155 +31,28 @@ ACCURACY_LEVELS = range(5)
 
 @record
 class Weight:
-    """What conditions read of a weight.
+    """What rules read of a weight.
 
     Attributes:
         names: The names of its parameter in the model; a tied weight has several.
         operators: The operators that read it: `MatMul`, `Gather`, `Conv`.
-        last_of: The operators whose last node in the graph reads it.
     """
 
     names: tuple[str, ...] = field(converter=as_tuple)
     operators: tuple[str, ...] = field(default=(), converter=as_tuple)
-    last_of: tuple[str, ...] = field(default=(), converter=as_tuple)
 
 
-@record
-class NameMatches:
-    """A condition: a name of the parameter matches a pattern.
-
-    Attributes:
-        pattern: A pattern of `fnmatch`: `"*lm_head*"`. A tied weight has several names; it is enough that one matches.
-
-    Raises:
-        InvalidSpec: The pattern is no text, or is empty.
-
-    >>> NameMatches("*lm_head*")
-    NameMatches(pattern='*lm_head*')
-    """
-
-    pattern: str = field()
-
-    @pattern.validator
-    def _check(self, _: Any, pattern: Any) -> None:
-        if not isinstance(pattern, str) or not pattern:
-            raise InvalidSpec(f"{shortened(pattern)} is no pattern of names; write one such as '*lm_head*'")
-
-
-def _known_operator(_: Any, __: Any, operator: Any) -> None:
-    if operator not in READING_OPERATORS:
-        raise unknown("operator that reads weights", str(operator), READING_OPERATORS)
-
-
-@record
-class ReadBy:
-    """A condition: an operator reads the weight.
-
-    Attributes:
-        operator: `"MatMul"`, which also stands for Gemm, `"Gather"`, which looks up embeddings, or `"Conv"`.
-
-    Raises:
-        UnknownName: Another operator.
-
-    >>> ReadBy("Gather")
-    ReadBy(operator='Gather')
-    """
-
-    operator: ReadingOperator = field(validator=_known_operator)
-
-
-@record
-class ReadLastBy:
-    """A condition: the last node of an operator in the graph reads the weight.
-
-    Attributes:
-        operator: `"MatMul"`, whose last node in a decoder computes the logits, `"Gather"` or `"Conv"`.
-
-    Raises:
-        UnknownName: Another operator.
-
-    >>> ReadLastBy("MatMul")
-    ReadLastBy()
-    """
-
-    operator: ReadingOperator = field(default="MatMul", validator=_known_operator)
-
-
-def _inner(values: Iterable[Any]) -> tuple[Condition, ...]:
-    """The conditions in a condition, as a tuple; texts are patterns of names."""
-    return tuple(map(as_condition, as_tuple(values)))
-
-
-@record
-class AllOf:
-    """A condition: all of several conditions hold.
-
-    Attributes:
-        conditions: The conditions; a text is a pattern of names.
-
-    >>> AllOf(["*.mlp.*", ReadBy("MatMul")])
-    AllOf(conditions=(NameMatches(pattern='*.mlp.*'), ReadBy(operator='MatMul')))
-    """
-
-    conditions: tuple[Condition, ...] = field(converter=_inner)
-
-
-@record
-class AnyOf:
-    """A condition: at least one of several conditions holds.
-
-    Attributes:
-        conditions: The conditions; a text is a pattern of names.
-
-    >>> AnyOf(["*.q_proj.*", "*.k_proj.*"])
-    AnyOf(conditions=(NameMatches(pattern='*.q_proj.*'), NameMatches(pattern='*.k_proj.*')))
-    """
-
-    conditions: tuple[Condition, ...] = field(converter=_inner)
-
-
-@record
-class NoneOf:
-    """A condition: none of several conditions holds.
-
-    Attributes:
-        conditions: The conditions; a text is a pattern of names.
-
-    >>> NoneOf(["*lm_head*"])
-    NoneOf(conditions=(NameMatches(pattern='*lm_head*'),))
-    """
-
-    conditions: tuple[Condition, ...] = field(converter=_inner)
-
-
-Condition = NameMatches | ReadBy | ReadLastBy | AllOf | AnyOf | NoneOf
-"""What selects weights. Conditions are plain data: they compare, hash and go to JSON."""
-
-CONDITIONS: tuple[type, ...] = get_args(Condition)
-
-
-def as_condition(value: Any) -> Condition:
-    """A condition; a text is a pattern of names. InvalidSpec for any other value."""
-    if isinstance(value, str):
-        return NameMatches(value)
-    if not isinstance(value, CONDITIONS):
-        raise InvalidSpec(
-            f"{shortened(value)} selects no weights; write a pattern of names such as '*lm_head*', or a condition: "
-            "ReadBy('MatMul'), AllOf((...)), AnyOf((...)), NoneOf((...))"
-        )
-    return cast("Condition", value)
-
-
-MATRICES = AnyOf((ReadBy("MatMul"), ReadBy("Gather")))
-"""The matrices of linear layers and the tables of embeddings."""
+MATRICES: tuple[ReadingOperator, ...] = ("MatMul", "Gather")
+"""What reads the matrices of linear layers and the tables of embeddings."""
 
 
 @record
 class WeightRule:
-    """How the weights that a condition selects are stored. Vectors, such as a bias, always stay as they are.
+    """How the weights that a rule selects are stored. Vectors, such as a bias, always stay as they are.
 
     Attributes:
-        where: Which weights: a condition, or a text that the name of the parameter matches: `"*lm_head*"`.
+        where: A pattern of `fnmatch` for the name of the parameter: `"*lm_head*"`. A tied weight has several names; it
+            is enough that one matches.
         bits: Bits of an element: 2, 4 or 8 for `"blocks"`, 8 for `"dynamic"`, 4 for `"nf4"`.
         block_size: Elements that share a scale: a power of two, at least 16. `"dynamic"` has no blocks.
         symmetric: Whether zero is in the middle of the codes; else each block has a zero point.
@@ -194,16 +64,18 @@ class WeightRule:
         accuracy_level: What MatMulNBits of `"blocks"` computes in: 0: the fastest that the kernel has for the dtype,
             1: float32, 4: 8-bit integers. On a CPU level 4 took 18 instead of 55 ms for a token of SmolLM2 in 4 bits,
             at a KL divergence of 0.446 instead of 0.438.
+        read_by: The operators of which one reads the weight: `"MatMul"`, which also stands for Gemm, `"Gather"`, which
+            looks up embeddings, `"Conv"`. Any, if there are none.
 
     Raises:
         UnknownName: `kind` is not a known value.
-        InvalidSpec: `where` is no condition, or ONNX Runtime has no kernel for the bits or the block size.
+        InvalidSpec: ONNX Runtime has no kernel for the bits or the block size.
 
     >>> WeightRule("*lm_head*", bits=8)
-    WeightRule(where=NameMatches(pattern='*lm_head*'), bits=8)
+    WeightRule(where='*lm_head*', bits=8)
     """
 
-    where: Condition = field(default=MATRICES, converter=as_condition)
+    where: str = "*"
     bits: int = 4
     block_size: int = 32
     symmetric: bool = True
@@ -211,58 +83,35 @@ class WeightRule:
     signed: bool = True
     per_channel: bool = True
     accuracy_level: int = 0
+    read_by: tuple[ReadingOperator, ...] = field(default=(), converter=as_tuple)
 
     def __attrs_post_init__(self) -> None:
-        if self.kind not in QUANTIZATION_KINDS:
-            raise unknown("kind of quantization", str(self.kind), QUANTIZATION_KINDS)
         if self.kind in BITS and self.bits not in BITS[self.kind]:
             raise InvalidSpec(
-                f"ONNX Runtime has no kernel for {self.kind!r} weights of {shortened(self.bits)} bits; "
+                f"ONNX Runtime has no kernel for {self.kind!r} weights of {self.bits} bits; "
                 f"possible: {', '.join(map(str, BITS[self.kind]))}"
             )
-        if not _is_block_size(self.block_size):
-            raise InvalidSpec(
-                f"block_size is {shortened(self.block_size)}; possible: powers of two from {SMALLEST_BLOCK}"
-            )
+        if self.block_size < SMALLEST_BLOCK or self.block_size.bit_count() > 1:
+            raise InvalidSpec(f"block_size is {self.block_size}; possible: powers of two from {SMALLEST_BLOCK}")
         if self.accuracy_level not in ACCURACY_LEVELS:
-            raise InvalidSpec(f"accuracy_level is {shortened(self.accuracy_level)}; possible: 0 to 4")
-
-
-def _is_block_size(size: Any) -> bool:
-    return isinstance(size, int) and size >= SMALLEST_BLOCK and size.bit_count() == 1
+            raise InvalidSpec(f"accuracy_level is {self.accuracy_level}; possible: 0 to 4")
 
 
 def unique_rules(rules: Iterable[WeightRule]) -> tuple[WeightRule, ...]:
     """Rules, each once, at its last place: the last rule that selects a weight wins."""
-    known = as_tuple(rules)
-    strange = [rule for rule in known if not isinstance(rule, WeightRule)]
-    if strange:
-        raise InvalidSpec(
-            f"an item of quantization is {shortened(strange[0])}; it must be a WeightRule: quantize(spec, bits=4)"
-        )
-    return tuple(dict.fromkeys(reversed(known)))[::-1]
+    every = as_tuple(rules)
+    return tuple(rule for index, rule in enumerate(every) if rule not in every[index + 1 :])
 
 
-def is_selected(condition: Condition, weight: Weight) -> bool:
-    """Whether a condition selects a weight.
+def is_selected(rule: WeightRule, weight: Weight) -> bool:
+    """Whether a rule selects a weight: by one of its names, and by one of the operators that read it.
 
     >>> head = Weight(["lm_head.weight"], ["MatMul"])
-    >>> is_selected(ReadBy("MatMul"), head), is_selected(NoneOf(["*lm_head*"]), head)
+    >>> is_selected(WeightRule(read_by=["MatMul"]), head), is_selected(WeightRule("*embed*"), head)
     (True, False)
     """
-    match condition:
-        case NameMatches(pattern):
-            return any(fnmatchcase(name, pattern) for name in weight.names)
-        case ReadBy(operator):
-            return operator in weight.operators
-        case ReadLastBy(operator):
-            return operator in weight.last_of
-        case AllOf(conditions):
-            return all(is_selected(inner, weight) for inner in conditions)
-        case AnyOf(conditions):
-            return any(is_selected(inner, weight) for inner in conditions)
-        case NoneOf(conditions):
-            return not any(is_selected(inner, weight) for inner in conditions)
+    is_read = not rule.read_by or not {*rule.read_by}.isdisjoint(weight.operators)
+    return is_read and any(fnmatchcase(name, rule.where) for name in weight.names)
 
 
 def rule_for(rules: Sequence[WeightRule], weight: Weight) -> WeightRule | None:
@@ -272,5 +121,5 @@ def rule_for(rules: Sequence[WeightRule], weight: Weight) -> WeightRule | None:
     >>> rule_for(rules, Weight(["lm_head.weight"])).bits, rule_for(rules, Weight(["norm.weight"]))
     (8, None)
     """
-    rule = next((rule for rule in reversed(rules) if is_selected(rule.where, weight)), None)
+    rule = next((rule for rule in reversed(rules) if is_selected(rule, weight)), None)
     return None if rule is None or rule.kind == "as is" else rule

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, partial
-from math import isfinite
 from types import MappingProxyType, NoneType, UnionType
 from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -20,15 +19,6 @@ from onnxfn.specs.named_records import Named
 
 Fits = Callable[[Any], bool]
 """Whether a value has a type."""
-
-MEASURED = (
-    "onnxfn.specs.stored.reports",
-    "onnxfn.specs.results.measurements",
-    "onnxfn.specs.results.section_errors",
-    "onnxfn.check.bisect.matching",
-)
-"""The modules of records whose numbers may be NaN or infinite: they were measured."""
-
 
 NUMBERS: Mapping[Any, tuple[type, ...]] = MappingProxyType({int: (int,), float: (int, float)})
 """Annotation -> the classes of its values; a bool, whose class is a subclass of int, is no number."""
@@ -115,12 +105,10 @@ def _literals(annotation: Any) -> Iterator[Any]:
 @cache
 def _field_fits(record: type) -> Mapping[str, Fits]:
     """From the name of a field to whether a value has its type."""
-    finite = record.__module__ not in MEASURED
-    hints = get_type_hints(record).items()
-    return MappingProxyType({name: fits(annotation, finite=finite) for name, annotation in hints})
+    return MappingProxyType({name: fits(annotation) for name, annotation in get_type_hints(record).items()})
 
 
-def fits(annotation: Any, *, finite: bool = True) -> Fits:
+def fits(annotation: Any) -> Fits:
     """Whether a value has an annotated type: a class, `Any`, None, a union, a literal or a tuple.
 
     >>> fits(tuple[int, ...])((1, 2)), fits(int)(True), fits(float)(1), fits(int | str)("x")
@@ -128,22 +116,18 @@ def fits(annotation: Any, *, finite: bool = True) -> Fits:
     """
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin in (Union, UnionType):
-        choices = [fits(argument, finite=finite) for argument in arguments]
+        choices = [fits(argument) for argument in arguments]
         return lambda value: any(choice(value) for choice in choices)
     if origin is Literal:
         return lambda value: any(type(value) is type(word) and value == word for word in arguments)
     if origin is Named:
-        item = fits(arguments[0], finite=finite)
+        item = fits(arguments[0])
         return lambda value: isinstance(value, Named) and all(map(item, value))
     if origin is tuple:
-        return _tuple_fits([fits(each, finite=finite) for each in arguments if each is not Ellipsis], arguments)
+        return _tuple_fits([fits(each) for each in arguments if each is not Ellipsis], arguments)
     is_number = annotation in NUMBERS
     classes = NUMBERS.get(annotation) or (object if annotation is Any else origin or annotation)
-    return lambda value: (
-        isinstance(value, classes)
-        and not (is_number and type(value) is bool)
-        and not (finite and type(value) is float and not isfinite(value))
-    )
+    return lambda value: isinstance(value, classes) and not (is_number and type(value) is bool)
 
 
 def _tuple_fits(items: Sequence[Fits], annotations: tuple[Any, ...]) -> Fits:
@@ -164,12 +148,13 @@ if TYPE_CHECKING:  # type checkers know the classes of attrs, and no function th
 else:
     from attrs import frozen
 
-    from onnxfn.specs.short_repr import short_repr
+    from onnxfn.specs.short_repr import notebook_text, short_repr
 
     def record(decorated: Any = None, **options: Any) -> Any:
         """A frozen class of attrs whose fields refuse values of other types, and whose `repr` is short.
 
-        A class with a `__repr__` of its own keeps it. `options` are those of `attrs.frozen`.
+        A class with a `__repr__` of its own keeps it. A notebook shows a class with a `__str__` as it prints.
+        `options` are those of `attrs.frozen`.
 
         >>> from onnxfn.specs.records import Link
         >>> Link("encoder_hidden_states", "encoder_model", "last_hidden_state")
@@ -179,4 +164,6 @@ else:
             return partial(record, **options)
         if "__repr__" not in vars(decorated):
             decorated.__repr__ = short_repr
+        if "__str__" in vars(decorated):
+            decorated._repr_html_ = notebook_text
         return frozen(decorated, field_transformer=typed_fields, **options)

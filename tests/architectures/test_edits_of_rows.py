@@ -11,7 +11,7 @@ from transformers import AutoConfig
 from onnxfn.architectures import ARCHITECTURES
 from onnxfn.specs.axes import axis_map
 from onnxfn.specs.edits import tensors as edits
-from onnxfn.specs.edits.new_axes import with_axis
+from onnxfn.specs.edits.axes import with_axis
 from onnxfn.specs.edits.renaming import renamed
 from onnxfn.specs.errors import InvalidSpec
 from onnxfn.specs.plan.planning import plan, planned_axes

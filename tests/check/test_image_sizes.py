@@ -88,7 +88,7 @@ def test_the_smallest_size_runs_and_smaller_ones_do_not(height, width, unit, are
 def test_cases_are_moved_to_images_with_as_many_positions_as_the_model_picks():
     part = runnable(Picker(110), plan(spec(), {}))
     assert image_sizes(part) == [(128, 128), (73, 109), (77, 105)]
-    assert [(size.name, size.value) for size in part.spec.smallest] == [("height", 73), ("width", 109)]
+    assert [(size.name, size.low) for size in part.spec.smallest] == [("height", 73), ("width", 109)]
 
 
 def test_a_model_that_takes_all_cases_keeps_its_plan():
@@ -163,19 +163,6 @@ def test_images_have_as_many_patches_as_the_windows_of_a_detector_need(model_typ
     sizes.pop("num_queries", None)
     part = runnable_detector(model_type, 30, **sizes)
     assert all(height % unit == width % unit == 0 for height, width in image_sizes(part))
-
-
-TEXTS = compose(takes("other", "text_batch_size 1", "pixels", kind="float"), sized(text_batch_size=6))
-
-
-@pytest.mark.parametrize(
-    ("side", "more", "batches"),
-    [(224, (), [1, 3]), (512, (), [1, 2]), (1024, (), [1, 2]), (1024, (TEXTS,), [1, 3])],
-    ids=["224", "512", "1024", "texts that may have to fit the batch"],
-)
-def test_a_batch_of_large_images_is_small_unless_other_rows_may_have_to_fit_it(side, more, batches):
-    part = plan(compose(spec(), image_cases((side, side), (side, side)), *more), {}).parts[0]
-    assert [known_sizes(case.spec, {})["batch_size"] for case in check_cases(part)] == batches
 
 
 def test_texts_are_at_most_as_long_as_the_file_says():

@@ -197,7 +197,7 @@ def test_the_command_line_prints_what_is_left_out_and_takes_it(tmp_path):
     tiny.model("wav2vec2", "AutoModelForCTC").save_pretrained(checkpoint)
     words = ["export", str(checkpoint), "--no-check", "--no-template-cache"]
     first = succeed(*words, tmp_path / "first")
-    assert "attention_mask is left out: Optimum's contract has no such input" in first.stdout
+    assert "attention_mask is left out: the spec of wav2vec2 has no such input" in first.stdout
     report = json.loads((tmp_path / "first" / "report.json").read_text())
     assert (report["modalities"], [line["name"] for line in report["left_out"]]) == (["audio"], ["attention_mask"])
     assert report["left_out"][0]["edit"] == 'with_input(spec, "attention_mask")'

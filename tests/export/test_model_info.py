@@ -9,19 +9,17 @@ from refusals import refusal
 
 from onnxfn import (
     ARCHITECTURES,
-    canonical,
     library_of,
     model_class,
     model_files,
     model_for,
     model_types_for,
     supported_task,
-    synonyms,
     task_at,
     tasks_for,
 )
 from onnxfn.specs.errors import InvalidSpec, ModelNotFound, UnknownName
-from onnxfn.specs.tasks.tasks import SYNONYMS, TASKS
+from onnxfn.specs.tasks.tasks import TASKS
 
 
 @pytest.fixture(scope="module")
@@ -32,14 +30,6 @@ def folder(tmp_path_factory):
 
 
 # Tasks
-
-
-@pytest.mark.parametrize("task", [*TASKS, *SYNONYMS])
-def test_the_synonyms_of_a_task_are_synonyms_of_one_another(task):
-    for other in synonyms(task):
-        assert canonical(other) == canonical(task)
-        assert task in synonyms(other)
-    assert task not in synonyms(task)
 
 
 def test_model_types_for_a_task_are_those_whose_tasks_include_it():

@@ -11,7 +11,7 @@ from onnxfn.specs.algebra.dummies import FILLS
 from onnxfn.specs.algebra.spec import Cache, Call, Check, Dummies, ExportSpec, Overlay, Parts, Target
 from onnxfn.specs.axes import Axis, AxisMap
 from onnxfn.specs.edits.behaviors import BEHAVIORS
-from onnxfn.specs.quantization import AllOf, AnyOf, NameMatches, NoneOf, ReadBy, ReadLastBy, WeightRule
+from onnxfn.specs.quantization import WeightRule
 from onnxfn.specs.records import (
     ArgumentBuilder,
     AxisName,
@@ -204,19 +204,13 @@ dummies = st.builds(Dummies, generators=by_name(generators, most=2), sizes=by_na
 checks = st.builds(
     Check, atol=optional(tolerances), rtol=optional(tolerances), mask_input=optional(st.sampled_from(TENSORS))
 )
-patterns = st.sampled_from(("*", "*lm_head*", "*.mlp.*")).map(NameMatches)
-operators_that_read = st.sampled_from(("MatMul", "Gather", "Conv"))
-conditions = st.recursive(
-    patterns | st.builds(ReadBy, operators_that_read) | st.builds(ReadLastBy, operators_that_read),
-    lambda inner: st.builds(
-        lambda record, members: record(members), st.sampled_from((AllOf, AnyOf, NoneOf)), st.lists(inner, max_size=2)
-    ),
-    max_leaves=3,
-)
+patterns = st.sampled_from(("*", "*lm_head*", "*.mlp.*"))
+operators_that_read = st.lists(st.sampled_from(("MatMul", "Gather", "Conv")), max_size=2, unique=True)
 weight_rules = st.one_of(
     st.builds(
         WeightRule,
-        conditions,
+        patterns,
+        read_by=operators_that_read,
         bits=st.sampled_from((2, 4, 8)),
         block_size=st.sampled_from((16, 32, 128)),
         symmetric=st.booleans(),
@@ -224,7 +218,8 @@ weight_rules = st.one_of(
     ),
     st.builds(
         WeightRule,
-        conditions,
+        patterns,
+        read_by=operators_that_read,
         bits=st.just(8),
         kind=st.sampled_from(("dynamic", "as is")),
         signed=st.booleans(),

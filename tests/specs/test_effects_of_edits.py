@@ -7,12 +7,11 @@ from refusals import refusal
 from onnxfn.architectures import ARCHITECTURES
 from onnxfn.specs.algebra.compose import compose
 from onnxfn.specs.algebra.facts import gives
-from onnxfn.specs.edits.axis_names import with_axis_names
+from onnxfn.specs.edits.axes import with_axis, with_axis_names
 from onnxfn.specs.edits.behaviors import split, with_behavior
 from onnxfn.specs.edits.caches import with_past
 from onnxfn.specs.edits.extra_outputs import with_outputs
 from onnxfn.specs.edits.inputs import with_constants, with_generator
-from onnxfn.specs.edits.new_axes import with_axis
 from onnxfn.specs.edits.renaming import renamed
 from onnxfn.specs.edits.tensors import (
     with_dtypes,

@@ -5,7 +5,7 @@ import pickle
 import pytest
 
 from onnxfn.specs import errors
-from onnxfn.specs.errors import MissingValue, OnnxfnError, UnknownName, closest, first_line, listed, unknown
+from onnxfn.specs.errors import OnnxfnError, UnknownName, closest, first_line, listed, unknown
 from onnxfn.specs.stored import reports
 from onnxfn.specs.stored.reports import CheckFailed
 
@@ -82,11 +82,3 @@ def test_the_message_for_an_unknown_name_has_its_owner_the_known_names_and_the_c
     assert str(error) == (
         "no size 'seq_length' for bert; known: batch_size, sequence_length; did you mean 'sequence_length'?"
     )
-
-
-def test_the_message_of_a_missing_value_is_written_when_it_is_read():
-    read = []
-    error = MissingValue(lambda: read.append("once") or "no 'hidden_size'")
-    assert read == []
-    assert str(error) == str(pickle.loads(pickle.dumps(error))) == "no 'hidden_size'"
-    assert str(MissingValue("no 'width'")) == "no 'width'"

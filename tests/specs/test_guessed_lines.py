@@ -88,7 +88,7 @@ WORKING = (
 REFUSED = (
     ("takes('x', ['n', 3], 'normal')", InvalidSpec, "axes are a pattern, a text such as 'batch_size 4'"),
     ("plan(tc)['encoder']", UnknownName, "no part 'encoder'; known: model"),
-    ("plan(tc)[None]", InvalidSpec, "the key of a part is its name or its position"),
+    ("plan(tc)[None]", InvalidSpec, "no part None: a key is a name or a position"),
     ("with_dtypes(tc, float='fp16')", UnknownName, "did you mean 'float16'?"),
     ("compose(tc, with_opset)", InvalidSpec, "an edit is a function of a spec: write toolz.pipe(spec, edit)"),
     ("compose([text_encoder, bert_inputs])", InvalidSpec, "compose joins specs, not the list ["),

@@ -66,7 +66,6 @@ def test_6000_mutated_specs_are_used_or_refused(seed):
         '{"record": "DummySize", "name": "batch_size", "value": 1.5}',
         '{"record": "Check", "atol": NaN}',
         '{"record": "Check", "atol": Infinity}',
-        '{"record": "Constant", "name": "scale", "value": -Infinity}',
         '{"record": "InputSpec", "name": "x", "axes": "batch_size", "generator": "ids", "kind": "int7"}',
         '{"record": "ExportSpec", "inputs": "input_ids"}',
         '{"record": "ExportSpec", "inputs": [["input_ids"]]}',

@@ -26,7 +26,7 @@ from onnxfn.specs.algebra.spec import Cache, Call, Check, Dummies, ExportSpec, P
 from onnxfn.specs.axes import axis_map, names, pattern
 from onnxfn.specs.converters import at, nested
 from onnxfn.specs.edits import tensors as edits
-from onnxfn.specs.edits.new_axes import with_axis
+from onnxfn.specs.edits.axes import with_axis
 from onnxfn.specs.edits.renaming import renamed
 from onnxfn.specs.errors import InvalidSpec, UnknownName
 from onnxfn.specs.records import DummySize

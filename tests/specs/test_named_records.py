@@ -105,4 +105,4 @@ def test_the_errors_name_what_there_is():
     assert refusal(UnknownName, lambda: ExportSpec().inputs["ids"]) == "no input 'ids'; known: none"
     assert refusal(UnknownName, lambda: Plan(()).parts["model"]) == "no part 'model'; known: none"
     assert "write ('ids',)" in refusal(InvalidSpec, ExportSpec, inputs="ids")
-    assert "its name or its position" in refusal(InvalidSpec, lambda: Named()[1.5])
+    assert "a name or a position" in refusal(InvalidSpec, lambda: Named()[1.5])

@@ -3,41 +3,30 @@
 from functools import partial
 
 import pytest
+from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 from refusals import refusal
-from strategies import conditions, weight_rules
+from strategies import weight_rules
 
 from onnxfn.specs.algebra.compose import EMPTY, compose
 from onnxfn.specs.algebra.quantized_dtypes import QUANTIZED_DTYPES, QuantizedName
 from onnxfn.specs.algebra.spec import ExportSpec, Target
-from onnxfn.specs.edits.quantize import quantize
 from onnxfn.specs.edits.tensors import with_dtypes
-from onnxfn.specs.errors import InvalidSpec, UnknownName
-from onnxfn.specs.quantization import (
-    AllOf,
-    AnyOf,
-    NameMatches,
-    NoneOf,
-    ReadBy,
-    ReadLastBy,
-    Weight,
-    WeightRule,
-    is_selected,
-    rule_for,
-)
+from onnxfn.specs.edits.weights import quantize
+from onnxfn.specs.errors import InvalidSpec, UnknownName, WrongType
+from onnxfn.specs.quantization import MATRICES, Weight, WeightRule, is_selected, rule_for
 
 weights = st.builds(
     Weight,
     st.lists(st.sampled_from(("lm_head.weight", "layers.0.mlp.up.weight", "embed.weight")), min_size=1),
-    st.lists(st.sampled_from(("MatMul", "Gather", "Conv"))),
     st.lists(st.sampled_from(("MatMul", "Gather", "Conv"))),
 )
 
 
 @given(st.lists(weight_rules), weights)
 def test_the_last_rule_that_selects_a_weight_wins(rules, weight):
-    selecting = [rule for rule in rules if is_selected(rule.where, weight)]
+    selecting = [rule for rule in rules if is_selected(rule, weight)]
     last = selecting[-1] if selecting else None
     assert rule_for(rules, weight) == (None if last is None or last.kind == "as is" else last)
 
@@ -49,18 +38,24 @@ def test_rules_of_the_right_spec_come_after_those_of_the_left(left, right, weigh
     assert rule_for(joined, weight) == rule_for([*left, *right], weight)
 
 
-@given(conditions, conditions, weights)
-def test_conditions_compose_as_in_logic(first, second, weight):
-    selects = [is_selected(condition, weight) for condition in (first, second)]
-    assert is_selected(AllOf([first, second]), weight) == all(selects)
-    assert is_selected(AnyOf([first, second]), weight) == any(selects)
-    assert is_selected(NoneOf([first, second]), weight) == (not any(selects))
+@given(weight_rules, weights)
+def test_a_rule_without_operators_selects_by_the_name_alone(rule, weight):
+    by_name, by_operator = evolve(rule, read_by=()), evolve(rule, where="*")
+    assert is_selected(rule, weight) == (is_selected(by_name, weight) and is_selected(by_operator, weight))
 
 
-def test_a_tied_weight_is_selected_by_each_of_its_names():
-    tied = Weight(["model.embed_tokens.weight", "lm_head.weight"], ["Gather", "MatMul"], ["MatMul"])
-    assert is_selected(NameMatches("*lm_head*"), tied)
-    assert is_selected(AllOf([ReadBy("Gather"), ReadLastBy("MatMul")]), tied)
+def test_a_tied_weight_is_selected_by_each_of_its_names_and_operators():
+    tied = Weight(["model.embed_tokens.weight", "lm_head.weight"], ["Gather", "MatMul"])
+    assert is_selected(WeightRule("*lm_head*"), tied)
+    assert is_selected(WeightRule(read_by=["Gather"]), tied)
+    assert is_selected(WeightRule("*embed*", read_by=["MatMul"]), tied)
+    assert not is_selected(WeightRule(read_by=["Conv"]), tied)
+
+
+def test_without_a_name_matrices_and_tables_are_quantized():
+    assert quantize(EMPTY).target.quantization == (WeightRule(read_by=MATRICES),)
+    assert quantize(EMPTY, where="*").target.quantization == (WeightRule(),)
+    assert quantize(EMPTY, read_by=["MatMul"]).target.quantization == (WeightRule(read_by=["MatMul"]),)
 
 
 def test_a_quantized_dtype_adds_its_rules_and_its_float_dtype():
@@ -83,7 +78,6 @@ REFUSED = (
     ),
     ({"block_size": 48}, InvalidSpec, "block_size is 48; possible: powers of two from 16"),
     ({"kind": "block"}, UnknownName, "no kind 'block' for WeightRule; known: blocks, dynamic, nf4, as is"),
-    ({"where": ""}, InvalidSpec, "'' is no pattern of names; write one such as '*lm_head*'"),
     ({"accuracy_level": 5}, InvalidSpec, "accuracy_level is 5; possible: 0 to 4"),
 )
 
@@ -94,12 +88,12 @@ def test_a_rule_that_no_kernel_has_is_refused(arguments, error, message):
     assert message in refusal(error, partial(quantize, EMPTY, **arguments))
 
 
-def test_what_is_no_condition_and_no_rule_is_refused():
-    assert "7 selects no weights; write a pattern of names" in refusal(InvalidSpec, WeightRule, 7)
-    assert "an item of quantization is 'q4'; it must be a WeightRule" in refusal(
-        InvalidSpec, Target, quantization=["q4"]
+def test_what_is_no_pattern_and_no_rule_is_refused():
+    assert "where of WeightRule is 7, of the type int; it must be str" in refusal(WrongType, WeightRule, 7)
+    assert "quantization of Target has the item 'q4', of the type str; it must be WeightRule" in refusal(
+        WrongType, Target, quantization=["q4"]
     )
-    assert "no operator that reads weights 'Matmul'" in refusal(UnknownName, ReadBy, "Matmul")
+    assert "read_by of WeightRule" in refusal(WrongType, WeightRule, read_by=["Matmul"])
 
 
 def _spec(rules):

@@ -24,7 +24,7 @@ CALLS = {
     "OutputSpec('x', '(a')": "axis '(a' is not a name",
     "NestedDummy('g', 'a/b')": "axis 'a/b' has an operator",
     "CacheRow('k', 'a', 'b', 'a/b', 'c', (), ())": "axis 'a/b' has an operator",
-    "AxisMap('batch_size 4')": "write axis_map('batch_size 4')",
+    "AxisMap('batch_size 4')": "axes of AxisMap is 'batch_size 4', of the type str; it must be tuple",
     "ExportSpec(inputs='x')": "a tuple is expected, not the text 'x'",
     "ExportSpec(inputs=3)": "a tuple is expected, not the value 3: write (3,)",
     "ExportSpec(inputs=[InputSpec('a', 'b', 'c')] * 2)": "inputs has 'a' twice",

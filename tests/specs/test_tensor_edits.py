@@ -7,7 +7,7 @@ from onnxfn.specs.algebra.compose import EMPTY, compose
 from onnxfn.specs.algebra.facts import always, gives, patched, takes
 from onnxfn.specs.algebra.spec import OPSETS, Call, Check, ExportSpec, Overlay, Target
 from onnxfn.specs.axes import axis_map, pattern
-from onnxfn.specs.edits.new_axes import with_axis
+from onnxfn.specs.edits.axes import with_axis
 from onnxfn.specs.edits.renaming import renamed
 from onnxfn.specs.edits.tensors import (
     only_tasks,
@@ -142,7 +142,7 @@ def test_a_type_that_is_left_out_stays():
 @pytest.mark.parametrize(
     ("dtypes", "text"),
     [
-        ({"int": "int16"}, "no integer type 'int16'; known: int64, int32; did you mean 'int64'?"),
+        ({"int": "int16"}, "no int_dtype 'int16' for Target; known: int64, int32; did you mean 'int64'?"),
         (
             {"float": "float46"},
             "no float type 'float46'; known: float32, float16, bfloat16, float64; did you mean 'float64'?",

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from onnxfn.architectures.families.sizes import sized_in
-from onnxfn.specs.algebra.compose import compose, convolved, log2, reads, repeated
+from onnxfn.specs.algebra.compose import compose, reads
 from onnxfn.specs.algebra.dummies import generates, padded, sized
 from onnxfn.specs.algebra.facts import TOKENS, always, case, gives, loads, takes
 from onnxfn.specs.algebra.spec import ExportSpec
-from onnxfn.specs.records import Source
 from onnxfn.specs.tasks.tasks import tasked
 
 FRAMES = "batch_size frames _"
@@ -33,9 +32,9 @@ def wav2vec2_frames(config: str, length: str = "sequence_length") -> ExportSpec:
         length: The symbol of the number of samples.
     """
     adapters = f"{config}num_adapter_layers if {config}add_adapter else 0"
-    encoder_frames = convolved(length, f"{config}conv_kernel", f"{config}conv_stride")
-    strides = repeated(f"{config}adapter_stride", adapters)
-    return reads(frames=convolved(encoder_frames, repeated("1", adapters), strides))
+    encoder_frames = f"convolved({length}, {config}conv_kernel, {config}conv_stride)"
+    strides = f"repeated({config}adapter_stride, {adapters})"
+    return reads(frames=f"convolved({encoder_frames}, repeated(1, {adapters}), {strides})")
 
 
 audio_features: ExportSpec = tasked("feature-extraction", spec=gives("last_hidden_state", FRAMES))
@@ -88,12 +87,12 @@ subsampling: ExportSpec = reads(
     num_mel_bins="encoder_config.num_mel_bins or num_mel_bins",
     mel_kernel="encoder_config.subsampling_conv_kernel_size or subsampling_conv_kernel_size",
     mel_stride="encoder_config.subsampling_conv_stride or subsampling_conv_stride",
-    mel_halvings=log2("encoder_config.subsampling_factor or subsampling_factor"),
+    mel_halvings="log2(encoder_config.subsampling_factor or subsampling_factor)",
 )
 """Where a configuration, or that of the encoder in it, has the convolutions that shorten a mel spectrogram."""
 
 
-def subsampled_frames(kernel: Source, times: Source, length: str = "sequence_length") -> ExportSpec:
+def subsampled_frames(kernel: str, times: str, length: str = "sequence_length") -> ExportSpec:
     """A spec of the number of frames after convolutions that shorten a mel spectrogram.
 
     Args:
@@ -101,7 +100,7 @@ def subsampled_frames(kernel: Source, times: Source, length: str = "sequence_len
         times: The number of convolutions.
         length: The symbol of the number of steps.
     """
-    frames = convolved(length, repeated(kernel, times), repeated("mel_stride", times))
+    frames = f"convolved({length}, repeated({kernel}, {times}), repeated(mel_stride, {times}))"
     return compose(subsampling, reads(frames=frames))
 
 

@@ -6,15 +6,15 @@ of its recurrence.
 
 from __future__ import annotations
 
-from onnxfn.specs.algebra.compose import compose, indices_where, reads
+from onnxfn.specs.algebra.compose import compose, reads
 from onnxfn.specs.algebra.facts import runs
 from onnxfn.specs.algebra.spec import ExportSpec
-from onnxfn.specs.edits.caches import LAYER, cache_row, kv_cache, state_row
-from onnxfn.specs.records import Edit, Getter, Source
+from onnxfn.specs.edits.caches import LAYER, cache_row, kv_cache
+from onnxfn.specs.records import Edit, Source
 from onnxfn.specs.tasks.tasks import tasked
 
-full_attention_layers: Getter = indices_where("layer_types", "full_attention")
-linear_attention_layers: Getter = indices_where("layer_types", "linear_attention")
+full_attention_layers = "indices_where(layer_types, 'full_attention')"
+linear_attention_layers = "indices_where(layer_types, 'linear_attention')"
 
 full_attention_cache: ExportSpec = kv_cache(layers=full_attention_layers)
 """The KV cache of a model in which only layers with full attention have one."""
@@ -25,12 +25,12 @@ SELECTIVE_STATE = "batch_size ssm_entries= ssm_width="
 
 def conv_state(axes: str, *, layers: Source, argument: str = "past_key_values") -> ExportSpec:
     """A spec of the last inputs of a convolution: `past_conv.0` -> `present_conv.0`."""
-    return state_row("conv", axes, attribute="conv_states.0", layers=layers, argument=argument)
+    return cache_row("conv", axes, attribute="conv_states.0", layers=layers, argument=argument)
 
 
 def recurrent_state(name: str, axes: str, *, layers: Source, argument: str = "past_key_values") -> ExportSpec:
     """A spec of the state of a recurrence: `past_{name}.0` -> `present_{name}.0`."""
-    return state_row(name, axes, attribute="recurrent_states.0", layers=layers, argument=argument)
+    return cache_row(name, axes, attribute="recurrent_states.0", layers=layers, argument=argument)
 
 
 _conv_state_of_projections: ExportSpec = compose(

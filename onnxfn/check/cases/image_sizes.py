@@ -16,12 +16,11 @@ from typing import Any
 from attrs import evolve
 
 from onnxfn.models.forward import torch_outputs
-from onnxfn.specs.algebra.compose import group
 from onnxfn.specs.algebra.dummies import dummies, known_sizes, sized
-from onnxfn.specs.algebra.planned import Case, Part, Plan, PlannedSpec, SmallestSize
-from onnxfn.specs.axis_symbols import fixed_sizes
+from onnxfn.specs.algebra.planned import Part, Plan, PlannedSpec
+from onnxfn.specs.axis_symbols import Limit, fixed_sizes
 from onnxfn.specs.errors import CaptureFailed
-from onnxfn.specs.plan.check_cases import cases, in_case, with_dummies
+from onnxfn.specs.plan.check_cases import cases, in_case, resized, with_dummies
 from onnxfn.specs.records import FixedAxis
 
 IMAGE_AXES = ("height", "width")
@@ -88,7 +87,7 @@ def _runnable_part(model: Any, part: Part) -> Part:
         traced = _moved(model, part, spec, traced, gcd(*traced.values()), {}) or traced
     if moved != planned:
         spec = evolve(spec, smallest=_smallest_sizes(min(moved, key=lambda sizes: prod(sizes.values()))))
-        spec = evolve(spec, cases=[_with_sizes(case, sizes) for case, sizes in zip(every_case, moved, strict=True)])
+        spec = evolve(spec, cases=[resized(case, sizes) for case, sizes in zip(every_case, moved, strict=True)])
     return evolve(part, spec=with_dummies(spec, sized(**traced)))
 
 
@@ -138,9 +137,5 @@ def _covers(larger: Sizes, smaller: Sizes) -> bool:
     return all(larger[name] >= size for name, size in smaller.items())
 
 
-def _with_sizes(case: Case, sizes: Sizes) -> Case:
-    return evolve(case, dummies=group(case.dummies, sized(**sizes).dummies))
-
-
-def _smallest_sizes(sizes: Sizes) -> Sequence[SmallestSize]:
-    return tuple(SmallestSize(name, size) for name, size in sizes.items())
+def _smallest_sizes(sizes: Sizes) -> Sequence[Limit]:
+    return tuple(Limit(name, size) for name, size in sizes.items())

@@ -24,7 +24,7 @@ from onnxfn.specs.algebra.planned import Case, Part, PlannedSpec
 from onnxfn.specs.axes import names, symbols
 from onnxfn.specs.axis_symbols import stated_limits
 from onnxfn.specs.errors import CaptureFailed
-from onnxfn.specs.plan.check_cases import cases, in_affordable_batches, in_case, past_lengths, with_dummies
+from onnxfn.specs.plan.check_cases import cases, in_case, past_lengths, with_dummies
 from onnxfn.specs.plan.text_cases import LONG_PAST, LONG_TEXT, LONGEST
 from onnxfn.specs.records import DummySize
 from onnxfn.specs.stored.reports import CheckFailed, Tick, no_tick
@@ -83,8 +83,7 @@ def check_cases(
     Long texts have at most `longest` tokens, all cases at most the sizes of `largest`: see `largest_sizes`.
     """
     has_other_sizes = all(part.inputs.values())
-    within_limits = [_within_limits(case, longest, largest) for case in cases(part.spec)]
-    every_case = in_affordable_batches(part.spec, within_limits)
+    every_case = [_within_limits(case, longest, largest) for case in cases(part.spec)]
     planned = tuple(
         # An input without dynamic axes has the same size in all cases. Then each case gets other values.
         CheckCase(case.name, in_case(part.spec, case), seed=0 if has_other_sizes else number)

@@ -13,7 +13,7 @@ from typing import Any, Literal
 from onnxfn.export.batch.records import batch_sections, batch_title
 from onnxfn.specs.algebra.planned import Part, Plan
 from onnxfn.specs.errors import InvalidSpec, listed
-from onnxfn.specs.results.measurements import with_heads
+from onnxfn.specs.results.measurements import is_first_variant, variant_rows, with_heads
 from onnxfn.specs.results.printing import (
     Rows,
     Sections,
@@ -27,7 +27,6 @@ from onnxfn.specs.results.printing import (
     weight_sections,
     with_float_dtype,
 )
-from onnxfn.specs.results.variant_rows import is_first_variant, variant_rows, worst_value
 from onnxfn.specs.short_repr import counted, grouped_rows
 from onnxfn.specs.stored.reports import Exported, Report
 
@@ -159,7 +158,7 @@ def _facts_by_file(exported: Exported, folder: str) -> dict[str, dict[str, str]]
 
 def _figures(report: Report | None) -> dict[str, dict[str, str]]:
     """From each file to the worst figures of its check, by column."""
-    head, *rows = variant_rows(report, worst_value) if report is not None and report.passed else [()]
+    head, *rows = variant_rows(report) if report is not None and report.passed else [()]
     return {row[0]: dict(zip(head[1:], row[1:], strict=False)) for row in rows}
 
 

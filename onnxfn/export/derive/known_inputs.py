@@ -13,7 +13,7 @@ from onnxfn.specs.algebra.compose import compose, either, from_config, reads
 from onnxfn.specs.algebra.dummies import generates, padded, sized
 from onnxfn.specs.algebra.facts import TOKENS, takes
 from onnxfn.specs.algebra.spec import ExportSpec
-from onnxfn.specs.edits.new_axes import with_axis
+from onnxfn.specs.edits.axes import with_axis
 from onnxfn.specs.records import Source
 
 Forms = tuple[ExportSpec, ...]

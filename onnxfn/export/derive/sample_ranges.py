@@ -12,7 +12,7 @@ from onnxfn.export.derive.probe import Run, onnx_name
 from onnxfn.graphs.capture.trace_errors import changed_buffers
 from onnxfn.models.submodules import SCRIPTED
 from onnxfn.specs.algebra.dummies import Array
-from onnxfn.specs.algebra.sample_fills import SCALES
+from onnxfn.specs.algebra.fills import SCALES
 from onnxfn.specs.converters import Path
 from onnxfn.specs.errors import InvalidSpec, listed
 from onnxfn.specs.records import Generator

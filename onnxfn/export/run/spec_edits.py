@@ -12,16 +12,15 @@ from onnxfn.export.jobs.options import Values
 from onnxfn.specs.algebra.compose import compose
 from onnxfn.specs.algebra.dummies import known_sizes, sized
 from onnxfn.specs.algebra.spec import ExportSpec, FloatDtype
-from onnxfn.specs.edits.adapter_inputs import with_adapter_inputs
 from onnxfn.specs.edits.behaviors import split, with_behavior
 from onnxfn.specs.edits.extra_outputs import with_outputs
 from onnxfn.specs.edits.optional_inputs import with_input
 from onnxfn.specs.edits.renaming import renamed
 from onnxfn.specs.edits.tensors import with_dtypes, with_opset, with_shapes, with_tolerance, without
 from onnxfn.specs.edits.token_embeddings import with_inputs_embeds
+from onnxfn.specs.edits.weights import with_adapter_inputs
 from onnxfn.specs.plan.planning import plan
-from onnxfn.specs.tasks.expanded_cache import with_expanded_cache
-from onnxfn.specs.tasks.shared_cache import with_shared_cache
+from onnxfn.specs.tasks.caches import with_expanded_cache, with_shared_cache
 from onnxfn.specs.tasks.tasks import WITH_PAST, for_some_task
 from onnxfn.weights.layouts import layout_of
 

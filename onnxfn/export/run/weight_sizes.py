@@ -103,8 +103,7 @@ def _weight_bytes(model: Any, tensor: Any, modules: list[Any], rules: Sequence[W
     if not rules or tensor.ndim < MATRIX_RANK:
         return floats
     names = [name for name, other in model.state_dict(keep_vars=True).items() if other is tensor]
-    last_of = ("MatMul",) if last_product(model) in modules else ()
-    rule = rule_for(rules, Weight(names, operators, last_of))
+    rule = rule_for(rules, Weight(names, operators))
     if rule is None or not operators or any((rule.kind, operator) not in REPLACEMENTS for operator in operators):
         return floats
     shape = tuple(tensor.shape)
@@ -130,14 +129,6 @@ def _operator(module: Any) -> ReadingOperator | None:
 def _has_inputs_first(modules: list[Any]) -> bool:
     """Whether the weight of a linear layer has the axes `[inputs, outputs]`, as in GPT-2."""
     return any(type(module).__name__ == "Conv1D" for module in modules)
-
-
-def last_product(model: Any) -> Any:
-    """The last linear layer of a model: its output layer if it has one."""
-    import torch
-
-    output = model.get_output_embeddings() if hasattr(model, "get_output_embeddings") else None
-    return output or ([None, *(each for each in model.modules() if isinstance(each, torch.nn.Linear))])[-1]
 
 
 def _dtype(part: Part, model: Any) -> Any:

@@ -346,7 +346,7 @@ def _with_smallest(limits: Iterable[Limit], part: Part) -> tuple[Limit, ...]:
     fixed, by_name = fixed_sizes(part.spec), {limit.name: limit for limit in limits}
     for size in part.spec.smallest:
         limit = by_name.get(size.name, Limit(size.name, SMALLEST_DYNAMIC_SIZE))
-        by_name[size.name] = evolve(limit, low=max(limit.low, size.value), high=fixed.get(size.name, limit.high))
+        by_name[size.name] = evolve(limit, low=max(limit.low, size.low), high=fixed.get(size.name, limit.high))
     return tuple(by_name.values())
 
 

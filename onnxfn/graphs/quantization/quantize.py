@@ -13,7 +13,7 @@ from onnxfn.graphs.nodes.nodes import import_domain, shape_of
 from onnxfn.graphs.nodes.slots import SLOT, Slot, slot_of
 from onnxfn.graphs.quantization.quantized_operators import REPLACEMENTS, StoredWeight, replace_read, with_cast_scales
 from onnxfn.graphs.quantization.quantized_slots import add_quantized_slots
-from onnxfn.graphs.quantization.weight_reads import MATRIX_RANK, Read, last_reads, weight_reads
+from onnxfn.graphs.quantization.weight_reads import MATRIX_RANK, Read, weight_reads
 from onnxfn.specs.quantization import Weight, WeightRule, rule_for
 from onnxfn.weights.quantized import quantized_shape, roles
 
@@ -41,15 +41,13 @@ def quantize_weights(
     from onnx_ir.passes import common
 
     left: list[tuple[str, str]] = []
-    last = last_reads(model.graph)
     for value in list(model.graph.initializers.values()):
         slot = slot_of(value)
         if slot is None or len(shape_of(value)) < MATRIX_RANK or _are_biases(slot):
             continue
         reads, problem = weight_reads(value)
         operators = tuple(dict.fromkeys(read.operator for read in reads))
-        last_of = tuple(operator for operator, weight in last.items() if weight is value)
-        rule = rule_for(rules, Weight(names.get(slot.parameter, (slot.parameter,)), operators, last_of))
+        rule = rule_for(rules, Weight(names.get(slot.parameter, (slot.parameter,)), operators))
         reason = "" if rule is None else problem or _obstacle(value, reads, rule)
         if reason:
             left.append((slot.parameter, reason))

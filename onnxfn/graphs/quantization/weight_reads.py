@@ -6,8 +6,7 @@ from typing import Any
 
 from attrs import frozen
 
-from onnxfn.graphs.nodes.nodes import attribute, is_operator, nodes_inside_out, shape_of
-from onnxfn.graphs.nodes.slots import slot_of
+from onnxfn.graphs.nodes.nodes import attribute, is_operator, shape_of
 from onnxfn.specs.quantization import ReadingOperator
 
 MATRIX_RANK = 2
@@ -43,28 +42,6 @@ def weight_reads(value: Any) -> tuple[tuple[Read, ...], str]:
         if None in of_node or not of_node:
             reasons.append(f"{use.node.op_type} reads it")
     return tuple(reads), reasons[0] if reasons else ""
-
-
-def last_reads(graph: Any) -> dict[str, Any]:
-    """From an operator to the weight that the last node with this operator reads, in the order of the graph."""
-    last: dict[str, Any] = {}
-    for node in nodes_inside_out(graph):
-        for index, value in enumerate(node.inputs[:2]):
-            weight = _weight(value)
-            read = None if weight is None else _read(node, index)
-            if read is not None:
-                last[read.operator] = weight
-    return last
-
-
-def _weight(value: Any) -> Any:
-    """The slot that a value is, or that it is the transposed values of; else None."""
-    if value is None:
-        return None
-    if slot_of(value) is not None:
-        return value
-    node = value.producer()
-    return _weight(node.inputs[0]) if node is not None and is_operator(node, "Transpose") else None
 
 
 def _transposed_reads(transpose: Any) -> tuple[Read | None, ...]:

@@ -8,8 +8,7 @@ would have no effect. One grouping may raise where the other does not: if `c` ch
 allowed although `compose(a, b)` is not.
 
 A source is a name, a dotted path (`text_config.hidden_size`), a formula (`hidden_size // num_attention_heads`, see
-config_values.py) or a getter, for what formulas cannot say. Each function returns a `Getter` record. The table
-`GETTERS` in config_values.py has the code of each getter.
+config_values.py), or a getter, which a formula stands for: `either`, `quotient` and the like return a `Getter` record.
 """
 
 from __future__ import annotations
@@ -201,11 +200,6 @@ def quotient(dividend: Source, divisor: Source) -> Getter:
     return Getter("quotient", (dividend, divisor))
 
 
-def nearest(dividend: Source, divisor: Source) -> Getter:
-    """One number divided by another, rounded to the nearest whole number (to the even one of two)."""
-    return Getter("nearest", (dividend, divisor))
-
-
 def constant(value: float | tuple[int, ...]) -> Getter:
     """A value that does not depend on the configuration.
 
@@ -220,56 +214,3 @@ def constant(value: float | tuple[int, ...]) -> Getter:
     64
     """
     return Getter("constant", (value,))
-
-
-def indices_where(source: Source, *values: str) -> Getter:
-    """The indices of a list at which it has one of these values: `indices_where("layer_types", "conv")`."""
-    return Getter("indices_where", (source, *values))
-
-
-def complement(count: Source, indices: Source) -> Getter:
-    """The whole numbers from 0 up to `count` that are not among `indices`."""
-    return Getter("complement", (count, indices))
-
-
-def every_nth(count: Source, period: Source, offset: Source) -> Getter:
-    """The whole numbers from 0 up to `count` that leave the remainder `offset` when divided by `period`."""
-    return Getter("every_nth", (count, period, offset))
-
-
-def less_than(numbers: Source, limit: Source) -> Getter:
-    """The numbers of a list that are less than `limit`."""
-    return Getter("less_than", (numbers, limit))
-
-
-def least(*sources: Source) -> Getter:
-    """The smallest of those sources that the configuration has as a positive number."""
-    return Getter("least", sources)
-
-
-def rounded_to_even(numbers: Source) -> Getter:
-    """The whole numbers of a list, the odd ones minus one."""
-    return Getter("rounded_to_even", (numbers,))
-
-
-def log2(source: Source) -> Getter:
-    """The logarithm to base 2 of a whole number, rounded down."""
-    return Getter("log2", (source,))
-
-
-def repeated(source: Source, times: Source) -> Getter:
-    """A tuple that holds one value `times` times."""
-    return Getter("repeated", (source, times))
-
-
-def first_with(source: Source, key: str) -> Getter:
-    """`source` is a dict of dicts: `key` of the first inner dict that has it."""
-    return Getter("first_with", (source, key))
-
-
-def convolved(length: Source, kernels: Source, strides: Source) -> Getter:
-    """The formula of a length after convolutions one after the other, from their kernel sizes and strides.
-
-    `length` is the symbol of an axis, or a getter of such a formula. Padding at both ends makes a kernel smaller.
-    """
-    return Getter("convolved", (length, kernels, strides))

@@ -9,14 +9,24 @@ Names are those of the configuration, or of a normalizer. Beside the four operat
     a if condition else b    one of two; only that one is read
     sizes[0]                 an item of a list; -1 is the last
     len(sizes), max(sizes)   the length of a list, and its largest number
-    2, 0.5, (1, 2)           numbers, and a tuple of them
+    log2(a)                  the logarithm to base 2 of a whole number, rounded down
+    repeated(a, n)           a tuple that holds a value n times
+    rounded_to_even(sizes)   the whole numbers of a list, the odd ones minus one
+    less_than(sizes, a)      the numbers of a list that are less than a
+    indices_where(l, 'b')    the indices at which a list has one of the values that follow it
+    complement(n, indices)   the whole numbers from 0 up to n that are not among the indices
+    every_nth(n, a, b)       the whole numbers from 0 up to n that leave the remainder b when divided by a
+    first_with(d, 'key')     of a dict of dicts, the key of the first inner dict that has it
+    convolved(axis, k, s)    the formula of a length after convolutions one after the other, from their kernel sizes
+                             and strides; padding at both ends makes a kernel smaller
+    2, 0.5, (1, 2), 'a'      numbers, a tuple of them, and a text
 """
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Mapping
-from functools import cache, partial
+from functools import cache
 from math import prod
 from types import MappingProxyType
 from typing import Any
@@ -38,7 +48,14 @@ OPERATORS: Mapping[type[ast.AST], str] = MappingProxyType(
         ast.GtE: "at_least",
     }
 )
-FUNCTIONS: Mapping[str, str] = MappingProxyType({"len": "count", "max": "maximum"})
+FUNCTIONS: Mapping[str, str] = MappingProxyType(
+    {
+        "len": "count",
+        "max": "maximum",
+        **{name: name for name in ("log2", "repeated", "rounded_to_even", "less_than", "indices_where")},
+        **{name: name for name in ("complement", "every_nth", "first_with", "convolved")},
+    }
+)
 """Function in a formula -> getter."""
 
 
@@ -84,8 +101,8 @@ def _source(node: ast.expr) -> Source:
             function, arguments = "if_else", tuple(map(_source, (condition, then, otherwise)))
         case ast.Subscript(items, index):
             function, arguments = "item", (_source(items), ast.literal_eval(index))
-        case ast.Call(ast.Name(name), [argument], []):
-            function, arguments = FUNCTIONS[name], (_source(argument),)
+        case ast.Call(ast.Name(name), operands, []):
+            function, arguments = FUNCTIONS[name], tuple(map(_source, operands))
         case _:
             function, arguments = "constant", (ast.literal_eval(node),)
     return Getter(function, arguments)
@@ -116,15 +133,11 @@ def snapshot(config: Any) -> Snapshot:
     Raises:
         InvalidSpec: `config` is none of these.
     """
-    if isinstance(config, Mapping):
-        return config
-    if hasattr(config, "to_dict"):
-        return _as_dict(config)
-    inner = config_of(config)
-    if isinstance(inner, Mapping):
-        return inner
-    if hasattr(inner, "to_dict"):
-        return _as_dict(inner)
+    for value in (config, config_of(config)):
+        if isinstance(value, Mapping):
+            return value
+        if hasattr(value, "to_dict"):
+            return _as_dict(value)
     raise InvalidSpec(
         f"a configuration is a dict, a transformers configuration or a model, not {type(config).__name__}"
     )
@@ -228,7 +241,7 @@ def _path_value(config: Snapshot, path: str) -> Any:
     for index, key in enumerate(path.split(".")):
         keys = value if isinstance(value, Mapping) else {}
         if keys.get(key) is None:
-            raise MissingValue(partial(_no_key, keys, key, path, index))
+            raise MissingValue(_no_key(keys, key, path, index))
         value = keys[key]
     return value
 
@@ -247,20 +260,7 @@ def _either(read: Reader, *sources: Source) -> Any:
             return read(source)
         except MissingValue as problem:
             problems.append(problem)
-    raise MissingValue(lambda: "; and ".join(map(str, problems)))
-
-
-def _least(read: Reader, *sources: Source) -> int:
-    numbers = []
-    for source in sources:
-        try:
-            numbers.append(read(source))
-        except MissingValue:
-            continue
-    positive = [number for number in numbers if isinstance(number, int) and number > 0]
-    if not positive:
-        raise MissingValue(f"the configuration has no positive number as {listed(map(str, sources))}")
-    return min(positive)
+    raise MissingValue("; and ".join(map(str, problems)))
 
 
 def _negated(read: Reader, source: Source) -> bool:
@@ -277,10 +277,11 @@ def _item(read: Reader, source: Source, index: int) -> Any:
     return items[index]
 
 
-def _first_with(read: Reader, source: Source, key: str) -> Any:
-    values = [inner[key] for inner in read(source).values() if key in inner]
+def _first_with(read: Reader, source: Source, key: Source) -> Any:
+    name = read(key)
+    values = [inner[name] for inner in read(source).values() if name in inner]
     if not values:
-        raise MissingValue(f"no dict in {source!r} has the key {key!r}")
+        raise MissingValue(f"no dict in {source!r} has the key {name!r}")
     return values[0]
 
 
@@ -303,10 +304,8 @@ GETTERS: Mapping[str, Callable[..., Any]] = MappingProxyType(
         "from_config": lambda read, source: read(source),
         "constant": lambda _, value: value,
         "either": _either,
-        "least": _least,
         # numbers
         "quotient": lambda read, dividend, divisor: int(read(dividend) // read(divisor)),
-        "nearest": lambda read, dividend, divisor: round(read(dividend) / read(divisor)),
         "product": lambda read, *sources: prod(map(read, sources)),
         "total": lambda read, *sources: sum(map(read, sources)),
         "difference": lambda read, minuend, subtrahend: int(read(minuend)) - int(read(subtrahend)),
@@ -324,7 +323,7 @@ GETTERS: Mapping[str, Callable[..., Any]] = MappingProxyType(
         "repeated": lambda read, source, times: tuple(read(source) for _ in layer_indices(read(times))),
         "rounded_to_even": lambda read, numbers: tuple(number - number % 2 for number in read(numbers)),
         "indices_where": lambda read, source, *values: tuple(
-            index for index, value in enumerate(read(source)) if value in values
+            index for index, value in enumerate(read(source)) if value in map(read, values)
         ),
         "complement": lambda read, count, indices: tuple(
             index for index in layer_indices(read(count)) if index not in read(indices)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from inspect import Parameter, signature
 from math import prod
 from types import MappingProxyType
 from typing import Any, Literal, get_args
@@ -14,18 +13,25 @@ from attrs import evolve
 from numpy.random import Generator as Random
 from numpy.typing import NDArray
 
-from onnxfn.specs.algebra.grid_fills import boxes, grid_mask, grid_positions, grids, packed_grids, rectangles
+from onnxfn.specs.algebra.fills import (
+    boxes,
+    grid_mask,
+    grid_positions,
+    grids,
+    packed_grids,
+    rectangles,
+    scaled,
+    two_values,
+)
 from onnxfn.specs.algebra.planned import AnySpec
-from onnxfn.specs.algebra.sample_fills import scaled, two_values
 from onnxfn.specs.algebra.spec import Dummies, ExportSpec
-from onnxfn.specs.axes import names, shape
+from onnxfn.specs.axes import LARGEST_SIZE, names, shape
 from onnxfn.specs.axis_symbols import fixed_sizes
 from onnxfn.specs.converters import plain_number, resolve
 from onnxfn.specs.errors import InvalidSpec, MissingValue, OnnxfnError, UnknownName, unknown
 from onnxfn.specs.records import DummySize, Generator, Getter, InputSpec, NestedDummy
 
 Array = NDArray[Any]
-LARGEST_INT64 = (1 << 63) - 1
 LARGEST_DUMMY = 1 << 28
 """The most elements of a dummy, 2 GiB of numbers: a larger one is a mistake in a size."""
 
@@ -173,7 +179,7 @@ def dtype_of(spec: AnySpec, input_: InputSpec) -> np.dtype[Any]:
 
 def integers(random: Random, shape: tuple[int, ...], *, high: int, low: int = 0) -> Array:
     """Whole numbers from `low` up to and without `high`."""
-    return random.integers(low, high, shape, dtype=np.uint64 if high > LARGEST_INT64 else np.int64)
+    return random.integers(low, high, shape, dtype=np.uint64 if high > LARGEST_SIZE else np.int64)
 
 
 def ids_with_end(random: Random, shape: tuple[int, ...], *, high: int, end: int) -> Array:
@@ -353,21 +359,14 @@ def _shape(spec: AnySpec, input_: InputSpec, sizes: Mapping[str, int]) -> tuple[
 def _generator(spec: AnySpec, input_: InputSpec) -> Generator:
     """The generator of an input: of the spec, or the function of that name without arguments."""
     generators = {generator.name: generator for generator in spec.dummies.generators}
-    name, owner = input_.generator, f"input {input_.name!r} of {spec.name or 'this spec'}"
+    name = input_.generator
     if name in generators:
         return generators[name]
     if name not in FILLS:
+        owner = f"input {input_.name!r} of {spec.name or 'this spec'}"
         error = unknown("generator", name, {**generators, **FILLS}, of=owner)
         raise UnknownName(f"{error}; or add one: generates({name!r}, 'integers', low=0, high=100)")
-    needed = [each.name for each in signature(FILLS[name]).parameters.values() if _is_needed(each)]
-    if needed:
-        advice = f"generates({name!r}, {name!r}, {', '.join(f'{argument}=...' for argument in needed)})"
-        raise InvalidSpec(f"the generator {name!r} of {owner} needs {', '.join(needed)}: add {advice} to the spec")
     return Generator(name, name)
-
-
-def _is_needed(parameter: Parameter) -> bool:
-    return parameter.kind is parameter.KEYWORD_ONLY and parameter.default is parameter.empty
 
 
 def _arguments(

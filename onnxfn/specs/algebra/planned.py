@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from attrs import field
 
 from onnxfn.specs.algebra.spec import Call, Check, Dummies, ExportSpec, Target
 from onnxfn.specs.axes import symbols
-from onnxfn.specs.axis_symbols import graph_axes
+from onnxfn.specs.axis_symbols import Limit, graph_axes
 from onnxfn.specs.converters import as_tuple
 from onnxfn.specs.named_records import Named, by_name, has_tensor, tensor_of
 from onnxfn.specs.record import record
-from onnxfn.specs.records import SYMBOL, AxisRange, FixedAxis, InputSpec, Link, OutputSpec
+from onnxfn.specs.records import AxisRange, FixedAxis, InputSpec, Link, OutputSpec
 from onnxfn.specs.results import printing
+from onnxfn.specs.results.measurements import is_first_variant
 from onnxfn.specs.results.output_types import modalities
-from onnxfn.specs.results.variant_rows import is_first_variant
 
 BATCH = "batch_size"
 """The symbol of the batch axis in the patterns of specs."""
@@ -54,19 +54,6 @@ class Case:
     inputs: Named[InputSpec] = field(default=Named((), "input"), converter=by_name)
 
 
-@record
-class SmallestSize:
-    """The smallest size of an axis that the model accepts. For a fixed axis it is the only size.
-
-    Attributes:
-        name: The axis symbol.
-        value: The size.
-    """
-
-    name: str = field(metadata={SYMBOL: True})
-    value: int
-
-
 @record(kw_only=True)
 class PlannedSpec:
     """A spec with the values of a configuration: sizes are numbers, conditions are decided, one tensor per layer.
@@ -88,7 +75,7 @@ class PlannedSpec:
         feedback: Inputs that the next call takes from an output of this call.
         links: Inputs that another part computes.
         io_names: Inputs and outputs that have `target.io_dtype`: floats that are no cache.
-        smallest: Sizes that the model can take, if it cannot take all smaller ones, or takes this size alone.
+        smallest: The smallest sizes that the model accepts. For a fixed axis it is the only size.
     """
 
     name: str | None = None
@@ -107,7 +94,7 @@ class PlannedSpec:
     feedback: Named[Feedback] = field(default=Named((), "feedback"), converter=by_name)
     links: Named[Link] = field(default=Named((), "link"), converter=by_name)
     io_names: tuple[str, ...] = field(default=(), converter=as_tuple)
-    smallest: Named[SmallestSize] = field(default=Named((), "smallest size"), converter=by_name)
+    smallest: Named[Limit] = field(default=Named((), "smallest size"), converter=by_name)
 
     @property
     def batch(self) -> str:
@@ -122,9 +109,6 @@ class PlannedSpec:
 
     def __str__(self) -> str:
         return printing.text(printing.title(self), printing.spec_sections(self))
-
-    def _repr_html_(self) -> str:
-        return printing.html(printing.title(self), printing.spec_sections(self))
 
 
 AnySpec = ExportSpec | PlannedSpec
@@ -159,9 +143,6 @@ class Part:
 
     def __str__(self) -> str:
         return printing.text(_part_title(self), printing.spec_sections(self.spec))
-
-    def _repr_html_(self) -> str:
-        return printing.html(_part_title(self), printing.spec_sections(self.spec))
 
 
 def _part_title(part: Part) -> str:
@@ -200,11 +181,6 @@ class LeftOut:
         return f"{self.name} is left out: {self.reason}{f'; {self.edit} takes it' if self.edit else ''}"
 
 
-def _as_parts(parts: Iterable[Part]) -> Named[Part]:
-    """The parts of a plan, by name."""
-    return by_name(parts, "part")
-
-
 @record
 class Plan:
     """What an export will do, decided before any weight is read.
@@ -218,7 +194,7 @@ class Plan:
         remarks: What a client of the layout cannot load, one line each. Known when the plan was made for a layout.
     """
 
-    parts: Named[Part] = field(converter=_as_parts)
+    parts: Named[Part] = field(default=Named((), "part"), converter=by_name)
     left_out: Named[LeftOut] = field(default=Named((), "left out input"), converter=by_name)
     weight_bytes: tuple[WeightBytes, ...] = field(default=(), converter=as_tuple)
     remarks: tuple[str, ...] = field(default=(), converter=as_tuple)
@@ -268,12 +244,3 @@ class Plan:
         sections = [*printing.weight_sections(self), *printing.left_out_sections(self)]
         parts = [str(part) if is_first_variant(part, self) else _part_title(part) for part in self.parts]
         return "\n".join([*parts, *([printing.text("all parts", sections)] if sections else [])])
-
-    def _repr_html_(self) -> str:
-        sections = [*printing.weight_sections(self), *printing.left_out_sections(self)]
-        omitted = printing.html("all parts", sections) if sections else ""
-        parts = [
-            part._repr_html_() if is_first_variant(part, self) else printing.html(_part_title(part), ())
-            for part in self.parts
-        ]
-        return "".join([*parts, omitted])

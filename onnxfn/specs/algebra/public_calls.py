@@ -83,9 +83,6 @@ ACCEPTED: Mapping[Any, tuple[type, ...]] = MappingProxyType(
 )
 """Annotation -> the classes whose objects it also stands for, such as the integers of numpy."""
 
-LONGEST_VALUE = 40
-"""Characters of a value that a message shows; of a longer one it shows the type alone."""
-
 PACKAGE = __name__.partition(".")[0]
 
 
@@ -152,8 +149,8 @@ def wrong_type(
         annotation = types.get(parameter, Any)
         if not _accepts(annotation, value):
             expected = " or ".join(type_words(annotation))
-            text = f"{key or parameter} of {function.__name__} is {_shown(value)}; it must be {expected}"
-            return InvalidSpec(text)
+            shown = f"{shortened(value)}, of the type {type(value).__name__}"
+            return InvalidSpec(f"{key or parameter} of {function.__name__} is {shown}; it must be {expected}")
     return None
 
 
@@ -183,12 +180,6 @@ def _accepts(annotation: Any, value: Any) -> bool:
     if expected is not None and expected.__module__ == "numpy":
         return True  # an array: lists and tensors of torch are arrays too
     return isinstance(value, (*ACCEPTED.get(expected, ()), *([expected] if expected else [])))
-
-
-def _shown(value: Any) -> str:
-    text, kind = shortened(value), f"of the type {type(value).__name__}"
-    says_little = text.startswith("<") or not text.isprintable() or len(text) > LONGEST_VALUE
-    return kind if says_little else f"{text}, {kind}"
 
 
 def _outside(traceback: TracebackType | None) -> TracebackType | None:

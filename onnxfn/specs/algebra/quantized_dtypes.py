@@ -1,4 +1,4 @@
-"""The quantized dtypes that clients load by name, and rules that are ready to use."""
+"""The quantized dtypes that clients load by name."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from attrs import evolve, field
 
 from onnxfn.specs.algebra.spec import FloatDtype
 from onnxfn.specs.converters import as_tuple
-from onnxfn.specs.quantization import MATRICES, ReadBy, ReadLastBy, WeightRule
+from onnxfn.specs.quantization import MATRICES, WeightRule
 from onnxfn.specs.record import record
 
 QuantizedName = Literal["q8", "int8", "uint8", "q4", "q4f16", "bnb4"]
@@ -29,20 +29,17 @@ class QuantizedDtype:
     rules: tuple[WeightRule, ...] = field(converter=as_tuple)
 
 
-FOUR_BITS = WeightRule(MATRICES, bits=4)
+FOUR_BITS = WeightRule(bits=4, read_by=MATRICES)
 """Matrices and tables of embeddings in blocks of 32 elements of 4 bits."""
 
-EIGHT_BIT_TABLES = WeightRule(ReadBy("Gather"), bits=8, accuracy_level=4)
+EIGHT_BIT_TABLES = WeightRule(bits=8, accuracy_level=4, read_by=["Gather"])
 """Tables of embeddings, and the output layers that are tied to them, in blocks of 8 bits.
 
 A single scale for a table makes rare tokens equal: the stock quantizer of ONNX Runtime does that. With accuracy level 0
 the product of 8 bits is slow: a token of SmolLM2 takes 373 ms, most of it for the output layer.
 """
 
-LAST_LAYER_8_BITS = WeightRule(ReadLastBy("MatMul"), bits=8, accuracy_level=4)
-"""The last matrix in the graph, which computes the logits of a decoder, in 8 bits."""
-
-_INTEGERS = WeightRule(ReadBy("MatMul"), bits=8, kind="dynamic")
+_INTEGERS = WeightRule(bits=8, kind="dynamic", read_by=["MatMul"])
 """All activations that a matrix reads share a scale, which limits the quality, not the weights: outputs of MiniLM have
 a cosine of 0.9903 with PyTorch's, 0.9950 with the second matrices of its feed-forward layers in float32, 0.9947 with
 these in blocks of 8 bits (level 4), and 0.9996 with all matrices in such blocks."""
@@ -51,7 +48,7 @@ _UNSIGNED = evolve(_INTEGERS, signed=False)
 """Codes in uint8. With codes in int8, ONNX Runtime 1.32 adds two products in 16 bits on processors of x86 without VNNI,
 and they do not fit: sums of 64 products of random codes, at most 159,553, were off by up to 36,059."""
 
-_CONVOLUTIONS = WeightRule(ReadBy("Conv"), bits=8, kind="dynamic", signed=False, per_channel=False)
+_CONVOLUTIONS = WeightRule(bits=8, kind="dynamic", signed=False, per_channel=False, read_by=["Conv"])
 """ONNX Runtime in browsers has no ConvInteger for int8 weights, and nowhere with a scale for each channel."""
 
 QUANTIZED_DTYPES: Mapping[str, QuantizedDtype] = MappingProxyType(
@@ -62,7 +59,7 @@ QUANTIZED_DTYPES: Mapping[str, QuantizedDtype] = MappingProxyType(
         "q4": QuantizedDtype("float32", (FOUR_BITS,)),
         "q4f16": QuantizedDtype("float16", (FOUR_BITS,)),
         "bnb4": QuantizedDtype(
-            "float32", (WeightRule(ReadBy("MatMul"), bits=4, block_size=64, kind="nf4"), EIGHT_BIT_TABLES)
+            "float32", (WeightRule(bits=4, block_size=64, kind="nf4", read_by=["MatMul"]), EIGHT_BIT_TABLES)
         ),
     }
 )

@@ -230,9 +230,6 @@ class ExportSpec:
     def __str__(self) -> str:
         return printing.text(printing.title(self), printing.spec_sections(self))
 
-    def _repr_html_(self) -> str:
-        return printing.html(printing.title(self), printing.spec_sections(self))
-
 
 @record
 class Overlay:

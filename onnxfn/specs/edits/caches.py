@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TypeVar, get_args
+from typing import TypeVar
 
 from attrs import evolve
 
@@ -15,7 +15,7 @@ from onnxfn.specs.algebra.spec import Cache, ExportSpec, Past
 from onnxfn.specs.axes import AxisMap, axis, axis_map, names
 from onnxfn.specs.converters import Path
 from onnxfn.specs.edits.as_edit import as_edit
-from onnxfn.specs.errors import InvalidSpec, unknown
+from onnxfn.specs.errors import InvalidSpec
 from onnxfn.specs.records import CacheRow, Constant, InputSpec, NestedDummy, OutputSpec, Source
 
 PAST = "past_sequence_length"
@@ -30,8 +30,6 @@ NEXT = "{next}"
 
 Tensor = TypeVar("Tensor", InputSpec, Constant)
 
-DIRECTIONS: tuple[str, ...] = get_args(Past)
-
 CACHES: Mapping[str, str] = MappingProxyType({"decoder": "self_attention_cache", "encoder": "cross_attention_cache"})
 """The side in an ONNX name -> the attribute of transformers' EncoderDecoderCache."""
 
@@ -40,8 +38,8 @@ def cache_row(
     name: str,
     axes: str,
     *,
-    input_name: str,
-    output_name: str,
+    input_name: str | None = None,
+    output_name: str | None = None,
     output_axes: str | None = None,
     attribute: str | None = None,
     layers: Source = "num_layers",
@@ -53,24 +51,24 @@ def cache_row(
     Args:
         name: The name of the row.
         axes: The axes of the input.
-        input_name: The name of the input, with `{layer}` for the layer's number.
-        output_name: The name of the output, with `{layer}`.
+        input_name: The name of the input, with `{layer}` for the layer's number; `past_{name}.{layer}` when left out.
+        output_name: The name of the output, with `{layer}`; `present_{name}.{layer}` when left out.
         output_axes: The axes of the output; those of the input when left out.
         attribute: The attribute of a cache layer that holds the tensor, such as `conv_states.0`; `name` when left out.
         layers: How many layers have such a tensor, or which: where the configuration says so.
         argument: The argument of `forward` that is the cache.
         container: The path inside the cache to one layer.
 
-    >>> row = cache_row("conv", "batch_size width= kernel=", input_name="past.{layer}", output_name="present.{layer}")
-    >>> row.cache.rows[0].output_path
-    ('past_key_values', 'layers', '{layer}', 'conv')
+    >>> row = cache_row("conv", "batch_size width= kernel=", attribute="conv_states.0").cache.rows[0]
+    >>> row.input_name, row.output_name, row.output_path
+    ('past_conv.{layer}', 'present_conv.{layer}', ('past_key_values', 'layers', '{layer}', 'conv_states', 0))
     """
     attribute = name if attribute is None else attribute
     steps = tuple(int(step) if step.isdecimal() else step for step in attribute.split(".") if step)
     row = CacheRow(
         name=name,
-        input_name=input_name,
-        output_name=output_name,
+        input_name=input_name or f"past_{name}.{LAYER}",
+        output_name=output_name or f"present_{name}.{LAYER}",
         input_axes=axes,
         output_axes=output_axes or axes,
         input_path=(argument, LAYER, attribute or name),
@@ -103,41 +101,6 @@ def kv_cache(
     return compose(
         _growing_row("key", f"batch_size {heads}= {{}} {key}=", layers, kind),
         _growing_row("value", f"batch_size {heads}= {{}} {value}=", layers, kind),
-    )
-
-
-def state_row(
-    name: str,
-    axes: str,
-    *,
-    attribute: str,
-    layers: Source = "num_layers",
-    argument: str = "past_key_values",
-    container: Path = ("layers", LAYER),
-) -> ExportSpec:
-    """A spec of a state of recurrent layers, which each call replaces: `past_conv.0` -> `present_conv.0`.
-
-    Args:
-        name: The name of the row.
-        axes: The axes of the state.
-        attribute: The attribute of a cache layer that holds it, such as `conv_states.0`.
-        layers: How many layers have such a state, or which: where the configuration says so.
-        argument: The argument of `forward` that is the cache.
-        container: The path inside the cache to one layer.
-
-    >>> row = state_row("conv", "batch_size width= kernel=", attribute="conv_states.0").cache.rows[0]
-    >>> row.input_name, row.output_name
-    ('past_conv.{layer}', 'present_conv.{layer}')
-    """
-    return cache_row(
-        name,
-        axes,
-        input_name=f"past_{name}.{LAYER}",
-        output_name=f"present_{name}.{LAYER}",
-        attribute=attribute,
-        layers=layers,
-        argument=argument,
-        container=container,
     )
 
 
@@ -208,8 +171,6 @@ def with_past(spec: ExportSpec, direction: Past = "both") -> ExportSpec:
     >>> list(plan(with_past(spec_for("llama", "text-generation"), "outputs"), config).parts[0].outputs)
     ['logits', 'present.0.key', 'present.0.value']
     """
-    if direction not in DIRECTIONS:
-        raise unknown("direction", direction, DIRECTIONS)
     if not spec.cache.rows:
         raise InvalidSpec(f"{spec.name or 'this spec'} has no cache, so it has no past; compose one with kv_cache(...)")
     grows = any(PAST in names(row.input_axes) for row in spec.cache.rows)

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from attrs import evolve
 
-from onnxfn.specs.algebra.spec import Cache, ExportSpec
+from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.edits.as_edit import as_edit
 from onnxfn.specs.edits.caches import LAYER
 from onnxfn.specs.edits.inner_specs import each_spec, inner_specs, tensor_names
 from onnxfn.specs.edits.tensors import unknown_tensor
 from onnxfn.specs.errors import InvalidSpec
-from onnxfn.specs.records import CacheRow, Link
+from onnxfn.specs.records import CacheRow
 
 
 @as_edit
@@ -37,7 +37,8 @@ def renamed(spec: ExportSpec, /, **names: str) -> ExportSpec:
     >>> [row.input_name for row in llama.cache.rows]
     ['past.{layer}.key', 'past_key_values.{layer}.value']
     """
-    cached = dict.fromkeys(name for inner in inner_specs(spec) for row in inner.cache.rows for name in _names_of(row))
+    rows = [row for inner in inner_specs(spec) for row in inner.cache.rows]
+    cached = dict.fromkeys(name for row in rows for name in (row.input_name, row.output_name) if name is not None)
     known = (*tensor_names(spec), *cached)
     for old, new in names.items():
         if old not in known:
@@ -51,10 +52,6 @@ def renamed(spec: ExportSpec, /, **names: str) -> ExportSpec:
     return each_spec(spec, lambda inner: _with_names(inner, names))
 
 
-def _names_of(row: CacheRow) -> Iterator[str]:
-    yield from (name for name in (row.input_name, row.output_name) if name is not None)
-
-
 def _with_names(spec: ExportSpec, names: Mapping[str, str]) -> ExportSpec:
     """The spec with new names wherever it mentions a tensor."""
 
@@ -65,25 +62,18 @@ def _with_names(spec: ExportSpec, names: Mapping[str, str]) -> ExportSpec:
         return names.get(name, name)
 
     mask, order = spec.check.mask_input, spec.target.input_order
+    links = (evolve(link, input=new(link.input), output=new(link.output)) for link in spec.parts.links)
     return evolve(
         spec,
         inputs=tuple(map(renamed_tensor, spec.inputs)),
         outputs=tuple(map(renamed_tensor, spec.outputs)),
-        cache=_renamed_cache(spec.cache, new),
+        cache=evolve(spec.cache, rows=tuple(_renamed_row(row, new) for row in spec.cache.rows)),
         check=evolve(spec.check, mask_input=new(mask)) if mask else spec.check,
-        parts=evolve(spec.parts, links=tuple(_renamed_link(link, new) for link in spec.parts.links)),
+        parts=evolve(spec.parts, links=tuple(links)),
         target=evolve(spec.target, input_order=order and tuple(map(new, order))),
     )
-
-
-def _renamed_cache(cache: Cache, new: Callable[[str], str]) -> Cache:
-    return evolve(cache, rows=tuple(_renamed_row(row, new) for row in cache.rows)) if cache.rows else cache
 
 
 def _renamed_row(row: CacheRow, new: Callable[[str], str]) -> CacheRow:
     output = None if row.output_name is None else new(row.output_name)
     return evolve(row, input_name=new(row.input_name), output_name=output, after=new(row.after))
-
-
-def _renamed_link(link: Link, new: Callable[[str], str]) -> Link:
-    return evolve(link, input=new(link.input), output=new(link.output))

@@ -23,7 +23,6 @@ from onnxfn.specs.edits.inner_specs import each_spec, tensor_names, with_changed
 from onnxfn.specs.errors import InvalidSpec, UnknownName, closest, shortened, unknown
 from onnxfn.specs.records import KINDS, AxisRange, FixedAxis, InputSpec, Kind
 
-INT_DTYPES: tuple[str, ...] = get_args(IntDtype)
 FLOAT_DTYPES: tuple[str, ...] = get_args(FloatDtype)
 FLOAT_NAMES = (*FLOAT_DTYPES, *QUANTIZED_DTYPES)
 
@@ -155,12 +154,8 @@ def with_dtypes(
     >>> with_dtypes(EMPTY, int="int32").target.int_dtype
     'int32'
     >>> with_dtypes(EMPTY, float="q4f16").target
-    Target(float_dtype='float16', quantization=(WeightRule(),))
+    Target(float_dtype='float16', quantization=(WeightRule(read_by=('MatMul', 'Gather')),))
     """
-    if int is not None and int not in INT_DTYPES:
-        raise unknown("integer type", int, INT_DTYPES)
-    if io is not None and io not in FLOAT_DTYPES:
-        raise unknown("float type", io, FLOAT_DTYPES)
     if float is not None and float not in FLOAT_NAMES:
         raise unknown("float type", float, FLOAT_DTYPES if closest(float, FLOAT_DTYPES) else FLOAT_NAMES)
     quantized = QUANTIZED_DTYPES.get(float or "")

@@ -11,7 +11,7 @@ from onnxfn.specs.algebra.planned import PlannedSpec
 from onnxfn.specs.algebra.spec import Cache, ExportSpec
 from onnxfn.specs.axes import AxisMap, axis_map
 from onnxfn.specs.edits.as_edit import as_edit
-from onnxfn.specs.edits.inner_specs import inner_specs
+from onnxfn.specs.edits.inner_specs import each_spec, inner_specs
 from onnxfn.specs.errors import InvalidSpec, unknown
 from onnxfn.specs.records import Edit, File, InputSpec, Kind
 
@@ -53,8 +53,9 @@ def with_inputs_embeds(spec: ExportSpec) -> ExportSpec:
         raise unknown("input", IDS, [tensor.name for tensor in spec.inputs], of=spec.name or "this spec")
     files = spec.parts.files or (File("model"),)
     lookup = File(EMBEDDING_FILE, (Edit("embedding_lookup", _changed_options(ids)),))
+    changed = each_spec(spec, lambda inner: evolve(inner, inputs=tuple(map(_embeds_of, inner.inputs))))
     return compose(
-        evolve(_with_embeds(spec), parts=evolve(spec.parts, files=(lookup, *files))),
+        evolve(changed, parts=evolve(spec.parts, files=(lookup, *files))),
         generates("embeddings", "normal"),
         reads(embedding_width=WIDTH),
         links(EMBEDS, part=EMBEDDING_FILE, output=EMBEDS),
@@ -106,12 +107,6 @@ def _changed_options(ids: InputSpec) -> dict[str, str]:
 
 def _ids(embeds: InputSpec) -> InputSpec:
     return InputSpec(IDS, AxisMap(embeds.axes.axes[:-1]), "token_ids")
-
-
-def _with_embeds(spec: ExportSpec) -> ExportSpec:
-    """The spec, and the specs of its tasks, with embeddings in place of tokens."""
-    tasks = (evolve(overlay, spec=_with_embeds(overlay.spec)) for overlay in spec.tasks)
-    return evolve(spec, inputs=tuple(map(_embeds_of, spec.inputs)), tasks=tuple(tasks))
 
 
 def _embeds_of(tensor: InputSpec) -> InputSpec:

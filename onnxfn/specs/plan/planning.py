@@ -90,8 +90,7 @@ def planned_axes(spec: ExportSpec, config: Any, *, decoders: Decoders = "merged"
         chosen = with_symbols(chosen, {name: symbol for symbol, name in new.items()})
     files = _files(chosen, "separate" if _has_fixed_length(chosen) else decoders)
     parts = tuple(_part(chosen, values, file) for file in files)
-    _refuse_unknown_axes(chosen, parts)
-    _refuse_unknown_order(chosen, parts)
+    _refuse_unknown_names(chosen, parts)
     return Plan(tuple(_with_axis_names(part, new) for part in _with_available_links(parts)))
 
 
@@ -182,18 +181,18 @@ def _with_axis_names(part: Part, new: Mapping[str, str]) -> Part:
     return evolve(part, spec=spec, filler=tuple(_with_axis_names(inner, new) for inner in part.filler))
 
 
-def _refuse_unknown_axes(spec: ExportSpec, parts: tuple[Part, ...]) -> None:
-    known = tuple(dict.fromkeys(name for part in parts for tensor in part.spec.inputs for name in names(tensor.axes)))
-    for name in (*fixed_sizes(spec), *(axis.name for axis in spec.axis_ranges)):
-        if name not in known:
-            raise unknown("axis", name, known, of=spec.name or "this spec")
-
-
-def _refuse_unknown_order(spec: ExportSpec, parts: tuple[Part, ...]) -> None:
-    known = tuple(dict.fromkeys(tensor.name for part in parts for tensor in part.spec.inputs))
-    for name in spec.target.input_order or ():
-        if name not in known:
-            raise unknown("input", name, known, of=spec.name or "this spec")
+def _refuse_unknown_names(spec: ExportSpec, parts: tuple[Part, ...]) -> None:
+    """Raises UnknownName if no part has an axis or an input that the spec fixes, limits or orders."""
+    tensors = [tensor for part in parts for tensor in part.spec.inputs]
+    axes = dict.fromkeys(name for tensor in tensors for name in names(tensor.axes))
+    inputs = dict.fromkeys(tensor.name for tensor in tensors)
+    for kind, known, chosen in (
+        ("axis", axes, (*fixed_sizes(spec), *(axis.name for axis in spec.axis_ranges))),
+        ("input", inputs, spec.target.input_order or ()),
+    ):
+        for name in chosen:
+            if name not in known:
+                raise unknown(kind, name, known, of=spec.name or "this spec")
 
 
 def _refuse_missing_outputs(spec: PlannedSpec) -> None:

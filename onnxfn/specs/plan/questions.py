@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, Literal
 
-from attrs import evolve
-
-from onnxfn.specs.algebra.compose import EMPTY
 from onnxfn.specs.algebra.config_values import snapshot
-from onnxfn.specs.algebra.dummies import Array, dummies
+from onnxfn.specs.algebra.dummies import dummies
 from onnxfn.specs.algebra.spec import ExportSpec
-from onnxfn.specs.axes import symbols
 from onnxfn.specs.axis_symbols import fixed_sizes
 from onnxfn.specs.errors import InvalidSpec, unknown
-from onnxfn.specs.plan.cache_tensors import cache_inputs, cache_outputs
 from onnxfn.specs.plan.check_cases import check_sizes
 from onnxfn.specs.plan.planning import planned_axes, refuse_unread_values
 from onnxfn.specs.plan.real_inputs import real_inputs
-
-SIDES = ("inputs", "outputs")
 
 
 def inputs(spec: ExportSpec, config: Any = None) -> dict[str, dict[int, str]]:
@@ -90,6 +82,8 @@ def dummy_inputs(
     >>> dummy_inputs(bert, {"vocab_size": 99, "type_vocab_size": 2}, "np", sequence_length=8)["input_ids"].shape
     (2, 8)
     """
+    if framework not in ("pt", "np"):
+        raise unknown("framework", framework, ("pt", "np"))
     planned = planned_axes(spec, config).parts[0].spec
     refuse_unread_values(spec, snapshot(config), planned)
     for name, size in fixed_sizes(planned).items():
@@ -97,50 +91,11 @@ def dummy_inputs(
             raise InvalidSpec(f"{name!r} is fixed at {size} by with_shapes, so no dummy has {sizes[name]}")
     check_sizes(planned, sizes)
     if preprocessor is None:
-        return as_framework(dummies(planned, sizes, seed=seed), framework)
-    return as_framework(real_inputs(planned, preprocessor, sizes, seed=seed), framework)
-
-
-def as_framework(arrays: Mapping[str, Array], framework: str) -> dict[str, Any]:
-    """Arrays as tensors of a framework, `pt` (torch) or `np` (numpy)."""
+        arrays = dummies(planned, sizes, seed=seed)
+    else:
+        arrays = real_inputs(planned, preprocessor, sizes, seed=seed)
     if framework == "np":
-        return dict(arrays)
-    if framework != "pt":
-        raise unknown("framework", framework, ("pt", "np"))
+        return arrays
     import torch
 
     return {name: torch.from_numpy(array) for name, array in arrays.items()}
-
-
-def past_key_values(
-    spec: ExportSpec, config: Any, *, direction: Literal["inputs", "outputs"]
-) -> dict[str, dict[int, str]]:
-    """`{name: {axis: symbol}}` of the cache, as inputs or as outputs. It replaces Optimum's `add_past_key_values`.
-
-    Args:
-        spec: A spec with a cache; of an encoder-decoder, its decoder's.
-        config: A transformers configuration, a model, or a dict of the values that the spec reads.
-        direction: `inputs` or `outputs`.
-
-    Raises:
-        UnknownName: another direction.
-        InvalidSpec: the spec has no cache.
-
-    >>> from onnxfn import spec_for
-    >>> cached = past_key_values(spec_for("gpt2"), {"num_hidden_layers": 1}, direction="inputs")
-    >>> cached["past_key_values.0.key"]
-    {0: 'batch_size', 2: 'past_sequence_length'}
-    """
-    if direction not in SIDES:
-        raise unknown("direction", direction, SIDES)
-    values, cached = snapshot(config), _with_cache_rows(spec)
-    tensors = cache_inputs(cached, values) if direction == "inputs" else cache_outputs(cached, values)
-    return {tensor.name: symbols(tensor.axes) for tensor in tensors}
-
-
-def _with_cache_rows(spec: ExportSpec) -> ExportSpec:
-    """The spec with its cache; of an encoder-decoder, with its decoder's."""
-    decoder = next((overlay.spec for overlay in spec.parts.behaviors if overlay.name == "decoder"), EMPTY)
-    if not (spec.cache.rows or decoder.cache.rows):
-        raise InvalidSpec(f"{spec.name or 'this spec'} has no cache, so it has no past")
-    return spec if spec.cache.rows else evolve(spec, cache=decoder.cache)

@@ -19,20 +19,6 @@ from onnxfn.specs.errors import InvalidSpec
 from onnxfn.specs.records import InputSpec
 from onnxfn.specs.results.output_types import MAIN_INPUTS, MODALITY_OF, NOUNS
 
-OPTIMUM_OMITS: Mapping[str, frozenset[str]] = MappingProxyType(
-    {
-        "attention_mask": frozenset(
-            {
-                *("audio-spectrogram-transformer", "data2vec-audio", "hubert", "mctct", "sew", "sew-d", "siglip"),
-                *("siglip-text", "siglip-text-with-projection", "unispeech", "unispeech-sat"),
-                *("wav2vec2", "wav2vec2-conformer", "wavlm"),
-            }
-        ),
-        "pixel_mask": frozenset({"d_fine", "detr", "maskformer", "rt_detr", "rt_detr_v2", "table-transformer"}),
-    }
-)
-"""Input -> the model types whose contract in Optimum 2.1.0 has no such input (tests/contract)."""
-
 
 def left_out(
     spec: ExportSpec, planned: Plan, parameters: Collection[str], processed: Collection[str]
@@ -50,8 +36,9 @@ def left_out(
     taken = planned.arguments
     if "encoder_outputs" in taken and taken.isdisjoint(name for names in MAIN_INPUTS.values() for name in names):
         return ()
-    missing = (name for name in parameters if name in processed and name not in taken)
-    return tuple(LeftOut(name, _reason(spec, name, planned.modalities), _edit(spec, name)) for name in missing)
+    missing = [name for name in parameters if name in processed and name not in taken]
+    edits = {name: f'with_input(spec, "{name}")' for name in missing if can_take(spec, name)}
+    return tuple(LeftOut(name, _reason(spec, name, planned.modalities), edits.get(name, "")) for name in missing)
 
 
 def _reason(spec: ExportSpec, name: str, present: Collection[str]) -> str:
@@ -64,14 +51,7 @@ def _reason(spec: ExportSpec, name: str, present: Collection[str]) -> str:
     condition = next((tensor.when for tensor in same if tensor.when is not None), None)
     if condition is not None:
         return f"the configuration does not set {condition}"
-    if spec.derived is None and spec.name in OPTIMUM_OMITS.get(name, ()):
-        return "Optimum's contract has no such input"
     return f"the spec of {spec.name or 'this model'} has no such input"
-
-
-def _edit(spec: ExportSpec, name: str) -> str:
-    """The call that changes the spec so that its graph takes an argument; an empty text if there is none."""
-    return f'with_input(spec, "{name}")' if can_take(spec, name) else ""
 
 
 WORDS = ("the", "quick", "brown", "fox", "jumps", "over", "a", "lazy", "dog", "while", "two", "small", "cats", "sleep")

@@ -12,7 +12,7 @@ from typing import Any
 
 from attrs import evolve, frozen
 
-from onnxfn.specs.algebra.compose import either, group, least, named
+from onnxfn.specs.algebra.compose import either, group, named
 from onnxfn.specs.algebra.dummies import known_sizes
 from onnxfn.specs.algebra.planned import Case, PlannedSpec
 from onnxfn.specs.algebra.spec import Dummies
@@ -20,8 +20,8 @@ from onnxfn.specs.axes import names, shape, symbols, terms
 from onnxfn.specs.axis_symbols import fixed_sizes
 from onnxfn.specs.edits.logits_to_keep import NUM_LOGITS
 from onnxfn.specs.errors import MissingValue
-from onnxfn.specs.plan.check_cases import cases, in_case, past_lengths
-from onnxfn.specs.records import DummySize, Generator, InputSpec, NestedDummy, Source
+from onnxfn.specs.plan.check_cases import cases, in_case, past_lengths, resized
+from onnxfn.specs.records import Generator, InputSpec, NestedDummy, Source
 
 SPECIAL_TOKENS, LONG_TEXT, LONG_PAST = "special tokens", "long text", "long past"
 """The names of these cases."""
@@ -68,10 +68,9 @@ NO_FACTS = TextFacts(pad=None, end=None, longest=0)
 def text_facts(read: Callable[[Source], Any]) -> TextFacts:
     """The facts that a configuration has; `read` returns the value of a source, and MissingValue if there is none."""
     pads, ends = (either(*(f"{section}{name}" for section in SECTIONS)) for name in ("pad_token_id", "eos_token_id"))
-    positions = least(*(f"{section}{name}" for name in POSITION_COUNTS for section in SECTIONS))
-    known_positions = _value(read, positions)
-    longest = min(LONGEST, known_positions - UNUSED_POSITIONS) if isinstance(known_positions, int) else LONGEST
-    return TextFacts(_first_token(_value(read, pads)), _first_token(_value(read, ends)), longest)
+    counts = [_value(read, f"{section}{name}") for name in POSITION_COUNTS for section in SECTIONS]
+    positions = [count - UNUSED_POSITIONS for count in counts if isinstance(count, int) and count > 0]
+    return TextFacts(_first_token(_value(read, pads)), _first_token(_value(read, ends)), min([LONGEST, *positions]))
 
 
 def with_text_cases(spec: PlannedSpec, facts: TextFacts) -> PlannedSpec:
@@ -132,12 +131,8 @@ def _token_inputs(spec: PlannedSpec) -> tuple[InputSpec, ...]:
         for input_ in spec.inputs
         if input_.name.endswith("input_ids")
         and functions.get(input_.generator) in TOKEN_FILLS
-        and _ends_with_length(input_)
+        and len(input_.axes.axes) - 1 in symbols(input_.axes)
     )
-
-
-def _ends_with_length(input_: InputSpec) -> bool:
-    return len(input_.axes.axes) - 1 in symbols(input_.axes)
 
 
 def _masks(spec: PlannedSpec, ids: InputSpec) -> list[InputSpec]:
@@ -190,13 +185,15 @@ def _long_cases(spec: PlannedSpec, longest: int) -> tuple[Case, ...]:
     lengths = tuple(dict.fromkeys(_length(ids) for ids in _token_inputs(spec)))
     every_case, pasts = cases(spec), past_lengths(spec)
     single = [case for case in every_case if _sizes(spec, case).get("batch_size", 1) == 1]
-    if not (single and _may_be_long(spec, lengths)) or _longest_size(spec, lengths) >= longest:
+    checked = [_sizes(spec, case)[length] for case in every_case for length in lengths]
+    if not (single and _may_be_long(spec, lengths)) or max(checked) >= longest:
         return ()
     prompt = min(single, key=lambda case: sum(_sizes(spec, case)[past] for past in pasts))
     before = sum(_sizes(spec, prompt)[past] for past in pasts)
-    text = _resized(LONG_TEXT, prompt, dict.fromkeys(lengths, longest - before))
+    text = evolve(resized(prompt, dict.fromkeys(lengths, longest - before)), name=LONG_TEXT)
     continued = [case for case in single if pasts and all(_sizes(spec, case)[past] for past in pasts)]
-    return (text, *(_resized(LONG_PAST, case, _with_long_past(spec, case, prompt, longest)) for case in continued[:1]))
+    later = (resized(case, _with_long_past(spec, case, prompt, longest)) for case in continued[:1])
+    return (text, *(evolve(case, name=LONG_PAST) for case in later))
 
 
 def _with_long_past(spec: PlannedSpec, case: Case, prompt: Case, longest: int) -> dict[str, int]:
@@ -227,16 +224,6 @@ def _may_be_long(spec: PlannedSpec, lengths: tuple[str, ...]) -> bool:
     known = {name for input_ in spec.inputs for name in names(input_.axes)}
     decided = {name for output in spec.outputs for name in names(output.axes)} <= known | {NUM_LOGITS}
     return bool(lengths) and {*lengths} <= known - fixed_sizes(spec).keys() and decided
-
-
-def _longest_size(spec: PlannedSpec, lengths: tuple[str, ...]) -> int:
-    return max(_sizes(spec, case)[length] for case in cases(spec) for length in lengths)
-
-
-def _resized(name: str, case: Case, sizes: Mapping[str, int]) -> Case:
-    """A case under another name with other sizes."""
-    resized = Dummies(sizes=tuple(DummySize(symbol, size) for symbol, size in sizes.items()))
-    return evolve(case, name=name, dummies=group(case.dummies, resized))
 
 
 # Values

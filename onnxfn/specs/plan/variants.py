@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import cache
-from typing import get_args
 
 from attrs import evolve
 
@@ -12,10 +11,8 @@ from onnxfn.specs.algebra.planned import Part, Plan
 from onnxfn.specs.algebra.quantized_dtypes import QUANTIZED_DTYPES, QuantizedDtype
 from onnxfn.specs.algebra.spec import FloatDtype
 from onnxfn.specs.converters import as_tuple
+from onnxfn.specs.edits.tensors import FLOAT_NAMES
 from onnxfn.specs.errors import InvalidSpec, unknown
-
-FLOAT_DTYPES: tuple[str, ...] = get_args(FloatDtype)
-"""The dtypes of the `dtypes` of an export that are not quantized."""
 
 
 def checked_dtypes(dtypes: Iterable[str]) -> tuple[str, ...]:
@@ -26,8 +23,8 @@ def checked_dtypes(dtypes: Iterable[str]) -> tuple[str, ...]:
     """
     names = as_tuple(dtypes)
     for name in names:
-        if name not in FLOAT_DTYPES and name not in QUANTIZED_DTYPES:
-            raise unknown("dtype", str(name), (*FLOAT_DTYPES, *QUANTIZED_DTYPES))
+        if name not in FLOAT_NAMES:
+            raise unknown("dtype", str(name), FLOAT_NAMES)
         if names.count(name) > 1:
             raise InvalidSpec(f"dtypes has {name!r} twice: each dtype has files of its own")
     return names
@@ -44,8 +41,9 @@ def variants_plan(
         suffix_of: From the name of a dtype to how the stems of its files end.
     """
     planned = cache(plan_in)
-    variants = [_variant(planned(_meaning(dtype).float_dtype), dtype, suffix_of(dtype)) for dtype in dtypes]
-    return evolve(variants[0], parts=tuple(part for variant in variants for part in variant.parts))
+    plans = {dtype: planned(_meaning(dtype).float_dtype) for dtype in dtypes}
+    parts = (_variant_part(part, dtype, suffix_of(dtype)) for dtype, each in plans.items() for part in each.parts)
+    return evolve(next(iter(plans.values())), parts=tuple(parts))
 
 
 def plans_by_dtype(plan: Plan) -> dict[str | None, Plan]:
@@ -57,11 +55,6 @@ def plans_by_dtype(plan: Plan) -> dict[str | None, Plan]:
 def _meaning(dtype: str) -> QuantizedDtype:
     """What the name of a dtype stands for; a float dtype has no rules."""
     return QUANTIZED_DTYPES.get(dtype) or QuantizedDtype(dtype, ())  # type: ignore[arg-type]
-
-
-def _variant(planned: Plan, dtype: str, suffix: str) -> Plan:
-    """The plan of a dtype from that of its float dtype."""
-    return evolve(planned, parts=tuple(_variant_part(part, dtype, suffix) for part in planned.parts))
 
 
 def _variant_part(part: Part, dtype: str, suffix: str) -> Part:

@@ -1,10 +1,10 @@
-"""How files are compared with PyTorch, and what is measured."""
+"""How files are compared with PyTorch, what is measured, and the tables of both."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from attrs import asdict, fields_dict
 
@@ -146,7 +146,7 @@ def measured_rows(measurements: Sequence[Measurement]) -> Rows:
     for group in layer_groups(names):
         name, measure, floor, *others = grouped_row([names[index] for index in group])
         rows.append((name, measure, rounded(min(measurements[index].value for index in group)), floor, *others))
-    return with_heads(head, rows) if rows else ()
+    return with_heads(head, rows)
 
 
 def rounded(value: float | None) -> str:
@@ -161,10 +161,98 @@ def rounded(value: float | None) -> str:
 
 
 def with_heads(head: Sequence[str], rows: Rows) -> Rows:
-    """Rows below the heads of their columns, without the columns that are empty.
+    """Rows below the heads of their columns, without the columns that are empty; nothing without rows.
 
     >>> with_heads(("output", "PyTorch's own", "status"), [("logits", "", "ok")])
     [('output', 'status'), ('logits', 'ok')]
     """
     columns = [column for column in zip(head, *rows, strict=True) if any(column[1:])]
-    return list(zip(*columns, strict=True)) if columns else [head]
+    return list(zip(*columns, strict=True))
+
+
+@record
+class SectionError:
+    """How far a section of a graph is from PyTorch, over all cases of a check by sections.
+
+    Attributes:
+        part: The stem of the ONNX file.
+        section: `embedding`, the path of a layer in the model, or `head`.
+        output: The value with the largest error relative to what is allowed: hidden states, or an output of the graph.
+        max_abs: Its largest error, where the section gets PyTorch's hidden states: that of this section alone.
+        tolerance: The error that is allowed there; None for a quantized file, whose sections have no limit.
+        worst_case: The name of the case with this error, and its sizes.
+        passed: Whether the section agrees in every case.
+        handed_on: The largest difference of its hidden states where it gets those of the sections before: their errors
+            together. None for the head.
+    """
+
+    part: str
+    section: str
+    output: str
+    max_abs: float
+    tolerance: float | None
+    worst_case: str
+    passed: bool
+    handed_on: float | None = None
+
+
+def section_rows(sections: Sequence[SectionError]) -> Rows:
+    """A row for each section: where it is, its error alone and what is allowed, and the error that was handed on.
+
+    >>> error = SectionError("model", "model.layers.3", "Add_31", 9.5e-07, 1e-05, "one (batch_size=1)", True, 2e-06)
+    >>> section_rows([error])[1]
+    ('model: model.layers.3', '9.5e-07', '1.0e-05', '2.0e-06', 'ok', 'one (batch_size=1)')
+    """
+    head = ("section", "error alone", "allowed", "handed on", "status", "worst at")
+    rows = [
+        (
+            f"{each.part}: {each.section}",
+            f"{each.max_abs:.1e}",
+            "" if each.tolerance is None else f"{each.tolerance:.1e}",
+            "" if each.handed_on is None else f"{each.handed_on:.1e}",
+            STATUS[each.passed],
+            each.worst_case,
+        )
+        for each in sections
+    ]
+    return with_heads(head, rows)
+
+
+def has_variants(plan: Any) -> bool:
+    """Whether the files of a plan are of several dtypes."""
+    return len({part.dtype for part in plan.parts}) > 1
+
+
+def is_first_variant(part: Any, plan: Any) -> bool:
+    """Whether a part is of the first dtype of a plan; those of the others have the same inputs, outputs and axes."""
+    return bool(part.dtype == plan.parts[0].dtype)
+
+
+def variant_rows(report: Any) -> Rows:
+    """A row for each file below the heads: the largest relative difference, and the worst value of each measure."""
+    parts = [each.part for each in (*report.differences, *report.measurements)]
+    measures = tuple(dict.fromkeys(map(_column, report.measurements)))
+    rows = [_row(report, part, measures) for part in dict.fromkeys(parts)]
+    return with_heads(("file", "status", "relative error", *measures), rows)
+
+
+def _row(report: Any, part: str, measures: Sequence[str]) -> tuple[str, ...]:
+    differences = [each for each in report.differences if each.part == part]
+    measured = [each for each in report.measurements if each.part == part]
+    passed = all(each.passed for each in (*differences, *measured))
+    error = f"{max(each.max_rel for each in differences):.1e}" if differences else ""
+    values = (_worst_value([each for each in measured if _column(each) == name]) for name in measures)
+    return (f"{part}.onnx", STATUS[passed], error, *values)
+
+
+def _column(measurement: Measurement) -> str:
+    """The measure of a measurement; greedy tokens have a column of their own, because they have no floor."""
+    return measurement.output if measurement.floor is None else measurement.measure
+
+
+def _worst_value(measurements: Sequence[Measurement]) -> str:
+    """The worst value of a measure; empty without values."""
+    if not measurements:
+        return ""
+    values = [each.value for each in measurements]
+    return rounded(max(values) if measurements[0].measure in AT_MOST else min(values))

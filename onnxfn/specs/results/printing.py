@@ -1,15 +1,13 @@
-"""Specs, plans, reports and results as tables: text for a terminal, HTML for a notebook.
+"""Specs, plans, reports and results as tables.
 
-`text` and `html` print any sections. The other functions take a record and return its sections or its title; they know
+`text` prints any sections. The other functions take a record and return its sections or its title; they know
 the fields of the records, and import none of them, because the records import this module.
 """
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from html import escape
 from itertools import zip_longest
 from pathlib import PurePath
 from types import MappingProxyType
@@ -18,10 +16,15 @@ from typing import Any
 from attrs import evolve
 
 from onnxfn.specs.axis_symbols import graph_axes
-from onnxfn.specs.results.measurements import STATUS, measured_rows, with_heads
+from onnxfn.specs.results.measurements import (
+    STATUS,
+    has_variants,
+    measured_rows,
+    section_rows,
+    variant_rows,
+    with_heads,
+)
 from onnxfn.specs.results.output_types import MODALITY_OF, output_dtype, tensor_dtype
-from onnxfn.specs.results.section_errors import section_rows
-from onnxfn.specs.results.variant_rows import has_variants, variant_rows
 from onnxfn.specs.short_repr import counted, grouped_row, grouped_rows, layer_groups
 
 Rows = Sequence[Sequence[str]]
@@ -44,16 +47,6 @@ BY_SECTIONS = "ONNX Runtime against PyTorch, by sections"
 SHOWN_PACKAGES = ("onnxfn", "torch", "transformers", "onnxruntime")
 """Packages whose versions are in the heading of a result; `Exported.versions` has more."""
 
-_PAGE = "max-width:100%;overflow-x:auto"
-_CAPTION = "text-align:left;font-weight:bold;opacity:0.7"
-_CELL = "text-align:left;vertical-align:top;overflow-wrap:break-word"
-
-_SHORT = 16
-"""Characters of a cell that is one line in a notebook: a number, a heading, a short name."""
-
-_LONG, _VERY_LONG = 24, 40
-"""Characters of a word from which on a browser may break it: after a dot or a bracket, and also after an underscore."""
-
 
 def text(title: str, sections: Sections, summary: str = "") -> str:
     """Sections below a title and a summary; the columns of each section are aligned. Empty sections are left out.
@@ -71,13 +64,6 @@ def text(title: str, sections: Sections, summary: str = "") -> str:
         lines.append(f"  {heading}")
         lines.extend(f"    {_aligned(row, widths)}" for row in rows)
     return "\n".join(lines)
-
-
-def html(title: str, sections: Sections, summary: str = "") -> str:
-    """The same as HTML: a heading, the summary, and a table for each section, no wider than the page."""
-    heading = f'<div style="{_PAGE}"><b>{escape(title)}</b>'
-    below = f"<div>{escape(summary)}</div>" if summary else ""
-    return "".join([heading, below, *(_table(name, rows) for name, rows in filter(_has_rows, sections)), "</div>"])
 
 
 def magnitude(number: int) -> str:
@@ -127,7 +113,8 @@ def spec_sections(spec: Any, types: Mapping[str, str] = NO_TYPES) -> Sections:
             if past != "inputs" and row.output_name
         ),
     ]
-    files = [] if spec.inputs else [(f"{file.name}.onnx", _file_summary(file)) for file in _files(spec)]
+    parts = getattr(spec, "parts", None)  # a planned spec has none
+    files = [(f"{file.name}.onnx", _file_summary(file)) for file in parts.files] if parts and not spec.inputs else []
     tasks = [(overlay.name,) for overlay in getattr(spec, "tasks", ())] if spec.task is None else []
     return [
         ("derived from", [(spec.derived,)] if spec.derived else []),
@@ -150,13 +137,12 @@ def report_sections(report: Any) -> Sections:
         _figures(grouped_row([names[index] for index in group])[0], [report.differences[index] for index in group])
         for group in layer_groups(names)
     ]
-    measured = measured_rows(report.measurements)
     return [
         ("findings", [(finding,) for finding in report.findings]),
         (BY_SECTIONS, section_rows(report.sections)),
-        ("ONNX Runtime against PyTorch", with_heads(head, rows) if rows or not measured else []),
+        ("ONNX Runtime against PyTorch", with_heads(head, rows)),
         ("compared with", _reference_rows(report.differences)),
-        ("measured against PyTorch in float32", measured),
+        ("measured against PyTorch in float32", measured_rows(report.measurements)),
         ("cases", [(case,) for case in report.cases]),
     ]
 
@@ -316,12 +302,6 @@ def exported_words(exported: Any) -> list[str]:
     return [word for word in words if word]
 
 
-def _files(spec: Any) -> Any:
-    """The files of a spec; a planned spec has none."""
-    parts = getattr(spec, "parts", None)
-    return () if parts is None else parts.files
-
-
 def _file_summary(file: Any) -> str:
     edits = (
         f"{edit.function}({', '.join(f'{name}={value}' for name, value in edit.arguments)})" for edit in file.edits
@@ -369,25 +349,3 @@ def _aligned(row: Sequence[str], widths: Sequence[int]) -> str:
 
 def _has_rows(section: tuple[str, Rows]) -> bool:
     return bool(section[1])
-
-
-def _table(heading: str, rows: Rows) -> str:
-    """A section as a table; columns that are empty in every row are left out."""
-    columns = [column for column in zip_longest(*rows, fillvalue="") if any(column)]
-    lines = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in zip(*columns, strict=True))
-    return f'<table style="max-width:100%"><caption style="{_CAPTION}">{escape(heading)}</caption>{lines}</table>'
-
-
-def _cell(cell: str) -> str:
-    style = f"{_CELL};white-space:nowrap" if len(cell) <= _SHORT else _CELL
-    return f'<td style="{style}">{" ".join(map(_breakable, cell.split(" ")))}</td>'
-
-
-def _breakable(word: str) -> str:
-    """A word of a cell, escaped; a browser may break a long one, but not inside a range of layers.
-
-    >>> _breakable("sequence_length=512"), _breakable("past_key_values.{0..3}.decoder.key")
-    ('sequence_length=512', 'past_key_values.<wbr>{0..3}.<wbr>decoder.<wbr>key')
-    """
-    breaks = "_(/" if len(word) > _VERY_LONG else "(/"
-    return escape(word) if len(word) < _LONG else re.sub(rf"([{breaks}]|(?<!\.)\.(?!\.))", r"\1<wbr>", escape(word))

@@ -5,13 +5,56 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from attrs import evolve, fields, has
+from attrs import evolve, field, fields, has
 
 from onnxfn.specs.axes import AxisMap
+from onnxfn.specs.converters import as_tuple
 from onnxfn.specs.errors import InvalidSpec
 from onnxfn.specs.named_records import Named
+from onnxfn.specs.record import record
 from onnxfn.specs.records import Getter
-from onnxfn.specs.stored.changes import Change, Changes
+from onnxfn.specs.results import printing
+from onnxfn.specs.short_repr import counted
+
+
+@record
+class Change:
+    """A difference between two records.
+
+    Attributes:
+        path: Where it is: `inputs.input_ids.axes`; `inputs (name)` for a tensor that has another name alone, `inputs
+            (order)` for another order.
+        before: The first record's value, as a text; None if it has none there.
+        after: The second record's value, as a text; None if it has none there.
+    """
+
+    path: str
+    before: str | None
+    after: str | None
+
+
+@record
+class Changes:
+    """What differs between two records: see `diff`.
+
+    Attributes:
+        added: What only the second record has.
+        removed: What only the first record has.
+        changed: What both have, with different values.
+    """
+
+    added: tuple[Change, ...] = field(default=(), converter=as_tuple)
+    removed: tuple[Change, ...] = field(default=(), converter=as_tuple)
+    changed: tuple[Change, ...] = field(default=(), converter=as_tuple)
+
+    def __str__(self) -> str:
+        count = len(self.added) + len(self.removed) + len(self.changed)
+        sections = [
+            ("added", [(change.path, str(change.after)) for change in self.added]),
+            ("removed", [(change.path, str(change.before)) for change in self.removed]),
+            ("changed", [(change.path, f"{change.before} -> {change.after}") for change in self.changed]),
+        ]
+        return printing.text(counted(count, "changes") if count else "no changes", sections)
 
 
 def diff(before: Any, after: Any) -> Changes:
@@ -77,7 +120,11 @@ def _changes_by_name(path: str, before: Collection[Any], after: Collection[Any])
 def _new_names(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, str]:
     """From a name to another: the tensors that only their names distinguish, of those that one side alone has."""
     removed, added = (
-        {record.forward_path: record for name, record in records.items() if name not in others and _is_tensor(record)}
+        {
+            record.forward_path: record
+            for name, record in records.items()
+            if name not in others and hasattr(record, "forward_path")
+        }
         for records, others in ((old, new), (new, old))
     )
     return {
@@ -85,11 +132,6 @@ def _new_names(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, str]
         for path, tensor in removed.items()
         if path in added and evolve(added[path], name=tensor.name, path=tensor.path) == tensor
     }
-
-
-def _is_tensor(record: Any) -> bool:
-    """Whether a record is an input or an output."""
-    return hasattr(record, "forward_path")
 
 
 def _once_for_tasks(changes: tuple[Change, ...]) -> tuple[Change, ...]:

@@ -65,11 +65,7 @@ def _canonical(data: Any) -> Any:
         return data
     values = {name: _canonical(value) for name, value in data.items()}
     for name in UNORDERED.get(data["record"], ()):
-        values[name] = sorted(values.get(name, ()), key=_text)
+        values[name] = sorted(values.get(name, ()), key=lambda value: json.dumps(value, sort_keys=True))
     if data["record"] in TENSORS:
         values.setdefault("path", [data["name"]])
     return {name: value for name, value in values.items() if value != []}
-
-
-def _text(data: Any) -> str:
-    return json.dumps(data, sort_keys=True)

@@ -16,9 +16,8 @@ from onnxfn.specs.converters import as_tuple
 from onnxfn.specs.errors import InvalidSpec, OnnxfnError
 from onnxfn.specs.record import record
 from onnxfn.specs.results import printing
-from onnxfn.specs.results.measurements import Measurement
+from onnxfn.specs.results.measurements import Measurement, SectionError
 from onnxfn.specs.results.plots import draw_report
-from onnxfn.specs.results.section_errors import SectionError
 from onnxfn.specs.short_repr import shortened_call
 
 CPU = ("CPUExecutionProvider",)
@@ -183,9 +182,6 @@ class Report:
     def __str__(self) -> str:
         return printing.text(printing.check_status(self), printing.report_sections(self))
 
-    def _repr_html_(self) -> str:
-        return printing.html(printing.check_status(self), printing.report_sections(self))
-
 
 class CheckFailed(OnnxfnError, RuntimeError):
     """The ONNX files do not compute what PyTorch computes, or they could not be compared.
@@ -323,11 +319,6 @@ class Exported:
 
     def __str__(self) -> str:
         return printing.text(
-            printing.exported_title(self), printing.exported_sections(self), printing.exported_summary(self)
-        )
-
-    def _repr_html_(self) -> str:
-        return printing.html(
             printing.exported_title(self), printing.exported_sections(self), printing.exported_summary(self)
         )
 

@@ -17,7 +17,7 @@ from onnxfn.specs.converters import as_tuple
 from onnxfn.specs.errors import InvalidSpec, shortened, unknown
 from onnxfn.specs.named_records import Named
 from onnxfn.specs.results import measurements
-from onnxfn.specs.stored import changes, reports
+from onnxfn.specs.stored import diff, reports
 from onnxfn.specs.stored.trust import check_trust
 from onnxfn.specs.version import VERSION
 
@@ -26,7 +26,7 @@ Record = TypeVar("Record")
 RECORDS: Mapping[str, type] = MappingProxyType(
     {
         record.__name__: record
-        for module in (axes, records, quantization, quantized_dtypes, spec, planned, measurements, reports, changes)
+        for module in (axes, records, quantization, quantized_dtypes, spec, planned, measurements, reports, diff)
         for record in vars(module).values()
         if isinstance(record, type) and has(record) and record.__name__ != "Named"
     }

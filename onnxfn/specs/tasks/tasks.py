@@ -11,10 +11,10 @@ from onnxfn.specs.algebra.compose import EMPTY, compose
 from onnxfn.specs.algebra.facts import TARGET, TOKENS, gives, loads
 from onnxfn.specs.algebra.spec import ExportSpec, Overlay
 from onnxfn.specs.edits.as_edit import as_edit
+from onnxfn.specs.edits.axes import with_axis
 from onnxfn.specs.edits.behaviors import cross_attention, merged_decoder, part_alone, with_behavior
 from onnxfn.specs.edits.caches import with_past, with_single_steps
 from onnxfn.specs.edits.extra_outputs import with_known_output
-from onnxfn.specs.edits.new_axes import with_axis
 from onnxfn.specs.edits.tensors import with_opset, with_output, with_shapes, with_tolerance
 from onnxfn.specs.edits.token_embeddings import embedding_lookup, with_inputs_embeds
 from onnxfn.specs.edits.whisper_for_genai import genai_decoder, genai_encoder
@@ -192,20 +192,6 @@ def canonical(task: str) -> str:
     """
     stem = task.removesuffix(WITH_PAST)
     return f"{SYNONYMS.get(stem, stem)}{task[len(stem) :]}"
-
-
-def synonyms(task: str) -> tuple[str, ...]:
-    """The other names of a task, sorted.
-
-    Args:
-        task: Any name of the task.
-
-    >>> synonyms("text2text-generation"), synonyms("translation")
-    (('seq2seq-lm', 'summarization', 'translation'), ('seq2seq-lm', 'summarization', 'text2text-generation'))
-    """
-    name = canonical(task)
-    names = (name, *(synonym for synonym, meaning in SYNONYMS.items() if meaning == name))
-    return tuple(sorted(known for known in names if known != task))
 
 
 def task_names(spec: ExportSpec) -> tuple[str, ...]:

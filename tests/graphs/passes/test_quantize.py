@@ -12,7 +12,7 @@ from small_graphs import graph_from_text, noise, operators, run_unoptimized
 from onnxfn.graphs.nodes.slots import SLOT, Slot, bind_weights
 from onnxfn.graphs.quantization.quantize import quantize_weights
 from onnxfn.graphs.quantization.quantized_slots import bind_quantized_weights, quantized_sizes
-from onnxfn.specs.quantization import NameMatches, ReadBy, ReadLastBy, WeightRule
+from onnxfn.specs.quantization import WeightRule
 from onnxfn.weights.onnxruntime_kernels import block_codes
 
 FOUR, EIGHT = WeightRule(), WeightRule(bits=8)
@@ -189,11 +189,7 @@ def test_rules_read_the_names_and_the_readers_of_weights():
 
     assert bits("tied", WeightRule("*lm_head*"), names={"w": ("w", "lm_head.weight")}) == "w.codes"
     assert bits("tied", WeightRule("*lm_head*")) is None
-    assert bits("tied", FOUR, WeightRule(ReadLastBy("MatMul"), kind="as is")) is None
-    assert bits("lookup", FOUR, WeightRule(ReadLastBy("MatMul"), kind="as is")) == "w.codes"
-    assert (
-        bits("lookup", FOUR, WeightRule(ReadBy("Gather"), kind="as is"), WeightRule(NameMatches("w"), 8)) == "w.codes"
-    )
+    assert bits("lookup", FOUR, WeightRule(read_by=["Gather"], kind="as is"), WeightRule("w", 8)) == "w.codes"
 
 
 @pytest.mark.parametrize("bias", [True, False])
