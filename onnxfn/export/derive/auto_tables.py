@@ -1,12 +1,9 @@
-"""The tables of transformers' auto classes: for which tasks a model type has a class. torch is not imported."""
+"""The tables of transformers' auto classes: for which tasks a model type has a class."""
 
 from __future__ import annotations
 
-import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
-from importlib.util import find_spec
-from pathlib import Path
 from types import MappingProxyType
 
 from attrs import frozen
@@ -142,61 +139,21 @@ def _tables_with(model_type: str, task: str) -> Iterator[AutoTable]:
 
 @cache
 def auto_tables() -> Mapping[str, AutoTable]:
-    """The tables of transformers by the names that TABLES and OTHER_TABLES have.
+    """The tables of transformers by the names that TABLES and OTHER_TABLES have."""
+    from transformers.models.auto import modeling_auto
 
-    They are read from the source of `modeling_auto`, whose import would import torch.
-    """
-    package = find_spec("transformers")
-    folder = next(iter(package.submodule_search_locations or ())) if package else ""
-    return tables_in(ast.parse(Path(folder, "models", "auto", "modeling_auto.py").read_bytes()))
-
-
-def tables_in(module: ast.Module) -> Mapping[str, AutoTable]:
-    """The tables in the parsed source of `modeling_auto`."""
-    classes: dict[str, dict[str, tuple[str, ...]]] = {}
-    tables: dict[str, str] = {}
-    for name, function, arguments in _assigned_calls(module):
-        if function == "OrderedDict":
-            classes[name] = dict(_entries(arguments[0], classes))
-        elif function == "_LazyAutoMapping":
-            tables[name] = ast.unparse(arguments[1])
-    loaders = {tables[table]: loader for loader, table in _auto_classes(module) if table in tables}
+    named = vars(modeling_auto)
+    mappings = {name: loader._model_mapping for name, loader in named.items() if name.startswith("Auto")}
+    loaders = {id(mapping._model_mapping): name for name, mapping in mappings.items()}
     return MappingProxyType(
         {
-            name.removesuffix("_NAMES").removesuffix("_MAPPING"): AutoTable(
-                MappingProxyType(entries), loaders.get(name)
-            )
-            for name, entries in classes.items()
-            if name.startswith("MODEL_")
+            name.removesuffix("_NAMES").removesuffix("_MAPPING"): AutoTable(_classes(table), loaders.get(id(table)))
+            for name, table in named.items()
+            if name.startswith("MODEL_") and name.endswith("_NAMES")
         }
     )
 
 
-def _assigned_calls(module: ast.Module) -> Iterator[tuple[str, str, list[ast.expr]]]:
-    """Each `NAME = function(arguments)` at the top of a module."""
-    for node in module.body:
-        match node:
-            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call(func=ast.Name(id=function), args=arguments)):
-                yield name, function, arguments
-
-
-def _entries(
-    table: ast.expr, earlier: Mapping[str, Mapping[str, tuple[str, ...]]]
-) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """The entries of a table: pairs of a model type and its classes, and the entries of earlier tables."""
-    for entry in getattr(table, "elts", ()):
-        if isinstance(entry, ast.Starred):
-            included = (node.id for node in ast.walk(entry) if isinstance(node, ast.Name) and node.id in earlier)
-            yield from (pair for name in included for pair in earlier[name].items())
-        else:
-            model_type, value = ast.literal_eval(entry)
-            yield model_type, (value,) if isinstance(value, str) else tuple(value)
-
-
-def _auto_classes(module: ast.Module) -> Iterator[tuple[str, str]]:
-    """The name of each auto class, and the name of the mapping that it reads."""
-    for owner in (node for node in module.body if isinstance(node, ast.ClassDef)):
-        for field in owner.body:
-            match field:
-                case ast.Assign(targets=[ast.Name(id="_model_mapping")], value=ast.Name(id=mapping)):
-                    yield owner.name, mapping
+def _classes(table: Mapping[str, str | Iterable[str]]) -> Mapping[str, tuple[str, ...]]:
+    """A table of transformers, which has a text where it lists a single class."""
+    return MappingProxyType({key: (names,) if isinstance(names, str) else tuple(names) for key, names in table.items()})

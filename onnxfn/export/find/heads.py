@@ -38,9 +38,9 @@ def for_head(row: ExportSpec, task: str, model_or_config: Any = None) -> ExportS
     run, and there is no model.
     """
     name = canonical(task)
-    known = known_tasks(row)
     if row.task is not None or name in task_names(row):
         return for_task(row, task)
+    known = known_tasks(row)
     if name not in known and not is_listed(type(model_or_config).__name__, name):
         raise unknown("task", task, known, of=row.name or "this spec")
     head = _same_head(row, name) or family_head(row, name)

@@ -151,8 +151,8 @@ def tasks_for(model_or_type: Any, *, architectures: Mapping[str, ExportSpec] | N
         architectures: A table of rows, model type -> spec. None: ARCHITECTURES.
 
     Returns:
-        The canonical names of the tasks of the row, then those that transformers has a class for. The tables of
-        transformers' auto classes list them; torch is not imported.
+        The canonical names of the tasks of the row, then those that transformers has a class for: the tables of
+        its auto classes list them.
 
     Raises:
         UnknownName: A model type as text has no row and transformers no class, or a configuration has no model type.
