@@ -58,7 +58,7 @@ def load_gguf(file: Path, loader: str = "AutoModelForCausalLM", *, dequantize: b
 
     described = checked_gguf(file, dequantize=dequantize)
     settings = transformers.GgufConfig(dequantize=True)
-    with load_errors(str(file), f"{file} could not be read"), weights_ticked(str(file), tick):
+    with load_errors(str(file), f"{file} could not be read"), weights_ticked(tick):
         model = getattr(transformers, loader).from_pretrained(
             file.parent, gguf_file=file.name, dtype=torch.float32, quantization_config=settings, trust_remote_code=False
         )

@@ -129,7 +129,7 @@ def _load_floats(
     if (Path(name) / ADAPTER).exists() and find_spec("peft") is None:
         raise LoadFailed(f"{name} has an adapter ({ADAPTER}), which needs peft: pip install peft, or remove that file")
     dtype = stored_dtype(Path(name), config) if as_stored else None
-    with load_errors(name, f"{name} could not be loaded with {class_name}"), quiet(), weights_ticked(name, tick):
+    with load_errors(name, f"{name} could not be loaded with {class_name}"), quiet(), weights_ticked(tick):
         model, info = _loaded(loader, name, dtype or "float32", trust_remote_code=trust_remote_code)
         if dtype is not None and has_rounded_tables(model, info["missing_keys"]):
             model, info = _loaded(loader, name, "float32", trust_remote_code=trust_remote_code)
@@ -148,7 +148,7 @@ def load_weights(model: Any, name: str) -> Any:
     LoadFailed if transformers cannot load it, or if weights have other shapes. InvalidSpec if weights are missing.
     """
     kind = type(model)
-    with load_errors(name, f"{name} could not be loaded with {kind.__name__}"), quiet(), weights_ticked(name):
+    with load_errors(name, f"{name} could not be loaded with {kind.__name__}"), quiet(), weights_ticked():
         dtype = str(model.dtype).removeprefix("torch.")
         loaded, info = _loaded(kind, name, dtype, config=model.config, trust_remote_code=False)
     _check_shapes(name, info["mismatched_keys"])
