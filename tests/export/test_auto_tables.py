@@ -25,6 +25,7 @@ from onnxfn.specs.axes import pattern
 from onnxfn.specs.errors import InvalidSpec, UnknownName
 from onnxfn.specs.tasks.tasks import TASKS, canonical
 
+
 def test_every_table_belongs_to_a_task_or_has_a_reason():
     """A former version of transformers lacks some of the tables. Two tasks read that of models that see or hear."""
     named = [*(name for task, names in TABLES.items() if task != "any-to-any" for name in names), *OTHER_TABLES]
