@@ -8,68 +8,41 @@ from types import MappingProxyType
 
 from attrs import frozen
 
-from onnxfn.specs.tasks.tasks import DEFAULT_TASK
+from onnxfn.specs.tasks.tasks import DEFAULT_TASK, TASKS
 
-TABLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
+OTHER_NAMES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "feature-extraction": ("MODEL", "MODEL_FOR_MASK_GENERATION", "MODEL_FOR_AUDIO_TOKENIZATION"),
-        "backbone": ("MODEL_FOR_BACKBONE",),
-        "text-encoding": ("MODEL_FOR_TEXT_ENCODING",),
         "fill-mask": ("MODEL_FOR_MASKED_LM",),
         "text-generation": ("MODEL_FOR_CAUSAL_LM",),
         "text2text-generation": ("MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM",),
         "text-classification": ("MODEL_FOR_SEQUENCE_CLASSIFICATION",),
-        "token-classification": ("MODEL_FOR_TOKEN_CLASSIFICATION",),
-        "question-answering": ("MODEL_FOR_QUESTION_ANSWERING",),
-        "multiple-choice": ("MODEL_FOR_MULTIPLE_CHOICE",),
-        "next-sentence-prediction": ("MODEL_FOR_NEXT_SENTENCE_PREDICTION",),
-        "table-question-answering": ("MODEL_FOR_TABLE_QUESTION_ANSWERING",),
-        "decision": ("MODEL_FOR_DECISION",),
-        "image-classification": ("MODEL_FOR_IMAGE_CLASSIFICATION",),
-        "video-classification": ("MODEL_FOR_VIDEO_CLASSIFICATION",),
         "masked-im": ("MODEL_FOR_MASKED_IMAGE_MODELING",),
-        "causal-image-modeling": ("MODEL_FOR_CAUSAL_IMAGE_MODELING",),
-        "image-to-image": ("MODEL_FOR_IMAGE_TO_IMAGE",),
-        "image-matting": ("MODEL_FOR_IMAGE_MATTING",),
         "image-segmentation": (
             "MODEL_FOR_IMAGE_SEGMENTATION",
             "MODEL_FOR_INSTANCE_SEGMENTATION",
             "MODEL_FOR_UNIVERSAL_SEGMENTATION",
         ),
-        "semantic-segmentation": ("MODEL_FOR_SEMANTIC_SEGMENTATION",),
-        "depth-estimation": ("MODEL_FOR_DEPTH_ESTIMATION",),
-        "normal-estimation": ("MODEL_FOR_NORMAL_ESTIMATION",),
-        "pointmap-estimation": ("MODEL_FOR_POINTMAP_ESTIMATION",),
         "keypoint-detection": ("MODEL_FOR_KEYPOINT_DETECTION", "MODEL_FOR_POSE_ESTIMATION"),
-        "keypoint-matching": ("MODEL_FOR_KEYPOINT_MATCHING",),
-        "object-detection": ("MODEL_FOR_OBJECT_DETECTION",),
-        "text-recognition": ("MODEL_FOR_TEXT_RECOGNITION",),
-        "table-recognition": ("MODEL_FOR_TABLE_RECOGNITION",),
-        "retrieval": ("MODEL_FOR_RETRIEVAL",),
-        "visual-question-answering": ("MODEL_FOR_VISUAL_QUESTION_ANSWERING",),
-        "document-question-answering": ("MODEL_FOR_DOCUMENT_QUESTION_ANSWERING",),
-        "zero-shot-image-classification": ("MODEL_FOR_ZERO_SHOT_IMAGE_CLASSIFICATION",),
-        "zero-shot-object-detection": ("MODEL_FOR_ZERO_SHOT_OBJECT_DETECTION",),
-        "audio-classification": ("MODEL_FOR_AUDIO_CLASSIFICATION",),
-        "audio-frame-classification": ("MODEL_FOR_AUDIO_FRAME_CLASSIFICATION",),
-        "audio-xvector": ("MODEL_FOR_AUDIO_XVECTOR",),
         "automatic-speech-recognition": (
             "MODEL_FOR_SPEECH_SEQ_2_SEQ",
             "MODEL_FOR_CTC",
             "MODEL_FOR_RNNT",
             "MODEL_FOR_TDT",
         ),
-        "image-text-to-text": ("MODEL_FOR_IMAGE_TEXT_TO_TEXT",),
         "audio-text-to-text": ("MODEL_FOR_MULTIMODAL_LM",),
         "any-to-any": ("MODEL_FOR_MULTIMODAL_LM",),
         "text-to-audio": ("MODEL_FOR_TEXT_TO_WAVEFORM", "MODEL_FOR_TEXT_TO_SPECTROGRAM"),
         "time-series-forecasting": ("MODEL_FOR_TIME_SERIES_PREDICTION",),
-        "time-series-classification": ("MODEL_FOR_TIME_SERIES_CLASSIFICATION",),
-        "time-series-regression": ("MODEL_FOR_TIME_SERIES_REGRESSION",),
     }
 )
-"""Task -> the tables of its classes, in the order in which they count. `MODEL_FOR_CTC` stands for
-`MODEL_FOR_CTC_MAPPING_NAMES` of transformers/models/auto/modeling_auto.py."""
+"""Task -> the tables of its classes, in the order in which they count, where its name is not that of one table."""
+
+TABLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {task: OTHER_NAMES.get(task, (f"MODEL_FOR_{task.upper().replace('-', '_')}",)) for task in TASKS}
+)
+"""Task -> the tables of its classes. `MODEL_FOR_CTC` stands for `MODEL_FOR_CTC_MAPPING_NAMES` of
+transformers/models/auto/modeling_auto.py; transformers has no table for some of the tasks."""
 
 OTHER_TABLES: Mapping[str, str] = MappingProxyType(
     {
