@@ -23,7 +23,6 @@ from onnxfn.export.derive.sample_ranges import (
     indexed_range,
     sample_range,
     specified_range,
-    unchanged_buffers,
     with_own_buffers,
 )
 from onnxfn.models.dtypes import float_dtype, float_dtypes
@@ -92,9 +91,8 @@ def derive_from_sample(
     copied = model_copy(model)
     if copied is not model:
         with_own_buffers(copied)
-    with unchanged_buffers(copied):
-        certain = _certain(copied, base, tensors, ranges)
-        base, generators, runs = _accepted_sizes(copied, base, tensors, certain)
+    certain = _certain(copied, base, tensors, ranges)
+    base, generators, runs = _accepted_sizes(copied, base, tensors, certain)
     check_results(type(model).__name__, runs.runs, runs.complex_paths)
     provenance = ExportSpec(derived=_provenance(model, tensors, call))
     outputs = outputs_spec(runs.runs, [tensor.name for tensor in tensors])
