@@ -9,7 +9,7 @@ from onnxfn.architectures.private.torch_names import NAMES
 from onnxfn.specs.algebra.compose import compose
 from onnxfn.specs.algebra.facts import links, patched, runs
 from onnxfn.specs.algebra.spec import Call, ExportSpec
-from onnxfn.specs.edits.behaviors import model_part, written_as
+from onnxfn.specs.edits.behaviors import written_as
 from onnxfn.specs.records import Edit, File
 
 VISION, AUDIO, EMBEDDING = "vision_encoder", "audio_encoder", "embed_tokens"
@@ -52,13 +52,13 @@ def reads_prompts_both_ways(call: Call) -> bool:
 
 
 def tower(part: str, *specs: ExportSpec) -> ExportSpec:
-    """A spec of the part that computes features.
+    """The spec of the part that computes features.
 
     Args:
         part: `vision_encoder` or `audio_encoder`.
         specs: Its inputs and its output.
     """
-    return model_part(part, unsplit, runs(f"features.{FEATURES[part]}"), *specs)
+    return compose(unsplit, runs(f"features.{FEATURES[part]}"), *specs)
 
 
 def in_parts(*parts: str) -> ExportSpec:

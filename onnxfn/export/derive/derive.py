@@ -22,7 +22,7 @@ from onnxfn.export.derive.candidate_inputs import (
 )
 from onnxfn.export.derive.causal_masks import masked_by_eager
 from onnxfn.export.derive.known_inputs import CONFIG_KEYS, INPUT_FORMS, NO_TENSORS
-from onnxfn.export.derive.probe import Run, answer_tensors, cache_spec, outputs_spec, run, run_at_sizes
+from onnxfn.export.derive.probe import Run, accepted, answer_tensors, cache_spec, outputs_spec, run
 from onnxfn.export.load.class_tasks import loader_of
 from onnxfn.models.model_state import model_copy
 from onnxfn.models.torch_modes import quiet
@@ -65,19 +65,6 @@ CACHE_REFUSALS = (TypeError, ValueError, NotImplementedError)
 transformers raises ValueError, Python raises TypeError for an argument that `forward` does not have. Any other error,
 such as an out-of-memory error, does not mean that the model has no cache.
 """
-
-INPUT_REFUSALS = (
-    ArithmeticError,
-    AssertionError,
-    AttributeError,
-    LookupError,
-    NameError,
-    RuntimeError,
-    TypeError,
-    ValueError,
-    OnnxfnError,
-)
-"""The errors with which a model refuses inputs that are not its own. MemoryError, OSError and PatchFailed do not."""
 
 HOW_TO_SPECIFY = "write the spec yourself: derived(model, sample={name: tensor}) or compose(takes(...), gives(...))"
 
@@ -162,14 +149,8 @@ def _model_without_weights(config: Any, task: str) -> Any:
 def _accepted_inputs(model: Any, *, of_texts: bool) -> tuple[ExportSpec, tuple[Run, ...]]:
     """The first candidate inputs on which the model runs and returns tensors, and these runs."""
     errors: list[Exception] = []
-    for inputs in () if unknown_arguments(model) else candidate_inputs(model, of_texts=of_texts):
-        try:
-            runs = run_at_sizes(model, resolved(inputs, snapshot(model)), answer_tensors)
-        except PatchFailed:
-            raise
-        except INPUT_REFUSALS as error:
-            errors.append(error)
-            continue
+    candidates = () if unknown_arguments(model) else candidate_inputs(model, of_texts=of_texts)
+    for inputs, runs in accepted(model, candidates, answer_tensors, errors):
         if outputs_spec(runs).outputs:
             return inputs, runs
     raise _not_derivable(model, errors)
