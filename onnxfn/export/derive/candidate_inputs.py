@@ -14,8 +14,7 @@ from onnxfn.architectures.families.seq2seq import decoder_ids, encoder_inputs, s
 from onnxfn.architectures.families.text import text_dummies, text_reads
 from onnxfn.architectures.private.renamed import spec_name
 from onnxfn.export.derive.joined_inputs import JOINED_FORMS
-from onnxfn.export.derive.known_inputs import CONFIG_KEYS, INPUT_FORMS, Forms
-from onnxfn.export.derive.required_inputs import REQUIRED_FORMS
+from onnxfn.export.derive.known_inputs import CONFIG_KEYS, INPUT_FORMS, REQUIRED_FORMS, Forms
 from onnxfn.models.forward import calls_with_others
 from onnxfn.specs.algebra.compose import compose
 from onnxfn.specs.algebra.facts import always

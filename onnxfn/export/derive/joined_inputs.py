@@ -11,7 +11,7 @@ from types import MappingProxyType
 from onnxfn.architectures.families.feature_inputs import PLACED_PATCH
 from onnxfn.architectures.families.multimodal import text_batch_cases, text_batch_inputs
 from onnxfn.architectures.families.sizes import sized_in
-from onnxfn.export.derive.packed_inputs import MERGED_PATCHES, PATCH_STRIPS, POOLED_PATCHES, Forms
+from onnxfn.export.derive.known_inputs import MERGED_PATCHES, PATCH_STRIPS, POOLED_PATCHES, Forms
 from onnxfn.specs.algebra.compose import compose, from_config, reads
 from onnxfn.specs.algebra.dummies import generates, padded, sized
 from onnxfn.specs.algebra.facts import TOKENS, case, takes
