@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from math import prod
 from pathlib import Path
+from textwrap import wrap
 from typing import Any
 
 from onnxfn.export.report.report_file import dtype_name, graph_facts
@@ -139,16 +140,5 @@ def _metadata_row(key: str, value: str) -> tuple[str, str]:
 
 def _wrapped(words: Iterable[str]) -> Rows:
     """Words in rows of at most 100 characters, with commas between them."""
-    return [(row,) for row in _rows_of_words(words)]
-
-
-def _rows_of_words(words: Iterable[str], width: int = 100) -> Iterator[str]:
-    row = ""
-    for word in words:
-        longer = f"{row}, {word}" if row else word
-        if len(longer) > width:
-            yield f"{row},"
-            longer = word
-        row = longer
-    if row:
-        yield row
+    unbroken = ", ".join(word.replace(" ", "\xa0") for word in words)
+    return [(row.replace("\xa0", " "),) for row in wrap(unbroken, 100, break_on_hyphens=False)]
