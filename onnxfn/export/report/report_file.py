@@ -227,13 +227,14 @@ def graph_facts(file: Path) -> dict[str, Any]:
 
     try:
         opsets, (inputs, outputs) = opset_versions(file), graph_ports(file)
-        dtype = _weights_dtype(file)
+        weights = weights_by_dtype(file)
     except (IndexError, DecodeError) as error:
         raise ValueError(first_line(error)) from error
+    floats = {name: facts["elements"] for name, facts in weights.items() if "float" in name}
     return {
         "opset": opsets.get("", 0),
         "opsets": dict(sorted(opsets.items())),
-        "dtype": dtype,
+        "dtype": max(sorted(floats), key=floats.__getitem__, default=None),
         "inputs": list(map(_port, inputs)),
         "outputs": list(map(_port, outputs)),
     }
@@ -243,20 +244,21 @@ def _port(value: Any) -> dict[str, Any]:
     """Name, type and axes of an input or output: a size, a symbol, or null for an axis without a name."""
     tensor = value.type.tensor_type
     shape = [axis.dim_value if axis.HasField("dim_value") else (axis.dim_param or None) for axis in tensor.shape.dim]
-    return {"name": value.name, "dtype": dtype_name(tensor.elem_type), "shape": shape}
+    return {"name": value.name, "dtype": _dtype_name(tensor.elem_type), "shape": shape}
 
 
-def _weights_dtype(file: Path) -> str | None:
-    """The floating point type that most elements of the weights have; None without such weights."""
-    elements: dict[str, int] = {}
+def weights_by_dtype(file: Path) -> dict[str, dict[str, int]]:
+    """For each dtype of initializers the number of tensors, elements and bytes, the most bytes first."""
+    sums: dict[str, dict[str, int]] = {}
     for tensor in stored_tensors(file):
-        name = dtype_name(tensor.dtype)
-        elements[name] = elements.get(name, 0) + prod(tensor.shape)
-    floats = {name: count for name, count in elements.items() if "float" in name}
-    return max(sorted(floats), key=floats.__getitem__, default=None)
+        facts = sums.setdefault(_dtype_name(tensor.dtype), {"tensors": 0, "elements": 0, "bytes": 0})
+        facts["tensors"] += 1
+        facts["elements"] += prod(tensor.shape)
+        facts["bytes"] += tensor.length
+    return dict(sorted(sums.items(), key=lambda item: -item[1]["bytes"]))
 
 
-def dtype_name(number: int) -> str:
+def _dtype_name(number: int) -> str:
     """The name of a type that ONNX numbers, as numpy and torch spell it."""
     from onnx import TensorProto
 
