@@ -139,12 +139,9 @@ def _certain(
         for name, (low, high) in index_bounds(model, spec).items():
             least, most = bounds.get(name, (low, high))
             bounds[name] = max(least, low), min(most, high)
-    indices = {name: limits for name, limits in bounds.items() if limits[0] < limits[1] and not _is_bool(by_name[name])}
+    ordered = {name: limits for name, limits in bounds.items() if limits[0] < limits[1]}
+    indices = {name: limits for name, limits in ordered.items() if str(by_name[name].dtype) != "torch.bool"}
     return {name: indexed_range(name, by_name[name], limits) for name, limits in indices.items()} | known
-
-
-def _is_bool(tensor: Any) -> bool:
-    return str(tensor.dtype) == "torch.bool"
 
 
 def _accepted_sizes(
@@ -224,18 +221,13 @@ def _runs(model: Any, spec: ExportSpec) -> Runs:
 
     def tensors(result: Any) -> Mapping[Any, Any]:
         tensors_of_result = all_tensors(result)
-        nan.extend(
-            bool(np.isnan(tensor.float().numpy()).any()) for tensor in tensors_of_result.values() if _is_real(tensor)
-        )
+        real = (tensor for tensor in tensors_of_result.values() if tensor.is_floating_point())
+        nan.extend(bool(np.isnan(tensor.float().numpy()).any()) for tensor in real)
         complex_paths.extend(path for path, tensor in tensors_of_result.items() if tensor.is_complex())
         return tensors_of_result
 
     runs = run_at_sizes(model, resolved(spec, {}), tensors)
     return Runs(runs, any(nan), tuple(complex_paths))
-
-
-def _is_real(tensor: Any) -> bool:
-    return bool(tensor.is_floating_point())
 
 
 def _provenance(model: Any, tensors: Sequence[SampleTensor], call: Call) -> str:

@@ -22,10 +22,6 @@ Indexed = Callable[[Sequence[Any]], Iterable[tuple[Any, int]]]
 """From the arguments of an operator to its tensors of indices, each with the size of the axis that it indexes."""
 
 
-def _nothing(_: Sequence[Any]) -> Iterable[tuple[Any, int]]:
-    return ()
-
-
 def _along(arguments: Sequence[Any]) -> Iterator[tuple[Any, int]]:
     table, axis, index = arguments[:3]
     if table.dim():
@@ -96,7 +92,7 @@ def index_bounds(model: Any, spec: PlannedSpec) -> Bounds:
     def dispatch(function: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
         name = function.overloadpacket.__name__
         with suppress(AttributeError, IndexError, TypeError, ValueError):  # an overload with other arguments
-            for index, size in INDEXED.get(name, _nothing)(arguments):
+            for index, size in INDEXED[name](arguments) if name in INDEXED else ():
                 for origin in origins.get(id(index), ()):
                     low, high = bounds.get(origin.input, (-origin.shift, size - origin.shift))
                     bounds[origin.input] = max(low, -origin.shift), min(high, size - origin.shift)

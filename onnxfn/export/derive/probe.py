@@ -93,7 +93,11 @@ def run_at_sizes(model: Any, spec: PlannedSpec, select: Callable[[Any], Tensors]
 
     def recorded(seed: int, sized: PlannedSpec) -> Run:
         tensors = select(run(model, sized, seed))
-        return Run(_sizes(sized), _shapes(tensors), {path: _kind(tensor, floats) for path, tensor in tensors.items()})
+        return Run(
+            _sizes(sized),
+            {path: tuple(tensor.shape) for path, tensor in tensors.items()},
+            {path: _kind(tensor, floats) for path, tensor in tensors.items()},
+        )
 
     return tuple(recorded(seed, sized) for seed, sized in enumerate(specs_at_sizes(spec)))
 
@@ -154,7 +158,7 @@ def all_tensors(result: Any, path: Path = ()) -> Tensors:
     if hasattr(result, "shape") and hasattr(result, "dtype"):
         return {path: result}
     named = result if isinstance(result, Mapping) else fields_of(result)
-    steps = enumerate(result if _is_sequence(result) else ()) if named is None else named.items()
+    steps = enumerate(result if isinstance(result, (tuple, list)) else ()) if named is None else named.items()
     return {
         tensor_path: tensor
         for step, field in steps
@@ -184,19 +188,11 @@ def _sizes(spec: PlannedSpec) -> dict[str, int]:
     return {symbol: value(symbol, named) for symbol in symbols}
 
 
-def _shapes(tensors: Tensors) -> dict[Path, tuple[int, ...]]:
-    return {path: tuple(tensor.shape) for path, tensor in tensors.items()}
-
-
 def _kind(tensor: Any, floats: set[str]) -> Kind | None:
     """The kind of a tensor: `float` for the dtypes of the weights, `int` for that of ids, which edits can change."""
     dtype = str(tensor.dtype).removeprefix("torch.")
     kind: Any = "float" if dtype in floats else "int" if dtype == "int64" else dtype
     return kind if kind in KINDS else None
-
-
-def _is_sequence(result: Any) -> bool:
-    return isinstance(result, (tuple, list))
 
 
 def _is_auxiliary(step: str | int) -> bool:

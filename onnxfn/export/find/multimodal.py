@@ -245,7 +245,8 @@ def _language_model(model: Any, decoder: str, task: str) -> ExportSpec:
 
     derived, inner = _written_text(model, task)
     text = with_inputs_embeds(derived)
-    text = with_mrope(text) if _has_mrope(model) else text
+    # Positions in time, height and width.
+    text = with_mrope(text) if hasattr(getattr(model, "model", model), "get_rope_index") else text
     alone = evolve(text, name=None, task=None, derived=None, parts=Parts())
     width = _embedding_width(model)
     layer_inputs, taken = _inputs_of_layers(model)
@@ -277,11 +278,6 @@ def _written_text(model: Any, task: str) -> tuple[ExportSpec, ExportSpec | None]
         if (inside := writer_of(model)) is None:
             raise
         return derive_from_model(inside, task, of_texts=True), inner_decoder
-
-
-def _has_mrope(model: Any) -> bool:
-    """Whether positions are three, in time, height and width."""
-    return hasattr(getattr(model, "model", model), "get_rope_index")
 
 
 def _embedding_width(model: Any) -> ExportSpec:

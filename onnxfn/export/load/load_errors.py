@@ -125,17 +125,13 @@ def _safetensors_fault(file: Path) -> str | None:
     return f"has {size - expected:,} bytes after its last tensor; download it again" if size > expected else None
 
 
-def _no_fault(_: Path) -> str | None:
-    return None
-
-
 CONTENT_FAULTS: Mapping[str, Callable[[Path], str | None]] = MappingProxyType(
     {
         CONFIG: _json_fault,
         "generation_config.json": _json_fault,
         INDEX: _index_fault,
         "*.safetensors": _safetensors_fault,
-        "*.bin": _no_fault,
+        "*.bin": lambda _: None,
     }
 )
 """Pattern of files that are loaded -> what is wrong with the content of such a file, or None."""

@@ -21,7 +21,7 @@ from attrs import asdict, evolve, frozen
 from onnxfn.specs.algebra.planned import Plan
 from onnxfn.specs.errors import InvalidSpec, first_line, listed, shortened
 from onnxfn.specs.plan.variants import plans_by_dtype
-from onnxfn.specs.stored.reports import Difference, Report, Tick, no_tick
+from onnxfn.specs.stored.reports import Report, Tick, no_tick
 from onnxfn.specs.stored.serialize import to_plain
 from onnxfn.specs.version import VERSION
 from onnxfn.weights.digests import sha256_of
@@ -302,14 +302,13 @@ def check_facts(report: Report | None) -> dict[str, Any]:
     return {
         "status": PASSED,
         "cases": list(report.cases),
-        "outputs": [_figures(difference) for difference in report.differences],
+        "outputs": [
+            _finite({name: to_plain(getattr(difference, name, None)) for name in FIGURES})
+            for difference in report.differences
+        ],
         "measurements": [asdict(measurement) for measurement in report.measurements],
         "sections": [_finite(asdict(section)) for section in report.sections],
     }
-
-
-def _figures(difference: Difference) -> dict[str, Any]:
-    return _finite({name: to_plain(getattr(difference, name, None)) for name in FIGURES})
 
 
 def _finite(figures: Mapping[str, Any]) -> dict[str, Any]:
