@@ -37,7 +37,6 @@ def card_text(report: Mapping[str, Any]) -> str:
         _front_matter(report, task),
         f"# {_title(report, task)}",
         _origin(report),
-        f"```\n{command(report)}\n```",
         "## Files",
         _file_table(report),
         _check_words(report["check"]),
@@ -60,28 +59,6 @@ def write_card(report: Mapping[str, Any], staging: Path, folder: Path) -> tuple[
     return (staging / CARD,)
 
 
-def command(report: Mapping[str, Any]) -> str:
-    """The command that writes such a folder.
-
-    >>> options = {"layout": "hub"}
-    >>> graphs = {"onnx/model.onnx": {"dtype": "float16", "opset": 18}}
-    >>> command({"task": "fill-mask", "options": options, "graphs": graphs})
-    'onnxfn export MODEL OUT --task fill-mask --layout hub --dtype float16 --opset 18'
-    >>> command({"task": None, "options": options, "graphs": {}, "variants": {"float32": [], "q4": []}})
-    'onnxfn export MODEL OUT --layout hub --dtype float32 --dtype q4'
-    """
-    options, graphs = report["options"], [*report["graphs"].values()]
-    dtypes = report.get("variants") or {graph["dtype"]: () for graph in graphs[:1] if graph["dtype"]}
-    words = [
-        "onnxfn export MODEL OUT",
-        f"--task {report['task']}" if report["task"] else "",
-        f"--layout {options['layout']}",
-        *(f"--dtype {dtype}" for dtype in dtypes),
-        f"--opset {graphs[0]['opset']}" if graphs else "",
-    ]
-    return " ".join(filter(None, words))
-
-
 def _front_matter(report: Mapping[str, Any], task: str) -> str:
     """The block of metadata that the hub reads."""
     from huggingface_hub import ModelCardData
@@ -100,7 +77,8 @@ def _origin(report: Mapping[str, Any]) -> str:
     versions = ", ".join(f"{package} {version}" for package, version in report["versions"].items() if version)
     model = f"a PyTorch model of the type `{report['name']}`" if report["name"] else "a PyTorch model"
     source = f" Its weights come from {report['weights_from']}." if report["weights_from"] else ""
-    return f"ONNX files of {model}.{source} Written with {versions}:"
+    opsets = sorted({str(graph["opset"]) for graph in report["graphs"].values()})
+    return f"ONNX files of {model}, opset {', '.join(opsets)}.{source} Written with {versions}."
 
 
 def _file_table(report: Mapping[str, Any]) -> str:

@@ -53,14 +53,6 @@ def checkpoint_fault(folder: Path) -> str | None:
     return None
 
 
-def with_code(folder: Path) -> bool:
-    """Whether the configuration in a folder names code of the checkpoint's own."""
-    try:
-        return bool(json.loads((folder / CONFIG).read_bytes()).get("auto_map"))
-    except (OSError, ValueError, AttributeError):
-        return False
-
-
 def _reason(error: Exception) -> str:
     """The type and the message of an error of transformers, and what a user can do about it."""
     if isinstance(error, OSError) and error.errno is not None:

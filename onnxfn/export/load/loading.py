@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 from onnxfn.export.load.class_tasks import served_tasks, task_of
-from onnxfn.export.load.load_errors import CONFIG, HOW_TO_TRUST, load_errors, with_code
+from onnxfn.export.load.load_errors import CONFIG, HOW_TO_TRUST, load_errors
 from onnxfn.export.load.loading_progress import no_bars, weights_ticked
 from onnxfn.export.load.quantized import checked_quantization, load_dequantized
 from onnxfn.export.load.stored_dtypes import declare_float32, has_rounded_tables, stored_dtype
@@ -82,8 +82,9 @@ def load_configuration(folder: Path, *, trust_remote_code: bool = False) -> Any:
 
     step = f"transformers cannot read a configuration from {folder / CONFIG}"
     with load_errors(str(folder), step), quiet():
-        model_type = json.loads((folder / CONFIG).read_bytes()).get("model_type")
-        if not trust_remote_code and with_code(folder) and model_type not in CONFIG_MAPPING:
+        content = json.loads((folder / CONFIG).read_bytes())
+        model_type = content.get("model_type")
+        if not trust_remote_code and content.get("auto_map") and model_type not in CONFIG_MAPPING:
             raise LoadFailed(f"{folder} has code of its own for the model type {model_type!r}; {HOW_TO_TRUST}")
         return AutoConfig.from_pretrained(folder, trust_remote_code=trust_remote_code)
 

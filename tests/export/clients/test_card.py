@@ -10,7 +10,7 @@ import tiny
 from huggingface_hub import ModelCard
 
 from onnxfn import WriteOptions, export, spec_for, verify
-from onnxfn.export.clients.card import CARD, card_text, command
+from onnxfn.export.clients.card import CARD, card_text
 
 HUB_LAYOUT = WriteOptions(layout="hub")
 
@@ -38,6 +38,7 @@ def test_the_card_names_every_graph_with_its_size_and_what_was_measured(llama):
         assert measured != "not checked"
     assert "agreement" in rows["onnx/model_fp16.onnx"]
     assert "largest difference" in rows["onnx/model.onnx"]
+    assert "model of the type `llama`, opset 18." in card
 
 
 def test_the_card_is_verified_with_the_folder(llama):
@@ -49,15 +50,6 @@ def test_the_card_is_verified_with_the_folder(llama):
         assert not verify(llama).passed
     finally:
         (llama / CARD).write_text(text)
-
-
-def test_the_command_of_the_card_writes_such_a_folder(llama):
-    report = report_of(llama)
-    assert command(report).split()[2:] == [
-        *("MODEL", "OUT", "--task", "text-generation-with-past", "--layout", "hub"),
-        *("--dtype", "float32", "--dtype", "float16", "--opset", "18"),
-    ]
-    assert command(report) in (llama / CARD).read_text()
 
 
 def test_the_limits_of_clients_are_on_the_card(llama):
