@@ -21,7 +21,7 @@ from onnxfn.export.derive.candidate_inputs import (
     unknown_arguments,
 )
 from onnxfn.export.derive.causal_masks import masked_by_eager
-from onnxfn.export.derive.known_inputs import CONFIG_KEYS, INPUT_FORMS, NO_TENSORS
+from onnxfn.export.derive.known_inputs import CONFIG_KEYS, INPUT_FORMS
 from onnxfn.export.derive.probe import Run, accepted, answer_tensors, cache_spec, outputs_spec, run
 from onnxfn.export.load.class_tasks import loader_of
 from onnxfn.models.model_state import model_copy
@@ -312,12 +312,11 @@ def _not_derivable(model: Any, errors: Sequence[Exception]) -> InvalidSpec:
     not_known = unknown_arguments(model)
     model_errors = [error for error in errors if not isinstance(error, MissingValue)] or list(errors)
     parameters = listed(forward_parameters(model), most=8)
-    objects = [f"; {name} is {NO_TENSORS[name]}, which no graph can take" for name in not_known if name in NO_TENSORS]
     message = (
         f"no spec could be derived from {type(model).__name__}: forward takes {parameters}",
         f", of which {listed(not_known)} is not known" if not_known else "",
         f"; tried in {len(errors)} forms, first: {summary(model_errors[0])}" if model_errors else "",
-        *(objects or [f"; {HOW_TO_SPECIFY}"]),
+        f"; {HOW_TO_SPECIFY}",
     )
     if _has_no_forward(model):
         return InvalidSpec(f"{type(model).__name__} has no forward: derive a spec from a model inside it")

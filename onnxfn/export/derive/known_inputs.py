@@ -300,8 +300,3 @@ MEL_FRAMES = compose(
 
 REQUIRED_FORMS: Mapping[str, Forms] = MappingProxyType({"inputs_embeds": (STATES,), "audio_mel": (MEL_FRAMES,)})
 """Name of an input -> its forms, tried where `forward` requires the input."""
-
-NO_TENSORS: Mapping[str, str] = MappingProxyType(
-    {"inference_session": "a Python object that keeps the frames, the prompts and the memory of a video between calls"}
-)
-"""Name of an argument -> what it is, for arguments that no input of a graph can be."""
