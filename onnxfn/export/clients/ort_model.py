@@ -85,7 +85,8 @@ def _unlike_heads(plan: Plan, model_type: str, config: Mapping[str, Any]) -> tup
 
 def _size_limits(cache: tuple[CacheTensor, ...], model_type: str, config: Mapping[str, Any]) -> tuple[str, ...]:
     """What is wrong with the empty cache that ORTModel starts from, and whether it is right for the root layout."""
-    stated = {**config, **_cache_words(model_type, config)}
+    # What `config.json` of the export says in place of a cache of keys and values in one tensor.
+    stated = {**config, **(SEPARATE_HEADS.get(model_type, {}) if config.get("multi_query") else {})}
     wrong = _wrong_sizes(cache, _expected(model_type, stated))
     if wrong is None:
         return ()
@@ -105,11 +106,6 @@ def _wrong_sizes(cache: tuple[CacheTensor, ...], expected: Mapping[str, HeadSize
     """The first heads and width of a cache that are not the expected ones: these, and its own; None if all are."""
     every = ((expected[name], (sizes[1], sizes[-1])) for name in expected for sizes in sizes_of(cache, name))
     return next(((right, own) for right, own in every if own != right), None)
-
-
-def _cache_words(model_type: str, config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What `config.json` of the export says in place of a cache of keys and values in one tensor."""
-    return SEPARATE_HEADS.get(model_type, {}) if config.get("multi_query") else {}
 
 
 def _expected(model_type: str, config: Mapping[str, Any]) -> Mapping[str, HeadSizes]:

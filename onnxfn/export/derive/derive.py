@@ -89,21 +89,16 @@ def derive_from_model(model: Any, task: str, *, of_texts: bool = False) -> Expor
     return compose(spec, ExportSpec(derived=_provenance(model, inputs, spec, refusal)))
 
 
-def derive_from_config(config: Any, task: str) -> ExportSpec:
-    """The spec of the model that a configuration of transformers describes, for a task. No weights are needed.
-
-    InvalidSpec if transformers has no such model, or if the model reads values of tensors while it runs.
-    """
-    return without_values(config, task, lambda model: derive_from_model(model, task))
-
-
-def without_values(config: Any, task: str, spec_of: Callable[[Any], ExportSpec]) -> ExportSpec:
-    """`spec_of` the model that a configuration describes, for a task. The tensors of the model have no values.
+def shown_by(model_or_config: Any, task: str, spec_of: Callable[[Any], ExportSpec]) -> ExportSpec:
+    """`spec_of` a model, or of the model that a configuration describes for a task: its tensors have no values.
 
     InvalidSpec if transformers has no such model, or if the model reads values of tensors while it runs.
     """
     import torch
 
+    config = model_or_config
+    if hasattr(config, "forward"):
+        return spec_of(config)
     if not hasattr(config, "to_dict"):
         raise InvalidSpec(
             f"a {type(config).__name__} names no class of transformers to derive a spec from; "
@@ -128,9 +123,9 @@ def without_values(config: Any, task: str, spec_of: Callable[[Any], ExportSpec])
 
 def keeps_cache(model_or_config: Any, task: str) -> bool:
     """Whether a spec with a cache can be derived from a model, or from a configuration, for a task."""
-    derive = derive_from_model if hasattr(model_or_config, "forward") else derive_from_config
+    with_past = f"{task}{WITH_PAST}"
     try:
-        derive(model_or_config, f"{task}{WITH_PAST}")
+        shown_by(model_or_config, with_past, lambda model: derive_from_model(model, with_past))
     except (InvalidSpec, UnknownName):
         return False
     return True

@@ -11,7 +11,7 @@ from onnxfn.architectures.families.heads import family_head
 from onnxfn.export.derive.auto_tables import is_listed, listed_classes, listed_loader, listed_tasks, loaded_classes
 from onnxfn.export.derive.candidate_inputs import forward_parameters
 from onnxfn.export.derive.causal_masks import masked_by_eager
-from onnxfn.export.derive.derive import derive_from_model, without_values
+from onnxfn.export.derive.derive import derive_from_model, shown_by
 from onnxfn.export.derive.probe import accepted, answer_tensors, outputs_spec
 from onnxfn.models.model_state import model_copy
 from onnxfn.specs.algebra.compose import compose
@@ -50,7 +50,7 @@ def for_head(row: ExportSpec, task: str, model_or_config: Any = None) -> ExportS
             f"a run of the model shows the outputs of {name} of {row.name}; "
             f"pass the model or its configuration: spec_for(model, {name!r})"
         )
-    return compose(_spec_from_run(row, name, model_or_config), loader)
+    return compose(shown_by(model_or_config, name, lambda model: _shown_by_model(row, model, name)), loader)
 
 
 def _same_head(row: ExportSpec, task: str) -> ExportSpec | None:
@@ -66,12 +66,6 @@ def _same_head(row: ExportSpec, task: str) -> ExportSpec | None:
         if is_same and (single_file or task == DEFAULT_TASK) and not overlay.name.endswith(WITH_PAST):
             return ExportSpec(tasks=(evolve(overlay, name=task),))
     return None
-
-
-def _spec_from_run(row: ExportSpec, task: str, model_or_config: Any) -> ExportSpec:
-    if hasattr(model_or_config, "forward"):
-        return _shown_by_model(row, model_or_config, task)
-    return without_values(model_or_config, task, lambda model: _shown_by_model(row, model, task))
 
 
 def _shown_by_model(row: ExportSpec, model: Any, task: str) -> ExportSpec:
