@@ -26,13 +26,7 @@ from onnxfn.export.cli.progress import progress as progress
 from onnxfn.export.find.lookup import derived as derived
 from onnxfn.export.find.lookup import spec_for as spec_for
 from onnxfn.export.find.lookup import tasks_for as tasks_for
-from onnxfn.export.find.model_info import library_of as library_of
-from onnxfn.export.find.model_info import model_class as model_class
-from onnxfn.export.find.model_info import model_files as model_files
-from onnxfn.export.find.model_info import model_for as model_for
-from onnxfn.export.find.model_info import model_types_for as model_types_for
-from onnxfn.export.find.model_info import supported_task as supported_task
-from onnxfn.export.find.model_info import task_at as task_at
+from onnxfn.export.find.model_for import model_for as model_for
 from onnxfn.export.jobs.identity import fingerprint as fingerprint
 from onnxfn.export.jobs.jobs import ExportJob as ExportJob
 from onnxfn.export.load.class_tasks import task_of as task_of

@@ -15,7 +15,6 @@ TESTS = Path(__file__).parent
 FAST = (
     "specs",
     "architectures/test_families.py",
-    "export/test_lookup.py",
     "house/test_benchmarks.py",
     "house/test_house.py",
     "house/test_import.py",

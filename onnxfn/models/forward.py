@@ -260,27 +260,39 @@ def _positional_arguments(submodule: Any, arguments: Mapping[str, Any]) -> dict[
 def _has_parameter(model: Any, name: str) -> bool:
     """Whether `forward` accepts a keyword argument of this name."""
     parameters = inspect.signature(model.forward).parameters
-    others = [each.name for each in parameters.values() if each.kind is each.VAR_KEYWORD]
+    # A function that gets an argument by its name would get it twice.
+    is_free = all(name not in passed for _, passed in calls_with_others(model))
+    return name in parameters or (is_free and any(each.kind is each.VAR_KEYWORD for each in parameters.values()))
+
+
+def calls_with_others(model: Any) -> tuple[tuple[str, frozenset[str | None]], ...]:
+    """What `forward` calls with its `**kwargs`: each function as it is written, and the arguments that it gets by name.
+
+    Nothing if the source cannot be read.
+    """
+    parameters = inspect.signature(model.forward).parameters.values()
+    others = next((each.name for each in parameters if each.kind is each.VAR_KEYWORD), None)
     forward = inspect.unwrap(model.forward)
-    return name in parameters or (
-        bool(others) and name not in _passed_on(getattr(forward, "__func__", forward), others[0])
-    )
+    return () if others is None else _calls_with(getattr(forward, "__func__", forward), others)
 
 
 @cache
-def _passed_on(forward: Any, others: str) -> frozenset[str | None]:
-    """The arguments that `forward` itself passes to functions that also get its `**others`.
+def _calls_with(forward: Any, others: str) -> tuple[tuple[str, frozenset[str | None]], ...]:
+    """The calls in `forward` that get `**others`.
 
-    These functions would get such an argument twice. `forward` is read as text, because an error would end the trace;
-    once, because Python 3.11 fails at times where two threads parse at the same time.
+    `forward` is read as text, because an error would end the trace; once, because Python 3.11 fails at times where two
+    threads parse at the same time.
     """
     try:
         tree = ast.parse(dedent(inspect.getsource(forward)))
     except (OSError, SyntaxError, TypeError):
-        return frozenset()
-    calls = (node.keywords for node in ast.walk(tree) if isinstance(node, ast.Call))
-    with_others = (keywords for keywords in calls if any(_is_named(each, others) for each in keywords))
-    return frozenset(each.arg for keywords in with_others for each in keywords)
+        return ()
+    calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call))
+    return tuple(
+        (ast.unparse(call.func), frozenset(keyword.arg for keyword in call.keywords))
+        for call in calls
+        if any(_is_named(keyword, others) for keyword in call.keywords)
+    )
 
 
 def _is_named(keyword: ast.keyword, others: str) -> bool:

@@ -91,18 +91,16 @@ def test_a_pipe_gets_the_text_alone(monkeypatch):
     assert sys.stdout.getvalue() == "check passed\n"
 
 
-def test_loading_counts_the_bytes_of_the_checkpoint_and_shows_no_bar_of_transformers(tmp_path, capfd):
+def test_loading_counts_the_weights_of_the_model_and_shows_no_bar_of_transformers(tmp_path, capfd):
     tiny.model("bert", "AutoModelForMaskedLM").save_pretrained(tmp_path)
     capfd.readouterr()
     ticks = []
     config = load_configuration(tmp_path)
     load_model(str(tmp_path), config, spec_for("bert", "fill-mask"), tick=lambda *counts: ticks.append(counts))
     assert capfd.readouterr().err == ""
-    content = (tmp_path / "model.safetensors").read_bytes()
-    weights = len(content) - 8 - int.from_bytes(content[:8], "little")
-    assert ticks[-1] == (weights, weights)
-    assert ticks == sorted(ticks)
-    assert len(ticks) > 10
+    total = len(ticks)
+    assert total > 10
+    assert ticks == [(number, total) for number in range(1, total + 1)]
 
 
 def test_on_a_terminal_a_file_gets_the_plan_and_the_terminal_the_bar(tmp_path):

@@ -241,7 +241,7 @@ BY_HAND = onnxfn.compose(
     onnxfn.gives("y", "batch_size 4", path=(0,)),
 )
 BY = {
-    "derived": lambda model: onnxfn.derived(model, sample=real(3, 4)),
+    "derived": lambda model: onnxfn.export(onnxfn.derived(model, sample=real(3, 4)), model),
     "written by hand": lambda model: onnxfn.export(BY_HAND, model),
 }
 """How a module gets its spec."""

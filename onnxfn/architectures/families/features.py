@@ -9,7 +9,7 @@ from onnxfn.architectures.private.torch_names import NAMES
 from onnxfn.specs.algebra.compose import compose
 from onnxfn.specs.algebra.facts import links, patched, runs
 from onnxfn.specs.algebra.spec import Call, ExportSpec
-from onnxfn.specs.edits.behaviors import model_part, written_as
+from onnxfn.specs.edits.behaviors import written_as
 from onnxfn.specs.records import Edit, File
 
 VISION, AUDIO, EMBEDDING = "vision_encoder", "audio_encoder", "embed_tokens"
@@ -52,8 +52,8 @@ def reads_prompts_both_ways(call: Call) -> bool:
 
 
 def tower(part: str, *specs: ExportSpec) -> ExportSpec:
-    """A spec of the part that computes features, `vision_encoder` or `audio_encoder`."""
-    return model_part(part, unsplit, runs(f"features.{FEATURES[part]}"), *specs)
+    """The spec of the part that computes features, `vision_encoder` or `audio_encoder`, with its inputs and output."""
+    return compose(unsplit, runs(f"features.{FEATURES[part]}"), *specs)
 
 
 def in_parts(*parts: str) -> ExportSpec:

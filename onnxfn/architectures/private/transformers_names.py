@@ -22,6 +22,7 @@ ATTRIBUTES: Mapping[str, str] = MappingProxyType(
     {
         "_attn_implementation": "transformers:PretrainedConfig",
         "_attn_implementation_internal": "transformers:PretrainedConfig",
+        "_model_mapping": "transformers:AutoModel",
         "_get_dtype_plan": "transformers:PreTrainedModel",
         "_coarse_matching": f"{_MODELS}efficientloftr.modeling_efficientloftr:EfficientLoFTRForKeypointMatching",
         "_fine_matching": f"{_MODELS}efficientloftr.modeling_efficientloftr:EfficientLoFTRForKeypointMatching",

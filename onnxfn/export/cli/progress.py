@@ -9,7 +9,7 @@ from typing import Any, TextIO
 from onnxfn.export.run.events import OnEvent, title
 from onnxfn.specs.stored.reports import Event
 
-BYTE_STAGES = ("load", "write", "copy", "complete")
+BYTE_STAGES = ("write", "copy", "complete")
 """The stages whose progress is counted in bytes."""
 
 MEGABYTE = 1_000_000
@@ -144,7 +144,7 @@ def amount(event: Event) -> str:
     counts = rate = left = ""
     if event.total:
         sizes = (f"{size / MEGABYTE:.1f}" if is_bytes else str(size) for size in (event.completed, event.total))
-        counts = f"{'/'.join(sizes)} {'MB' if is_bytes else 'cases'}"
+        counts = f"{'/'.join(sizes)} {'MB' if is_bytes else 'weights' if event.stage == 'load' else 'cases'}"
     if event.total and event.completed and event.seconds and is_bytes:
         rate = f"{event.completed / MEGABYTE / event.seconds:.1f} MB/s"
         minutes, seconds = divmod(round(event.seconds * (event.total / event.completed - 1)), 60)

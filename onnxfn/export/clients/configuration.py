@@ -44,20 +44,11 @@ def config_value(config: Mapping[str, Any], name: str) -> Any:
 SECTION, EXTERNAL_DATA = "transformers.js_config", "use_external_data_format"
 """The section that transformers.js reads, and its key for the graphs that have external data."""
 
-DTYPE_NAMES: Mapping[str | None, str] = MappingProxyType(
-    {
-        None: "fp32",
-        "float32": "fp32",
-        "q8": "q8",
-        "float16": "fp16",
-        "q4f16": "q4f16",
-        "q4": "q4",
-        "int8": "int8",
-        "uint8": "uint8",
-        "bnb4": "bnb4",
-    }
-)
-"""The dtype of a variant -> its name in transformers.js, in the order in which one is chosen by default."""
+DTYPES = (None, "float32", "q8", "float16", "q4f16", "q4", "int8", "uint8", "bnb4")
+"""The dtypes of variants that transformers.js has, in the order in which one is chosen by default."""
+
+DTYPE_NAMES: Mapping[str | None, str] = MappingProxyType({None: "fp32", "float32": "fp32", "float16": "fp16"})
+"""A dtype -> its name in transformers.js, where it is another one."""
 
 DTYPE_KEYS = ("dtype", "torch_dtype")
 
@@ -108,7 +99,7 @@ def default_dtype(folder: Folder) -> dict[str, str]:
     if config is None:
         return {}
     present = {part.dtype for part in folder.plan.parts}
-    names = [name for dtype, name in DTYPE_NAMES.items() if dtype in present]
+    names = [DTYPE_NAMES.get(dtype, str(dtype)) for dtype in DTYPES if dtype in present]
     old = {key: value for key, value in _section(config).items() if key != "dtype"}
     needed = {"dtype": names[0]} if names else {}
     return changed(folder, CONFIG, _with_section(config, {**old, **needed}))

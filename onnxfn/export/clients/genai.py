@@ -131,7 +131,7 @@ def genai_config(folder: Folder) -> dict[str, str]:
     generation = json_object(folder, GENERATION_CONFIG) or {}
     vocabulary = config_value(config, "vocab_size")
     model = {
-        "type": _word(config),
+        "type": config["model_type"] if config.get("model_type") in WORDS else GENERIC_WORD,
         "vocab_size": vocabulary,
         "context_length": length,
         **_tokens(config, generation, vocabulary),
@@ -168,11 +168,6 @@ def _parts(folder: Folder, part: Part, config: Mapping[str, Any]) -> dict[str, A
     sees = sees_in_genai(folder.plan, config)
     images = image_blocks(folder.plan, config, folder.subfolder, processor) if sees else {}
     return {"decoder": _decoder(part, config, f"{folder.subfolder}/{part.name}.onnx".removeprefix("/")), **images}
-
-
-def _word(config: Mapping[str, Any]) -> str:
-    model_type = str(config.get("model_type"))
-    return model_type if model_type in WORDS else GENERIC_WORD
 
 
 def _tokens(config: Mapping[str, Any], generation: Mapping[str, Any], vocabulary: Any) -> dict[str, Any]:

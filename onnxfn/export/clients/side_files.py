@@ -52,16 +52,7 @@ def with_remarks(plan: Plan, config: Any, layout: Layout) -> Plan:
     change = alias_of(plan, values) if ALIAS_FILE in layout.side_files else {}
     first, values = alias_remarks(change, values) if change else (), {**values, **change}
     limits = (limit for client in layout.clients if client in LIMITS for limit in LIMITS[client](plan, values))
-    return evolve(plan, remarks=(*first, *limits, *_token_types(plan, values)))
-
-
-def _token_types(plan: Plan, config: Mapping[str, Any]) -> tuple[str, ...]:
-    """A line for a model that tells two kinds of tokens apart, if no graph takes the kinds."""
-    number = config.get("type_vocab_size")
-    taken = {tensor.name for part in plan.parts for tensor in part.spec.inputs}
-    if isinstance(number, int) and number > 1 and "input_ids" in taken and "token_type_ids" not in taken:
-        return (f"the configuration has type_vocab_size {number}, and no graph takes token_type_ids",)
-    return ()
+    return evolve(plan, remarks=(*first, *limits))
 
 
 SIDE_FILES: Mapping[str, SideFile] = MappingProxyType(

@@ -1,78 +1,48 @@
-"""The tables of transformers' auto classes: for which tasks a model type has a class. torch is not imported."""
+"""The tables of transformers' auto classes: for which tasks a model type has a class."""
 
 from __future__ import annotations
 
-import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
-from importlib.util import find_spec
-from pathlib import Path
 from types import MappingProxyType
 
 from attrs import frozen
 
-from onnxfn.specs.tasks.tasks import DEFAULT_TASK
+from onnxfn.specs.tasks.tasks import DEFAULT_TASK, TASKS
 
-TABLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
+OTHER_NAMES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "feature-extraction": ("MODEL", "MODEL_FOR_MASK_GENERATION", "MODEL_FOR_AUDIO_TOKENIZATION"),
-        "backbone": ("MODEL_FOR_BACKBONE",),
-        "text-encoding": ("MODEL_FOR_TEXT_ENCODING",),
         "fill-mask": ("MODEL_FOR_MASKED_LM",),
         "text-generation": ("MODEL_FOR_CAUSAL_LM",),
         "text2text-generation": ("MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM",),
         "text-classification": ("MODEL_FOR_SEQUENCE_CLASSIFICATION",),
-        "token-classification": ("MODEL_FOR_TOKEN_CLASSIFICATION",),
-        "question-answering": ("MODEL_FOR_QUESTION_ANSWERING",),
-        "multiple-choice": ("MODEL_FOR_MULTIPLE_CHOICE",),
-        "next-sentence-prediction": ("MODEL_FOR_NEXT_SENTENCE_PREDICTION",),
-        "table-question-answering": ("MODEL_FOR_TABLE_QUESTION_ANSWERING",),
-        "decision": ("MODEL_FOR_DECISION",),
-        "image-classification": ("MODEL_FOR_IMAGE_CLASSIFICATION",),
-        "video-classification": ("MODEL_FOR_VIDEO_CLASSIFICATION",),
         "masked-im": ("MODEL_FOR_MASKED_IMAGE_MODELING",),
-        "causal-image-modeling": ("MODEL_FOR_CAUSAL_IMAGE_MODELING",),
-        "image-to-image": ("MODEL_FOR_IMAGE_TO_IMAGE",),
-        "image-matting": ("MODEL_FOR_IMAGE_MATTING",),
         "image-segmentation": (
             "MODEL_FOR_IMAGE_SEGMENTATION",
             "MODEL_FOR_INSTANCE_SEGMENTATION",
             "MODEL_FOR_UNIVERSAL_SEGMENTATION",
         ),
-        "semantic-segmentation": ("MODEL_FOR_SEMANTIC_SEGMENTATION",),
-        "depth-estimation": ("MODEL_FOR_DEPTH_ESTIMATION",),
-        "normal-estimation": ("MODEL_FOR_NORMAL_ESTIMATION",),
-        "pointmap-estimation": ("MODEL_FOR_POINTMAP_ESTIMATION",),
         "keypoint-detection": ("MODEL_FOR_KEYPOINT_DETECTION", "MODEL_FOR_POSE_ESTIMATION"),
-        "keypoint-matching": ("MODEL_FOR_KEYPOINT_MATCHING",),
-        "object-detection": ("MODEL_FOR_OBJECT_DETECTION",),
-        "text-recognition": ("MODEL_FOR_TEXT_RECOGNITION",),
-        "table-recognition": ("MODEL_FOR_TABLE_RECOGNITION",),
-        "retrieval": ("MODEL_FOR_RETRIEVAL",),
-        "visual-question-answering": ("MODEL_FOR_VISUAL_QUESTION_ANSWERING",),
-        "document-question-answering": ("MODEL_FOR_DOCUMENT_QUESTION_ANSWERING",),
-        "zero-shot-image-classification": ("MODEL_FOR_ZERO_SHOT_IMAGE_CLASSIFICATION",),
-        "zero-shot-object-detection": ("MODEL_FOR_ZERO_SHOT_OBJECT_DETECTION",),
-        "audio-classification": ("MODEL_FOR_AUDIO_CLASSIFICATION",),
-        "audio-frame-classification": ("MODEL_FOR_AUDIO_FRAME_CLASSIFICATION",),
-        "audio-xvector": ("MODEL_FOR_AUDIO_XVECTOR",),
         "automatic-speech-recognition": (
             "MODEL_FOR_SPEECH_SEQ_2_SEQ",
             "MODEL_FOR_CTC",
             "MODEL_FOR_RNNT",
             "MODEL_FOR_TDT",
         ),
-        "image-text-to-text": ("MODEL_FOR_IMAGE_TEXT_TO_TEXT",),
         "audio-text-to-text": ("MODEL_FOR_MULTIMODAL_LM",),
         "any-to-any": ("MODEL_FOR_MULTIMODAL_LM",),
         "text-to-audio": ("MODEL_FOR_TEXT_TO_WAVEFORM", "MODEL_FOR_TEXT_TO_SPECTROGRAM"),
         "time-series-forecasting": ("MODEL_FOR_TIME_SERIES_PREDICTION",),
-        "time-series-classification": ("MODEL_FOR_TIME_SERIES_CLASSIFICATION",),
-        "time-series-regression": ("MODEL_FOR_TIME_SERIES_REGRESSION",),
     }
 )
-"""Task -> the tables of its classes, in the order in which they count. `MODEL_FOR_CTC` stands for
-`MODEL_FOR_CTC_MAPPING_NAMES` of transformers/models/auto/modeling_auto.py."""
+"""Task -> the tables of its classes, in the order in which they count, where its name is not that of one table."""
+
+TABLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {task: OTHER_NAMES.get(task, (f"MODEL_FOR_{task.upper().replace('-', '_')}",)) for task in TASKS}
+)
+"""Task -> the tables of its classes. `MODEL_FOR_CTC` stands for `MODEL_FOR_CTC_MAPPING_NAMES` of
+transformers/models/auto/modeling_auto.py; transformers has no table for some of the tasks."""
 
 OTHER_TABLES: Mapping[str, str] = MappingProxyType(
     {
@@ -142,61 +112,21 @@ def _tables_with(model_type: str, task: str) -> Iterator[AutoTable]:
 
 @cache
 def auto_tables() -> Mapping[str, AutoTable]:
-    """The tables of transformers by the names that TABLES and OTHER_TABLES have.
+    """The tables of transformers by the names that TABLES and OTHER_TABLES have."""
+    from transformers.models.auto import modeling_auto
 
-    They are read from the source of `modeling_auto`, whose import would import torch.
-    """
-    package = find_spec("transformers")
-    folder = next(iter(package.submodule_search_locations or ())) if package else ""
-    return tables_in(ast.parse(Path(folder, "models", "auto", "modeling_auto.py").read_bytes()))
-
-
-def tables_in(module: ast.Module) -> Mapping[str, AutoTable]:
-    """The tables in the parsed source of `modeling_auto`."""
-    classes: dict[str, dict[str, tuple[str, ...]]] = {}
-    tables: dict[str, str] = {}
-    for name, function, arguments in _assigned_calls(module):
-        if function == "OrderedDict":
-            classes[name] = dict(_entries(arguments[0], classes))
-        elif function == "_LazyAutoMapping":
-            tables[name] = ast.unparse(arguments[1])
-    loaders = {tables[table]: loader for loader, table in _auto_classes(module) if table in tables}
+    named = vars(modeling_auto)
+    mappings = {name: loader._model_mapping for name, loader in named.items() if name.startswith("Auto")}
+    loaders = {id(mapping._model_mapping): name for name, mapping in mappings.items()}
     return MappingProxyType(
         {
-            name.removesuffix("_NAMES").removesuffix("_MAPPING"): AutoTable(
-                MappingProxyType(entries), loaders.get(name)
-            )
-            for name, entries in classes.items()
-            if name.startswith("MODEL_")
+            name.removesuffix("_NAMES").removesuffix("_MAPPING"): AutoTable(_classes(table), loaders.get(id(table)))
+            for name, table in named.items()
+            if name.startswith("MODEL_") and name.endswith("_NAMES")
         }
     )
 
 
-def _assigned_calls(module: ast.Module) -> Iterator[tuple[str, str, list[ast.expr]]]:
-    """Each `NAME = function(arguments)` at the top of a module."""
-    for node in module.body:
-        match node:
-            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call(func=ast.Name(id=function), args=arguments)):
-                yield name, function, arguments
-
-
-def _entries(
-    table: ast.expr, earlier: Mapping[str, Mapping[str, tuple[str, ...]]]
-) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """The entries of a table: pairs of a model type and its classes, and the entries of earlier tables."""
-    for entry in getattr(table, "elts", ()):
-        if isinstance(entry, ast.Starred):
-            included = (node.id for node in ast.walk(entry) if isinstance(node, ast.Name) and node.id in earlier)
-            yield from (pair for name in included for pair in earlier[name].items())
-        else:
-            model_type, value = ast.literal_eval(entry)
-            yield model_type, (value,) if isinstance(value, str) else tuple(value)
-
-
-def _auto_classes(module: ast.Module) -> Iterator[tuple[str, str]]:
-    """The name of each auto class, and the name of the mapping that it reads."""
-    for owner in (node for node in module.body if isinstance(node, ast.ClassDef)):
-        for field in owner.body:
-            match field:
-                case ast.Assign(targets=[ast.Name(id="_model_mapping")], value=ast.Name(id=mapping)):
-                    yield owner.name, mapping
+def _classes(table: Mapping[str, str | Iterable[str]]) -> Mapping[str, tuple[str, ...]]:
+    """A table of transformers, which has a text where it lists a single class."""
+    return MappingProxyType({key: (names,) if isinstance(names, str) else tuple(names) for key, names in table.items()})

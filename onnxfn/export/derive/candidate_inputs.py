@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import ast
 import inspect
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import product as combinations
 from operator import attrgetter
-from textwrap import dedent
 from typing import Any
 
 from attrs import evolve
@@ -16,8 +14,8 @@ from onnxfn.architectures.families.seq2seq import decoder_ids, encoder_inputs, s
 from onnxfn.architectures.families.text import text_dummies, text_reads
 from onnxfn.architectures.private.renamed import spec_name
 from onnxfn.export.derive.joined_inputs import JOINED_FORMS
-from onnxfn.export.derive.known_inputs import CONFIG_KEYS, INPUT_FORMS, Forms
-from onnxfn.export.derive.required_inputs import REQUIRED_FORMS
+from onnxfn.export.derive.known_inputs import CONFIG_KEYS, INPUT_FORMS, REQUIRED_FORMS, Forms
+from onnxfn.models.forward import calls_with_others
 from onnxfn.specs.algebra.compose import compose
 from onnxfn.specs.algebra.facts import always
 from onnxfn.specs.algebra.spec import ExportSpec
@@ -39,53 +37,28 @@ def forward_parameters(model: Any) -> Mapping[str, inspect.Parameter]:
 
 
 def reads_argument(model: Any, name: str) -> bool:
-    """Whether a model's `forward` has an argument, or reads any of the `**kwargs` in which the argument would be."""
-    if name in forward_parameters(model):
-        return True
-    others, tree = _others(model), _source_tree(model)
-    return bool(others) if tree is None else any(_is_name(node, others) for node in ast.walk(tree))
+    """Whether a model's `forward` has an argument, or hands on the `**kwargs` in which the argument would be."""
+    return name in forward_parameters(model) or bool(calls_with_others(model))
 
 
 def _handed_on(model: Any) -> Iterator[tuple[str, inspect.Parameter]]:
     """The optional parameters of the layers that get the `**kwargs` of `forward`, without those that it sets itself."""
-    others, tree = _others(model), _source_tree(model)
-    for call in () if tree is None else ast.walk(tree):
-        if not isinstance(call, ast.Call) or not any(_is_name(each.value, others) for each in call.keywords):
-            continue
-        layer = _layer(model, call.func)
+    for function, passed in calls_with_others(model):
+        layer = _layer(model, function)
         for name, parameter in {} if layer is None else forward_parameters(layer).items():
-            if not _is_required(parameter) and name not in {spec_name(each.arg or "") for each in call.keywords}:
+            if not _is_required(parameter) and name not in {spec_name(each or "") for each in passed}:
                 yield name, parameter
 
 
-def _layer(model: Any, function: ast.expr) -> Any:
+def _layer(model: Any, function: str) -> Any:
     """The layer that an expression such as `self.decoder` names in the `forward` of a model; None if it names none."""
     import torch
 
-    written = ast.unparse(function)
     try:
-        layer = attrgetter(written.removeprefix("self."))(model) if written.startswith("self.") else None
+        layer = attrgetter(function.removeprefix("self."))(model) if function.startswith("self.") else None
     except AttributeError:
         return None
     return layer if isinstance(layer, torch.nn.Module) else None
-
-
-def _others(model: Any) -> frozenset[str]:
-    """The name of `**kwargs` in the signature of `forward`, if it has them."""
-    parameters = inspect.signature(model.forward).parameters.values()
-    return frozenset(each.name for each in parameters if each.kind is each.VAR_KEYWORD)
-
-
-def _source_tree(model: Any) -> ast.Module | None:
-    """The source of `forward` as a tree; None if it cannot be read."""
-    try:
-        return ast.parse(dedent(inspect.getsource(inspect.unwrap(model.forward))))
-    except (OSError, SyntaxError, TypeError):
-        return None
-
-
-def _is_name(node: ast.AST, names: Collection[str]) -> bool:
-    return isinstance(node, ast.Name) and node.id in names
 
 
 def candidate_inputs(model: Any, *, of_texts: bool = False) -> Iterator[ExportSpec]:

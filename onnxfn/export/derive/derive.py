@@ -21,8 +21,8 @@ from onnxfn.export.derive.candidate_inputs import (
     unknown_arguments,
 )
 from onnxfn.export.derive.causal_masks import masked_by_eager
-from onnxfn.export.derive.known_inputs import CONFIG_KEYS, INPUT_FORMS, NO_TENSORS
-from onnxfn.export.derive.probe import Run, answer_tensors, cache_spec, outputs_spec, run, run_at_sizes
+from onnxfn.export.derive.known_inputs import CONFIG_KEYS, INPUT_FORMS
+from onnxfn.export.derive.probe import Run, accepted, answer_tensors, cache_spec, outputs_spec, run
 from onnxfn.export.load.class_tasks import loader_of
 from onnxfn.models.model_state import model_copy
 from onnxfn.models.torch_modes import quiet
@@ -66,19 +66,6 @@ transformers raises ValueError, Python raises TypeError for an argument that `fo
 such as an out-of-memory error, does not mean that the model has no cache.
 """
 
-INPUT_REFUSALS = (
-    ArithmeticError,
-    AssertionError,
-    AttributeError,
-    LookupError,
-    NameError,
-    RuntimeError,
-    TypeError,
-    ValueError,
-    OnnxfnError,
-)
-"""The errors with which a model refuses inputs that are not its own. MemoryError, OSError and PatchFailed do not."""
-
 HOW_TO_SPECIFY = "write the spec yourself: derived(model, sample={name: tensor}) or compose(takes(...), gives(...))"
 
 
@@ -102,21 +89,16 @@ def derive_from_model(model: Any, task: str, *, of_texts: bool = False) -> Expor
     return compose(spec, ExportSpec(derived=_provenance(model, inputs, spec, refusal)))
 
 
-def derive_from_config(config: Any, task: str) -> ExportSpec:
-    """The spec of the model that a configuration of transformers describes, for a task. No weights are needed.
-
-    InvalidSpec if transformers has no such model, or if the model reads values of tensors while it runs.
-    """
-    return without_values(config, task, lambda model: derive_from_model(model, task))
-
-
-def without_values(config: Any, task: str, spec_of: Callable[[Any], ExportSpec]) -> ExportSpec:
-    """`spec_of` the model that a configuration describes, for a task. The tensors of the model have no values.
+def shown_by(model_or_config: Any, task: str, spec_of: Callable[[Any], ExportSpec]) -> ExportSpec:
+    """`spec_of` a model, or of the model that a configuration describes for a task: its tensors have no values.
 
     InvalidSpec if transformers has no such model, or if the model reads values of tensors while it runs.
     """
     import torch
 
+    config = model_or_config
+    if hasattr(config, "forward"):
+        return spec_of(config)
     if not hasattr(config, "to_dict"):
         raise InvalidSpec(
             f"a {type(config).__name__} names no class of transformers to derive a spec from; "
@@ -141,9 +123,9 @@ def without_values(config: Any, task: str, spec_of: Callable[[Any], ExportSpec])
 
 def keeps_cache(model_or_config: Any, task: str) -> bool:
     """Whether a spec with a cache can be derived from a model, or from a configuration, for a task."""
-    derive = derive_from_model if hasattr(model_or_config, "forward") else derive_from_config
+    with_past = f"{task}{WITH_PAST}"
     try:
-        derive(model_or_config, f"{task}{WITH_PAST}")
+        shown_by(model_or_config, with_past, lambda model: derive_from_model(model, with_past))
     except (InvalidSpec, UnknownName):
         return False
     return True
@@ -162,14 +144,8 @@ def _model_without_weights(config: Any, task: str) -> Any:
 def _accepted_inputs(model: Any, *, of_texts: bool) -> tuple[ExportSpec, tuple[Run, ...]]:
     """The first candidate inputs on which the model runs and returns tensors, and these runs."""
     errors: list[Exception] = []
-    for inputs in () if unknown_arguments(model) else candidate_inputs(model, of_texts=of_texts):
-        try:
-            runs = run_at_sizes(model, resolved(inputs, snapshot(model)), answer_tensors)
-        except PatchFailed:
-            raise
-        except INPUT_REFUSALS as error:
-            errors.append(error)
-            continue
+    candidates = () if unknown_arguments(model) else candidate_inputs(model, of_texts=of_texts)
+    for inputs, runs in accepted(model, candidates, answer_tensors, errors):
         if outputs_spec(runs).outputs:
             return inputs, runs
     raise _not_derivable(model, errors)
@@ -331,12 +307,11 @@ def _not_derivable(model: Any, errors: Sequence[Exception]) -> InvalidSpec:
     not_known = unknown_arguments(model)
     model_errors = [error for error in errors if not isinstance(error, MissingValue)] or list(errors)
     parameters = listed(forward_parameters(model), most=8)
-    objects = [f"; {name} is {NO_TENSORS[name]}, which no graph can take" for name in not_known if name in NO_TENSORS]
     message = (
         f"no spec could be derived from {type(model).__name__}: forward takes {parameters}",
         f", of which {listed(not_known)} is not known" if not_known else "",
         f"; tried in {len(errors)} forms, first: {summary(model_errors[0])}" if model_errors else "",
-        *(objects or [f"; {HOW_TO_SPECIFY}"]),
+        f"; {HOW_TO_SPECIFY}",
     )
     if _has_no_forward(model):
         return InvalidSpec(f"{type(model).__name__} has no forward: derive a spec from a model inside it")

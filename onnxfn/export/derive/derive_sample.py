@@ -23,7 +23,6 @@ from onnxfn.export.derive.sample_ranges import (
     indexed_range,
     sample_range,
     specified_range,
-    unchanged_buffers,
     with_own_buffers,
 )
 from onnxfn.models.dtypes import float_dtype, float_dtypes
@@ -92,9 +91,8 @@ def derive_from_sample(
     copied = model_copy(model)
     if copied is not model:
         with_own_buffers(copied)
-    with unchanged_buffers(copied):
-        certain = _certain(copied, base, tensors, ranges)
-        base, generators, runs = _accepted_sizes(copied, base, tensors, certain)
+    certain = _certain(copied, base, tensors, ranges)
+    base, generators, runs = _accepted_sizes(copied, base, tensors, certain)
     check_results(type(model).__name__, runs.runs, runs.complex_paths)
     provenance = ExportSpec(derived=_provenance(model, tensors, call))
     outputs = outputs_spec(runs.runs, [tensor.name for tensor in tensors])
@@ -141,12 +139,9 @@ def _certain(
         for name, (low, high) in index_bounds(model, spec).items():
             least, most = bounds.get(name, (low, high))
             bounds[name] = max(least, low), min(most, high)
-    indices = {name: limits for name, limits in bounds.items() if limits[0] < limits[1] and not _is_bool(by_name[name])}
+    ordered = {name: limits for name, limits in bounds.items() if limits[0] < limits[1]}
+    indices = {name: limits for name, limits in ordered.items() if str(by_name[name].dtype) != "torch.bool"}
     return {name: indexed_range(name, by_name[name], limits) for name, limits in indices.items()} | known
-
-
-def _is_bool(tensor: Any) -> bool:
-    return str(tensor.dtype) == "torch.bool"
 
 
 def _accepted_sizes(
@@ -226,18 +221,13 @@ def _runs(model: Any, spec: ExportSpec) -> Runs:
 
     def tensors(result: Any) -> Mapping[Any, Any]:
         tensors_of_result = all_tensors(result)
-        nan.extend(
-            bool(np.isnan(tensor.float().numpy()).any()) for tensor in tensors_of_result.values() if _is_real(tensor)
-        )
+        real = (tensor for tensor in tensors_of_result.values() if tensor.is_floating_point())
+        nan.extend(bool(np.isnan(tensor.float().numpy()).any()) for tensor in real)
         complex_paths.extend(path for path, tensor in tensors_of_result.items() if tensor.is_complex())
         return tensors_of_result
 
     runs = run_at_sizes(model, resolved(spec, {}), tensors)
     return Runs(runs, any(nan), tuple(complex_paths))
-
-
-def _is_real(tensor: Any) -> bool:
-    return bool(tensor.is_floating_point())
 
 
 def _provenance(model: Any, tensors: Sequence[SampleTensor], call: Call) -> str:

@@ -22,10 +22,6 @@ Indexed = Callable[[Sequence[Any]], Iterable[tuple[Any, int]]]
 """From the arguments of an operator to its tensors of indices, each with the size of the axis that it indexes."""
 
 
-def _nothing(_: Sequence[Any]) -> Iterable[tuple[Any, int]]:
-    return ()
-
-
 def _along(arguments: Sequence[Any]) -> Iterator[tuple[Any, int]]:
     table, axis, index = arguments[:3]
     if table.dim():
@@ -60,44 +56,11 @@ INDEXED: Mapping[str, Indexed] = MappingProxyType(
 
 SAME_VALUES = frozenset(
     (
-        "alias",
-        "clone",
-        "_to_copy",
-        "copy",
-        "contiguous",
-        "detach",
-        "lift_fresh",
-        "view",
-        "_unsafe_view",
-        "_reshape_alias",
-        "reshape",
-        "unsqueeze",
-        "squeeze",
-        "expand",
-        "permute",
-        "transpose",
-        "t",
-        "slice",
-        "select",
-        "split",
-        "split_with_sizes",
-        "unbind",
-        "narrow",
-        "flip",
-        "roll",
-        "repeat",
-        "index",
-        "index_select",
-        "gather",
-        "as_strided",
-        "unfold",
-        "diagonal",
-        "masked_fill",
-        "masked_select",
-        "constant_pad_nd",
+        *("_to_copy", "_unsafe_view", "clone", "constant_pad_nd", "flip", "repeat", "roll"),
+        *("gather", "index", "index_select", "masked_fill", "masked_select"),
     )
 )
-"""Operators whose result holds values of their first argument."""
+"""Operators that are no views, and whose result holds values of their first argument."""
 
 SEVERAL = frozenset({"cat", "stack", "where"})
 """Operators whose result holds values of several arguments."""
@@ -129,12 +92,12 @@ def index_bounds(model: Any, spec: PlannedSpec) -> Bounds:
     def dispatch(function: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
         name = function.overloadpacket.__name__
         with suppress(AttributeError, IndexError, TypeError, ValueError):  # an overload with other arguments
-            for index, size in INDEXED.get(name, _nothing)(arguments):
+            for index, size in INDEXED[name](arguments) if name in INDEXED else ():
                 for origin in origins.get(id(index), ()):
                     low, high = bounds.get(origin.input, (-origin.shift, size - origin.shift))
                     bounds[origin.input] = max(low, -origin.shift), min(high, size - origin.shift)
         result = function(*arguments, **named)
-        _follow(origins, name, arguments, result)
+        _follow(origins, function, arguments, result)
         return result
 
     with suppress(Exception), torch_operators(dispatch):
@@ -142,9 +105,10 @@ def index_bounds(model: Any, spec: PlannedSpec) -> Bounds:
     return bounds
 
 
-def _follow(origins: dict[int, list[Origin]], name: str, arguments: Sequence[Any], result: Any) -> None:
+def _follow(origins: dict[int, list[Origin]], function: Any, arguments: Sequence[Any], result: Any) -> None:
     """Notes where the values of a result come from."""
-    for origin in [origin for source in _sources(name, arguments) for origin in origins.get(id(source), ())]:
+    name = function.overloadpacket.__name__
+    for origin in [origin for source in _sources(function, arguments) for origin in origins.get(id(source), ())]:
         shift = SHIFTS.get(name, 0) * arguments[1] if name in SHIFTS else 0
         for tensor in result if isinstance(result, (tuple, list)) else (result,):
             known = origins.setdefault(id(tensor), [])
@@ -152,9 +116,10 @@ def _follow(origins: dict[int, list[Origin]], name: str, arguments: Sequence[Any
                 known.append(Origin(tensor, origin.input, origin.shift + shift))
 
 
-def _sources(name: str, arguments: Sequence[Any]) -> Sequence[Any]:
+def _sources(function: Any, arguments: Sequence[Any]) -> Sequence[Any]:
     """The arguments of an operator whose values are in its result."""
-    if name in SAME_VALUES or (name in SHIFTS and type(arguments[1]) is int):
+    name = function.overloadpacket.__name__
+    if function.is_view or name in SAME_VALUES or (name in SHIFTS and type(arguments[1]) is int):
         return arguments[:1]
     inner = arguments[0] if name in ("cat", "stack") else arguments[1:]
     return inner if name in SEVERAL else ()

@@ -11,13 +11,16 @@ from types import MappingProxyType
 from onnxfn.architectures.families.feature_inputs import PLACED_PATCH
 from onnxfn.architectures.families.multimodal import text_batch_cases, text_batch_inputs
 from onnxfn.architectures.families.sizes import sized_in
-from onnxfn.export.derive.packed_inputs import MERGED_PATCHES, PATCH_STRIPS, POOLED_PATCHES, Forms
+from onnxfn.architectures.families.text import text_cases, text_inputs
+from onnxfn.export.derive.known_inputs import MERGED_PATCHES, PATCH_STRIPS, POOLED_PATCHES, Forms
 from onnxfn.specs.algebra.compose import compose, from_config, reads
-from onnxfn.specs.algebra.dummies import generates, padded, sized
-from onnxfn.specs.algebra.facts import TOKENS, case, takes
+from onnxfn.specs.algebra.dummies import generates
+from onnxfn.specs.algebra.facts import TOKENS, takes
 from onnxfn.specs.algebra.spec import ExportSpec
 
-TEXT = compose(takes("input_ids", TOKENS, "token_ids"), takes("attention_mask", TOKENS, "padding_mask"))
+CASES = "one right-padded left-padded"
+"""The cases of `text_cases`."""
+
 IMAGE = compose(
     takes("pixel_values", "batch_size num_channels= image_height= image_width=", "pixels", kind="float"),
     generates("pixels", "normal"),
@@ -25,33 +28,23 @@ IMAGE = compose(
 
 
 def _texts_after(placeholders: str) -> ExportSpec:
-    """A spec of the lengths of texts that begin with tokens in place of an image: 7 to 24 tokens follow them.
+    """A spec of texts that begin with tokens in place of an image: 7 to 24 tokens follow them.
 
     Args:
         placeholders: The name of the number of these tokens.
     """
-
-    def length(tokens: int) -> ExportSpec:
-        return sized(sequence_length=from_config(f"{placeholders} + {tokens}"))
-
-    return compose(
-        length(16),
-        case("one", sized(batch_size=1), length(7), padded("none")),
-        case("right-padded", sized(batch_size=3), length(11), padded("right")),
-        case("left-padded", sized(batch_size=2), length(24), padded("left")),
-    )
+    lengths = [from_config(f"{placeholders} + {tokens}") for tokens in (16, 7, 11, 24)]
+    return compose(text_cases, sized_in(CASES, sequence_length=lengths))
 
 
 IMAGES_OF_A_TEXT = compose(
-    TEXT,
+    text_inputs,
     IMAGE,
     takes("pixel_values", "batch_size num_images num_channels= image_height= image_width=", "pixels", kind="float"),
     takes("image_attention_mask", f"{TOKENS} num_images", "seen_images"),
     generates("seen_images", "integers", high=2),
-    sized(num_images=2),
-    case("one", sized(batch_size=1, sequence_length=7, num_images=1), padded("none")),
-    case("right-padded", sized(batch_size=3, sequence_length=11, num_images=3), padded("right")),
-    case("left-padded", sized(batch_size=2, sequence_length=9, num_images=4), padded("left")),
+    text_cases,
+    sized_in(CASES, num_images=(2, 1, 3, 4)),
 )
 """Several images for each text, and which of them each token sees."""
 
@@ -63,15 +56,15 @@ MARKED_PLACES = compose(
 )
 """A mask of the tokens of the image in each text."""
 
-PLACED_IMAGE = compose(TEXT, IMAGE, MARKED_PLACES)
+PLACED_IMAGE = compose(text_inputs, IMAGE, MARKED_PLACES)
 """An image for each text, and a mask of its tokens in the text."""
 
 PLACED_PATCHES = compose(
-    TEXT,
+    text_inputs,
     PLACED_PATCH,
     takes("flattened_patches", "batch_size num_patches placed_values=", "placed_patches", kind="float"),
     MARKED_PLACES,
-    sized_in("one right-padded left-padded", num_patches=(16, 9, 21, 12)),
+    sized_in(CASES, num_patches=(16, 9, 21, 12)),
 )
 """The patches of an image for each text, and a mask of its tokens in the text."""
 
@@ -85,7 +78,7 @@ def _instructed_image(token: str, frames: ExportSpec, *factors: str) -> ExportSp
         factors: Names whose product is the number of these tokens.
     """
     return compose(
-        TEXT,
+        text_inputs,
         IMAGE,
         frames,
         reads(num_placeholders=" * ".join(factors), num_query_tokens="num_query_tokens", placeholder=token),
@@ -101,7 +94,7 @@ def _instructed_image(token: str, frames: ExportSpec, *factors: str) -> ExportSp
         takes("qformer_attention_mask", "batch_size qformer_length", "padding_mask"),
         reads(qformer_vocab_size="qformer_config.vocab_size"),
         generates("question_ids", "integers", high=from_config("qformer_vocab_size")),
-        sized_in("one right-padded left-padded", qformer_length=(10, 6, 13, 8)),
+        sized_in(CASES, qformer_length=(10, 6, 13, 8)),
     )
 
 
@@ -110,13 +103,11 @@ FRAMES = takes(
 )
 
 SPOKEN_TEXT = compose(
-    TEXT,
+    text_inputs,
     takes("input_features", "batch_size num_mel_bins= sequence_length*frames_each", "spectrogram", kind="float"),
     generates("spectrogram", "normal"),
     reads(frames_each="audio_length_per_tok"),
-    case("one", sized(batch_size=1, sequence_length=7), padded("none")),
-    case("right-padded", sized(batch_size=3, sequence_length=11), padded("right")),
-    case("left-padded", sized(batch_size=2, sequence_length=9), padded("left")),
+    text_cases,
 )
 """A text that is written while a sound is heard: as many steps of the sound for each token."""
 
@@ -128,10 +119,7 @@ QUESTIONS = compose(
     generates("marks", "integers", low=1, high=7),
     generates("options", "integers", low=1, high=5),
     generates("question_types", "integers", high=3),
-    sized(num_questions=2),
-    case("one", sized(sequence_length=7, num_questions=1)),
-    case("several", sized(sequence_length=11, num_questions=3)),
-    case("many", sized(sequence_length=24, num_questions=5)),
+    sized_in("one several many", sequence_length=(None, 7, 11, 24), num_questions=(2, 1, 3, 5)),
 )
 """A prompt with questions: after which token each is answered, the number of its options, and its type."""
 
@@ -148,12 +136,12 @@ SOUNDS_AND_TEXTS = compose(
     text_batch_cases,
     takes("input_values", "batch_size 1 num_samples", "sound", kind="float"),
     generates("sound", "normal"),
-    sized_in("one right-padded left-padded", num_samples=(4000, 3001, 5003, 4700)),
+    sized_in(CASES, num_samples=(4000, 3001, 5003, 4700)),
 )
 """Sounds and texts that are compared."""
 
 PATCHES_IN_TEXTS = compose(
-    TEXT,
+    text_inputs,
     takes("pixel_values", "num_patches patch_width=", "patches", kind="float"),
     reads(placeholder="image_token_id", patch_width="3 * patch_size ** 2"),
     generates(
@@ -164,10 +152,8 @@ PATCHES_IN_TEXTS = compose(
         count=8,
     ),
     generates("patches", "normal"),
-    sized(num_patches=16, sequence_length=24),
-    case("one", sized(batch_size=1, sequence_length=9, num_patches=8), padded("none")),
-    case("right-padded", sized(batch_size=3, sequence_length=17, num_patches=24), padded("right")),
-    case("left-padded", sized(batch_size=2, sequence_length=31, num_patches=16), padded("left")),
+    text_cases,
+    sized_in(CASES, num_patches=(16, 8, 24, 16), sequence_length=(24, 9, 17, 31)),
 )
 """Texts that begin with placeholder tokens, and a flat patch of an image for each of these."""
 

@@ -8,13 +8,12 @@ from types import MappingProxyType
 from onnxfn.architectures.families.sizes import sized_in
 from onnxfn.architectures.families.text import bert_inputs, choice_sizes, text_cases
 from onnxfn.architectures.families.vision import pixel_inputs
-from onnxfn.export.derive.packed_inputs import PACKED_FORMS
 from onnxfn.specs.algebra.compose import compose, either, from_config, reads
 from onnxfn.specs.algebra.dummies import generates, padded, sized
 from onnxfn.specs.algebra.facts import TOKENS, takes
 from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.edits.axes import with_axis
-from onnxfn.specs.records import Source
+from onnxfn.specs.records import NestedDummy, Source
 
 Forms = tuple[ExportSpec, ...]
 
@@ -145,29 +144,17 @@ IMAGES_OF_ANY_SIZE = compose(
     sized_in("one several", batch_size=(2, 1, 3), height=(64, 96, 64), width=(64, 64, 128)),
 )
 
-SPECTROGRAM_DUMMIES = compose(
-    generates("sound", "normal"),
-    sized_in("one several", batch_size=(2, 1, 3), sequence_length=(160, 96, 224)),
-)
-"""Spectrograms of 96 to 224 frames."""
-
-WAVEFORM_DUMMIES = compose(
-    generates("sound", "normal"),
-    sized_in("one several", batch_size=(2, 1, 3), sequence_length=(16000, 9600, 12000)),
-)
-"""Waveforms of 9,600 to 16,000 samples."""
-
-LATENT_DUMMIES = compose(
-    generates("sound", "normal"),
-    sized_in("one several", batch_size=(2, 1, 3), sequence_length=(16, 11, 21)),
-)
-"""The frames that a codec decodes to a sound: 11 to 21."""
-
-FEATURES_MASK = takes("input_features_mask", "batch_size sequence_length", "padding_mask")
+SPECTROGRAMS, WAVEFORMS, LATENTS = (160, 96, 224), (16000, 9600, 12000), (16, 11, 21)
+"""Lengths of sounds: the frames of spectrograms, samples, and the frames that a codec decodes to a sound."""
 
 
-def _audio_form(name: str, axes: str, dummies: ExportSpec) -> ExportSpec:
-    return compose(dummies, takes(name, axes, "sound", kind="float"), FEATURES_MASK)
+def _sounds(name: str, lengths: tuple[int, ...], *patterns: str) -> Forms:
+    """The forms of sounds of these lengths, with the mask of their frames."""
+    dummies = compose(
+        generates("sound", "normal"), sized_in("one several", batch_size=(2, 1, 3), sequence_length=lengths)
+    )
+    mask = takes("input_features_mask", "batch_size sequence_length", "padding_mask")
+    return tuple(compose(dummies, takes(name, axes, "sound", kind="float"), mask) for axes in patterns)
 
 
 CHUNKED_SPECTROGRAMS = compose(
@@ -192,6 +179,65 @@ SERIES = compose(
     sized(batch_size=2),
 )
 
+# Towers that take the patches of images of any size, and where each image has its patches
+
+IMAGES = compose(
+    generates("merge_sizes", "integers", low=1, high=from_config("merged_side + 1")),
+    generates("patches", "normal"),
+    sized_in("one several", num_images=(2, 1, 3), num_patches=(96, 60, 132)),
+)
+"""One to three images, with 60 to 132 patches together."""
+
+PATCHES = NestedDummy("patches", "num_patches")
+
+
+def _grid(frames: int, merge: object) -> ExportSpec:
+    """A spec of the dummies of grids: the first image has as many frames as `frames`, and `merge` divides the sides."""
+    return generates("packed_grids", "packed_grids", patches=PATCHES, merge=merge, frames=frames)
+
+
+def _grid_forms(*axes: str) -> Forms:
+    """Images and videos, then images alone: some models take each frame of a video as an image.
+
+    All patches are in one row. `grid_thw` has the frames, the height and the width of each image in patches. A model
+    that merges the patches of each image in its own way takes how many per side.
+    """
+    words, names = " ".join(("num_patches", *axes)), ("hidden_states", "pixel_values")
+    inputs = compose(
+        *(takes(name, words, "patches", kind="float") for name in names),
+        takes("grid_thw", "num_images 3", "packed_grids"),
+        takes("merge_sizes", "num_images", "merge_sizes"),
+        IMAGES,
+    )
+    return tuple(compose(inputs, _grid(frames, from_config("merged_side"))) for frames in (2, 1))
+
+
+MERGED_PATCHES = compose(
+    takes("pixel_values", "num_patches merged_size= merged_size= num_channels=", "patches", kind="float"),
+    takes("image_grid_thw", "num_images 3", "packed_grids"),
+    IMAGES,
+    _grid(1, 1),
+)
+"""Patches that are merged before the model takes them, and the grids of the merged patches."""
+
+PATCH_STRIPS = compose(
+    takes("pixel_values", "1 num_channels= patch_size= patch_size*num_patches", "patches", kind="float"),
+    takes("target_sizes", "num_images 2", "packed_grids"),
+    IMAGES,
+    _grid(1, from_config("strip_side")),
+)
+"""The patches of all images side by side, as one image of the height of a patch; each grid without frames."""
+
+POOLED_PATCHES = compose(
+    takes("pixel_values", "batch_size num_tokens*pooled_patches patch_values=", "patches", kind="float"),
+    takes("pixel_position_ids", "batch_size num_tokens*pooled_patches 2", "patch_places"),
+    reads(pooled_side="pooling_kernel_size", pooled_patches="pooling_kernel_size ** 2"),
+    generates("patches", "uniform", low=0.0),
+    generates("patch_places", "grid_positions", merge=from_config("pooled_side")),
+    sized_in("one several", batch_size=(2, 1, 3), num_tokens=(8, 6, 15)),
+)
+"""The patches of an image per row, and the column and the row of each in the image; -1 for padding."""
+
 INPUT_FORMS: Mapping[str, Forms] = MappingProxyType(
     {
         "input_ids": (TEXT_INPUTS, CHOICES, *CODES),
@@ -199,32 +245,58 @@ INPUT_FORMS: Mapping[str, Forms] = MappingProxyType(
         "pixel_values": (pixel_inputs, IMAGES_OF_ANY_SIZE, _video_form("pixel_values")),
         "pixel_values_videos": (_video_form("pixel_values_videos"),),
         "input_values": (
-            _audio_form("input_values", "batch_size sequence_length", WAVEFORM_DUMMIES),
-            _audio_form("input_values", "batch_size audio_channels= sequence_length", WAVEFORM_DUMMIES),
-            _audio_form("input_values", "batch_size max_length= num_mel_bins=", SPECTROGRAM_DUMMIES),
+            *_sounds(
+                "input_values",
+                WAVEFORMS,
+                "batch_size sequence_length",
+                "batch_size audio_channels= sequence_length",
+            ),
+            *_sounds("input_values", SPECTROGRAMS, "batch_size max_length= num_mel_bins="),
         ),
         "input_features": (
-            _audio_form("input_features", "batch_size sequence_length num_mel_bins=", SPECTROGRAM_DUMMIES),
-            _audio_form("input_features", "batch_size num_mel_bins= sequence_length", SPECTROGRAM_DUMMIES),
-            _audio_form("input_features", "batch_size num_mel_bins= num_frames=", SPECTROGRAM_DUMMIES),
-            _audio_form("input_features", "batch_size sequence_length 128", SPECTROGRAM_DUMMIES),
+            *_sounds(
+                "input_features",
+                SPECTROGRAMS,
+                "batch_size sequence_length num_mel_bins=",
+                "batch_size num_mel_bins= sequence_length",
+                "batch_size num_mel_bins= num_frames=",
+                "batch_size sequence_length 128",
+            ),
             CHUNKED_SPECTROGRAMS,
         ),
-        "latents": (
-            _audio_form("latents", "batch_size latent_size= sequence_length", LATENT_DUMMIES),
-            _audio_form("latents", "batch_size sequence_length latent_size=", LATENT_DUMMIES),
+        "latents": _sounds(
+            "latents", LATENTS, "batch_size latent_size= sequence_length", "batch_size sequence_length latent_size="
         ),
         "hidden_states": (
-            _audio_form("hidden_states", "batch_size audio_channels= sequence_length", WAVEFORM_DUMMIES),
-            _audio_form("hidden_states", "batch_size latent_size= sequence_length", LATENT_DUMMIES),
+            *_sounds("hidden_states", WAVEFORMS, "batch_size audio_channels= sequence_length"),
+            *_sounds("hidden_states", LATENTS, "batch_size latent_size= sequence_length"),
         ),
         "past_values": (SERIES,),
-        **PACKED_FORMS,
+        "grid_thw": (*_grid_forms("patch_values="), *_grid_forms("num_channels=", "patch_size=", "patch_size=")),
     }
 )
 """Name of an input -> its forms: specs of the input, of its masks and of their dummies."""
 
-NO_TENSORS: Mapping[str, str] = MappingProxyType(
-    {"inference_session": "a Python object that keeps the frames, the prompts and the memory of a video between calls"}
+# Inputs that most models take in place of their own, as `inputs_embeds` for `input_ids`
+
+STATES = compose(
+    generates("states", "normal"),
+    sized_in("one several", batch_size=(2, 1, 3), sequence_length=(16, 11, 21)),
+    takes("inputs_embeds", f"{TOKENS} states_size=", "states", kind="float"),
+    takes("attention_mask", TOKENS, "padding_mask"),
+    reads(states_size="hidden_size or text_config.hidden_size"),
 )
-"""Name of an argument -> what it is, for arguments that no input of a graph can be."""
+"""The states of another model, with their mask."""
+
+MEL_FRAMES = compose(
+    generates("states", "normal"),
+    sized_in("one several", batch_size=(2, 1, 3), sequence_length=(64, 48, 96)),
+    takes("audio_mel", f"{TOKENS} mel_bins=", "states", kind="float"),
+    takes("audio_mel_mask", TOKENS, "left_out", kind="bool"),
+    generates("left_out", "integers", high=2),
+    reads(mel_bins=either("input_feat_size", NUM_MEL_BINS)),
+)
+"""Spectrograms whose mask is true for frames that are left out."""
+
+REQUIRED_FORMS: Mapping[str, Forms] = MappingProxyType({"inputs_embeds": (STATES,), "audio_mel": (MEL_FRAMES,)})
+"""Name of an input -> its forms, tried where `forward` requires the input."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -17,6 +17,7 @@ from onnxfn.models.model_state import unchanged_eval
 from onnxfn.models.patching import applied
 from onnxfn.models.torch_modes import eager_branches, quiet
 from onnxfn.specs.algebra.compose import compose, constant
+from onnxfn.specs.algebra.config_values import snapshot
 from onnxfn.specs.algebra.dummies import dummies
 from onnxfn.specs.algebra.facts import gives
 from onnxfn.specs.algebra.planned import PlannedSpec
@@ -24,7 +25,9 @@ from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.axes import value
 from onnxfn.specs.converters import Path
 from onnxfn.specs.edits.caches import cache_row
+from onnxfn.specs.errors import OnnxfnError, PatchFailed
 from onnxfn.specs.plan.check_cases import cases, in_case
+from onnxfn.specs.plan.planning import resolved
 from onnxfn.specs.records import KINDS, Kind
 
 AUXILIARY_FIELDS = frozenset({"loss", "hidden_states", "attentions", "mems", "router_logits", *CACHES, *INNER_RESULTS})
@@ -35,6 +38,19 @@ STATE_NAMES: Mapping[str, str] = MappingProxyType({"conv_states": "conv", "recur
 
 INDEXER_KEYS = "indexer_keys"
 """Attribute of a layer of a cache whose attention reads the keys that an index chooses: the keys of the index."""
+
+INPUT_REFUSALS = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    NameError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+    OnnxfnError,
+)
+"""The errors with which a model refuses inputs that are not its own. MemoryError, OSError and PatchFailed do not."""
 
 Tensors = Mapping[Path, Any]
 
@@ -77,7 +93,11 @@ def run_at_sizes(model: Any, spec: PlannedSpec, select: Callable[[Any], Tensors]
 
     def recorded(seed: int, sized: PlannedSpec) -> Run:
         tensors = select(run(model, sized, seed))
-        return Run(_sizes(sized), _shapes(tensors), {path: _kind(tensor, floats) for path, tensor in tensors.items()})
+        return Run(
+            _sizes(sized),
+            {path: tuple(tensor.shape) for path, tensor in tensors.items()},
+            {path: _kind(tensor, floats) for path, tensor in tensors.items()},
+        )
 
     return tuple(recorded(seed, sized) for seed, sized in enumerate(specs_at_sizes(spec)))
 
@@ -85,6 +105,21 @@ def run_at_sizes(model: Any, spec: PlannedSpec, select: Callable[[Any], Tensors]
 def specs_at_sizes(spec: PlannedSpec) -> tuple[PlannedSpec, ...]:
     """A planned spec at the traced sizes, and in each case of its check."""
     return (spec, *(in_case(spec, case) for case in cases(spec)))
+
+
+def accepted(
+    model: Any, candidates: Iterable[ExportSpec], select: Callable[[Any], Tensors], errors: list[Exception]
+) -> Iterator[tuple[ExportSpec, tuple[Run, ...]]]:
+    """The candidates on whose inputs a model runs, each with its runs; adds the errors of the others to `errors`."""
+    for candidate in candidates:
+        try:
+            runs = run_at_sizes(model, resolved(candidate, snapshot(model)), select)
+        except PatchFailed:
+            raise
+        except INPUT_REFUSALS as error:
+            errors.append(error)
+        else:
+            yield candidate, runs
 
 
 def outputs_spec(runs: Sequence[Run], taken: Sequence[str] = ()) -> ExportSpec:
@@ -123,7 +158,7 @@ def all_tensors(result: Any, path: Path = ()) -> Tensors:
     if hasattr(result, "shape") and hasattr(result, "dtype"):
         return {path: result}
     named = result if isinstance(result, Mapping) else fields_of(result)
-    steps = enumerate(result if _is_sequence(result) else ()) if named is None else named.items()
+    steps = enumerate(result if isinstance(result, (tuple, list)) else ()) if named is None else named.items()
     return {
         tensor_path: tensor
         for step, field in steps
@@ -153,19 +188,11 @@ def _sizes(spec: PlannedSpec) -> dict[str, int]:
     return {symbol: value(symbol, named) for symbol in symbols}
 
 
-def _shapes(tensors: Tensors) -> dict[Path, tuple[int, ...]]:
-    return {path: tuple(tensor.shape) for path, tensor in tensors.items()}
-
-
 def _kind(tensor: Any, floats: set[str]) -> Kind | None:
     """The kind of a tensor: `float` for the dtypes of the weights, `int` for that of ids, which edits can change."""
     dtype = str(tensor.dtype).removeprefix("torch.")
     kind: Any = "float" if dtype in floats else "int" if dtype == "int64" else dtype
     return kind if kind in KINDS else None
-
-
-def _is_sequence(result: Any) -> bool:
-    return isinstance(result, (tuple, list))
 
 
 def _is_auxiliary(step: str | int) -> bool:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from onnxfn.export.derive.probe import Run, onnx_name
-from onnxfn.graphs.capture.trace_errors import changed_buffers
 from onnxfn.models.submodules import SCRIPTED
 from onnxfn.specs.algebra.dummies import Array
 from onnxfn.specs.algebra.fills import SCALES
@@ -88,34 +86,6 @@ def with_own_buffers(copied: Any) -> None:
         for name, buffer in module._buffers.items():
             if buffer is not None:
                 module._buffers[name] = copies.setdefault(id(buffer), buffer.clone())
-
-
-@contextmanager
-def unchanged_buffers(model: Any) -> Iterator[None]:
-    """Raises InvalidSpec on leaving if `forward` of a module has changed the values of its buffers."""
-    first = {name: buffer.clone() for name, buffer in model.named_buffers()}
-    changed: dict[str, None] = {}
-
-    def note_changes(module: Any, _: Any, __: Any) -> None:
-        buffers: Mapping[str, Any] = dict(module.named_buffers())
-        changed.update(
-            {name: None for name, old in first.items() if name in buffers and not _equal(buffers[name], old)}
-        )
-
-    hook = model.register_forward_hook(note_changes)
-    try:
-        yield
-    finally:
-        hook.remove()
-    if changed:
-        raise InvalidSpec(changed_buffers(type(model).__name__, [*changed]))
-
-
-def _equal(tensor: Any, other: Any) -> bool:
-    """Whether two tensors have the same shape, dtype and values; NaN equals itself."""
-    if tensor.shape != other.shape or tensor.dtype != other.dtype:
-        return False
-    return bool(((tensor == other) | ((tensor != tensor) & (other != other))).all())  # noqa: PLR0124 - NaN
 
 
 Range = tuple[float, float]

@@ -1,1 +1,1 @@
-"""The spec of a model, and what is known about it."""
+"""The spec of a model, and the model of a checkpoint."""

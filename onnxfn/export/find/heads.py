@@ -11,15 +11,13 @@ from onnxfn.architectures.families.heads import family_head
 from onnxfn.export.derive.auto_tables import is_listed, listed_classes, listed_loader, listed_tasks, loaded_classes
 from onnxfn.export.derive.candidate_inputs import forward_parameters
 from onnxfn.export.derive.causal_masks import masked_by_eager
-from onnxfn.export.derive.derive import INPUT_REFUSALS, derive_from_model, without_values
-from onnxfn.export.derive.probe import answer_tensors, outputs_spec, run_at_sizes
+from onnxfn.export.derive.derive import derive_from_model, shown_by
+from onnxfn.export.derive.probe import accepted, answer_tensors, outputs_spec
 from onnxfn.models.model_state import model_copy
 from onnxfn.specs.algebra.compose import compose
-from onnxfn.specs.algebra.config_values import snapshot
 from onnxfn.specs.algebra.facts import loads
 from onnxfn.specs.algebra.spec import Call, ExportSpec, Parts
-from onnxfn.specs.errors import InvalidSpec, PatchFailed, unknown
-from onnxfn.specs.plan.planning import resolved
+from onnxfn.specs.errors import InvalidSpec, unknown
 from onnxfn.specs.tasks.tasks import DEFAULT_TASK, TASKS, WITH_PAST, canonical, for_task, task_names
 
 
@@ -38,9 +36,9 @@ def for_head(row: ExportSpec, task: str, model_or_config: Any = None) -> ExportS
     run, and there is no model.
     """
     name = canonical(task)
-    known = known_tasks(row)
     if row.task is not None or name in task_names(row):
         return for_task(row, task)
+    known = known_tasks(row)
     if name not in known and not is_listed(type(model_or_config).__name__, name):
         raise unknown("task", task, known, of=row.name or "this spec")
     head = _same_head(row, name) or family_head(row, name)
@@ -52,7 +50,7 @@ def for_head(row: ExportSpec, task: str, model_or_config: Any = None) -> ExportS
             f"a run of the model shows the outputs of {name} of {row.name}; "
             f"pass the model or its configuration: spec_for(model, {name!r})"
         )
-    return compose(_spec_from_run(row, name, model_or_config), loader)
+    return compose(shown_by(model_or_config, name, lambda model: _shown_by_model(row, model, name)), loader)
 
 
 def _same_head(row: ExportSpec, task: str) -> ExportSpec | None:
@@ -70,26 +68,13 @@ def _same_head(row: ExportSpec, task: str) -> ExportSpec | None:
     return None
 
 
-def _spec_from_run(row: ExportSpec, task: str, model_or_config: Any) -> ExportSpec:
-    if hasattr(model_or_config, "forward"):
-        return _shown_by_model(row, model_or_config, task)
-    return without_values(model_or_config, task, lambda model: _shown_by_model(row, model, task))
-
-
 def _shown_by_model(row: ExportSpec, model: Any, task: str) -> ExportSpec:
     """The spec with inputs of the row on which the model runs, and the outputs of the run; else a derived spec."""
     copy = model_copy(model)
     arguments = forward_parameters(copy).keys()
-    for inputs in _possible_inputs(row):
-        # `**kwargs` takes inputs that the model never reads, such as those of an encoder.
-        if not arguments >= {input_.forward_path[0] for input_ in inputs.inputs}:
-            continue
-        try:
-            runs = run_at_sizes(copy, resolved(inputs, snapshot(copy)), answer_tensors)
-        except PatchFailed:
-            raise
-        except INPUT_REFUSALS:
-            continue
+    # `**kwargs` takes inputs that the model never reads, such as those of an encoder.
+    read = (spec for spec in _possible_inputs(row) if arguments >= {input_.forward_path[0] for input_ in spec.inputs})
+    for inputs, runs in accepted(copy, read, answer_tensors, []):
         outputs = outputs_spec(runs).outputs
         usual = {output.name for output in TASKS[task].outputs}
         chosen = tuple(output for output in outputs if output.name in usual) or outputs

@@ -10,12 +10,7 @@ from attrs import evolve
 from onnxfn.architectures import ARCHITECTURES
 from onnxfn.export.derive.auto_tables import is_listed, listed_loader, listed_tasks
 from onnxfn.export.derive.class_rows import row_of
-from onnxfn.export.derive.derive import (
-    derive_from_config,
-    derive_from_model,
-    keeps_cache,
-    without_values,
-)
+from onnxfn.export.derive.derive import derive_from_model, keeps_cache, shown_by
 from onnxfn.export.derive.derive_sample import derive_from_sample
 from onnxfn.export.find.heads import for_head, known_tasks
 from onnxfn.export.find.multimodal import LISTED, SEES, is_in_parts, multimodal_spec, reads_features, written_task
@@ -40,9 +35,6 @@ GENERATION_TASKS = (
 def rows_of(architectures: Mapping[str, ExportSpec] | None) -> Mapping[str, ExportSpec]:
     """A table of rows; ARCHITECTURES for None, which is a shorter default in a signature."""
     return ARCHITECTURES if architectures is None else architectures
-
-
-HOW_TO_DERIVE = "to derive a spec without a row, pass the model or its configuration: spec_for(model)"
 
 
 def spec_for(
@@ -139,8 +131,7 @@ def derived(
     model_or_config = _without_wrapper(model_or_config)
     name = task or _task_to_derive(model_or_config)
     loader_of(name)  # raises UnknownName for an unknown task
-    derive = derive_from_model if hasattr(model_or_config, "forward") else derive_from_config
-    return derive(model_or_config, name)
+    return shown_by(model_or_config, name, lambda model: derive_from_model(model, name))
 
 
 def tasks_for(model_or_type: Any, *, architectures: Mapping[str, ExportSpec] | None = None) -> tuple[str, ...]:
@@ -151,8 +142,8 @@ def tasks_for(model_or_type: Any, *, architectures: Mapping[str, ExportSpec] | N
         architectures: A table of rows, model type -> spec. None: ARCHITECTURES.
 
     Returns:
-        The canonical names of the tasks of the row, then those that transformers has a class for. The tables of
-        transformers' auto classes list them; torch is not imported.
+        The canonical names of the tasks of the row, then those that transformers has a class for: the tables of
+        its auto classes list them.
 
     Raises:
         UnknownName: A model type as text has no row and transformers no class, or a configuration has no model type.
@@ -219,14 +210,12 @@ def _whole_model_loader(config: Any, task: str) -> str | None:
 
 def _in_parts(model_or_type: Any, task: str) -> ExportSpec:
     """The spec of a model that sees or hears and writes, in parts; a configuration is enough."""
-    if hasattr(model_or_type, "forward"):
-        return multimodal_spec(model_or_type, task)
     if isinstance(model_or_type, (str, Mapping)):
         raise InvalidSpec(
             f"the language model of {model_or_type!s:.80} shows its cache; pass the model or its configuration of "
             f"transformers: spec_for(model, {task!r})"
         )
-    return without_values(model_or_type, task, lambda model: multimodal_spec(model, task))
+    return shown_by(model_or_type, task, lambda model: multimodal_spec(model, task))
 
 
 def with_model_task(spec: ExportSpec, model: Any) -> ExportSpec:
@@ -307,7 +296,10 @@ def _row(model_or_type: Any, architectures: Mapping[str, ExportSpec] | None) -> 
     row = _row_or_none(model_or_type, architectures)
     if row is None:
         model_type = _model_type(model_or_type)
-        raise UnknownName(f"{unknown('model type', model_type, rows_of(architectures))}; {HOW_TO_DERIVE}")
+        raise UnknownName(
+            f"{unknown('model type', model_type, rows_of(architectures))}; "
+            "to derive a spec without a row, pass the model or its configuration: spec_for(model)"
+        )
     return row
 
 

@@ -39,9 +39,9 @@ from onnxfn.architectures.wrappers.feature_methods import draws, feature_method,
 from onnxfn.architectures.wrappers.layer_inputs import LAYER_INPUTS, layer_sizes
 from onnxfn.export.derive.auto_tables import is_listed, listed_classes
 from onnxfn.export.derive.causal_masks import masked_by_eager
-from onnxfn.export.derive.derive import INPUT_REFUSALS, derive_from_model, summary
+from onnxfn.export.derive.derive import derive_from_model, summary
 from onnxfn.export.derive.known_inputs import CONFIG_KEYS
-from onnxfn.export.derive.probe import all_tensors, outputs_spec, run_at_sizes
+from onnxfn.export.derive.probe import accepted, all_tensors, outputs_spec
 from onnxfn.export.load.class_tasks import class_name
 from onnxfn.models.model_state import model_copy
 from onnxfn.models.submodules import submodule_of
@@ -53,9 +53,8 @@ from onnxfn.specs.axis_symbols import with_symbols
 from onnxfn.specs.edits.behaviors import encoder_and_decoder, encoder_and_merged_decoder, model_part
 from onnxfn.specs.edits.mrope import with_mrope
 from onnxfn.specs.edits.token_embeddings import EMBEDS, embedding_lookup, with_inputs_embeds
-from onnxfn.specs.errors import InvalidSpec, PatchFailed, listed
-from onnxfn.specs.plan.planning import resolved
-from onnxfn.specs.records import InputSpec, OutputSpec
+from onnxfn.specs.errors import InvalidSpec, listed
+from onnxfn.specs.records import OutputSpec
 from onnxfn.specs.tasks.tasks import DEFAULT_TASK, TASKS, WITH_PAST, canonical, for_task, task_names
 
 SEES, HEARS, SEES_AND_HEARS = "image-text-to-text", "audio-text-to-text", "any-to-any"
@@ -213,7 +212,7 @@ def _encoded(model: Any, name: str, towers: Sequence[str]) -> ExportSpec:
     past = WITH_PAST if name.endswith(WITH_PAST) else ""
     text = derive_from_model(model, f"text2text-generation{past}", of_texts=True)
     base = evolve(text, name=None, task=None, derived=None, parts=Parts())
-    width = reads(embedding_width=constant(_embedding_width(model)))
+    width = _embedding_width(model)
     table = compose(embedding_lookup(compose(CONFIG_KEYS, token_rows)), token_table, width)
     return compose(
         ExportSpec(name=model.config.model_type, task=name, derived=f"{type(model).__name__} in parts"),
@@ -231,7 +230,7 @@ def _drawing(model: Any, name: str) -> ExportSpec:
     """The spec of a model that writes states, with heads for texts and for images."""
     derived = derive_from_model(model, name.replace(SEES_AND_HEARS, "text-generation"), of_texts=True)
     text = evolve(with_inputs_embeds(derived), name=None, task=None, derived=None, parts=Parts())
-    width = reads(embedding_width=constant(_embedding_width(model)))
+    width = _embedding_width(model)
     return compose(
         ExportSpec(name=model.config.model_type, task=name, derived=f"{type(model).__name__} in parts"),
         ExportSpec(call=TASKS[SEES_AND_HEARS].call),
@@ -245,9 +244,10 @@ def _language_model(model: Any, decoder: str, task: str) -> ExportSpec:
 
     derived, inner = _written_text(model, task)
     text = with_inputs_embeds(derived)
-    text = with_mrope(text) if _has_mrope(model) else text
+    # Positions in time, height and width.
+    text = with_mrope(text) if hasattr(getattr(model, "model", model), "get_rope_index") else text
     alone = evolve(text, name=None, task=None, derived=None, parts=Parts())
-    width = reads(embedding_width=constant(_embedding_width(model)))
+    width = _embedding_width(model)
     layer_inputs, taken = _inputs_of_layers(model)
     table = compose(embedding_lookup(alone), token_table, width, layer_inputs)
     is_prefix = any(types.tells_prompts for types in placeholders(snapshot(model)).types)
@@ -279,46 +279,40 @@ def _written_text(model: Any, task: str) -> tuple[ExportSpec, ExportSpec | None]
         return derive_from_model(inside, task, of_texts=True), inner_decoder
 
 
-def _has_mrope(model: Any) -> bool:
-    """Whether positions are three, in time, height and width."""
-    return hasattr(getattr(model, "model", model), "get_rope_index")
-
-
-def _embedding_width(model: Any) -> int:
-    """The width of a row of embeddings."""
+def _embedding_width(model: Any) -> ExportSpec:
+    """A spec of the width of a row of embeddings."""
     import torch
 
     device = next(model.parameters()).device
     token = torch.zeros((1, 1), dtype=torch.int64, device=device)
-    return int(submodule_of(model, token_table.call.submodule)(token)["inputs_embeds"].shape[-1])
+    rows = submodule_of(model, token_table.call.submodule)(token)["inputs_embeds"]
+    return reads(embedding_width=constant(int(rows.shape[-1])))
 
 
 def _tower(model: Any, part: str) -> ExportSpec:
     """A spec of a tower with the first inputs on which it runs."""
-    errors: list[str] = []
-    for form in _forms(model, part):
-        inputs = evolve(form, inputs=tuple(_as_clients_say(model, tensor) for tensor in form.inputs))
-        own = tower(part, CONFIG_KEYS, inputs, masked_by_eager(model)).parts.behaviors[0].spec
-        try:
-            runs_of_tower = run_at_sizes(model, resolved(own, snapshot(model)), all_tensors)
-        except PatchFailed:
-            raise
-        except INPUT_REFUSALS as error:
-            errors.append(summary(error))
-            continue
-        (output,) = outputs_spec(runs_of_tower).outputs
-        return tower(part, CONFIG_KEYS, inputs, masked_by_eager(model), ExportSpec(outputs=(_named(output, part),)))
+    errors: list[Exception] = []
+    forms = (_as_clients_say(model, form) for form in _forms(model, part))
+    towers = (tower(part, CONFIG_KEYS, form, masked_by_eager(model)) for form in forms)
+    for spec, runs in accepted(model, towers, all_tensors, errors):
+        (output,) = outputs_spec(runs).outputs
+        return model_part(part, spec, ExportSpec(outputs=(_named(output, part),)))
+    first = f", first: {summary(errors[0])}" if errors else ""
     raise InvalidSpec(
         f"{METHODS[part]} of {type(model).__name__} runs on no inputs that are known; "
-        f"tried in {len(errors)} forms{f', first: {errors[0]}' if errors else ''}; for its language model alone, "
-        "choose the task text-generation"
+        f"tried in {len(errors)} forms{first}; for its language model alone, choose the task text-generation"
     )
 
 
-def _as_clients_say(model: Any, tensor: InputSpec) -> InputSpec:
-    """The input with the name that clients use for this model type."""
-    name = CLIENT_NAMES.get(model.config.model_type, {}).get(tensor.name, tensor.name)
-    return evolve(tensor, name=name, path=tensor.forward_path)
+def _as_clients_say(model: Any, form: ExportSpec) -> ExportSpec:
+    """The inputs with the names that clients use for this model type."""
+    names = CLIENT_NAMES.get(model.config.model_type, {})
+    return evolve(
+        form,
+        inputs=tuple(
+            evolve(each, name=names.get(each.name, each.name), path=each.forward_path) for each in form.inputs
+        ),
+    )
 
 
 def _named(output: OutputSpec, part: str) -> OutputSpec:

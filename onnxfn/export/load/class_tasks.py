@@ -12,52 +12,31 @@ from onnxfn.specs.tasks.tasks import TASKS, WITH_PAST, canonical
 
 CLASS_SUFFIXES: Mapping[str, str] = MappingProxyType(
     {
+        **{f"For{task.title().replace('-', '')}": task for task in TASKS},
         "ForMaskedLM": "fill-mask",
         "WithLMHeadModel": "fill-mask",  # XLM and Flaubert
         "LMHeadModel": "text-generation",
         "ForCausalLM": "text-generation",
         "ForConditionalGeneration": "text2text-generation",
         "ForSequenceClassification": "text-classification",
-        "ForTokenClassification": "token-classification",
-        "ForNextSentencePrediction": "next-sentence-prediction",
-        "ForQuestionAnswering": "question-answering",
         "ForQuestionAnsweringSimple": "question-answering",
-        "ForMultipleChoice": "multiple-choice",
-        "ForAudioClassification": "audio-classification",
-        "ForAudioFrameClassification": "audio-frame-classification",
         "ForXVector": "audio-xvector",
         "ForCTC": "automatic-speech-recognition",
         "ForRNNT": "automatic-speech-recognition",
         "ForTDT": "automatic-speech-recognition",
         "ForSpeechToText": "automatic-speech-recognition",
         "ForTextToText": "text2text-generation",
-        "ForImageClassification": "image-classification",
-        "ForVideoClassification": "video-classification",
         "ForImageSuperResolution": "image-to-image",
         "Backbone": "backbone",
-        "ForCausalImageModeling": "causal-image-modeling",
-        "ForDecision": "decision",
-        "ForTableRecognition": "table-recognition",
-        "ForPointmapEstimation": "pointmap-estimation",
-        "ForTimeSeriesClassification": "time-series-classification",
         "ForClassification": "time-series-classification",
         "ForRegression": "time-series-regression",
         "ForMaskedImageModeling": "masked-im",
-        "ForDepthEstimation": "depth-estimation",
-        "ForObjectDetection": "object-detection",
-        "ForSemanticSegmentation": "semantic-segmentation",
         "ForInstanceSegmentation": "image-segmentation",
-        "ForImageSegmentation": "image-segmentation",
         "ForSegmentation": "image-segmentation",
         "ForImageTextRetrieval": "image-text-retrieval",
         "ForImageAndTextRetrieval": "image-text-retrieval",
         "ForUniversalSegmentation": "image-segmentation",
         "ForPoseEstimation": "keypoint-detection",
-        "ForKeypointDetection": "keypoint-detection",
-        "ForKeypointMatching": "keypoint-matching",
-        "ForImageMatting": "image-matting",
-        "ForNormalEstimation": "normal-estimation",
-        "ForRetrieval": "retrieval",
         "ForPrediction": "time-series-forecasting",
         "ForTextToSpeech": "text-to-audio",
         "MarianMTModel": "text2text-generation",
@@ -66,7 +45,10 @@ CLASS_SUFFIXES: Mapping[str, str] = MappingProxyType(
         "Model": "feature-extraction",
     }
 )
-"""Suffix of a class name in transformers -> the task of the class; the first suffix that matches counts."""
+"""Suffix of a class name in transformers -> the task of the class; the first suffix that matches counts.
+
+A class is named after its task, as `BertForTokenClassification`, or has one of the other suffixes.
+"""
 
 # `ForConditionalGeneration` names models for speech, images and text, encoder-decoders and decoders. A bare model with
 # a text tower and an image tower compares texts with images. A detector that reads a text detects what the text names.

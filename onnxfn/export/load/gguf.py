@@ -9,7 +9,7 @@ from typing import Any
 
 from onnxfn.export.load.load_errors import load_errors
 from onnxfn.export.load.loading_progress import weights_ticked
-from onnxfn.export.load.quantized import FLOAT32_BYTES, WEIGHTS_FROM, gigabytes
+from onnxfn.export.load.quantized import FLOAT32_BYTES, WEIGHTS_FROM, gigabytes, not_kept
 from onnxfn.specs.errors import LoadFailed
 from onnxfn.specs.stored.reports import Tick, no_tick
 from onnxfn.weights.packed.quantized_checkpoint import CONFIG_KEY
@@ -42,12 +42,7 @@ def checked_gguf(file: Path, *, dequantize: bool) -> str:
     quantized = [name for name, _ in types.most_common() if name not in FLOATS]
     described = f"GGUF with {', '.join(quantized) or 'floats'}, {gigabytes(file.stat().st_size)}"
     if quantized and not dequantize:
-        size = gigabytes(parameters * FLOAT32_BYTES)
-        raise LoadFailed(
-            f"{file} is quantized: {described}; a graph cannot keep its blocks; dequantize it (--dequantize, "
-            f"dequantize=True) to export a float model of {size} in float32, half of that in float16, or export the "
-            "checkpoint that it was made from"
-        )
+        raise not_kept(str(file), described, "its blocks", parameters * FLOAT32_BYTES)
     return described
 
 
@@ -58,7 +53,7 @@ def load_gguf(file: Path, loader: str = "AutoModelForCausalLM", *, dequantize: b
 
     described = checked_gguf(file, dequantize=dequantize)
     settings = transformers.GgufConfig(dequantize=True)
-    with load_errors(str(file), f"{file} could not be read"), weights_ticked(str(file), tick):
+    with load_errors(str(file), f"{file} could not be read"), weights_ticked(tick):
         model = getattr(transformers, loader).from_pretrained(
             file.parent, gguf_file=file.name, dtype=torch.float32, quantization_config=settings, trust_remote_code=False
         )

@@ -53,14 +53,6 @@ def checkpoint_fault(folder: Path) -> str | None:
     return None
 
 
-def with_code(folder: Path) -> bool:
-    """Whether the configuration in a folder names code of the checkpoint's own."""
-    try:
-        return bool(json.loads((folder / CONFIG).read_bytes()).get("auto_map"))
-    except (OSError, ValueError, AttributeError):
-        return False
-
-
 def _reason(error: Exception) -> str:
     """The type and the message of an error of transformers, and what a user can do about it."""
     if isinstance(error, OSError) and error.errno is not None:
@@ -125,17 +117,13 @@ def _safetensors_fault(file: Path) -> str | None:
     return f"has {size - expected:,} bytes after its last tensor; download it again" if size > expected else None
 
 
-def _no_fault(_: Path) -> str | None:
-    return None
-
-
 CONTENT_FAULTS: Mapping[str, Callable[[Path], str | None]] = MappingProxyType(
     {
         CONFIG: _json_fault,
         "generation_config.json": _json_fault,
         INDEX: _index_fault,
         "*.safetensors": _safetensors_fault,
-        "*.bin": _no_fault,
+        "*.bin": lambda _: None,
     }
 )
 """Pattern of files that are loaded -> what is wrong with the content of such a file, or None."""

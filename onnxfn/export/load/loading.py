@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 from onnxfn.export.load.class_tasks import served_tasks, task_of
-from onnxfn.export.load.load_errors import CONFIG, HOW_TO_TRUST, load_errors, with_code
+from onnxfn.export.load.load_errors import CONFIG, HOW_TO_TRUST, load_errors
 from onnxfn.export.load.loading_progress import no_bars, weights_ticked
 from onnxfn.export.load.quantized import checked_quantization, load_dequantized
 from onnxfn.export.load.stored_dtypes import declare_float32, has_rounded_tables, stored_dtype
@@ -82,8 +82,9 @@ def load_configuration(folder: Path, *, trust_remote_code: bool = False) -> Any:
 
     step = f"transformers cannot read a configuration from {folder / CONFIG}"
     with load_errors(str(folder), step), quiet():
-        model_type = json.loads((folder / CONFIG).read_bytes()).get("model_type")
-        if not trust_remote_code and with_code(folder) and model_type not in CONFIG_MAPPING:
+        content = json.loads((folder / CONFIG).read_bytes())
+        model_type = content.get("model_type")
+        if not trust_remote_code and content.get("auto_map") and model_type not in CONFIG_MAPPING:
             raise LoadFailed(f"{folder} has code of its own for the model type {model_type!r}; {HOW_TO_TRUST}")
         return AutoConfig.from_pretrained(folder, trust_remote_code=trust_remote_code)
 
@@ -129,7 +130,7 @@ def _load_floats(
     if (Path(name) / ADAPTER).exists() and find_spec("peft") is None:
         raise LoadFailed(f"{name} has an adapter ({ADAPTER}), which needs peft: pip install peft, or remove that file")
     dtype = stored_dtype(Path(name), config) if as_stored else None
-    with load_errors(name, f"{name} could not be loaded with {class_name}"), quiet(), weights_ticked(name, tick):
+    with load_errors(name, f"{name} could not be loaded with {class_name}"), quiet(), weights_ticked(tick):
         model, info = _loaded(loader, name, dtype or "float32", trust_remote_code=trust_remote_code)
         if dtype is not None and has_rounded_tables(model, info["missing_keys"]):
             model, info = _loaded(loader, name, "float32", trust_remote_code=trust_remote_code)
@@ -148,7 +149,7 @@ def load_weights(model: Any, name: str) -> Any:
     LoadFailed if transformers cannot load it, or if weights have other shapes. InvalidSpec if weights are missing.
     """
     kind = type(model)
-    with load_errors(name, f"{name} could not be loaded with {kind.__name__}"), quiet(), weights_ticked(name):
+    with load_errors(name, f"{name} could not be loaded with {kind.__name__}"), quiet(), weights_ticked():
         dtype = str(model.dtype).removeprefix("torch.")
         loaded, info = _loaded(kind, name, dtype, config=model.config, trust_remote_code=False)
     _check_shapes(name, info["mismatched_keys"])

@@ -46,13 +46,17 @@ def checked_quantization(name: str, config: Any = None, *, dequantize: bool) -> 
     reasons = (f"{weight.name}: {reason}" for weight in checkpoint.weights if (reason := no_blocks_reason(weight)))
     first = next(reasons, None)
     if first is not None:
-        size = gigabytes(float_bytes(checkpoint))
-        raise LoadFailed(
-            f"{name} is quantized: {described(checkpoint)}; a graph cannot keep {first}; dequantize it (--dequantize, "
-            f"dequantize=True) to export a float model of {size} in float32, half of that in float16, or export the "
-            "checkpoint that it was made from"
-        )
+        raise not_kept(name, described(checkpoint), first, float_bytes(checkpoint))
     return checkpoint
+
+
+def not_kept(name: str, described: str, part: str, float_bytes: int) -> LoadFailed:
+    """The error for a quantized checkpoint with a part that no graph can keep."""
+    return LoadFailed(
+        f"{name} is quantized: {described}; a graph cannot keep {part}; dequantize it (--dequantize, dequantize=True) "
+        f"to export a float model of {gigabytes(float_bytes)} in float32, half of that in float16, or export the "
+        "checkpoint that it was made from"
+    )
 
 
 def load_dequantized(checkpoint: QuantizedCheckpoint, load: Callable[[Path], Any], *, dequantize: bool) -> Any:

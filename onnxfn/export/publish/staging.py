@@ -47,24 +47,19 @@ class PrivateFolder:
     path: Path
 
 
-def private_folder() -> PrivateFolder:
-    """A new folder where the system has its temporary files: `TMPDIR` chooses another disk."""
-    with write_errors(Path(tempfile.gettempdir())):
-        folder = PrivateFolder(Path(tempfile.mkdtemp(prefix=PREFIX)))
-    weakref.finalize(folder, _delete, folder.path, os.getpid())
-    return folder
-
-
 @contextmanager
 def export_target(path: Any) -> Iterator[tuple[Path, PrivateFolder | None]]:
     """The path that an export writes to, and the folder that its result owns, if it is one of these.
 
-    For None that is a new folder, for a file object a file in one. The folder is deleted if the export fails.
+    For None that is a new folder, for a file object a file in one. It lies where the system has its temporary files:
+    `TMPDIR` chooses another disk. The folder is deleted if the export fails.
     """
     if isinstance(path, str | os.PathLike):
         yield Path(path), None
         return
-    owner = private_folder()
+    with write_errors(Path(tempfile.gettempdir())):
+        owner = PrivateFolder(Path(tempfile.mkdtemp(prefix=PREFIX)))
+    weakref.finalize(owner, _delete, owner.path, os.getpid())
     try:
         yield owner.path / ("export" if path is None else "model.onnx"), owner
     except BaseException:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from math import prod
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from textwrap import wrap
 from typing import Any
 
-from onnxfn.export.report.report_file import dtype_name, graph_facts
+from onnxfn.export.report.report_file import graph_facts, weights_by_dtype
 from onnxfn.specs.errors import InvalidSpec, ModelNotFound, first_line
 from onnxfn.specs.results.printing import Rows, file_size, text
 from onnxfn.specs.short_repr import counted, grouped_rows
 from onnxfn.weights.layouts import onnx_folder
-from onnxfn.weights.onnx_files import external_data_names, graph_nodes, metadata, stored_tensors
+from onnxfn.weights.onnx_files import external_data_names, graph_nodes, metadata
 
 METADATA_PREFIX = "onnxfn."
 """How the keys of the metadata that onnxfn writes begin."""
@@ -50,14 +50,14 @@ def graph_summary(file: Path) -> dict[str, Any]:
         InvalidSpec: The file is not an ONNX file.
     """
     try:
-        facts, nodes, tensors = graph_facts(file), graph_nodes(file), stored_tensors(file)
+        facts, nodes, weights = graph_facts(file), graph_nodes(file), weights_by_dtype(file)
     except (ValueError, IndexError) as error:
         raise InvalidSpec(f"{file} is not an ONNX file: {first_line(error)}") from error
     data_files = {name: file.parent / name for name in sorted(external_data_names(file))}
     return {
         **facts,
         "operators": dict(Counter(map(_operator, nodes)).most_common()),
-        "weights": _weights_by_dtype(tensors),
+        "weights": weights,
         "bytes": file.stat().st_size,
         "external_data": {name: path.stat().st_size if path.is_file() else None for name, path in data_files.items()},
         "metadata": metadata(file),
@@ -101,17 +101,6 @@ def _operator(node: Any) -> str:
     return f"{node.domain}.{node.op_type}" if node.domain else str(node.op_type)
 
 
-def _weights_by_dtype(tensors: Iterable[Any]) -> dict[str, dict[str, int]]:
-    """For each dtype of initializers the number of tensors, elements and bytes, the most bytes first."""
-    sums: dict[str, dict[str, int]] = {}
-    for tensor in tensors:
-        facts = sums.setdefault(dtype_name(tensor.dtype), {"tensors": 0, "elements": 0, "bytes": 0})
-        facts["tensors"] += 1
-        facts["elements"] += prod(tensor.shape)
-        facts["bytes"] += tensor.length
-    return dict(sorted(sums.items(), key=lambda item: -item[1]["bytes"]))
-
-
 def _port(port: Mapping[str, Any]) -> tuple[str, str]:
     sizes = ", ".join("?" if size is None else str(size) for size in port["shape"])
     return str(port["name"]), f"{port['dtype']}[{sizes}]"
@@ -139,16 +128,5 @@ def _metadata_row(key: str, value: str) -> tuple[str, str]:
 
 def _wrapped(words: Iterable[str]) -> Rows:
     """Words in rows of at most 100 characters, with commas between them."""
-    return [(row,) for row in _rows_of_words(words)]
-
-
-def _rows_of_words(words: Iterable[str], width: int = 100) -> Iterator[str]:
-    row = ""
-    for word in words:
-        longer = f"{row}, {word}" if row else word
-        if len(longer) > width:
-            yield f"{row},"
-            longer = word
-        row = longer
-    if row:
-        yield row
+    unbroken = ", ".join(word.replace(" ", "\xa0") for word in words)
+    return [(row.replace("\xa0", " "),) for row in wrap(unbroken, 100, break_on_hyphens=False)]

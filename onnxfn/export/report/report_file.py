@@ -21,7 +21,7 @@ from attrs import asdict, evolve, frozen
 from onnxfn.specs.algebra.planned import Plan
 from onnxfn.specs.errors import InvalidSpec, listed, shortened
 from onnxfn.specs.plan.variants import plans_by_dtype
-from onnxfn.specs.stored.reports import Difference, Report, Tick, no_tick
+from onnxfn.specs.stored.reports import Report, Tick, no_tick
 from onnxfn.specs.stored.serialize import to_plain
 from onnxfn.specs.version import VERSION
 from onnxfn.weights.digests import sha256_of
@@ -225,10 +225,11 @@ def graph_facts(file: Path) -> dict[str, Any]:
     """
     model = onnx_model(file)
     opsets = {each.domain: each.version for each in model.opset_import}
+    floats = {name: facts["elements"] for name, facts in weights_by_dtype(file).items() if "float" in name}
     return {
         "opset": opsets.get("", 0),
         "opsets": dict(sorted(opsets.items())),
-        "dtype": _weights_dtype(file),
+        "dtype": max(sorted(floats), key=floats.__getitem__, default=None),
         "inputs": list(map(_port, model.graph.input)),
         "outputs": list(map(_port, model.graph.output)),
     }
@@ -238,20 +239,21 @@ def _port(value: Any) -> dict[str, Any]:
     """Name, type and axes of an input or output: a size, a symbol, or null for an axis without a name."""
     tensor = value.type.tensor_type
     shape = [axis.dim_value if axis.HasField("dim_value") else (axis.dim_param or None) for axis in tensor.shape.dim]
-    return {"name": value.name, "dtype": dtype_name(tensor.elem_type), "shape": shape}
+    return {"name": value.name, "dtype": _dtype_name(tensor.elem_type), "shape": shape}
 
 
-def _weights_dtype(file: Path) -> str | None:
-    """The floating point type that most elements of the weights have; None without such weights."""
-    elements: dict[str, int] = {}
+def weights_by_dtype(file: Path) -> dict[str, dict[str, int]]:
+    """For each dtype of initializers the number of tensors, elements and bytes, the most bytes first."""
+    sums: dict[str, dict[str, int]] = {}
     for tensor in stored_tensors(file):
-        name = dtype_name(tensor.dtype)
-        elements[name] = elements.get(name, 0) + prod(tensor.shape)
-    floats = {name: count for name, count in elements.items() if "float" in name}
-    return max(sorted(floats), key=floats.__getitem__, default=None)
+        facts = sums.setdefault(_dtype_name(tensor.dtype), {"tensors": 0, "elements": 0, "bytes": 0})
+        facts["tensors"] += 1
+        facts["elements"] += prod(tensor.shape)
+        facts["bytes"] += tensor.length
+    return dict(sorted(sums.items(), key=lambda item: -item[1]["bytes"]))
 
 
-def dtype_name(number: int) -> str:
+def _dtype_name(number: int) -> str:
     """The name of a type that ONNX numbers, as numpy and torch spell it."""
     from onnx import TensorProto
 
@@ -295,14 +297,13 @@ def check_facts(report: Report | None) -> dict[str, Any]:
     return {
         "status": PASSED,
         "cases": list(report.cases),
-        "outputs": [_figures(difference) for difference in report.differences],
+        "outputs": [
+            _finite({name: to_plain(getattr(difference, name, None)) for name in FIGURES})
+            for difference in report.differences
+        ],
         "measurements": [asdict(measurement) for measurement in report.measurements],
         "sections": [_finite(asdict(section)) for section in report.sections],
     }
-
-
-def _figures(difference: Difference) -> dict[str, Any]:
-    return _finite({name: to_plain(getattr(difference, name, None)) for name in FIGURES})
 
 
 def _finite(figures: Mapping[str, Any]) -> dict[str, Any]:

@@ -84,7 +84,8 @@ def verify(folder: str | Path) -> Verification:
     folder = Path(folder)
     if not folder.is_dir():
         raise ModelNotFound(f"no folder {folder}; verify takes the folder of an export")
-    parts = [folder] if (folder / REPORT_FILE).is_file() else _parts(folder)
+    inner = sorted(file.parent for file in folder.glob(f"*/{REPORT_FILE}"))
+    parts = [folder] if (folder / REPORT_FILE).is_file() else inner
     if not parts:
         missing = f"no {REPORT_FILE} in {folder}: another program or an older onnxfn wrote it; export it again"
         return Verification(str(folder), 0, 0, faults=[missing])
@@ -96,11 +97,6 @@ def verify(folder: str | Path) -> Verification:
         [check for result in results for check in result.checks],
         [fault for result in results for fault in result.faults],
     )
-
-
-def _parts(folder: Path) -> list[Path]:
-    """The folders in a folder that have a report."""
-    return sorted(file.parent for file in folder.glob(f"*/{REPORT_FILE}"))
 
 
 def _verified(folder: Path) -> Verification:

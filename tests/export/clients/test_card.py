@@ -7,10 +7,10 @@ import re
 
 import pytest
 import tiny
+from huggingface_hub import ModelCard
 
 from onnxfn import WriteOptions, export, spec_for, verify
-from onnxfn.export.clients.card import CARD, CLIENT_CODE, card_text, command
-from onnxfn.weights.layouts import HUB, LAYOUTS
+from onnxfn.export.clients.card import CARD, card_text
 
 HUB_LAYOUT = WriteOptions(layout="hub")
 
@@ -38,6 +38,7 @@ def test_the_card_names_every_graph_with_its_size_and_what_was_measured(llama):
         assert measured != "not checked"
     assert "agreement" in rows["onnx/model_fp16.onnx"]
     assert "largest difference" in rows["onnx/model.onnx"]
+    assert "model of the type `llama`, opset 18." in card
 
 
 def test_the_card_is_verified_with_the_folder(llama):
@@ -51,34 +52,14 @@ def test_the_card_is_verified_with_the_folder(llama):
         (llama / CARD).write_text(text)
 
 
-def test_the_command_of_the_card_writes_such_a_folder(llama):
-    report = report_of(llama)
-    assert command(report).split()[2:] == [
-        *("MODEL", "OUT", "--task", "text-generation-with-past", "--layout", "hub"),
-        *("--dtype", "float32", "--dtype", "float16", "--opset", "18"),
-    ]
-    assert command(report) in (llama / CARD).read_text()
+def test_the_limits_of_clients_are_on_the_card(llama):
+    limited = {**report_of(llama), "remarks": ["onnxruntime-genai cannot have keys and values of unlike width (llama)"]}
+    assert "## Limits\n\n- onnxruntime-genai cannot" in card_text(limited)
 
 
-def test_each_client_that_loads_the_folder_has_code(llama):
-    report = report_of(llama)
-    titles = re.findall(r"^## (.+)$", card_text(report), re.MULTILINE)
-    assert titles == ["Files", "transformers.js", "onnxruntime-genai", "ORTModel", "onnxfn"]
-    refused = {**report, "remarks": ["onnxruntime-genai cannot have keys and values of unlike width (llama)"]}
-    assert "## onnxruntime-genai" not in card_text(refused)
-    assert "- onnxruntime-genai cannot" in card_text(refused)
-
-
-def test_every_client_of_the_layout_has_code():
-    assert {code.client for code in CLIENT_CODE} == {*LAYOUTS[HUB].clients}
-
-
-def test_the_code_is_code(llama):
-    blocks = re.findall(r"```python\n(.+?)```", card_text(report_of(llama)), re.DOTALL)
-    assert len(blocks) == 3
-    for block in blocks:
-        compile(block, "card", "exec")
-        assert "{" not in block
+def test_the_hub_reads_the_task_and_the_type(llama):
+    data = ModelCard.load(llama / CARD).data
+    assert (data.library_name, data.pipeline_tag, data.tags) == ("onnx", "text-generation", ["onnx", "onnxfn", "llama"])
 
 
 def test_a_card_that_nobody_here_wrote_stays(tmp_path):

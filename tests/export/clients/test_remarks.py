@@ -156,12 +156,6 @@ def test_sizes_of_images_that_transformers_js_drops_are_named_without_a_flag():
     assert with_remarks(plan, model.config, LAYOUTS["transformers.js"]).remarks == (line,)
 
 
-def test_kinds_of_tokens_that_no_graph_takes_are_named():
-    line = "the configuration has type_vocab_size 2, and no graph takes token_type_ids"
-    assert remarks("camembert", "fill-mask", type_vocab_size=2) == (line,)
-    assert remarks("camembert", "fill-mask", type_vocab_size=1) == ()
-
-
 def test_one_client_does_not_give_the_number_of_logits():
     spec = onnxfn.with_input(onnxfn.spec_for("llama", WITH_PAST), "num_logits_to_keep")
     line = "ORTModel gives no num_logits_to_keep, which the graph takes"

@@ -1,0 +1,57 @@
+"""The model of a checkpoint, for its task or another."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from onnxfn.export.find.lookup import checkpoint_task, has_row, loader_spec, spec_for
+from onnxfn.export.load.class_tasks import loader_of
+from onnxfn.export.load.gguf import is_gguf, load_gguf
+from onnxfn.export.load.loading import checkpoint_folder, load_configuration, load_model
+
+
+def model_for(
+    name: str,
+    task: str | None = None,
+    *,
+    trust_remote_code: bool = False,
+    dequantize: bool = False,
+) -> Any:
+    """Loads the model of a checkpoint.
+
+    Args:
+        name: A folder, a GGUF file, or the name of a repository on the hub.
+        task: The name of a task, or a synonym. By default the task of the checkpoint, by the class name in
+            its `config.json`.
+        trust_remote_code: Whether code of the checkpoint may run, for a model type that transformers does not know.
+        dequantize: Whether a graph shall have the weights of a quantized checkpoint (GPTQ, AWQ, FP8, MXFP4,
+            compressed-tensors, GGUF) as floats. Else it keeps them where MatMulNBits holds them exactly. For
+            PyTorch they are floats either way; they lie in a temporary file that is deleted with the model.
+
+    Returns:
+        The model of transformers for the task, in float32 and in evaluation mode.
+
+    Raises:
+        ModelNotFound: There is no such checkpoint.
+        LoadFailed: A file of the checkpoint is damaged, its weights do not fit its configuration, it needs a package
+            that is not installed, it needs code of its own and `trust_remote_code` is False, or it is quantized, no
+            graph can keep its weights, and `dequantize` is False.
+        UnknownName: The model does not have the task.
+        InvalidSpec: The checkpoint has no trained weights for the task.
+
+    Example:
+        >>> import tempfile
+        >>> from transformers import BertConfig, BertModel
+        >>> tiny = BertConfig(vocab_size=8, hidden_size=4, num_hidden_layers=1, num_attention_heads=1)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     BertModel(tiny).save_pretrained(folder)
+        ...     type(model_for(folder)).__name__
+        'BertModel'
+    """
+    if is_gguf(name):
+        loader = "AutoModelForCausalLM" if task is None else loader_of(task)
+        return load_gguf(Path(name), loader, dequantize=dequantize)
+    config = load_configuration(checkpoint_folder(name), trust_remote_code=trust_remote_code)
+    spec = spec_for(config, task or checkpoint_task(config)) if has_row(config) else loader_spec(config, task)
+    return load_model(name, config, spec, trust_remote_code=trust_remote_code, dequantize=dequantize).eval()
