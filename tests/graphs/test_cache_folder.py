@@ -94,15 +94,6 @@ def test_what_a_killed_process_was_writing_is_deleted_after_an_hour(tmp_path):
     assert files(tmp_path) == [new.name, NAMES[1]]
 
 
-@pytest.mark.parametrize("suffix", ["template", "recipe"])
-def test_files_of_every_kind_count(suffix, tmp_path):
-    old = tmp_path / f"{'a' * 64}.{suffix}"
-    write_file(old, bytes(10))
-    os.utime(old, (0, 0))
-    write_file(tmp_path / NAMES[0], bytes(10), max_bytes=SIZE)
-    assert files(tmp_path) == [NAMES[0]]
-
-
 # Which files are read
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from concurrent.futures import CancelledError, Executor, Future
 from contextlib import closing
 from functools import partial
@@ -12,7 +12,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from time import perf_counter
 
-from attrs import evolve
+from attrs import evolve, frozen
 
 from onnxfn.export.batch.log import logged_results, open_log, replacing, unchanged_result
 from onnxfn.export.batch.memory import memory_need, stored_weights
@@ -24,20 +24,38 @@ from onnxfn.export.batch.records import (
     OnBatchEvent,
     check_paths,
 )
-from onnxfn.export.batch.schedule import Task, next_task
 from onnxfn.export.batch.servers import Submit, executor_processes, local_processes
 from onnxfn.export.jobs.error_lines import error_line
-from onnxfn.export.jobs.identity import job_digest, kind_of
+from onnxfn.export.jobs.identity import job_digest
 from onnxfn.export.jobs.jobs import ExportJob
 from onnxfn.export.load.loading import checkpoint_folder
 from onnxfn.export.publish.staging import check_destination
 from onnxfn.specs.errors import InvalidSpec, OnnxfnError, first_line
 
+AVAILABLE = re.compile(r"^MemAvailable:\s*(\d+) kB", re.MULTILINE)
+
+
+@frozen
+class Task:
+    """A job with what the order of jobs depends on.
+
+    Attributes:
+        number: The place of the job among all jobs.
+        job: The job.
+        bytes: The memory that the job needs at most.
+        digest: What the result depends on.
+        attempt: How often the job was started, with this time.
+    """
+
+    number: int
+    job: ExportJob
+    bytes: int = 0
+    digest: str = ""
+    attempt: int = 1
+
+
 Step = tuple[str, Task, JobResult | None]
 """What happened, to which task, and its result if it ended."""
-
-GB = 10**9
-AVAILABLE = re.compile(r"^MemAvailable:\s*(\d+) kB", re.MULTILINE)
 
 
 def ignore(_: BatchEvent) -> None:
@@ -57,8 +75,8 @@ def export_many(
 ) -> BatchResult:
     """Exports many checkpoints, each in a process of its own. A job that fails does not end the others.
 
-    Of jobs whose checkpoints differ in the values of their weights alone, the first one traces the model. The others
-    start when it has ended, and take its graphs from the template cache.
+    A job whose checkpoint differs from that of an earlier job in the values of its weights alone takes the graphs of
+    that job from the template cache.
 
     Args:
         jobs: What to export. Each has a path of its own.
@@ -108,49 +126,31 @@ def export_many(
     return BatchResult(tuple(results[number] for number in range(len(jobs))), perf_counter() - start)
 
 
-def batch_preview(jobs: Iterable[ExportJob], log: str | os.PathLike[str] | None = None) -> str:
-    """What `export_many` would do, as text: a line for each job, with the memory that it needs. Nothing is exported.
+def batch_preview(jobs: Iterable[ExportJob], log: str | os.PathLike[str] | None = None) -> BatchResult:
+    """What `export_many` would do. Nothing is exported.
 
     Args:
         jobs: What would be exported.
         log: The log of earlier runs, whose exports would not be done again. None: there is no log.
 
     Returns:
-        The number of jobs, the memory that the largest needs, and the number of models to trace; then a line for each
-        job.
+        The result of each job that need not or cannot run. Any other job has the status `planned`, and the memory that
+        it needs at most.
 
     Raises:
         InvalidSpec: Two jobs have the same path.
 
-    >>> batch_preview([])
-    '0 jobs: 0 to export, 0 GB of memory at most, 0 models to trace'
+    >>> batch_preview([]).jobs
+    ()
     """
-    previewed = preview_jobs(jobs, log)
-    tasks = [task for task, result in previewed if result is None]
-    traced = sum(task.kind is None for task in tasks) + len({task.kind for task in tasks} - {None})
-    most = max((task.bytes for task in tasks), default=0) / GB
-    lines = (_preview_line(task, result) for task, result in previewed)
-    heading = (
-        f"{len(previewed)} jobs: {len(tasks)} to export, {most:.3g} GB of memory at most, {traced} models to trace"
-    )
-    return "\n".join((heading, *lines))
-
-
-def preview_jobs(
-    jobs: Iterable[ExportJob], log: str | os.PathLike[str] | None = None
-) -> tuple[tuple[Task, JobResult | None], ...]:
-    """Each job as a task, with the memory that it needs; and its result, if it need not or cannot run."""
     jobs = tuple(jobs)
     check_paths(jobs)
     logged = logged_results(None if log is None else Path(log))
-    return tuple(_prepared(*each, logged) for each in enumerate(jobs))
-
-
-def _preview_line(task: Task, result: JobResult | None) -> str:
-    job = task.job
-    if result is None:
-        return f"{job.checkpoint} -> {job.path}: needs {task.bytes / GB:.3g} GB of memory"
-    return f"{job.checkpoint} -> {job.path}: {result.status} {result.error}".rstrip()
+    prepared = (_prepared(*each, logged) for each in enumerate(jobs))
+    return BatchResult(
+        result or JobResult(task.job.checkpoint, task.job.path, "planned", memory_bytes=task.bytes)
+        for task, result in prepared
+    )
 
 
 def _check_numbers(workers: int | None, retries: int) -> None:
@@ -190,7 +190,6 @@ def _prepared(number: int, job: ExportJob, logged: Mapping[str, JobResult]) -> t
             task = evolve(
                 task,
                 job=evolve(job, overwrite=True),
-                kind=kind_of(job, folder),
                 bytes=memory_need(stored_weights(folder), job.check),
                 digest=digest,
             )
@@ -212,10 +211,9 @@ def _run(
     waiting = [*tasks]
     running: dict[Future[JobResult], Task] = {}
     ended: SimpleQueue[Future[JobResult]] = SimpleQueue()
-    known_kinds: set[str | None] = set()
     with executor_processes(executor) if executor else local_processes(min(workers, len(tasks))) as submit:
         while waiting or running:
-            while len(running) < workers and (task := next_task(waiting, running.values(), known_kinds, memory)):
+            while len(running) < workers and (task := next_task(waiting, running.values(), memory)):
                 waiting.remove(task)
                 _start(submit, task, limits, running, ended)
                 yield "start" if task.attempt == 1 else "retry", task, None
@@ -223,8 +221,23 @@ def _run(
             if result.status == "lost" and task.attempt <= retries:
                 waiting.insert(0, evolve(task, attempt=task.attempt + 1))
                 continue
-            known_kinds |= {task.kind} if result.succeeded else set()
             yield result.status, task, result
+
+
+def next_task(waiting: Sequence[Task], running: Collection[Task], memory: int | None) -> Task | None:
+    """The first waiting task that fits into the memory with those that run; None if all must wait for one that runs.
+
+    A task that needs more than all of `memory` runs alone.
+
+    >>> small, large = Task(0, ExportJob("a", "x"), bytes=1), Task(1, ExportJob("b", "y"), bytes=9)
+    >>> next_task([large, small], [], 8).number
+    0
+    >>> next_task([large], [small], 8) is None, next_task([large], [], 8).number
+    (True, 1)
+    """
+    used = sum(task.bytes for task in running)
+    fitting = (task for task in waiting if memory is None or used + task.bytes <= memory)
+    return next(fitting, None if running else next(iter(waiting), None))
 
 
 def _start(

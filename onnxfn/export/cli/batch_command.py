@@ -12,13 +12,12 @@ import typer
 from attrs import evolve
 
 from onnxfn.export.batch.job_files import read_jobs
-from onnxfn.export.batch.many import batch_preview, export_many, preview_jobs
-from onnxfn.export.batch.records import BatchResult, batch_content, preview_content
+from onnxfn.export.batch.many import batch_preview, export_many
+from onnxfn.export.batch.records import BatchResult, batch_content
 from onnxfn.export.cli.result_json import json_text
 from onnxfn.export.cli.say import say
 from onnxfn.export.cli.stages import jobs_shown
 from onnxfn.export.cli.texts import Form, batch_text, result_form
-from onnxfn.export.jobs.jobs import ExportJob
 from onnxfn.export.jobs.options import Values, with_check
 from onnxfn.specs.errors import InvalidSpec, OutputExists
 
@@ -35,7 +34,7 @@ def export_listed(jobs: Path, out: Path, values: Values, *, dask: str | None, re
     defaults = with_check({name: values[name] for name in ("dtype", "check", "no_check") if name in values})
     listed = read_jobs(jobs, out, **defaults)
     if "dry_run" in values:
-        _print_preview(listed, out / LOG if resume else None, form)
+        _print_result(batch_preview(listed, out / LOG if resume else None), form, is_dry_run=True)
         return
     overwrite = "overwrite" in values
     _check_log(out / LOG, resume=resume, overwrite=overwrite)
@@ -47,14 +46,10 @@ def export_listed(jobs: Path, out: Path, values: Values, *, dask: str | None, re
         raise typer.Exit(1)
 
 
-def _print_preview(jobs: tuple[ExportJob, ...], log: Path | None, form: Form) -> None:
-    say(json_text(preview_content(preview_jobs(jobs, log))) if form == "json" else batch_preview(jobs, log))
-
-
-def _print_result(result: BatchResult, form: Form) -> None:
+def _print_result(result: BatchResult, form: Form, *, is_dry_run: bool = False) -> None:
     match form:
         case "json":
-            say(json_text(batch_content(result)))
+            say(json_text(batch_content(result, is_dry_run=is_dry_run)))
         case "verbose":
             say(result)
         case _:

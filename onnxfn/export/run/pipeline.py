@@ -16,7 +16,6 @@ from onnxfn.export.clients.card import write_card
 from onnxfn.export.clients.side_files import write_side_files
 from onnxfn.export.derive.derive import HOW_TO_SPECIFY
 from onnxfn.export.derive.derive_sample import FROM_SAMPLE
-from onnxfn.export.jobs.recipes import Recipe, recipe_graphs
 from onnxfn.export.load.quantized import weights_from
 from onnxfn.export.publish.publishing import checkpoint_files, publish
 from onnxfn.export.publish.staging import Destination, check_destination, export_target, staging_folder
@@ -29,7 +28,7 @@ from onnxfn.export.run.arguments import (
     merged_adapter,
     with_checkpoint_weights,
 )
-from onnxfn.export.run.attempts import Built, Job, build_variants, check_files, traced_layers
+from onnxfn.export.run.attempts import Built, Job, build_variants, check_files
 from onnxfn.export.run.events import OnEvent, ignore, limited, stage_timer
 from onnxfn.export.run.loaded import Loaded, write_to_file_object
 from onnxfn.export.run.planned_files import check_single_file, plan_for_destination, planned_files
@@ -47,9 +46,9 @@ from onnxfn.specs.errors import OnnxfnError, write_errors
 from onnxfn.specs.plan.planning import Decoders
 from onnxfn.specs.plan.real_inputs import real_inputs_by_part
 from onnxfn.specs.results.measurements import DEFAULT_FLOORS, CheckMode, Floors, check_mode, comparing_mode
-from onnxfn.specs.stored.reports import Exported, NotQuantized, Report, Tick, no_tick
+from onnxfn.specs.stored.reports import Exported, NotQuantized, Report, Tick
 from onnxfn.specs.version import VERSION
-from onnxfn.weights.layouts import layout_of, write_configs, write_texts
+from onnxfn.weights.layouts import layout_of, write_configs
 from onnxfn.weights.side_files import copy_side_files
 from onnxfn.weights.write import (
     LINK,
@@ -57,7 +56,6 @@ from onnxfn.weights.write import (
     WriteOptions,
     resolved_write_options,
     with_checkpoint_entries,
-    write_graphs,
 )
 
 
@@ -183,7 +181,8 @@ def export(
                 check_floors(planned, floors)
             texts = text_references(copied, preprocessor, checkpoint)
             with staging_folder(destination) as staging:
-                onnx_staging = _make_onnx_staging(staging, destination)
+                onnx_staging = staging / destination.onnx_folder.relative_to(destination.folder)
+                onnx_staging.mkdir(exist_ok=True)
                 of_files = (copied, planned, onnx_staging, options, timed, real_inputs)
                 job = Job(*of_files, check=check_mode(check), texts=texts, floors=floors, preprocessor=preprocessor)
                 job = evolve(job, adapter=input_adapter(spec, adapter))
@@ -199,44 +198,6 @@ def export(
         if path is not None and not isinstance(path, str | PathLike):
             write_to_file_object(loaded, path)
         return _exported(loaded, built, seconds)
-
-
-def export_from_recipe(
-    recipe: Recipe,
-    checkpoint: Path,
-    path: str | Path,
-    *,
-    template_cache: Path,
-    overwrite: bool = False,
-    write: WriteOptions = WriteOptions(),
-    on_event: OnEvent = ignore,
-) -> Exported | None:
-    """Writes the files that `export` would write for a checkpoint, without its model and without a check.
-
-    Returns:
-        The same as `export`, without a report. None, and nothing is written, if a template of the recipe is missing
-        in the cache.
-    """
-    check_destination(Path(path), overwrite=overwrite)
-    destination = Destination(Path(path), layout_of(write.layout).subfolder)
-    resolved, planned = resolved_write_options(write), recipe.plan
-    options = with_checkpoint_entries(resolved, checkpoint, destination.onnx_folder, overwrite=overwrite)
-    with stage_timer(on_event) as (timed, seconds), write_errors(Path(path)):
-        with timed("template", ""):
-            graphs = recipe_graphs(recipe, template_cache, checkpoint)
-        if graphs is None:
-            return None
-        with staging_folder(destination) as staging:
-            onnx_staging = _make_onnx_staging(staging, destination)
-            models = [graph.model for graph in graphs]
-            written = write_graphs(planned, models, onnx_staging, options, timed, check=False)
-            built = Built(planned, graphs, written, None, traced_layers(graphs))
-            files: Iterable[Path] = written
-            if not destination.is_file:
-                side_files = (*write_texts(recipe.config_files, staging), *copy_side_files(checkpoint, staging))
-                files = _complete_folder(built, side_files, staging, destination, options)
-            published = publish(files, staging, destination, overwrite=overwrite)
-    return _exported(Loaded(str(path), map(str, published)), built, seconds)
 
 
 def validate(
@@ -323,7 +284,7 @@ def _complete_folder(
     staging: Path,
     destination: Destination,
     options: ResolvedWriteOptions,
-    tick: Tick = no_tick,
+    tick: Tick,
 ) -> tuple[Path, ...]:
     """Writes what an export to a folder has besides graphs and files of the checkpoint; returns all files.
 
@@ -350,13 +311,6 @@ def _write_checkpoint_files(model: Any, checkpoint: Path | None, folder: Path) -
     """
     files = (*write_configs(model, folder), *(copy_side_files(checkpoint, folder) if checkpoint else ()))
     return (*files, *(write_configs(model, folder) if weights_from(model) else ()))
-
-
-def _make_onnx_staging(staging: Path, destination: Destination) -> Path:
-    """Makes the folder in the staging folder that gets the ONNX files."""
-    folder = staging / destination.onnx_folder.relative_to(destination.folder)
-    folder.mkdir(exist_ok=True)
-    return folder
 
 
 def _exported(loaded: Loaded, built: Built, seconds: Mapping[str, float]) -> Exported:
