@@ -141,10 +141,10 @@ def test_one_variant_that_fails_leaves_no_file_and_is_named(tmp_path, monkeypatc
     attempts, spec_model = sys.modules["onnxfn.export.run.attempts"], spec_and_model("bert")
     check_files = attempts.check_files
 
-    def broken(model, plan, *others, **options):
-        if plan.parts[0].dtype == "float16":
+    def broken(job, **options):
+        if job.plan.parts[0].dtype == "float16":
             raise CheckFailed("model_fp16: 'logits' differs")
-        return check_files(model, plan, *others, **options)
+        return check_files(job, **options)
 
     monkeypatch.setattr(attempts, "check_files", broken)
     message = refusal(CheckFailed, onnxfn.export, *spec_model, tmp_path / "out", dtypes=FLOATS)

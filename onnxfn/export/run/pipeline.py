@@ -28,7 +28,7 @@ from onnxfn.export.run.arguments import (
     merged_adapter,
     with_checkpoint_weights,
 )
-from onnxfn.export.run.attempts import Built, Job, build_variants, check_files
+from onnxfn.export.run.attempts import Built, Job, Output, build_variants, check_files
 from onnxfn.export.run.events import OnEvent, ignore, limited, stage_timer
 from onnxfn.export.run.loaded import Loaded, write_to_file_object
 from onnxfn.export.run.planned_files import check_single_file, plan_for_destination, planned_files
@@ -183,10 +183,9 @@ def export(
             with staging_folder(destination) as staging:
                 onnx_staging = staging / destination.onnx_folder.relative_to(destination.folder)
                 onnx_staging.mkdir(exist_ok=True)
-                of_files = (copied, planned, onnx_staging, options, timed, real_inputs)
-                job = Job(*of_files, check=check_mode(check), texts=texts, floors=floors, preprocessor=preprocessor)
-                job = evolve(job, adapter=input_adapter(spec, adapter))
-                built = build_variants(job, build)
+                of_check = (check_mode(check), real_inputs, texts, floors, preprocessor)
+                job = Job(copied, planned, onnx_staging, timed, *of_check)
+                built = build_variants(job, Output(build, options, input_adapter(spec, adapter)))
                 files: Iterable[Path] = built.files
                 with timed("complete", "") as tick:
                     if not destination.is_file:
@@ -261,8 +260,8 @@ def validate(
             copied = with_adapter(model, model_copy(with_plain_tensors(model)), merged_adapter(spec, adapter))
             folder, planned = planned_files(spec, copied, exported, config, decoders=decoders)
             real_inputs = real_inputs_by_part(planned, preprocessor)
-        of_files = (copied, planned, folder, timed, real_inputs, text_references(copied, preprocessor), floors)
-        return check_files(*of_files, mode=mode, preprocessor=preprocessor)
+        texts = text_references(copied, preprocessor)
+        return check_files(Job(copied, planned, folder, timed, mode, real_inputs, texts, floors, preprocessor))
 
 
 def _resolved_options(
