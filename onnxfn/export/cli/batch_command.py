@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from concurrent.futures import Executor
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,9 @@ from attrs import evolve
 
 from onnxfn.export.batch.job_files import read_jobs
 from onnxfn.export.batch.many import batch_preview, export_many
-from onnxfn.export.batch.records import BatchResult, batch_content
-from onnxfn.export.cli.result_json import json_text
-from onnxfn.export.cli.say import say
-from onnxfn.export.cli.stages import jobs_shown
-from onnxfn.export.cli.texts import Form, batch_text, result_form
+from onnxfn.export.batch.records import batch_content
+from onnxfn.export.cli.progress import jobs_shown
+from onnxfn.export.cli.texts import batch_text, result_form, say_in_form
 from onnxfn.export.jobs.options import Values, with_check
 from onnxfn.specs.errors import InvalidSpec, OutputExists
 
@@ -30,30 +29,20 @@ def export_listed(jobs: Path, out: Path, values: Values, *, dask: str | None, re
 
     Exit 1 if a job failed.
     """
-    form = result_form(values)
+    form, is_dry_run = result_form(values), "dry_run" in values
     defaults = with_check({name: values[name] for name in ("dtype", "check", "no_check") if name in values})
     listed = read_jobs(jobs, out, **defaults)
-    if "dry_run" in values:
-        _print_result(batch_preview(listed, out / LOG if resume else None), form, is_dry_run=True)
-        return
-    overwrite = "overwrite" in values
-    _check_log(out / LOG, resume=resume, overwrite=overwrite)
-    listed = tuple(evolve(job, overwrite=job.overwrite or overwrite) for job in listed)
-    with _dask_executor(dask) as executor, jobs_shown() as on_event:
-        result = export_many(listed, executor=executor, log=out / LOG, on_event=on_event, **options)
-    _print_result(result, form)
-    if result.failed:
+    if is_dry_run:
+        result = batch_preview(listed, out / LOG if resume else None)
+    else:
+        overwrite = "overwrite" in values
+        _check_log(out / LOG, resume=resume, overwrite=overwrite)
+        listed = tuple(evolve(job, overwrite=job.overwrite or overwrite) for job in listed)
+        with _dask_executor(dask) as executor, jobs_shown() as on_event:
+            result = export_many(listed, executor=executor, log=out / LOG, on_event=on_event, **options)
+    say_in_form(form, partial(batch_content, result, is_dry_run=is_dry_run), result, partial(batch_text, result))
+    if result.failed and not is_dry_run:
         raise typer.Exit(1)
-
-
-def _print_result(result: BatchResult, form: Form, *, is_dry_run: bool = False) -> None:
-    match form:
-        case "json":
-            say(json_text(batch_content(result, is_dry_run=is_dry_run)))
-        case "verbose":
-            say(result)
-        case _:
-            say(batch_text(result))
 
 
 @contextmanager

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from attrs import frozen
 
+from onnxfn.export.cli.progress import stages
 from onnxfn.export.cli.say import say
-from onnxfn.export.cli.stages import stages
 from onnxfn.export.cli.texts import result_text
 from onnxfn.export.find.lookup import spec_for
 from onnxfn.export.load.loading import load_configuration, load_model
@@ -48,7 +48,7 @@ def demo(out: Path, *, overwrite: bool) -> None:
     folder = minilm()
     config = load_configuration(folder)
     spec = spec_for(config, "feature-extraction")
-    on_event = stages()
+    on_event = stages(transient=True)
     with stage_timer(on_event) as (timed, _), timed("load", "all-MiniLM-L6-v2") as tick:
         model = load_model(str(folder), config, spec, tick=tick)
     exported = export(spec, model, out, checkpoint=folder, overwrite=overwrite, on_event=on_event)
