@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,23 +14,13 @@ from onnxfn.export.jobs.jobs import ExportJob
 from onnxfn.export.report.report_file import recorded
 from onnxfn.specs.errors import OnnxfnError
 
-Log = Callable[[JobResult], None]
 
-
-@contextmanager
-def open_log(file: Path | None) -> Iterator[Log]:
-    """A function that adds a result to the end of a log; each line is complete in the file before the next job ends."""
-    if file is None:
-        yield lambda _: None
-        return
-    file.parent.mkdir(parents=True, exist_ok=True)
-    with file.open("a", encoding="utf-8") as stream:
-
-        def write(result: JobResult) -> None:
+def log_result(file: Path | None, result: JobResult) -> None:
+    """Adds a result to the end of a log, if there is one."""
+    if file is not None:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with file.open("a", encoding="utf-8") as stream:
             stream.write(json.dumps(asdict(result)) + "\n")
-            stream.flush()
-
-        yield write
 
 
 def logged_results(file: Path | None) -> Mapping[str, JobResult]:

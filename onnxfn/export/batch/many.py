@@ -14,7 +14,7 @@ from time import perf_counter
 
 from attrs import evolve, frozen
 
-from onnxfn.export.batch.log import logged_results, open_log, replacing, unchanged_result
+from onnxfn.export.batch.log import log_result, logged_results, replacing, unchanged_result
 from onnxfn.export.batch.memory import memory_need, stored_weights
 from onnxfn.export.batch.records import (
     BatchEvent,
@@ -113,12 +113,12 @@ def export_many(
     results: dict[int, JobResult] = {}
     run_count = 0
     run = partial(_run, executor=executor, workers=workers, memory=memory, limits=limits, retries=retries)
-    with open_log(file) as write_log, closing(_steps(jobs, logged_results(file), run)) as steps:
+    with closing(_steps(jobs, logged_results(file), run)) as steps:
         for status, task, result in steps:
             if result is not None:
                 results[task.number] = result
                 run_count += result.status != "unchanged"
-                write_log(result)
+                log_result(file, result)
             seconds = perf_counter() - start
             # Jobs that did not have to run say nothing about the time of the others.
             remaining = seconds / run_count * (len(jobs) - len(results)) if run_count else None
@@ -215,9 +215,14 @@ def _run(
         while waiting or running:
             while len(running) < workers and (task := next_task(waiting, running.values(), memory)):
                 waiting.remove(task)
-                _start(submit, task, limits, running, ended)
+                future = _submitted(submit, task.job, limits)
+                running[future] = task
+                future.add_done_callback(ended.put)
                 yield "start" if task.attempt == 1 else "retry", task, None
-            task, result = _next_end(running, ended)
+            future = ended.get()
+            task = running.pop(future)
+            result = _result(future, task)
+            del future  # dask would run a job again whose result it has, and whose worker is killed
             if result.status == "lost" and task.attempt <= retries:
                 waiting.insert(0, evolve(task, attempt=task.attempt + 1))
                 continue
@@ -238,26 +243,6 @@ def next_task(waiting: Sequence[Task], running: Collection[Task], memory: int | 
     used = sum(task.bytes for task in running)
     fitting = (task for task in waiting if memory is None or used + task.bytes <= memory)
     return next(fitting, None if running else next(iter(waiting), None))
-
-
-def _start(
-    submit: Submit,
-    task: Task,
-    limits: JobLimits,
-    running: dict[Future[JobResult], Task],
-    ended: SimpleQueue[Future[JobResult]],
-) -> None:
-    """Starts a task: `running` has its future, and `ended` gets it when it is done."""
-    future = _submitted(submit, task.job, limits)
-    running[future] = task
-    future.add_done_callback(ended.put)
-
-
-def _next_end(running: dict[Future[JobResult], Task], ended: SimpleQueue[Future[JobResult]]) -> tuple[Task, JobResult]:
-    """The task that ends next, and its result. Nothing refers to its future any more: see `executor_processes`."""
-    future = ended.get()
-    task = running.pop(future)
-    return task, _result(future, task)
 
 
 def _submitted(submit: Submit, job: ExportJob, limits: JobLimits) -> Future[JobResult]:

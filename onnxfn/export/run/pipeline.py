@@ -22,7 +22,7 @@ from onnxfn.export.publish.staging import Destination, check_destination, export
 from onnxfn.export.report.report_file import package_versions, report_content, with_file, write_report
 from onnxfn.export.run.arguments import (
     check_export_arguments,
-    check_spec_and_model,
+    check_model,
     check_values,
     input_adapter,
     merged_adapter,
@@ -31,7 +31,7 @@ from onnxfn.export.run.arguments import (
 from onnxfn.export.run.attempts import Built, Job, Output, build_variants, check_files
 from onnxfn.export.run.events import OnEvent, ignore, limited, stage_timer
 from onnxfn.export.run.loaded import Loaded, write_to_file_object
-from onnxfn.export.run.planned_files import check_single_file, plan_for_destination, planned_files
+from onnxfn.export.run.planned_files import plan_for_destination, planned_files
 from onnxfn.export.run.weight_sizes import with_graph_bytes, with_weight_bytes
 from onnxfn.graphs.build import BuildOptions
 from onnxfn.graphs.fusions.fusing import fusions
@@ -134,8 +134,9 @@ def export(
     Raises:
         InvalidSpec: An argument is of another type than it must be, a weight of the model has no value (it is on the
             meta device), the model is not for the task of the spec, the plan has several parts and `path` is a file,
-            `path` is a file object and the weights need a file of their own, or weights are to be linked and there is
-            no `checkpoint`. Or the adapter does not fit the model, or has a feature that cannot be merged.
+            `path` is a file object and the weights need a file of their own, which is known at the end, or weights are
+            to be linked and there is no `checkpoint`. Or the adapter does not fit the model, or has a feature that
+            cannot be merged.
         ModelNotFound: There is no folder `checkpoint`, or no adapter in the folder `adapter`.
         LoadFailed: A file of the adapter is damaged.
         MissingValue: The configuration lacks a value that the spec reads.
@@ -159,7 +160,7 @@ def export(
     (5, 2)
     """
     model = as_module(model)
-    check_export_arguments(spec, model, path, checkpoint, build, write, on_event, timeout)
+    check_export_arguments(model, path, checkpoint)
     model = with_checkpoint_weights(model, checkpoint)
     check_values(model)
     checkpoint = None if checkpoint is None else Path(checkpoint)
@@ -175,8 +176,6 @@ def export(
                     spec, copied, config, destination, options.layout, decoders=decoders, dtypes=dtypes
                 )
                 planned = with_weight_bytes(planned, copied)
-                if owner is not None and path is not None:
-                    check_single_file(planned.parts[0], model, options)
                 real_inputs = real_inputs_by_part(planned, preprocessor)
                 check_floors(planned, floors)
             texts = text_references(copied, preprocessor, checkpoint)
@@ -252,7 +251,7 @@ def validate(
     (True, False)
     """
     model, mode = as_module(model), comparing_mode(check)
-    check_spec_and_model(spec, model)
+    check_model(model)
     check_values(model)
     exported = exported if isinstance(exported, Exported) else export_path(exported)
     with stage_timer(limited(on_event, timeout, "the check")) as (timed, _):

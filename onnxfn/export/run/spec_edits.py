@@ -34,15 +34,8 @@ def _with_sizes(spec: ExportSpec, sizes: Any, config_or_model: Any) -> ExportSpe
     return compose(spec, sized(**dict(sizes)))
 
 
-def _unchanged(spec: ExportSpec, _: Any, __: Any) -> ExportSpec:
-    """The spec: `task` and `monolith` decide with which the edits start, see `edited_spec`."""
-    return spec
-
-
 CHANGES: Mapping[str, Change] = MappingProxyType(
     {
-        "task": _unchanged,
-        "monolith": _unchanged,
         "opset": lambda spec, opset, _: with_opset(spec, opset),
         "atol": lambda spec, atol, _: with_tolerance(spec, atol=atol),
         "rtol": lambda spec, rtol, _: with_tolerance(spec, rtol=rtol),
@@ -60,7 +53,7 @@ CHANGES: Mapping[str, Change] = MappingProxyType(
         "rename": lambda spec, names, _: renamed(spec, **dict(names)),
     }
 )
-"""The name of an option that edits the spec -> its change."""
+"""The name of an option that edits the spec -> its change. `task` and `monolith` choose the spec itself."""
 
 BEFORE_DTYPE = ("opset", "atol", "rtol", "split")
 """The edits that are made before the dtype is set."""
@@ -74,7 +67,7 @@ def edited_spec(config_or_model: Any, edits: Iterable[tuple[str, Any]] = (), dty
     InvalidSpec for a model that has no graph of its own as a whole, if the edits ask for it.
     """
     values = dict(edits)
-    spec = _spec(config_or_model, values.get("task"), monolith="monolith" in values)
+    spec = _spec(config_or_model, values.pop("task", None), monolith=values.pop("monolith", False))
     first = {name: value for name, value in values.items() if name in BEFORE_DTYPE}
     spec = with_dtypes(_edited(spec, first, config_or_model), float=cast("FloatDtype", dtype))
     return _edited(spec, {name: value for name, value in values.items() if name not in first}, config_or_model)
