@@ -129,10 +129,8 @@ def test_an_unsafe_checkpoint_has_no_fingerprint(checkpoint, change):
     assert onnxfn.fingerprint(checkpoint) is None
 
 
-def test_values_of_weights_and_names_of_labels_do_not_change_the_fingerprint(checkpoint):
-    config(id2label={"0": "a", "1": "b"}, label2id={"a": 0, "b": 1})(checkpoint)
+def test_values_of_weights_do_not_change_the_fingerprint(checkpoint):
     before = onnxfn.fingerprint(checkpoint)
-    config(id2label={"0": "c", "1": "d"}, label2id={"c": 0, "d": 1}, _name_or_path="elsewhere")(checkpoint)
     weights(lambda tensors: tensors.update({name: tensor + 1 for name, tensor in tensors.items()}))(checkpoint)
     assert onnxfn.fingerprint(checkpoint) == before is not None
 

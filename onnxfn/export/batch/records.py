@@ -157,7 +157,8 @@ HEAD = ("path", "status", "seconds", "memory", "files", "starts")
 def batch_title(result: BatchResult) -> str:
     """The number of jobs of each status, and the time of all of them."""
     counts = ", ".join(f"{number} {status}" for status, number in status_counts(result).items()) or "none"
-    return f"{len(result.jobs)} jobs in {result.seconds:.1f} s: {counts}"
+    time = f" in {result.seconds:.1f} s" if result.seconds else ""
+    return f"{len(result.jobs)} jobs{time}: {counts}"
 
 
 def batch_sections(result: BatchResult) -> Sections:

@@ -89,9 +89,7 @@ def push(
 
 
 def batch(
-    jobs: Annotated[
-        Path, typer.Argument(help="A folder of checkpoints, a .toml file of jobs, or a file with a job in JSON a line.")
-    ],
+    jobs: Annotated[Path, typer.Argument(help="A folder of checkpoints, or a file with a job in JSON a line.")],
     out: Annotated[Path, typer.Argument(help="The folder of the exports; it also gets the log, batch.jsonl.")],
     *,
     workers: Annotated[

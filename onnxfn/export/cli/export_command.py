@@ -33,8 +33,7 @@ from onnxfn.specs.algebra.planned import Plan
 from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.errors import InvalidSpec
 from onnxfn.specs.stored.reports import Exported
-from onnxfn.weights.layouts import OPTIMUM
-from onnxfn.weights.write import resolved_write_options
+from onnxfn.weights.layouts import OPTIMUM, layout_of
 
 
 @frozen
@@ -166,7 +165,7 @@ def _print_plan(plan: Plan, request: ExportRequest) -> None:
     if request.form != "json":
         say(f"task: {plan.task}{'' if request.job.task else ' (found)'}")
     if request.dry_run or request.form == "verbose":
-        subfolder = resolved_write_options(request.job.write).layout.subfolder
+        subfolder = layout_of(request.job.write.layout).subfolder
         content = partial(plan_content, plan, Destination(Path(request.job.path), subfolder))
         say_in_form(request.form, content, plan, partial(plan_text, plan))
 

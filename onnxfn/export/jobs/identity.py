@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from attrs import asdict, evolve
 
 from onnxfn.export.jobs.jobs import ExportJob, build_of
 from onnxfn.graphs.templates import fingerprints
-from onnxfn.graphs.templates.fingerprints import package_versions, search_state
+from onnxfn.graphs.templates.fingerprints import package_versions
 from onnxfn.specs.errors import InvalidSpec, ModelNotFound, OnnxfnError
 from onnxfn.specs.stored.digest import digest
 from onnxfn.weights.checkpoint_links import entries, read_header
@@ -25,12 +25,6 @@ from onnxfn.weights.digests import sha256_of
 from onnxfn.weights.layouts import CONFIG_FILES
 from onnxfn.weights.packed.quantized_checkpoint import INDEX_FILE, SINGLE_FILE
 from onnxfn.weights.side_files import side_files
-
-LABEL_KEYS = ("id2label", "label2id")
-"""Keys of a configuration whose values are labels. Their number is a size of the graph, their names are not in it."""
-
-IGNORED_KEYS = ("_name_or_path", "finetuning_task")
-"""Keys of a configuration on which no graph depends."""
 
 UNSAFE_KEYS = ("auto_map", "quantization_config", "compression_config")
 """Keys of a configuration whose effect on the model is known only when the model is loaded."""
@@ -96,14 +90,14 @@ def fingerprint(model_or_folder: Any, *, weights: bool = False) -> str | None:
 def _checkpoint_fingerprint(folder: Path) -> str | None:
     """A digest that is equal for checkpoints that differ only in the values of their weights.
 
-    It covers the configuration without the names of labels, the headers of the safetensors files, and the versions of
-    all installed packages. None if the checkpoint has code of its own, is quantized, has adapters, or is not completely
-    in safetensors files: then only loading the model shows what it is.
+    It covers the configuration, the headers of the safetensors files, and the versions of all installed packages. None
+    if the checkpoint has code of its own, is quantized, has adapters, or is not completely in safetensors files: then
+    only loading the model shows what it is.
     """
     try:
         config = json.loads((folder / CONFIG_FILES["config"]).read_bytes())
         unsafe = any(_keys_set(config, UNSAFE_KEYS)) or any(folder.glob("*.py")) or any(folder.glob("adapter_*"))
-        facts = [json.dumps(_without_names(config), sort_keys=True), *_weight_headers(folder)]
+        facts = [json.dumps(config, sort_keys=True), *_weight_headers(folder)]
         facts.append(_file_digest(folder / CONFIG_FILES["generation_config"]))
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError, OnnxfnError):
         return None
@@ -142,17 +136,6 @@ def _weight_headers(folder: Path) -> Iterator[str]:
         yield f"{file.name} {json.dumps(header)}"
 
 
-def _without_names(config: Any) -> Any:
-    """A configuration without the keys that are ignored, with the number of labels in place of the labels."""
-    if isinstance(config, Mapping):
-        return {
-            key: len(value) if key in LABEL_KEYS and value is not None else _without_names(value)
-            for key, value in config.items()
-            if key not in IGNORED_KEYS
-        }
-    return [_without_names(item) for item in config] if isinstance(config, list) else config
-
-
 def _keys_set(config: Any, keys: Sequence[str]) -> Iterator[str]:
     """Those of the keys that have a value in a configuration, at any depth."""
     if isinstance(config, Mapping):
@@ -168,9 +151,4 @@ def _file_digest(file: Path) -> str:
 
 def _installed_packages() -> tuple[str, ...]:
     """Every package that can be imported, with its version."""
-    return _packages_in(search_state())
-
-
-@lru_cache(maxsize=1)
-def _packages_in(state: tuple[tuple[str, int], ...]) -> tuple[str, ...]:
-    return tuple(sorted(info.name for path, _ in state for info in Path(path).glob("*.dist-info")))
+    return tuple(sorted(info.name for path in sys.path for info in Path(path or ".").glob("*.dist-info")))

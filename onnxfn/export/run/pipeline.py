@@ -32,7 +32,7 @@ from onnxfn.export.run.attempts import Built, Job, Output, build_variants, check
 from onnxfn.export.run.events import OnEvent, ignore, limited, stage_timer
 from onnxfn.export.run.loaded import Loaded, write_to_file_object
 from onnxfn.export.run.planned_files import plan_for_destination, planned_files
-from onnxfn.export.run.weight_sizes import with_graph_bytes, with_weight_bytes
+from onnxfn.export.run.weight_sizes import with_graph_bytes
 from onnxfn.graphs.build import BuildOptions
 from onnxfn.graphs.fusions.fusing import fusions
 from onnxfn.graphs.quantization.quantized_slots import graph_size
@@ -175,7 +175,6 @@ def export(
                 planned = plan_for_destination(
                     spec, copied, config, destination, options.layout, decoders=decoders, dtypes=dtypes
                 )
-                planned = with_weight_bytes(planned, copied)
                 real_inputs = real_inputs_by_part(planned, preprocessor)
                 check_floors(planned, floors)
             texts = text_references(copied, preprocessor, checkpoint)

@@ -12,7 +12,7 @@ from attrs import evolve
 from onnxfn.export.load.loading import load_configuration, model_without_weights
 from onnxfn.export.run.planned_files import plan_of_variants
 from onnxfn.graphs.quantization.quantized_operators import REPLACEMENTS
-from onnxfn.graphs.quantization.quantized_slots import float_bytes
+from onnxfn.graphs.quantization.quantized_slots import weight_bytes as bytes_of_graph
 from onnxfn.models.dtypes import dtypes_in, float_dtype
 from onnxfn.models.submodules import submodule_of
 from onnxfn.specs.algebra.config_values import config_of
@@ -77,13 +77,9 @@ def with_weight_bytes(planned: Plan, model: Any) -> Plan:
 
 
 def with_graph_bytes(planned: Plan, graphs: Iterable[Any]) -> Plan:
-    """A plan with the size of the weights that each graph has, where that is less than the shapes of the model say.
-
-    Shapes do not say which weights a part reads that calls a method of the model. Quantized parts stay as planned.
-    """
-    sizes = zip(planned.weight_bytes, map(float_bytes, graphs), strict=False)
-    least = (size if known is None else evolve(size, bytes=min(size.bytes, known)) for size, known in sizes)
-    return evolve(planned, weight_bytes=tuple(least))
+    """A plan with the size of the weights that each graph has."""
+    sizes = [WeightBytes(part.name, bytes_of_graph(graph)) for part, graph in zip(planned.parts, graphs, strict=True)]
+    return evolve(planned, weight_bytes=sizes)
 
 
 def _part_bytes(planned: Plan, part: Part, model: Any) -> int:
