@@ -78,7 +78,7 @@ def test_a_terminal_has_colors_unless_it_is_asked_to_have_none(variable, has_col
     for name, value in variable.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(sys, "stdout", terminal)
-    text = "bert · check passed\n  files\n    model.onnx  ok  --verbose"
+    text = "bert · check passed\n  files\n    model.onnx  312 nodes"
     say(text)
     assert without_codes(terminal.getvalue()) == f"{text}\n"
     assert bool(re.search(r"\x1b\[(\d+;)*3[1-7]m", terminal.getvalue())) == has_colors

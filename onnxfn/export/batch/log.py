@@ -7,10 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from attrs import asdict, evolve, fields_dict
+from attrs import asdict, fields_dict
 
 from onnxfn.export.batch.records import JobResult
-from onnxfn.export.jobs.jobs import ExportJob
 from onnxfn.export.report.report_file import recorded
 from onnxfn.specs.errors import OnnxfnError
 
@@ -35,21 +34,12 @@ def logged_results(file: Path | None) -> Mapping[str, JobResult]:
     return {result.path: result for result in results}
 
 
-def unchanged_result(job: ExportJob, digest: str, logged: Mapping[str, JobResult]) -> JobResult | None:
-    """The result of a job that an earlier run has exported, if nothing that it depends on has changed; else None.
+def is_unchanged(result: JobResult, digest: str) -> bool:
+    """Whether a job of a digest has an earlier result, and its files are there with their sizes.
 
-    The files must be there with their sizes. They are not read: `verify` does that.
+    The files are not read: `verify` does that.
     """
-    result = logged.get(job.path)
-    if result is None or not result.succeeded or result.digest != digest or not _is_complete(Path(job.path)):
-        return None
-    return evolve(result, status="unchanged", seconds=0.0)
-
-
-def replacing(job: ExportJob, logged: Mapping[str, JobResult]) -> ExportJob:
-    """The job; it may replace the export at its path if an earlier run made that."""
-    result = logged.get(job.path)
-    return evolve(job, overwrite=True) if result is not None and result.succeeded else job
+    return result.succeeded and result.digest == digest and _is_complete(Path(result.path))
 
 
 def _result(line: str) -> JobResult | None:

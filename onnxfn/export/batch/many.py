@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Sequence
 from concurrent.futures import CancelledError, Executor, Future
 from contextlib import closing
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from queue import SimpleQueue
 from time import perf_counter
 
 from attrs import evolve, frozen
 
-from onnxfn.export.batch.log import log_result, logged_results, replacing, unchanged_result
+from onnxfn.export.batch.log import is_unchanged, log_result, logged_results
 from onnxfn.export.batch.memory import memory_need, stored_weights
 from onnxfn.export.batch.records import (
     BatchEvent,
@@ -24,12 +25,13 @@ from onnxfn.export.batch.records import (
     OnBatchEvent,
     check_paths,
 )
-from onnxfn.export.batch.servers import Submit, executor_processes, local_processes
+from onnxfn.export.batch.servers import executor_processes, local_processes
 from onnxfn.export.jobs.error_lines import error_line
 from onnxfn.export.jobs.identity import job_digest
 from onnxfn.export.jobs.jobs import ExportJob
 from onnxfn.export.load.loading import checkpoint_folder
 from onnxfn.export.publish.staging import check_destination
+from onnxfn.export.run.events import ignore
 from onnxfn.specs.errors import InvalidSpec, OnnxfnError, first_line
 
 AVAILABLE = re.compile(r"^MemAvailable:\s*(\d+) kB", re.MULTILINE)
@@ -56,10 +58,6 @@ class Task:
 
 Step = tuple[str, Task, JobResult | None]
 """What happened, to which task, and its result if it ended."""
-
-
-def ignore(_: BatchEvent) -> None:
-    """Ignores an event."""
 
 
 def export_many(
@@ -104,26 +102,27 @@ def export_many(
     >>> export_many([]).jobs
     ()
     """
-    jobs = tuple(jobs)
-    check_paths(jobs)
     _check_numbers(workers, retries)
     file, start = None if log is None else Path(log), perf_counter()
-    workers = workers or (len(jobs) if executor else os.cpu_count()) or 1
+    prepared = _prepared(jobs, file)
+    ended = [(result.status, task, result) for task, result in prepared if result is not None]
+    tasks = [task for task, result in prepared if result is None]
+    workers = workers or (len(prepared) if executor else os.cpu_count()) or 1
     memory = memory or (None if executor else _available_memory())
+    processes = executor_processes(executor) if executor else local_processes(workers)
     results: dict[int, JobResult] = {}
     run_count = 0
-    run = partial(_run, executor=executor, workers=workers, memory=memory, limits=limits, retries=retries)
-    with closing(_steps(jobs, logged_results(file), run)) as steps:
-        for status, task, result in steps:
+    with processes as submit, closing(_run(tasks, partial(submit, limits=limits), workers, memory, retries)) as steps:
+        for status, task, result in chain(ended, steps):
             if result is not None:
                 results[task.number] = result
                 run_count += result.status != "unchanged"
                 log_result(file, result)
             seconds = perf_counter() - start
             # Jobs that did not have to run say nothing about the time of the others.
-            remaining = seconds / run_count * (len(jobs) - len(results)) if run_count else None
-            on_event(BatchEvent(task.job.path, status, len(results), len(jobs), seconds, remaining))
-    return BatchResult(tuple(results[number] for number in range(len(jobs))), perf_counter() - start)
+            remaining = seconds / run_count * (len(prepared) - len(results)) if run_count else None
+            on_event(BatchEvent(task.job.path, status, len(results), len(prepared), seconds, remaining))
+    return BatchResult(tuple(results[number] for number in range(len(prepared))), perf_counter() - start)
 
 
 def batch_preview(jobs: Iterable[ExportJob], log: str | os.PathLike[str] | None = None) -> BatchResult:
@@ -143,13 +142,9 @@ def batch_preview(jobs: Iterable[ExportJob], log: str | os.PathLike[str] | None 
     >>> batch_preview([]).jobs
     ()
     """
-    jobs = tuple(jobs)
-    check_paths(jobs)
-    logged = logged_results(None if log is None else Path(log))
-    prepared = (_prepared(*each, logged) for each in enumerate(jobs))
     return BatchResult(
         result or JobResult(task.job.checkpoint, task.job.path, "planned", memory_bytes=task.bytes)
-        for task, result in prepared
+        for task, result in _prepared(jobs, None if log is None else Path(log))
     )
 
 
@@ -160,22 +155,14 @@ def _check_numbers(workers: int | None, retries: int) -> None:
         raise InvalidSpec(f"retries is {retries}; pass 0 or more")
 
 
-def _steps(
-    jobs: Iterable[ExportJob], logged: Mapping[str, JobResult], run: Callable[[list[Task]], Generator[Step, None, None]]
-) -> Generator[Step, None, None]:
-    """What happens to each job: those that need not or cannot run come first."""
-    tasks: list[Task] = []
-    for number, job in enumerate(jobs):
-        task, result = _prepared(number, job, logged)
-        if result is None:
-            tasks.append(task)
-        else:
-            yield result.status, task, result
-    if tasks:
-        yield from run(tasks)
+def _prepared(jobs: Iterable[ExportJob], log: Path | None) -> list[tuple[Task, JobResult | None]]:
+    """Each job as a task; and its result, if it need not or cannot run."""
+    jobs, logged = tuple(jobs), logged_results(log)
+    check_paths(jobs)
+    return [_prepared_job(number, job, logged.get(job.path)) for number, job in enumerate(jobs)]
 
 
-def _prepared(number: int, job: ExportJob, logged: Mapping[str, JobResult]) -> tuple[Task, JobResult | None]:
+def _prepared_job(number: int, job: ExportJob, earlier: JobResult | None) -> tuple[Task, JobResult | None]:
     """A job as a task; and its result, if it has been exported before, or if its checkpoint cannot be read.
 
     Whether its path is free is asked here, once: an attempt whose worker was killed may have left its files.
@@ -184,49 +171,42 @@ def _prepared(number: int, job: ExportJob, logged: Mapping[str, JobResult]) -> t
     try:
         folder = checkpoint_folder(job.checkpoint)
         digest = job_digest(job, folder)
-        result = unchanged_result(job, digest, logged)
-        if result is None:
-            check_destination(Path(job.path), overwrite=replacing(job, logged).overwrite)
-            task = evolve(
-                task,
-                job=evolve(job, overwrite=True),
-                bytes=memory_need(stored_weights(folder), job.check),
-                digest=digest,
-            )
+        if earlier is not None and is_unchanged(earlier, digest):
+            return task, evolve(earlier, status="unchanged", seconds=0.0)
+        is_earlier_export = earlier is not None and earlier.succeeded
+        check_destination(Path(job.path), overwrite=job.overwrite or is_earlier_export)
+        need = memory_need(stored_weights(folder), job.check)
+        return Task(number, evolve(job, overwrite=True), need, digest), None
     except (OnnxfnError, OSError) as error:
-        result = JobResult(job.checkpoint, job.path, "failed", error=error_line(error))
-    return task, result
+        return task, JobResult(job.checkpoint, job.path, "failed", error=error_line(error))
 
 
 def _run(
     tasks: list[Task],
-    *,
-    executor: Executor | None,
+    submit: Callable[[ExportJob], Future[JobResult]],
     workers: int,
     memory: int | None,
-    limits: JobLimits,
     retries: int,
 ) -> Generator[Step, None, None]:
     """Runs tasks: a step for each start and for each end."""
     waiting = [*tasks]
     running: dict[Future[JobResult], Task] = {}
     ended: SimpleQueue[Future[JobResult]] = SimpleQueue()
-    with executor_processes(executor) if executor else local_processes(min(workers, len(tasks))) as submit:
-        while waiting or running:
-            while len(running) < workers and (task := next_task(waiting, running.values(), memory)):
-                waiting.remove(task)
-                future = _submitted(submit, task.job, limits)
-                running[future] = task
-                future.add_done_callback(ended.put)
-                yield "start" if task.attempt == 1 else "retry", task, None
-            future = ended.get()
-            task = running.pop(future)
-            result = _result(future, task)
-            del future  # dask would run a job again whose result it has, and whose worker is killed
-            if result.status == "lost" and task.attempt <= retries:
-                waiting.insert(0, evolve(task, attempt=task.attempt + 1))
-                continue
-            yield result.status, task, result
+    while waiting or running:
+        while len(running) < workers and (task := next_task(waiting, running.values(), memory)):
+            waiting.remove(task)
+            future = _submitted(submit, task.job)
+            running[future] = task
+            future.add_done_callback(ended.put)
+            yield "start" if task.attempt == 1 else "retry", task, None
+        future = ended.get()
+        task = running.pop(future)
+        result = _result(future, task)
+        del future  # dask would run a job again whose result it has, and whose worker is killed
+        if result.status == "lost" and task.attempt <= retries:
+            waiting.insert(0, evolve(task, attempt=task.attempt + 1))
+            continue
+        yield result.status, task, result
 
 
 def next_task(waiting: Sequence[Task], running: Collection[Task], memory: int | None) -> Task | None:
@@ -245,10 +225,10 @@ def next_task(waiting: Sequence[Task], running: Collection[Task], memory: int | 
     return next(fitting, None if running else next(iter(waiting), None))
 
 
-def _submitted(submit: Submit, job: ExportJob, limits: JobLimits) -> Future[JobResult]:
+def _submitted(submit: Callable[[ExportJob], Future[JobResult]], job: ExportJob) -> Future[JobResult]:
     """The future of a job; one that has failed, if the executor takes no more jobs."""
     try:
-        return submit(job, limits)
+        return submit(job)
     except RuntimeError as error:  # a pool that is broken or shut down
         future: Future[JobResult] = Future()
         future.set_exception(error)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from concurrent.futures import Executor
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,13 +15,13 @@ from onnxfn.export.batch.records import batch_content
 from onnxfn.export.cli.progress import jobs_shown
 from onnxfn.export.cli.texts import batch_text, result_form, say_in_form
 from onnxfn.export.jobs.options import Values, with_check
-from onnxfn.specs.errors import InvalidSpec, OutputExists
+from onnxfn.specs.errors import OutputExists
 
 LOG = "batch.jsonl"
 """The log of a batch, in the folder of its exports."""
 
 
-def export_listed(jobs: Path, out: Path, values: Values, *, dask: str | None, resume: bool, **options: Any) -> None:
+def export_listed(jobs: Path, out: Path, values: Values, *, resume: bool, **options: Any) -> None:
     """Runs the jobs of a file or a folder, or prints what it would do; `options` are arguments of `export_many`.
 
     Exit 1 if a job failed.
@@ -38,29 +35,11 @@ def export_listed(jobs: Path, out: Path, values: Values, *, dask: str | None, re
         overwrite = "overwrite" in values
         _check_log(out / LOG, resume=resume, overwrite=overwrite)
         listed = tuple(evolve(job, overwrite=job.overwrite or overwrite) for job in listed)
-        with _dask_executor(dask) as executor, jobs_shown() as on_event:
-            result = export_many(listed, executor=executor, log=out / LOG, on_event=on_event, **options)
+        with jobs_shown() as on_event:
+            result = export_many(listed, log=out / LOG, on_event=on_event, **options)
     say_in_form(form, partial(batch_content, result, is_dry_run=is_dry_run), result, partial(batch_text, result))
     if result.failed and not is_dry_run:
         raise typer.Exit(1)
-
-
-@contextmanager
-def _dask_executor(address: str | None) -> Iterator[Executor | None]:
-    """An executor of the workers of a scheduler of dask; None without an address."""
-    if address is None:
-        yield None
-        return
-    try:
-        from distributed import Client
-    except ImportError:
-        raise InvalidSpec("--dask needs dask.distributed: pip install 'onnxfn[dask]'") from None
-    try:
-        client = Client(address, timeout=10)
-    except OSError as error:
-        raise InvalidSpec(f"no scheduler of dask answers at {address}: {error}") from None
-    with client:
-        yield client.get_executor()
 
 
 def _check_log(log: Path, *, resume: bool, overwrite: bool) -> None:

@@ -95,9 +95,6 @@ def batch(
     workers: Annotated[
         int | None, typer.Option(min=1, help="Jobs that run at a time. Default: the number of processors.")
     ] = None,
-    dask: Annotated[
-        str | None, typer.Option(help="Address of a scheduler of dask.distributed that runs the jobs.")
-    ] = None,
     resume: Annotated[
         bool,
         typer.Option("--resume", help="Go on with an earlier run: what is exported and unchanged is not done again."),
@@ -119,7 +116,7 @@ def batch(
 
     limits = JobLimits(seconds=seconds, memory_bytes=_bytes(memory))
     options = {"workers": workers, "limits": limits, "memory": _bytes(total_memory), "retries": retries}
-    export_listed(jobs, out, values, dask=dask, resume=resume, **options)
+    export_listed(jobs, out, values, resume=resume, **options)
 
 
 def _bytes(gigabytes: float | None) -> int | None:

@@ -79,12 +79,13 @@ def fingerprint(model_or_folder: Any, *, weights: bool = False) -> str | None:
     """
     if not isinstance(model_or_folder, (str, Path)):
         of_graph = fingerprints.fingerprint(model_or_folder)
-        return _joined(of_graph, [fingerprints.weights_digest(model_or_folder)] if weights and of_graph else [])
+        return _sha256((of_graph, fingerprints.weights_digest(model_or_folder))) if weights and of_graph else of_graph
     folder = Path(model_or_folder)
     if not folder.is_dir():
         raise ModelNotFound(f"no folder {str(folder)!r}; a fingerprint is that of a model or of a checkpoint's folder")
-    files = sorted(folder.glob("*.safetensors")) if weights else []
-    return _joined(_checkpoint_fingerprint(folder), [sha256_of(file) for file in files])
+    of_graph = _checkpoint_fingerprint(folder)
+    files = sorted(folder.glob("*.safetensors"))
+    return _sha256((of_graph, *map(sha256_of, files))) if weights and of_graph else of_graph
 
 
 def _checkpoint_fingerprint(folder: Path) -> str | None:
@@ -103,11 +104,6 @@ def _checkpoint_fingerprint(folder: Path) -> str | None:
         return None
     facts.extend((*package_versions(), *_installed_packages()))
     return None if unsafe else _sha256(facts)
-
-
-def _joined(digest: str | None, others: list[str]) -> str | None:
-    """The digest itself, or that of it and others; None stays None."""
-    return digest if digest is None or not others else _sha256((digest, *others))
 
 
 def _sha256(facts: Iterable[str]) -> str:

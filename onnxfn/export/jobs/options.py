@@ -278,7 +278,7 @@ OPTIONS: Mapping[str, Option] = MappingProxyType(
         )
     }
 )
-"""Name -> option. The edits of a spec are made in this order; its dtype is set after `split`."""
+"""Name -> option. The edits of a spec are made in this order, after its dtype is set."""
 
 EDITS = tuple(name for name, option in OPTIONS.items() if option.sets == SPEC)
 JOB_KEYS = tuple(name for name, option in OPTIONS.items() if option.sets)

@@ -26,11 +26,7 @@ OnPlan = Callable[[Plan], None]
 """Is called with the plan of an export before weights are read, or after they are where the spec is derived."""
 
 
-def ignore_plan(_: Plan) -> None:
-    """Ignores a plan."""
-
-
-def export_job(job: ExportJob, on_event: OnEvent = ignore, on_plan: OnPlan = ignore_plan) -> Exported:
+def export_job(job: ExportJob, on_event: OnEvent = ignore, on_plan: OnPlan = ignore) -> Exported:
     """Exports the checkpoint of a job.
 
     Raises:

@@ -32,15 +32,15 @@ from onnxfn.export.run.attempts import Built, Job, Output, build_variants, check
 from onnxfn.export.run.events import OnEvent, ignore, limited, stage_timer
 from onnxfn.export.run.loaded import Loaded, write_to_file_object
 from onnxfn.export.run.planned_files import plan_for_destination, planned_files
-from onnxfn.export.run.weight_sizes import with_graph_bytes
 from onnxfn.graphs.build import BuildOptions
 from onnxfn.graphs.fusions.fusing import fusions
-from onnxfn.graphs.quantization.quantized_slots import graph_size
+from onnxfn.graphs.quantization.quantized_slots import graph_size, weight_bytes
 from onnxfn.models.casting import with_adapter
 from onnxfn.models.model_state import model_copy, with_plain_tensors
 from onnxfn.models.submodules import as_module
 from onnxfn.models.torch_modes import ticking_operators
 from onnxfn.run.prompts import export_path
+from onnxfn.specs.algebra.planned import WeightBytes
 from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.errors import OnnxfnError, write_errors
 from onnxfn.specs.plan.planning import Decoders
@@ -311,13 +311,12 @@ def _write_checkpoint_files(model: Any, checkpoint: Path | None, folder: Path) -
 
 
 def _exported(loaded: Loaded, built: Built, seconds: Mapping[str, float]) -> Exported:
-    models = [graph.model for graph in built.graphs]
     graphs = [*zip((part.name for part in built.plan.parts), built.graphs, strict=True)]
     return Exported(
         path=loaded.path,
         files=loaded.files,
-        plan=with_graph_bytes(built.plan, models),
-        opset=models[0].opset_imports[""],
+        plan=evolve(built.plan, weight_bytes=[WeightBytes(name, weight_bytes(graph.model)) for name, graph in graphs]),
+        opset=built.graphs[0].model.opset_imports[""],
         seconds=seconds.items(),
         report=built.report,
         limits=dict.fromkeys(limit for graph in built.graphs for limit in graph.limits),

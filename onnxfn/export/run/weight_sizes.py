@@ -12,7 +12,6 @@ from attrs import evolve
 from onnxfn.export.load.loading import load_configuration, model_without_weights
 from onnxfn.export.run.planned_files import plan_of_variants
 from onnxfn.graphs.quantization.quantized_operators import REPLACEMENTS
-from onnxfn.graphs.quantization.quantized_slots import weight_bytes as bytes_of_graph
 from onnxfn.models.dtypes import dtypes_in, float_dtype
 from onnxfn.models.submodules import submodule_of
 from onnxfn.specs.algebra.config_values import config_of
@@ -74,12 +73,6 @@ def with_weight_bytes(planned: Plan, model: Any) -> Plan:
     """A plan with the size of the weights of each part, in its dtype."""
     sizes = [WeightBytes(part.name, _part_bytes(planned, part, model)) for part in planned.parts]
     return evolve(planned, weight_bytes=tuple(sizes))
-
-
-def with_graph_bytes(planned: Plan, graphs: Iterable[Any]) -> Plan:
-    """A plan with the size of the weights that each graph has."""
-    sizes = [WeightBytes(part.name, bytes_of_graph(graph)) for part, graph in zip(planned.parts, graphs, strict=True)]
-    return evolve(planned, weight_bytes=sizes)
 
 
 def _part_bytes(planned: Plan, part: Part, model: Any) -> int:

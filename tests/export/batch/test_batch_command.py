@@ -86,9 +86,3 @@ def test_a_table_has_a_row_for_each_job_and_errors_first():
     brief = batch_text(result).splitlines()
     assert len(brief) == 24
     assert brief[-1].strip() == "and 23 more: --verbose"
-
-
-def test_an_address_without_a_scheduler_is_an_error_in_one_line(models, tmp_path):
-    result = run(models, tmp_path / "out", "--dask", "tcp://127.0.0.1:1")
-    assert result.exit_code == 1
-    assert "no scheduler of dask answers at tcp://127.0.0.1:1" in result.output
