@@ -1,1 +1,1 @@
-"""Export: the pipeline, the lookup of specs, recipes, the command line."""
+"""Export: the pipeline, the lookup of specs, the command line."""

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -119,25 +118,6 @@ def entries_by_bytes(
     return {name: entry for name, entry in matches.items() if entry is not None}
 
 
-def entries_by_name(
-    names: Mapping[str, Sequence[str]], tensors: Mapping[str, Any], entries: Mapping[TensorEntry, str]
-) -> dict[str, TensorEntry]:
-    """From the key of a tensor to the entry of the checkpoint that it was loaded from, if that is unambiguous.
-
-    `names` holds the names that each tensor has in the model: tied weights have several. `entries` holds the name of
-    each entry after transformers has renamed it. A tensor matches if exactly one entry has one of its names, with or
-    without the prefix of a model with a head, and if shape, dtype and bytes are equal. Two tensors that match the same
-    entry are left out.
-    """
-    candidates = {
-        key: [entry for entry, loaded in entries.items() if any(names_match(loaded, name) for name in own)]
-        for key, own in names.items()
-    }
-    matches = {key: own[0] for key, own in candidates.items() if len(own) == 1 and _is_stored_in(tensors[key], own[0])}
-    counts = Counter(matches.values())
-    return {key: entry for key, entry in matches.items() if counts[entry] == 1}
-
-
 def names_match(first: str, second: str) -> bool:
     """Whether two names are equal but for a prefix that one of them has.
 
@@ -145,12 +125,6 @@ def names_match(first: str, second: str) -> bool:
     (True, False)
     """
     return f".{second}".endswith(f".{first}") or first.endswith(f".{second}")
-
-
-def _is_stored_in(tensor: Any, entry: TensorEntry) -> bool:
-    if (tensor.dtype.name, tuple(tensor.shape)) != (entry.dtype, entry.shape):
-        return False
-    return _same_bytes(tensor, byte_views((entry,))[entry])
 
 
 def byte_views(entries: Iterable[TensorEntry]) -> dict[TensorEntry, Any]:

@@ -19,13 +19,14 @@ def bert():
 
 
 WRONG_TYPES = [
-    ({"spec": "bert"}, "spec is of the type str; pass an ExportSpec, such as spec_for(model)"),
+    ({"spec": "bert"}, "spec of export is 'bert', of the type str; it must be ExportSpec"),
     ({"model": None}, "model is of the type NoneType; pass a torch.nn.Module, such as model_for(folder)"),
     ({"path": 5}, "path is of the type int; pass a path, a file object, or None"),
-    ({"checkpoint": 5}, "checkpoint is of the type int; pass the folder of a checkpoint"),
-    ({"build": None}, "build is of the type NoneType; pass BuildOptions(...)"),
-    ({"write": "optimum"}, "write is of the type str; pass WriteOptions(...)"),
-    ({"on_event": None}, "on_event is of the type NoneType; pass a function of an Event, or leave it out"),
+    ({"checkpoint": 5}, "checkpoint of export is 5, of the type int; it must be str or Path or None"),
+    ({"build": None}, "build of export is None, of the type NoneType; it must be BuildOptions"),
+    ({"write": "optimum"}, "write of export is 'optimum', of the type str; it must be WriteOptions"),
+    ({"on_event": None}, "on_event of export is None, of the type NoneType; it must be Callable"),
+    ({"timeout": "1"}, "timeout of export is '1', of the type str; it must be float or None"),
 ]
 
 

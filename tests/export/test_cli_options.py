@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import onnxruntime
 import pytest
 import tiny
 from command_line import invoke, succeed
 from fine_tunes import save_berts
 
+from onnxfn import BatchResult
 from onnxfn.export.cli import batch_command as cli_batch
 from onnxfn.export.cli import demo
-from onnxfn.export.cli import file_commands as cli_files
+from onnxfn.export.report import push
 from onnxfn.graphs.templates import template_cache as cache_folder
 
 FAILING = [
@@ -52,7 +51,7 @@ def test_inputs_embeds_takes_embeddings_and_a_check_may_be_whole(tmp_path):
 
 @pytest.mark.parametrize(("flags", "is_private"), [((), False), (("--private",), True)])
 def test_a_repository_is_private_on_request(flags, is_private, monkeypatch):
-    module, repositories = cli_files, []
+    module, repositories = push, []
     monkeypatch.setattr(module, "verified", lambda _: "verified")
     monkeypatch.setattr(module, "uploaded", lambda _, name, *, private: repositories.append((name, private)))
     succeed("push", "folder", "me/tiny", *flags)
@@ -63,10 +62,7 @@ def test_a_repository_is_private_on_request(flags, is_private, monkeypatch):
 def test_the_options_of_a_batch_are_those_of_its_jobs(word, tmp_path, monkeypatch):
     save_berts(tmp_path / "models", 1)
     batches = []
-    nothing = SimpleNamespace(failed=())
-    module = cli_batch
-    monkeypatch.setattr(module, "export_many", lambda jobs, **_: batches.append(jobs) or nothing)
-    monkeypatch.setattr(module, "_print_result", lambda *_: None)
+    monkeypatch.setattr(cli_batch, "export_many", lambda jobs, **_: batches.append(jobs) or BatchResult([]))
     flags = ("--dtype", "float16", "--check", "sections", word)
     succeed("batch", tmp_path / "models", tmp_path / "out", *flags)
     ((job,),) = batches

@@ -14,9 +14,8 @@ import tiny
 from rich.console import Console
 
 from onnxfn import Event, spec_for
-from onnxfn.export.cli.progress import stage_bars
+from onnxfn.export.cli.progress import stage_bars, stages
 from onnxfn.export.cli.say import say
-from onnxfn.export.cli.stages import stages
 from onnxfn.export.load.loading import load_configuration, load_model
 
 WRITE = (
@@ -60,10 +59,10 @@ def test_the_bar_has_the_rate_and_the_time_that_is_left_and_vanishes(terminal):
     assert re.search(r"\x1b\[2K(\x1b\[\?25h|\r)*$", terminal.getvalue())  # the line of the bar is erased
 
 
-@pytest.mark.parametrize("form", ["brief", "verbose"])
-def test_a_stage_is_a_line_where_there_is_no_terminal(form, monkeypatch):
+@pytest.mark.parametrize("transient", [True, False])
+def test_a_stage_is_a_line_where_there_is_no_terminal(transient, monkeypatch):
     monkeypatch.setattr(sys, "stderr", io.StringIO())
-    show = stages(form)
+    show = stages(transient=transient)
     for event in WRITE:
         show(event)
     assert sys.stderr.getvalue().splitlines() == [
@@ -79,7 +78,7 @@ def test_a_terminal_has_colors_unless_it_is_asked_to_have_none(variable, has_col
     for name, value in variable.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(sys, "stdout", terminal)
-    text = "bert · check passed\n  files\n    model.onnx  ok  --verbose"
+    text = "bert · check passed\n  files\n    model.onnx  312 nodes"
     say(text)
     assert without_codes(terminal.getvalue()) == f"{text}\n"
     assert bool(re.search(r"\x1b\[(\d+;)*3[1-7]m", terminal.getvalue())) == has_colors

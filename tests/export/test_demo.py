@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 
-import numpy as np
 import pytest
 from command_line import invoke
 
 import onnxfn
-from onnxfn.export.cli.demo import minilm, pooled, similarities
+from onnxfn.export.cli.demo import minilm
 from onnxfn.export.load.loading import load_configuration, load_model
 
 
@@ -48,16 +47,3 @@ def test_minilm_is_within_1e_4_of_pytorch_at_every_shape(demo):
     report = onnxfn.validate(with_cases, model, out)
     assert len(report.cases) == 3 + 10  # a single token has no padding: three of the cases are one
     assert max(difference.max_abs for difference in report.differences) <= 1e-4
-    pairs = similarities(model, tokenizer(), out / "model.onnx")
-    assert all(abs(pair.onnx - pair.torch) < 5e-5 for pair in pairs)
-
-
-def tokenizer():
-    from transformers import AutoTokenizer
-
-    return AutoTokenizer.from_pretrained(minilm())
-
-
-def test_pooling_is_the_mean_over_tokens_that_are_not_padding():
-    hidden = np.array([[[1.0], [3.0], [100.0]]])
-    assert pooled(hidden, np.array([[1, 1, 0]])).tolist() == [[2.0]]

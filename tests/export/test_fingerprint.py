@@ -1,13 +1,16 @@
 """The fingerprint of a model and of a checkpoint."""
 
 import json
+import shutil
 
 import pytest
+import tiny
 import torch
+from safetensors.torch import load_file, save_file
 from transformers import BertConfig, BertModel
 
 import onnxfn
-from onnxfn.export.jobs.identity import kind_of, recipe_key
+from onnxfn.export.jobs import identity
 from onnxfn.graphs.templates.fingerprints import fingerprint as fingerprint_of_templates
 
 
@@ -34,25 +37,15 @@ def test_the_values_of_weights_count_only_if_that_is_wanted():
     assert onnxfn.fingerprint(bert(), weights=True) != onnxfn.fingerprint(changed(bert()), weights=True)
 
 
-def test_a_checkpoint_has_the_fingerprint_that_a_second_export_of_its_kind_is_found_by(tmp_path):
+def test_checkpoints_that_differ_in_the_values_of_weights_alone_have_one_fingerprint(tmp_path):
     bert().save_pretrained(tmp_path / "a")
     changed(bert()).save_pretrained(tmp_path / "b")
     a, b = tmp_path / "a", tmp_path / "b"
-    assert onnxfn.fingerprint(a) == onnxfn.fingerprint(str(a)) == recipe_key(a, {}) == onnxfn.fingerprint(b)
+    assert onnxfn.fingerprint(a) == onnxfn.fingerprint(str(a)) == onnxfn.fingerprint(b) is not None
     assert onnxfn.fingerprint(a, weights=True) != onnxfn.fingerprint(b, weights=True)
     config = json.loads((b / "config.json").read_text())
     (b / "config.json").write_text(json.dumps(config | {"hidden_act": "relu"}))
     assert onnxfn.fingerprint(a) != onnxfn.fingerprint(b)
-
-
-def test_jobs_whose_graphs_are_built_in_another_way_are_of_another_kind(tmp_path):
-    bert().save_pretrained(tmp_path / "a")
-    builds = (
-        onnxfn.BuildOptions(template_cache=tmp_path, **options)
-        for options in ({}, {"pretranspose": False}, {"find_repeats": onnxfn.trace_all_layers})
-    )
-    jobs = [onnxfn.ExportJob(tmp_path / "a", tmp_path / "out", build=build) for build in builds]
-    assert len({kind_of(job, tmp_path / "a") for job in jobs} - {None}) == 3
 
 
 def test_what_cannot_be_known_has_no_fingerprint(tmp_path):
@@ -65,3 +58,93 @@ def test_what_cannot_be_known_has_no_fingerprint(tmp_path):
 def test_a_folder_that_does_not_exist_is_refused(tmp_path):
     with pytest.raises(onnxfn.ModelNotFound, match="no folder"):
         onnxfn.fingerprint(tmp_path / "nothing")
+
+
+# What the fingerprint of a checkpoint depends on
+
+
+@pytest.fixture
+def checkpoint(tmp_path):
+    tiny.model("llama", "AutoModelForCausalLM").save_pretrained(tmp_path / "llama")
+    return tmp_path / "llama"
+
+
+def rewrite(file, edit):
+    content = json.loads(file.read_text())
+    edit(content)
+    file.write_text(json.dumps(content))
+
+
+def config(**values):
+    return lambda folder: rewrite(folder / "config.json", lambda content: content.update(values))
+
+
+def weights(edit):
+    def change(folder):
+        tensors = load_file(folder / "model.safetensors")
+        edit(tensors)
+        save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+
+    return change
+
+
+def cut(folder):
+    file = folder / "model.safetensors"
+    file.write_bytes(file.read_bytes()[:-1])
+
+
+CHANGES = {
+    "configuration": config(rms_norm_eps=0.5),
+    "nested configuration": config(rope_parameters={"rope_type": "default", "rope_theta": 7.0}),
+    "number of labels": config(id2label={"0": "a"}, label2id={"a": 0}),
+    "an additional tensor": weights(lambda tensors: tensors.update(more=torch.ones(2))),
+    "another dtype": weights(lambda tensors: tensors.update({name: tensor.half() for name, tensor in tensors.items()})),
+    "generation": lambda folder: rewrite(folder / "generation_config.json", lambda content: content.update(top_k=1)),
+    "no generation": lambda folder: (folder / "generation_config.json").unlink(),
+}
+UNSAFE_CHANGES = {
+    "code": config(auto_map={"AutoModel": "mine.Model"}),
+    "quantized": config(text_config={"quantization_config": {"bits": 4}}),
+    "adapter": lambda folder: (folder / "adapter_config.json").write_text("{}"),
+    "python": lambda folder: (folder / "mine.py").write_text(""),
+    "cut": cut,
+    "no configuration": lambda folder: (folder / "config.json").unlink(),
+    "no JSON": lambda folder: (folder / "config.json").write_text("{"),
+    "no weights": lambda folder: (folder / "model.safetensors").unlink(),
+    "another file": lambda folder: shutil.copy(folder / "model.safetensors", folder / "more.safetensors"),
+    "an index that is not needed": lambda folder: (folder / identity.INDEX_FILE).write_text('{"weight_map": {}}'),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_what_may_change_the_files_changes_the_fingerprint(checkpoint, change):
+    before = onnxfn.fingerprint(checkpoint)
+    change(checkpoint)
+    assert None is not onnxfn.fingerprint(checkpoint) != before is not None
+
+
+@pytest.mark.parametrize("change", UNSAFE_CHANGES.values(), ids=UNSAFE_CHANGES)
+def test_an_unsafe_checkpoint_has_no_fingerprint(checkpoint, change):
+    change(checkpoint)
+    assert onnxfn.fingerprint(checkpoint) is None
+
+
+def test_values_of_weights_do_not_change_the_fingerprint(checkpoint):
+    before = onnxfn.fingerprint(checkpoint)
+    weights(lambda tensors: tensors.update({name: tensor + 1 for name, tensor in tensors.items()}))(checkpoint)
+    assert onnxfn.fingerprint(checkpoint) == before is not None
+
+
+@pytest.mark.parametrize("function", ["package_versions", "_installed_packages"])
+def test_installed_packages_change_the_fingerprint(checkpoint, monkeypatch, function):
+    before = onnxfn.fingerprint(checkpoint)
+    monkeypatch.setattr(identity, function, lambda: ["torch 99"])
+    assert onnxfn.fingerprint(checkpoint) != before
+
+
+def test_a_checkpoint_whose_index_lacks_a_tensor_has_no_fingerprint(tmp_path):
+    checkpoint = tmp_path / "bert"
+    tiny.model("bert", "AutoModelForMaskedLM").save_pretrained(checkpoint, max_shard_size="20KB")
+    assert onnxfn.fingerprint(checkpoint) is not None
+    rewrite(checkpoint / identity.INDEX_FILE, lambda content: content["weight_map"].popitem())
+    assert onnxfn.fingerprint(checkpoint) is None

@@ -18,7 +18,6 @@ from torch.utils._python_dispatch import _get_current_dispatch_mode
 from transformers import BertConfig, BertModel
 
 import onnxfn
-from onnxfn.export.cli.progress import stages_table
 from onnxfn.export.run import events as events_module
 from onnxfn.export.run.events import ignore, limited, stage_timer
 from onnxfn.models.dtypes import in_dtype
@@ -391,17 +390,3 @@ def test_an_export_of_335_million_parameters_hears_it_within_a_second(tmp_path):
     print(f"{duration:.1f} s, longest silence {gap}, longest until heard {max(waits)}, {len(waits)} stopped")
     assert gap[0] < 1.0
     assert max(waits)[0] < 1.0
-
-
-def test_a_notebook_shows_a_row_for_each_stage():
-    pages = []
-    show = stages_table(pages.append)
-    written = (Event("write", "model"), Event("write", "model", 2.0, "end"))
-    for event in (*written, Event("check", "model", 1.0, "progress", 2, 9), FAILED):
-        show(event)
-    assert [page.count("<tr>") for page in pages] == [1, 1, 2, 2]
-    assert "<progress></progress>" in pages[0]
-    assert [page.count('<progress value="1" max="1">') for page in pages] == [0, 1, 1, 1]
-    assert '<progress value="2" max="9">' in pages[2]
-    assert "2/9 cases  3.0 s  failed" in pages[3]
-    assert pages[3].count("<progress") == 1

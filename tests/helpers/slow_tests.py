@@ -26,8 +26,6 @@ SLOW = (
     "export/test_model_states.py::test_settings_of_torch_change_nothing[deterministic]",
     "export/test_model_states.py::test_settings_of_torch_change_nothing[device]",
     "export/test_model_states.py::test_settings_of_torch_change_nothing[no gradients]",
-    "export/test_recipes.py::test_options_of_files_and_weights_hold_in_a_second_export[options0]",
-    "export/test_recipes.py::test_options_of_files_and_weights_hold_in_a_second_export[options2]",
     f"graphs/passes/test_repeat_layers.py::{REPEATED}[gemma2-text-generation-with-past]",
     "graphs/test_fingerprints.py::test_another_process_computes_the_same_fingerprints",
     "specs/test_extra_outputs.py::test_extra_outputs_agree_with_pytorch[t5-text2text-generation-with-past-names4]",

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.torch import save_file
 
-from onnxfn.weights.checkpoint_links import arrays, entries, entries_by_bytes, entries_by_name
+from onnxfn.weights.checkpoint_links import arrays, entries, entries_by_bytes
 from onnxfn.weights.chunks import CHUNK_BYTES
 
 
@@ -95,36 +95,6 @@ def test_a_match_has_the_bytes_of_the_tensor(tmp_path_factory, tensors):
         content[entry.offset : entry.offset + entry.length] == raws[name].numpy().tobytes()
         for name, entry in matches.items()
     )
-
-
-def matches_by_name(tmp_path, stored, tensors, names=None):
-    save_file(stored, tmp_path / "model.safetensors")
-    weights = {name: weight(raw) for name, raw in tensors.items()}
-    loaded_names = {entry: entry.name for entry in entries(tmp_path)}
-    matches = entries_by_name({name: (name,) for name in tensors} | (names or {}), weights, loaded_names)
-    return {name: entry.name for name, entry in matches.items()}
-
-
-def test_a_tensor_matches_the_equal_entry_of_its_name(tmp_path):
-    raw = torch.randn(40, 30)
-    stored = {"bert.layer.weight": raw, "other": raw.clone(), "changed": raw + 1, "flat": raw.reshape(-1).clone()}
-    tensors = dict.fromkeys(("layer.weight", "head.other", "changed", "flat", "unknown"), raw)
-    assert matches_by_name(tmp_path, stored, tensors) == {"layer.weight": "bert.layer.weight", "head.other": "other"}
-
-
-def test_two_candidates_are_no_match(tmp_path):
-    raw = torch.ones(300)
-    assert matches_by_name(tmp_path, {"encoder.norm": raw, "decoder.norm": raw.clone()}, {"norm": raw}) == {}
-    assert matches_by_name(tmp_path, {"norm": raw}, {"encoder.norm": raw, "decoder.norm": raw}) == {}
-    assert (
-        matches_by_name(tmp_path, {"embed": raw, "head": raw.clone()}, {"embed": raw}, {"embed": ("embed", "head")})
-        == {}
-    )
-
-
-def test_a_converted_or_transposed_tensor_has_no_match_by_name(tmp_path):
-    raw = torch.randn(30, 30)
-    assert matches_by_name(tmp_path, {"a": raw, "b": raw.clone()}, {"a": raw.half(), "b": raw.t()}) == {}
 
 
 def test_arrays_are_views_of_the_stored_tensors(tmp_path):

@@ -1,10 +1,9 @@
-"""Jobs as a folder of checkpoints, a TOML file, or a file of JSON lines."""
+"""Jobs as a folder of checkpoints, or as a file of JSON lines."""
 
 from __future__ import annotations
 
 import json
-import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,16 +16,13 @@ from onnxfn.weights.names import is_inside
 KEYS = ("model", "out", *JOB_KEYS)
 """All keys of a job: the options of `onnxfn export`, with underscores."""
 
-TOML_TABLES = ("defaults", "jobs")
-
 
 def read_jobs(source: str | Path, out: str | Path, **defaults: Any) -> tuple[ExportJob, ...]:
     """The jobs of a folder or of a file.
 
     Args:
-        source: A folder: each folder in it that has a `config.json` is a checkpoint. A file that ends in `.toml`: it
-            has a list of tables `jobs`, and may have a table `defaults`. Another file: each line is a job in JSON.
-            The keys of a job are `model` and the options of `onnxfn export`, with underscores: `task`, `dtype`,
+        source: A folder: each folder in it that has a `config.json` is a checkpoint. Or a file: each line is a job in
+            JSON. The keys of a job are `model` and the options of `onnxfn export`, with underscores: `task`, `dtype`,
             `check`, ... Paths of models are relative to the folder of the file.
         out: The folder of the exports. The path of a job in it is its `out`, or the name of its model's folder.
         defaults: Values for jobs that do not have the key.
@@ -37,7 +33,7 @@ def read_jobs(source: str | Path, out: str | Path, **defaults: Any) -> tuple[Exp
     Raises:
         ModelNotFound: There is no such folder or file, or no folder with a `config.json` in it.
         UnknownName: A job has a key that is none.
-        InvalidSpec: A file is neither TOML nor JSON lines, a job has no model, or a value is of a wrong type.
+        InvalidSpec: A file has no JSON lines, a job has no model, or a value is of a wrong type.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -52,8 +48,7 @@ def read_jobs(source: str | Path, out: str | Path, **defaults: Any) -> tuple[Exp
         return tuple(_job(values, out, defaults) for values in _folder_values(source))
     if not source.is_file():
         raise ModelNotFound(f"no folder and no file {str(source)!r}; pass a folder of checkpoints, or a file of jobs")
-    file_defaults, jobs = _toml_values(source) if source.suffix == ".toml" else ({}, _line_values(source))
-    return tuple(_file_job(source, position, values, out, {**defaults, **file_defaults}) for position, values in jobs)
+    return tuple(_file_job(source, position, values, out, defaults) for position, values in _line_values(source))
 
 
 def _folder_values(folder: Path) -> Iterator[Mapping[str, Any]]:
@@ -61,21 +56,6 @@ def _folder_values(folder: Path) -> Iterator[Mapping[str, Any]]:
     if not models:
         raise ModelNotFound(f"no folder in {folder} has a {CONFIG}; a folder of jobs has a folder for each checkpoint")
     return ({"model": str(model)} for model in models)
-
-
-def _toml_values(file: Path) -> tuple[Mapping[str, Any], Iterable[tuple[str, Any]]]:
-    """The defaults and the jobs of a TOML file, each with its place."""
-    try:
-        content = tomllib.loads(file.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InvalidSpec(f"{file} is no TOML file: {error}") from None
-    for name in content:
-        if name not in TOML_TABLES:
-            raise unknown("table", name, TOML_TABLES, of=str(file))
-    jobs = content.get("jobs", [])
-    if not isinstance(jobs, list):
-        raise InvalidSpec(f"jobs of {file} is no list of tables; begin each job with [[jobs]]")
-    return content.get("defaults", {}), ((f"job {number}", job) for number, job in enumerate(jobs, start=1))
 
 
 def _line_values(file: Path) -> Iterator[tuple[str, Any]]:

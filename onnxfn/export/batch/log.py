@@ -3,35 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from attrs import asdict, evolve, fields_dict
+from attrs import asdict, fields_dict
 
 from onnxfn.export.batch.records import JobResult
-from onnxfn.export.jobs.jobs import ExportJob
 from onnxfn.export.report.report_file import recorded
 from onnxfn.specs.errors import OnnxfnError
 
-Log = Callable[[JobResult], None]
 
-
-@contextmanager
-def open_log(file: Path | None) -> Iterator[Log]:
-    """A function that adds a result to the end of a log; each line is complete in the file before the next job ends."""
-    if file is None:
-        yield lambda _: None
-        return
-    file.parent.mkdir(parents=True, exist_ok=True)
-    with file.open("a", encoding="utf-8") as stream:
-
-        def write(result: JobResult) -> None:
+def log_result(file: Path | None, result: JobResult) -> None:
+    """Adds a result to the end of a log, if there is one."""
+    if file is not None:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with file.open("a", encoding="utf-8") as stream:
             stream.write(json.dumps(asdict(result)) + "\n")
-            stream.flush()
-
-        yield write
 
 
 def logged_results(file: Path | None) -> Mapping[str, JobResult]:
@@ -46,21 +34,12 @@ def logged_results(file: Path | None) -> Mapping[str, JobResult]:
     return {result.path: result for result in results}
 
 
-def unchanged_result(job: ExportJob, digest: str, logged: Mapping[str, JobResult]) -> JobResult | None:
-    """The result of a job that an earlier run has exported, if nothing that it depends on has changed; else None.
+def is_unchanged(result: JobResult, digest: str) -> bool:
+    """Whether a job of a digest has an earlier result, and its files are there with their sizes.
 
-    The files must be there with their sizes. They are not read: `verify` does that.
+    The files are not read: `verify` does that.
     """
-    result = logged.get(job.path)
-    if result is None or not result.succeeded or result.digest != digest or not _is_complete(Path(job.path)):
-        return None
-    return evolve(result, status="unchanged", seconds=0.0)
-
-
-def replacing(job: ExportJob, logged: Mapping[str, JobResult]) -> ExportJob:
-    """The job; it may replace the export at its path if an earlier run made that."""
-    result = logged.get(job.path)
-    return evolve(job, overwrite=True) if result is not None and result.succeeded else job
+    return result.succeeded and result.digest == digest and _is_complete(Path(result.path))
 
 
 def _result(line: str) -> JobResult | None:

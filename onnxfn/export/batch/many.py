@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Collection, Generator, Iterable, Sequence
 from concurrent.futures import CancelledError, Executor, Future
 from contextlib import closing
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from queue import SimpleQueue
 from time import perf_counter
 
-from attrs import evolve
+from attrs import evolve, frozen
 
-from onnxfn.export.batch.log import logged_results, open_log, replacing, unchanged_result
+from onnxfn.export.batch.log import is_unchanged, log_result, logged_results
 from onnxfn.export.batch.memory import memory_need, stored_weights
 from onnxfn.export.batch.records import (
     BatchEvent,
@@ -24,24 +25,39 @@ from onnxfn.export.batch.records import (
     OnBatchEvent,
     check_paths,
 )
-from onnxfn.export.batch.schedule import Task, next_task
-from onnxfn.export.batch.servers import Submit, executor_processes, local_processes
+from onnxfn.export.batch.servers import executor_processes, local_processes
 from onnxfn.export.jobs.error_lines import error_line
-from onnxfn.export.jobs.identity import job_digest, kind_of
+from onnxfn.export.jobs.identity import job_digest
 from onnxfn.export.jobs.jobs import ExportJob
 from onnxfn.export.load.loading import checkpoint_folder
 from onnxfn.export.publish.staging import check_destination
+from onnxfn.export.run.events import ignore
 from onnxfn.specs.errors import InvalidSpec, OnnxfnError, first_line
 
-Step = tuple[str, Task, JobResult | None]
-"""What happened, to which task, and its result if it ended."""
-
-GB = 10**9
 AVAILABLE = re.compile(r"^MemAvailable:\s*(\d+) kB", re.MULTILINE)
 
 
-def ignore(_: BatchEvent) -> None:
-    """Ignores an event."""
+@frozen
+class Task:
+    """A job with what the order of jobs depends on.
+
+    Attributes:
+        number: The place of the job among all jobs.
+        job: The job.
+        bytes: The memory that the job needs at most.
+        digest: What the result depends on.
+        attempt: How often the job was started, with this time.
+    """
+
+    number: int
+    job: ExportJob
+    bytes: int = 0
+    digest: str = ""
+    attempt: int = 1
+
+
+Step = tuple[str, Task, JobResult | None]
+"""What happened, to which task, and its result if it ended."""
 
 
 def export_many(
@@ -57,8 +73,8 @@ def export_many(
 ) -> BatchResult:
     """Exports many checkpoints, each in a process of its own. A job that fails does not end the others.
 
-    Of jobs whose checkpoints differ in the values of their weights alone, the first one traces the model. The others
-    start when it has ended, and take its graphs from the template cache.
+    A job whose checkpoint differs from that of an earlier job in the values of its weights alone takes the graphs of
+    that job from the template cache.
 
     Args:
         jobs: What to export. Each has a path of its own.
@@ -86,71 +102,50 @@ def export_many(
     >>> export_many([]).jobs
     ()
     """
-    jobs = tuple(jobs)
-    check_paths(jobs)
     _check_numbers(workers, retries)
     file, start = None if log is None else Path(log), perf_counter()
-    workers = workers or (len(jobs) if executor else os.cpu_count()) or 1
+    prepared = _prepared(jobs, file)
+    ended = [(result.status, task, result) for task, result in prepared if result is not None]
+    tasks = [task for task, result in prepared if result is None]
+    workers = workers or (len(prepared) if executor else os.cpu_count()) or 1
     memory = memory or (None if executor else _available_memory())
+    processes = executor_processes(executor) if executor else local_processes(workers)
     results: dict[int, JobResult] = {}
     run_count = 0
-    run = partial(_run, executor=executor, workers=workers, memory=memory, limits=limits, retries=retries)
-    with open_log(file) as write_log, closing(_steps(jobs, logged_results(file), run)) as steps:
-        for status, task, result in steps:
+    with processes as submit, closing(_run(tasks, partial(submit, limits=limits), workers, memory, retries)) as steps:
+        for status, task, result in chain(ended, steps):
             if result is not None:
                 results[task.number] = result
                 run_count += result.status != "unchanged"
-                write_log(result)
+                log_result(file, result)
             seconds = perf_counter() - start
             # Jobs that did not have to run say nothing about the time of the others.
-            remaining = seconds / run_count * (len(jobs) - len(results)) if run_count else None
-            on_event(BatchEvent(task.job.path, status, len(results), len(jobs), seconds, remaining))
-    return BatchResult(tuple(results[number] for number in range(len(jobs))), perf_counter() - start)
+            remaining = seconds / run_count * (len(prepared) - len(results)) if run_count else None
+            on_event(BatchEvent(task.job.path, status, len(results), len(prepared), seconds, remaining))
+    return BatchResult(tuple(results[number] for number in range(len(prepared))), perf_counter() - start)
 
 
-def batch_preview(jobs: Iterable[ExportJob], log: str | os.PathLike[str] | None = None) -> str:
-    """What `export_many` would do, as text: a line for each job, with the memory that it needs. Nothing is exported.
+def batch_preview(jobs: Iterable[ExportJob], log: str | os.PathLike[str] | None = None) -> BatchResult:
+    """What `export_many` would do. Nothing is exported.
 
     Args:
         jobs: What would be exported.
         log: The log of earlier runs, whose exports would not be done again. None: there is no log.
 
     Returns:
-        The number of jobs, the memory that the largest needs, and the number of models to trace; then a line for each
-        job.
+        The result of each job that need not or cannot run. Any other job has the status `planned`, and the memory that
+        it needs at most.
 
     Raises:
         InvalidSpec: Two jobs have the same path.
 
-    >>> batch_preview([])
-    '0 jobs: 0 to export, 0 GB of memory at most, 0 models to trace'
+    >>> batch_preview([]).jobs
+    ()
     """
-    previewed = preview_jobs(jobs, log)
-    tasks = [task for task, result in previewed if result is None]
-    traced = sum(task.kind is None for task in tasks) + len({task.kind for task in tasks} - {None})
-    most = max((task.bytes for task in tasks), default=0) / GB
-    lines = (_preview_line(task, result) for task, result in previewed)
-    heading = (
-        f"{len(previewed)} jobs: {len(tasks)} to export, {most:.3g} GB of memory at most, {traced} models to trace"
+    return BatchResult(
+        result or JobResult(task.job.checkpoint, task.job.path, "planned", memory_bytes=task.bytes)
+        for task, result in _prepared(jobs, None if log is None else Path(log))
     )
-    return "\n".join((heading, *lines))
-
-
-def preview_jobs(
-    jobs: Iterable[ExportJob], log: str | os.PathLike[str] | None = None
-) -> tuple[tuple[Task, JobResult | None], ...]:
-    """Each job as a task, with the memory that it needs; and its result, if it need not or cannot run."""
-    jobs = tuple(jobs)
-    check_paths(jobs)
-    logged = logged_results(None if log is None else Path(log))
-    return tuple(_prepared(*each, logged) for each in enumerate(jobs))
-
-
-def _preview_line(task: Task, result: JobResult | None) -> str:
-    job = task.job
-    if result is None:
-        return f"{job.checkpoint} -> {job.path}: needs {task.bytes / GB:.3g} GB of memory"
-    return f"{job.checkpoint} -> {job.path}: {result.status} {result.error}".rstrip()
 
 
 def _check_numbers(workers: int | None, retries: int) -> None:
@@ -160,22 +155,14 @@ def _check_numbers(workers: int | None, retries: int) -> None:
         raise InvalidSpec(f"retries is {retries}; pass 0 or more")
 
 
-def _steps(
-    jobs: Iterable[ExportJob], logged: Mapping[str, JobResult], run: Callable[[list[Task]], Generator[Step, None, None]]
-) -> Generator[Step, None, None]:
-    """What happens to each job: those that need not or cannot run come first."""
-    tasks: list[Task] = []
-    for number, job in enumerate(jobs):
-        task, result = _prepared(number, job, logged)
-        if result is None:
-            tasks.append(task)
-        else:
-            yield result.status, task, result
-    if tasks:
-        yield from run(tasks)
+def _prepared(jobs: Iterable[ExportJob], log: Path | None) -> list[tuple[Task, JobResult | None]]:
+    """Each job as a task; and its result, if it need not or cannot run."""
+    jobs, logged = tuple(jobs), logged_results(log)
+    check_paths(jobs)
+    return [_prepared_job(number, job, logged.get(job.path)) for number, job in enumerate(jobs)]
 
 
-def _prepared(number: int, job: ExportJob, logged: Mapping[str, JobResult]) -> tuple[Task, JobResult | None]:
+def _prepared_job(number: int, job: ExportJob, earlier: JobResult | None) -> tuple[Task, JobResult | None]:
     """A job as a task; and its result, if it has been exported before, or if its checkpoint cannot be read.
 
     Whether its path is free is asked here, once: an attempt whose worker was killed may have left its files.
@@ -184,73 +171,64 @@ def _prepared(number: int, job: ExportJob, logged: Mapping[str, JobResult]) -> t
     try:
         folder = checkpoint_folder(job.checkpoint)
         digest = job_digest(job, folder)
-        result = unchanged_result(job, digest, logged)
-        if result is None:
-            check_destination(Path(job.path), overwrite=replacing(job, logged).overwrite)
-            task = evolve(
-                task,
-                job=evolve(job, overwrite=True),
-                kind=kind_of(job, folder),
-                bytes=memory_need(stored_weights(folder), job.check),
-                digest=digest,
-            )
+        if earlier is not None and is_unchanged(earlier, digest):
+            return task, evolve(earlier, status="unchanged", seconds=0.0)
+        is_earlier_export = earlier is not None and earlier.succeeded
+        check_destination(Path(job.path), overwrite=job.overwrite or is_earlier_export)
+        need = memory_need(stored_weights(folder), job.check)
+        return Task(number, evolve(job, overwrite=True), need, digest), None
     except (OnnxfnError, OSError) as error:
-        result = JobResult(job.checkpoint, job.path, "failed", error=error_line(error))
-    return task, result
+        return task, JobResult(job.checkpoint, job.path, "failed", error=error_line(error))
 
 
 def _run(
     tasks: list[Task],
-    *,
-    executor: Executor | None,
+    submit: Callable[[ExportJob], Future[JobResult]],
     workers: int,
     memory: int | None,
-    limits: JobLimits,
     retries: int,
 ) -> Generator[Step, None, None]:
     """Runs tasks: a step for each start and for each end."""
     waiting = [*tasks]
     running: dict[Future[JobResult], Task] = {}
     ended: SimpleQueue[Future[JobResult]] = SimpleQueue()
-    known_kinds: set[str | None] = set()
-    with executor_processes(executor) if executor else local_processes(min(workers, len(tasks))) as submit:
-        while waiting or running:
-            while len(running) < workers and (task := next_task(waiting, running.values(), known_kinds, memory)):
-                waiting.remove(task)
-                _start(submit, task, limits, running, ended)
-                yield "start" if task.attempt == 1 else "retry", task, None
-            task, result = _next_end(running, ended)
-            if result.status == "lost" and task.attempt <= retries:
-                waiting.insert(0, evolve(task, attempt=task.attempt + 1))
-                continue
-            known_kinds |= {task.kind} if result.succeeded else set()
-            yield result.status, task, result
+    while waiting or running:
+        while len(running) < workers and (task := next_task(waiting, running.values(), memory)):
+            waiting.remove(task)
+            future = _submitted(submit, task.job)
+            running[future] = task
+            future.add_done_callback(ended.put)
+            yield "start" if task.attempt == 1 else "retry", task, None
+        future = ended.get()
+        task = running.pop(future)
+        result = _result(future, task)
+        del future  # dask would run a job again whose result it has, and whose worker is killed
+        if result.status == "lost" and task.attempt <= retries:
+            waiting.insert(0, evolve(task, attempt=task.attempt + 1))
+            continue
+        yield result.status, task, result
 
 
-def _start(
-    submit: Submit,
-    task: Task,
-    limits: JobLimits,
-    running: dict[Future[JobResult], Task],
-    ended: SimpleQueue[Future[JobResult]],
-) -> None:
-    """Starts a task: `running` has its future, and `ended` gets it when it is done."""
-    future = _submitted(submit, task.job, limits)
-    running[future] = task
-    future.add_done_callback(ended.put)
+def next_task(waiting: Sequence[Task], running: Collection[Task], memory: int | None) -> Task | None:
+    """The first waiting task that fits into the memory with those that run; None if all must wait for one that runs.
+
+    A task that needs more than all of `memory` runs alone.
+
+    >>> small, large = Task(0, ExportJob("a", "x"), bytes=1), Task(1, ExportJob("b", "y"), bytes=9)
+    >>> next_task([large, small], [], 8).number
+    0
+    >>> next_task([large], [small], 8) is None, next_task([large], [], 8).number
+    (True, 1)
+    """
+    used = sum(task.bytes for task in running)
+    fitting = (task for task in waiting if memory is None or used + task.bytes <= memory)
+    return next(fitting, None if running else next(iter(waiting), None))
 
 
-def _next_end(running: dict[Future[JobResult], Task], ended: SimpleQueue[Future[JobResult]]) -> tuple[Task, JobResult]:
-    """The task that ends next, and its result. Nothing refers to its future any more: see `executor_processes`."""
-    future = ended.get()
-    task = running.pop(future)
-    return task, _result(future, task)
-
-
-def _submitted(submit: Submit, job: ExportJob, limits: JobLimits) -> Future[JobResult]:
+def _submitted(submit: Callable[[ExportJob], Future[JobResult]], job: ExportJob) -> Future[JobResult]:
     """The future of a job; one that has failed, if the executor takes no more jobs."""
     try:
-        return submit(job, limits)
+        return submit(job)
     except RuntimeError as error:  # a pool that is broken or shut down
         future: Future[JobResult] = Future()
         future.set_exception(error)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from attrs import Attribute, asdict, field, frozen
 
@@ -15,7 +15,9 @@ from onnxfn.specs.results.measurements import with_heads
 from onnxfn.specs.results.printing import Sections, file_size, text
 from onnxfn.specs.short_repr import short_repr
 
-Status = Literal["exported", "unchanged", "failed", "timed out", "out of memory", "lost"]
+Status = Literal["planned", "exported", "unchanged", "failed", "timed out", "out of memory", "lost"]
+"""How a job can end, in the order of the title; `planned` if nothing was to be exported."""
+
 SUCCESSES: tuple[str, ...] = ("exported", "unchanged")
 """The statuses of a job whose files are at the destination."""
 
@@ -55,9 +57,10 @@ class JobResult:
         path: The folder of the export.
         status: `exported`; `unchanged`: an earlier run has exported it, and nothing has changed since; `failed`: the
             export raised an error; `timed out` and `out of memory`: it used more than its limits; `lost`: its process
-            was killed.
+            was killed; `planned`: `batch_preview` says that it would run.
         seconds: How long the last attempt took.
-        memory_bytes: The most anonymous memory that its process had; it is looked at 20 times a second.
+        memory_bytes: The most anonymous memory that its process had; it is looked at 20 times a second. Of a planned
+            job: the memory that it needs at most.
         file_bytes: The bytes of the files of the export.
         task: The task of the export; empty if it failed.
         attempts: How often the job was started.
@@ -100,8 +103,8 @@ class BatchResult:
 
     @property
     def failed(self) -> tuple[JobResult, ...]:
-        """The results of the jobs whose files are not at their paths."""
-        return tuple(job for job in self.jobs if not job.succeeded)
+        """The results of the jobs that did not succeed."""
+        return tuple(job for job in self.jobs if job.status not in (*SUCCESSES, "planned"))
 
     def __str__(self) -> str:
         """The number of jobs of each status, the error of each job that failed, and a row for each job."""
@@ -148,53 +151,42 @@ def check_paths(jobs: Iterable[ExportJob]) -> None:
 SCHEMA, SCHEMA_VERSION = "onnxfn-batch", 1
 """What the JSON says it is. The version grows when a field changes its meaning or goes; new fields may come."""
 
-STATUSES = ("exported", "unchanged", "failed", "timed out", "out of memory", "lost")
-"""How a job can end, in the order of the title."""
-
 HEAD = ("path", "status", "seconds", "memory", "files", "starts")
 
 
-def batch_title(result: Any) -> str:
+def batch_title(result: BatchResult) -> str:
     """The number of jobs of each status, and the time of all of them."""
-    counts = ", ".join(f"{number} {status}" for status, number in status_counts(result.jobs).items()) or "none"
-    return f"{len(result.jobs)} jobs in {result.seconds:.1f} s: {counts}"
+    counts = ", ".join(f"{number} {status}" for status, number in status_counts(result).items()) or "none"
+    time = f" in {result.seconds:.1f} s" if result.seconds else ""
+    return f"{len(result.jobs)} jobs{time}: {counts}"
 
 
-def batch_sections(result: Any) -> Sections:
+def batch_sections(result: BatchResult) -> Sections:
     """The jobs that failed with their errors, then all jobs with their figures."""
     failed = [(job.path, job.status, job.error) for job in result.failed]
     rows = [_row(job) for job in result.jobs]
     return [("failed", failed), ("jobs", with_heads(HEAD, rows) if rows else [])]
 
 
-def batch_content(result: Any) -> dict[str, Any]:
+def batch_content(result: BatchResult, *, is_dry_run: bool) -> dict[str, Any]:
     """A result as JSON has it."""
-    jobs = [asdict(job) for job in result.jobs]
-    return {**_head(is_dry_run=False), "seconds": result.seconds, "counts": status_counts(result.jobs), "jobs": jobs}
+    return {
+        "schema": SCHEMA,
+        "schema_version": SCHEMA_VERSION,
+        "dry_run": is_dry_run,
+        "seconds": result.seconds,
+        "counts": status_counts(result),
+        "jobs": [asdict(job) for job in result.jobs],
+    }
 
 
-def preview_content(previewed: Iterable[tuple[Any, Any]]) -> dict[str, Any]:
-    """Tasks and results, as `preview_jobs` returns them, as JSON has them."""
-    jobs = [
-        {"checkpoint": task.job.checkpoint, "path": task.job.path, "status": "planned", "needed_bytes": task.bytes}
-        if result is None
-        else asdict(result)
-        for task, result in previewed
-    ]
-    return {**_head(is_dry_run=True), "jobs": jobs}
-
-
-def status_counts(jobs: Iterable[Any]) -> dict[str, int]:
+def status_counts(result: BatchResult) -> dict[str, int]:
     """How many jobs have each status, without the statuses that none has."""
-    statuses = [job.status for job in jobs]
-    return {status: statuses.count(status) for status in STATUSES if status in statuses}
+    statuses = [job.status for job in result.jobs]
+    return {status: statuses.count(status) for status in get_args(Status) if status in statuses}
 
 
-def _head(*, is_dry_run: bool) -> dict[str, Any]:
-    return {"schema": SCHEMA, "schema_version": SCHEMA_VERSION, "dry_run": is_dry_run}
-
-
-def _row(job: Any) -> tuple[str, ...]:
+def _row(job: JobResult) -> tuple[str, ...]:
     sizes = [file_size(size).partition(",")[0] if size else "" for size in (job.memory_bytes, job.file_bytes)]
     seconds = f"{job.seconds:.1f} s" if job.seconds else ""
     return (job.path, job.status, seconds, *sizes, str(job.attempts) if job.attempts > 1 else "")

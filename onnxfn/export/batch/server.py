@@ -1,45 +1,49 @@
-"""`python -m onnxfn.export.batch.server`: reads jobs from its input, runs each in a process of its own, writes results.
+"""`python -m onnxfn.export.batch.server`: receives jobs by a connection, and runs each in a process of its own.
 
 It imports torch once. The processes of the jobs are copies of it, so none of them spends seconds on imports. It ends
-when its input ends, and with it the process of a job.
+with the process that has started it, and the process of a job ends with it.
 """
 
 from __future__ import annotations
 
+import ctypes
 import os
-import pickle
-import select
+import signal
 import sys
-from functools import partial
 from importlib import import_module
+from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import BinaryIO
 
-from attrs import evolve
-
-from onnxfn.export.batch.processes import Ended, run_in_process
-from onnxfn.export.batch.records import JobLimits, JobResult
+from onnxfn.export.batch.records import JobResult
 from onnxfn.export.jobs.error_lines import error_line
 from onnxfn.export.jobs.jobs import ExportJob
 from onnxfn.export.run.job_exports import export_job
-from onnxfn.specs.results.printing import file_size
 
-IMPORTED = ("onnx", "onnx_ir")
+IMPORTED = ("onnx", "onnx_ir", "torch", "transformers.modeling_utils", "onnxruntime", "onnxscript", "torch.onnx")
 """Modules that each job imports. They start no threads, so a process that has them can be copied."""
 
-IMPORTED_FOR_CHECKS = ("torch", "transformers.modeling_utils", "onnxruntime", "onnxscript", "torch.onnx")
-"""Modules that a job imports whose files are compared with PyTorch."""
+PR_SET_PDEATHSIG = 1
+"""Linux: the option of prctl(2) that names the signal for the death of the parent process."""
 
 
-def serve(requests: BinaryIO, replies: BinaryIO) -> None:
-    """Answers each pickled (job, limits) with a pickled JobResult, until the requests end."""
-    while (request := _next_request(requests)) is not None:
-        job, limits = request
-        for module in (*IMPORTED, *(IMPORTED_FOR_CHECKS if job.check != "none" else ())):
-            import_module(module)
-        ended = run_in_process(partial(job_result, job), limits, partial(_is_open, requests))
-        pickle.dump(finished_result(job, limits, ended), replies)
-        replies.flush()
+def serve(connection: Connection) -> None:
+    """Runs jobs until the connection ends. For each it sends the process, the result, and None when the process ended.
+
+    A process that was killed has sent no result.
+    """
+    end_with_parent()
+    for module in IMPORTED:
+        import_module(module)
+    while True:
+        try:
+            job = connection.recv()
+        except EOFError:
+            return
+        process = os.fork()
+        if process == 0:
+            _run(job, connection)
+        os.waitpid(process, 0)
+        connection.send(None)
 
 
 def job_result(job: ExportJob) -> JobResult:
@@ -52,44 +56,21 @@ def job_result(job: ExportJob) -> JobResult:
     return JobResult(job.checkpoint, job.path, "exported", file_bytes=size, task=exported.plan.task or "")
 
 
-def finished_result(job: ExportJob, limits: JobLimits, ended: Ended) -> JobResult:
-    """The result of a job whose process ended."""
-    if ended.ending == "returned":
-        result: JobResult = ended.value
-    else:
-        result = JobResult(job.checkpoint, job.path, ended.ending, error=_reason(ended.ending, limits))
-    return evolve(result, seconds=ended.seconds, memory_bytes=ended.memory_bytes)
+def end_with_parent() -> None:
+    """Has Linux end this process when the one that started it ends."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def _reason(ending: str, limits: JobLimits) -> str:
-    if ending == "timed out":
-        return f"the export took longer than {limits.seconds:g} s; pass more seconds in its limits"
-    if ending == "out of memory":
-        size = file_size(limits.memory_bytes or 0)
-        return f"the export used more than {size}, of memory; pass more in its limits"
-    return "the process of the export was killed"
-
-
-def _next_request(requests: BinaryIO) -> tuple[ExportJob, JobLimits] | None:
-    """The next job and its limits; None at the end."""
+def _run(job: ExportJob, connection: Connection) -> None:
+    """Runs a job in this copy of the server, and ends the copy."""
     try:
-        request: tuple[ExportJob, JobLimits] = pickle.load(requests)  # noqa: S301 - written by the program that started this one
-    except EOFError:
-        return None
-    return request
-
-
-def _is_open(requests: BinaryIO) -> bool:
-    """Whether the program that sends requests still runs. It sends none before it has the answer to the last one."""
-    return not select.select([requests], [], [], 0)[0]
-
-
-def main() -> None:
-    """Serves jobs on the standard input and output. What exports print goes to the error stream."""
-    replies = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    serve(sys.stdin.buffer, replies)
+        end_with_parent()
+        connection.send(os.getpid())
+        connection.send(job_result(job))
+    finally:
+        os._exit(0)  # not the end of the program that this process is a copy of
 
 
 if __name__ == "__main__":
-    main()
+    serve(Connection(int(sys.argv[1])))

@@ -1,86 +1,75 @@
-"""Starts the processes that run jobs, on this machine or by an executor, and sends them jobs."""
+"""Runs jobs within their limits, by server processes on this machine or by an executor."""
 
 from __future__ import annotations
 
 import os
-import pickle
+import re
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, suppress
-from functools import partial
+from contextlib import contextmanager, suppress
 from itertools import count
-from queue import SimpleQueue
+from multiprocessing import Pipe
+from pathlib import Path
+from time import perf_counter
 from typing import Any
+
+from attrs import evolve, frozen
 
 from onnxfn.export.batch.records import JobLimits, JobResult
 from onnxfn.export.jobs.jobs import ExportJob
+from onnxfn.specs.results.printing import file_size
 
 SERVER = "onnxfn.export.batch.server"
-END_SECONDS = 5.0
-"""How long a server has to end after its input has ended."""
+PERIOD = 0.05
+"""Seconds between two looks at the memory of a job."""
 
-BROKEN = (OSError, EOFError, pickle.UnpicklingError)
-"""What reading from a server that was killed raises, or writing to it."""
-
-RunJob = Callable[[ExportJob, JobLimits], JobResult]
-"""Runs a job within its limits, and waits for its result."""
+_ANONYMOUS = re.compile(r"^RssAnon:\s*(\d+) kB", re.MULTILINE)
 
 Submit = Callable[[ExportJob, JobLimits], "Future[JobResult]"]
 """Starts a job, and returns the future of its result."""
 
 
-@contextmanager
-def job_server() -> Iterator[RunJob]:
-    """A function that runs jobs, one after the other, in copies of a server process that ends with the context."""
-    servers: list[Any] = []
-    try:
-        yield partial(_run_by_server, servers)
-    finally:
-        for server in servers:
-            _end(server)
+@frozen(eq=False)
+class Server:
+    """A process that runs one job after the other, each in a copy of itself.
 
-
-def _run_by_server(servers: list[Any], job: ExportJob, limits: JobLimits) -> JobResult:
-    """Runs a job by the server in a list of at most one, which is filled with the first job.
-
-    If the server was killed meanwhile, the result of the job is `lost`, and the next job starts another server.
+    Attributes:
+        process: The process, which leads a group of its own.
+        connection: Takes jobs, and gives what `server.serve` sends.
     """
-    if servers and servers[0].poll() is not None:  # it was killed between two jobs
-        _end(servers.pop())
-    if not servers:
-        servers.append(_started_server())
-    try:
-        return _answer(servers[0], job, limits)
-    except BROKEN:
-        _end(servers.pop())
-        return JobResult(job.checkpoint, job.path, "lost", error="the process that runs the exports was killed")
+
+    process: subprocess.Popen[bytes]
+    connection: Any
 
 
 @contextmanager
 def local_processes(workers: int) -> Iterator[Submit]:
     """A function that starts jobs on this machine, so many at a time; each server runs one job after the other."""
-    idle: SimpleQueue[RunJob] = SimpleQueue()
+    servers: list[Server] = []
+    idle: list[Server] = []
 
     def run(job: ExportJob, limits: JobLimits) -> JobResult:
-        server = idle.get()
-        try:
-            return server(job, limits)
-        finally:
-            idle.put(server)
+        server = idle.pop() if idle else None
+        if server is None or server.process.poll() is not None:
+            server = _started_server()
+            servers.append(server)
+        result = _answer(server, job, limits)
+        idle.append(server)
+        return result
 
     def submit(job: ExportJob, limits: JobLimits) -> Future[JobResult]:
         return threads.submit(run, job, limits)
 
-    with ExitStack() as stack:
-        for _ in range(workers):
-            idle.put(stack.enter_context(job_server()))
-        threads = ThreadPoolExecutor(workers, thread_name_prefix="onnxfn-batch")
-        try:
-            yield submit
-        finally:
-            threads.shutdown(wait=False, cancel_futures=True)
+    threads = ThreadPoolExecutor(workers, thread_name_prefix="onnxfn-batch")
+    try:
+        yield submit
+    finally:
+        threads.shutdown(wait=False, cancel_futures=True)
+        for server in servers:
+            _end(server)
 
 
 @contextmanager
@@ -110,37 +99,80 @@ def run_job(job: ExportJob, limits: JobLimits, _call: int = 0) -> JobResult:
 
     Each call has another number, because dask takes the result of an equal call that it knows.
     """
-    with job_server() as run:
-        return run(job, limits)
-
-
-def _started_server() -> Any:
-    """A server that imports what this process can import. What its exports print is dropped."""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-    return subprocess.Popen(  # noqa: S603 - the interpreter that runs this
-        [sys.executable, "-m", SERVER],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        env=environment,
-    )
-
-
-def _answer(server: Any, job: ExportJob, limits: JobLimits) -> JobResult:
-    """The result of a job that is sent to a server. It raises one of `BROKEN` if the server was killed."""
-    pickle.dump((job, limits), server.stdin)
-    server.stdin.flush()
-    result: JobResult = pickle.load(server.stdout)  # noqa: S301 - written by a process that this one started
-    return result
-
-
-def _end(server: Any) -> None:
-    """Ends a server: it ends itself, and the process of its job, when its input ends."""
-    with suppress(OSError):
-        server.stdin.close()
+    server = _started_server()
     try:
-        server.wait(END_SECONDS)
-    except subprocess.TimeoutExpired:
-        server.kill()
-        server.wait()
-    server.stdout.close()  # last: a thread that reads from it has the answer now, or an error
+        return _answer(server, job, limits)
+    finally:
+        _end(server)
+
+
+def _started_server() -> Server:
+    """A server that imports what this process can import. What its exports print is dropped."""
+    ours, theirs = Pipe()
+    with theirs:
+        process = subprocess.Popen(  # noqa: S603 - the interpreter that runs this
+            [sys.executable, "-m", SERVER, str(theirs.fileno())],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            pass_fds=(theirs.fileno(),),
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+            start_new_session=True,
+        )
+    return Server(process, ours)
+
+
+def _end(server: Server) -> None:
+    """Ends a server, and with it the process of its job."""
+    if server.process.poll() is None:
+        with suppress(ProcessLookupError):
+            os.killpg(server.process.pid, signal.SIGKILL)
+        server.process.wait()
+
+
+def _answer(server: Server, job: ExportJob, limits: JobLimits) -> JobResult:
+    """The result of a job that is sent to a server. The server ends if the job uses more than its limits."""
+    try:
+        return _watched(server, job, limits)
+    except (OSError, EOFError):
+        _end(server)
+        return JobResult(job.checkpoint, job.path, "lost", error="the process that runs the exports was killed")
+
+
+def _watched(server: Server, job: ExportJob, limits: JobLimits) -> JobResult:
+    """The result of a job, with its time and its memory. OSError or EOFError if the server is killed."""
+    server.connection.send(job)
+    message = process = server.connection.recv()
+    result = JobResult(job.checkpoint, job.path, "lost", error="the process of the export was killed")
+    start, peak = perf_counter(), 0
+    while message is not None:
+        peak = max(peak, _anonymous_bytes(process))
+        over = _over_limits(job, limits, perf_counter() - start, peak)
+        if over is not None:
+            _end(server)
+            result = over
+            break
+        if server.connection.poll(PERIOD):
+            message = server.connection.recv()
+            result = message or result
+    return evolve(result, seconds=perf_counter() - start, memory_bytes=peak)
+
+
+def _over_limits(job: ExportJob, limits: JobLimits, seconds: float, memory_bytes: int) -> JobResult | None:
+    """The result of a job that uses more than its limits; None for any other."""
+    if limits.seconds is not None and seconds > limits.seconds:
+        reason = f"the export took longer than {limits.seconds:g} s; pass more seconds in its limits"
+        return JobResult(job.checkpoint, job.path, "timed out", error=reason)
+    if limits.memory_bytes is not None and memory_bytes > limits.memory_bytes:
+        reason = f"the export used more than {file_size(limits.memory_bytes)}, of memory; pass more in its limits"
+        return JobResult(job.checkpoint, job.path, "out of memory", error=reason)
+    return None
+
+
+def _anonymous_bytes(process: int) -> int:
+    """The anonymous memory of a process; 0 where the system does not tell, or after it ended."""
+    try:
+        match = _ANONYMOUS.search(Path(f"/proc/{process}/status").read_text())
+    except OSError:
+        return 0
+    return int(match[1]) * 1024 if match else 0

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from concurrent.futures import Executor
-from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,71 +10,36 @@ import typer
 from attrs import evolve
 
 from onnxfn.export.batch.job_files import read_jobs
-from onnxfn.export.batch.many import batch_preview, export_many, preview_jobs
-from onnxfn.export.batch.records import BatchResult, batch_content, preview_content
-from onnxfn.export.cli.result_json import json_text
-from onnxfn.export.cli.say import say
-from onnxfn.export.cli.stages import jobs_shown
-from onnxfn.export.cli.texts import Form, batch_text, result_form
-from onnxfn.export.jobs.jobs import ExportJob
+from onnxfn.export.batch.many import batch_preview, export_many
+from onnxfn.export.batch.records import batch_content
+from onnxfn.export.cli.progress import jobs_shown
+from onnxfn.export.cli.texts import batch_text, result_form, say_in_form
 from onnxfn.export.jobs.options import Values, with_check
-from onnxfn.specs.errors import InvalidSpec, OutputExists
+from onnxfn.specs.errors import OutputExists
 
 LOG = "batch.jsonl"
 """The log of a batch, in the folder of its exports."""
 
 
-def export_listed(jobs: Path, out: Path, values: Values, *, dask: str | None, resume: bool, **options: Any) -> None:
+def export_listed(jobs: Path, out: Path, values: Values, *, resume: bool, **options: Any) -> None:
     """Runs the jobs of a file or a folder, or prints what it would do; `options` are arguments of `export_many`.
 
     Exit 1 if a job failed.
     """
-    form = result_form(values)
+    form, is_dry_run = result_form(values), "dry_run" in values
     defaults = with_check({name: values[name] for name in ("dtype", "check", "no_check") if name in values})
     listed = read_jobs(jobs, out, **defaults)
-    if "dry_run" in values:
-        _print_preview(listed, out / LOG if resume else None, form)
-        return
-    overwrite = "overwrite" in values
-    _check_log(out / LOG, resume=resume, overwrite=overwrite)
-    listed = tuple(evolve(job, overwrite=job.overwrite or overwrite) for job in listed)
-    with _dask_executor(dask) as executor, jobs_shown() as on_event:
-        result = export_many(listed, executor=executor, log=out / LOG, on_event=on_event, **options)
-    _print_result(result, form)
-    if result.failed:
+    if is_dry_run:
+        result = batch_preview(listed, out / LOG if resume else None)
+    else:
+        overwrite = "overwrite" in values
+        _check_log(out / LOG, resume=resume, overwrite=overwrite)
+        listed = tuple(evolve(job, overwrite=job.overwrite or overwrite) for job in listed)
+        with jobs_shown() as on_event:
+            result = export_many(listed, log=out / LOG, on_event=on_event, **options)
+    say_in_form(form, partial(batch_content, result, is_dry_run=is_dry_run), result, partial(batch_text, result))
+    if result.failed and not is_dry_run:
         raise typer.Exit(1)
-
-
-def _print_preview(jobs: tuple[ExportJob, ...], log: Path | None, form: Form) -> None:
-    say(json_text(preview_content(preview_jobs(jobs, log))) if form == "json" else batch_preview(jobs, log))
-
-
-def _print_result(result: BatchResult, form: Form) -> None:
-    match form:
-        case "json":
-            say(json_text(batch_content(result)))
-        case "verbose":
-            say(result)
-        case _:
-            say(batch_text(result))
-
-
-@contextmanager
-def _dask_executor(address: str | None) -> Iterator[Executor | None]:
-    """An executor of the workers of a scheduler of dask; None without an address."""
-    if address is None:
-        yield None
-        return
-    try:
-        from distributed import Client
-    except ImportError:
-        raise InvalidSpec("--dask needs dask.distributed: pip install 'onnxfn[dask]'") from None
-    try:
-        client = Client(address, timeout=10)
-    except OSError as error:
-        raise InvalidSpec(f"no scheduler of dask answers at {address}: {error}") from None
-    with client:
-        yield client.get_executor()
 
 
 def _check_log(log: Path, *, resume: bool, overwrite: bool) -> None:

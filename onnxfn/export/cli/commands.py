@@ -5,6 +5,7 @@ A command imports what it runs when it runs, so that the help is as fast as type
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Annotated
 
@@ -14,6 +15,7 @@ from onnxfn.export.cli.flags import Out, command
 from onnxfn.export.cli.optimum import our_option
 from onnxfn.export.cli.say import say
 from onnxfn.export.jobs.options import OPTIONS, Values
+from onnxfn.specs.errors import InvalidSpec
 from onnxfn.specs.version import VERSION
 
 Folder = Annotated[Path, typer.Argument(help="The folder of an export.")]
@@ -40,9 +42,12 @@ def export(
 
 def verify(folder: Folder) -> None:
     """Compare the files of an export with its report.json, without the model. Exit code 1 if one differs."""
-    from onnxfn.export.cli.file_commands import print_verification
+    from onnxfn.export.report.verify import verify as verification_of
 
-    print_verification(folder)
+    verification = verification_of(folder)
+    say(verification)
+    if not verification.passed:
+        raise typer.Exit(1)
 
 
 def inspect(
@@ -54,9 +59,19 @@ def inspect(
     values: Values,
 ) -> None:
     """Show the spec of a model type, or what an ONNX file has: inputs, outputs, operators, bytes of the weights."""
-    from onnxfn.export.cli.file_commands import print_inspected
+    from onnxfn.export.find.lookup import spec_for
+    from onnxfn.export.report.graph_summary import graph_files, graph_summary, summary_text
+    from onnxfn.specs.stored.serialize import to_json
 
-    print_inspected(subject, task, as_json="json" in values)
+    if not (subject.endswith(".onnx") or "/" in subject or Path(subject).is_dir()):
+        spec = spec_for(subject, task)
+        say(to_json(spec) if "json" in values else spec)
+        return
+    if task is not None:
+        raise InvalidSpec(f"--task is for a model type, and {subject} is a path; leave it out")
+    summaries = {file.name: graph_summary(file) for file in graph_files(Path(subject))}
+    texts = map(summary_text, summaries, summaries.values())
+    say(json.dumps(summaries, indent=2) if "json" in values else "\n".join(texts))
 
 
 def push(
@@ -67,22 +82,18 @@ def push(
     values: Values,
 ) -> None:
     """Upload the folder of an export to the hub, after it was verified. The token is that of `hf auth login`."""
-    from onnxfn.export.cli.file_commands import push_verified
+    from onnxfn.export.report.push import uploaded, verified
 
-    push_verified(folder, repository, private=private, dry_run="dry_run" in values)
+    say(verified(folder))
+    say("nothing was uploaded" if "dry_run" in values else uploaded(folder, repository, private=private))
 
 
 def batch(
-    jobs: Annotated[
-        Path, typer.Argument(help="A folder of checkpoints, a .toml file of jobs, or a file with a job in JSON a line.")
-    ],
+    jobs: Annotated[Path, typer.Argument(help="A folder of checkpoints, or a file with a job in JSON a line.")],
     out: Annotated[Path, typer.Argument(help="The folder of the exports; it also gets the log, batch.jsonl.")],
     *,
     workers: Annotated[
         int | None, typer.Option(min=1, help="Jobs that run at a time. Default: the number of processors.")
-    ] = None,
-    dask: Annotated[
-        str | None, typer.Option(help="Address of a scheduler of dask.distributed that runs the jobs.")
     ] = None,
     resume: Annotated[
         bool,
@@ -105,7 +116,7 @@ def batch(
 
     limits = JobLimits(seconds=seconds, memory_bytes=_bytes(memory))
     options = {"workers": workers, "limits": limits, "memory": _bytes(total_memory), "retries": retries}
-    export_listed(jobs, out, values, dask=dask, resume=resume, **options)
+    export_listed(jobs, out, values, resume=resume, **options)
 
 
 def _bytes(gigabytes: float | None) -> int | None:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from attrs import evolve, frozen
 
-from onnxfn.export.cli.result_json import json_text, pipeline_content, plan_content, result_content
+from onnxfn.export.cli.progress import stages
+from onnxfn.export.cli.result_json import pipeline_content, plan_content, result_content
 from onnxfn.export.cli.say import say
-from onnxfn.export.cli.stages import stages
-from onnxfn.export.cli.texts import Form, pipeline_text, plan_text, result_form, result_text
+from onnxfn.export.cli.texts import Form, pipeline_text, plan_text, result_form, result_text, say_in_form
 from onnxfn.export.find.lookup import has_row
 from onnxfn.export.jobs.jobs import ExportJob, build_of, job_of
 from onnxfn.export.jobs.options import Values, check_library
@@ -25,14 +26,14 @@ from onnxfn.export.load.loading import (
 from onnxfn.export.load.quantized import checked_quantization
 from onnxfn.export.publish.staging import Destination, check_destination
 from onnxfn.export.run.diffusers import export_pipeline
-from onnxfn.export.run.events import stage_timer
+from onnxfn.export.run.events import OnEvent, stage_timer
 from onnxfn.export.run.job_exports import export_job, export_loaded, job_plan, job_spec
 from onnxfn.export.run.weight_sizes import with_weight_bytes
 from onnxfn.specs.algebra.planned import Plan
+from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.errors import InvalidSpec
 from onnxfn.specs.stored.reports import Exported
-from onnxfn.weights.layouts import OPTIMUM
-from onnxfn.weights.write import resolved_write_options
+from onnxfn.weights.layouts import OPTIMUM, layout_of
 
 
 @frozen
@@ -70,39 +71,48 @@ def export_from_library(library: str, request: ExportRequest) -> None:
             f"--dry-run reads no weight, and {library} makes no model without its weights; leave --dry-run out, or "
             "name a folder in it with a checkpoint of transformers, with --library transformers"
         )
-    if library == "transformers":
-        _export_checkpoint(request)
-    elif library == "diffusers":
-        _export_pipeline(request)
-    else:
-        _export_library_model(library, request)
-
-
-def _export_checkpoint(request: ExportRequest) -> None:
-    """Exports a checkpoint of transformers, or the model in a GGUF file."""
-    if is_gguf(request.job.checkpoint):
-        _export_gguf(Path(request.job.checkpoint), request)
+    on_event = stages(transient=request.form != "verbose")
+    if library == "diffusers":
+        _export_pipeline(request, on_event)
+    elif library != "transformers":
+        _export_library_model(library, request, on_event)
+    elif is_gguf(request.job.checkpoint):
+        _export_gguf(Path(request.job.checkpoint), request, on_event)
     elif request.dry_run:
         _print_plan_of_checkpoint(request)
     else:
-        on_event = stages(request.form)
-        exported = export_job(request.job, on_event, lambda plan: _print_plan(plan, request))
-        _print_result(exported, request)
+        _print_result(export_job(request.job, on_event, lambda plan: _print_plan(plan, request)), request)
 
 
-def _export_gguf(file: Path, request: ExportRequest) -> None:
+def _export_gguf(file: Path, request: ExportRequest, on_event: OnEvent) -> None:
     """Exports the model in a GGUF file, with its tokenizer."""
-    job = request.job
-    checked_gguf(file, dequantize=job.dequantize)
+    dequantize = request.job.dequantize
+    checked_gguf(file, dequantize=dequantize)
     with TemporaryDirectory() as folder:
-        on_event = stages(request.form)
-        with stage_timer(on_event) as (timed, _), timed("load", job.checkpoint) as tick:
-            model = load_gguf(file, dequantize=job.dequantize, tick=tick)
+        with stage_timer(on_event) as (timed, _), timed("load", request.job.checkpoint) as tick:
+            model = load_gguf(file, dequantize=dequantize, tick=tick)
         load_gguf_tokenizer(file).save_pretrained(folder)
-        spec = job_spec(job, model)
-        _print_planned(spec, model.config, request)
-        exported = None if request.dry_run else export_loaded(job, spec, model, Path(folder), on_event)
-        _print_result(exported, request)
+        _export_loaded(request.job, model, Path(folder), request, on_event)
+
+
+def _export_library_model(library: str, request: ExportRequest, on_event: OnEvent) -> None:
+    """Exports a model of timm or sentence_transformers; the template cache is not used."""
+    job = evolve(request.job, build=evolve(build_of(request.job), template_cache=None))
+    with stage_timer(on_event) as (timed, _), timed("load", job.checkpoint):
+        model = load_library_model(library, job.checkpoint, with_weights=not request.dry_run)
+    folder = Path(job.checkpoint)
+    checkpoint = folder if folder.is_dir() else None  # a name on the hub
+    _export_loaded(job, model, checkpoint, request, on_event)
+
+
+def _export_loaded(
+    job: ExportJob, model: Any, checkpoint: Path | None, request: ExportRequest, on_event: OnEvent
+) -> None:
+    """Prints the plan of a model that is loaded, and exports it unless the run is dry."""
+    spec = job_spec(job, model)
+    _print_planned(spec, model, request)
+    if not request.dry_run:
+        _print_result(export_loaded(job, spec, model, checkpoint, on_event), request)
 
 
 def _print_plan_of_checkpoint(request: ExportRequest) -> None:
@@ -120,24 +130,9 @@ def _print_plan_of_checkpoint(request: ExportRequest) -> None:
     _print_planned(spec, config, request)
 
 
-def _export_library_model(library: str, request: ExportRequest) -> None:
-    """Exports a model of timm or sentence_transformers; the template cache is not used."""
-    job = evolve(request.job, build=evolve(build_of(request.job), template_cache=None))
-    on_event = stages(request.form)
-    with stage_timer(on_event) as (timed, _), timed("load", job.checkpoint):
-        model = load_library_model(library, job.checkpoint, with_weights=not request.dry_run)
-    spec = job_spec(job, model)
-    _print_planned(spec, model, request)
-    folder = Path(job.checkpoint)
-    checkpoint = folder if folder.is_dir() else None  # a name on the hub
-    exported = None if request.dry_run else export_loaded(job, spec, model, checkpoint, on_event)
-    _print_result(exported, request)
-
-
-def _export_pipeline(request: ExportRequest) -> None:
+def _export_pipeline(request: ExportRequest, on_event: OnEvent) -> None:
     """Exports each part of a pipeline of diffusers; the template cache is not used."""
     job = request.job
-    on_event = stages(request.form)
     with stage_timer(on_event) as (timed, _), timed("load", job.checkpoint):
         pipeline = load_library_model("diffusers", job.checkpoint)
     exported = export_pipeline(
@@ -149,16 +144,12 @@ def _export_pipeline(request: ExportRequest) -> None:
         write=job.write,
         on_event=on_event,
     )
-    match request.form:
-        case "json":
-            say(json_text(pipeline_content(job.path, exported)))
-        case "verbose":
-            say("\n".join(f"{name}: {part}" for name, part in exported.items()))
-        case _:
-            say(pipeline_text(job.path, exported))
+    everything = "\n".join(f"{name}: {part}" for name, part in exported.items())
+    content, brief = partial(pipeline_content, job.path, exported), partial(pipeline_text, job.path, exported)
+    say_in_form(request.form, content, everything, brief)
 
 
-def _print_planned(spec: Any, known: Any, request: ExportRequest) -> None:
+def _print_planned(spec: ExportSpec, known: Any, request: ExportRequest) -> None:
     """Prints the plan for a configuration or a model; in a dry run with the bytes of its weights."""
     planned = job_plan(request.job, spec, known)
     if request.dry_run:
@@ -171,28 +162,14 @@ def _print_planned(spec: Any, known: Any, request: ExportRequest) -> None:
 
 def _print_plan(plan: Plan, request: ExportRequest) -> None:
     """Prints the task, and the plan where it is all that is printed, or where everything is."""
-    if request.form == "json":
-        if request.dry_run:
-            destination = Destination(
-                Path(request.job.path), resolved_write_options(request.job.write).layout.subfolder
-            )
-            say(json_text(plan_content(plan, destination)))
-        return
-    say(f"task: {plan.task}{'' if request.job.task else ' (found)'}")
-    if request.form == "verbose":
-        say(plan)
-    elif request.dry_run:
-        say(plan_text(plan))
+    if request.form != "json":
+        say(f"task: {plan.task}{'' if request.job.task else ' (found)'}")
+    if request.dry_run or request.form == "verbose":
+        subfolder = layout_of(request.job.write.layout).subfolder
+        content = partial(plan_content, plan, Destination(Path(request.job.path), subfolder))
+        say_in_form(request.form, content, plan, partial(plan_text, plan))
 
 
-def _print_result(exported: Exported | None, request: ExportRequest) -> None:
-    """Prints the result of an export in the form that is asked for; nothing if nothing was exported."""
-    if exported is None:
-        return
-    match request.form:
-        case "json":
-            say(json_text(result_content(exported)))
-        case "verbose":
-            say(exported)
-        case _:
-            say(result_text(exported))
+def _print_result(exported: Exported, request: ExportRequest) -> None:
+    """Prints the result of an export."""
+    say_in_form(request.form, partial(result_content, exported), exported, partial(result_text, exported))

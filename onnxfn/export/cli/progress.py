@@ -1,11 +1,12 @@
-"""A bar of the progress of an export, for terminals and notebooks."""
+"""The progress of an export, or of many: a bar on a terminal, lines elsewhere."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from html import escape
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, TextIO
 
+from onnxfn.export.batch.records import BatchEvent, OnBatchEvent
 from onnxfn.export.run.events import OnEvent, title
 from onnxfn.specs.stored.reports import Event
 
@@ -19,10 +20,10 @@ ENDED = ("end", "failure")
 
 
 def progress(file: TextIO | None = None) -> OnEvent:
-    """A function of events that draws a bar for each stage, in a terminal or a notebook, and lines elsewhere.
+    """A function of events that draws a bar for each stage on a terminal, and prints a line for each elsewhere.
 
     Args:
-        file: Where it is drawn. None: the standard error stream, or the cell of a notebook.
+        file: Where it is drawn. None: the standard error stream.
 
     Returns:
         What `export` takes as `on_event`. Each export needs its own.
@@ -36,12 +37,42 @@ def progress(file: TextIO | None = None) -> OnEvent:
     >>> print(text.getvalue().strip())
     check model  9/9 cases  2.0 s
     """
+    return _stages(_console(file))
+
+
+def stages(*, transient: bool) -> OnEvent:
+    """The same as `progress()`; its bars vanish if they are `transient`."""
+    return _stages(_console(), transient=transient)
+
+
+@contextmanager
+def jobs_shown() -> Iterator[OnBatchEvent]:
+    """Shows the progress over all jobs: a bar on a terminal, which vanishes; a line for each job that ends elsewhere.
+
+    Both have the number of jobs that ended and the time that is left.
+    """
+    console = _console()
+    if not console.is_terminal:
+        yield lambda event: _print_job(console, event)
+        return
+    with _bar(console, transient=True) as bar:
+        task = bar.add_task("", total=None, amount="")
+
+        def show(event: BatchEvent) -> None:
+            bar.update(task, completed=event.completed, total=event.total, amount=_job_line(event), refresh=True)
+
+        yield show
+
+
+def _console(file: TextIO | None = None) -> Any:
+    """Where progress is shown: a file, or the standard error stream."""
     from rich.console import Console
 
-    if file is None and Console().is_jupyter:
-        return stages_table(_draw_in_cell())
-    console = Console(file=file, stderr=file is None, force_jupyter=False)
-    return stage_bars(console) if console.is_terminal else stage_lines(console)
+    return Console(file=file, stderr=file is None, highlight=False, force_jupyter=False)
+
+
+def _stages(console: Any, *, transient: bool = False) -> OnEvent:
+    return stage_bars(console, transient=transient) if console.is_terminal else stage_lines(console)
 
 
 def stage_bars(console: Any, *, transient: bool = False) -> OnEvent:
@@ -55,7 +86,7 @@ def stage_bars(console: Any, *, transient: bool = False) -> OnEvent:
 
     def show(event: Event) -> None:
         if not drawn:
-            drawn.append(bar_of(console, transient=transient))
+            drawn.append(_bar(console, transient=transient))
             drawn[0].start()
         (bar,), name = drawn, title(event)
         if name not in running:
@@ -78,14 +109,12 @@ def stage_lines(console: Any) -> OnEvent:
 
     def show(event: Event) -> None:
         if event.status in ENDED:
-            console.print(
-                f"{title(event)}  {amount(event)}", style="dim", markup=False, highlight=False, soft_wrap=True
-            )
+            _print_line(console, f"{title(event)}  {amount(event)}")
 
     return show
 
 
-def bar_of(console: Any, *, transient: bool) -> Any:
+def _bar(console: Any, *, transient: bool) -> Any:
     """A bar of rich with a text, the bar and an amount, which is drawn when it is told to."""
     from rich.progress import BarColumn, Progress, TextColumn
 
@@ -104,34 +133,19 @@ def bar_of(console: Any, *, transient: bool) -> Any:
     )
 
 
-def stages_table(draw: Callable[[str], None]) -> OnEvent:
-    """A function of events that draws all stages so far as an HTML table: name, bar, amount.
-
-    >>> pages = []
-    >>> stages_table(pages.append)(Event("check", "model", 2.0, "progress", 3, 9))
-    >>> '<progress value="3" max="9"></progress>' in pages[0], "3/9 cases" in pages[0]
-    (True, True)
-    """
-    rows: dict[str, str] = {}
-
-    def show(event: Event) -> None:
-        key = title(event)
-        share = f' value="{event.completed}" max="{event.total}"' if event.total else ""
-        share = ' value="1" max="1"' if event.status == "end" else share
-        bar = "" if event.status == "failure" else f"<progress{share}></progress>"
-        cells = (escape(key), bar, amount(event))
-        rows[key] = "".join(f'<td style="text-align:left">{cell}</td>' for cell in cells)
-        draw(f"<table>{''.join(f'<tr>{row}</tr>' for row in rows.values())}</table>")
-
-    return show
+def _print_job(console: Any, event: BatchEvent) -> None:
+    if event.status not in ("start", "unchanged"):
+        _print_line(console, _job_line(event))
 
 
-def _draw_in_cell() -> Callable[[str], None]:
-    """A function that replaces what the cell of a notebook shows by an HTML page."""
-    from IPython.display import HTML, display
+def _print_line(console: Any, line: str) -> None:
+    console.print(line, style="dim", markup=False, soft_wrap=True)
 
-    shown = display(HTML(""), display_id=True)
-    return lambda page: shown.update(HTML(page))
+
+def _job_line(event: BatchEvent) -> str:
+    """How many jobs ended, what happened to which job, and the time that is left."""
+    left = "" if event.remaining is None else f", about {event.remaining:.0f} s left"
+    return f"{event.completed}/{event.total} {event.status} {event.path}{left}"
 
 
 def amount(event: Event) -> str:

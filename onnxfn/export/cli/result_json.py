@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path, PurePath
 from typing import Any
@@ -61,11 +60,6 @@ def pipeline_content(path: str, parts: Mapping[str, Exported]) -> dict[str, Any]
     """The results of the parts of a pipeline as JSON has them."""
     components = {name: result_content(part) for name, part in parts.items()}
     return {"schema": SCHEMA, "schema_version": SCHEMA_VERSION, "path": path, "components": components}
-
-
-def json_text(content: Mapping[str, Any]) -> str:
-    """Content as JSON text. Numbers that JSON does not have are null already."""
-    return json.dumps(content, indent=2, allow_nan=False)
 
 
 def _head(plan: Plan, path: str, *, is_dry_run: bool) -> dict[str, Any]:

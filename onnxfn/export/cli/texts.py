@@ -6,11 +6,13 @@ left out, what a client cannot load, what is not quantized, which sizes are not 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import json
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import PurePath
 from typing import Any, Literal
 
-from onnxfn.export.batch.records import batch_sections, batch_title
+from onnxfn.export.batch.records import BatchResult, batch_sections, batch_title
+from onnxfn.export.cli.say import say
 from onnxfn.specs.algebra.planned import Part, Plan
 from onnxfn.specs.errors import InvalidSpec, listed
 from onnxfn.specs.results.measurements import is_first_variant, variant_rows, with_heads
@@ -47,6 +49,17 @@ def result_form(values: Mapping[str, Any]) -> Form:
     return "json" if "json" in values else "verbose" if "verbose" in values else "brief"
 
 
+def say_in_form(form: Form, json_content: Callable[[], Any], everything: Any, brief: Callable[[], str]) -> None:
+    """Prints a result in the form that is asked for; `json_content` has no numbers that JSON does not have."""
+    match form:
+        case "json":
+            say(json.dumps(json_content(), indent=2, allow_nan=False))
+        case "verbose":
+            say(everything)
+        case _:
+            say(brief())
+
+
 def result_text(exported: Exported) -> str:
     """A result in at most `LINES - 1` lines: the line of the task is printed before the model is loaded."""
     part = exported.plan.parts[0]
@@ -63,7 +76,7 @@ def result_text(exported: Exported) -> str:
     return screen(exported_title(exported), [*derived, *sections], exported_summary(exported))
 
 
-def batch_text(result: Any) -> str:
+def batch_text(result: BatchResult) -> str:
     """The result of many exports in at most `LINES - 1` lines."""
     return screen(batch_title(result), batch_sections(result))
 

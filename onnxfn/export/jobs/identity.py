@@ -1,8 +1,7 @@
 """What makes two exports the same: digests of facts about checkpoints, jobs, and the versions of packages.
 
-`recipe_key` and `kind_of` are equal where the values of weights alone differ, `job_digest` where the same files would
-be written, and `fingerprint` is for caches of users. The names of templates, which digest a loaded model, are in
-`graphs/templates/fingerprints.py`.
+`job_digest` is equal where the same files would be written, and `fingerprint` is for caches of users. The names of
+templates, which digest a loaded model, are in `graphs/templates/fingerprints.py`.
 """
 
 from __future__ import annotations
@@ -17,7 +16,6 @@ from typing import Any
 from attrs import asdict, evolve
 
 from onnxfn.export.jobs.jobs import ExportJob, build_of
-from onnxfn.graphs.build import BuildOptions
 from onnxfn.graphs.templates import fingerprints
 from onnxfn.graphs.templates.fingerprints import package_versions
 from onnxfn.specs.errors import InvalidSpec, ModelNotFound, OnnxfnError
@@ -25,43 +23,14 @@ from onnxfn.specs.stored.digest import digest
 from onnxfn.weights.checkpoint_links import entries, read_header
 from onnxfn.weights.digests import sha256_of
 from onnxfn.weights.layouts import CONFIG_FILES
+from onnxfn.weights.packed.quantized_checkpoint import INDEX_FILE, SINGLE_FILE
 from onnxfn.weights.side_files import side_files
-
-LABEL_KEYS = ("id2label", "label2id")
-"""Keys of a configuration whose values are labels. Their number is a size of the graph, their names are not in it."""
-
-IGNORED_KEYS = ("_name_or_path", "finetuning_task")
-"""Keys of a configuration on which no graph depends."""
 
 UNSAFE_KEYS = ("auto_map", "quantization_config", "compression_config")
 """Keys of a configuration whose effect on the model is known only when the model is loaded."""
 
-SINGLE_FILE, INDEX_FILE = "model.safetensors", "model.safetensors.index.json"
-"""The weights of a checkpoint in one file, and the index of weights in several files."""
-
 TEXT_BYTES = 2**20
 """Files up to this size are compared by content; of larger ones the size and the time of the last change."""
-
-
-def kind_of(job: ExportJob, folder: Path) -> str | None:
-    """A digest that jobs share whose exports differ in the values of the weights alone; None if it has none.
-
-    Of such jobs the first one traces the model. The others get its graphs from the template cache. It is the key of
-    their recipe, too.
-    """
-    build, is_local = build_of(job), folder == Path(job.checkpoint)
-    if build.template_cache is None or not is_local or job.adapter:
-        return None
-    options = {
-        "edits": job.edits,
-        **asdict(job.write),
-        "spec": None if job.spec is None else digest(job.spec),
-        "dtypes": job.dtypes,
-        "decoders": job.decoders,
-        "build": _build_facts(build),
-        "file": Path(job.path).name if job.path.endswith(".onnx") else None,
-    }
-    return recipe_key(folder, options)
 
 
 def job_digest(job: ExportJob, folder: Path) -> str:
@@ -71,30 +40,13 @@ def job_digest(job: ExportJob, folder: Path) -> str:
     touched counts as changed.
     """
     options = asdict(evolve(job, spec=None, build=None, overwrite=False, checkpoint=""))
-    spec = None if job.spec is None else digest(job.spec)
-    facts = [json.dumps(options, sort_keys=True, default=str), str(spec), *_build_facts(build_of(job))]
+    spec, build = None if job.spec is None else digest(job.spec), build_of(job)
+    facts = [json.dumps(options, sort_keys=True, default=str), str(spec)]
+    facts.extend((str(build.pretranspose), build.find_repeats.__qualname__))
     for source in (folder, *([job.adapter] if job.adapter else [])):
         files = {*(file for file in source.iterdir() if file.is_file()), *side_files(source)}
         facts.extend(f"{file.relative_to(source)} {_file_state(file)}" for file in sorted(files))
     return _sha256((*facts, *package_versions()))
-
-
-def recipe_key(folder: Path, options: Mapping[str, Any]) -> str | None:
-    """The key of the recipe for a checkpoint, equal for checkpoints that differ only in the values of their weights.
-
-    It covers the configuration without the names of labels, the headers of the safetensors files, the versions of all
-    installed packages, and the options of the export. None if the checkpoint has code of its own, is quantized, has
-    adapters, or is not completely in safetensors files: then only loading the model shows what it is.
-    """
-    try:
-        config = json.loads((folder / CONFIG_FILES["config"]).read_bytes())
-        unsafe = any(_keys_set(config, UNSAFE_KEYS)) or any(folder.glob("*.py")) or any(folder.glob("adapter_*"))
-        facts = [json.dumps(value, sort_keys=True) for value in (dict(options), _without_names(config))]
-        facts.extend((*_weight_headers(folder), _file_digest(folder / CONFIG_FILES["generation_config"])))
-    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError, OnnxfnError):
-        return None
-    facts.extend((*package_versions(), *_installed_packages()))
-    return None if unsafe else _sha256(facts)
 
 
 def fingerprint(model_or_folder: Any, *, weights: bool = False) -> str | None:
@@ -127,26 +79,35 @@ def fingerprint(model_or_folder: Any, *, weights: bool = False) -> str | None:
     """
     if not isinstance(model_or_folder, (str, Path)):
         of_graph = fingerprints.fingerprint(model_or_folder)
-        return _joined(of_graph, [fingerprints.weights_digest(model_or_folder)] if weights and of_graph else [])
+        return _sha256((of_graph, fingerprints.weights_digest(model_or_folder))) if weights and of_graph else of_graph
     folder = Path(model_or_folder)
     if not folder.is_dir():
         raise ModelNotFound(f"no folder {str(folder)!r}; a fingerprint is that of a model or of a checkpoint's folder")
-    files = sorted(folder.glob("*.safetensors")) if weights else []
-    return _joined(recipe_key(folder, {}), [sha256_of(file) for file in files])
+    of_graph = _checkpoint_fingerprint(folder)
+    files = sorted(folder.glob("*.safetensors"))
+    return _sha256((of_graph, *map(sha256_of, files))) if weights and of_graph else of_graph
 
 
-def _joined(digest: str | None, others: list[str]) -> str | None:
-    """The digest itself, or that of it and others; None stays None."""
-    return digest if digest is None or not others else _sha256((digest, *others))
+def _checkpoint_fingerprint(folder: Path) -> str | None:
+    """A digest that is equal for checkpoints that differ only in the values of their weights.
+
+    It covers the configuration, the headers of the safetensors files, and the versions of all installed packages. None
+    if the checkpoint has code of its own, is quantized, has adapters, or is not completely in safetensors files: then
+    only loading the model shows what it is.
+    """
+    try:
+        config = json.loads((folder / CONFIG_FILES["config"]).read_bytes())
+        unsafe = any(_keys_set(config, UNSAFE_KEYS)) or any(folder.glob("*.py")) or any(folder.glob("adapter_*"))
+        facts = [json.dumps(config, sort_keys=True), *_weight_headers(folder)]
+        facts.append(_file_digest(folder / CONFIG_FILES["generation_config"]))
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError, OnnxfnError):
+        return None
+    facts.extend((*package_versions(), *_installed_packages()))
+    return None if unsafe else _sha256(facts)
 
 
 def _sha256(facts: Iterable[str]) -> str:
     return hashlib.sha256("\n".join(facts).encode()).hexdigest()
-
-
-def _build_facts(build: BuildOptions) -> tuple[str, ...]:
-    """What of the options of a build the graphs depend on."""
-    return str(build.pretranspose), build.find_repeats.__qualname__
 
 
 def _file_state(file: Path) -> str:
@@ -171,17 +132,6 @@ def _weight_headers(folder: Path) -> Iterator[str]:
         yield f"{file.name} {json.dumps(header)}"
 
 
-def _without_names(config: Any) -> Any:
-    """A configuration without the keys that are ignored, with the number of labels in place of the labels."""
-    if isinstance(config, Mapping):
-        return {
-            key: len(value) if key in LABEL_KEYS and value is not None else _without_names(value)
-            for key, value in config.items()
-            if key not in IGNORED_KEYS
-        }
-    return [_without_names(item) for item in config] if isinstance(config, list) else config
-
-
 def _keys_set(config: Any, keys: Sequence[str]) -> Iterator[str]:
     """Those of the keys that have a value in a configuration, at any depth."""
     if isinstance(config, Mapping):
@@ -197,5 +147,4 @@ def _file_digest(file: Path) -> str:
 
 def _installed_packages() -> tuple[str, ...]:
     """Every package that can be imported, with its version."""
-    folders = (Path(path or ".") for path in sys.path)
-    return tuple(sorted(info.name for folder in folders for info in folder.glob("*.dist-info")))
+    return tuple(sorted(info.name for path in sys.path for info in Path(path or ".").glob("*.dist-info")))

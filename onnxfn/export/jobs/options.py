@@ -69,22 +69,6 @@ class Option:
         return f"--{self.name.replace('_', '-')}"
 
 
-def _opset(_: str, opset: Any) -> Any:
-    from onnxfn.specs.algebra.spec import ExportSpec
-    from onnxfn.specs.edits.tensors import with_opset
-
-    with_opset(ExportSpec(), opset)  # its error says which there are
-    return opset
-
-
-def _tolerance(_: str, tolerance: Any) -> Any:
-    from onnxfn.specs.algebra.spec import ExportSpec
-    from onnxfn.specs.edits.tensors import with_tolerance
-
-    with_tolerance(ExportSpec(), atol=tolerance)  # its error says what a tolerance is
-    return tolerance
-
-
 def _all_layers(*_: Any) -> Any:
     from onnxfn.graphs.build import trace_all_layers
 
@@ -127,17 +111,14 @@ OPTIONS: Mapping[str, Option] = MappingProxyType(
             ),
             Option(
                 *("opset", int, GRAPH, "The ONNX opset, 18 to 25. Default: 18."),
-                read=_opset,
                 sets=SPEC,
             ),
             Option(
                 *("atol", float, CHECK, "Absolute tolerance, in place of PyTorch's own error."),
-                read=_tolerance,
                 sets=SPEC,
             ),
             Option(
                 *("rtol", float, CHECK, "Relative tolerance, in place of PyTorch's own error."),
-                read=_tolerance,
                 sets=SPEC,
             ),
             Option(
@@ -297,7 +278,7 @@ OPTIONS: Mapping[str, Option] = MappingProxyType(
         )
     }
 )
-"""Name -> option. The edits of a spec are made in this order; its dtype is set after `split`."""
+"""Name -> option. The edits of a spec are made in this order, after its dtype is set."""
 
 EDITS = tuple(name for name, option in OPTIONS.items() if option.sets == SPEC)
 JOB_KEYS = tuple(name for name, option in OPTIONS.items() if option.sets)

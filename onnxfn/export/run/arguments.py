@@ -11,7 +11,6 @@ from typing import Any
 
 from onnxfn.check.adapter_inputs import adapter_report
 from onnxfn.export.load.loading import load_weights
-from onnxfn.graphs.build import BuildOptions
 from onnxfn.graphs.passes.adapter_inputs import SUFFIXES, adapter_ports, is_selected
 from onnxfn.models.casting import with_adapter
 from onnxfn.models.model_state import model_copy
@@ -23,7 +22,6 @@ from onnxfn.specs.results.measurements import Floors
 from onnxfn.specs.stored.reports import Report, StageTimer
 from onnxfn.weights.adapter_files import adapter_arrays, write_arrays
 from onnxfn.weights.adapters import read_adapter
-from onnxfn.weights.write import WriteOptions
 
 
 def merged_adapter(spec: ExportSpec, adapter: str | Path | None) -> str | Path | None:
@@ -154,46 +152,30 @@ def with_checkpoint_weights(model: Any, checkpoint: str | Path | None) -> Any:
     return load_weights(model, str(checkpoint))
 
 
-def check_export_arguments(
-    spec: Any, model: Any, path: Any, checkpoint: Any, build: Any, write: Any, on_event: Any, timeout: Any = None
-) -> None:
-    """Raises InvalidSpec if an argument of `export` is of another type than it must be, or a weight cannot be read.
+def check_export_arguments(model: Any, path: Any, checkpoint: Any) -> None:
+    """Raises InvalidSpec for what is no module, or no destination; ModelNotFound if `checkpoint` is not a folder.
 
-    ModelNotFound if `checkpoint` is not a folder.
+    A wrong type of another argument is what `public` names.
     """
-    check_spec_and_model(spec, model)
-    expectations = (
-        ("path", path, isinstance(path, str | PathLike | None) or _is_writable(path), "a path, a file object, or None"),
-        ("checkpoint", checkpoint, isinstance(checkpoint, str | PathLike | None), "the folder of a checkpoint"),
-        ("build", build, isinstance(build, BuildOptions), "BuildOptions(...)"),
-        ("write", write, isinstance(write, WriteOptions), "WriteOptions(...)"),
-        ("on_event", on_event, callable(on_event), "a function of an Event, or leave it out"),
-        ("timeout", timeout, isinstance(timeout, int | float | None), "seconds, or None for no limit"),
-    )
-    for name, argument, fits, expected in expectations:
-        if not fits:
-            raise _wrong_type(name, argument, expected)
+    check_model(model)
+    if not (isinstance(path, str | PathLike | None) or _is_writable(path)):
+        raise InvalidSpec(f"path is of the type {type(path).__name__}; pass a path, a file object, or None")
     if checkpoint is not None and not Path(checkpoint).is_dir():
         raise ModelNotFound(
             f"no folder {str(checkpoint)!r}; pass the folder of the model's checkpoint, or leave checkpoint out"
         )
 
 
-def check_spec_and_model(spec: Any, model: Any) -> None:
-    """Raises InvalidSpec if `spec` is not a spec, or `model` is not a module of PyTorch whose weights can be read."""
+def check_model(model: Any) -> None:
+    """Raises InvalidSpec if `model` is not a module of PyTorch whose weights can be read."""
     import torch
 
-    if not isinstance(spec, ExportSpec):
-        raise _wrong_type("spec", spec, "an ExportSpec, such as spec_for(model)")
     if not isinstance(model, torch.nn.Module):
-        raise _wrong_type("model", model, "a torch.nn.Module, such as model_for(folder)")
+        kind = type(model).__name__
+        raise InvalidSpec(f"model is of the type {kind}; pass a torch.nn.Module, such as model_for(folder)")
     check_readable(model)
 
 
 def _is_writable(path: Any) -> bool:
     """Whether a path is a file object for bytes: it can be written, and is no stream of text."""
     return callable(getattr(path, "write", None)) and not hasattr(path, "encoding")
-
-
-def _wrong_type(name: str, argument: Any, expected: str) -> InvalidSpec:
-    return InvalidSpec(f"{name} is of the type {type(argument).__name__}; pass {expected}")

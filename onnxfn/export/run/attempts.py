@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache, partial
 from pathlib import Path
@@ -12,12 +11,12 @@ from typing import Any
 from attrs import evolve, field, frozen
 
 from onnxfn.check.cases.image_sizes import moves_images, with_fixed_images
-from onnxfn.check.cases.references import Reference, largest_sizes, references
+from onnxfn.check.cases.references import largest_sizes, references
 from onnxfn.check.check import check as check_part
 from onnxfn.check.check import check_error, differs_by_rounding
 from onnxfn.check.sections.check import check_by_sections
 from onnxfn.check.variants.proof import Proof, variant_kind
-from onnxfn.check.variants.text_references import TextReferences, text_references
+from onnxfn.check.variants.text_references import TextReferences
 from onnxfn.check.verdict.verdict import exact_outputs
 from onnxfn.check.wholes.whole_models import whole_model_report
 from onnxfn.export.load.quantized import weights_from
@@ -27,7 +26,6 @@ from onnxfn.graphs.build import (
     UnboundGraph,
     build_graph,
     captured_once,
-    captured_part,
     drop_templates,
     trace_all_layers,
     traced_fully,
@@ -37,18 +35,15 @@ from onnxfn.models.dtypes import has_dtype, in_dtype_if_small, without_values
 from onnxfn.models.torch_modes import ticking_operators
 from onnxfn.run.sessions import kept_session
 from onnxfn.specs.algebra.dummies import Array
-from onnxfn.specs.algebra.planned import Part, Plan
+from onnxfn.specs.algebra.planned import Plan
 from onnxfn.specs.errors import CaptureFailed, InvalidSpec, ModelNotFound, OnnxfnError, TimedOut, WriteFailed, listed
 from onnxfn.specs.plan.variants import plans_by_dtype
-from onnxfn.specs.results.measurements import DEFAULT_FLOORS, CheckMode, Floors
+from onnxfn.specs.results.measurements import CheckMode, Floors
 from onnxfn.specs.stored.reports import CheckFailed, Report, StageTimer
 from onnxfn.weights.packed.stored_blocks import stored_weight
 from onnxfn.weights.write import ResolvedWriteOptions, write_graphs
 
 RETRACED = "all layers were traced because the graph built from repeated or cached layers failed the check"
-
-References = Callable[..., Iterator[Reference]]
-"""`references`, or a function that computes less than it: see `references_once`."""
 
 RealInputs = Mapping[str, Mapping[str, Array]]
 """From the name of a part to the inputs that a preprocessor computed for it."""
@@ -56,37 +51,46 @@ RealInputs = Mapping[str, Mapping[str, Array]]
 
 @frozen
 class Job:
-    """What is built, written and checked: the same for the first and for the second attempt.
+    """The files of a plan, and what they are compared with.
 
     Attributes:
         model: A copy of the model, on its own tensors.
-        plan: The parts to build.
-        folder: The staging folder of the ONNX files.
-        options: How the files are written.
+        plan: The parts.
+        folder: The folder of the ONNX files.
         timed: The timer of the stages.
-        real_inputs: The inputs that a preprocessor computed.
-        unbound_graph: Builds graphs; it traces once for variants of the same float dtype.
         check: How the files are checked.
-        adapter: The adapter that fills inputs of the graphs, if there is one.
-        texts: The references of the real text that quantized and 16-bit files are measured against; None: the default.
+        real_inputs: The inputs that a preprocessor computed.
+        texts: The references of the real text that quantized and 16-bit files are measured against.
         floors: What these files must reach.
-        references: Computes PyTorch's outputs.
         preprocessor: The processor of a model that sees or hears, if it is known.
     """
 
     model: Any
     plan: Plan
     folder: Path
-    options: ResolvedWriteOptions
     timed: StageTimer
+    check: CheckMode
     real_inputs: RealInputs
-    unbound_graph: UnboundGraph = field(factory=captured_once)
-    check: CheckMode = field(kw_only=True)
+    texts: TextReferences
+    floors: Floors
+    preprocessor: Any
+
+
+@frozen
+class Output:
+    """How the graphs of a plan are built and written.
+
+    Attributes:
+        build: How graphs are built.
+        options: How the files are written.
+        adapter: The adapter that fills inputs of the graphs, if there is one.
+        unbound_graph: Builds graphs; it traces once for variants of the same float dtype.
+    """
+
+    build: BuildOptions
+    options: ResolvedWriteOptions
     adapter: Path | None = None
-    texts: TextReferences | None = field(default=None, kw_only=True)
-    floors: Floors = field(default=DEFAULT_FLOORS, kw_only=True)
-    references: References = field(default=references, kw_only=True)
-    preprocessor: Any = field(default=None, kw_only=True)
+    unbound_graph: UnboundGraph = field(factory=captured_once)
 
 
 @frozen
@@ -110,44 +114,19 @@ class Built:
     weights_from: str = ""
 
 
-def build_variants(job: Job, build: BuildOptions) -> Built:
+def build_variants(job: Job, output: Output) -> Built:
     """Builds the graphs of each variant of a plan, writes and checks them, one variant after the other.
 
     An error names its variant. Then no variant is published: the files of an export are all there, or none is. Without
     a check every layer is traced: a layer may ask for its index, which two equal periods do not show.
     """
-    build = build if job.check != "none" else evolve(build, find_repeats=trace_all_layers)
+    if job.check == "none":
+        output = evolve(output, build=evolve(output.build, find_repeats=trace_all_layers))
     built = []
-    job = evolve(job, references=references_once(job.plan))
     for dtype, plan in plans_by_dtype(job.plan).items():
         with _dtype_in_errors(dtype):
-            built.append(build_until_checked(evolve(job, plan=plan), build))
+            built.append(build_until_checked(evolve(job, plan=plan), output))
     return built[0] if len(built) == 1 else _joined_variants(built)
-
-
-def references_once(plan: Plan) -> References:
-    """`references` that computes those of parts which differ in quantization alone once; it holds them after that.
-
-    It is for a single model and for the time of an export.
-    """
-    parts = Counter(map(captured_part, plan.parts))
-    known: dict[Any, Sequence[Reference]] = {}
-
-    def of_part(
-        model: Any, part: Part, *real_inputs: Any, largest: Mapping[str, int], **named: Any
-    ) -> Iterator[Reference]:
-        captured = captured_part(part)
-        key = captured, *sorted(largest.items())
-        if key in known:
-            yield from known[key]
-            return
-        computed = []
-        for reference in references(model, part, *real_inputs, largest=largest, **named):
-            computed.extend([reference] if parts[captured] > 1 else [])
-            yield reference
-        known.update({key: computed} if computed else {})
-
-    return of_part
 
 
 @contextmanager
@@ -179,44 +158,49 @@ def _joined_variants(built: Sequence[Built]) -> Built:
     )
 
 
-def build_until_checked(job: Job, build: BuildOptions) -> Built:
+def build_until_checked(job: Job, output: Output) -> Built:
     """Builds the graphs of a plan; once more for images of one size if they cannot be traced or are wrong for others.
 
     A model may call other functions for images of other sizes, and torch cannot solve all conditions on sizes. Raises
     CaptureFailed or CheckFailed if the graphs of a trace of all layers are wrong.
     """
     try:
-        return _built(job, build)
+        return _built(job, output)
     except (CaptureFailed, CheckFailed) as error:
         parts = [with_fixed_images(part) if moves_images(part) else part for part in job.plan.parts]
         is_rounding = isinstance(error, CheckFailed) and differs_by_rounding(error.report)
         if is_rounding or parts == [*job.plan.parts]:
             raise
         with suppress(CaptureFailed, CheckFailed):
-            return _built(evolve(job, plan=evolve(job.plan, parts=parts)), build)
+            return _built(evolve(job, plan=evolve(job.plan, parts=parts)), output)
         raise
 
 
-def _built(job: Job, build: BuildOptions) -> Built:
+def _built(job: Job, output: Output) -> Built:
     """Builds the graphs of a plan; once more with all layers traced if repeated or cached layers are wrong."""
-    graphs = _graphs(job, build)
+    graphs = _graphs(job, output)
     try:
-        return _written(job, graphs)
+        return _written(job, output, graphs)
     except (CaptureFailed, CheckFailed, KeyError, TypeError) as error:
-        drop_templates(build, graphs)
+        drop_templates(output.build, graphs)
         if all(map(traced_fully, graphs)) or (isinstance(error, CheckFailed) and differs_by_rounding(error.report)):
             raise
         reason = RETRACED if isinstance(error, OnnxfnError) else f"{RETRACED}: {type(error).__name__} {error}"
-    graphs = _graphs(job, evolve(build, find_repeats=trace_all_layers, template_cache=None))
-    return evolve(_written(job, graphs), traced_layers=(reason,))
+    output = evolve(output, build=evolve(output.build, find_repeats=trace_all_layers, template_cache=None))
+    return evolve(_written(job, output, _graphs(job, output)), traced_layers=(reason,))
 
 
-def _graphs(job: Job, build: BuildOptions) -> tuple[BuiltGraph, ...]:
+def _graphs(job: Job, output: Output) -> tuple[BuiltGraph, ...]:
     """The graph of each part. A model is traced without values; its weights are converted when they are written."""
     traced = cache(partial(_traced_model, job))
     graphs = tuple(
         build_graph(
-            traced(part.spec.target.float_dtype), part, job.timed, build, job.model, unbound_graph=job.unbound_graph
+            traced(part.spec.target.float_dtype),
+            part,
+            job.timed,
+            output.build,
+            job.model,
+            unbound_graph=output.unbound_graph,
         )
         for part in job.plan.parts
     )
@@ -242,66 +226,52 @@ def _traced_model(job: Job, dtype: str | None) -> Any:
         return without_values(job.model, dtype)
 
 
-def _written(job: Job, graphs: tuple[BuiltGraph, ...]) -> Built:
+def _written(job: Job, output: Output, graphs: tuple[BuiltGraph, ...]) -> Built:
     """Writes the files, and checks them if the job says so. Raises CheckFailed if the check does not pass."""
     models = [graph.model for graph in graphs]
     check_layers(job.model, job.plan, models)
-    files = write_graphs(job.plan, models, job.folder, job.options, job.timed, check=job.check != "none")
-    if job.adapter is not None:
-        files |= dict.fromkeys(write_input_adapter(job.adapter, job.plan, models, job.folder), "")
-    of_files = (job.model, job.plan, job.folder, job.timed, job.real_inputs, job.texts, job.floors)
-    check = partial(check_files, *of_files, references_of=job.references, must_pass=True, mode=job.check)
-    report = check(preprocessor=job.preprocessor) if job.check != "none" else None
-    if report is not None and job.adapter is not None:
-        reports = check_with_adapter(job.model, job.plan, models, job.folder, job.adapter, job.timed, job.floors)
+    files = write_graphs(job.plan, models, job.folder, output.options, job.timed, check=job.check != "none")
+    if output.adapter is not None:
+        files |= dict.fromkeys(write_input_adapter(output.adapter, job.plan, models, job.folder), "")
+    report = check_files(job, must_pass=True) if job.check != "none" else None
+    if report is not None and output.adapter is not None:
+        reports = check_with_adapter(job.model, job.plan, models, job.folder, output.adapter, job.timed, job.floors)
         report = _joined((report, *reports))
         if not report.passed:
             raise check_error(report)
-    return Built(job.plan, graphs, files, report, traced_layers(graphs), weights_text(job.model, graphs))
+    traced = dict.fromkeys(graph.traced_layers for graph in graphs if graph.traced_layers)
+    return Built(job.plan, graphs, files, report, tuple(traced), weights_text(job.model, graphs))
 
 
-def check_files(
-    model: Any,
-    plan: Plan,
-    folder: Path,
-    timed: StageTimer,
-    real_inputs: RealInputs,
-    texts: TextReferences | None = None,
-    floors: Floors = DEFAULT_FLOORS,
-    *,
-    references_of: References = references,
-    must_pass: bool = False,
-    mode: CheckMode = "whole",
-    preprocessor: Any = None,
-) -> Report:
+def check_files(job: Job, *, must_pass: bool = False) -> Report:
     """The report on the files of a plan in a folder. If it `must_pass`, and does not, CheckFailed: the stage fails.
 
     By sections, each part is checked by itself, and no text is decoded.
     """
     reports: list[Report] = []
-    texts, stored = texts or text_references(model), model
-    dtype = plan.parts[0].spec.target.float_dtype
-    model, exact = in_dtype_if_small(model, dtype), exact_outputs(model, dtype)
+    dtype = job.plan.parts[0].spec.target.float_dtype
+    model = in_dtype_if_small(job.model, dtype)
+    exact = exact_outputs(model, dtype)
     sessions: dict[Path, Any] = {}
-    for part in plan.parts:
-        file = folder / f"{part.name}.onnx"
+    for part in job.plan.parts:
+        file = job.folder / f"{part.name}.onnx"
         if not file.is_file():
-            present = ", ".join(sorted(map(str, folder.glob("*.onnx")))) or "none"
-            raise ModelNotFound(f"no {file.name} in {folder}; ONNX files there: {present}")
-        with timed("check", part.name) as tick, ticking_operators(tick):
-            text = None if variant_kind(part.spec) is None else texts(part, plan)
-            of_part, proof = (model, part, file), Proof(text, floors, stored)
-            real, session_for = real_inputs.get(part.name), partial(kept_session, sessions, tick)
-            if mode == "sections":
+            present = ", ".join(sorted(map(str, job.folder.glob("*.onnx")))) or "none"
+            raise ModelNotFound(f"no {file.name} in {job.folder}; ONNX files there: {present}")
+        with job.timed("check", part.name) as tick, ticking_operators(tick):
+            text = None if variant_kind(part.spec) is None else job.texts(part, job.plan)
+            of_part, proof = (model, part, file), Proof(text, job.floors, job.model)
+            real, session_for = job.real_inputs.get(part.name), partial(kept_session, sessions, tick)
+            if job.check == "sections":
                 reports.append(check_by_sections(*of_part, exact=exact, proof=proof, real_inputs=real, tick=tick))
             else:
-                expected = references_of(model, part, real, largest=largest_sizes(file), tick=tick)
-                checked = partial(check_part, *of_part, plan, exact=exact, tick=tick)
+                expected = references(model, part, real, largest=largest_sizes(file), tick=tick)
+                checked = partial(check_part, *of_part, job.plan, exact=exact, tick=tick)
                 reports.append(checked(session_for=session_for, expected=expected, proof=proof))
-            if mode == "whole" and part is plan.parts[-1] and _joined(reports).passed:
-                of_whole = partial(whole_model_report, model, plan, folder, session_for, exact, tick)
-                reports.append(of_whole(preprocessor, Proof(None, floors, stored)))
-            if must_pass and part is plan.parts[-1] and not _joined(reports).passed:
+            if job.check == "whole" and part is job.plan.parts[-1] and _joined(reports).passed:
+                of_whole = partial(whole_model_report, model, job.plan, job.folder, session_for, exact, tick)
+                reports.append(of_whole(job.preprocessor, Proof(None, job.floors, job.model)))
+            if must_pass and part is job.plan.parts[-1] and not _joined(reports).passed:
                 raise check_error(_joined(reports))
     return _joined(reports)
 
@@ -322,8 +292,3 @@ def weights_text(model: Any, graphs: Sequence[BuiltGraph]) -> str:
     stored = {name for graph in graphs for name in graph.stored}
     may_keep = any(stored_weight(parameter) is not None for parameter in model.parameters())
     return f"{weights_from(model)}; {len(stored)} matrices as they are stored" if may_keep else weights_from(model)
-
-
-def traced_layers(graphs: Sequence[BuiltGraph]) -> tuple[str, ...]:
-    """Which layers were traced, or why all were, as the graphs note it; nothing for graphs without repeated layers."""
-    return tuple(dict.fromkeys(graph.traced_layers for graph in graphs if graph.traced_layers))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from time import perf_counter
+from typing import Any
 
 from onnxfn.specs.errors import InvalidSpec, TimedOut
 from onnxfn.specs.stored.reports import Event, EventStatus, StageTimer, Tick, no_tick
@@ -36,8 +37,8 @@ def title(event: Event) -> str:
     return f"{event.stage} {event.part}".strip()
 
 
-def ignore(_: Event) -> None:
-    """Ignores an event."""
+def ignore(_: Any) -> None:
+    """Ignores an event, or a plan."""
 
 
 def limited(on_event: OnEvent, timeout: float | None, what: str = "the export") -> OnEvent:

@@ -95,16 +95,16 @@ class Loaded:
             raise InvalidSpec(f"ONNX Runtime cannot run {file.name} on these inputs: {reason}") from error
 
     def save(self, path: str | Path, *, overwrite: bool = False) -> Loaded:
-        """Writes the files to a folder, or the only one to a file that ends in `.onnx`; returns them as loaded there.
-
-        Files of a folder for temporary files get a second name where the disk is the same, so no byte is copied.
-        """
+        """Writes the files to a folder, or the only one to a file that ends in `.onnx`; returns those there."""
         path = Path(path)
         check_destination(path, overwrite=overwrite)
         destination = Destination(path)
         names = _names(self, destination)
         with write_errors(path, sum(file.stat().st_size for file in names)), staging_folder(destination) as staging:
-            staged = [_put(file, staging / name, is_private=self.owner is not None) for file, name in names.items()]
+            for file, name in names.items():
+                (staging / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(file, staging / name)
+            staged = [staging / name for name in names.values()]
             return Loaded(str(path), map(str, publish(staged, staging, destination, overwrite=overwrite)))
 
 
@@ -224,20 +224,3 @@ def _names(loaded: Loaded, destination: Destination) -> dict[Path, str]:
     base = Path(loaded.path)
     base = base.parent if base.suffix == ".onnx" else base
     return {file: file.relative_to(base).as_posix() for file in files}
-
-
-def _put(source: Path, target: Path, *, is_private: bool) -> Path:
-    """Gives a file that nobody else changes a second name, and copies any other; returns the new path."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    if not (is_private and _is_linked(source, target)):
-        shutil.copyfile(source, target)
-    return target
-
-
-def _is_linked(source: Path, target: Path) -> bool:
-    """Makes `target` a second name of a file; False where the system cannot do that."""
-    try:
-        target.hardlink_to(source)
-    except OSError:
-        return False
-    return True

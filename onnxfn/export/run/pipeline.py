@@ -16,40 +16,39 @@ from onnxfn.export.clients.card import write_card
 from onnxfn.export.clients.side_files import write_side_files
 from onnxfn.export.derive.derive import HOW_TO_SPECIFY
 from onnxfn.export.derive.derive_sample import FROM_SAMPLE
-from onnxfn.export.jobs.recipes import Recipe, recipe_graphs
 from onnxfn.export.load.quantized import weights_from
 from onnxfn.export.publish.publishing import checkpoint_files, publish
 from onnxfn.export.publish.staging import Destination, check_destination, export_target, staging_folder
 from onnxfn.export.report.report_file import package_versions, report_content, with_file, write_report
 from onnxfn.export.run.arguments import (
     check_export_arguments,
-    check_spec_and_model,
+    check_model,
     check_values,
     input_adapter,
     merged_adapter,
     with_checkpoint_weights,
 )
-from onnxfn.export.run.attempts import Built, Job, build_variants, check_files, traced_layers
+from onnxfn.export.run.attempts import Built, Job, Output, build_variants, check_files
 from onnxfn.export.run.events import OnEvent, ignore, limited, stage_timer
 from onnxfn.export.run.loaded import Loaded, write_to_file_object
-from onnxfn.export.run.planned_files import check_single_file, plan_for_destination, planned_files
-from onnxfn.export.run.weight_sizes import with_graph_bytes, with_weight_bytes
+from onnxfn.export.run.planned_files import plan_for_destination, planned_files
 from onnxfn.graphs.build import BuildOptions
 from onnxfn.graphs.fusions.fusing import fusions
-from onnxfn.graphs.quantization.quantized_slots import graph_size
+from onnxfn.graphs.quantization.quantized_slots import graph_size, weight_bytes
 from onnxfn.models.casting import with_adapter
 from onnxfn.models.model_state import model_copy, with_plain_tensors
 from onnxfn.models.submodules import as_module
 from onnxfn.models.torch_modes import ticking_operators
 from onnxfn.run.prompts import export_path
+from onnxfn.specs.algebra.planned import WeightBytes
 from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.errors import OnnxfnError, write_errors
 from onnxfn.specs.plan.planning import Decoders
 from onnxfn.specs.plan.real_inputs import real_inputs_by_part
 from onnxfn.specs.results.measurements import DEFAULT_FLOORS, CheckMode, Floors, check_mode, comparing_mode
-from onnxfn.specs.stored.reports import Exported, NotQuantized, Report, Tick, no_tick
+from onnxfn.specs.stored.reports import Exported, NotQuantized, Report, Tick
 from onnxfn.specs.version import VERSION
-from onnxfn.weights.layouts import layout_of, write_configs, write_texts
+from onnxfn.weights.layouts import layout_of, write_configs
 from onnxfn.weights.side_files import copy_side_files
 from onnxfn.weights.write import (
     LINK,
@@ -57,7 +56,6 @@ from onnxfn.weights.write import (
     WriteOptions,
     resolved_write_options,
     with_checkpoint_entries,
-    write_graphs,
 )
 
 
@@ -136,8 +134,9 @@ def export(
     Raises:
         InvalidSpec: An argument is of another type than it must be, a weight of the model has no value (it is on the
             meta device), the model is not for the task of the spec, the plan has several parts and `path` is a file,
-            `path` is a file object and the weights need a file of their own, or weights are to be linked and there is
-            no `checkpoint`. Or the adapter does not fit the model, or has a feature that cannot be merged.
+            `path` is a file object and the weights need a file of their own, which is known at the end, or weights are
+            to be linked and there is no `checkpoint`. Or the adapter does not fit the model, or has a feature that
+            cannot be merged.
         ModelNotFound: There is no folder `checkpoint`, or no adapter in the folder `adapter`.
         LoadFailed: A file of the adapter is damaged.
         MissingValue: The configuration lacks a value that the spec reads.
@@ -161,7 +160,7 @@ def export(
     (5, 2)
     """
     model = as_module(model)
-    check_export_arguments(spec, model, path, checkpoint, build, write, on_event, timeout)
+    check_export_arguments(model, path, checkpoint)
     model = with_checkpoint_weights(model, checkpoint)
     check_values(model)
     checkpoint = None if checkpoint is None else Path(checkpoint)
@@ -176,18 +175,15 @@ def export(
                 planned = plan_for_destination(
                     spec, copied, config, destination, options.layout, decoders=decoders, dtypes=dtypes
                 )
-                planned = with_weight_bytes(planned, copied)
-                if owner is not None and path is not None:
-                    check_single_file(planned.parts[0], model, options)
                 real_inputs = real_inputs_by_part(planned, preprocessor)
                 check_floors(planned, floors)
             texts = text_references(copied, preprocessor, checkpoint)
             with staging_folder(destination) as staging:
-                onnx_staging = _make_onnx_staging(staging, destination)
-                of_files = (copied, planned, onnx_staging, options, timed, real_inputs)
-                job = Job(*of_files, check=check_mode(check), texts=texts, floors=floors, preprocessor=preprocessor)
-                job = evolve(job, adapter=input_adapter(spec, adapter))
-                built = build_variants(job, build)
+                onnx_staging = staging / destination.onnx_folder.relative_to(destination.folder)
+                onnx_staging.mkdir(exist_ok=True)
+                of_check = (check_mode(check), real_inputs, texts, floors, preprocessor)
+                job = Job(copied, planned, onnx_staging, timed, *of_check)
+                built = build_variants(job, Output(build, options, input_adapter(spec, adapter)))
                 files: Iterable[Path] = built.files
                 with timed("complete", "") as tick:
                     if not destination.is_file:
@@ -199,44 +195,6 @@ def export(
         if path is not None and not isinstance(path, str | PathLike):
             write_to_file_object(loaded, path)
         return _exported(loaded, built, seconds)
-
-
-def export_from_recipe(
-    recipe: Recipe,
-    checkpoint: Path,
-    path: str | Path,
-    *,
-    template_cache: Path,
-    overwrite: bool = False,
-    write: WriteOptions = WriteOptions(),
-    on_event: OnEvent = ignore,
-) -> Exported | None:
-    """Writes the files that `export` would write for a checkpoint, without its model and without a check.
-
-    Returns:
-        The same as `export`, without a report. None, and nothing is written, if a template of the recipe is missing
-        in the cache.
-    """
-    check_destination(Path(path), overwrite=overwrite)
-    destination = Destination(Path(path), layout_of(write.layout).subfolder)
-    resolved, planned = resolved_write_options(write), recipe.plan
-    options = with_checkpoint_entries(resolved, checkpoint, destination.onnx_folder, overwrite=overwrite)
-    with stage_timer(on_event) as (timed, seconds), write_errors(Path(path)):
-        with timed("template", ""):
-            graphs = recipe_graphs(recipe, template_cache, checkpoint)
-        if graphs is None:
-            return None
-        with staging_folder(destination) as staging:
-            onnx_staging = _make_onnx_staging(staging, destination)
-            models = [graph.model for graph in graphs]
-            written = write_graphs(planned, models, onnx_staging, options, timed, check=False)
-            built = Built(planned, graphs, written, None, traced_layers(graphs))
-            files: Iterable[Path] = written
-            if not destination.is_file:
-                side_files = (*write_texts(recipe.config_files, staging), *copy_side_files(checkpoint, staging))
-                files = _complete_folder(built, side_files, staging, destination, options)
-            published = publish(files, staging, destination, overwrite=overwrite)
-    return _exported(Loaded(str(path), map(str, published)), built, seconds)
 
 
 def validate(
@@ -292,7 +250,7 @@ def validate(
     (True, False)
     """
     model, mode = as_module(model), comparing_mode(check)
-    check_spec_and_model(spec, model)
+    check_model(model)
     check_values(model)
     exported = exported if isinstance(exported, Exported) else export_path(exported)
     with stage_timer(limited(on_event, timeout, "the check")) as (timed, _):
@@ -300,8 +258,8 @@ def validate(
             copied = with_adapter(model, model_copy(with_plain_tensors(model)), merged_adapter(spec, adapter))
             folder, planned = planned_files(spec, copied, exported, config, decoders=decoders)
             real_inputs = real_inputs_by_part(planned, preprocessor)
-        of_files = (copied, planned, folder, timed, real_inputs, text_references(copied, preprocessor), floors)
-        return check_files(*of_files, mode=mode, preprocessor=preprocessor)
+        texts = text_references(copied, preprocessor)
+        return check_files(Job(copied, planned, folder, timed, mode, real_inputs, texts, floors, preprocessor))
 
 
 def _resolved_options(
@@ -323,7 +281,7 @@ def _complete_folder(
     staging: Path,
     destination: Destination,
     options: ResolvedWriteOptions,
-    tick: Tick = no_tick,
+    tick: Tick,
 ) -> tuple[Path, ...]:
     """Writes what an export to a folder has besides graphs and files of the checkpoint; returns all files.
 
@@ -352,21 +310,13 @@ def _write_checkpoint_files(model: Any, checkpoint: Path | None, folder: Path) -
     return (*files, *(write_configs(model, folder) if weights_from(model) else ()))
 
 
-def _make_onnx_staging(staging: Path, destination: Destination) -> Path:
-    """Makes the folder in the staging folder that gets the ONNX files."""
-    folder = staging / destination.onnx_folder.relative_to(destination.folder)
-    folder.mkdir(exist_ok=True)
-    return folder
-
-
 def _exported(loaded: Loaded, built: Built, seconds: Mapping[str, float]) -> Exported:
-    models = [graph.model for graph in built.graphs]
     graphs = [*zip((part.name for part in built.plan.parts), built.graphs, strict=True)]
     return Exported(
         path=loaded.path,
         files=loaded.files,
-        plan=with_graph_bytes(built.plan, models),
-        opset=models[0].opset_imports[""],
+        plan=evolve(built.plan, weight_bytes=[WeightBytes(name, weight_bytes(graph.model)) for name, graph in graphs]),
+        opset=built.graphs[0].model.opset_imports[""],
         seconds=seconds.items(),
         report=built.report,
         limits=dict.fromkeys(limit for graph in built.graphs for limit in graph.limits),

@@ -17,7 +17,6 @@ from onnxfn.export.find.processors import processed_arguments
 from onnxfn.export.publish.staging import Destination
 from onnxfn.export.report.report_file import recorded
 from onnxfn.models.dtypes import with_model_dtype
-from onnxfn.models.submodules import submodule_of
 from onnxfn.specs.algebra.config_values import config_of
 from onnxfn.specs.algebra.planned import Part, Plan
 from onnxfn.specs.algebra.spec import ExportSpec
@@ -31,8 +30,6 @@ from onnxfn.specs.plan.variants import checked_dtypes, variants_plan
 from onnxfn.specs.stored.reports import Exported
 from onnxfn.weights.layouts import LAYOUTS, Layout, dtype_suffix, layout_in, onnx_folder, with_layout_io
 from onnxfn.weights.onnx_files import metadata
-from onnxfn.weights.placement import PROTOBUF_LIMIT
-from onnxfn.weights.write import ResolvedWriteOptions
 
 
 def plan_of_variants(
@@ -95,29 +92,6 @@ def _plan_for_model(model: Any, values: Any, decoders: Decoders, spec: ExportSpe
     planned = with_runnable_images(model, planned)
     parameters, processed = processed_arguments(model)
     return evolve(planned, left_out=left_out(spec, planned, parameters, processed))
-
-
-def check_single_file(part: Part, model: Any, options: ResolvedWriteOptions) -> None:
-    """Raises InvalidSpec if the parameters of a part would not be stored in its ONNX file: a file object takes one."""
-    if options.weight_storage == "link":
-        raise InvalidSpec("linked weights lie in files of their own, and a file object takes one file; pass a folder")
-    size, limit = _parameter_bytes(part, model), min(options.external_data_threshold, PROTOBUF_LIMIT)
-    if options.weight_storage != "none" and size > limit:
-        raise InvalidSpec(
-            f"the parameters of {type(model).__name__} have {size} bytes; more than {limit} are stored in a second "
-            "file, and a file object takes one; pass a folder"
-        )
-
-
-def _parameter_bytes(part: Part, model: Any) -> int:
-    """The bytes of the parameters of the module that a part runs, in the float dtype of the part."""
-    import torch
-
-    dtype = part.spec.target.float_dtype
-    return sum(
-        weight.numel() * (getattr(torch, dtype) if dtype and weight.is_floating_point() else weight.dtype).itemsize
-        for weight in submodule_of(model, part.spec.call.submodule).parameters()
-    )
 
 
 @contextmanager

@@ -8,7 +8,6 @@ from types import MappingProxyType
 from typing import Any, cast
 
 from onnxfn.export.find.lookup import checkpoint_task, spec_for
-from onnxfn.export.jobs.options import Values
 from onnxfn.specs.algebra.compose import compose
 from onnxfn.specs.algebra.dummies import known_sizes, sized
 from onnxfn.specs.algebra.spec import ExportSpec, FloatDtype
@@ -33,15 +32,8 @@ def _with_sizes(spec: ExportSpec, sizes: Any, config_or_model: Any) -> ExportSpe
     return compose(spec, sized(**dict(sizes)))
 
 
-def _unchanged(spec: ExportSpec, _: Any, __: Any) -> ExportSpec:
-    """The spec: `task` and `monolith` decide with which the edits start, see `edited_spec`."""
-    return spec
-
-
 CHANGES: Mapping[str, Change] = MappingProxyType(
     {
-        "task": _unchanged,
-        "monolith": _unchanged,
         "opset": lambda spec, opset, _: with_opset(spec, opset),
         "atol": lambda spec, atol, _: with_tolerance(spec, atol=atol),
         "rtol": lambda spec, rtol, _: with_tolerance(spec, rtol=rtol),
@@ -59,27 +51,17 @@ CHANGES: Mapping[str, Change] = MappingProxyType(
         "rename": lambda spec, names, _: renamed(spec, **dict(names)),
     }
 )
-"""The name of an option that edits the spec -> its change."""
-
-BEFORE_DTYPE = ("opset", "atol", "rtol", "split")
-"""The edits that are made before the dtype is set."""
+"""The name of an option that edits the spec -> its change. `task` and `monolith` choose the spec itself."""
 
 
 def edited_spec(config_or_model: Any, edits: Iterable[tuple[str, Any]] = (), dtype: str = "float32") -> ExportSpec:
-    """The spec for a configuration, or for a model whose type has no row, in a float dtype, with edits.
-
-    The edits are made in the order of `OPTIONS`, and the dtype is set after those that `BEFORE_DTYPE` names.
+    """The spec for a configuration, or for a model whose type has no row, in a float dtype, with edits in this order.
 
     InvalidSpec for a model that has no graph of its own as a whole, if the edits ask for it.
     """
     values = dict(edits)
-    spec = _spec(config_or_model, values.get("task"), monolith="monolith" in values)
-    first = {name: value for name, value in values.items() if name in BEFORE_DTYPE}
-    spec = with_dtypes(_edited(spec, first, config_or_model), float=cast("FloatDtype", dtype))
-    return _edited(spec, {name: value for name, value in values.items() if name not in first}, config_or_model)
-
-
-def _edited(spec: ExportSpec, values: Values, config_or_model: Any) -> ExportSpec:
+    spec = _spec(config_or_model, values.pop("task", None), monolith=values.pop("monolith", False))
+    spec = with_dtypes(spec, float=cast("FloatDtype", dtype))
     for name, value in values.items():
         spec = CHANGES[name](spec, value, config_or_model)
     return spec

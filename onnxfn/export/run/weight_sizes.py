@@ -12,7 +12,6 @@ from attrs import evolve
 from onnxfn.export.load.loading import load_configuration, model_without_weights
 from onnxfn.export.run.planned_files import plan_of_variants
 from onnxfn.graphs.quantization.quantized_operators import REPLACEMENTS
-from onnxfn.graphs.quantization.quantized_slots import float_bytes
 from onnxfn.graphs.quantization.weight_reads import MATRIX_RANK
 from onnxfn.models.dtypes import dtypes_in, float_dtype
 from onnxfn.models.submodules import submodule_of
@@ -75,16 +74,6 @@ def with_weight_bytes(planned: Plan, model: Any) -> Plan:
     """A plan with the size of the weights of each part, in its dtype."""
     sizes = [WeightBytes(part.name, _part_bytes(planned, part, model)) for part in planned.parts]
     return evolve(planned, weight_bytes=tuple(sizes))
-
-
-def with_graph_bytes(planned: Plan, graphs: Iterable[Any]) -> Plan:
-    """A plan with the size of the weights that each graph has, where that is less than the shapes of the model say.
-
-    Shapes do not say which weights a part reads that calls a method of the model. Quantized parts stay as planned.
-    """
-    sizes = zip(planned.weight_bytes, map(float_bytes, graphs), strict=False)
-    least = (size if known is None else evolve(size, bytes=min(size.bytes, known)) for size, known in sizes)
-    return evolve(planned, weight_bytes=tuple(least))
 
 
 def _part_bytes(planned: Plan, part: Part, model: Any) -> int:

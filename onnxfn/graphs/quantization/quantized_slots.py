@@ -123,11 +123,10 @@ def graph_size(part: str, model: Any) -> GraphSize:
     return GraphSize(part, int(parameters), sum(1 for _ in model.graph.all_nodes()), outputs)
 
 
-def float_bytes(model: Any) -> int | None:
-    """The bytes of the weights of a graph; None if some are quantized. No weight is read."""
-    if quantized_sizes(model):
-        return None
-    return int(sum(prod(value.shape) * value.dtype.bitwidth // BITS for value in _floats(model)))
+def weight_bytes(model: Any) -> int:
+    """The bytes of the weights of a graph. No weight is read."""
+    slots = [value for value in model.graph.initializers.values() if quantized_slot_of(value) is not None]
+    return int(sum(prod(value.shape) * value.dtype.bitwidth // BITS for value in (*_floats(model), *slots)))
 
 
 def _floats(model: Any) -> list[Any]:

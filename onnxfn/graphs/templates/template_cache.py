@@ -39,7 +39,7 @@ DIGEST_LENGTH = len(f"{hashlib.sha256().hexdigest()}\n")
 """Bytes at the start of a file that hold its digest."""
 
 # A cache may share its folder with files of the user: only names that onnxfn gives are counted and deleted.
-_ENTRY = re.compile(r"[0-9a-f]{64}\.(template|recipe)(\.\w+\.partial)?")
+_ENTRY = re.compile(r"[0-9a-f]{64}\.template(\.\w+\.partial)?")
 
 _OPEN_FLAGS = sum(getattr(os, name, 0) for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_BINARY"))
 _WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH

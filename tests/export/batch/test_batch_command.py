@@ -27,9 +27,8 @@ def models(tmp_path_factory):
 def test_a_folder_is_exported_listed_and_gone_on_with(models, tmp_path):
     out = tmp_path / "out"
     listed = run(models, out, "--dry-run")
-    assert "2 jobs: 2 to export" in listed.output
-    assert "1 models to trace" in listed.output
-    assert "needs 2.3 GB of memory" in listed.output
+    assert "2 planned" in listed.output
+    assert "2.30 GB" in listed.output
     assert not out.exists()
 
     options = ("--no-check", "--workers", 1, "--retries", 0, "--seconds", 500, "--memory", 8)
@@ -64,7 +63,8 @@ def test_the_result_and_the_dry_run_are_json_alone(models, tmp_path):
     out = tmp_path / "out"
     planned = json.loads(run(models, out, "--dry-run", "--json", "--no-check").stdout)
     assert [job["status"] for job in planned["jobs"]] == ["planned"] * 2
-    assert all(job["needed_bytes"] > 0 for job in planned["jobs"])
+    assert planned["dry_run"]
+    assert all(job["memory_bytes"] > 0 for job in planned["jobs"])
     done = run(models, out, "--json", "--no-check", "--workers", 1, "--total-memory", 4)
     content = json.loads(done.stdout)
     assert content["counts"] == {"exported": 2}
@@ -86,9 +86,3 @@ def test_a_table_has_a_row_for_each_job_and_errors_first():
     brief = batch_text(result).splitlines()
     assert len(brief) == 24
     assert brief[-1].strip() == "and 23 more: --verbose"
-
-
-def test_an_address_without_a_scheduler_is_an_error_in_one_line(models, tmp_path):
-    result = run(models, tmp_path / "out", "--dask", "tcp://127.0.0.1:1")
-    assert result.exit_code == 1
-    assert "no scheduler of dask answers at tcp://127.0.0.1:1" in result.output

@@ -6,7 +6,6 @@ from pathlib import Path
 from time import sleep
 
 import pytest
-from command_line import succeed
 from distributed import Client, LocalCluster
 from fine_tunes import difference_from_pytorch, save_berts
 
@@ -41,13 +40,3 @@ def test_a_cluster_exports_each_job_once_though_the_workers_are_killed(client, t
     assert [(file.stat().st_ino, file.stat().st_mtime_ns) for file, _ in reports] == [
         (state.st_ino, state.st_mtime_ns) for _, state in reports
     ]
-
-
-def test_the_command_line_exports_on_a_cluster_and_goes_on_with_it(client, tmp_path):
-    save_berts(tmp_path / "models", 2)
-    words = ["batch", str(tmp_path / "models"), str(tmp_path / "out"), "--no-check"]
-    cluster = ["--dask", client.scheduler_info()["address"], "--workers", "2"]
-    first = succeed(*words, *cluster)
-    assert "2 exported" in first.output
-    second = succeed(*words, *cluster, "--resume")
-    assert "2 unchanged" in second.output

@@ -1,28 +1,10 @@
-"""Jobs as a folder, a TOML file, or JSON lines."""
+"""Jobs as a folder, or as a file of JSON lines."""
 
 import json
 
 import pytest
 
 from onnxfn import InvalidSpec, ModelNotFound, UnknownName, read_jobs
-
-TOML = """
-[defaults]
-check = false
-dtype = ["float32", "q4"]
-
-[[jobs]]
-model = "models/bert"
-
-[[jobs]]
-model = "org/llama"
-out = "small"
-task = "text-generation"
-dtype = "q8"
-shape = { batch_size = 1, sequence_length = [1, 128] }
-floor = { agreement = 0.9 }
-layout = "optimum"
-"""
 
 
 def test_a_folder_has_a_job_for_each_checkpoint_in_it(tmp_path):
@@ -37,10 +19,19 @@ def test_a_folder_has_a_job_for_each_checkpoint_in_it(tmp_path):
     ]
 
 
-def test_a_toml_file_has_defaults_and_jobs(tmp_path):
+def test_a_file_has_jobs_and_the_call_has_defaults(tmp_path):
     (tmp_path / "models/bert").mkdir(parents=True)
-    (tmp_path / "jobs.toml").write_text(TOML)
-    first, second = read_jobs(tmp_path / "jobs.toml", "out", check=True)
+    llama = {
+        "model": "org/llama",
+        "out": "small",
+        "task": "text-generation",
+        "dtype": "q8",
+        "shape": {"batch_size": 1, "sequence_length": [1, 128]},
+        "floor": {"agreement": 0.9},
+        "layout": "optimum",
+    }
+    (tmp_path / "jobs.jsonl").write_text(f'{{"model": "models/bert"}}\n\n{json.dumps(llama)}\n')
+    first, second = read_jobs(tmp_path / "jobs.jsonl", "out", check=False, dtype=["float32", "q4"])
     assert (first.checkpoint, first.path, first.dtypes, first.check, first.write.layout) == (
         str(tmp_path / "models/bert"),
         "out/bert",
@@ -54,24 +45,21 @@ def test_a_toml_file_has_defaults_and_jobs(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "error", "words"),
+    ("text", "error", "words"),
     [
-        ("a.jsonl", '{"model": "x"}\n{"modle": "y"}', UnknownName, "line 2.*modle.*did you mean 'model'"),
-        ("a.jsonl", '{"model": ', InvalidSpec, "line 1"),
-        ("a.jsonl", '["x"]', InvalidSpec, "line 1.*no job"),
-        ("a.jsonl", '{"task": "fill-mask"}', InvalidSpec, "line 1.*no model"),
-        ("a.jsonl", '{"model": "x", "opset": "new"}', InvalidSpec, "line 1.*opset"),
-        ("a.jsonl", '{"model": "x", "size": 3}', InvalidSpec, "line 1.*wrong type"),
-        ("a.jsonl", '{"model": "x", "layout": "hubs"}', UnknownName, "line 1.*hubs"),
-        ("a.toml", "[[job]]\nmodel = 'x'", UnknownName, "did you mean 'jobs'"),
-        ("a.toml", "jobs = 1", InvalidSpec, r"\[\[jobs\]\]"),
-        ("a.toml", "jobs = ", InvalidSpec, "no TOML"),
+        ('{"model": "x"}\n{"modle": "y"}', UnknownName, "line 2.*modle.*did you mean 'model'"),
+        ('{"model": ', InvalidSpec, "line 1"),
+        ('["x"]', InvalidSpec, "line 1.*no job"),
+        ('{"task": "fill-mask"}', InvalidSpec, "line 1.*no model"),
+        ('{"model": "x", "opset": "new"}', InvalidSpec, "line 1.*opset"),
+        ('{"model": "x", "size": 3}', InvalidSpec, "line 1.*wrong type"),
+        ('{"model": "x", "layout": "hubs"}', UnknownName, "line 1.*hubs"),
     ],
 )
-def test_an_error_names_the_file_the_place_and_what_is_known(name, text, error, words, tmp_path):
-    (tmp_path / name).write_text(text)
+def test_an_error_names_the_file_the_place_and_what_is_known(text, error, words, tmp_path):
+    (tmp_path / "a.jsonl").write_text(text)
     with pytest.raises(error, match=words):
-        read_jobs(tmp_path / name, "out")
+        read_jobs(tmp_path / "a.jsonl", "out")
 
 
 def test_a_folder_without_checkpoints_and_a_missing_file_are_refused(tmp_path):

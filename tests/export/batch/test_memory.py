@@ -3,10 +3,12 @@
 import pytest
 from attrs import evolve
 from fine_tunes import save_berts, save_llamas
+from hypothesis import given
+from hypothesis import strategies as st
 
 from onnxfn import BuildOptions, ExportJob, export_many
+from onnxfn.export.batch.many import Task, next_task
 from onnxfn.export.batch.memory import StoredWeights, memory_need, stored_weights
-from onnxfn.export.batch.schedule import Task, next_task
 
 GB = 10**9
 EIGHT_BILLION = StoredWeights(16_060_522_496, 8_030_261_248, 128256 * 4096)
@@ -53,5 +55,28 @@ def test_two_jobs_of_8_billion_parameters_do_not_meet_in_24_gigabytes():
     need = memory_need(EIGHT_BILLION, "none")
     jobs = [Task(number, ExportJob(str(number), str(number)), bytes=need) for number in range(2)]
     assert need < 24 * GB < 2 * need
-    assert next_task(jobs, [], (), 24 * GB) is jobs[0]
-    assert next_task(jobs[1:], jobs[:1], (), 24 * GB) is None
+    assert next_task(jobs, [], 24 * GB) is jobs[0]
+    assert next_task(jobs[1:], jobs[:1], 24 * GB) is None
+
+
+TASKS = st.lists(st.integers(0, 10), min_size=1, max_size=8).map(
+    lambda sizes: [Task(number, ExportJob(str(number), str(number)), size) for number, size in enumerate(sizes)]
+)
+
+
+@given(TASKS, st.integers(1, 10), st.integers(1, 4), st.randoms())
+def test_all_jobs_run_and_those_that_run_at_a_time_fit_into_the_memory(tasks, memory, workers, random):
+    waiting, running, ended = list(tasks), [], []
+    while waiting or running:
+        while len(running) < workers and (task := next_task(waiting, running, memory)):
+            waiting.remove(task)
+            running.append(task)
+        assert running, "jobs wait, and none runs"
+        assert len(running) == 1 or sum(task.bytes for task in running) <= memory
+        ended.append(running.pop(random.randrange(len(running))))
+    assert sorted(task.number for task in ended) == list(range(len(tasks)))
+
+
+@given(TASKS)
+def test_without_a_limit_jobs_start_in_their_order(tasks):
+    assert next_task(tasks, tasks[1:], None) is tasks[0]
