@@ -28,14 +28,14 @@ MOST_IMPORTS = 25
 MOST_FILES = 20
 
 BUDGET = {
-    "specs": 9_856,
-    "architectures": 10_705,
-    "weights": 3_506,
-    "models": 1_790,
-    "graphs": 8_320,
-    "run": 1_442,
-    "check": 6_528,
-    "export": 13_413,
+    "specs": 9_053,
+    "architectures": 9_683,
+    "weights": 3_069,
+    "models": 1_706,
+    "graphs": 7_695,
+    "run": 1_419,
+    "check": 5_789,
+    "export": 11_625,
 }
 """The most lines of Python of each folder. It only goes down: who needs more finds what to merge."""
 
