@@ -296,7 +296,7 @@ oneformer: ExportSpec = compose(
     reads(task_seq_len="task_seq_len", text_encoder_vocab_size="text_encoder_vocab_size"),
     size_patches,
     takes("task_inputs", "batch_size task_seq_len=", "task_tokens"),
-    generates("task_tokens", "whole_floats", high=from_config("text_encoder_vocab_size")),
+    generates("task_tokens", "integers", high=from_config("text_encoder_vocab_size")),
     tasked("image-segmentation", spec=universal_segmentation),
 )
 

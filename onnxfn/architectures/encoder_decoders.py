@@ -107,7 +107,7 @@ speech_encoder_decoder: ExportSpec = compose(
 patch_inputs: ExportSpec = compose(
     takes("flattened_patches", f"{SOURCE} patch_size=", "patches", kind="float"),
     takes("attention_mask", SOURCE, "padding_mask"),
-    generates("patches", "whole_floats", high=4),
+    generates("patches", "integers", high=4),
 )
 pix2struct: ExportSpec = compose(
     seq2seq,

@@ -29,19 +29,6 @@ ACCURACY_LEVELS = range(5)
 """The values of `accuracy_level` of MatMulNBits."""
 
 
-@record
-class Weight:
-    """What rules read of a weight.
-
-    Attributes:
-        names: The names of its parameter in the model; a tied weight has several.
-        operators: The operators that read it: `MatMul`, `Gather`, `Conv`.
-    """
-
-    names: tuple[str, ...] = field(converter=as_tuple)
-    operators: tuple[str, ...] = field(default=(), converter=as_tuple)
-
-
 MATRICES: tuple[ReadingOperator, ...] = ("MatMul", "Gather")
 """What reads the matrices of linear layers and the tables of embeddings."""
 
@@ -103,23 +90,24 @@ def unique_rules(rules: Iterable[WeightRule]) -> tuple[WeightRule, ...]:
     return tuple(rule for index, rule in enumerate(every) if rule not in every[index + 1 :])
 
 
-def is_selected(rule: WeightRule, weight: Weight) -> bool:
-    """Whether a rule selects a weight: by one of its names, and by one of the operators that read it.
+def is_selected(rule: WeightRule, names: Iterable[str], operators: Iterable[str] = ()) -> bool:
+    """Whether a rule selects a weight: by one of its names in the model, and by one of the operators that read it.
 
-    >>> head = Weight(["lm_head.weight"], ["MatMul"])
-    >>> is_selected(WeightRule(read_by=["MatMul"]), head), is_selected(WeightRule("*embed*"), head)
-    (True, False)
+    >>> is_selected(WeightRule(read_by=["MatMul"]), ["lm_head.weight"], ["MatMul"])
+    True
+    >>> is_selected(WeightRule("*embed*"), ["lm_head.weight"], ["MatMul"])
+    False
     """
-    is_read = not rule.read_by or not {*rule.read_by}.isdisjoint(weight.operators)
-    return is_read and any(fnmatchcase(name, rule.where) for name in weight.names)
+    is_read = not rule.read_by or not {*rule.read_by}.isdisjoint(operators)
+    return is_read and any(fnmatchcase(name, rule.where) for name in names)
 
 
-def rule_for(rules: Sequence[WeightRule], weight: Weight) -> WeightRule | None:
+def rule_for(rules: Sequence[WeightRule], names: Sequence[str], operators: Sequence[str] = ()) -> WeightRule | None:
     """The last rule that selects a weight; None if there is none, or if that rule leaves the weight as it is.
 
     >>> rules = (WeightRule("*", bits=4), WeightRule("*lm_head*", bits=8), WeightRule("*norm*", kind="as is"))
-    >>> rule_for(rules, Weight(["lm_head.weight"])).bits, rule_for(rules, Weight(["norm.weight"]))
+    >>> rule_for(rules, ["lm_head.weight"]).bits, rule_for(rules, ["norm.weight"])
     (8, None)
     """
-    rule = next((rule for rule in reversed(rules) if is_selected(rule, weight)), None)
+    rule = next((rule for rule in reversed(rules) if is_selected(rule, names, operators)), None)
     return None if rule is None or rule.kind == "as is" else rule

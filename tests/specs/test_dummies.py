@@ -121,7 +121,6 @@ def test_every_function_makes_an_array_of_the_given_shape(function):
         "integers": {"high": 9},
         "boxes": {"high": 9},
         "scaled": {"low": 0.0, "high": 1.0},
-        "whole_floats": {"high": 9},
         "ids_with_end": {"high": 9, "end": 3},
         "ids_with_image": {"high": 9, "image": 3, "count": 2},
         "special_ids": {"ids": np.ones((2, 3, 4)), "mask": np.ones((2, 3, 4))},

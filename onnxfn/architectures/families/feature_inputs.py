@@ -194,7 +194,7 @@ IMAGE_PATCHES = compose(
 
 PLACED_PATCH = compose(
     reads(placed_values="(vision_config.patch_embed_hidden_size or frame_values) + 2"),
-    generates("placed_patches", "whole_floats", high=4),
+    generates("placed_patches", "integers", high=4),
 )
 """The values of a patch: the first two are its row and its column."""
 

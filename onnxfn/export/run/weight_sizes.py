@@ -19,7 +19,7 @@ from onnxfn.specs.algebra.config_values import config_of
 from onnxfn.specs.algebra.planned import Part, Plan, WeightBytes
 from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.plan.planning import Decoders, plan
-from onnxfn.specs.quantization import ReadingOperator, Weight, WeightRule, rule_for
+from onnxfn.specs.quantization import ReadingOperator, WeightRule, rule_for
 from onnxfn.weights.layouts import OPTIMUM, LayoutName, layout_of
 from onnxfn.weights.quantized import quantized_shape, roles
 
@@ -92,7 +92,7 @@ def _weight_bytes(model: Any, tensor: Any, modules: list[Any], rules: Sequence[W
     if not rules or tensor.ndim < MATRIX_RANK:
         return floats
     names = [name for name, other in model.state_dict(keep_vars=True).items() if other is tensor]
-    rule = rule_for(rules, Weight(names, operators))
+    rule = rule_for(rules, names, operators)
     if rule is None or not operators or any((rule.kind, operator) not in REPLACEMENTS for operator in operators):
         return floats
     shape = tuple(tensor.shape)

@@ -14,7 +14,7 @@ from onnxfn.graphs.nodes.slots import SLOT, Slot, slot_of
 from onnxfn.graphs.quantization.quantized_operators import REPLACEMENTS, StoredWeight, replace_read, with_cast_scales
 from onnxfn.graphs.quantization.quantized_slots import add_quantized_slots
 from onnxfn.graphs.quantization.weight_reads import MATRIX_RANK, Read, weight_reads
-from onnxfn.specs.quantization import Weight, WeightRule, rule_for
+from onnxfn.specs.quantization import WeightRule, rule_for
 from onnxfn.weights.quantized import quantized_shape, roles
 
 NotQuantized = tuple[tuple[str, str], ...]
@@ -47,7 +47,7 @@ def quantize_weights(
             continue
         reads, problem = weight_reads(value)
         operators = tuple(dict.fromkeys(read.operator for read in reads))
-        rule = rule_for(rules, Weight(names.get(slot.parameter, (slot.parameter,)), operators))
+        rule = rule_for(rules, names.get(slot.parameter, (slot.parameter,)), operators)
         reason = "" if rule is None else problem or _obstacle(value, reads, rule)
         if reason:
             left.append((slot.parameter, reason))

@@ -178,7 +178,7 @@ def dtype_of(spec: AnySpec, input_: InputSpec) -> np.dtype[Any]:
 
 
 def integers(random: Random, shape: tuple[int, ...], *, high: int, low: int = 0) -> Array:
-    """Whole numbers from `low` up to and without `high`."""
+    """Whole numbers from `low` up to and without `high`, also as floats."""
     return random.integers(low, high, shape, dtype=np.uint64 if high > LARGEST_SIZE else np.int64)
 
 
@@ -198,11 +198,6 @@ def ids_with_image(random: Random, shape: tuple[int, ...], *, high: int, image: 
     ids += ids >= image
     ids[..., :count] = image
     return ids
-
-
-def whole_floats(random: Random, shape: tuple[int, ...], *, high: int) -> Array:
-    """Whole numbers from 0 up to and without `high`, as floats."""
-    return random.integers(0, high, shape).astype(np.float64)
 
 
 def uniform(random: Random, shape: tuple[int, ...], *, low: float = -1.0, high: float = 1.0) -> Array:
@@ -323,7 +318,6 @@ FILLS: Mapping[str, Fill] = MappingProxyType(
             integers,
             ids_with_end,
             ids_with_image,
-            whole_floats,
             uniform,
             scaled,
             two_values,
