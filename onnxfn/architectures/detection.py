@@ -31,7 +31,6 @@ from onnxfn.specs.tasks.tasks import tasked
 
 QUARTER_SIZE = "(height+3)//4 (width+3)//4"
 NUM_PATCHES = "(height//patch_size)*(width//patch_size)"
-WHOLE_PATCHES = "height//patch_size*patch_size width//patch_size*patch_size"
 UPSAMPLED_SIZE = "height//patch_size*enlarged width//patch_size*enlarged"
 DOUBLED_SIZE = "(height//patch_size+1)//2*{0} (width//patch_size+1)//2*{0}"
 """The height and width of an output that is upsampled from half as many positions as there are patches, rounded up."""
@@ -65,7 +64,7 @@ size_patches: ExportSpec = compose(
 # The sides of the smallest feature map are a 64th of those of the image. The trace has an image for which they are
 # greater than 1.
 deformable_detr: ExportSpec = compose(
-    table_transformer, sized(height=160, width=224), image_cases((192, 136), (131, 183)), size_patches
+    table_transformer, image_cases((192, 136), (131, 183), traced=(160, 224)), size_patches
 )
 
 
@@ -81,8 +80,7 @@ lw_detr: ExportSpec = compose(
         patch_size="backbone_config.patch_size",
         windows_per_side="backbone_config.num_windows_side or backbone_config.num_windows",
     ),
-    sized(height=windows(4), width=windows(3)),
-    image_cases((windows(3), windows(2)), (windows(2), windows(4))),
+    image_cases((windows(3), windows(2)), (windows(2), windows(4)), traced=(windows(4), windows(3))),
     size_patches,
     tasked("object-detection"),
 )
@@ -113,8 +111,7 @@ def rt_detr(*outputs: ExportSpec) -> ExportSpec:
     """A spec of RT-DETR, or of a model derived from it, which has these outputs beyond those of object-detection."""
     return compose(
         images_without_cases,
-        sized(height=320, width=320),
-        image_cases((96, 128), (160, 96)),
+        image_cases((96, 128), (160, 96), traced=(320, 320)),
         tasked("object-detection", spec=compose(*outputs)),
     )
 
@@ -126,10 +123,8 @@ order_and_mask_outputs: ExportSpec = compose(order_outputs, gives("out_masks", f
 dpt: ExportSpec = compose(
     images_without_cases,
     reads(patch_size="patch_size"),
-    sized(
-        height=368, width=368
-    ),  # odd numbers of patches, so that the trace has stages of unequal sizes and resizes them
-    image_cases((96, 96), (80, 80)),
+    # The trace has odd numbers of patches, so that stages have unequal sizes and are resized.
+    image_cases((96, 96), (80, 80), traced=(368, 368)),
     tasked("feature-extraction", spec=gives("last_hidden_state", f"batch_size {NUM_PATCHES}+1 _")),
     tasked("depth-estimation", spec=gives("predicted_depth", f"batch_size {DOUBLED_SIZE.format(32)}")),
     segmentation_tasks(f"batch_size _ {DOUBLED_SIZE.format(32)}"),
@@ -172,9 +167,11 @@ upernet: ExportSpec = compose(
 depth_anything: ExportSpec = compose(
     images_without_cases,
     reads(patch_size="backbone_config.patch_size or patch_size"),
-    sized(height=70, width=98),
-    image_cases((84, 70), (61, 83)),
-    tasked("depth-estimation", spec=gives("predicted_depth", f"batch_size {WHOLE_PATCHES}")),
+    image_cases((84, 70), (61, 83), traced=(70, 98)),
+    tasked(
+        "depth-estimation",
+        spec=gives("predicted_depth", "batch_size height//patch_size*patch_size width//patch_size*patch_size"),
+    ),
 )
 
 prompt_depth_anything: ExportSpec = compose(
@@ -204,8 +201,7 @@ tipsv2_dpt: ExportSpec = compose(
 
 vitmatte: ExportSpec = compose(
     images_without_cases,
-    sized(height=96, width=80),
-    image_cases((96, 64), (64, 128)),
+    image_cases((96, 64), (64, 128), traced=(96, 80)),
     tasked(
         "image-matting", spec=compose(loads("AutoModelForImageMatting"), gives("alphas", "batch_size 1 height width"))
     ),
@@ -252,8 +248,7 @@ zoedepth: ExportSpec = compose(
         patch_size="backbone_config.patch_size",
         several="len(bin_configurations) >= 2",
     ),
-    sized(height=368, width=368),  # odd numbers of patches, as for DPT
-    image_cases((96, 64), (80, 112)),
+    image_cases((96, 64), (80, 112), traced=(368, 368)),  # odd numbers of patches, as for DPT
     tasked(
         "depth-estimation",
         spec=compose(

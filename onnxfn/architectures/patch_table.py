@@ -144,6 +144,10 @@ upsampling must have the size of the skip connection, as sides may be no multipl
     image_padding.NUM_UPSAMPLERS diffusers.models.unets.unet_2d_condition:UNet2DConditionModel.num_upsamplers
 uses a Fourier transform, which is inexact in ONNX Runtime
     text.fourier_transform FNetBasicFourierTransform.forward
+uses complex numbers, in which no rotation is found that one operator computes
+    attention.cos_sin DeepseekV2RotaryEmbedding.forward Llama4TextRotaryEmbedding.forward
+    attention.rotated_heads_first deepseek_v2:apply_rotary_emb
+    attention.rotated_length_first llama4:apply_rotary_emb
 writes into a tensor
     sound.delay_pattern_mask MusicgenForCausalLM.build_delay_pattern_mask
 """

@@ -22,9 +22,6 @@ PLACEHOLDER_KEYS: Mapping[str, tuple[str, ...]] = MappingProxyType(
 )
 """The output of a file that reads images or sounds -> the keys of a configuration with its placeholder token."""
 
-START_KEYS: Mapping[str, str] = MappingProxyType({IMAGE_FEATURES: "vision_start_token_id"})
-"""The output of such a file -> the key of the token before an image, by which Qwen2.5-Omni counts the images."""
-
 FIRST_POSITIONS: Mapping[str, int] = MappingProxyType({"paligemma": 1, "gemma3": 1})
 """Model type -> the position of the first token of a text, where it is not 0. transformers.js counts likewise."""
 
@@ -126,7 +123,8 @@ def placeholders(config: Mapping[str, Any]) -> Placeholders:
     padding = values.get("pad_token_id") if counts_from_padding else None
     first = FIRST_POSITIONS.get(model_type, 0) if padding is None else padding + 1
     types = OTHER_TOKEN_TYPES.get(model_type, TOKEN_TYPES)
-    starts = {name: values[key] for name, key in START_KEYS.items() if isinstance(values.get(key), int)}
+    start = values.get("vision_start_token_id")  # the token before an image, by which Qwen2.5-Omni counts the images
+    starts = {} if start is None else {IMAGE_FEATURES: start}
     return Placeholders(tokens, first, merge_size, types, frozenset(special), padding, starts)
 
 

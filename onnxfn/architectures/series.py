@@ -114,17 +114,14 @@ time_series_transformer: ExportSpec = compose(
     ),
 )
 
-
-def forecast_loader(loader: str) -> ExportSpec:
-    """A spec of the class that loads a model for time-series-forecasting. No auto class has these models."""
-    return tasked("time-series-forecasting", spec=loads(loader))
-
-
 ROWS: Mapping[str, ExportSpec] = MappingProxyType(
     {
         "decision_transformer": decision_transformer,
-        "patchtsmixer": compose(time_series, forecast_loader("PatchTSMixerForPrediction")),
-        "patchtst": compose(time_series, forecast_loader("PatchTSTForPrediction")),
+        # No auto class loads these models for forecasts.
+        **{
+            model_type: compose(time_series, tasked("time-series-forecasting", spec=loads(f"{name}ForPrediction")))
+            for model_type, name in (("patchtsmixer", "PatchTSMixer"), ("patchtst", "PatchTST"))
+        },
         "time_series_transformer": time_series_transformer,
         "timesfm": timesfm,
         "timesfm2_5": compose(

@@ -16,7 +16,6 @@ from onnxfn.architectures.families.vision import (
     dynamic_images,
     fixed_images,
     image_features,
-    text_line_images,
     video_inputs,
     vision,
     vision_of_any_size,
@@ -34,9 +33,8 @@ SEQUENCE = "batch_size sequence_length _"
 
 
 image_classification: ExportSpec = tasked("image-classification")
-masked_image_modeling: ExportSpec = tasked("masked-im")
 
-vision_with_masks: ExportSpec = compose(vision, masked_image_modeling)
+vision_with_masks: ExportSpec = compose(vision, tasked("masked-im"))
 """Models for images of one size that also predict masked patches: ViT, DeiT, Swin."""
 
 vision_transformer_of_any_size: ExportSpec = compose(dynamic_images, image_features(SEQUENCE), image_classification)
@@ -115,11 +113,13 @@ swin2sr: ExportSpec = compose(
 video_classification: ExportSpec = tasked("video-classification")
 
 
-dynamic_backbone: ExportSpec = backbone(dynamic_images, DYNAMIC_MAPS)
-fixed_backbone: ExportSpec = backbone(fixed_images, FIXED_MAP)
-
 # A line of text has the height that the model was trained with, and any width.
-text_recognition: ExportSpec = compose(text_line_images, tasked("text-recognition"))
+text_recognition: ExportSpec = compose(
+    dynamic_images,
+    takes("pixel_values", "batch_size num_channels= 48 width", "pixels", kind="float"),
+    sized_in("one several", width=(160, 97, 75)),
+    tasked("text-recognition"),
+)
 
 ROWS: Mapping[str, ExportSpec] = MappingProxyType(
     {
@@ -143,10 +143,10 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         **rows("timesformer videomae vivit", compose(video_inputs(), image_features(STATES), video_classification)),
         **rows("vitdet sam_vision_model sam_hq_vision_model", compose(fixed_images, image_features(FIXED_MAP))),
         **rows("internvl_vision radio", compose(fixed_images, image_features(STATES))),
-        **rows("rt_detr_resnet pp_lcnet_v3 pp_lcnet_v4 uvdoc_backbone", dynamic_backbone),
+        **rows("rt_detr_resnet pp_lcnet_v3 pp_lcnet_v4 uvdoc_backbone", backbone(dynamic_images, DYNAMIC_MAPS)),
         "mobilevitv2": compose(fixed_images, image_features(FIXED_MAP), image_classification),
         **rows("pp_ocrv5_mobile_rec pp_ocrv5_server_rec pp_ocrv6_small_rec pp_ocrv6_tiny_rec", text_recognition),
-        **rows("maskformer-swin lw_detr_vit rf_detr_dinov2", fixed_backbone),
+        **rows("maskformer-swin lw_detr_vit rf_detr_dinov2", backbone(fixed_images, FIXED_MAP)),
         "focalnet": compose(
             vision_transformer_of_any_size,
             tasked("masked-im", spec=fixed_images),  # the masked patches are reshaped to a square

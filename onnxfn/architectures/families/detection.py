@@ -18,15 +18,14 @@ POINT_AXES = "batch_size point_batch_size nb_points_per_image"
 """The axes of the prompts of SAM: points of each object in each image."""
 
 
-def image_cases(single: tuple[int | Getter, ...], several: tuple[int | Getter, ...]) -> ExportSpec:
-    """A spec of the cases one and several of the check, for images of any size.
-
-    Args:
-        single: The height and the width of the image of case one.
-        several: Those of the three images of case several.
-    """
-    heights, widths = zip(single, several, strict=True)
-    return sized_in("one several", batch_size=(None, 1, 3), height=(None, *heights), width=(None, *widths))
+def image_cases(
+    single: tuple[int | Getter, ...],
+    several: tuple[int | Getter, ...],
+    traced: tuple[int | Getter | None, ...] = (None,) * 2,
+) -> ExportSpec:
+    """A spec of the height and the width of images in the cases one and several of the check, and in the trace."""
+    heights, widths = zip(traced, single, several, strict=True)
+    return sized_in("one several", batch_size=(None, 1, 3), height=heights, width=widths)
 
 
 images_without_cases: ExportSpec = compose(

@@ -48,14 +48,6 @@ The trace has the image size of the configuration, or 64 by 64.
 """
 
 
-text_line_images: ExportSpec = compose(
-    dynamic_images,
-    takes("pixel_values", "batch_size num_channels= 48 width", "pixels", kind="float"),
-    sized_in("one several", width=(160, 97, 75)),
-)
-"""Images of one line of text each, for PP-OCR: `pixel_values`, `[batch_size, num_channels, 48, width]`."""
-
-
 def video_inputs(name: str = "pixel_values") -> ExportSpec:
     """A spec of an input of videos of one length and size."""
     return compose(

@@ -42,7 +42,9 @@ def feature_method(model: Any, name: str) -> Callable[..., Any] | None:
     """
     inside = getattr(model, getattr(model, "base_model_prefix", "") or "model", None)
     methods = (getattr(owner, name, None) for owner in (getattr(model, "model", None), inside, model))
-    return _of_forward(model, name) or next((method for method in methods if method is not None), None)
+    if function := OF_FORWARD.get((type(model).__name__, name)):
+        return partial(resolve(f"onnxfn.architectures.wrappers.{function}", {}, kind="features"), model)
+    return next((method for method in methods if method is not None), None)
 
 
 def fixed_sides(model: Any) -> tuple[int, int] | None:
@@ -68,9 +70,3 @@ def draws(model: Any) -> bool:
     """Whether a model has a head for codes of images, a table that embeds them, and a decoder of images."""
     methods = ("prepare_embeddings_for_image_generation", "decode_image_tokens")
     return hasattr(getattr(model, "model", None), "generation_head") and all(hasattr(model, name) for name in methods)
-
-
-def _of_forward(model: Any, name: str) -> Callable[..., Any] | None:
-    function = OF_FORWARD.get((type(model).__name__, name))
-    path = f"onnxfn.architectures.wrappers.{function}"
-    return None if function is None else partial(resolve(path, {}, kind="features"), model)
