@@ -13,7 +13,7 @@ from attrs import frozen
 
 from onnxfn.specs.errors import InvalidSpec
 from onnxfn.specs.quantization import WeightRule
-from onnxfn.weights.chunks import chunks, lazy_tensor, memory_key, prefetched
+from onnxfn.weights.chunks import chunks, lazy_tensor, memory_key
 from onnxfn.weights.converted import converted
 from onnxfn.weights.onnxruntime_kernels import block_codes, nf4_codes
 
@@ -24,9 +24,6 @@ Parameters = deque[Mapping[Role, Any]]
 
 BLOCK_BYTES = 1 << 22
 """Bytes of the float32 rows that are quantized at once. A kernel starts its threads at each call."""
-
-THREADS = 2
-"""Threads that quantize the next rows while the caller writes the current ones."""
 
 
 @frozen
@@ -129,13 +126,9 @@ def _in_dtype(weight: QuantizedWeight, values: Any, dtype: Any) -> Any:
 
 def _quantized_parts(weight: QuantizedWeight) -> Iterator[Mapping[str, Any]]:
     """The codes, scales and zero points of some rows after the other."""
-    rule = weight.rule
-    if rule.kind == "dynamic":
-        yield from _integer_parts(weight)
-        return
-    rows = _rows(weight, weight.tensor.shape[-1], rule.block_size)
-    with prefetched(partial(_parts_of_rows, weight), rows, THREADS + 1, THREADS) as parts:
-        yield from parts
+    if weight.rule.kind == "dynamic":
+        return _integer_parts(weight)
+    return map(partial(_parts_of_rows, weight), _rows(weight, weight.tensor.shape[-1], weight.rule.block_size))
 
 
 def _parts_of_rows(weight: QuantizedWeight, rows: Any) -> Mapping[str, Any]:
