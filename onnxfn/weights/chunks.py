@@ -134,6 +134,16 @@ def memory_key(tensor: Any) -> Any:
     return start, array.shape, array.strides, array.itemsize
 
 
+def element_view(tensor: Any) -> tuple[Any, Any]:
+    """The bits of the elements of an `onnx_ir` tensor as an array of integers, and their dtype in torch."""
+    from onnx_ir.tensor_adapters import to_torch_dtype
+
+    array = viewed_array(tensor)
+    array = tensor.numpy() if array is None else array
+    integers = {1: np.uint8, 2: np.int16, 4: np.int32, 8: np.int64}
+    return array.view(integers[array.itemsize]), to_torch_dtype(tensor.dtype)
+
+
 def viewed_array(tensor: Any) -> Any:
     """A numpy array that views the memory of an `onnx_ir` tensor; None if it is lazy or has parts of bytes as elements.
 

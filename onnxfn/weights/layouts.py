@@ -13,7 +13,6 @@ from onnxfn.specs.algebra.spec import ExportSpec, FloatDtype
 from onnxfn.specs.edits.inner_specs import tensor_names
 from onnxfn.specs.edits.renaming import renamed
 from onnxfn.specs.errors import ModelNotFound, listed, unknown
-from onnxfn.weights.placement import EXTERNAL_DATA_SUFFIX
 
 
 @frozen
@@ -35,7 +34,7 @@ class Layout:
 
     name: str
     subfolder: str = ""
-    external_data_suffix: str = EXTERNAL_DATA_SUFFIX
+    external_data_suffix: str = ".onnx_data"
     weight_storage: str = "share"
     io_dtype: FloatDtype | None = None
     output_names: tuple[tuple[str, str], ...] = ()

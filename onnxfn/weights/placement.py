@@ -12,14 +12,13 @@ from typing import Any
 
 from attrs import frozen
 
-from onnxfn.specs.errors import CaptureFailed, InvalidSpec, first_line
+from onnxfn.specs.errors import CaptureFailed, first_line
 from onnxfn.specs.stored.reports import Tick, no_tick
 from onnxfn.weights.checkpoint_links import TensorEntry, entries_by_bytes
 from onnxfn.weights.chunks import chunks, counted, memory_key
 from onnxfn.weights.digests import DIGESTS_KEY, DataDigests, write_with_digest
 from onnxfn.weights.onnx_files import hashed_file, write_model
 
-EXTERNAL_DATA_SUFFIX = ".onnx_data"
 PROTOBUF_LIMIT = (1 << 31) - (1 << 26)
 """Bytes of weights that one ONNX file may hold: protobuf's 2 GiB less 64 MiB for the rest of the graph."""
 
@@ -58,10 +57,9 @@ NO_SHARED_PLACEMENTS: SharedPlacements = MappingProxyType({})
 
 def weight_placements(
     model: Any,
-    stem: str,
+    data_file: str,
     *,
     threshold: int = PROTOBUF_LIMIT,
-    suffix: str = EXTERNAL_DATA_SUFFIX,
     entries: Sequence[TensorEntry] = (),
     shared: SharedPlacements = NO_SHARED_PLACEMENTS,
     tick: Tick = no_tick,
@@ -70,15 +68,10 @@ def weight_placements(
 
     A weight that is in `shared` has its placement there. A weight whose bytes are those of one of the checkpoint's
     `entries` is linked to. The others lie in the ONNX file if all weights of the graph are at most `threshold` bytes,
-    else in one external data file, `stem` + `suffix`; weights that view the same memory are stored once. Placements
+    else in one external data file, `data_file`; weights that view the same memory are stored once. Placements
     depend only on the sizes of the weights and on which of them are the same. `tick` is called while weights are
     compared with `entries`.
     """
-    own_file = f"{stem}{suffix}"
-    if own_file in {entry.file.name for entry in entries}:
-        raise InvalidSpec(
-            f"{own_file} is a file of the checkpoint; choose another suffix of external data than {suffix!r}"
-        )
     large = _large_weights(model)
     linked = {
         name: Placement(entry.file.name, entry.offset, entry.length, entry.file)
@@ -89,10 +82,8 @@ def weight_placements(
     own = {name: tensor for name, tensor in large.items() if name not in elsewhere}
     if weight_bytes(model) <= min(threshold, PROTOBUF_LIMIT):
         return elsewhere | {name: Placement(None, 0, tensor.nbytes) for name, tensor in own.items()}
-    end = max(
-        (placement.offset + placement.length for placement in shared.values() if placement.file == own_file), default=0
-    )
-    return elsewhere | _external_placements(own, own_file, end)
+    ends = (placement.offset + placement.length for placement in shared.values() if placement.file == data_file)
+    return elsewhere | _external_placements(own, data_file, max(ends, default=0))
 
 
 def shared_placements(models: Sequence[Any], data_files: Sequence[str]) -> SharedPlacements:

@@ -13,14 +13,15 @@ from attrs import frozen
 
 from onnxfn.specs.errors import InvalidSpec
 from onnxfn.specs.quantization import WeightRule
-from onnxfn.weights.chunks import chunks, lazy_tensor, memory_key, prefetched
-from onnxfn.weights.converted import converted
+from onnxfn.weights.chunks import chunks, element_view, lazy_tensor, memory_key, prefetched
 from onnxfn.weights.onnxruntime_kernels import block_codes, nf4_codes
 
 Role = Literal["codes", "scales", "zero_points"]
 
 Parameters = deque[Mapping[Role, Any]]
 """The scales and the zero points of a weight, by their roles; empty before its codes are read."""
+
+MATRIX_RANK = 2
 
 BLOCK_BYTES = 1 << 22
 """Bytes of the float32 rows that are quantized at once. A kernel starts its threads at each call."""
@@ -133,48 +134,51 @@ def _quantized_parts(weight: QuantizedWeight) -> Iterator[Mapping[str, Any]]:
     if rule.kind == "dynamic":
         yield from _integer_parts(weight)
         return
-    rows = _rows(weight, weight.tensor.shape[-1], rule.block_size)
-    with prefetched(partial(_parts_of_rows, weight), rows, THREADS + 1, THREADS) as parts:
+    with prefetched(partial(_parts_of_rows, weight), _row_slices(weight), THREADS + 1, THREADS) as parts:
         yield from parts
 
 
-def _parts_of_rows(weight: QuantizedWeight, rows: Any) -> Mapping[str, Any]:
-    """The codes, scales and zero points of rows."""
-    rule = weight.rule
+def _parts_of_rows(weight: QuantizedWeight, bits: tuple[Any, Any]) -> Mapping[str, Any]:
+    """The codes, scales and zero points of rows, which are an array of bits and their dtype in torch."""
+    rule, rows = weight.rule, _finite(weight, _as_float32(*bits))
     if rule.kind == "nf4":
         return dict(zip(("codes", "scales"), nf4_codes(rows, rule.block_size), strict=True))
     arrays = block_codes(rows, rule.bits, rule.block_size, symmetric=rule.symmetric)
     return dict(zip(("codes", "scales", "zero_points"), arrays, strict=True))
 
 
-def _rows(weight: QuantizedWeight, width: int, multiple: int = 1) -> Iterator[Any]:
-    """The elements of a weight in float32, some rows after the other: `BLOCK_BYTES`, rounded to a multiple of rows.
-
-    InvalidSpec if an element is not finite.
-    """
-    from onnx_ir import DataType
-
-    size = max(1, BLOCK_BYTES // (4 * width) // multiple) * multiple * width
-    waiting: list[Any] = []
-    for chunk in chunks(converted(weight.tensor, DataType.FLOAT)):
-        waiting.append(_finite(weight, chunk.view(np.float32)))
-        if sum(map(len, waiting)) >= size:
-            values = np.concatenate(waiting)
-            end = len(values) // size * size
-            yield from values[:end].reshape(-1, size // width, width)
-            waiting = [values[end:]]
-    rest = np.concatenate(waiting) if waiting else np.empty(0, np.float32)
-    if rest.size:
-        yield rest.reshape(-1, width)
+def _row_slices(weight: QuantizedWeight) -> Iterator[tuple[Any, Any]]:
+    """The rows of all matrices, about `BLOCK_BYTES` of float32 at once, a multiple of the block size."""
+    for matrix, dtype in _matrices(weight.tensor):
+        block = weight.rule.block_size
+        step = max(1, BLOCK_BYTES // (4 * matrix.shape[1]) // block) * block
+        yield from ((matrix[start : start + step], dtype) for start in range(0, len(matrix), step))
 
 
-def _finite(weight: QuantizedWeight, values: Any) -> Any:
-    if not np.isfinite(values).all():
+def _matrices(tensor: Any) -> Iterator[tuple[Any, Any]]:
+    """The matrices that follow each other in a tensor, as arrays of bits and their dtype in torch."""
+    array, dtype = element_view(tensor)
+    if array.flags.c_contiguous:
+        yield array.reshape(-1, array.shape[-1]), dtype
+    else:
+        yield from ((matrix, dtype) for matrix in (array if array.ndim > MATRIX_RANK else (array,)))
+
+
+def _as_float32(array: Any, dtype: Any) -> Any:
+    """An array of the bits of a float dtype of torch as float32."""
+    import torch
+
+    bits = np.array(array, order="C")  # a copy: torch warns of a read-only array
+    return torch.from_numpy(bits).view(dtype).to(torch.float32).numpy()
+
+
+def _finite(weight: QuantizedWeight, rows: Any) -> Any:
+    if not np.isfinite(rows).all():
         raise InvalidSpec(
             f"{weight.name} has elements that are NaN or infinite, so it cannot be quantized; leave it as it is: "
             f"quantize(spec, where={weight.name!r}, kind='as is')"
         )
-    return values
+    return rows
 
 
 def _integer_parts(weight: QuantizedWeight) -> Iterator[Mapping[str, Any]]:
@@ -193,7 +197,7 @@ def _integer_parameters(weight: QuantizedWeight) -> tuple[Any, Any]:
     """The scale and the zero point of each column, as ONNX Runtime's quantizer computes them."""
     least = greatest = np.zeros((), np.float32)
     for values in _columns(weight):
-        least = np.minimum(least, values.min(axis=0))
+        least = np.minimum(least, _finite(weight, values).min(axis=0))
         greatest = np.maximum(greatest, values.max(axis=0))
     low, high = _integer_range(weight.rule)
     if weight.rule.signed:
@@ -211,5 +215,11 @@ def _integer_range(rule: WeightRule) -> tuple[int, int]:
 
 
 def _columns(weight: QuantizedWeight) -> Iterator[Any]:
-    """The elements of a weight as matrices; a column shares a scale: one for each channel, or one for all."""
-    return _rows(weight, weight.tensor.shape[-1] if weight.rule.per_channel else 1)
+    """The elements of a float32 tensor as matrices; a column shares a scale: one for each channel, or one for all."""
+    width = weight.tensor.shape[-1] if weight.rule.per_channel else 1
+    rest = np.empty(0, np.float32)
+    for chunk in chunks(weight.tensor):
+        values = np.concatenate([rest, chunk.view(np.float32)])
+        end = len(values) // width * width
+        rest = values[end:]
+        yield values[:end].reshape(-1, width)

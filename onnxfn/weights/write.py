@@ -168,9 +168,9 @@ def write_graphs(
     Each file has the SHA-256 of its content, which was computed while the file was written; a file of a checkpoint has
     an empty text. A check needs the weights: for `weight_storage="none"` they are written but not returned.
     """
-    storage, suffix = options.weight_storage, options.external_data_suffix
+    storage = options.weight_storage
     threshold = options.external_data_threshold if storage in ("copy", "share") else 0
-    data_files = [f"{part.name}{suffix}" for part in plan.parts]
+    data_files = [f"{part.name}{options.external_data_suffix}" for part in plan.parts]
     shared = shared_placements(graphs, data_files) if storage == "share" else NO_SHARED_PLACEMENTS
     files: dict[Path, str] = {}
     stated: dict[str, str] = {}
@@ -178,9 +178,8 @@ def write_graphs(
         with timed("write", part.name) as tick:
             placements = weight_placements(
                 graph,
-                part.name,
+                data_file,
                 threshold=threshold,
-                suffix=suffix,
                 entries=options.entries,
                 shared=shared,
                 tick=tick,

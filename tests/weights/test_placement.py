@@ -25,7 +25,6 @@ from onnxfn.weights.digests import DIGESTS_KEY, sha256_of
 from onnxfn.weights.onnx_files import with_weights_in_place
 from onnxfn.weights.placement import (
     CACHE_LINE_BYTES,
-    EXTERNAL_DATA_SUFFIX,
     MIN_EXTERNAL_BYTES,
     MIN_PAGE_ALIGNED_BYTES,
     PAGE_BYTES,
@@ -36,6 +35,7 @@ from onnxfn.weights.placement import (
 )
 
 SPEC = onnxfn.spec_for("bert", "fill-mask")
+DATA_FILE = "model.onnx_data"
 DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.int8, torch.bool, torch.int64)
 
 
@@ -57,8 +57,8 @@ def weights(raws):
 
 
 def write_files(model, folder, **options):
-    places = weight_placements(model, "model", **options)
-    data_file = folder / f"model{options.get('suffix', EXTERNAL_DATA_SUFFIX)}"
+    data_file = folder / DATA_FILE
+    places = weight_placements(model, DATA_FILE, **options)
     digests = write_external_data(model, data_file, places)
     stated = {data_file.name: digests.weights} if digests else {}
     written = write_graph(model, folder / "model.onnx", places, stated)
@@ -118,7 +118,7 @@ def test_external_data_is_aligned(tmp_path):
         "line": torch.ones(300),
         "page": torch.ones(MIN_PAGE_ALIGNED_BYTES // 4),
     }
-    places = weight_placements(graph(weights(raws)), "model", threshold=0)
+    places = weight_placements(graph(weights(raws)), DATA_FILE, threshold=0)
     assert [(place.file, place.offset) for place in places.values()] == [
         ("model.onnx_data", 0),
         ("model.onnx_data", -(-1031 // CACHE_LINE_BYTES) * CACHE_LINE_BYTES),
@@ -139,17 +139,15 @@ def test_tied_weights_are_stored_once(tmp_path):
 def test_the_threshold_counts_all_weights_and_is_at_most_the_limit_of_protobuf():
     model = graph(weights({"a": torch.ones(300), "b": torch.ones(300)}))
     assert weight_bytes(model) == 2400
-    assert {place.file for place in weight_placements(model, "m", threshold=2400).values()} == {None}
-    assert {place.file for place in weight_placements(model, "m", threshold=2399, suffix=".data").values()} == {
-        "m.data"
-    }
+    assert {place.file for place in weight_placements(model, DATA_FILE, threshold=2400).values()} == {None}
+    assert {place.file for place in weight_placements(model, "m.data", threshold=2399).values()} == {"m.data"}
     huge = graph(weights({"a": torch.empty(1).expand(1 << 30)}))
-    assert {place.file for place in weight_placements(huge, "m", threshold=1 << 40).values()} == {"m.onnx_data"}
+    assert {place.file for place in weight_placements(huge, DATA_FILE, threshold=1 << 40).values()} == {DATA_FILE}
 
 
 def test_an_invalid_graph_is_refused(tmp_path):
     model = graph(weights({"a": torch.ones(300)}), op="NoSuchOperator")
-    message = refusal(CaptureFailed, write_graph, model, tmp_path / "model.onnx", weight_placements(model, "model"))
+    message = refusal(CaptureFailed, write_graph, model, tmp_path / "model.onnx", weight_placements(model, DATA_FILE))
     assert message.startswith("model.onnx is not a valid ONNX file: No Op registered for NoSuchOperator")
     assert list(tmp_path.iterdir()) == []
 
@@ -345,16 +343,6 @@ def test_without_weights_and_check_no_weight_is_read(bert, tmp_path, monkeypatch
     assert names(tmp_path) == ["model.onnx"]
 
 
-def test_external_data_never_replaces_a_file_of_the_checkpoint(checkpoint):
-    message = refusal(
-        InvalidSpec, weight_placements, graph({}), "model", suffix=".safetensors", entries=entries(checkpoint)
-    )
-    assert (
-        message
-        == "model.safetensors is a file of the checkpoint; choose another suffix of external data than '.safetensors'"
-    )
-
-
 def test_links_need_a_checkpoint_with_safetensors_files(bert, tmp_path):
     message = refusal(
         InvalidSpec, onnxfn.export, SPEC, bert, tmp_path / "out", write=onnxfn.WriteOptions(weight_storage="link")
@@ -380,7 +368,7 @@ def test_a_weight_of_the_checkpoint_is_placed_in_its_file(tmp_path):
     raw = torch.randn(300, 400)
     save_file({"w": raw}, tmp_path / "model.safetensors")
     places = weight_placements(
-        graph(weights({"w": raw, "transposed": raw.t()})), "model", threshold=0, entries=entries(tmp_path)
+        graph(weights({"w": raw, "transposed": raw.t()})), DATA_FILE, threshold=0, entries=entries(tmp_path)
     )
     assert places["w"].source == tmp_path / "model.safetensors"
     assert (places["transposed"].file, places["transposed"].source) == ("model.onnx_data", None)

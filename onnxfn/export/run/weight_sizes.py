@@ -12,7 +12,6 @@ from attrs import evolve
 from onnxfn.export.load.loading import load_configuration, model_without_weights
 from onnxfn.export.run.planned_files import plan_of_variants
 from onnxfn.graphs.quantization.quantized_operators import REPLACEMENTS
-from onnxfn.graphs.quantization.weight_reads import MATRIX_RANK
 from onnxfn.models.dtypes import dtypes_in, float_dtype
 from onnxfn.models.submodules import submodule_of
 from onnxfn.specs.algebra.config_values import config_of
@@ -21,7 +20,7 @@ from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.plan.planning import Decoders, plan
 from onnxfn.specs.quantization import ReadingOperator, WeightRule, rule_for
 from onnxfn.weights.layouts import OPTIMUM, LayoutName, layout_of
-from onnxfn.weights.quantized import quantized_shape, roles
+from onnxfn.weights.quantized import MATRIX_RANK, quantized_shape, roles
 
 
 def weight_bytes(

@@ -8,7 +8,7 @@ from typing import Any
 
 from attrs import frozen
 
-from onnxfn.graphs.nodes.slots import Slot, parameter_view
+from onnxfn.graphs.nodes.slots import Slot, float_view, parameter_view
 from onnxfn.specs.errors import CaptureFailed
 from onnxfn.specs.quantization import WeightRule
 from onnxfn.specs.stored.reports import GraphSize
@@ -97,9 +97,13 @@ def bind_quantized_weights(model: Any, tensors: Callable[[str], Any]) -> Any:
 
 def _weight(slot: QuantizedSlot, tensors: Callable[[str], Any]) -> QuantizedWeight:
     """The weight of a quantized slot."""
+    import onnx_ir
+
     view = parameter_view(tensors(slot.slot.parameter), slot.slot.perm, slot.name)
     if tuple(view.shape) != slot.shape:
         raise CaptureFailed(f"parameter {slot.name} is {list(view.shape)}, but the graph reads {list(slot.shape)}")
+    if slot.rule.kind == "dynamic":
+        view = float_view(view, onnx_ir.DataType.FLOAT)
     return QuantizedWeight(slot.name, view, slot.rule)
 
 
