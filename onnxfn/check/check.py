@@ -15,7 +15,6 @@ from onnxfn.check.cases.interface import interface_findings, size_findings
 from onnxfn.check.cases.references import OutputArrays, Reference, largest_sizes, references, while_loaded, with_outputs
 from onnxfn.check.cases.repeated import random_findings
 from onnxfn.check.texts.decoded_texts import SessionOpener, decoded_text_comparisons
-from onnxfn.check.texts.greedy_tokens import greedy_measurements
 from onnxfn.check.variants.proof import (
     NO_PROOF,
     Proof,
@@ -29,7 +28,6 @@ from onnxfn.check.variants.proof import (
 from onnxfn.check.variants.quantized_weights import WeightError
 from onnxfn.check.variants.weight_bytes import weight_findings
 from onnxfn.check.verdict.case_comparisons import CheckedFile, agreeing_with_any_case, case_comparisons
-from onnxfn.check.verdict.half_casts import half_finding, half_module
 from onnxfn.check.verdict.verdict import Comparison, ExactOutputs, exact_outputs
 from onnxfn.run.sessions import kept_session, silent_run_options
 from onnxfn.specs.algebra.planned import Part, Plan
@@ -41,8 +39,9 @@ HOW_TO_BISECT = "to see in which module: export with check=False, then onnxfn.bi
 """The end of the message about outputs that differ."""
 
 AMPLIFIED = (
-    "PyTorch in the dtype of the export is as far away from float64: these weights amplify rounding, and the outputs "
-    "cannot tell whether the file is right; to keep the file unchecked, export with check=False"
+    "PyTorch in the dtype of the export is as far away from float64: these weights amplify rounding, or the model "
+    "casts to fewer bits, so the outputs cannot tell whether the file is right; allow such a difference by "
+    "with_tolerance(spec, atol=...), or export with check=False"
 )
 """The end of the message about outputs that differ by no more than PyTorch's own error allows."""
 
@@ -95,10 +94,7 @@ def check(
         decoded = decoded_text_comparisons(checked, plan or Plan((part,)), session_for)
         comparisons += tuple(decoded)
         cases += tuple(comparison.case for comparison in decoded)
-    measurements = (
-        *variant_measurements(part, session_for(file), proof, judged.values, errors),
-        *greedy_measurements(proof.model or model, part, plan or Plan((part,)), file.parent, session_for, proof.text),
-    )
+    measurements = variant_measurements(part, session_for(file), proof, judged.values, errors)
     return Report(differences(part, comparisons), cases, (*of_weights, *judged.findings), measurements)
 
 
@@ -167,7 +163,8 @@ def judged_cases(checked: CheckedFile, pairs: Iterable[tuple[Reference, OutputAr
         else:
             compared = case_comparisons(checked, reference, outputs)
             comparisons.extend(compared)
-            findings += _model_findings(checked.model, part, reference, compared) if not findings else ()
+            if not findings and not all(comparison.passed for comparison in compared):
+                findings += random_findings(checked.model, part, reference)
         checked.tick()
     return JudgedCases(tuple(comparisons), tuple(values), findings, tuple(cases))
 
@@ -178,14 +175,6 @@ def file_weights(
     """What is wrong with the weights of a file, and the errors of its quantized weights."""
     errors, findings = quantized_weights(model, part, file, is_stopped)
     return (*weight_findings(model, part, file, is_stopped), *findings), errors
-
-
-def _model_findings(model: Any, part: Part, reference: Reference, comparisons: Iterable[Comparison]) -> tuple[str, ...]:
-    """The findings for a case with an output that differs: PyTorch's answer does so too, or is in float16 inside."""
-    if all(comparison.passed for comparison in comparisons):
-        return ()
-    half = half_module(model, part, reference.inputs)
-    return (*random_findings(model, part, reference), *([] if half is None else [half_finding(model, half)]))
 
 
 def check_error(report: Report) -> CheckFailed:

@@ -15,7 +15,6 @@ from typer.testing import CliRunner
 
 import onnxfn
 from onnxfn.check.check import check, check_error
-from onnxfn.check.texts.greedy_tokens import other_tokens
 from onnxfn.check.variants.proof import Proof, check_floors
 from onnxfn.check.variants.text_references import real_text, text_references, text_tokens
 from onnxfn.export.cli.commands import app
@@ -198,24 +197,6 @@ def test_variants_share_the_outputs_of_pytorch(llama):
         texts(planned.parts[0], planned)
     handle.remove()
     assert len(calls) == 1
-
-
-def test_the_report_says_where_a_file_in_float16_decodes_another_token(llama, tmp_path):
-    spec = onnxfn.with_dtypes(SPEC, float="float16")
-    report = onnxfn.export(spec, llama, tmp_path / "half").report
-    decoded = measured(report)["greedy tokens", "agreement"]
-    assert decoded.cases == "32 tokens after 2 prompts"
-    assert decoded.floor is None
-    assert (decoded.value == 1) == (decoded.note == "")
-    assert decoded.value > 0.9
-
-
-def test_the_first_other_token_of_each_text_is_noted_with_its_margin():
-    logits = np.array([[[0.0, 2.0, 1.5], [3.0, 0.0, 0.0]], [[1.0, 0.0, 0.0], [0.0, 1.0, 0.75]]])
-    assert (
-        other_tokens(np.array([[1, 0], [0, 2]]), logits)
-        == "text 2: token 2 is 2 where PyTorch has 1, by a margin of 0.25"
-    )
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from refusals import refusal
 import onnxfn
 from onnxfn.architectures.families.features import DECODER_WITH_PAST, wide_decoder
 from onnxfn.check.verdict.verdict import exact_outputs
-from onnxfn.check.wholes import whole_models
+from onnxfn.check.wholes import joined_parts
 from onnxfn.check.wholes.joined_parts import whole_model
 from onnxfn.check.wholes.torch_whole import WHOLE
 from onnxfn.check.wholes.whole_models import generate_comparison, prompt_comparisons, whole_model_report
@@ -51,7 +51,7 @@ def test_a_report_has_the_cases_of_the_whole_model(exported):
         "16 tokens after 2 images in 2 left-padded texts",
     ]
     outputs = {each.output: each for each in exported.report.differences if each.part == WHOLE}
-    assert {*outputs} == {"logits", "logits of new tokens", "greedy tokens", "tokens of generate"}
+    assert {*outputs} == {"logits", "logits of new tokens", "tokens of generate"}
     assert outputs["tokens of generate"].max_abs == 0
 
 
@@ -137,7 +137,7 @@ def test_another_placeholder_token_is_refused_with_both_numbers(whole):
 
     prompts = [*whole_prompts(whole.towers, whole.table.spec, whole.known, rows_of)]
     wrong = evolve(whole, known=evolve(whole.known, tokens={"image_features": 98}))
-    said = refusal(CheckFailed, list, prompt_comparisons(wrong, prompts[1], exact_outputs(whole.model, None)))
+    said = refusal(CheckFailed, list, prompt_comparisons(wrong, exact_outputs(whole.model, None), prompts[1]))
     assert "1 image in a text" in said
     assert "4 rows of features for 0 placeholder tokens (id 98)" in said
 
@@ -149,18 +149,18 @@ def compared(whole):
         return whole.session_of(part).run(None, dict(inputs))[0]
 
     for prompt in whole_prompts(whole.towers, whole.table.spec, whole.known, rows_of):
-        yield from prompt_comparisons(whole, prompt, exact_outputs(whole.model, None))
+        yield from prompt_comparisons(whole, exact_outputs(whole.model, None), prompt)
 
 
 def test_a_prompt_that_pytorch_refuses_is_a_finding(llava, exported, monkeypatch):
-    own = whole_models.torch_logits
+    own = joined_parts.torch_logits
 
     def refusing(whole, prompt, *more):
         if prompt.case == "2 images in a text":
             raise CaptureFailed("it takes one image")
         return own(whole, prompt, *more)
 
-    monkeypatch.setattr(whole_models, "torch_logits", refusing)
+    monkeypatch.setattr(joined_parts, "torch_logits", refusing)
     exact = exact_outputs(llava, None)
     report = whole_model_report(llava, exported.plan, Path(exported.path), cache(open_check_session), exact)
     assert report.findings == ("2 images in a text: it takes one image",)

@@ -8,20 +8,18 @@ from pathlib import Path
 
 import every_part
 import pytest
-from attrs import evolve, frozen
+from attrs import frozen
 from typer.testing import CliRunner
 
 import onnxfn
-from onnxfn.check.variants.proof import NO_PROOF
-from onnxfn.check.wholes.joined_parts import prompts_of, whole_model
-from onnxfn.check.wholes.measured_wholes import measured_report
 from onnxfn.check.wholes.torch_whole import WHOLE
+from onnxfn.check.wholes.whole_models import whole_model_report
 from onnxfn.export.cli.commands import app
 from onnxfn.run.sessions import open_check_session
-from onnxfn.specs.stored.reports import no_tick
+from onnxfn.specs.edits.token_embeddings import EMBEDDING_FILE
 
 SEES, HEARS = "image-text-to-text-with-past", "audio-text-to-text-with-past"
-OUTPUTS = {"logits", "logits of new tokens", "greedy tokens", "tokens of generate"}
+OUTPUTS = {"logits", "logits of new tokens", "tokens of generate"}
 
 
 def exported(model_type, task, folder, **options):
@@ -73,13 +71,11 @@ def test_the_command_line_writes_float16_of_a_checkpoint_in_bfloat16(tmp_path):
 def test_quantized_files_are_measured_as_a_whole(tmp_path):
     _, result = exported("llava", SEES, tmp_path / "out", dtypes=("q8", "q4"))
     rows = [each for each in result.report.measurements if each.part.startswith(WHOLE)]
-    assert [each.part for each in rows] == [f"{WHOLE}, {dtype}" for dtype in ("q8", "q8", "q4", "q4")]
-    assert [(each.output, each.measure) for each in rows] == 2 * [("logits", "cases"), ("greedy tokens", "agreement")]
-    eight, tokens, four, _ = rows
+    assert [each.part for each in rows] == [f"{WHOLE}, {dtype}" for dtype in ("q8", "q4")]
+    assert [(each.output, each.measure) for each in rows] == 2 * [("logits", "cases")]
+    eight, four = rows
     assert eight.value > four.value > four.floor
     assert eight.cases == "4 prompts"
-    assert tokens.cases == "16 tokens after 5 texts"
-    assert (tokens.value == 1) == (tokens.note == "")
     assert "1 image in a text" in result.report.cases
 
 
@@ -101,14 +97,14 @@ class OtherRows:
 
 def test_an_error_between_quantized_files_is_below_the_floor(tmp_path):
     model, result = exported("llava", SEES, tmp_path / "out", dtypes=("q8",), check=False)
-    whole = whole_model(model, result.plan, Path(result.path), cache(open_check_session))
 
-    def session_of(part):
-        return OtherRows(whole.session_of(part)) if part == whole.table else whole.session_of(part)
+    def with_other_rows(file):
+        session = open_check_session(file)
+        return OtherRows(session) if file.stem.startswith(EMBEDDING_FILE) else session
 
     reports = [
-        measured_report(each, prompts_of(each), NO_PROOF, no_tick)
-        for each in (whole, evolve(whole, session_of=session_of))
+        whole_model_report(model, result.plan, Path(result.path), cache(session_for), None)
+        for session_for in (open_check_session, with_other_rows)
     ]
     assert [report.passed for report in reports] == [True, False]
     assert [each.output for each in reports[1].measurements if not each.passed] == ["logits"]

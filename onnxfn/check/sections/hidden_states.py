@@ -12,7 +12,7 @@ import numpy as np
 from attrs import frozen
 
 from onnxfn.check.cuts.recorded_tensors import real_tensors
-from onnxfn.check.verdict.verdict import NoReference, no_reference
+from onnxfn.check.verdict.verdict import NoReference, no_casts_below, no_reference
 from onnxfn.models.casting import cast_on_use
 from onnxfn.models.torch_modes import torch_functions
 from onnxfn.specs.algebra.dummies import Array
@@ -102,7 +102,7 @@ def _in_wider_dtype(module: Any, arguments: Any, named: Any, wider: str) -> Arra
 
     with torch_functions(copied):
         arguments, named = copy.deepcopy((arguments, named))
-    with cast_on_use(module, dtype):
+    with cast_on_use(module, dtype), no_casts_below(dtype):
         return _first_array(module.forward(*arguments, **named))
 
 

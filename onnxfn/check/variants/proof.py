@@ -147,6 +147,15 @@ def _measurement(part: Part, proof: Proof, key: tuple[str, str], values: Sequenc
     return Measurement(part.name, output, name, value, floor, cases, measure.passed(value, floor))
 
 
+def prompt_measurements(part: Part, output: str, cosines: Sequence[float], floors: Floors) -> tuple[Measurement, ...]:
+    """The worst cosine of an output for prompts, if there are any. It has the floor of random cases."""
+    if not cosines:
+        return ()
+    value, floor = min(cosines), floor_of(part.spec, "cases", floors)
+    passed, label = MEASURES["cases"].passed(value, floor), counted(len(cosines), "prompts")
+    return (Measurement(part.name, output, "cases", value, floor, label, passed),)
+
+
 def _of_weights(part: Part, proof: Proof, weights: Sequence[WeightError]) -> list[Measurement]:
     """The measurement of the worst weight, if there are any."""
     if not weights:

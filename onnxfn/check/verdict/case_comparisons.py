@@ -1,4 +1,4 @@
-"""The comparisons of a case, their retries, and PyTorch's usual error.
+"""The comparisons of a case, and PyTorch's usual error.
 
 An output of few elements, such as the similarity of an image and a text, may have hardly an error by luck. Then its
 error is no measure for a graph. So PyTorch answers other inputs of the same sizes, in the dtype of the export and in
@@ -12,7 +12,7 @@ So an error that is too large in one case agrees if PyTorch's own error in anoth
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -21,23 +21,16 @@ from attrs import evolve, field, frozen
 
 from onnxfn.check.cases.references import OutputArrays, Reference
 from onnxfn.check.verdict.choices import with_choices
-from onnxfn.check.verdict.compare import Exact, Judge, Pair, compare, evidence_of, valid_elements
-from onnxfn.check.verdict.half_casts import half_module, outputs_without_casts
+from onnxfn.check.verdict.compare import Exact, Pair, compare, evidence_of, valid_elements
 from onnxfn.check.verdict.verdict import (
     NO_ERROR,
     Comparison,
-    ExactArray,
     ExactOutputs,
-    NoReference,
     Norms,
     OwnError,
     allowed,
-    always_allowed,
-    by_exact,
     larger,
     precision_of,
-    rounded_inputs,
-    verdict,
 )
 from onnxfn.specs.algebra.dummies import Array
 from onnxfn.specs.algebra.planned import Part
@@ -96,94 +89,36 @@ class CheckedFile:
     tick: Tick = field(default=no_tick)
 
 
-Comparisons = tuple[Comparison, ...]
-"""One comparison for each output of a part."""
+def case_comparisons(checked: CheckedFile, reference: Reference, outputs: OutputArrays) -> tuple[Comparison, ...]:
+    """The comparison of each output in a case.
 
-
-def case_comparisons(checked: CheckedFile, reference: Reference, outputs: OutputArrays) -> Comparisons:
-    """The comparison of each output in a case; if one differs, those of the first of `RETRIES` that applies.
-
-    The text of their reference says which decided.
+    If one differs, PyTorch computes its outputs for what the file chooses. If that choice is as good as its own, these
+    are compared, and the text of the reference says so: see `choices.py`.
     """
-    of_case = output_comparisons(checked.part, reference, outputs, checked.exact, checked.tick)
-    comparisons = tuple(of_case)
+    comparisons = output_comparisons(checked.part, reference, outputs, checked.exact, checked.tick)
     if all(comparison.passed for comparison in comparisons):
         return comparisons
-    retried = (retry(checked, reference, outputs, comparisons) for retry in RETRIES)
-    return next((each for each in retried if each is not None), comparisons)
-
-
-def without_casts(
-    checked: CheckedFile, reference: Reference, outputs: OutputArrays, comparisons: Comparisons
-) -> Comparisons | None:
-    """The comparisons, those that failed by the rule of float16; None if the model does not compute in float16 inside.
-
-    PyTorch's own error is then what it loses by these casts. An output that loses nothing is judged as before.
-    """
-    part, path = checked.part, half_module(checked.model, checked.part, reference.inputs)
-    if path is None:
-        return None
-    compared = comparing(part, reference, outputs, outputs_without_casts(checked.model, path), checked.tick)
-    loses_nothing = always_allowed(precision_of(part.spec.target.float_dtype)).rms
-
-    def retried(index: int, comparison: Comparison) -> Comparison:
-        if comparison.passed:
-            return comparison
-        try:
-            again = compared(index, partial(by_exact, precision=precision_of("float16")))
-        except NoReference:
-            return comparison
-        own = again.own_norms
-        return comparison if own is None or own.rms <= loses_nothing else evolve(again, norms=None, own_norms=None)
-
-    return tuple(retried(index, comparison) for index, comparison in enumerate(comparisons))
-
-
-def with_choices_of_file(
-    checked: CheckedFile, reference: Reference, _: OutputArrays, __: Comparisons
-) -> Comparisons | None:
-    """The comparisons with PyTorch's outputs for what the file chooses, if that is as good; else None: see choices."""
     choice = with_choices(checked.model, checked.part, checked.file, reference, checked.exact)
     if choice is None:
-        return None
+        return comparisons
     chosen = output_comparisons(checked.part, choice.reference, choice.outputs, choice.exact, checked.tick)
     return tuple(evolve(comparison, reference=f"{comparison.reference}, {choice.text}") for comparison in chosen)
 
 
-RETRIES = (without_casts, with_choices_of_file)
-"""The other runs of PyTorch that may explain a difference, in the order in which they are tried."""
-
-
 def output_comparisons(
     part: Part, reference: Reference, outputs: OutputArrays, exact: ExactOutputs, tick: Tick = no_tick
-) -> Iterator[Comparison]:
-    """The comparison of each output in the case of a reference."""
-    return map(comparing(part, reference, outputs, exact, tick), range(len(part.spec.outputs)))
-
-
-def comparing(
-    part: Part, reference: Reference, outputs: OutputArrays, exact: ExactOutputs, tick: Tick
-) -> Callable[..., Comparison]:
-    """A function from the number of an output to its comparison; the exact outputs are computed at most once."""
-    rounded = rounded_inputs(reference.inputs, part.spec.target.float_dtype)
-    of_output, of_rounded = _exact_output(part, reference.inputs, exact), _exact_output(part, rounded, exact)
-
-    def compared(index: int, judge: Judge = verdict) -> Comparison:
-        output, actual, expected = part.spec.outputs[index], outputs[index], reference.outputs[index]
-        usual = usual_errors(part, index, reference, exact)
-        measures = Exact(of_output(index), of_rounded(index) if rounded else None, usual, judge)
-        select = valid_elements(part.spec, output, reference.inputs)
-        return compare(part.spec, output.name, reference.case, actual, expected, select, measures, tick)
-
-    return compared
-
-
-def _exact_output(part: Part, inputs: Mapping[str, Array], exact: ExactOutputs) -> Callable[[int], ExactArray]:
-    """From the number of an output to what computes its exact array; all outputs are computed at the first call."""
-    exact_arrays = cache(partial(exact, part, inputs))
+) -> tuple[Comparison, ...]:
+    """The comparison of each output in the case of a reference; the exact outputs are computed at most once."""
+    exact_arrays = cache(partial(exact, part, reference.inputs))
 
     def exact_output(index: int) -> tuple[str, Array]:
         wider, arrays = exact_arrays()
         return wider, arrays[index]
 
-    return lambda index: partial(exact_output, index)
+    def compared(index: int) -> Comparison:
+        output, actual, expected = part.spec.outputs[index], outputs[index], reference.outputs[index]
+        measures = Exact(partial(exact_output, index), usual_errors(part, index, reference, exact))
+        select = valid_elements(part.spec, output, reference.inputs)
+        return compare(part.spec, output.name, reference.case, actual, expected, select, measures, tick)
+
+    return tuple(map(compared, range(len(part.spec.outputs))))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
 import numpy as np
@@ -14,7 +14,6 @@ from onnxfn.check.verdict.verdict import (
     Evidence,
     ExactArray,
     NoReference,
-    Norms,
     OwnError,
     Scale,
     always_allowed,
@@ -88,10 +87,6 @@ FEW_ELEMENTS = 64
 """In an output of at most so many elements PyTorch's own error may be small by luck."""
 
 
-Judge = Callable[[Evidence], Comparison]
-"""From what decides on an output to its comparison. It may raise NoReference."""
-
-
 def _no_exact() -> tuple[str, Array]:
     raise NoReference("there is no model in a wider dtype")
 
@@ -102,15 +97,11 @@ class Exact:
 
     Attributes:
         array: Computes the array.
-        of_rounded: Computes the array for inputs that are rounded. None: no input has a float dtype.
         usual_errors: Each computes PyTorch's own error for other inputs of these sizes.
-        judge: Compares with these.
     """
 
     array: ExactArray = _no_exact
-    of_rounded: ExactArray | None = None
     usual_errors: Sequence[OwnError] = ()
-    judge: Judge = verdict
 
 
 def compare(
@@ -148,7 +139,7 @@ def compare(
     elif has_tolerance(spec):
         result = _within_tolerance(spec, pair)
     else:
-        result = exact.judge(evidence_of(pair, select, exact, tick))
+        result = verdict(evidence_of(pair, select, exact, tick))
         if not _special_agree(pair):
             result = evolve(result, max_abs=np.inf, passed=False, norms=None, own_norms=None, within_own_error=False)
     return evolve(result, output=output, case=case, shape=actual.shape)
@@ -219,15 +210,7 @@ def evidence_of(pair: Pair, select: Select, exact: Exact, tick: Tick = no_tick) 
     def own(values: Array) -> Error:
         return scale.error(expected - values, tick)
 
-    def of_rounded(compute: ExactArray, values: Array) -> Norms:
-        return scale.error(_exact_elements(pair, select, compute)[1] - values).norms
-
-    def others(values: Array) -> Iterator[OwnError]:
-        if exact.of_rounded is not None:
-            yield partial(of_rounded, exact.of_rounded, values)
-        if values.size <= FEW_ELEMENTS:
-            yield from exact.usual_errors
-
+    others = exact.usual_errors if expected.size <= FEW_ELEMENTS else ()
     elements = partial(_exact_elements, pair, select, exact.array)
     return Evidence(pair.dtype, scale.rms, expected, error, own, elements, others)
 

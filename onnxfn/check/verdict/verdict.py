@@ -9,13 +9,10 @@ and `exact` by PyTorch in float64, from the same weights before any conversion. 
 The norms are the root mean square of the elements, which a fault in many elements raises, and the peak, which a fault
 in few elements raises. Both are relative to the scale of the output: 1 is an error as large as the output.
 
-PyTorch's own error is too small a measure where a model computes in float32 whatever its dtype is, as the embeddings of
-timesteps do: then `expected` and `exact` have the same rounding errors there. So an output that does not agree is
-compared once more. The own error is then at least the change of `exact` when each number of the inputs is moved by one
-unit roundoff: no program can be expected to be more exact than its inputs. In an output of few elements PyTorch's own
-error may be small by luck: there the largest of several inputs counts. At last the largest own error of
-all cases counts. An own error that is too large for rounding allows nothing: a model that chooses by its values may
-choose otherwise in float64, which is then no reference.
+What a model casts to fewer bits inside, such as the embeddings of timesteps to float32, is float64 in `exact`: rounding
+there is a part of PyTorch's own error. In an output of few elements PyTorch's own error may be small by luck: there the
+largest of several inputs counts. At last the largest own error of all cases counts. An own error that is too large for
+rounding allows nothing: a model that chooses by its values may choose otherwise in float64, which is then no reference.
 
 PyTorch in float64 costs time and memory. It does not run if `norm(actual - expected) <= agreement`, which is at least
 the floor. Such a difference is rounding in most models, and a graph with a smaller one is not looked at more closely.
@@ -25,7 +22,7 @@ Arrays of outputs, hidden states, logits of texts and margins of tokens are evid
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
 from types import MappingProxyType
@@ -36,6 +33,7 @@ from attrs import evolve, frozen
 
 from onnxfn.models.dtypes import in_dtype_if_small
 from onnxfn.models.forward import torch_outputs
+from onnxfn.models.torch_modes import torch_operators
 from onnxfn.specs.algebra.dummies import Array
 from onnxfn.specs.algebra.planned import Part
 from onnxfn.specs.errors import first_line
@@ -212,45 +210,46 @@ def no_reference(wider: str) -> Iterator[None]:
         raise NoReference(f"{wider} cannot run: {first_line(error)}") from error
 
 
+@contextmanager
+def no_casts_below(wider: Any) -> Iterator[None]:
+    """A context in which operators of this thread return a torch dtype where they are asked for a narrower float dtype.
+
+    A model may cast to float32 whatever its own dtype is, and to float16 although its own is float32.
+    """
+    import torch
+
+    narrow = {each for each in (torch.float16, torch.bfloat16, torch.float32) if each.itemsize < wider.itemsize}
+
+    def run(operator: Any, arguments: Sequence[Any], named: Mapping[str, Any]) -> Any:
+        wide = {"dtype": wider} if named.get("dtype") in narrow else {}
+        return operator(*arguments, **{**named, **wide})
+
+    with torch_operators(run):
+        yield
+
+
 def exact_outputs(model: Any, dtype: str | None) -> ExactOutputs:
     """A function that computes PyTorch's outputs in the first of the wider dtypes of `dtype` that can run.
 
     The function holds the copies of a small model that it makes, from its first call until it is itself released. A
-    large model is not copied: its weights are converted one by one. What fails once for a part is not tried again.
+    large model is not copied: its weights are converted one by one.
     """
     wider_copy = cache(lambda wider: in_dtype_if_small(model, wider))
-    failures: dict[tuple[str, str], str] = {}
 
     def outputs(part: Part, arrays: Mapping[str, Array]) -> tuple[str, tuple[Array, ...]]:
         import torch
 
+        reasons: list[str] = []
         for wider in precision_of(dtype).wider:
-            if (part.name, wider) not in failures:
-                try:
-                    with no_reference(wider):
-                        return wider, torch_outputs(wider_copy(wider), part, arrays, getattr(torch, wider))
-                except NoReference as problem:
-                    failures[part.name, wider] = str(problem)
-        reasons = [text for (name, _), text in failures.items() if name == part.name]
+            torch_dtype = getattr(torch, wider)
+            try:
+                with no_reference(wider), no_casts_below(torch_dtype):
+                    return wider, torch_outputs(wider_copy(wider), part, arrays, torch_dtype)
+            except NoReference as problem:
+                reasons.append(str(problem))
         raise NoReference("; ".join(reasons) or f"there is no dtype wider than {dtype}")
 
     return outputs
-
-
-def rounded_inputs(inputs: Mapping[str, Array], dtype: str | None) -> dict[str, Array]:
-    """The inputs with each real number moved up or down by one unit roundoff of a dtype; empty if none is real.
-
-    >>> rounded = rounded_inputs({"x": np.ones(4, np.float32), "ids": np.ones(4, np.int64)}, "float32")
-    >>> float(np.abs(rounded["x"] - 1).max()) * 2**24, rounded["ids"].tolist()
-    (1.0, [1, 1, 1, 1])
-    """
-    if not any(array.dtype.kind == "f" for array in inputs.values()):
-        return {}
-    random, roundoff = np.random.default_rng(0), precision_of(dtype).unit_roundoff
-    return {
-        name: array * (1 + roundoff * random.choice((-1.0, 1.0), array.shape)) if array.dtype.kind == "f" else array
-        for name, array in inputs.items()
-    }
 
 
 ExactArray = Callable[[], tuple[str, Array]]
@@ -305,7 +304,7 @@ class Evidence:
         error: From an array of PyTorch to the error of the file against it.
         own: From PyTorch's array in a wider dtype to PyTorch's own error.
         exact: Computes PyTorch's array in a wider dtype.
-        others: From that array to functions that compute PyTorch's own error for other inputs, the cheapest first.
+        others: Compute PyTorch's own error for other inputs.
     """
 
     dtype: str
@@ -314,7 +313,7 @@ class Evidence:
     error: Callable[[Array], Error]
     own: Callable[[Array], Error]
     exact: ExactArray
-    others: Callable[[Array], Iterable[OwnError]] = lambda _: ()
+    others: Sequence[OwnError] = ()
 
 
 def verdict(evidence: Evidence) -> Comparison:
@@ -324,7 +323,7 @@ def verdict(evidence: Evidence) -> Comparison:
     if difference.norms <= always_allowed(precision):
         return judged(difference, always_allowed(precision), evidence.rms, f"{by}; float64 was not needed")
     try:
-        return by_exact(evidence, precision)
+        return _by_exact(evidence, precision)
     except NoReference as problem:
         by_scale = judged(difference, allowed_by_scale(precision), evidence.rms, f"{by}, by scale: {problem}")
         if problem.own is None:
@@ -333,7 +332,7 @@ def verdict(evidence: Evidence) -> Comparison:
         return evolve(by_scale, own_error=problem.own.peak * evidence.rms, within_own_error=is_within)
 
 
-def by_exact(evidence: Evidence, precision: Precision) -> Comparison:
+def _by_exact(evidence: Evidence, precision: Precision) -> Comparison:
     """The comparison of the error of a file with PyTorch's own, which is that for other inputs where that is larger.
 
     NoReference if there is no exact reference, or if PyTorch's own error is too large for rounding.
@@ -342,7 +341,7 @@ def by_exact(evidence: Evidence, precision: Precision) -> Comparison:
     own, error, least = evidence.own(exact), evidence.error(exact), NO_ERROR
     norms, by = rounding(precision, own.norms, wider), f"PyTorch in {wider}"
     result = judged(error, allowed(precision, norms), evidence.rms, by)
-    for other in evidence.others(exact):
+    for other in evidence.others:
         if result.passed:
             break
         with suppress(NoReference):  # these may be inputs of another kind, such as a mask of 0.0 and 1.0

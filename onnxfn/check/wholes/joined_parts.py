@@ -19,7 +19,7 @@ from onnxfn.check.texts.token_choices import ordinary_logits
 from onnxfn.check.wholes.torch_whole import MASK, WHOLE, encoder_arguments, forward_arguments, whole_part
 from onnxfn.models.forward import torch_outputs
 from onnxfn.run.encoded import embedded, encoder_outputs, encoder_prompts, read_by_encoder, start_tokens
-from onnxfn.run.greedy_decoding import Decoder, greedy, most_likely_token, session_outputs
+from onnxfn.run.greedy_decoding import Decoder, greedy, most_likely_token, prompt_outputs, session_outputs
 from onnxfn.run.processed_prompts import processed_prompts
 from onnxfn.run.prompts_with_images import Prompt, towers_of, whole_prompts
 from onnxfn.run.sessions import runtime_message
@@ -179,6 +179,35 @@ def torch_logits(whole: Whole, prompt: Prompt, texts: Array, dtype: Any = None) 
     arguments = arguments_of(whole, prompt, texts)
     (logits,) = torch_outputs(whole.model, part_of(whole, arguments), arguments, dtype)
     return logits
+
+
+@frozen(eq=False)
+class PromptLogits:
+    """The logits of a prompt, or its last hidden states: of all tokens, or of the last ones if the files give no more.
+
+    Attributes:
+        decoder: The decoder of the files for the prompt.
+        actual: Those of the files.
+        expected: PyTorch's.
+        at_tokens: Selects those that are not of padding.
+    """
+
+    decoder: Decoder
+    actual: Array
+    expected: Array
+    at_tokens: Callable[[Array], Array]
+
+
+def prompt_logits(whole: Whole, prompt: Prompt, in_torch: Whole, dtype: Any = None) -> PromptLogits:
+    """The logits of a prompt by the files, and by the model of `in_torch` in a dtype: see `torch_logits`."""
+    ids, mask = begun(whole, prompt)
+    expected = torch_logits(in_torch, prompt, ids, dtype)
+    with run_errors(prompt):
+        decoder = decoder_of(whole, prompt)
+        actual = prompt_outputs(decoder, ids, mask)[main_output(whole.decoder)]
+    last = actual.shape[1]
+    is_token = mask[:, -last:].astype(bool)
+    return PromptLogits(decoder, actual, expected[:, -last:], lambda array: array[is_token])
 
 
 @contextmanager

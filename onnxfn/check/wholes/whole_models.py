@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,28 +18,28 @@ from attrs import evolve
 
 from onnxfn.architectures.families.features import reads_prompts_both_ways
 from onnxfn.check.check import differences
-from onnxfn.check.texts.decoded_texts import NEW_TOKENS, SessionOpener, margin_comparison, margin_error, text_comparison
+from onnxfn.check.texts.decoded_texts import NEW_TOKENS, SessionOpener, margin_comparison, margin_error
 from onnxfn.check.texts.token_choices import ordinary_logits
-from onnxfn.check.variants.proof import NO_PROOF, Proof, is_quantized
+from onnxfn.check.variants.measures import cosine_of
+from onnxfn.check.variants.proof import NO_PROOF, Proof, is_quantized, prompt_measurements
 from onnxfn.check.verdict.compare import Exact, compare
 from onnxfn.check.verdict.verdict import Comparison, ExactOutputs, Scale, allowed_by_scale, judged, precision_of
 from onnxfn.check.wholes.joined_parts import (
     Whole,
     arguments_of,
     begun,
-    decoder_of,
     main_output,
     name_of,
     part_of,
+    prompt_logits,
     prompts_of,
     run_errors,
     torch_logits,
     whole_model,
     written,
 )
-from onnxfn.check.wholes.measured_wholes import measured_report
 from onnxfn.check.wholes.torch_whole import texts_of_generate
-from onnxfn.run.greedy_decoding import Decoder, most_likely_token, prompt_outputs
+from onnxfn.run.greedy_decoding import Decoder
 from onnxfn.run.prompts_with_images import Prompt
 from onnxfn.specs.algebra.dummies import Array
 from onnxfn.specs.algebra.planned import Plan, PlannedSpec
@@ -81,64 +81,64 @@ def whole_model_report(
     whole = whole_model(model, plan, folder, session_for)
     if whole is None:
         return Report((), ())
-    if any(is_quantized(part.spec) for part in plan.parts):
-        return measured_report(whole, prompts_of(whole, preprocessor), proof, tick)
-    comparisons: list[Comparison] = []
-    compared: set[str] = set()
-    refusals: list[str] = []
-    findings: list[str] = []
+    is_measured = any(is_quantized(part.spec) for part in plan.parts)
+    in_torch = evolve(whole, model=proof.model or model)
+    of_prompt = partial(_cosines, whole, in_torch) if is_measured else partial(prompt_comparisons, whole, exact)
+    results: list[Any] = []
+    with_result: dict[str, None] = {}
+    refusals: dict[str, str] = {}
     for prompt in prompts_of(whole, preprocessor):
         tick()
         try:
-            for comparison in prompt_comparisons(whole, prompt, exact):
-                comparisons.append(comparison)
-                compared.add(prompt.case)
+            for result in of_prompt(prompt):
+                results.append(result)
+                with_result[prompt.case] = None
         except CaptureFailed as error:
-            refusals.append(f"{prompt.case}: {error}")
-            findings += [] if prompt.case in compared else refusals[-1:]
-    cases = dict.fromkeys(comparison.case for comparison in comparisons)
-    of_whole = differences(evolve(whole.decoder, name=name_of(whole)), comparisons)
+            refusals[prompt.case] = f"{prompt.case}: {error}"
+    findings = [text for case, text in refusals.items() if case not in with_result]
+    if is_measured:
+        cases = (*with_result, *refusals.values())
+        logits = evolve(whole.decoder, name=name_of(whole)), main_output(whole.decoder)
+        return Report((), cases, tuple(findings), prompt_measurements(*logits, results, proof.floors))
+    of_whole = differences(evolve(whole.decoder, name=name_of(whole)), results)
     findings += [] if all(each.passed for each in of_whole) else _unread_types(whole)
-    return Report(of_whole, (*cases, *refusals), tuple(findings))
+    cases = (*dict.fromkeys(comparison.case for comparison in results), *refusals.values())
+    return Report(of_whole, cases, tuple(findings))
 
 
-def prompt_comparisons(whole: Whole, prompt: Prompt, exact: ExactOutputs) -> Iterator[Comparison]:
+def _cosines(whole: Whole, in_torch: Whole, prompt: Prompt) -> Iterator[float]:
+    """The cosine of the logits of a prompt and those of PyTorch in float32."""
+    import torch
+
+    logits = prompt_logits(whole, prompt, in_torch, torch.float32)
+    yield cosine_of(logits.at_tokens(logits.actual), logits.at_tokens(logits.expected))
+
+
+def prompt_comparisons(whole: Whole, exact: ExactOutputs, prompt: Prompt) -> Iterator[Comparison]:
     """What the files give for a prompt, against PyTorch: the logits of the prompt, and the text after it."""
-    ids, mask = begun(whole, prompt)
-    expected = torch_logits(whole, prompt, ids)
-    with run_errors(prompt):
-        decoder = decoder_of(whole, prompt)
-        actual = prompt_outputs(decoder, ids, mask)[main_output(whole.decoder)]
-    last = actual.shape[1]
-    exact_end = partial(_exact, whole, prompt, exact, ids, last)
-    at_tokens = mask[:, -last:].astype(bool)
-    spec, label = whole.decoder.spec, f"{prompt.case} (tokens={ids.shape[1]})"
-    output, expected_end = main_output(whole.decoder), expected[:, -last:]
-    yield compare(spec, output, label, actual, expected_end, lambda array: array[at_tokens], Exact(exact_end))
+    logits, (ids, _) = prompt_logits(whole, prompt, whole), begun(whole, prompt)
+    exact_end = Exact(partial(_exact, whole, prompt, exact, ids, logits.actual.shape[1]))
+    spec, output = whole.decoder.spec, main_output(whole.decoder)
+    case = f"{prompt.case} (tokens={ids.shape[1]})"
+    yield compare(spec, output, case, logits.actual, logits.expected, logits.at_tokens, exact_end)
     if spec.feedback:
-        yield from _text_comparisons(whole, prompt, decoder, exact)
+        yield from _text_comparisons(whole, prompt, logits.decoder, exact)
 
 
 def _text_comparisons(whole: Whole, prompt: Prompt, decoder: Decoder, exact: ExactOutputs) -> Iterator[Comparison]:
-    """What the files write after a prompt, against PyTorch: the logits of each step, the tokens, those of generate."""
+    """What the files write after a prompt, against PyTorch: the logits of each step, the tokens of generate."""
     (ids, mask), spec, case = begun(whole, prompt), whole.decoder.spec, f"{NEW_TOKENS} tokens after {prompt.case}"
     with run_errors(prompt):
         texts, steps = written(whole, decoder, ids, mask)
     at_steps = slice(ids.shape[1] - 1, -1)
     of_texts = torch_logits(whole, prompt, texts)
-    exact_logits = cache(partial(_exact, whole, prompt, exact, texts, texts.shape[1]))
 
     def exact_steps() -> tuple[str, Array]:
-        wider, logits = exact_logits()
+        wider, logits = _exact(whole, prompt, exact, texts, texts.shape[1])
         return wider, logits[:, at_steps]
-
-    def exact_ordinary() -> tuple[str, Array]:
-        wider, logits = exact_logits()
-        return wider, ordinary_logits(whole.known.special, logits)
 
     yield compare(spec, STEPS, case, steps, of_texts[:, at_steps], exact=Exact(exact_steps))
     ordinary = ordinary_logits(whole.known.special, of_texts)
-    yield text_comparison(spec, most_likely_token, texts, ordinary, exact=exact_ordinary, case=case, start=ids.shape[1])
     arguments = arguments_of(whole, prompt, ids)
     part = part_of(whole, arguments)
     generated = texts_of_generate(whole.model, part, arguments, NEW_TOKENS, whole.known.special)

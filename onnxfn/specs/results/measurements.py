@@ -81,7 +81,6 @@ class Measurement:
         floor: What the value must reach; of `kl`, what it may be at most. None: the value is for information.
         cases: What was measured: `300 tokens of text`, `7 cases`.
         passed: Whether the value reaches the floor.
-        note: What else there is to say, such as where the first other token is.
     """
 
     part: str
@@ -91,7 +90,6 @@ class Measurement:
     floor: float | None
     cases: str
     passed: bool
-    note: str = ""
 
 
 DEFAULT_FLOORS = Floors()
@@ -139,9 +137,9 @@ def measured_rows(measurements: Sequence[Measurement]) -> Rows:
 
     Those of outputs that differ in the layer alone are one row, with the least value.
     """
-    head = ("output", "measure", "value", "floor", "status", "over", "note")
+    head = ("output", "measure", "value", "floor", "status", "over")
     names = [
-        (f"{each.part}: {each.output}", each.measure, rounded(each.floor), STATUS[each.passed], each.cases, each.note)
+        (f"{each.part}: {each.output}", each.measure, rounded(each.floor), STATUS[each.passed], each.cases)
         for each in measurements
     ]
     rows = []

@@ -1,0 +1,58 @@
+"""A module that casts inside, to float32 in float64 or to float16 in float32, has that rounding in its own error."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import onnxfn
+from onnxfn.check.verdict.verdict import exact_outputs
+from onnxfn.specs.algebra.dummies import dummies
+
+
+class Rounded(nn.Module):
+    """Computes in another dtype, and adds something."""
+
+    def __init__(self, dtype, shift=1.0):
+        super().__init__()
+        self.dtype, self.shift = dtype, shift
+
+    def forward(self, x):
+        return ((x.to(self.dtype) * 1.1).softmax(-1) + torch.full((6,), self.shift, dtype=self.dtype)).to(x.dtype)
+
+
+def model_with(inner):
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(6, 6), inner, nn.Linear(6, 3))
+
+
+def spec_of(model):
+    return onnxfn.derived(model, sample=torch.randn(4, 6))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+def test_what_is_exact_has_no_such_rounding(dtype):
+    part = onnxfn.plan(spec_of(model_with(Rounded(dtype))), {}).parts[0]
+    inputs = dummies(part.spec, {})
+    _, [found] = exact_outputs(model_with(Rounded(dtype)), "float32")(part, inputs)
+    _, [wide] = exact_outputs(model_with(Rounded(torch.float64)), "float32")(part, inputs)
+    assert np.array_equal(found, wide)
+
+
+def test_rounding_to_float32_in_a_model_of_float64_agrees():
+    assert onnxfn.export(spec_of(model_with(Rounded(torch.float32))), model_with(Rounded(torch.float32))).report.passed
+
+
+def test_a_model_that_casts_to_float16_is_refused_with_the_reason_and_agrees_with_a_tolerance():
+    model = model_with(Rounded(torch.float16))
+    with pytest.raises(onnxfn.CheckFailed, match="or the model casts to fewer bits"):
+        onnxfn.export(spec_of(model), model)
+    assert onnxfn.export(onnxfn.with_tolerance(spec_of(model), atol=1e-2), model).report.passed
+
+
+def test_a_fault_in_such_a_model_fails(tmp_path):
+    model = model_with(Rounded(torch.float16))
+    onnxfn.export(spec_of(model), model, tmp_path / "m.onnx", check=False)
+    assert not onnxfn.validate(
+        spec_of(model), model_with(Rounded(torch.float16, shift=1.01)), tmp_path / "m.onnx"
+    ).passed
