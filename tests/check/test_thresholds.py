@@ -16,8 +16,7 @@ from onnx import numpy_helper
 import onnxfn
 from onnxfn import compose, gives
 from onnxfn.architectures.families.detection import image_cases, images_without_cases
-from onnxfn.check.verdict.choices import ANSWERED
-from onnxfn.check.verdict.thresholds import with_answers, with_same_answers
+from onnxfn.check.verdict.choices import ANSWERED, choosing_again, choosing_as_file
 from onnxfn.check.verdict.verdict import precision_of
 
 SPEC = compose(
@@ -108,7 +107,7 @@ def test_answers_are_taken_only_where_all_that_differ_are_at_the_threshold(numbe
     flipped = np.array(data.draw(st.lists(st.booleans(), min_size=len(numbers), max_size=len(numbers))))
     answers = own.numpy() ^ flipped
     near = np.abs(values.double().numpy() - threshold) <= 1e-3 * np.median(np.abs(numbers))
-    with with_answers([answers], precision_of("float32")) as used:
+    with choosing_as_file([], [answers], precision_of("float32")) as used:
         given_answers = compare(values, threshold).numpy()
     if (flipped & ~near).any():
         assert np.array_equal(given_answers, own.numpy())
@@ -120,11 +119,11 @@ def test_answers_are_taken_only_where_all_that_differ_are_at_the_threshold(numbe
 
 def test_a_later_run_has_the_same_answers_in_another_dtype():
     values, answers = torch.tensor([1.0, 2.0, 0.5]), np.array([True, True, False])
-    with with_answers([answers], precision_of("float32")) as used:
+    with choosing_as_file([], [answers], precision_of("float32")) as used:
         assert (values > 3).tolist() == [False] * 3
         assert (values > 1).tolist() == answers.tolist()
     assert [*used] == [1]
-    with with_same_answers(used):
+    with choosing_again(used):
         assert (values.double() > 3).tolist() == [False] * 3
         assert (values.double() > 1).tolist() == answers.tolist()
         assert (values.double() > 1).tolist() == [False, True, False]
@@ -132,7 +131,7 @@ def test_a_later_run_has_the_same_answers_in_another_dtype():
 
 def test_integers_tensors_and_other_threads_compare_as_before():
     found = []
-    with with_answers([np.array([True, True])] * 3, precision_of("float32")) as used:
+    with choosing_as_file([], [np.array([True, True])] * 3, precision_of("float32")) as used:
         thread = threading.Thread(target=lambda: found.append((torch.tensor([1.0, 2.0]) > 1).tolist()))
         thread.start()
         thread.join()
@@ -145,7 +144,7 @@ def test_integers_tensors_and_other_threads_compare_as_before():
 
 def test_torch_itself_is_not_changed_so_that_contexts_of_threads_may_end_in_any_order():
     greater = torch.Tensor.gt
-    first, second = (with_answers([np.array([True])], precision_of("float32")) for _ in range(2))
+    first, second = (choosing_as_file([], [np.array([True])], precision_of("float32")) for _ in range(2))
     first.__enter__()
     with ThreadPoolExecutor(1) as pool:
         pool.submit(second.__enter__).result()

@@ -1,19 +1,21 @@
-"""Positions that a model picks by their scores, and thresholds, where PyTorch's own choice is a matter of rounding.
+"""What a model chooses by its values, where PyTorch's own choice is a matter of rounding: positions, and answers.
 
-A detector decodes its best positions. Where scores are equal but for rounding, PyTorch picks others in float64 than in
-float32, and ONNX Runtime may pick others again; all outputs then differ. So outputs that differ are compared once more:
-PyTorch picks what ONNX Runtime picked. ONNX Runtime's choice must be as good: its scores are PyTorch's best but for
-rounding. In the same way, it gives ONNX Runtime's answers at thresholds: see `thresholds.py`.
+A detector decodes the positions with the best scores. Where scores are equal but for rounding, PyTorch picks others in
+float64 than in float32, and ONNX Runtime may pick others again. A segmenter hides positions from attention where a mask
+is below 0.5, and a value may equal 0.5 but for rounding. All outputs then differ. So outputs that differ are compared
+once more: PyTorch chooses what ONNX Runtime chose. That choice must be as good: the scores are PyTorch's best, and the
+values with another answer equal the number that they are compared with, but for rounding.
 
-What ONNX Runtime picks is read in a run of the file with these values as outputs. ONNX Runtime may optimize the file in
-another way there, and then rounds in another way and picks other positions than before. So the outputs that are
-compared are those of the run with the positions.
+What ONNX Runtime chooses is read in a run of the file with these values as outputs. ONNX Runtime may optimize the file
+in another way there, and then rounds in another way and chooses otherwise than before. So the outputs that are compared
+are those of this run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +25,6 @@ from attrs import evolve, frozen
 from onnxfn.check.cases.references import OutputArrays, Reference
 from onnxfn.check.cuts.graph_values import computed_values
 from onnxfn.check.cuts.runs import WrittenGraph, written_graph
-from onnxfn.check.verdict.thresholds import compared_values, with_answers, with_same_answers
 from onnxfn.check.verdict.verdict import ExactOutputs, Precision, Scale, allowed_by_scale, precision_of
 from onnxfn.models.forward import torch_outputs
 from onnxfn.models.torch_modes import torch_functions
@@ -31,11 +32,26 @@ from onnxfn.specs.algebra.dummies import Array
 from onnxfn.specs.algebra.planned import Part
 from onnxfn.specs.errors import OnnxfnError
 
+PICKED = "which picks what ONNX Runtime picks, since the scores are equal but for rounding"
+"""The end of the text about what outputs were compared with."""
+
 ANSWERED = "which answers as ONNX Runtime does where a value equals a threshold but for rounding"
 """The end of the text about what outputs were compared with."""
 
-PICKED = "which picks what ONNX Runtime picks, since the scores are equal but for rounding"
-"""The end of the text about what outputs were compared with."""
+PICKS = ("topk", "sort", "argsort")
+"""The names of the functions of torch that pick positions."""
+
+OPERATORS = ("Less", "LessOrEqual", "Greater", "GreaterOrEqual")
+"""The operators of ONNX that compare."""
+
+COMPARISONS = ("lt", "le", "gt", "ge", "less", "less_equal", "greater", "greater_equal")
+"""The names of the functions of torch that compare, those of the operators of Python included."""
+
+Chosen = Mapping[int, tuple[str, Array]]
+"""From the number of a choice in a run of PyTorch to `PICKED` or `ANSWERED`, and to its positions or answers."""
+
+OfChoice = Callable[[int, Any, Any, Any], Any]
+"""From the number of a choice, the tensor it depends on, the axis or the threshold, and PyTorch's choice to another."""
 
 
 class WorseChoice(Exception):
@@ -64,6 +80,22 @@ def picked_positions(written: WrittenGraph) -> tuple[str, ...]:
     return tuple(node.output[1] for node in written.model.graph.node if node.op_type == "TopK")
 
 
+def compared_values(written: WrittenGraph) -> tuple[str, ...]:
+    """The answers of a file: the outputs of nodes that compare real numbers with a constant."""
+    from onnx import TensorProto
+
+    floats = (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.DOUBLE, TensorProto.BFLOAT16)
+    graph = written.model.graph
+    constants = {*written.initializers, *(node.output[0] for node in graph.node if node.op_type == "Constant")}
+    return tuple(
+        node.output[0]
+        for node in graph.node
+        if node.op_type in OPERATORS
+        and len(constants.intersection(node.input)) == 1
+        and any(written.types.get(name) in floats for name in node.input)
+    )
+
+
 def with_choices(model: Any, part: Part, file: Path, reference: Reference, exact: ExactOutputs) -> Choice | None:
     """The positions that the file picks in the case of a reference, and its answers at thresholds.
 
@@ -76,69 +108,124 @@ def with_choices(model: Any, part: Part, file: Path, reference: Reference, exact
     precision = precision_of(part.spec.target.float_dtype)
     try:
         values = computed_values(written, [*picked, *compared], reference.inputs)
-        indices, answers = ([values[name] for name in names] for names in (picked, compared))
-        with _picked(indices, precision), with_answers(answers, precision) as used:
+        of_file = ([values[name] for name in names] for names in (picked, compared))
+        with choosing_as_file(*of_file, precision) as chosen:
             outputs = torch_outputs(model, part, reference.inputs)
     except (OnnxfnError, WorseChoice):
         return None
-    if not picked and not used:
+    if not chosen:
         return None
 
     def exact_outputs(part: Part, inputs: Mapping[str, Array]) -> tuple[str, OutputArrays]:
-        with _picked(indices, None), with_same_answers(used):
+        with choosing_again(chosen):
             return exact(part, inputs)
 
-    text = ", ".join([PICKED] * bool(picked) + [ANSWERED] * bool(used))
-    of_file = tuple(values[output.name] for output in part.spec.outputs)
-    return Choice(of_file, evolve(reference, outputs=outputs), exact_outputs, text)
+    texts = {text for text, _ in chosen.values()}
+    text = ", ".join(each for each in (PICKED, ANSWERED) if each in texts)
+    outputs_of_file = tuple(values[output.name] for output in part.spec.outputs)
+    return Choice(outputs_of_file, evolve(reference, outputs=outputs), exact_outputs, text)
 
 
 @contextmanager
-def _picked(indices: Iterable[Array], precision: Precision | None) -> Iterator[None]:
-    """Lets `topk`, `sort` and `argsort` give these positions in this thread, one array in each call; if there are any.
+def choosing_as_file(picks: Sequence[Array], answers: Sequence[Array], precision: Precision) -> Iterator[Chosen]:
+    """A context in which PyTorch chooses what a file chose, in this thread, where that is a matter of rounding.
 
-    Raises WorseChoice if they are worse. With no precision they may be worse.
+    Each call that picks positions has those of its turn, if there are any; WorseChoice if they are worse than its own.
+    Answers belong to the first comparison of their shape that differs from them by rounding alone. It yields the
+    positions so far, and the answers that differ from PyTorch's.
     """
     import torch
 
-    indices = [*indices]
-    if not indices:
-        yield
-        return
+    next_picks, unanswered, chosen = iter(picks), [*answers], dict[int, tuple[str, Array]]()
 
-    remaining, topk = iter(indices), torch.topk
+    def of_pick(number: int, scores: Any, dim: int, own: Any) -> Any:
+        if not picks:
+            return own
+        positions = torch.from_numpy(next(next_picks, np.empty(0, np.int64)))
+        _check_positions(scores, dim, positions, own, precision)
+        chosen[number] = PICKED, positions.numpy()
+        return positions
 
-    def pick(scores: Any, k: Any, dim: int = -1, *options: Any, **named: Any) -> Any:
-        best = topk(scores, k, dim, *options, **named)
-        positions = torch.from_numpy(next(remaining, np.empty(0, np.int64)))
-        if positions.shape != best.indices.shape:
-            raise WorseChoice(f"ONNX Runtime picks {list(positions.shape)} of {list(scores.shape)}")
-        values = scores.gather(dim, positions)
-        if precision is not None and not _as_good(values.numpy(), best.values.numpy(), precision):
-            raise WorseChoice("ONNX Runtime picks positions with other scores")
-        if bool((topk(positions, positions.shape[dim], dim).values.diff(dim=dim) == 0).any()):
-            raise WorseChoice("ONNX Runtime picks a position twice")
-        return torch.return_types.topk((values, positions))
+    def of_comparison(number: int, values: Any, threshold: float, own: Any) -> Any:
+        for index, array in enumerate(unanswered):
+            differ = array != own.numpy() if array.shape == tuple(own.shape) else None
+            if differ is not None and _is_rounding(values, threshold, differ, precision):
+                del unanswered[index]
+                if differ.any():
+                    chosen[number] = ANSWERED, array
+                return torch.from_numpy(array)
+        return own
 
-    def sort(scores: Any, dim: int = -1, *options: Any, **named: Any) -> Any:
-        largest = (*options, named.get("descending", False))[0]
-        return torch.return_types.sort((*pick(scores, scores.shape[dim], dim, largest=largest),))
-
-    def argsort(*arguments: Any, **named: Any) -> Any:
-        return sort(*arguments, **named).indices
-
-    picking = {"topk": pick, "sort": sort, "argsort": argsort}
-
-    def run(function: Any, arguments: Sequence[Any], named: Mapping[str, Any]) -> Any:
-        return picking.get(getattr(function, "__name__", ""), function)(*arguments, **named)
-
-    with torch_functions(run):
-        yield
-    if next(remaining, None) is not None:
+    with _choosing(of_pick, of_comparison):
+        yield chosen
+    if next(next_picks, None) is not None:
         raise WorseChoice("the graph picks more often than PyTorch")
 
 
-def _as_good(values: Array, best: Array, precision: Precision) -> bool:
-    """Whether scores are the best ones but for rounding."""
-    equal = np.where(values == best, 0.0, values.astype(np.float64) - best)
-    return Scale.of(best.astype(np.float64), precision).error(equal).norms <= allowed_by_scale(precision)
+@contextmanager
+def choosing_again(chosen: Chosen) -> Iterator[None]:
+    """A context in which PyTorch chooses what it chose in an earlier run, in this thread."""
+
+    def same(number: int, _: Any, __: Any, own: Any) -> Any:
+        import torch
+
+        _, array = chosen.get(number, ("", np.empty(0)))
+        return torch.from_numpy(array) if number in chosen and array.shape == tuple(own.shape) else own
+
+    with _choosing(same, same):
+        yield
+
+
+@contextmanager
+def _choosing(of_pick: OfChoice, of_comparison: OfChoice) -> Iterator[None]:
+    """A context in which torch picks positions, and compares real numbers with a number, by two functions."""
+    numbers = count()
+
+    def run(function: Any, arguments: Sequence[Any], named: Mapping[str, Any]) -> Any:
+        own, name = function(*arguments, **named), getattr(function, "__name__", "").strip("_")
+        if name in PICKS:
+            scores, *options = arguments
+            dim = named.get("dim", (*options[name == "topk" :], -1)[0])
+            own_positions = own if name == "argsort" else own.indices
+            positions = of_pick(next(numbers), scores, dim, own_positions)
+            if positions is own_positions:
+                return own
+            return positions if name == "argsort" else type(own)((scores.gather(dim, positions), positions))
+        if name in COMPARISONS and _compares_with_number(*arguments, *named.values()):
+            return of_comparison(next(numbers), *(*arguments, *named.values())[:2], own)
+        return own
+
+    with torch_functions(run):
+        yield
+
+
+def _compares_with_number(values: Any, threshold: Any, *_: Any) -> bool:
+    """Whether a tensor of real numbers is compared with a number."""
+    import torch
+
+    is_number = isinstance(threshold, (int, float)) and not isinstance(threshold, bool)
+    return isinstance(values, torch.Tensor) and values.is_floating_point() and is_number
+
+
+def _check_positions(scores: Any, dim: int, positions: Any, own: Any, precision: Precision) -> None:
+    """Raises WorseChoice unless the scores at positions are those at PyTorch's own but for rounding."""
+    if positions.shape != own.shape:
+        raise WorseChoice(f"ONNX Runtime picks {list(positions.shape)} of {list(scores.shape)}")
+    values, best = (scores.gather(dim, each).double().numpy() for each in (positions, own))
+    differences = np.where(values == best, 0.0, values - best)
+    if not Scale.of(best, precision).error(differences).norms <= allowed_by_scale(precision):
+        raise WorseChoice("ONNX Runtime picks positions with other scores")
+    if bool((positions.sort(dim=dim).values.diff(dim=dim) == 0).any()):
+        raise WorseChoice("ONNX Runtime picks a position twice")
+
+
+def _is_rounding(values: Any, threshold: float, differ: Array, precision: Precision) -> bool:
+    """Whether values equal the number but for rounding wherever answers differ.
+
+    The median of their sizes is the scale: values that stand for infinity do not change it.
+    """
+    if not differ.any():
+        return True
+    array = values.detach().double().numpy()
+    distances = np.abs(array - threshold)[differ]
+    return bool(distances.max() <= allowed_by_scale(precision).rms * np.median(np.abs(array)))

@@ -12,7 +12,6 @@ from typing import Any
 
 from attrs import evolve, field, frozen
 
-from onnxfn.check.cases.image_branches import without_image_branches
 from onnxfn.check.cases.image_sizes import moves_images, with_fixed_images
 from onnxfn.check.cases.references import Reference, largest_sizes, references
 from onnxfn.check.check import check as check_part
@@ -185,29 +184,19 @@ def _joined_variants(built: Sequence[Built]) -> Built:
 def build_until_checked(job: Job, build: BuildOptions) -> Built:
     """Builds the graphs of a plan; once more for images of one size if they cannot be traced or are wrong for others.
 
-    Raises CaptureFailed or CheckFailed if the graphs of a trace of all layers are wrong.
+    A model may call other functions for images of other sizes, and torch cannot solve all conditions on sizes. Raises
+    CaptureFailed or CheckFailed if the graphs of a trace of all layers are wrong.
     """
     try:
         return _built(job, build)
     except (CaptureFailed, CheckFailed) as error:
-        plan = _for_one_size(job, error)
-        if plan == job.plan:
+        parts = [with_fixed_images(part) if moves_images(part) else part for part in job.plan.parts]
+        is_rounding = isinstance(error, CheckFailed) and differs_by_rounding(error.report)
+        if is_rounding or parts == [*job.plan.parts]:
             raise
         with suppress(CaptureFailed, CheckFailed):
-            return _built(evolve(job, plan=plan), build)
+            return _built(evolve(job, plan=evolve(job.plan, parts=parts)), build)
         raise
-
-
-def _for_one_size(job: Job, error: OnnxfnError) -> Plan:
-    """The plan for images of one size, after an error of the first; the same plan if their size does not explain it.
-
-    A graph that is wrong is one of a model that branches on the size. Of a trace that fails, any model may be: torch
-    cannot solve all conditions on sizes.
-    """
-    plan = without_image_branches(job.model, job.plan)
-    if plan != job.plan or isinstance(error, CheckFailed):
-        return plan
-    return evolve(plan, parts=[with_fixed_images(part) if moves_images(part) else part for part in plan.parts])
 
 
 def _built(job: Job, build: BuildOptions) -> Built:

@@ -8,9 +8,7 @@ import torch
 import onnxfn
 from onnxfn import compose, gives, with_shapes
 from onnxfn.architectures.families.detection import image_cases, images_without_cases
-from onnxfn.check.cases.image_branches import without_image_branches
 from onnxfn.specs.errors import CaptureFailed
-from onnxfn.specs.plan.planning import plan
 from onnxfn.specs.stored.reports import CheckFailed
 
 SPEC = compose(
@@ -94,13 +92,7 @@ def test_a_range_of_sizes_that_is_asked_for_is_no_single_size(tmp_path):
         onnxfn.export(with_shapes(SPEC, height=(32, 96)), Untraceable(resized), tmp_path / "model.onnx")
 
 
-def test_only_a_model_with_branches_has_another_plan():
-    planned = plan(SPEC, {})
-    assert without_image_branches(Patches(resized), planned) == planned
-    assert axes(without_image_branches(Patches(resized_if_needed), planned)) == {0: "batch_size"}
-
-
-def test_a_wrong_graph_of_a_model_without_branches_stays_an_error(tmp_path, monkeypatch):
+def test_a_graph_that_is_wrong_for_that_size_too_stays_an_error(tmp_path, monkeypatch):
     model = Patches(resized)
     monkeypatch.setattr("onnxfn.graphs.build.share_size_reads", lambda graph, _: with_subtractions(graph))
     with pytest.raises(CheckFailed):
