@@ -187,16 +187,18 @@ def test_a_small_fault_is_found(fault, tmp_path):
 # Where float64 cannot run
 
 
-class HardCoded(torch.nn.Module):
-    """Calls a layer with float32 numbers, whatever the dtype of its weights is."""
+class Narrow(torch.nn.Module):
+    """Does not run in float64."""
 
     def __init__(self):
         super().__init__()
         self.layer = torch.nn.Linear(64, 64)
 
     def forward(self, x):
+        if x.dtype == torch.float64:
+            raise TypeError("float64")
         for _ in range(40):
-            x = self.layer(torch.sin(40 * x).float())
+            x = self.layer(torch.sin(40 * x))
         return {"y": x}
 
 
@@ -209,8 +211,8 @@ SPEC = onnxfn.compose(
 
 
 def test_a_model_that_cannot_run_in_float64_is_compared_by_scale(tmp_path):
-    report = onnxfn.export(SPEC, HardCoded(), tmp_path / "model.onnx", check=False)
-    report = onnxfn.validate(SPEC, HardCoded(), report)
+    report = onnxfn.export(SPEC, Narrow(), tmp_path / "model.onnx", check=False)
+    report = onnxfn.validate(SPEC, Narrow(), report)
     assert not report.passed
     assert report.differences[0].references[0].startswith("PyTorch in float32, by scale: float64 cannot run: ")
 

@@ -10,23 +10,17 @@ import onnx
 from onnx import numpy_helper
 
 
-def quantized_in_blocks(
-    file: Path, target: Path, *, bits: int = 4, symmetric: bool = True, tables: bool = False
-) -> Path:
-    """The file with its matrices, and with its tables of embeddings, in blocks of 32."""
+def quantized_in_blocks(file: Path, target: Path, *, bits: int = 4, symmetric: bool = True) -> Path:
+    """The file with its matrices in blocks of 32."""
     from onnxruntime.quantization.matmul_nbits_quantizer import MatMulNBitsQuantizer, QuantFormat
 
-    operators = ("MatMul", "Gather") if tables else ("MatMul",)
-    model = onnx.load(file)
-    if tables:
-        next(entry for entry in model.opset_import if not entry.domain).version = 21
     quantizer = MatMulNBitsQuantizer(
-        model,
+        onnx.load(file),
         bits=bits,
         block_size=32,
         is_symmetric=symmetric,
         quant_format=QuantFormat.QOperator,
-        op_types_to_quantize=operators,
+        op_types_to_quantize=("MatMul",),
     )
     with quiet():
         quantizer.process()

@@ -16,15 +16,7 @@ from toolz import compose
 
 from onnxfn.architectures.families.features import reads_prompts_both_ways
 from onnxfn.check.cases.references import OutputArrays
-from onnxfn.check.texts.token_choices import (
-    among_ordinary,
-    logits_in_steps,
-    no_exact_logits,
-    ordinary_ids,
-    ordinary_logits,
-    reads_tokens_alone,
-    special_tokens,
-)
+from onnxfn.check.texts.token_choices import among_ordinary, ordinary_ids, ordinary_logits, special_tokens
 from onnxfn.check.verdict.case_comparisons import CheckedFile
 from onnxfn.check.verdict.compare import has_tolerance
 from onnxfn.check.verdict.verdict import (
@@ -119,19 +111,11 @@ def _comparison(checked: CheckedFile, plan: Plan, session_for: SessionOpener) ->
     texts = greedy(decoder, ids, mask, steps=NEW_TOKENS, choose=choose)
     case = f"{NEW_TOKENS} tokens, none twice, after {len(texts)} left-padded prompts"
 
-    def compared(logits: Array, exact_logits: ExactArray) -> Comparison:
-        choice = most_likely_unused_token
-        return text_comparison(part.spec, choice, texts, logits, exact=exact_logits, case=case, start=PROMPT_LENGTH)
-
     logits_by = compose(
         partial(ordinary_logits, special), partial(logits_without_cache, token_part, plan, texts, prompts)
     )
-    comparison = compared(logits_by(run), partial(_exact_logits, logits_by, checked.exact))
-    if not comparison.passed and reads_tokens_alone(part.spec, prompts.constant_inputs):
-        in_steps = logits_in_steps(model, part.spec, texts, mask, PROMPT_LENGTH)
-        again = compared(ordinary_logits(special, in_steps), no_exact_logits)
-        return again if again.passed else comparison
-    return comparison
+    exact, choice = partial(_exact_logits, logits_by, checked.exact), most_likely_unused_token
+    return text_comparison(part.spec, choice, texts, logits_by(run), exact=exact, case=case, start=PROMPT_LENGTH)
 
 
 def _exact_logits(logits_by: Callable[[RunPart], Array], exact: ExactOutputs) -> tuple[str, Array]:

@@ -24,12 +24,6 @@ NF4 = (
 )
 """The levels of NormalFloat4 (QLoRA, arXiv 2305.14314, appendix E)."""
 
-FP4 = (
-    *(0.0, 0.005208333333, 0.66666667, 1.0, 0.33333333, 0.5, 0.16666667, 0.25),
-    *(-0.0, -0.005208333333, -0.66666667, -1.0, -0.33333333, -0.5, -0.16666667, -0.25),
-)
-"""The levels of the 4-bit float of bitsandbytes, in the order of their codes."""
-
 HALF, END = 0.5, 1.0
 """How far an element may be from a weight, in steps; and an element of the smallest or the largest code.
 
@@ -39,8 +33,8 @@ Symmetric codes reach from -8 to 7 and the scale maps the largest element to -8,
 EPSILON = 2.0**-15
 """The part of a weight that the float32 arithmetic of a quantizer may lose: several roundings, as with reciprocals."""
 
-SAME_ELEMENTS = ("Reshape", "Identity", "Cast", "Gather")
-"""The operators whose output has elements of their first input. A table of 8 bits may be dequantized after a Gather."""
+SAME_ELEMENTS = ("Reshape", "Identity", "Cast")
+"""The operators whose output has the elements of their input."""
 
 Tensors = Callable[[str], Array]
 """From the name of an initializer to its array; it is mapped into memory, not read."""
@@ -102,15 +96,13 @@ def _source(name: str, sources: Mapping[str, str]) -> str:
 
 
 def _mapped(tensor: StoredTensor) -> Array:
-    """The array of a stored tensor, mapped from its file. Numbers of the types int4 and uint4 are bytes, flat."""
-    from onnx import TensorProto
+    """The array of a stored tensor, mapped from its file."""
     from onnx.helper import tensor_dtype_to_np_dtype
 
-    packed = {int(TensorProto.INT4): np.dtype(np.int8), int(TensorProto.UINT4): np.dtype(np.uint8)}
-    dtype = packed.get(tensor.dtype) or tensor_dtype_to_np_dtype(tensor.dtype)
+    dtype = tensor_dtype_to_np_dtype(tensor.dtype)
     data = np.memmap(tensor.file, np.uint8, "r", offset=tensor.offset, shape=(tensor.length,))
     values = data.view(dtype) if tensor.offset % dtype.itemsize == 0 else np.frombuffer(data.tobytes(), dtype)
-    return values if tensor.dtype in packed else values.reshape(tensor.shape)
+    return values.reshape(tensor.shape)
 
 
 def _attributes(node: Any) -> dict[str, Any]:
@@ -164,7 +156,7 @@ def _matmul_nbits(node: Any, read: Tensors, _: Any) -> QuantizedMatrix:
     columns, count, bits, block = (int(facts[key]) for key in ("K", "N", "bits", "block_size"))
     blocks = -(-columns // block)
     data, scales = read(node.input[1]).reshape(count, blocks, -1), read(node.input[2]).reshape(count, blocks)
-    zeros = read(node.input[3]) if len(node.input) > 3 and node.input[3] else None  # noqa: PLR2004 - the zero points
+    zeros = _zero_points(node, read)
     zeros = None if zeros is None else zeros.reshape(count, -1)
 
     def rows(start: int, stop: int) -> Rows:
@@ -172,6 +164,11 @@ def _matmul_nbits(node: Any, read: Tensors, _: Any) -> QuantizedMatrix:
         return _blocks(codes, scales[start:stop], zeros if zeros is None else zeros[start:stop], bits, block)
 
     return QuantizedMatrix(node.input[1], (count, columns), rows)
+
+
+def _zero_points(node: Any, read: Tensors) -> Array | None:
+    """The zero points of an operator, its fourth input; None without."""
+    return read(node.input[3]) if len(node.input) > 3 and node.input[3] else None  # noqa: PLR2004 - the fourth
 
 
 def _blocks(codes: Array, scales: Array, zeros: Array | None, bits: int, block: int) -> Rows:
@@ -185,27 +182,18 @@ def _blocks(codes: Array, scales: Array, zeros: Array | None, bits: int, block: 
     return _within(codes, zero, scale, 0, (1 << bits) - 1, _rounding(scales))
 
 
-def _gather_blocks(node: Any, read: Tensors, _: Any) -> QuantizedMatrix | None:
-    """The table of a GatherBlockQuantized, or several tables, in blocks along the last axis; None for another axis."""
+def _gather_blocks(node: Any, read: Tensors, _: Any) -> QuantizedMatrix:
+    """The tables of a GatherBlockQuantized as one matrix, in blocks along the last axis."""
     facts, scales = _attributes(node), read(node.input[2])
-    last = scales.ndim - 1
-    data, bits, block = read(node.input[0]), int(facts.get("bits", 4)), int(facts.get("block_size", 128))
-    if facts.get("quantize_axis", 1) not in (last, -1):
-        return None
+    bits, block = int(facts["bits"]), int(facts["block_size"])
     scales = scales.reshape(-1, scales.shape[-1])
-    # Bytes have their zero in the middle, as MatMulNBits has it; the types uint4 and int4 have it at 0.
-    has_own_type, signed = data.ndim == 1, data.dtype == np.int8
-    table = data.view(np.uint8).reshape(len(scales), -1)
+    table = read(node.input[0]).reshape(len(scales), -1)
     columns = min(table.shape[1] * (8 // bits), scales.shape[1] * block)
-    zeros = read(node.input[3]) if len(node.input) > 3 and node.input[3] else None  # noqa: PLR2004 - the zero points
-    zeros = (
-        np.zeros((len(scales), scales.shape[1]), np.uint8) if zeros is None and has_own_type and not signed else zeros
-    )
-    zeros = None if zeros is None else zeros.view(np.uint8).reshape(len(scales), -1)
-    flip = np.uint8(1 << (bits - 1)) if signed else np.uint8(0)  # from two's complement to codes from 0 on
+    zeros = _zero_points(node, read)
+    zeros = None if zeros is None else zeros.reshape(len(scales), -1)
 
     def rows(start: int, stop: int) -> Rows:
-        codes = _unpacked(table[start:stop], bits)[:, :columns] ^ flip
+        codes = _unpacked(table[start:stop], bits)[:, :columns]
         return _blocks(codes, scales[start:stop], zeros if zeros is None else zeros[start:stop], bits, block)
 
     return QuantizedMatrix(node.input[0], (len(scales), columns), rows, padding=block - 1)
@@ -270,8 +258,7 @@ def _matmul_integer(node: Any, read: Tensors, nodes: Any) -> QuantizedMatrix | N
     scale = _scale_name(node.output[0], nodes, read)
     if scale is None:
         return None
-    zeros = read(node.input[3]) if len(node.input) > 3 and node.input[3] else None  # noqa: PLR2004 - the zero points
-    return _integers(node.input[1], read(node.input[1]), read(scale), zeros)
+    return _integers(node.input[1], read(node.input[1]), read(scale), _zero_points(node, read))
 
 
 def _scale_name(product: str, nodes: Any, read: Tensors) -> str | None:
@@ -302,20 +289,11 @@ def _is_initializer(name: str, read: Tensors) -> bool:
     return True
 
 
-def _dequantized(node: Any, read: Tensors, _: Any) -> QuantizedMatrix | None:
-    """The matrix of a DequantizeLinear of 8-bit integers with one scale, or one for each index of its last axis."""
-    data, scales = read(node.input[0]), read(node.input[1])
-    if data.dtype.itemsize > 1 or scales.size not in (1, data.shape[-1]):
-        return None
-    zeros = read(node.input[2]) if len(node.input) > 2 and node.input[2] else None  # noqa: PLR2004 - the zero points
-    return _integers(node.input[0], data, scales, zeros)
-
-
 def _matmul_bnb4(node: Any, read: Tensors, _: Any) -> QuantizedMatrix:
     """The matrix of a MatMulBnb4, `[N, K]`: levels of a table times the largest element of a block; high bits first."""
     facts = _attributes(node)
     columns, count, block = (int(facts[key]) for key in ("K", "N", "block_size"))
-    levels = np.array(NF4 if facts["quant_type"] else FP4, np.float32)
+    levels = np.array(NF4, np.float32)
     ordered = np.sort(levels)
     gaps = np.maximum(np.diff(ordered, prepend=ordered[0]), np.diff(ordered, append=ordered[-1]))
     reach = gaps[np.searchsorted(ordered, levels)] / 2
@@ -339,7 +317,6 @@ READERS: Mapping[str, Callable[[Any, Tensors, Any], QuantizedMatrix | None]] = M
         "Gather": _lookup,
         "GatherBlockQuantized": _gather_blocks,
         "MatMulInteger": _matmul_integer,
-        "DequantizeLinear": _dequantized,
         "MatMulBnb4": _matmul_bnb4,
         "ConvInteger": _matmul_integer,
     }
