@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import Any
 from attrs import frozen
 
 from onnxfn.check.cases.interface import interface_findings, size_findings
-from onnxfn.check.cases.references import OutputArrays, Reference, largest_sizes, references, while_loaded, with_outputs
+from onnxfn.check.cases.references import OutputArrays, Reference, largest_sizes, references, with_outputs
 from onnxfn.check.cases.repeated import random_findings
 from onnxfn.check.texts.decoded_texts import SessionOpener, decoded_text_comparisons
 from onnxfn.check.variants.proof import (
@@ -118,12 +118,11 @@ def _judged_with_weights(
     # sleep between two parallel loops instead of spinning: a model of many short loops takes up to nine times as long.
     # See GOMP_SPINCOUNT in the manual of libgomp.
     with ThreadPoolExecutor(2) as pool, stopped_on_error(stop):
-        weights = pool.submit(file_weights, checked.model, part, file, stopped.is_set)
+        weights = pool.submit(file_weights, checked.model, part, file, tick_of_thread)
         session = pool.submit(session_for, file, tick_of_thread)
         pool.shutdown(wait=False)  # so each ends with its work
         run = partial(with_outputs, session.result, run_options, file, part)
-        ready = while_loaded(session, expected)
-        with prefetched(run, ready, CASES_AHEAD, tick=tick) as pairs, stopped_on_error(stop):
+        with prefetched(run, expected, CASES_AHEAD, tick=tick) as pairs, stopped_on_error(stop):
             judged = judged_cases(checked, pairs)
         return judged, result_of(weights, tick)
 
@@ -169,12 +168,10 @@ def judged_cases(checked: CheckedFile, pairs: Iterable[tuple[Reference, OutputAr
     return JudgedCases(tuple(comparisons), tuple(values), findings, tuple(cases))
 
 
-def file_weights(
-    model: Any, part: Part, file: Path, is_stopped: Callable[[], bool]
-) -> tuple[tuple[str, ...], tuple[WeightError, ...]]:
+def file_weights(model: Any, part: Part, file: Path, tick: Tick) -> tuple[tuple[str, ...], tuple[WeightError, ...]]:
     """What is wrong with the weights of a file, and the errors of its quantized weights."""
-    errors, findings = quantized_weights(model, part, file, is_stopped)
-    return (*weight_findings(model, part, file, is_stopped), *findings), errors
+    errors, findings = quantized_weights(model, part, file, tick)
+    return (*weight_findings(model, part, file, tick), *findings), errors
 
 
 def check_error(report: Report) -> CheckFailed:

@@ -70,17 +70,21 @@ def silent_run_options() -> Any:
     return options
 
 
-def open_check_session(file: Path, tick: Tick = no_tick) -> Any:
+def open_check_session(file: Path, tick: Tick = no_tick, content: bytes | None = None) -> Any:
     """A session of an ONNX file that is compared with PyTorch in this process: see `check_options`.
 
-    `tick` is called while ONNX Runtime loads the file; if it raises, loading is cancelled: it ends a little later.
+    `content` replaces the bytes of the file; its weights lie in the file, or in its folder. `tick` is called while ONNX
+    Runtime loads the file; if it raises, loading is cancelled: it ends a little later.
     """
-    options, content = check_options(file), _content(file)
-    if content is not None:
-        options.add_session_config_entry(FOLDER_OF_EXTERNAL_DATA, str(file.parent))
-        # The scales of the blocks of codes are 16-bit weights, too.
-        if _has_codes(file) or _half_bytes(file) > LARGE_HALF_BYTES:
-            convert_on_use(options)
+    options, content = check_options(file), content or _content(file)
+    # The scales of the blocks of codes are 16-bit weights, too.
+    if content is not None and (_has_codes(file) or _half_bytes(file) > LARGE_HALF_BYTES):
+        convert_on_use(options)
+    return watched_session(file, options, content, tick)
+
+
+def watched_session(file: Path, options: Any, content: bytes | None, tick: Tick) -> Any:
+    """`open_session` in another thread, while `tick` is called; loading is cancelled if that raises."""
     opened = partial(open_session, file, options, content=content)
     return watched(opened, tick, partial(options.set_load_cancellation_flag, True))
 
@@ -93,20 +97,6 @@ def kept_session(sessions: dict[Path, Any], tick: Tick, file: Path, own_tick: Ti
     if file not in sessions:
         sessions[file] = open_check_session(file, own_tick or tick)
     return sessions[file]
-
-
-def open_content(content: bytes, file: Path, tick: Tick = no_tick) -> Any:
-    """A session of an ONNX model that is compared with PyTorch and whose weights lie in a file, or in its folder.
-
-    For `tick` see `open_check_session`.
-    """
-    options = check_options(file)
-    options.add_session_config_entry(FOLDER_OF_EXTERNAL_DATA, str(file.parent))
-    # It runs once or twice, on large inputs: a copy of the weights in the order of the kernels would not pay.
-    options.add_session_config_entry("session.disable_prepacking", "1")
-    options.enable_mem_pattern = False
-    opened = partial(open_session, file, options, content=content)
-    return watched(opened, tick, partial(options.set_load_cancellation_flag, True))
 
 
 def _content(file: Path) -> bytes | None:
@@ -126,6 +116,8 @@ def check_options(file: Path) -> Any:
     options = silent_options()
     # PyTorch and ONNX Runtime compute in turns. Threads that wait without spinning leave the cores to the other.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    options.add_session_config_entry(FOLDER_OF_EXTERNAL_DATA, str(file.parent))
+    options.enable_cpu_mem_arena = False  # it would keep the memory of a case, and the next one has other sizes
     if external_data_names(file):
         # External data is mapped from the file. Prepacking would copy it into memory.
         options.add_session_config_entry("session.disable_prepacking", "1")
@@ -144,7 +136,6 @@ def convert_on_use(options: Any) -> None:
 
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.execution_order = onnxruntime.ExecutionOrder.PRIORITY_BASED
-    options.enable_cpu_mem_arena = False
 
 
 def runtime_message(error: Exception) -> str:

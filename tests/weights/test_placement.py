@@ -472,9 +472,9 @@ def test_the_weights_of_a_large_16_bit_file_are_converted_when_they_are_read(dty
     write = onnxfn.WriteOptions(external_data_threshold=0)
     exported = onnxfn.export(onnxfn.with_dtypes(spec, float=dtype), model, tmp_path / "out", write=write)
     options = open_check_session(tmp_path / "out" / exported.plan.files[0]).get_session_options()
-    by_priority = options.execution_order == onnxruntime.ExecutionOrder.PRIORITY_BASED
     assert exported.report.passed
-    assert (by_priority, options.enable_cpu_mem_arena) == (on_use, not on_use)
+    assert (options.execution_order == onnxruntime.ExecutionOrder.PRIORITY_BASED) == on_use
+    assert not options.enable_cpu_mem_arena
 
 
 @pytest.mark.parametrize("dtype", ["float32", "q4"])

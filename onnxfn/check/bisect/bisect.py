@@ -1,6 +1,6 @@
 """Where an ONNX file and PyTorch part: the first tensor that differs, by the path of the module that computes it.
 
-ONNX Runtime computes all values of the file, and PyTorch the tensors of all modules, in the smallest case that fails.
+ONNX Runtime computes all values of the file, and PyTorch the tensors of all modules, in the first case that fails.
 A tensor of a module is right if a value of the graph equals it within the tolerance. `first_wrong.py` says which of the
 others is the first that is wrong.
 """
@@ -12,9 +12,9 @@ from functools import partial
 
 from attrs import evolve, field, frozen
 
+from onnxfn.check.bisect.failing_case import FailingCase, case_sizes, failing_case
 from onnxfn.check.bisect.first_wrong import first_wrong
 from onnxfn.check.bisect.matching import TensorPair, counterpart, matched_tensors
-from onnxfn.check.bisect.smallest_case import FailingCase, Sizes, case_sizes, failing_case, smallest_failing_case
 from onnxfn.check.cases.references import CheckCase
 from onnxfn.check.cuts.graph_values import graph_values
 from onnxfn.check.cuts.recorded_tensors import recorded_tensors
@@ -34,8 +34,8 @@ class Divergence:
         first: The first tensor that differs; None if all files agree with PyTorch in all cases.
         before: The last tensor before it that is right; None if there is none.
         after: The next tensor after it that has a value in the graph; None if there is none.
-        case: The name of the smallest case that fails; empty if none does.
-        sizes: For each dynamic axis its symbol, its size in that case, and its size before it was reduced.
+        case: The name of the first case that fails; empty if none does.
+        sizes: For each dynamic axis its symbol, and its size in that case.
         tolerance: The absolute tolerance of the output that differs most.
         snippet: Two lines of Python that repeat the comparison in that case.
 
@@ -48,7 +48,7 @@ class Divergence:
     before: TensorPair | None = None
     after: TensorPair | None = None
     case: str = ""
-    sizes: tuple[tuple[str, int, int], ...] = field(default=(), converter=as_tuple)
+    sizes: tuple[tuple[str, int], ...] = field(default=(), converter=as_tuple)
     tolerance: float = 0.0
     snippet: str = ""
 
@@ -62,14 +62,12 @@ class Divergence:
     def __str__(self) -> str:
         if self.first is None:
             return f"{self.file}: no output differs from PyTorch's"
-        sizes = ", ".join(
-            f"{name}={size}" + (f" (was {before})" if before != size else "") for name, size, before in self.sizes
-        )
+        sizes = ", ".join(f"{name}={size}" for name, size in self.sizes)
         lines = (
             f"{self.file}: the first wrong tensor is of {self.first}",
             f"  right before it: {self.before}" if self.before else "",
             f"  wrong after it: {self.after}" if self.after else "",
-            f"  smallest case that fails: {self.case}" + (f", {sizes}" if sizes else ""),
+            f"  first case that fails: {self.case}" + (f", {sizes}" if sizes else ""),
             f"  absolute tolerance: {self.tolerance:.1e}",
             self.snippet,
         )
@@ -86,25 +84,19 @@ def divergence(checked: CheckedFile, cases: Sequence[CheckCase]) -> Divergence |
     failing = next(filter(None, (failing_case(checked, session, case) for case in cases)), None)
     if failing is None:
         return None
-    smallest = smallest_failing_case(checked, session, failing)
-    sizes, originals = case_sizes(checked.part, smallest.case), case_sizes(checked.part, failing.case)
-    return evolve(
-        _first_difference(checked, smallest),
-        case=smallest.case.name,
-        sizes=[(name, size, originals[name]) for name, size in sizes.items()],
-        tolerance=smallest.worst.tolerance,
-    )
+    sizes = [*case_sizes(checked.part, failing.case).items()]
+    difference = _first_difference(checked, failing)
+    return evolve(difference, case=failing.case.name, sizes=sizes, tolerance=failing.worst.tolerance)
 
 
-def snippet(case: str, sizes: Sequence[tuple[str, int, int]], path: str) -> str:
+def snippet(case: str, sizes: Sequence[tuple[str, int]], path: str) -> str:
     """Two lines of Python that compare an export with PyTorch in one case at these sizes.
 
-    >>> print(snippet("one", [("batch_size", 1, 3)], "out"))
+    >>> print(snippet("one", [("batch_size", 1)], "out"))
     sizes = {'batch_size': 1}
     print(onnxfn.bisect(spec, model, 'out', case='one', sizes=sizes))
     """
-    values: Sizes = {name: size for name, size, _ in sizes}
-    return f"sizes = {values!r}\nprint(onnxfn.bisect(spec, model, {path!r}, case={case!r}, sizes=sizes))"
+    return f"sizes = {dict(sizes)!r}\nprint(onnxfn.bisect(spec, model, {path!r}, case={case!r}, sizes=sizes))"
 
 
 def _first_difference(checked: CheckedFile, failing: FailingCase) -> Divergence:

@@ -107,17 +107,12 @@ def _moved(model: Any, part: Part, spec: PlannedSpec, sizes: Sizes, unit: int, t
 
 def _runs(model: Any, part: Part, spec: PlannedSpec, sizes: Sizes) -> bool:
     """Whether PyTorch can run the model on a single image of this size."""
+    single = {name: 1 for name in known_sizes(spec, {}) if name == spec.batch and name not in fixed_sizes(spec)}
     try:
-        run_single_image(model, part, spec, sizes)
+        torch_outputs(model, part, dummies(with_dummies(spec, sized(**sizes)), single))
     except CaptureFailed:
         return False
     return True
-
-
-def run_single_image(model: Any, part: Part, spec: PlannedSpec, sizes: Sizes) -> None:
-    """Runs a model on a single image of this size. Raises CaptureFailed if it cannot take it."""
-    single = {name: 1 for name in known_sizes(spec, {}) if name == spec.batch and name not in fixed_sizes(spec)}
-    torch_outputs(model, part, dummies(with_dummies(spec, sized(**sizes)), single))
 
 
 def with_fixed_images(part: Part) -> Part:

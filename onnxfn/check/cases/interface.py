@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from onnxfn.check.cases.references import Reference
+from onnxfn.check.cases.references import Reference, symbol_sizes
 from onnxfn.graphs.passes.adapter_inputs import SUFFIXES
 from onnxfn.specs.algebra.dummies import Array, graph_dtype
 from onnxfn.specs.algebra.planned import Part, PlannedSpec
@@ -43,7 +43,7 @@ def size_findings(part: Part, reference: Reference) -> tuple[str, ...]:
     The plan cannot know all models. In some, windows of an image are rows of the batch; or the configuration has more
     layers than the model, and the past of the others comes out as it went in.
     """
-    sizes = _input_sizes(part.spec, reference)
+    sizes = symbol_sizes(part.spec, reference.inputs)
     pairs = zip(part.spec.outputs, reference.outputs, strict=True)
     return tuple(
         f"{part.name}: {output.name!r} has the shape {list(array.shape)} in PyTorch at {reference.case}, "
@@ -109,15 +109,6 @@ def _planned_size(axis: Axis, actual: int) -> str | int:
     if axis.kind == "dynamic":
         return axis.symbol
     return actual if axis.kind == "unspecified" else int(axis.symbol)
-
-
-def _input_sizes(spec: PlannedSpec, reference: Reference) -> dict[str, int]:
-    """The size of each symbol of the inputs in a case; the largest, since a past may be empty."""
-    sizes: dict[str, int] = {}
-    for input_ in spec.inputs:
-        for axis, symbol in symbols(input_.axes).items():
-            sizes[symbol] = max(sizes.get(symbol, 0), reference.inputs[input_.name].shape[axis])
-    return sizes
 
 
 def _differs(symbol: str, size: int, sizes: dict[str, int]) -> bool:

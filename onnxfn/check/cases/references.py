@@ -8,9 +8,7 @@ from a prompt of that length.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
@@ -235,29 +233,23 @@ def _prompt_sizes(sizes: Mapping[str, int], lengths: Mapping[str, str]) -> dict[
     return {**sizes, **dict.fromkeys(lengths, 0), **{new: sizes[past] for past, new in lengths.items()}}
 
 
+def symbol_sizes(spec: PlannedSpec, inputs: Mapping[str, Array]) -> dict[str, int]:
+    """The size of each symbol of the inputs in a case; the largest, since a past may be empty."""
+    sizes: dict[str, int] = {}
+    for input_ in spec.inputs:
+        for axis, symbol in symbols(input_.axes).items():
+            sizes[symbol] = max(sizes.get(symbol, 0), inputs[input_.name].shape[axis])
+    return sizes
+
+
 def _case_label(spec: PlannedSpec, name: str, inputs: Mapping[str, Array]) -> str:
     """The name of a case with the sizes of its dynamic axes: `one (batch_size=1, sequence_length=7)`.
 
     The sum of two axes that have a size each is left out.
     """
-    sizes: dict[str, int] = {}
-    for input_ in spec.inputs:
-        for axis, symbol in symbols(input_.axes).items():
-            sizes.setdefault(symbol, inputs[input_.name].shape[axis])
+    sizes = symbol_sizes(spec, inputs)
     sums = {symbol for symbol in sizes if " + " in symbol and sizes.keys() >= set(symbol.split(" + "))}
     return f"{name} ({', '.join(f'{symbol}={size}' for symbol, size in sizes.items() if symbol not in sums)})"
-
-
-RETURNS_MEMORY = "memory.enable_memory_arena_shrinkage"
-"""ONNX Runtime's entry for a run that returns the memory of an arena at its end."""
-
-
-def while_loaded(session: Future[Any], expected: Iterable[Reference]) -> Iterator[Reference]:
-    """The references. Raises, before the next one is computed, what ended the loading of the file."""
-    for reference in expected:
-        if session.done():
-            session.result()
-        yield reference
 
 
 def with_outputs(
@@ -266,21 +258,7 @@ def with_outputs(
     """A reference, and ONNX Runtime's outputs in its case. CheckFailed if it cannot run the file."""
     session, names = session_of_file(), [output.name for output in part.spec.outputs]
     try:
-        return reference, _run(session, names, reference.inputs, run_options)
+        return reference, tuple(session.run(names, dict(reference.inputs), run_options))
     except Exception as error:
         message = f"ONNX Runtime cannot run {file.name} at {reference.case}: {runtime_message(error)}"
         raise CheckFailed(message) from error
-
-
-def _run(session: Any, names: Sequence[str], feeds: Mapping[str, Array], run_options: Any) -> OutputArrays:
-    """ONNX Runtime's outputs. It returns the memory of the run: the next case has other sizes."""
-    if session.get_session_options().enable_cpu_mem_arena and not _has_entry(run_options, RETURNS_MEMORY):
-        run_options.add_run_config_entry(RETURNS_MEMORY, "cpu:0")
-    return tuple(session.run([*names], dict(feeds), run_options))
-
-
-def _has_entry(run_options: Any, name: str) -> bool:
-    """Whether `RunOptions` have an entry of this name; ONNX Runtime logs a warning if it is added again."""
-    with suppress(Exception):  # the way in which ONNX Runtime says no
-        return bool(run_options.get_run_config_entry(name))
-    return False

@@ -9,8 +9,7 @@ see `casting.py`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import count
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -36,14 +35,14 @@ class Matrix:
         name: The name of its initializer.
         rows: The size of the axis over which the product sums.
         columns: The size of the other axis.
-        is_half: Whether it is float16; else it is float32.
+        dtype: Its type, as a number of ONNX.
         is_transposed: Whether the columns are the first axis of the initializer.
     """
 
     name: str
     rows: int
     columns: int
-    is_half: bool
+    dtype: int
     is_transposed: bool
 
 
@@ -92,10 +91,10 @@ def _matrix(name: str, stored: str, initializers: Mapping[str, Any]) -> Matrix |
     if tensor is None or len(tensor.dims) != len(SWAPPED) or tensor.data_type not in copied:
         return None
     rows, columns = reversed(tensor.dims) if is_transposed else tensor.dims
-    return Matrix(stored, rows, columns, tensor.data_type == TensorProto.FLOAT16, is_transposed)
+    return Matrix(stored, rows, columns, tensor.data_type, is_transposed)
 
 
-def _by_columns(node: Any, matrix: Matrix, block: int, constants: dict[str, Any]) -> Iterator[Any]:
+def _by_columns(node: Any, matrix: Matrix, block: int, constants: dict[str, Any]) -> list[Any]:
     """The nodes of a product by blocks of columns, each of at most so many elements.
 
     Each Cast is stated: ONNX Runtime would add its own as last nodes, and run all slices before them.
@@ -103,30 +102,21 @@ def _by_columns(node: Any, matrix: Matrix, block: int, constants: dict[str, Any]
     from onnx import TensorProto
     from onnx.helper import make_node
 
-    output, blocks = node.output[0], []
-    new = (f"{output}/columns/{number}" for number in count())
-    factor, axis = node.input[0], _constant(0 if matrix.is_transposed else 1, constants)
-    if matrix.is_half:
-        factor = next(new)
-        yield make_node("Cast", [node.input[0]], [factor], to=TensorProto.FLOAT)
-    width = max(1, block // matrix.rows)
+    nodes: list[Any] = []
+
+    def add(operator: str, inputs: Sequence[str], **attributes: Any) -> str:
+        name = f"{node.output[0]}/columns/{len(nodes)}"
+        nodes.append(make_node(operator, inputs, [name], **attributes))
+        return name
+
+    factor, axis = add("Cast", [node.input[0]], to=TensorProto.FLOAT), 0 if matrix.is_transposed else 1
+    width, products = max(1, block // matrix.rows), []
     for start in range(0, matrix.columns, width):
-        bounds = _constant(start, constants), _constant(min(start + width, matrix.columns), constants)
-        part = next(new)
-        yield make_node("Slice", [matrix.name, *bounds, axis], [part])
-        if matrix.is_half:
-            half, part = part, next(new)
-            yield make_node("Cast", [half], [part], to=TensorProto.FLOAT)
-        if matrix.is_transposed:
-            swapped, part = part, next(new)
-            yield make_node("Transpose", [swapped], [part], perm=SWAPPED)
-        product = next(new)
-        yield make_node("MatMul", [factor, part], [product])
-        if matrix.is_half:
-            wide, product = product, next(new)
-            yield make_node("Cast", [wide], [product], to=TensorProto.FLOAT16)
-        blocks.append(product)
-    yield make_node("Concat", blocks, [output], axis=-1)
+        bounds = [_constant(number, constants) for number in (start, min(start + width, matrix.columns), axis)]
+        part = add("Cast", [add("Slice", [matrix.name, *bounds])], to=TensorProto.FLOAT)
+        part = add("Transpose", [part], perm=SWAPPED) if matrix.is_transposed else part
+        products.append(add("Cast", [add("MatMul", [factor, part])], to=matrix.dtype))
+    return [*nodes, make_node("Concat", products, [node.output[0]], axis=-1)]
 
 
 def _constant(number: int, constants: dict[str, Any]) -> str:

@@ -12,7 +12,7 @@ from attrs import frozen
 
 from onnxfn.check.cuts.runs import WrittenGraph, written_graph
 from onnxfn.graphs.passes.merging import PREFIX
-from onnxfn.run.sessions import open_content, runtime_message, silent_run_options
+from onnxfn.run.sessions import open_check_session, runtime_message, silent_run_options
 from onnxfn.specs.algebra.dummies import Array
 from onnxfn.specs.stored.reports import CheckFailed
 
@@ -57,7 +57,7 @@ def computed_values(written: WrittenGraph, names: Iterable[str], inputs: Mapping
 
     CheckFailed if ONNX Runtime cannot load or run the file.
     """
-    session = open_content(written.with_outputs([*names]), written.file)
+    session = open_check_session(written.file, content=written.with_outputs([*names]))
     try:
         results = session.run(None, dict(inputs), silent_run_options())
     except Exception as error:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Container, Iterator, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,17 +15,15 @@ from onnxfn.check.cuts.columns import large_matrices, products_by_columns
 from onnxfn.check.cuts.cut import Section, Sections
 from onnxfn.check.cuts.vertices import read_names
 from onnxfn.run.sessions import (
-    FOLDER_OF_EXTERNAL_DATA,
     IN_PLACE_BYTES,
     check_options,
     convert_on_use,
-    open_session,
     runtime_message,
     silent_run_options,
+    watched_session,
 )
 from onnxfn.specs.algebra.dummies import Array
 from onnxfn.specs.stored.reports import CheckFailed, Tick, no_tick
-from onnxfn.weights.chunks import watched
 from onnxfn.weights.onnx_files import with_weights_in_place
 
 LARGE_HALF_BYTES = 1 << 27
@@ -154,7 +151,6 @@ def section_session(written: WrittenGraph, section: Section, tick: Tick = no_tic
     from onnxruntime import ExecutionOrder, GraphOptimizationLevel
 
     options = check_options(written.file)
-    options.enable_cpu_mem_arena = options.enable_mem_pattern = False  # the session runs a few cases and ends
     if _half_bytes(written, section) > LARGE_HALF_BYTES:
         convert_on_use(options)
     if large_matrices(_nodes(written, section), written.initializers):
@@ -162,9 +158,7 @@ def section_session(written: WrittenGraph, section: Section, tick: Tick = no_tic
         # optimization would copy them when the session is opened: they are computed from constants.
         options.execution_order = ExecutionOrder.DEFAULT
         options.graph_optimization_level = GraphOptimizationLevel.ORT_DISABLE_ALL
-    options.add_session_config_entry(FOLDER_OF_EXTERNAL_DATA, str(written.file.parent))
-    opened = partial(open_session, written.file, options, content=section_model(written, section))
-    return watched(opened, tick, partial(options.set_load_cancellation_flag, True))
+    return watched_session(written.file, options, section_model(written, section), tick)
 
 
 Values = Mapping[str, Array]

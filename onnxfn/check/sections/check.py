@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from attrs import field, frozen
 
-from onnxfn.check.cases.references import OutputArrays, Reference, largest_sizes, references
+from onnxfn.check.cases.references import OutputArrays, Reference, largest_sizes, references, symbol_sizes
 from onnxfn.check.check import JudgedCases, differences, file_weights, judged_cases
 from onnxfn.check.cuts.cut import Section, Sections, graph_sections
 from onnxfn.check.cuts.layer_chains import fits_shapes, layer_paths
@@ -31,7 +31,6 @@ from onnxfn.models.forward import torch_outputs
 from onnxfn.run.sessions import silent_run_options
 from onnxfn.specs.algebra.dummies import Array
 from onnxfn.specs.algebra.planned import Part
-from onnxfn.specs.axes import symbols
 from onnxfn.specs.results.section_errors import SectionError
 from onnxfn.specs.stored.reports import Report, Tick, no_tick
 from onnxfn.weights.chunks import stopped_on_error
@@ -78,7 +77,7 @@ def check_by_sections(
         CheckFailed: ONNX Runtime cannot load or run a section.
     """
     exact = exact or exact_outputs(model, part.spec.target.float_dtype)
-    of_weights, errors = file_weights(model, part, file, partial(_is_stopped, tick))
+    of_weights, errors = file_weights(model, part, file, tick)
     session, of_sections, judged = _judged_sections(model, part, file, exact, real_inputs, tick)
     measurements = variant_measurements(part, session, proof, judged.values, errors)
     findings = (*of_weights, *judged.findings)
@@ -90,16 +89,10 @@ def _judged_sections(
 ) -> tuple[SectionedSession, tuple[SectionError, ...], JudgedCases]:
     """A session of the sections, their errors, and what the file is worth in all cases, whose arrays are released."""
     sectioned = sectioned_file(model, part, file, real_inputs, tick)
-    runs = compared_sections(sectioned, tick)
-    pairs = zip((case.reference for case in sectioned.cases), runs.outputs, strict=True)
+    errors, outputs = compared_sections(sectioned, tick)
+    pairs = zip((case.reference for case in sectioned.cases), outputs, strict=True)
     judged = judged_cases(CheckedFile(model, part, file, exact, tick), pairs)
-    return SectionedSession(sectioned.written, sectioned.sections, tick), runs.errors, judged
-
-
-def _is_stopped(tick: Tick) -> bool:
-    """Whether the rest of the weights is of no use: never, but `tick` may raise."""
-    tick()
-    return False
+    return SectionedSession(sectioned.written, sectioned.sections, tick), errors, judged
 
 
 def sectioned_file(
@@ -115,7 +108,10 @@ def sectioned_file(
     rerun = partial(_with_exact, model, part, layers, wider)
     cases = [RecordedCase(reference, hidden, cache(partial(rerun, reference))) for reference, hidden in runs]
     graph = written.model.graph
-    fits = [fits_shapes(graph, [state.shape for state in each.hidden.states], _sizes(part, each)) for each in cases]
+    fits = [
+        fits_shapes(graph, [state.shape for state in hidden.states], symbol_sizes(part.spec, reference.inputs))
+        for reference, hidden in runs
+    ]
     of_layers = {each.name for each in (*part.spec.inputs, *part.spec.outputs) if each.layer is not None}
     names = model.state_dict(keep_vars=True)
     sections = graph_sections(graph, layers, names, of_layers, lambda *value: all(each(*value) for each in fits))
@@ -131,30 +127,15 @@ def _with_exact(
     return last_run()
 
 
-def _sizes(part: Part, case: RecordedCase) -> dict[str, int]:
-    """The size of each symbol of the inputs in a case."""
-    return {
-        symbol: case.reference.inputs[input_.name].shape[axis]
-        for input_ in part.spec.inputs
-        for axis, symbol in symbols(input_.axes).items()
-    }
+def compared_sections(
+    sectioned: SectionedFile, tick: Tick = no_tick
+) -> tuple[tuple[SectionError, ...], tuple[OutputArrays, ...]]:
+    """Runs all sections with PyTorch's hidden states and with those of the file.
 
-
-@frozen(eq=False)
-class SectionRuns:
-    """What the sections of a file computed.
-
-    Attributes:
-        errors: How far each section is from PyTorch.
-        outputs: The planned outputs of the file in each case, from hidden states that were handed on.
+    Returns:
+        How far each section is from PyTorch with PyTorch's hidden states; and the planned outputs of the file in each
+        case, from those of the file.
     """
-
-    errors: tuple[SectionError, ...]
-    outputs: tuple[OutputArrays, ...]
-
-
-def compared_sections(sectioned: SectionedFile, tick: Tick = no_tick) -> SectionRuns:
-    """Runs all sections with PyTorch's hidden states and with those of the file, and compares the former."""
     cases, hidden = sectioned.cases, sectioned.sections.hidden
     feeds = [dict(case.reference.inputs) for case in cases]
     replaced: list[Values] = [dict(zip(hidden, case.hidden.states, strict=True)) for case in cases]
@@ -175,7 +156,7 @@ def compared_sections(sectioned: SectionedFile, tick: Tick = no_tick) -> Section
             error = _section_error(sectioned, section, alone, handed_on)
             errors += [] if error is None else [error]
     planned = tuple(tuple(values[name] for name in sectioned.part.outputs) for values in planned_outputs)
-    return SectionRuns(tuple(errors), planned)
+    return tuple(errors), planned
 
 
 def _with_planned_outputs(sectioned: SectionedFile, values: Values, planned: dict[str, Array]) -> Values:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -21,7 +21,7 @@ from onnxfn.specs.errors import InvalidSpec, listed
 from onnxfn.specs.quantization import WeightRule
 from onnxfn.specs.results.measurements import DEFAULT_FLOORS, Floors, Measurement, stated_floors
 from onnxfn.specs.short_repr import counted
-from onnxfn.specs.stored.reports import CheckFailed
+from onnxfn.specs.stored.reports import CheckFailed, Tick, no_tick
 
 KIND_OF_FLOATS: Mapping[str, str] = MappingProxyType({"float16": HALF, "bfloat16": EIGHT_BITS})
 """The kind by which the floors of a float dtype are looked up: a number in bfloat16 has 8 digits, as in 8 bits."""
@@ -174,25 +174,23 @@ def floor_of(spec: PlannedSpec, measure: str, floors: Floors) -> float | None:
 def _text_values(part: Part, session: Any, text: Reference) -> Values:
     """The values of the measures of the outputs for the text; a cache is left out, which the cases measure."""
     fed_back = {feedback.output for feedback in part.spec.feedback}
-    names = [output.name for output in part.spec.outputs if output.name not in fed_back]
     dtypes = {input_.name: numpy_dtype(input_.type) for input_ in session.get_inputs()}
+    feeds = {name: text.inputs[name].astype(dtype) for name, dtype in dtypes.items()}
     try:
-        arrays = session.run(names, {name: text.inputs[name].astype(dtype) for name, dtype in dtypes.items()})
+        outputs = session.run([*part.outputs], feeds)
     except Exception as error:
         raise CheckFailed(f"ONNX Runtime cannot run {part.name}.onnx on {text.case}: {error}") from error
-    by_name = dict(zip(part.outputs, text.outputs, strict=True))
-    actual, expected = dict(zip(names, arrays, strict=True)), {name: by_name[name] for name in names}
-    pairs = [(name, measure) for name in names for measure in output_measures(part.spec, name)]
-    return {(name, measure): MEASURES[measure].values(name, actual, expected) for name, measure in pairs}
+    values, _ = case_values(part, text, outputs)
+    return {key: array for key, array in values.items() if key[0] not in fed_back and key[1] != "cases"}
 
 
 def quantized_weights(
-    model: Any, part: Part, file: Path, is_stopped: Callable[[], bool] = lambda: False
+    model: Any, part: Part, file: Path, tick: Tick = no_tick
 ) -> tuple[tuple[WeightError, ...], tuple[str, ...]]:
     """The error of each quantized weight of a file, and the findings: weights that are more than a step away."""
     if not is_quantized(part.spec):
         return (), ()
-    errors, unknown = quantized_weight_errors(model, file, is_stopped)
+    errors, unknown = quantized_weight_errors(model, file, tick)
     outside = (str(error) for error in sorted(errors, key=lambda error: -error.outside) if error.outside)
     return errors, tuple(f"{part.name}: {finding}" for finding in (*unknown, *outside))
 

@@ -6,7 +6,7 @@ some rows at a time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from attrs import evolve, frozen
 
 from onnxfn.check.variants.quantized_matrices import QuantizedMatrix, Rows, quantized_matrices
 from onnxfn.specs.algebra.dummies import Array
+from onnxfn.specs.stored.reports import Tick, no_tick
 
 ELEMENTS_AT_ONCE = 1 << 18
 """The elements that are compared at once: the dozen arrays of a comparison fit the cache of a core."""
@@ -46,17 +47,16 @@ class WeightError:
 
 
 def quantized_weight_errors(
-    model: Any, file: Path, is_stopped: Callable[[], bool] = lambda: False
+    model: Any, file: Path, tick: Tick = no_tick
 ) -> tuple[tuple[WeightError, ...], tuple[str, ...]]:
     """The error of each quantized weight of a file, and one line for each whose weight in the model is not known."""
     tensors = {name: tensor.detach() for name, tensor in model.state_dict(keep_vars=True).items()}
     errors: list[WeightError] = []
     unknown: list[str] = []
     for stored in quantized_matrices(file):
-        if is_stopped():
-            break
-        matrix = _without_padding(stored, tensors)
-        name = _weight_name(matrix.name, tensors)
+        tick()
+        name = _weight_name(stored.name, tensors)
+        matrix = stored if name is None else _without_padding(stored, tensors[name])
         tensor = None if name is None else _as_matrix(tensors[name], matrix.shape)
         if name is None or tensor is None:
             unknown.append(f"{matrix.name} is quantized in the file, and no weight of the model has its name and size")
@@ -65,21 +65,18 @@ def quantized_weight_errors(
     return tuple(errors), tuple(unknown)
 
 
-def _without_padding(matrix: QuantizedMatrix, tensors: Mapping[str, Any]) -> QuantizedMatrix:
+def _without_padding(matrix: QuantizedMatrix, tensor: Any) -> QuantizedMatrix:
     """The matrix without the columns of its last blocks that the weight does not have."""
-    name, (count, columns) = _weight_name(matrix.name, tensors), matrix.shape
-    widths = () if name is None else tuple(tensors[name].shape)[-2:]
-    # The padded width of an expert's matrix may be its other axis, so the number of its elements decides.
-    is_full = name is not None and tensors[name].numel() == count * columns
-    fitting = [width for width in widths if columns - matrix.padding <= width < columns]
-    if is_full or not fitting:
+    count, columns = matrix.shape
+    width = tensor.numel() // count
+    if not columns - matrix.padding <= width < columns:
         return matrix
 
     def rows(start: int, stop: int) -> Rows:
         values, allowed = matrix.rows(start, stop)
-        return values[:, : fitting[-1]], allowed[:, : fitting[-1]]
+        return values[:, :width], allowed[:, :width]
 
-    return evolve(matrix, shape=(matrix.shape[0], fitting[-1]), rows=rows)
+    return evolve(matrix, shape=(count, width), rows=rows)
 
 
 def _as_matrix(tensor: Any, shape: tuple[int, int]) -> Any:
@@ -101,12 +98,8 @@ def _weight_name(name: str, tensors: Mapping[str, Any]) -> str | None:
 def _weight_error(matrix: QuantizedMatrix, name: str, tensor: Any) -> WeightError:
     """The error of a weight. One that is square may be stored in either order of its axes: the better one counts."""
     orders = [order for order in (tensor, tensor.mT) if tuple(order.shape) == matrix.shape]
-    errors = [_error(matrix, name, order) for order in _distinct(orders)]
+    errors = [_error(matrix, name, order) for order in orders]
     return min(errors, key=lambda error: (error.outside, -error.cosine))
-
-
-def _distinct(orders: list[Any]) -> Iterator[Any]:
-    yield from orders if len(orders) == 1 or orders[0].shape[0] == orders[0].shape[1] else orders[:1]
 
 
 def _error(matrix: QuantizedMatrix, name: str, weight: Any) -> WeightError:

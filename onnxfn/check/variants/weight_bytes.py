@@ -15,14 +15,13 @@ from attrs import evolve
 
 from onnxfn.specs.algebra.dummies import Array
 from onnxfn.specs.algebra.planned import Part
+from onnxfn.specs.stored.reports import Tick, no_tick
 from onnxfn.weights.chunks import chunks
 from onnxfn.weights.onnx_files import StoredTensor, stored_tensors
 from onnxfn.weights.updates import weight_in_dtype
 
 
-def weight_findings(
-    model: Any, part: Part, file: Path, is_stopped: Callable[[], bool] = lambda: False
-) -> tuple[str, ...]:
+def weight_findings(model: Any, part: Part, file: Path, tick: Tick = no_tick) -> tuple[str, ...]:
     """One line for each weight of a file that is not the model's, or that has NaN or infinite elements.
 
     An initializer is compared with the parameter or buffer of its name, if it is stored in its shape, as all tables of
@@ -33,7 +32,7 @@ def weight_findings(
         model: The PyTorch model.
         part: The part of the plan that the file was exported for.
         file: The ONNX file.
-        is_stopped: Whether the rest of the weights is of no use any more; looked at after each weight.
+        tick: Is called before each weight. An exception that it raises stops the comparison.
     """
     import torch
 
@@ -41,14 +40,11 @@ def weight_findings(
     named = [(stored, tensors[stored.name]) for stored in stored_tensors(file) if stored.name in tensors]
     read = cache(_bytes)
     parameters = {name for name, tensor in tensors.items() if isinstance(tensor, torch.nn.Parameter)}
-    findings = (
-        *(
-            _not_finite(stored.name, tensor)
-            for stored, tensor in named
-            if stored.name in parameters and not is_stopped()
-        ),
-        *(_difference(stored, tensor, read) for stored, tensor in named if not is_stopped()),
-    )
+    findings: list[str] = []
+    for stored, tensor in named:
+        tick()
+        findings += [_not_finite(stored.name, tensor)] if stored.name in parameters else []
+        findings.append(_difference(stored, tensor, read))
     return tuple(f"{part.name}: {finding}" for finding in findings if finding)
 
 

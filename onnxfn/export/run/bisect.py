@@ -9,7 +9,7 @@ from typing import Any
 from attrs import evolve
 
 from onnxfn.check.bisect.bisect import Divergence, divergence, snippet
-from onnxfn.check.bisect.smallest_case import selected_cases
+from onnxfn.check.bisect.failing_case import selected_cases
 from onnxfn.check.cases.references import file_cases
 from onnxfn.check.verdict.case_comparisons import CheckedFile
 from onnxfn.check.verdict.verdict import exact_outputs
@@ -35,8 +35,8 @@ def bisect(
 ) -> Divergence:
     """Names the first tensor, by the path of its module, at which ONNX files and a PyTorch model differ.
 
-    The first case that fails is reduced to the smallest sizes at which it fails. ONNX Runtime then computes all values
-    of the file, PyTorch the tensors of all modules, and they are compared in the order of PyTorch's run.
+    In the first case that fails, ONNX Runtime computes all values of the file, PyTorch the tensors of all modules, and
+    they are compared in the order of PyTorch's run. `sizes` makes the cases smaller.
 
     Args:
         spec: The spec that the files were exported with.
