@@ -11,6 +11,7 @@ from onnxfn.architectures.placeholders import Placeholders, placeholder_of
 from onnxfn.run.greedy_decoding import session_outputs
 from onnxfn.run.merged_embeddings import merged_embeddings
 from onnxfn.run.prompts_with_images import Prompt, for_one
+from onnxfn.run.towers import tower_features
 from onnxfn.specs.algebra.dummies import Array, dummies
 from onnxfn.specs.algebra.planned import Part
 from onnxfn.specs.edits.token_embeddings import EMBEDS, IDS
@@ -42,18 +43,18 @@ def read_by_encoder(encoder: Part, arguments: Mapping[str, Array]) -> dict[str, 
 
 
 def embedded(
-    table: Any, features: Mapping[str, Array], known: Placeholders, arguments: Mapping[str, Array]
+    table: Any, sessions: Mapping[str, Any], known: Placeholders, arguments: Mapping[str, Array]
 ) -> dict[str, Array]:
     """The arguments with the embeddings of tokens, and features among them in the places of placeholder tokens.
 
     Args:
         table: The session that looks up embeddings.
-        features: Features by name, `[rows, width]`.
+        sessions: Those that compute features, see `tower_features`.
         known: The placeholder tokens of the model.
         arguments: Those of `forward`; `input_ids` is one of them.
     """
     ids = arguments[IDS]
-    rows = {placeholder_of(name, known): each for name, each in features.items()}
+    rows = {placeholder_of(name, known): each for name, each in tower_features(sessions, arguments).items()}
     return {**arguments, EMBEDS: merged_embeddings(session_outputs(table, {IDS: ids})[EMBEDS], ids, rows)}
 
 

@@ -25,7 +25,7 @@ from onnxfn.run.prompts import (
     token_mask,
 )
 from onnxfn.run.sessions import open_session
-from onnxfn.run.towers import TOWERS, read_arguments, tower_features, with_features
+from onnxfn.run.towers import TOWERS, read_arguments, with_features
 from onnxfn.specs.algebra.dummies import Array
 from onnxfn.specs.edits.token_embeddings import EMBEDDING_FILE, EMBEDS, IDS
 from onnxfn.specs.errors import InvalidSpec, ModelNotFound, listed
@@ -172,8 +172,7 @@ def _decoder_of_encoded(path: Path, suffix: str, arguments: Mapping[str, Any], m
     with run_errors(inputs):
         if EMBEDS in input_names(encoder):
             table, values = open_session(folder / f"{EMBEDDING_FILE}{suffix}.onnx"), arrays_of(arguments)
-            features = tower_features(_towers(folder, suffix, values), values)
-            inputs = embedded(table, features, _known_tokens(path), values)[EMBEDS]
+            inputs = embedded(table, _towers(folder, suffix, values), _known_tokens(path), values)[EMBEDS]
             decoder = evolve(decoder, embeddings=table)
         return evolve(decoder, constant_feeds=encoder_feeds(encoder, inputs, mask))
 
@@ -192,7 +191,7 @@ def _with_features(decoder: Decoder, path: Path, suffix: str, arguments: Mapping
     sessions = _towers(onnx_folder(path), suffix, arguments)
     if not sessions:
         return decoder
-    return with_features(decoder, tower_features(sessions, arguments), _known_tokens(path), arguments[IDS], arguments)
+    return with_features(decoder, sessions, _known_tokens(path), arguments)
 
 
 def _towers(folder: Path, suffix: str, arguments: Mapping[str, Array]) -> dict[str, Any]:

@@ -177,15 +177,12 @@ def _empty_past(session: Any, batch: int, names: Collection[str]) -> dict[str, A
     symbol = _batch_symbol(session)
     return {
         input_.name: np.zeros(
-            [_empty_size(size, batch if size == symbol else 0) for size in input_.shape], dtype=numpy_dtype(input_.type)
+            [size if isinstance(size, int) else batch if size == symbol else 0 for size in input_.shape],
+            dtype=numpy_dtype(input_.type),
         )
         for input_ in session.get_inputs()
         if input_.name in names
     }
-
-
-def _empty_size(size: int | str, dynamic: int) -> int:
-    return size if isinstance(size, int) else dynamic
 
 
 def _batch_symbol(session: Any) -> int | str:

@@ -1,4 +1,4 @@
-"""Texts with images and sounds for the check of a whole model, made from the dummies of its parts."""
+"""Texts with images and sounds for the check of a whole model, from the dummies of its parts and by its processor."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import cycle, islice
 from math import prod
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 from attrs import frozen
 
 from onnxfn.architectures.placeholders import AUDIO_FEATURES, IMAGE_FEATURES, Placeholders, placeholder_of
+from onnxfn.run.processed import processed
 from onnxfn.run.towers import GRIDS, TOWERS, argument_of
 from onnxfn.specs.algebra.dummies import Array, dummies
 from onnxfn.specs.algebra.planned import Part, PlannedSpec
@@ -26,6 +28,10 @@ LEAD, BETWEEN, TAIL = 5, 2, 4
 
 TOKENS = 64
 """How many ordinary tokens are drawn."""
+
+TEXT = "What is this?"
+PICTURES: tuple[tuple[int, int], ...] = ((50, 70), (96, 64))
+"""Height and width of each picture."""
 
 RowsOf = Callable[[Part, Mapping[str, Array]], Array]
 """Runs a tower on its inputs: the features of all images, `[images, rows, width]` or `[rows, width]`."""
@@ -152,3 +158,14 @@ def _tokens(images: Sequence[int], tokens: Sequence[int], ordinary: Sequence[int
     for index, rows in enumerate(images):
         text += [*islice(drawn, BETWEEN if index else 0), *start, *[token] * rows]
     return [*text, *islice(drawn, TAIL)]
+
+
+def processed_prompts(processor: Any) -> Iterator[Prompt]:
+    """A text with one picture, and one with pictures of two sizes; none without a processor of images and texts."""
+    if any(getattr(processor, name, None) is None for name in ("tokenizer", "image_processor")):
+        return
+    random = np.random.default_rng(0)
+    pictures = [random.integers(0, 256, (*size, 3), dtype=np.uint8) for size in PICTURES]
+    for count in range(1, len(pictures) + 1):
+        case = f"{count} picture{'s' * (count > 1)} by {type(processor).__name__}"
+        yield Prompt(case, processed(processor, TEXT, pictures[:count], ()))

@@ -14,6 +14,7 @@ from onnxfn.architectures.placeholders import AUDIO_FEATURES, IMAGE_FEATURES, Pl
 from onnxfn.run.greedy_decoding import Decoder, session_outputs
 from onnxfn.run.merged_embeddings import mrope_positions, token_positions
 from onnxfn.specs.algebra.dummies import Array
+from onnxfn.specs.edits.token_embeddings import IDS
 from onnxfn.specs.errors import InvalidSpec, listed
 
 TOWERS: Mapping[str, str] = MappingProxyType({"vision_encoder": IMAGE_FEATURES, "audio_encoder": AUDIO_FEATURES})
@@ -89,18 +90,15 @@ def real_rows(features: Array, arguments: Mapping[str, Array]) -> Array:
 
 
 def with_features(
-    decoder: Decoder,
-    features: Mapping[str, Array],
-    known: Placeholders,
-    input_ids: Array,
-    arguments: Mapping[str, Array],
+    decoder: Decoder, sessions: Mapping[str, Any], known: Placeholders, arguments: Mapping[str, Array]
 ) -> Decoder:
     """The decoder for prompts in which features stand in the places of placeholder tokens, with their positions."""
+    features = tower_features(sessions, arguments)
     tokens = {name: placeholder_of(name, known) for name in features}
     grids = {tokens[name]: arguments[grid] for name, grid in GRIDS.items() if name in tokens and grid in arguments}
     positions: Callable[[Array], Array] = partial(token_positions, first=known.first_position)
     if grids and takes_three_positions(decoder.first):
-        positions = partial(mrope_positions, input_ids=input_ids, grids=grids, merge_size=known.merge_size)
+        positions = partial(mrope_positions, input_ids=arguments[IDS], grids=grids, merge_size=known.merge_size)
     return evolve(decoder, features={tokens[name]: rows for name, rows in features.items()}, positions=positions)
 
 

@@ -37,7 +37,6 @@ class Divergence:
         case: The name of the first case that fails; empty if none does.
         sizes: For each dynamic axis its symbol, and its size in that case.
         tolerance: The absolute tolerance of the output that differs most.
-        snippet: Two lines of Python that repeat the comparison in that case.
 
     >>> print(Divergence("model.onnx"))
     model.onnx: no output differs from PyTorch's
@@ -50,7 +49,6 @@ class Divergence:
     case: str = ""
     sizes: tuple[tuple[str, int], ...] = field(default=(), converter=as_tuple)
     tolerance: float = 0.0
-    snippet: str = ""
 
     __repr__ = short_repr
 
@@ -69,13 +67,12 @@ class Divergence:
             f"  wrong after it: {self.after}" if self.after else "",
             f"  first case that fails: {self.case}" + (f", {sizes}" if sizes else ""),
             f"  absolute tolerance: {self.tolerance:.1e}",
-            self.snippet,
         )
         return "\n".join(filter(None, lines))
 
 
 def divergence(checked: CheckedFile, cases: Sequence[CheckCase]) -> Divergence | None:
-    """Where a file and PyTorch part in the first of these cases that fails, without a snippet; None if none fails.
+    """Where a file and PyTorch part in the first of these cases that fails; None if none fails.
 
     Raises:
         CheckFailed: ONNX Runtime cannot load or run the file.
@@ -87,16 +84,6 @@ def divergence(checked: CheckedFile, cases: Sequence[CheckCase]) -> Divergence |
     sizes = [*case_sizes(checked.part, failing.case).items()]
     difference = _first_difference(checked, failing)
     return evolve(difference, case=failing.case.name, sizes=sizes, tolerance=failing.worst.tolerance)
-
-
-def snippet(case: str, sizes: Sequence[tuple[str, int]], path: str) -> str:
-    """Two lines of Python that compare an export with PyTorch in one case at these sizes.
-
-    >>> print(snippet("one", [("batch_size", 1)], "out"))
-    sizes = {'batch_size': 1}
-    print(onnxfn.bisect(spec, model, 'out', case='one', sizes=sizes))
-    """
-    return f"sizes = {dict(sizes)!r}\nprint(onnxfn.bisect(spec, model, {path!r}, case={case!r}, sizes=sizes))"
 
 
 def _first_difference(checked: CheckedFile, failing: FailingCase) -> Divergence:

@@ -43,7 +43,8 @@ def selected_cases(cases: tuple[CheckCase, ...], part: Part, name: str | None, s
     named = [case for case in cases if name in (None, case.name)]
     if not named:
         raise unknown("case", str(name), [case.name for case in cases], of=part.name)
-    return tuple(case if case.real_inputs is not None else case_at(case, sizes) for case in named)
+    resized = (evolve(case, spec=with_dummies(case.spec, sized(**sizes))) for case in named)
+    return tuple(case if case.real_inputs is not None else other for case, other in zip(named, resized, strict=True))
 
 
 def failing_case(checked: CheckedFile, session: Any, case: CheckCase) -> FailingCase | None:
@@ -54,11 +55,6 @@ def failing_case(checked: CheckedFile, session: Any, case: CheckCase) -> Failing
     differing = [comparison for comparison in comparisons if not comparison.passed]
     worst = max(differing, key=lambda comparison: comparison.max_rel, default=None)
     return None if worst is None else FailingCase(case, reference, worst)
-
-
-def case_at(case: CheckCase, sizes: Sizes) -> CheckCase:
-    """A case with other sizes."""
-    return evolve(case, spec=with_dummies(case.spec, sized(**sizes)))
 
 
 def case_sizes(part: Part, case: CheckCase) -> Sizes:

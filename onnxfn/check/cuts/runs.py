@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Container, Iterator, Mapping, Sequence
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -238,7 +237,7 @@ def _run(written: WrittenGraph, session: Any, section: Section, values: Values, 
 
 @frozen(eq=False)
 class SectionedSession:
-    """Runs an ONNX file by its sections, by the two methods of `onnxruntime.InferenceSession` that a measurement calls.
+    """Runs an ONNX file by its sections, by the method of `onnxruntime.InferenceSession` that a measurement calls.
 
     Each run reads all weights once.
     """
@@ -246,16 +245,6 @@ class SectionedSession:
     written: WrittenGraph
     sections: Sections
     tick: Tick = no_tick
-
-    def get_inputs(self) -> list[Any]:
-        """The names of the inputs, and their types as ONNX Runtime writes them."""
-        from onnx import TensorProto
-
-        inputs = [each.name for each in self.written.model.graph.input]
-        return [
-            SimpleNamespace(name=name, type=f"tensor({TensorProto.DataType.Name(self.written.types[name]).lower()})")
-            for name in inputs
-        ]
 
     def run(self, names: Sequence[str], feeds: Values) -> list[Array]:
         """The outputs of these names."""

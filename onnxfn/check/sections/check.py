@@ -8,7 +8,7 @@ the whole file, and are compared as in the check of the whole.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from itertools import islice
 from pathlib import Path
@@ -148,27 +148,16 @@ def compared_sections(
         )
         for section, outputs in runs:
             # Each array is released before the next case runs: in the head they are the logits.
-            alone = list(_comparisons_of_cases(sectioned, islice(outputs, len(cases)), tick))
-            handed_on = [
-                _handed_on_error(sectioned, case, _with_planned_outputs(sectioned, values, planned))
-                for case, planned, values in zip(cases, planned_outputs, outputs, strict=True)
-            ]
+            alone: list[Comparison] = []
+            for case, values in zip(cases, islice(outputs, len(cases)), strict=True):
+                alone += _comparisons(sectioned, case, values, tick)
+            handed_on: list[float | None] = []
+            for case, planned, values in zip(cases, planned_outputs, outputs, strict=True):
+                planned |= {name: array for name, array in values.items() if name in sectioned.part.outputs}
+                handed_on.append(_handed_on_error(sectioned, case, values))
             error = _section_error(sectioned, section, alone, handed_on)
             errors += [] if error is None else [error]
-    planned = tuple(tuple(values[name] for name in sectioned.part.outputs) for values in planned_outputs)
-    return tuple(errors), planned
-
-
-def _with_planned_outputs(sectioned: SectionedFile, values: Values, planned: dict[str, Array]) -> Values:
-    """The outputs of a section in a case; `planned` is enlarged by those that are outputs of the file."""
-    planned |= {name: array for name, array in values.items() if name in sectioned.part.outputs}
-    return values
-
-
-def _comparisons_of_cases(sectioned: SectionedFile, outputs: Iterable[Values], tick: Tick) -> Iterator[Comparison]:
-    """The comparisons of a section in all cases."""
-    for case, values in zip(sectioned.cases, outputs, strict=True):
-        yield from _comparisons(sectioned, case, values, tick)
+    return tuple(errors), tuple(tuple(each[name] for name in sectioned.part.outputs) for each in planned_outputs)
 
 
 def _section_error(

@@ -53,7 +53,10 @@ def recorded_hidden_states(
                 each.clear()
         calls.append(index)
         before[index] = _first_array((arguments, named))
-        exact.update((index, array) for array in _in_wider_dtypes(module, arguments, named, wider))
+        for dtype in wider:
+            if index not in exact:
+                with suppress(NoReference), no_reference(dtype):
+                    exact[index] = _in_wider_dtype(module, arguments, named, dtype)
 
     def leave(index: int, _: Any, __: Any, result: Any) -> None:
         after[index] = _first_array(result)
@@ -78,14 +81,6 @@ def recorded_hidden_states(
             hooks.callback(module.register_forward_pre_hook(partial(enter, index), with_kwargs=True).remove)
             hooks.callback(module.register_forward_hook(partial(leave, index)).remove)
         yield last_run
-
-
-def _in_wider_dtypes(module: Any, arguments: Any, named: Any, wider: Sequence[str]) -> list[Array]:
-    """What a layer returns in the first of these dtypes that can run it; nothing if none can."""
-    for dtype in wider:
-        with suppress(NoReference), no_reference(dtype):
-            return [_in_wider_dtype(module, arguments, named, dtype)]
-    return []
 
 
 def _in_wider_dtype(module: Any, arguments: Any, named: Any, wider: str) -> Array:

@@ -6,13 +6,13 @@ So an error in the cache shows, which a comparison of single steps may miss. See
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
 import numpy as np
 from attrs import evolve, frozen
-from toolz import compose
 
 from onnxfn.architectures.families.features import reads_prompts_both_ways
 from onnxfn.check.cases.references import OutputArrays
@@ -32,7 +32,7 @@ from onnxfn.check.verdict.verdict import (
     verdict,
 )
 from onnxfn.models.forward import torch_outputs
-from onnxfn.run.greedy_decoding import ChooseTokens, Decoder, greedy, most_likely_unused_token
+from onnxfn.run.greedy_decoding import Decoder, greedy, most_likely_unused_token
 from onnxfn.run.sessions import runtime_message
 from onnxfn.specs.algebra.compose import group
 from onnxfn.specs.algebra.dummies import Array, dummies, padded
@@ -42,7 +42,7 @@ from onnxfn.specs.axes import names
 from onnxfn.specs.axis_symbols import fixed_sizes
 from onnxfn.specs.edits.logits_to_keep import NUM_LOGITS_TO_KEEP, has_last_logits
 from onnxfn.specs.edits.token_embeddings import EMBEDDING_FILE, by_tokens
-from onnxfn.specs.errors import OnnxfnError
+from onnxfn.specs.errors import CaptureFailed, OnnxfnError
 from onnxfn.specs.plan.check_cases import past_lengths, with_dummies
 from onnxfn.specs.stored.reports import CheckFailed
 from onnxfn.weights.layouts import dtype_suffix
@@ -56,8 +56,8 @@ TEXT_INPUTS = ("input_ids", "attention_mask", "position_ids")
 SessionOpener = Callable[..., Any]
 """`session_for(file)` is the session of an ONNX file. `session_for(file, tick)` calls this tick while it is loaded."""
 
-RunPart = Callable[[Part, Mapping[str, Array]], OutputArrays]
-"""Runs a part on its inputs, by PyTorch or by ONNX Runtime."""
+RunPart = ExactOutputs
+"""Runs a part on its inputs, by PyTorch or by ONNX Runtime: a name of what runs, and the outputs."""
 
 
 @frozen
@@ -81,27 +81,36 @@ def decoded_text_comparisons(checked: CheckedFile, plan: Plan, session_for: Sess
     """
     if not can_decode(checked.part, plan):
         return []
-    try:
+    case = f"{NEW_TOKENS} tokens after left-padded prompts of {PROMPT_LENGTH}"
+    with file_errors(f"{checked.part.name}: texts cannot be decoded ({case})"):
         return [_comparison(checked, plan, session_for)]
-    except (OnnxfnError, MemoryError):
+
+
+@contextmanager
+def file_errors(what: str) -> Iterator[None]:
+    """Raises CheckFailed that says what failed for an error of the files; what PyTorch raises comes through."""
+    try:
+        yield
+    except (CheckFailed, CaptureFailed, MemoryError):
         raise
     except Exception as error:
-        case = f"{NEW_TOKENS} tokens after left-padded prompts of {PROMPT_LENGTH}"
-        message = (
-            f"{checked.part.name}: texts cannot be decoded ({case}): {type(error).__name__}: {runtime_message(error)}"
-        )
-        raise CheckFailed(message) from error
+        reason = str(error) if isinstance(error, OnnxfnError) else f"{type(error).__name__}: {runtime_message(error)}"
+        raise CheckFailed(f"{what}: {reason}") from error
 
 
 def _comparison(checked: CheckedFile, plan: Plan, session_for: SessionOpener) -> Comparison:
     model, part, folder = checked.model, checked.part, checked.file.parent
-    special, run = special_tokens(model), partial(torch_outputs, model)
-    token_part, table = token_part_of(part, plan), _embedding_part(part)
+    special, token_part, table = special_tokens(model), token_part_of(part, plan), _embedding_part(part)
     embeddings = session_for(folder / f"{table}.onnx") if table in _linked_parts(part) else None
-    run_file: RunPart = lambda other, inputs: tuple(  # noqa: E731
-        session_for(folder / f"{other.name}.onnx").run(list(other.outputs), dict(inputs))
-    )
-    by_files = _linked_inputs(part, plan, run_file)
+
+    def by_file(other: Part, inputs: Mapping[str, Array]) -> tuple[str, OutputArrays]:
+        session = session_for(folder / f"{other.name}.onnx")
+        return other.name, tuple(session.run(list(other.outputs), dict(inputs)))
+
+    def by_torch(other: Part, inputs: Mapping[str, Array]) -> tuple[str, OutputArrays]:
+        return other.name, torch_outputs(model, other, inputs)
+
+    by_files = _linked_inputs(part, plan, by_file)
     prompts = prompts_of(token_part.spec, {*by_files})
     session = session_for(checked.file)
     fed_back = {feedback.input: feedback.output for feedback in part.spec.feedback}
@@ -110,25 +119,9 @@ def _comparison(checked: CheckedFile, plan: Plan, session_for: SessionOpener) ->
     ids, mask = ordinary_ids(special, prompts.input_ids), prompts.attention_mask
     texts = greedy(decoder, ids, mask, steps=NEW_TOKENS, choose=choose)
     case = f"{NEW_TOKENS} tokens, none twice, after {len(texts)} left-padded prompts"
-
-    logits_by = compose(
-        partial(ordinary_logits, special), partial(logits_without_cache, token_part, plan, texts, prompts)
-    )
-    exact, choice = partial(_exact_logits, logits_by, checked.exact), most_likely_unused_token
-    return text_comparison(part.spec, choice, texts, logits_by(run), exact=exact, case=case, start=PROMPT_LENGTH)
-
-
-def _exact_logits(logits_by: Callable[[RunPart], Array], exact: ExactOutputs) -> tuple[str, Array]:
-    """The name of the wider dtype, and PyTorch's logits in it. Raises NoReference."""
-    dtypes: list[str] = []
-
-    def run(part: Part, inputs: Mapping[str, Array]) -> OutputArrays:
-        wider, outputs = exact(part, inputs)
-        dtypes.append(wider)
-        return outputs
-
-    logits = logits_by(run)
-    return dtypes[-1], logits
+    logits_by = partial(logits_without_cache, token_part, plan, texts, prompts, special)
+    (_, logits), exact = logits_by(by_torch), partial(logits_by, checked.exact)
+    return text_comparison(part.spec, texts, logits, exact=exact, case=case, start=PROMPT_LENGTH)
 
 
 def can_decode(part: Part, plan: Plan) -> bool:
@@ -213,7 +206,8 @@ def _linked_inputs(part: Part, plan: Plan, run: RunPart) -> dict[str, Array]:
     for linked in (other for other in plan.parts if other.name in {*_linked_parts(part)} - {_embedding_part(part)}):
         sizes = {linked.spec.batch: _fixed_batch(linked.spec) or TEXTS}
         inputs = dummies(with_dummies(linked.spec, padded("right")), sizes)
-        known = {**inputs, **dict(zip(linked.outputs, run(linked, inputs), strict=True))}
+        _, outputs = run(linked, inputs)
+        known = {**inputs, **dict(zip(linked.outputs, outputs, strict=True))}
         links = (link for link in part.spec.links if link.part == linked.name)
         linked_inputs.update({link.input: known[link.output] for link in links})
     return linked_inputs
@@ -222,8 +216,13 @@ def _linked_inputs(part: Part, plan: Plan, run: RunPart) -> dict[str, Array]:
 # Comparison with PyTorch
 
 
-def logits_without_cache(part: Part, plan: Plan, texts: Array, prompts: Prompts, run: RunPart) -> Array:
-    """PyTorch's logits of whole texts, `[batch, length, vocabulary]`, with an empty past."""
+def logits_without_cache(
+    part: Part, plan: Plan, texts: Array, prompts: Prompts, special: Collection[int], run: RunPart
+) -> tuple[str, Array]:
+    """What runs, and the logits of whole texts, `[batch, length, vocabulary]`, by which no special token is written.
+
+    The past is empty.
+    """
     prompt_mask = prompts.attention_mask
     mask = np.concatenate([prompt_mask, np.ones_like(texts[:, prompt_mask.shape[1] :])], axis=1)
     positions = np.maximum(mask.cumsum(axis=1) - 1, 0)
@@ -232,8 +231,8 @@ def logits_without_cache(part: Part, plan: Plan, texts: Array, prompts: Prompts,
     known = {**_linked_inputs(part, plan, run), **prompts.constant_inputs, **text_inputs}
     # In float64, what other parts compute stays float64.
     fed = {name: _like(array, inputs[name]) for name, array in known.items() if name in inputs}
-    outputs = run(part, inputs | _empty_past(part, inputs) | fed)
-    return outputs[list(part.outputs).index("logits")]
+    by, outputs = run(part, inputs | _empty_past(part, inputs) | fed)
+    return by, ordinary_logits(special, outputs[list(part.outputs).index("logits")])
 
 
 def _like(array: Array, planned: Array) -> Array:
@@ -259,7 +258,7 @@ def _empty_past(part: Part, inputs: Mapping[str, Array]) -> dict[str, Array]:
 
 
 def text_comparison(
-    spec: PlannedSpec, choice: ChooseTokens, texts: Array, logits: Array, *, exact: ExactArray, case: str, start: int
+    spec: PlannedSpec, texts: Array, logits: Array, *, exact: ExactArray, case: str, start: int
 ) -> Comparison:
     """Compares the tokens of texts, from `start` on, with those that are chosen by PyTorch's logits.
 
@@ -271,7 +270,7 @@ def text_comparison(
     scale = Scale.of(logits[ordinary].astype(np.float64), precision_of(dtype))
 
     def error(of_logits: Array) -> Error:
-        return margin_error(*_margins(choice, texts, of_logits, start), scale.rms)
+        return margin_error(*_margins(texts, of_logits, start), scale.rms)
 
     def own(of_logits: Array) -> Error:
         return scale.error((logits - of_logits)[ordinary])
@@ -299,11 +298,11 @@ def margin_comparison(judged: Comparison, output: str, case: str, texts: Array) 
     return evolve(judged, output=output, case=case, shape=texts.shape, **figures)
 
 
-def _margins(choice: ChooseTokens, texts: Array, logits: Array, start: int) -> tuple[Array, Array]:
+def _margins(texts: Array, logits: Array, start: int) -> tuple[Array, Array]:
     """The logits of PyTorch's choices, and those of the tokens of texts, `[batch, new]`."""
     values = logits.astype(np.float64)
     choices = np.stack(
-        [choice(values[:, step - 1], texts[:, :step]) for step in range(start, texts.shape[1])],
+        [most_likely_unused_token(values[:, step - 1], texts[:, :step]) for step in range(start, texts.shape[1])],
         axis=1,
     )
     best, actual = (

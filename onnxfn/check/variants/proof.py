@@ -14,8 +14,7 @@ from onnxfn.check.cases.references import OutputArrays, Reference
 from onnxfn.check.variants.measures import DYNAMIC, EIGHT_BITS, FOUR_BITS, HALF, MEASURES, output_measures
 from onnxfn.check.variants.quantized_weights import WeightError, quantized_weight_errors
 from onnxfn.check.verdict.compare import valid_elements
-from onnxfn.run.greedy_decoding import numpy_dtype
-from onnxfn.specs.algebra.dummies import Array
+from onnxfn.specs.algebra.dummies import Array, dtype_of
 from onnxfn.specs.algebra.planned import Part, Plan, PlannedSpec
 from onnxfn.specs.errors import InvalidSpec, listed
 from onnxfn.specs.quantization import WeightRule
@@ -128,54 +127,43 @@ def variant_measurements(
         cases: The values of each case, as `case_values` returns them; none for a file that is compared by tolerance.
         weights: The errors of its quantized weights.
     """
+
+    def measured(key: tuple[str, str], values: Sequence[Values], words: str) -> Measurement:
+        return measurement(part, *key, np.concatenate([each[key] for each in values]), proof.floors, words)
+
     text = {} if proof.text is None else _text_values(part, session, proof.text)
-    of_text = [_measurement(part, proof, key, [text], proof.text.case) for key in text] if proof.text else []
+    of_text = [measured(key, [text], proof.text.case) for key in text] if proof.text else []
     label = counted(len(cases), "cases")
     of_cases = [
-        _measurement(part, proof, key, [values for values in cases if key in values], label)
+        measured(key, [values for values in cases if key in values], label)
         for key in dict.fromkeys(key for values in cases for key in values)
         # Quality counts on the text; random tokens and a cache show faults. Without a text the cases show both.
         if key[1] == "cases" or not text
     ]
-    return (*of_text, *of_cases, *_of_weights(part, proof, weights))
+    worst = min(weights, key=lambda error: error.cosine, default=None)
+    of_worst = {} if worst is None else {(worst.weight, "weights"): np.array([worst.cosine])}
+    of_weights = [measured(key, [of_worst], counted(len(weights), "weights")) for key in of_worst]
+    return (*of_text, *of_cases, *of_weights)
 
 
-def _measurement(part: Part, proof: Proof, key: tuple[str, str], values: Sequence[Values], cases: str) -> Measurement:
-    output, name = key
-    measure, floor = MEASURES[name], floor_of(part.spec, name, proof.floors)
-    value = measure.whole(np.concatenate([each[key] for each in values]))
+def measurement(part: Part, output: str, name: str, values: Array, floors: Floors, cases: str) -> Measurement:
+    """The measurement of an output by the measure of a name, from its values in all cases.
+
+    The floor is that of the caller, else that of the kind of variant; None if it has none.
+    """
+    measure, stated = MEASURES[name], stated_floors(floors).get(name)
+    floor = measure.floors.get(variant_kind(part.spec) or "") if stated is None else stated
+    value = measure.whole(values)
     return Measurement(part.name, output, name, value, floor, cases, measure.passed(value, floor))
-
-
-def prompt_measurements(part: Part, output: str, cosines: Sequence[float], floors: Floors) -> tuple[Measurement, ...]:
-    """The worst cosine of an output for prompts, if there are any. It has the floor of random cases."""
-    if not cosines:
-        return ()
-    value, floor = min(cosines), floor_of(part.spec, "cases", floors)
-    passed, label = MEASURES["cases"].passed(value, floor), counted(len(cosines), "prompts")
-    return (Measurement(part.name, output, "cases", value, floor, label, passed),)
-
-
-def _of_weights(part: Part, proof: Proof, weights: Sequence[WeightError]) -> list[Measurement]:
-    """The measurement of the worst weight, if there are any."""
-    if not weights:
-        return []
-    worst, floor = min(weights, key=lambda error: error.cosine), floor_of(part.spec, "weights", proof.floors)
-    passed, label = MEASURES["weights"].passed(worst.cosine, floor), counted(len(weights), "weights")
-    return [Measurement(part.name, worst.weight, "weights", worst.cosine, floor, label, passed)]
-
-
-def floor_of(spec: PlannedSpec, measure: str, floors: Floors) -> float | None:
-    """The floor of a measure: that of the caller, else that of the kind of variant; None if it has none."""
-    stated = stated_floors(floors).get(measure)
-    return MEASURES[measure].floors.get(variant_kind(spec) or "") if stated is None else stated
 
 
 def _text_values(part: Part, session: Any, text: Reference) -> Values:
     """The values of the measures of the outputs for the text; a cache is left out, which the cases measure."""
     fed_back = {feedback.output for feedback in part.spec.feedback}
-    dtypes = {input_.name: numpy_dtype(input_.type) for input_ in session.get_inputs()}
-    feeds = {name: text.inputs[name].astype(dtype) for name, dtype in dtypes.items()}
+    feeds = {
+        input_.name: array.astype(dtype_of(part.spec, input_)) if array.dtype.kind == "f" else array
+        for input_, array in ((each, text.inputs[each.name]) for each in part.spec.inputs)
+    }
     try:
         outputs = session.run([*part.outputs], feeds)
     except Exception as error:

@@ -144,7 +144,8 @@ def _filled(spec: PlannedSpec, linked: Mapping[str, Array], tokens: TextTokens |
     batch = next((len(array) for array in linked.values()), None)
     arrays = dummies(spec, _sizes(spec, linked, batch))
     text = {IDS: tokens.rows(arrays[IDS].shape)} if tokens is not None and IDS in arrays else {}
-    return {name: {**arrays, **text, **linked}[name] for name in arrays}
+    known = {**arrays, **text, **linked}
+    return {name: known[name].astype(array.dtype) for name, array in arrays.items()}
 
 
 def _sizes(spec: PlannedSpec, linked: Mapping[str, Array], batch: int | None) -> dict[str, int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -14,23 +14,19 @@ import numpy as np
 from attrs import evolve, field, frozen
 
 from onnxfn.architectures.placeholders import Placeholders, placeholders, with_placeholders
-from onnxfn.check.texts.decoded_texts import NEW_TOKENS, SessionOpener
+from onnxfn.check.texts.decoded_texts import NEW_TOKENS, SessionOpener, file_errors
 from onnxfn.check.texts.token_choices import ordinary_logits
 from onnxfn.check.wholes.torch_whole import MASK, WHOLE, encoder_arguments, forward_arguments, whole_part
 from onnxfn.models.forward import torch_outputs
 from onnxfn.run.encoded import embedded, encoder_outputs, encoder_prompts, read_by_encoder, start_tokens
 from onnxfn.run.greedy_decoding import Decoder, greedy, most_likely_token, prompt_outputs, session_outputs
-from onnxfn.run.processed_prompts import processed_prompts
-from onnxfn.run.prompts_with_images import Prompt, towers_of, whole_prompts
-from onnxfn.run.sessions import runtime_message
-from onnxfn.run.towers import TOWERS, takes_three_positions, tower_features, with_features
+from onnxfn.run.prompts_with_images import Prompt, processed_prompts, towers_of, whole_prompts
+from onnxfn.run.towers import TOWERS, takes_three_positions, with_features
 from onnxfn.specs.algebra.config_values import snapshot
 from onnxfn.specs.algebra.dummies import Array
 from onnxfn.specs.algebra.planned import Part, Plan
 from onnxfn.specs.edits.behaviors import STEMS
 from onnxfn.specs.edits.token_embeddings import EMBEDDING_FILE, EMBEDS, IDS
-from onnxfn.specs.errors import OnnxfnError
-from onnxfn.specs.stored.reports import CheckFailed
 from onnxfn.specs.tasks.tasks import WITH_PAST
 from onnxfn.weights.layouts import dtype_suffix
 
@@ -123,10 +119,9 @@ def decoder_of(whole: Whole, prompt: Prompt) -> Decoder:
     decoder = Decoder(session, session, table)
     sessions = {stem: whole.session_of(part) for stem, part in whole.towers.items()}
     arguments = prompt.arguments
-    features = tower_features(sessions, arguments)
     if whole.encoder is None:
-        return with_features(decoder, features, whole.known, arguments[IDS], arguments)
-    read = arguments if table is None else embedded(table, features, whole.known, arguments)
+        return with_features(decoder, sessions, whole.known, arguments)
+    read = arguments if table is None else embedded(table, sessions, whole.known, arguments)
     inputs = read_by_encoder(whole.encoder, read)
     encoded = encoder_outputs(whole.encoder, whole.decoder, whole.session_of(whole.encoder), inputs)
     return evolve(decoder, constant_feeds=encoded)
@@ -210,13 +205,6 @@ def prompt_logits(whole: Whole, prompt: Prompt, in_torch: Whole, dtype: Any = No
     return PromptLogits(decoder, actual, expected[:, -last:], lambda array: array[is_token])
 
 
-@contextmanager
-def run_errors(prompt: Prompt) -> Iterator[None]:
+def run_errors(prompt: Prompt) -> AbstractContextManager[None]:
     """Raises CheckFailed for an error of the files, with the case."""
-    try:
-        yield
-    except (CheckFailed, MemoryError):
-        raise
-    except Exception as error:
-        reason = str(error) if isinstance(error, OnnxfnError) else f"{type(error).__name__}: {runtime_message(error)}"
-        raise CheckFailed(f"{WHOLE}: the files cannot be run one after the other ({prompt.case}): {reason}") from error
+    return file_errors(f"{WHOLE}: the files cannot be run one after the other ({prompt.case})")

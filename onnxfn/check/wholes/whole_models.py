@@ -21,7 +21,7 @@ from onnxfn.check.check import differences
 from onnxfn.check.texts.decoded_texts import NEW_TOKENS, SessionOpener, margin_comparison, margin_error
 from onnxfn.check.texts.token_choices import ordinary_logits
 from onnxfn.check.variants.measures import cosine_of
-from onnxfn.check.variants.proof import NO_PROOF, Proof, is_quantized, prompt_measurements
+from onnxfn.check.variants.proof import NO_PROOF, Proof, is_quantized, measurement
 from onnxfn.check.verdict.compare import Exact, compare
 from onnxfn.check.verdict.verdict import Comparison, ExactOutputs, Scale, allowed_by_scale, judged, precision_of
 from onnxfn.check.wholes.joined_parts import (
@@ -44,6 +44,7 @@ from onnxfn.run.prompts_with_images import Prompt
 from onnxfn.specs.algebra.dummies import Array
 from onnxfn.specs.algebra.planned import Plan, PlannedSpec
 from onnxfn.specs.errors import CaptureFailed
+from onnxfn.specs.short_repr import counted
 from onnxfn.specs.stored.reports import Report, Tick, no_tick
 
 GENERATE = "PyTorch's generate"
@@ -96,11 +97,13 @@ def whole_model_report(
         except CaptureFailed as error:
             refusals[prompt.case] = f"{prompt.case}: {error}"
     findings = [text for case, text in refusals.items() if case not in with_result]
+    part = evolve(whole.decoder, name=name_of(whole))
     if is_measured:
         cases = (*with_result, *refusals.values())
-        logits = evolve(whole.decoder, name=name_of(whole)), main_output(whole.decoder)
-        return Report((), cases, tuple(findings), prompt_measurements(*logits, results, proof.floors))
-    of_whole = differences(evolve(whole.decoder, name=name_of(whole)), results)
+        of_logits = partial(measurement, part, main_output(part), "cases")  # the floor of random cases
+        worst = [of_logits(np.array(results), proof.floors, counted(len(results), "prompts"))] if results else []
+        return Report((), cases, tuple(findings), worst)
+    of_whole = differences(part, results)
     findings += [] if all(each.passed for each in of_whole) else _unread_types(whole)
     cases = (*dict.fromkeys(comparison.case for comparison in results), *refusals.values())
     return Report(of_whole, cases, tuple(findings))

@@ -6,9 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from attrs import evolve
-
-from onnxfn.check.bisect.bisect import Divergence, divergence, snippet
+from onnxfn.check.bisect.bisect import Divergence, divergence
 from onnxfn.check.bisect.failing_case import selected_cases
 from onnxfn.check.cases.references import file_cases
 from onnxfn.check.verdict.case_comparisons import CheckedFile
@@ -68,7 +66,6 @@ def bisect(
     """
     copied = model_copy(model)
     folder, plan = planned_files(spec, copied, exported, config, decoders=decoders)
-    path = exported.path if isinstance(exported, Exported) else str(exported)
     real_inputs = real_inputs_by_part(plan, preprocessor)
     dtype = plan.parts[0].spec.target.float_dtype
     model_in_dtype, exact = in_dtype(copied, dtype), exact_outputs(copied, dtype)
@@ -79,5 +76,5 @@ def bisect(
         )
         different = divergence(CheckedFile(model_in_dtype, part, file, exact), cases)
         if different is not None:
-            return evolve(different, snippet=snippet(different.case, different.sizes, path))
+            return different
     return Divergence(", ".join(plan.files))
