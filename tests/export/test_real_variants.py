@@ -12,6 +12,7 @@ from onnxfn.export.load.loading import load_configuration, load_model
 WANTED = {"model_fp16": 0.9999, "model_quantized": 0.99}
 """The cosine of a file's outputs and PyTorch's, on a real text."""
 
+
 @pytest.fixture(scope="module")
 def encoder():
     config = load_configuration(minilm())
