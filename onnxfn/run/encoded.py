@@ -36,12 +36,6 @@ def start_tokens(model: Any, count: int) -> Array:
     return np.full((count, 1), next((token for token in known if token is not None), 0), dtype=np.int64)
 
 
-def read_by_encoder(encoder: Part, arguments: Mapping[str, Array]) -> dict[str, Array]:
-    """The inputs of an encoder by name, from the arguments of `forward`."""
-    paths = {input_.name: str(input_.forward_path[0]) for input_ in encoder.spec.inputs}
-    return {name: arguments[argument] for name, argument in paths.items() if argument in arguments}
-
-
 def embedded(
     table: Any, sessions: Mapping[str, Any], known: Placeholders, arguments: Mapping[str, Array]
 ) -> dict[str, Array]:
@@ -58,8 +52,10 @@ def embedded(
     return {**arguments, EMBEDS: merged_embeddings(session_outputs(table, {IDS: ids})[EMBEDS], ids, rows)}
 
 
-def encoder_outputs(encoder: Part, decoder: Part, session: Any, inputs: Mapping[str, Array]) -> dict[str, Array]:
-    """What a decoder takes from an encoder: outputs of its session, or inputs that both share."""
+def encoder_outputs(encoder: Part, decoder: Part, session: Any, arguments: Mapping[str, Array]) -> dict[str, Array]:
+    """What a decoder takes from an encoder that reads arguments of `forward`: outputs, or inputs that both share."""
+    paths = {input_.name: str(input_.forward_path[0]) for input_ in encoder.spec.inputs}
+    inputs = {name: arguments[argument] for name, argument in paths.items() if argument in arguments}
     computed = {**inputs, **session_outputs(session, inputs)}
     links = (link for link in decoder.spec.links if link.part == encoder.name and link.input in decoder.inputs)
     return {link.input: computed[link.output] for link in links}

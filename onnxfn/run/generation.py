@@ -152,13 +152,10 @@ def generate(
         return greedy(decoder, ids, mask, steps=steps, stop=stop_ids)
 
 
-def _first_dtype(exported: Exported | str | PathLike[str]) -> str | None:
-    """The first of the `dtypes` of an export, or the one that `load` was asked for; None if there is none."""
-    return exported.plan.parts[0].dtype if isinstance(exported, Exported) else getattr(exported, "dtype", None)
-
-
 def _suffix(exported: Exported | str | PathLike[str], dtype: str | None) -> str:
-    return dtype_suffix(_first_dtype(exported) if dtype is None else dtype)
+    """The ending of the files in a dtype; None: the first of an export, or the one that `load` was asked for."""
+    first = exported.plan.parts[0].dtype if isinstance(exported, Exported) else getattr(exported, "dtype", None)
+    return dtype_suffix(first if dtype is None else dtype)
 
 
 def _encoder_file(folder: Path, suffix: str) -> Path:
@@ -234,12 +231,9 @@ def _decoder_file(exported: Exported | str | PathLike[str], folder: Path, suffix
     merged = folder / f"{DECODERS[0][0]}{suffix}.onnx"
     if merged.is_file():
         return merged
-    return folder / next(f"{name}.onnx" for name in names if name.endswith(suffix) and not _is_table(name))
-
-
-def _is_table(name: str) -> bool:
-    """Whether a part looks up the embeddings of tokens."""
-    return name.startswith(EMBEDDING_FILE)
+    return folder / next(
+        f"{name}.onnx" for name in names if name.endswith(suffix) and not name.startswith(EMBEDDING_FILE)
+    )
 
 
 def _decoder(file: Path, suffix: str) -> Decoder:

@@ -16,7 +16,7 @@ from onnxfn import compose, gives
 from onnxfn.architectures.families.detection import image_cases, images_without_cases
 from onnxfn.check.cuts.graph_values import computed_values
 from onnxfn.check.cuts.runs import written_graph
-from onnxfn.check.verdict import choices
+from onnxfn.check.verdict import case_comparisons
 
 SPEC = compose(
     images_without_cases,
@@ -90,7 +90,7 @@ def test_the_outputs_of_the_run_that_picks_are_compared(tmp_path, monkeypatch):
         changed(tmp_path / "otherwise.onnx", scores)
         return computed_values(written_graph(tmp_path / "otherwise.onnx"), names, inputs)
 
-    monkeypatch.setattr(choices, "computed_values", rounded_otherwise)
+    monkeypatch.setattr(case_comparisons, "computed_values", rounded_otherwise)
     report = onnxfn.validate(SPEC, model, file)
     assert report.passed
     assert any("ONNX Runtime picks" in text for each in report.differences for text in each.references)

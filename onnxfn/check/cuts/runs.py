@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Container, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -24,9 +23,6 @@ from onnxfn.run.sessions import (
 from onnxfn.specs.algebra.dummies import Array
 from onnxfn.specs.stored.reports import CheckFailed, Tick, no_tick
 from onnxfn.weights.onnx_files import with_weights_in_place
-
-LARGE_HALF_BYTES = 1 << 27
-"""Bytes of the 16-bit weights of a section from which on they are not converted all at once."""
 
 
 @frozen(eq=False)
@@ -137,26 +133,15 @@ def _read_initializers(written: WrittenGraph, section: Section) -> list[Any]:
     return [written.initializers[name] for name in read if name in written.initializers]
 
 
-def _half_bytes(written: WrittenGraph, section: Section) -> int:
-    """The bytes of the float16 and bfloat16 weights of a section."""
-    from onnx import TensorProto
-
-    half = (TensorProto.FLOAT16, TensorProto.BFLOAT16)
-    return sum(2 * math.prod(each.dims) for each in _read_initializers(written, section) if each.data_type in half)
-
-
 def section_session(written: WrittenGraph, section: Section, tick: Tick = no_tick) -> Any:
     """An ONNX Runtime session of a section. CheckFailed if ONNX Runtime cannot load it."""
-    from onnxruntime import ExecutionOrder, GraphOptimizationLevel
+    from onnxruntime import ExecutionOrder
 
     options = check_options(written.file)
-    if _half_bytes(written, section) > LARGE_HALF_BYTES:
-        convert_on_use(options)
+    convert_on_use(options)  # an optimization would also copy blocks of columns: they are computed from constants
     if large_matrices(_nodes(written, section), written.initializers):
-        # By priority, all blocks would be copied before the first is multiplied: they wait for no other node. An
-        # optimization would copy them when the session is opened: they are computed from constants.
+        # By priority, all blocks would be copied before the first is multiplied: they wait for no other node.
         options.execution_order = ExecutionOrder.DEFAULT
-        options.graph_optimization_level = GraphOptimizationLevel.ORT_DISABLE_ALL
     return watched_session(written.file, options, section_model(written, section), tick)
 
 

@@ -12,7 +12,7 @@ So an error that is too large in one case agrees if PyTorch's own error in anoth
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,17 @@ from typing import Any
 from attrs import evolve, field, frozen
 
 from onnxfn.check.cases.references import OutputArrays, Reference
-from onnxfn.check.verdict.choices import with_choices
+from onnxfn.check.cuts.graph_values import computed_values
+from onnxfn.check.cuts.runs import written_graph
+from onnxfn.check.verdict.choices import (
+    ANSWERED,
+    PICKED,
+    WorseChoice,
+    choosing_again,
+    choosing_as_file,
+    compared_values,
+    picked_positions,
+)
 from onnxfn.check.verdict.compare import Exact, Pair, compare, evidence_of, valid_elements
 from onnxfn.check.verdict.verdict import (
     NO_ERROR,
@@ -32,8 +42,10 @@ from onnxfn.check.verdict.verdict import (
     larger,
     precision_of,
 )
+from onnxfn.models.forward import torch_outputs
 from onnxfn.specs.algebra.dummies import Array
 from onnxfn.specs.algebra.planned import Part
+from onnxfn.specs.errors import OnnxfnError
 from onnxfn.specs.stored.reports import Tick, no_tick
 
 OTHER_INPUTS = 4
@@ -98,11 +110,37 @@ def case_comparisons(checked: CheckedFile, reference: Reference, outputs: Output
     comparisons = output_comparisons(checked.part, reference, outputs, checked.exact, checked.tick)
     if all(comparison.passed for comparison in comparisons):
         return comparisons
-    choice = with_choices(checked.model, checked.part, checked.file, reference, checked.exact)
-    if choice is None:
-        return comparisons
-    chosen = output_comparisons(checked.part, choice.reference, choice.outputs, choice.exact, checked.tick)
-    return tuple(evolve(comparison, reference=f"{comparison.reference}, {choice.text}") for comparison in chosen)
+    return _for_choices_of_file(checked, reference) or comparisons
+
+
+def _for_choices_of_file(checked: CheckedFile, reference: Reference) -> tuple[Comparison, ...]:
+    """The comparison of each output where PyTorch picks and answers as the file does in the case of a reference.
+
+    Empty if the file chooses nothing, or if PyTorch's own choice is another by more than rounding.
+    """
+    part, written = checked.part, written_graph(checked.file)
+    picked, compared = picked_positions(written), compared_values(written)
+    if not picked and not compared:
+        return ()
+    try:
+        values = computed_values(written, [*picked, *compared], reference.inputs)
+        picks, answers = ([values[name] for name in names] for names in (picked, compared))
+        with choosing_as_file(picks, answers, precision_of(part.spec.target.float_dtype)) as chosen:
+            expected = torch_outputs(checked.model, part, reference.inputs)
+    except (OnnxfnError, WorseChoice):
+        return ()
+    if not chosen:
+        return ()
+
+    def exact(part: Part, inputs: Mapping[str, Array]) -> tuple[str, OutputArrays]:
+        with choosing_again(chosen):
+            return checked.exact(part, inputs)
+
+    texts = {text for text, _ in chosen.values()}
+    label = ", ".join(text for text in (PICKED, ANSWERED) if text in texts)
+    actual = tuple(values[output.name] for output in part.spec.outputs)
+    comparisons = output_comparisons(part, evolve(reference, outputs=expected), actual, exact, checked.tick)
+    return tuple(evolve(each, reference=f"{each.reference}, {label}") for each in comparisons)
 
 
 def output_comparisons(

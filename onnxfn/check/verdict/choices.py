@@ -16,24 +16,29 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import count
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from attrs import evolve, frozen
 
-from onnxfn.check.cases.references import OutputArrays, Reference
-from onnxfn.check.cuts.graph_values import computed_values
-from onnxfn.check.cuts.runs import WrittenGraph, written_graph
-from onnxfn.check.verdict.verdict import ExactOutputs, Precision, Scale, allowed_by_scale, precision_of
-from onnxfn.models.forward import torch_outputs
+from onnxfn.check.cuts.runs import WrittenGraph
+from onnxfn.check.verdict.verdict import Precision, Scale, allowed_by_scale
 from onnxfn.models.torch_modes import torch_functions
 from onnxfn.specs.algebra.dummies import Array
-from onnxfn.specs.algebra.planned import Part
-from onnxfn.specs.errors import OnnxfnError
 
-PICKED = "which picks what ONNX Runtime picks, since the scores are equal but for rounding"
-"""The end of the text about what outputs were compared with."""
+PICKS = ("topk", "sort", "argsort")
+"""The names of the functions of torch that pick positions."""
+
+OPERATORS = ("Less", "LessOrEqual", "Greater", "GreaterOrEqual")
+"""The operators of ONNX that compare."""
+
+COMPARISONS = ("lt", "le", "gt", "ge", "less", "less_equal", "greater", "greater_equal")
+"""The names of the functions of torch that compare, those of the operators of Python included."""
+
+Chosen = Mapping[int, tuple[str, Array]]
+"""From the number of a choice in a run of PyTorch to `PICKED` or `ANSWERED`, and to its positions or answers."""
+
+OfChoice = Callable[[int, Any, Any, Any], Any]
+"""From the number of a choice, the tensor it depends on, the axis or the threshold, and PyTorch's choice to another."""
 
 ANSWERED = "which answers as ONNX Runtime does where a value equals a threshold but for rounding"
 """The end of the text about what outputs were compared with."""
@@ -58,23 +63,6 @@ class WorseChoice(Exception):
     """The positions that ONNX Runtime picked are worse than PyTorch's, or not comparable with them."""
 
 
-@frozen
-class Choice:
-    """What a file chooses in a case, and the outputs of both sides for it.
-
-    Attributes:
-        outputs: ONNX Runtime's outputs of the run that chose.
-        reference: PyTorch's outputs for the same choice.
-        exact: Computes PyTorch's exact outputs for it.
-        text: What is the same on both sides, as the end of a text about what outputs were compared with.
-    """
-
-    outputs: OutputArrays
-    reference: Reference
-    exact: ExactOutputs
-    text: str
-
-
 def picked_positions(written: WrittenGraph) -> tuple[str, ...]:
     """The positions that a file picks: the outputs of TopK."""
     return tuple(node.output[1] for node in written.model.graph.node if node.op_type == "TopK")
@@ -94,36 +82,6 @@ def compared_values(written: WrittenGraph) -> tuple[str, ...]:
         and len(constants.intersection(node.input)) == 1
         and any(written.types.get(name) in floats for name in node.input)
     )
-
-
-def with_choices(model: Any, part: Part, file: Path, reference: Reference, exact: ExactOutputs) -> Choice | None:
-    """The positions that the file picks in the case of a reference, and its answers at thresholds.
-
-    None if the file chooses nothing, or if PyTorch's own choice is another by more than rounding.
-    """
-    written = written_graph(file)
-    picked, compared = picked_positions(written), compared_values(written)
-    if not picked and not compared:
-        return None
-    precision = precision_of(part.spec.target.float_dtype)
-    try:
-        values = computed_values(written, [*picked, *compared], reference.inputs)
-        of_file = ([values[name] for name in names] for names in (picked, compared))
-        with choosing_as_file(*of_file, precision) as chosen:
-            outputs = torch_outputs(model, part, reference.inputs)
-    except (OnnxfnError, WorseChoice):
-        return None
-    if not chosen:
-        return None
-
-    def exact_outputs(part: Part, inputs: Mapping[str, Array]) -> tuple[str, OutputArrays]:
-        with choosing_again(chosen):
-            return exact(part, inputs)
-
-    texts = {text for text, _ in chosen.values()}
-    text = ", ".join(each for each in (PICKED, ANSWERED) if each in texts)
-    outputs_of_file = tuple(values[output.name] for output in part.spec.outputs)
-    return Choice(outputs_of_file, evolve(reference, outputs=outputs), exact_outputs, text)
 
 
 @contextmanager
@@ -191,15 +149,17 @@ def _choosing(of_pick: OfChoice, of_comparison: OfChoice) -> Iterator[None]:
             if positions is own_positions:
                 return own
             return positions if name == "argsort" else type(own)((scores.gather(dim, positions), positions))
-        if name in COMPARISONS and _compares_with_number(*arguments, *named.values()):
-            return of_comparison(next(numbers), *(*arguments, *named.values())[:2], own)
+        if name in COMPARISONS:
+            values, threshold = (*arguments, *named.values())[:2]
+            if _compares_with_number(values, threshold):
+                return of_comparison(next(numbers), values, threshold, own)
         return own
 
     with torch_functions(run):
         yield
 
 
-def _compares_with_number(values: Any, threshold: Any, *_: Any) -> bool:
+def _compares_with_number(values: Any, threshold: Any) -> bool:
     """Whether a tensor of real numbers is compared with a number."""
     import torch
 

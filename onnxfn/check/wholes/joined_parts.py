@@ -18,7 +18,7 @@ from onnxfn.check.texts.decoded_texts import NEW_TOKENS, SessionOpener, file_err
 from onnxfn.check.texts.token_choices import ordinary_logits
 from onnxfn.check.wholes.torch_whole import MASK, WHOLE, encoder_arguments, forward_arguments, whole_part
 from onnxfn.models.forward import torch_outputs
-from onnxfn.run.encoded import embedded, encoder_outputs, encoder_prompts, read_by_encoder, start_tokens
+from onnxfn.run.encoded import embedded, encoder_outputs, encoder_prompts, start_tokens
 from onnxfn.run.greedy_decoding import Decoder, greedy, most_likely_token, prompt_outputs, session_outputs
 from onnxfn.run.prompts_with_images import Prompt, processed_prompts, towers_of, whole_prompts
 from onnxfn.run.towers import TOWERS, takes_three_positions, with_features
@@ -122,8 +122,7 @@ def decoder_of(whole: Whole, prompt: Prompt) -> Decoder:
     if whole.encoder is None:
         return with_features(decoder, sessions, whole.known, arguments)
     read = arguments if table is None else embedded(table, sessions, whole.known, arguments)
-    inputs = read_by_encoder(whole.encoder, read)
-    encoded = encoder_outputs(whole.encoder, whole.decoder, whole.session_of(whole.encoder), inputs)
+    encoded = encoder_outputs(whole.encoder, whole.decoder, whole.session_of(whole.encoder), read)
     return evolve(decoder, constant_feeds=encoded)
 
 

@@ -25,6 +25,7 @@ from onnxfn.check.variants.proof import NO_PROOF, Proof, is_quantized, measureme
 from onnxfn.check.verdict.compare import Exact, compare
 from onnxfn.check.verdict.verdict import Comparison, ExactOutputs, Scale, allowed_by_scale, judged, precision_of
 from onnxfn.check.wholes.joined_parts import (
+    PromptLogits,
     Whole,
     arguments_of,
     begun,
@@ -39,7 +40,6 @@ from onnxfn.check.wholes.joined_parts import (
     written,
 )
 from onnxfn.check.wholes.torch_whole import texts_of_generate
-from onnxfn.run.greedy_decoding import Decoder
 from onnxfn.run.prompts_with_images import Prompt
 from onnxfn.specs.algebra.dummies import Array
 from onnxfn.specs.algebra.planned import Plan, PlannedSpec
@@ -125,14 +125,16 @@ def prompt_comparisons(whole: Whole, exact: ExactOutputs, prompt: Prompt) -> Ite
     case = f"{prompt.case} (tokens={ids.shape[1]})"
     yield compare(spec, output, case, logits.actual, logits.expected, logits.at_tokens, exact_end)
     if spec.feedback:
-        yield from _text_comparisons(whole, prompt, logits.decoder, exact)
+        yield from _text_comparisons(whole, prompt, logits, exact)
 
 
-def _text_comparisons(whole: Whole, prompt: Prompt, decoder: Decoder, exact: ExactOutputs) -> Iterator[Comparison]:
+def _text_comparisons(
+    whole: Whole, prompt: Prompt, of_prompt: PromptLogits, exact: ExactOutputs
+) -> Iterator[Comparison]:
     """What the files write after a prompt, against PyTorch: the logits of each step, the tokens of generate."""
     (ids, mask), spec, case = begun(whole, prompt), whole.decoder.spec, f"{NEW_TOKENS} tokens after {prompt.case}"
     with run_errors(prompt):
-        texts, steps = written(whole, decoder, ids, mask)
+        texts, steps = written(whole, of_prompt.decoder, ids, mask)
     at_steps = slice(ids.shape[1] - 1, -1)
     of_texts = torch_logits(whole, prompt, texts)
 
