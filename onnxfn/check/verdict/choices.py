@@ -25,20 +25,8 @@ from onnxfn.check.verdict.verdict import Precision, Scale, allowed_by_scale
 from onnxfn.models.torch_modes import torch_functions
 from onnxfn.specs.algebra.dummies import Array
 
-PICKS = ("topk", "sort", "argsort")
-"""The names of the functions of torch that pick positions."""
-
-OPERATORS = ("Less", "LessOrEqual", "Greater", "GreaterOrEqual")
-"""The operators of ONNX that compare."""
-
-COMPARISONS = ("lt", "le", "gt", "ge", "less", "less_equal", "greater", "greater_equal")
-"""The names of the functions of torch that compare, those of the operators of Python included."""
-
-Chosen = Mapping[int, tuple[str, Array]]
-"""From the number of a choice in a run of PyTorch to `PICKED` or `ANSWERED`, and to its positions or answers."""
-
-OfChoice = Callable[[int, Any, Any, Any], Any]
-"""From the number of a choice, the tensor it depends on, the axis or the threshold, and PyTorch's choice to another."""
+PICKED = "which picks what ONNX Runtime picks, since the scores are equal but for rounding"
+"""The end of the text about what outputs were compared with."""
 
 ANSWERED = "which answers as ONNX Runtime does where a value equals a threshold but for rounding"
 """The end of the text about what outputs were compared with."""

@@ -172,11 +172,11 @@ def build_until_checked(job: Job, output: Output) -> Built:
         if is_rounding or parts == [*job.plan.parts]:
             raise
         with suppress(CaptureFailed, CheckFailed):
-            return _built(evolve(job, plan=evolve(job.plan, parts=parts)), build)
+            return _built(evolve(job, plan=evolve(job.plan, parts=parts)), output)
         raise
 
 
-def _built(job: Job, build: BuildOptions) -> Built:
+def _built(job: Job, output: Output) -> Built:
     """Builds the graphs of a plan; once more with all layers traced if repeated or cached layers are wrong."""
     graphs = _graphs(job, output)
     try:
