@@ -73,6 +73,7 @@ def test_edits_are_made_in_the_order_of_the_table():
     [
         ({"opsett": 20}, UnknownName, "did you mean 'opset'"),
         ({"opset": "new"}, InvalidSpec, "opset"),
+        ({"atol": -1.0}, InvalidSpec, "a tolerance is a number"),
         ({"shape": ["a"]}, InvalidSpec, "--shape a="),
         ({"size": ["a=b"]}, InvalidSpec, "--size a has no number"),
         ({"rename": ["a="]}, InvalidSpec, "--rename a has no new name"),

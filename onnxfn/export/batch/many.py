@@ -102,7 +102,10 @@ def export_many(
     >>> export_many([]).jobs
     ()
     """
-    _check_numbers(workers, retries)
+    if workers is not None and workers < 1:
+        raise InvalidSpec(f"workers is {workers}; pass 1 or more, or None for as many as there are processors")
+    if retries < 0:
+        raise InvalidSpec(f"retries is {retries}; pass 0 or more")
     file, start = None if log is None else Path(log), perf_counter()
     prepared = _prepared(jobs, file)
     ended = [(result.status, task, result) for task, result in prepared if result is not None]
@@ -146,13 +149,6 @@ def batch_preview(jobs: Iterable[ExportJob], log: str | os.PathLike[str] | None 
         result or JobResult(task.job.checkpoint, task.job.path, "planned", memory_bytes=task.bytes)
         for task, result in _prepared(jobs, None if log is None else Path(log))
     )
-
-
-def _check_numbers(workers: int | None, retries: int) -> None:
-    if workers is not None and workers < 1:
-        raise InvalidSpec(f"workers is {workers}; pass 1 or more, or None for as many as there are processors")
-    if retries < 0:
-        raise InvalidSpec(f"retries is {retries}; pass 0 or more")
 
 
 def _prepared(jobs: Iterable[ExportJob], log: Path | None) -> list[tuple[Task, JobResult | None]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, Literal, get_args
 
-from attrs import Attribute, asdict, field, frozen
+from attrs import asdict, field, frozen
 
 from onnxfn.export.jobs.jobs import ExportJob
 from onnxfn.specs.converters import as_tuple
@@ -20,13 +20,6 @@ Status = Literal["planned", "exported", "unchanged", "failed", "timed out", "out
 
 SUCCESSES: tuple[str, ...] = ("exported", "unchanged")
 """The statuses of a job whose files are at the destination."""
-
-
-def _check_positive(record: Any, attribute: Attribute[Any], value: float | None) -> None:
-    """Raises InvalidSpec for a limit of 0 or less: no export could be within it."""
-    if isinstance(value, int | float) and not value > 0:
-        name = f"{attribute.name} of {type(record).__name__}"
-        raise InvalidSpec(f"{name} is {value!r}; pass more than 0, or None for no limit")
 
 
 @frozen(kw_only=True, field_transformer=typed_fields)
@@ -44,8 +37,8 @@ class JobLimits:
 
     __repr__ = short_repr
 
-    seconds: float | None = field(default=None, validator=_check_positive)
-    memory_bytes: int | None = field(default=None, validator=_check_positive)
+    seconds: float | None = None
+    memory_bytes: int | None = None
 
 
 @frozen(field_transformer=typed_fields)

@@ -69,6 +69,14 @@ class Option:
         return f"--{self.name.replace('_', '-')}"
 
 
+def _tolerance(_: str, tolerance: Any) -> Any:
+    from onnxfn.specs.algebra.spec import ExportSpec
+    from onnxfn.specs.edits.tensors import with_tolerance
+
+    with_tolerance(ExportSpec(), atol=tolerance)  # a record refuses infinite numbers with fewer words
+    return tolerance
+
+
 def _all_layers(*_: Any) -> Any:
     from onnxfn.graphs.build import trace_all_layers
 
@@ -115,10 +123,12 @@ OPTIONS: Mapping[str, Option] = MappingProxyType(
             ),
             Option(
                 *("atol", float, CHECK, "Absolute tolerance, in place of PyTorch's own error."),
+                read=_tolerance,
                 sets=SPEC,
             ),
             Option(
                 *("rtol", float, CHECK, "Relative tolerance, in place of PyTorch's own error."),
+                read=_tolerance,
                 sets=SPEC,
             ),
             Option(

@@ -36,17 +36,14 @@ def input_adapter(spec: ExportSpec, adapter: str | Path | None) -> Path | None:
 
 def check_layers(model: Any, plan: Plan, graphs: Sequence[Any]) -> None:
     """Raises UnknownName if a layer that shall have the inputs of an adapter is in none of the graphs of a plan."""
+    import torch
+
     layers = {name.removesuffix(SUFFIXES[0]) for graph in graphs for name in adapter_ports(graph)}
     for end in plan.parts[0].spec.target.adapter_inputs or ():
         if not any(is_selected(layer, (end,)) for layer in layers):
-            known = dict.fromkeys(name.rpartition(".")[2] for name, each in model.named_modules() if _is_linear(each))
+            linear = (name for name, each in model.named_modules() if isinstance(each, torch.nn.Linear))
+            known = dict.fromkeys(name.rpartition(".")[2] for name in linear)
             raise unknown("linear layer", end, known, of=type(model).__name__)
-
-
-def _is_linear(module: Any) -> bool:
-    import torch
-
-    return isinstance(module, torch.nn.Linear)
 
 
 def write_input_adapter(adapter: Path, plan: Plan, graphs: Sequence[Any], folder: Path) -> list[Path]:

@@ -190,7 +190,7 @@ class Plan:
             `plan[0]` the first one.
         left_out: What the model could take, a processor gives, and no part takes. Known when the plan was made for a
             model, as `export` does; a plan that was made from a configuration alone has none.
-        weight_bytes: The size of the weights of each part. Known when the plan was made for a model.
+        weight_bytes: The size of the weights of each part: in a dry run those of the model, else those of its graph.
         remarks: What a client of the layout cannot load, one line each. Known when the plan was made for a layout.
     """
 
