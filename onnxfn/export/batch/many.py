@@ -7,7 +7,6 @@ import re
 from collections.abc import Callable, Collection, Generator, Iterable, Sequence
 from concurrent.futures import CancelledError, Executor, Future
 from contextlib import closing
-from functools import partial
 from itertools import chain
 from pathlib import Path
 from queue import SimpleQueue
@@ -115,7 +114,7 @@ def export_many(
     processes = executor_processes(executor) if executor else local_processes(workers)
     results: dict[int, JobResult] = {}
     run_count = 0
-    with processes as submit, closing(_run(tasks, partial(submit, limits=limits), workers, memory, retries)) as steps:
+    with processes as submit, closing(_run(tasks, lambda job: submit(job, limits), workers, memory, retries)) as steps:
         for status, task, result in chain(ended, steps):
             if result is not None:
                 results[task.number] = result
