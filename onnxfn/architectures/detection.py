@@ -427,7 +427,7 @@ sam_hq: ExportSpec = compose(
         "vision_encoder",
         pixel_inputs,
         runs("self.get_image_embeddings"),
-        gives("image_embeddings", "batch_size _ _ _", path=(0,)),
+        gives("image_embeddings", "batch_size _ _ _", path=(0,), kind="float"),
         gives("intermediate_embeddings.0", "batch_size _ _ _", path=(1, 0)),
     ),
     model_part(
@@ -465,7 +465,7 @@ sam2: ExportSpec = compose(
         "vision_encoder",
         pixel_inputs,
         runs("self.get_image_embeddings"),
-        *(gives(f"image_embeddings.{level}", "batch_size _ _ _", path=(level,)) for level in LEVELS),
+        *(gives(f"image_embeddings.{level}", "batch_size _ _ _", path=(level,), kind="float") for level in LEVELS),
     ),
     model_part(
         "prompt_encoder_mask_decoder",

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from public_names import VALUES
 from transformers import BertConfig, BertForSequenceClassification
 
 import onnxfn
@@ -42,7 +43,7 @@ def names():
     torch.manual_seed(0)
     config = BertConfig(initializer_range=0.15, max_position_embeddings=64, **SIZES)
     spec = onnxfn.for_task(onnxfn.spec_for("bert"), "text-classification")
-    return {name: getattr(onnxfn, name) for name in onnxfn.__all__} | {
+    return VALUES | {
         "m": BertForSequenceClassification(config).eval(),
         "tc": spec,
     }

@@ -11,13 +11,9 @@ from onnxfn import (
     ARCHITECTURES,
     BuildOptions,
     CheckFailed,
-    Event,
     Exported,
     ExportSpec,
-    Generator,
-    InputSpec,
     OnnxfnError,
-    OutputSpec,
     Plan,
     Report,
     WriteOptions,
@@ -28,7 +24,6 @@ from onnxfn import (
     generates,
     gives,
     kv_cache,
-    positions,
     reads,
     sized,
     takes,
@@ -40,6 +35,9 @@ from onnxfn import (
     with_shapes,
     without,
 )
+from onnxfn.families import positions
+from onnxfn.records import Generator, InputSpec, OutputSpec
+from onnxfn.results import Event
 
 if TYPE_CHECKING:
     from torch.nn import Module
@@ -54,7 +52,7 @@ def composed() -> ExportSpec:
         text_decoder,
         positions,
         kv_cache(heads="heads", key="width", value="width"),
-        reads(num_layers="n_layer", heads="n_head", width=onnxfn.quotient("n_embd", "n_head")),
+        reads(num_layers="n_layer", heads="n_head", width=onnxfn.sources.quotient("n_embd", "n_head")),
     )
     newer = with_opset(for_task(decoder, "text-generation-with-past"), 21)
     return with_dtypes(with_shapes(newer, batch_size=1), int="int32", float="float16")

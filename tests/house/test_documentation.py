@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
 import textwrap
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 from attrs import fields, has
+from public_names import MODULES, VALUES
 
 import onnxfn
 
-FUNCTIONS = [name for name in onnxfn.__all__ if inspect.isfunction(getattr(onnxfn, name))]
-RECORDS = [name for name in onnxfn.__all__ if inspect.isclass(getattr(onnxfn, name)) and has(getattr(onnxfn, name))]
+FUNCTIONS = [name for name, value in VALUES.items() if inspect.isfunction(value)]
+RECORDS = [name for name, value in VALUES.items() if inspect.isclass(value) and has(value)]
 ERRORS = [
-    name
-    for name in onnxfn.__all__
-    if inspect.isclass(getattr(onnxfn, name)) and issubclass(getattr(onnxfn, name), Exception)
+    name for name in VALUES if inspect.isclass(getattr(onnxfn, name)) and issubclass(getattr(onnxfn, name), Exception)
 ]
-VALUES = sorted({*onnxfn.__all__} - {*FUNCTIONS, *RECORDS, *ERRORS})
+OTHERS = sorted({*VALUES} - {*FUNCTIONS, *RECORDS, *ERRORS})
 
 
 def section(text, title):
@@ -60,8 +61,20 @@ def docstrings_of_value(name):
 
 
 def test_all_names_are_there_once():
-    assert len(set(onnxfn.__all__)) == len(onnxfn.__all__)
-    assert [name for name in onnxfn.__all__ if not hasattr(onnxfn, name)] == []
+    """The package has the names that most people need; each of its other names goes on working there."""
+    assert len(onnxfn.__all__) <= 65
+    assert {*onnxfn.__all__, *MODULES} == {*dir(onnxfn)} - {"__all__", "__doc__"}
+    for module in MODULES:
+        names = import_module(f"onnxfn.{module}").__all__
+        assert len({*names}) == len(names)
+        assert [name for name in names if getattr(onnxfn, name) is not VALUES[name]] == []
+
+
+@pytest.mark.parametrize("module", ["onnxfn", *(f"onnxfn.{name}" for name in MODULES)])
+def test_the_index_has_the_names_of_a_module(module):
+    index = (Path(onnxfn.__file__).parent / "README.md").read_text()
+    (row,) = (line for line in index.splitlines() if line.startswith(f"| `{module}` |"))
+    assert {*re.findall(r"`(\w+)`", row.split("|")[3])} == {*import_module(module).__all__}
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
@@ -96,7 +109,7 @@ def test_a_public_error_says_when_it_is_raised(name):
     assert len(inspect.cleandoc(getattr(onnxfn, name).__doc__)) > 20
 
 
-@pytest.mark.parametrize("name", VALUES)
+@pytest.mark.parametrize("name", OTHERS)
 def test_a_public_value_is_documented(name):
     assert any(docstrings_of_value(name)), f"{name} has no docstring below its definition"
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import transformers
+from public_names import VALUES
 
 import onnxfn
 from onnxfn.export.cli import commands as cli
@@ -65,7 +66,7 @@ def codes(function):
 
 def test_the_rule_names_every_edit():
     """An edit is called with a spec and without; what else returns a spec is for `compose`."""
-    functions = {name: getattr(onnxfn, name) for name in onnxfn.__all__ if inspect.isfunction(getattr(onnxfn, name))}
+    functions = {name: value for name, value in VALUES.items() if inspect.isfunction(value)}
     edits = {name for name, function in functions.items() if any("as_edit" in code for code in codes(function))}
     assert {name for name in functions if name.startswith("with")} <= edits
     rule = README.partition("Words that start with `with`, and ")[2].partition("are edits")[0]

@@ -12,24 +12,25 @@ from pathlib import Path
 from typing import get_type_hints
 
 import pytest
+from public_names import VALUES
 
 import onnxfn
 
 ROOT = Path(__file__).resolve().parents[2]
 DOWNSTREAM = Path(__file__).with_name("downstream.py")
-FUNCTIONS = [name for name in onnxfn.__all__ if hasattr(getattr(onnxfn, name), "__wrapped__")]
+FUNCTIONS = [name for name, value in VALUES.items() if hasattr(value, "__wrapped__")]
 
 WRONG = """
 import onnxfn
 onnxfn.BuildOptions(find_repeats="nonsense")
 onnxfn.WriteOptions(layout="nonsense")
 onnxfn.WriteOptions(weight_storage="nonsense")
-onnxfn.with_dtypes(onnxfn.EMPTY, int="nonsense")
-onnxfn.plan(onnxfn.EMPTY, {}, decoders="nonsense")
-onnxfn.dummy_inputs(onnxfn.EMPTY, {}, "nonsense")
-onnxfn.padded("nonsense")
+onnxfn.with_dtypes(onnxfn.text_encoder, int="nonsense")
+onnxfn.plan(onnxfn.text_encoder, {}, decoders="nonsense")
+onnxfn.dummy_inputs(onnxfn.text_encoder, {}, "nonsense")
+onnxfn.facts.padded("nonsense")
 onnxfn.from_json("{}").passed
-onnxfn.compose([onnxfn.EMPTY])
+onnxfn.compose([onnxfn.text_encoder])
 onnxfn.generate("folder", 3)
 """
 

@@ -10,13 +10,14 @@ from functools import partial
 import numpy as np
 import pytest
 import toolz
+from public_names import VALUES
 
 import onnxfn
 from onnxfn import InvalidSpec, MissingValue, UnknownName
 
 BERT = onnxfn.compose(onnxfn.text_encoder, onnxfn.bert_inputs, onnxfn.ExportSpec(name="bert"))
 CLASSIFIER = onnxfn.for_task(BERT, "text-classification")
-NAMES = {**{name: getattr(onnxfn, name) for name in onnxfn.__all__}, "bert": BERT, "tc": CLASSIFIER, "pipe": toolz.pipe}
+NAMES = {**VALUES, "bert": BERT, "tc": CLASSIFIER, "pipe": toolz.pipe}
 TOKENS = {0: "batch_size", 1: "sequence_length"}
 TEXTS = dict.fromkeys(("input_ids", "attention_mask", "token_type_ids"), TOKENS)
 

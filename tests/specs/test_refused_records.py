@@ -4,13 +4,14 @@ import traceback
 from pathlib import Path
 
 import pytest
+from public_names import VALUES
 
 import onnxfn
 from onnxfn import InvalidSpec, OnnxfnError
 from onnxfn.specs.algebra.planned import Part, Plan, PlannedSpec
 from onnxfn.specs.records import NestedDummy
 
-NAMES = {**{name: getattr(onnxfn, name) for name in onnxfn.__all__}, "Part": Part, "Plan": Plan}
+NAMES = {**VALUES, "Part": Part, "Plan": Plan}
 NAMES |= {"PlannedSpec": PlannedSpec, "NestedDummy": NestedDummy}
 
 MOST_FRAMES = 2

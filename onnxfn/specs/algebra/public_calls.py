@@ -86,7 +86,7 @@ ACCEPTED: Mapping[Any, tuple[type, ...]] = MappingProxyType(
 PACKAGE = __name__.partition(".")[0]
 
 
-def public(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+def public(function: Callable[Parameters, Result], module: str = PACKAGE) -> Callable[Parameters, Result]:
     """A public function whose refusals are easy to read. It returns what `function` returns.
 
     The traceback of an OnnxfnError ends at the call: the message says enough. Where another error comes from an
@@ -115,9 +115,9 @@ def public(function: Callable[Parameters, Result]) -> Callable[Parameters, Resul
             raise
         if isinstance(result, ExportSpec) and (problem := wrong_type(function, arguments, named)) is not None:
             raise problem
-        return cast("Result", public(result)) if inspect.isfunction(result) else result
+        return cast("Result", public(result, module)) if inspect.isfunction(result) else result
 
-    call.__module__ = PACKAGE  # where users, help and pickle find it
+    call.__module__ = module  # where users, help and pickle find it
     return call
 
 

@@ -1,0 +1,5 @@
+"""Facts: functions that return a spec, to be joined by `compose`."""
+
+from onnxfn.specs.algebra.public_names import public_names
+
+__all__, __getattr__, __dir__ = public_names(__name__)

@@ -1,0 +1,5 @@
+"""Questions that Optimum's TasksManager and its configurations answer."""
+
+from onnxfn.specs.algebra.public_names import public_names
+
+__all__, __getattr__, __dir__ = public_names(__name__)

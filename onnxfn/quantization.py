@@ -1,0 +1,5 @@
+"""Quantized files: dtypes, rules that choose weights, and what a file must reach."""
+
+from onnxfn.specs.algebra.public_names import public_names
+
+__all__, __getattr__, __dir__ = public_names(__name__)

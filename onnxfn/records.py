@@ -1,0 +1,5 @@
+"""The records of a spec, of a plan, and the options of an export."""
+
+from onnxfn.specs.algebra.public_names import public_names
+
+__all__, __getattr__, __dir__ = public_names(__name__)

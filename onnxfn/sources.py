@@ -1,0 +1,5 @@
+"""Where a spec finds a value in a configuration."""
+
+from onnxfn.specs.algebra.public_names import public_names
+
+__all__, __getattr__, __dir__ = public_names(__name__)

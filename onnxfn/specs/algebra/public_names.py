@@ -1,0 +1,71 @@
+"""The public names of a module: a stub says where each lies, and each is imported at its first use."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Callable, Mapping
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from types import FunctionType, MappingProxyType
+from typing import Any
+
+PACKAGE = __name__.partition(".")[0]
+
+MODULES = ("batch", "edits", "errors", "facts", "families", "optimum", "quantization", "records", "results", "sources")
+"""The modules of public names. The names that most people need are in the package itself, too."""
+
+Names = tuple[tuple[str, ...], Callable[[str], Any], Callable[[], list[str]]]
+"""`__all__`, `__getattr__` and `__dir__` of a module."""
+
+
+def public_names(module: str) -> Names:
+    """`__all__`, `__getattr__` and `__dir__` of a module that has a stub.
+
+    A function has the errors of public calls. In the package itself, a name of another public module works, too.
+
+    >>> names, value_of, _ = public_names("onnxfn.sources")
+    >>> names
+    ('constant', 'either', 'from_config', 'quotient')
+    >>> value_of("constant")(3)
+    Getter('constant', 3)
+    """
+    places = _places(module)
+
+    @cache
+    def value_of(name: str) -> Any:
+        if module == PACKAGE and name in MODULES:
+            return import_module(f"{PACKAGE}.{name}")
+        if name not in places:
+            return _value_elsewhere(module, name)
+        value = getattr(import_module(places[name]), name)
+        return _public(value, module) if isinstance(value, FunctionType) and places[name] != PACKAGE else value
+
+    names = tuple(name for name in places if name not in MODULES)
+    return names, value_of, lambda: sorted((*places, "__all__", "__doc__"))
+
+
+def _public(function: Any, module: str) -> Any:
+    from onnxfn.specs.algebra.public_calls import public  # imports what a function needs, and no import of names does
+
+    return public(function, module)
+
+
+def _value_elsewhere(module: str, name: str) -> Any:
+    """The value of a name of another public module; AttributeError if none has it, or outside of the package."""
+    owner = next((each for each in MODULES if name in _places(f"{PACKAGE}.{each}")), None)
+    if module != PACKAGE or owner is None:
+        text = f"module {module!r} has no attribute {name!r}" + (f"; it is in {PACKAGE}.{owner}" if owner else "")
+        # With `name` and `obj`, Python itself adds the closest name.
+        raise AttributeError(text, name=name, obj=sys.modules[module])
+    return getattr(import_module(f"{PACKAGE}.{owner}"), name)
+
+
+@cache
+def _places(module: str) -> Mapping[str, str]:
+    """From each name that the stub of a module imports to the module that it imports the name from."""
+    file = "__init__" if module == PACKAGE else module.rpartition(".")[2]
+    stub = (Path(__file__).parents[2] / f"{file}.pyi").read_text()
+    imports = (node for node in ast.parse(stub).body if isinstance(node, ast.ImportFrom))
+    return MappingProxyType({alias.name: str(node.module) for node in imports for alias in node.names})
