@@ -428,7 +428,7 @@ sam_hq: ExportSpec = compose(
         pixel_inputs,
         runs("self.get_image_embeddings"),
         gives("image_embeddings", "batch_size _ _ _", path=(0,), kind="float"),
-        gives("intermediate_embeddings.0", "batch_size _ _ _", path=(1, 0)),
+        gives("intermediate_embeddings.0", "batch_size _ _ _", path=(1, 0), kind="float"),
     ),
     model_part(
         "prompt_encoder_mask_decoder",
