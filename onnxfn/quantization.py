@@ -1,5 +1,16 @@
 """Quantized files: dtypes, rules that choose weights, and what a file must reach."""
 
+from typing import TYPE_CHECKING
+
 from onnxfn.specs.algebra.public_names import public_names
+
+if TYPE_CHECKING:
+    from onnxfn import Floors as Floors
+    from onnxfn import quantize as quantize
+    from onnxfn.specs.algebra.quantized_dtypes import QUANTIZED_DTYPES as QUANTIZED_DTYPES
+    from onnxfn.specs.algebra.quantized_dtypes import QuantizedDtype as QuantizedDtype
+    from onnxfn.specs.quantization import WeightRule as WeightRule
+    from onnxfn.specs.results.measurements import Measurement as Measurement
+    from onnxfn.specs.stored.reports import NotQuantized as NotQuantized
 
 __all__, __getattr__, __dir__ = public_names(__name__)

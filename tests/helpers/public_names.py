@@ -7,7 +7,7 @@ from pathlib import Path
 
 import onnxfn
 
-MODULES = sorted(path.stem for path in Path(onnxfn.__file__).parent.glob("*.pyi") if path.stem != "__init__")
+MODULES = sorted(path.stem for path in Path(onnxfn.__file__).parent.glob("[!_]*.py"))
 VALUES = {
     name: getattr(module, name)
     for module in (*(import_module(f"onnxfn.{name}") for name in MODULES), onnxfn)

@@ -20,7 +20,7 @@ DECORATORS = ("attrs", "onnxfn.specs.record")
 """The modules of the decorators of records."""
 
 PUBLIC = ("batch", "edits", "errors", "facts", "families", "optimum", "quantization", "records", "results", "sources")
-"""The modules of public names. Each is a list of names in a stub."""
+"""The modules of public names. Each is a list of names."""
 
 OUTSIDE = ("__init__", "__main__", *PUBLIC)
 """The files at the top of the package: they import from any folder, and no folder imports from them."""
@@ -31,7 +31,7 @@ MOST_IMPORTS = 25
 MOST_FILES = 20
 
 BUDGET = {
-    "specs": 9_106,
+    "specs": 9_108,
     "architectures": 9_694,
     "weights": 3_078,
     "models": 1_706,
@@ -301,9 +301,8 @@ def test_a_folder_keeps_to_its_budget_of_lines_and_the_budget_follows_it_down(fo
 
 
 def test_the_package_has_at_most_8_folders_two_modules_and_lists_of_names():
-    entries = {path.name for path in PACKAGE.iterdir()} - {"__pycache__", "py.typed", "README.md"}
-    stubs = {f"{name}.pyi" for name in ("__init__", *PUBLIC)}
-    assert entries == {*ROOMS, *stubs, *(f"{name}.py" for name in OUTSIDE)}
+    entries = {path.name for path in PACKAGE.iterdir()} - {"__pycache__", "py.typed", "README.md", "__init__.pyi"}
+    assert entries == {*ROOMS, *(f"{name}.py" for name in OUTSIDE)}
     assert len(ROOMS) <= 8
 
 

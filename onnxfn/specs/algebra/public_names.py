@@ -1,4 +1,4 @@
-"""The public names of a module: a stub says where each lies, and each is imported at its first use."""
+"""The public names of a module: imports for type checkers say where each lies. Each is imported at its first use."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Names = tuple[tuple[str, ...], Callable[[str], Any], Callable[[], list[str]]]
 
 
 def public_names(module: str) -> Names:
-    """`__all__`, `__getattr__` and `__dir__` of a module that has a stub.
+    """`__all__`, `__getattr__` and `__dir__` of a module.
 
     A function has the errors of public calls. In the package itself, a name of another public module works, too.
 
@@ -29,7 +29,7 @@ def public_names(module: str) -> Names:
     >>> names
     ('constant', 'either', 'from_config', 'quotient')
     >>> value_of("constant")(3)
-    Getter('constant', 3)
+    Getter(function='constant', arguments=(3,))
     """
     places = _places(module)
 
@@ -64,8 +64,10 @@ def _value_elsewhere(module: str, name: str) -> Any:
 
 @cache
 def _places(module: str) -> Mapping[str, str]:
-    """From each name that the stub of a module imports to the module that it imports the name from."""
-    file = "__init__" if module == PACKAGE else module.rpartition(".")[2]
-    stub = (Path(__file__).parents[2] / f"{file}.pyi").read_text()
-    imports = (node for node in ast.parse(stub).body if isinstance(node, ast.ImportFrom))
-    return MappingProxyType({alias.name: str(node.module) for node in imports for alias in node.names})
+    """From each name of a module to where it lies, by the imports for type checkers; the package has them in a stub."""
+    file = "__init__.pyi" if module == PACKAGE else f"{module.rpartition('.')[2]}.py"
+    nodes = ast.walk(ast.parse((Path(__file__).parents[2] / file).read_text()))
+    imports = [node for node in nodes if isinstance(node, ast.ImportFrom)]
+    return MappingProxyType(
+        {alias.name: str(node.module) for node in imports for alias in node.names if alias.asname == alias.name}
+    )

@@ -1,7 +1,0 @@
-from onnxfn import Floors as Floors
-from onnxfn import quantize as quantize
-from onnxfn.specs.algebra.quantized_dtypes import QUANTIZED_DTYPES as QUANTIZED_DTYPES
-from onnxfn.specs.algebra.quantized_dtypes import QuantizedDtype as QuantizedDtype
-from onnxfn.specs.quantization import WeightRule as WeightRule
-from onnxfn.specs.results.measurements import Measurement as Measurement
-from onnxfn.specs.stored.reports import NotQuantized as NotQuantized
