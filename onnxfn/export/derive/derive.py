@@ -4,36 +4,29 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from attrs import evolve
 
-from onnxfn.architectures.families.seq2seq import image_seq2seq, text_seq2seq
-from onnxfn.architectures.families.text import positions, text_decoder
-from onnxfn.architectures.private.renamed import field
 from onnxfn.architectures.private.torch_names import torch_name
 from onnxfn.export.derive.auto_tables import listed_loader, listed_tasks
+from onnxfn.export.derive.cached_specs import SEES, spec_with_cache
 from onnxfn.export.derive.candidate_inputs import (
     candidate_inputs,
     forward_parameters,
-    reads_argument,
     unknown_arguments,
 )
 from onnxfn.export.derive.causal_masks import masked_by_eager
-from onnxfn.export.derive.known_inputs import CONFIG_KEYS, INPUT_FORMS
-from onnxfn.export.derive.probe import Run, accepted, answer_tensors, cache_spec, outputs_spec, run
+from onnxfn.export.derive.known_inputs import INPUT_FORMS
+from onnxfn.export.derive.probe import Run, accepted, answer_tensors, outputs_spec, run
 from onnxfn.export.load.class_tasks import loader_of
 from onnxfn.models.model_state import model_copy
 from onnxfn.models.torch_modes import quiet
-from onnxfn.specs.algebra.compose import compose, constant, reads
+from onnxfn.specs.algebra.compose import compose
 from onnxfn.specs.algebra.config_values import snapshot
-from onnxfn.specs.algebra.facts import TOKENS, always, builds
-from onnxfn.specs.algebra.spec import Call, ExportSpec
-from onnxfn.specs.axes import pattern
-from onnxfn.specs.edits.behaviors import behaves
-from onnxfn.specs.edits.caches import CACHES
-from onnxfn.specs.edits.tensors import without
+from onnxfn.specs.algebra.facts import always
+from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.errors import (
     InvalidSpec,
     MissingValue,
@@ -45,19 +38,10 @@ from onnxfn.specs.errors import (
     unknown,
 )
 from onnxfn.specs.plan.planning import resolved
-from onnxfn.specs.records import CacheRow
 from onnxfn.specs.tasks.tasks import TASKS, WITH_PAST, canonical, for_task, task_names
-
-SEES = "image-text-to-text"
 
 CACHE_TASKS = ("feature-extraction", "text-generation", "text2text-generation", SEES)
 """The tasks whose specs may be derived with a cache: text or images in, text or features out."""
-
-SEQ2SEQ_INPUTS = ("input_ids", "attention_mask", "decoder_input_ids")
-"""The inputs of an encoder-decoder whose spec may be derived with a cache."""
-
-DECODER_INPUTS = frozenset({"input_ids", "attention_mask", "token_type_ids"})
-"""The inputs that a decoder may have whose spec is derived with a cache; `input_ids` is required."""
 
 CACHE_REFUSALS = (TypeError, ValueError, NotImplementedError)
 """The errors with which a model refuses `use_cache=True`.
@@ -82,7 +66,7 @@ def derive_from_model(model: Any, task: str, *, of_texts: bool = False) -> Expor
     inputs, runs = _accepted_inputs(model, of_texts=of_texts)
     base = compose(ExportSpec(name=model.config.model_type), masked_by_eager(model), inputs)
     result, refusal = _result_with_cache(model, base, name)
-    known = _spec_with_cache(model, base, result, name)
+    known = spec_with_cache(model, base, result, name)
     if known is None or _is_other_head(known, task) or _lacks_outputs(runs, known, task):
         known = _spec_without_cache(base, name, runs)
     spec = _for_task(model, known, task, refusal)
@@ -197,27 +181,6 @@ def _takes_cache(model: Any) -> bool:
     return not kinds or any(issubclass(kind, Cache) for kind in kinds)
 
 
-def _spec_with_cache(model: Any, base: ExportSpec, result: Any, task: str) -> ExportSpec | None:
-    """The spec of a text model with the cache in its result; None if there is no cache, or not one of transformers."""
-    cache = field(result, "past_key_values")
-    inputs = tuple(input_.name for input_ in base.inputs)
-    if hasattr(cache, CACHES["encoder"]):
-        if task == SEES and "input_ids" not in inputs:
-            return _image_seq2seq_spec(base, result, cache)
-        return _seq2seq_spec(base, result, cache) if inputs == SEQ2SEQ_INPUTS else None
-    states = cache_spec(cache).cache.rows
-    return (
-        _decoder_spec(model, base, states)
-        if states and _reads_text(base) and DECODER_INPUTS.issuperset(inputs)
-        else None
-    )
-
-
-def _reads_text(base: ExportSpec) -> bool:
-    """Whether the token ids have the axes of a text, not those of the codes of a sound."""
-    return any(input_.name == "input_ids" and pattern(input_.axes) == TOKENS for input_ in base.inputs)
-
-
 def _is_other_head(spec: ExportSpec, task: str) -> bool:
     """Whether transformers lists a class for a task that a spec with a cache does not have: a decoder of speech."""
     return canonical(task) not in task_names(spec) and canonical(task) in listed_tasks(spec.name or "")
@@ -232,39 +195,6 @@ def _lacks_outputs(runs: Sequence[Run], spec: ExportSpec, task: str) -> bool:
         return False
     returned = {output.name for output in outputs_spec(runs).outputs}
     return returned.isdisjoint(output.name for output in for_task(spec, canonical(task)).outputs)
-
-
-def _decoder_spec(model: Any, base: ExportSpec, states: Iterable[CacheRow]) -> ExportSpec:
-    position_ids = positions if "position_ids" in forward_parameters(model) else ExportSpec()
-    name = ExportSpec(name=base.name, call=Call(attention=base.call.attention))
-    family = compose(text_decoder, CONFIG_KEYS, position_ids, name)
-    family = family if reads_argument(model, "attention_mask") else without(family, "attention_mask")
-    return evolve(family, cache=evolve(family.cache, rows=states))
-
-
-def _image_seq2seq_spec(base: ExportSpec, result: Any, cache: Any) -> ExportSpec:
-    """The spec of an encoder of images with a decoder of text."""
-    read = tuple(input_ for input_ in base.inputs if input_.name != "decoder_input_ids")
-    return compose(evolve(base, inputs=()), image_seq2seq(ExportSpec(inputs=read)), _cache_sizes(result, cache))
-
-
-def _cache_sizes(result: Any, cache: Any) -> ExportSpec:
-    """A spec of the sizes in the cache of an encoder-decoder."""
-    layers = getattr(cache, CACHES["decoder"]).layers
-    _, heads, _, head_size = layers[0].keys.shape
-    return reads(
-        hidden_size=constant(result.encoder_last_hidden_state.shape[-1]),
-        decoder_num_layers=constant(len(layers)),
-        decoder_num_attention_heads=constant(heads),
-        decoder_head_dim=constant(head_size),
-    )
-
-
-def _seq2seq_spec(base: ExportSpec, result: Any, cache: Any) -> ExportSpec:
-    with_experts = hasattr(result, "encoder_router_logits")
-    encoder = behaves("decoder", builds("encoder_outputs", "moe_encoder_output")) if with_experts else ExportSpec()
-    name = ExportSpec(name=base.name, call=Call(attention=base.call.attention))
-    return compose(text_seq2seq, CONFIG_KEYS, _cache_sizes(result, cache), encoder, name)
 
 
 def _for_task(model: Any, spec: ExportSpec, task: str, refusal: str) -> ExportSpec:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from types import MappingProxyType
 from typing import Any
 
 from attrs import frozen
@@ -16,7 +15,7 @@ from onnxfn.models.forward import raw_forward, tensors_for
 from onnxfn.models.model_state import unchanged_eval
 from onnxfn.models.patching import applied
 from onnxfn.models.torch_modes import eager_branches, quiet
-from onnxfn.specs.algebra.compose import compose, constant
+from onnxfn.specs.algebra.compose import compose
 from onnxfn.specs.algebra.config_values import snapshot
 from onnxfn.specs.algebra.dummies import dummies
 from onnxfn.specs.algebra.facts import gives
@@ -24,7 +23,6 @@ from onnxfn.specs.algebra.planned import PlannedSpec
 from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.axes import value
 from onnxfn.specs.converters import Path
-from onnxfn.specs.edits.caches import cache_row
 from onnxfn.specs.errors import OnnxfnError, PatchFailed
 from onnxfn.specs.plan.check_cases import cases, in_case
 from onnxfn.specs.plan.planning import resolved
@@ -32,12 +30,6 @@ from onnxfn.specs.records import KINDS, Kind
 
 AUXILIARY_FIELDS = frozenset({"loss", "hidden_states", "attentions", "mems", "router_logits", *CACHES, *INNER_RESULTS})
 """Fields of a result that are no answer: the loss, the caches, the tensors of each layer, the results of towers."""
-
-STATE_NAMES: Mapping[str, str] = MappingProxyType({"conv_states": "conv", "recurrent_states": "recurrent"})
-"""Attribute of a layer of a cache, whose tensors have a fixed size -> the name of the state in ONNX."""
-
-INDEXER_KEYS = "indexer_keys"
-"""Attribute of a layer of a cache whose attention reads the keys that an index chooses: the keys of the index."""
 
 INPUT_REFUSALS = (
     ArithmeticError,
@@ -135,24 +127,6 @@ def outputs_spec(runs: Sequence[Run], taken: Sequence[str] = ()) -> ExportSpec:
     return compose(*(_output_spec(name, path, runs) for name, path in zip(names, common, strict=True)))
 
 
-def cache_spec(cache: Any) -> ExportSpec:
-    """A spec of the states in a cache of transformers after a run; empty if the cache has no layers.
-
-    Layers whose state has the same name and axes share a row. Further rows of the same name have a number as prefix.
-    """
-    rows: dict[tuple[str, str], list[int]] = {}
-    for index, layer in enumerate(getattr(cache, "layers", ())):
-        for state in _layer_states(layer):
-            rows.setdefault(state, []).append(index)
-    names = [name for name, _ in rows]
-    return compose(
-        *(
-            _state_spec(name, axes, layers, "" if names.index(name) == number else str(number))
-            for number, ((name, axes), layers) in enumerate(rows.items())
-        )
-    )
-
-
 def all_tensors(result: Any, path: Path = ()) -> Tensors:
     """Every tensor of a result of `forward`, by its path."""
     if hasattr(result, "shape") and hasattr(result, "dtype"):
@@ -218,32 +192,3 @@ def _axis_word(name: str, axis: int, sizes: Sequence[int], runs: Sequence[Run]) 
         if all(each.sizes[symbol] == size for each, size in zip(runs, sizes, strict=True))
     )
     return next(equal, f"{name.replace('.', '_')}_axis_{axis}").replace(" ", "")
-
-
-def _layer_states(layer: Any) -> Iterator[tuple[str, str]]:
-    """The name and the axes of each state of a layer of a cache; `{}` stands for the axis that grows."""
-    for name in ("keys", "values"):
-        tensor = getattr(layer, name, None)
-        if tensor is not None and tensor.ndim == 4:  # noqa: PLR2004 - [batch, heads, length, head size]
-            yield name.removesuffix("s"), f"batch_size {tensor.shape[1]} {{}} {tensor.shape[3]}"
-    indexed = getattr(layer, INDEXER_KEYS, None)
-    if indexed is not None:
-        yield INDEXER_KEYS.removesuffix("s"), f"batch_size {{}} {indexed.shape[2]}"
-    for name in STATE_NAMES:
-        for index, tensor in dict(getattr(layer, name, None) or {}).items():
-            if tensor is not None:
-                yield f"{name}.{index}", " ".join(("batch_size", *map(str, tensor.shape[1:])))
-
-
-def _state_spec(name: str, axes: str, layers: Sequence[int], prefix: str) -> ExportSpec:
-    attribute, _, index = name.partition(".")
-    state = f"{STATE_NAMES[attribute]}{'' if index == '0' else index}" if index else ""
-    return cache_row(
-        f"{prefix} {state or name}".strip(),
-        axes.format("past_sequence_length"),
-        output_axes=axes.format("past_sequence_length+sequence_length"),
-        input_name=f"past_{state}.{{layer}}" if state else f"past_key_values.{{layer}}.{name}",
-        output_name=f"present_{state}.{{layer}}" if state else f"present.{{layer}}.{name}",
-        attribute=name if state else f"{name}s",
-        layers=constant(tuple(layers)),
-    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
@@ -12,14 +12,10 @@ from attrs import evolve
 
 from onnxfn.check.variants.proof import check_floors
 from onnxfn.check.variants.text_references import text_references
-from onnxfn.export.clients.card import write_card
-from onnxfn.export.clients.side_files import write_side_files
 from onnxfn.export.derive.derive import HOW_TO_SPECIFY
 from onnxfn.export.derive.derive_sample import FROM_SAMPLE
-from onnxfn.export.load.quantized import weights_from
-from onnxfn.export.publish.publishing import checkpoint_files, publish
+from onnxfn.export.publish.publishing import publish
 from onnxfn.export.publish.staging import Destination, check_destination, export_target, staging_folder
-from onnxfn.export.report.report_file import package_versions, report_content, with_file, write_report
 from onnxfn.export.run.arguments import (
     check_export_arguments,
     check_model,
@@ -28,28 +24,24 @@ from onnxfn.export.run.arguments import (
     merged_adapter,
     with_checkpoint_weights,
 )
-from onnxfn.export.run.attempts import Built, Job, Output, build_variants, check_files
+from onnxfn.export.run.attempts import Job, Output, build_variants, check_files
+from onnxfn.export.run.complete import complete_folder, exported_result, write_checkpoint_files
 from onnxfn.export.run.events import OnEvent, ignore, limited, stage_timer
 from onnxfn.export.run.loaded import Loaded, write_to_file_object
 from onnxfn.export.run.planned_files import plan_for_destination, planned_files
 from onnxfn.graphs.build import BuildOptions
-from onnxfn.graphs.fusions.fusing import fusions
-from onnxfn.graphs.quantization.quantized_slots import graph_size, weight_bytes
 from onnxfn.models.casting import with_adapter
 from onnxfn.models.model_state import model_copy, with_plain_tensors
 from onnxfn.models.submodules import as_module
 from onnxfn.models.torch_modes import ticking_operators
 from onnxfn.run.prompts import export_path
-from onnxfn.specs.algebra.planned import WeightBytes
 from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.errors import OnnxfnError, write_errors
 from onnxfn.specs.plan.planning import Decoders
 from onnxfn.specs.plan.real_inputs import real_inputs_by_part
 from onnxfn.specs.results.measurements import DEFAULT_FLOORS, CheckMode, Floors, check_mode, comparing_mode
-from onnxfn.specs.stored.reports import Exported, NotQuantized, Report, Tick
-from onnxfn.specs.version import VERSION
-from onnxfn.weights.layouts import layout_of, write_configs
-from onnxfn.weights.side_files import copy_side_files
+from onnxfn.specs.stored.reports import Exported, Report
+from onnxfn.weights.layouts import layout_of
 from onnxfn.weights.write import (
     LINK,
     ResolvedWriteOptions,
@@ -187,14 +179,14 @@ def export(
                 files: Iterable[Path] = built.files
                 with timed("complete", "") as tick:
                     if not destination.is_file:
-                        side_files = _write_checkpoint_files(model, checkpoint, staging)
-                        files = _complete_folder(built, side_files, staging, destination, options, tick)
+                        side_files = write_checkpoint_files(model, checkpoint, staging)
+                        files = complete_folder(built, side_files, staging, destination, options, tick)
                 # No event comes after this: what `on_event` raised would leave the files of an export that failed.
                 published = publish(files, staging, destination, overwrite=overwrite)
         loaded = Loaded(str(target), map(str, published), owner)
         if path is not None and not isinstance(path, str | PathLike):
             write_to_file_object(loaded, path)
-        return _exported(loaded, built, seconds)
+        return exported_result(loaded, built, seconds)
 
 
 def validate(
@@ -273,62 +265,6 @@ def _resolved_options(
         resolved_write_options(write), checkpoint, destination.onnx_folder, overwrite=overwrite
     )
     return evolve(build, pretranspose=build.pretranspose and options.weight_storage != LINK), options
-
-
-def _complete_folder(
-    built: Built,
-    side_files: Iterable[Path],
-    staging: Path,
-    destination: Destination,
-    options: ResolvedWriteOptions,
-    tick: Tick,
-) -> tuple[Path, ...]:
-    """Writes what an export to a folder has besides graphs and files of the checkpoint; returns all files.
-
-    These are the side files and the card of the layout, and `report.json`, which covers all other files.
-    """
-    written = {file.name for file in built.files}
-    sidecars = [
-        f"{part.name}.onnx" for part in built.plan.parts if f"{part.name}{options.external_data_suffix}" in written
-    ]
-    fixed = checkpoint_files(destination.folder)
-    new = write_side_files(staging, built.plan, options.layout, sidecars, fixed)
-    every_file = {**built.files, **dict.fromkeys((*side_files, *new), "")}
-    content = report_content(every_file, staging, built.plan, built.report, options, built.weights_from, tick)
-    cards = write_card(content, staging, destination.folder) if options.layout.has_card else ()
-    for card in cards:
-        content = with_file(content, staging, card)
-    return (*every_file, *cards, write_report(content, staging))
-
-
-def _write_checkpoint_files(model: Any, checkpoint: Path | None, folder: Path) -> tuple[Path, ...]:
-    """Writes the configuration of the model and copies the tokenizer and preprocessor files of the checkpoint.
-
-    The configuration of a quantized checkpoint says that weights are quantized: that of the model replaces it.
-    """
-    files = (*write_configs(model, folder), *(copy_side_files(checkpoint, folder) if checkpoint else ()))
-    return (*files, *(write_configs(model, folder) if weights_from(model) else ()))
-
-
-def _exported(loaded: Loaded, built: Built, seconds: Mapping[str, float]) -> Exported:
-    graphs = [*zip((part.name for part in built.plan.parts), built.graphs, strict=True)]
-    return Exported(
-        path=loaded.path,
-        files=loaded.files,
-        plan=evolve(built.plan, weight_bytes=[WeightBytes(name, weight_bytes(graph.model)) for name, graph in graphs]),
-        opset=built.graphs[0].model.opset_imports[""],
-        seconds=seconds.items(),
-        report=built.report,
-        limits=dict.fromkeys(limit for graph in built.graphs for limit in graph.limits),
-        repeats=built.traced_layers,
-        fusions=[(name, fusions(graph.model)) for name, graph in graphs],
-        graphs=[graph_size(name, graph.model) for name, graph in graphs],
-        bytes=sum(Path(file).stat().st_size for file in loaded.files),
-        versions=[("onnxfn", VERSION), *((name, version) for name, version in package_versions().items() if version)],
-        weights_from=built.weights_from,
-        not_quantized=[NotQuantized(name, *weight) for name, graph in graphs for weight in graph.not_quantized],
-        loaded=loaded,
-    )
 
 
 @contextmanager

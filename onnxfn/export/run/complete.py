@@ -1,0 +1,83 @@
+"""What an export has besides its graphs: configuration, side files, card, report; and the record that it returns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from attrs import evolve
+
+from onnxfn.export.clients.card import write_card
+from onnxfn.export.clients.side_files import write_side_files
+from onnxfn.export.load.quantized import weights_from
+from onnxfn.export.publish.publishing import checkpoint_files
+from onnxfn.export.publish.staging import Destination
+from onnxfn.export.report.report_file import package_versions, report_content, with_file, write_report
+from onnxfn.export.run.attempts import Built
+from onnxfn.export.run.loaded import Loaded
+from onnxfn.graphs.fusions.fusing import fusions
+from onnxfn.graphs.quantization.quantized_slots import graph_size, weight_bytes
+from onnxfn.specs.algebra.planned import WeightBytes
+from onnxfn.specs.stored.reports import Exported, NotQuantized, Tick
+from onnxfn.specs.version import VERSION
+from onnxfn.weights.layouts import write_configs
+from onnxfn.weights.side_files import copy_side_files
+from onnxfn.weights.write import ResolvedWriteOptions
+
+
+def complete_folder(
+    built: Built,
+    side_files: Iterable[Path],
+    staging: Path,
+    destination: Destination,
+    options: ResolvedWriteOptions,
+    tick: Tick,
+) -> tuple[Path, ...]:
+    """Writes what an export to a folder has besides graphs and files of the checkpoint; returns all files.
+
+    These are the side files and the card of the layout, and `report.json`, which covers all other files.
+    """
+    written = {file.name for file in built.files}
+    sidecars = [
+        f"{part.name}.onnx" for part in built.plan.parts if f"{part.name}{options.external_data_suffix}" in written
+    ]
+    fixed = checkpoint_files(destination.folder)
+    new = write_side_files(staging, built.plan, options.layout, sidecars, fixed)
+    every_file = {**built.files, **dict.fromkeys((*side_files, *new), "")}
+    content = report_content(every_file, staging, built.plan, built.report, options, built.weights_from, tick)
+    cards = write_card(content, staging, destination.folder) if options.layout.has_card else ()
+    for card in cards:
+        content = with_file(content, staging, card)
+    return (*every_file, *cards, write_report(content, staging))
+
+
+def write_checkpoint_files(model: Any, checkpoint: Path | None, folder: Path) -> tuple[Path, ...]:
+    """Writes the configuration of the model and copies the tokenizer and preprocessor files of the checkpoint.
+
+    The configuration of a quantized checkpoint says that weights are quantized: that of the model replaces it.
+    """
+    files = (*write_configs(model, folder), *(copy_side_files(checkpoint, folder) if checkpoint else ()))
+    return (*files, *(write_configs(model, folder) if weights_from(model) else ()))
+
+
+def exported_result(loaded: Loaded, built: Built, seconds: Mapping[str, float]) -> Exported:
+    """What an export returns: its files, and what is known of its graphs."""
+    graphs = [*zip((part.name for part in built.plan.parts), built.graphs, strict=True)]
+    return Exported(
+        path=loaded.path,
+        files=loaded.files,
+        plan=evolve(built.plan, weight_bytes=[WeightBytes(name, weight_bytes(graph.model)) for name, graph in graphs]),
+        opset=built.graphs[0].model.opset_imports[""],
+        seconds=seconds.items(),
+        report=built.report,
+        limits=dict.fromkeys(limit for graph in built.graphs for limit in graph.limits),
+        repeats=built.traced_layers,
+        fusions=[(name, fusions(graph.model)) for name, graph in graphs],
+        graphs=[graph_size(name, graph.model) for name, graph in graphs],
+        bytes=sum(Path(file).stat().st_size for file in loaded.files),
+        versions=[("onnxfn", VERSION), *((name, version) for name, version in package_versions().items() if version)],
+        weights_from=built.weights_from,
+        not_quantized=[NotQuantized(name, *weight) for name, graph in graphs for weight in graph.not_quantized],
+        loaded=loaded,
+    )
