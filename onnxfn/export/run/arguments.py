@@ -149,12 +149,12 @@ def with_checkpoint_weights(model: Any, checkpoint: str | Path | None) -> Any:
     return load_weights(model, str(checkpoint))
 
 
-def check_export_arguments(model: Any, path: Any, checkpoint: Any) -> None:
-    """Raises InvalidSpec for what is no module, or no destination; ModelNotFound if `checkpoint` is not a folder.
+def check_export_arguments(spec: Any, model: Any, path: Any, checkpoint: Any) -> None:
+    """Raises InvalidSpec for what is no spec, module or destination; ModelNotFound if `checkpoint` is not a folder.
 
     A wrong type of another argument is what `public` names.
     """
-    check_model(model)
+    check_model(spec, model)
     if not (isinstance(path, str | PathLike | None) or _is_writable(path)):
         raise InvalidSpec(f"path is of the type {type(path).__name__}; pass a path, a file object, or None")
     if checkpoint is not None and not Path(checkpoint).is_dir():
@@ -163,10 +163,12 @@ def check_export_arguments(model: Any, path: Any, checkpoint: Any) -> None:
         )
 
 
-def check_model(model: Any) -> None:
-    """Raises InvalidSpec if `model` is not a module of PyTorch whose weights can be read."""
+def check_model(spec: Any, model: Any) -> None:
+    """Raises InvalidSpec if `spec` is not a spec, or `model` not a module of PyTorch whose weights can be read."""
     import torch
 
+    if not isinstance(spec, ExportSpec):
+        raise InvalidSpec(f"spec is of the type {type(spec).__name__}; pass an ExportSpec, such as spec_for(model)")
     if not isinstance(model, torch.nn.Module):
         kind = type(model).__name__
         raise InvalidSpec(f"model is of the type {kind}; pass a torch.nn.Module, such as model_for(folder)")

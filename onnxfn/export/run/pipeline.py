@@ -152,7 +152,7 @@ def export(
     (5, 2)
     """
     model = as_module(model)
-    check_export_arguments(model, path, checkpoint)
+    check_export_arguments(spec, model, path, checkpoint)
     model = with_checkpoint_weights(model, checkpoint)
     check_values(model)
     checkpoint = None if checkpoint is None else Path(checkpoint)
@@ -242,7 +242,7 @@ def validate(
     (True, False)
     """
     model, mode = as_module(model), comparing_mode(check)
-    check_model(model)
+    check_model(spec, model)
     check_values(model)
     exported = exported if isinstance(exported, Exported) else export_path(exported)
     with stage_timer(limited(on_event, timeout, "the check")) as (timed, _):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from inspect import signature
 from math import prod
 from types import MappingProxyType
 from typing import Any, Literal, get_args
@@ -131,7 +132,16 @@ def dummy(spec: AnySpec, input_: InputSpec, sizes: Mapping[str, int], *, seed: i
         raise
     except Exception as problem:  # a function of the user's may raise anything
         message = f"{generator} cannot make a dummy for {input_.name!r} with the shape {list(shape)}: {problem}"
+        message += _missing_arguments(fill, arguments, f"{input_.generator!r}, {generator.function!r}")
         raise InvalidSpec(" ".join(message.split())) from problem  # an argument may print as several lines
+
+
+def _missing_arguments(fill: Fill, arguments: Mapping[str, Any], names: str) -> str:
+    """What to add to a spec whose generator lacks arguments of its function; empty if it has all."""
+    parameters = signature(fill).parameters.values()
+    required = [each.name for each in parameters if each.kind is each.KEYWORD_ONLY and each.default is each.empty]
+    missing = [name for name in required if name not in arguments]
+    return f"; add generates({names}, {'=..., '.join(missing)}=...)" if missing else ""
 
 
 def _of_shape(array: Any, shape: tuple[int, ...]) -> Array:
