@@ -8,9 +8,12 @@ from pathlib import Path
 import pytest
 import swept
 from hypothesis import HealthCheck, settings
-from slow_tests import is_slow
+from slow_tests import SLOW, is_left_to_sweeps
 
 TESTS = Path(__file__).parent
+
+SLOW_SAMPLE = 50
+"""How many of the slow tests a run without a path keeps."""
 
 FAST = (
     "specs",
@@ -55,14 +58,26 @@ def pytest_addoption(parser):
     )
     parser.addoption("--record", action="store_true", help="write the results of sweeps to tests/sweeps")
     parser.addoption("--sample", type=int, metavar="N", help="N tests of the sweeps, chosen by the seed")
+    parser.addoption("--slow", type=int, metavar="N", help="N of the slow tests, chosen by the seed; all with a path")
     parser.addoption("--seed", default=swept.git("rev-parse", "HEAD"), help="of the sample; the commit unless given")
 
 
 def pytest_configure(config):
     if config.getoption("--sample") is not None:
         config.option.markexpr = "sweep"
+    without_path = config.args_source is pytest.Config.ArgsSource.TESTPATHS
+    if hasattr(config, "workerinput"):
+        config.option.slow = config.workerinput["slow"]
+    elif without_path and config.getoption("--slow") is None:
+        config.option.slow = SLOW_SAMPLE
     if config.option.markexpr == "fast" and not config.getoption("--hypothesis-profile"):
         settings.load_profile("fast")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node):
+    """A worker gets paths from the run that starts it, also if that has none."""
+    node.workerinput["slow"] = node.config.getoption("--slow")
 
 
 def pytest_report_header(config):
@@ -78,19 +93,23 @@ def pytest_ignore_collect(collection_path, config):
 
 
 def pytest_itemcollected(item):
-    if is_slow(item.nodeid.removeprefix("tests/")):
+    name = item.nodeid.removeprefix("tests/")
+    if is_left_to_sweeps(name):
         item.add_marker("sweep")
+    if name in SLOW:
+        item.add_marker("slow")
     if is_fast(item.path) and not item.get_closest_marker("sweep"):
         item.add_marker("fast")
 
 
 def pytest_collection_modifyitems(config, items):
-    """With `--sample N`, keep N of the tests that are marked as a sweep: over many commits, all of them run."""
-    if (count := config.getoption("--sample")) is not None:
-        sweeps = [item.nodeid for item in items if item.get_closest_marker("sweep")]
-        chosen = swept.sampled(sweeps, count, config.getoption("--seed"))
-        config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in chosen])
-        items[:] = [item for item in items if item.nodeid in chosen]
+    """Keeps a sample of the sweeps and of the slow tests: over many commits, all of them run."""
+    for marker, count in (("sweep", config.getoption("--sample")), ("slow", config.getoption("--slow"))):
+        if count is not None:
+            marked = {item.nodeid for item in items if item.get_closest_marker(marker)}
+            left = marked - swept.sampled(marked, count, config.getoption("--seed"))
+            config.hook.pytest_deselected(items=[item for item in items if item.nodeid in left])
+            items[:] = [item for item in items if item.nodeid not in left]
 
 
 def pytest_terminal_summary(terminalreporter):

@@ -19,7 +19,7 @@ def bert():
 
 
 WRONG_TYPES = [
-    ({"spec": "bert"}, "spec of export is 'bert', of the type str; it must be ExportSpec"),
+    ({"spec": "bert"}, "spec is of the type str; pass an ExportSpec, such as spec_for(model)"),
     ({"model": None}, "model is of the type NoneType; pass a torch.nn.Module, such as model_for(folder)"),
     ({"path": 5}, "path is of the type int; pass a path, a file object, or None"),
     ({"checkpoint": 5}, "checkpoint of export is 5, of the type int; it must be str or Path or None"),

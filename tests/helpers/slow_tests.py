@@ -1,38 +1,22 @@
-"""Tests that run in the sweep and not by default: they are slow, and a faster test of the same thing is left."""
+"""Slow tests, and what the default run keeps of them and of the sweeps.
+
+`slow_tests.txt` has the tests that took more than 0.7 s. `pytest` without a path runs some of them, chosen by the
+commit, so that over a few commits all of them run; with a path it runs all. The list is written from a run:
+
+    python -m pytest -q -n 2 --durations 0 --durations-min 0.3 tests > log; python tests/helpers/slow_tests.py log
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+import sys
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 
-REPEATED = "test_a_graph_of_repeated_layers_is_that_of_all_layers"
-
-SLOW = (
-    "architectures/test_seq2seq.py::test_a_merged_decoder_in_half_precision_computes_an_empty_past[bart]",
-    "architectures/test_seq2seq.py::test_marian_generates_the_tokens_of_transformers[separate]",
-    "architectures/test_wrappers.py::test_pop2piano_generates_as_transformers_for_each_composer",
-    "architectures/test_wrappers.py::test_speecht5_speaks_as_transformers",
-    "check/test_bisect.py::test_the_module_with_the_fault_is_named[backbone.layers.1.mixer.in_proj-swap]",
-    "check/test_half_precision.py::test_a_checkpoint_in_bfloat16_is_exported_in_float32[t5]",
-    "check/test_half_precision.py::test_a_model_in_float16_is_exported_as_it_is[t5]",
-    "check/test_random_mutants.py::test_some_random_mutants_are_found[clip]",
-    "export/test_cli.py::test_a_model_of_several_parts_is_exported_for_the_task_that_is_found[t5]",
-    "export/test_cli.py::test_a_model_of_several_parts_is_exported_for_the_task_that_is_found[t5 both]",
-    "export/test_model_states.py::test_a_model_in_this_state_agrees_with_pytorch[compiled]",
-    "export/test_model_states.py::test_a_model_in_this_state_agrees_with_pytorch[frozen]",
-    "export/test_model_states.py::test_a_model_in_this_state_agrees_with_pytorch[spectral norm]",
-    "export/test_model_states.py::test_a_model_in_this_state_agrees_with_pytorch[transposed weights]",
-    "export/test_model_states.py::test_a_model_in_this_state_agrees_with_pytorch[weight norm by a hook]",
-    "export/test_model_states.py::test_settings_of_torch_change_nothing[autocast]",
-    "export/test_model_states.py::test_settings_of_torch_change_nothing[deterministic]",
-    "export/test_model_states.py::test_settings_of_torch_change_nothing[device]",
-    "export/test_model_states.py::test_settings_of_torch_change_nothing[no gradients]",
-    f"graphs/passes/test_repeat_layers.py::{REPEATED}[gemma2-text-generation-with-past]",
-    "graphs/test_fingerprints.py::test_another_process_computes_the_same_fingerprints",
-    "specs/test_extra_outputs.py::test_extra_outputs_agree_with_pytorch[t5-text2text-generation-with-past-names4]",
-    "weights/test_placement.py::test_a_weight_of_four_files_is_stored_once",
-    "weights/test_placement.py::test_the_check_disables_prepacking_if_files_have_external_data[copy-False]",
-    "weights/test_placement.py::test_transformers_js_gets_files_that_share_no_weights",
-)
+FILE = Path(__file__).with_suffix(".txt")
+LEAST_SECONDS = 0.7
+SLOW = frozenset(FILE.read_text().splitlines())
 
 KEPT: Mapping[str, tuple[str, ...]] = {
     "architectures/test_rows.py::test_a_model_agrees_with_pytorch": (
@@ -71,7 +55,20 @@ KEPT: Mapping[str, tuple[str, ...]] = {
 """From a test of a sample to the parameters that the default run keeps: a few of each kind. The sweep has all pairs."""
 
 
-def is_slow(test: str) -> bool:
-    """Whether a test, by its name below `tests`, runs in the sweep and not by default."""
+def is_left_to_sweeps(test: str) -> bool:
+    """Whether a test of a large sample, by its name below `tests`, runs in the sweep alone."""
     name, _, parameters = test.partition("[")
-    return test in SLOW or (name in KEPT and parameters.removesuffix("]") not in KEPT[name])
+    return name in KEPT and parameters.removesuffix("]") not in KEPT[name]
+
+
+def slow_tests(lines: Iterable[str]) -> list[str]:
+    """The slow tests in the log of a run: the seconds of setup, call and teardown count together."""
+    seconds: Counter[str] = Counter()
+    for line in lines:
+        if match := re.match(r"([\d.]+)s (?:call|setup|teardown)\s+tests/(.+)", line):
+            seconds[match[2].strip()] += float(match[1])
+    return sorted(test for test, taken in seconds.items() if taken >= LEAST_SECONDS)
+
+
+if __name__ == "__main__":
+    FILE.write_text("".join(f"{test}\n" for test in slow_tests(Path(sys.argv[1]).read_text().splitlines())))

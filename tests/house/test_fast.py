@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from slow_tests import KEPT, SLOW
+from slow_tests import KEPT, LEAST_SECONDS, SLOW, slow_tests
 
 TESTS = Path(__file__).parents[1]
 HEAVY = {"torch", "transformers", "onnx", "onnxruntime"}
@@ -28,11 +28,20 @@ print(json.dumps([int(status), sorted(sys.modules)]))
 """
 
 
-@pytest.mark.parametrize("slow", SLOW)
-def test_a_slow_test_exists(slow):
+@pytest.mark.parametrize("file", sorted({slow.partition("::")[0] for slow in SLOW}))
+def test_a_slow_test_exists(file):
     """A test of another name would run by default."""
-    file, _, name = slow.partition("[")[0].partition("::")
-    assert f"def {name}(" in (TESTS / file).read_text()
+    names = {slow.partition("::")[2].partition("[")[0] for slow in SLOW if slow.startswith(f"{file}::")}
+    text = (TESTS / file).read_text()
+    assert [name for name in names if f"def {name}(" not in text] == []
+
+
+def test_a_slow_test_is_one_whose_parts_take_long_together():
+    half = LEAST_SECONDS / 2
+    lines = [f"{half}s {part:8} tests/a/test_b.py::test_c[d e]" for part in ("call", "setup")]
+    assert slow_tests([*lines, f"{half}s call     tests/a/test_b.py::test_f", "1 passed"]) == [
+        "a/test_b.py::test_c[d e]"
+    ]
 
 
 @pytest.mark.parametrize("sample", KEPT)
