@@ -83,13 +83,15 @@ def _writes(part: Part, table: Part | None) -> bool:
 
 
 def prompts_of(whole: Whole, preprocessor: Any = None) -> Iterator[Prompt]:
-    """Texts and images from dummies and by a processor; no text alone if `forward` requires an image or a sound."""
-    parameters = inspect.signature(whole.model.forward).parameters.values()
-    read = {str(input_.forward_path[0]) for tower in whole.towers.values() for input_ in tower.spec.inputs}
-    required = {each.name for each in parameters if each.default is each.empty} & read
+    """Texts and images from the dummies of the parts, and what a processor makes of a text with pictures."""
     for prompt in chain(_dummy_prompts(whole), processed_prompts(preprocessor)):
-        if required <= prompt.arguments.keys():
-            yield evolve(prompt, arguments=with_placeholders(prompt.arguments, whole.known))
+        yield evolve(prompt, arguments=with_placeholders(prompt.arguments, whole.known))
+
+
+def is_text_alone(whole: Whole, prompt: Prompt) -> bool:
+    """Whether a prompt has no image and no sound."""
+    read = {str(input_.forward_path[0]) for tower in whole.towers.values() for input_ in tower.spec.inputs}
+    return read.isdisjoint(prompt.arguments)
 
 
 def _dummy_prompts(whole: Whole) -> Iterator[Prompt]:

@@ -29,6 +29,7 @@ from onnxfn.check.wholes.joined_parts import (
     Whole,
     arguments_of,
     begun,
+    is_text_alone,
     main_output,
     name_of,
     part_of,
@@ -65,6 +66,7 @@ def whole_model_report(
     """Compares the files of a plan, run one after the other, with the whole model; empty if nothing reads images.
 
     Quantized files are measured, not compared. A prompt that PyTorch refuses is a finding: nothing of it is compared.
+    A text alone is none if another prompt is compared: Kosmos-2 and BLIP-2 refuse a text without an image.
 
     Args:
         model: The model of PyTorch, in the float dtype of the plan.
@@ -88,6 +90,7 @@ def whole_model_report(
     results: list[Any] = []
     with_result: dict[str, None] = {}
     refusals: dict[str, str] = {}
+    texts_alone: set[str] = set()
     for prompt in prompts_of(whole, preprocessor):
         tick()
         try:
@@ -96,7 +99,10 @@ def whole_model_report(
                 with_result[prompt.case] = None
         except CaptureFailed as error:
             refusals[prompt.case] = f"{prompt.case}: {error}"
-    findings = [text for case, text in refusals.items() if case not in with_result]
+            if is_text_alone(whole, prompt):
+                texts_alone.add(prompt.case)
+    compared = {*with_result, *(texts_alone if with_result else ())}
+    findings = [text for case, text in refusals.items() if case not in compared]
     part = evolve(whole.decoder, name=name_of(whole))
     if is_measured:
         cases = (*with_result, *refusals.values())
