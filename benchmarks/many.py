@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from figures import RESULTS, Required, print_and_save
 
-from onnxfn import BatchEvent, BatchResult, BuildOptions, ExportJob, export_many, load
+from onnxfn import BatchEvent, BatchResult, BuildOptions, ExportRequest, export_many, load
 
 WORKERS = 2
 SECONDS_A_JOB = 0.3
@@ -91,7 +91,7 @@ def measured(architecture: str, folders: list[Path], folder: Path, *, kill: bool
     """The row of an architecture. Fails if a job failed or is lost, or a file differs from PyTorch."""
     folder = Path(mkdtemp(dir=folder))
     out, build = folder / "out", BuildOptions(template_cache=folder / "cache")
-    jobs = [ExportJob(path, out / path.name, check=False, build=build) for path in folders]
+    jobs = [ExportRequest(path, out / path.name, check=False, build=build) for path in folders]
     copying = copying_seconds(folders, folder / "copy")
     killed: list[int] = []
 
@@ -124,7 +124,9 @@ def measured(architecture: str, folders: list[Path], folder: Path, *, kill: bool
     }
 
 
-def exported(jobs: list[ExportJob], out: Path, on_event: Callable[[BatchEvent], None] = lambda _: None) -> BatchResult:
+def exported(
+    jobs: list[ExportRequest], out: Path, on_event: Callable[[BatchEvent], None] = lambda _: None
+) -> BatchResult:
     result = export_many(jobs, workers=WORKERS, log=out / "batch.jsonl", on_event=on_event)
     if result.failed:
         raise SystemExit(str(result))

@@ -20,7 +20,7 @@ from onnxfn.export.find.lookup import derived as derived
 from onnxfn.export.find.lookup import spec_for as spec_for
 from onnxfn.export.find.lookup import tasks_for as tasks_for
 from onnxfn.export.jobs.identity import fingerprint as fingerprint
-from onnxfn.export.jobs.jobs import ExportJob as ExportJob
+from onnxfn.export.jobs.request import ExportRequest as ExportRequest
 from onnxfn.export.report.verify import verify as verify
 from onnxfn.export.run.bisect import bisect as bisect
 from onnxfn.export.run.diffusers import export_pipeline as export_pipeline

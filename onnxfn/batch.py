@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from onnxfn.specs.algebra.public_names import public_names
 
 if TYPE_CHECKING:
-    from onnxfn import ExportJob as ExportJob
+    from onnxfn import ExportRequest as ExportRequest
     from onnxfn import export_many as export_many
     from onnxfn.export.batch.job_files import read_jobs as read_jobs
     from onnxfn.export.batch.many import batch_preview as batch_preview

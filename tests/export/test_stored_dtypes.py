@@ -12,11 +12,11 @@ from command_line import succeed
 from onnx import numpy_helper
 
 import onnxfn
-from onnxfn.export.jobs.jobs import ExportJob
+from onnxfn.export.jobs.request import ExportRequest
 from onnxfn.export.load.loading import load_configuration, load_model
 from onnxfn.export.load.stored_dtypes import stored_dtype
 from onnxfn.export.run import job_exports
-from onnxfn.export.run.job_exports import export_job
+from onnxfn.export.run.requests import export_request
 from onnxfn.models.casting import in_float32
 
 SEES = "image-text-to-text-with-past"
@@ -99,8 +99,8 @@ def test_a_checkpoint_without_a_row_is_loaded_as_stored(tmp_path, monkeypatch):
         return loaded[-1]
 
     monkeypatch.setattr(job_exports, "load_model", remembered)
-    job = ExportJob(tmp_path / "checkpoint", tmp_path / "out", edits={"task": SEES}, check="none")
-    export_job(job)
+    job = ExportRequest(tmp_path / "checkpoint", tmp_path / "out", edits={"task": SEES}, check="none")
+    export_request(job)
     assert [str(each.dtype) for each in loaded] == ["torch.bfloat16"]
     tables = onnx.load(tmp_path / "out" / "onnx" / "embed_tokens.onnx").graph.initializer
     assert {table.data_type for table in tables} == {onnx.TensorProto.FLOAT, onnx.TensorProto.INT64}

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from onnxfn.export.jobs.jobs import ExportJob, job_of
 from onnxfn.export.jobs.options import JOB_KEYS
+from onnxfn.export.jobs.request import ExportRequest, request_of
 from onnxfn.export.load.load_errors import CONFIG
 from onnxfn.specs.errors import InvalidSpec, ModelNotFound, OnnxfnError, shortened, unknown
 from onnxfn.weights.names import is_inside
@@ -17,7 +17,7 @@ KEYS = ("model", "out", *JOB_KEYS)
 """All keys of a job: the options of `onnxfn export`, with underscores."""
 
 
-def read_jobs(source: str | Path, out: str | Path, **defaults: Any) -> tuple[ExportJob, ...]:
+def read_jobs(source: str | Path, out: str | Path, **defaults: Any) -> tuple[ExportRequest, ...]:
     """The jobs of a folder or of a file.
 
     Args:
@@ -68,7 +68,7 @@ def _line_values(file: Path) -> Iterator[tuple[str, Any]]:
                 raise InvalidSpec(f"line {number} of {file} is no JSON: {error}; write a job a line") from None
 
 
-def _file_job(file: Path, position: str, values: Any, out: Path, defaults: Mapping[str, Any]) -> ExportJob:
+def _file_job(file: Path, position: str, values: Any, out: Path, defaults: Mapping[str, Any]) -> ExportRequest:
     """A job of a file; its errors name the file and the place."""
     if not isinstance(values, dict):
         raise InvalidSpec(f'{position} of {file} is no job; write an object such as {{"model": "models/bert"}}')
@@ -87,7 +87,7 @@ def _with_local_model(values: Mapping[str, Any], folder: Path) -> Mapping[str, A
     return {**values, "model": str(local)} if model and local.exists() else values
 
 
-def _job(values: Mapping[str, Any], out: Path, defaults: Mapping[str, Any]) -> ExportJob:
+def _job(values: Mapping[str, Any], out: Path, defaults: Mapping[str, Any]) -> ExportRequest:
     values = {**defaults, **values}
     for key in values:
         if key not in KEYS:
@@ -98,4 +98,4 @@ def _job(values: Mapping[str, Any], out: Path, defaults: Mapping[str, Any]) -> E
     path = values.get("out", Path(model).name)
     if not is_inside(path):
         raise InvalidSpec(f"out is {shortened(path)}; write the name of a folder in {out}")
-    return job_of(model, out / path, {key: value for key, value in values.items() if key not in ("model", "out")})
+    return request_of(model, out / path, {key: value for key, value in values.items() if key not in ("model", "out")})

@@ -27,7 +27,7 @@ from onnxfn.export.batch.records import (
 from onnxfn.export.batch.servers import executor_processes, local_processes
 from onnxfn.export.jobs.error_lines import error_line
 from onnxfn.export.jobs.identity import job_digest
-from onnxfn.export.jobs.jobs import ExportJob
+from onnxfn.export.jobs.request import ExportRequest
 from onnxfn.export.load.loading import checkpoint_folder
 from onnxfn.export.publish.staging import check_destination
 from onnxfn.export.run.events import ignore
@@ -49,7 +49,7 @@ class Task:
     """
 
     number: int
-    job: ExportJob
+    job: ExportRequest
     bytes: int = 0
     digest: str = ""
     attempt: int = 1
@@ -60,7 +60,7 @@ Step = tuple[str, Task, JobResult | None]
 
 
 def export_many(
-    jobs: Iterable[ExportJob],
+    jobs: Iterable[ExportRequest],
     *,
     executor: Executor | None = None,
     workers: int | None = None,
@@ -127,7 +127,7 @@ def export_many(
     return BatchResult(tuple(results[number] for number in range(len(prepared))), perf_counter() - start)
 
 
-def batch_preview(jobs: Iterable[ExportJob], log: str | os.PathLike[str] | None = None) -> BatchResult:
+def batch_preview(jobs: Iterable[ExportRequest], log: str | os.PathLike[str] | None = None) -> BatchResult:
     """What `export_many` would do. Nothing is exported.
 
     Args:
@@ -150,14 +150,14 @@ def batch_preview(jobs: Iterable[ExportJob], log: str | os.PathLike[str] | None 
     )
 
 
-def _prepared(jobs: Iterable[ExportJob], log: Path | None) -> list[tuple[Task, JobResult | None]]:
+def _prepared(jobs: Iterable[ExportRequest], log: Path | None) -> list[tuple[Task, JobResult | None]]:
     """Each job as a task; and its result, if it need not or cannot run."""
     jobs, logged = tuple(jobs), logged_results(log)
     check_paths(jobs)
     return [_prepared_job(number, job, logged.get(job.path)) for number, job in enumerate(jobs)]
 
 
-def _prepared_job(number: int, job: ExportJob, earlier: JobResult | None) -> tuple[Task, JobResult | None]:
+def _prepared_job(number: int, job: ExportRequest, earlier: JobResult | None) -> tuple[Task, JobResult | None]:
     """A job as a task; and its result, if it has been exported before, or if its checkpoint cannot be read.
 
     Whether its path is free is asked here, once: an attempt whose worker was killed may have left its files.
@@ -178,7 +178,7 @@ def _prepared_job(number: int, job: ExportJob, earlier: JobResult | None) -> tup
 
 def _run(
     tasks: list[Task],
-    submit: Callable[[ExportJob], Future[JobResult]],
+    submit: Callable[[ExportRequest], Future[JobResult]],
     workers: int,
     memory: int | None,
     retries: int,
@@ -209,7 +209,7 @@ def next_task(waiting: Sequence[Task], running: Collection[Task], memory: int | 
 
     A task that needs more than all of `memory` runs alone.
 
-    >>> small, large = Task(0, ExportJob("a", "x"), bytes=1), Task(1, ExportJob("b", "y"), bytes=9)
+    >>> small, large = Task(0, ExportRequest("a", "x"), bytes=1), Task(1, ExportRequest("b", "y"), bytes=9)
     >>> next_task([large, small], [], 8).number
     0
     >>> next_task([large], [small], 8) is None, next_task([large], [], 8).number
@@ -220,7 +220,7 @@ def next_task(waiting: Sequence[Task], running: Collection[Task], memory: int | 
     return next(fitting, None if running else next(iter(waiting), None))
 
 
-def _submitted(submit: Callable[[ExportJob], Future[JobResult]], job: ExportJob) -> Future[JobResult]:
+def _submitted(submit: Callable[[ExportRequest], Future[JobResult]], job: ExportRequest) -> Future[JobResult]:
     """The future of a job; one that has failed, if the executor takes no more jobs."""
     try:
         return submit(job)

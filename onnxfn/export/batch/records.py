@@ -7,7 +7,7 @@ from typing import Any, Literal, get_args
 
 from attrs import asdict, field, frozen
 
-from onnxfn.export.jobs.jobs import ExportJob
+from onnxfn.export.jobs.request import ExportRequest
 from onnxfn.specs.converters import as_tuple
 from onnxfn.specs.errors import InvalidSpec
 from onnxfn.specs.record import typed_fields
@@ -131,9 +131,9 @@ OnBatchEvent = Callable[[BatchEvent], None]
 """Is called with an event when a job starts, is started again, and ends. What it raises ends all jobs."""
 
 
-def check_paths(jobs: Iterable[ExportJob]) -> None:
+def check_paths(jobs: Iterable[ExportRequest]) -> None:
     """Raises InvalidSpec if two jobs have the same path: one would replace the files of the other."""
-    seen: dict[str, ExportJob] = {}
+    seen: dict[str, ExportRequest] = {}
     for job in jobs:
         other = seen.setdefault(job.path, job)
         if other is not job:

@@ -16,8 +16,8 @@ from pathlib import Path
 
 from onnxfn.export.batch.records import JobResult
 from onnxfn.export.jobs.error_lines import error_line
-from onnxfn.export.jobs.jobs import ExportJob
-from onnxfn.export.run.job_exports import export_job
+from onnxfn.export.jobs.request import ExportRequest
+from onnxfn.export.run.requests import export_request
 
 IMPORTED = ("onnx", "onnx_ir", "torch", "transformers.modeling_utils", "onnxruntime", "onnxscript", "torch.onnx")
 """Modules that each job imports. They start no threads, so a process that has them can be copied."""
@@ -46,10 +46,10 @@ def serve(connection: Connection) -> None:
         connection.send(None)
 
 
-def job_result(job: ExportJob) -> JobResult:
+def job_result(job: ExportRequest) -> JobResult:
     """Exports a job: its result, which also says why it failed."""
     try:
-        exported = export_job(job)
+        exported = export_request(job)
     except Exception as error:  # noqa: BLE001 - whatever fails, the other jobs go on
         return JobResult(job.checkpoint, job.path, "failed", error=error_line(error))
     size = sum(Path(file).stat().st_size for file in exported.files)
@@ -62,7 +62,7 @@ def end_with_parent() -> None:
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def _run(job: ExportJob, connection: Connection) -> None:
+def _run(job: ExportRequest, connection: Connection) -> None:
     """Runs a job in this copy of the server, and ends the copy."""
     try:
         end_with_parent()

@@ -19,7 +19,7 @@ from typing import Any
 from attrs import evolve, frozen
 
 from onnxfn.export.batch.records import JobLimits, JobResult
-from onnxfn.export.jobs.jobs import ExportJob
+from onnxfn.export.jobs.request import ExportRequest
 from onnxfn.specs.results.printing import file_size
 
 SERVER = "onnxfn.export.batch.server"
@@ -28,7 +28,7 @@ PERIOD = 0.05
 
 _ANONYMOUS = re.compile(r"^RssAnon:\s*(\d+) kB", re.MULTILINE)
 
-Submit = Callable[[ExportJob, JobLimits], "Future[JobResult]"]
+Submit = Callable[[ExportRequest, JobLimits], "Future[JobResult]"]
 """Starts a job, and returns the future of its result."""
 
 
@@ -51,7 +51,7 @@ def local_processes(workers: int) -> Iterator[Submit]:
     servers: list[Server] = []
     idle: list[Server] = []
 
-    def run(job: ExportJob, limits: JobLimits) -> JobResult:
+    def run(job: ExportRequest, limits: JobLimits) -> JobResult:
         server = idle.pop() if idle else None
         if server is None or server.process.poll() is not None:
             server = _started_server()
@@ -60,7 +60,7 @@ def local_processes(workers: int) -> Iterator[Submit]:
         idle.append(server)
         return result
 
-    def submit(job: ExportJob, limits: JobLimits) -> Future[JobResult]:
+    def submit(job: ExportRequest, limits: JobLimits) -> Future[JobResult]:
         return threads.submit(run, job, limits)
 
     threads = ThreadPoolExecutor(workers, thread_name_prefix="onnxfn-batch")
@@ -81,7 +81,7 @@ def executor_processes(executor: Executor) -> Iterator[Submit]:
     pending: set[Future[JobResult]] = set()
     calls = count()
 
-    def submit(job: ExportJob, limits: JobLimits) -> Future[JobResult]:
+    def submit(job: ExportRequest, limits: JobLimits) -> Future[JobResult]:
         future = executor.submit(run_job, job, limits, next(calls))
         pending.add(future)
         future.add_done_callback(pending.discard)
@@ -94,7 +94,7 @@ def executor_processes(executor: Executor) -> Iterator[Submit]:
             future.cancel()
 
 
-def run_job(job: ExportJob, limits: JobLimits, _call: int = 0) -> JobResult:
+def run_job(job: ExportRequest, limits: JobLimits, _call: int = 0) -> JobResult:
     """Runs a job by a server of its own: what an executor calls.
 
     Each call has another number, because dask takes the result of an equal call that it knows.
@@ -130,7 +130,7 @@ def _end(server: Server) -> None:
         server.process.wait()
 
 
-def _answer(server: Server, job: ExportJob, limits: JobLimits) -> JobResult:
+def _answer(server: Server, job: ExportRequest, limits: JobLimits) -> JobResult:
     """The result of a job that is sent to a server. The server ends if the job uses more than its limits."""
     try:
         return _watched(server, job, limits)
@@ -139,7 +139,7 @@ def _answer(server: Server, job: ExportJob, limits: JobLimits) -> JobResult:
         return JobResult(job.checkpoint, job.path, "lost", error="the process that runs the exports was killed")
 
 
-def _watched(server: Server, job: ExportJob, limits: JobLimits) -> JobResult:
+def _watched(server: Server, job: ExportRequest, limits: JobLimits) -> JobResult:
     """The result of a job, with its time and its memory. OSError or EOFError if the server is killed."""
     server.connection.send(job)
     message = process = server.connection.recv()
@@ -158,7 +158,7 @@ def _watched(server: Server, job: ExportJob, limits: JobLimits) -> JobResult:
     return evolve(result, seconds=perf_counter() - start, memory_bytes=peak)
 
 
-def _over_limits(job: ExportJob, limits: JobLimits, seconds: float, memory_bytes: int) -> JobResult | None:
+def _over_limits(job: ExportRequest, limits: JobLimits, seconds: float, memory_bytes: int) -> JobResult | None:
     """The result of a job that uses more than its limits; None for any other."""
     if limits.seconds is not None and seconds > limits.seconds:
         reason = f"the export took longer than {limits.seconds:g} s; pass more seconds in its limits"

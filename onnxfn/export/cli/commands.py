@@ -35,9 +35,9 @@ def export(
     values: Values,
 ) -> None:
     """Export a checkpoint, with its configuration and tokenizer files."""
-    from onnxfn.export.cli.export_command import export_from_library, export_request
+    from onnxfn.export.cli.export_command import read_command, run
 
-    export_from_library(values.get("library", "transformers"), export_request(model, out, values))
+    run(read_command(model, out, values))
 
 
 def verify(folder: Folder) -> None:

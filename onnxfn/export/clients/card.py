@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from onnxfn.export.jobs.request import command_line
 from onnxfn.export.report.report_file import recorded
 from onnxfn.specs.tasks.tasks import WITH_PAST
 from onnxfn.weights.digests import sha256_of
@@ -78,7 +79,13 @@ def _origin(report: Mapping[str, Any]) -> str:
     model = f"a PyTorch model of the type `{report['name']}`" if report["name"] else "a PyTorch model"
     source = f" Its weights come from {report['weights_from']}." if report["weights_from"] else ""
     opsets = sorted({str(graph["opset"]) for graph in report["graphs"].values()})
-    return f"ONNX files of {model}, opset {', '.join(opsets)}.{source} Written with {versions}."
+    written = f"ONNX files of {model}, opset {', '.join(opsets)}.{source} Written with {versions}."
+    return f"{written}\n\n{_command(report)}" if report.get("request") is not None else written
+
+
+def _command(report: Mapping[str, Any]) -> str:
+    """The command that writes such a folder."""
+    return f"This command writes such a folder:\n\n```sh\n{command_line(report['request'])}\n```"
 
 
 def _file_table(report: Mapping[str, Any]) -> str:

@@ -15,7 +15,7 @@ from typing import Any
 
 from attrs import asdict, evolve
 
-from onnxfn.export.jobs.jobs import ExportJob, build_of
+from onnxfn.export.jobs.request import ExportRequest, build_of
 from onnxfn.graphs.templates import fingerprints
 from onnxfn.graphs.templates.fingerprints import package_versions
 from onnxfn.specs.errors import InvalidSpec, ModelNotFound, OnnxfnError
@@ -33,7 +33,7 @@ TEXT_BYTES = 2**20
 """Files up to this size are compared by content; of larger ones the size and the time of the last change."""
 
 
-def job_digest(job: ExportJob, folder: Path) -> str:
+def job_digest(job: ExportRequest, folder: Path) -> str:
     """A digest of the checkpoint in a folder, of what the job asks for, and of the versions of the packages.
 
     It is equal for two runs if the second one would write the same files. Large files are not read: one that was

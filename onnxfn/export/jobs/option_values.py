@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
+
+from attrs import asdict, has
 
 from onnxfn.specs.errors import InvalidSpec, shortened
 
@@ -105,3 +108,20 @@ def floors_of(flag: str, values: Any) -> Floors:
     from onnxfn.specs.results.measurements import Floors, parsed_floors
 
     return Floors(**values) if isinstance(values, Mapping) else parsed_floors(flag, values)
+
+
+def as_written(value: Any) -> Any:
+    """What is written for an option that has a value; a text for each item of a tuple or of a record.
+
+    >>> as_written((("batch_size", 1), ("sequence_length", (1, 128)))), as_written(("hidden_states",))
+    (['batch_size=1', 'sequence_length=1:128'], ['hidden_states'])
+    """
+    if has(type(value)):
+        return as_written(tuple((name, each) for name, each in asdict(value).items() if each is not None))
+    if isinstance(value, tuple):
+        return [each if isinstance(each, str) else f"{each[0]}={_as_text(each[1])}" for each in value]
+    return str(value) if isinstance(value, Path) else value
+
+
+def _as_text(value: Any) -> str:
+    return ":".join(map(str, value)) if isinstance(value, tuple) else str(value)

@@ -1,4 +1,4 @@
-"""The options of an export: one table for the command line, for jobs in a file, and for the edits of a job's spec."""
+"""The options of an export: one table for the command line, for jobs in a file, for reports and for edits."""
 
 from __future__ import annotations
 
@@ -26,9 +26,10 @@ Read = Callable[[str, Any], Any]
 """From the flag of an option and what was written for it, at the command line or in a file, to its value."""
 
 SPEC = "spec"
-"""What an option sets that edits the spec of a job: `export/run/spec_edits.py` has the edits."""
+"""What an option sets that edits the spec of a request: `export/run/spec_edits.py` has the edits."""
 
-LIBRARIES = ("transformers", "sentence_transformers", "timm", "diffusers")
+TRANSFORMERS = "transformers"
+LIBRARIES = (TRANSFORMERS, "sentence_transformers", "timm", "diffusers")
 ONE_MODEL = LIBRARIES[:-1]
 """The libraries whose models have one spec each; a pipeline of diffusers has several."""
 
@@ -45,8 +46,8 @@ class Option:
         kind: The type of what is written: `list` for an option that may be repeated, `bool` for a flag.
         group: The heading in the help.
         help: The help text.
-        sets: The field of `ExportJob` that it sets, such as `write.layout`; `spec` for an edit of the spec; empty for
-            what only the command line has.
+        sets: The field of `ExportRequest` that it sets, such as `write.layout`; `spec` for an edit of the spec; empty
+            for what only the command line has.
         read: From what was written to the value of the field, or of the edit.
         libraries: The libraries whose models can have it.
         words: Other words of the command line.
@@ -94,6 +95,7 @@ OPTIONS: Mapping[str, Option] = MappingProxyType(
             Option(
                 *("library", str, MODEL),
                 "The library of the model: transformers, sentence_transformers, timm, or diffusers (pipelines).",
+                sets="library",
             ),
             Option(
                 *("trust_remote_code", bool, MODEL),

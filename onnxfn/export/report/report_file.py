@@ -18,6 +18,7 @@ from typing import Any
 
 from attrs import asdict, evolve, frozen
 
+from onnxfn.export.jobs.options import Values
 from onnxfn.specs.algebra.planned import Plan
 from onnxfn.specs.errors import InvalidSpec, listed, shortened
 from onnxfn.specs.plan.variants import plans_by_dtype
@@ -59,6 +60,7 @@ def report_content(
     report: Report | None,
     options: ResolvedWriteOptions,
     weights_from: str = "",
+    values: Values | None = None,
     tick: Tick = no_tick,
 ) -> dict[str, Any]:
     """The content of `report.json` about the files of an export.
@@ -70,6 +72,7 @@ def report_content(
         report: The report of the check; None without a check.
         options: How the files were written.
         weights_from: From what quantized checkpoint the weights come; an empty text for float weights.
+        values: What was written for the options of the export; None for an export of a spec.
         tick: Is called while files are read.
     """
     return {
@@ -82,6 +85,7 @@ def report_content(
         "modalities": list(plan.modalities),
         "left_out": [asdict(omitted) for omitted in plan.left_out],
         "remarks": list(plan.remarks),
+        "request": None if values is None else dict(values),
         "options": _options(options),
         "weights_from": weights_from,
         **_variants(plan),

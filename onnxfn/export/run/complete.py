@@ -10,6 +10,7 @@ from attrs import evolve
 
 from onnxfn.export.clients.card import write_card
 from onnxfn.export.clients.side_files import write_side_files
+from onnxfn.export.jobs.options import Values
 from onnxfn.export.load.quantized import weights_from
 from onnxfn.export.publish.publishing import checkpoint_files
 from onnxfn.export.publish.staging import Destination
@@ -32,11 +33,13 @@ def complete_folder(
     staging: Path,
     destination: Destination,
     options: ResolvedWriteOptions,
+    values: Values | None,
     tick: Tick,
 ) -> tuple[Path, ...]:
     """Writes what an export to a folder has besides graphs and files of the checkpoint; returns all files.
 
-    These are the side files and the card of the layout, and `report.json`, which covers all other files.
+    These are the side files and the card of the layout, and `report.json`, which covers all other files. `values` are
+    the options that made the request of the export; None for an export of a spec.
     """
     written = {file.name for file in built.files}
     sidecars = [
@@ -45,7 +48,8 @@ def complete_folder(
     fixed = checkpoint_files(destination.folder)
     new = write_side_files(staging, built.plan, options.layout, sidecars, fixed)
     every_file = {**built.files, **dict.fromkeys((*side_files, *new), "")}
-    content = report_content(every_file, staging, built.plan, built.report, options, built.weights_from, tick)
+    of_report = (built.report, options, built.weights_from, values)
+    content = report_content(every_file, staging, built.plan, *of_report, tick)
     cards = write_card(content, staging, destination.folder) if options.layout.has_card else ()
     for card in cards:
         content = with_file(content, staging, card)

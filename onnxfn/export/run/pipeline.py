@@ -14,6 +14,8 @@ from onnxfn.check.variants.proof import check_floors
 from onnxfn.check.variants.text_references import text_references
 from onnxfn.export.derive.derive import HOW_TO_SPECIFY
 from onnxfn.export.derive.derive_sample import FROM_SAMPLE
+from onnxfn.export.jobs.options import Values
+from onnxfn.export.jobs.request import ExportRequest, build_of
 from onnxfn.export.publish.publishing import publish
 from onnxfn.export.publish.staging import Destination, check_destination, export_target, staging_folder
 from onnxfn.export.run.arguments import (
@@ -39,7 +41,7 @@ from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.errors import OnnxfnError, write_errors
 from onnxfn.specs.plan.planning import Decoders
 from onnxfn.specs.plan.real_inputs import real_inputs_by_part
-from onnxfn.specs.results.measurements import DEFAULT_FLOORS, CheckMode, Floors, check_mode, comparing_mode
+from onnxfn.specs.results.measurements import DEFAULT_FLOORS, CheckMode, Floors, comparing_mode
 from onnxfn.specs.stored.reports import Exported, Report
 from onnxfn.weights.layouts import layout_of
 from onnxfn.weights.write import (
@@ -151,38 +153,72 @@ def export(
     >>> export(spec, model)(input=torch.randn(5, 4))["output"].shape
     (5, 2)
     """
-    model = as_module(model)
-    check_export_arguments(spec, model, path, checkpoint)
-    model = with_checkpoint_weights(model, checkpoint)
+    check_export_arguments(spec, as_module(model), path, checkpoint)
+    request = ExportRequest(
+        checkpoint="",
+        path="",
+        spec=spec,
+        dtypes=dtypes,
+        decoders=decoders,
+        adapter=adapter,
+        check=check,
+        floors=floors,
+        overwrite=overwrite,
+        write=write,
+        build=build,
+    )
+    known = {"config": config, "checkpoint": None if checkpoint is None else Path(checkpoint)}
+    return export_model(
+        request, spec, model, path, **known, preprocessor=preprocessor, on_event=on_event, timeout=timeout
+    )
+
+
+def export_model(
+    request: ExportRequest,
+    spec: ExportSpec,
+    model: Any,
+    path: str | Path | BinaryIO | None,
+    *,
+    config: Any = None,
+    checkpoint: Path | None = None,
+    preprocessor: Any = None,
+    on_event: OnEvent = ignore,
+    timeout: float | None = None,
+    values: Values | None = None,
+) -> Exported:
+    """The export of a model that is loaded, with this spec, as a request says: see `export`.
+
+    The report records `values`, the options that made the request.
+    """
+    model = with_checkpoint_weights(as_module(model), checkpoint)
     check_values(model)
-    checkpoint = None if checkpoint is None else Path(checkpoint)
     with export_target(path) as (target, owner):
-        check_destination(target, overwrite=overwrite)
-        destination = Destination(target, layout_of(write.layout).subfolder)
-        build, options = _resolved_options(build, write, checkpoint, destination, overwrite=overwrite)
+        check_destination(target, overwrite=request.overwrite)
+        destination = Destination(target, layout_of(request.write.layout).subfolder)
+        build, options = _resolved_options(request, checkpoint, destination)
         writing = write_errors(target, sum(weight.nbytes for weight in model.parameters()))
         with stage_timer(limited(on_event, timeout)) as (timed, seconds), writing, _provenance_in_errors(spec):
             with timed("plan", "") as tick, ticking_operators(tick):
-                copied = with_adapter(model, model_copy(with_plain_tensors(model)), merged_adapter(spec, adapter))
-                planned = plan_for_destination(
-                    spec, copied, config, destination, options.layout, decoders=decoders, dtypes=dtypes
-                )
+                merged = merged_adapter(spec, request.adapter)
+                copied = with_adapter(model, model_copy(with_plain_tensors(model)), merged)
+                of_plan = (config, destination, options.layout, request.decoders, request.dtypes)
+                planned = plan_for_destination(spec, copied, *of_plan)
                 real_inputs = real_inputs_by_part(planned, preprocessor)
-                check_floors(planned, floors)
+                check_floors(planned, request.floors)
             texts = text_references(copied, preprocessor, checkpoint)
             with staging_folder(destination) as staging:
                 onnx_staging = staging / destination.onnx_folder.relative_to(destination.folder)
                 onnx_staging.mkdir(exist_ok=True)
-                of_check = (check_mode(check), real_inputs, texts, floors, preprocessor)
+                of_check = (request.check, real_inputs, texts, request.floors, preprocessor)
                 job = Job(copied, planned, onnx_staging, timed, *of_check)
-                built = build_variants(job, Output(build, options, input_adapter(spec, adapter)))
+                built = build_variants(job, Output(build, options, input_adapter(spec, request.adapter)))
                 files: Iterable[Path] = built.files
                 with timed("complete", "") as tick:
                     if not destination.is_file:
                         side_files = write_checkpoint_files(model, checkpoint, staging)
-                        files = complete_folder(built, side_files, staging, destination, options, tick)
+                        files = complete_folder(built, side_files, staging, destination, options, values, tick)
                 # No event comes after this: what `on_event` raised would leave the files of an export that failed.
-                published = publish(files, staging, destination, overwrite=overwrite)
+                published = publish(files, staging, destination, overwrite=request.overwrite)
         loaded = Loaded(str(target), map(str, published), owner)
         if path is not None and not isinstance(path, str | PathLike):
             write_to_file_object(loaded, path)
@@ -255,15 +291,14 @@ def validate(
 
 
 def _resolved_options(
-    build: BuildOptions, write: WriteOptions, checkpoint: Path | None, destination: Destination, *, overwrite: bool
+    request: ExportRequest, checkpoint: Path | None, destination: Destination
 ) -> tuple[BuildOptions, ResolvedWriteOptions]:
     """The options of an export to a destination, with the entries of the checkpoint whose weights are linked.
 
     Linked weights lie in the checkpoint as they are, so none of them may be stored transposed.
     """
-    options = with_checkpoint_entries(
-        resolved_write_options(write), checkpoint, destination.onnx_folder, overwrite=overwrite
-    )
+    build, options, folder = build_of(request), resolved_write_options(request.write), destination.onnx_folder
+    options = with_checkpoint_entries(options, checkpoint, folder, overwrite=request.overwrite)
     return evolve(build, pretranspose=build.pretranspose and options.weight_storage != LINK), options
 
 

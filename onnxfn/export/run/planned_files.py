@@ -50,7 +50,6 @@ def plan_for_destination(
     config: Any,
     destination: Destination,
     layout: Layout,
-    *,
     decoders: Decoders,
     dtypes: Iterable[str] = (),
 ) -> Plan:
@@ -115,7 +114,7 @@ def planned_files(
     folder = destination.folder if destination.is_file else onnx_folder(destination.folder)
     if isinstance(exported, Exported):
         return folder, exported.plan
-    planned = plan_for_destination(spec, model, config, destination, layout_of_files(folder), decoders=decoders)
+    planned = plan_for_destination(spec, model, config, destination, layout_of_files(folder), decoders)
     return folder, evolve(planned, parts=[_part_of_file(part, folder / f"{part.name}.onnx") for part in planned.parts])
 
 

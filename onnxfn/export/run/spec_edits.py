@@ -1,4 +1,4 @@
-"""The spec for a checkpoint with the edits of a job."""
+"""The spec for a checkpoint with the edits of a request."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ import pytest
 from distributed import Client, LocalCluster
 from fine_tunes import difference_from_pytorch, save_berts
 
-from onnxfn import BuildOptions, ExportJob, export_many
+from onnxfn import BuildOptions, ExportRequest, export_many
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def client(tmp_path):
 def test_a_cluster_exports_each_job_once_though_the_workers_are_killed(client, tmp_path):
     berts = save_berts(tmp_path / "models", 4)
     build = BuildOptions(template_cache=tmp_path / "cache")
-    jobs = [ExportJob(bert, tmp_path / bert.name, check=False, build=build, overwrite=True) for bert in berts]
+    jobs = [ExportRequest(bert, tmp_path / bert.name, check=False, build=build, overwrite=True) for bert in berts]
     killed, reports = [], []
 
     def kill_the_workers(event):

@@ -6,7 +6,7 @@ import pytest
 from attrs import evolve
 from exported_folders import staged
 
-from onnxfn import BuildOptions, ExportJob, Floors, WriteOptions, text_encoder
+from onnxfn import BuildOptions, ExportRequest, Floors, WriteOptions, text_encoder
 from onnxfn.export.jobs import identity
 from onnxfn.export.jobs.identity import TEXT_BYTES, job_digest
 
@@ -22,7 +22,7 @@ def checkpoint(tmp_path):
 
 @pytest.fixture
 def job(checkpoint):
-    return ExportJob(checkpoint, "out")
+    return ExportRequest(checkpoint, "out")
 
 
 OTHER = {

@@ -10,13 +10,15 @@ from types import SimpleNamespace
 import pytest
 from fine_tunes import kill_first, save_berts, server_processes
 
-from onnxfn import BuildOptions, ExportJob, export_many
+from onnxfn import BuildOptions, ExportRequest, export_many
 
 
 @pytest.fixture
 def jobs(tmp_path):
     cache = BuildOptions(template_cache=tmp_path / "cache")
-    return [ExportJob(bert, tmp_path / bert.name, check=False, build=cache) for bert in save_berts(tmp_path / "m", 2)]
+    return [
+        ExportRequest(bert, tmp_path / bert.name, check=False, build=cache) for bert in save_berts(tmp_path / "m", 2)
+    ]
 
 
 def test_a_pool_of_processes_runs_jobs_and_no_server_stays(jobs):

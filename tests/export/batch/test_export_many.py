@@ -17,7 +17,7 @@ from fine_tunes import (
 )
 
 import onnxfn
-from onnxfn import BuildOptions, ExportJob, JobLimits, WriteOptions, export_many
+from onnxfn import BuildOptions, ExportRequest, JobLimits, WriteOptions, export_many
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +33,7 @@ def berts(tmp_path_factory):
 
 @pytest.fixture
 def jobs(berts, cache, tmp_path):
-    return [ExportJob(bert, tmp_path / bert.name, check=False, build=cache) for bert in berts]
+    return [ExportRequest(bert, tmp_path / bert.name, check=False, build=cache) for bert in berts]
 
 
 def test_each_job_gets_the_weights_of_its_checkpoint(berts, jobs, tmp_path):
@@ -45,7 +45,7 @@ def test_each_job_gets_the_weights_of_its_checkpoint(berts, jobs, tmp_path):
 
 def test_weights_of_fine_tunes_are_linked(berts, cache, tmp_path):
     write = WriteOptions(layout="hub", weight_storage="link")
-    jobs = [ExportJob(bert, tmp_path / bert.name, check=False, build=cache, write=write) for bert in berts]
+    jobs = [ExportRequest(bert, tmp_path / bert.name, check=False, build=cache, write=write) for bert in berts]
     result = export_many(jobs, workers=2)
     assert [job.status for job in result.jobs] == ["exported"] * 4, result
     for bert in berts:
@@ -56,7 +56,7 @@ def test_weights_of_fine_tunes_are_linked(berts, cache, tmp_path):
 
 
 def test_a_checked_job_compares_its_files_with_pytorch(berts, cache, tmp_path):
-    [job] = export_many([ExportJob(berts[0], tmp_path / "out", build=cache)]).jobs
+    [job] = export_many([ExportRequest(berts[0], tmp_path / "out", build=cache)]).jobs
     assert job.status == "exported", job.error
     assert json.loads((tmp_path / "out/report.json").read_text())["check"]["status"] == "passed"
 
@@ -65,8 +65,8 @@ def test_a_job_that_fails_does_not_end_the_others(jobs, tmp_path):
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken/config.json").write_text('{"model_type": "bert"')
     broken = [
-        ExportJob(tmp_path / "broken", tmp_path / "a", check=False),
-        ExportJob(tmp_path / "missing", tmp_path / "b", check=False),
+        ExportRequest(tmp_path / "broken", tmp_path / "a", check=False),
+        ExportRequest(tmp_path / "missing", tmp_path / "b", check=False),
     ]
     result = export_many([*broken, jobs[0]], workers=2)
     assert [job.status for job in result.jobs] == ["failed", "failed", "exported"]
@@ -86,7 +86,7 @@ def test_a_second_run_exports_only_what_has_changed(jobs, berts, tmp_path):
     (tmp_path / jobs[1].path / "onnx/model.onnx").unlink()
     lacking = export_many(jobs[:2], log=log)
     assert [job.status for job in lacking.jobs] == ["unchanged", "exported"]
-    other = onnxfn.ExportJob(berts[2], jobs[0].path, check=False, build=jobs[0].build)
+    other = onnxfn.ExportRequest(berts[2], jobs[0].path, check=False, build=jobs[0].build)
     assert [job.status for job in export_many([other], log=log).jobs] == ["exported"]
     assert difference_from_pytorch(berts[2], tmp_path / jobs[0].path) < 1e-5
 
@@ -119,7 +119,9 @@ def test_a_job_that_is_always_killed_is_lost(jobs):
 def test_a_large_job_that_needs_more_than_its_limits_ends_alone(limits, status, words, jobs, tmp_path):
     large = save_bert_of_a_gigabyte(tmp_path / "large")
     export_many(jobs[:1])  # its graph is in the cache afterwards
-    result = export_many([ExportJob(large, tmp_path / "out", build=jobs[0].build), jobs[1]], limits=limits, workers=2)
+    result = export_many(
+        [ExportRequest(large, tmp_path / "out", build=jobs[0].build), jobs[1]], limits=limits, workers=2
+    )
     assert [job.status for job in result.jobs] == [status, "exported"], result
     assert result.jobs[0].error.startswith(words)
     assert not (tmp_path / "out").exists()
@@ -160,4 +162,4 @@ def test_events_count_the_jobs(jobs):
 
 def test_two_jobs_with_one_path_are_refused(berts):
     with pytest.raises(onnxfn.InvalidSpec, match="same path"):
-        export_many([ExportJob(berts[0], "x"), ExportJob(berts[1], "x")])
+        export_many([ExportRequest(berts[0], "x"), ExportRequest(berts[1], "x")])

@@ -6,7 +6,7 @@ from fine_tunes import save_berts, save_llamas
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onnxfn import BuildOptions, ExportJob, export_many
+from onnxfn import BuildOptions, ExportRequest, export_many
 from onnxfn.export.batch.many import Task, next_task
 from onnxfn.export.batch.memory import StoredWeights, memory_need, stored_weights
 
@@ -44,7 +44,7 @@ def statuses(jobs, memory):
 
 def test_two_jobs_that_need_more_than_the_memory_never_run_at_a_time(checkpoints, tmp_path):
     build = BuildOptions(template_cache=tmp_path / "cache")
-    jobs = [ExportJob(path, tmp_path / "a" / path.name, check=False, build=build) for path in checkpoints]
+    jobs = [ExportRequest(path, tmp_path / "a" / path.name, check=False, build=build) for path in checkpoints]
     need = max(memory_need(stored_weights(path), "none") for path in checkpoints)
     assert statuses(jobs, int(1.9 * need)) == ["start", "exported"] * 2
     again = [evolve(job, overwrite=True) for job in jobs]
@@ -53,14 +53,14 @@ def test_two_jobs_that_need_more_than_the_memory_never_run_at_a_time(checkpoints
 
 def test_two_jobs_of_8_billion_parameters_do_not_meet_in_24_gigabytes():
     need = memory_need(EIGHT_BILLION, "none")
-    jobs = [Task(number, ExportJob(str(number), str(number)), bytes=need) for number in range(2)]
+    jobs = [Task(number, ExportRequest(str(number), str(number)), bytes=need) for number in range(2)]
     assert need < 24 * GB < 2 * need
     assert next_task(jobs, [], 24 * GB) is jobs[0]
     assert next_task(jobs[1:], jobs[:1], 24 * GB) is None
 
 
 TASKS = st.lists(st.integers(0, 10), min_size=1, max_size=8).map(
-    lambda sizes: [Task(number, ExportJob(str(number), str(number)), size) for number, size in enumerate(sizes)]
+    lambda sizes: [Task(number, ExportRequest(str(number), str(number)), size) for number, size in enumerate(sizes)]
 )
 
 

@@ -1,0 +1,166 @@
+"""The export of a request: its checkpoint is loaded, its spec found and edited, its files written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from attrs import evolve
+
+from onnxfn.export.clients.side_files import with_remarks
+from onnxfn.export.find.lookup import has_row, loader_spec
+from onnxfn.export.jobs.options import TRANSFORMERS
+from onnxfn.export.jobs.request import ExportRequest, recorded_values
+from onnxfn.export.load.gguf import checked_gguf, is_gguf, load_gguf, load_gguf_tokenizer
+from onnxfn.export.load.loading import (
+    checkpoint_folder,
+    load_configuration,
+    load_library_model,
+    load_model,
+    model_without_weights,
+)
+from onnxfn.export.load.quantized import checked_quantization
+from onnxfn.export.run.events import OnEvent, ignore, stage_timer
+from onnxfn.export.run.pipeline import export_model
+from onnxfn.export.run.planned_files import plan_of_variants
+from onnxfn.export.run.spec_edits import edited_spec, spec_dtype, suffixed_dtypes
+from onnxfn.export.run.weight_sizes import with_weight_bytes
+from onnxfn.models.casting import in_float32
+from onnxfn.specs.algebra.planned import Plan, PlannedSpec
+from onnxfn.specs.algebra.spec import ExportSpec
+from onnxfn.specs.errors import InvalidSpec
+from onnxfn.specs.plan.planning import plan
+from onnxfn.specs.stored.reports import Exported
+from onnxfn.weights.write import resolved_write_options
+
+OnPlan = Callable[[Plan], None]
+"""Is called with the plan of an export before weights are read, or after they are where the spec is derived."""
+
+
+def export_request(request: ExportRequest, on_event: OnEvent = ignore, on_plan: OnPlan = ignore) -> Exported:
+    """Exports what a request names: a checkpoint of transformers, a GGUF file, or a model of another library.
+
+    Raises:
+        OnnxfnError: As `export` raises it; LoadFailed for a checkpoint that cannot be loaded, InvalidSpec for a
+            pipeline of diffusers, which is several exports.
+    """
+    if request.library != TRANSFORMERS or is_gguf(request.checkpoint):
+        with _loaded_elsewhere(request, on_event) as (model, folder):
+            spec = spec_of(request, model)
+            on_plan(plan_of(request, spec, model))
+            return _export_loaded(request, spec, model, folder, on_event)
+    folder = checkpoint_folder(request.checkpoint)
+    config = _configuration(request, folder)
+    if request.spec is not None or has_row(config):
+        spec = spec_of(request, config)
+        planned = plan_of(request, spec, config)
+        on_plan(planned)
+        model = _loaded(request, config, planned.parts[0].spec, on_event)
+    else:
+        # The spec is derived from the model, so the model is loaded first. It runs in float32, which its inputs have.
+        model = _loaded(request, config, loader_spec(config, request.task), on_event)
+        with in_float32(model):
+            spec = spec_of(request, model)
+        on_plan(plan_of(request, spec, model))
+    return _export_loaded(request, spec, model, folder, on_event)
+
+
+def request_plan(request: ExportRequest, on_event: OnEvent = ignore) -> Plan:
+    """The plan of a request, with the bytes of its weights. Of a checkpoint with a configuration no weight is read.
+
+    Raises:
+        InvalidSpec: The library makes no model without its weights, or a spec can only be derived from a model.
+    """
+    if request.library not in WITHOUT_WEIGHTS:
+        raise InvalidSpec(
+            f"--dry-run reads no weight, and {request.library} makes no model without its weights; leave --dry-run "
+            "out, or name a folder in it with a checkpoint of transformers, with --library transformers"
+        )
+    if request.library != TRANSFORMERS or is_gguf(request.checkpoint):
+        with _loaded_elsewhere(request, on_event, with_weights=False) as (model, _):
+            return with_weight_bytes(plan_of(request, spec_of(request, model), model), model)
+    config = _configuration(request, checkpoint_folder(request.checkpoint))
+    try:
+        spec = spec_of(request, config)
+    except InvalidSpec as error:
+        if has_row(config):
+            raise
+        raise InvalidSpec(f"{config.model_type} has no row; leave --dry-run out: {error}") from error
+    planned = plan_of(request, spec, config)
+    trust = request.trust_remote_code
+    return with_weight_bytes(planned, model_without_weights(config, planned.parts[0].spec, trust_remote_code=trust))
+
+
+WITHOUT_WEIGHTS = (TRANSFORMERS, "timm")
+"""The libraries that make a model of a folder without its weights."""
+
+
+def plan_of(request: ExportRequest, spec: ExportSpec, config_or_model: Any) -> Plan:
+    """The plan of a request with this spec, with what the clients of its layout cannot load of it."""
+    layout, dtypes = resolved_write_options(request.write).layout, _suffixed(request)
+    planned = plan_of_variants(
+        spec, dtypes, lambda each: plan(each, config_or_model, decoders=request.decoders), layout
+    )
+    return with_remarks(planned, config_or_model, layout)
+
+
+def spec_of(request: ExportRequest, config_or_model: Any) -> ExportSpec:
+    """The spec of a request: its own, or that for the checkpoint with its edits."""
+    if request.spec is not None:
+        return request.spec
+    return edited_spec(config_or_model, request.edits, spec_dtype(request.dtypes, request.write.layout))
+
+
+def _suffixed(request: ExportRequest) -> tuple[str, ...]:
+    return suffixed_dtypes(request.dtypes, request.write.layout)
+
+
+def _configuration(request: ExportRequest, folder: Path) -> Any:
+    checked_quantization(request.checkpoint, dequantize=request.dequantize)
+    return load_configuration(folder, trust_remote_code=request.trust_remote_code)
+
+
+def _export_loaded(
+    request: ExportRequest, spec: ExportSpec, model: Any, checkpoint: Path | None, on_event: OnEvent
+) -> Exported:
+    """Exports a model that is loaded, as a request says."""
+    suffixed, values = evolve(request, dtypes=_suffixed(request)), recorded_values(request)
+    return export_model(suffixed, spec, model, request.path, checkpoint=checkpoint, on_event=on_event, values=values)
+
+
+def _loaded(request: ExportRequest, config: Any, spec: ExportSpec | PlannedSpec, on_event: OnEvent) -> Any:
+    """The model of a checkpoint; the stage `load` runs meanwhile."""
+    with stage_timer(on_event) as (timed, _), timed("load", request.checkpoint) as tick:
+        return load_model(
+            request.checkpoint,
+            config,
+            spec,
+            trust_remote_code=request.trust_remote_code,
+            as_stored=True,
+            dequantize=request.dequantize,
+            tick=tick,
+        )
+
+
+@contextmanager
+def _loaded_elsewhere(
+    request: ExportRequest, on_event: OnEvent, *, with_weights: bool = True
+) -> Iterator[tuple[Any, Path | None]]:
+    """The model of a GGUF file or of another library, and the folder of its other files if there is one."""
+    name, path = request.checkpoint, Path(request.checkpoint)
+    if request.library == "diffusers":
+        raise InvalidSpec(f"{name} is a pipeline of diffusers, which is an export for each part: export_pipeline")
+    with stage_timer(on_event) as (timed, _), TemporaryDirectory() as folder:
+        if request.library != TRANSFORMERS:
+            with timed("load", name):
+                model = load_library_model(request.library, name, with_weights=with_weights)
+            yield model, path if path.is_dir() else None  # else a name on the hub
+            return
+        checked_gguf(path, dequantize=request.dequantize)
+        with timed("load", name) as tick:
+            model = load_gguf(path, dequantize=request.dequantize, tick=tick)
+        load_gguf_tokenizer(path).save_pretrained(folder)
+        yield model, Path(folder)
