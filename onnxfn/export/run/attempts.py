@@ -1,11 +1,12 @@
-"""Builds the graphs of a plan, writes them to files and checks these; does so again if the first graphs are wrong."""
+"""Builds the graphs of a plan, writes them to files and checks these; in other ways if the first graphs are wrong."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cache, partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from attrs import evolve, field, frozen
@@ -158,36 +159,89 @@ def _joined_variants(built: Sequence[Built]) -> Built:
     )
 
 
-def build_until_checked(job: Job, output: Output) -> Built:
-    """Builds the graphs of a plan; once more for images of one size if they cannot be traced or are wrong for others.
+@frozen
+class Failure:
+    """Why the files of an attempt are not published.
 
-    A model may call other functions for images of other sizes, and torch cannot solve all conditions on sizes. Raises
-    CaptureFailed or CheckFailed if the graphs of a trace of all layers are wrong.
+    Attributes:
+        error: What was raised.
+        plan: What was built.
+        graphs: The graphs of the attempt; none if a part could not be traced.
     """
-    try:
-        return _built(job, output)
-    except (CaptureFailed, CheckFailed) as error:
-        parts = [with_fixed_images(part) if moves_images(part) else part for part in job.plan.parts]
-        is_rounding = isinstance(error, CheckFailed) and differs_by_rounding(error.report)
-        if is_rounding or parts == [*job.plan.parts]:
-            raise
-        with suppress(CaptureFailed, CheckFailed):
-            return _built(evolve(job, plan=evolve(job.plan, parts=parts)), output)
-        raise
+
+    error: Exception
+    plan: Plan
+    graphs: tuple[BuiltGraph, ...]
 
 
-def _built(job: Job, output: Output) -> Built:
-    """Builds the graphs of a plan; once more with all layers traced if repeated or cached layers are wrong."""
-    graphs = _graphs(job, output)
+def _all_layers(job: Job, output: Output, failure: Failure) -> tuple[Job, Output] | None:
+    """All layers are traced: repeated layers, or those of the template cache, may be wrong."""
+    return None if all(map(traced_fully, failure.graphs)) else (job, _with_all_layers(output))
+
+
+def _one_image_size(job: Job, output: Output, failure: Failure) -> tuple[Job, Output] | None:
+    """Images have one size, and all layers are traced.
+
+    A model may call other functions for images of other sizes, and torch cannot solve all conditions on sizes.
+    """
+    parts = [with_fixed_images(part) if moves_images(part) else part for part in job.plan.parts]
+    if parts == [*job.plan.parts] or not isinstance(failure.error, OnnxfnError):
+        return None
+    return evolve(job, plan=evolve(job.plan, parts=parts)), _with_all_layers(output)
+
+
+ATTEMPTS: Mapping[str, Callable[[Job, Output, Failure], tuple[Job, Output] | None]] = MappingProxyType(
+    {"all layers": _all_layers, "one image size": _one_image_size}
+)
+"""The attempts after the first: the stage of its event -> what it changes; None where it would change nothing."""
+
+
+def build_until_checked(job: Job, output: Output) -> Built:
+    """Builds, writes and checks the graphs of a plan; after a failure again, as ATTEMPTS say, each with an event.
+
+    Raises the error of the last attempt at the plan as it is. No attempt follows if outputs differ by rounding.
+    """
+    result, failures = _tried(job, output), []
+    for stage, change in ATTEMPTS.items():
+        if isinstance(result, Built) or _is_rounding(result.error):
+            break
+        failures.append(result)
+        changed = change(job, output, result)
+        if changed is not None:
+            with job.timed(stage, ""):
+                pass
+            result = _tried(*changed)
+    if isinstance(result, Failure):
+        raise next(failure.error for failure in (result, *reversed(failures)) if failure.plan is job.plan)
+    reasons = [reason for failure in failures if (reason := _reason_to_retrace(failure))]
+    return evolve(result, traced_layers=tuple(reasons[:1]) or result.traced_layers)
+
+
+def _is_rounding(error: Exception) -> bool:
+    return isinstance(error, CheckFailed) and differs_by_rounding(error.report)
+
+
+def _reason_to_retrace(failure: Failure) -> str:
+    """Why all layers were traced after a failure; an empty text if all had been traced before."""
+    if all(map(traced_fully, failure.graphs)):
+        return ""
+    error = failure.error
+    return RETRACED if isinstance(error, OnnxfnError) else f"{RETRACED}: {type(error).__name__} {error}"
+
+
+def _tried(job: Job, output: Output) -> Built | Failure:
+    """The graphs of a plan, written and checked, or why they failed."""
+    graphs: tuple[BuiltGraph, ...] = ()
     try:
+        graphs = _graphs(job, output)
         return _written(job, output, graphs)
     except (CaptureFailed, CheckFailed, KeyError, TypeError) as error:
         drop_templates(output.build, graphs)
-        if all(map(traced_fully, graphs)) or (isinstance(error, CheckFailed) and differs_by_rounding(error.report)):
-            raise
-        reason = RETRACED if isinstance(error, OnnxfnError) else f"{RETRACED}: {type(error).__name__} {error}"
-    output = evolve(output, build=evolve(output.build, find_repeats=trace_all_layers, template_cache=None))
-    return evolve(_written(job, output, _graphs(job, output)), traced_layers=(reason,))
+        return Failure(error, job.plan, graphs)
+
+
+def _with_all_layers(output: Output) -> Output:
+    return evolve(output, build=evolve(output.build, find_repeats=trace_all_layers, template_cache=None))
 
 
 def _graphs(job: Job, output: Output) -> tuple[BuiltGraph, ...]:

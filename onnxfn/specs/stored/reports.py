@@ -31,7 +31,7 @@ class Event:
     """What an export does now. `export` calls `on_event` with it, in its own thread.
 
     An event comes when a stage starts, about four times a second while it runs, and when it ends or fails. After a
-    failure the export may try the stage again in another way, such as with all layers traced.
+    failure the export may go on in another way, which has an event of its own: `all layers`, then `one image size`.
 
     Attributes:
         stage: `plan`, `capture`, `passes`, `write`, `check`, `complete` or another stage; `wait` while an export of
