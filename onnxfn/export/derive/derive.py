@@ -18,6 +18,7 @@ from onnxfn.export.derive.candidate_inputs import (
     unknown_arguments,
 )
 from onnxfn.export.derive.causal_masks import masked_by_eager
+from onnxfn.export.derive.derive_sample import HOW_TO_SPECIFY
 from onnxfn.export.derive.known_inputs import INPUT_FORMS
 from onnxfn.export.derive.probe import Run, accepted, answer_tensors, outputs_spec, run
 from onnxfn.export.load.class_tasks import loader_of
@@ -49,8 +50,6 @@ CACHE_REFUSALS = (TypeError, ValueError, NotImplementedError)
 transformers raises ValueError, Python raises TypeError for an argument that `forward` does not have. Any other error,
 such as an out-of-memory error, does not mean that the model has no cache.
 """
-
-HOW_TO_SPECIFY = "write the spec yourself: derived(model, sample={name: tensor}) or compose(takes(...), gives(...))"
 
 
 def derive_from_model(model: Any, task: str, *, of_texts: bool = False) -> ExportSpec:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache, partial
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from attrs import evolve, field, frozen
@@ -190,10 +189,11 @@ def _one_image_size(job: Job, output: Output, failure: Failure) -> tuple[Job, Ou
     return evolve(job, plan=evolve(job.plan, parts=parts)), _with_all_layers(output)
 
 
-ATTEMPTS: Mapping[str, Callable[[Job, Output, Failure], tuple[Job, Output] | None]] = MappingProxyType(
-    {"all layers": _all_layers, "one image size": _one_image_size}
-)
-"""The attempts after the first: the stage of its event -> what it changes; None where it would change nothing."""
+Change = Callable[[Job, Output, Failure], tuple[Job, Output] | None]
+"""What an attempt changes after a failure; None where it would change nothing."""
+
+ATTEMPTS: tuple[tuple[str, Change], ...] = (("all layers", _all_layers), ("one image size", _one_image_size))
+"""The attempts after the first: the stage of its event, and what it changes."""
 
 
 def build_until_checked(job: Job, output: Output) -> Built:
@@ -202,7 +202,7 @@ def build_until_checked(job: Job, output: Output) -> Built:
     Raises the error of the last attempt at the plan as it is. No attempt follows if outputs differ by rounding.
     """
     result, failures = _tried(job, output), []
-    for stage, change in ATTEMPTS.items():
+    for stage, change in ATTEMPTS:
         if isinstance(result, Built) or _is_rounding(result.error):
             break
         failures.append(result)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -12,9 +11,7 @@ from attrs import evolve
 
 from onnxfn.check.variants.proof import check_floors
 from onnxfn.check.variants.text_references import text_references
-from onnxfn.export.derive.derive import HOW_TO_SPECIFY
-from onnxfn.export.derive.derive_sample import FROM_SAMPLE
-from onnxfn.export.jobs.options import Values
+from onnxfn.export.derive.derive_sample import provenance_in_errors
 from onnxfn.export.jobs.request import ExportRequest, build_of
 from onnxfn.export.publish.publishing import publish
 from onnxfn.export.publish.staging import Destination, check_destination, export_target, staging_folder
@@ -38,7 +35,7 @@ from onnxfn.models.submodules import as_module
 from onnxfn.models.torch_modes import ticking_operators
 from onnxfn.run.prompts import export_path
 from onnxfn.specs.algebra.spec import ExportSpec
-from onnxfn.specs.errors import OnnxfnError, write_errors
+from onnxfn.specs.errors import write_errors
 from onnxfn.specs.plan.planning import Decoders
 from onnxfn.specs.plan.real_inputs import real_inputs_by_part
 from onnxfn.specs.results.measurements import DEFAULT_FLOORS, CheckMode, Floors, comparing_mode
@@ -154,19 +151,8 @@ def export(
     (5, 2)
     """
     check_export_arguments(spec, as_module(model), path, checkpoint)
-    request = ExportRequest(
-        checkpoint="",
-        path="",
-        spec=spec,
-        dtypes=dtypes,
-        decoders=decoders,
-        adapter=adapter,
-        check=check,
-        floors=floors,
-        overwrite=overwrite,
-        write=write,
-        build=build,
-    )
+    of_spec = ExportRequest("", "", spec=spec, dtypes=dtypes, decoders=decoders, adapter=adapter)
+    request = evolve(of_spec, check=check, floors=floors, overwrite=overwrite, write=write, build=build)
     known = {"config": config, "checkpoint": None if checkpoint is None else Path(checkpoint)}
     return export_model(
         request, spec, model, path, **known, preprocessor=preprocessor, on_event=on_event, timeout=timeout
@@ -184,7 +170,7 @@ def export_model(
     preprocessor: Any = None,
     on_event: OnEvent = ignore,
     timeout: float | None = None,
-    values: Values | None = None,
+    values: Mapping[str, Any] | None = None,
 ) -> Exported:
     """The export of a model that is loaded, with this spec, as a request says: see `export`.
 
@@ -197,7 +183,7 @@ def export_model(
         destination = Destination(target, layout_of(request.write.layout).subfolder)
         build, options = _resolved_options(request, checkpoint, destination)
         writing = write_errors(target, sum(weight.nbytes for weight in model.parameters()))
-        with stage_timer(limited(on_event, timeout)) as (timed, seconds), writing, _provenance_in_errors(spec):
+        with stage_timer(limited(on_event, timeout)) as (timed, seconds), writing, provenance_in_errors(spec):
             with timed("plan", "") as tick, ticking_operators(tick):
                 merged = merged_adapter(spec, request.adapter)
                 copied = with_adapter(model, model_copy(with_plain_tensors(model)), merged)
@@ -300,15 +286,3 @@ def _resolved_options(
     build, options, folder = build_of(request), resolved_write_options(request.write), destination.onnx_folder
     options = with_checkpoint_entries(options, checkpoint, folder, overwrite=request.overwrite)
     return evolve(build, pretranspose=build.pretranspose and options.weight_storage != LINK), options
-
-
-@contextmanager
-def _provenance_in_errors(spec: ExportSpec) -> Iterator[None]:
-    """Adds to an error about a derived spec what it was derived from, and how to write the spec by hand."""
-    try:
-        yield
-    except OnnxfnError as error:
-        if spec.derived is not None:
-            advice = "" if spec.derived.endswith(FROM_SAMPLE) else f"; {HOW_TO_SPECIFY}"
-            error.args = (f"{error}; the spec was derived from {spec.derived}{advice}",)
-        raise
