@@ -146,13 +146,13 @@ segformer: ExportSpec = compose(
 
 
 def window_multiple(windows: int, otherwise: int) -> Getter:
-    """The side of an image that has so many windows of a Swin backbone; `otherwise` for a backbone without windows."""
+    """The side length in pixels of `windows` Swin windows; `otherwise` for a backbone without windows."""
     return from_config(f"{windows} * backbone_config.window_size or {otherwise}")
 
 
-# Backbones of these models. Most checkpoints have Swin, which pads an image only where its size needs it. The trace has
-# an image that has two windows along each side in the last stage: with one, torch.export takes their number for fixed.
-# For the same reason a case has several windows in all stages.
+# Backbones of these models. Most checkpoints have Swin, which pads an image only where its size needs it. torch.export
+# specializes the number of windows if it is 1. So the traced image has two windows along each side in the last stage,
+# and a case has several windows in all stages.
 swin_backbone: ExportSpec = compose(
     sized(height=window_multiple(60, 64), width=window_multiple(60, 64)),
     case("windows", sized(batch_size=1, height=window_multiple(41, 73), width=window_multiple(37, 67))),

@@ -162,11 +162,11 @@ trocr: ExportSpec = compose(
 
 
 def captions(encoder: str, decoder: str, *facts: ExportSpec, rows: str = "last_hidden_state") -> ExportSpec:
-    """A spec of a model that reads an image and writes a text, whose decoder attends to what its tower gives.
+    """A spec of a model from an image to a text, whose decoder attends to the features of its tower.
 
     Args:
-        encoder: What the part of the encoder runs.
-        decoder: What the part of the decoder runs.
+        encoder: The function that the encoder part runs.
+        decoder: The function that the decoder part runs.
         facts: Where the configuration has its sizes.
         rows: The field of the encoder's result that the decoder reads.
     """

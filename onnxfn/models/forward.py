@@ -116,7 +116,7 @@ def _in_io_dtype(spec: PlannedSpec, name: str, value: Any) -> Any:
 
 
 def _constant_value(model: Any, spec: PlannedSpec, constant: Constant, tensors: Sequence[Any]) -> Any:
-    """The value of a constant, or a tensor filled with it. The sizes of that are those of the same axes of inputs."""
+    """The constant itself, or `torch.full` of the shape given by its axes, whose sizes come from the inputs."""
     import torch
 
     if constant.axes is None:

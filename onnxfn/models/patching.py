@@ -25,9 +25,9 @@ from onnxfn.specs.records import Patch
 def applied(patches: Iterable[Patch]) -> Iterator[set[str]]:
     """Replaces the functions that the patches name, and restores them on leaving, the last one first.
 
-    Only this thread calls the replacements; in all others each function is what it was. A function that its class
-    inherits, or lacks, is added to the class and removed on leaving. Yields the targets of a user's patches whose
-    replacement was called; one that is no function counts as called.
+    Only this thread calls the replacements; other threads call the originals. An inherited or missing attribute is set
+    on the class and deleted on leaving. Yields the targets of a user's patches whose replacement was called. A
+    replacement that is not a function counts as called.
     """
     called: set[str] = set()
     with ExitStack() as undo:

@@ -90,11 +90,11 @@ LAYOUTS: Mapping[str, Layout] = MappingProxyType(
 
 
 ALIAS_FILE = "alias"
-"""The side file that a layout has on request alone: it states a model type that is not the model's."""
+"""Written only on request: a `config.json` with a substitute model type."""
 
 
 def with_alias(layout: Layout) -> Layout:
-    """The layout whose `config.json` may state a model type that clients know, in place of one that they do not."""
+    """The layout with ALIAS_FILE: `config.json` may state a model type that clients know instead of the real one."""
     return evolve(layout, side_files=(*layout.side_files, ALIAS_FILE))
 
 

@@ -1,7 +1,7 @@
-"""What each family knows of every head: the outputs of a task, for rows that do not have the task.
+"""Outputs of tasks that a row does not define, by the family that the row belongs to.
 
-A head is what a class of transformers adds to a model for a task. A row that reads the inputs of a family has the heads
-of that family, wherever the tables of transformers list a class for them. A row names a head only where it differs.
+A head is the layers that a class of transformers adds to a model for a task. A row with the inputs of a family has the
+heads of that family, if the tables of transformers list a class for them. A row names a head only where it differs.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What processors give to towers that hear: spectrograms of any length or of one length, with a mask or without.
+"""The inputs of audio towers from processors: spectrograms of one length or of any length, with a mask or without.
 
-A form is a spec of the inputs, with the names of the arguments of `get_audio_features`, and of their dummies.
+A form is a spec of the inputs and of their dummies. Its inputs have the names of arguments of `get_audio_features`.
 """
 
 from __future__ import annotations

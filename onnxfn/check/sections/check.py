@@ -70,10 +70,10 @@ def check_by_sections(
 ) -> Report:
     """Compares an ONNX file with PyTorch section by section; `Report.sections` has a row for each.
 
-    The other figures are those of `check`, which has the arguments described, in the same cases. No text is decoded.
+    The other figures are those of `check` in the same cases; its docstring describes the arguments. No text is decoded.
 
     Raises:
-        InvalidSpec: The layers of the model are no chain in the graph of the file.
+        InvalidSpec: The layers of the model do not form a chain in the graph of the file.
         CheckFailed: ONNX Runtime cannot load or run a section.
     """
     exact = exact or exact_outputs(model, part.spec.target.float_dtype)
@@ -87,7 +87,7 @@ def check_by_sections(
 def _judged_sections(
     model: Any, part: Part, file: Path, exact: ExactOutputs, real_inputs: Mapping[str, Array] | None, tick: Tick
 ) -> tuple[SectionedSession, tuple[SectionError, ...], JudgedCases]:
-    """A session of the sections, their errors, and what the file is worth in all cases, whose arrays are released."""
+    """A session of the sections, their errors, and the judged cases of the file. The arrays are released."""
     sectioned = sectioned_file(model, part, file, real_inputs, tick)
     errors, outputs = compared_sections(sectioned, tick)
     pairs = zip((case.reference for case in sectioned.cases), outputs, strict=True)

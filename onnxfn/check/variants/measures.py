@@ -1,4 +1,4 @@
-"""What an output of a quantized or 16-bit file is worth: the measures, which output has which, and their floors.
+"""Accuracy measures of the outputs of quantized and 16-bit files, the measures of each output, and their floors.
 
 A measure takes the arrays of the file and of PyTorch in float32. Rounding does not explain the difference of a
 quantized file, so no tolerance can judge it; a measure is a number that a person knows, and it has a floor.
@@ -41,9 +41,9 @@ class Measure:
 
     Attributes:
         values: From the name of an output, the outputs of the file and of PyTorch to one value for each position.
-        floors: From the kind of a variant to what the measure must reach.
+        floors: From the kind of a variant to the floor of the measure.
         whole: From the values of all cases to the value of the measure.
-        least: Whether less is better.
+        least: Whether a lower value is better.
     """
 
     values: Callable[[str, Outputs, Outputs], Array]

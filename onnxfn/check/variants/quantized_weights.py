@@ -96,7 +96,7 @@ def _weight_name(name: str, tensors: Mapping[str, Any]) -> str | None:
 
 
 def _weight_error(matrix: QuantizedMatrix, name: str, tensor: Any) -> WeightError:
-    """The error of a weight. One that is square may be stored in either order of its axes: the better one counts."""
+    """The error of a weight. A square matrix may be stored transposed: the closer of both orders is used."""
     orders = [order for order in (tensor, tensor.mT) if tuple(order.shape) == matrix.shape]
     errors = [_error(matrix, name, order) for order in orders]
     return min(errors, key=lambda error: (error.outside, -error.cosine))

@@ -82,7 +82,7 @@ class JobResult:
 
 @frozen(field_transformer=typed_fields)
 class BatchResult:
-    """How many exports ended. It prints a table with a row for each job.
+    """The outcome of a batch. Prints as a table with one row per job.
 
     Attributes:
         jobs: The result of each job, in the order of the jobs.

@@ -10,7 +10,7 @@ from typing import Any
 from onnxfn.specs.algebra.spec import Call, ExportSpec
 
 CAUSAL = re.compile(r"is_causal(: bool)? ?= ?True|[\"']is_causal[\"']|self\.is_causal = is_causal")
-"""How a module of transformers says that some of its attention is causal, whatever the configuration says."""
+"""Source text by which a module of transformers makes some attention causal, regardless of its configuration."""
 
 
 def masked_by_eager(model: Any) -> ExportSpec:

@@ -1,6 +1,6 @@
-"""The spec of a model that sees or hears among the tokens of a text, in parts: towers, the table of tokens, the rest.
+"""Specs of multimodal models, one part per file: vision and audio encoders, the token embedding, the decoder.
 
-Each part is derived from the model: transformers 5 names what a tower computes alike over nearly all models.
+Each part is derived from the model: transformers 5 uses the same names for the features of nearly all models.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ from onnxfn.specs.records import OutputSpec
 from onnxfn.specs.tasks.tasks import DEFAULT_TASK, TASKS, WITH_PAST, canonical, for_task, task_names
 
 SEES, HEARS, SEES_AND_HEARS = "image-text-to-text", "audio-text-to-text", "any-to-any"
-"""The tasks of a model that sees and writes, of one that hears and writes, and of one that does both."""
+"""The tasks of models that write texts: from images, from sounds, from both."""
 
 TOWERS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {SEES: (VISION,), HEARS: (AUDIO,), SEES_AND_HEARS: (VISION, AUDIO)}
@@ -128,9 +128,9 @@ def is_in_parts(task: str | None) -> bool:
 def reads_features(model_or_config: Any, task: str | None) -> bool:
     """Whether a model for a task of OTHER_TASKS reads images or sounds in the places of placeholder tokens.
 
-    By its configuration, and by the methods of its class. False for a model type as text, whose class is not known,
-    for an encoder-decoder, whose encoder takes the tokens, and for a class whose `forward` takes no embeddings
-    (NeoMME) or a mask of the places of its image (Kosmos-2): such a model is one graph.
+    The configuration and the methods of the class decide. False for a model type as text, because its class is unknown,
+    and for an encoder-decoder, because its encoder takes the tokens. Also False if `forward` takes no embeddings
+    (NeoMME), or a mask of the places of its image (Kosmos-2): such a model is one graph.
     """
     if isinstance(model_or_config, (str, Mapping)) or _stem(task) not in OTHER_TASKS:
         return False
@@ -199,7 +199,7 @@ def multimodal_spec(model: Any, task: str) -> ExportSpec:
 
 
 def _read_by_encoder(model: Any, name: str) -> ExportSpec:
-    """The spec of an encoder-decoder whose encoder reads images: that of its row, or one derived from it."""
+    """The spec of an encoder-decoder whose encoder reads images: from its row, or derived from the model."""
     row = {**ARCHITECTURES, **SEEING}.get(model.config.model_type, EMPTY)
     own = name.replace(SEES, "image-to-text")
     if own not in task_names(row):
@@ -239,7 +239,7 @@ def _drawing(model: Any, name: str) -> ExportSpec:
 
 
 def _language_model(model: Any, decoder: str, task: str) -> ExportSpec:
-    """A spec of the parts that read tokens: the table of embeddings, and the part that takes them, for a task."""
+    """The spec of two parts for a task: the token embedding, and the language model that takes the embeddings."""
     from onnxfn.architectures.wrappers.wide_rows import Width, width_of  # imports torch
 
     derived, inner = _written_text(model, task)
@@ -268,7 +268,7 @@ def _inputs_of_layers(model: Any) -> tuple[ExportSpec, ExportSpec]:
 
 
 def _written_text(model: Any, task: str) -> tuple[ExportSpec, ExportSpec | None]:
-    """The spec of a model that writes; and what runs the model inside it, where that alone shows its cache."""
+    """The derived spec of a model that writes texts, and None; or that of its inner model, and `inner_decoder`."""
     from onnxfn.architectures.wrappers.wide_rows import writer_of  # imports torch
 
     try:

@@ -207,9 +207,9 @@ def _expanded_sizes(expand: Any) -> dict[int, int]:
 
 
 def _read_by_broadcasting(expanded: Any, sizes: Sizes, positions: Mapping[Any, int]) -> tuple[Any, ...]:
-    """The values that have the expanded sizes for no other reason than this one, itself first.
+    """The values whose expanded shape comes only from this Expand, its own output first.
 
-    None of them is there if something else than an operator that broadcasts reads one of them.
+    Empty if an operator that does not broadcast reads one of them.
     """
     smaller = [expanded]
     pending = [positions.get(use.node, -1) for use in expanded.uses()]

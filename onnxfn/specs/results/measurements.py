@@ -37,7 +37,7 @@ def comparing_mode(check: bool | CheckMode) -> CheckMode:  # noqa: FBT001 - the 
     """
     mode = check_mode(check)
     if mode == "none":
-        raise InvalidSpec(f"validate compares files, and check={check!r} compares none; known are 'whole', 'sections'")
+        raise InvalidSpec(f"validate needs a check, and check={check!r} is none; pass 'whole' or 'sections'")
     return mode
 
 
