@@ -1,4 +1,4 @@
-"""The module that a function or a wrapped model stands for, and the submodule that a part runs."""
+"""The module of a function or of a wrapped model, and the submodule of a part."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from onnxfn.specs.errors import InvalidSpec, first_line, listed, unknown
 
 
 def feeds(session: Any, name: str, arrays: Mapping[str, Any]) -> dict[str, Array]:
-    """The inputs of an ONNX Runtime session as numpy arrays, from what a caller passes for them.
+    """The inputs of an ONNX Runtime session as numpy arrays, from the values of a caller.
 
     numpy arrays and torch tensors must have the dtype of the input. Numbers and lists are converted to it.
 

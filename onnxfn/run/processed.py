@@ -1,4 +1,4 @@
-"""What the processor in the folder of an export makes of a text, of images and of sounds."""
+"""The outputs of the processor in the folder of an export for a text, images and sounds."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ def token_ids(input_ids: Any) -> Array:
 
 
 def encoder_array(inputs: Any) -> Array:
-    """What an encoder reads, token ids or features. InvalidSpec if it is no array of numbers, empty or negative ids."""
+    """The inputs of an encoder: token ids or features. InvalidSpec if they are empty, negative ids or not numbers."""
     array = _numbers("input_ids", inputs)
     if array.size == 0:
         raise InvalidSpec(f"input_ids has the shape {list(array.shape)}; each prompt has at least one token")
@@ -73,7 +73,7 @@ def export_path(exported: Exported | str | PathLike[str]) -> Path:
 
 @contextmanager
 def run_errors(inputs: Array) -> Iterator[None]:
-    """Raises InvalidSpec for an error of ONNX Runtime inside, which inputs that the model cannot have cause."""
+    """Turns errors of ONNX Runtime inside into InvalidSpec: they are caused by inputs that do not fit the model."""
     try:
         yield
     except (OnnxfnError, MemoryError):

@@ -1,4 +1,4 @@
-"""Which weights of a graph are stored in fewer bits, and how: rules, of which the last that selects a weight wins."""
+"""Rules for the weights of a graph that are stored in fewer bits. The last rule that selects a weight wins."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ACCURACY_LEVELS = range(5)
 
 
 MATRICES: tuple[ReadingOperator, ...] = ("MatMul", "Gather")
-"""What reads the matrices of linear layers and the tables of embeddings."""
+"""The operators that read matrices of linear layers and embedding tables."""
 
 
 @record
@@ -48,11 +48,11 @@ class WeightRule:
             `"nf4"`: blocks with the 16 levels of NormalFloat4: MatMulBnb4. `"as is"`: the weights stay.
         signed: Whether the integers of `"dynamic"` are int8; else uint8.
         per_channel: Whether each output channel of `"dynamic"` has its own scale; else the weight has one.
-        accuracy_level: What MatMulNBits of `"blocks"` computes in: 0: the fastest that the kernel has for the dtype,
-            1: float32, 4: 8-bit integers. On a CPU level 4 took 18 instead of 55 ms for a token of SmolLM2 in 4 bits,
-            at a KL divergence of 0.446 instead of 0.438.
-        read_by: The operators of which one reads the weight: `"MatMul"`, which also stands for Gemm, `"Gather"`, which
-            looks up embeddings, `"Conv"`. Any, if there are none.
+        accuracy_level: The numbers in which MatMulNBits of `"blocks"` computes. 0: the fastest kernel for the dtype, 1:
+            float32, 4: 8-bit integers. On a CPU level 4 took 18 instead of 55 ms for a token of SmolLM2 in 4 bits, at a
+            KL divergence of 0.446 instead of 0.438.
+        read_by: Operators, one of which must read the weight: `"MatMul"` (also for Gemm), `"Gather"` (a lookup of
+            embeddings), `"Conv"`. Empty: any operator.
 
     Raises:
         UnknownName: `kind` is not a known value.
@@ -103,7 +103,7 @@ def is_selected(rule: WeightRule, names: Iterable[str], operators: Iterable[str]
 
 
 def rule_for(rules: Sequence[WeightRule], names: Sequence[str], operators: Sequence[str] = ()) -> WeightRule | None:
-    """The last rule that selects a weight; None if there is none, or if that rule leaves the weight as it is.
+    """The last rule that selects a weight; None if there is none, or if that rule has the kind `"as is"`.
 
     >>> rules = (WeightRule("*", bits=4), WeightRule("*lm_head*", bits=8), WeightRule("*norm*", kind="as is"))
     >>> rule_for(rules, ["lm_head.weight"]).bits, rule_for(rules, ["norm.weight"])

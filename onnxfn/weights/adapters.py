@@ -21,7 +21,7 @@ PREFIX = "base_model.model."
 """What PEFT writes before the name of each tensor."""
 
 WRAPPERS = re.compile(r"\.(base_layer|modules_to_save)(?=\.)")
-"""What PEFT adds to the name of a tensor of the model itself."""
+"""The additions of PEFT to the names of the model's own tensors."""
 
 MATRIX = re.compile(r"(?P<layer>.+)\.(?P<kind>lora_A|lora_B|lora_magnitude_vector)(\.weight)?")
 TABLE = re.compile(r"(?P<layer>.+)\.(?P<kind>lora_embedding_[AB])")
@@ -36,7 +36,7 @@ OTHER_KEYS = (
     *("peft_version", "qalora_group_size", "revision", "runtime_config", "target_modules", "task_type"),
     *("ensure_weight_tying", "eva_config", "loftq_config", "corda_config", "lora_ga_config"),
 )
-"""Keys of a configuration that say how the adapter was trained, or that its tensors show."""
+"""Keys of a configuration about the training of the adapter, and keys that follow from its tensors."""
 
 PLAIN_STARTS = (True, False, None, "gaussian", "eva", "orthogonal")
 """Values of `init_lora_weights` with which PEFT leaves the weights of the model as they are."""
@@ -44,7 +44,7 @@ PLAIN_STARTS = (True, False, None, "gaussian", "eva", "orthogonal")
 
 @frozen(eq=False)
 class AdaptedLayer:
-    """What an adapter has for a layer, as torch tensors.
+    """The part of an adapter for one layer, as torch tensors.
 
     Attributes:
         a: The matrix that the input of the layer is multiplied with first.
@@ -122,7 +122,7 @@ def _check_files(folder: Path) -> None:
 
 
 def _check_features(folder: Path, config: Mapping[str, Any]) -> None:
-    """Raises InvalidSpec for an adapter that is no LoRA, or that has a feature which is not known here."""
+    """Raises InvalidSpec for an adapter that is not a LoRA, or has an unsupported feature."""
     advice = "merge it with PEFT (merge_and_unload) and export the merged model"
     if config.get("peft_type") != "LORA":
         raise InvalidSpec(f"the adapter {folder} is of the type {config.get('peft_type')!r}, not LORA; {advice}")

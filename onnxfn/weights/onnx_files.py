@@ -38,7 +38,7 @@ class HashedFile:
 
 @contextmanager
 def hashed_file(path: Path) -> Iterator[HashedFile]:
-    """A context with a new file at a path, in place of any that was there, which may be a hard link."""
+    """A context with a new file at a path. An existing file there, which may be a hard link, is removed first."""
     path.unlink(missing_ok=True)
     with path.open("wb") as file, ThreadPoolExecutor(1) as pool:
         yield HashedFile(file, pool)

@@ -49,9 +49,9 @@ def _check_weight_storage(_: Any, __: Attribute[str | None], storage: str | None
 
 
 def _check_suffix(_: Any, __: Attribute[str | None], suffix: str | None) -> None:
-    """Raises InvalidSpec for a suffix that does not end a file name, or that ends the names of files of another kind.
+    """Raises InvalidSpec for a suffix that cannot end a file name, or that is the suffix of another kind of file.
 
-    A graph or a checkpoint's weights of that name would be replaced, and deleted by the next export.
+    With the latter, a graph or weights of a checkpoint would be replaced, and deleted by the next export.
     """
     if not isinstance(suffix, str):
         return

@@ -47,7 +47,7 @@ seq2seq: ExportSpec = compose(
     text_cases,
     always(return_dict=True, use_cache=False),
 )
-"""What all encoder-decoders share: dummy inputs, cases of the check, constants. It has no inputs and no tasks."""
+"""The common facts of encoder-decoders: dummy inputs, cases of the check, constants; no inputs and no tasks."""
 
 
 def encoder_decoder_cache(after: str) -> ExportSpec:
@@ -134,7 +134,7 @@ Tasks: feature-extraction and text2text-generation, each also `-with-past`.
 
 
 def image_seq2seq(inputs: ExportSpec) -> ExportSpec:
-    """A spec of a model whose encoder reads images, by these inputs, and whose decoder writes a text."""
+    """A spec of an encoder-decoder from images, with these inputs, to a text."""
     return compose(
         behaves("monolith", inputs, decoder_ids, encoder_decoder_cache("decoder_input_ids")),
         behaves("decoder", encoder_states, next_ids),

@@ -53,7 +53,7 @@ def attention_mask(self: Any, input_ids: Tensor, span: Tensor, context: Tensor, 
 
 
 def padding_mask(input_ids: Tensor, padding_idx: int = 1) -> Tensor:
-    """For make_padding_mask, which returns None if no token is padding: true for each token that is padding."""
+    """For make_padding_mask: true for each padding token. The original returns None if there is no padding."""
     return input_ids.eq(padding_idx)
 
 

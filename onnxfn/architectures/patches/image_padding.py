@@ -63,7 +63,7 @@ def _padded(tensor: Tensor, *padding: int) -> Tensor:
 
 
 def _missing(size: int, unit: int) -> int:
-    """What a size lacks to a multiple of a unit, as a formula that torch.export simplifies when it is added."""
+    """The padding of a size to a multiple of a unit, as a formula whose sum with the size torch.export simplifies."""
     return (size + unit - 1) // unit * unit - size
 
 

@@ -37,7 +37,7 @@ def _crop_features(self: Any, crops: Tensor, width: int) -> Tensor:
 
 
 def codebook_embedding_sum(quantizer: Any, codes: Tensor) -> Tensor:
-    """For EncodecResidualVectorQuantizer.decode, which loops over the codebooks, so that a trace fixes their number.
+    """For EncodecResidualVectorQuantizer.decode. The original loops over the codebooks, so a trace fixes their number.
 
     `codes` is `[codebooks, batch, frames]`, the result `[batch, size, frames]`.
     """

@@ -1,4 +1,4 @@
-"""The private names of onnxscript that onnxfn uses, and what it needs of each (onnxscript 0.7)."""
+"""The private names of onnxscript that onnxfn uses, and the required form of each (onnxscript 0.7)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names of transformers that differ between its versions: which of them an object has decides, not a version number.
+"""Names that differ between versions of transformers. The names of an object decide, not a version number.
 
 Specs and ONNX keep the names of transformers 5.20. transformers 5.24 calls every cache `cache`.
 """

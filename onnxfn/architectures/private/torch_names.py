@@ -1,4 +1,4 @@
-"""The private names of torch that onnxfn uses, and what it needs of each (torch 2.12 to 2.15 were tried)."""
+"""The private names of torch that onnxfn uses, and the required form of each (torch 2.12 to 2.15 were tried)."""
 
 from __future__ import annotations
 

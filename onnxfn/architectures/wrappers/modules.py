@@ -1,4 +1,4 @@
-"""What a part runs, a `torch.nn.Module`: a function, or what a model has at a path."""
+"""The `torch.nn.Module` that a part runs: from a function, or from a path in the model."""
 
 from __future__ import annotations
 

@@ -120,7 +120,7 @@ def file_cases(
 def _within_limits(case: Case, longest: int, largest: Mapping[str, int]) -> Case:
     """A case with sizes of at most `largest`; one for long texts also with at most `longest` tokens.
 
-    A size above LONGEST is no number of tokens: a waveform beside a long text keeps its length.
+    A size above LONGEST is not a number of tokens: a waveform next to a long text keeps its length.
     """
     is_long = case.name in (LONG_TEXT, LONG_PAST)
 
@@ -194,7 +194,7 @@ def _torch_outputs(model: Any, part: Part, inputs: Mapping[str, Array]) -> Outpu
 
 
 def case_inputs(model: Any, part: Part, spec: PlannedSpec, *, seed: int = 0) -> dict[str, Array]:
-    """The dummy inputs of a case; the past, if it is not empty, is computed by PyTorch from a prompt of its length.
+    """The dummy inputs of a case; PyTorch computes a past that is not empty from a prompt of its length.
 
     The prompt has padding only where the mask of the case hides tokens of the past: the state of a recurrent layer
     after padding is not the state of a text.

@@ -1,4 +1,4 @@
-"""All values that the nodes of an ONNX file compute, and the weights that each depends on."""
+"""All values of the nodes of an ONNX file, and the weights that each value depends on."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The check of a file by sections: embedding, layers and head, one after the other, each with PyTorch's hidden states.
 
 PyTorch runs each case once, with its weights read from the checkpoint, and its hidden states are recorded. Then each
-section of the written file runs by itself, twice in each case: with PyTorch's hidden states, so that an error is that
-of this section alone, and with those that the sections before it computed. The outputs of the second chain are those of
+section of the written file runs by itself, twice in each case. First its inputs are PyTorch's hidden states: these give
+the error of this section alone. Then they come from the sections before. The outputs of the second chain are those of
 the whole file, and are compared as in the check of the whole.
 """
 
@@ -198,7 +198,7 @@ def _comparisons(sectioned: SectionedFile, case: RecordedCase, values: Values, t
 
 
 def _exact(case: RecordedCase, layer: int) -> tuple[str, Array]:
-    """What a layer returns in a wider dtype, and the name of that. NoReference if it cannot run in one."""
+    """The result of a layer in a wider dtype, and the name of this dtype. NoReference if it cannot run in one."""
     array = case.exact().exact[layer]
     if array is None:
         raise NoReference("the layer does not run in a wider dtype, or another tensor than it returns goes on")

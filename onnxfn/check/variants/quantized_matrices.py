@@ -225,7 +225,7 @@ def _lookup(node: Any, read: Tensors, nodes: Any) -> QuantizedMatrix | None:
 
 
 def _codes_per_byte(value: str, nodes: Any, read: Tensors) -> int:
-    """How many codes a byte of a value has: the number of distances that a BitShift shifts it by."""
+    """The number of codes in a byte of a value: the number of shift distances of a BitShift."""
     names = {value}
     for node in nodes:  # in the order in which they run
         if names & {*node.input} and node.op_type == "Unsqueeze":

@@ -90,7 +90,7 @@ def _as_matrix(tensor: Any, shape: tuple[int, int]) -> Any:
 
 
 def _weight_name(name: str, tensors: Mapping[str, Any]) -> str | None:
-    """The name of the weight that an initializer stands for: the longest that it begins with, but for a prefix."""
+    """The name of the weight of an initializer: the longest known start of the initializer's name, without a prefix."""
     shortened = name.removeprefix("filler.")
     return max((known for known in tensors if shortened.startswith(known)), key=len, default=None)
 

@@ -1,14 +1,13 @@
 """Choices of a model that rounding can change: positions that it picks, and answers of comparisons.
 
-A detector decodes the positions with the best scores. Where scores are equal but for rounding, PyTorch picks others in
-float64 than in float32, and ONNX Runtime may pick others again. A segmenter hides positions from attention where a mask
-is below 0.5, and a value may equal 0.5 but for rounding. All outputs then differ. So outputs that differ are compared
-once more: PyTorch chooses what ONNX Runtime chose. That choice must be as good: the scores are PyTorch's best, and the
-values with another answer equal the number that they are compared with, but for rounding.
+A detector decodes the positions with the best scores. If scores are equal up to rounding, PyTorch in float64, PyTorch
+in float32 and ONNX Runtime may pick different positions. A segmenter hides positions from attention where a mask is
+below 0.5, and a value may equal 0.5 up to rounding. All outputs then differ. So PyTorch makes the choices of ONNX
+Runtime, and the outputs are compared once more. The choices must be as good: up to rounding, the scores are PyTorch's
+best, and the values with another answer equal the number that they are compared with.
 
-What ONNX Runtime chooses is read in a run of the file with these values as outputs. ONNX Runtime may optimize the file
-in another way there, and then rounds in another way and chooses otherwise than before. So the outputs that are compared
-are those of this run.
+The choices of ONNX Runtime are read in a run of the file with these values as outputs. ONNX Runtime may optimize this
+file differently, round differently and choose differently. So the outputs of this run are compared.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ from onnxfn.specs.tasks.tasks import WITH_PAST
 from onnxfn.weights.layouts import dtype_suffix
 
 MAIN_OUTPUTS = ("logits", "last_hidden_state")
-"""What is compared: of a model that writes, and of one that does not."""
+"""The output to compare: for a model that writes texts, and for one that does not."""
 
 SEES = "image-text-to-text"
 """The task of encoder-decoders whose encoder reads images."""

@@ -181,7 +181,7 @@ def generate_comparison(spec: PlannedSpec, texts: Array, generated: Array, logit
 
 
 def _unread_types(whole: Whole) -> list[str]:
-    """A line for each argument with types of tokens on which attention depends, and which no file takes."""
+    """A line for each argument with token types that no file takes, although attention depends on them."""
     from onnxfn.architectures.wrappers.wide_rows import width_of  # imports torch
 
     parameters = inspect.signature(whole.model.forward).parameters

@@ -51,7 +51,7 @@ def _result(line: str) -> JobResult | None:
 
 
 def _is_complete(folder: Path) -> bool:
-    """Whether the files that the report in a folder lists are there, with the sizes that it states."""
+    """Whether all files in the report of a folder exist with the stated sizes."""
     report = recorded(folder)
     return report is not None and all(_has_size(folder / name, facts.bytes) for name, facts in report.files.items())
 

@@ -52,8 +52,8 @@ class JobResult:
             export raised an error; `timed out` and `out of memory`: it used more than its limits; `lost`: its process
             was killed; `planned`: `batch_preview` says that it would run.
         seconds: How long the last attempt took.
-        memory_bytes: The most anonymous memory that its process had; it is looked at 20 times a second. Of a planned
-            job: the memory that it needs at most.
+        memory_bytes: The peak of anonymous memory of its process, measured 20 times a second. For a planned job: an
+            upper bound of its memory.
         file_bytes: The bytes of the files of the export.
         task: The task of the export; empty if it failed.
         attempts: How often the job was started.
@@ -174,7 +174,7 @@ def batch_content(result: BatchResult, *, is_dry_run: bool) -> dict[str, Any]:
 
 
 def status_counts(result: BatchResult) -> dict[str, int]:
-    """How many jobs have each status, without the statuses that none has."""
+    """The number of jobs of each status that occurs."""
     statuses = [job.status for job in result.jobs]
     return {status: statuses.count(status) for status in get_args(Status) if status in statuses}
 

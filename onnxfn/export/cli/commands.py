@@ -1,6 +1,6 @@
 """The command line: options become records, records go to one call, and its result is printed.
 
-A command imports what it runs when it runs, so that the help is as fast as typer.
+A command imports its modules when it runs, so that the help is as fast as typer.
 """
 
 from __future__ import annotations

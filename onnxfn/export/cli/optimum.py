@@ -1,7 +1,7 @@
-"""The options of `optimum-cli export onnx`: our words for them, or a sentence that says what to write instead.
+"""The options of `optimum-cli export onnx`: our words for them, or advice in one sentence.
 
-Options that mean the same have the same word, with hyphens or underscores; SAME_MEANING has other words for ours, and
-ANSWERS the options that are refused.
+Options of the same meaning have the same word, with hyphens or underscores. SAME_MEANING has those with another word,
+ANSWERS the refused ones.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ ANSWERS: Mapping[str, str] = MappingProxyType(
         },
     }
 )
-"""Options that are refused, without the hyphens in front -> what to write instead, or why there is nothing."""
+"""Refused options, without the hyphens in front -> the replacement, or why there is none."""
 
 
 def our_option(word: str) -> str:

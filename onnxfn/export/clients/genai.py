@@ -1,4 +1,4 @@
-"""onnxruntime-genai 0.18: what it knows, what it cannot load, and `genai_config.json`, also that of Whisper."""
+"""onnxruntime-genai 0.18: its model types, its limits, and `genai_config.json`, also for Whisper."""
 
 from __future__ import annotations
 
@@ -96,10 +96,10 @@ WORDS = frozenset(
 """The model types that are values of `model.type` for a decoder of keys and values; `gpt2` is one for fused caches."""
 
 INPUTS = ("input_ids", "attention_mask", "position_ids")
-"""What the runtime computes for each step, under names that `genai_config.json` states."""
+"""The inputs that the runtime computes for each step, under the names in `genai_config.json`."""
 
 GIVEN = (*INPUTS, NUM_LOGITS_TO_KEEP)
-"""What it gives to a decoder that takes it."""
+"""The inputs that it passes to a decoder, if the decoder takes them."""
 
 CACHE_WORDS: Mapping[str, str] = MappingProxyType(
     {KEYS: "key", VALUES: "value", "conv_states.0": "conv", "recurrent_states.0": "recurrent"}

@@ -41,7 +41,7 @@ LIMITS: Mapping[str, Limits] = MappingProxyType(
         "ORTModel": ort_model_limits,
     }
 )
-"""A client -> what is known of it. sentence-transformers loads what ORTModel loads."""
+"""A client -> its limits for a plan. sentence-transformers has the limits of ORTModel."""
 
 
 def with_remarks(plan: Plan, config: Any, layout: Layout) -> Plan:

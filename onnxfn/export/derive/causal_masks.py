@@ -1,4 +1,4 @@
-"""Models whose causal masks are for an attention that is not causal itself."""
+"""Models with a causal mask for attention layers that are not causal themselves."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ CACHE_TASKS = ("feature-extraction", "text-generation", "text2text-generation", 
 CACHE_REFUSALS = (TypeError, ValueError, NotImplementedError)
 """The errors with which a model refuses `use_cache=True`.
 
-transformers raises ValueError, Python raises TypeError for an argument that `forward` does not have. Any other error,
+transformers raises ValueError, and Python raises TypeError for an unknown argument of `forward`. Any other error,
 such as an out-of-memory error, does not mean that the model has no cache.
 """
 
@@ -214,7 +214,7 @@ def _for_task(model: Any, spec: ExportSpec, task: str, refusal: str) -> ExportSp
 
 
 def _provenance(model: Any, inputs: ExportSpec, spec: ExportSpec, refusal: str) -> str:
-    """What a spec was derived from: the inputs, the known arguments that are no inputs, the task, the cache."""
+    """The origin of a derived spec: the inputs, known arguments that are not inputs, the task, the cache."""
     parameters = forward_parameters(model)
     used = {input_.forward_path[0] for input_ in (*inputs.inputs, *spec.inputs)}
     unused = [name for name in INPUT_FORMS if name in parameters and name not in used]

@@ -42,7 +42,7 @@ INPUT_REFUSALS = (
     ValueError,
     OnnxfnError,
 )
-"""The errors with which a model refuses inputs that are not its own. MemoryError, OSError and PatchFailed do not."""
+"""The errors that mean a model does not accept inputs. MemoryError, OSError and PatchFailed do not mean this."""
 
 Tensors = Mapping[Path, Any]
 
@@ -163,7 +163,7 @@ def _sizes(spec: PlannedSpec) -> dict[str, int]:
 
 
 def _kind(tensor: Any, floats: set[str]) -> Kind | None:
-    """The kind of a tensor: `float` for the dtypes of the weights, `int` for that of ids, which edits can change."""
+    """The kind of a tensor: `float` for the dtypes of the weights, `int` for int64. Edits can change both dtypes."""
     dtype = str(tensor.dtype).removeprefix("torch.")
     kind: Any = "float" if dtype in floats else "int" if dtype == "int64" else dtype
     return kind if kind in KINDS else None

@@ -179,7 +179,7 @@ def _check_keys(path: Path, items: Mapping[Any, Any]) -> None:
 
 
 def _builders(path: Path, value: Any) -> Iterator[ArgumentBuilder]:
-    """What builds the lists, named tuples and dataclasses of an argument, the outer ones first."""
+    """The builders of the lists, named tuples and dataclasses of an argument, the outer ones first."""
     items = items_of(value)
     if items is not None:
         by = builder_name(_name(path), value)

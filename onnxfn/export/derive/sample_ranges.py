@@ -1,4 +1,4 @@
-"""The values of dummies that are like a tensor of a sample and beyond it, and what a module gives for them."""
+"""Dummy values like a tensor of a sample and beyond it, and the results of a module for them."""
 
 from __future__ import annotations
 

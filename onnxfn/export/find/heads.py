@@ -54,10 +54,10 @@ def for_head(row: ExportSpec, task: str, model_or_config: Any = None) -> ExportS
 
 
 def _same_head(row: ExportSpec, task: str) -> ExportSpec | None:
-    """The spec of a task whose class is that of a task of the row; None if there is no such task.
+    """The spec of a task with the same class as a task of the row; None if there is no such task.
 
-    The task of the row is written in a single file, unless the other task is feature-extraction: AutoModel loads a
-    model with its head where transformers has no class without a head.
+    The task of the row must have a single file, except for feature-extraction: AutoModel loads a model with its head if
+    transformers has no class without a head.
     """
     classes = listed_classes(row.name or "", task)
     for overlay in row.tasks:

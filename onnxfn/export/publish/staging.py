@@ -49,10 +49,10 @@ class PrivateFolder:
 
 @contextmanager
 def export_target(path: Any) -> Iterator[tuple[Path, PrivateFolder | None]]:
-    """The path that an export writes to, and the folder that its result owns, if it is one of these.
+    """The path that an export writes to, and the temporary folder that its result owns, or None.
 
-    For None that is a new folder, for a file object a file in one. It lies where the system has its temporary files:
-    `TMPDIR` chooses another disk. The folder is deleted if the export fails.
+    For None the path is a new temporary folder, for a file object a file in one. `TMPDIR` chooses another disk for it.
+    The folder is deleted if the export fails.
     """
     if isinstance(path, str | os.PathLike):
         yield Path(path), None
@@ -104,9 +104,8 @@ class Destination:
 def check_destination(path: Path, *, overwrite: bool) -> None:
     """Raises OutputExists if something is at the path already, unless `overwrite`.
 
-    In any case it raises OutputExists for what an export never replaces: a file where a folder is needed, a folder
-    where a file is needed, and a link to nothing. It raises WriteFailed for a path that no system can have, or that the
-    system refuses to read.
+    OutputExists also protects a file where a folder is needed, a folder where a file is needed, and a link to nothing,
+    even with `overwrite`. WriteFailed for a path that no system can have, or that the system refuses to read.
     """
     if not is_possible_path(path):
         raise WriteFailed(
@@ -212,10 +211,10 @@ def staging_folder(destination: Destination) -> Iterator[Path]:
 
 
 def clean_up(folder: Path, locked_folder: Path | None = None) -> None:
-    """Finishes or deletes what killed exports to a folder, or to a file in it, left.
+    """Finishes or deletes the remains of killed exports to a folder, or to a file in it.
 
-    What lies in a folder whose lock another process holds is left to the next export, so that no two processes wait
-    for each other. The caller holds the lock of `locked_folder`.
+    A folder that another process has locked is left to the next export, so that processes never wait for each other.
+    The caller holds the lock of `locked_folder`.
     """
     for parent in (folder, *folder.parents):
         if any(parent.glob(f"{STAGING_PREFIX}*")):

@@ -1,4 +1,4 @@
-"""What an export has besides its graphs: configuration, side files, card, report; and the record that it returns."""
+"""The files of an export besides its graphs: configuration, side files, card, report; and the returned record."""
 
 from __future__ import annotations
 
@@ -55,14 +55,14 @@ def complete_folder(
 def write_checkpoint_files(model: Any, checkpoint: Path | None, folder: Path) -> tuple[Path, ...]:
     """Writes the configuration of the model and copies the tokenizer and preprocessor files of the checkpoint.
 
-    The configuration of a quantized checkpoint says that weights are quantized: that of the model replaces it.
+    The configuration of a quantized checkpoint states quantized weights, so the model's configuration replaces it.
     """
     files = (*write_configs(model, folder), *(copy_side_files(checkpoint, folder) if checkpoint else ()))
     return (*files, *(write_configs(model, folder) if weights_from(model) else ()))
 
 
 def exported_result(loaded: Loaded, built: Built, seconds: Mapping[str, float]) -> Exported:
-    """What an export returns: its files, and what is known of its graphs."""
+    """The result of an export: its files, and facts about its graphs."""
     graphs = [*zip((part.name for part in built.plan.parts), built.graphs, strict=True)]
     return Exported(
         path=loaded.path,

@@ -43,7 +43,7 @@ class PipelinePart:
         name: The folder of the part, named after its component: `unet`, `vae_decoder`.
         spec: The spec of the part.
         model: The component, a `torch.nn.Module`.
-        config: The configuration that the spec reads: that of the component, and what the pipeline adds to it.
+        config: The configuration that the spec reads: that of the component, with the additions of the pipeline.
     """
 
     name: str
@@ -169,7 +169,7 @@ def export_pipeline(
 
 
 def _listener_of_part(on_event: OnEvent, name: str) -> OnEvent:
-    """A function that calls `on_event` with the events of a part of a pipeline, under the name of that part."""
+    """A function that adds the name of a part of a pipeline to events and calls `on_event` with them."""
     if on_event is ignore:
         return ignore
     return lambda event: on_event(evolve(event, part=f"{name}/{event.part}".removesuffix("/")))
@@ -191,7 +191,7 @@ def _class(model: Any) -> str:
 
 
 def _pipeline_facts(pipeline: Any, models: Mapping[str, Any]) -> dict[str, Any]:
-    """What the pipeline adds to the configurations of its parts, under the names that Optimum gives it."""
+    """The additions of a pipeline to the configurations of its parts, under Optimum's names."""
     widths = [model.config.projection_dim for model in models.values() if _class(model) == TEXT_PROJECTION_CLASS]
     facts = {"requires_aesthetics_score": bool(pipeline.config.get("requires_aesthetics_score"))}
     return facts | ({"output_hidden_states": True, "text_encoder_projection_dim": widths[0]} if widths else {})

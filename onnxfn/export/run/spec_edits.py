@@ -77,7 +77,7 @@ def _spec(config_or_model: Any, task: str | None, *, monolith: bool) -> ExportSp
 
 
 def suffixed_dtypes(dtypes: Iterable[str], layout: str) -> tuple[str, ...]:
-    """The dtypes whose files get suffixes: several, or one that the layout gives its suffix; else none.
+    """The dtypes whose files get suffixes: several dtypes, or one if the layout requires its suffix; else none.
 
     >>> suffixed_dtypes(["q8"], "optimum"), suffixed_dtypes(["q8"], "hub")
     ((), ('q8',))

@@ -38,7 +38,7 @@ class LayerPort:
     index: int
 
     def shifted(self, layers: int) -> LayerPort:
-        """The same port so many layers later."""
+        """The same port, `layers` layers later."""
         return evolve(self, layer=self.layer + layers)
 
 
@@ -73,7 +73,7 @@ class TracedStack:
 
     @property
     def shifts(self) -> range:
-        """How many layers each period that is added is after the second one."""
+        """For each added period, its distance from the second period, in layers."""
         return range(self.stack.period, self.added + 1, self.stack.period)
 
     @property

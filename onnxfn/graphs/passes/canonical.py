@@ -1,4 +1,4 @@
-"""A pass that gives a graph the order and the names that follow from its structure alone.
+"""A pass that orders and names the nodes of a graph by its structure alone.
 
 transformers iterates over sets of layer types when it computes masks and rotary tables. So the order of a trace, and
 the numbers in torch's names, differ from process to process.
@@ -17,11 +17,10 @@ from onnxfn.graphs.nodes.slots import slot_of
 def order_by_structure(model: Any) -> Any:
     """Orders and names nodes, values and initializers by the structure of the graph.
 
-    Before: any order in which a node comes after the nodes that it needs.
-    After: the nodes that the first output needs come first, each after its operands; then those of the next output.
-    Values and nodes are called after their operators, with a number in this order. Initializers are in the order in
-    which nodes read them. Inputs, outputs and parameters keep their names; an output of a node without a name, which is
-    not computed, gets none.
+    Before: any topological order. After: the nodes that the first output needs come first, each after its operands;
+    then those of the next output. Values and nodes are named after their operators, with a number in this order.
+    Initializers are in the order in which nodes read them. Inputs, outputs and parameters keep their names. An output
+    without a name, which the node does not compute, stays without one.
     """
     _order_nodes(model.graph)
     nodes = list(nodes_inside_out(model.graph))
@@ -44,7 +43,7 @@ def _order_nodes(graph: Any) -> None:
 
 
 def _depth_first(roots: list[Any], graph: Any, placed: Collection[int] = ()) -> list[Any]:
-    """The nodes of a graph that some nodes need, and these nodes, each after the nodes that it needs."""
+    """These nodes of a graph and all nodes that they need, in topological order."""
     ordered: list[Any] = []
     entered = set(placed)
     for root in roots:

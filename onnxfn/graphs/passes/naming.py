@@ -116,7 +116,7 @@ def _separate_outputs(graph: Any) -> None:
 
 
 def _free_names(graph: Any, names: set[str]) -> None:
-    """Renames all other values that have a name which an input or an output will have."""
+    """Renames other values with a name that an input or an output is about to get."""
     ports = {id(value) for value in (*graph.inputs, *graph.outputs)}
     values = [value for node in graph.all_nodes() for value in node.outputs]
     for value in values:

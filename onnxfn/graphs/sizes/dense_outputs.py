@@ -1,8 +1,8 @@
 """Shapes of the outputs of operators on dense tensors, and of views, from sizes and strides alone.
 
-torch finds such an output in many steps: it decomposes the operator, and for each part it compares sizes and strides to
-find how the output lies in memory. The elements of most tensors fill their memory, in some order of the axes. Then the
-output of these operators is known at once. A rule returns None where it does not apply: then torch finds the output.
+torch computes such an output in many steps: it decomposes the operator, and compares sizes and strides of each part to
+find the memory layout. Most tensors are dense, in some order of the axes. For these, the layout of the output follows
+directly from the inputs. A rule returns None where it does not apply: then torch computes the output.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def is_one(size: Any) -> bool:
 
 
 def _without_minus_one(sizes: Sizes, shape: Sizes) -> tuple[Any, ...] | None:
-    """A shape in which the size that is left takes the place of -1; None if the factors do not show it."""
+    """A shape with the computed size for -1; None if the factors do not show this size."""
     if not any(type(size) is int and size == -1 for size in shape):
         return tuple(shape) if product(sizes) == product(shape) else None
     unknown = next(axis for axis, size in enumerate(shape) if type(size) is int and size == -1)
@@ -212,9 +212,9 @@ def _like_floats(tensor: Any, *_: Any, **__: Any) -> Any:
 
 
 def _like_both(first: Any, second: Any, **_: Any) -> Any:
-    """The layout of a dense tensor of floats that is combined with a number, or with a tensor that is not larger.
+    """The layout of a dense float tensor combined with a number, or with a tensor that broadcasts to it.
 
-    The output lies in memory as the first of two tensors does, if that is not repeated along an axis.
+    The output has the memory layout of the first tensor, if that is not broadcast.
     """
     fake_tensor = torch_name("FakeTensor")
 

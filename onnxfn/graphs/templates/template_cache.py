@@ -101,7 +101,7 @@ def clear_cache(folder: Path) -> tuple[CacheEntry, ...]:
 
 
 def beyond_limit(entries: Iterable[CacheEntry], max_bytes: int) -> tuple[CacheEntry, ...]:
-    """The entries to delete so that the others have at most `max_bytes` bytes: those that were not used for longest.
+    """The entries to delete so that the others have at most `max_bytes` bytes: the least recently used ones.
 
     >>> old, new = CacheEntry(Path("old"), size=6, used=1.0), CacheEntry(Path("new"), size=6, used=2.0)
     >>> [entry.path.name for entry in beyond_limit([old, new], max_bytes=10)]
@@ -113,13 +113,13 @@ def beyond_limit(entries: Iterable[CacheEntry], max_bytes: int) -> tuple[CacheEn
 
 
 def delete_files(entries: Iterable[CacheEntry]) -> None:
-    """Deletes files; one that is gone already, or cannot be deleted, is no error."""
+    """Deletes files; ignores files that are gone already or cannot be deleted."""
     for entry in entries:
         delete_file(entry.path)
 
 
 def delete_file(file: Path) -> None:
-    """Deletes a file; one that is gone already, or cannot be deleted, is no error."""
+    """Deletes a file; ignores a file that is gone already or cannot be deleted."""
     with suppress(OSError):
         file.unlink()
 
@@ -156,7 +156,7 @@ def write_file(file: Path, content: bytes, max_bytes: int = MAX_CACHE_BYTES) -> 
 
 
 def _own_bytes(file: Path) -> bytes:
-    """The bytes of a regular file that only this user may write; OSError for any other, and for one that is missing."""
+    """The bytes of a regular file that only this user may write; OSError for any other file, and for a missing one."""
     descriptor = os.open(file, os.O_RDONLY | _OPEN_FLAGS)
     with os.fdopen(descriptor, "rb") as stream:
         status = os.fstat(descriptor)
@@ -190,7 +190,7 @@ def _partial_file(file: Path) -> Iterator[Path]:
 
 
 def _entry(path: Path) -> CacheEntry | None:
-    """The entry of a path; None when it is no file of onnxfn, or was deleted meanwhile."""
+    """The entry of a path; None if it is not a file of onnxfn, or was deleted meanwhile."""
     try:
         status = path.stat()
     except OSError:
@@ -227,7 +227,7 @@ def save_template(folder: Path | None, name: str | None, built: BuiltGraph, max_
 
 
 def load_template(folder: Path | None, name: str | None) -> BuiltGraph | None:
-    """The graph that was saved under a name, its parameters slots; None when there is none that can be read.
+    """The graph saved under a name, with slots for parameters; None if there is no readable file.
 
     A file that is not a template of this version is deleted.
     """
@@ -249,7 +249,7 @@ def delete_template(folder: Path | None, name: str | None) -> None:
 
 
 def _graph(content: bytes) -> BuiltGraph:
-    """The graph of a template's bytes. Raises an error of any type if they are no template."""
+    """The graph of a template's bytes. Raises an error of any type for other bytes."""
     import onnx
     import onnx_ir
 

@@ -41,7 +41,7 @@ def cast(tensor: Any, dtype: Any) -> Any:
 
 
 def typed(value: Any, dtype: Any, shape: Any = None) -> Any:
-    """A value that knows its dtype, and its shape if that is given."""
+    """A value with a known dtype, and with a shape if one is passed."""
     value.type = onnx_ir.TensorType(dtype)
     if shape is not None:
         value.shape = shape
@@ -192,7 +192,7 @@ def _product(left: Any, right: Any) -> Any:
 
 
 def _is_real_number(value: Any) -> bool:
-    """Whether a value is no complex tensor, which has at least the axis of its two parts."""
+    """Whether a value cannot be a complex tensor, because it lacks the axis of real and imaginary part."""
     shape = getattr(value, "shape", ())
     return not isinstance(value, complex) and shape is not None and len(shape) == 0
 
@@ -245,7 +245,7 @@ def _median(tensor: Any, dim: int, keepdim: bool = False) -> Sequence[Any]:
 
 
 def _nanmedian(tensor: Any, dim: int, keepdim: bool = False) -> Sequence[Any]:
-    """The lower median of the elements along an axis that are no NaN, and its index; NaN where all are NaN."""
+    """The lower median of the elements along an axis without NaN, and its index; NaN where all are NaN."""
     tensor, axis, result_axis = _along(tensor, dim)
     if not tensor.dtype.is_floating_point():
         return _median(tensor, dim, keepdim)

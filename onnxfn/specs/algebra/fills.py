@@ -1,4 +1,4 @@
-"""Dummies that are about places in images, and those that go beyond the values of a sample."""
+"""Dummies for places in images, and dummies with values beyond those of a sample."""
 
 from __future__ import annotations
 

@@ -40,9 +40,9 @@ the product of 8 bits is slow: a token of SmolLM2 takes 373 ms, most of it for t
 """
 
 _INTEGERS = WeightRule(bits=8, kind="dynamic", read_by=["MatMul"])
-"""All activations that a matrix reads share a scale, which limits the quality, not the weights: outputs of MiniLM have
-a cosine of 0.9903 with PyTorch's, 0.9950 with the second matrices of its feed-forward layers in float32, 0.9947 with
-these in blocks of 8 bits (level 4), and 0.9996 with all matrices in such blocks."""
+"""All activations that a matrix reads share a scale. This scale limits the quality, not the weights. Cosines of outputs
+of MiniLM with PyTorch's: 0.9903; 0.9950 with the second matrices of its feed-forward layers in float32; 0.9947 with
+these in blocks of 8 bits (level 4); 0.9996 with all matrices in blocks of 8 bits."""
 
 _UNSIGNED = evolve(_INTEGERS, signed=False)
 """Codes in uint8. With codes in int8, ONNX Runtime 1.32 adds two products in 16 bits on processors of x86 without VNNI,

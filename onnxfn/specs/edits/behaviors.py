@@ -65,9 +65,9 @@ def with_behavior(spec: ExportSpec, behavior: str, *, past: Literal["outputs", "
     Args:
         spec: A spec with behaviors, for one task.
         behavior: `monolith`, `encoder`, `decoder`, or the name of a part such as `text_model`.
-        past: None for no cache; `outputs` for a graph that returns it, as the decoder of the first token does; `both`
-            for one that also takes it. A graph that takes a cache does not return the cross-attention's part of it,
-            which does not change.
+        past: None for no cache; `outputs` for a graph that returns a cache, as the decoder of the first token does;
+            `both` for a graph that also takes one. A graph that takes a cache does not return the part of
+            cross-attention: it does not change.
 
     Raises:
         UnknownName: the spec has no such behavior, or `past` is another word.

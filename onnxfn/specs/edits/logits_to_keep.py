@@ -39,7 +39,7 @@ _KEPT = compose(
 
 
 def computes_logits(spec: ExportSpec) -> bool:
-    """Whether a spec is that of a decoder that computes logits of each token."""
+    """Whether a spec is of a decoder with logits of each token."""
     return spec.call.loader == LOADER and "logits" in spec.outputs
 
 

@@ -50,7 +50,7 @@ def whisper_for_genai(spec: ExportSpec) -> ExportSpec:
 def genai_encoder(spec: ExportSpec) -> ExportSpec:
     """The spec of an encoder that also computes the keys and values of the decoder's cross-attention.
 
-    The whole model runs on one token, and what does not depend on the sound alone is no output.
+    The whole model runs on one token; only values that depend on the sound alone are outputs.
     """
     whole = with_behavior(spec, "monolith", past="outputs")
     rows = tuple(_returned(row) for row in whole.cache.rows if row.name.startswith(CROSS))

@@ -69,7 +69,7 @@ def to_plain(record: Any) -> Any:
 def _is_specified(record: Any, field: Any) -> bool:
     """Whether a field has no default, or a value that is not None, empty, or an empty record.
 
-    A field that equality ignores is no part of the value.
+    A field that equality ignores is not part of the value.
     """
     if not field.eq:
         return False
@@ -196,10 +196,9 @@ def from_json(text: str, *, record: type[Any] = ExportSpec, trust: Iterable[str]
         The spec, or the record of this class.
 
     Raises:
-        InvalidSpec: The text is not JSON, a newer onnxfn wrote it, it describes a record of another class, a record has
-            no such fields, a value has another type than its field, or the text names code of a package that is not in
-            `trust`.
-        UnknownName: The text names a record that onnxfn does not have.
+        InvalidSpec: The text is not JSON, a newer onnxfn wrote it, or it describes a record of another class, unknown
+        fields or a value of a wrong type. Or the text names code of a package that is not in `trust`. UnknownName: The
+        text names a record that onnxfn does not have.
 
     >>> from onnxfn import EMPTY, Report, to_json
     >>> from_json(to_json(EMPTY)) == EMPTY, from_json(to_json(Report([])), record=Report).passed

@@ -14,7 +14,7 @@ from typing import Any
 from onnxfn.specs.errors import InvalidSpec
 
 PATCHED_PACKAGES = ("diffusers", "sentence_transformers", "timm", "torch", "transformers")
-"""The libraries whose functions may be replaced while a model is traced: those that load the models of the tables."""
+"""The libraries that load the models of the tables. Their functions may be replaced during a trace."""
 
 CODE_FIELDS: Mapping[tuple[str, str], tuple[str, ...]] = MappingProxyType(
     {

@@ -19,7 +19,7 @@ _EMPTY_PAST = sized(past_sequence_length=0)
 
 @as_edit
 def with_shared_cache(spec: ExportSpec) -> ExportSpec:
-    """The spec of a decoder whose past and present may lie in one buffer that is longer than the text.
+    """The spec of a decoder with past and present in one buffer, which may be longer than the text.
 
     The graph has com.microsoft's GroupQueryAttention, so that only ONNX Runtime runs it. A program may give the same
     memory as past and as present; then no step copies the cache. With caches that grow the graph does the same.
@@ -61,7 +61,7 @@ LATENT = "num_latents"
 
 @as_edit
 def with_expanded_cache(spec: ExportSpec) -> ExportSpec:
-    """The spec whose cache holds the keys and values of all heads, in place of latents.
+    """The spec with keys and values of all heads in the cache, in place of latents.
 
     transformers 5 caches the latent of DeepSeek-V3 and the rotated part that all heads share; transformers 4, Optimum
     and ORTModel have a key of `qk_nope_head_dim + qk_rope_head_dim` and a value of `v_head_dim` for each head. That

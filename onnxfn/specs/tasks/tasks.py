@@ -144,8 +144,8 @@ TASKS: Mapping[str, ExportSpec] = MappingProxyType(
 )
 """Task -> its usual outputs, and the class of transformers that loads a model for it.
 
-transformers has no auto class for the tasks with AutoModel whose models have a head; each model type has a class of its
-own for them (export/derive/auto_tables.py).
+For some tasks with AutoModel, models have a head and transformers has no auto class: each model type has its own class
+(export/derive/auto_tables.py).
 """
 
 # The names that Optimum and the hub also use: optimum.exporters.tasks.TasksManager._SYNONYM_TASK_MAP (2.1.0), and two

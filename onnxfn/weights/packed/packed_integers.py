@@ -93,7 +93,7 @@ def float_rows(packing: Packing, parts: Parts, settings: Settings, start: int, s
 
 
 def _gptq_zeros(parts: Parts, settings: Settings, start: int, stop: int) -> Array:
-    """The stored zero points; in the first format plus one, in so many bits.
+    """The stored zero points; in the first format plus one, modulo `2**bits`.
 
     As AutoGPTQ computes, `nn_modules/qlinear/qlinear_cuda_old.py`: `scales * (weight - zeros)`.
     """
