@@ -33,7 +33,7 @@ QUARTER_SIZE = "(height+3)//4 (width+3)//4"
 NUM_PATCHES = "(height//patch_size)*(width//patch_size)"
 UPSAMPLED_SIZE = "height//patch_size*enlarged width//patch_size*enlarged"
 DOUBLED_SIZE = "(height//patch_size+1)//2*{0} (width//patch_size+1)//2*{0}"
-"""The height and width of an output that is upsampled from half as many positions as there are patches, rounded up."""
+"""The height and width of an output that is upsampled from half the number of patches, rounded up."""
 
 # Each query predicts a box.
 table_transformer: ExportSpec = compose(
@@ -69,11 +69,12 @@ deformable_detr: ExportSpec = compose(
 
 
 def windows(number: int) -> Getter:
-    """The side of an image that has `number` times as many patches as the backbone has windows along a side."""
+    """The side in pixels of an image that has `number` patches per window of the backbone along a side."""
     return from_config(f"patch_size * windows_per_side * {number}")
 
 
-# The backbone cuts the patches into as many windows along each side of any image, so their number is a multiple of it.
+# The backbone cuts every image into a fixed number of windows along each side; the number of patches is a multiple of
+# it.
 lw_detr: ExportSpec = compose(
     images_without_cases,
     reads(

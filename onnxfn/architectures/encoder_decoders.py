@@ -1,4 +1,4 @@
-"""Models that are made of an encoder and a decoder with configurations of their own."""
+"""Models made of an encoder and a decoder, each with its own configuration."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from onnxfn.specs.edits.behaviors import behaves, decoder_with_past, extra_file
 from onnxfn.specs.edits.caches import cross_cache, self_cache
 from onnxfn.specs.tasks.tasks import tasked
 
-# The decoder is a model type of its own. If it is the decoder of an encoder-decoder, the cache also has the keys and
+# The decoder has its own model type. If it is the decoder of an encoder-decoder, the cache also has the keys and
 # values of the cross-attention: four tensors per layer. If not (GPT-2), the cross-attention is computed in each call,
 # and the cache has two tensors per layer, with the names of a decoder.
 DECODER_LAYERS = "decoder.decoder_layers"

@@ -55,7 +55,7 @@ FindRepeats = Callable[[Any], tuple[LayerStack, ...]]
 def _as_path(path: str | PathLike[str] | None) -> Path | None:
     """A text or a path as a path; InvalidSpec for anything else, and for a text that cannot be a path."""
     if path is not None and not (isinstance(path, str | PathLike) and is_possible_path(path)):
-        raise InvalidSpec(f"{path!r} is no path; pass the path of a folder, or None for no cache")
+        raise InvalidSpec(f"{path!r} is not a path; pass the path of a folder, or None for no cache")
     return None if path is None else Path(path)
 
 
@@ -349,7 +349,7 @@ def _passes(model: Any, part: Part, options: BuildOptions) -> tuple[Pass, ...]:
 
 @contextmanager
 def _pass_errors(part: Part) -> Iterator[None]:
-    """Turns an error of a pass over the graph of a part into CaptureFailed; errors of onnxfn stay as they are."""
+    """Turns an error of a pass over the graph of a part into CaptureFailed; errors of onnxfn are not changed."""
     try:
         yield
     except OnnxfnError:

@@ -189,8 +189,8 @@ def _check_layers(model: Any, spec: PlannedSpec, result: Any) -> None:
 def tensors_for(model: Any, spec: PlannedSpec, arrays: Mapping[str, Array], dtype: Any = None) -> tuple[Any, ...]:
     """The arrays of inputs as tensors on the model's device.
 
-    Floating-point numbers have the torch dtype `dtype`; None is the dtype of the input, or that of the model if the
-    input has none of its own.
+    Floating-point numbers have the torch dtype `dtype`; None is the dtype of the input, or of the model if the input
+    has none.
     """
     import torch
 

@@ -1,6 +1,6 @@
 """Modes of a thread while torch traces: silence, the lock, and functions called in place of torch's.
 
-`sys.stdout` and `sys.stderr` stay as they are, since other threads use them. None of these libraries prints while a
+`sys.stdout` and `sys.stderr` are not changed, because other threads use them. None of these libraries prints while a
 model is traced, with one exception that `capture.exported_program` avoids.
 """
 
@@ -23,7 +23,7 @@ from onnxfn.models.patching import replaced
 from onnxfn.specs.stored.reports import StageTimer, Tick, no_tick
 
 LOCK = threading.RLock()
-"""Held while a model is traced or run: torch.export has state of its own, so a process traces one model at a time."""
+"""Held while a model is traced or run: torch.export has global state, so a process traces one model at a time."""
 
 SOURCES = ("torch", "transformers", "onnxscript", "onnx_ir", "onnx")
 """Packages whose logs are dropped."""

@@ -58,7 +58,7 @@ def _with_dtype(input_name: str, values: Any, dtype: np.dtype[Any], name: str) -
     try:
         array = np.asarray(values)
     except ValueError as error:
-        raise InvalidSpec(f"{input_name} is no array of numbers: {first_line(error)}") from None
+        raise InvalidSpec(f"{input_name} is not an array of numbers: {first_line(error)}") from None
     fits = array.dtype == dtype if has_dtype or array.dtype.kind not in "biuf" else _is_safe(array, dtype)
     if not fits:
         raise InvalidSpec(f"{input_name} is {array.dtype}; {name} takes {dtype}")

@@ -57,7 +57,7 @@ def stop_tokens(stop: Iterable[int]) -> tuple[int, ...]:
 
 
 def number_of_tokens(number: Any) -> int:
-    """The largest number of new tokens. InvalidSpec if it is no integer, or below 0."""
+    """The largest number of new tokens. InvalidSpec if it is not an integer, or below 0."""
     if isinstance(number, bool) or not isinstance(number, int | np.integer) or number < 0:
         raise InvalidSpec(f"max_new_tokens is {number!r}; pass a whole number, 0 or more")
     return int(number)
@@ -92,5 +92,5 @@ def _numbers(name: str, values: Any) -> Array:
     except ValueError:
         raise InvalidSpec(f"{name} has rows of different lengths; pad the shorter prompts on the left") from None
     if array.dtype.kind not in "iufb" and array.size:
-        raise InvalidSpec(f"{name} holds {array.dtype}, which are no numbers; pass the output of a tokenizer")
+        raise InvalidSpec(f"{name} holds {array.dtype}, which are not numbers; pass the output of a tokenizer")
     return array

@@ -127,7 +127,7 @@ def check_options(file: Path) -> Any:
 
 
 def convert_on_use(options: Any) -> None:
-    """Makes ONNX Runtime convert each 16-bit weight when a node reads it, and not all of them when it loads the file.
+    """Makes ONNX Runtime convert each 16-bit weight when a node reads it, instead of all of them at the start.
 
     Its CPU multiplies float32, so it puts a Cast after each weight. Its optimizations replace these by weights of twice
     the size. Its default order runs all of them first: the order by priority runs each right before its reader.

@@ -17,7 +17,7 @@ def sorted_arguments(arguments: Mapping[str, Any] | Arguments) -> Arguments:
     """Keyword arguments as sorted pairs, which compare and hash.
 
     Raises:
-        InvalidSpec: they are no keyword arguments.
+        InvalidSpec: they are not keyword arguments.
     """
     try:
         return tuple(sorted(dict(arguments).items()))

@@ -207,7 +207,7 @@ ADVICE: Mapping[int, str] = MappingProxyType(
         errno.EIO: "the disk cannot be read or written",
     }
 )
-"""Number of an error of the operating system -> what a user can do."""
+"""Number of an error of the operating system -> advice for the user."""
 
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 """The errors whose message has the number of free bytes."""

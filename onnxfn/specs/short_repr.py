@@ -25,7 +25,7 @@ LONGEST_TEXT = 60
 def short_repr(record: Any) -> str:
     """A record as a call of its class with the fields that specify something; a long one as a summary.
 
-    A summary has texts and numbers as they are, and of the records in a field their number.
+    A summary has texts and numbers unchanged, and the number of records in a field.
 
     >>> from onnxfn.specs.records import DummySize, InputSpec
     >>> InputSpec("input_ids", "batch_size sequence_length", "token_ids")

@@ -86,7 +86,7 @@ def adapter_arrays(adapter: Adapter, dtype: str) -> Mapping[str, Any]:
         raise InvalidSpec(f"the inputs of an adapter are float32 or float16, not {dtype}: numpy has no other")
     if adapter.tensors:
         raise InvalidSpec(
-            f"the adapter {adapter.folder} has {next(iter(adapter.tensors))}, which is no input of a graph; "
+            f"the adapter {adapter.folder} has {next(iter(adapter.tensors))}, which is not an input of a graph; "
             "merge it: export(..., adapter=folder) without with_adapter_inputs"
         )
     arrays = {}

@@ -39,7 +39,7 @@ OTHER_KEYS = (
 """Keys of a configuration about the training of the adapter, and keys that follow from its tensors."""
 
 PLAIN_STARTS = (True, False, None, "gaussian", "eva", "orthogonal")
-"""Values of `init_lora_weights` with which PEFT leaves the weights of the model as they are."""
+"""Values of `init_lora_weights` with which PEFT does not change the weights of the model."""
 
 
 @frozen(eq=False)
@@ -79,8 +79,8 @@ class Adapter:
 def read_adapter(folder: str | Path) -> Adapter:
     """The adapter in a folder that PEFT wrote.
 
-    ModelNotFound if there is none, LoadFailed if a file cannot be read, InvalidSpec if the adapter is no LoRA or has a
-    feature that is not known here.
+    ModelNotFound if there is none, LoadFailed if a file cannot be read, InvalidSpec if the adapter is not a LoRA or has
+    a feature that is not known here.
     """
     from safetensors.torch import load_file
 

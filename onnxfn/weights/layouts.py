@@ -123,7 +123,7 @@ DTYPE_SUFFIXES: Mapping[str, str] = MappingProxyType(
 
 
 def dtype_suffix(dtype: str | None) -> str:
-    """How the stems of the files of a variant end; empty for None. UnknownName for a dtype that is none.
+    """How the stems of the files of a variant end; empty for None. UnknownName for an unknown dtype.
 
     >>> dtype_suffix("q8"), dtype_suffix(None)
     ('_quantized', '')

@@ -178,9 +178,9 @@ class StoredTensor:
 
 
 def stored_tensors(file: Path) -> tuple[StoredTensor, ...]:
-    """The initializers of an ONNX file whose bytes lie in the file or in external data; ValueError if it is no file.
+    """The initializers of an ONNX file with bytes in the file or in external data; ValueError for another file.
 
-    An initializer that has its numbers one by one, as `float_data`, is left out.
+    An initializer with a list of numbers, such as `float_data`, is left out.
     """
     tensors = [
         (tensor, {entry.key: entry.value for entry in tensor.external_data})
@@ -219,7 +219,7 @@ def external_data_names(file: Path) -> frozenset[str]:
 
 
 def graph_nodes(file: Path) -> tuple[Any, ...]:
-    """The nodes of an ONNX file, each an `onnx.NodeProto`, also those in branches; ValueError if it is no file."""
+    """The nodes of an ONNX file, each an `onnx.NodeProto`, also those in branches; ValueError for another file."""
     return tuple(inner for node in onnx_model(file).graph.node for inner in _with_inner_nodes(node))
 
 
@@ -241,7 +241,7 @@ def mentions(file: Path, text: str) -> bool:
 
 
 def with_weights_in_place(file: Path, least: int) -> bytes:
-    """An ONNX file whose weights of at least so many bytes are external data: their bytes in the file itself.
+    """An ONNX file with weights of at least `least` bytes as external data: their bytes in the file itself.
 
     A program that maps external data into memory then copies none of them. Their offsets may be any, as in files that
     `onnx.save` writes.
@@ -254,7 +254,7 @@ def with_weights_in_place(file: Path, least: int) -> bytes:
 
 
 def _in_place(data: mmap.mmap, name: str, least: int, span: Span) -> bytes:
-    """The TensorProto in a span of a file. Its raw data of at least so many bytes is external data, of that file."""
+    """The TensorProto in a span of a file. Raw data of at least `least` bytes becomes external data in that file."""
     from onnx import TensorProto
 
     fields = list(_fields(data, span))

@@ -76,7 +76,7 @@ class WriteOptions:
         weight_storage: Where weights lie. `"copy"`: each ONNX file has its own. `"share"`: a weight that several
             ONNX files use is stored once, in the external data of the first. `"link"`: weights that lie unchanged in
             the checkpoint's safetensors files stay there; these files are hard-linked into the folder. `"none"`:
-            weights are not written. None: what the layout does by default (`"share"` or `"copy"`).
+            weights are not written. None: the default of the layout (`"share"` or `"copy"`).
         external_data_threshold: Bytes. If the weights of an ONNX file are larger in sum, they are stored as external
             data in a separate file. Protobuf allows no file above 2 GiB, so larger values have no effect.
         external_data_suffix: How the names of external data files end, after the name of the part. None: as the

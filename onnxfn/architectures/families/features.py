@@ -32,7 +32,7 @@ unsplit: ExportSpec = compose(
 
 
 token_table: ExportSpec = runs("features.token_embeddings")
-"""The table of token embeddings as a part of its own."""
+"""The table of token embeddings as a separate part."""
 
 
 wide_decoder: ExportSpec = runs("wide_rows.language_model")

@@ -91,7 +91,7 @@ def family_head(row: ExportSpec, task: str) -> ExportSpec | None:
 
 
 def _fits(row: ExportSpec, heads: Heads) -> bool:
-    """Whether a row has the input of a family, with its axes, and reads what the family reads."""
+    """Whether a row has the input of a family, with its axes, and reads the values that the family reads."""
     behaviors = {overlay.name: overlay.spec for overlay in row.parts.behaviors}
     owner = row if heads.behavior is None else behaviors.get(heads.behavior, ExportSpec())
     has_input = any((each.name, each.axes) == (heads.tensor.name, heads.tensor.axes) for each in owner.inputs)

@@ -158,7 +158,7 @@ standalone_decoder: ExportSpec = compose(
     tasked("text-generation", spec=_causal_lm),
     tasked("text-generation-with-past", Edit("with_past", {"direction": "both"}), spec=_causal_lm),
 )
-"""The decoder of an encoder-decoder as a model of its own (BartForCausalLM): text-generation, also with past."""
+"""The decoder of an encoder-decoder as a separate model (BartForCausalLM): text-generation, also with past."""
 
 speech_seq2seq: ExportSpec = compose(seq2seq, seq2seq_tasks, generation_tasks("automatic-speech-recognition"))
 """Models that read audio and generate a text: Whisper, Moonshine.

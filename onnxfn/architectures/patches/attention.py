@@ -163,7 +163,7 @@ def updated_states(self: Any, key_states: Any, value_states: Any, *_: Any, **__:
 
 
 def _last(states: Any, most: int) -> Any:
-    """The last tokens of states, at most so many."""
+    """The last tokens of states, at most `most` of them."""
     length = states.shape[-2]
     positions = torch.arange(torch.sym_max(length - most, 0), length, device=states.device)
     return states.index_select(-2, positions)

@@ -84,7 +84,7 @@ def _attended_in_blocks(
 
     Args:
         states: `[batch, length, width]`.
-        mask: Which frames are no padding, `[batch, length]`. None: all.
+        mask: True for frames that are not padding, `[batch, length]`. None: all.
         projected: The queries, keys and values of padded states, `[batch, padded length, heads * size]` each.
         positions: The embedding of each distance in a block, `[block, block, size]`.
         scale: That of the scores.

@@ -57,7 +57,7 @@ def spec_name(name: str) -> str:
 
 
 def called(model: Any, **arguments: Any) -> Any:
-    """The result of a model, which gets these arguments under the names of its own `forward`."""
+    """The result of a model for these arguments, passed under the names of its own `forward`."""
     return model(**renamed(arguments, inspect.signature(model.forward).parameters))
 
 

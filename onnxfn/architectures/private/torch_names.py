@@ -57,7 +57,7 @@ NAMES: Mapping[str, str] = MappingProxyType(
         "recurrent_functions": "torch:_VF",
     }
 )
-"""Name in onnxfn -> path. `torch.ops.aten._x` is no private name: the operators of a trace have such names."""
+"""Name in onnxfn -> path. `torch.ops.aten._x` is not a private name: the operators of a trace have such names."""
 
 ATTRIBUTES: Mapping[str, str] = MappingProxyType(
     {

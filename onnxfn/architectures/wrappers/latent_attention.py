@@ -63,7 +63,7 @@ def _expanding(model: Any, cache: Any) -> Iterator[None]:
 
 
 def unexpanded(passed: dict[int, Any]) -> Callable[..., tuple[Any, Any]]:
-    """A function for Cache.update that returns the states as they are, until they are expanded.
+    """A function for Cache.update that returns the unexpanded states.
 
     Args:
         passed: Gets, for the index of each layer, what the layer hands to the cache beside its states.

@@ -21,7 +21,7 @@ def layered_decoder(model: Any) -> Any | None:
 
 
 def layer_sizes(model: Any) -> tuple[int, int] | None:
-    """The number of layers, and the width of the input of each; None if layers have no input of their own."""
+    """The number of layers, and the width of the input of each; None if layers have no separate input."""
     decoder = layered_decoder(model)
     return None if decoder is None else (decoder.config.num_hidden_layers, decoder.hidden_size_per_layer_input)
 

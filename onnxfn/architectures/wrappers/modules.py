@@ -43,7 +43,7 @@ def module_at(model: Any, path: str) -> Any:
 
 @contextmanager
 def changed_inputs(part: Any, change: Callable[[dict[str, Any]], dict[str, Any]]) -> Iterator[None]:
-    """Within it, a module in the middle of a model gets the named arguments that `change` makes of its own."""
+    """Within it, an inner module of a model gets its named arguments after `change`."""
     hook = part.register_forward_pre_hook(lambda _, arguments, named: (arguments, change(named)), with_kwargs=True)
     try:
         yield

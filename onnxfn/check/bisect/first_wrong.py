@@ -70,7 +70,7 @@ def _wrong_results(tensors: Sequence[MatchedTensor]) -> list[int]:
 
 
 def _is_another(each: MatchedTensor, values: GraphValues, counterpart: Callable[[MatchedTensor], TensorPair]) -> bool:
-    """Whether the value that stands for a tensor has other elements, and not the same ones in another layout."""
+    """Whether the counterpart of a tensor has other elements; the same elements in another layout do not count."""
     value = counterpart(each).value
     return value is not None and not _same_elements(values.arrays[value], each.tensor.array)
 

@@ -95,7 +95,7 @@ def _matrix(name: str, stored: str, initializers: Mapping[str, Any]) -> Matrix |
 
 
 def _by_columns(node: Any, matrix: Matrix, block: int, constants: dict[str, Any]) -> list[Any]:
-    """The nodes of a product by blocks of columns, each of at most so many elements.
+    """The nodes of a product by blocks of columns, each of at most `block` elements.
 
     Each Cast is stated: ONNX Runtime would add its own as last nodes, and run all slices before them.
     """

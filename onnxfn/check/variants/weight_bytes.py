@@ -1,4 +1,4 @@
-"""Compares the weights in an ONNX file with those of the model as bytes, and finds those that are not numbers.
+"""Compares the weights in an ONNX file with those of the model as bytes, and finds NaN and infinite elements.
 
 Outputs show a wrong weight only if the inputs of a case reach it. A text reaches few rows of an embedding table.
 """

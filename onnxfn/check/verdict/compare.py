@@ -32,7 +32,7 @@ FEATURE_RANK = 3
 """The number of axes of features of tokens: batch, length, size."""
 
 Select = Callable[[Array], Array]
-"""From an array to those of its elements that are compared."""
+"""From an array to its compared elements."""
 
 
 def all_elements(array: Array) -> Array:

@@ -23,7 +23,7 @@ def log_result(file: Path | None, result: JobResult) -> None:
 
 
 def logged_results(file: Path | None) -> Mapping[str, JobResult]:
-    """From the path of each export in a log to its last result; lines that are no results are passed over.
+    """From the path of each export in a log to its last result; other lines are skipped.
 
     A run that was killed may have left half a line.
     """

@@ -180,8 +180,8 @@ def write_embedding(folder: Path, plan: Plan, config: Mapping[str, Any]) -> tupl
 def merging_graph(table: Any, placeholder: int) -> Any:
     """The graph of a token embedding that also takes `image_features`, the rows for a placeholder token.
 
-    A placeholder token for which there is no row keeps its own embedding: the runtime gives no rows after the prompt,
-    and the model may write the token.
+    A placeholder token without a row keeps its own embedding: the runtime gives no rows after the prompt, and the model
+    may write the token.
 
     Args:
         table: An `onnx.ModelProto` from `input_ids` to `inputs_embeds`.

@@ -38,7 +38,7 @@ INDEXER_KEYS = "indexer_keys"
 
 
 def spec_with_cache(model: Any, base: ExportSpec, result: Any, task: str) -> ExportSpec | None:
-    """The spec of a text model with the cache in its result; None if there is no cache, or not one of transformers."""
+    """The spec of a text model with the cache in its result; None if there is no cache of transformers."""
     cache = field(result, "past_key_values")
     inputs = tuple(input_.name for input_ in base.inputs)
     if hasattr(cache, CACHES["encoder"]):

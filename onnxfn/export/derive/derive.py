@@ -141,7 +141,7 @@ def _accepted_inputs(model: Any, *, of_texts: bool) -> tuple[ExportSpec, tuple[R
 def _spec_without_cache(base: ExportSpec, task: str, runs: Sequence[Run]) -> ExportSpec:
     """The spec of `base` for a task, with the outputs of the task; with all outputs if the model has none of these."""
     wanted = {output.name for output in TASKS.get(task, ExportSpec()).outputs}
-    # A tower that takes the patches of all images merges them: the merged patches are what a language model reads.
+    # A tower that takes the patches of all images merges them: a language model reads the merged patches.
     wanted |= {"pooler_output"} if any(input_.name == "grid_thw" for input_ in base.inputs) else set()
     # Grounding DINO returns its own `input_ids`, too: a graph has one tensor of a name.
     taken = {input_.name for input_ in base.inputs}
@@ -170,7 +170,7 @@ def _result_with_cache(model: Any, base: ExportSpec, task: str) -> tuple[Any, st
 
 
 def _takes_cache(model: Any) -> bool:
-    """Whether `forward` takes a cache, and not one of a class that is no cache of transformers."""
+    """Whether `forward` takes a cache of transformers, not of another class."""
     from transformers import Cache
 
     parameter = forward_parameters(model).get("past_key_values")
@@ -233,7 +233,7 @@ def _provenance(model: Any, inputs: ExportSpec, spec: ExportSpec, refusal: str) 
 
 
 def _not_derivable(model: Any, errors: Sequence[Exception]) -> InvalidSpec:
-    """The error for a model that accepts no known inputs. It shows the first error that is no missing value."""
+    """The error for a model that accepts no known inputs. It shows the first error other than a missing value."""
     not_known = unknown_arguments(model)
     model_errors = [error for error in errors if not isinstance(error, MissingValue)] or list(errors)
     parameters = listed(forward_parameters(model), most=8)

@@ -29,7 +29,7 @@ from onnxfn.specs.plan.planning import resolved
 from onnxfn.specs.records import KINDS, Kind
 
 AUXILIARY_FIELDS = frozenset({"loss", "hidden_states", "attentions", "mems", "router_logits", *CACHES, *INNER_RESULTS})
-"""Fields of a result that are no answer: the loss, the caches, the tensors of each layer, the results of towers."""
+"""Fields of a result that are not answers: the loss, the caches, the tensors of each layer, the results of towers."""
 
 INPUT_REFUSALS = (
     ArithmeticError,

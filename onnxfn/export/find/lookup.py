@@ -270,7 +270,7 @@ def _known_task(model_or_config: Any, known: tuple[str, ...]) -> str | None:
 
 
 def _task_to_derive(model_or_config: Any) -> str:
-    """The task to derive a spec for. A class for several tasks that is no encoder-decoder is a decoder."""
+    """The task to derive a spec for. A class for several tasks is a decoder, unless it is an encoder-decoder."""
     task = task_of(model_or_config) or DEFAULT_TASK
     may_be_decoder = "text-generation" in OTHER_TASKS.get(task, ())
     is_decoder = may_be_decoder and not snapshot(model_or_config).get("is_encoder_decoder")
@@ -285,7 +285,7 @@ def _without_wrapper(model_or_type: Any) -> Any:
     module = as_module(model_or_type) if hasattr(model_or_type, "forward") else model_or_type
     if callable(module) and not isinstance(module, ExportSpec) and config_of(module) is None:
         raise InvalidSpec(
-            f"{type(module).__name__} is no model of transformers; derive the spec from sample arguments: "
+            f"{type(module).__name__} is not a model of transformers; derive the spec from sample arguments: "
             "derived(model, sample={name: tensor})"
         )
     return module

@@ -116,7 +116,7 @@ def _has_tower(name: str, model_or_config: Any, part: str) -> bool:
 
 
 def _has_section(model_or_config: Any, part: str) -> bool:
-    """Whether a configuration does not say that there is no tower."""
+    """Whether a tower may exist: False if the configuration denies it."""
     return snapshot(model_or_config).get(SECTIONS[part], {}) is not None
 
 

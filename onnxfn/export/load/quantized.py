@@ -89,7 +89,7 @@ def _add_stored_weights(model: Any, checkpoint: QuantizedCheckpoint) -> None:
         names = [name for name in state if names_match(weight.name, name)]
         if len(names) != 1 or not _has_rows(state[names[0]], weight):
             raise LoadFailed(
-                f"{weight.name} of {checkpoint.folder} is no parameter of {type(model).__name__} as it is stored; "
+                f"{weight.name} of {checkpoint.folder} is not a parameter of {type(model).__name__} as it is stored; "
                 "dequantize the checkpoint: --dequantize, dequantize=True"
             )
         setattr(state[names[0]], ATTRIBUTE, weight)

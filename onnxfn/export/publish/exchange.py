@@ -42,7 +42,7 @@ def move_files(journal: Journal, root: Path, folder: Path) -> None:
 
 
 def finish_moves(journal: Journal, root: Path, folder: Path) -> None:
-    """Does what a killed process has left to do of `move_files`."""
+    """Finishes `move_files` of a killed process."""
     waiting = {name for name in journal.files if os.path.lexists(root / STAGED_FILES / name)}
     for name in _old_names(journal):
         if (name in waiting or name in journal.stale) and _is_inside(folder / name, folder):

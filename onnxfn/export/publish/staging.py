@@ -124,7 +124,7 @@ def check_destination(path: Path, *, overwrite: bool) -> None:
 
 
 def _check_kind(path: Path) -> None:
-    """Raises OutputExists if no export can be written to a path, because of what it or a folder above it is."""
+    """Raises OutputExists if the path or a folder above it is something that an export cannot be written to."""
     above = [parent for parent in path.absolute().parents if os.path.lexists(parent) and not parent.is_dir()]
     if above:
         raise OutputExists(f"{path} is below {above[-1]}, which is not a folder; choose another path")

@@ -102,7 +102,7 @@ UNREADABLE: Mapping[str, str] = MappingProxyType(
     {
         "torch.distributed.fsdp": SPLIT,
         "torch.distributed._composable": SPLIT,
-        "torch.ao.nn.quantized": "has layers that torch.ao quantized: their weights are no tensors; export the model "
+        "torch.ao.nn.quantized": "has layers that torch.ao quantized: their weights are not tensors; export the model "
         "as it was before that",
     }
 )
@@ -141,7 +141,7 @@ def check_values(model: Any) -> None:
 def with_checkpoint_weights(model: Any, checkpoint: str | Path | None) -> Any:
     """The model; if a weight has no value, a model of its class with the weights of a checkpoint in its dtype.
 
-    A model that no class of transformers loads stays as it is.
+    A model that no class of transformers loads is not changed.
     """
     is_loadable = hasattr(type(model), "from_pretrained") and hasattr(model, "config")
     if checkpoint is None or not is_loadable or name_without_value(model) is None:
@@ -150,7 +150,7 @@ def with_checkpoint_weights(model: Any, checkpoint: str | Path | None) -> Any:
 
 
 def check_export_arguments(spec: Any, model: Any, path: Any, checkpoint: Any) -> None:
-    """Raises InvalidSpec for what is no spec, module or destination; ModelNotFound if `checkpoint` is not a folder.
+    """Raises InvalidSpec for a wrong spec, module or destination; ModelNotFound if `checkpoint` is not a folder.
 
     A wrong type of another argument is what `public` names.
     """
@@ -176,5 +176,5 @@ def check_model(spec: Any, model: Any) -> None:
 
 
 def _is_writable(path: Any) -> bool:
-    """Whether a path is a file object for bytes: it can be written, and is no stream of text."""
+    """Whether a path is a file object for bytes: it can be written, and is not a text stream."""
     return callable(getattr(path, "write", None)) and not hasattr(path, "encoding")

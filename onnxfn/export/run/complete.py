@@ -34,7 +34,7 @@ def complete_folder(
     options: ResolvedWriteOptions,
     tick: Tick,
 ) -> tuple[Path, ...]:
-    """Writes what an export to a folder has besides graphs and files of the checkpoint; returns all files.
+    """Writes the files of an export besides graphs and files of the checkpoint; returns all files.
 
     These are the side files and the card of the layout, and `report.json`, which covers all other files.
     """

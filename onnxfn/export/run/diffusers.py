@@ -1,4 +1,4 @@
-"""Exports of pipelines of diffusers: each part is an export of its own, in a folder of its own."""
+"""Exports of pipelines of diffusers: each part is a separate export in its own folder."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class PipelinePart:
 def pipeline_parts(pipeline: Any) -> tuple[PipelinePart, ...]:
     """The parts of a pipeline of diffusers, in the order of its components.
 
-    An autoencoder is two parts, an encoder and a decoder. Components without weights are no parts.
+    An autoencoder is two parts, an encoder and a decoder. Components without weights are not parts.
 
     Args:
         pipeline: A `diffusers.DiffusionPipeline`, or an object with the same `components` and `config`.

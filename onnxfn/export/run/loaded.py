@@ -1,4 +1,4 @@
-"""The files of an export as functions: `load`, and what the methods of a result do."""
+"""The files of an export as functions: `load`, and the methods of a result."""
 
 from __future__ import annotations
 

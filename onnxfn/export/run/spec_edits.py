@@ -57,7 +57,7 @@ CHANGES: Mapping[str, Change] = MappingProxyType(
 def edited_spec(config_or_model: Any, edits: Iterable[tuple[str, Any]] = (), dtype: str = "float32") -> ExportSpec:
     """The spec for a configuration, or for a model whose type has no row, in a float dtype, with edits in this order.
 
-    InvalidSpec for a model that has no graph of its own as a whole, if the edits ask for it.
+    InvalidSpec if the edits ask for a single graph and the model cannot be one.
     """
     values = dict(edits)
     spec = _spec(config_or_model, values.pop("task", None), monolith=values.pop("monolith", False))

@@ -291,7 +291,7 @@ def _translated(program: Any, part: Part, tick: Tick) -> Any:
 
 
 def _is_of_node(error: BaseException | None) -> bool:
-    """Whether torch failed while it translated a node, and not before."""
+    """Whether torch failed while it translated a node; False if it failed before."""
     return error is not None and (isinstance(error, torch_name("conversion_error")) or _is_of_node(error.__cause__))
 
 

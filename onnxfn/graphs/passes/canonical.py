@@ -31,7 +31,7 @@ def order_by_structure(model: Any) -> Any:
 
 
 def _order_nodes(graph: Any) -> None:
-    """Orders the nodes of a graph, and those of the graphs inside it, by what its outputs need."""
+    """Orders the nodes of a graph and of its subgraphs by the needs of its outputs."""
     for node in graph:
         for inner in subgraphs(node):
             _order_nodes(inner)
@@ -94,7 +94,7 @@ def _name_values(graph: Any, nodes: list[Any], taken: Collection[str]) -> None:
 
 
 def _numbered(kinds: list[str], taken: Collection[str]) -> Iterator[str]:
-    """For each kind a name of its own: the kind and a number.
+    """For each kind a unique name: the kind and a number.
 
     >>> list(_numbered(["Add", "Mul", "Add"], {"Add_0"}))
     ['Add_1', 'Mul_0', 'Add_2']

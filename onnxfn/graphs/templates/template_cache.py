@@ -146,8 +146,8 @@ def read_file(file: Path) -> bytes | None:
 def write_file(file: Path, content: bytes, max_bytes: int = MAX_CACHE_BYTES) -> None:
     """Writes a file of the cache; then deletes the least recently used files while there are more than `max_bytes`.
 
-    The file appears whole or not at all, and only this user can read and write it. A full disk or a folder that cannot
-    be written is no error: the cache is then without the file. What a killed process was writing counts as a file.
+    The file appears whole or not at all, and only this user can read and write it. A full disk or a read-only folder is
+    not an error: the cache is then without the file. What a killed process was writing counts as a file.
     """
     with suppress(OSError), _partial_file(file) as partial:
         partial.write_bytes(_digest_line(file, content) + content)
@@ -208,8 +208,8 @@ NOTE = "onnxfn.template"
 def save_template(folder: Path | None, name: str | None, built: BuiltGraph, max_bytes: int = MAX_CACHE_BYTES) -> None:
     """Writes a graph whose parameters are slots; does nothing without a folder or a name.
 
-    The file appears whole or not at all, and a full disk is no error. The least recently used files of the folder are
-    deleted while it has more than `max_bytes` bytes.
+    The file appears whole or not at all, and a full disk is not an error. The least recently used files of the folder
+    are deleted while it has more than `max_bytes` bytes.
     """
     import onnx_ir
 

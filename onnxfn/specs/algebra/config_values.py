@@ -78,7 +78,7 @@ def parsed(text: str) -> Source:
             return _source(ast.parse(text.strip(), mode="eval").body)
     except (SyntaxError, ValueError, MemoryError, RecursionError, KeyError):  # KeyError: another operator or function
         pass
-    raise InvalidSpec(f"{shortened(text)} is no source: a source is a name, a dotted path or a formula of them")
+    raise InvalidSpec(f"{shortened(text)} is not a source: a source is a name, a dotted path or a formula of them")
 
 
 def _source(node: ast.expr) -> Source:
@@ -217,7 +217,7 @@ def _source_value(sources: Mapping[str, Source], config: Snapshot, source: Sourc
     if isinstance(source, Getter):
         return _getter_value(sources, config, source)
     if not isinstance(source, str):
-        raise InvalidSpec(f"{shortened(source)} is no source: a source is a name, a dotted path, a formula or a getter")
+        raise InvalidSpec(f"{shortened(source)} is not a source: use a name, a dotted path, a formula or a getter")
     if source in sources:
         others = {name: other for name, other in sources.items() if name != source}
         return _source_value(others, config, sources[source])

@@ -203,8 +203,8 @@ def _view(spec: ExportSpec, behavior: str) -> ExportSpec:
         raise unknown("behavior", behavior, known or BEHAVIORS, of=spec.name or "this spec")
     if not known:
         raise InvalidSpec(
-            f"{spec.name or 'this spec'} is no encoder-decoder (or one of its parts already), so it has no behavior "
-            f"{behavior!r}; an encoder-decoder has: {listed(BEHAVIORS)}"
+            f"{spec.name or 'this spec'} is not an encoder-decoder (or one of its parts already), so it has no "
+            f"behavior {behavior!r}; an encoder-decoder has: {listed(BEHAVIORS)}"
         )
     if spec.task is None and spec.tasks:
         raise InvalidSpec(f"choose the task of {spec.name or 'this spec'} before its behavior: for_task(spec, task)")

@@ -139,7 +139,7 @@ def to_json(record: Any, *, indent: int | None = 2) -> str:
         The JSON text; `from_json(to_json(record)) == record`. It has the number of its form and the version of onnxfn.
 
     Raises:
-        InvalidSpec: `record` is no record, or a text in it has a null character or half of a surrogate pair.
+        InvalidSpec: `record` is not a record, or a text in it has a null character or half of a surrogate pair.
 
     >>> from onnxfn.specs.algebra.facts import takes
     >>> bert = takes("input_ids", "batch_size sequence_length", "token_ids")
@@ -149,7 +149,7 @@ def to_json(record: Any, *, indent: int | None = 2) -> str:
     try:
         return json.dumps(_with_header(to_plain(record)), indent=indent)
     except (TypeError, ValueError) as problem:
-        raise InvalidSpec(f"{type(record).__name__} is no record of onnxfn, or holds other values: {problem}") from None
+        raise InvalidSpec(f"{type(record).__name__} is not a record, or holds other values: {problem}") from None
 
 
 def _with_header(data: Any) -> Any:
@@ -167,7 +167,7 @@ def _without_header(data: Any) -> Any:
         return data
     schema, version = data.get("schema", SCHEMA), data.get("onnxfn", "")
     if type(schema) is not int or schema < 1:
-        raise InvalidSpec(f"schema {shortened(schema)} is no number of a form of records; this onnxfn writes {SCHEMA}")
+        raise InvalidSpec(f"schema {shortened(schema)} is not a positive number; this onnxfn writes {SCHEMA}")
     if schema > SCHEMA:
         raise InvalidSpec(
             f"the JSON has schema {schema} of a newer onnxfn {shortened(version)}; onnxfn {VERSION} reads schemas up "

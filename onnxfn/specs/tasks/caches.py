@@ -32,8 +32,8 @@ def with_shared_cache(spec: ExportSpec) -> ExportSpec:
         spec: A spec of a decoder for text-generation-with-past.
 
     Raises:
-        InvalidSpec: the spec has no cache of keys and values as inputs and outputs of one graph, or its attention is
-            another one than the operator computes.
+        InvalidSpec: the spec has no cache of keys and values as inputs and outputs of one graph, or the operator cannot
+        compute its attention.
 
     >>> from onnxfn import spec_for
     >>> with_shared_cache(spec_for("llama", "text-generation-with-past")).target.opset
@@ -42,7 +42,7 @@ def with_shared_cache(spec: ExportSpec) -> ExportSpec:
     chosen = for_some_task(spec)
     if chosen.cache.past != "both" or chosen.parts.files:
         raise InvalidSpec(
-            f"{spec.name or 'this spec'} is no decoder with a past for {chosen.task}, so it has no cache to share; "
+            f"{spec.name or 'this spec'} is not a decoder with a past for {chosen.task}, so it has no cache to share; "
             "use the task text-generation-with-past"
         )
     if chosen.target.shared_cache is False:

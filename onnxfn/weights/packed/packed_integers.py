@@ -30,7 +30,7 @@ AWQ_ORDER = (0, 4, 1, 5, 2, 6, 3, 7)
 """Where AWQ packs each of eight rows: row 1 is in the fifth four bits of a word."""
 
 GPTQ_V2 = "gptq_v2"
-"""The `checkpoint_format` of GPTQ that stores zero points as they are. Its first format stores them less one."""
+"""The `checkpoint_format` of GPTQ that stores zero points unchanged. Its first format stores them less one."""
 
 
 @frozen
