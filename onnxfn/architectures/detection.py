@@ -73,8 +73,7 @@ def windows(number: int) -> Getter:
     return from_config(f"patch_size * windows_per_side * {number}")
 
 
-# The backbone cuts every image into a fixed number of windows along each side; the number of patches is a multiple of
-# it.
+# The backbone cuts each side of every image into a fixed number of windows: the patches are a multiple of it.
 lw_detr: ExportSpec = compose(
     images_without_cases,
     reads(

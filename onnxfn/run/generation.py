@@ -223,7 +223,7 @@ def _start_token(folder: Path) -> int:
 
 
 def _decoder_file(exported: Exported | str | PathLike[str], folder: Path, suffix: str) -> Path:
-    """The ONNX file of a decoder: the path if it is one, else the first of a variant that is no table of embeddings."""
+    """The ONNX file of a decoder: the path if it ends in .onnx, else the first of a variant except token embeddings."""
     path = export_path(exported)
     if path.suffix == ".onnx":
         return path

@@ -41,7 +41,7 @@ class LayerStack:
     def traced_layers(self) -> int:
         """How many layers a trace needs: the head, two periods to compare, and an end of 1 to `period` layers.
 
-        The number of layers at the end makes the rest a multiple of the period: the rest is a number of periods.
+        The size of the end makes the rest a whole number of periods.
         """
         least = self.head + 2 * self.period + 1
         return least + (self.layers - least) % self.period
