@@ -40,7 +40,7 @@ HOW_TO_BISECT = "to see in which module: export with check=False, then onnxfn.bi
 
 AMPLIFIED = (
     "PyTorch in the dtype of the export is as far away from float64: these weights amplify rounding, or the model "
-    "casts to fewer bits, so the outputs cannot tell whether the file is right; allow such a difference by "
+    "casts to fewer bits, so the outputs do not decide whether the file is right; allow such a difference by "
     "with_tolerance(spec, atol=...), or export with check=False"
 )
 """The end of the message about outputs that differ by no more than PyTorch's own error allows."""

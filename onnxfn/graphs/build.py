@@ -331,7 +331,7 @@ def _from_trace(model: Any, part: Part, timed: StageTimer, options: BuildOptions
 
 
 def _passes(model: Any, part: Part, options: BuildOptions) -> tuple[Pass, ...]:
-    """The passes over the graph of a trace, in their order; `fuse_operators` has a list of its own."""
+    """The passes over the graph of a trace, in their order; `fuse_operators` has its own list."""
     target = part.spec.target
     return (
         lambda graph: to_slots(graph, parameter_names(model)),

@@ -102,7 +102,7 @@ ATTEMPTS = 3
 def model_copy(model: Any) -> Any:
     """A copy of the modules and configurations of a model, on the model's own tensors: no weight is copied.
 
-    The model itself if it cannot be copied: it has an attribute that `copy.deepcopy` refuses, a module of TorchScript,
+    The model itself if it cannot be copied. Causes are an attribute that `copy.deepcopy` refuses, a TorchScript module,
     or a hook or another function that holds one of its modules.
     """
     for _ in range(ATTEMPTS):

@@ -26,8 +26,8 @@ def feeds(session: Any, name: str, arrays: Mapping[str, Any]) -> dict[str, Array
 
     Raises:
         UnknownName: The file has no such input.
-        InvalidSpec: An input has no value; a value has another dtype, another number of axes or another size than the
-            input; two inputs disagree on the size of an axis; a size is outside the limits that the file states.
+        InvalidSpec: An input has no value. A value has another dtype, number of axes or size than the input. Two inputs
+        disagree on the size of an axis. A size is outside the limits in the file.
     """
     ports = {port.name: port for port in session.get_inputs()}
     for input_name in arrays:

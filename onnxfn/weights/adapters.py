@@ -80,7 +80,7 @@ def read_adapter(folder: str | Path) -> Adapter:
     """The adapter in a folder that PEFT wrote.
 
     ModelNotFound if there is none, LoadFailed if a file cannot be read, InvalidSpec if the adapter is not a LoRA or has
-    a feature that is not known here.
+    an unsupported feature.
     """
     from safetensors.torch import load_file
 

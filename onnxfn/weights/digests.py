@@ -54,7 +54,7 @@ class DataDigests:
 
 
 def write_with_digest(file: HashedFile, chunks: Iterable[Any]) -> DataDigests:
-    """Writes chunks, then `END_MARK` and the SHA-256 of the chunks; returns that digest, and that of the file."""
+    """Writes chunks, then `END_MARK` and the SHA-256 of the chunks; returns this digest and the digest of the file."""
     for chunk in chunks:
         file.write(chunk)
     weights = file.sha256()

@@ -29,7 +29,7 @@ class Layout:
         suffixes: Whether the file of a single dtype other than float32 has its suffix, too.
         clients: The programs whose requirements a plan is compared with.
         side_files: The functions that compute files for these programs, in order: see `export/clients`.
-        has_card: Whether the folder gets a `README.md` that says what it was made of and how to load it.
+        has_card: Whether the folder gets a `README.md` with its origin and how to load it.
     """
 
     name: str

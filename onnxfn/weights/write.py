@@ -81,8 +81,8 @@ class WriteOptions:
             data in a separate file. Protobuf allows no file above 2 GiB, so larger values have no effect.
         external_data_suffix: How the names of external data files end, after the name of the part. None: as the
             layout says (`".onnx_data"`).
-        alias: Whether `config.json` states a model type that clients know (`gemma`) where one of them does not know
-            the true type, or starts it with a cache of other sizes. The remarks of the plan say so.
+        alias: Whether `config.json` states a known model type (`gemma`) if a client does not know the real type, or
+            starts it with a cache of other sizes. The remarks of the plan say so.
 
     Raises:
         UnknownName: `layout` or `weight_storage` is not a known value.

@@ -1,4 +1,4 @@
-"""The first tensor that differs between an ONNX file and PyTorch, and the path of the module that computes it.
+"""The first tensor that differs between an ONNX file and PyTorch, and the path of its module.
 
 ONNX Runtime computes all values of the file, and PyTorch the tensors of all modules, in the first case that fails.
 A tensor of a module is right if a value of the graph equals it within the tolerance. `first_wrong.py` finds the first

@@ -48,7 +48,7 @@ class Whole:
         decoder: The part that gives logits, or the last hidden states.
         known: How tokens and features become one sequence.
         session_of: From a part to the session of its file.
-        encoder: The part that reads what stands before the texts of the decoder; None if the decoder reads it itself.
+        encoder: The part that reads the input before the texts of the decoder; None if the decoder reads it itself.
     """
 
     model: Any

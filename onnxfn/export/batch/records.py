@@ -138,7 +138,7 @@ def check_paths(jobs: Iterable[ExportJob]) -> None:
         other = seen.setdefault(job.path, job)
         if other is not job:
             both = f"{other.checkpoint} and {job.checkpoint}"
-            raise InvalidSpec(f"{both} are to be exported to the same path {job.path}; give each job a path of its own")
+            raise InvalidSpec(f"{both} are to be exported to the same path {job.path}; give each job its own path")
 
 
 SCHEMA, SCHEMA_VERSION = "onnxfn-batch", 1

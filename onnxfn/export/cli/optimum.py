@@ -35,7 +35,7 @@ ANSWERS: Mapping[str, str] = MappingProxyType(
         "device": "models are traced and checked on the CPU, and a file runs on any device; leave it out",
         "optimize": "ONNX Runtime does this when it loads a file; --dtype float16 is the rest of O4",
         "no-post-process": "--decoders separate writes two decoders instead of a merged one; nothing else is processed",
-        "variant": "what a graph takes and gives has options of its own: --output, --with-input, --split, --decoders",
+        "variant": "use the options for inputs and outputs: --output, --with-input, --split, --decoders",
         "framework": "models are those of PyTorch: there is no other framework; leave it out",
         "cache-dir": "the client of the hub reads where downloads lie from the environment: HF_HUB_CACHE=FOLDER",
         "pad-token-id": "the id is read from config.json of the checkpoint; set pad_token_id there",

@@ -63,7 +63,7 @@ SEES, HEARS, SEES_AND_HEARS = "image-text-to-text", "audio-text-to-text", "any-t
 TOWERS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {SEES: (VISION,), HEARS: (AUDIO,), SEES_AND_HEARS: (VISION, AUDIO)}
 )
-"""Task of models that see or hear and write -> the towers that they may have."""
+"""Task of multimodal models -> their possible towers."""
 
 OTHER_TASKS = (DEFAULT_TASK, "automatic-speech-recognition", "text2text-generation")
 """Tasks of other models too: only a model whose configuration names placeholder tokens is written in parts."""

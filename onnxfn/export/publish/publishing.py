@@ -89,9 +89,9 @@ def publish(
     """Moves the files of a staging folder to a destination, and deletes unused files of the earlier export.
 
     A folder that does not exist appears by one rename. A folder that exists is exchanged for one with the new files
-    and the other files of the old folder, in one step. Where the system cannot do that, and for a single file, the
-    old files are moved away, then the new ones to their place: external data, graphs, the rest. If a move fails, those
-    before it are undone.
+    and the other files of the old folder, in one step. If the system cannot do that, and for a single file, the old
+    files are moved away, and the new files take their place: external data, graphs, the rest. If a move fails, earlier
+    moves are undone.
 
     `parts` are the destinations in which earlier exports are looked for: by default `destination` alone.
 

@@ -56,9 +56,9 @@ class Verification:
 def verify(folder: str | Path) -> Verification:
     """Compares the files in a folder with the `report.json` that the export wrote there. The model is not needed.
 
-    There is no fault if all files of the export exist with their digests, and the graphs have the opset, the types, the
-    inputs and the outputs that the report states. Each file is read once, in chunks. A folder without a report may
-    hold the parts of a pipeline of diffusers: then each folder in it that has a report is verified.
+    There is no fault if all files of the export have their digests, and the graphs have the opset, types, inputs and
+    outputs of the report. Each file is read once, in chunks. A folder without a report may hold the parts of a pipeline
+    of diffusers: then each folder in it that has a report is verified.
 
     Args:
         folder: The folder of an export.

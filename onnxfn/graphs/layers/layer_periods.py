@@ -53,7 +53,7 @@ class TracedStack:
     Attributes:
         stack: the repeated layers.
         ports: the inputs and outputs that belong to the traced layers.
-        before: the nodes that depend on no layer, or only on layers before the first period.
+        before: the nodes that depend only on layers before the first period, or on no layer.
         first: the nodes of the first period.
         second: the nodes of the second period.
         after: the nodes that depend on later layers, up to the outputs.

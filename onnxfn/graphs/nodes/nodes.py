@@ -329,7 +329,7 @@ def _inputs_with(graph: Any, size: Any) -> Iterator[tuple[Any, int]]:
 def flatten_heads(before: Any, value: Any) -> Any:
     """A tensor `[batch, length, heads, size]` as `[batch, length, heads * size]`.
 
-    If the tensor comes from a Reshape of a tensor of that shape, it is that tensor; else a Reshape is inserted.
+    The input of the Reshape that made the tensor, if it has that shape; else a new Reshape is inserted.
     """
     batch, length, heads, size = shape_of(value)
     reshape = producer(value, "Reshape")

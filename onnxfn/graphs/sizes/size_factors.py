@@ -145,7 +145,7 @@ def _without_max(formula: Any) -> Any:
 
 @contextmanager
 def fast_quotients() -> Iterator[None]:
-    """Lets torch divide sizes by their factors first, and restores what torch does."""
+    """Lets torch divide sizes by their factors first, and restores torch's own division."""
     node_type = torch_name("SymNode")
 
     divide, remainder = node_type.int_floordiv, node_type.mod

@@ -127,7 +127,7 @@ def delete_file(file: Path) -> None:
 def read_file(file: Path) -> bytes | None:
     """The content of a file of the cache, which is marked as used now; None if it cannot be read or is not to be read.
 
-    A file whose digest is not that of its name and content is deleted. A link, a file of another user, and a file that
+    A file with a wrong digest of its name and content is deleted. A link, a file of another user, and a file that
     another user may write stay and are not read.
     """
     try:

@@ -5,7 +5,7 @@ a second trace of the whole program (`run_decompositions`). It costs as much as 
 sizes. Here each operator is traced alone, on the fake tensors of the first trace. Few graphs need more; they are traced
 again.
 
-Replaces operators that write into memory by operators that return new tensors, in an exported program.
+In an exported program, replaces operators that write into memory by operators that return new tensors.
 
 A write through a view, as in `x[..., 0] /= width`, becomes a new view, and a new `x` that holds it:
 

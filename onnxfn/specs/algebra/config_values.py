@@ -156,9 +156,8 @@ def read_config(normalizer: Normalizer, config: Snapshot, source: Source) -> Any
     the configuration.
 
     Raises:
-        MissingValue: The configuration has no such value. The message has the path, the part of it that failed, and
-            the keys that exist there.
-        UnknownName: A getter is not in `GETTERS`.
+        MissingValue: The configuration has no such value. The message has the path, the failed part of it, and the
+        existing keys there. UnknownName: A getter is not in `GETTERS`.
 
     >>> from onnxfn.specs.algebra.compose import reads
     >>> gpt = reads(heads="n_head", head_dim="n_embd // heads").normalizer

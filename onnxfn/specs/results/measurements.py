@@ -246,7 +246,7 @@ def _row(report: Any, part: str, measures: Sequence[str]) -> tuple[str, ...]:
 
 
 def _column(measurement: Measurement) -> str:
-    """The measure of a measurement; greedy tokens have a column of their own, because they have no floor."""
+    """The measure of a measurement; greedy tokens have a separate column, because they have no floor."""
     return measurement.output if measurement.floor is None else measurement.measure
 
 

@@ -42,7 +42,7 @@ A text without a number is read as of this form. Fields that it lacks have their
 """
 
 HEADER = ("schema", "onnxfn")
-"""The keys that `to_json` adds to a record: the number of the form, and the version that wrote it."""
+"""The keys that `to_json` adds to a record: the number of the form, and the version of the writer."""
 
 DEEPEST = 64
 """How deep plain data may be nested. The specs of the tables are at most 22 deep."""

@@ -26,7 +26,7 @@ CODE_FIELDS: Mapping[tuple[str, str], tuple[str, ...]] = MappingProxyType(
         ("Patch", "name"): PATCHED_PACKAGES,
     }
 )
-"""Record and field that may name code -> the packages that need no trust there.
+"""Record and field with names of code -> the packages that need no trust there.
 
 A short name, such as `recurrent.delta_rule`, is a key of a table of onnxfn and needs no trust. A full name such as
 `onnxfn.specs.converters:resolve` does, because a module also holds what it imports.

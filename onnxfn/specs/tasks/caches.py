@@ -63,8 +63,8 @@ LATENT = "num_latents"
 def with_expanded_cache(spec: ExportSpec) -> ExportSpec:
     """The spec with keys and values of all heads in the cache, in place of latents.
 
-    transformers 5 caches the latent of DeepSeek-V3 and the rotated part that all heads share; transformers 4, Optimum
-    and ORTModel have a key of `qk_nope_head_dim + qk_rope_head_dim` and a value of `v_head_dim` for each head. That
+    transformers 5 caches the latent of DeepSeek-V3 and the rotated part that all heads share. In transformers 4,
+    Optimum and ORTModel, each head has a key of `qk_nope_head_dim + qk_rope_head_dim` and a value of `v_head_dim`. That
     cache is larger: 71 times for DeepSeek-V3. No step computes it again.
 
     Args:
