@@ -96,7 +96,7 @@ speech_encoder_decoder: ExportSpec = compose(
     generates("waveform", "normal"),
     composite_monolith(waveform_inputs),
     encodes(waveform_inputs, FRAMES),
-    # These mask lengths give exactly as many states as the cases have: the model indexes the last state of the mask.
+    # These mask lengths give the number of states in the cases: the model indexes the last state of the mask.
     behaves(
         "decoder", encoder_states, audio_mask, composite_next_ids, mask_lengths(5300, 2400, 3610, 7950, 2960, 6805)
     ),

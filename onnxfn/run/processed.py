@@ -67,7 +67,7 @@ def _prompt(processor: Any, text: str, images: int, sounds: int) -> str:
         return with_tokens
     parts = [*[{"type": "image"}] * images, *[{"type": "audio"}] * sounds, {"type": "text", "text": text}]
     prompt = _message(processor, parts if images or sounds else text)
-    # The template of a model that reads texts alone may drop other parts.
+    # The template of a model that reads only texts may drop other parts.
     has_all = all(prompt.count(token) == count for token, count in tokens if token)
     return prompt if has_all else _message(processor, with_tokens)
 

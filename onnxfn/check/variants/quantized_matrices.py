@@ -136,7 +136,7 @@ def _within(codes: Array, zeros: Array, scales: Array, low: int, high: int, roun
     steps = np.abs(scales)
     at_end = (codes == low) | (codes == high)
     lost = 2 * rounding.relative + EPSILON
-    # The codes are those of a scale before it was rounded, also where they are next to zero.
+    # The codes belong to the scale before it was rounded, also next to zero.
     largest = np.abs(distances) + 1
     allowed = steps * (np.where(at_end, END, HALF) + largest * lost) + largest * rounding.absolute
     return distances * scales, allowed

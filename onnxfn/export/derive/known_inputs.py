@@ -179,7 +179,7 @@ SERIES = compose(
     sized(batch_size=2),
 )
 
-# Towers that take the patches of images of any size, and where each image has its patches
+# Towers with the patches of images of any size, and the place of each image's patches, as inputs
 
 IMAGES = compose(
     generates("merge_sizes", "integers", low=1, high=from_config("merged_side + 1")),

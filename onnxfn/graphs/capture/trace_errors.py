@@ -47,7 +47,7 @@ TRACE_ADVICE: Mapping[str, str] = MappingProxyType(
 )
 """Text in an error of a trace -> what to do."""
 
-# The part of torch.export's message that says which axis the model fixed, and at which size.
+# The part of torch.export's message with the axis that the model fixed, and its size.
 _SPECIALIZED = re.compile(
     r"\[(\d+)\]\.size\(\)\[(\d+)\] as dynamic but your code specialized it to be a constant \((\d+)\)"
 )

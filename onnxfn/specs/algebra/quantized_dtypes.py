@@ -45,8 +45,8 @@ of MiniLM with PyTorch's: 0.9903; 0.9950 with the second matrices of its feed-fo
 these in blocks of 8 bits (level 4); 0.9996 with all matrices in blocks of 8 bits."""
 
 _UNSIGNED = evolve(_INTEGERS, signed=False)
-"""Codes in uint8. With codes in int8, ONNX Runtime 1.32 adds two products in 16 bits on x86 processors without VNNI. They
-overflow: sums of 64 products of random codes, at most 159,553, were off by up to 36,059."""
+"""Codes in uint8. With codes in int8, ONNX Runtime 1.32 adds two products in 16 bits on x86 processors without VNNI.
+They overflow: sums of 64 products of random codes, at most 159,553, were off by up to 36,059."""
 
 _CONVOLUTIONS = WeightRule(bits=8, kind="dynamic", signed=False, per_channel=False, read_by=["Conv"])
 """ONNX Runtime in browsers has no ConvInteger for int8 weights, and nowhere with a scale for each channel."""

@@ -260,7 +260,7 @@ _KV_PAST = compose(
 )
 """The facts that `with_past` adds to a decoder with a KV cache."""
 
-# A recurrent state has no length, so the mask covers the new tokens alone.
+# A recurrent state has no length, so the mask covers only the new tokens.
 _STATE_PAST = compose(
     generates("past_states", "normal"),
     case("next token", sized(batch_size=3, sequence_length=1), padded("none")),
