@@ -1,7 +1,7 @@
-"""Which functions of transformers, diffusers and timm are replaced while a model is traced, by what, and why.
+"""The functions of transformers, diffusers and timm that are replaced during a trace, with replacements and reasons.
 
-The patches of a model are those of the modules that define its layers. No row names them, so that a model without a
-row has them too.
+The patches of a model follow from the modules that define its layers. No row names them, so a model without a row has
+them too.
 """
 
 from __future__ import annotations
@@ -187,7 +187,7 @@ def table(text: str) -> Iterator[tuple[str, tuple[str, str]]]:
 
 
 PATCHES: Mapping[str, tuple[str, str]] = MappingProxyType(dict(table(TEXT)))
-"""What is replaced -> the patch, and why."""
+"""The replaced function -> the patch and the reason."""
 
 
 def patches_of(model: Any, call: Call) -> tuple[Patch, ...]:

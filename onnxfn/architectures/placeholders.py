@@ -1,4 +1,4 @@
-"""How tokens and the features of images and sounds become one sequence, as the configuration of a model says."""
+"""The rules by which tokens and features of images and sounds become one sequence, from a configuration."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ OTHER_TOKEN_TYPES: Mapping[str, tuple[TokenTypes, ...]] = MappingProxyType(
 
 @frozen
 class Placeholders:
-    """How tokens and features become one sequence.
+    """The rules by which tokens and features become one sequence.
 
     Attributes:
         tokens: From the name of features to the id of the token that stands for one row of them.

@@ -82,7 +82,7 @@ def trace_all_layers(model: Any) -> tuple[LayerStack, ...]:  # noqa: ARG001 - a 
 
 @frozen(kw_only=True, field_transformer=typed_fields)
 class BuildOptions:
-    """How the graph of a part is built from a model.
+    """The options for building the graph of a part from a model.
 
     Attributes:
         find_repeats: Function from a model to its stacks of repeated layers. Of each stack a few layers are traced,

@@ -13,7 +13,7 @@ from onnxfn.architectures.wrappers.modules import module, module_at
 from onnxfn.specs.errors import InvalidSpec
 
 SCRIPTED = "module or function that torch.jit.script or torch.jit.trace was called with"
-"""What to pass in place of TorchScript."""
+"""The object to pass in place of TorchScript."""
 
 
 def as_module(model: Any) -> Any:

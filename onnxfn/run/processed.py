@@ -52,7 +52,7 @@ def processed(processor: Any, text: str, images: Sequence[Any], audio: Sequence[
 
 
 def arrays_of(inputs: Mapping[str, Any]) -> dict[str, Array]:
-    """What a processor computed, as arrays."""
+    """The outputs of a processor as arrays."""
     return {name: np.asarray(values) for name, values in inputs.items() if values is not None}
 
 

@@ -14,7 +14,7 @@ from onnxfn.specs.errors import InvalidSpec
 from onnxfn.specs.record import record
 
 ReadingOperator = Literal["MatMul", "Gather", "Conv"]
-"""What reads a weight. A `Gemm` and a MatMul after a Transpose are `MatMul`."""
+"""An operator that reads a weight. A `Gemm` and a MatMul after a Transpose are `MatMul`."""
 
 QuantizationKind = Literal["blocks", "dynamic", "nf4", "as is"]
 """The values of `WeightRule.kind`."""
@@ -35,7 +35,7 @@ MATRICES: tuple[ReadingOperator, ...] = ("MatMul", "Gather")
 
 @record
 class WeightRule:
-    """How the weights that a rule selects are stored. Vectors, such as a bias, always stay as they are.
+    """The storage of the weights that a rule selects. Vectors, such as a bias, are never quantized.
 
     Attributes:
         where: A pattern of `fnmatch` for the name of the parameter: `"*lm_head*"`. A tied weight has several names; it
@@ -43,7 +43,7 @@ class WeightRule:
         bits: Bits of an element: 2, 4 or 8 for `"blocks"`, 8 for `"dynamic"`, 4 for `"nf4"`.
         block_size: Elements that share a scale: a power of two, at least 16. `"dynamic"` has no blocks.
         symmetric: Whether zero is in the middle of the codes; else each block has a zero point.
-        kind: `"blocks"`: weights in blocks, activations as they are: MatMulNBits, GatherBlockQuantized. `"dynamic"`:
+        kind: `"blocks"`: weights in blocks, activations in floats: MatMulNBits, GatherBlockQuantized. `"dynamic"`:
             8-bit integers times activations that are quantized while the graph runs: MatMulInteger, ConvInteger.
             `"nf4"`: blocks with the 16 levels of NormalFloat4: MatMulBnb4. `"as is"`: the weights stay.
         signed: Whether the integers of `"dynamic"` are int8; else uint8.

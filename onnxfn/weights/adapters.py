@@ -18,7 +18,7 @@ CONFIG, WEIGHTS, PICKLED = "adapter_config.json", "adapter_model.safetensors", "
 """The files of an adapter; the last is of older versions of PEFT."""
 
 PREFIX = "base_model.model."
-"""What PEFT writes before the name of each tensor."""
+"""The prefix of PEFT for the name of each tensor."""
 
 WRAPPERS = re.compile(r"\.(base_layer|modules_to_save)(?=\.)")
 """The additions of PEFT to the names of the model's own tensors."""
@@ -138,7 +138,7 @@ def _check_features(folder: Path, config: Mapping[str, Any]) -> None:
 
 
 def _layer(folder: Path, name: str, config: Mapping[str, Any], kinds: Mapping[str, Any]) -> AdaptedLayer:
-    """What an adapter has for a layer. LoadFailed if it lacks a tensor."""
+    """The part of an adapter for one layer. LoadFailed if it lacks a tensor."""
     a, b = (kinds.get(f"lora_{letter}", kinds.get(f"lora_embedding_{letter}")) for letter in "AB")
     if a is None or b is None:
         raise LoadFailed(f"the adapter {folder} has no A or no B for {name}; it has: {listed(kinds)}")

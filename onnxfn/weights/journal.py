@@ -16,7 +16,7 @@ from onnxfn.specs.converters import as_tuple
 from onnxfn.weights.names import is_inside
 
 STAGING_PREFIX = ".onnxfn."
-"""How the names of staging folders begin."""
+"""The prefix of the names of staging folders."""
 
 STAGED_FILES, REPLACED_FILES = "files", "replaced"
 """In a staging folder: the folder of the complete files, and the folder of the replaced files."""

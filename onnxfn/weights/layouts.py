@@ -22,7 +22,7 @@ class Layout:
     Attributes:
         name: Its name.
         subfolder: The folder that holds the ONNX files; empty for the folder of the export itself.
-        external_data_suffix: How the names of external data files end.
+        external_data_suffix: The end of the names of external data files.
         weight_storage: The default of `WriteOptions.weight_storage`.
         io_dtype: The float type of inputs and outputs if weights have 16 bits; None: that of the weights.
         output_names: Names of outputs in graphs -> the names that the clients of the layout look for.
@@ -123,7 +123,7 @@ DTYPE_SUFFIXES: Mapping[str, str] = MappingProxyType(
 
 
 def dtype_suffix(dtype: str | None) -> str:
-    """How the stems of the files of a variant end; empty for None. UnknownName for an unknown dtype.
+    """The suffix of the stems of the files of a variant; empty for None. UnknownName for an unknown dtype.
 
     >>> dtype_suffix("q8"), dtype_suffix(None)
     ('_quantized', '')

@@ -120,7 +120,7 @@ FIXED_SIZES: Mapping[int, int] = MappingProxyType({FIXED_64: 8, FIXED_32: 4})
 """The bytes of a field of these wire types."""
 
 Span = tuple[int, int]
-"""Where a field, or its content, starts and ends in a file."""
+"""The start and the end of a field, or of its content, in a file."""
 
 
 def written_by_onnxfn(file: Path) -> bool:
@@ -164,7 +164,7 @@ def metadata(file: Path) -> dict[str, str]:
 
 @frozen
 class StoredTensor:
-    """Where the bytes of an initializer lie: `length` bytes of `file` from `offset` on.
+    """The place of the bytes of an initializer: `length` bytes of `file` from `offset` on.
 
     `dtype` is the number of its type in ONNX.
     """

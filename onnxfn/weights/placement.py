@@ -1,4 +1,4 @@
-"""Where each weight of a graph is stored; writes a graph and its external data."""
+"""The place of each weight of a graph; writes a graph and its external data."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ MIN_SHARED_BYTES = 1 << 16
 
 @frozen
 class Placement:
-    """Where the bytes of a weight are stored.
+    """The place of the bytes of a weight.
 
     `file` is the name of an external data file in the folder of the ONNX file, or None for the ONNX file itself.
     `source` is the checkpoint's file that `file` is a hard link to, if it is one.

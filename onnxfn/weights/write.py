@@ -66,7 +66,7 @@ def _check_suffix(_: Any, __: Attribute[str | None], suffix: str | None) -> None
 
 @frozen(kw_only=True, field_transformer=typed_fields)
 class WriteOptions:
-    """How `export` lays out files and stores weights.
+    """The options of `export` for the layout of files and the storage of weights.
 
     Attributes:
         layout: The program that the folder is for. `"optimum"`: ONNX files lie in the folder itself and share
@@ -79,8 +79,8 @@ class WriteOptions:
             weights are not written. None: the default of the layout (`"share"` or `"copy"`).
         external_data_threshold: Bytes. If the weights of an ONNX file are larger in sum, they are stored as external
             data in a separate file. Protobuf allows no file above 2 GiB, so larger values have no effect.
-        external_data_suffix: How the names of external data files end, after the name of the part. None: as the
-            layout says (`".onnx_data"`).
+        external_data_suffix: The end of the names of external data files, after the name of the part. None: that of the
+            layout (`".onnx_data"`).
         alias: Whether `config.json` states a known model type (`gemma`) if a client does not know the real type, or
             starts it with a cache of other sizes. The remarks of the plan say so.
 

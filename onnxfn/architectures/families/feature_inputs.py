@@ -114,7 +114,7 @@ GRID_DUMMIES = compose(
 """The patches of one to three images in one row."""
 
 GRIDS = compose(GRID_DUMMIES, takes("image_grid_thw", "num_images 3", "packed_grids"))
-"""Where each image has its patches: its frames, its height and its width in patches."""
+"""The grid of patches of each image: frames, height and width in patches."""
 
 PACKED_PATCHES: Forms = tuple(
     compose(takes("pixel_values", f"num_patches {values}", "patches", kind="float"), GRIDS)

@@ -30,14 +30,14 @@ seq2seq_reads: ExportSpec = reads(
     decoder_num_attention_heads="decoder_attention_heads",
     decoder_head_dim="hidden_size // decoder_num_attention_heads",
 )
-"""Where the configuration of BART and similar models has the sizes of the decoder."""
+"""The keys of the decoder's sizes in the configuration of BART and similar models."""
 
 t5_reads: ExportSpec = reads(
     decoder_num_layers="num_decoder_layers",
     decoder_num_attention_heads="num_heads",
     decoder_head_dim="d_kv",
 )
-"""Where the configuration of T5 has the sizes of the decoder."""
+"""The keys of the decoder's sizes in the configuration of T5."""
 
 seq2seq: ExportSpec = compose(
     text_dummies,

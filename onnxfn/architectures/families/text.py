@@ -33,7 +33,7 @@ text_reads: ExportSpec = reads(
     num_layers="num_hidden_layers",
     num_attention_heads="num_attention_heads",
 )
-"""Where the configuration of a text model has its sizes."""
+"""The keys of sizes in the configuration of a text model."""
 
 choice_sizes: ExportSpec = sized_in("one right-padded left-padded", num_choices=(4, 2, 3, 5))
 """The number of choices in the trace and in each case of the check."""

@@ -132,7 +132,7 @@ def _block_keys(self: Any, keys: Tensor, is_seen: Tensor, position_embeddings: t
 
 
 def _largest(scores: Tensor, full: Tensor, count: int) -> Tensor:
-    """Which blocks are full and among the `count` best of their query, `[batch, queries, blocks]`."""
+    """True for full blocks among the `count` best of their query, `[batch, queries, blocks]`."""
     blocks = scores.shape[-1]
     is_full = torch.arange(blocks, device=scores.device) < full
     # As many blocks again, so that there are never fewer than are chosen.

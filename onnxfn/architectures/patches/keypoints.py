@@ -56,7 +56,7 @@ def count_as_size(count: Tensor, least: int) -> int:
 
 
 def _is_keypoint(decoder: Any, scores: Tensor) -> Tensor:
-    """Which pixels are keypoints, `[batch, pixels]`. As in the original, only the top and left borders are removed."""
+    """True for keypoints, `[batch, pixels]`. As in the original, only the top and left borders are removed."""
     rows, columns = scores.shape[1:]
     border = decoder.border_removal_distance
     inside = (torch.arange(rows)[:, None] >= border) & (torch.arange(columns) >= border)

@@ -40,7 +40,7 @@ def smolvlm_features(self: Any, pixel_values: Tensor, pixel_attention_mask: Tens
 
 
 LARGEST_RATIO = 1.1
-"""How many times longer than allowed the sides of an image may be before it is made smaller."""
+"""The factor by which sides of an image may exceed the limit before the image is made smaller."""
 
 
 def tiled_features(
@@ -70,7 +70,7 @@ def tiled_features(
 
 @frozen(eq=False)
 class Areas:
-    """Where each image lies in its tiles, in patches: `[images]`."""
+    """The area of each image in its tiles, in patches: `[images]`."""
 
     top: Tensor
     left: Tensor
@@ -79,7 +79,7 @@ class Areas:
 
 
 def best_grids(sizes: Tensor, resolutions: list[list[int]], side: int) -> Tensor:
-    """How many tiles each image has in height and width, `[images, 2]`: see select_best_resolution.
+    """The number of tiles of each image in height and width, `[images, 2]`: see select_best_resolution.
 
     Args:
         sizes: The height and the width of each image in pixels, `[images, 2]`.

@@ -82,7 +82,7 @@ ATTRIBUTES: Mapping[str, str] = MappingProxyType(
 
 
 def torch_name(name: str) -> Any:
-    """What torch has at the path of a name.
+    """The object of torch at the path of a name.
 
     >>> torch_name("scan").__name__
     'scan'

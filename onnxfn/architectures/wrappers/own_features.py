@@ -9,7 +9,7 @@ from torch import Tensor
 
 
 def image_features(model: Any, pixel_values: Tensor, **_: Any) -> Tensor:
-    """What forward of Kosmos2ForConditionalGeneration (transformers 5.23) computes of images."""
+    """The features of images, as in forward of Kosmos2ForConditionalGeneration (transformers 5.23)."""
     states = model.vision_model(pixel_values=pixel_values)[0]
     return _projected(model, model.vision_model.model.post_layernorm(states))
 

@@ -25,7 +25,7 @@ TYPES = ("token_type_ids", "mm_token_type_ids")
 """The arguments of `forward` that mark the tokens of images."""
 
 WRITERS = ("language_model", "text_model")
-"""Where a model may have a language model with a head of its own."""
+"""The possible places of a language model with its own head in a model."""
 
 
 @frozen

@@ -27,7 +27,7 @@ from onnxfn.specs.short_repr import short_repr
 
 @frozen(field_transformer=typed_fields)
 class Divergence:
-    """Where ONNX files and PyTorch first differ. It prints as a few lines.
+    """The first difference between ONNX files and PyTorch. It prints as a few lines.
 
     Attributes:
         file: The name of the ONNX file; of all files if none differs.

@@ -163,7 +163,7 @@ def compared_sections(
 def _section_error(
     sectioned: SectionedFile, section: Section, comparisons: Sequence[Comparison], handed_on: Sequence[float | None]
 ) -> SectionError | None:
-    """How far a section is from PyTorch in its worst case; None if PyTorch has none of its values."""
+    """The error of a section against PyTorch in its worst case; None if PyTorch has none of its values."""
     if not comparisons:
         return None
     quantized = is_quantized(sectioned.part.spec)

@@ -23,7 +23,7 @@ ELEMENTS_AT_ONCE = 1 << 18
 
 @frozen
 class WeightError:
-    """How far a quantized weight in a file is from the model's.
+    """The error of a quantized weight in a file against the model's.
 
     Attributes:
         weight: The name of the weight in the model.

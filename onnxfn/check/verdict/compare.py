@@ -200,7 +200,7 @@ def _comparison(max_abs: float, max_rel: float, tolerance: float, *, passed: boo
 
 
 def evidence_of(pair: Pair, select: Select, exact: Exact, tick: Tick = no_tick) -> Evidence:
-    """What decides on the ordinary elements of an output."""
+    """The evidence on the ordinary elements of an output."""
     actual, expected = pair.elements(pair.actual), pair.elements(pair.expected)
     scale = Scale.of(expected, precision_of(pair.dtype))
 

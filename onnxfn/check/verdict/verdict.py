@@ -296,7 +296,7 @@ class Comparison:
 
 @frozen(eq=False)
 class Evidence:
-    """What decides whether an output agrees with PyTorch's.
+    """The evidence that decides whether an output agrees with PyTorch's.
 
     Attributes:
         dtype: The float dtype of the export.

@@ -128,7 +128,7 @@ def export_many(
 
 
 def batch_preview(jobs: Iterable[ExportJob], log: str | os.PathLike[str] | None = None) -> BatchResult:
-    """What `export_many` would do. Nothing is exported.
+    """A preview of `export_many`. Nothing is exported.
 
     Args:
         jobs: What would be exported.

@@ -16,7 +16,7 @@ from onnxfn.specs.results.printing import Sections, file_size, text
 from onnxfn.specs.short_repr import short_repr
 
 Status = Literal["planned", "exported", "unchanged", "failed", "timed out", "out of memory", "lost"]
-"""How a job can end, in the order of the title; `planned` if nothing was to be exported."""
+"""The possible ends of a job, in the order of the title; `planned` if nothing was to be exported."""
 
 SUCCESSES: tuple[str, ...] = ("exported", "unchanged")
 """The statuses of a job whose files are at the destination."""
@@ -24,7 +24,7 @@ SUCCESSES: tuple[str, ...] = ("exported", "unchanged")
 
 @frozen(kw_only=True, field_transformer=typed_fields)
 class JobLimits:
-    """What each job may use. A job that uses more is ended alone; the others go on.
+    """The limits of each job. A job that exceeds them is stopped; the others continue.
 
     Attributes:
         seconds: Seconds from the start of the job. None: no limit.
@@ -43,7 +43,7 @@ class JobLimits:
 
 @frozen(field_transformer=typed_fields)
 class JobResult:
-    """How a job ended.
+    """The outcome of a job.
 
     Attributes:
         checkpoint: The checkpoint of the job.
@@ -106,7 +106,7 @@ class BatchResult:
 
 @frozen(field_transformer=typed_fields)
 class BatchEvent:
-    """What many exports do now. `export_many` calls `on_event` with it, in its own thread.
+    """The current step of many exports. `export_many` calls `on_event` with it, in its own thread.
 
     Attributes:
         path: The folder of the export that starts or ends.
@@ -142,7 +142,7 @@ def check_paths(jobs: Iterable[ExportJob]) -> None:
 
 
 SCHEMA, SCHEMA_VERSION = "onnxfn-batch", 1
-"""What the JSON says it is. The version grows when a field changes its meaning or goes; new fields may come."""
+"""The schema in the JSON. The version grows when a field is removed or changes its meaning, not for new fields."""
 
 HEAD = ("path", "status", "seconds", "memory", "files", "starts")
 

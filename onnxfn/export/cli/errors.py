@@ -16,7 +16,7 @@ from onnxfn.specs.errors import OnnxfnError
 from onnxfn.specs.version import VERSION
 
 TYPER_ERRORS = (typer.Exit, typer.Abort, BrokenPipeError)
-"""What typer itself turns into an exit code. A broken pipe is a reader, such as `head`, that has read enough."""
+"""Exceptions that typer itself turns into an exit code. A broken pipe is a reader, such as `head`, that stopped."""
 
 
 @contextmanager

@@ -65,7 +65,7 @@ def jobs_shown() -> Iterator[OnBatchEvent]:
 
 
 def _console(file: TextIO | None = None) -> Any:
-    """Where progress is shown: a file, or the standard error stream."""
+    """The console for progress: a file, or the standard error stream."""
     from rich.console import Console
 
     return Console(file=file, stderr=file is None, highlight=False, force_jupyter=False)

@@ -30,7 +30,7 @@ WITH_CACHE = ("text2text-generation-with-past", "automatic-speech-recognition-wi
 """The tasks of encoder-decoders that it runs with a cache."""
 
 INPUTS = ("input_ids", "attention_mask", "position_ids")
-"""What it computes for a decoder."""
+"""The inputs that it computes for a decoder."""
 
 OWN_WIDTH = frozenset({"gemma", "gemma3", "gemma3_text", "gpt_oss", "nemotron"})
 """Types with heads of the width `head_dim`; for all others it is the hidden size divided by the number of heads."""

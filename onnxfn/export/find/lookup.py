@@ -1,4 +1,4 @@
-"""Which spec belongs to a model type, a configuration or a model."""
+"""The spec of a model type, a configuration or a model."""
 
 from __future__ import annotations
 

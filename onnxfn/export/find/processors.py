@@ -1,4 +1,4 @@
-"""Which arguments of `forward` the processors of a model give: its tokenizer, its feature extractor."""
+"""The arguments of `forward` from the processors of a model: its tokenizer, its feature extractor."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ from onnxfn.weights.journal import (
 )
 
 PREFIX = "onnxfn-"
-"""How the names of these folders begin."""
+"""The prefix of the names of these folders."""
 
 
 @frozen(eq=False)
@@ -75,7 +75,7 @@ def _delete(folder: Path, process: int) -> None:
 
 @frozen
 class Destination:
-    """Where an export goes.
+    """The destination of an export.
 
     Attributes:
         path: A folder, or a file that ends in `.onnx`.

@@ -1,4 +1,4 @@
-"""What an ONNX file has, read without its weights: `onnxfn inspect FILE.onnx`."""
+"""The contents of an ONNX file, read without its weights: `onnxfn inspect FILE.onnx`."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ PIPELINE_FILES = ("model_index.json", "scheduler_config.json")
 
 
 def verified(folder: Path) -> Verification:
-    """What `verify` finds of a folder. InvalidSpec if a file differs from the report: such a folder is not uploaded."""
+    """The result of `verify` for a folder. InvalidSpec if a file differs from the report: then nothing is uploaded."""
     verification = verify(folder)
     if not verification.passed:
         fault = next(iter(verification.faults), "it has no report.json")

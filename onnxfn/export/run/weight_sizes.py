@@ -1,4 +1,4 @@
-"""How many bytes the weights of each file of an export have, computed from shapes alone."""
+"""The bytes of the weights of each file of an export, from shapes alone."""
 
 from __future__ import annotations
 

@@ -107,7 +107,7 @@ def _is_step(time: Any, lengths: Any) -> Any:
 
 @frozen
 class Recurrence:
-    """How ONNX has a recurrent function of torch.
+    """The ONNX form of a recurrent function of torch.
 
     Attributes:
         operator: The operator of ONNX.

@@ -32,7 +32,7 @@ SHOWN_LINE = 100
 """Characters of a line of source that a message shows."""
 
 BY_OPERATORS = "compute it from other operators of torch, outside the model, or remove it if its result is a constant"
-"""What to do about an operator without a translation."""
+"""Advice for an operator without a translation."""
 
 BY_TENSORS = "a size or a branch there depends on values of a tensor: use torch.where, or the tensor itself"
 
@@ -80,7 +80,7 @@ def untranslated_message(model: Any, error: NotTranslated) -> str:
 
 
 def _location(node: Any) -> str:
-    """Where the model calls the operator of a node: the path of the module, and the line, as far as they are known."""
+    """The place where the model calls the operator of a node: the path of the module, and the line, if known."""
     stack = list((node.meta.get("nn_module_stack") or {}).values())
     path = str(stack[-1][0]).removeprefix(WRAPPED).removeprefix(".") if stack else ""
     frames = reversed(_FRAME.findall(node.meta.get("stack_trace") or ""))

@@ -309,7 +309,7 @@ def _unchanged_input(node: Any) -> Any:
 
 
 def fusions(model: Any) -> tuple[Fusion, ...]:
-    """How often each fused operator of its opset is in a graph and its subgraphs, under its standard name."""
+    """The count of each fused operator of its opset in a graph and its subgraphs, under its standard name."""
     counts = Counter(STANDARD_OPERATOR.get(node.op_type, node.op_type) for node in model.graph.all_nodes())
     opset = model.opset_imports.get("", 0)
     return tuple(Fusion(name, counts[name]) for name, since in SINCE.items() if opset >= since and counts[name])

@@ -39,7 +39,7 @@ class LayerStack:
 
     @property
     def traced_layers(self) -> int:
-        """How many layers a trace needs: the head, two periods to compare, and an end of 1 to `period` layers.
+        """The number of traced layers: the head, two periods to compare, and an end of 1 to `period` layers.
 
         The size of the end makes the rest a whole number of periods.
         """
@@ -48,7 +48,7 @@ class LayerStack:
 
     @property
     def prefix(self) -> str:
-        """How the names of the layers' parameters begin; empty if the model itself is the list."""
+        """The prefix of the names of the layers' parameters; empty if the model itself is the list."""
         return f"{self.path}." if self.path else ""
 
     def layer_index(self, parameter: str) -> int | None:

@@ -61,7 +61,7 @@ def _transposed_reads(transpose: Any) -> tuple[Read | None, ...]:
 
 
 def _read(node: Any, index: int) -> Read | None:
-    """How a node reads a weight as the input of this index; None if it cannot read codes."""
+    """The Read of a weight by a node as the input of this index; None if the node cannot read codes."""
     rank = len(shape_of(node.inputs[index]))
     if is_operator(node, "MatMul") and index == 1 and rank == MATRIX_RANK and len(shape_of(node.inputs[0])) != 1:
         return Read("MatMul", node, rows_first=False)

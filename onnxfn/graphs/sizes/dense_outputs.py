@@ -115,7 +115,7 @@ def _groups(old: Sizes, new: Sizes) -> list[tuple[range, range]] | None:
 
 
 def _group_ends(old: Sizes, new: Sizes, first: int, second: int) -> tuple[int, int] | None:
-    """Where the groups that begin with these axes end."""
+    """The ends of the groups that begin with these axes."""
     ends = min(first + 1, len(old)), min(second + 1, len(new))
     while (products := (product(old[first : ends[0]]), product(new[second : ends[1]])))[0] != products[1]:
         if ends[1] < len(new) and products[0].without(products[1]) is not None:

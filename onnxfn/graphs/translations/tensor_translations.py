@@ -291,7 +291,7 @@ def _searchsorted(
     side: str | None = None,
     sorter: Any = None,
 ) -> Any:
-    """How many elements of each sorted row are less than each value, or not greater for the right side.
+    """The number of elements of each sorted row that are less than each value, or not greater for the right side.
 
     Each value is compared with each element. NaN is greater than any number.
     """

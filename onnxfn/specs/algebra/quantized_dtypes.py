@@ -18,7 +18,7 @@ QuantizedName = Literal["q8", "int8", "uint8", "q4", "q4f16", "bnb4"]
 
 @record
 class QuantizedDtype:
-    """What the name of a quantized dtype stands for.
+    """The meaning of a quantized dtype.
 
     Attributes:
         float_dtype: The dtype of the other weights, and of inputs and outputs.

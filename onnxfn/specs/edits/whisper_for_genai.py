@@ -15,7 +15,7 @@ from onnxfn.specs.errors import InvalidSpec
 from onnxfn.specs.records import CacheRow, Edit, File
 
 CROSS = "encoder."
-"""How the names of the rows of the cross-attention's cache begin."""
+"""The prefix of the names of rows in the cross-attention's cache."""
 
 ONE_TOKEN = axis_map("batch_size 1")
 

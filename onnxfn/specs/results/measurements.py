@@ -172,7 +172,7 @@ def with_heads(head: Sequence[str], rows: Rows) -> Rows:
 
 @record
 class SectionError:
-    """How far a section of a graph is from PyTorch, over all cases of a check by sections.
+    """The error of a section of a graph against PyTorch, over all cases of a check by sections.
 
     Attributes:
         part: The stem of the ONNX file.

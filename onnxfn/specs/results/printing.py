@@ -154,7 +154,7 @@ def _reference_rows(differences: Sequence[Any]) -> Rows:
 
 
 def _why_allowed(reference: str) -> str:
-    """How large an error may be in a comparison; check/verdict/verdict.py has the numbers."""
+    """The bound of an error in a comparison, in words; check/verdict/verdict.py has the numbers."""
     return next((reason for words, reason in WHY_ALLOWED.items() if words in reference), "")
 
 
@@ -251,7 +251,7 @@ def has_io_dtype(target: Any) -> bool:
 
 
 def _content(spec: Any) -> str:
-    """What a spec has, in words: `spec of 3 inputs, 1 output`; its `repr` if it has no tensor, task or case."""
+    """A spec in words: `spec of 3 inputs, 1 output`; its `repr` if it has no tensor, task or case."""
     numbers = {name: len(getattr(spec, name, ())) for name in ("inputs", "outputs", "tasks", "cases")}
     words = [counted(number, name) for name, number in numbers.items() if number]
     return f"spec of {', '.join(words)}" if words else repr(spec)
@@ -317,7 +317,7 @@ def _dummy(spec: Any, input_: Any) -> str:
 
 
 def _details(tensor: Any) -> str:
-    """Where a tensor sits in the arguments or the result of `forward`, its layers, and its condition."""
+    """The place of a tensor in the arguments or the result of `forward`, its layers, and its condition."""
     path = "" if tensor.path in ((), (tensor.name,)) else f"forward: {'.'.join(map(str, tensor.path))}"
     layers = "" if getattr(tensor, "layers", None) is None else f"for each of {tensor.layers}"
     return " ".join(word for word in (path, layers, "" if tensor.when is None else f"when {tensor.when}") if word)

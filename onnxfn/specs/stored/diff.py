@@ -35,7 +35,7 @@ class Change:
 
 @record
 class Changes:
-    """What differs between two records: see `diff`.
+    """The differences between two records: see `diff`.
 
     Attributes:
         added: What only the second record has.

@@ -28,7 +28,7 @@ EventStatus = Literal["start", "progress", "end", "failure"]
 
 @record
 class Event:
-    """What an export does now. `export` calls `on_event` with it, in its own thread.
+    """The current step of an export. `export` calls `on_event` with it, in its own thread.
 
     An event comes when a stage starts, about four times a second while it runs, and when it ends or fails. After a
     failure the export may try the stage again in another way, such as with all layers traced.
@@ -54,7 +54,7 @@ class Event:
 
 @record
 class Fusion:
-    """How often a fused operator is in a graph.
+    """The count of a fused operator in a graph.
 
     Attributes:
         operator: The operator, such as `Attention`.
@@ -73,7 +73,7 @@ class Fusion:
 
 @record
 class GraphSize:
-    """How large a graph is, and the types of its outputs.
+    """The size of a graph, and the types of its outputs.
 
     Attributes:
         part: The stem of the ONNX file.
@@ -96,7 +96,7 @@ class GraphSize:
 
 @record
 class Difference:
-    """How far one output of ONNX Runtime is from PyTorch's, over all cases of the check.
+    """The error of one output of ONNX Runtime against PyTorch's, over all cases of the check.
 
     Attributes:
         part: The stem of the ONNX file.

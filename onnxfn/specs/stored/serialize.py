@@ -45,7 +45,7 @@ HEADER = ("schema", "onnxfn")
 """The keys that `to_json` adds to a record: the number of the form, and the version of the writer."""
 
 DEEPEST = 64
-"""How deep plain data may be nested. The specs of the tables are at most 22 deep."""
+"""The largest depth of nested plain data. The specs of the tables are at most 22 deep."""
 
 
 def to_plain(record: Any) -> Any:

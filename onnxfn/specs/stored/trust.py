@@ -1,4 +1,4 @@
-"""Which code a saved spec may name.
+"""The code that a saved spec may name.
 
 A spec holds names of functions. Reading it runs and imports nothing, but an export imports the modules that it names
 and calls the functions. So a spec from a file may name code of another package only if the reader trusts that package.

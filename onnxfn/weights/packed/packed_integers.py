@@ -27,7 +27,7 @@ Rows = Callable[[Parts, Settings, int, int], Array]
 WORD_BITS = 32
 
 AWQ_ORDER = (0, 4, 1, 5, 2, 6, 3, 7)
-"""Where AWQ packs each of eight rows: row 1 is in the fifth four bits of a word."""
+"""The places of eight rows in a word of AWQ: row 1 is in the fifth four bits."""
 
 GPTQ_V2 = "gptq_v2"
 """The `checkpoint_format` of GPTQ that stores zero points unchanged. Its first format stores them less one."""
@@ -35,7 +35,7 @@ GPTQ_V2 = "gptq_v2"
 
 @frozen
 class Packing:
-    """How a format stores integers, zero points and scales.
+    """The storage of integers, zero points and scales in a format.
 
     Attributes:
         bits: The bits of an integer.

@@ -33,7 +33,7 @@ Shape = Callable[[Parts, Settings], tuple[int, ...]]
 
 @frozen(kw_only=True)
 class QuantizedFormat:
-    """How a kind of quantized checkpoint stores a weight.
+    """The storage of a weight in a kind of quantized checkpoint.
 
     Attributes:
         name: Its name in messages.

@@ -27,7 +27,7 @@ ATTRIBUTE = "onnxfn_stored"
 """The attribute of a dequantized torch parameter that holds its quantized weight."""
 
 BITS, SMALLEST_BLOCK, LARGEST_BLOCK = (4, 8), 16, 256
-"""What MatMulNBits has kernels for. A block is a power of two; a longer group is several blocks of one scale."""
+"""The kernels of MatMulNBits. A block is a power of two; a longer group is several blocks of one scale."""
 
 
 def no_blocks_reason(weight: QuantizedWeight) -> str:
