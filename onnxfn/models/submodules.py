@@ -66,7 +66,7 @@ def token_embeddings(model: Any) -> Any:
 SUBMODULES: Mapping[str, Callable[[Any], Any]] = MappingProxyType(
     {"encoder": lambda model: model.get_encoder(), "token_embeddings": token_embeddings}
 )
-"""Name -> function from the model to the callable. Other names are those of functions in architectures/wrappers."""
+"""Name -> function from the model to the callable. Other names are functions in architectures/wrappers."""
 
 
 def submodule_of(model: Any, name: str | None) -> Any:

@@ -184,7 +184,7 @@ def _known_tokens(path: Path) -> Placeholders:
 
 
 def _with_features(decoder: Decoder, path: Path, suffix: str, arguments: Mapping[str, Array]) -> Decoder:
-    """The decoder with the features of images and sounds among the arguments; of a text alone as it is."""
+    """The decoder with the features of images and sounds among the arguments; unchanged for a text alone."""
     sessions = _towers(onnx_folder(path), suffix, arguments)
     if not sessions:
         return decoder

@@ -79,7 +79,7 @@ def _message(processor: Any, content: Any) -> str:
 
 
 def _image(image: Any) -> Any:
-    """An image of PIL; any other object, such as an array, as it is."""
+    """An image of PIL; any other object, such as an array, unchanged."""
     if not isinstance(image, str | PathLike):
         return image
     from PIL import Image

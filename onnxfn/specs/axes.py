@@ -78,7 +78,7 @@ class AxisMap:
 
 
 def axis(word: str) -> Axis:
-    """The axis that one word of a pattern describes; InvalidSpec when the word has none of the five forms."""
+    """The axis of one word of a pattern; InvalidSpec if the word has none of the five forms."""
     if word == "_":
         return Axis("_", "unspecified")
     if word.isascii() and word.isdecimal():

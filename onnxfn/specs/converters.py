@@ -26,7 +26,7 @@ def sorted_arguments(arguments: Mapping[str, Any] | Arguments) -> Arguments:
 
 
 def plain_number(value: Any) -> Any:
-    """A number of another library, such as numpy, as one of Python; any other value as it is.
+    """A number of another library, such as numpy, as a Python number; any other value unchanged.
 
     >>> import numpy
     >>> plain_number(numpy.int64(3)), plain_number(numpy.float32(0.5)), plain_number("x")

@@ -143,7 +143,7 @@ def dtype_of_stem(stem: str) -> str:
 
 
 def graphs_of_dtype(folder: Path, dtype: str | None) -> list[Path]:
-    """The ONNX files in a folder, or those of a dtype. ModelNotFound if the folder has files of other dtypes alone."""
+    """The ONNX files in a folder, or those of a dtype. ModelNotFound if the folder has only files of other dtypes."""
     suffix, graphs = dtype_suffix(dtype), sorted(folder.glob("*.onnx"))
     if dtype is None:
         return graphs

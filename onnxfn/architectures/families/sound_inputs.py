@@ -56,7 +56,7 @@ CONVOLVED = compose(
     _masked_by_bools(f"{FRAMES} convolved_mels="),
     reads(convolved_mels="audio_config.subsampling_conv_channels[0]"),
 )
-"""Spectrograms with as many values per frame as the first convolution has channels, and a mask of their frames."""
+"""Spectrograms with one value per frame for each channel of the first convolution, and a mask of their frames."""
 
 WAVE_FRAMES = compose(
     _masked_by_bools(f"{FRAMES} audio_embed_dim="),

@@ -148,7 +148,7 @@ def _rotated_by_model(self: Any, states: Tensor, cos: Tensor, sin: Tensor) -> Te
 
 
 def updated_states(self: Any, key_states: Any, value_states: Any, *_: Any, **__: Any) -> tuple[Any, Any]:
-    """All keys and values; the layer stores the last of them, as many as its window has room for.
+    """All keys and values; the layer stores the last of them, up to its window.
 
     transformers cuts them with a negative start, which torch resolves by a branch on the length.
     """

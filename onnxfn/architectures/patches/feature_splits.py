@@ -19,7 +19,7 @@ FEATURE_AXES = 3
 
 @frozen(eq=False)
 class Sizes:
-    """The list of the numbers in a tensor that is traced, read only if somebody looks at one of them."""
+    """The list of the numbers in a traced tensor; they are read only on access."""
 
     tensor: Tensor
 

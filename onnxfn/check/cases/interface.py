@@ -28,7 +28,7 @@ def interface_findings(part: Part, file: Path, reference: Reference) -> tuple[st
     """
     graph = onnx_model(file).graph
     inputs, outputs = tuple(graph.input), tuple(graph.output)
-    if part.spec.target.adapter_inputs:  # they have defaults, so that nobody must give them
+    if part.spec.target.adapter_inputs:  # they have defaults, so callers may omit them
         inputs = tuple(port for port in inputs if not port.name.endswith(SUFFIXES))
     arrays = [reference.inputs[input_.name] for input_ in part.spec.inputs]
     findings = (
@@ -106,7 +106,7 @@ def _dtypes(spec: PlannedSpec, tensor: InputSpec | OutputSpec, array: Array) -> 
 
 
 def _planned_size(axis: Axis, actual: int) -> str | int:
-    """The symbol of a dynamic axis, and the size of any other. The size of an axis `_` is that of an actual array."""
+    """The symbol of a dynamic axis, and the size of any other. The size of an axis `_` comes from an actual array."""
     if axis.kind == "dynamic":
         return axis.symbol
     return actual if axis.kind == "unspecified" else int(axis.symbol)

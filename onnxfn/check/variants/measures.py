@@ -32,7 +32,7 @@ ELEMENTS_AT_ONCE = 1 << 20
 """The elements that are converted to float64 at once."""
 
 LARGEST_ORDINARY = 3e4
-"""Larger numbers stand for minus infinity, as masked scores do: float16 has none above 65504."""
+"""Larger numbers stand for minus infinity, as in masked scores: float16 has no numbers above 65504."""
 
 
 @frozen

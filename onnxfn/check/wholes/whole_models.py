@@ -1,4 +1,4 @@
-"""All parts of a model that sees or hears, one after the other, against the whole model of PyTorch.
+"""All parts of a multimodal model, one after the other, against the whole model of PyTorch.
 
 The files read pixels and sounds, look up tokens, put features in their places and write a text with the cache, as a
 client does. PyTorch's `forward` gets the pixels and the tokens, and computes features, places and positions by itself.

@@ -1,4 +1,4 @@
-"""A plan, the result of an export, and those of a pipeline as JSON: `onnxfn export --json`. CLI.md has the fields."""
+"""A plan, the result of an export, and the results of a pipeline as JSON: `onnxfn export --json`. Fields: CLI.md."""
 
 from __future__ import annotations
 

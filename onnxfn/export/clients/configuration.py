@@ -48,7 +48,7 @@ DTYPES = (None, "float32", "q8", "float16", "q4f16", "q4", "int8", "uint8", "bnb
 """The dtypes of variants in transformers.js, in the order of its default choice."""
 
 DTYPE_NAMES: Mapping[str | None, str] = MappingProxyType({None: "fp32", "float32": "fp32", "float16": "fp16"})
-"""A dtype -> its name in transformers.js, where it is another one."""
+"""A dtype -> its name in transformers.js, if it differs."""
 
 DTYPE_KEYS = ("dtype", "torch_dtype")
 

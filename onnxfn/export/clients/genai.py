@@ -62,7 +62,7 @@ DECODER_PORTS: Mapping[str, Mapping[str, str]] = MappingProxyType(
 
 
 def is_whisper(plan: Plan) -> bool:
-    """Whether a plan is that of `whisper_for_genai`, in one dtype."""
+    """Whether a plan is from `whisper_for_genai`, in one dtype."""
     stems = {part.name for part in plan.parts}
     return stems == {ENCODER, DECODER} and "audio_features" in plan[ENCODER].inputs
 

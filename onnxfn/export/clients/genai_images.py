@@ -166,7 +166,7 @@ def parts_by_stem(plan: Plan) -> dict[str, Part]:
 
 
 def write_embedding(folder: Path, plan: Plan, config: Mapping[str, Any]) -> tuple[Path, ...]:
-    """Writes `embedding.onnx` beside `embed_tokens.onnx`; nothing for plans that the runtime has no use for."""
+    """Writes `embedding.onnx` next to `embed_tokens.onnx`; nothing for plans that the runtime cannot use."""
     if not sees_in_genai(plan, config):
         return ()
     import onnx

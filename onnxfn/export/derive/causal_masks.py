@@ -35,7 +35,7 @@ def masked_by_eager(model: Any) -> ExportSpec:
 
 
 def _source(module: Any) -> str:
-    """The source of a module; the empty string where Python has none, as in a frozen application."""
+    """The source of a module; the empty string without one, as in a frozen application."""
     try:
         return inspect.getsource(module)
     except OSError:

@@ -139,7 +139,7 @@ def _accepted_inputs(model: Any, *, of_texts: bool) -> tuple[ExportSpec, tuple[R
 
 
 def _spec_without_cache(base: ExportSpec, task: str, runs: Sequence[Run]) -> ExportSpec:
-    """The spec of `base` for a task, with the outputs of the task; with all outputs if the model has none of these."""
+    """The spec of `base` for a task, with the outputs of the task; with all outputs if the model has none of them."""
     wanted = {output.name for output in TASKS.get(task, ExportSpec()).outputs}
     # A tower that takes the patches of all images merges them: a language model reads the merged patches.
     wanted |= {"pooler_output"} if any(input_.name == "grid_thw" for input_ in base.inputs) else set()

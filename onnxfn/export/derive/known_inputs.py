@@ -192,7 +192,7 @@ PATCHES = NestedDummy("patches", "num_patches")
 
 
 def _grid(frames: int, merge: object) -> ExportSpec:
-    """A spec of the dummies of grids: the first image has as many frames as `frames`, and `merge` divides the sides."""
+    """A spec of the dummies of grids: the first image has `frames` frames, and `merge` divides the sides."""
     return generates("packed_grids", "packed_grids", patches=PATCHES, merge=merge, frames=frames)
 
 

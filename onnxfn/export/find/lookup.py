@@ -278,7 +278,7 @@ def _task_to_derive(model_or_config: Any) -> str:
 
 
 def _without_wrapper(model_or_type: Any) -> Any:
-    """The module inside `torch.compile` and `DataParallel`; anything else as it is.
+    """The module inside `torch.compile` and `DataParallel`; anything else unchanged.
 
     InvalidSpec for a module or a function without a configuration: it needs a sample.
     """

@@ -71,13 +71,13 @@ OTHER_TASKS = (DEFAULT_TASK, "automatic-speech-recognition", "text2text-generati
 CLIENT_NAMES: Mapping[str, Mapping[str, str]] = MappingProxyType(
     {"qwen2_vl": {"image_grid_thw": "grid_thw"}, "voxtral": {"input_features": "audio_values"}}
 )
-"""Model type -> argument of a tower -> the name of the input in transformers.js, where it is another one."""
+"""Model type -> argument of a tower -> the name of the input in transformers.js, if it differs."""
 
 FORMS: Mapping[str, Mapping[str, tuple[ExportSpec, ...]]] = MappingProxyType({VISION: IMAGE_FORMS, AUDIO: SOUND_FORMS})
 """Tower -> the arguments of its method -> the forms of its inputs."""
 
 ROWS: Mapping[str, str] = MappingProxyType({VISION: "num_image_tokens", AUDIO: "num_audio_tokens"})
-"""Tower -> the symbol of the number of rows that it computes: as many as there are tokens to replace."""
+"""Tower -> the symbol of the number of rows that it computes, one per token to replace."""
 
 METHODS: Mapping[str, str] = MappingProxyType({VISION: "get_image_features", AUDIO: "get_audio_features"})
 """Tower -> the method of a model that runs it."""

@@ -21,7 +21,7 @@ NEEDED = ("gguf", "accelerate")
 
 
 def is_gguf(name: str) -> bool:
-    """Whether a name is that of a GGUF file."""
+    """Whether a name is the name of a GGUF file."""
     return Path(name).suffix == SUFFIX and Path(name).is_file()
 
 

@@ -1,4 +1,4 @@
-"""The last step of an export: its files appear, and those of an earlier export that are not replaced go."""
+"""The last step of an export: its files appear, and unused files of an earlier export are deleted."""
 
 from __future__ import annotations
 

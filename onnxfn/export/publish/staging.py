@@ -160,7 +160,7 @@ def locked(folder: Path, *, wait: bool = True) -> Iterator[bool]:
 
 
 def lock(descriptor: int, *, wait: bool) -> bool:
-    """Locks an open file; returns False if that fails, as it is locked already or the system has no such locks."""
+    """Locks an open file; returns False if it is locked already, or if the system has no such locks."""
     with suppress(ImportError, OSError):
         import fcntl
 
@@ -219,7 +219,7 @@ def clean_up(folder: Path, locked_folder: Path | None = None) -> None:
     for parent in (folder, *folder.parents):
         if any(parent.glob(f"{STAGING_PREFIX}*")):
             with nullcontext(True) if parent == locked_folder else locked(parent, wait=False) as has_lock:
-                # Without the lock of the folder nobody can say whether a process lives.
+                # Without the lock of the folder it is unknown whether a process lives.
                 for root in sorted(parent.glob(f"{STAGING_PREFIX}*")) if has_lock else ():
                     if _is_dead(root, folder):
                         _close(root, folder)

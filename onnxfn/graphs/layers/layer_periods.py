@@ -199,7 +199,7 @@ def _check_node(traced: TracedStack, node: Any, other: Any, own: set[Any], count
 
 
 def _corresponds(traced: TracedStack, value: Any, other: Any, own: set[Any], counterparts: Mapping[Any, Any]) -> bool:
-    """Whether an input of a node of the second period is that of the first period, shifted."""
+    """Whether an input of a node of the second period is the shifted input of the first period."""
     if value in own:
         return counterparts.get(value) is other
     if other in own:

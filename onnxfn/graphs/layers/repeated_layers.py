@@ -175,7 +175,7 @@ def _values_of_layers(model: Any, length: int) -> list[Sequence[Any]]:
 
 
 def _has_own_parameters(model: Any, stack: Any) -> bool:
-    """Whether the layers have parameters, and share none with another layer or with a module outside the stack.
+    """Whether the layers have parameters, and none is shared with another layer or a module outside the stack.
 
     The nodes of a layer are recognized by its parameters.
     """
@@ -189,5 +189,5 @@ def _has_own_parameters(model: Any, stack: Any) -> bool:
 
 
 def _parameter_uses(module: Any) -> Iterator[Any]:
-    """The parameters of a module, one that is shared as often as it is registered."""
+    """The parameters of a module; a shared parameter occurs once per registration."""
     return (parameter for _, parameter in module.named_parameters(remove_duplicate=False))

@@ -253,7 +253,7 @@ def _joined(tensors: Sequence[Any], axis: int = 0) -> Any:
 
 
 def _linear(tensor: Any, weight: Any, *_: Any, **__: Any) -> Any:
-    """A contiguous tensor with as many features as the weight has rows."""
+    """A contiguous tensor; its number of features is the number of rows of the weight."""
     matrices = tensor.dim() >= 2 and weight.dim() == 2 and _kind(tensor) == _kind(weight)  # noqa: PLR2004
     if not matrices or not _equal(tensor.shape[-1:], weight.shape[1:]):
         return None

@@ -125,7 +125,7 @@ def _code_lines(names: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _definitions_in(value: Any) -> list[Any]:
-    """The class or the functions that a value is or wraps, such as those of a property; [] for any other value."""
+    """The class or the functions of a value, also wrapped ones, as in a property; [] for any other value."""
     if isinstance(value, property):
         return [function for function in (value.fget, value.fset) if function is not None]
     if isinstance(value, (staticmethod, classmethod)):

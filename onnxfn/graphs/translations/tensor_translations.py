@@ -99,7 +99,7 @@ def _scatter_reduce(
     reduce: str,
     include_self: bool = True,
 ) -> Any:
-    """A tensor whose elements are reduced with those of a source at indices.
+    """A tensor with its elements reduced with elements of a source at indices.
 
     ONNX has no mean: torch's table takes the last element in its place. Here it is a sum over a count.
     """

@@ -85,7 +85,7 @@ def _log_sigmoid(tensor: Any) -> Any:
 
 
 def _gelu(tensor: Any, approximate: str = "none") -> Any:
-    """A GELU as one operator; torch's table for opset 18 has none."""
+    """A GELU as one operator, which torch's table for opset 18 lacks."""
     return opset20.Gelu(tensor, approximate=approximate)
 
 

@@ -13,7 +13,7 @@ from onnxfn.specs.record import record
 from onnxfn.specs.short_repr import grouped_row, layer_groups
 
 CheckMode = Literal["whole", "sections", "none"]
-"""`whole`: each file as it is. `sections`: one layer at a time, for models larger than memory. `none`: not at all."""
+"""`whole`: each file as a whole. `sections`: one layer at a time, for models larger than memory. `none`: no check."""
 
 
 def check_mode(check: bool | CheckMode) -> CheckMode:  # noqa: FBT001 - the only argument

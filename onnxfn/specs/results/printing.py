@@ -195,7 +195,7 @@ def _check_sections(exported: Any) -> Sections:
 
 
 def with_float_dtype(spec: Any) -> Any:
-    """The spec of a graph with its float dtype, which is float32 where the spec of an export has none."""
+    """The spec of a graph with its float dtype: float32 if the spec of an export has none."""
     return evolve(spec, target=evolve(spec.target, float_dtype=spec.target.float_dtype or "float32"))
 
 

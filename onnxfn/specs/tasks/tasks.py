@@ -245,7 +245,7 @@ def for_task(spec: ExportSpec, task: str) -> ExportSpec:
 
 
 def for_some_task(spec: ExportSpec) -> ExportSpec:
-    """The spec itself when it is for a task or has none; else for feature-extraction, or for its first task."""
+    """The spec itself if it is for a task or has no tasks; else for feature-extraction, or for its first task."""
     if spec.task or not spec.tasks:
         return spec
     known = task_names(spec)
