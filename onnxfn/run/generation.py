@@ -104,10 +104,10 @@ def generate(
     Raises:
         ModelNotFound: There is no such file, no decoder with past in the folder, or no processor for a text.
         InvalidSpec: `generate` has no value for an input of the decoder. `start` is missing, or is given without an
-        encoder. `max_new_tokens` is below 0. The prompts do not fit the model: an unknown token, a mask of another
-        shape, no tokens. Images come without a text, or to a model that does not see. A text has another number of
-        placeholder tokens than images have rows of features. CheckFailed: ONNX Runtime cannot load a file, or the
-        folder holds files of two exports.
+            encoder. `max_new_tokens` is below 0. The prompts do not fit the model: an unknown token, a mask of another
+            shape, no tokens. Images come without a text, or to a model that does not see. A text has another number of
+            placeholder tokens than images have rows of features.
+        CheckFailed: ONNX Runtime cannot load a file, or the folder holds files of two exports.
 
     Example:
         >>> from tempfile import TemporaryDirectory

@@ -117,8 +117,8 @@ def derived(
 
     Raises:
         InvalidSpec: The model accepts no known inputs, does not run on tensors like the sample, or has no cache
-        although `task` ends in `-with-past`. UnknownName: The sample has an argument that `forward` lacks, the task is
-        unknown, or the derived spec lacks it.
+            although `task` ends in `-with-past`.
+        UnknownName: The sample has an argument that `forward` lacks, the task is unknown, or the derived spec lacks it.
 
     Example:
         >>> import torch

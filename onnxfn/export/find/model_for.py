@@ -35,9 +35,10 @@ def model_for(
     Raises:
         ModelNotFound: There is no such checkpoint.
         LoadFailed: A file of the checkpoint is damaged, or its weights do not fit its configuration. It needs a missing
-        package, or its own code while `trust_remote_code` is False. Or it is quantized, no graph can keep its weights,
-        and `dequantize` is False. UnknownName: The model does not have the task. InvalidSpec: The checkpoint has no
-        trained weights for the task.
+            package, or its own code while `trust_remote_code` is False. Or it is quantized, no graph can keep its
+            weights, and `dequantize` is False.
+        UnknownName: The model does not have the task.
+        InvalidSpec: The checkpoint has no trained weights for the task.
 
     Example:
         >>> import tempfile

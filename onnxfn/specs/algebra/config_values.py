@@ -157,7 +157,8 @@ def read_config(normalizer: Normalizer, config: Snapshot, source: Source) -> Any
 
     Raises:
         MissingValue: The configuration has no such value. The message has the path, the failed part of it, and the
-        existing keys there. UnknownName: A getter is not in `GETTERS`.
+            existing keys there.
+        UnknownName: A getter is not in `GETTERS`.
 
     >>> from onnxfn.specs.algebra.compose import reads
     >>> gpt = reads(heads="n_head", head_dim="n_embd // heads").normalizer

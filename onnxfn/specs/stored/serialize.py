@@ -197,8 +197,8 @@ def from_json(text: str, *, record: type[Any] = ExportSpec, trust: Iterable[str]
 
     Raises:
         InvalidSpec: The text is not JSON, a newer onnxfn wrote it, or it describes a record of another class, unknown
-        fields or a value of a wrong type. Or the text names code of a package that is not in `trust`. UnknownName: The
-        text names a record that onnxfn does not have.
+            fields or a value of a wrong type. Or the text names code of a package that is not in `trust`.
+        UnknownName: The text names a record that onnxfn does not have.
 
     >>> from onnxfn import EMPTY, Report, to_json
     >>> from_json(to_json(EMPTY)) == EMPTY, from_json(to_json(Report([])), record=Report).passed
