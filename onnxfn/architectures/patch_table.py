@@ -1,7 +1,6 @@
 """The functions of transformers, diffusers and timm that are replaced during a trace, with replacements and reasons.
 
-The patches of a model follow from the modules that define its layers. No row names them, so a model without a row has
-them too.
+The patches of a model follow from the modules of its layers. No row names them, so models without a row have them too.
 """
 
 from __future__ import annotations

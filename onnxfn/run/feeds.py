@@ -27,7 +27,7 @@ def feeds(session: Any, name: str, arrays: Mapping[str, Any]) -> dict[str, Array
     Raises:
         UnknownName: The file has no such input.
         InvalidSpec: An input has no value. A value has another dtype, number of axes or size than the input. Two inputs
-        disagree on the size of an axis. A size is outside the limits in the file.
+            disagree on the size of an axis. A size is outside the limits in the file.
     """
     ports = {port.name: port for port in session.get_inputs()}
     for input_name in arrays:

@@ -47,8 +47,7 @@ def padded_to_layer_windows(
 ) -> tuple[Tensor, tuple[int, ...]]:
     """For `maybe_pad` of Swin's layers: the states, padded to full windows, and padding of at least 1.
 
-    A layer cuts the padding off if it is not 0. Here it always does, which changes nothing where there is none, unless
-    the size is known.
+    A layer cuts padding off if it is not 0. Here it always does, unless the size is known; cutting 0 changes nothing.
     """
     below, right = _missing(height, self.window_size), _missing(width, self.window_size)
     padding = (0, 0, 0, right, 0, below)

@@ -50,8 +50,7 @@ def feature_method(model: Any, name: str) -> Callable[..., Any] | None:
 def fixed_sides(model: Any) -> tuple[int, int] | None:
     """Height and width of images for a tower of timm that pools each image to a fixed number of tokens (Gemma 3n).
 
-    The tower runs on images of any size. The size that it was trained for is in the configuration of timm, not in that
-    of transformers.
+    The tower runs on images of any size. Only the configuration of timm has the size that it was trained for.
 
     Args:
         model: A model of transformers.

@@ -1,8 +1,7 @@
 """The first tensor that differs between an ONNX file and PyTorch, and the path of its module.
 
 ONNX Runtime computes all values of the file, and PyTorch the tensors of all modules, in the first case that fails.
-A tensor of a module is right if a value of the graph equals it within the tolerance. `first_wrong.py` finds the first
-wrong tensor among the others.
+A tensor of a module is right if a value of the graph equals it within the tolerance. `first_wrong.py` judges the rest.
 """
 
 from __future__ import annotations

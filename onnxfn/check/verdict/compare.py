@@ -45,8 +45,7 @@ def valid_elements(spec: PlannedSpec, output: OutputSpec, inputs: Mapping[str, A
 
     The spec names the mask. Its last axis is a length, or a past plus a length. The axis of an output has the same
     length, or the logits of the last tokens. An axis that is shorter than the mask has the last tokens of the mask. A
-    longer axis begins with elements that are not padding. Without a mask, or without such an axis, all elements are
-    selected.
+    longer axis begins with elements that are not padding. Without a mask or such an axis, all elements are selected.
     """
     mask_input = next((input_ for input_ in spec.inputs if input_.name == spec.check.mask_input), None)
     if mask_input is None:

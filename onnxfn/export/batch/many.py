@@ -72,8 +72,7 @@ def export_many(
 ) -> BatchResult:
     """Exports many checkpoints, each in a process of its own. A job that fails does not end the others.
 
-    If the checkpoints of two jobs differ only in the values of weights, the later job takes its graphs from the
-    template cache.
+    If the checkpoints of two jobs differ only in weight values, the later job takes its graphs from the template cache.
 
     Args:
         jobs: The exports. Each has its own path.

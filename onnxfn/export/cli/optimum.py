@@ -1,7 +1,7 @@
 """The options of `optimum-cli export onnx`: our words for them, or advice in one sentence.
 
-Options of the same meaning have the same word, with hyphens or underscores. SAME_MEANING has those with another word,
-ANSWERS the refused ones.
+Options of the same meaning have the same word, with hyphens or underscores, or are in SAME_MEANING. ANSWERS has the
+refused options.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ def with_shared_cache(spec: ExportSpec) -> ExportSpec:
 
     Raises:
         InvalidSpec: the spec has no cache of keys and values as inputs and outputs of one graph, or the operator cannot
-        compute its attention.
+            compute its attention.
 
     >>> from onnxfn import spec_for
     >>> with_shared_cache(spec_for("llama", "text-generation-with-past")).target.opset
