@@ -7,7 +7,7 @@ from onnxfn.export.cli.commands import app
 
 def main() -> None:
     """Runs the command line."""
-    # Waiting threads of PyTorch shall not spin: that takes 20 times as long while another program uses the cores.
+    # Waiting threads of PyTorch must not spin: that takes 20 times as long while another program uses the cores.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     app()
 

@@ -1,4 +1,4 @@
-"""Quantized files: dtypes, rules that choose weights, and what a file must reach."""
+"""Quantized files: dtypes, rules that select weights, and floors."""
 
 from typing import TYPE_CHECKING
 

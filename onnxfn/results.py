@@ -1,4 +1,4 @@
-"""What exports and checks return."""
+"""The results of exports and checks."""
 
 from typing import TYPE_CHECKING
 

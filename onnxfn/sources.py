@@ -1,4 +1,4 @@
-"""Where a spec finds a value in a configuration."""
+"""Sources of values in a configuration."""
 
 from typing import TYPE_CHECKING
 

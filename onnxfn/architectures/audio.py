@@ -172,7 +172,7 @@ mctct: ExportSpec = compose(
 
 
 # DAC's convolutions have a kernel of twice their stride, and pad half the stride, rounded up, on both sides. There is
-# no mask: its length would have to be a whole number of frames.
+# no mask: its length would have to be a multiple of a frame.
 dac_frames: ExportSpec = reads(
     ratios="dac_config.downsampling_ratios or downsampling_ratios",
     frames="convolved(sequence_length, rounded_to_even(ratios), ratios)",

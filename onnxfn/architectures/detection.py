@@ -33,7 +33,7 @@ QUARTER_SIZE = "(height+3)//4 (width+3)//4"
 NUM_PATCHES = "(height//patch_size)*(width//patch_size)"
 UPSAMPLED_SIZE = "height//patch_size*enlarged width//patch_size*enlarged"
 DOUBLED_SIZE = "(height//patch_size+1)//2*{0} (width//patch_size+1)//2*{0}"
-"""The height and width of an output that is upsampled from half as many positions as there are patches, rounded up."""
+"""The height and width of an output that is upsampled from half the number of patches, rounded up."""
 
 # Each query predicts a box.
 table_transformer: ExportSpec = compose(
@@ -69,11 +69,11 @@ deformable_detr: ExportSpec = compose(
 
 
 def windows(number: int) -> Getter:
-    """The side of an image that has `number` times as many patches as the backbone has windows along a side."""
+    """The side in pixels of an image that has `number` patches per window of the backbone along a side."""
     return from_config(f"patch_size * windows_per_side * {number}")
 
 
-# The backbone cuts the patches into as many windows along each side of any image, so their number is a multiple of it.
+# The backbone cuts each side of every image into a fixed number of windows: the patches are a multiple of it.
 lw_detr: ExportSpec = compose(
     images_without_cases,
     reads(
@@ -146,13 +146,13 @@ segformer: ExportSpec = compose(
 
 
 def window_multiple(windows: int, otherwise: int) -> Getter:
-    """The side of an image that has so many windows of a Swin backbone; `otherwise` for a backbone without windows."""
+    """The side length in pixels of `windows` Swin windows; `otherwise` for a backbone without windows."""
     return from_config(f"{windows} * backbone_config.window_size or {otherwise}")
 
 
-# Backbones of these models. Most checkpoints have Swin, which pads an image only where its size needs it. The trace has
-# an image that has two windows along each side in the last stage: with one, torch.export takes their number for fixed.
-# For the same reason a case has several windows in all stages.
+# Backbones of these models. Most checkpoints have Swin, which pads an image only where its size needs it. torch.export
+# specializes the number of windows if it is 1. So the traced image has two windows along each side in the last stage,
+# and a case has several windows in all stages.
 swin_backbone: ExportSpec = compose(
     sized(height=window_multiple(60, 64), width=window_multiple(60, 64)),
     case("windows", sized(batch_size=1, height=window_multiple(41, 73), width=window_multiple(37, 67))),

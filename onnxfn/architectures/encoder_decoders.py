@@ -1,4 +1,4 @@
-"""Models that are made of an encoder and a decoder with configurations of their own."""
+"""Models made of an encoder and a decoder, each with its own configuration."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from onnxfn.specs.edits.behaviors import behaves, decoder_with_past, extra_file
 from onnxfn.specs.edits.caches import cross_cache, self_cache
 from onnxfn.specs.tasks.tasks import tasked
 
-# The decoder is a model type of its own. If it is the decoder of an encoder-decoder, the cache also has the keys and
+# The decoder has its own model type. If it is the decoder of an encoder-decoder, the cache also has the keys and
 # values of the cross-attention: four tensors per layer. If not (GPT-2), the cross-attention is computed in each call,
 # and the cache has two tensors per layer, with the names of a decoder.
 DECODER_LAYERS = "decoder.decoder_layers"
@@ -96,7 +96,7 @@ speech_encoder_decoder: ExportSpec = compose(
     generates("waveform", "normal"),
     composite_monolith(waveform_inputs),
     encodes(waveform_inputs, FRAMES),
-    # These mask lengths give exactly as many states as the cases have: the model indexes the last state of the mask.
+    # These mask lengths give the number of states in the cases: the model indexes the last state of the mask.
     behaves(
         "decoder", encoder_states, audio_mask, composite_next_ids, mask_lengths(5300, 2400, 3610, 7950, 2960, 6805)
     ),
@@ -162,11 +162,11 @@ trocr: ExportSpec = compose(
 
 
 def captions(encoder: str, decoder: str, *facts: ExportSpec, rows: str = "last_hidden_state") -> ExportSpec:
-    """A spec of a model that reads an image and writes a text, whose decoder attends to what its tower gives.
+    """A spec of a model from an image to a text, whose decoder attends to the features of its tower.
 
     Args:
-        encoder: What the part of the encoder runs.
-        decoder: What the part of the decoder runs.
+        encoder: The function that the encoder part runs.
+        decoder: The function that the decoder part runs.
         facts: Where the configuration has its sizes.
         rows: The field of the encoder's result that the decoder reads.
     """

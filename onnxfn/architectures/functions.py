@@ -15,7 +15,7 @@ from onnxfn.specs.errors import UnknownName, unknown
 
 
 def is_short(name: str) -> bool:
-    """Whether a name of a function is a short one, and not `package.module:function`."""
+    """Whether a name of a function is short; a long one is `package.module:function`."""
     return ":" not in name
 
 

@@ -1,7 +1,6 @@
-"""Which functions of transformers, diffusers and timm are replaced while a model is traced, by what, and why.
+"""The functions of transformers, diffusers and timm that are replaced during a trace, with replacements and reasons.
 
-The patches of a model are those of the modules that define its layers. No row names them, so that a model without a
-row has them too.
+The patches of a model follow from the modules of its layers. No row names them, so models without a row have them too.
 """
 
 from __future__ import annotations
@@ -151,10 +150,10 @@ uses complex numbers, in which no rotation is found that one operator computes
 writes into a tensor
     sound.delay_pattern_mask MusicgenForCausalLM.build_delay_pattern_mask
 """
-"""Why functions are replaced; below that, each patch and what it replaces.
+"""The reasons for patches; below each reason, the patches and the functions that they replace.
 
 `Class.method` or `function`: in every module of transformers' models that has one.
-`falcon:function`: in the module of that model alone, since a function of that name means something else in others;
+`falcon:function`: only in the module of that model, because other models have another function of that name;
 `rt_detr:len` is the function of Python in that module.
 `package.module:function`: in that module; outside of the packages of models, for every model that has loaded it.
 """
@@ -187,11 +186,11 @@ def table(text: str) -> Iterator[tuple[str, tuple[str, str]]]:
 
 
 PATCHES: Mapping[str, tuple[str, str]] = MappingProxyType(dict(table(TEXT)))
-"""What is replaced -> the patch, and why."""
+"""The replaced function -> the patch and the reason."""
 
 
 def patches_of(model: Any, call: Call) -> tuple[Patch, ...]:
-    """The patches of a model: those of its modules, and those that its spec names, which win."""
+    """The patches of a model: those of its modules and those of its spec. A patch of the spec wins."""
     return (*named(known_patches(model), call.patches),)
 
 

@@ -1,4 +1,4 @@
-"""How tokens and the features of images and sounds become one sequence, as the configuration of a model says."""
+"""The rules by which tokens and features of images and sounds become one sequence, from a configuration."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MERGE_KEYS = ("spatial_merge_size", "merge_size", "merge_kernel_size")
 """Keys of a configuration with the number of patches in height, and in width, that become one token: one or two."""
 
 COUNT_FROM_PADDING = ("kosmos-2", "kosmos-2.5")
-"""Model types whose first position is that after the id of padding; tokens with that id are not counted."""
+"""Model types whose first position is the padding id plus 1; padding tokens are not counted."""
 
 PLACES = "image_embeds_position_mask"
 """The argument of `forward` that marks the places of features, in a model without a placeholder token."""
@@ -37,14 +37,14 @@ PLACES = "image_embeds_position_mask"
 
 @frozen
 class TokenTypes:
-    """An argument of `forward` that says of each token what it is.
+    """An argument of `forward` with the type of each token.
 
     Attributes:
         argument: The name of the argument.
         text: The type of a token of the prompt.
         features: From the name of features to the type of their placeholder tokens.
         new: The type of a token that the model writes.
-        attention: What attends to what by these types; empty if they give positions alone.
+        attention: The rule of attention between these types; empty if the types only give positions.
     """
 
     argument: str
@@ -84,7 +84,7 @@ OTHER_TOKEN_TYPES: Mapping[str, tuple[TokenTypes, ...]] = MappingProxyType(
 
 @frozen
 class Placeholders:
-    """How tokens and features become one sequence.
+    """The rules by which tokens and features become one sequence.
 
     Attributes:
         tokens: From the name of features to the id of the token that stands for one row of them.
@@ -106,7 +106,7 @@ class Placeholders:
 
 
 def placeholders(config: Mapping[str, Any]) -> Placeholders:
-    """What a configuration, as a plain dict, says about placeholder tokens.
+    """The placeholder tokens of a configuration, which is a plain dict.
 
     >>> known = placeholders({"model_type": "llava", "image_token_index": 9, "text_config": {"eos_token_id": 2}})
     >>> known.tokens, known.first_position, sorted(known.special)

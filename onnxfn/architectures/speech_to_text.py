@@ -40,7 +40,7 @@ from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.edits.behaviors import behaves, extra_file, model_part
 from onnxfn.specs.tasks.tasks import tasked
 
-# The encoder has as many positions as a spectrogram of 30 seconds has (modeling_whisper.WhisperEncoder.forward).
+# The encoder has the positions of a spectrogram of 30 seconds (modeling_whisper.WhisperEncoder.forward).
 WHISPER_STATES = "batch_size _ _"
 whisper_inputs: ExportSpec = takes("input_features", "batch_size num_mel_bins= num_frames=", "mel", kind="float")
 whisper: ExportSpec = compose(

@@ -1,4 +1,4 @@
-"""Compares ONNX files whose inputs an adapter fills with PyTorch, which computes with the merged weights."""
+"""Compares ONNX files that take an adapter as inputs with PyTorch, which computes with the merged weights."""
 
 from __future__ import annotations
 

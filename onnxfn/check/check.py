@@ -40,7 +40,7 @@ HOW_TO_BISECT = "to see in which module: export with check=False, then onnxfn.bi
 
 AMPLIFIED = (
     "PyTorch in the dtype of the export is as far away from float64: these weights amplify rounding, or the model "
-    "casts to fewer bits, so the outputs cannot tell whether the file is right; allow such a difference by "
+    "casts to fewer bits, so the outputs do not decide whether the file is right; allow such a difference by "
     "with_tolerance(spec, atol=...), or export with check=False"
 )
 """The end of the message about outputs that differ by no more than PyTorch's own error allows."""
@@ -101,7 +101,7 @@ def check(
 def _judged_with_weights(
     checked: CheckedFile, session_for: SessionOpener, expected: Iterable[Reference]
 ) -> tuple[JudgedCases, tuple[tuple[str, ...], tuple[WeightError, ...]]]:
-    """What a file is worth in all cases, and what `file_weights` says, all computed side by side."""
+    """The judged cases of a file and the result of `file_weights`, computed in parallel."""
     part, file, tick = checked.part, checked.file, checked.tick
     run_options, stopped = silent_run_options(), threading.Event()
 
@@ -129,12 +129,12 @@ def _judged_with_weights(
 
 @frozen
 class JudgedCases:
-    """What a file is worth in all cases.
+    """The verdict on a file in all cases.
 
     Attributes:
         comparisons: The comparison of each output in each case; none for a quantized file.
         values: The values of the measures of a quantized file in each case.
-        findings: What is wrong beside these: what the file declares, and what the model does.
+        findings: Other faults: wrong declarations of the file, and models that do not follow the plan.
         cases: The names of the cases.
     """
 
@@ -145,9 +145,9 @@ class JudgedCases:
 
 
 def judged_cases(checked: CheckedFile, pairs: Iterable[tuple[Reference, OutputArrays]]) -> JudgedCases:
-    """What a file is worth in all cases, each a reference with ONNX Runtime's outputs; and what it declares.
+    """The verdict on a file in all cases and on its declarations; a pair is a reference and ONNX Runtime's outputs.
 
-    The outputs are compared with PyTorch's, those of a quantized file measured.
+    The outputs are compared with PyTorch's; for a quantized file they are measured.
     """
     part, comparisons, values, cases = checked.part, list[Comparison](), list[Values](), list[str]()
     findings: tuple[str, ...] = ()
@@ -169,7 +169,7 @@ def judged_cases(checked: CheckedFile, pairs: Iterable[tuple[Reference, OutputAr
 
 
 def file_weights(model: Any, part: Part, file: Path, tick: Tick) -> tuple[tuple[str, ...], tuple[WeightError, ...]]:
-    """What is wrong with the weights of a file, and the errors of its quantized weights."""
+    """The faults of the weights of a file, and the errors of its quantized weights."""
     errors, findings = quantized_weights(model, part, file, tick)
     return (*weight_findings(model, part, file, tick), *findings), errors
 
@@ -201,7 +201,7 @@ def differs_by_rounding(report: Report) -> bool:
 
 
 def _failed_sections(report: Report) -> list[str]:
-    """A line that names the sections which differ; without them, the errors of all sections together are too large."""
+    """A line with the names of the sections that differ; if none does, that all errors together are too large."""
     failed = [each for each in report.sections if not each.passed]
     if not failed:
         return ["no section alone differs by more than is allowed"] if report.sections else []

@@ -53,9 +53,9 @@ FindRepeats = Callable[[Any], tuple[LayerStack, ...]]
 
 
 def _as_path(path: str | PathLike[str] | None) -> Path | None:
-    """A path of a text or a path; InvalidSpec for anything else, and for a text that is no path."""
+    """A text or a path as a path; InvalidSpec for anything else, and for a text that cannot be a path."""
     if path is not None and not (isinstance(path, str | PathLike) and is_possible_path(path)):
-        raise InvalidSpec(f"{path!r} is no path; pass the path of a folder, or None for no cache")
+        raise InvalidSpec(f"{path!r} is not a path; pass the path of a folder, or None for no cache")
     return None if path is None else Path(path)
 
 
@@ -82,7 +82,7 @@ def trace_all_layers(model: Any) -> tuple[LayerStack, ...]:  # noqa: ARG001 - a 
 
 @frozen(kw_only=True, field_transformer=typed_fields)
 class BuildOptions:
-    """How the graph of a part is built from a model.
+    """The options for building the graph of a part from a model.
 
     Attributes:
         find_repeats: Function from a model to its stacks of repeated layers. Of each stack a few layers are traced,
@@ -97,7 +97,7 @@ class BuildOptions:
             does, so that a file can be linked to it. `export` decides this from its `WriteOptions`.
 
     Raises:
-        InvalidSpec: `find_repeats` is no function, or `template_cache` no path.
+        InvalidSpec: `find_repeats` is not a function, or `template_cache` is not a path.
 
     Example:
         >>> BuildOptions(pretranspose=False).pretranspose
@@ -196,7 +196,7 @@ def template_name(model: Any, part: Part, options: BuildOptions) -> str | None:
 
 
 def captured_part(part: Part) -> Part:
-    """What of a part its graph depends on before weights are quantized: variants of one float dtype share that."""
+    """The facts of a part that decide its graph before quantization: variants of one float dtype share them."""
     target = evolve(part.spec.target, quantization=())
     filler = tuple(map(captured_part, part.filler))
     if part.dtype is None:
@@ -206,9 +206,9 @@ def captured_part(part: Part) -> Part:
 
 
 def captured_once() -> UnboundGraph:
-    """A function that traces a model once for all variants whose `captured_part` is the same; each gets its own copy.
+    """A function that traces a model once for all variants with the same `captured_part`; each gets its own copy.
 
-    It is for a single model and for the time of an export: it holds the graphs.
+    It holds the graphs, so it is for one model and one export.
     """
     graphs: dict[Any, BuiltGraph] = {}
 
@@ -251,8 +251,8 @@ def _unbound_graph(model: Any, part: Part, timed: StageTimer, options: BuildOpti
 def graph_with_slots(model: Any, part: Part, timed: StageTimer, options: BuildOptions) -> BuiltGraph:
     """The graph of a part without its filler; its parameters are slots.
 
-    Layers that repeat are traced once, if a comparison of two periods proves that they do. Else all layers are traced,
-    and `traced_layers` says why.
+    Repeated layers are traced once, if a comparison of two periods proves that they are equal. Else all layers are
+    traced, and `traced_layers` says why.
     """
     stacks = options.find_repeats(model)
     cache_stack = _cache_stack(part, stacks)
@@ -331,7 +331,7 @@ def _from_trace(model: Any, part: Part, timed: StageTimer, options: BuildOptions
 
 
 def _passes(model: Any, part: Part, options: BuildOptions) -> tuple[Pass, ...]:
-    """The passes over the graph of a trace, in their order; `fuse_operators` has a list of its own."""
+    """The passes over the graph of a trace, in their order; `fuse_operators` has its own list."""
     target = part.spec.target
     return (
         lambda graph: to_slots(graph, parameter_names(model)),
@@ -349,7 +349,7 @@ def _passes(model: Any, part: Part, options: BuildOptions) -> tuple[Pass, ...]:
 
 @contextmanager
 def _pass_errors(part: Part) -> Iterator[None]:
-    """Turns an error of a pass over the graph of a part into CaptureFailed; errors of onnxfn stay as they are."""
+    """Turns an error of a pass over the graph of a part into CaptureFailed; errors of onnxfn are not changed."""
     try:
         yield
     except OnnxfnError:

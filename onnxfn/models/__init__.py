@@ -1,1 +1,1 @@
-"""A PyTorch model as a function: of tensors, in a dtype, of one part, while functions of it are replaced."""
+"""A PyTorch model as a function of tensors: in a dtype, for one part, with functions replaced."""

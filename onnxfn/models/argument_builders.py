@@ -87,7 +87,7 @@ def _end_windows(model: Any) -> None:
 
 
 def dynamic_cache_without_config(_: Any, tensors: CacheTensors) -> Any:
-    """A `DynamicCache` with as many layers as there are tensors for, whatever the configuration says."""
+    """A `DynamicCache` with one layer per pair of tensors, regardless of the configuration."""
     from transformers.cache_utils import DynamicCache, DynamicLayer
 
     cache = DynamicCache()

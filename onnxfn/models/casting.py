@@ -20,10 +20,10 @@ KINDS = "Linear, Conv1D, Embedding, Conv1d, Conv2d and Conv3d without groups"
 
 
 def with_adapter(model: Any, copied: Any, folder: str | Path | None) -> Any:
-    """A copy of a model with the weights that an adapter makes of its own; the copy unchanged without an adapter.
+    """The copy of a model, its weights merged with those of an adapter; unchanged without an adapter.
 
-    `copied` is the copy, which is changed, on the tensors of `model`, which are not. InvalidSpec if the adapter does
-    not fit the model, or if the model could not be copied.
+    `copied` shares its tensors with `model`. Only `copied` is changed. InvalidSpec if the adapter does not fit the
+    model, or if the model could not be copied.
     """
     if folder is None:
         return copied
@@ -121,7 +121,7 @@ BLOCK = 1 << 22
 
 
 Dtypes = Mapping[int, Any]
-"""From the identity of each weight that has another dtype than the one to compute in to that one, a dtype of torch."""
+"""From the identity of each weight to convert to the torch dtype to compute in."""
 
 Call = Callable[[Dtypes, Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]
 """Calls a function of torch some of whose arguments are weights."""
@@ -129,12 +129,12 @@ Call = Callable[[Dtypes, Callable[..., Any], tuple[Any, ...], dict[str, Any]], A
 
 @contextmanager
 def cast_on_use(model: Any, dtype: Any) -> Iterator[None]:
-    """A context in which the float weights of a model have a torch dtype for every function of torch that reads them.
+    """A context in which every torch function reads the float weights of a model in a torch dtype.
 
     A weight is converted when a function reads it, and the converted weight is released when the function ends. So a
     model of bfloat16 weights computes in float32 in the memory of one weight. The weights themselves do not change.
-    Weights that the model keeps in float32 have that: see `dtypes_in`. Nothing is done if all parameters have the
-    dtype, or if that is None.
+    Weights that the model keeps in float32 stay float32: see `dtypes_in`. Nothing is done if `dtype` is None, or if all
+    parameters have it.
     """
     if dtype is None or has_dtype(model, str(dtype).removeprefix("torch.")):
         yield

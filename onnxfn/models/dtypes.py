@@ -74,8 +74,8 @@ def without_values(model: Any, dtype: str | None) -> Any:
 def dtypes_in(model: Any, dtype: Any) -> dict[int, Any]:
     """From the identity of each float tensor of a model to its torch dtype in that model in another torch dtype.
 
-    In 16 bits some stay float32, and the model casts what meets them: the parameters that are float32 in a model of
-    16 bits, such as the weights of a router, and the tensors that transformers keeps when it loads the model so.
+    In 16 bits some tensors stay float32, and the model casts where they are used: float32 parameters of a model of 16
+    bits, such as the weights of a router, and the tensors that transformers loads in float32.
     """
     import torch
 
@@ -89,7 +89,7 @@ def dtypes_in(model: Any, dtype: Any) -> dict[int, Any]:
 
 
 def _kept_by_transformers(model: Any, dtype: Any) -> set[int]:
-    """The identities of the tensors that are float32 in a model which transformers loads in a dtype of 16 bits."""
+    """The identities of the tensors that transformers keeps in float32 when it loads a model in a dtype of 16 bits."""
     wide: set[int] = set()
     for module in model.modules():
         if hasattr(module, "_get_dtype_plan"):

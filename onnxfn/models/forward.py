@@ -26,7 +26,7 @@ from onnxfn.specs.errors import CaptureFailed, OnnxfnError, UnknownName, first_l
 from onnxfn.specs.records import KINDS, Constant
 
 OF_TRANSFORMERS = "Kwargs"
-"""Part of the annotation of `**kwargs` in transformers, which lists the names that a model reads there."""
+"""Part of the annotation of `**kwargs` in transformers. The annotation lists the names that a model reads."""
 
 COMMON_ARGUMENTS = (
     *("return_dict", "use_cache", "use_mems", "is_decoder"),
@@ -116,7 +116,7 @@ def _in_io_dtype(spec: PlannedSpec, name: str, value: Any) -> Any:
 
 
 def _constant_value(model: Any, spec: PlannedSpec, constant: Constant, tensors: Sequence[Any]) -> Any:
-    """The value of a constant, or a tensor filled with it. The sizes of that are those of the same axes of inputs."""
+    """The constant itself, or `torch.full` of the shape given by its axes, whose sizes come from the inputs."""
     import torch
 
     if constant.axes is None:
@@ -130,7 +130,7 @@ def _constant_value(model: Any, spec: PlannedSpec, constant: Constant, tensors: 
 
 
 def _advice(spec: PlannedSpec, result: Any) -> str:
-    """How to write the path of an output: into a tuple, whose items have no names, or to the only name of a dict."""
+    """Advice for the path of an output: an index into a tuple, or the only key of a dict."""
     output = spec.outputs[0]
     if isinstance(result, Mapping) and len(result) == len(spec.outputs) == 1:
         return f"; write gives({output.name!r}, {pattern(output.axes)!r}, path={tuple(result)!r})"
@@ -189,8 +189,8 @@ def _check_layers(model: Any, spec: PlannedSpec, result: Any) -> None:
 def tensors_for(model: Any, spec: PlannedSpec, arrays: Mapping[str, Array], dtype: Any = None) -> tuple[Any, ...]:
     """The arrays of inputs as tensors on the model's device.
 
-    Floating-point numbers have the torch dtype `dtype`; None is the dtype of the input, or that of the model if the
-    input has none of its own.
+    Floating-point numbers have the torch dtype `dtype`; None is the dtype of the input, or of the model if the input
+    has none.
     """
     import torch
 
@@ -205,9 +205,9 @@ def tensors_for(model: Any, spec: PlannedSpec, arrays: Mapping[str, Array], dtyp
 
 
 def _check_constants(submodule: Any, spec: PlannedSpec) -> None:
-    """Raises CaptureFailed for a constant that `forward` does not read: without that it would have no effect.
+    """Raises CaptureFailed for a constant that `forward` does not read: it would have no effect.
 
-    A wrapper or a part of the model may leave a constant of the whole model out. Plain `**kwargs` may take any name.
+    A wrapper or a part of the model may omit a constant of the whole model. Plain `**kwargs` may take any name.
     """
     parameters = inspect.signature(submodule.forward).parameters
     others = [each.annotation for each in parameters.values() if each.kind is each.VAR_KEYWORD]
@@ -219,7 +219,7 @@ def _check_constants(submodule: Any, spec: PlannedSpec) -> None:
 
 
 def check_read(submodule: Any, spec: PlannedSpec, read: Collection[str]) -> None:
-    """Raises CaptureFailed for an input that only `**kwargs` of `forward` takes, and that is not among those read."""
+    """Raises CaptureFailed for an input that only `**kwargs` of `forward` takes, and that is not in `read`."""
     parameters = inspect.signature(submodule.forward).parameters
     known = {*parameters, *map(spec_name, parameters), *(builder.name for builder in spec.call.builders)}
     for input_ in () if spec.call.submodule else spec.inputs:
@@ -266,9 +266,9 @@ def _has_parameter(model: Any, name: str) -> bool:
 
 
 def calls_with_others(model: Any) -> tuple[tuple[str, frozenset[str | None]], ...]:
-    """What `forward` calls with its `**kwargs`: each function as it is written, and the arguments that it gets by name.
+    """The calls in `forward` that pass on its `**kwargs`: the source text of each function, and its named arguments.
 
-    Nothing if the source cannot be read.
+    Empty if the source cannot be read.
     """
     parameters = inspect.signature(model.forward).parameters.values()
     others = next((each.name for each in parameters if each.kind is each.VAR_KEYWORD), None)

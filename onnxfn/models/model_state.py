@@ -15,9 +15,9 @@ from onnxfn.models.torch_modes import torch_functions
 from onnxfn.specs.errors import InvalidSpec, first_line
 
 NESTED = "use_nested_tensor"
-"""Attribute of torch's TransformerEncoder: whether it drops padding, so that its output is 0 there and maybe shorter.
+"""Attribute of torch's TransformerEncoder: whether it drops padding. Its output is then 0 there, and may be shorter.
 
-torch.export ignores it, and computes what the layers give for padding.
+torch.export ignores it: the graph has the outputs of the layers for padding.
 """
 
 AUTOCAST_DEVICES = ("cpu", "cuda", "mps", "xpu")
@@ -96,13 +96,13 @@ def _restore(items: dict[str, Any], saved: dict[str, Any]) -> None:
 
 
 ATTEMPTS = 3
-"""How often a copy is tried: it fails when another thread adds an attribute to the model at that moment."""
+"""The number of attempts to copy a model: a copy fails while another thread adds an attribute to the model."""
 
 
 def model_copy(model: Any) -> Any:
     """A copy of the modules and configurations of a model, on the model's own tensors: no weight is copied.
 
-    The model itself if it cannot be copied: it has an attribute that `copy.deepcopy` refuses, a module of TorchScript,
+    The model itself if it cannot be copied. Causes are an attribute that `copy.deepcopy` refuses, a TorchScript module,
     or a hook or another function that holds one of its modules.
     """
     for _ in range(ATTEMPTS):
@@ -119,7 +119,7 @@ def _itself(tensor: Any) -> Any:
 
 
 def copied(model: Any, replaced: Callable[[Any], Any]) -> Any:
-    """A deep copy of a model in which each tensor is what a function returns for the tensor of the model.
+    """A deep copy of a model with each tensor replaced by the result of a function for it.
 
     The function is called once for each tensor: weights that are tied stay tied.
     """

@@ -25,9 +25,9 @@ from onnxfn.specs.records import Patch
 def applied(patches: Iterable[Patch]) -> Iterator[set[str]]:
     """Replaces the functions that the patches name, and restores them on leaving, the last one first.
 
-    Only this thread calls the replacements; in all others each function is what it was. A function that its class
-    inherits, or lacks, is added to the class and removed on leaving. Yields the targets of a user's patches whose
-    replacement was called; one that is no function counts as called.
+    Only this thread calls the replacements; other threads call the originals. An inherited or missing attribute is set
+    on the class and deleted on leaving. Yields the targets of a user's patches whose replacement was called. A
+    replacement that is not a function counts as called.
     """
     called: set[str] = set()
     with ExitStack() as undo:
@@ -42,10 +42,10 @@ def applied(patches: Iterable[Patch]) -> Iterator[set[str]]:
 
 
 def _checked(function: Callable[..., Any], patch: Patch, owner: Any, name: str) -> Callable[..., Any]:
-    """The replacement, whose own TypeErrors are PatchFailed: those of its call, and those that it causes itself.
+    """The replacement; TypeErrors of its call and of its own code become PatchFailed.
 
-    A call that the original refuses too is the caller's fault. Python asks special methods of a class, such as
-    `__len__`, and takes their TypeErrors for answers.
+    A call that the original also refuses is the caller's fault. TypeErrors of special methods, such as `__len__`, are
+    left alone: Python handles them itself.
     """
     if name.endswith("__"):
         return function
@@ -66,14 +66,14 @@ def _checked(function: Callable[..., Any], patch: Patch, owner: Any, name: str) 
 
 
 def _is_own(error: TypeError, patch: Patch) -> bool:
-    """Whether the call of a replacement caused an error, or the code of a row's replacement; no function it called."""
+    """Whether an error comes from the call or the code of a replacement, and not from a function that it called."""
     *_, (frame, _) = traceback.walk_tb(error.__traceback__)
     own = function_named(patch.by, "patches", kind="patch").__module__ if is_short(patch.by) else __name__
     return frame.f_globals.get("__name__") in (own, __name__, called_by_any_name.__module__)
 
 
 def _takes(original: Any, arguments: tuple[Any, ...], named: Mapping[str, Any]) -> bool:
-    """Whether a function that a patch replaces can be called so; true if Python knows no signature of it."""
+    """Whether a replaced function accepts these arguments; true if Python knows no signature of it."""
     is_static = isinstance(original, staticmethod)  # its replacement gets the instance too
     try:
         signature = inspect.signature(original.__func__ if is_static else original)
@@ -87,7 +87,7 @@ def _takes(original: Any, arguments: tuple[Any, ...], named: Mapping[str, Any]) 
 
 
 def _noted(replacement: Any, target: str, called: set[str]) -> Any:
-    """A function that adds the target to `called` and calls the replacement; a replacement that is no function."""
+    """A function that adds the target to `called` and calls the replacement; any other replacement as it is."""
     if not inspect.isfunction(replacement):
         called.add(target)
         return replacement
@@ -117,7 +117,7 @@ def replaced(owner: Any, name: str, replacement: Any) -> Iterator[None]:
 
 @frozen(eq=False)
 class ThreadAttribute:
-    """An attribute of a class that is a patch in one thread, and what it was before in all others.
+    """An attribute of a class: a patch in one thread, the original in all others.
 
     Attributes:
         patch: The value in that thread.
@@ -142,7 +142,7 @@ class ThreadAttribute:
 
 
 def _in_this_thread(patch: Any, owner: Any, name: str) -> Any:
-    """What stands for an attribute of a class or module while it is patched: the patch for this thread alone."""
+    """The stand-in for a patched attribute of a class or module. Only this thread gets the patch."""
     thread = threading.get_ident()
     if inspect.isdatadescriptor(patch):
         return _thread_property(patch, thread, name)
@@ -169,7 +169,7 @@ def _thread_property(patch: Any, thread: int, name: str) -> property:
 
 
 def _bound(value: Any, instance: Any, class_: type | None) -> Any:
-    """What an attribute of a class is for an instance of it: a function becomes a method."""
+    """The value of a class attribute for an instance of the class: a function becomes a method."""
     return value.__get__(instance, class_) if hasattr(value, "__get__") else value
 
 

@@ -1,4 +1,4 @@
-"""The module that a function or a wrapped model stands for, and the submodule that a part runs."""
+"""The module of a function or of a wrapped model, and the submodule of a part."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from onnxfn.architectures.wrappers.modules import module, module_at
 from onnxfn.specs.errors import InvalidSpec
 
 SCRIPTED = "module or function that torch.jit.script or torch.jit.trace was called with"
-"""What to pass in place of TorchScript."""
+"""The object to pass in place of TorchScript."""
 
 
 def as_module(model: Any) -> Any:
@@ -66,7 +66,7 @@ def token_embeddings(model: Any) -> Any:
 SUBMODULES: Mapping[str, Callable[[Any], Any]] = MappingProxyType(
     {"encoder": lambda model: model.get_encoder(), "token_embeddings": token_embeddings}
 )
-"""Name -> function from the model to the callable. Other names are those of functions in architectures/wrappers."""
+"""Name -> function from the model to the callable. Other names are functions in architectures/wrappers."""
 
 
 def submodule_of(model: Any, name: str | None) -> Any:

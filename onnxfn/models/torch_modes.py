@@ -1,6 +1,6 @@
 """Modes of a thread while torch traces: silence, the lock, and functions called in place of torch's.
 
-`sys.stdout` and `sys.stderr` stay as they are, since other threads use them. None of these libraries prints while a
+`sys.stdout` and `sys.stderr` are not changed, because other threads use them. None of these libraries prints while a
 model is traced, with one exception that `capture.exported_program` avoids.
 """
 
@@ -23,7 +23,7 @@ from onnxfn.models.patching import replaced
 from onnxfn.specs.stored.reports import StageTimer, Tick, no_tick
 
 LOCK = threading.RLock()
-"""Held while a model is traced or run: torch.export has state of its own, so a process traces one model at a time."""
+"""Held while a model is traced or run: torch.export has global state, so a process traces one model at a time."""
 
 SOURCES = ("torch", "transformers", "onnxscript", "onnx_ir", "onnx")
 """Packages whose logs are dropped."""
@@ -66,7 +66,7 @@ class ThreadPattern:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Drops what is warned and what the tracing libraries log in this thread; other threads are heard as before.
+    """Drops warnings and the logs of the tracing libraries in this thread; other threads are not affected.
 
     One thread at a time is quiet, since `LOCK` is held: a second thread waits.
     """
@@ -85,9 +85,9 @@ def quiet() -> Iterator[None]:
 
 @contextmanager
 def traces_awaited() -> Iterator[None]:
-    """Holds `LOCK`. Before, and from time to time while it waits, it runs an operator of torch, if torch is imported.
+    """Holds `LOCK`. Before, and repeatedly while it waits, it runs an operator of torch, if torch is imported.
 
-    A check calls a function at each operator (`ticking_operators`), which reports that and may stop it.
+    With `ticking_operators` the operator calls `tick`, which reports the wait and may stop it.
     """
     torch = sys.modules.get("torch")
     run: Any = int if torch is None else torch.empty
@@ -107,7 +107,7 @@ def _remove_filter(warning_filter: Any) -> None:
 
 
 def _log_filter(thread: int) -> Any:
-    """A logging filter that drops what the tracing libraries log in one thread."""
+    """A logging filter that drops records of the tracing libraries in one thread."""
 
     def accepts(record: logging.LogRecord) -> bool:
         return record.thread != thread or record.name.partition(".")[0] not in SOURCES
@@ -133,7 +133,7 @@ TorchCall = Callable[..., Any]
 
 @contextmanager
 def torch_functions(call: TorchCall) -> Iterator[None]:
-    """A context in which `call` is called in place of each function of torch that this thread calls.
+    """A context in which `call` replaces each call of a torch function in this thread.
 
     >>> import torch
     >>> with torch_functions(lambda function, arguments, named: function.__name__):
@@ -148,7 +148,7 @@ def torch_functions(call: TorchCall) -> Iterator[None]:
 
 @contextmanager
 def torch_operators(call: TorchCall) -> Iterator[None]:
-    """A context in which `call` is called in place of each operator that torch runs in this thread."""
+    """A context in which `call` replaces each torch operator in this thread."""
     mode = torch_name("DispatchMode")()
     mode.supports_higher_order_operators = True
     with _calling(mode, "__torch_dispatch__", call):
@@ -172,10 +172,10 @@ def _calling(mode: Any, method: str, call: TorchCall) -> Iterator[None]:
 
 @contextmanager
 def ticking_operators(tick: Tick) -> Iterator[None]:
-    """Calls `tick` before each operator that torch runs in this thread, so an exception of it stops a model.
+    """Calls `tick` before each torch operator in this thread; an exception of `tick` stops the model.
 
-    torch runs the same kernels as without: the operators see no other arguments, and the model has no hooks, which
-    would turn off the fast path of `torch.nn.TransformerEncoder`. With `no_tick` torch runs as it does outside.
+    torch runs the same kernels as without it: the arguments of operators are the same. The model has no hooks, because
+    these would turn off the fast path of `torch.nn.TransformerEncoder`. With `no_tick` torch runs as it does outside.
     """
     if tick is no_tick:
         yield

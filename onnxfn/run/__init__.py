@@ -1,1 +1,1 @@
-"""What a user runs: sessions, feeds, prompts and texts."""
+"""ONNX Runtime for users: sessions, feeds, prompts and texts."""

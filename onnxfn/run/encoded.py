@@ -1,4 +1,4 @@
-"""Encoder-decoders that see: what the decoder's file takes from the encoder's, and its first token."""
+"""Encoder-decoders from images: the inputs of the decoder from the encoder, and its first token."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def embedded(
 
 
 def encoder_outputs(encoder: Part, decoder: Part, session: Any, arguments: Mapping[str, Array]) -> dict[str, Array]:
-    """What a decoder takes from an encoder that reads arguments of `forward`: outputs, or inputs that both share."""
+    """The inputs of a decoder from its encoder: outputs of the encoder, or inputs that both share."""
     paths = {input_.name: str(input_.forward_path[0]) for input_ in encoder.spec.inputs}
     inputs = {name: arguments[argument] for name, argument in paths.items() if argument in arguments}
     computed = {**inputs, **session_outputs(session, inputs)}

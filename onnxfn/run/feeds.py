@@ -15,7 +15,7 @@ from onnxfn.specs.errors import InvalidSpec, first_line, listed, unknown
 
 
 def feeds(session: Any, name: str, arrays: Mapping[str, Any]) -> dict[str, Array]:
-    """The inputs of an ONNX Runtime session as numpy arrays, from what a caller passes for them.
+    """The inputs of an ONNX Runtime session as numpy arrays, from the values of a caller.
 
     numpy arrays and torch tensors must have the dtype of the input. Numbers and lists are converted to it.
 
@@ -26,8 +26,8 @@ def feeds(session: Any, name: str, arrays: Mapping[str, Any]) -> dict[str, Array
 
     Raises:
         UnknownName: The file has no such input.
-        InvalidSpec: An input has no value; a value has another dtype, another number of axes or another size than the
-            input; two inputs disagree on the size of an axis; a size is outside the limits that the file states.
+        InvalidSpec: An input has no value. A value has another dtype, number of axes or size than the input. Two inputs
+            disagree on the size of an axis. A size is outside the limits in the file.
     """
     ports = {port.name: port for port in session.get_inputs()}
     for input_name in arrays:
@@ -58,7 +58,7 @@ def _with_dtype(input_name: str, values: Any, dtype: np.dtype[Any], name: str) -
     try:
         array = np.asarray(values)
     except ValueError as error:
-        raise InvalidSpec(f"{input_name} is no array of numbers: {first_line(error)}") from None
+        raise InvalidSpec(f"{input_name} is not an array of numbers: {first_line(error)}") from None
     fits = array.dtype == dtype if has_dtype or array.dtype.kind not in "biuf" else _is_safe(array, dtype)
     if not fits:
         raise InvalidSpec(f"{input_name} is {array.dtype}; {name} takes {dtype}")

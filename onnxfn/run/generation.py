@@ -33,7 +33,7 @@ from onnxfn.specs.stored.reports import Exported
 from onnxfn.weights.layouts import dtype_suffix, graphs_of_dtype, onnx_folder
 
 MAIN_ARGUMENTS = frozenset({"pixel_values", "input_features"})
-"""The arguments that hold images and sounds, which a file must read."""
+"""The arguments with images and sounds. A file must read them."""
 
 ENCODER = "encoder_model"
 DECODERS = (("decoder_model_merged",), ("decoder_model", "decoder_with_past_model"))
@@ -79,10 +79,10 @@ def generate(
     Args:
         exported: A decoder with past or an encoder-decoder: the result of `export` or of `load`, the folder of an
             export, or the ONNX file of a decoder.
-        input_ids: Token ids, `[batch, length]`, as an array or as lists of one length: the prompts of a decoder, or
-            the texts that an encoder reads. For an encoder of sound or images, its features. Or a text: the processor,
-            or the tokenizer, that is saved in the folder reads it. Or all that a processor computed, by name:
-            `input_ids`, `attention_mask`, `pixel_values`.
+        input_ids: Token ids, `[batch, length]`, as an array or as lists of one length: the prompts of a decoder, or the
+            texts of an encoder. For an encoder of sound or images, its features. Or a text, for the processor or the
+            tokenizer in the folder. Or all outputs of a processor, by name: `input_ids`, `attention_mask`,
+            `pixel_values`.
         attention_mask: `[batch, length]`, 0 for padding and 1 for tokens. Prompts of different lengths are padded on
             the left. The default has no padding.
         images: Images that belong to a text, in order: images of PIL, arrays or paths of files. A text without
@@ -103,10 +103,10 @@ def generate(
 
     Raises:
         ModelNotFound: There is no such file, no decoder with past in the folder, or no processor for a text.
-        InvalidSpec: The decoder has an input that `generate` has no value for; `start` is neither given nor configured,
-            or is given without an encoder; `max_new_tokens` is below 0; or the prompts are not for the model: a token
-            that it does not have, a mask of another shape, no tokens. Or images come without a text or to a model that
-            does not see, or a text has more or fewer placeholder tokens than images have rows of features.
+        InvalidSpec: `generate` has no value for an input of the decoder. `start` is missing, or is given without an
+            encoder. `max_new_tokens` is below 0. The prompts do not fit the model: an unknown token, a mask of another
+            shape, no tokens. Images come without a text, or to a model that does not see. A text has another number of
+            placeholder tokens than images have rows of features.
         CheckFailed: ONNX Runtime cannot load a file, or the folder holds files of two exports.
 
     Example:
@@ -163,7 +163,7 @@ def _encoder_file(folder: Path, suffix: str) -> Path:
 
 
 def _decoder_of_encoded(path: Path, suffix: str, arguments: Mapping[str, Any], mask: Array) -> Decoder:
-    """The decoder of an encoder-decoder, which reads what its encoder computes from the inputs."""
+    """The decoder of an encoder-decoder, with the outputs of its encoder for the inputs."""
     folder, inputs = onnx_folder(path), arguments[IDS]
     decoder, encoder = _seq2seq_decoder(folder, suffix), open_session(_encoder_file(folder, suffix))
     with run_errors(inputs):
@@ -184,7 +184,7 @@ def _known_tokens(path: Path) -> Placeholders:
 
 
 def _with_features(decoder: Decoder, path: Path, suffix: str, arguments: Mapping[str, Array]) -> Decoder:
-    """The decoder with the features of images and sounds among the arguments; of a text alone as it is."""
+    """The decoder with the features of images and sounds among the arguments; unchanged for a text alone."""
     sessions = _towers(onnx_folder(path), suffix, arguments)
     if not sessions:
         return decoder
@@ -223,7 +223,7 @@ def _start_token(folder: Path) -> int:
 
 
 def _decoder_file(exported: Exported | str | PathLike[str], folder: Path, suffix: str) -> Path:
-    """The ONNX file of a decoder: the path if it is one, else the first of a variant that is no table of embeddings."""
+    """The ONNX file of a decoder: the path if it ends in .onnx, else the first of a variant except token embeddings."""
     path = export_path(exported)
     if path.suffix == ".onnx":
         return path

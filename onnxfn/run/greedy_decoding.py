@@ -139,8 +139,8 @@ def _is_constant(past: Mapping[str, Array], name: str) -> bool:
 def _text_feeds(session: Any, new: Array, mask: Array, positions_of: Positions) -> dict[str, Array]:
     """The token ids, position ids and attention mask of the new tokens.
 
-    The attention mask is that of the whole text. Of a graph whose cache has no length it is that of the new tokens: its
-    second axis has the same symbol as the tokens'.
+    The attention mask covers the whole text. If the cache of the graph has no length, it covers only the new tokens:
+    its second axis then has the symbol of the tokens.
     """
     positions = positions_of(mask)[..., -new.shape[1] :]
     lengths = {input_.name: input_.shape[1] for input_ in session.get_inputs() if len(input_.shape) > 1}

@@ -63,7 +63,7 @@ def mrope_positions(
     An image has a grid of positions that begins after the token before it. The next token follows on its largest one.
 
     Args:
-        mask: `[batch, length]`. The texts may be longer than `input_ids`: then the last tokens are no images.
+        mask: `[batch, length]`. The texts may be longer than `input_ids`: then the last tokens are not images.
         input_ids: `[batch, prompt length]`.
         grids: From the id of a placeholder token to the patches of each image in time, height and width, `[images, 3]`,
             in the order of the texts.

@@ -1,4 +1,4 @@
-"""What the processor in the folder of an export makes of a text, of images and of sounds."""
+"""The outputs of the processor in the folder of an export for a text, images and sounds."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def processed(processor: Any, text: str, images: Sequence[Any], audio: Sequence[
 
 
 def arrays_of(inputs: Mapping[str, Any]) -> dict[str, Array]:
-    """What a processor computed, as arrays."""
+    """The outputs of a processor as arrays."""
     return {name: np.asarray(values) for name, values in inputs.items() if values is not None}
 
 
@@ -67,7 +67,7 @@ def _prompt(processor: Any, text: str, images: int, sounds: int) -> str:
         return with_tokens
     parts = [*[{"type": "image"}] * images, *[{"type": "audio"}] * sounds, {"type": "text", "text": text}]
     prompt = _message(processor, parts if images or sounds else text)
-    # The template of a model that reads texts alone may drop other parts.
+    # The template of a model that reads only texts may drop other parts.
     has_all = all(prompt.count(token) == count for token, count in tokens if token)
     return prompt if has_all else _message(processor, with_tokens)
 
@@ -79,7 +79,7 @@ def _message(processor: Any, content: Any) -> str:
 
 
 def _image(image: Any) -> Any:
-    """An image of PIL; any other object, such as an array, as it is."""
+    """An image of PIL; any other object, such as an array, unchanged."""
     if not isinstance(image, str | PathLike):
         return image
     from PIL import Image

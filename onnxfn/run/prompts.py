@@ -26,7 +26,7 @@ def token_ids(input_ids: Any) -> Array:
 
 
 def encoder_array(inputs: Any) -> Array:
-    """What an encoder reads, token ids or features. InvalidSpec if it is no array of numbers, empty or negative ids."""
+    """The inputs of an encoder: token ids or features. InvalidSpec if they are empty, negative ids or not numbers."""
     array = _numbers("input_ids", inputs)
     if array.size == 0:
         raise InvalidSpec(f"input_ids has the shape {list(array.shape)}; each prompt has at least one token")
@@ -57,7 +57,7 @@ def stop_tokens(stop: Iterable[int]) -> tuple[int, ...]:
 
 
 def number_of_tokens(number: Any) -> int:
-    """The largest number of new tokens. InvalidSpec if it is no integer, or below 0."""
+    """The largest number of new tokens. InvalidSpec if it is not an integer, or below 0."""
     if isinstance(number, bool) or not isinstance(number, int | np.integer) or number < 0:
         raise InvalidSpec(f"max_new_tokens is {number!r}; pass a whole number, 0 or more")
     return int(number)
@@ -73,7 +73,7 @@ def export_path(exported: Exported | str | PathLike[str]) -> Path:
 
 @contextmanager
 def run_errors(inputs: Array) -> Iterator[None]:
-    """Raises InvalidSpec for an error of ONNX Runtime inside, which inputs that the model cannot have cause."""
+    """Turns errors of ONNX Runtime inside into InvalidSpec: they are caused by inputs that do not fit the model."""
     try:
         yield
     except (OnnxfnError, MemoryError):
@@ -92,5 +92,5 @@ def _numbers(name: str, values: Any) -> Array:
     except ValueError:
         raise InvalidSpec(f"{name} has rows of different lengths; pad the shorter prompts on the left") from None
     if array.dtype.kind not in "iufb" and array.size:
-        raise InvalidSpec(f"{name} holds {array.dtype}, which are no numbers; pass the output of a tokenizer")
+        raise InvalidSpec(f"{name} holds {array.dtype}, which are not numbers; pass the output of a tokenizer")
     return array

@@ -27,7 +27,7 @@ LEAD, BETWEEN, TAIL = 5, 2, 4
 """The ordinary tokens before the first image of a text, between two images, and after the last one."""
 
 TOKENS = 64
-"""How many ordinary tokens are drawn."""
+"""The number of ordinary tokens that are drawn."""
 
 TEXT = "What is this?"
 PICTURES: tuple[tuple[int, int], ...] = ((50, 70), (96, 64))
@@ -92,7 +92,7 @@ def for_one(spec: PlannedSpec) -> PlannedSpec:
 
 
 def rows_of_each(features: Array, inputs: Mapping[str, Array]) -> tuple[int, ...]:
-    """How many rows of features each image has.
+    """The number of rows of features of each image.
 
     Args:
         features: `[images, rows, width]`, or `[rows, width]` for all images together.

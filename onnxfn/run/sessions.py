@@ -23,7 +23,7 @@ LARGE_HALF_BYTES = 1 << 29
 """Bytes of 16-bit weights from which on they are not converted all at once."""
 
 LARGE_FILE_BYTES, IN_PLACE_BYTES = 1 << 28, 1 << 16
-"""Bytes of an ONNX file from which on its weights of so many bytes are mapped from it, not read."""
+"""Bytes. In an ONNX file of at least the first size, weights of at least the second size are mapped, not read."""
 
 FOLDER_OF_EXTERNAL_DATA = "session.model_external_initializers_file_folder_path"
 
@@ -34,8 +34,8 @@ def open_session(
     """An `onnxruntime.InferenceSession` of an ONNX file; without `options`, with ONNX Runtime's defaults and no log.
 
     `content` replaces the bytes of the file.
-    ModelNotFound if there is no such file. CheckFailed if ONNX Runtime cannot load it, or if its folder holds a mixture
-    of two exports: its external data was written with another ONNX file, or an export was killed while it moved files.
+    ModelNotFound if there is no such file. CheckFailed if ONNX Runtime cannot load it, or if its folder mixes two
+    exports: the external data is of another ONNX file, or an export was killed while it moved files.
     """
     import onnxruntime
 
@@ -100,9 +100,9 @@ def kept_session(sessions: dict[Path, Any], tick: Tick, file: Path, own_tick: Ti
 
 
 def _content(file: Path) -> bytes | None:
-    """The bytes of a large ONNX file without its large weights, which lie in the file as external data; else None.
+    """The bytes of a large ONNX file, with its large weights as external data in the file itself; else None.
 
-    Without that, ONNX Runtime has two copies in memory: those that it reads and those that it packs for its kernels.
+    Otherwise ONNX Runtime has two copies of them in memory: as read, and as packed for its kernels.
     """
     if not file.is_file() or file.stat().st_size < LARGE_FILE_BYTES:
         return None
@@ -127,7 +127,7 @@ def check_options(file: Path) -> Any:
 
 
 def convert_on_use(options: Any) -> None:
-    """Makes ONNX Runtime convert each 16-bit weight when a node reads it, and not all of them when it loads the file.
+    """Makes ONNX Runtime convert each 16-bit weight when a node reads it, instead of all of them at the start.
 
     Its CPU multiplies float32, so it puts a Cast after each weight. Its optimizations replace these by weights of twice
     the size. Its default order runs all of them first: the order by priority runs each right before its reader.

@@ -1,4 +1,4 @@
-"""The files that read images and sounds, and the decoder that gets what they compute."""
+"""The encoder files of images and sounds, and the decoder that takes their features."""
 
 from __future__ import annotations
 

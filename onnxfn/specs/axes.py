@@ -78,7 +78,7 @@ class AxisMap:
 
 
 def axis(word: str) -> Axis:
-    """The axis that one word of a pattern describes; InvalidSpec when the word has none of the five forms."""
+    """The axis of one word of a pattern; InvalidSpec if the word has none of the five forms."""
     if word == "_":
         return Axis("_", "unspecified")
     if word.isascii() and word.isdecimal():
@@ -103,7 +103,7 @@ def axis_map(pattern: str | AxisMap) -> AxisMap:
         The AxisMap; `axis_map(pattern(axes)) == axes`.
 
     Raises:
-        InvalidSpec: A word has none of these forms, or the pattern is no text.
+        InvalidSpec: A word has none of these forms, or the pattern is not a text.
 
     >>> symbols(axis_map("batch_size 4 past_sequence_length+sequence_length head_dim="))
     {0: 'batch_size', 2: 'past_sequence_length + sequence_length'}

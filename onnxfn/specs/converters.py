@@ -17,7 +17,7 @@ def sorted_arguments(arguments: Mapping[str, Any] | Arguments) -> Arguments:
     """Keyword arguments as sorted pairs, which compare and hash.
 
     Raises:
-        InvalidSpec: they are no keyword arguments.
+        InvalidSpec: they are not keyword arguments.
     """
     try:
         return tuple(sorted(dict(arguments).items()))
@@ -26,7 +26,7 @@ def sorted_arguments(arguments: Mapping[str, Any] | Arguments) -> Arguments:
 
 
 def plain_number(value: Any) -> Any:
-    """A number of another library, such as numpy, as one of Python; any other value as it is.
+    """A number of another library, such as numpy, as a Python number; any other value unchanged.
 
     >>> import numpy
     >>> plain_number(numpy.int64(3)), plain_number(numpy.float32(0.5)), plain_number("x")

@@ -1,6 +1,6 @@
 """Exceptions, their texts, and errors of the operating system.
 
-A message is one line. It says what was asked, where, what is known, the closest known name, and what to do.
+A message is one line: the request, the place, the known values, the closest known name, and advice.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class CaptureFailed(OnnxfnError, RuntimeError):
 class PatchFailed(OnnxfnError, TypeError):
     """A patch does not take an argument of the function that it replaces, or uses one as another type.
 
-    The fault lies in the patch. It is no refusal of the model, whose own TypeErrors say that inputs are not its own.
+    The fault lies in the patch. A TypeError of the model itself means that it does not accept the inputs.
     """
 
 
@@ -129,7 +129,7 @@ def root_cause(error: BaseException) -> BaseException:
 def first_line(error: BaseException) -> str:
     """The first line of an error's message that is not blank; the name of the error's type when there is none.
 
-    A line that ends in a colon is joined with the next one, which says the rest.
+    A line that ends in a colon is joined with the next line.
 
     >>> first_line(ValueError("no such axis" + chr(10) + "and more"))
     'no such axis'
@@ -141,7 +141,7 @@ def first_line(error: BaseException) -> str:
 
 
 def shortened(value: object) -> str:
-    """A value as Python writes it in ASCII, without what follows the first 60 characters.
+    """A value as Python writes it in ASCII, cut after 60 characters.
 
     >>> shortened(["batch_size"]), len(shortened("a" * 100))
     ("['batch_size']", 63)
@@ -207,7 +207,7 @@ ADVICE: Mapping[int, str] = MappingProxyType(
         errno.EIO: "the disk cannot be read or written",
     }
 )
-"""Number of an error of the operating system -> what a user can do."""
+"""Number of an error of the operating system -> advice for the user."""
 
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 """The errors whose message has the number of free bytes."""
@@ -237,7 +237,7 @@ def write_errors(path: Path, needed_bytes: int = 0) -> Iterator[None]:
 
 
 def os_error_text(error: OSError, path: Path | None = None, needed_bytes: int = 0) -> str:
-    """What failed, where, and what to do. `path` is the path of the command, which the error need not be about.
+    """The failure, the path, and advice. `path` is the path of the command; the error may be about another path.
 
     >>> os_error_text(PermissionError(errno.EACCES, "Permission denied", "/root/out"))
     'permission denied: /root/out; change the permissions, or choose another path'

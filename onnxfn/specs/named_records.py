@@ -1,6 +1,6 @@
 """Records in order that are also found by name: `spec.inputs[0]`, `spec.inputs["input_ids"]`, `spec.cases["one"]`.
 
-Every field whose records have names of their own holds `Named` records. The types of this module are in its `.pyi`.
+Every field of records with names holds `Named` records. The types of this module are in its `.pyi`.
 """
 
 from __future__ import annotations

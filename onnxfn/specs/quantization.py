@@ -1,4 +1,4 @@
-"""Which weights of a graph are stored in fewer bits, and how: rules, of which the last that selects a weight wins."""
+"""Rules for the weights of a graph that are stored in fewer bits. The last rule that selects a weight wins."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from onnxfn.specs.errors import InvalidSpec
 from onnxfn.specs.record import record
 
 ReadingOperator = Literal["MatMul", "Gather", "Conv"]
-"""What reads a weight. A `Gemm` and a MatMul after a Transpose are `MatMul`."""
+"""An operator that reads a weight. A `Gemm` and a MatMul after a Transpose are `MatMul`."""
 
 QuantizationKind = Literal["blocks", "dynamic", "nf4", "as is"]
 """The values of `WeightRule.kind`."""
@@ -30,12 +30,12 @@ ACCURACY_LEVELS = range(5)
 
 
 MATRICES: tuple[ReadingOperator, ...] = ("MatMul", "Gather")
-"""What reads the matrices of linear layers and the tables of embeddings."""
+"""The operators that read matrices of linear layers and embedding tables."""
 
 
 @record
 class WeightRule:
-    """How the weights that a rule selects are stored. Vectors, such as a bias, always stay as they are.
+    """The storage of the weights that a rule selects. Vectors, such as a bias, are never quantized.
 
     Attributes:
         where: A pattern of `fnmatch` for the name of the parameter: `"*lm_head*"`. A tied weight has several names; it
@@ -43,16 +43,16 @@ class WeightRule:
         bits: Bits of an element: 2, 4 or 8 for `"blocks"`, 8 for `"dynamic"`, 4 for `"nf4"`.
         block_size: Elements that share a scale: a power of two, at least 16. `"dynamic"` has no blocks.
         symmetric: Whether zero is in the middle of the codes; else each block has a zero point.
-        kind: `"blocks"`: weights in blocks, activations as they are: MatMulNBits, GatherBlockQuantized. `"dynamic"`:
+        kind: `"blocks"`: weights in blocks, activations in floats: MatMulNBits, GatherBlockQuantized. `"dynamic"`:
             8-bit integers times activations that are quantized while the graph runs: MatMulInteger, ConvInteger.
             `"nf4"`: blocks with the 16 levels of NormalFloat4: MatMulBnb4. `"as is"`: the weights stay.
         signed: Whether the integers of `"dynamic"` are int8; else uint8.
         per_channel: Whether each output channel of `"dynamic"` has its own scale; else the weight has one.
-        accuracy_level: What MatMulNBits of `"blocks"` computes in: 0: the fastest that the kernel has for the dtype,
-            1: float32, 4: 8-bit integers. On a CPU level 4 took 18 instead of 55 ms for a token of SmolLM2 in 4 bits,
-            at a KL divergence of 0.446 instead of 0.438.
-        read_by: The operators of which one reads the weight: `"MatMul"`, which also stands for Gemm, `"Gather"`, which
-            looks up embeddings, `"Conv"`. Any, if there are none.
+        accuracy_level: The numbers in which MatMulNBits of `"blocks"` computes. 0: the fastest kernel for the dtype, 1:
+            float32, 4: 8-bit integers. On a CPU level 4 took 18 instead of 55 ms for a token of SmolLM2 in 4 bits, at a
+            KL divergence of 0.446 instead of 0.438.
+        read_by: Operators, one of which must read the weight: `"MatMul"` (also for Gemm), `"Gather"` (a lookup of
+            embeddings), `"Conv"`. Empty: any operator.
 
     Raises:
         UnknownName: `kind` is not a known value.
@@ -103,7 +103,7 @@ def is_selected(rule: WeightRule, names: Iterable[str], operators: Iterable[str]
 
 
 def rule_for(rules: Sequence[WeightRule], names: Sequence[str], operators: Sequence[str] = ()) -> WeightRule | None:
-    """The last rule that selects a weight; None if there is none, or if that rule leaves the weight as it is.
+    """The last rule that selects a weight; None if there is none, or if that rule has the kind `"as is"`.
 
     >>> rules = (WeightRule("*", bits=4), WeightRule("*lm_head*", bits=8), WeightRule("*norm*", kind="as is"))
     >>> rule_for(rules, ["lm_head.weight"]).bits, rule_for(rules, ["norm.weight"])

@@ -21,7 +21,7 @@ Fits = Callable[[Any], bool]
 """Whether a value has a type."""
 
 NUMBERS: Mapping[Any, tuple[type, ...]] = MappingProxyType({int: (int,), float: (int, float)})
-"""Annotation -> the classes of its values; a bool, whose class is a subclass of int, is no number."""
+"""Annotation -> the classes of its values. A bool is not a number, although its class is a subclass of int."""
 
 
 def typed_fields(_: type, fields: list[Attribute[Any]]) -> list[Attribute[Any]]:
@@ -151,7 +151,7 @@ else:
     from onnxfn.specs.short_repr import notebook_text, short_repr
 
     def record(decorated: Any = None, **options: Any) -> Any:
-        """A frozen class of attrs whose fields refuse values of other types, and whose `repr` is short.
+        """A frozen class of attrs with checked types of fields and a short `repr`.
 
         A class with a `__repr__` of its own keeps it. A notebook shows a class with a `__str__` as it prints.
         `options` are those of `attrs.frozen`.

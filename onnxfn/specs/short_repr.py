@@ -1,8 +1,8 @@
 """`repr` of records, short, and rows that differ in the number of a layer alone: `past_key_values.{0..29}.key`.
 
-A row is a tuple of cells, the name first. Rows form a group when their names differ in one number, that number grows
-from row to row, every other number that differs does so by the same amount, and all other text is equal. So layers of
-two kinds, whose axes differ, are two groups. A number counts if it is a whole part of a dotted name.
+A row is a tuple of cells, the name first. Rows form a group when their names differ in one number. This number grows
+from row to row. All other numbers that differ grow by the same amount, and all other text is equal. So layers of two
+kinds, whose axes differ, are two groups. A number counts if it is a whole part of a dotted name.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ LONGEST_TEXT = 60
 def short_repr(record: Any) -> str:
     """A record as a call of its class with the fields that specify something; a long one as a summary.
 
-    A summary has texts and numbers as they are, and of the records in a field their number.
+    A summary has texts and numbers unchanged, and the number of records in a field.
 
     >>> from onnxfn.specs.records import DummySize, InputSpec
     >>> InputSpec("input_ids", "batch_size sequence_length", "token_ids")
@@ -41,7 +41,7 @@ def short_repr(record: Any) -> str:
 
 
 def notebook_text(record: Any) -> str:
-    """What a notebook shows of a record: the lines that it prints as, also where they are wider than the page."""
+    """A record as HTML for a notebook: its printed lines, also if they are wider than the page."""
     return f'<pre style="overflow-x:auto">{escape(str(record))}</pre>'
 
 
@@ -166,7 +166,7 @@ def _numbers(row: Row) -> list[int]:
 
 
 def _continues(group: Sequence[int], numbers: Sequence[Sequence[int]], index: int, in_name: int) -> bool:
-    """Whether a row, whose text is that of the group, differs from the last row of the group as those differ."""
+    """Whether a row with the text of a group continues the numbers of the group."""
     last, row = numbers[group[-1]], numbers[index]
     steps = [new - old for old, new in zip(last, row, strict=True)]
     varying = [bool(step) for step in steps]

@@ -29,8 +29,8 @@ def write_adapter(
         adapter: The folder of a LoRA adapter that PEFT wrote.
         path: The file, `<name>.onnx_adapter` by convention.
         float: The dtype of the graph.
-        graph: The ONNX file that the adapter is for, if the layers that the adapter changes are in several files: only
-            what this file takes is written.
+        graph: The ONNX file of the adapter, if the adapted layers are in several files. Only the inputs of this file
+            are written.
 
     Returns:
         The path of the file.
@@ -86,7 +86,7 @@ def adapter_arrays(adapter: Adapter, dtype: str) -> Mapping[str, Any]:
         raise InvalidSpec(f"the inputs of an adapter are float32 or float16, not {dtype}: numpy has no other")
     if adapter.tensors:
         raise InvalidSpec(
-            f"the adapter {adapter.folder} has {next(iter(adapter.tensors))}, which is no input of a graph; "
+            f"the adapter {adapter.folder} has {next(iter(adapter.tensors))}, which is not an input of a graph; "
             "merge it: export(..., adapter=folder) without with_adapter_inputs"
         )
     arrays = {}

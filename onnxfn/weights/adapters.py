@@ -18,10 +18,10 @@ CONFIG, WEIGHTS, PICKLED = "adapter_config.json", "adapter_model.safetensors", "
 """The files of an adapter; the last is of older versions of PEFT."""
 
 PREFIX = "base_model.model."
-"""What PEFT writes before the name of each tensor."""
+"""The prefix of PEFT for the name of each tensor."""
 
 WRAPPERS = re.compile(r"\.(base_layer|modules_to_save)(?=\.)")
-"""What PEFT adds to the name of a tensor of the model itself."""
+"""The additions of PEFT to the names of the model's own tensors."""
 
 MATRIX = re.compile(r"(?P<layer>.+)\.(?P<kind>lora_A|lora_B|lora_magnitude_vector)(\.weight)?")
 TABLE = re.compile(r"(?P<layer>.+)\.(?P<kind>lora_embedding_[AB])")
@@ -36,15 +36,15 @@ OTHER_KEYS = (
     *("peft_version", "qalora_group_size", "revision", "runtime_config", "target_modules", "task_type"),
     *("ensure_weight_tying", "eva_config", "loftq_config", "corda_config", "lora_ga_config"),
 )
-"""Keys of a configuration that say how the adapter was trained, or that its tensors show."""
+"""Keys of a configuration about the training of the adapter, and keys that follow from its tensors."""
 
 PLAIN_STARTS = (True, False, None, "gaussian", "eva", "orthogonal")
-"""Values of `init_lora_weights` with which PEFT leaves the weights of the model as they are."""
+"""Values of `init_lora_weights` with which PEFT does not change the weights of the model."""
 
 
 @frozen(eq=False)
 class AdaptedLayer:
-    """What an adapter has for a layer, as torch tensors.
+    """The part of an adapter for one layer, as torch tensors.
 
     Attributes:
         a: The matrix that the input of the layer is multiplied with first.
@@ -79,8 +79,8 @@ class Adapter:
 def read_adapter(folder: str | Path) -> Adapter:
     """The adapter in a folder that PEFT wrote.
 
-    ModelNotFound if there is none, LoadFailed if a file cannot be read, InvalidSpec if the adapter is no LoRA or has a
-    feature that is not known here.
+    ModelNotFound if there is none, LoadFailed if a file cannot be read, InvalidSpec if the adapter is not a LoRA or has
+    an unsupported feature.
     """
     from safetensors.torch import load_file
 
@@ -122,7 +122,7 @@ def _check_files(folder: Path) -> None:
 
 
 def _check_features(folder: Path, config: Mapping[str, Any]) -> None:
-    """Raises InvalidSpec for an adapter that is no LoRA, or that has a feature which is not known here."""
+    """Raises InvalidSpec for an adapter that is not a LoRA, or has an unsupported feature."""
     advice = "merge it with PEFT (merge_and_unload) and export the merged model"
     if config.get("peft_type") != "LORA":
         raise InvalidSpec(f"the adapter {folder} is of the type {config.get('peft_type')!r}, not LORA; {advice}")
@@ -138,7 +138,7 @@ def _check_features(folder: Path, config: Mapping[str, Any]) -> None:
 
 
 def _layer(folder: Path, name: str, config: Mapping[str, Any], kinds: Mapping[str, Any]) -> AdaptedLayer:
-    """What an adapter has for a layer. LoadFailed if it lacks a tensor."""
+    """The part of an adapter for one layer. LoadFailed if it lacks a tensor."""
     a, b = (kinds.get(f"lora_{letter}", kinds.get(f"lora_embedding_{letter}")) for letter in "AB")
     if a is None or b is None:
         raise LoadFailed(f"the adapter {folder} has no A or no B for {name}; it has: {listed(kinds)}")

@@ -19,10 +19,10 @@ PERIOD = 0.05
 
 
 def watched(function: Callable[[], Any], tick: Tick, stop: Callable[[], None]) -> Any:
-    """What a function returns, computed in another thread; meanwhile this thread calls `tick`.
+    """The result of a function in another thread; meanwhile this thread calls `tick`.
 
-    If `tick` raises, `stop` is called. The end of the function is not awaited: ONNX Runtime may take seconds until it
-    sees that it is to stop. What it returns then is dropped.
+    If `tick` raises, `stop` is called. The end of the function is not awaited, because ONNX Runtime may take seconds to
+    stop. Its result is then dropped.
     """
     stopped = Event()
 
@@ -81,7 +81,7 @@ PARTS = "onnxfn.parts"
 """The key in the `meta` of a lazy tensor that holds a function to the contiguous arrays of its elements."""
 
 KEY = "onnxfn.key"
-"""The key in the `meta` of a lazy tensor that holds what is equal for tensors of the same elements, or None."""
+"""The key in the `meta` of a lazy tensor for a value that is equal for tensors of the same elements, or None."""
 
 
 def lazy_tensor(
@@ -122,7 +122,7 @@ def chunks(tensor: Any, size: int = CHUNK_BYTES) -> Iterator[Any]:
 
 
 def memory_key(tensor: Any) -> Any:
-    """A value that is equal for tensors that have the same bytes, since they view the same memory; None if unknown."""
+    """A value that is equal for tensors of the same bytes in memory; None if unknown."""
     if KEY in getattr(tensor, "meta", {}):
         return tensor.meta[KEY]
     array = viewed_array(tensor)
@@ -209,7 +209,7 @@ def prefetched(
 
 
 def _row_slices(array: Any, rows: int) -> Iterator[Any]:
-    """Slices of an array along its first axis, of so many rows each."""
+    """Slices of an array along its first axis, each with `rows` rows."""
     step = max(1, rows)
     return (array[start : start + step] for start in range(0, len(array), step))
 

@@ -1,6 +1,6 @@
 """Digests: an ONNX file states the SHA-256 of its external data, and the external data ends with its own.
 
-So a graph and external data of different exports are told apart by a look at the last bytes of a file.
+So a graph with the wrong external data is detected by reading the last bytes of the data file.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class DataDigests:
 
 
 def write_with_digest(file: HashedFile, chunks: Iterable[Any]) -> DataDigests:
-    """Writes chunks, then `END_MARK` and the SHA-256 of the chunks; returns that digest, and that of the file."""
+    """Writes chunks, then `END_MARK` and the SHA-256 of the chunks; returns this digest and the digest of the file."""
     for chunk in chunks:
         file.write(chunk)
     weights = file.sha256()

@@ -1,7 +1,7 @@
-"""The journal of an export that replaces files: what it moves and deletes, so that a killed export can be finished.
+"""The journal of an export that replaces files: its moves and deletions, so that a killed export can be finished.
 
-An export works in a staging folder. The staging folder gets a journal when all files are complete, before the first of
-them is moved. While a journal exists, the destination may lack files of the set.
+An export works in a staging folder. The folder gets a journal when all files are complete and none is moved yet. While
+a journal exists, the destination may lack files of the set.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from onnxfn.specs.converters import as_tuple
 from onnxfn.weights.names import is_inside
 
 STAGING_PREFIX = ".onnxfn."
-"""How the names of staging folders begin."""
+"""The prefix of the names of staging folders."""
 
 STAGED_FILES, REPLACED_FILES = "files", "replaced"
-"""In a staging folder: the folder of the complete files, and that of the files that they replace."""
+"""In a staging folder: the folder of the complete files, and the folder of the replaced files."""
 
 JOURNAL_FILE, NEW_JOURNAL_FILE = "journal.json", "journal.json.new"
 """In a staging folder: the journal, and the journal while it is written."""
@@ -27,15 +27,14 @@ JOURNAL_FILE, NEW_JOURNAL_FILE = "journal.json", "journal.json.new"
 
 @frozen
 class Journal:
-    """What an export does to the folder of an earlier export.
+    """The changes of an export to the folder of an earlier export.
 
     Names are relative to that folder.
 
     Attributes:
         files: The names of the files that are moved to the folder, in this order.
         stale: The names of the other files of the earlier export, which are deleted.
-        new_folder: The inode of the folder that is exchanged for the folder as a whole; 0 if files are moved one by
-            one.
+        new_folder: The inode of the new folder, if the whole folder is swapped; 0 if files are moved one by one.
     """
 
     files: tuple[str, ...] = field(converter=as_tuple)

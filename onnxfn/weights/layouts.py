@@ -22,14 +22,14 @@ class Layout:
     Attributes:
         name: Its name.
         subfolder: The folder that holds the ONNX files; empty for the folder of the export itself.
-        external_data_suffix: How the names of external data files end.
+        external_data_suffix: The end of the names of external data files.
         weight_storage: The default of `WriteOptions.weight_storage`.
         io_dtype: The float type of inputs and outputs if weights have 16 bits; None: that of the weights.
         output_names: Names of outputs in graphs -> the names that the clients of the layout look for.
         suffixes: Whether the file of a single dtype other than float32 has its suffix, too.
         clients: The programs whose requirements a plan is compared with.
         side_files: The functions that compute files for these programs, in order: see `export/clients`.
-        has_card: Whether the folder gets a `README.md` that says what it was made of and how to load it.
+        has_card: Whether the folder gets a `README.md` with its origin and how to load it.
     """
 
     name: str
@@ -90,11 +90,11 @@ LAYOUTS: Mapping[str, Layout] = MappingProxyType(
 
 
 ALIAS_FILE = "alias"
-"""The side file that a layout has on request alone: it states a model type that is not the model's."""
+"""Written only on request: a `config.json` with a substitute model type."""
 
 
 def with_alias(layout: Layout) -> Layout:
-    """The layout whose `config.json` may state a model type that clients know, in place of one that they do not."""
+    """The layout with ALIAS_FILE: `config.json` may state a model type that clients know instead of the real one."""
     return evolve(layout, side_files=(*layout.side_files, ALIAS_FILE))
 
 
@@ -123,7 +123,7 @@ DTYPE_SUFFIXES: Mapping[str, str] = MappingProxyType(
 
 
 def dtype_suffix(dtype: str | None) -> str:
-    """How the stems of the files of a variant end; empty for None. UnknownName for a dtype that is none.
+    """The suffix of the stems of the files of a variant; empty for None. UnknownName for an unknown dtype.
 
     >>> dtype_suffix("q8"), dtype_suffix(None)
     ('_quantized', '')
@@ -143,7 +143,7 @@ def dtype_of_stem(stem: str) -> str:
 
 
 def graphs_of_dtype(folder: Path, dtype: str | None) -> list[Path]:
-    """The ONNX files in a folder, or those of a dtype. ModelNotFound if the folder has files of other dtypes alone."""
+    """The ONNX files in a folder, or those of a dtype. ModelNotFound if the folder has only files of other dtypes."""
     suffix, graphs = dtype_suffix(dtype), sorted(folder.glob("*.onnx"))
     if dtype is None:
         return graphs

@@ -1,4 +1,4 @@
-"""Names of files that come from a file: each must stay in the folder to which it is relative."""
+"""File names that are read from a file: each must stay inside the folder to which it is relative."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def is_inside(name: Any) -> bool:
-    """Whether a name is that of a file or folder in the folder to which it is relative, on every system.
+    """Whether a relative name stays inside its folder, on every system.
 
     >>> [is_inside(name) for name in ("onnx/model.onnx", "../model.onnx", "/model.onnx", "C:model.onnx", "", 3)]
     [True, False, False, False, False, False]

@@ -38,7 +38,7 @@ class HashedFile:
 
 @contextmanager
 def hashed_file(path: Path) -> Iterator[HashedFile]:
-    """A context with a new file at a path, in place of any that was there, which may be a hard link."""
+    """A context with a new file at a path. An existing file there, which may be a hard link, is removed first."""
     path.unlink(missing_ok=True)
     with path.open("wb") as file, ThreadPoolExecutor(1) as pool:
         yield HashedFile(file, pool)
@@ -120,7 +120,7 @@ FIXED_SIZES: Mapping[int, int] = MappingProxyType({FIXED_64: 8, FIXED_32: 4})
 """The bytes of a field of these wire types."""
 
 Span = tuple[int, int]
-"""Where a field, or its content, starts and ends in a file."""
+"""The start and the end of a field, or of its content, in a file."""
 
 
 def written_by_onnxfn(file: Path) -> bool:
@@ -164,7 +164,7 @@ def metadata(file: Path) -> dict[str, str]:
 
 @frozen
 class StoredTensor:
-    """Where the bytes of an initializer lie: `length` bytes of `file` from `offset` on.
+    """The place of the bytes of an initializer: `length` bytes of `file` from `offset` on.
 
     `dtype` is the number of its type in ONNX.
     """
@@ -178,9 +178,9 @@ class StoredTensor:
 
 
 def stored_tensors(file: Path) -> tuple[StoredTensor, ...]:
-    """The initializers of an ONNX file whose bytes lie in the file or in external data; ValueError if it is no file.
+    """The initializers of an ONNX file with bytes in the file or in external data; ValueError for another file.
 
-    An initializer that has its numbers one by one, as `float_data`, is left out.
+    An initializer with a list of numbers, such as `float_data`, is left out.
     """
     tensors = [
         (tensor, {entry.key: entry.value for entry in tensor.external_data})
@@ -219,7 +219,7 @@ def external_data_names(file: Path) -> frozenset[str]:
 
 
 def graph_nodes(file: Path) -> tuple[Any, ...]:
-    """The nodes of an ONNX file, each an `onnx.NodeProto`, also those in branches; ValueError if it is no file."""
+    """The nodes of an ONNX file, each an `onnx.NodeProto`, also those in branches; ValueError for another file."""
     return tuple(inner for node in onnx_model(file).graph.node for inner in _with_inner_nodes(node))
 
 
@@ -241,7 +241,7 @@ def mentions(file: Path, text: str) -> bool:
 
 
 def with_weights_in_place(file: Path, least: int) -> bytes:
-    """An ONNX file whose weights of at least so many bytes are external data: their bytes in the file itself.
+    """An ONNX file with weights of at least `least` bytes as external data: their bytes in the file itself.
 
     A program that maps external data into memory then copies none of them. Their offsets may be any, as in files that
     `onnx.save` writes.
@@ -254,7 +254,7 @@ def with_weights_in_place(file: Path, least: int) -> bytes:
 
 
 def _in_place(data: mmap.mmap, name: str, least: int, span: Span) -> bytes:
-    """The TensorProto in a span of a file. Its raw data of at least so many bytes is external data, of that file."""
+    """The TensorProto in a span of a file. Raw data of at least `least` bytes becomes external data in that file."""
     from onnx import TensorProto
 
     fields = list(_fields(data, span))

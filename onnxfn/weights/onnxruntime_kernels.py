@@ -15,8 +15,8 @@ def block_codes(rows: Any, bits: int, block_size: int, *, symmetric: bool) -> tu
 
     Codes have the axes row, block and byte; the last block of a row is padded. Zero points have several in a byte.
 
-    The kernel reads columns. Rows that are whole blocks, and whole bytes of zero points, are a single column as they
-    are; others are transposed. The results are the same, in half the time.
+    The kernel reads columns. Rows of whole blocks, and whole bytes of zero points, already form a single column; others
+    are transposed. The results are the same, in half the time.
     """
     from onnxruntime.capi import _pybind_state as kernels
 

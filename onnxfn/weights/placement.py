@@ -1,4 +1,4 @@
-"""Where each weight of a graph is stored; writes a graph and its external data."""
+"""The place of each weight of a graph; writes a graph and its external data."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ MIN_SHARED_BYTES = 1 << 16
 
 @frozen
 class Placement:
-    """Where the bytes of a weight are stored.
+    """The place of the bytes of a weight.
 
     `file` is the name of an external data file in the folder of the ONNX file, or None for the ONNX file itself.
     `source` is the checkpoint's file that `file` is a hard link to, if it is one.
@@ -66,11 +66,11 @@ def weight_placements(
 ) -> dict[str, Placement]:
     """From the name of each weight of at least `MIN_EXTERNAL_BYTES` to its placement.
 
-    A weight that is in `shared` has its placement there. A weight whose bytes are those of one of the checkpoint's
-    `entries` is linked to. The others lie in the ONNX file if all weights of the graph are at most `threshold` bytes,
-    else in one external data file, `data_file`; weights that view the same memory are stored once. Placements
-    depend only on the sizes of the weights and on which of them are the same. `tick` is called while weights are
-    compared with `entries`.
+    A weight in `shared` has its placement there. A weight with the same bytes as one of the checkpoint's `entries` is
+    linked to that entry. The others lie in the ONNX file if all weights of the graph have at most `threshold` bytes,
+    else in one external data file, `data_file`. Weights that view the same memory are stored once. Placements depend
+    only on the sizes of the weights and on which of them are equal. `tick` is called while weights are compared with
+    `entries`.
     """
     large = _large_weights(model)
     linked = {

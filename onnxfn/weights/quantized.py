@@ -107,8 +107,8 @@ def _role_chunks(weight: QuantizedWeight, computed: Parameters, role: Role, dtyp
 def _empty_parameters(weight: QuantizedWeight, role: Role) -> Any:
     """An array for all scales or all zero points of a weight.
 
-    Small arrays that live until the end, between the large ones of each step, would keep the memory of these from being
-    used again: up to the size of the weight in float32.
+    Without it, small arrays would live until the end between the large arrays of each step. The memory of the large
+    ones, up to the size of the weight in float32, could not be used again.
     """
     rule, shape = weight.rule, tuple(weight.tensor.shape)
     if rule.kind != "dynamic":

@@ -72,7 +72,7 @@ WRITTEN_FILES = (*SIDE_FILES, "genai_config.json", "README.md")
 
 
 def side_files(folder: Path, patterns: tuple[str, ...] = SIDE_FILES) -> tuple[Path, ...]:
-    """The files in a checkpoint's folder that patterns name; no links to files that are not the checkpoint's."""
+    """The files in a checkpoint's folder that match patterns, without links to files outside the checkpoint."""
     files = {file for pattern in patterns for file in folder.glob(pattern)}
     return tuple(sorted(file for file in files if file.is_file() and _is_of_checkpoint(file, folder)))
 

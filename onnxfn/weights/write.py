@@ -49,9 +49,9 @@ def _check_weight_storage(_: Any, __: Attribute[str | None], storage: str | None
 
 
 def _check_suffix(_: Any, __: Attribute[str | None], suffix: str | None) -> None:
-    """Raises InvalidSpec for a suffix that does not end a file name, or that ends the names of files of another kind.
+    """Raises InvalidSpec for a suffix that cannot end a file name, or that is the suffix of another kind of file.
 
-    A graph or a checkpoint's weights of that name would be replaced, and deleted by the next export.
+    With the latter, a graph or weights of a checkpoint would be replaced, and deleted by the next export.
     """
     if not isinstance(suffix, str):
         return
@@ -66,7 +66,7 @@ def _check_suffix(_: Any, __: Attribute[str | None], suffix: str | None) -> None
 
 @frozen(kw_only=True, field_transformer=typed_fields)
 class WriteOptions:
-    """How `export` lays out files and stores weights.
+    """The options of `export` for the layout of files and the storage of weights.
 
     Attributes:
         layout: The program that the folder is for. `"optimum"`: ONNX files lie in the folder itself and share
@@ -76,13 +76,13 @@ class WriteOptions:
         weight_storage: Where weights lie. `"copy"`: each ONNX file has its own. `"share"`: a weight that several
             ONNX files use is stored once, in the external data of the first. `"link"`: weights that lie unchanged in
             the checkpoint's safetensors files stay there; these files are hard-linked into the folder. `"none"`:
-            weights are not written. None: what the layout does by default (`"share"` or `"copy"`).
+            weights are not written. None: the default of the layout (`"share"` or `"copy"`).
         external_data_threshold: Bytes. If the weights of an ONNX file are larger in sum, they are stored as external
             data in a separate file. Protobuf allows no file above 2 GiB, so larger values have no effect.
-        external_data_suffix: How the names of external data files end, after the name of the part. None: as the
-            layout says (`".onnx_data"`).
-        alias: Whether `config.json` states a model type that clients know (`gemma`) where one of them does not know
-            the true type, or starts it with a cache of other sizes. The remarks of the plan say so.
+        external_data_suffix: The end of the names of external data files, after the name of the part. None: that of the
+            layout (`".onnx_data"`).
+        alias: Whether `config.json` states a known model type (`gemma`) if a client does not know the real type, or
+            starts it with a cache of other sizes. The remarks of the plan say so.
 
     Raises:
         UnknownName: `layout` or `weight_storage` is not a known value.

@@ -198,7 +198,7 @@ def test_what_inputs_cannot_be_is_refused(base, adapters, tmp_path):
     narrow = onnxfn.with_adapter_inputs(spec, "q_proj")
     message = refusal(InvalidSpec, onnxfn.export, narrow, base, tmp_path / "c", adapter=adapters[0])
     assert "for which the graph has no inputs" in message
-    for name, text in (("rslora", "lm_head.weight, which is no input"), ("dora", "which is no input")):
+    for name, text in (("rslora", "lm_head.weight, which is not an input"), ("dora", "which is not an input")):
         folder = peft_adapters.FOLDER / name
         assert text in refusal(InvalidSpec, onnxfn.write_adapter, folder, tmp_path / "x.onnx_adapter")
     assert "names no layer" in refusal(InvalidSpec, onnxfn.with_adapter_inputs, spec)

@@ -70,8 +70,8 @@ def test_validate_refuses_what_is_no_export(bert):
     ("options", "message"),
     [
         ({"find_repeats": None}, "find_repeats is None; pass a function, such as trace_all_layers"),
-        ({"template_cache": 5}, "template_cache of BuildOptions: 5 is no path; pass the path of a folder, or None "),
-        ({"template_cache": "a\0b"}, r"template_cache of BuildOptions: 'a\x00b' is no path; pass the path of a "),
+        ({"template_cache": 5}, "template_cache of BuildOptions: 5 is not a path; pass the path of a folder, or None "),
+        ({"template_cache": "a\0b"}, r"template_cache of BuildOptions: 'a\x00b' is not a path; pass the path of a "),
     ],
 )
 def test_options_of_another_type_are_refused(options, message):

@@ -112,7 +112,7 @@ def test_code_of_a_checkpoint_does_not_run_without_the_flag(own_code, tmp_path):
     result = invoke("export", own_code, tmp_path / "out", input="y\n")
     assert result.exit_code == 1
     (line,) = result.stderr.splitlines()
-    assert line.startswith(f"error: {own_code} has code of its own for the model type 'own-architecture'; ")
+    assert line.startswith(f"error: {own_code} has its own code for the model type 'own-architecture'; ")
     assert line.endswith("it runs only if you trust it: trust_remote_code=True (--trust-remote-code)")
     assert not (tmp_path / "executed").exists()
 

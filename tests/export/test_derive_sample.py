@@ -325,7 +325,7 @@ def test_a_model_that_cannot_be_exported_as_it_is_is_refused_with_advice(build, 
 
 
 def test_the_spec_for_a_module_is_refused_with_the_line_to_write():
-    message = "Linear is no model of transformers; derive the spec from sample arguments: derived(model, sample="
+    message = "Linear is not a model of transformers; derive the spec from sample arguments: derived(model, sample="
     with pytest.raises(InvalidSpec, match=re.escape(message)):
         onnxfn.spec_for(nn.Linear(4, 2))
 

@@ -100,7 +100,7 @@ def test_several_parts_with_external_data_are_called_saved_and_loaded(t5, tmp_pa
         ({"input_ids": IDS.bfloat16()}, "input_ids is torch.bfloat16; model.onnx takes int64"),
         ({"input_ids": [[0.5] * 5] * 2}, "input_ids is float64; model.onnx takes int64"),
         ({"input_ids": ["a text"]}, "input_ids is <U6; model.onnx takes int64"),
-        ({"input_ids": [[1], [2, 3]]}, "input_ids is no array of numbers: "),
+        ({"input_ids": [[1], [2, 3]]}, "input_ids is not an array of numbers: "),
         ({"input_ids": IDS[0]}, "input_ids has the shape [5]; model.onnx takes [batch_size, sequence_length]"),
         ({"attention_mask": IDS[:, :3]}, "attention_mask has the shape [2, 3], but sequence_length is 5 in input_ids"),
         ({"input_ids": IDS + 10_000}, "ONNX Runtime cannot run model.onnx on these inputs: indices element out of "),

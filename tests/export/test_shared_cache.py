@@ -126,7 +126,7 @@ def test_a_type_whose_attention_the_operator_does_not_compute_is_refused(model_t
     ("model_type", "task"), [("llama", "text-generation"), ("t5", "text2text-generation-with-past")]
 )
 def test_a_spec_without_a_decoder_with_a_past_is_refused(model_type, task):
-    message = f"{model_type} is no decoder with a past for {task}, so it has no cache to share; "
+    message = f"{model_type} is not a decoder with a past for {task}, so it has no cache to share; "
     assert message in refusal(InvalidSpec, with_shared_cache, spec_for(model_type, task))
 
 

@@ -76,4 +76,4 @@ def test_the_side_file_names_both_files(exported):
 
 
 def test_a_model_without_cross_attention_is_refused():
-    assert "no encoder-decoder" in refusal(InvalidSpec, whisper_for_genai, spec_for("llama", "text-generation"))
+    assert "not an encoder-decoder" in refusal(InvalidSpec, whisper_for_genai, spec_for("llama", "text-generation"))

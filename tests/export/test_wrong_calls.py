@@ -92,7 +92,7 @@ CALLS = {
     "opset": (lambda *_: onnxfn.with_opset(SPEC, 99), "no opset 99; possible: 18 to 25"),
     "constant of numpy": (lambda *_: onnxfn.to_json(always(x=np.complex64(1))), "x of always is "),
     "constant that is a tensor": (lambda *_: always(x=torch.zeros(2)), "x of always is "),
-    "model as JSON": (lambda bert, _: onnxfn.to_json(bert), "BertForSequenceClassification is no record of onnxfn, or"),
+    "model as JSON": (lambda bert, _: onnxfn.to_json(bert), "BertForSequenceClassification is not a record, or holds"),
     "task": (lambda *_: onnxfn.for_task(SPEC, None), "task of for_task is None, of the type NoneType; it must be str"),
     "model in place of a spec": (lambda bert, _: onnxfn.without(bert, "logits"), "names of without is BertForSequence"),
     "tolerance": (lambda *_: onnxfn.with_tolerance(SPEC, atol="x"), "atol of with_tolerance is 'x', of the type str; "),

@@ -177,7 +177,7 @@ CONFIGS: Mapping[str, Broken] = MappingProxyType(
         "model_type: a list": Broken(config(model_type=["bert"]), "transformers cannot read a configuration from "),
         "model_type: another": Broken(config(model_type="vit"), "lacks weights that ViTModel needs"),
         "code of its own": Broken(
-            config(model_type="evil", auto_map={"AutoConfig": "code.Evil"}), "code of its own for the model type 'evil'"
+            config(model_type="evil", auto_map={"AutoConfig": "code.Evil"}), "its own code for the model type 'evil'"
         ),
         "architectures: unknown": Broken(config(architectures=["BertForNothing"]), ""),
         "architectures: a text": Broken(config(architectures="BertModel"), ""),

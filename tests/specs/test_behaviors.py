@@ -119,7 +119,7 @@ BERT = ARCHITECTURES["bert"]
     [
         (UnknownName, BART, "decodr", {}, "known: monolith, decoder, encoder; did you mean 'decoder'?"),
         (UnknownName, BERT, "decodr", {}, "known: monolith, encoder, decoder"),
-        (InvalidSpec, BERT, "decoder", {}, "bert is no encoder-decoder (or one of its parts already)"),
+        (InvalidSpec, BERT, "decoder", {}, "bert is not an encoder-decoder (or one of its parts already)"),
         (InvalidSpec, with_behavior(BART, "decoder"), "encoder", {}, "one of its parts already"),
         (InvalidSpec, ARCHITECTURES["bart"], "encoder", {}, "before its behavior: for_task(spec, task)"),
         (InvalidSpec, BART, "encoder", {"past": "outputs"}, "it has no past: leave out past='outputs'"),

@@ -85,7 +85,7 @@ def test_the_order_of_inputs_has_a_meaning():
 
 @pytest.mark.parametrize("value", ["bert", [SPEC]])
 def test_what_is_no_record_has_no_digest(value):
-    with pytest.raises(onnxfn.InvalidSpec, match="no record; pass a spec"):
+    with pytest.raises(onnxfn.InvalidSpec, match="not a record; pass a spec"):
         digest(value)
 
 

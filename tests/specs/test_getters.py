@@ -91,7 +91,7 @@ def test_every_getter_is_tested_above():
     ["a +", "a / b", "a % b", "min(a)", "a.b()", "f'{a}'", "a < 2", "a and b", "a == b", "a[b]", "x" * 501 + "+1", ""],
 )
 def test_another_text_is_no_source(text):
-    assert "is no source: a source is a name, a dotted path or a formula" in refusal(InvalidSpec, parsed, text)
+    assert "is not a source: a source is a name, a dotted path or a formula" in refusal(InvalidSpec, parsed, text)
 
 
 def test_a_formula_without_a_configuration_is_a_number_or_missing():

@@ -141,7 +141,7 @@ def test_a_division_by_a_size_of_0_is_refused():
         ({"function": "quotient", "arguments": ["vocab_size", "zero"]}, "division"),
         ({"function": "total", "arguments": ["labels", "vocab_size"]}, "unsupported operand"),
         ({"function": "power", "arguments": ["vocab_size", "vocab_size"]}, "99 to the power of 99 is too large"),
-        ({"function": "total", "arguments": [5]}, "5 is no source"),
+        ({"function": "total", "arguments": [5]}, "5 is not a source"),
     ],
 )
 def test_a_getter_that_cannot_be_computed_is_refused(getter, reason):

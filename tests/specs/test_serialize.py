@@ -96,7 +96,7 @@ def test_a_record_of_another_class_is_refused():
 
 @pytest.mark.parametrize("value", [{1, 2}, object(), Generator("g", "constant", {"value": object()})])
 def test_what_is_no_record_is_not_written(value):
-    assert refusal(InvalidSpec, to_json, value).startswith(f"{type(value).__name__} is no record of onnxfn, or holds ")
+    assert refusal(InvalidSpec, to_json, value).startswith(f"{type(value).__name__} is not a record, or holds ")
 
 
 def test_text_that_is_not_json_is_an_error():

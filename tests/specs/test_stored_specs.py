@@ -67,7 +67,7 @@ def test_a_spec_of_a_newer_onnxfn_is_refused_by_name():
 @pytest.mark.parametrize("schema", ["2", 0, 2.0, True, None])
 def test_a_form_that_is_no_number_is_refused(schema):
     text = json.dumps({"schema": schema, "record": "ExportSpec"})
-    assert "is no number of a form of records" in refusal(InvalidSpec, from_json, text)
+    assert "is not a positive number" in refusal(InvalidSpec, from_json, text)
 
 
 def test_a_record_inside_has_no_number():

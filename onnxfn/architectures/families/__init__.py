@@ -1,1 +1,1 @@
-"""Families: what models of one kind share. A row of a table composes families with what differs."""
+"""Families: common facts of models of one kind. A row of a table composes families with its own facts."""

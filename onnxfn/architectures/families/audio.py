@@ -12,7 +12,7 @@ from onnxfn.specs.tasks.tasks import tasked
 FRAMES = "batch_size frames _"
 """The axes of an output with one vector per frame. A row computes `frames` from the length of the input."""
 
-# The trace has 1 second at 16 kHz. The lengths of the cases are no whole number of frames.
+# The trace has 1 second at 16 kHz. The lengths of the cases are not multiples of a frame.
 waveforms: ExportSpec = compose(
     takes("input_values", TOKENS, "waveform", kind="float"),
     generates("waveform", "normal"),
@@ -64,7 +64,7 @@ Inputs: those of `audio`.
 Tasks: those of `audio`, audio-frame-classification, audio-xvector (speaker embeddings).
 """
 
-# The trace has 64 steps. The lengths of the cases are no whole number of frames.
+# The trace has 64 steps. The lengths of the cases are not multiples of a frame.
 mel_inputs: ExportSpec = compose(
     takes("input_features", f"{TOKENS} num_mel_bins=", "mel", kind="float"),
     takes("attention_mask", TOKENS, "padding_mask"),
@@ -89,7 +89,7 @@ subsampling: ExportSpec = reads(
     mel_stride="encoder_config.subsampling_conv_stride or subsampling_conv_stride",
     mel_halvings="log2(encoder_config.subsampling_factor or subsampling_factor)",
 )
-"""Where a configuration, or that of the encoder in it, has the convolutions that shorten a mel spectrogram."""
+"""The keys of the convolutions that shorten a mel spectrogram, in a configuration or in its `encoder_config`."""
 
 
 def subsampled_frames(kernel: str, times: str, length: str = "sequence_length") -> ExportSpec:

@@ -47,7 +47,7 @@ Inputs: `pixel_values`, `[batch_size, num_channels, height, width]`. The trace h
 Tasks: none. A row adds them.
 """
 
-# The cases have sides that are no multiple of the 8 pixels of a cell. The model ignores the remaining pixels.
+# The sides of the cases are not multiples of a cell of 8 pixels. The model ignores the remaining pixels.
 grayscale_images: ExportSpec = compose(
     takes("pixel_values", "batch_size num_channels height width", "pixels", kind="float"),
     generates("pixels", "normal"),

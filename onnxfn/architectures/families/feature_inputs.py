@@ -1,7 +1,7 @@
-"""What processors give to towers that see: images of one size, images of any size, patches in one row, tiles.
+"""The inputs of vision towers from processors: images of one size or of any size, patches in one row, tiles.
 
-A form is a spec of the inputs, with the names of the arguments of `get_image_features`, and of their dummies. The
-arguments tell which forms a model may take.
+A form is a spec of the inputs and of their dummies. Its inputs have the names of the arguments of `get_image_features`.
+The arguments of a model show which forms it may take.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ ONE_SIZED_IMAGE = compose(
         "torch:as_tensor", by="image_sizes.tensor_of_sizes", why="the trace fixes the height and the width of an image"
     ),
 )
-"""An image of any size, which has no padding, so that its own size is that of the tensor."""
+"""One unpadded image of any size: `image_sizes` is the size of the tensor."""
 
 WHOLE_AND_TILES = compose(
     takes("pixel_values", "num_images num_tiles num_channels= image_height= image_width=", "pixels", kind="float"),
@@ -114,7 +114,7 @@ GRID_DUMMIES = compose(
 """The patches of one to three images in one row."""
 
 GRIDS = compose(GRID_DUMMIES, takes("image_grid_thw", "num_images 3", "packed_grids"))
-"""Where each image has its patches: its frames, its height and its width in patches."""
+"""The grid of patches of each image: frames, height and width in patches."""
 
 PACKED_PATCHES: Forms = tuple(
     compose(takes("pixel_values", f"num_patches {values}", "patches", kind="float"), GRIDS)
@@ -213,7 +213,7 @@ QUESTION = compose(
     padded("right"),
     sized_in("one several", qformer_length=(10, 6, 13)),
 )
-"""The text by which a Q-Former chooses what it reads in each image."""
+"""The text of a Q-Former for each image: it selects the features to read."""
 
 ASKED: Forms = (
     compose(PIXELS, QUESTION),

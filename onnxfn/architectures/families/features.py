@@ -32,18 +32,18 @@ unsplit: ExportSpec = compose(
 
 
 token_table: ExportSpec = runs("features.token_embeddings")
-"""The table of token embeddings as a part of its own."""
+"""The table of token embeddings as a separate part."""
 
 
 wide_decoder: ExportSpec = runs("wide_rows.language_model")
 """A decoder for rows that carry more than an embedding."""
 
 inner_decoder: ExportSpec = runs("wide_rows.inner_language_model")
-"""The decoder inside a model that does not hand its cache on."""
+"""The inner language model of a model that does not return its cache."""
 
 
 prefix_decoder: ExportSpec = runs("prefixes.language_model")
-"""A decoder whose prompt is read in both directions: the tokens of a step that begins with an empty cache."""
+"""A decoder that reads its prompt in both directions. The prompt is the tokens of a step with an empty cache."""
 
 
 def reads_prompts_both_ways(call: Call) -> bool:

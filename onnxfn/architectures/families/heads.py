@@ -1,7 +1,7 @@
-"""What each family knows of every head: the outputs of a task, for rows that do not have the task.
+"""Outputs of tasks that a row does not define, by the family that the row belongs to.
 
-A head is what a class of transformers adds to a model for a task. A row that reads the inputs of a family has the heads
-of that family, wherever the tables of transformers list a class for them. A row names a head only where it differs.
+A head is the layers that a class of transformers adds to a model for a task. A row with the inputs of a family has the
+heads of that family, if the tables of transformers list a class for them. A row names a head only where it differs.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def family_head(row: ExportSpec, task: str) -> ExportSpec | None:
 
 
 def _fits(row: ExportSpec, heads: Heads) -> bool:
-    """Whether a row has the input of a family, with its axes, and reads what the family reads."""
+    """Whether a row has the input of a family, with its axes, and reads the values that the family reads."""
     behaviors = {overlay.name: overlay.spec for overlay in row.parts.behaviors}
     owner = row if heads.behavior is None else behaviors.get(heads.behavior, ExportSpec())
     has_input = any((each.name, each.axes) == (heads.tensor.name, heads.tensor.axes) for each in owner.inputs)

@@ -168,7 +168,7 @@ vision_model: ExportSpec = compose(
     image_reads(""),
     image_inputs(),
 )
-"""The vision model of a contrastive model, as a model of its own: CLIPVisionModel, BlipVisionModel.
+"""The vision model of a contrastive model, as a separate model: CLIPVisionModel, BlipVisionModel.
 
 Inputs: `pixel_values`.
 Tasks: feature-extraction.
@@ -184,7 +184,7 @@ text_model_inputs: ExportSpec = compose(
 """`text_model` without a task, for models with other outputs. Its texts have no padding: there is no mask."""
 
 text_model: ExportSpec = compose(text_model_inputs, tasked("feature-extraction"))
-"""The text model of a contrastive model, as a model of its own: CLIPTextModel, SiglipTextModel.
+"""The text model of a contrastive model, as a separate model: CLIPTextModel, SiglipTextModel.
 
 Inputs: `input_ids`, `[batch_size, sequence_length]`. Compose it with `text_inputs` for a mask.
 Tasks: feature-extraction.

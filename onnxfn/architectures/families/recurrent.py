@@ -39,7 +39,7 @@ _conv_state_of_projections: ExportSpec = compose(
 )
 """The last inputs of the convolution of queries, keys and values, in one tensor."""
 
-# transformers.js knows these names alone for OLMo Hybrid.
+# transformers.js knows only these names for OLMo Hybrid.
 conv_states_in_parts: ExportSpec = compose(
     runs("decoders.with_conv_states_in_parts"),
     reads(

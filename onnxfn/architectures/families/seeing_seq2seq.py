@@ -36,4 +36,4 @@ encoder_and_decoder_of_embeddings: ExportSpec = compose(
 token_rows: ExportSpec = compose(
     text_dummies, text_cases, takes(EMBEDS, f"{TOKENS} {WIDTH}", "embeddings", kind="float")
 )
-"""What the table of tokens gives, for the encoder and for the decoder."""
+"""The outputs of the token embedding, for the encoder and for the decoder."""

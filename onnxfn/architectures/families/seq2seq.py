@@ -30,14 +30,14 @@ seq2seq_reads: ExportSpec = reads(
     decoder_num_attention_heads="decoder_attention_heads",
     decoder_head_dim="hidden_size // decoder_num_attention_heads",
 )
-"""Where the configuration of BART and similar models has the sizes of the decoder."""
+"""The keys of the decoder's sizes in the configuration of BART and similar models."""
 
 t5_reads: ExportSpec = reads(
     decoder_num_layers="num_decoder_layers",
     decoder_num_attention_heads="num_heads",
     decoder_head_dim="d_kv",
 )
-"""Where the configuration of T5 has the sizes of the decoder."""
+"""The keys of the decoder's sizes in the configuration of T5."""
 
 seq2seq: ExportSpec = compose(
     text_dummies,
@@ -47,7 +47,7 @@ seq2seq: ExportSpec = compose(
     text_cases,
     always(return_dict=True, use_cache=False),
 )
-"""What all encoder-decoders share: dummy inputs, cases of the check, constants. It has no inputs and no tasks."""
+"""The common facts of encoder-decoders: dummy inputs, cases of the check, constants; no inputs and no tasks."""
 
 
 def encoder_decoder_cache(after: str) -> ExportSpec:
@@ -134,7 +134,7 @@ Tasks: feature-extraction and text2text-generation, each also `-with-past`.
 
 
 def image_seq2seq(inputs: ExportSpec) -> ExportSpec:
-    """A spec of a model whose encoder reads images, by these inputs, and whose decoder writes a text."""
+    """A spec of an encoder-decoder from images, with these inputs, to a text."""
     return compose(
         behaves("monolith", inputs, decoder_ids, encoder_decoder_cache("decoder_input_ids")),
         behaves("decoder", encoder_states, next_ids),
@@ -158,7 +158,7 @@ standalone_decoder: ExportSpec = compose(
     tasked("text-generation", spec=_causal_lm),
     tasked("text-generation-with-past", Edit("with_past", {"direction": "both"}), spec=_causal_lm),
 )
-"""The decoder of an encoder-decoder as a model of its own (BartForCausalLM): text-generation, also with past."""
+"""The decoder of an encoder-decoder as a separate model (BartForCausalLM): text-generation, also with past."""
 
 speech_seq2seq: ExportSpec = compose(seq2seq, seq2seq_tasks, generation_tasks("automatic-speech-recognition"))
 """Models that read audio and generate a text: Whisper, Moonshine.

@@ -12,7 +12,7 @@ from onnxfn.specs.records import Getter
 
 
 def sized_in(cases: str, /, **axes: Sequence[int | Getter | None]) -> ExportSpec:
-    """A spec of the sizes of axes in the trace, then in each of these cases. None: the size is that of the trace.
+    """A spec of the sizes of axes in the trace, then in each of these cases. None: the size in the trace.
 
     >>> from onnxfn.specs.algebra.dummies import sized
     >>> spec = sized_in("one several", height=(32, 24, 40))

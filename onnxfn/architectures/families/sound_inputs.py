@@ -1,6 +1,6 @@
-"""What processors give to towers that hear: spectrograms of any length or of one length, with a mask or without.
+"""The inputs of audio towers from processors: spectrograms of one length or of any length, with a mask or without.
 
-A form is a spec of the inputs, with the names of the arguments of `get_audio_features`, and of their dummies.
+A form is a spec of the inputs and of their dummies. Its inputs have the names of arguments of `get_audio_features`.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ CONVOLVED = compose(
     _masked_by_bools(f"{FRAMES} convolved_mels="),
     reads(convolved_mels="audio_config.subsampling_conv_channels[0]"),
 )
-"""Spectrograms with as many values per frame as the first convolution has channels, and a mask of their frames."""
+"""Spectrograms with one value per frame for each channel of the first convolution, and a mask of their frames."""
 
 WAVE_FRAMES = compose(
     _masked_by_bools(f"{FRAMES} audio_embed_dim="),

@@ -16,7 +16,7 @@ text_cases: ExportSpec = compose(
     case("right-padded", sized(batch_size=3, sequence_length=11), padded("right")),
     case("left-padded", sized(batch_size=2, sequence_length=9), padded("left")),
 )
-"""The cases of the check for texts. No size is that of the trace, which has batch size 2 and length 16."""
+"""The cases of the check for texts. No case is as long as the trace, which has batch size 2 and length 16."""
 
 text_dummies: ExportSpec = compose(
     sized(batch_size=2, sequence_length=16),
@@ -33,7 +33,7 @@ text_reads: ExportSpec = reads(
     num_layers="num_hidden_layers",
     num_attention_heads="num_attention_heads",
 )
-"""Where the configuration of a text model has its sizes."""
+"""The keys of sizes in the configuration of a text model."""
 
 choice_sizes: ExportSpec = sized_in("one right-padded left-padded", num_choices=(4, 2, 3, 5))
 """The number of choices in the trace and in each case of the check."""

@@ -29,7 +29,7 @@ _image_config = compose(
     ),
     always(return_dict=True),
 )
-"""Where the configuration of a model for images has the number of channels and the image size."""
+"""The keys of the number of channels and the image size in the configuration of a model for images."""
 
 fixed_images: ExportSpec = compose(_image_config, pixel_inputs)
 """`pixel_inputs` of a model whose configuration has `num_channels` and `image_size` at its top level."""

@@ -53,7 +53,7 @@ def attention_mask(self: Any, input_ids: Tensor, span: Tensor, context: Tensor, 
 
 
 def padding_mask(input_ids: Tensor, padding_idx: int = 1) -> Tensor:
-    """For make_padding_mask, which returns None if no token is padding: true for each token that is padding."""
+    """For make_padding_mask: true for each padding token. The original returns None if there is no padding."""
     return input_ids.eq(padding_idx)
 
 
@@ -132,7 +132,7 @@ def _block_keys(self: Any, keys: Tensor, is_seen: Tensor, position_embeddings: t
 
 
 def _largest(scores: Tensor, full: Tensor, count: int) -> Tensor:
-    """Which blocks are full and among the `count` best of their query, `[batch, queries, blocks]`."""
+    """True for full blocks among the `count` best of their query, `[batch, queries, blocks]`."""
     blocks = scores.shape[-1]
     is_full = torch.arange(blocks, device=scores.device) < full
     # As many blocks again, so that there are never fewer than are chosen.
@@ -148,7 +148,7 @@ def _rotated_by_model(self: Any, states: Tensor, cos: Tensor, sin: Tensor) -> Te
 
 
 def updated_states(self: Any, key_states: Any, value_states: Any, *_: Any, **__: Any) -> tuple[Any, Any]:
-    """All keys and values; the layer stores the last of them, as many as its window has room for.
+    """All keys and values; the layer stores the last of them, up to its window.
 
     transformers cuts them with a negative start, which torch resolves by a branch on the length.
     """
@@ -163,7 +163,7 @@ def updated_states(self: Any, key_states: Any, value_states: Any, *_: Any, **__:
 
 
 def _last(states: Any, most: int) -> Any:
-    """The last tokens of states, at most so many."""
+    """The last tokens of states, at most `most` of them."""
     length = states.shape[-2]
     positions = torch.arange(torch.sym_max(length - most, 0), length, device=states.device)
     return states.index_select(-2, positions)

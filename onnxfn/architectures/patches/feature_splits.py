@@ -1,7 +1,7 @@
-"""Splits of the features of all images at the number of tokens of each, which only the inputs tell.
+"""Splits of the features of all images, at numbers of tokens that depend on the inputs.
 
-transformers (5.23) splits what a tower returns into a list with an item for each image, `torch.split(features,
-sizes.tolist())`, and whoever reads the list joins it again. No graph has such a list. Here the features stay whole.
+transformers (5.23) splits the output of a tower into one item per image, `torch.split(features, sizes.tolist())`, and
+callers concatenate the list again. A graph cannot have a list of unknown length. Here the features stay whole.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ FEATURE_AXES = 3
 
 @frozen(eq=False)
 class Sizes:
-    """The list of the numbers in a tensor that is traced, read only if somebody looks at one of them."""
+    """The list of the numbers in a traced tensor; they are read only on access."""
 
     tensor: Tensor
 
@@ -34,7 +34,7 @@ class Sizes:
 
 
 def sizes(tensor: Tensor) -> Any:
-    """For tolist of a tensor without values: `Sizes` of a row of whole numbers, which nobody knows yet."""
+    """For tolist of a traced tensor: a `Sizes` for a 1-D integer tensor, whose values are unknown during tracing."""
     is_row = tensor.ndim == 1 and not tensor.is_floating_point()
     return Sizes(tensor) if is_row else _listed(tensor)
 

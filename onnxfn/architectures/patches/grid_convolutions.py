@@ -131,7 +131,7 @@ def hy_v4_vl_features(self: Any, pixel_values: Tensor, grid_thw: Tensor, **_: An
 
 
 def _hunyuan_embeddings(self: Any, pixel_values: Tensor, grid_thw: Tensor, beyond: float = 0.0) -> Tensor:
-    """The patches, and the table of positions resized to each image, whose sides are `beyond` longer for that."""
+    """The patches, and the table of positions resized to each image with sides that are longer by `beyond`."""
     sides = (self.config.num_channels, self.patch_size, self.patch_size)
     embeddings = self.patch_embedding(pixel_values.reshape(-1, *sides)).flatten(1)
     patches, side, mode = patches_of(grid_thw), self.position_edge, self.config.interpolate_mode

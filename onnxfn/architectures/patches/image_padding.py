@@ -47,8 +47,7 @@ def padded_to_layer_windows(
 ) -> tuple[Tensor, tuple[int, ...]]:
     """For `maybe_pad` of Swin's layers: the states, padded to full windows, and padding of at least 1.
 
-    A layer cuts the padding off if it is not 0. Here it always does, which changes nothing where there is none, unless
-    the size is known.
+    A layer cuts padding off if it is not 0. Here it always does, unless the size is known; cutting 0 changes nothing.
     """
     below, right = _missing(height, self.window_size), _missing(width, self.window_size)
     padding = (0, 0, 0, right, 0, below)
@@ -63,7 +62,7 @@ def _padded(tensor: Tensor, *padding: int) -> Tensor:
 
 
 def _missing(size: int, unit: int) -> int:
-    """What a size lacks to a multiple of a unit, as a formula that torch.export simplifies when it is added."""
+    """The padding of a size to a multiple of a unit, as a formula whose sum with the size torch.export simplifies."""
     return (size + unit - 1) // unit * unit - size
 
 

@@ -1,4 +1,4 @@
-"""Functions that convert sizes of images to Python numbers or branch on them, which a trace would fix.
+"""Replacements of functions that convert image sizes to Python numbers or branch on them: a trace would fix the sizes.
 
 Position embeddings of images are always interpolated, unless the size of an image is known (transformers 5.23).
 """
@@ -20,7 +20,7 @@ def symbolic_int(x: Any) -> Any:
 
 
 def symbolic_length(values: Any) -> Any:
-    """For len, which returns an int and so fixes the size of the first axis of a tensor: that size."""
+    """For len: the size of the first axis of a tensor. The original returns an int, so a trace fixes the size."""
     return values.shape[0] if isinstance(values, Tensor) else len(values)
 
 
@@ -43,7 +43,7 @@ def unit_steps(start: float, _: float, steps: Any, **options: Any) -> Tensor:
 
 
 def tensor_of_sizes(data: Any, **options: Any) -> Tensor:
-    """For torch.as_tensor, whose values a trace fixes: rows of symbolic sizes become a tensor that stays dynamic."""
+    """For torch.as_tensor: rows of symbolic sizes become a dynamic tensor. A trace of the original fixes the values."""
     is_rows = isinstance(data, list) and all(isinstance(row, (list, tuple)) for row in data)
     if not is_rows or all(isinstance(size, int) for row in data for size in row):
         return torch.asarray(data, **options)

@@ -48,7 +48,7 @@ def padded_keypoints(self: Any, pixel_values: Tensor, least: int, **options: Any
 
 
 def count_as_size(count: Tensor, least: int) -> int:
-    """The value of a tensor as a symbolic size, of which torch.export knows only that it is at least `least`."""
+    """The value of a tensor as a symbolic size. torch.export knows only a lower bound of it, `least`."""
     size: Any = count.item()
     torch_name("check")(size >= least)
     known_size: int = size
@@ -56,7 +56,7 @@ def count_as_size(count: Tensor, least: int) -> int:
 
 
 def _is_keypoint(decoder: Any, scores: Tensor) -> Tensor:
-    """Which pixels are keypoints, `[batch, pixels]`. As in the original, only the top and left borders are removed."""
+    """True for keypoints, `[batch, pixels]`. As in the original, only the top and left borders are removed."""
     rows, columns = scores.shape[1:]
     border = decoder.border_removal_distance
     inside = (torch.arange(rows)[:, None] >= border) & (torch.arange(columns) >= border)

@@ -172,7 +172,7 @@ def _neighbour_blocks(heads: Tensor, side: int) -> Tensor:
 
 
 def _window_mask(excluded: Tensor, side: int) -> Tensor:
-    """Which tokens of the neighbouring blocks each token attends to, `[batch, blocks, side, 3*side]`.
+    """True for tokens of neighbouring blocks that a token attends to, `[batch, blocks, side, 3*side]`.
 
     For _mask_invalid_locations and the diagonal mask: tokens of the sequence at most `side` away and not excluded.
     """

@@ -46,7 +46,7 @@ def omni_features(
     audio_feature_lengths: Any = None,  # noqa: ARG001 - the original does not read it either
     **kwargs: Any,
 ) -> Any:
-    """For Qwen2_5OmniThinkerModel.get_audio_features, which compares its rows with lengths that it reads."""
+    """For Qwen2_5OmniThinkerModel.get_audio_features. The original reads lengths and compares its rows with them."""
     lengths = feature_attention_mask.sum(1)
     frames = input_features.permute(0, 2, 1)[feature_attention_mask.bool()].T
     rows, _ = self.audio_tower._get_feat_extract_output_lengths(lengths)

@@ -162,7 +162,7 @@ def whole_windows(self: Any, target_sizes: Tensor, kwargs: Any = None) -> tuple[
 
 
 def merged_order(grid_thw: Tensor, merge_size: int, kwargs: Any = None) -> Tensor:  # noqa: ARG001
-    """For get_vision_pixel_shuffle_index: the order in which patches that are merged follow each other."""
+    """For get_vision_pixel_shuffle_index: the index of each patch, so that patches to be merged are neighbors."""
     patches = patches_of(grid_thw, merge_size)
     return patches.first + patches.row * patches.width + patches.column
 
@@ -280,7 +280,7 @@ def is_packed(
 
 
 def attention_interface(self: Any, attn_implementation: str | None, default: Callable[..., Any]) -> Callable[..., Any]:
-    """For AttentionInterface.get_interface: the function of that name, which masks the patches of other segments."""
+    """For AttentionInterface.get_interface: the function of that name, with a mask of the patches of other segments."""
     attend = self.get(attn_implementation, default)
 
     def packed(module: Any, query: Tensor, key: Tensor, value: Tensor, attention_mask: Any, **arguments: Any) -> Any:

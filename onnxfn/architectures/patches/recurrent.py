@@ -189,13 +189,13 @@ def final_state_and_outputs(
 def linear_recurrence(
     decay: Tensor, rows: Tensor, columns: Tensor, reader: Tensor, state: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """The final state and the outputs of a state that decays, and to which each token adds a product.
+    """The final state and the outputs of a recurrence: the state decays, and each token adds a product to it.
 
     Args:
-        decay: What the state is multiplied by, `[batch, length, ..., rows, columns]`, where a size may be 1.
+        decay: The factor of the state, `[batch, length, ..., rows, columns]`, where a size may be 1.
         rows: The first factor of the product, `[batch, length, ..., rows]`.
         columns: The second one, `[batch, length, ..., columns]`.
-        reader: How an output is summed over the columns of the state.
+        reader: The weights of the sum over the columns of the state that gives an output.
         state: The initial state, `[batch, ..., rows, columns]`; None: zeros.
     """
 
@@ -289,7 +289,7 @@ def matrix_memory(
     return_last_states: bool | None = None,  # noqa: ARG001, FBT001 - layers read them in inference
     mode: str | None = None,  # noqa: ARG001 - inference
 ) -> tuple[Tensor, tuple[Tensor, Tensor, Tensor]]:
-    """For xLSTMBackend.forward, which loops over chunks of the text, then over the tokens that are left.
+    """For xLSTMBackend.forward. The original loops over chunks of the text, then over the remaining tokens.
 
     `query`, `key` and `value` are `[batch, heads, length, size]`, the gates `[batch, heads, length]`. The memory is
     `[batch, heads, key_size, value_size]`. Its normalizer is computed as one more column, for values that are 1.

@@ -37,7 +37,7 @@ def _crop_features(self: Any, crops: Tensor, width: int) -> Tensor:
 
 
 def codebook_embedding_sum(quantizer: Any, codes: Tensor) -> Tensor:
-    """For EncodecResidualVectorQuantizer.decode, which loops over the codebooks, so that a trace fixes their number.
+    """For EncodecResidualVectorQuantizer.decode. The original loops over the codebooks, so a trace fixes their number.
 
     `codes` is `[codebooks, batch, frames]`, the result `[batch, size, frames]`.
     """
@@ -84,7 +84,7 @@ def _attended_in_blocks(
 
     Args:
         states: `[batch, length, width]`.
-        mask: Which frames are no padding, `[batch, length]`. None: all.
+        mask: True for frames that are not padding, `[batch, length]`. None: all.
         projected: The queries, keys and values of padded states, `[batch, padded length, heads * size]` each.
         positions: The embedding of each distance in a block, `[block, block, size]`.
         scale: That of the scores.

@@ -107,9 +107,9 @@ def joined_embeddings(
     image_size: int = 224,
     patch_size: int = 16,
 ) -> tuple[Tensor, Tensor, Tensor | None]:
-    """For combine_image_text_embeddings: the text, to whose tokens their patches are added, and the other patches.
+    """For combine_image_text_embeddings: the tokens, each with the patch at its place added, then the other patches.
 
-    The patches that no token has follow the text, and zeros follow them, so that each row is as long as all patches.
+    Zeros follow the other patches, so that each row has room for all patches.
     """
     from transformers.models.udop.modeling_udop import get_visual_bbox
 

@@ -1,9 +1,9 @@
-"""Images as tiles, of which some are padding, and images of several sizes, without loops over the images.
+"""Images as tiles, some of them padding, and images of several sizes, without loops over the images.
 
-SmolVLM (transformers 5.23) leaves the padding out first, and the number of tiles that are left is no size that the
-layers after it can have in a graph: here features are left out at the end. The rows of an image in tiles are those of
-the whole, then those of its tiles line by line, with a vector for a new line after each; every row is found by its
-index. Images without tiles have their whole and one new line.
+SmolVLM (transformers 5.23) removes the padding first. But the number of remaining tiles depends on values, and a graph
+cannot have it as a size of its layers: here features are removed at the end. The rows of an image in tiles are those of
+the whole image, then those of its tiles line by line, with a vector for a new line after each. Every row is found by
+its index. Images without tiles have the rows of the whole image and one new line.
 
 Source: "LLaVA-NeXT: Improved reasoning, OCR, and world knowledge", 2024; "LLaVA-OneVision", arXiv 2408.03326.
 """
@@ -40,7 +40,7 @@ def smolvlm_features(self: Any, pixel_values: Tensor, pixel_attention_mask: Tens
 
 
 LARGEST_RATIO = 1.1
-"""How many times longer than allowed the sides of an image may be before it is made smaller."""
+"""The factor by which sides of an image may exceed the limit before the image is made smaller."""
 
 
 def tiled_features(
@@ -70,7 +70,7 @@ def tiled_features(
 
 @frozen(eq=False)
 class Areas:
-    """Where each image lies in its tiles, in patches: `[images]`."""
+    """The area of each image in its tiles, in patches: `[images]`."""
 
     top: Tensor
     left: Tensor
@@ -79,7 +79,7 @@ class Areas:
 
 
 def best_grids(sizes: Tensor, resolutions: list[list[int]], side: int) -> Tensor:
-    """How many tiles each image has in height and width, `[images, 2]`: see select_best_resolution.
+    """The number of tiles of each image in height and width, `[images, 2]`: see select_best_resolution.
 
     Args:
         sizes: The height and the width of each image in pixels, `[images, 2]`.
@@ -99,7 +99,7 @@ def best_grids(sizes: Tensor, resolutions: list[list[int]], side: int) -> Tensor
 
 
 def unpadded_areas(sizes: Tensor, whole: Tensor) -> Areas:
-    """Where images of these sizes lie in images of other sizes, in whose middle they were scaled: see unpad_image."""
+    """The areas of images of these `sizes`, scaled to the middle of images of the sizes `whole`: see unpad_image."""
     (height, width), (full_height, full_width) = sizes.unbind(-1), whole.unbind(-1)
     is_wide = width * full_height > full_width * height
     top = torch.where(is_wide, (full_height - height * full_width // width) // 2, 0)
@@ -125,7 +125,7 @@ def _shrunk(areas: Areas, side: int, aspect_ratio: str) -> Areas:
 
 
 def _of_tiles(shown: Areas, pixel_values: Tensor) -> Areas:
-    """The areas that are shown; without tiles, an empty line for each image, of which the new line is left.
+    """The areas that are shown; without tiles, an empty line for each image, so that only its new line stays.
 
     The number of tiles is counted in the graph: a comparison of the size of an axis would fix it in the trace.
     """

@@ -1,4 +1,4 @@
-"""The private names of onnxscript that onnxfn uses, and what it needs of each (onnxscript 0.7)."""
+"""The private names of onnxscript that onnxfn uses, and the required form of each (onnxscript 0.7)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ATTRIBUTES: Mapping[str, str] = MappingProxyType({"_target_pattern": "onnxscript
 
 
 def onnxscript_name(name: str) -> Any:
-    """What onnxscript has at the path of a name.
+    """The object of onnxscript at the path of a name.
 
     >>> onnxscript_name("FoldConstantsPass").__name__
     'FoldConstantsPass'

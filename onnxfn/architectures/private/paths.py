@@ -8,7 +8,7 @@ from typing import Any
 
 
 def at_path(path: str) -> Any:
-    """What `package.module` or `package.module:name` names. The module is imported by this call, and not before.
+    """The object named by `package.module` or `package.module:name`. Only this call imports the module.
 
     The result is not kept: while a model is traced, a patch may stand there.
 

@@ -1,4 +1,4 @@
-"""Names of transformers that differ between its versions: which of them an object has decides, not a version number.
+"""Names that differ between versions of transformers. The names of an object decide, not a version number.
 
 Specs and ONNX keep the names of transformers 5.20. transformers 5.24 calls every cache `cache`.
 """
@@ -57,7 +57,7 @@ def spec_name(name: str) -> str:
 
 
 def called(model: Any, **arguments: Any) -> Any:
-    """The result of a model, which gets these arguments under the names of its own `forward`."""
+    """The result of a model for these arguments, passed under the names of its own `forward`."""
     return model(**renamed(arguments, inspect.signature(model.forward).parameters))
 
 

@@ -1,4 +1,4 @@
-"""The private names of torch that onnxfn uses, and what it needs of each (torch 2.12 to 2.15 were tried)."""
+"""The private names of torch that onnxfn uses, and the required form of each (torch 2.12 to 2.15 were tried)."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ NAMES: Mapping[str, str] = MappingProxyType(
         "recurrent_functions": "torch:_VF",
     }
 )
-"""Name in onnxfn -> path. `torch.ops.aten._x` is no private name: the operators of a trace have such names."""
+"""Name in onnxfn -> path. `torch.ops.aten._x` is not a private name: the operators of a trace have such names."""
 
 ATTRIBUTES: Mapping[str, str] = MappingProxyType(
     {
@@ -82,7 +82,7 @@ ATTRIBUTES: Mapping[str, str] = MappingProxyType(
 
 
 def torch_name(name: str) -> Any:
-    """What torch has at the path of a name.
+    """The object of torch at the path of a name.
 
     >>> torch_name("scan").__name__
     'scan'

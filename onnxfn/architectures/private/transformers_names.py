@@ -43,7 +43,7 @@ ATTRIBUTES: Mapping[str, str] = MappingProxyType(
 
 
 def transformers_name(name: str) -> Any:
-    """What transformers has at the path of a name.
+    """The object of transformers at the path of a name.
 
     >>> transformers_name("interpolation_weights").__name__
     '_interpolation_axis_taps_weights'

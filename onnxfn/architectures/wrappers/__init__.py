@@ -1,1 +1,1 @@
-"""What a part of a plan runs in place of the model: each function takes the model and returns a module."""
+"""The modules that parts of a plan run in place of the model: each function takes the model and returns a module."""

@@ -34,7 +34,7 @@ def with_conv_states_in_parts(model: Any) -> Any:
 
 
 def decoder_of_embeddings(model: Any) -> Any:
-    """The model with `decoder_inputs_embeds`, handed to its decoder: `forward` of some models asks for tokens too."""
+    """Runs the model with `decoder_inputs_embeds`; zeros are passed as ids, because some `forward`s require them."""
     inside = model.get_decoder()
     decoder = getattr(inside, "decoder", inside)  # that of Florence-2 is BART with its encoder
 

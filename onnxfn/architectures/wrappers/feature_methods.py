@@ -1,4 +1,4 @@
-"""Where a model has the method that computes the features of images or sounds, and what that takes."""
+"""The method of a model that computes the features of images or sounds, and its arguments."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ OF_FORWARD: Mapping[tuple[str, str], str] = MappingProxyType(
         ("Qwen2AudioModel", "get_audio_features"): "own_features:qwen2_audio",
     }
 )
-"""A class and a method -> the function of `wrappers/` that computes what its `forward` computes.
+"""A class and a method -> the function of `wrappers/` that computes the same features as `forward` of the class.
 
-The class lacks the method, or its `forward` changes what the method gives.
+The class lacks the method, or its `forward` changes the result of the method.
 """
 
 
 def has_feature_method(class_: Any, name: str) -> bool:
-    """Whether a class of models, or that of the model inside, computes features; or a function does in place of it."""
+    """Whether a class of models, its inner model, or a function of OF_FORWARD computes features."""
     own = getattr(class_, "__name__", "")
     module = sys.modules.get(getattr(class_, "__module__", ""))
     has_inside = getattr(class_, "base_model_prefix", "") == "model"  # of BLIP, the model of that name is another one
@@ -38,7 +38,7 @@ def has_feature_method(class_: Any, name: str) -> bool:
 def feature_method(model: Any, name: str) -> Callable[..., Any] | None:
     """The method of a model, or of the model inside it, that computes features; None if it has none.
 
-    The method of the model inside names its arguments where that of the model hands all of them on.
+    The method of the inner model is preferred: the outer one may take its arguments only as `**kwargs`.
     """
     inside = getattr(model, getattr(model, "base_model_prefix", "") or "model", None)
     methods = (getattr(owner, name, None) for owner in (getattr(model, "model", None), inside, model))
@@ -48,10 +48,9 @@ def feature_method(model: Any, name: str) -> Callable[..., Any] | None:
 
 
 def fixed_sides(model: Any) -> tuple[int, int] | None:
-    """The height and the width of images for a tower of timm that pools each image to as many tokens (Gemma 3n).
+    """Height and width of images for a tower of timm that pools each image to a fixed number of tokens (Gemma 3n).
 
-    Such a tower runs on images of any size, and configurations of transformers do not hold the size. That for which
-    it was trained is in the configuration of timm.
+    The tower runs on images of any size. Only the configuration of timm has the size that it was trained for.
 
     Args:
         model: A model of transformers.

@@ -37,7 +37,7 @@ def audio_features(model: Any) -> Any:
 
 
 def token_embeddings(model: Any) -> Any:
-    """Tokens -> embeddings. A token beyond the table, as that of an image may be, has the embedding of token 0.
+    """Tokens -> embeddings. A token beyond the table, such as an image token, has the embedding of token 0.
 
     Its row is replaced by a feature. Some models also look up an input of each layer.
     """
@@ -74,7 +74,7 @@ def _features(model: Any, name: str, output: str) -> Any:
 
 
 def _joined(result: Any) -> Tensor:
-    """The features of a result: its tensor, or those of each image one after the other, `[tokens, width]`.
+    """The features of a result: its tensor, or the concatenated features of all images, `[tokens, width]`.
 
     A result with a mask has rows of padding, which stand for no token, unless its features are joined already.
     """

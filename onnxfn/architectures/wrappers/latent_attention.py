@@ -12,14 +12,14 @@ from onnxfn.architectures.private.renamed import name_among, renamed
 from onnxfn.architectures.wrappers.modules import module
 
 EXPAND = "expand_kv"
-"""The method of an attention layer that computes keys and values of what is cached."""
+"""The method of an attention layer that computes keys and values from cached latents."""
 
 
 def with_expanded_cache(model: Any) -> Any:
-    """The model; each attention layer adds keys and values to the cache, in place of what they are computed from.
+    """The model; each attention layer adds keys and values to the cache, in place of latents.
 
-    A layer updates its cache and then expands what the cache gives (`DeepseekV3Attention.forward`). Here the update
-    gives the new latents back, and the expansion of these updates the cache.
+    In the original, a layer updates its cache and then expands the cached latents (`DeepseekV3Attention.forward`). Here
+    the update returns the new latents, and their expansion updates the cache.
     """
     names = signature(model.forward).parameters
     argument = name_among("past_key_values", names)
@@ -63,7 +63,7 @@ def _expanding(model: Any, cache: Any) -> Iterator[None]:
 
 
 def unexpanded(passed: dict[int, Any]) -> Callable[..., tuple[Any, Any]]:
-    """A function for Cache.update that returns the states as they are, until they are expanded.
+    """A function for Cache.update that returns the unexpanded states.
 
     Args:
         passed: Gets, for the index of each layer, what the layer hands to the cache beside its states.

@@ -21,7 +21,7 @@ def layered_decoder(model: Any) -> Any | None:
 
 
 def layer_sizes(model: Any) -> tuple[int, int] | None:
-    """The number of layers, and the width of the input of each; None if layers have no input of their own."""
+    """The number of layers, and the width of the input of each; None if layers have no separate input."""
     decoder = layered_decoder(model)
     return None if decoder is None else (decoder.config.num_hidden_layers, decoder.hidden_size_per_layer_input)
 
@@ -29,7 +29,7 @@ def layer_sizes(model: Any) -> tuple[int, int] | None:
 def decoder_inputs(model: Any, input_ids: Any) -> tuple[Any, Any]:
     """The embeddings of tokens and the inputs of layers that a model hands to its language model.
 
-    Both are tensors. Models look up placeholder tokens in ways of their own, so the model itself runs, without its
+    Both are tensors. Models differ in how they look up placeholder tokens, so the model itself runs, without its
     language model.
     """
     handed: dict[str, Any] = {}

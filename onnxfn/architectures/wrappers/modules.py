@@ -1,4 +1,4 @@
-"""What a part runs, a `torch.nn.Module`: a function, or what a model has at a path."""
+"""The `torch.nn.Module` that a part runs: from a function, or from a path in the model."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def module_at(model: Any, path: str) -> Any:
 
 @contextmanager
 def changed_inputs(part: Any, change: Callable[[dict[str, Any]], dict[str, Any]]) -> Iterator[None]:
-    """Within it, a module in the middle of a model gets the named arguments that `change` makes of its own."""
+    """Within it, an inner module of a model gets its named arguments after `change`."""
     hook = part.register_forward_pre_hook(lambda _, arguments, named: (arguments, change(named)), with_kwargs=True)
     try:
         yield

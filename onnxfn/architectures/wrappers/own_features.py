@@ -9,13 +9,13 @@ from torch import Tensor
 
 
 def image_features(model: Any, pixel_values: Tensor, **_: Any) -> Tensor:
-    """What forward of Kosmos2ForConditionalGeneration (transformers 5.23) computes of images."""
+    """The features of images, as in forward of Kosmos2ForConditionalGeneration (transformers 5.23)."""
     states = model.vision_model(pixel_values=pixel_values)[0]
     return _projected(model, model.vision_model.model.post_layernorm(states))
 
 
 def patch_features(model: Any, flattened_patches: Tensor, **_: Any) -> Tensor:
-    """What forward of Kosmos2_5ForConditionalGeneration (transformers 5.23) computes of patches with their places."""
+    """The features of patches with places, as in forward of Kosmos2_5ForConditionalGeneration (transformers 5.23)."""
     return _projected(model, model.vision_model(flattened_patches=flattened_patches)[0])
 
 
@@ -26,10 +26,10 @@ def _projected(model: Any, states: Tensor) -> Tensor:
 
 
 def gemma3n_audio(model: Any, input_features: Tensor, input_features_mask: Tensor, **_: Any) -> Tensor:
-    """What forward of Gemma3nModel (transformers 5.23) computes of sounds, before it puts it among the tokens.
+    """The features of sounds, as forward of Gemma3nModel (transformers 5.23) puts them among the tokens.
 
-    Its processor writes as many placeholder tokens for each sound, whatever its length. So each sound has that many
-    rows: its own, then the embedding of the last token of the vocabulary.
+    The processor writes the same number of placeholder tokens for every sound. So each sound has that number of rows:
+    its own, then the embedding of the last token of the vocabulary.
 
     Args:
         model: The model.
@@ -51,12 +51,12 @@ def gemma3n_audio(model: Any, input_features: Tensor, input_features_mask: Tenso
 def frame_features(
     model: Any, pixel_values: Tensor, qformer_input_ids: Tensor, qformer_attention_mask: Tensor, **inputs: Any
 ) -> Any:
-    """What get_video_features (transformers 5.23) computes for videos and the text that is read with each."""
+    """The result of get_video_features (transformers 5.23) for videos, each with its own text."""
     return model.get_video_features(pixel_values, qformer_input_ids, qformer_attention_mask, **inputs)
 
 
 def qwen2_audio(model: Any, input_features: Tensor, feature_attention_mask: Tensor, **_: Any) -> Tensor:
-    """What forward of Qwen2AudioModel (transformers 5.23) computes of sounds, before it puts it among the tokens.
+    """The features of sounds, as forward of Qwen2AudioModel (transformers 5.23) puts them among the tokens.
 
     Returns:
         The rows of all sounds, without those of padding, `[tokens, width]`.

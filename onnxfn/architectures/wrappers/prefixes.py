@@ -1,4 +1,4 @@
-"""Decoders whose prompts are read in both directions, and whose new tokens attend to what is before them (PaliGemma).
+"""Decoders that read prompts in both directions; their new tokens attend to all earlier tokens (PaliGemma).
 
 Source: "PaliGemma: A versatile 3B VLM for transfer", arXiv 2407.07726, section 3.
 """
@@ -43,7 +43,7 @@ def prefix_attention_model(model: Any) -> Any:
 
 
 def _masks(model: Any, attention_mask: Tensor, inputs: dict[str, Any]) -> Any:
-    """What a language model gets as its mask, with the tokens of a prompt in one block."""
+    """The mask of a language model, with the tokens of a prompt in one block."""
     from transformers import masking_utils
 
     cached = name_among("past_key_values", inputs)

@@ -57,8 +57,7 @@ def forecast_by_quantiles(model: Any) -> Any:
 def _context(model: Any, past_values: Tensor) -> tuple[Tensor, Tensor]:
     """The last `context_len` values, zero-padded before a shorter series, and their padding mask (1 for padding).
 
-    The values are looked up by index: a slice would be traced for series that are longer than the context, or for
-    series that are shorter.
+    The values are looked up by index. A slice would fix in the trace whether a series is longer than the context.
     """
     length = model.context_len
     indices = torch.arange(length) + past_values.shape[1]
@@ -76,7 +75,7 @@ def _averaged(quantiles: Tensor) -> Tensor:
 
 
 def _quantiles(config: Any, points: Tensor, spreads: Tensor) -> Tensor:
-    """Quantiles whose distance from the median comes from the quantile head, up to the horizon of that head."""
+    """The quantiles. Up to the horizon of the quantile head, their distance from the median is that of this head."""
     if not config.use_continuous_quantile_head:
         return points
     median = min(config.decode_index, points.shape[-1] - 1)

@@ -1,4 +1,4 @@
-"""Rows of embeddings that carry more than an embedding, for models whose decoder needs to know more about images.
+"""Rows with more than an embedding, for models whose decoder needs more facts about images.
 
 A row is `[embedding | DeepStack 1 | ... | DeepStack D | mark]`. DeepStack features are added to the states after the
 first D layers (Qwen3-VL); the mark is 1 for an image and 0 for a token, as tokens of an image see each other (Gemma 3).
@@ -22,15 +22,15 @@ from onnxfn.architectures.private.renamed import called
 from onnxfn.architectures.wrappers.modules import changed_inputs, module
 
 TYPES = ("token_type_ids", "mm_token_type_ids")
-"""The arguments of `forward` that say which tokens are of an image."""
+"""The arguments of `forward` that mark the tokens of images."""
 
 WRITERS = ("language_model", "text_model")
-"""Where a model may have a language model with a head of its own."""
+"""The possible places of a language model with its own head in a model."""
 
 
 @frozen
 class Width:
-    """What a row has after the embedding.
+    """The contents of a row after the embedding.
 
     Attributes:
         deep: The number of DeepStack features.
@@ -42,7 +42,7 @@ class Width:
 
 
 def width_of(model: Any) -> Width:
-    """What the rows of a model have after the embedding."""
+    """The contents of the rows of a model after the embedding."""
     sections = getattr(model.config, "vision_config", None)
     layers = getattr(sections, "deepstack_visual_indexes", None) or ()
     deep = len(layers) if deep_decoder(model) is not None else 0
@@ -63,7 +63,7 @@ def deep_decoder(model: Any) -> Any | None:
 
 
 def widened(rows: Tensor, width: Width, deep: list[Tensor], mark: float) -> Tensor:
-    """The rows with what comes after the embedding; zeros for DeepStack features that are not given."""
+    """The rows with DeepStack features and the mark appended; zeros for missing DeepStack features."""
     stacked = deep or [torch.zeros_like(rows)] * width.deep
     marks = [torch.full_like(rows[..., :1], mark)] if width.types else []
     return torch.cat([rows, *stacked, *marks], dim=-1) if stacked or marks else rows

@@ -1,1 +1,1 @@
-"""Where a file first differs from PyTorch."""
+"""The first difference of a file from PyTorch."""

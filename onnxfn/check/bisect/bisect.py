@@ -1,8 +1,7 @@
-"""Where an ONNX file and PyTorch part: the first tensor that differs, by the path of the module that computes it.
+"""The first tensor that differs between an ONNX file and PyTorch, and the path of its module.
 
 ONNX Runtime computes all values of the file, and PyTorch the tensors of all modules, in the first case that fails.
-A tensor of a module is right if a value of the graph equals it within the tolerance. `first_wrong.py` says which of the
-others is the first that is wrong.
+A tensor of a module is right if a value of the graph equals it within the tolerance. `first_wrong.py` judges the rest.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from onnxfn.specs.short_repr import short_repr
 
 @frozen(field_transformer=typed_fields)
 class Divergence:
-    """Where ONNX files and PyTorch first differ. It prints as a few lines.
+    """The first difference between ONNX files and PyTorch. It prints as a few lines.
 
     Attributes:
         file: The name of the ONNX file; of all files if none differs.
@@ -72,7 +71,7 @@ class Divergence:
 
 
 def divergence(checked: CheckedFile, cases: Sequence[CheckCase]) -> Divergence | None:
-    """Where a file and PyTorch part in the first of these cases that fails; None if none fails.
+    """The first difference of a file from PyTorch in the first failing case; None if no case fails.
 
     Raises:
         CheckFailed: ONNX Runtime cannot load or run the file.

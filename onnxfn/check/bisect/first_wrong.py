@@ -1,6 +1,6 @@
-"""Which tensor of PyTorch is the first that a graph computes wrongly, among those that no value of the graph equals.
+"""The first tensor of PyTorch that a graph computes wrongly, among the tensors without an equal value in the graph.
 
-A tensor that no value equals is wrong, or a fusion removed it from the graph, or the graph has it in another layout.
+A tensor without an equal value is wrong, or a fusion removed it from the graph, or the graph has it in another layout.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ def first_wrong(
 ) -> int | None:
     """The index of the first tensor that is wrong; None if all are right.
 
-    A module without modules inside it is wrong if its inputs are right and its result is not: a value of the graph
-    stands for the result and has other elements, or nothing that is right is computed from the result later. If there
-    is no such module, the first tensor is wrong from which nothing that is right is computed.
+    A leaf (a module without inner modules) is wrong if its inputs are right and its result is not. The result is wrong
+    if its value in the graph has other elements, or if no later right tensor is computed from it. Without a wrong leaf,
+    the first tensor is wrong from which no later right tensor is computed.
     """
     unused = _unused(tensors, values)
     leaves = (
@@ -39,10 +39,10 @@ def first_wrong(
 
 
 def _unused(tensors: Sequence[MatchedTensor], values: GraphValues) -> set[int]:
-    """The indices of tensors that no value equals and from which no later right value is computed.
+    """The indices of tensors without an equal value and without a later right value that is computed from them.
 
-    A value is computed from the input of a module if any of the module's weights are in it, and from the result if all
-    are.
+    A value counts as computed from the input of a module if it depends on any weight of the module, and from the result
+    if it depends on all of them.
     """
     unused = set()
     later = frozenset[str]()
@@ -56,7 +56,7 @@ def _unused(tensors: Sequence[MatchedTensor], values: GraphValues) -> set[int]:
 
 
 def _wrong_results(tensors: Sequence[MatchedTensor]) -> list[int]:
-    """The indices of results that no value equals, of leaves with weights whose inputs are right."""
+    """The indices of results without an equal value, of leaves with weights and right inputs."""
     wrong_calls = {each.tensor.call for each in tensors if each.value is None and not each.tensor.is_result}
     return [
         index
@@ -70,7 +70,7 @@ def _wrong_results(tensors: Sequence[MatchedTensor]) -> list[int]:
 
 
 def _is_another(each: MatchedTensor, values: GraphValues, counterpart: Callable[[MatchedTensor], TensorPair]) -> bool:
-    """Whether the value that stands for a tensor has other elements, and not the same ones in another layout."""
+    """Whether the counterpart of a tensor has other elements; the same elements in another layout do not count."""
     value = counterpart(each).value
     return value is not None and not _same_elements(values.arrays[value], each.tensor.array)
 
@@ -81,9 +81,9 @@ def _same_elements(left: Array, right: Array) -> bool:
 
 
 def _source(tensors: Sequence[MatchedTensor], wrong: int) -> int:
-    """The index of the first wrong result that a wrong tensor is computed from, of a module without weights.
+    """The index of the first wrong result of a module without weights from which a wrong tensor is computed.
 
-    That is a module which the code that computes the tensor calls, or one that returns the tensor itself.
+    The code that computes the tensor calls this module, or the module returns the tensor itself.
     """
     tensor = tensors[wrong].tensor
     call = max((each.tensor.call for each in tensors[:wrong] if each.tensor.module == tensor.computed_by), default=0)

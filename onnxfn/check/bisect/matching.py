@@ -86,10 +86,10 @@ def counterpart(
     used: Container[str | None],
     each: MatchedTensor,
 ) -> TensorPair:
-    """A tensor that no value equals, and the value of the graph that stands for it.
+    """A tensor without an equal value, and its counterpart in the graph.
 
-    For a tensor that a leaf returns it is the first value that is computed from all weights of the leaf, for another
-    the closest that may be computed so. A value that equals another tensor (`used`) stands for that.
+    For the result of a leaf it is the first value that depends on all weights of the leaf; for any other tensor, the
+    closest possible value. A value that equals another tensor (`used`) is not a counterpart.
     """
     tensor, own = each.tensor, each.weights
 
@@ -147,8 +147,8 @@ def elements_of_tokens(spec: PlannedSpec, tensor: RecordedTensor, inputs: Mappin
 def _may_equal(tensor: RecordedTensor, weights: frozenset[str], values: GraphValues, value: str) -> bool:
     """Whether a value may stand for a tensor.
 
-    A planned output has its own value. What a leaf returns is computed from all weights of the leaf: without this a
-    product before its bias is added could stand for a layer that lacks its bias.
+    A planned output has its own value. The result of a leaf depends on all weights of the leaf. Otherwise a product
+    before its bias is added could match a layer without its bias.
     """
     if tensor.output:
         return value == tensor.output

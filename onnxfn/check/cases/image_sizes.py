@@ -1,9 +1,9 @@
 """The sizes of images that a model can take, found in PyTorch before a graph is built.
 
 Some models cannot take small images: a detector picks its 300 best positions, and a small image has fewer. How small an
-image may be depends on the configuration. So PyTorch runs each case of the check once, on a single image. A case that
-the model cannot take is moved to the smallest size that it can. If the model takes images of the traced size and no
-others, height and width are fixed in the graph.
+image may be depends on the configuration. So PyTorch runs each case of the check once, on a single image. A case with
+too small images gets the smallest size that the model takes. If the model takes only images of the traced size, height
+and width are fixed in the graph.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ Sizes = Mapping[str, int]
 
 
 def with_runnable_images(model: Any, plan: Plan) -> Plan:
-    """A plan whose traces and cases have images that the model can take; the size is fixed if it can take no other.
+    """A plan with image sizes that the model can take in traces and cases; a fixed size if the model takes only one.
 
-    PyTorch runs the model meanwhile: callers whose model other threads may call pass a `model_copy`.
+    It runs the model in PyTorch: pass a `model_copy` if other threads may call the model.
     """
     return evolve(plan, parts=[_runnable_part(model, part) for part in plan.parts])
 
 
 def smallest_runnable(sizes: Sizes, unit: int, runs: Callable[[Sizes], bool]) -> Sizes | None:
-    """The smallest sizes at which `runs` is true, in about the proportions of `sizes`, at which it is not.
+    """The smallest sizes at which `runs` is true, with about the proportions of `sizes`; `runs(sizes)` is false.
 
     All are multiples of `unit`. None if it is false up to `LARGEST_SIDE`.
 

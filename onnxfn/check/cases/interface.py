@@ -19,16 +19,16 @@ from onnxfn.weights.onnx_files import onnx_model
 
 
 def interface_findings(part: Part, file: Path, reference: Reference) -> tuple[str, ...]:
-    """What the inputs and outputs of a file have that those of the plan do not; one line each.
+    """One line for each difference between the inputs and outputs of a file and those of the plan.
 
     Args:
         part: The part of the plan that the file was exported for.
         file: The ONNX file.
-        reference: PyTorch's outputs in some case. Their dtypes and sizes are those that the outputs of the file have.
+        reference: PyTorch's outputs in some case. The outputs of the file must have their dtypes and sizes.
     """
     graph = onnx_model(file).graph
     inputs, outputs = tuple(graph.input), tuple(graph.output)
-    if part.spec.target.adapter_inputs:  # they have defaults, so that nobody must give them
+    if part.spec.target.adapter_inputs:  # they have defaults, so callers may omit them
         inputs = tuple(port for port in inputs if not port.name.endswith(SUFFIXES))
     arrays = [reference.inputs[input_.name] for input_ in part.spec.inputs]
     findings = (
@@ -41,8 +41,8 @@ def interface_findings(part: Part, file: Path, reference: Reference) -> tuple[st
 def size_findings(part: Part, reference: Reference) -> tuple[str, ...]:
     """One line for each output of PyTorch that has other sizes than the inputs with the same symbols.
 
-    The plan cannot know all models. In some, windows of an image are rows of the batch; or the configuration has more
-    layers than the model, and the past of the others comes out as it went in.
+    Some models do not follow the plan: windows of an image are rows of the batch; or the configuration has more layers
+    than the model, and the past of the missing layers is returned unchanged.
     """
     sizes = symbol_sizes(part.spec, reference.inputs)
     pairs = zip(part.spec.outputs, reference.outputs, strict=True)
@@ -106,7 +106,7 @@ def _dtypes(spec: PlannedSpec, tensor: InputSpec | OutputSpec, array: Array) -> 
 
 
 def _planned_size(axis: Axis, actual: int) -> str | int:
-    """The symbol of a dynamic axis, and the size of any other. The size of an axis `_` is that of an actual array."""
+    """The symbol of a dynamic axis, and the size of any other. The size of an axis `_` comes from an actual array."""
     if axis.kind == "dynamic":
         return axis.symbol
     return actual if axis.kind == "unspecified" else int(axis.symbol)

@@ -1,7 +1,7 @@
 """The cases of a part: their sizes and inputs, PyTorch's outputs for them, and ONNX Runtime's.
 
-A decoder with past takes its KV cache as inputs. Random numbers are no useful values for them: a trained model never
-has such a cache, and its logits for it depend on the order of summation. Therefore PyTorch computes the past of a case
+A decoder with past takes its KV cache as inputs. Random numbers are not useful there: a trained model never has a
+random cache, and its logits for one depend on the order of summation. Therefore PyTorch computes the past of a case
 from a prompt of that length.
 """
 
@@ -31,7 +31,7 @@ from onnxfn.specs.stored.reports import CheckFailed, Tick, no_tick
 from onnxfn.weights.onnx_files import metadata
 
 SHORTEST_LONG_TEXT, LONG_TEXT_BUDGET = 64, 800_000_000
-"""The tokens that a long text always may have, and the parameters times tokens that a longer one may cost."""
+"""The number of tokens that every model gets, and the limit of parameters times tokens for a longer text."""
 
 NO_LIMITS: Mapping[str, int] = MappingProxyType({})
 
@@ -47,15 +47,15 @@ class CheckCase:
 
 
 def longest_text(model: Any) -> int:
-    """How many tokens the long text of a check has at most, so that it costs little beside the other cases.
+    """The largest length of the long text of a check, so that it costs little compared with the other cases.
 
-    The cost of a token is that of the weights that it is multiplied with: all matrices but embedding tables.
+    The cost of a token is the number of weights it is multiplied with: all matrices except embedding tables.
     """
     return max(SHORTEST_LONG_TEXT, LONG_TEXT_BUDGET // max(1, multiplied_parameters(model)))
 
 
 def multiplied_parameters(model: Any) -> int:
-    """The number of the parameters of all matrices of a model but embedding tables."""
+    """The number of parameters in all matrices of a model, except embedding tables."""
     import torch
 
     tables = {module.weight for module in model.modules() if isinstance(module, torch.nn.Embedding)}
@@ -113,14 +113,14 @@ def _has_equal_inputs(case: CheckCase, other: CheckCase) -> bool:
 def file_cases(
     model: Any, part: Part, file: Path, real_inputs: Mapping[str, Array] | None = None
 ) -> tuple[CheckCase, ...]:
-    """The cases in which a file is checked: long texts are such that the model and the file can take them."""
+    """The cases in which a file is checked; long texts are cut to the limits of the model and the file."""
     return check_cases(part, real_inputs, longest=longest_text(model), largest=largest_sizes(file))
 
 
 def _within_limits(case: Case, longest: int, largest: Mapping[str, int]) -> Case:
     """A case with sizes of at most `largest`; one for long texts also with at most `longest` tokens.
 
-    A size above LONGEST is no number of tokens: a waveform beside a long text keeps its length.
+    A size above LONGEST is not a number of tokens: a waveform next to a long text keeps its length.
     """
     is_long = case.name in (LONG_TEXT, LONG_PAST)
 
@@ -147,7 +147,7 @@ class Reference:
         case: The name of the case, with its sizes.
         inputs: The arrays of the inputs.
         outputs: PyTorch's arrays of the outputs.
-        other: From a number to the reference for other dummy inputs of the same sizes. None: the inputs are real.
+        other: `other(n)`: the same case with other random inputs. None for inputs from a preprocessor.
     """
 
     case: str
@@ -194,7 +194,7 @@ def _torch_outputs(model: Any, part: Part, inputs: Mapping[str, Array]) -> Outpu
 
 
 def case_inputs(model: Any, part: Part, spec: PlannedSpec, *, seed: int = 0) -> dict[str, Array]:
-    """The dummy inputs of a case; the past, if it is not empty, is computed by PyTorch from a prompt of its length.
+    """The dummy inputs of a case; PyTorch computes a past that is not empty from a prompt of its length.
 
     The prompt has padding only where the mask of the case hides tokens of the past: the state of a recurrent layer
     after padding is not the state of a text.

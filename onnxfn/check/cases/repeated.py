@@ -15,7 +15,7 @@ SAME = 1e-3
 
 
 def random_findings(model: Any, part: Part, reference: Reference) -> tuple[str, ...]:
-    """What to tell about a model whose outputs differ from call to call; nothing about any other."""
+    """The finding for a model whose outputs differ from call to call; empty for any other model."""
     again = torch_outputs(model, part, reference.inputs)
     pairs = zip(part.spec.outputs, reference.outputs, again, strict=True)
     different = [output.name for output, first, second in pairs if not _agree(first, second)]

@@ -1,10 +1,10 @@
-"""The products of a section with large matrices that ONNX Runtime would copy, some columns after the other.
+"""Products with large matrices that ONNX Runtime would copy, computed by blocks of columns.
 
-ONNX Runtime's CPU multiplies float32. It puts a Cast after a float16 matrix, so that the head of a model with many
-tokens would be in memory in float32, in twice its size. A head that is tied to the embedding is stored with its columns
-as rows, because the embedding reads those, and a Transpose copies all of it. Each column of a product is that of one
-column of the matrix, so that blocks of columns have the same result. PyTorch's products are computed in the same way,
-see `casting.py`.
+On CPUs, ONNX Runtime multiplies in float32. It inserts a Cast after a float16 matrix, so the head of a model with a
+large vocabulary would be in memory in float32, at twice its size. A head that is tied to the embedding is stored
+transposed, as the embedding reads it, and a Transpose copies all of it. A column of a product depends only on one
+column of the matrix, so blocks of columns give the same result. PyTorch's products are computed in the same way, see
+`casting.py`.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Matrix:
 
 
 def large_matrices(nodes: Sequence[Any], initializers: Mapping[str, Any], large: int = LARGE) -> dict[str, Matrix]:
-    """The matrices of at least so many elements that products read and ONNX Runtime would copy, by the names read."""
+    """The matrices of at least `large` elements that products read and ONNX Runtime would copy, by the names read."""
     transposes = {node.output[0]: node.input[0] for node in nodes if _swaps_axes(node)}
     names = [node.input[1] for node in nodes if node.op_type == "MatMul"]
     matrices = {name: _matrix(name, transposes.get(name, name), initializers) for name in names}
@@ -95,7 +95,7 @@ def _matrix(name: str, stored: str, initializers: Mapping[str, Any]) -> Matrix |
 
 
 def _by_columns(node: Any, matrix: Matrix, block: int, constants: dict[str, Any]) -> list[Any]:
-    """The nodes of a product by blocks of columns, each of at most so many elements.
+    """The nodes of a product by blocks of columns, each of at most `block` elements.
 
     Each Cast is stated: ONNX Runtime would add its own as last nodes, and run all slices before them.
     """

@@ -1,8 +1,8 @@
-"""The sections of a graph: embedding, layers, head. Each node lies in one of them, or in what several sections read.
+"""The sections of a graph: embedding, layers, head. Each node lies in one of them, or in `shared`.
 
 The hidden states of layer `i` are the value through which all paths lead from the weights of layer `i - 1` to those of
-layer `i`. Masks, angles and sizes lead there by other ways: no weight of a layer is in them. If there is no such value,
-the layers are no chain, and the graph has no sections.
+layer `i`. Masks, angles and sizes do not count: they do not depend on weights of layers. Without such a value, the
+layers do not form a chain, and the graph has no sections.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from onnxfn.specs.errors import InvalidSpec, listed
 from onnxfn.specs.stored.reports import CheckFailed
 
 SHARED, EMBEDDING, HEAD = "shared", "embedding", "head"
-"""The names of the sections besides the layers. `shared` has what several sections read, such as masks and angles."""
+"""The names of the other sections. `shared` has the nodes that several sections read, such as masks and angles."""
 
 SHARED_LEVEL, EMBEDDING_LEVEL = -2, -1
 """The numbers of these sections; a layer has its index, the head the number of layers."""
@@ -64,10 +64,10 @@ def graph_sections(
         layers: The paths of the layers in the model, in the order of their calls.
         parameters: The names of all parameters and buffers of the model.
         of_layers: The inputs and outputs of the graph that belong to a layer, such as its cache.
-        fits: Of several values through which all paths lead, the last that fits is the hidden states.
+        fits: Whether a value may be hidden states. Of the values on all paths, the last that fits is taken.
 
     Raises:
-        InvalidSpec: The layers are no chain in this graph.
+        InvalidSpec: The layers do not form a chain in this graph.
     """
     vertices = vertices_of(graph, layers, parameters, of_layers)
     ends = _computing(vertices, {output.name for output in graph.output} - {*of_layers})
@@ -104,9 +104,9 @@ def _hidden_before(vertices: Sequence[Vertex], layers: Sequence[str], layer: int
 def _hidden_after_all(
     vertices: Sequence[Vertex], layers: Sequence[str], before: str, ends: set[int], fits: Fits
 ) -> str:
-    """The hidden states that go to the head: what the operator computes that computed those before the last layer.
+    """The hidden states that go to the head: from the same operator as those before the last layer, if there is one.
 
-    Without another layer, no residual goes past a norm. So a norm without its weights leads to the head, too.
+    After the last layer, no residual bypasses a norm. So the output of a norm without its weights is also a candidate.
     """
     readers = {index for index, each in enumerate(vertices) if before in each.data}
     sources = _sources(vertices, len(layers) - 1) | readers
@@ -120,10 +120,10 @@ def _hidden_after_all(
 def _hidden_before_all(
     vertices: Sequence[Vertex], layers: Sequence[str], after: str, ends: set[int], fits: Fits
 ) -> str:
-    """The hidden states before the first layer: what leads to its weights, and to no later layer but through it.
+    """The hidden states before the first layer: the last value on all paths to the weights of that layer.
 
-    A value through which the paths to the outputs lead, too, is preferred. Some models have none: the mean and the
-    deviation of a series go around the layers, and scale the outputs.
+    The paths start at values that reach later layers only through the first. A value on all paths to the outputs is
+    preferred. Some models have none: the mean and the deviation of a series bypass the layers.
     """
     sinks = {index for index, each in enumerate(vertices) if 0 in each.reads}
     later = {index for index, each in enumerate(vertices) if any(layer > 0 for layer in each.reads)}
@@ -137,9 +137,9 @@ def _hidden_before_all(
 
 
 def _sources(vertices: Sequence[Vertex], layer: int) -> set[int]:
-    """What computes with the weights of a layer from hidden states.
+    """The vertices that read the weights of a layer and depend on hidden states.
 
-    A table of positions among the weights of the first layer is read by all layers, and no hidden states are in it.
+    This leaves out a table of positions among the weights of the first layer: all layers read it.
     """
     return {index for index in _descendants(vertices, _starts(vertices)) if layer in vertices[index].reads}
 
@@ -149,7 +149,7 @@ def _computing(vertices: Sequence[Vertex], names: set[str]) -> set[int]:
 
 
 def _starts(vertices: Sequence[Vertex]) -> set[int]:
-    """Where hidden states may start: what reads weights of no layer, such as embedding tables, and real numbers."""
+    """The vertices where hidden states may start: readers of weights outside the layers, and float inputs."""
     return {index for index, each in enumerate(vertices) if OUTSIDE in each.reads or each.is_float_input}
 
 
@@ -158,8 +158,8 @@ def _fitting(values: Iterable[str], layers: Sequence[str], layer: int, fits: Fit
     if not fitting:
         where = f"into {layers[layer]}" if layer < len(layers) else f"out of {layers[-1]}"
         raise InvalidSpec(
-            f"the graph has no sections: no single value leads the hidden states {where}, so the layers of "
-            f"{layers[0].rpartition('.')[0] or 'the model'} are no chain in it; {CHECK_WHOLE}"
+            f"cannot check by sections: no single value leads the hidden states {where}, so the layers of "
+            f"{layers[0].rpartition('.')[0] or 'the model'} do not form a chain; {CHECK_WHOLE}"
         )
     return fitting
 
@@ -169,8 +169,8 @@ def _on_all_paths(
 ) -> Iterator[str]:
     """The values through which all paths lead from sources to sinks, and out of the ends, in the order of the graph.
 
-    In an order in which each vertex comes after those that it reads, all paths lead through a vertex if no edge leads
-    from one before it to one after it.
+    The vertices are in topological order. All paths lead through a vertex if no edge leads from a vertex before it to
+    one after it.
     """
     between = sorted(reached & _ancestors(vertices, sinks | ends))
     readers = _readers(vertices, between)
@@ -201,7 +201,7 @@ def _descendants(vertices: Sequence[Vertex], sources: set[int]) -> set[int]:
 
 
 def _ancestors(vertices: Sequence[Vertex], ends: set[int], without: str = "") -> set[int]:
-    """The ends, and all vertices that they are computed from; what is read as the value `without` does not count."""
+    """The ends, and all vertices that they are computed from, not counting paths through the value `without`."""
     ancestors, values = set[int](), set[str]()
     for index in reversed(range(len(vertices))):
         if index in ends or not values.isdisjoint(vertices[index].outputs):
@@ -214,8 +214,8 @@ def _ancestors(vertices: Sequence[Vertex], ends: set[int], without: str = "") ->
 def _section_numbers(vertices: Sequence[Vertex], layers: Sequence[str], hidden: Sequence[str]) -> list[int]:
     """The number of the section of each vertex.
 
-    A vertex that is computed from the hidden states lies in the section of the last ones that it reads. Another lies in
-    the section that reads it, or, if several do, in the shared one.
+    A vertex that depends on hidden states lies in the section of the last hidden states that it reads. Any other vertex
+    lies in the section that reads it, or in `shared` if several sections do.
     """
     starts = {name: level for level, name in enumerate(hidden)}
     levels = _levels(vertices, starts)

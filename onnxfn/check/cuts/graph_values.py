@@ -1,4 +1,4 @@
-"""All values that the nodes of an ONNX file compute, and the weights that each depends on."""
+"""All values of the nodes of an ONNX file, and the weights that each value depends on."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def _is_float(array: Any) -> bool:
 def _weights(graph: Any, outside: Mapping[str, Weights] = MappingProxyType({})) -> dict[str, Weights]:
     """From the name of each value of a graph to the names of the initializers that it is computed from.
 
-    `outside` are those of the values that a subgraph reads from the graph around it.
+    `outside` are the weights of values that a subgraph reads from the outer graph.
     """
     weights = {**outside, **{each.name: frozenset([each.name.removeprefix(PREFIX)]) for each in graph.initializer}}
     for node in graph.node:  # in the order in which they are computed

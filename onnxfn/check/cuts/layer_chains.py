@@ -9,7 +9,7 @@ from onnxfn.check.cuts.cut import CHECK_WHOLE, Fits
 from onnxfn.specs.errors import InvalidSpec
 
 LEAST_LAYERS = 2
-"""A chain has at least so many layers."""
+"""The least number of layers of a chain."""
 
 
 def layer_paths(model: Any, weights: Collection[str]) -> tuple[str, ...]:

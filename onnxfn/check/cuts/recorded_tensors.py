@@ -23,8 +23,8 @@ class RecordedTensor:
 
     Attributes:
         module: The path of the module; empty for the model itself.
-        computed_by: The path of the module whose code computes the tensor: the module that returns it, or the module
-            that passes it to another.
+        computed_by: The path of the module with the code that computes the tensor: it returns the tensor, or passes it
+            to another module.
         call: The number of the call of the module, counted over the run.
         is_result: Whether the module returns the tensor.
         is_of_leaf: Whether the module has no modules inside it.

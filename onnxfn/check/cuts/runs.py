@@ -157,7 +157,7 @@ def run_sections(
     run_options: Any = None,
     tick: Tick = no_tick,
 ) -> Iterator[tuple[Section, Iterator[Values]]]:
-    """Runs a section after the other, each for all cases; yields each with an iterator of its outputs in each case.
+    """Runs the sections in order, each in all cases; yields each section with an iterator over its outputs per case.
 
     The iterator runs the section, and must be at its end before the next section. Only one section is in memory at a
     time, and only the outputs that later sections read are kept. CheckFailed if ONNX Runtime cannot load or run it.
@@ -166,7 +166,7 @@ def run_sections(
         written: The file.
         sections: Its sections.
         feeds: The inputs of the graph in each case.
-        replaced: In each case the values that later sections read in place of those that were computed.
+        replaced: For each case, values that later sections read in place of the computed values.
         run_options: A run ends when their `terminate` is set.
         tick: Is called between two runs.
     """

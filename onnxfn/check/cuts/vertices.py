@@ -1,4 +1,4 @@
-"""The vertices of a graph whose sections are looked for: inputs and nodes, and the layers whose weights each reads."""
+"""The vertices of a graph to cut into sections: inputs and nodes, each with the layers whose weights it reads."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ OUTSIDE = -1
 """The mark of weights that belong to no layer."""
 
 OF_SHAPES = ("Shape", "Size")
-"""Operators whose result depends on no element of what they read."""
+"""Operators whose result depends only on the shapes of their inputs."""
 
 NO_LAYERS: frozenset[int] = frozenset()
 
@@ -75,7 +75,7 @@ def _vertex(
 
 
 def read_names(node: Any) -> Iterator[str]:
-    """The names that a node reads from the graph around it, those that its branches read included."""
+    """The names that a node and its branches read from the outer graph."""
     yield from node.input
     for attribute in node.attribute:
         for body in (attribute.g, *attribute.graphs):

@@ -1,8 +1,8 @@
 """The check of a file by sections: embedding, layers and head, one after the other, each with PyTorch's hidden states.
 
 PyTorch runs each case once, with its weights read from the checkpoint, and its hidden states are recorded. Then each
-section of the written file runs by itself, twice in each case: with PyTorch's hidden states, so that an error is that
-of this section alone, and with those that the sections before it computed. The outputs of the second chain are those of
+section of the written file runs by itself, twice in each case. First its inputs are PyTorch's hidden states: these give
+the error of this section alone. Then they come from the sections before. The outputs of the second chain are those of
 the whole file, and are compared as in the check of the whole.
 """
 
@@ -70,10 +70,10 @@ def check_by_sections(
 ) -> Report:
     """Compares an ONNX file with PyTorch section by section; `Report.sections` has a row for each.
 
-    The other figures are those of `check`, which has the arguments described, in the same cases. No text is decoded.
+    The other figures are those of `check` in the same cases; its docstring describes the arguments. No text is decoded.
 
     Raises:
-        InvalidSpec: The layers of the model are no chain in the graph of the file.
+        InvalidSpec: The layers of the model do not form a chain in the graph of the file.
         CheckFailed: ONNX Runtime cannot load or run a section.
     """
     exact = exact or exact_outputs(model, part.spec.target.float_dtype)
@@ -87,7 +87,7 @@ def check_by_sections(
 def _judged_sections(
     model: Any, part: Part, file: Path, exact: ExactOutputs, real_inputs: Mapping[str, Array] | None, tick: Tick
 ) -> tuple[SectionedSession, tuple[SectionError, ...], JudgedCases]:
-    """A session of the sections, their errors, and what the file is worth in all cases, whose arrays are released."""
+    """A session of the sections, their errors, and the judged cases of the file. The arrays are released."""
     sectioned = sectioned_file(model, part, file, real_inputs, tick)
     errors, outputs = compared_sections(sectioned, tick)
     pairs = zip((case.reference for case in sectioned.cases), outputs, strict=True)
@@ -163,7 +163,7 @@ def compared_sections(
 def _section_error(
     sectioned: SectionedFile, section: Section, comparisons: Sequence[Comparison], handed_on: Sequence[float | None]
 ) -> SectionError | None:
-    """How far a section is from PyTorch in its worst case; None if PyTorch has none of its values."""
+    """The error of a section against PyTorch in its worst case; None if PyTorch has none of its values."""
     if not comparisons:
         return None
     quantized = is_quantized(sectioned.part.spec)
@@ -198,7 +198,7 @@ def _comparisons(sectioned: SectionedFile, case: RecordedCase, values: Values, t
 
 
 def _exact(case: RecordedCase, layer: int) -> tuple[str, Array]:
-    """What a layer returns in a wider dtype, and the name of that. NoReference if it cannot run in one."""
+    """The result of a layer in a wider dtype, and the name of this dtype. NoReference if it cannot run in one."""
     array = case.exact().exact[layer]
     if array is None:
         raise NoReference("the layer does not run in a wider dtype, or another tensor than it returns goes on")

@@ -1,4 +1,4 @@
-"""The hidden states that PyTorch hands from layer to layer in a run, and what each layer returns in a wider dtype."""
+"""PyTorch's hidden states between the layers in a run, and the result of each layer in a wider dtype."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class HiddenStates:
     """The hidden states of a run.
 
     Attributes:
-        states: Those that go into each layer, and those that the last layer returns.
-        exact: What each layer returns in the wider dtype for the same input; None where that is not what goes on, or
-            was not computed.
+        states: The input of each layer, and the result of the last layer.
+        exact: The result of each layer in the wider dtype for the same input; None if it was not computed, or if it is
+            not the input of the next layer.
     """
 
     states: tuple[Array, ...]
@@ -37,7 +37,7 @@ class HiddenStates:
 def recorded_hidden_states(
     model: Any, layers: Sequence[str], wider: Sequence[str] = ()
 ) -> Iterator[Callable[[], HiddenStates]]:
-    """A context in which the runs of a model are recorded; a function that returns the hidden states of the last run.
+    """A context that records the runs of a model; yields a function that returns the hidden states of the last run.
 
     The function raises InvalidSpec if the run did not call each layer once, in their order. Each layer
     also runs in the first of the dtypes `wider` that can run it, on a copy of its arguments.
@@ -84,7 +84,7 @@ def recorded_hidden_states(
 
 
 def _in_wider_dtype(module: Any, arguments: Any, named: Any, wider: str) -> Array:
-    """What a layer returns in a wider dtype; its arguments, such as a cache that it changes, are copied."""
+    """The result of a layer in a wider dtype, on copies of its arguments: it may change a cache."""
     import torch
 
     dtype = getattr(torch, wider)

@@ -88,7 +88,7 @@ def decoded_text_comparisons(checked: CheckedFile, plan: Plan, session_for: Sess
 
 @contextmanager
 def file_errors(what: str) -> Iterator[None]:
-    """Raises CheckFailed that says what failed for an error of the files; what PyTorch raises comes through."""
+    """Turns errors of the files into CheckFailed with the text `what`; errors of PyTorch pass through."""
     try:
         yield
     except (CheckFailed, CaptureFailed, MemoryError):
@@ -219,7 +219,7 @@ def _linked_inputs(part: Part, plan: Plan, run: RunPart) -> dict[str, Array]:
 def logits_without_cache(
     part: Part, plan: Plan, texts: Array, prompts: Prompts, special: Collection[int], run: RunPart
 ) -> tuple[str, Array]:
-    """What runs, and the logits of whole texts, `[batch, length, vocabulary]`, by which no special token is written.
+    """The runner's name, and the logits of whole texts, `[batch, length, vocabulary]`, so that no special token wins.
 
     The past is empty.
     """
@@ -236,7 +236,7 @@ def logits_without_cache(
 
 
 def _like(array: Array, planned: Array) -> Array:
-    """An array in the dtype of a planned input; real numbers stay as they are. M-RoPE has the positions three times."""
+    """An array in the dtype of a planned input; real numbers are not cast. M-RoPE has the positions three times."""
     several = planned.shape[: max(0, planned.ndim - array.ndim)]
     repeated = np.broadcast_to(array, (*several, *array.shape))
     return repeated if array.dtype.kind == planned.dtype.kind == "f" else repeated.astype(planned.dtype)
@@ -260,10 +260,10 @@ def _empty_past(part: Part, inputs: Mapping[str, Array]) -> dict[str, Array]:
 def text_comparison(
     spec: PlannedSpec, texts: Array, logits: Array, *, exact: ExactArray, case: str, start: int
 ) -> Comparison:
-    """Compares the tokens of texts, from `start` on, with those that are chosen by PyTorch's logits.
+    """Compares the tokens of texts, from `start` on, with the choices by PyTorch's logits.
 
-    A text agrees if, at each step, the logit of its token is less than that of PyTorch's choice by at most twice the
-    error that a logit may have: then rounding may have decided between the two tokens.
+    A text agrees if, at each step, the logit of its token is at most twice the allowed error of a logit below that of
+    PyTorch's choice. Then rounding may have decided between the two tokens.
     """
     dtype = spec.target.float_dtype or "float32"
     ordinary = np.abs(logits) < precision_of(dtype).largest_ordinary

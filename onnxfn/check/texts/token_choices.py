@@ -1,4 +1,4 @@
-"""How texts of a check choose their tokens: among ordinary ones.
+"""The choice of tokens in texts of a check: only ordinary tokens.
 
 A random model may write the placeholder of an image, and no image belongs to it.
 """

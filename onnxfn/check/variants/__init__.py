@@ -1,1 +1,1 @@
-"""What quantized files and other dtypes are compared with."""
+"""The references of quantized files and other dtypes."""

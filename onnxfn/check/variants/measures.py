@@ -1,7 +1,7 @@
-"""What an output of a quantized or 16-bit file is worth: the measures, which output has which, and their floors.
+"""Accuracy measures of the outputs of quantized and 16-bit files, the measures of each output, and their floors.
 
 A measure takes the arrays of the file and of PyTorch in float32. Rounding does not explain the difference of a
-quantized file, so no tolerance can judge it; a measure is a number that a person knows, and it has a floor.
+quantized file, so no tolerance can judge it. A measure is a number that readers know, and it has a floor.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ ELEMENTS_AT_ONCE = 1 << 20
 """The elements that are converted to float64 at once."""
 
 LARGEST_ORDINARY = 3e4
-"""Larger numbers stand for minus infinity, as masked scores do: float16 has none above 65504."""
+"""Larger numbers stand for minus infinity, as in masked scores: float16 has no numbers above 65504."""
 
 
 @frozen
@@ -41,9 +41,9 @@ class Measure:
 
     Attributes:
         values: From the name of an output, the outputs of the file and of PyTorch to one value for each position.
-        floors: From the kind of a variant to what the measure must reach.
+        floors: From the kind of a variant to the floor of the measure.
         whole: From the values of all cases to the value of the measure.
-        least: Whether less is better.
+        least: Whether a lower value is better.
     """
 
     values: Callable[[str, Outputs, Outputs], Array]

@@ -34,7 +34,7 @@ Values = Mapping[tuple[str, str], Array]
 
 @frozen
 class Proof:
-    """What the proof of a variant needs besides the model and the file.
+    """The inputs of the proof of a variant besides the model and the file.
 
     Attributes:
         text: The reference for the real text; None if the part reads no text.
@@ -147,7 +147,7 @@ def variant_measurements(
 
 
 def measurement(part: Part, output: str, name: str, values: Array, floors: Floors, cases: str) -> Measurement:
-    """The measurement of an output by the measure of a name, from its values in all cases.
+    """The measurement of an output by the named measure, from its values in all cases.
 
     The floor is that of the caller, else that of the kind of variant; None if it has none.
     """
@@ -158,7 +158,7 @@ def measurement(part: Part, output: str, name: str, values: Array, floors: Floor
 
 
 def _text_values(part: Part, session: Any, text: Reference) -> Values:
-    """The values of the measures of the outputs for the text; a cache is left out, which the cases measure."""
+    """The values of the measures of the outputs for the text, without a cache: the cases measure it."""
     fed_back = {feedback.output for feedback in part.spec.feedback}
     feeds = {
         input_.name: array.astype(dtype_of(part.spec, input_)) if array.dtype.kind == "f" else array

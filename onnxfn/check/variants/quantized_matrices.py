@@ -25,13 +25,13 @@ NF4 = (
 """The levels of NormalFloat4 (QLoRA, arXiv 2305.14314, appendix E)."""
 
 HALF, END = 0.5, 1.0
-"""How far an element may be from a weight, in steps; and an element of the smallest or the largest code.
+"""Allowed rounding error in steps: half inside the range of codes, one at its two ends, where values are clipped.
 
-Symmetric codes reach from -8 to 7 and the scale maps the largest element to -8, so the opposite element is cut off.
+Symmetric codes are -8 to 7. The scale maps the largest element to -8, so the opposite element is clipped.
 """
 
 EPSILON = 2.0**-15
-"""The part of a weight that the float32 arithmetic of a quantizer may lose: several roundings, as with reciprocals."""
+"""The relative error of the float32 arithmetic of a quantizer: several roundings, as with reciprocals."""
 
 SAME_ELEMENTS = ("Reshape", "Identity", "Cast")
 """The operators whose output has the elements of their input."""
@@ -129,14 +129,14 @@ def _unpacked(data: Array, bits: int) -> Array:
 def _within(codes: Array, zeros: Array, scales: Array, low: int, high: int, rounding: Rounding) -> Rows:
     """The elements `(codes - zeros) * scales`, and the error that each may have.
 
-    Half a step, a step at the ends of the range, and the rounding of the weight and of the scale to the scale's dtype,
-    which a large code multiplies.
+    The error is half a step, or a step at the ends of the range, plus the rounding of the weight and of the scale to
+    the scale's dtype. A large code multiplies the rounding of the scale.
     """
     distances = codes.astype(np.float32) - zeros
     steps = np.abs(scales)
     at_end = (codes == low) | (codes == high)
     lost = 2 * rounding.relative + EPSILON
-    # The codes are those of a scale before it was rounded, also where they are next to zero.
+    # The codes belong to the scale before it was rounded, also next to zero.
     largest = np.abs(distances) + 1
     allowed = steps * (np.where(at_end, END, HALF) + largest * lost) + largest * rounding.absolute
     return distances * scales, allowed
@@ -225,7 +225,7 @@ def _lookup(node: Any, read: Tensors, nodes: Any) -> QuantizedMatrix | None:
 
 
 def _codes_per_byte(value: str, nodes: Any, read: Tensors) -> int:
-    """How many codes a byte of a value has: the number of distances that a BitShift shifts it by."""
+    """The number of codes in a byte of a value: the number of shift distances of a BitShift."""
     names = {value}
     for node in nodes:  # in the order in which they run
         if names & {*node.input} and node.op_type == "Unsqueeze":
@@ -321,7 +321,7 @@ READERS: Mapping[str, Callable[[Any, Tensors, Any], QuantizedMatrix | None]] = M
         "ConvInteger": _matmul_integer,
     }
 )
-"""The operators that read quantized matrices, each with the function that reads the matrix."""
+"""An operator with a quantized matrix -> the function that returns its matrix."""
 
 CODES_SECOND = ("MatMulNBits", "MatMulInteger", "MatMulBnb4", "ConvInteger")
 """The operators whose second input holds the codes; of the others it is the first."""

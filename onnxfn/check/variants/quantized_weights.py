@@ -23,7 +23,7 @@ ELEMENTS_AT_ONCE = 1 << 18
 
 @frozen
 class WeightError:
-    """How far a quantized weight in a file is from the model's.
+    """The error of a quantized weight in a file against the model's.
 
     Attributes:
         weight: The name of the weight in the model.
@@ -90,13 +90,13 @@ def _as_matrix(tensor: Any, shape: tuple[int, int]) -> Any:
 
 
 def _weight_name(name: str, tensors: Mapping[str, Any]) -> str | None:
-    """The name of the weight that an initializer stands for: the longest that it begins with, but for a prefix."""
+    """The name of the weight of an initializer: the longest known start of the initializer's name, without a prefix."""
     shortened = name.removeprefix("filler.")
     return max((known for known in tensors if shortened.startswith(known)), key=len, default=None)
 
 
 def _weight_error(matrix: QuantizedMatrix, name: str, tensor: Any) -> WeightError:
-    """The error of a weight. One that is square may be stored in either order of its axes: the better one counts."""
+    """The error of a weight. A square matrix may be stored transposed: the closer of both orders is used."""
     orders = [order for order in (tensor, tensor.mT) if tuple(order.shape) == matrix.shape]
     errors = [_error(matrix, name, order) for order in orders]
     return min(errors, key=lambda error: (error.outside, -error.cosine))

@@ -1,4 +1,4 @@
-"""PyTorch's outputs in float32 for a real text: what quantized and 16-bit files are measured against.
+"""PyTorch's outputs in float32 for a real text: the reference of quantized and 16-bit files.
 
 The text is a file of the package, written from its README. The tokenizer of the checkpoint turns it into tokens.
 Without one the tokens are random numbers of the model's range, and the report says so.

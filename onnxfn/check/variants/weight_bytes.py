@@ -1,4 +1,4 @@
-"""Compares the weights in an ONNX file with those of the model as bytes, and finds those that are not numbers.
+"""Compares the weights in an ONNX file with those of the model as bytes, and finds NaN and infinite elements.
 
 Outputs show a wrong weight only if the inputs of a case reach it. A text reaches few rows of an embedding table.
 """
@@ -21,11 +21,11 @@ from onnxfn.weights.onnx_files import StoredTensor, stored_tensors
 
 
 def weight_findings(model: Any, part: Part, file: Path, tick: Tick = no_tick) -> tuple[str, ...]:
-    """One line for each weight of a file that is not the model's, or that has NaN or infinite elements.
+    """One line for each weight of a file that differs from the model's, or has NaN or infinite elements.
 
-    An initializer is compared with the parameter or buffer of its name, if it is stored in its shape, as all tables of
-    embeddings are. A matrix that is stored transposed is left to the comparison of outputs: each of its elements takes
-    part in every output. Infinite elements of buffers are not named, because they mask scores.
+    An initializer is compared with the parameter or buffer of the same name and shape; all embedding tables have one. A
+    transposed matrix is left to the comparison of outputs: each of its elements takes part in every output. Infinite
+    elements of buffers are ignored, because they mask scores.
 
     Args:
         model: The PyTorch model.
@@ -68,7 +68,7 @@ def _difference(stored: StoredTensor, tensor: Any, read: Callable[[Path], Array]
 
 
 def _is_transposed(stored: StoredTensor, tensor: Any, row: int, read: Callable[[Path], Array]) -> bool:
-    """Whether a row in the file, which is not that of a square matrix, is the column of its index."""
+    """Whether a row in the file that differs from the row of a square matrix equals the column of the same index."""
     if tensor.dim() != 2 or tensor.shape[0] != tensor.shape[1]:  # noqa: PLR2004 - rows and columns
         return False
     length = stored.length // stored.shape[0]
@@ -77,7 +77,7 @@ def _is_transposed(stored: StoredTensor, tensor: Any, row: int, read: Callable[[
 
 
 def _first_different_row(stored: StoredTensor, tensor: Any, read: Callable[[Path], Array]) -> int | None:
-    """The first row, along the first axis, that the file has otherwise than a tensor; None if there is none."""
+    """The first row, along the first axis, that differs between the file and a tensor; None if there is none."""
     import onnx_ir
 
     if not stored.length:

@@ -1,13 +1,13 @@
 """The comparisons of a case, and PyTorch's usual error.
 
-An output of few elements, such as the similarity of an image and a text, may have hardly an error by luck. Then its
-error is no measure for a graph. So PyTorch answers other inputs of the same sizes, in the dtype of the export and in
+PyTorch's error in an output of few elements, such as the similarity of an image and a text, may be tiny by luck. Then
+it is not a measure for a graph. So PyTorch runs on other inputs of the same sizes, in the dtype of the export and in
 float64, and the largest of these errors counts.
 
 The inputs are computed one by one, until the output agrees: in a model of texts and videos each costs a minute.
 
 In an output of many elements the error depends on the kernels that PyTorch chooses for the sizes and masks of a case.
-So an error that is too large in one case agrees if PyTorch's own error in another case allows it.
+So a large error in one case is allowed if PyTorch's own error in another case is as large.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ from onnxfn.specs.errors import OnnxfnError
 from onnxfn.specs.stored.reports import Tick, no_tick
 
 OTHER_INPUTS = 4
-"""How many other inputs PyTorch answers."""
+"""The number of other inputs that PyTorch runs on."""
 
 
 def usual_errors(part: Part, index: int, reference: Reference, exact: ExactOutputs) -> tuple[OwnError, ...]:
     """Functions that compute the norms of PyTorch's own error in an output, for an input like a reference's each.
 
-    There are none if the inputs are real: no others are like them.
+    Empty if the inputs are real: there are no others like them.
     """
     other = reference.other
     if other is None:
@@ -104,8 +104,8 @@ class CheckedFile:
 def case_comparisons(checked: CheckedFile, reference: Reference, outputs: OutputArrays) -> tuple[Comparison, ...]:
     """The comparison of each output in a case.
 
-    If one differs, PyTorch computes its outputs for what the file chooses. If that choice is as good as its own, these
-    are compared, and the text of the reference says so: see `choices.py`.
+    If one differs, PyTorch computes its outputs again with the choices of the file. If these choices are as good as its
+    own, the new outputs are compared, and the text of the reference says so: see `choices.py`.
     """
     comparisons = output_comparisons(checked.part, reference, outputs, checked.exact, checked.tick)
     if all(comparison.passed for comparison in comparisons):

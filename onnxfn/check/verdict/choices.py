@@ -1,14 +1,13 @@
-"""What a model chooses by its values, where PyTorch's own choice is a matter of rounding: positions, and answers.
+"""Choices of a model that rounding can change: positions that it picks, and answers of comparisons.
 
-A detector decodes the positions with the best scores. Where scores are equal but for rounding, PyTorch picks others in
-float64 than in float32, and ONNX Runtime may pick others again. A segmenter hides positions from attention where a mask
-is below 0.5, and a value may equal 0.5 but for rounding. All outputs then differ. So outputs that differ are compared
-once more: PyTorch chooses what ONNX Runtime chose. That choice must be as good: the scores are PyTorch's best, and the
-values with another answer equal the number that they are compared with, but for rounding.
+A detector decodes the positions with the best scores. If scores are equal up to rounding, PyTorch in float64, PyTorch
+in float32 and ONNX Runtime may pick different positions. A segmenter hides positions from attention where a mask is
+below 0.5, and a value may equal 0.5 up to rounding. All outputs then differ. So PyTorch makes the choices of ONNX
+Runtime, and the outputs are compared once more. The choices must be as good: up to rounding, the scores are PyTorch's
+best, and the values with another answer equal the number that they are compared with.
 
-What ONNX Runtime chooses is read in a run of the file with these values as outputs. ONNX Runtime may optimize the file
-in another way there, and then rounds in another way and chooses otherwise than before. So the outputs that are compared
-are those of this run.
+The choices of ONNX Runtime are read in a run of the file with these values as outputs. ONNX Runtime may optimize this
+file differently, round differently and choose differently. So the outputs of this run are compared.
 """
 
 from __future__ import annotations
@@ -74,11 +73,11 @@ def compared_values(written: WrittenGraph) -> tuple[str, ...]:
 
 @contextmanager
 def choosing_as_file(picks: Sequence[Array], answers: Sequence[Array], precision: Precision) -> Iterator[Chosen]:
-    """A context in which PyTorch chooses what a file chose, in this thread, where that is a matter of rounding.
+    """A context in which PyTorch, in this thread, makes the choices of a file, if they differ from its own by rounding.
 
-    Each call that picks positions has those of its turn, if there are any; WorseChoice if they are worse than its own.
-    Answers belong to the first comparison of their shape that differs from them by rounding alone. It yields the
-    positions so far, and the answers that differ from PyTorch's.
+    The n-th call that picks positions gets the n-th item of `picks`, if there are any; WorseChoice if they are worse
+    than its own. Each ONNX answer is matched to the first PyTorch comparison of the same shape whose result it equals
+    up to rounding. Yields the positions so far, and the answers that differ from PyTorch's.
     """
     import torch
 
@@ -110,7 +109,7 @@ def choosing_as_file(picks: Sequence[Array], answers: Sequence[Array], precision
 
 @contextmanager
 def choosing_again(chosen: Chosen) -> Iterator[None]:
-    """A context in which PyTorch chooses what it chose in an earlier run, in this thread."""
+    """A context in which PyTorch, in this thread, repeats its choices of an earlier run."""
 
     def same(number: int, _: Any, __: Any, own: Any) -> Any:
         import torch

@@ -32,7 +32,7 @@ FEATURE_RANK = 3
 """The number of axes of features of tokens: batch, length, size."""
 
 Select = Callable[[Array], Array]
-"""From an array to those of its elements that are compared."""
+"""From an array to its compared elements."""
 
 
 def all_elements(array: Array) -> Array:
@@ -43,10 +43,9 @@ def all_elements(array: Array) -> Array:
 def valid_elements(spec: PlannedSpec, output: OutputSpec, inputs: Mapping[str, Array]) -> Select:
     """Selects the elements of an output at tokens, by the padding mask among the inputs of a case.
 
-    The spec names the mask. Its last axis is a length, or a past plus a length, and so is the axis of an output, or the
-    axis has the logits of the last tokens. An axis that is shorter than the mask has the last tokens of the mask. An
-    axis that is longer begins with elements that are not padding. If there is no mask, or the output has no
-    such axis, all are selected.
+    The spec names the mask. Its last axis is a length, or a past plus a length. The axis of an output has the same
+    length, or the logits of the last tokens. An axis that is shorter than the mask has the last tokens of the mask. A
+    longer axis begins with elements that are not padding. Without a mask or such an axis, all elements are selected.
     """
     mask_input = next((input_ for input_ in spec.inputs if input_.name == spec.check.mask_input), None)
     if mask_input is None:
@@ -84,7 +83,7 @@ def _at_tokens(mask: Array, shape: tuple[int, ...], token_axes: Iterable[int]) -
 
 
 FEW_ELEMENTS = 64
-"""In an output of at most so many elements PyTorch's own error may be small by luck."""
+"""In an output of at most this number of elements, PyTorch's own error may be small by luck."""
 
 
 def _no_exact() -> tuple[str, Array]:
@@ -200,7 +199,7 @@ def _comparison(max_abs: float, max_rel: float, tolerance: float, *, passed: boo
 
 
 def evidence_of(pair: Pair, select: Select, exact: Exact, tick: Tick = no_tick) -> Evidence:
-    """What decides on the ordinary elements of an output."""
+    """The evidence on the ordinary elements of an output."""
     actual, expected = pair.elements(pair.actual), pair.elements(pair.expected)
     scale = Scale.of(expected, precision_of(pair.dtype))
 

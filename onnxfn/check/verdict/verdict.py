@@ -6,16 +6,16 @@ and `exact` by PyTorch in float64, from the same weights before any conversion. 
 
     error <= factor * own_error + floor
 
-The norms are the root mean square of the elements, which a fault in many elements raises, and the peak, which a fault
-in few elements raises. Both are relative to the scale of the output: 1 is an error as large as the output.
+The norms are the root mean square, which shows a fault in many elements, and the peak, which shows a fault in few
+elements. Both are relative to the scale of the output: 1 is an error as large as the output.
 
-What a model casts to fewer bits inside, such as the embeddings of timesteps to float32, is float64 in `exact`: rounding
+Casts to fewer bits inside a model, such as of the embeddings of timesteps to float32, stay float64 in `exact`: rounding
 there is a part of PyTorch's own error. In an output of few elements PyTorch's own error may be small by luck: there the
 largest of several inputs counts. At last the largest own error of all cases counts. An own error that is too large for
-rounding allows nothing: a model that chooses by its values may choose otherwise in float64, which is then no reference.
+rounding allows nothing: a model may choose differently in float64. Then float64 is not a reference.
 
-PyTorch in float64 costs time and memory. It does not run if `norm(actual - expected) <= agreement`, which is at least
-the floor. Such a difference is rounding in most models, and a graph with a smaller one is not looked at more closely.
+PyTorch in float64 costs time and memory. It does not run if `norm(actual - expected) <= agreement`; `agreement` is at
+least the floor. In most models such a difference is rounding, so the graph is not checked further.
 
 Arrays of outputs, hidden states, logits of texts and margins of tokens are evidence of the same form.
 """
@@ -55,7 +55,7 @@ Few elements may amplify rounding. A pixel of a mask that PyTorch itself decides
 
 @frozen
 class Precision:
-    """What a float dtype can do, and what is allowed in it.
+    """The precision of a float dtype, and the errors that are allowed in it.
 
     Attributes:
         unit_roundoff: The largest relative error of rounding one number to the dtype.
@@ -64,9 +64,9 @@ class Precision:
         largest_ordinary: Larger numbers stand for minus infinity (masked scores) and do not count for the scale.
         factor: How many times PyTorch's own error the error of a graph may be.
         agreement: The difference from PyTorch that is always allowed, in unit roundoffs.
-        floor: The error that is allowed beside PyTorch's own where the difference is larger, in unit roundoffs.
-        by_scale: The difference from PyTorch that is allowed where no exact reference can run, in unit roundoffs. If
-            PyTorch's own error is `factor` times that, the model computes other values in float64, which is then no
+        floor: The error allowed beyond PyTorch's own if the difference exceeds `agreement`, in unit roundoffs.
+        by_scale: The allowed difference from PyTorch without an exact reference, in unit roundoffs. If PyTorch's own
+            error is `factor` times as large, the model computes other values in float64, and float64 is not a
             reference.
         wider: The dtypes that are exact in comparison, the best first.
     """
@@ -229,10 +229,10 @@ def no_casts_below(wider: Any) -> Iterator[None]:
 
 
 def exact_outputs(model: Any, dtype: str | None) -> ExactOutputs:
-    """A function that computes PyTorch's outputs in the first of the wider dtypes of `dtype` that can run.
+    """A function that computes PyTorch's outputs in the first wider dtype of `dtype` that can run.
 
-    The function holds the copies of a small model that it makes, from its first call until it is itself released. A
-    large model is not copied: its weights are converted one by one.
+    From its first call on, the function holds its copies of a small model. A large model is not copied: its weights are
+    converted one by one.
     """
     wider_copy = cache(lambda wider: in_dtype_if_small(model, wider))
 
@@ -295,7 +295,7 @@ class Comparison:
 
 @frozen(eq=False)
 class Evidence:
-    """What decides whether an output agrees with PyTorch's.
+    """The evidence that decides whether an output agrees with PyTorch's.
 
     Attributes:
         dtype: The float dtype of the export.
@@ -333,9 +333,9 @@ def verdict(evidence: Evidence) -> Comparison:
 
 
 def _by_exact(evidence: Evidence, precision: Precision) -> Comparison:
-    """The comparison of the error of a file with PyTorch's own, which is that for other inputs where that is larger.
+    """The comparison of the error of a file with PyTorch's own error, the largest one over several inputs.
 
-    NoReference if there is no exact reference, or if PyTorch's own error is too large for rounding.
+    NoReference without an exact reference, or if PyTorch's own error is too large for rounding.
     """
     wider, exact = evidence.exact()
     own, error, least = evidence.own(exact), evidence.error(exact), NO_ERROR

@@ -1,1 +1,1 @@
-"""Models that see or hear: all of their files, one after the other."""
+"""Multimodal models: all of their files, one after the other."""

@@ -31,7 +31,7 @@ from onnxfn.specs.tasks.tasks import WITH_PAST
 from onnxfn.weights.layouts import dtype_suffix
 
 MAIN_OUTPUTS = ("logits", "last_hidden_state")
-"""What is compared: of a model that writes, and of one that does not."""
+"""The output to compare: for a model that writes texts, and for one that does not."""
 
 SEES = "image-text-to-text"
 """The task of encoder-decoders whose encoder reads images."""
@@ -48,7 +48,7 @@ class Whole:
         decoder: The part that gives logits, or the last hidden states.
         known: How tokens and features become one sequence.
         session_of: From a part to the session of its file.
-        encoder: The part that reads what stands before the texts of the decoder; None if the decoder reads it itself.
+        encoder: The part that reads the input before the texts of the decoder; None if the decoder reads it itself.
     """
 
     model: Any

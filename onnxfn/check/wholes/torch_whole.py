@@ -1,4 +1,4 @@
-"""A whole model that sees or hears, run by PyTorch: its logits for texts with images, and the texts that it writes."""
+"""A whole multimodal model in PyTorch: its logits for texts with images, and its generated texts."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def _whole_sizes(model: Any, arguments: Mapping[str, Array]) -> dict[str, Array]
 
 
 def _types(texts: Array, new: int, types: TokenTypes, known: Placeholders) -> Array:
-    """The types of the tokens of texts of which the last `new` are no prompt."""
+    """The types of the tokens of texts whose last `new` tokens are not of the prompt."""
     of_texts = np.full(texts.shape, types.text)
     for name, of_placeholder in types.features.items():
         of_texts[texts == known.tokens.get(name, -1)] = of_placeholder

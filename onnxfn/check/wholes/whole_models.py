@@ -1,4 +1,4 @@
-"""All parts of a model that sees or hears, one after the other, against the whole model of PyTorch.
+"""All parts of a multimodal model, one after the other, against the whole model of PyTorch.
 
 The files read pixels and sounds, look up tokens, put features in their places and write a text with the cache, as a
 client does. PyTorch's `forward` gets the pixels and the tokens, and computes features, places and positions by itself.
@@ -124,7 +124,7 @@ def _cosines(whole: Whole, in_torch: Whole, prompt: Prompt) -> Iterator[float]:
 
 
 def prompt_comparisons(whole: Whole, exact: ExactOutputs, prompt: Prompt) -> Iterator[Comparison]:
-    """What the files give for a prompt, against PyTorch: the logits of the prompt, and the text after it."""
+    """The outputs of the files for a prompt, against PyTorch: the logits of the prompt, and the text after it."""
     logits, (ids, _) = prompt_logits(whole, prompt, whole), begun(whole, prompt)
     exact_end = Exact(partial(_exact, whole, prompt, exact, ids, logits.actual.shape[1]))
     spec, output = whole.decoder.spec, main_output(whole.decoder)
@@ -137,7 +137,7 @@ def prompt_comparisons(whole: Whole, exact: ExactOutputs, prompt: Prompt) -> Ite
 def _text_comparisons(
     whole: Whole, prompt: Prompt, of_prompt: PromptLogits, exact: ExactOutputs
 ) -> Iterator[Comparison]:
-    """What the files write after a prompt, against PyTorch: the logits of each step, the tokens of generate."""
+    """The texts of the files after a prompt, against PyTorch: the logits of each step, the tokens of generate."""
     (ids, mask), spec, case = begun(whole, prompt), whole.decoder.spec, f"{NEW_TOKENS} tokens after {prompt.case}"
     with run_errors(prompt):
         texts, steps = written(whole, of_prompt.decoder, ids, mask)
@@ -181,7 +181,7 @@ def generate_comparison(spec: PlannedSpec, texts: Array, generated: Array, logit
 
 
 def _unread_types(whole: Whole) -> list[str]:
-    """A line for each argument with types of tokens on which attention depends, and which no file takes."""
+    """A line for each argument with token types that no file takes, although attention depends on them."""
     from onnxfn.architectures.wrappers.wide_rows import width_of  # imports torch
 
     parameters = inspect.signature(whole.model.forward).parameters

@@ -32,7 +32,7 @@ def read_jobs(source: str | Path, out: str | Path, **defaults: Any) -> tuple[Exp
 
     Raises:
         ModelNotFound: There is no such folder or file, or no folder with a `config.json` in it.
-        UnknownName: A job has a key that is none.
+        UnknownName: A job has an unknown key.
         InvalidSpec: A file has no JSON lines, a job has no model, or a value is of a wrong type.
 
     >>> import tempfile
@@ -71,7 +71,7 @@ def _line_values(file: Path) -> Iterator[tuple[str, Any]]:
 def _file_job(file: Path, position: str, values: Any, out: Path, defaults: Mapping[str, Any]) -> ExportRequest:
     """A job of a file; its errors name the file and the place."""
     if not isinstance(values, dict):
-        raise InvalidSpec(f'{position} of {file} is no job; write an object such as {{"model": "models/bert"}}')
+        raise InvalidSpec(f'{position} of {file} is not a job; write an object such as {{"model": "models/bert"}}')
     try:
         return _job(_with_local_model(values, file.parent), out, defaults)
     except OnnxfnError as error:

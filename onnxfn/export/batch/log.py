@@ -23,7 +23,7 @@ def log_result(file: Path | None, result: JobResult) -> None:
 
 
 def logged_results(file: Path | None) -> Mapping[str, JobResult]:
-    """From the path of each export in a log to its last result; lines that are no results are passed over.
+    """From the path of each export in a log to its last result; other lines are skipped.
 
     A run that was killed may have left half a line.
     """
@@ -51,7 +51,7 @@ def _result(line: str) -> JobResult | None:
 
 
 def _is_complete(folder: Path) -> bool:
-    """Whether the files that the report in a folder lists are there, with the sizes that it states."""
+    """Whether all files in the report of a folder exist with the stated sizes."""
     report = recorded(folder)
     return report is not None and all(_has_size(folder / name, facts.bytes) for name, facts in report.files.items())
 

@@ -56,7 +56,7 @@ class Task:
 
 
 Step = tuple[str, Task, JobResult | None]
-"""What happened, to which task, and its result if it ended."""
+"""An event, its task, and the result if the task ended."""
 
 
 def export_many(
@@ -72,25 +72,24 @@ def export_many(
 ) -> BatchResult:
     """Exports many checkpoints, each in a process of its own. A job that fails does not end the others.
 
-    A job whose checkpoint differs from that of an earlier job in the values of its weights alone takes the graphs of
-    that job from the template cache.
+    If the checkpoints of two jobs differ only in weight values, the later job takes its graphs from the template cache.
 
     Args:
-        jobs: What to export. Each has a path of its own.
+        jobs: The exports. Each has its own path.
         executor: Where the jobs run: any executor of `concurrent.futures`, such as `Client.get_executor()` of
             dask.distributed. Checkpoints and paths must be the same on all of its machines, and each job imports torch.
             None: processes on this machine, which import it once.
-        workers: How many jobs run at a time. None: as many as there are processors; with an executor, all jobs are
-            handed to it as soon as they may start.
-        limits: What each job may use. One that uses more is ended.
-        memory: Bytes that the jobs that run at a time may need together. What a job needs follows from the sizes of
-            its weights and its check; pages of mapped weights count. A job that needs more runs alone. None: the
-            memory that is available at the start; with an executor no limit.
+        workers: The number of jobs that run at a time. None: the number of processors; with an executor, all jobs are
+            submitted as soon as they may start.
+        limits: The limits of each job. A job that exceeds them is stopped.
+        memory: The limit in bytes for all running jobs together. The need of a job follows from the sizes of its
+            weights and its check; pages of mapped weights count. A job that needs more runs alone. None: the memory
+            that is available at the start; with an executor no limit.
         retries: How often a job is started again whose process was killed. Jobs that fail are not started again.
-        log: A file for a line of JSON for each job that ends. Jobs that it lists as exported are not done again, if the
-            checkpoint, the job and the versions of packages are the same, and the files are there; if something has
-            changed, their exports are replaced. None: no log.
-        on_event: Called with a `BatchEvent` when a job starts and ends. What it raises ends the jobs that run.
+        log: A file with one line of JSON per ended job. A job that it lists as exported is skipped if the checkpoint,
+            the job and the versions of packages are the same, and the files exist; otherwise its export is replaced.
+            None: no log.
+        on_event: Called with a `BatchEvent` when a job starts and ends. Its exceptions stop the running jobs.
 
     Returns:
         The result of each job, in the order of the jobs.
@@ -127,8 +126,13 @@ def export_many(
     return BatchResult(tuple(results[number] for number in range(len(prepared))), perf_counter() - start)
 
 
+<<<<<<< HEAD
 def batch_preview(jobs: Iterable[ExportRequest], log: str | os.PathLike[str] | None = None) -> BatchResult:
     """What `export_many` would do. Nothing is exported.
+=======
+def batch_preview(jobs: Iterable[ExportJob], log: str | os.PathLike[str] | None = None) -> BatchResult:
+    """A preview of `export_many`. Nothing is exported.
+>>>>>>> main
 
     Args:
         jobs: What would be exported.
@@ -205,7 +209,7 @@ def _run(
 
 
 def next_task(waiting: Sequence[Task], running: Collection[Task], memory: int | None) -> Task | None:
-    """The first waiting task that fits into the memory with those that run; None if all must wait for one that runs.
+    """The first waiting task that fits into the memory next to the running tasks; None if none fits.
 
     A task that needs more than all of `memory` runs alone.
 

@@ -35,8 +35,8 @@ class StoredWeights:
     """The weights of a checkpoint, from the headers of its files.
 
     Attributes:
-        bytes: The bytes that must be in memory while an export reads them: those of the files where they are mapped,
-            and of all weights in float32 where a library copies them.
+        bytes: The bytes in memory while an export reads the weights: those of the files if they are mapped, else those
+            of all weights in float32, because a library copies them.
         elements: The number of elements of all weights.
         largest: The number of elements of the largest weight.
     """

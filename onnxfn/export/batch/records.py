@@ -16,7 +16,7 @@ from onnxfn.specs.results.printing import Sections, file_size, text
 from onnxfn.specs.short_repr import short_repr
 
 Status = Literal["planned", "exported", "unchanged", "failed", "timed out", "out of memory", "lost"]
-"""How a job can end, in the order of the title; `planned` if nothing was to be exported."""
+"""The possible ends of a job, in the order of the title; `planned` if nothing was to be exported."""
 
 SUCCESSES: tuple[str, ...] = ("exported", "unchanged")
 """The statuses of a job whose files are at the destination."""
@@ -24,7 +24,7 @@ SUCCESSES: tuple[str, ...] = ("exported", "unchanged")
 
 @frozen(kw_only=True, field_transformer=typed_fields)
 class JobLimits:
-    """What each job may use. A job that uses more is ended alone; the others go on.
+    """The limits of each job. A job that exceeds them is stopped; the others continue.
 
     Attributes:
         seconds: Seconds from the start of the job. None: no limit.
@@ -43,7 +43,7 @@ class JobLimits:
 
 @frozen(field_transformer=typed_fields)
 class JobResult:
-    """How a job ended.
+    """The outcome of a job.
 
     Attributes:
         checkpoint: The checkpoint of the job.
@@ -52,8 +52,8 @@ class JobResult:
             export raised an error; `timed out` and `out of memory`: it used more than its limits; `lost`: its process
             was killed; `planned`: `batch_preview` says that it would run.
         seconds: How long the last attempt took.
-        memory_bytes: The most anonymous memory that its process had; it is looked at 20 times a second. Of a planned
-            job: the memory that it needs at most.
+        memory_bytes: The peak of anonymous memory of its process, measured 20 times a second. For a planned job: an
+            upper bound of its memory.
         file_bytes: The bytes of the files of the export.
         task: The task of the export; empty if it failed.
         attempts: How often the job was started.
@@ -82,7 +82,7 @@ class JobResult:
 
 @frozen(field_transformer=typed_fields)
 class BatchResult:
-    """How many exports ended. It prints a table with a row for each job.
+    """The outcome of a batch. Prints as a table with one row per job.
 
     Attributes:
         jobs: The result of each job, in the order of the jobs.
@@ -106,7 +106,7 @@ class BatchResult:
 
 @frozen(field_transformer=typed_fields)
 class BatchEvent:
-    """What many exports do now. `export_many` calls `on_event` with it, in its own thread.
+    """The current step of many exports. `export_many` calls `on_event` with it, in its own thread.
 
     Attributes:
         path: The folder of the export that starts or ends.
@@ -138,11 +138,11 @@ def check_paths(jobs: Iterable[ExportRequest]) -> None:
         other = seen.setdefault(job.path, job)
         if other is not job:
             both = f"{other.checkpoint} and {job.checkpoint}"
-            raise InvalidSpec(f"{both} are to be exported to the same path {job.path}; give each job a path of its own")
+            raise InvalidSpec(f"{both} are to be exported to the same path {job.path}; give each job its own path")
 
 
 SCHEMA, SCHEMA_VERSION = "onnxfn-batch", 1
-"""What the JSON says it is. The version grows when a field changes its meaning or goes; new fields may come."""
+"""The schema in the JSON. The version grows when a field is removed or changes its meaning, not for new fields."""
 
 HEAD = ("path", "status", "seconds", "memory", "files", "starts")
 
@@ -174,7 +174,7 @@ def batch_content(result: BatchResult, *, is_dry_run: bool) -> dict[str, Any]:
 
 
 def status_counts(result: BatchResult) -> dict[str, int]:
-    """How many jobs have each status, without the statuses that none has."""
+    """The number of jobs of each status that occurs."""
     statuses = [job.status for job in result.jobs]
     return {status: statuses.count(status) for status in get_args(Status) if status in statuses}
 

@@ -38,7 +38,7 @@ class Server:
 
     Attributes:
         process: The process, which leads a group of its own.
-        connection: Takes jobs, and gives what `server.serve` sends.
+        connection: Takes jobs, and returns the messages of `server.serve`.
     """
 
     process: subprocess.Popen[bytes]
@@ -47,7 +47,7 @@ class Server:
 
 @contextmanager
 def local_processes(workers: int) -> Iterator[Submit]:
-    """A function that starts jobs on this machine, so many at a time; each server runs one job after the other."""
+    """A function that starts jobs on this machine, `workers` at a time; each server runs one job after the other."""
     servers: list[Server] = []
     idle: list[Server] = []
 
@@ -74,9 +74,9 @@ def local_processes(workers: int) -> Iterator[Submit]:
 
 @contextmanager
 def executor_processes(executor: Executor) -> Iterator[Submit]:
-    """A function that starts jobs by an executor; the futures that have not started are cancelled at the end.
+    """A function that starts jobs by an executor; pending futures are cancelled at the end.
 
-    A future that has its result is not kept: if the worker that ran its job is killed, dask would run it again.
+    A future with a result is not kept: dask would run its job again if the worker is killed.
     """
     pending: set[Future[JobResult]] = set()
     calls = count()
@@ -107,7 +107,7 @@ def run_job(job: ExportRequest, limits: JobLimits, _call: int = 0) -> JobResult:
 
 
 def _started_server() -> Server:
-    """A server that imports what this process can import. What its exports print is dropped."""
+    """A new server with the import paths of this process. The output of its exports is dropped."""
     ours, theirs = Pipe()
     with theirs:
         process = subprocess.Popen(  # noqa: S603 - the interpreter that runs this

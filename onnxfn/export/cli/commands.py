@@ -1,6 +1,6 @@
 """The command line: options become records, records go to one call, and its result is printed.
 
-A command imports what it runs when it runs, so that the help is as fast as typer.
+A command imports its modules when it runs, so that the help is as fast as typer.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def inspect(
     *,
     values: Values,
 ) -> None:
-    """Show the spec of a model type, or what an ONNX file has: inputs, outputs, operators, bytes of the weights."""
+    """Show the spec of a model type, or the contents of an ONNX file: inputs, outputs, operators, bytes of weights."""
     from onnxfn.export.find.lookup import spec_for
     from onnxfn.export.report.graph_summary import graph_files, graph_summary, summary_text
     from onnxfn.specs.stored.serialize import to_json
@@ -78,10 +78,10 @@ def push(
     folder: Folder,
     repository: Annotated[str, typer.Argument(help="The repository on the hub, such as me/my-model.")],
     *,
-    private: Annotated[bool, typer.Option("--private", help="Create the repository as a private one.")] = False,
+    private: Annotated[bool, typer.Option("--private", help="Create a private repository.")] = False,
     values: Values,
 ) -> None:
-    """Upload the folder of an export to the hub, after it was verified. The token is that of `hf auth login`."""
+    """Verify the folder of an export and upload it to the hub. The token is that of `hf auth login`."""
     from onnxfn.export.report.push import uploaded, verified
 
     say(verified(folder))
@@ -97,20 +97,18 @@ def batch(
     ] = None,
     resume: Annotated[
         bool,
-        typer.Option("--resume", help="Go on with an earlier run: what is exported and unchanged is not done again."),
+        typer.Option("--resume", help="Continue an earlier run: skip jobs that it exported and that are unchanged."),
     ] = False,
-    seconds: Annotated[float | None, typer.Option(help="Seconds that a job may take.")] = None,
-    memory: Annotated[float | None, typer.Option(help="Gigabytes of memory that a job may use.")] = None,
-    retries: Annotated[
-        int, typer.Option(min=0, help="How often a job is started again if its process was killed.")
-    ] = 1,
+    seconds: Annotated[float | None, typer.Option(help="Time limit of a job in seconds.")] = None,
+    memory: Annotated[float | None, typer.Option(help="Memory limit of a job in gigabytes.")] = None,
+    retries: Annotated[int, typer.Option(min=0, help="How often a job is restarted if its process was killed.")] = 1,
     total_memory: Annotated[
         float | None,
-        typer.Option(help="Gigabytes that the jobs that run at a time may need together. Default: what is available."),
+        typer.Option(help="Limit in gigabytes for all running jobs together. Default: the available memory."),
     ] = None,
     values: Values,
 ) -> None:
-    """Export many checkpoints, each in a process of its own. Exit code 1 if a job failed, after all others are done."""
+    """Export many checkpoints, each in its own process. Exit code 1 if a job failed, after all others have ended."""
     from onnxfn.export.batch.records import JobLimits
     from onnxfn.export.cli.batch_command import export_listed
 
@@ -131,7 +129,7 @@ def tasks(model_type: Annotated[str, typer.Argument(help="A model type, such as 
 
 
 def cache(
-    folder: Annotated[Path | None, typer.Option(help="The cache folder. Default: that of the user.")] = None,
+    folder: Annotated[Path | None, typer.Option(help="The cache folder. Default: the user's.")] = None,
     clear: Annotated[bool, typer.Option("--clear", help="Delete the files of the cache.")] = False,
 ) -> None:
     """Show the cache of graphs without weights: its folder, the number of its files, their size."""

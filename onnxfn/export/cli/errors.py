@@ -16,15 +16,15 @@ from onnxfn.specs.errors import OnnxfnError
 from onnxfn.specs.version import VERSION
 
 TYPER_ERRORS = (typer.Exit, typer.Abort, BrokenPipeError)
-"""What typer itself turns into an exit code. A broken pipe is a reader, such as `head`, that has read enough."""
+"""Exceptions that typer itself turns into an exit code. A broken pipe is a reader, such as `head`, that stopped."""
 
 
 @contextmanager
 def one_line_errors(*, debug: bool) -> Iterator[None]:
     """Prints an error as one line on the error stream, its notes as lines after it, and exits with code 1.
 
-    The traceback of an error that an error of a library or of the system caused, or that nobody expected, goes to a
-    file in the system's temporary folder, which the line names; with `debug` it is printed before the line.
+    An unexpected error, or an error caused by a library or the system, also has a traceback. It goes to a file in the
+    system's temporary folder, and the line names the file. With `debug` it is printed before the line.
     """
     try:
         yield

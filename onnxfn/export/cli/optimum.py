@@ -1,7 +1,7 @@
-"""The options of `optimum-cli export onnx`: our words for them, or a sentence that says what to write instead.
+"""The options of `optimum-cli export onnx`: our words for them, or advice in one sentence.
 
-Options that mean the same have the same word, with hyphens or underscores; SAME_MEANING has other words for ours, and
-ANSWERS the options that are refused.
+Options of the same meaning have the same word, with hyphens or underscores, or are in SAME_MEANING. ANSWERS has the
+refused options.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ ANSWERS: Mapping[str, str] = MappingProxyType(
         "device": "models are traced and checked on the CPU, and a file runs on any device; leave it out",
         "optimize": "ONNX Runtime does this when it loads a file; --dtype float16 is the rest of O4",
         "no-post-process": "--decoders separate writes two decoders instead of a merged one; nothing else is processed",
-        "variant": "what a graph takes and gives has options of its own: --output, --with-input, --split, --decoders",
+        "variant": "use the options for inputs and outputs: --output, --with-input, --split, --decoders",
         "framework": "models are those of PyTorch: there is no other framework; leave it out",
         "cache-dir": "the client of the hub reads where downloads lie from the environment: HF_HUB_CACHE=FOLDER",
         "pad-token-id": "the id is read from config.json of the checkpoint; set pad_token_id there",
@@ -58,7 +58,7 @@ ANSWERS: Mapping[str, str] = MappingProxyType(
         },
     }
 )
-"""Options that are refused, without the hyphens in front -> what to write instead, or why there is nothing."""
+"""Refused options, without the hyphens in front -> the replacement, or why there is none."""
 
 
 def our_option(word: str) -> str:

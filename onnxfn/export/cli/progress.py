@@ -47,9 +47,9 @@ def stages(*, transient: bool) -> OnEvent:
 
 @contextmanager
 def jobs_shown() -> Iterator[OnBatchEvent]:
-    """Shows the progress over all jobs: a bar on a terminal, which vanishes; a line for each job that ends elsewhere.
+    """Shows the progress over all jobs: on a terminal a bar that vanishes at the end, elsewhere a line per ended job.
 
-    Both have the number of jobs that ended and the time that is left.
+    Both show the number of ended jobs and the remaining time.
     """
     console = _console()
     if not console.is_terminal:
@@ -65,7 +65,7 @@ def jobs_shown() -> Iterator[OnBatchEvent]:
 
 
 def _console(file: TextIO | None = None) -> Any:
-    """Where progress is shown: a file, or the standard error stream."""
+    """The console for progress: a file, or the standard error stream."""
     from rich.console import Console
 
     return Console(file=file, stderr=file is None, highlight=False, force_jupyter=False)
@@ -76,10 +76,10 @@ def _stages(console: Any, *, transient: bool = False) -> OnEvent:
 
 
 def stage_bars(console: Any, *, transient: bool = False) -> OnEvent:
-    """A function of events that draws a bar for the stage that runs; of stages inside each other, for the innermost.
+    """A function of events that draws a bar for the running stage; for nested stages, for the innermost.
 
-    It is drawn at each event: it has no thread, and leaves the standard streams alone. Between two stages nothing is
-    drawn, and the bars before stay, unless they are `transient`.
+    It is drawn at each event, without a thread, and does not redirect the standard streams. Between two stages nothing
+    is drawn. Earlier bars stay, unless they are `transient`.
     """
     running: dict[str, Any] = {}
     drawn: list[Any] = []
@@ -143,13 +143,13 @@ def _print_line(console: Any, line: str) -> None:
 
 
 def _job_line(event: BatchEvent) -> str:
-    """How many jobs ended, what happened to which job, and the time that is left."""
+    """The number of ended jobs, the last event and its job, and the remaining time."""
     left = "" if event.remaining is None else f", about {event.remaining:.0f} s left"
     return f"{event.completed}/{event.total} {event.status} {event.path}{left}"
 
 
 def amount(event: Event) -> str:
-    """How much of a stage is ready, the seconds so far, the rate and the time that is left, and whether it failed.
+    """The progress of a stage, the seconds so far, the rate, the remaining time, and whether it failed.
 
     >>> amount(Event("write", "model", 2.0, "progress", 1_000_000, 4_000_000))
     '1.0/4.0 MB  2.0 s  0.5 MB/s  0:06 left'

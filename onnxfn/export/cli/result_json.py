@@ -1,4 +1,4 @@
-"""A plan, the result of an export, and those of a pipeline as JSON: `onnxfn export --json`. CLI.md has the fields."""
+"""A plan, the result of an export, and the results of a pipeline as JSON: `onnxfn export --json`. Fields: CLI.md."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from onnxfn.specs.results.printing import with_float_dtype
 from onnxfn.specs.stored.reports import Exported
 
 SCHEMA, SCHEMA_VERSION = "onnxfn-export", 1
-"""What the JSON says it is. The version grows when a field changes its meaning or goes; new fields may come."""
+"""The schema in the JSON. The version grows when a field is removed or changes its meaning, not for new fields."""
 
 UNKNOWN = ("", "int")
 """Dtypes of planned outputs that only the graph shows."""

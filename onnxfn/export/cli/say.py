@@ -1,4 +1,4 @@
-"""What a command says: plain text, with the colors of rich on a terminal."""
+"""The output of a command: plain text, with the colors of rich on a terminal."""
 
 from __future__ import annotations
 

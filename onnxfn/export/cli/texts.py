@@ -1,7 +1,7 @@
-"""What the command line prints of a plan and of a result: a screen of it, or all of it.
+"""The texts of the command line for a plan and for a result: one screen, or everything.
 
-A screen has the files with their figures, inputs and outputs with their types, and what a reader must know: what is
-left out, what a client cannot load, what is not quantized, which sizes are not possible.
+A screen has the files with their figures, inputs and outputs with their types, and the limits: omitted inputs, clients
+that cannot load the files, weights that are not quantized, sizes that are not possible.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from onnxfn.specs.short_repr import counted, grouped_rows
 from onnxfn.specs.stored.reports import Exported, Report
 
 Form = Literal["brief", "verbose", "json"]
-"""What a command prints: at most LINES lines, everything, or JSON."""
+"""The output of a command: at most LINES lines, everything, or JSON."""
 
 LINES = 25
 """The most lines of a result, the line of the task included."""
@@ -50,7 +50,7 @@ def result_form(values: Mapping[str, Any]) -> Form:
 
 
 def say_in_form(form: Form, json_content: Callable[[], Any], everything: Any, brief: Callable[[], str]) -> None:
-    """Prints a result in the form that is asked for; `json_content` has no numbers that JSON does not have."""
+    """Prints a result in one of the forms; `json_content` must not have NaN or infinity, which JSON lacks."""
     match form:
         case "json":
             say(json.dumps(json_content(), indent=2, allow_nan=False))

@@ -1,1 +1,1 @@
-"""The programs that load an export: facts about each, and the files that each needs in addition to the graphs."""
+"""The programs that load an export: facts about each, and the files that they need besides the graphs."""

@@ -1,7 +1,7 @@
 """An alias in `config.json`: a model type that clients know, in place of the true one. Only on request.
 
-transformers.js reads the type for the names of the cache alone, ORTModel for its heads and widths. So a decoder with
-keys and values of any other type can pass for a gemma, whose heads and width are what `config.json` says.
+transformers.js uses the type only for the names of the cache, ORTModel for its heads and widths. So `config.json` may
+say `gemma` for any decoder with keys and values: both clients then take heads and width from `config.json`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ALIAS = "gemma"
 
 
 def alias_of(plan: Plan, config: Mapping[str, Any]) -> dict[str, Any]:
-    """What an alias changes in a configuration; nothing if clients load the plan anyway, or would not with an alias."""
+    """The changes of a configuration by an alias; empty if clients load the plan anyway, or not even with an alias."""
     part, limits = decoder_of(plan), (*transformers_js_limits(plan, config), *ort_model_limits(plan, config))
     if part is None or not limits or not {*templates(cache_of(part))} <= {KEY, VALUE}:
         return {}
@@ -47,6 +47,6 @@ def alias(folder: Folder) -> dict[str, str]:
 
 
 def alias_remarks(change: Mapping[str, Any], config: Mapping[str, Any]) -> tuple[str, ...]:
-    """The line of a plan that says what the alias states, and what is true."""
+    """The remark of a plan about an alias: the stated values, and the real type."""
     stated = ", ".join(f"{name} {value}" for name, value in change.items() if config.get(name) != value)
-    return (f"config.json is not true of this model, on request: {stated}; it is {config.get('model_type')}",)
+    return (f"as requested, config.json says {stated}; the real type is {config.get('model_type')}",)

@@ -54,7 +54,7 @@ def _is_decoder(part: Part) -> bool:
 
 
 def other_inputs(part: Part, known: Collection[str]) -> tuple[str, ...]:
-    """The inputs of a decoder that are no cache and that a program of these known inputs does not give."""
+    """The inputs of a decoder besides the cache and `known`, the inputs that a program computes."""
     cached = {feedback.input for feedback in part.spec.feedback}
     return tuple(name for name in part.inputs if name not in cached and name not in known)
 

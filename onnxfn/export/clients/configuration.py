@@ -25,7 +25,7 @@ LAYER_LISTS = ("layer_types", "layers_block_type")
 
 
 def config_value(config: Mapping[str, Any], name: str) -> Any:
-    """The value that a `config.json` has under a name or a synonym of it, also that of its text model; else None.
+    """The value of a name or its synonyms in a `config.json`, then in its `text_config`; else None.
 
     >>> config_value({"n_layer": 3}, "num_hidden_layers")
     3
@@ -42,13 +42,13 @@ def config_value(config: Mapping[str, Any], name: str) -> Any:
 
 
 SECTION, EXTERNAL_DATA = "transformers.js_config", "use_external_data_format"
-"""The section that transformers.js reads, and its key for the graphs that have external data."""
+"""The section for transformers.js, and its key for graphs with external data."""
 
 DTYPES = (None, "float32", "q8", "float16", "q4f16", "q4", "int8", "uint8", "bnb4")
-"""The dtypes of variants that transformers.js has, in the order in which one is chosen by default."""
+"""The dtypes of variants in transformers.js, in the order of its default choice."""
 
 DTYPE_NAMES: Mapping[str | None, str] = MappingProxyType({None: "fp32", "float32": "fp32", "float16": "fp16"})
-"""A dtype -> its name in transformers.js, where it is another one."""
+"""A dtype -> its name in transformers.js, if it differs."""
 
 DTYPE_KEYS = ("dtype", "torch_dtype")
 
@@ -69,7 +69,7 @@ SEPARATE_HEADS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         "gpt_bigcode": MappingProxyType({"multi_query": False}),
     }
 )
-"""The model type -> what describes the cache of a graph that has keys and values apart, for a `multi_query` model."""
+"""Model type of a `multi_query` model -> the keys that describe a cache with separate keys and values."""
 
 
 FLAT_TYPES = frozenset({"qwen2_vl"})
@@ -77,7 +77,7 @@ TEXT_SIZES = ("hidden_size", "num_hidden_layers", "num_attention_heads", "num_ke
 """The types whose language model clients describe by keys of the whole configuration, and these keys."""
 
 TEXT_ARCHITECTURES: Mapping[str, str] = MappingProxyType({"Gemma3ForConditionalGeneration": "Gemma3ForCausalLM"})
-"""The class of a model of texts and images -> that of its decoder alone, which writes text from text."""
+"""The class of a model of texts and images -> the class of its decoder alone."""
 
 
 def external_data(folder: Folder) -> dict[str, str]:
@@ -122,9 +122,9 @@ def layer_words(folder: Folder) -> dict[str, str]:
 
 
 def text_architecture(folder: Folder) -> dict[str, str]:
-    """`config.json` with the class of the decoder alone, where that is what the graph of an export is.
+    """`config.json` with the class of the decoder alone, if the export is such a decoder.
 
-    By the class of the whole model transformers.js would look for the parts of a model of texts and images.
+    With the class of the whole model, transformers.js would look for the parts of a model of texts and images.
     """
     config = json_object(folder, CONFIG)
     if config is None or decoder_of(folder.plan) is None:
@@ -143,9 +143,9 @@ def with_text_architecture(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def text_sizes(folder: Folder) -> dict[str, str]:
-    """`config.json` that also has the sizes of the language model outside its section, where clients look for them.
+    """`config.json` with the sizes of the language model also at the top, where clients look for them.
 
-    transformers 5 writes them in `text_config` alone; the checkpoints that the clients know have them outside.
+    transformers 5 writes them only in `text_config`; the checkpoints that the clients know have them at the top.
     """
     config = json_object(folder, CONFIG)
     if config is None or config.get("model_type") not in FLAT_TYPES or not isinstance(config.get("text_config"), dict):
@@ -155,7 +155,7 @@ def text_sizes(folder: Folder) -> dict[str, str]:
 
 
 def separate_heads(folder: Folder) -> dict[str, str]:
-    """`config.json` that describes the cache of the graph, for types that join keys and values in PyTorch."""
+    """`config.json` with keys for the cache of the graph, for types that join keys and values in PyTorch."""
     config = json_object(folder, CONFIG)
     if config is None or not config.get("multi_query") or config.get("new_decoder_architecture"):
         return {}

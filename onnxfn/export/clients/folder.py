@@ -1,4 +1,4 @@
-"""What side files are written from: the plan, and the texts that already are in the folder of the export."""
+"""The sources of side files: the plan, and the text files in the folder of the export."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from onnxfn.specs.algebra.planned import Part, Plan
 CONFIG, GENERATION_CONFIG = "config.json", "generation_config.json"
 
 FILE_ORDER = (None, *["float32", "float16", "bfloat16", "q4", "q4f16", "q8", "int8", "uint8", "bnb4", "float64"])
-"""The dtypes of variants, in the order in which a program that loads a single file chooses. None: no suffix."""
+"""The dtypes of variants, in the order of choice for a program that loads a single file. None: no suffix."""
 
 
 def _frozen(values: Mapping[str, str]) -> Mapping[str, str]:

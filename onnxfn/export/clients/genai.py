@@ -1,4 +1,4 @@
-"""onnxruntime-genai 0.18: what it knows, what it cannot load, and `genai_config.json`, also that of Whisper."""
+"""onnxruntime-genai 0.18: its model types, its limits, and `genai_config.json`, also for Whisper."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ DECODER_PORTS: Mapping[str, Mapping[str, str]] = MappingProxyType(
 
 
 def is_whisper(plan: Plan) -> bool:
-    """Whether a plan is that of `whisper_for_genai`, in one dtype."""
+    """Whether a plan is from `whisper_for_genai`, in one dtype."""
     stems = {part.name for part in plan.parts}
     return stems == {ENCODER, DECODER} and "audio_features" in plan[ENCODER].inputs
 
@@ -96,10 +96,10 @@ WORDS = frozenset(
 """The model types that are values of `model.type` for a decoder of keys and values; `gpt2` is one for fused caches."""
 
 INPUTS = ("input_ids", "attention_mask", "position_ids")
-"""What the runtime computes for each step, under names that `genai_config.json` states."""
+"""The inputs that the runtime computes for each step, under the names in `genai_config.json`."""
 
 GIVEN = (*INPUTS, NUM_LOGITS_TO_KEEP)
-"""What it gives to a decoder that takes it."""
+"""The inputs that it passes to a decoder, if the decoder takes them."""
 
 CACHE_WORDS: Mapping[str, str] = MappingProxyType(
     {KEYS: "key", VALUES: "value", "conv_states.0": "conv", "recurrent_states.0": "recurrent"}
@@ -173,7 +173,7 @@ def _parts(folder: Folder, part: Part, config: Mapping[str, Any]) -> dict[str, A
 def _tokens(config: Mapping[str, Any], generation: Mapping[str, Any], vocabulary: Any) -> dict[str, Any]:
     """The ids of special tokens, from the generation configuration, else from that of the model.
 
-    The runtime loads no model with an id that is no token, such as a `pad_token_id` of -1: such ids are left out.
+    The runtime cannot load a model with an invalid token id, such as a `pad_token_id` of -1: such ids are left out.
     Without an end it ends a text at the token for padding, so that is left out, too.
     """
     stated = {key: generation[key] if generation.get(key) is not None else config_value(config, key) for key in TOKENS}

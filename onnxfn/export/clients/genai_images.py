@@ -4,9 +4,9 @@ The runtime runs `embedding.onnx` at each step: it looks up tokens and puts feat
 transformers.js merges by itself and loads `embed_tokens.onnx`. The former graph has the nodes of the latter, and its
 external data, so both files share one table of weights.
 
-The inputs of a tower are made by `vision_processor.json`: the runtime reads steps of onnxruntime-extensions, not what
-transformers writes. transformers calls its own file `processor_config.json`, which is the runtime's default name, so
-`genai_config.json` states this one.
+`vision_processor.json` defines the inputs of a tower: the runtime reads steps of onnxruntime-extensions, not the file
+of transformers. That file is named `processor_config.json`, the default name of the runtime, so `genai_config.json`
+names `vision_processor.json`.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ SIZES = ("spatial_merge_size", "patch_size")
 TYPES: Mapping[str, str] = MappingProxyType(
     {name: name for name in ("qwen2_5_vl", "qwen3_vl", "qwen3_5", "qwen3_5_moe", "mistral3")}
 )
-"""Model type -> the value of `model.type` whose runtime gives its files what they take."""
+"""Model type -> the value of `model.type` for which the runtime passes the inputs of its files."""
 
 
 def sees_in_genai(plan: Plan, config: Mapping[str, Any]) -> bool:
@@ -120,14 +120,14 @@ def sees_in_genai(plan: Plan, config: Mapping[str, Any]) -> bool:
 
 
 def image_limits(plan: Plan, config: Mapping[str, Any]) -> tuple[str, ...]:
-    """A line for a model that sees and for which no files of the runtime are known."""
+    """A line for a vision model without known files for the runtime."""
     if sees_in_genai(plan, config) or not {VISION, EMBEDDING_FILE} <= {*parts_by_stem(plan)}:
         return ()
     return (f"onnxruntime-genai gets no genai_config.json for {config.get('model_type')} with images",)
 
 
 def decoder_with_images(plan: Plan) -> Part:
-    """The part that takes embeddings, of a plan that the runtime can load."""
+    """The decoder part, which takes embeddings, of a plan that the runtime can load."""
     return parts_by_stem(plan)[DECODER]
 
 
@@ -166,7 +166,7 @@ def parts_by_stem(plan: Plan) -> dict[str, Part]:
 
 
 def write_embedding(folder: Path, plan: Plan, config: Mapping[str, Any]) -> tuple[Path, ...]:
-    """Writes `embedding.onnx` beside `embed_tokens.onnx`; nothing for plans that the runtime has no use for."""
+    """Writes `embedding.onnx` next to `embed_tokens.onnx`; nothing for plans that the runtime cannot use."""
     if not sees_in_genai(plan, config):
         return ()
     import onnx
@@ -178,14 +178,14 @@ def write_embedding(folder: Path, plan: Plan, config: Mapping[str, Any]) -> tupl
 
 
 def merging_graph(table: Any, placeholder: int) -> Any:
-    """The graph of a table of embeddings that also takes `image_features`, which stand in place of a token.
+    """The graph of a token embedding that also takes `image_features`, the rows for a placeholder token.
 
-    A placeholder token for which there is no row keeps its own embedding: the runtime gives no rows after the prompt,
-    and the model may write the token.
+    A placeholder token without a row keeps its own embedding: the runtime gives no rows after the prompt, and the model
+    may write the token.
 
     Args:
         table: An `onnx.ModelProto` from `input_ids` to `inputs_embeds`.
-        placeholder: The id of the token. There may be none of it in the texts: then there are no rows of features.
+        placeholder: The id of the token. Texts without it have no rows of features.
 
     Returns:
         An `onnx.ModelProto` with the inputs `input_ids` and `image_features`, `[rows, width]`. It refers to the same

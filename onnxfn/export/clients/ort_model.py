@@ -1,4 +1,4 @@
-"""ORTModel of optimum-onnx 0.1.0: the types that it knows, the rule for the empty cache, and what it cannot load."""
+"""ORTModel of optimum-onnx 0.1.0: its model types, its rule for the empty cache, and its limits."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ WITH_CACHE = ("text2text-generation-with-past", "automatic-speech-recognition-wi
 """The tasks of encoder-decoders that it runs with a cache."""
 
 INPUTS = ("input_ids", "attention_mask", "position_ids")
-"""What it computes for a decoder."""
+"""The inputs that it computes for a decoder."""
 
 OWN_WIDTH = frozenset({"gemma", "gemma3", "gemma3_text", "gpt_oss", "nemotron"})
-"""Types whose width of a head is `head_dim`; that of all others is the hidden size divided by the number of heads."""
+"""Types with heads of the width `head_dim`; for all others it is the hidden size divided by the number of heads."""
 
 GROUPED_HEADS = OWN_WIDTH | frozenset(
     {
@@ -41,7 +41,7 @@ GROUPED_HEADS = OWN_WIDTH | frozenset(
         *("qwen3_moe", "smollm3", "stablelm"),
     }
 )
-"""Types whose cache has `num_key_value_heads`; that of all others has `num_attention_heads`."""
+"""Types with `num_key_value_heads` in the cache; all others have `num_attention_heads`."""
 
 
 WIDTHS: Mapping[str, Mapping[str, tuple[str, ...]]] = MappingProxyType(
@@ -76,7 +76,7 @@ def ort_model_limits(plan: Plan, config: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _unlike_heads(plan: Plan, model_type: str, config: Mapping[str, Any]) -> tuple[str, ...]:
-    """What is wrong with the empty cache of an encoder-decoder: ORTModel gives it the heads of the encoder."""
+    """The fault of the empty cache of an encoder-decoder: ORTModel gives it the heads of the encoder."""
     encoder, decoder = (config.get(f"{half}_attention_heads") for half in ("encoder", "decoder"))
     if plan.task not in WITH_CACHE or encoder is None or decoder in (None, encoder):
         return ()
@@ -84,7 +84,7 @@ def _unlike_heads(plan: Plan, model_type: str, config: Mapping[str, Any]) -> tup
 
 
 def _size_limits(cache: tuple[CacheTensor, ...], model_type: str, config: Mapping[str, Any]) -> tuple[str, ...]:
-    """What is wrong with the empty cache that ORTModel starts from, and whether it is right for the root layout."""
+    """The fault of the empty cache that ORTModel starts from, and whether it is right for the root layout."""
     # What `config.json` of the export says in place of a cache of keys and values in one tensor.
     stated = {**config, **(SEPARATE_HEADS.get(model_type, {}) if config.get("multi_query") else {})}
     wrong = _wrong_sizes(cache, _expected(model_type, stated))

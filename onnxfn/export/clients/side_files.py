@@ -41,7 +41,7 @@ LIMITS: Mapping[str, Limits] = MappingProxyType(
         "ORTModel": ort_model_limits,
     }
 )
-"""A client -> what is known of it. sentence-transformers loads what ORTModel loads."""
+"""A client -> its limits for a plan. sentence-transformers has the limits of ORTModel."""
 
 
 def with_remarks(plan: Plan, config: Any, layout: Layout) -> Plan:
@@ -81,7 +81,7 @@ TEXTS = ("*.json", "chat_template.jinja", "[0-9]_*/config.json")
 """Patterns of the files that side files are computed from."""
 
 LARGEST_TEXT = 1 << 20
-"""Bytes. A larger file is no configuration; a `tokenizer.json` may have more than ten million."""
+"""Bytes. A larger file is not a configuration; a `tokenizer.json` may have more than ten million."""
 
 
 def with_side_files(folder: Folder, names: Iterable[str]) -> Folder:
@@ -110,7 +110,7 @@ def write_side_files(
 
 
 def _texts(staging: Path) -> dict[str, str]:
-    """The texts of the configuration files in a folder, by their paths. A file that is no text is left out."""
+    """The texts of the configuration files in a folder, by their paths. Files above LARGEST_TEXT are skipped."""
     files = [file for pattern in TEXTS for file in staging.glob(pattern) if file.stat().st_size <= LARGEST_TEXT]
     texts = {file: file.read_bytes().decode("utf-8", errors="replace") for file in files}
     return {file.relative_to(staging).as_posix(): text for file, text in texts.items()}

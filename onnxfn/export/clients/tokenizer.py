@@ -1,7 +1,7 @@
-"""`tokenizer_config.json` as transformers 4.57 and 5, transformers.js and onnxruntime-genai all read it.
+"""A `tokenizer_config.json` for transformers 4.57 and 5, transformers.js and onnxruntime-genai.
 
 transformers 5 writes a class, a form of special tokens and defaults that 4.57 does not know. transformers.js reads the
-chat template in this file alone, onnxruntime-genai and transformers also a file of its own.
+chat template only from this file, onnxruntime-genai and transformers also from a separate file.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from onnxfn.export.clients.folder import Folder, changed, json_object
 PREPROCESSOR, PROCESSOR = "preprocessor_config.json", "processor_config.json"
 
 INNER = ("feature_extractor", "image_processor")
-"""What transformers 5 writes inside `processor_config.json`, and older versions in a file of its own, flat."""
+"""Sections of `processor_config.json` in transformers 5. Older versions have their keys in a separate, flat file."""
 
 
 def preprocessor_config(folder: Folder) -> dict[str, str]:
@@ -40,10 +40,10 @@ CLASSES: Mapping[str, str] = MappingProxyType({"TokenizersBackend": "PreTrainedT
 """A class of transformers 5 alone -> the class of the same behavior that all versions know."""
 
 INPUT_NAMES = ("input_ids", "attention_mask")
-"""What a tokenizer without a class of its own gives in transformers 5. In 4.57 it also gives `token_type_ids`."""
+"""The outputs of a generic tokenizer in transformers 5. In 4.57 it also has `token_type_ids`."""
 
 NOT_PUBLISHED = ("backend", "is_local", "local_files_only")
-"""What transformers 5 notes of the machine on which it saved a tokenizer."""
+"""The keys of transformers 5 about the machine that saved a tokenizer."""
 
 
 def tokenizer_config(folder: Folder) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""transformers.js 4.3.1: which files it loads, the names of the caches that it makes, and what it cannot load."""
+"""transformers.js 4.3.1: the files that it loads, the names of its caches, and its limits."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ FILES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "musicgen": ("text_encoder", "decoder_model_merged", "encodec_decode"),
     }
 )
-"""The type of a model that writes text or sound -> the files that it is loaded from."""
+"""The type of a model that writes text or sound -> its files."""
 
 WRITES = frozenset(
     {
@@ -113,7 +113,7 @@ def transformers_js_limits(plan: Plan, config: Mapping[str, Any]) -> tuple[str, 
 
 
 def _dropped(model_type: str, takers: Mapping[str, str]) -> str:
-    """What a client never gives, which files take, and the flags with which they do not. `takers`: input -> file."""
+    """The remark about inputs that a client never passes, and the flags that remove them. `takers`: input -> file."""
     name, file = next(iter(takers.items()))
     line = f"{NAME} gives {model_type} no {name}, which {file}.onnx takes"
     flags = " ".join(f"--without {each}" for each in takers if each not in NEEDED)
@@ -130,7 +130,7 @@ def _files(model_type: str, task: str, config: Mapping[str, Any]) -> tuple[str, 
 
 
 def _decoder_limits(part: Part, model_type: str) -> Iterator[str]:
-    """What the client would compute in another way than the graph of a decoder takes it."""
+    """The differences between the inputs that the client computes and the inputs of a decoder."""
     known = CACHES.get(model_type, KEYS_AND_VALUES)
     other = [name for name in templates(cache_of(part)) if name not in known]
     if other:

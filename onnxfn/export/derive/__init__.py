@@ -1,1 +1,1 @@
-"""Specs that are derived from a model which runs."""
+"""Specs that are derived from runs of a model."""

@@ -36,7 +36,7 @@ OTHER_NAMES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "time-series-forecasting": ("MODEL_FOR_TIME_SERIES_PREDICTION",),
     }
 )
-"""Task -> the tables of its classes, in the order in which they count, where its name is not that of one table."""
+"""Task -> the tables of its classes by precedence, for tasks without a table of the same name."""
 
 TABLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {task: OTHER_NAMES.get(task, (f"MODEL_FOR_{task.upper().replace('-', '_')}",)) for task in TASKS}

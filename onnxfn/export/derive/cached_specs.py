@@ -28,17 +28,17 @@ SEQ2SEQ_INPUTS = ("input_ids", "attention_mask", "decoder_input_ids")
 """The inputs of an encoder-decoder whose spec may be derived with a cache."""
 
 DECODER_INPUTS = frozenset({"input_ids", "attention_mask", "token_type_ids"})
-"""The inputs that a decoder may have whose spec is derived with a cache; `input_ids` is required."""
+"""The possible inputs of a decoder whose spec is derived with a cache; `input_ids` is required."""
 
 STATE_NAMES: Mapping[str, str] = MappingProxyType({"conv_states": "conv", "recurrent_states": "recurrent"})
 """Attribute of a layer of a cache, whose tensors have a fixed size -> the name of the state in ONNX."""
 
 INDEXER_KEYS = "indexer_keys"
-"""Attribute of a layer of a cache whose attention reads the keys that an index chooses: the keys of the index."""
+"""Attribute of a cache layer with the keys of an index: attention reads only the keys that the index selects."""
 
 
 def spec_with_cache(model: Any, base: ExportSpec, result: Any, task: str) -> ExportSpec | None:
-    """The spec of a text model with the cache in its result; None if there is no cache, or not one of transformers."""
+    """The spec of a text model with the cache in its result; None if there is no cache of transformers."""
     cache = field(result, "past_key_values")
     inputs = tuple(input_.name for input_ in base.inputs)
     if hasattr(cache, CACHES["encoder"]):

@@ -1,4 +1,4 @@
-"""The inputs that a model may accept, in the order in which to try them."""
+"""The inputs that a model may accept, in the order of the attempts."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ COMMON_SPEC = compose(text_dummies, text_reads, CONFIG_KEYS)
 
 
 def forward_parameters(model: Any) -> Mapping[str, inspect.Parameter]:
-    """The parameters that an argument of `forward` can name, under the names that specs have for them.
+    """The named parameters of `forward`, under their names in specs.
 
-    Those of `forward` itself come first. A model that reads texts also has the optional ones of each layer to which it
-    hands its `**kwargs` on.
+    Those of `forward` itself come first. For a model that reads texts, the optional parameters of each layer that gets
+    its `**kwargs` follow.
     """
     named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
     parameters = inspect.signature(model.forward).parameters.items()
@@ -37,12 +37,12 @@ def forward_parameters(model: Any) -> Mapping[str, inspect.Parameter]:
 
 
 def reads_argument(model: Any, name: str) -> bool:
-    """Whether a model's `forward` has an argument, or hands on the `**kwargs` in which the argument would be."""
+    """Whether a model's `forward` has an argument, or passes on its `**kwargs`."""
     return name in forward_parameters(model) or bool(calls_with_others(model))
 
 
 def _handed_on(model: Any) -> Iterator[tuple[str, inspect.Parameter]]:
-    """The optional parameters of the layers that get the `**kwargs` of `forward`, without those that it sets itself."""
+    """The optional parameters of the layers that get the `**kwargs` of `forward`, except those that `forward` sets."""
     for function, passed in calls_with_others(model):
         layer = _layer(model, function)
         for name, parameter in {} if layer is None else forward_parameters(layer).items():
@@ -104,7 +104,7 @@ def _seq2seq_inputs(group: tuple[str, ...], forms: Sequence[ExportSpec]) -> Iter
 
 
 def unknown_arguments(model: Any) -> list[str]:
-    """The arguments that `forward` requires and that are in no form that is known."""
+    """The required arguments of `forward` that no known form has."""
     every = (*JOINED_FORMS.values(), *INPUT_FORMS.values(), *REQUIRED_FORMS.values())
     known = {input_.forward_path[0] for forms in every for form in forms for input_ in form.inputs}
     parameters = forward_parameters(model).items()

@@ -1,4 +1,4 @@
-"""Models whose causal masks are for an attention that is not causal itself."""
+"""Models with a causal mask for attention layers that are not causal themselves."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from onnxfn.specs.algebra.spec import Call, ExportSpec
 
 CAUSAL = re.compile(r"is_causal(: bool)? ?= ?True|[\"']is_causal[\"']|self\.is_causal = is_causal")
-"""How a module of transformers says that some of its attention is causal, whatever the configuration says."""
+"""Source text by which a module of transformers makes some attention causal, regardless of its configuration."""
 
 
 def masked_by_eager(model: Any) -> ExportSpec:
@@ -35,7 +35,7 @@ def masked_by_eager(model: Any) -> ExportSpec:
 
 
 def _source(module: Any) -> str:
-    """The source of a module; the empty string where Python has none, as in a frozen application."""
+    """The source of a module; the empty string without one, as in a frozen application."""
     try:
         return inspect.getsource(module)
     except OSError:

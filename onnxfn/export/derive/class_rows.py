@@ -1,4 +1,4 @@
-"""The row of a model type: its own, or that of the model type whose classes transformers builds its models of."""
+"""The row of a model type: its own, or the row of the model type whose classes it uses."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from onnxfn.specs.tasks.tasks import WITH_PAST
 def row_of(model_type: str, rows: Mapping[str, ExportSpec], model: Any = None) -> ExportSpec | None:
     """The row of a model type; None if neither the type nor its class has one.
 
-    transformers builds some model types of the classes of another: `exaone` of `LlamaForCausalLM`. The row of such a
-    type is that of the other, for the tasks that transformers lists. A type that it does not list has the row of the
-    type whose configuration the class of `model` is for.
+    Some model types use the classes of another type: `exaone` uses `LlamaForCausalLM`. Their row is that of the other
+    type, for the tasks in the tables of transformers. A type without tables has the row of the configuration type of
+    the class of `model`.
 
     >>> from onnxfn import ARCHITECTURES
     >>> row_of("bert", ARCHITECTURES) is ARCHITECTURES["bert"], row_of("no type", ARCHITECTURES)
@@ -38,7 +38,7 @@ def row_of(model_type: str, rows: Mapping[str, ExportSpec], model: Any = None) -
 
 @cache
 def class_type(name: str) -> str | None:
-    """The model type after which a class is named, of those for which transformers lists it; None if there is none.
+    """The model type that a class is named after, if transformers lists the class for that type; else None.
 
     >>> class_type("LlamaForCausalLM"), class_type("MyModel")
     ('llama', None)

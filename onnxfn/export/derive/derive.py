@@ -47,7 +47,7 @@ CACHE_TASKS = ("feature-extraction", "text-generation", "text2text-generation", 
 CACHE_REFUSALS = (TypeError, ValueError, NotImplementedError)
 """The errors with which a model refuses `use_cache=True`.
 
-transformers raises ValueError, Python raises TypeError for an argument that `forward` does not have. Any other error,
+transformers raises ValueError, and Python raises TypeError for an unknown argument of `forward`. Any other error,
 such as an out-of-memory error, does not mean that the model has no cache.
 """
 
@@ -138,9 +138,9 @@ def _accepted_inputs(model: Any, *, of_texts: bool) -> tuple[ExportSpec, tuple[R
 
 
 def _spec_without_cache(base: ExportSpec, task: str, runs: Sequence[Run]) -> ExportSpec:
-    """The spec of `base` for a task, with the outputs of the task; with all outputs if the model has none of these."""
+    """The spec of `base` for a task, with the outputs of the task; with all outputs if the model has none of them."""
     wanted = {output.name for output in TASKS.get(task, ExportSpec()).outputs}
-    # A tower that takes the patches of all images merges them: the merged patches are what a language model reads.
+    # A tower that takes the patches of all images merges them: a language model reads the merged patches.
     wanted |= {"pooler_output"} if any(input_.name == "grid_thw" for input_ in base.inputs) else set()
     # Grounding DINO returns its own `input_ids`, too: a graph has one tensor of a name.
     taken = {input_.name for input_ in base.inputs}
@@ -169,7 +169,7 @@ def _result_with_cache(model: Any, base: ExportSpec, task: str) -> tuple[Any, st
 
 
 def _takes_cache(model: Any) -> bool:
-    """Whether `forward` takes a cache, and not one of a class that is no cache of transformers."""
+    """Whether `forward` takes a cache of transformers, not of another class."""
     from transformers import Cache
 
     parameter = forward_parameters(model).get("past_key_values")
@@ -213,7 +213,7 @@ def _for_task(model: Any, spec: ExportSpec, task: str, refusal: str) -> ExportSp
 
 
 def _provenance(model: Any, inputs: ExportSpec, spec: ExportSpec, refusal: str) -> str:
-    """What a spec was derived from: the inputs, the known arguments that are no inputs, the task, the cache."""
+    """The origin of a derived spec: the inputs, known arguments that are not inputs, the task, the cache."""
     parameters = forward_parameters(model)
     used = {input_.forward_path[0] for input_ in (*inputs.inputs, *spec.inputs)}
     unused = [name for name in INPUT_FORMS if name in parameters and name not in used]
@@ -232,7 +232,7 @@ def _provenance(model: Any, inputs: ExportSpec, spec: ExportSpec, refusal: str) 
 
 
 def _not_derivable(model: Any, errors: Sequence[Exception]) -> InvalidSpec:
-    """The error for a model that accepts no known inputs. It shows the first error that is no missing value."""
+    """The error for a model that accepts no known inputs. It shows the first error other than a missing value."""
     not_known = unknown_arguments(model)
     model_errors = [error for error in errors if not isinstance(error, MissingValue)] or list(errors)
     parameters = listed(forward_parameters(model), most=8)

@@ -46,7 +46,7 @@ SLIDING_WINDOW_CACHE = Patch(
     "attention.updated_states",
     why="branches on the length of the text",
 )
-"""The patch for a cache that a model makes itself, with layers that have a sliding window."""
+"""The patch for a cache with sliding windows that the model creates itself."""
 
 FROM_SAMPLE = ", from a sample"
 HOW_TO_SPECIFY = "write the spec yourself: derived(model, sample={name: tensor}) or compose(takes(...), gives(...))"

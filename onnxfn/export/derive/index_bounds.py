@@ -1,4 +1,4 @@
-"""What the integers of an input index, found in runs of PyTorch: the range of values that a module accepts."""
+"""The ranges of integer inputs that are used as indices, found in runs of PyTorch."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from onnxfn.specs.algebra.dummies import dummies
 from onnxfn.specs.algebra.planned import PlannedSpec
 
 Bounds = Mapping[str, tuple[int, int]]
-"""From the name of an input to the smallest value that it may have, and the first that is too large."""
+"""From the name of an input to its smallest value, and its largest value plus 1."""
 
 Indexed = Callable[[Sequence[Any]], Iterable[tuple[Any, int]]]
 """From the arguments of an operator to its tensors of indices, each with the size of the axis that it indexes."""
@@ -60,7 +60,7 @@ SAME_VALUES = frozenset(
         *("gather", "index", "index_select", "masked_fill", "masked_select"),
     )
 )
-"""Operators that are no views, and whose result holds values of their first argument."""
+"""Operators, other than views, with values of their first argument as result."""
 
 SEVERAL = frozenset({"cat", "stack", "where"})
 """Operators whose result holds values of several arguments."""
@@ -71,7 +71,7 @@ SHIFTS: Mapping[str, int] = MappingProxyType({"add": 1, "add_": 1, "sub": -1, "s
 
 @frozen(eq=False)
 class Origin:
-    """A tensor whose values are those of an input plus a number; the tensor stays alive, so that its id is its own."""
+    """A tensor with the values of an input plus a number. It is kept alive, so that its id stays unique."""
 
     tensor: Any
     input: str

@@ -1,6 +1,6 @@
 """The inputs that a model takes only together: images in a text, sounds with a text, the questions of a prompt.
 
-One argument of `forward` tells such a group, or several together.
+A group is recognized by one argument of `forward`, or by several.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ SPOKEN_TEXT = compose(
     reads(frames_each="audio_length_per_tok"),
     text_cases,
 )
-"""A text that is written while a sound is heard: as many steps of the sound for each token."""
+"""A text produced in step with audio: `audio_length_per_tok` audio frames per token."""
 
 QUESTIONS = compose(
     takes("input_ids", "1 sequence_length", "token_ids"),

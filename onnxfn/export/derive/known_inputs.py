@@ -1,4 +1,4 @@
-"""The inputs that many models of transformers have: the forms of each, in the order in which to try them."""
+"""Common inputs of models of transformers: the forms of each, in the order of the attempts."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ CONFIG_KEYS = reads(
     strip_side=either(*(f"{key}[0]" for key in _keys("window_kernel_size", VISION_CONFIGS)), "1"),
     num_input_channels="num_input_channels or input_size or 1",
 )
-"""Where configurations hold the values that these inputs need, by every known name."""
+"""The keys of configurations for the values that these inputs need, under all known names."""
 
 TEXT_INPUTS = compose(
     text_cases,
@@ -179,7 +179,7 @@ SERIES = compose(
     sized(batch_size=2),
 )
 
-# Towers that take the patches of images of any size, and where each image has its patches
+# Towers with the patches of images of any size, and the place of each image's patches, as inputs
 
 IMAGES = compose(
     generates("merge_sizes", "integers", low=1, high=from_config("merged_side + 1")),
@@ -192,7 +192,7 @@ PATCHES = NestedDummy("patches", "num_patches")
 
 
 def _grid(frames: int, merge: object) -> ExportSpec:
-    """A spec of the dummies of grids: the first image has as many frames as `frames`, and `merge` divides the sides."""
+    """A spec of the dummies of grids: the first image has `frames` frames, and `merge` divides the sides."""
     return generates("packed_grids", "packed_grids", patches=PATCHES, merge=merge, frames=frames)
 
 
@@ -296,7 +296,7 @@ MEL_FRAMES = compose(
     generates("left_out", "integers", high=2),
     reads(mel_bins=either("input_feat_size", NUM_MEL_BINS)),
 )
-"""Spectrograms whose mask is true for frames that are left out."""
+"""Spectrograms with a mask that is true for ignored frames."""
 
 REQUIRED_FORMS: Mapping[str, Forms] = MappingProxyType({"inputs_embeds": (STATES,), "audio_mel": (MEL_FRAMES,)})
 """Name of an input -> its forms, tried where `forward` requires the input."""

@@ -29,7 +29,7 @@ from onnxfn.specs.plan.planning import resolved
 from onnxfn.specs.records import KINDS, Kind
 
 AUXILIARY_FIELDS = frozenset({"loss", "hidden_states", "attentions", "mems", "router_logits", *CACHES, *INNER_RESULTS})
-"""Fields of a result that are no answer: the loss, the caches, the tensors of each layer, the results of towers."""
+"""Fields of a result that are not answers: the loss, the caches, the tensors of each layer, the results of towers."""
 
 INPUT_REFUSALS = (
     ArithmeticError,
@@ -42,7 +42,7 @@ INPUT_REFUSALS = (
     ValueError,
     OnnxfnError,
 )
-"""The errors with which a model refuses inputs that are not its own. MemoryError, OSError and PatchFailed do not."""
+"""The errors that mean a model does not accept inputs. MemoryError, OSError and PatchFailed do not mean this."""
 
 Tensors = Mapping[Path, Any]
 
@@ -163,7 +163,7 @@ def _sizes(spec: PlannedSpec) -> dict[str, int]:
 
 
 def _kind(tensor: Any, floats: set[str]) -> Kind | None:
-    """The kind of a tensor: `float` for the dtypes of the weights, `int` for that of ids, which edits can change."""
+    """The kind of a tensor: `float` for the dtypes of the weights, `int` for int64. Edits can change both dtypes."""
     dtype = str(tensor.dtype).removeprefix("torch.")
     kind: Any = "float" if dtype in floats else "int" if dtype == "int64" else dtype
     return kind if kind in KINDS else None

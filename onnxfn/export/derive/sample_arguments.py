@@ -137,7 +137,7 @@ def _by_path(model: Any, sample: Any) -> Iterable[tuple[Path, Any]]:
 
 
 def _check_names(model: Any, sample: Mapping[str, Any], parameters: Mapping[str, inspect.Parameter]) -> None:
-    """Raises UnknownName for a name of a sample that is no argument; `**kwargs` takes any name."""
+    """Raises UnknownName for a name of a sample that is not an argument; `**kwargs` takes any name."""
     known = [name for name, each in parameters.items() if each.kind is not each.VAR_KEYWORD]
     if len(known) < len(parameters):
         return
@@ -171,7 +171,7 @@ def _leaves(path: Path, value: Any, owner: type) -> Iterator[tuple[Path, Any]]:
 
 
 def _check_keys(path: Path, items: Mapping[Any, Any]) -> None:
-    """Raises InvalidSpec for a dict whose keys are no texts: a path takes a number for a position."""
+    """Raises InvalidSpec for a dict with keys other than texts: a path takes a number for a position."""
     if [*items] != [*range(len(items))] and not all(isinstance(key, str) for key in items):
         raise InvalidSpec(
             f"the keys of {_name(path)!r} in the sample are {listed(map(str, items))}; a dict has texts as keys"
@@ -179,7 +179,7 @@ def _check_keys(path: Path, items: Mapping[Any, Any]) -> None:
 
 
 def _builders(path: Path, value: Any) -> Iterator[ArgumentBuilder]:
-    """What builds the lists, named tuples and dataclasses of an argument, the outer ones first."""
+    """The builders of the lists, named tuples and dataclasses of an argument, the outer ones first."""
     items = items_of(value)
     if items is not None:
         by = builder_name(_name(path), value)

@@ -19,7 +19,7 @@ from onnxfn.specs.plan.text_cases import LONG_TEXT, LONGEST
 from onnxfn.specs.records import KINDS, Kind
 
 WINDOWS = ("sliding_window", "attention_chunk_size", "window_size", "local_attention")
-"""What configurations call the number of tokens that attention reaches."""
+"""The keys of configurations for the window of attention in tokens."""
 
 BEYOND = 3
 """By how much the long case is longer than the window."""
@@ -66,9 +66,9 @@ COMPLEX = "pass torch.view_as_real(tensor), and join the parts in the module"
 
 
 def sample_inputs(tensors: Iterable[SampleTensor], axes: Mapping[str, str], float_dtype: str) -> ExportSpec:
-    """A spec of inputs like the tensors of a sample: their dtypes and dynamic axes. It has no generators.
+    """A spec of inputs with the dtypes and dynamic axes of the tensors of a sample. It has no generators.
 
-    `float_dtype` is the dtype of the weights, which a tensor of that dtype follows.
+    A tensor with `float_dtype`, the dtype of the weights, follows the dtype of the weights.
 
     UnknownName if `axes` has a pattern for no tensor of the sample, InvalidSpec if a pattern does not fit its tensor.
     """
@@ -80,7 +80,7 @@ def sample_inputs(tensors: Iterable[SampleTensor], axes: Mapping[str, str], floa
 
 
 def generator_name(name: str) -> str:
-    """The name of the generator of an input that is like a tensor of a sample."""
+    """The name of the generator of an input from a sample."""
     return f"like {name}"
 
 

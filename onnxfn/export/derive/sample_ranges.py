@@ -1,4 +1,4 @@
-"""The values of dummies that are like a tensor of a sample and beyond it, and what a module gives for them."""
+"""Dummy values like a tensor of a sample and beyond it, and the results of a module for them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def check_module(model: Any) -> None:
     name = type(model).__name__
     if not isinstance(model, torch.nn.Module) or getattr(model.forward, "__func__", None) is torch.nn.Module.forward:
         advice = "pass model.__call__" if callable(model) else "pass a module or a function"
-        raise InvalidSpec(f"{name} is no function and has no forward; {advice}")
+        raise InvalidSpec(f"{name} is not a function and has no forward; {advice}")
     scripted = [path for path, module in model.named_modules() if isinstance(module, torch.jit.ScriptModule)]
     if scripted:
         raise InvalidSpec(f"{name} holds TorchScript at {listed(scripted)}; put the {SCRIPTED} there")
@@ -92,7 +92,7 @@ Range = tuple[float, float]
 """The smallest number, and the end: for integers the first that does not occur, as in `range`."""
 
 SMALL_DTYPE_BYTES = 2
-"""An integer dtype of so many bytes is tried over all its numbers."""
+"""An integer dtype of this number of bytes is tried over all its numbers."""
 
 REFUSED = "assumed: the range of the sample, since the module refuses others"
 
@@ -153,7 +153,7 @@ def _values(tensor: Any) -> Array:
 
 
 def _mask_values(values: Array) -> tuple[float | str, float | str] | None:
-    """The two values of a mask, that of its first element first: 0 and 1, or 0 and -inf; None if it is no mask.
+    """The two values of a mask, that of its first element first: 0 and 1, or 0 and -inf; None if it is not a mask.
 
     A tensor of zeros is a mask if it holds bools or integers: real zeros may stand for any number, as in a first state.
     """

@@ -27,10 +27,10 @@ def known_tasks(row: ExportSpec) -> tuple[str, ...]:
 
 
 def for_head(row: ExportSpec, task: str, model_or_config: Any = None) -> ExportSpec:
-    """The spec of a row for a task, or for another task for which transformers lists a class of its model type.
+    """The spec of a row for a task of the row, or for a task of its model type in the tables of transformers.
 
-    The outputs of such a task are those of a task of the row with the same class, or those that the family of the row
-    knows. Else a run of the model shows them; a configuration is enough.
+    Its outputs come from a task of the row with the same class, or from the row's family. Otherwise the model is run;
+    its configuration suffices.
 
     UnknownName if neither the row nor transformers has the task. InvalidSpec if the outputs are not known without a
     run, and there is no model.
@@ -54,10 +54,10 @@ def for_head(row: ExportSpec, task: str, model_or_config: Any = None) -> ExportS
 
 
 def _same_head(row: ExportSpec, task: str) -> ExportSpec | None:
-    """The spec of a task whose class is that of a task of the row; None if there is no such task.
+    """The spec of a task with the same class as a task of the row; None if there is no such task.
 
-    The task of the row is written in a single file, unless the other task is feature-extraction: AutoModel loads a
-    model with its head where transformers has no class without a head.
+    The task of the row must have a single file, except for feature-extraction: AutoModel loads a model with its head if
+    transformers has no class without a head.
     """
     classes = listed_classes(row.name or "", task)
     for overlay in row.tasks:

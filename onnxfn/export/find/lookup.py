@@ -1,4 +1,4 @@
-"""Which spec belongs to a model type, a configuration or a model."""
+"""The spec of a model type, a configuration or a model."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ def spec_for(
 ) -> ExportSpec:
     """The spec of a model type, a configuration or a model.
 
-    A model type with a row in `architectures` has the spec of that row. So has a model type whose classes are those of
-    a row: the classes of `exaone` are those of `llama`. If the row does not name the task, and transformers lists a
-    class of the model type for it, the outputs are those that the family of the row knows, or those that a run of the
-    model shows. A model or a configuration without a row has the spec that `derived` returns.
+    A model type with a row in `architectures` has the spec of that row. So has a model type with the classes of a row:
+    `exaone` has the classes of `llama`. If the row lacks the task, and transformers lists a class of the model type for
+    it, the outputs come from the family of the row, or from a run of the model. A model or a configuration without a
+    row has the spec that `derived` returns.
 
     Args:
         model_or_type: A model type as text (`"bert"`), a configuration (of transformers, or a dict), or a model.
@@ -95,8 +95,8 @@ def derived(
     """The spec that follows from a model itself, without a row.
 
     The model runs on dummy inputs of several sizes. Its results show the outputs, the dynamic axes and the cache. The
-    field `derived` of the spec records where the spec comes from. A model that refuses to run with a cache has a spec
-    without one, and that field states the reason. Any other error of that run, such as MemoryError, propagates.
+    field `derived` of the spec records the origin. If a model refuses to run with a cache, its spec has none, and this
+    field states the reason. Any other error of that run, such as MemoryError, propagates.
 
     Args:
         model_or_config: A model of transformers, or its configuration. With `sample`, any `nn.Module`, function of
@@ -116,10 +116,9 @@ def derived(
         The spec, for one task. With `sample` and no `task` it is for no task.
 
     Raises:
-        InvalidSpec: The model accepts no inputs that onnxfn knows, does not run on tensors like the sample, or has no
-            cache although `task` ends in `-with-past`.
-        UnknownName: The sample names an argument that `forward` does not have, or no task has the name, or the derived
-            spec does not have `task`.
+        InvalidSpec: The model accepts no known inputs, does not run on tensors like the sample, or has no cache
+            although `task` ends in `-with-past`.
+        UnknownName: The sample has an argument that `forward` lacks, the task is unknown, or the derived spec lacks it.
 
     Example:
         >>> import torch
@@ -199,7 +198,7 @@ def loader_spec(config: Any, task: str | None) -> ExportSpec:
 
 
 def _whole_model_loader(config: Any, task: str) -> str | None:
-    """The loader of a model that sees or hears; for its text half where transformers has no class for that half."""
+    """The loader of a multimodal model; also for its text half, if transformers has no class for that half."""
     model_type, stem = str(config.get("model_type")), canonical(task).removesuffix(WITH_PAST)
     if stem in LISTED:
         return next(filter(None, (listed_loader(model_type, each) for each in LISTED[stem])), None)
@@ -257,7 +256,7 @@ def _check_task(spec: ExportSpec, model: Any) -> None:
 
 
 def _advice(spec: ExportSpec, model_type: str, name: str, class_task: str) -> str:
-    """What to write for a model of another task than the spec: how to load it, or what spec it has."""
+    """The advice for a model with another task than the spec: how to load it, or its spec."""
     if spec.name in ARCHITECTURES and spec.name != model_type:
         return f"the spec is for {spec.name}, and the model is {model_type}: write spec_for(model)"
     loader = listed_loader(model_type, name)
@@ -271,7 +270,7 @@ def _known_task(model_or_config: Any, known: tuple[str, ...]) -> str | None:
 
 
 def _task_to_derive(model_or_config: Any) -> str:
-    """The task to derive a spec for. A class for several tasks that is no encoder-decoder is a decoder."""
+    """The task to derive a spec for. A class for several tasks is a decoder, unless it is an encoder-decoder."""
     task = task_of(model_or_config) or DEFAULT_TASK
     may_be_decoder = "text-generation" in OTHER_TASKS.get(task, ())
     is_decoder = may_be_decoder and not snapshot(model_or_config).get("is_encoder_decoder")
@@ -279,14 +278,14 @@ def _task_to_derive(model_or_config: Any) -> str:
 
 
 def _without_wrapper(model_or_type: Any) -> Any:
-    """The module inside `torch.compile` and `DataParallel`; anything else as it is.
+    """The module inside `torch.compile` and `DataParallel`; anything else unchanged.
 
     InvalidSpec for a module or a function without a configuration: it needs a sample.
     """
     module = as_module(model_or_type) if hasattr(model_or_type, "forward") else model_or_type
     if callable(module) and not isinstance(module, ExportSpec) and config_of(module) is None:
         raise InvalidSpec(
-            f"{type(module).__name__} is no model of transformers; derive the spec from sample arguments: "
+            f"{type(module).__name__} is not a model of transformers; derive the spec from sample arguments: "
             "derived(model, sample={name: tensor})"
         )
     return module

@@ -24,19 +24,19 @@ def model_for(
         name: A folder, a GGUF file, or the name of a repository on the hub.
         task: The name of a task, or a synonym. By default the task of the checkpoint, by the class name in
             its `config.json`.
-        trust_remote_code: Whether code of the checkpoint may run, for a model type that transformers does not know.
-        dequantize: Whether a graph shall have the weights of a quantized checkpoint (GPTQ, AWQ, FP8, MXFP4,
-            compressed-tensors, GGUF) as floats. Else it keeps them where MatMulNBits holds them exactly. For
-            PyTorch they are floats either way; they lie in a temporary file that is deleted with the model.
+        trust_remote_code: Whether code of the checkpoint may run, for a model type unknown to transformers.
+        dequantize: Whether a graph gets the weights of a quantized checkpoint (GPTQ, AWQ, FP8, MXFP4,
+            compressed-tensors, GGUF) as floats. Else it keeps them quantized, if MatMulNBits can hold them exactly. In
+            PyTorch they are always floats, in a temporary file that is deleted with the model.
 
     Returns:
         The model of transformers for the task, in float32 and in evaluation mode.
 
     Raises:
         ModelNotFound: There is no such checkpoint.
-        LoadFailed: A file of the checkpoint is damaged, its weights do not fit its configuration, it needs a package
-            that is not installed, it needs code of its own and `trust_remote_code` is False, or it is quantized, no
-            graph can keep its weights, and `dequantize` is False.
+        LoadFailed: A file of the checkpoint is damaged, or its weights do not fit its configuration. It needs a missing
+            package, or its own code while `trust_remote_code` is False. Or it is quantized, no graph can keep its
+            weights, and `dequantize` is False.
         UnknownName: The model does not have the task.
         InvalidSpec: The checkpoint has no trained weights for the task.
 

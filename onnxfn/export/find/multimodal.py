@@ -1,6 +1,6 @@
-"""The spec of a model that sees or hears among the tokens of a text, in parts: towers, the table of tokens, the rest.
+"""Specs of multimodal models, one part per file: vision and audio encoders, the token embedding, the decoder.
 
-Each part is derived from the model: transformers 5 names what a tower computes alike over nearly all models.
+Each part is derived from the model: transformers 5 uses the same names for the features of nearly all models.
 """
 
 from __future__ import annotations
@@ -58,12 +58,12 @@ from onnxfn.specs.records import OutputSpec
 from onnxfn.specs.tasks.tasks import DEFAULT_TASK, TASKS, WITH_PAST, canonical, for_task, task_names
 
 SEES, HEARS, SEES_AND_HEARS = "image-text-to-text", "audio-text-to-text", "any-to-any"
-"""The tasks of a model that sees and writes, of one that hears and writes, and of one that does both."""
+"""The tasks of models that write texts: from images, from sounds, from both."""
 
 TOWERS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {SEES: (VISION,), HEARS: (AUDIO,), SEES_AND_HEARS: (VISION, AUDIO)}
 )
-"""Task of models that see or hear and write -> the towers that they may have."""
+"""Task of multimodal models -> their possible towers."""
 
 OTHER_TASKS = (DEFAULT_TASK, "automatic-speech-recognition", "text2text-generation")
 """Tasks of other models too: only a model whose configuration names placeholder tokens is written in parts."""
@@ -71,13 +71,13 @@ OTHER_TASKS = (DEFAULT_TASK, "automatic-speech-recognition", "text2text-generati
 CLIENT_NAMES: Mapping[str, Mapping[str, str]] = MappingProxyType(
     {"qwen2_vl": {"image_grid_thw": "grid_thw"}, "voxtral": {"input_features": "audio_values"}}
 )
-"""Model type -> argument of a tower -> the name of the input in transformers.js, where it is another one."""
+"""Model type -> argument of a tower -> the name of the input in transformers.js, if it differs."""
 
 FORMS: Mapping[str, Mapping[str, tuple[ExportSpec, ...]]] = MappingProxyType({VISION: IMAGE_FORMS, AUDIO: SOUND_FORMS})
 """Tower -> the arguments of its method -> the forms of its inputs."""
 
 ROWS: Mapping[str, str] = MappingProxyType({VISION: "num_image_tokens", AUDIO: "num_audio_tokens"})
-"""Tower -> the symbol of the number of rows that it computes: as many as there are tokens to replace."""
+"""Tower -> the symbol of the number of rows that it computes, one per token to replace."""
 
 METHODS: Mapping[str, str] = MappingProxyType({VISION: "get_image_features", AUDIO: "get_audio_features"})
 """Tower -> the method of a model that runs it."""
@@ -116,7 +116,7 @@ def _has_tower(name: str, model_or_config: Any, part: str) -> bool:
 
 
 def _has_section(model_or_config: Any, part: str) -> bool:
-    """Whether a configuration does not say that there is no tower."""
+    """Whether a tower may exist: False if the configuration denies it."""
     return snapshot(model_or_config).get(SECTIONS[part], {}) is not None
 
 
@@ -128,9 +128,9 @@ def is_in_parts(task: str | None) -> bool:
 def reads_features(model_or_config: Any, task: str | None) -> bool:
     """Whether a model for a task of OTHER_TASKS reads images or sounds in the places of placeholder tokens.
 
-    By its configuration, and by the methods of its class. False for a model type as text, whose class is not known,
-    for an encoder-decoder, whose encoder takes the tokens, and for a class whose `forward` takes no embeddings
-    (NeoMME) or a mask of the places of its image (Kosmos-2): such a model is one graph.
+    The configuration and the methods of the class decide. False for a model type as text, because its class is unknown,
+    and for an encoder-decoder, because its encoder takes the tokens. Also False if `forward` takes no embeddings
+    (NeoMME), or a mask of the places of its image (Kosmos-2): such a model is one graph.
     """
     if isinstance(model_or_config, (str, Mapping)) or _stem(task) not in OTHER_TASKS:
         return False
@@ -199,7 +199,7 @@ def multimodal_spec(model: Any, task: str) -> ExportSpec:
 
 
 def _read_by_encoder(model: Any, name: str) -> ExportSpec:
-    """The spec of an encoder-decoder whose encoder reads images: that of its row, or one derived from it."""
+    """The spec of an encoder-decoder whose encoder reads images: from its row, or derived from the model."""
     row = {**ARCHITECTURES, **SEEING}.get(model.config.model_type, EMPTY)
     own = name.replace(SEES, "image-to-text")
     if own not in task_names(row):
@@ -239,7 +239,7 @@ def _drawing(model: Any, name: str) -> ExportSpec:
 
 
 def _language_model(model: Any, decoder: str, task: str) -> ExportSpec:
-    """A spec of the parts that read tokens: the table of embeddings, and the part that takes them, for a task."""
+    """The spec of two parts for a task: the token embedding, and the language model that takes the embeddings."""
     from onnxfn.architectures.wrappers.wide_rows import Width, width_of  # imports torch
 
     derived, inner = _written_text(model, task)
@@ -268,7 +268,7 @@ def _inputs_of_layers(model: Any) -> tuple[ExportSpec, ExportSpec]:
 
 
 def _written_text(model: Any, task: str) -> tuple[ExportSpec, ExportSpec | None]:
-    """The spec of a model that writes; and what runs the model inside it, where that alone shows its cache."""
+    """The derived spec of a model that writes texts, and None; or that of its inner model, and `inner_decoder`."""
     from onnxfn.architectures.wrappers.wide_rows import writer_of  # imports torch
 
     try:

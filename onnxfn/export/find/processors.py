@@ -1,4 +1,4 @@
-"""Which arguments of `forward` the processors of a model give: its tokenizer, its feature extractor."""
+"""The arguments of `forward` from the processors of a model: its tokenizer, its feature extractor."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from onnxfn.specs.algebra.config_values import config_of
 from onnxfn.specs.results.output_types import MAIN_INPUTS, MODALITY_OF
 
 SOMETIMES_GIVEN = ("attention_mask", "token_type_ids")
-"""Arguments that many models have, and that not each of their tokenizers and feature extractors gives."""
+"""Common arguments that only some tokenizers and feature extractors return."""
 
 TABLES = (
     ("text", "tokenization_auto", "TOKENIZER_MAPPING_NAMES"),
@@ -47,7 +47,7 @@ def _class_names(model_type: str, parameters: Collection[str]) -> Iterator[str]:
 
 
 def _input_names(name: str) -> Collection[str]:
-    """The names that a class of transformers gives. One whose library is not installed may give all that are unsure."""
+    """The outputs of a processor class of transformers. If its library is missing, all unsure names."""
     import transformers
 
     try:

@@ -1,4 +1,4 @@
-"""Tasks and classes of transformers: the task that a class name implies, the classes that load models for a task."""
+"""Tasks and classes of transformers: the task of a class name, the classes that load models for a task."""
 
 from __future__ import annotations
 
@@ -88,8 +88,8 @@ def task_of(model_or_class: Any) -> str | None:
     module implies nothing.
 
     Args:
-        model_or_class: The name of a class as text, a model, or a configuration (whose `architectures` names the class
-            that wrote the checkpoint). A configuration is one of transformers or a dict.
+        model_or_class: The name of a class as text, a model, or a configuration (of transformers, or a dict).
+            `architectures` of a configuration names the class that wrote the checkpoint.
 
     Returns:
         The canonical name of the task, or None if the class name implies no task that onnxfn knows.
@@ -105,7 +105,7 @@ def task_of(model_or_class: Any) -> str | None:
 
 
 def served_tasks(class_task: str | None) -> tuple[str, ...]:
-    """The tasks that a class may have whose name implies `class_task`: that task first, then OTHER_TASKS of it."""
+    """The possible tasks of a class whose name implies `class_task`: that task, then its OTHER_TASKS."""
     return () if class_task is None else (class_task, *OTHER_TASKS.get(class_task, ()))
 
 

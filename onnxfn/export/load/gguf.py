@@ -21,14 +21,14 @@ NEEDED = ("gguf", "accelerate")
 
 
 def is_gguf(name: str) -> bool:
-    """Whether a name is that of a GGUF file."""
+    """Whether a name is the name of a GGUF file."""
     return Path(name).suffix == SUFFIX and Path(name).is_file()
 
 
 def checked_gguf(file: Path, *, dequantize: bool) -> str:
-    """What a GGUF file is: its types of weights and its size. No weight is read.
+    """The description of a GGUF file: its types of weights and its size. No weight is read.
 
-    LoadFailed if it is quantized and is not to be dequantized, if it cannot be read, or if a package is missing.
+    LoadFailed if it is quantized without `dequantize`, if it cannot be read, or if a package is missing.
     """
     missing = [package for package in NEEDED if find_spec(package) is None]
     if missing:

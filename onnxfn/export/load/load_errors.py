@@ -42,7 +42,7 @@ def load_errors(name: str, step: str) -> Iterator[None]:
 
 
 def checkpoint_fault(folder: Path) -> str | None:
-    """What is wrong with the first damaged file of a checkpoint's folder; None if there is none, or no folder."""
+    """The fault of the first damaged file in a checkpoint's folder; None without such a file or such a folder."""
     if not folder.is_dir():
         return None
     for pattern, content_fault in CONTENT_FAULTS.items():
@@ -54,7 +54,7 @@ def checkpoint_fault(folder: Path) -> str | None:
 
 
 def _reason(error: Exception) -> str:
-    """The type and the message of an error of transformers, and what a user can do about it."""
+    """The type and the message of an error of transformers, and advice for the user."""
     if isinstance(error, OSError) and error.errno is not None:
         return os_error_text(error)
     if isinstance(root_cause(error), UnpicklingError):
@@ -64,7 +64,7 @@ def _reason(error: Exception) -> str:
 
 
 def _file_fault(file: Path) -> str | None:
-    """What is wrong with a file of any format: a link to nothing, a folder, not readable, a pointer of git-lfs."""
+    """The fault of a file of any format: a link to nothing, a folder, not readable, a pointer of git-lfs."""
     try:
         if not file.exists():
             return f"is a link to {file.readlink()}, which does not exist"
@@ -90,7 +90,7 @@ def _json_fault(file: Path) -> str | None:
 
 
 def _index_fault(file: Path) -> str | None:
-    """What is wrong with the index of weights in several files: it is damaged, or names a file that does not exist."""
+    """The fault of the index of weights in several files: it is damaged, or names a missing file."""
     fault = _json_fault(file)
     if fault is not None:
         return fault
@@ -102,7 +102,7 @@ def _index_fault(file: Path) -> str | None:
 
 
 def _safetensors_fault(file: Path) -> str | None:
-    """What is wrong with a safetensors file: it has no header, or not as many bytes as its header says."""
+    """The fault of a safetensors file: it has no header, or its size does not match the header."""
     try:
         header, data_start = read_header(file)
         ends = [tensor["data_offsets"][1] for name, tensor in header.items() if name != "__metadata__"]
@@ -126,4 +126,4 @@ CONTENT_FAULTS: Mapping[str, Callable[[Path], str | None]] = MappingProxyType(
         "*.bin": lambda _: None,
     }
 )
-"""Pattern of files that are loaded -> what is wrong with the content of such a file, or None."""
+"""Pattern of files of a checkpoint -> the function that returns the fault of the content, or None."""

@@ -85,7 +85,7 @@ def load_configuration(folder: Path, *, trust_remote_code: bool = False) -> Any:
         content = json.loads((folder / CONFIG).read_bytes())
         model_type = content.get("model_type")
         if not trust_remote_code and content.get("auto_map") and model_type not in CONFIG_MAPPING:
-            raise LoadFailed(f"{folder} has code of its own for the model type {model_type!r}; {HOW_TO_TRUST}")
+            raise LoadFailed(f"{folder} has its own code for the model type {model_type!r}; {HOW_TO_TRUST}")
         return AutoConfig.from_pretrained(folder, trust_remote_code=trust_remote_code)
 
 

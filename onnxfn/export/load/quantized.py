@@ -24,7 +24,7 @@ from onnxfn.weights.packed.quantized_checkpoint import (
 from onnxfn.weights.packed.stored_blocks import ATTRIBUTE, no_blocks_reason
 
 WEIGHTS_FROM = "onnxfn_weights_from"
-"""The attribute of a model that says from what its weights were dequantized."""
+"""The attribute of a model that describes the origin of its dequantized weights."""
 
 FLOAT32_BYTES = 4
 
@@ -32,8 +32,8 @@ FLOAT32_BYTES = 4
 def checked_quantization(name: str, config: Any = None, *, dequantize: bool) -> QuantizedCheckpoint | None:
     """The quantized checkpoint in a folder; None if it is not quantized. No weight is read.
 
-    LoadFailed if it is quantized, MatMulNBits cannot hold its weights, and it is not to be dequantized; if its format
-    is not known, or if it is no folder.
+    LoadFailed if it is quantized, MatMulNBits cannot hold its weights, and `dequantize` is False. LoadFailed if its
+    format is unknown, or if a quantized checkpoint is not a folder.
     """
     if not Path(name).is_dir():
         if getattr(config_of(config) or config, CONFIG_KEY, None):
@@ -62,10 +62,10 @@ def not_kept(name: str, described: str, part: str, float_bytes: int) -> LoadFail
 def load_dequantized(checkpoint: QuantizedCheckpoint, load: Callable[[Path], Any], *, dequantize: bool) -> Any:
     """The model of a quantized checkpoint with float weights, which `load` loads from a folder.
 
-    The weights lie in a file for temporary files that the model maps; it has no name any more. So they are on disk
-    once, and not in anonymous memory. They are not dequantized while an ONNX file is written: transformers loads files,
-    in which it renames, stacks and ties tensors, and PyTorch computes with float tensors in the check. Without
-    `dequantize`, each parameter also holds the quantized weight, which a graph keeps.
+    The model maps the weights from a deleted temporary file. So they are on disk once, and not in anonymous memory.
+    They are not dequantized while an ONNX file is written: transformers renames, stacks and ties tensors while it loads
+    files, and PyTorch computes with float tensors in the check. Without `dequantize`, each parameter also holds its
+    quantized weight for the graph.
     """
     with TemporaryDirectory(prefix="onnxfn-", ignore_cleanup_errors=True) as name:
         with write_errors(Path(name), float_bytes(checkpoint)):
@@ -83,13 +83,13 @@ def load_dequantized(checkpoint: QuantizedCheckpoint, load: Callable[[Path], Any
 
 
 def _add_stored_weights(model: Any, checkpoint: QuantizedCheckpoint) -> None:
-    """Adds the quantized weights of a checkpoint to the parameters of a model. LoadFailed if one is no parameter."""
+    """Adds the quantized weights of a checkpoint to the parameters of a model. LoadFailed if one is not a parameter."""
     state = model.state_dict(keep_vars=True)
     for weight in checkpoint.weights:
         names = [name for name in state if names_match(weight.name, name)]
         if len(names) != 1 or not _has_rows(state[names[0]], weight):
             raise LoadFailed(
-                f"{weight.name} of {checkpoint.folder} is no parameter of {type(model).__name__} as it is stored; "
+                f"{weight.name} of {checkpoint.folder} is not a parameter of {type(model).__name__} as it is stored; "
                 "dequantize the checkpoint: --dequantize, dequantize=True"
             )
         setattr(state[names[0]], ATTRIBUTE, weight)

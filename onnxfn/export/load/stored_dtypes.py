@@ -1,7 +1,7 @@
 """Models whose weights stay in the dtype of the checkpoint: mapped from its files, not copied into memory.
 
-An export converts such weights while it writes them. What a model computes when it is loaded, such as a table of
-positions, would be rounded to that dtype; a model that has such tables is loaded in float32.
+An export converts such weights while it writes them. Tables that a model computes when it is loaded, such as of
+positions, would be rounded to that dtype. So a model with such tables is loaded in float32.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def stored_dtype(folder: Path, config: Any) -> str | None:
 
 
 def has_rounded_tables(model: Any, missing: Iterable[str]) -> bool:
-    """Whether a model has floats of 16 bits that do not come from its checkpoint: buffers that it computed."""
+    """Whether a model has 16-bit buffers that it computed itself: they are not in its checkpoint."""
     stored = model.state_dict(keep_vars=True).keys() - {*missing}
     return any(
         buffer.is_floating_point() and buffer.dtype.itemsize == 2 and name not in stored  # noqa: PLR2004 - bytes
@@ -50,7 +50,7 @@ def has_rounded_tables(model: Any, missing: Iterable[str]) -> bool:
 
 
 def declare_float32(config: Any) -> None:
-    """Sets the dtype of a configuration, and of those inside it, to float32: that in which the model computes."""
+    """Sets the dtype of a configuration and its inner configurations to float32, in which the model computes."""
     import torch
 
     config.dtype = torch.float32

@@ -42,7 +42,7 @@ def move_files(journal: Journal, root: Path, folder: Path) -> None:
 
 
 def finish_moves(journal: Journal, root: Path, folder: Path) -> None:
-    """Does what a killed process has left to do of `move_files`."""
+    """Finishes `move_files` of a killed process."""
     waiting = {name for name in journal.files if os.path.lexists(root / STAGED_FILES / name)}
     for name in _old_names(journal):
         if (name in waiting or name in journal.stale) and _is_inside(folder / name, folder):
@@ -100,15 +100,15 @@ AT_FDCWD, RENAME_EXCHANGE = -100, 2
 """Linux: paths start at the current folder; two paths are exchanged (renameat2(2))."""
 
 MAX_ENTRIES = 4096
-"""Files and folders in a folder that is exchanged: each of those that stay gets a second name."""
+"""The most files and folders in a folder that is swapped: each one that stays gets a hard link."""
 
 
 def exchange_folder(journal: Journal, staging: Path, folder: Path) -> bool:
-    """Exchanges a staging folder, which gets all other files of `folder` too, for `folder`; False if that cannot be.
+    """Swaps `folder` and a staging folder, which first gets all other files of `folder`; False if that is impossible.
 
-    It cannot be if `folder` is a mount point, holds the staging folder of another export, the current folder of this
-    process or very many files, or if the file system has no such step or no hard links. Then `folder` is unchanged.
-    Afterwards `staging` is the old folder: see `keep_newcomers`.
+    It is impossible if `folder` is a mount point, or holds the staging folder of another export, the current folder of
+    this process or more than MAX_ENTRIES files; or if the file system lacks the exchange or hard links. Then `folder`
+    is unchanged. After a swap `staging` is the old folder: see `keep_newcomers`.
     """
     root = staging.parent
     if root.parent != folder.parent or folder == folder.parent:
@@ -126,9 +126,9 @@ def exchange_folder(journal: Journal, staging: Path, folder: Path) -> bool:
 
 
 def keep_newcomers(journal: Journal, old: Path, new: Path) -> None:
-    """Moves from an exchanged folder to the new one what another program wrote there during the exchange.
+    """Moves files that another program added during the exchange from the old folder to the new one.
 
-    The rest of `old` are files that are replaced or stale, and second names of files that are in `new`.
+    The other files of `old` are replaced, stale, or hard links to files of `new`.
     """
     discarded = {*journal.files, *journal.stale}
     for file in sorted(old.rglob("*")):

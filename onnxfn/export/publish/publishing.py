@@ -1,4 +1,4 @@
-"""The last step of an export: its files appear, and those of an earlier export that are not replaced go."""
+"""The last step of an export: its files appear, and unused files of an earlier export are deleted."""
 
 from __future__ import annotations
 
@@ -20,12 +20,11 @@ CHECKPOINT_WEIGHTS = ("*.safetensors", "*.bin", "*.pt", "*.pth", "*.h5", "*.msgp
 
 
 def stale_files(destination: Destination, published: Collection[Path]) -> tuple[Path, ...]:
-    """The files of earlier exports at a destination that an export of the `published` files leaves without use.
+    """The files of earlier exports at a destination that are unused after an export of the `published` files.
 
-    These are, for a folder, the ONNX files in it that onnxfn wrote and that are not published again, in the folders of
-    all layouts; the external data of these and of the ONNX files that are replaced; onnxfn's report, and the side files
-    that are as it states. Other ONNX files, external data that they use, and the files of a checkpoint are not among
-    them.
+    In a folder these are: ONNX files of onnxfn that are not published again, in the folders of all layouts; the
+    external data of these and of replaced ONNX files; onnxfn's report, and the side files that are unchanged since that
+    report. Other ONNX files, their external data, and the files of a checkpoint are not unused.
     """
     if destination.is_file:
         return tuple(_stale_in(destination.folder, published, all_graphs=False))
@@ -38,7 +37,7 @@ def stale_files(destination: Destination, published: Collection[Path]) -> tuple[
 
 
 def _written_side_files(folder: Path) -> Iterator[Path]:
-    """The side files in a folder that the export with the report there wrote, and that nobody has changed since.
+    """The side files in a folder that its report lists, and that are unchanged since.
 
     None if weights of a checkpoint lie there: then the side files may be the checkpoint's own.
     """
@@ -87,12 +86,12 @@ def publish(
     overwrite: bool,
     parts: Iterable[Destination] | None = None,
 ) -> tuple[Path, ...]:
-    """Makes the files in a staging folder appear at a destination, and deletes what they leave without use there.
+    """Moves the files of a staging folder to a destination, and deletes unused files of the earlier export.
 
     A folder that does not exist appears by one rename. A folder that exists is exchanged for one with the new files
-    and the other files of the old folder, in one step. Where the system cannot do that, and for a single file, the
-    old files are moved away, then the new ones to their place: external data, graphs, the rest. If a move fails, those
-    before it are undone.
+    and the other files of the old folder, in one step. If the system cannot do that, and for a single file, the old
+    files are moved away, and the new files take their place: external data, graphs, the rest. If a move fails, earlier
+    moves are undone.
 
     `parts` are the destinations in which earlier exports are looked for: by default `destination` alone.
 

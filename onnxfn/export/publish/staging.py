@@ -30,7 +30,7 @@ from onnxfn.weights.journal import (
 )
 
 PREFIX = "onnxfn-"
-"""How the names of these folders begin."""
+"""The prefix of the names of these folders."""
 
 
 @frozen(eq=False)
@@ -49,10 +49,10 @@ class PrivateFolder:
 
 @contextmanager
 def export_target(path: Any) -> Iterator[tuple[Path, PrivateFolder | None]]:
-    """The path that an export writes to, and the folder that its result owns, if it is one of these.
+    """The path that an export writes to, and the temporary folder that its result owns, or None.
 
-    For None that is a new folder, for a file object a file in one. It lies where the system has its temporary files:
-    `TMPDIR` chooses another disk. The folder is deleted if the export fails.
+    For None the path is a new temporary folder, for a file object a file in one. `TMPDIR` chooses another disk for it.
+    The folder is deleted if the export fails.
     """
     if isinstance(path, str | os.PathLike):
         yield Path(path), None
@@ -75,7 +75,7 @@ def _delete(folder: Path, process: int) -> None:
 
 @frozen
 class Destination:
-    """Where an export goes.
+    """The destination of an export.
 
     Attributes:
         path: A folder, or a file that ends in `.onnx`.
@@ -104,9 +104,8 @@ class Destination:
 def check_destination(path: Path, *, overwrite: bool) -> None:
     """Raises OutputExists if something is at the path already, unless `overwrite`.
 
-    In any case it raises OutputExists for what an export never replaces: a file where a folder is needed, a folder
-    where a file is needed, and a link to nothing. It raises WriteFailed for a path that no system can have, or that the
-    system refuses to read.
+    OutputExists also protects a file where a folder is needed, a folder where a file is needed, and a link to nothing,
+    even with `overwrite`. WriteFailed for a path that no system can have, or that the system refuses to read.
     """
     if not is_possible_path(path):
         raise WriteFailed(
@@ -125,7 +124,7 @@ def check_destination(path: Path, *, overwrite: bool) -> None:
 
 
 def _check_kind(path: Path) -> None:
-    """Raises OutputExists if no export can be written to a path, because of what it or a folder above it is."""
+    """Raises OutputExists if the path or a folder above it is something that an export cannot be written to."""
     above = [parent for parent in path.absolute().parents if os.path.lexists(parent) and not parent.is_dir()]
     if above:
         raise OutputExists(f"{path} is below {above[-1]}, which is not a folder; choose another path")
@@ -161,7 +160,7 @@ def locked(folder: Path, *, wait: bool = True) -> Iterator[bool]:
 
 
 def lock(descriptor: int, *, wait: bool) -> bool:
-    """Locks an open file; returns False if that fails, as it is locked already or the system has no such locks."""
+    """Locks an open file; returns False if it is locked already, or if the system has no such locks."""
     with suppress(ImportError, OSError):
         import fcntl
 
@@ -212,15 +211,15 @@ def staging_folder(destination: Destination) -> Iterator[Path]:
 
 
 def clean_up(folder: Path, locked_folder: Path | None = None) -> None:
-    """Finishes or deletes what killed exports to a folder, or to a file in it, left.
+    """Finishes or deletes the remains of killed exports to a folder, or to a file in it.
 
-    What lies in a folder whose lock another process holds is left to the next export, so that no two processes wait
-    for each other. The caller holds the lock of `locked_folder`.
+    A folder that another process has locked is left to the next export, so that processes never wait for each other.
+    The caller holds the lock of `locked_folder`.
     """
     for parent in (folder, *folder.parents):
         if any(parent.glob(f"{STAGING_PREFIX}*")):
             with nullcontext(True) if parent == locked_folder else locked(parent, wait=False) as has_lock:
-                # Without the lock of the folder nobody can say whether a process lives.
+                # Without the lock of the folder it is unknown whether a process lives.
                 for root in sorted(parent.glob(f"{STAGING_PREFIX}*")) if has_lock else ():
                     if _is_dead(root, folder):
                         _close(root, folder)

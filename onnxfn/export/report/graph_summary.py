@@ -1,4 +1,4 @@
-"""What an ONNX file has, read without its weights: `onnxfn inspect FILE.onnx`."""
+"""The contents of an ONNX file, read without its weights: `onnxfn inspect FILE.onnx`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from onnxfn.weights.layouts import onnx_folder
 from onnxfn.weights.onnx_files import external_data_names, graph_nodes, metadata
 
 METADATA_PREFIX = "onnxfn."
-"""How the keys of the metadata that onnxfn writes begin."""
+"""The prefix of the keys of onnxfn's metadata."""
 
 
 LONGEST_VALUE = 80
@@ -41,10 +41,10 @@ def graph_summary(file: Path) -> dict[str, Any]:
     """The inputs, outputs, operators, weights and metadata of an ONNX file, as JSON has them.
 
     Returns:
-        What `report.json` has of a graph (`opset`, `opsets`, `dtype`, `inputs`, `outputs`), and: `operators`, the
-        number of nodes of each operator, those in branches included; `weights`, for each dtype the number of its
-        tensors, of their elements, and of their bytes; `bytes` of the file; `external_data`, the bytes of each other
-        file that holds its weights, null for one that is missing; `metadata`.
+        The fields of a graph in `report.json` (`opset`, `opsets`, `dtype`, `inputs`, `outputs`), and: `operators`, the
+        number of nodes of each operator, also in branches. `weights`, for each dtype the numbers of tensors, elements
+        and bytes. `bytes` of the file. `external_data`, the bytes of each other file with weights, null for a missing
+        one. `metadata`.
 
     Raises:
         InvalidSpec: The file is not an ONNX file.

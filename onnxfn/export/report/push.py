@@ -15,7 +15,7 @@ PIPELINE_FILES = ("model_index.json", "scheduler_config.json")
 
 
 def verified(folder: Path) -> Verification:
-    """What `verify` finds of a folder. InvalidSpec if a file differs from the report: such a folder is not uploaded."""
+    """The result of `verify` for a folder. InvalidSpec if a file differs from the report: then nothing is uploaded."""
     verification = verify(folder)
     if not verification.passed:
         fault = next(iter(verification.faults), "it has no report.json")
@@ -24,7 +24,7 @@ def verified(folder: Path) -> Verification:
 
 
 def uploaded_files(folder: Path) -> list[Path]:
-    """The files that reports in a folder list, the reports, and the side files of a pipeline, which no report lists."""
+    """The files listed by the reports in a folder, the reports, and the side files of a pipeline."""
     folders = [folder, *sorted(path for path in folder.iterdir() if path.is_dir())]
     reports = {each: report for each in folders if (report := recorded(each)) is not None}
     listed = [each / name for each, report in reports.items() for name in (*report.files, REPORT_FILE)]

@@ -1,4 +1,4 @@
-"""Verification of a folder that an export wrote, without the model: are the files those that its report describes."""
+"""Verification of the files of an export against its report, without the model."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from onnxfn.weights.onnx_files import external_data_names, written_by_onnxfn
 
 @frozen(field_transformer=typed_fields)
 class Verification:
-    """What `verify` found in a folder. It prints as a line that says what was verified, or one line for each fault.
+    """The result of `verify`. It prints as one line if all is right, else as one line per fault.
 
     Attributes:
         folder: The folder.
-        files: How many files the reports describe.
+        files: The number of files in the reports.
         bytes: Their size in all.
-        checks: What the reports say about the check at the time of the export, one line for each report.
-        faults: What is wrong, one line for each fault.
+        checks: The check at the time of the export, one line for each report.
+        faults: One line for each fault.
 
     >>> print(Verification("out", 2, 1000, ["model.onnx: check passed"]))
     out: verified 2 files, 1000 bytes; model.onnx: check passed
@@ -56,15 +56,15 @@ class Verification:
 def verify(folder: str | Path) -> Verification:
     """Compares the files in a folder with the `report.json` that the export wrote there. The model is not needed.
 
-    There is no fault if all files of the export exist with their digests, and the graphs have the opset, the types, the
-    inputs and the outputs that the report states. Each file is read once, in chunks. A folder without a report may
-    hold the parts of a pipeline of diffusers: then each folder in it that has a report is verified.
+    There is no fault if all files of the export have their digests, and the graphs have the opset, types, inputs and
+    outputs of the report. Each file is read once, in chunks. A folder without a report may hold the parts of a pipeline
+    of diffusers: then each folder in it that has a report is verified.
 
     Args:
         folder: The folder of an export.
 
     Returns:
-        How many files were compared, what the report says about the check, and the faults.
+        The number of compared files, the check in the report, and the faults.
 
     Raises:
         ModelNotFound: There is no such folder.
@@ -100,7 +100,7 @@ def verify(folder: str | Path) -> Verification:
 
 
 def _verified(folder: Path) -> Verification:
-    """What the report in a folder and the files in it have to do with each other."""
+    """The result of comparing the files in a folder with the report in it."""
     file = folder / REPORT_FILE
     try:
         report = read_report(file)
@@ -120,14 +120,14 @@ def _verified(folder: Path) -> Verification:
 
 
 def _check_words(report: ExportReport) -> str:
-    """What a check did at the export: of a quantized file its measurements on texts, of others the compared outputs."""
+    """The check at the export, in words: measurements on texts for a quantized file, else the compared outputs."""
     words = [f"{output} {name} {value:.4g}" for output, name, value in report.measurements if name != "cases"]
     compared = [f"check of {report.outputs} outputs passed at the export"] if report.outputs or not words else []
     return ", ".join([*compared, *([f"measured at the export: {', '.join(words)}"] if words else [])])
 
 
 def _file_faults(file: Path, facts: FileFacts) -> Iterator[str]:
-    """What is wrong with a file of the set. The digest of a file of another size is not computed."""
+    """The faults of a file of the export. The digest of a file of another size is not computed."""
     try:
         if not file.is_file():
             yield f"{file} is missing"
@@ -140,7 +140,7 @@ def _file_faults(file: Path, facts: FileFacts) -> Iterator[str]:
 
 
 def _graph_faults(file: Path, stated: Mapping[str, Any]) -> Iterator[str]:
-    """What is wrong with a graph: it cannot be read, or it is not as the report states."""
+    """The faults of a graph: it cannot be read, or it differs from the report."""
     if not file.is_file():
         return
     try:
@@ -154,7 +154,7 @@ def _graph_faults(file: Path, stated: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _weight_faults(folder: Path, path: str, report: ExportReport) -> Iterator[str]:
-    """What is wrong with the external data of a graph: it is outside the folder, or not of this export."""
+    """The faults of the external data of a graph: it is outside the folder, or not of this export."""
     file = folder / path
     without_weights = report.options.get("weight_storage") == "none"
     for name in sorted(external_data_names(file)):

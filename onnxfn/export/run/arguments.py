@@ -35,7 +35,7 @@ def input_adapter(spec: ExportSpec, adapter: str | Path | None) -> Path | None:
 
 
 def check_layers(model: Any, plan: Plan, graphs: Sequence[Any]) -> None:
-    """Raises UnknownName if a layer that shall have the inputs of an adapter is in none of the graphs of a plan."""
+    """Raises UnknownName if no graph of a plan has a layer that is to get the inputs of an adapter."""
     import torch
 
     layers = {name.removesuffix(SUFFIXES[0]) for graph in graphs for name in adapter_ports(graph)}
@@ -47,9 +47,9 @@ def check_layers(model: Any, plan: Plan, graphs: Sequence[Any]) -> None:
 
 
 def write_input_adapter(adapter: Path, plan: Plan, graphs: Sequence[Any], folder: Path) -> list[Path]:
-    """Writes an adapter next to the graphs whose inputs it fills; returns the paths of its files.
+    """Writes an adapter next to the graphs that take it; returns the paths of its files.
 
-    There is one file for each graph, whose name has that of the part if there are several, and ends in `_fp16` for
+    There is one file per graph. Its name has the name of the part if there are several, and ends in `_fp16` for
     float16. InvalidSpec if the adapter changes a layer for which no graph has inputs.
     """
     known = [name for graph in graphs for name in adapter_ports(graph)]
@@ -96,23 +96,23 @@ def _dtype(plan: Plan) -> Any:
 
 
 SPLIT = "splits its weights over processes; export the model as it was before that, with the whole weights loaded"
-"""What FSDP does, and what to do."""
+"""The effect of FSDP, and advice."""
 
 UNREADABLE: Mapping[str, str] = MappingProxyType(
     {
         "torch.distributed.fsdp": SPLIT,
         "torch.distributed._composable": SPLIT,
-        "torch.ao.nn.quantized": "has layers that torch.ao quantized: their weights are no tensors; export the model "
+        "torch.ao.nn.quantized": "has layers that torch.ao quantized: their weights are not tensors; export the model "
         "as it was before that",
     }
 )
-"""Where a class of a module is defined -> why the module's weights cannot be read, and what to do."""
+"""The package of a module's class -> why the module's weights cannot be read, and advice."""
 
 OFFLOADED = "accelerate keeps them elsewhere: load the model without device_map, or pass checkpoint=, its folder"
-"""What to do with a model whose weights accelerate loads when they are used."""
+"""Advice for a model whose weights accelerate loads only when they are used."""
 
 ON_META = "load its weights first, or pass checkpoint=, the folder of its checkpoint"
-"""What to do with a model that has no weights yet."""
+"""Advice for a model without weights."""
 
 
 def check_readable(model: Any) -> None:
@@ -141,7 +141,7 @@ def check_values(model: Any) -> None:
 def with_checkpoint_weights(model: Any, checkpoint: str | Path | None) -> Any:
     """The model; if a weight has no value, a model of its class with the weights of a checkpoint in its dtype.
 
-    A model that no class of transformers loads stays as it is.
+    A model that no class of transformers loads is not changed.
     """
     is_loadable = hasattr(type(model), "from_pretrained") and hasattr(model, "config")
     if checkpoint is None or not is_loadable or name_without_value(model) is None:
@@ -150,7 +150,7 @@ def with_checkpoint_weights(model: Any, checkpoint: str | Path | None) -> Any:
 
 
 def check_export_arguments(spec: Any, model: Any, path: Any, checkpoint: Any) -> None:
-    """Raises InvalidSpec for what is no spec, module or destination; ModelNotFound if `checkpoint` is not a folder.
+    """Raises InvalidSpec for a wrong spec, module or destination; ModelNotFound if `checkpoint` is not a folder.
 
     A wrong type of another argument is what `public` names.
     """
@@ -176,5 +176,5 @@ def check_model(spec: Any, model: Any) -> None:
 
 
 def _is_writable(path: Any) -> bool:
-    """Whether a path is a file object for bytes: it can be written, and is no stream of text."""
+    """Whether a path is a file object for bytes: it can be written, and is not a text stream."""
     return callable(getattr(path, "write", None)) and not hasattr(path, "encoding")

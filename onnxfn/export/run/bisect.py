@@ -31,10 +31,10 @@ def bisect(
     case: str | None = None,
     sizes: Mapping[str, int] | None = None,
 ) -> Divergence:
-    """Names the first tensor, by the path of its module, at which ONNX files and a PyTorch model differ.
+    """The first tensor that differs between ONNX files and a PyTorch model, by the path of its module.
 
-    In the first case that fails, ONNX Runtime computes all values of the file, PyTorch the tensors of all modules, and
-    they are compared in the order of PyTorch's run. `sizes` makes the cases smaller.
+    In the first failing case, ONNX Runtime computes all values of the file, and PyTorch computes the tensors of all
+    modules. They are compared in the order of PyTorch's run. `sizes` makes the cases smaller.
 
     Args:
         spec: The spec that the files were exported with.

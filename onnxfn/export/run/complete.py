@@ -1,4 +1,4 @@
-"""What an export has besides its graphs: configuration, side files, card, report; and the record that it returns."""
+"""The files of an export besides its graphs: configuration, side files, card, report; and the returned record."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def complete_folder(
     values: Values | None,
     tick: Tick,
 ) -> tuple[Path, ...]:
-    """Writes what an export to a folder has besides graphs and files of the checkpoint; returns all files.
+    """Writes the files of an export besides graphs and files of the checkpoint; returns all files.
 
     These are the side files and the card of the layout, and `report.json`, which covers all other files. `values` are
     the options that made the request of the export; None for an export of a spec.
@@ -59,14 +59,14 @@ def complete_folder(
 def write_checkpoint_files(model: Any, checkpoint: Path | None, folder: Path) -> tuple[Path, ...]:
     """Writes the configuration of the model and copies the tokenizer and preprocessor files of the checkpoint.
 
-    The configuration of a quantized checkpoint says that weights are quantized: that of the model replaces it.
+    The configuration of a quantized checkpoint states quantized weights, so the model's configuration replaces it.
     """
     files = (*write_configs(model, folder), *(copy_side_files(checkpoint, folder) if checkpoint else ()))
     return (*files, *(write_configs(model, folder) if weights_from(model) else ()))
 
 
 def exported_result(loaded: Loaded, built: Built, seconds: Mapping[str, float]) -> Exported:
-    """What an export returns: its files, and what is known of its graphs."""
+    """The result of an export: its files, and facts about its graphs."""
     graphs = [*zip((part.name for part in built.plan.parts), built.graphs, strict=True)]
     return Exported(
         path=loaded.path,

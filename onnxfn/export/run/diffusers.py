@@ -1,4 +1,4 @@
-"""Exports of pipelines of diffusers: each part is an export of its own, in a folder of its own."""
+"""Exports of pipelines of diffusers: each part is a separate export in its own folder."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class PipelinePart:
         name: The folder of the part, named after its component: `unet`, `vae_decoder`.
         spec: The spec of the part.
         model: The component, a `torch.nn.Module`.
-        config: The configuration that the spec reads: that of the component, and what the pipeline adds to it.
+        config: The configuration that the spec reads: that of the component, with the additions of the pipeline.
     """
 
     name: str
@@ -55,7 +55,7 @@ class PipelinePart:
 def pipeline_parts(pipeline: Any) -> tuple[PipelinePart, ...]:
     """The parts of a pipeline of diffusers, in the order of its components.
 
-    An autoencoder is two parts, an encoder and a decoder. Components without weights are no parts.
+    An autoencoder is two parts, an encoder and a decoder. Components without weights are not parts.
 
     Args:
         pipeline: A `diffusers.DiffusionPipeline`, or an object with the same `components` and `config`.
@@ -169,7 +169,7 @@ def export_pipeline(
 
 
 def _listener_of_part(on_event: OnEvent, name: str) -> OnEvent:
-    """A function that calls `on_event` with the events of a part of a pipeline, under the name of that part."""
+    """A function that adds the name of a part of a pipeline to events and calls `on_event` with them."""
     if on_event is ignore:
         return ignore
     return lambda event: on_event(evolve(event, part=f"{name}/{event.part}".removesuffix("/")))
@@ -191,7 +191,7 @@ def _class(model: Any) -> str:
 
 
 def _pipeline_facts(pipeline: Any, models: Mapping[str, Any]) -> dict[str, Any]:
-    """What the pipeline adds to the configurations of its parts, under the names that Optimum gives it."""
+    """The additions of a pipeline to the configurations of its parts, under Optimum's names."""
     widths = [model.config.projection_dim for model in models.values() if _class(model) == TEXT_PROJECTION_CLASS]
     facts = {"requires_aesthetics_score": bool(pipeline.config.get("requires_aesthetics_score"))}
     return facts | ({"output_hidden_states": True, "text_encoder_projection_dim": widths[0]} if widths else {})

@@ -98,7 +98,7 @@ def stage_timer(on_event: OnEvent) -> Iterator[tuple[StageTimer, Mapping[str, fl
 
 
 def _reporter(on_event: OnEvent) -> OnEvent:
-    """A function that calls `on_event`, and raises what it raises as Stopped."""
+    """A function that calls `on_event`, and turns its exceptions into Stopped."""
 
     def report(event: Event) -> None:
         try:

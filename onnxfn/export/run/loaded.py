@@ -1,4 +1,4 @@
-"""The files of an export as functions: `load`, and what the methods of a result do."""
+"""The files of an export as functions: `load`, and the methods of a result."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Loaded:
     __repr__ = short_repr
 
     def __reduce__(self) -> Any:
-        """What `pickle` stores: the paths. Sessions are opened again, and a folder stays with its first owner."""
+        """The state for `pickle`: the paths. Sessions are opened again, and a folder stays with its first owner."""
         return Loaded, (self.path, self.files, None, self.dtype)
 
     def __fspath__(self) -> str:

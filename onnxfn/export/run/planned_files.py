@@ -56,7 +56,7 @@ def plan_for_destination(
     """The plan of a spec for a model; a single part is named after the file, if the destination is a file.
 
     `config` is the configuration that the spec reads; None: that of the model, if it has one. A model for images is
-    run meanwhile: callers whose model other threads may call pass a `model_copy`. `dtypes`: see `plan_of_variants`.
+    run: pass a `model_copy` if other threads may call the model. `dtypes`: see `plan_of_variants`.
 
     Raises:
         InvalidSpec: the model is not for the task of the spec, a part has no inputs, its parameters have several dtypes
@@ -82,7 +82,7 @@ def plan_for_destination(
 
 
 def _plan_for_model(model: Any, values: Any, decoders: Decoders, spec: ExportSpec) -> Plan:
-    """The plan of a spec with what only the model shows: the sizes of images that it takes, and what is left out."""
+    """The plan of a spec with facts that only the model shows: the sizes of its images, and omitted inputs."""
     planned = plan(spec, values, decoders=decoders)
     if without_inputs := next((part for part in planned.parts if not part.spec.inputs), None):
         raise InvalidSpec(

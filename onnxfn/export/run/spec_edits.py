@@ -57,7 +57,7 @@ CHANGES: Mapping[str, Change] = MappingProxyType(
 def edited_spec(config_or_model: Any, edits: Iterable[tuple[str, Any]] = (), dtype: str = "float32") -> ExportSpec:
     """The spec for a configuration, or for a model whose type has no row, in a float dtype, with edits in this order.
 
-    InvalidSpec for a model that has no graph of its own as a whole, if the edits ask for it.
+    InvalidSpec if the edits ask for a single graph and the model cannot be one.
     """
     values = dict(edits)
     spec = _spec(config_or_model, values.pop("task", None), monolith=values.pop("monolith", False))
@@ -77,7 +77,7 @@ def _spec(config_or_model: Any, task: str | None, *, monolith: bool) -> ExportSp
 
 
 def suffixed_dtypes(dtypes: Iterable[str], layout: str) -> tuple[str, ...]:
-    """The dtypes whose files get suffixes: several, or one that the layout gives its suffix; else none.
+    """The dtypes whose files get suffixes: several dtypes, or one if the layout requires its suffix; else none.
 
     >>> suffixed_dtypes(["q8"], "optimum"), suffixed_dtypes(["q8"], "hub")
     ((), ('q8',))

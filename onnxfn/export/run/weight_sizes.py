@@ -1,4 +1,4 @@
-"""How many bytes the weights of each file of an export have, computed from shapes alone."""
+"""The bytes of the weights of each file of an export, from shapes alone."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ def weight_bytes(
     decoders: Decoders = "merged",
     layout: LayoutName = OPTIMUM,
 ) -> dict[str, int]:
-    """How many bytes the weights of each ONNX file would have. No weight is read, and nothing is written.
+    """The bytes of the weights of each ONNX file of an export. No weight is read, and nothing is written.
 
-    Weights alone are counted: a file is larger by its nodes, names and constants, such as 0.3 MB for a Llama of 30
-    layers. The bytes of float dtypes are those of the model's own weights. The bytes of quantized dtypes follow from
-    the rules and the modules that own a weight; they are within 2 %. With `weight_storage="share"` files of one dtype
-    may store a weight once that each of them counts.
+    Only weights are counted: a file is larger by its nodes, names and constants, by 0.3 MB for a Llama of 30 layers.
+    The bytes of float dtypes are those of the model's own weights. The bytes of quantized dtypes follow from the rules
+    and the modules that own a weight; they are within 2 %. With `weight_storage="share"` a weight of several files is
+    stored once, but counted for each of them.
 
     Args:
         spec: The spec of the export.
@@ -85,7 +85,7 @@ def _part_bytes(planned: Plan, part: Part, model: Any) -> int:
 
 
 def _weight_bytes(model: Any, tensor: Any, modules: list[Any], rules: Sequence[WeightRule], itemsize: int) -> int:
-    """The bytes of a weight, by the rule that selects it; as floats if there is none, or if that is smaller."""
+    """The bytes of a weight by the rule that selects it; as floats without a rule, or if that is smaller."""
     floats = int(tensor.numel()) * itemsize
     operators = tuple(dict.fromkeys(filter(None, map(_operator, modules))))
     if not rules or tensor.ndim < MATRIX_RANK:
@@ -128,9 +128,9 @@ def _dtype(part: Part, model: Any) -> Any:
 
 
 def _weights(planned: Plan, part: Part, model: Any) -> list[tuple[Any, list[Any]]]:
-    """The float weights that the graph of a part reads: those of its module, without those of linked parts alone.
+    """The float weights that the graph of a part reads: those of its module, except weights that only linked parts use.
 
-    A decoder that takes what an encoder computed does not read the weights of the encoder, but a table that both share.
+    A decoder with the outputs of an encoder as inputs reads no weights of the encoder, except a shared table.
     """
     names = {link.part for link in part.spec.links}
     linked = [_module(model, other) for other in planned.parts if other.name in names]

@@ -16,13 +16,13 @@ class BuiltGraph:
 
     Attributes:
         model: The graph, an `onnx_ir.Model`. Passes change it.
-        limits: The limits that the model's own branches set to the sizes of dynamic axes.
+        limits: The limits of the sizes of dynamic axes, from branches in the model.
         unused_patches: The patches of the user that the trace did not call.
         traced_layers: Which layers were traced and repeated, or why all were; "" for a model without repeated layers.
-        from_repeats: Whether layers were repeated, so that fewer were traced than the graph has.
+        from_repeats: Whether layers were repeated: fewer layers were traced than the graph has.
         template: The name of its template in the cache; None if it has none.
-        from_template: Whether it was loaded from its template, so that nothing was traced.
-        not_quantized: `(name, reason)` of each weight that a rule selects and that stays as it is.
+        from_template: Whether it was loaded from its template, without a trace.
+        not_quantized: `(name, reason)` of each weight that a rule selects but that is not quantized.
         stored: The names of the parameters that are stored as in a quantized checkpoint.
     """
 

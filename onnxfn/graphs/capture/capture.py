@@ -42,7 +42,7 @@ from onnxfn.specs.errors import CaptureFailed, InvalidSpec, OnnxfnError, root_ca
 from onnxfn.specs.stored.reports import Tick, no_tick
 
 UNBOUNDED = 1 << 40
-"""Upper ends from here on are no limit: torch writes a very large number where there is none."""
+"""Upper ends from here on mean no limit: torch then writes a very large number."""
 
 
 def capture(model: Any, part: Part, tick: Tick = no_tick) -> BuiltGraph:
@@ -113,8 +113,8 @@ def _fast_export(tick: Tick) -> Iterator[None]:
 def _annotations_of_this_thread() -> Iterator[None]:
     """Keeps other threads from annotating the trace.
 
-    While it traces, torch notes in a variable of the process which function runs, in whatever thread that is. Another
-    thread that runs a model with a custom operator, such as a mixture of experts, gets a KeyError from that.
+    During a trace, torch notes the running function of any thread in a variable of the process. This causes a KeyError
+    in another thread that runs a model with a custom operator, such as a mixture of experts.
     """
     import torch.fx.traceback
 
@@ -236,7 +236,7 @@ def _dynamic_size(spec: PlannedSpec, symbol: str) -> Any:
 
 
 def _size_equalities(part: Part, tensors: Sequence[Any]) -> list[Any]:
-    """What the symbols of the plan mean: axes of one symbol are equal, and an axis `a + b` is the sum of a and b."""
+    """The equalities of the plan's symbols: axes of one symbol are equal, and an axis `a + b` is the sum of a and b."""
     sizes: dict[str, Any] = {}
     sums: list[tuple[Any, str]] = []
     equalities: list[Any] = []
@@ -252,9 +252,9 @@ def _size_equalities(part: Part, tensors: Sequence[Any]) -> list[Any]:
 
 
 def _refusal(model: Any, part: Part, tick: Tick, error: NotTranslated) -> str:
-    """The message for a model that was not translated. It is traced again, so that torch notes the lines of source.
+    """The message for a model that was not translated. It is traced again, so that torch records source lines.
 
-    torch notes only those of functions that are called `forward`.
+    By default torch keeps only the lines of functions named `forward`.
     """
     import torch.fx.config
 
@@ -291,7 +291,7 @@ def _translated(program: Any, part: Part, tick: Tick) -> Any:
 
 
 def _is_of_node(error: BaseException | None) -> bool:
-    """Whether torch failed while it translated a node, and not before."""
+    """Whether torch failed while it translated a node; False if it failed before."""
     return error is not None and (isinstance(error, torch_name("conversion_error")) or _is_of_node(error.__cause__))
 
 
@@ -312,7 +312,7 @@ def _watched_registry(registry: Any, tick: Tick, looked_up: list[Any]) -> Any:
 def _limits(program: Any, part: Part) -> tuple[Limit, ...]:
     """The sizes of dynamic axes that the model's own branches allow, where these are not all.
 
-    A lower end of 2 is no limit: torch always treats the sizes 0 and 1 apart.
+    A lower end of 2 is not a limit: torch always specializes the sizes 0 and 1.
     """
     tensors = [node.meta["val"] for node in program.graph.nodes if node.op == "placeholder"][-len(part.inputs) :]
     limits: dict[str, Limit] = {}
@@ -342,7 +342,7 @@ def _check_ranges(model: Any, part: Part, limits: Iterable[Limit]) -> None:
 
 
 def _with_smallest(limits: Iterable[Limit], part: Part) -> tuple[Limit, ...]:
-    """The limits, with the smallest sizes that the plan has for what the model can take; fixed sizes have no others."""
+    """The limits, raised to the smallest sizes in the plan; a fixed size is also the upper limit."""
     fixed, by_name = fixed_sizes(part.spec), {limit.name: limit for limit in limits}
     for size in part.spec.smallest:
         limit = by_name.get(size.name, Limit(size.name, SMALLEST_DYNAMIC_SIZE))

@@ -47,7 +47,7 @@ def reversed_steps(steps: Any, lengths: Any = None) -> Any:
 
 
 def _direction(steps: Any, states: tuple[Any, Any], weights: Sequence[Any], lengths: Any) -> tuple[Any, Any]:
-    """The last states and the outputs of one direction. After the end of a sequence its states stay as they are."""
+    """The last states and the outputs of one direction. After the end of a sequence its states do not change."""
     import torch
 
     of_inputs, of_hidden, *biases, projection = weights

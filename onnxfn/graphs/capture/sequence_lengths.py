@@ -1,9 +1,9 @@
 """Functions whose trace fixes a length, such as LSTM, and packed sequences.
 
-torch packs the steps of all sequences one after the other, so that no step is padding, and reads the lengths in Python.
-A trace of that would hold the lengths of the sample.
+torch packs the steps of all sequences one after the other, without padding, and reads the lengths in Python. So a trace
+would fix the lengths of the sample.
 
-A GRU, an LSTM and an RNN loop over time, so that a trace unrolls the steps of the sample: each is an operator of ONNX.
+A GRU, an LSTM and an RNN loop over time, so a trace would unroll the steps of the sample. Each is one ONNX operator.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from onnxfn.models.patching import replaced
 
 @frozen(eq=False)
 class PackedSizes:
-    """What stands for the `batch_sizes` of a packed sequence while a model is traced.
+    """The stand-in for the `batch_sizes` of a packed sequence during a trace.
 
     Attributes:
         lengths: The number of steps of each sequence.
@@ -68,7 +68,7 @@ def packed_by_lengths() -> Iterator[None]:
 
 
 def packed(steps: Any, sizes: PackedSizes) -> Any:
-    """The steps of a tensor `[time, batch, ...]` that are no padding, one after the other."""
+    """The steps of a tensor `[time, batch, ...]` without padding, one after the other."""
     positions = _is_step(steps.shape[0], sizes.lengths).flatten().nonzero().squeeze(1)
     return steps.flatten(0, 1).index_select(0, positions)
 
@@ -82,7 +82,7 @@ def padded(data: Any, sizes: PackedSizes, time: Any, padding: float = 0.0) -> An
 
 
 def _pack(tensor: Any, lengths: Any, batch_first: bool) -> tuple[Any, PackedSizes]:  # noqa: FBT001 - torch's own
-    """What `pack_padded_sequence` returns: the data, and what stands for the batch sizes."""
+    """The result of `pack_padded_sequence`: the data, and the stand-in for the batch sizes."""
     steps = tensor.transpose(0, 1) if batch_first else tensor
     longest = lengths.max().item()
     check = torch_name("check")
@@ -93,13 +93,13 @@ def _pack(tensor: Any, lengths: Any, batch_first: bool) -> tuple[Any, PackedSize
 
 
 def _pad(data: Any, sizes: PackedSizes, batch_first: bool, padding: float, time: Any) -> tuple[Any, Any]:  # noqa: FBT001
-    """What `pad_packed_sequence` returns: the padded tensor, and the lengths."""
+    """The result of `pad_packed_sequence`: the padded tensor, and the lengths."""
     steps = padded(data, sizes, time, padding)
     return steps.transpose(0, 1) if batch_first else steps, sizes.lengths
 
 
 def _is_step(time: Any, lengths: Any) -> Any:
-    """Whether a step of a sequence is no padding: `[time, batch]`."""
+    """Whether a step belongs to its sequence and is not padding: `[time, batch]`."""
     import torch
 
     return torch.arange(time, device=lengths.device)[:, None] < lengths
@@ -107,7 +107,7 @@ def _is_step(time: Any, lengths: Any) -> Any:
 
 @frozen
 class Recurrence:
-    """How ONNX has a recurrent function of torch.
+    """The ONNX form of a recurrent function of torch.
 
     Attributes:
         operator: The operator of ONNX.

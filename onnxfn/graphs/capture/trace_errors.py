@@ -1,4 +1,4 @@
-"""The messages for a model that torch cannot trace, or that calls an operator without a translation to ONNX."""
+"""The messages for a model that torch cannot trace, or with an operator that has no translation to ONNX."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CAPTURE = (str(Path(__file__).parent), str(Path(forward.__file__).parent))
 """The folders whose functions call `forward`."""
 
 WRAPPED = "traced"
-"""The attribute of the traced module that is the model: a prefix of parameter names, which is removed again."""
+"""The attribute of the traced module that holds the model: a prefix of parameter names, removed later."""
 
 DATA_DEPENDENT = "data-dependent"
 """In torch's message about a branch on values of tensors. torch prints the graph so far when it sees such an error."""
@@ -32,7 +32,7 @@ SHOWN_LINE = 100
 """Characters of a line of source that a message shows."""
 
 BY_OPERATORS = "compute it from other operators of torch, outside the model, or remove it if its result is a constant"
-"""What to do about an operator without a translation."""
+"""Advice for an operator without a translation."""
 
 BY_TENSORS = "a size or a branch there depends on values of a tensor: use torch.where, or the tensor itself"
 
@@ -47,7 +47,7 @@ TRACE_ADVICE: Mapping[str, str] = MappingProxyType(
 )
 """Text in an error of a trace -> what to do."""
 
-# The part of torch.export's message that says which axis the model fixed, and at which size.
+# The part of torch.export's message with the axis that the model fixed, and its size.
 _SPECIALIZED = re.compile(
     r"\[(\d+)\]\.size\(\)\[(\d+)\] as dynamic but your code specialized it to be a constant \((\d+)\)"
 )
@@ -69,7 +69,7 @@ class NotTranslated(Exception):
 
 
 def untranslated_message(model: Any, error: NotTranslated) -> str:
-    """The message for a program that was not translated: the operator, the module, the line, and what to do."""
+    """The message for a program that was not translated: the operator, the module, the line, and advice."""
     cause = first_line(root_cause(error.__cause__ or error))
     if error.node is None:
         return f"no translation to ONNX: {cause}{_trace_advice(cause)}"
@@ -80,7 +80,7 @@ def untranslated_message(model: Any, error: NotTranslated) -> str:
 
 
 def _location(node: Any) -> str:
-    """Where the model calls the operator of a node: the path of the module, and the line, as far as they are known."""
+    """The place where the model calls the operator of a node: the path of the module, and the line, if known."""
     stack = list((node.meta.get("nn_module_stack") or {}).values())
     path = str(stack[-1][0]).removeprefix(WRAPPED).removeprefix(".") if stack else ""
     frames = reversed(_FRAME.findall(node.meta.get("stack_trace") or ""))
@@ -128,7 +128,7 @@ def _fixed_axes(model: Any, part: Part, error: BaseException) -> str | None:
 
 
 def _small_axes(part: Part, sample: Sequence[Any]) -> str | None:
-    """The message for a dynamic axis that has size 0 or 1 in the sample, which torch takes for fixed; None for none."""
+    """The message for a dynamic axis of size 0 or 1 in the sample, which torch specializes; None if there is none."""
     small = {
         symbol: tensor.shape[index]
         for axes, tensor in zip(part.inputs.values(), sample, strict=True)
@@ -153,7 +153,7 @@ def _where_it_failed(model: Any, part: Part, error: BaseException) -> str:
 
 
 def _trace_advice(text: str) -> str:
-    """What to do about an error of torch, from its text."""
+    """The advice for an error of torch, from its text."""
     return next((f"; {advice}" for word, advice in TRACE_ADVICE.items() if word in text), "")
 
 
@@ -177,7 +177,7 @@ def _model_line(error: BaseException) -> str:
 
 
 def _tracing_packages() -> tuple[str, ...]:
-    """The folders of files that are no model's source."""
+    """The folders of files that are not the source of a model."""
     import sympy
     import torch
 

@@ -211,7 +211,7 @@ def _without_trailing_none(inputs: list[Any]) -> list[Any]:
 def _keys_and_values(key: Any, value: Any, heads: int) -> tuple[Any, Any, tuple[Any, ...]]:
     """Keys and values before their heads are repeated for groups of queries, and the first nodes of the repetitions.
 
-    If only one of them is repeated, both stay as they are: the operator has one number of heads for both.
+    If only one of them is repeated, both are left unchanged: the operator has one number of heads for both.
     """
     (single_key, key_node), (single_value, value_node) = _ungrouped(key, heads), _ungrouped(value, heads)
     if shape_of(single_key)[1] != shape_of(single_value)[1]:

@@ -55,9 +55,9 @@ def attention_mask(last: Any, query: Any, boolean: Any, added: tuple[Any, ...], 
     Args:
         last: the node that new nodes are inserted before.
         query: the queries, `[batch, heads, length, size]`.
-        boolean: the boolean mask, if there is one; the masks that are added are then left out.
+        boolean: the boolean mask, if there is one; then `added` is ignored.
         added: the masks that are added to the scores.
-        known: the tensors that were made for earlier attentions; new ones are put in.
+        known: the tensors of earlier attentions; new ones are added.
     """
     if boolean is not None:
         return _per_query(last, boolean, query, known)

@@ -83,7 +83,7 @@ def fold_reciprocal(model: Any) -> Any:
 
 
 def _norm(mean: Any) -> Norm | None:
-    """The norm that computes its mean square with this ReduceMean, without its scale if that is not a plain one."""
+    """The norm whose mean square is this ReduceMean; without its scale, if the scale is not a plain one."""
     x = _squared(mean.inputs[0])
     if x is None or not _is_over_last_axis(mean):
         return None
@@ -120,7 +120,7 @@ def _is_over_last_axis(mean: Any) -> bool:
 
 
 def _quotient(mean: Any) -> tuple[float, Any] | None:
-    """The epsilon that is added to a mean square, and the node that divides by the root of the sum."""
+    """The epsilon of a norm with this mean square, and the node that divides by the root of their sum."""
     added = sole_consumer(mean, "Add")
     epsilon = 0.0 if added is None else scalar(other_operand(added, mean))
     root = sole_consumer(mean if added is None else added.outputs[0], "Sqrt", "Pow")
@@ -171,18 +171,18 @@ BROADCASTING = (
     *("Add", "Sub", "Mul", "Div", "And", "Or", "Xor", "Not", "Cast", "Where"),
     *("Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual"),
 )
-"""Operators that compute each element by itself, and broadcast what they read."""
+"""Element-wise operators that broadcast their inputs."""
 
 Sizes = Mapping[int, int]
-"""From axes, counted from the last one, which is -1, to the sizes that a tensor is expanded to along them."""
+"""From an axis, counted from the last one (-1), to the size that a tensor is expanded to along it."""
 
 
 def drop_expands(model: Any) -> Any:
     """Removes nodes that expand a tensor for operators that broadcast it.
 
     Before: a simplified graph. A model expands a mask to all heads, inverts it, casts it, and adds it to the scores.
-    After: the mask is inverted and cast as it is, and the sum with the scores broadcasts it. The outputs of the graph
-    have the shapes that they had.
+    After: the mask is inverted and cast at its own size, and the sum with the scores broadcasts it. The outputs of the
+    graph keep their shapes.
     """
     positions = {node: index for index, node in enumerate(model.graph)}
     for node in list(model.graph):
@@ -207,9 +207,9 @@ def _expanded_sizes(expand: Any) -> dict[int, int]:
 
 
 def _read_by_broadcasting(expanded: Any, sizes: Sizes, positions: Mapping[Any, int]) -> tuple[Any, ...]:
-    """The values that have the expanded sizes for no other reason than this one, itself first.
+    """The values whose expanded shape comes only from this Expand, its own output first.
 
-    None of them is there if something else than an operator that broadcasts reads one of them.
+    Empty if an operator that does not broadcast reads one of them.
     """
     smaller = [expanded]
     pending = [positions.get(use.node, -1) for use in expanded.uses()]
@@ -241,7 +241,7 @@ def _has(value: Any, sizes: Sizes) -> bool:
 
 
 def _with_ones(value: Any, sizes: Sizes) -> Any:
-    """The shape of a value, with 1 in place of the sizes that it is no longer expanded to."""
+    """The shape of a value, with 1 for the axes that are no longer expanded."""
     import onnx_ir
 
     rank = len(shape_of(value))
@@ -309,7 +309,7 @@ def _unchanged_input(node: Any) -> Any:
 
 
 def fusions(model: Any) -> tuple[Fusion, ...]:
-    """How often each fused operator of its opset is in a graph and its subgraphs, under its standard name."""
+    """The count of each fused operator of its opset in a graph and its subgraphs, under its standard name."""
     counts = Counter(STANDARD_OPERATOR.get(node.op_type, node.op_type) for node in model.graph.all_nodes())
     opset = model.opset_imports.get("", 0)
     return tuple(Fusion(name, counts[name]) for name, since in SINCE.items() if opset >= since and counts[name])

@@ -20,7 +20,7 @@ from onnxfn.graphs.nodes.nodes import (
 
 
 def simplify_masks(model: Any) -> Any:
-    """Removes the nodes that leave a mask as it is.
+    """Removes the nodes that do not change a mask.
 
     Before: a graph of opset 23 or later gathers all elements of a mask in their order, expands a mask to its own shape,
     or combines it with True by And.

@@ -12,10 +12,10 @@ from onnxfn.graphs.nodes.nodes import flatten_heads, insert_node, int_constant, 
 def fuse_rotary(model: Any) -> Any:
     """Fuses each rotary embedding into one operator.
 
-    Before: a graph of opset 23 or later computes `x * cos + rotate_half(x) * sin` in several nodes, where x is
-    `[batch, heads, length, size]` or `[batch, length, heads, size]`, and only a part of its last axis may be rotated.
-    After: it is one RotaryEmbedding. All layers share the tables of cosines and sines. Where a table has each angle
-    twice, the operator reads a table that has it once.
+    Before: a graph of opset 23 or later computes `x * cos + rotate_half(x) * sin` in several nodes, where x is `[batch,
+    heads, length, size]` or `[batch, length, heads, size]`. It may rotate only a part of the last axis.
+    After: it is one RotaryEmbedding. All layers share the tables of cosines and sines. If a table has each angle twice,
+    the operator reads half of it.
     """
     tables: Tables = {}
     for node in list(model.graph):

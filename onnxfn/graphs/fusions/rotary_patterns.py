@@ -41,10 +41,10 @@ class Rotation:
         x: the tensor that is rotated, `[batch, heads, length, size]` or `[batch, length, heads, size]`.
         cos: the table of cosines, `[length, width]`, or with four axes and size 1 at the axis of the heads.
         sin: the table of sines, of the same shape.
-        size: the number of elements of the last axis of x that are rotated, the first ones.
+        size: the number of rotated elements at the start of the last axis of x.
         layout: the layout of both tables.
         backwards: whether the angles are those of the opposite direction.
-        interleaved: whether an element is rotated with its neighbor, and not with the element that is `size / 2` away.
+        interleaved: whether an element is rotated with its neighbor; else with the element `size / 2` away.
         heads_axis: the axis of the heads in x, 1 or 2.
         output: the rotated tensor.
     """
@@ -180,7 +180,7 @@ def _from_pairs(a: Any, b: Any) -> Any:
 
 
 def _from_halves(before: Any, a: Any, b: Any, size: int) -> Any:
-    """The tensor that `a` and `b` are the halves of; if there is none, a Concat of both is inserted."""
+    """The tensor with the halves `a` and `b`; without one, a Concat of both is inserted."""
     x = _common_source(size, (a, (0, size // 2, 1)), (b, (size // 2, size, 1)))
     if x is not None:
         return x

@@ -38,7 +38,7 @@ class LayerPort:
     index: int
 
     def shifted(self, layers: int) -> LayerPort:
-        """The same port so many layers later."""
+        """The same port, `layers` layers later."""
         return evolve(self, layer=self.layer + layers)
 
 
@@ -53,7 +53,7 @@ class TracedStack:
     Attributes:
         stack: the repeated layers.
         ports: the inputs and outputs that belong to the traced layers.
-        before: the nodes that depend on no layer, or only on layers before the first period.
+        before: the nodes that depend only on layers before the first period, or on no layer.
         first: the nodes of the first period.
         second: the nodes of the second period.
         after: the nodes that depend on later layers, up to the outputs.
@@ -73,7 +73,7 @@ class TracedStack:
 
     @property
     def shifts(self) -> range:
-        """How many layers each period that is added is after the second one."""
+        """For each added period, its distance from the second period, in layers."""
         return range(self.stack.period, self.added + 1, self.stack.period)
 
     @property
@@ -199,7 +199,7 @@ def _check_node(traced: TracedStack, node: Any, other: Any, own: set[Any], count
 
 
 def _corresponds(traced: TracedStack, value: Any, other: Any, own: set[Any], counterparts: Mapping[Any, Any]) -> bool:
-    """Whether an input of a node of the second period is that of the first period, shifted."""
+    """Whether an input of a node of the second period is the shifted input of the first period."""
     if value in own:
         return counterparts.get(value) is other
     if other in own:

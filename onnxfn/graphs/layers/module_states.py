@@ -1,4 +1,4 @@
-"""What a module is but for the values of its parameters, as bytes."""
+"""The state of a module as bytes, without the values of its parameters."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ INTERNAL = (
     *("_weight_conversions", "_load_state_dict_pre_hooks", "_load_state_dict_post_hooks"),
     *("_flat_weights", "_flat_weight_refs", "name_or_path", "onnxfn_weights_from"),
 )
-"""Attributes of a module that are read elsewhere, or that only tell where its weights were loaded from."""
+"""Attributes of a module that are read elsewhere, or only state where its weights come from."""
 
 HOOKS = ("_forward_hooks", "_forward_pre_hooks")
 

@@ -32,17 +32,17 @@ def repeat_layers(model: Any, stack: LayerStack, ports: LayerPorts, planned: Lay
     read the last copy. Copies read the parameters and the cache of their own layers.
 
     The pass first proves that the second period is the first one, shifted by a period. It compares them node by node:
-    the operators, and the inputs, which are values of the own period, of the period before, of outside both, or
-    parameters and cache of the own layers.
+    the operators and the inputs. An input is a value of the same period, of the period before or of outside both, or a
+    parameter or the cache of the same layer.
 
     Args:
         model: the graph, which is changed.
         stack: the repeated layers.
         ports: the inputs and outputs of the graph that belong to the layers of the stack.
-        planned: those of the graph with all layers.
+        planned: the inputs and outputs of the graph with all layers.
 
     Raises:
-        LayersDiffer: the periods differ, and the message says where; the graph is then unchanged.
+        LayersDiffer: the periods differ. The message says where, and the graph is unchanged.
     """
     traced = traced_stack(model.graph, stack, ports)
     if traced is None:
@@ -75,7 +75,7 @@ def _repeated(graph: Any, traced: TracedStack, counterparts: Mapping[Any, Any], 
 def _copied_period(
     graph: Any, traced: TracedStack, names: Names, replacements: dict[Any, Any], shift: int
 ) -> list[Any]:
-    """Copies of the nodes of the second period, so many layers later; their outputs are put into `replacements`."""
+    """Copies of the nodes of the second period, `shift` layers later; their outputs are added to `replacements`."""
     import onnx_ir
 
     outputs = [value for node in traced.second for value in node.outputs]
@@ -132,7 +132,7 @@ def _layer_values(traced: TracedStack, inside: set[Any]) -> list[Any]:
 
 
 def _shifted_value(graph: Any, traced: TracedStack, names: Names, value: Any, layers: int) -> Any:
-    """A new parameter or input of the graph: that of so many layers later."""
+    """A new parameter or input of the graph: the same one `layers` layers later."""
     import onnx_ir
 
     shifted = onnx_ir.Value(name=_shifted_name(traced, names, value, layers), shape=value.shape, type=value.type)
@@ -150,7 +150,7 @@ def _shifted_slot(stack: LayerStack, value: Any, layers: int) -> Any:
 
 
 def _shifted_name(traced: TracedStack, names: Names, value: Any, layers: int) -> str:
-    """The name of a value so many layers later.
+    """The name of a value `layers` layers later.
 
     An input or an output is named by the plan, a parameter by its layer; any other name gets the number of layers.
     """

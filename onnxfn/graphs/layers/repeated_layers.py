@@ -15,7 +15,7 @@ INDEX_WORDS = ("idx", "index", "layer", "number")
 """Words in the names of attributes that are the index of a layer."""
 
 LEAST_SAVED_SHARE = 0.2
-"""The least share of a model's modules that a trace must leave out: a proof that fails is followed by a whole trace."""
+"""The least share of a model's modules that a trace must skip, because a failed proof costs a second, whole trace."""
 
 
 @frozen
@@ -39,16 +39,16 @@ class LayerStack:
 
     @property
     def traced_layers(self) -> int:
-        """How many layers a trace needs: the head, two periods to compare, and an end of 1 to `period` layers.
+        """The number of traced layers: the head, two periods to compare, and an end of 1 to `period` layers.
 
-        The end has as many layers as makes the rest a multiple of the period: the rest is a number of periods.
+        The size of the end makes the rest a whole number of periods.
         """
         least = self.head + 2 * self.period + 1
         return least + (self.layers - least) % self.period
 
     @property
     def prefix(self) -> str:
-        """How the names of the layers' parameters begin; empty if the model itself is the list."""
+        """The prefix of the names of the layers' parameters; empty if the model itself is the list."""
         return f"{self.path}." if self.path else ""
 
     def layer_index(self, parameter: str) -> int | None:
@@ -83,7 +83,7 @@ def stacks_worth_a_proof(model: Any) -> tuple[LayerStack, ...]:
 
 
 def saved_share(model: Any, stacks: Sequence[LayerStack]) -> float:
-    """The share of the modules of a model that are in layers that a trace does not need."""
+    """The share of a model's modules that lie in layers a trace can skip."""
     layers = [
         layer for stack in stacks for layer in list(model.get_submodule(stack.path).children())[stack.traced_layers :]
     ]
@@ -92,7 +92,7 @@ def saved_share(model: Any, stacks: Sequence[LayerStack]) -> float:
 
 @contextmanager
 def truncated(model: Any, stacks: Sequence[LayerStack]) -> Iterator[None]:
-    """Removes the layers of each stack that a trace does not need; on leaving, restores them."""
+    """Removes the layers of each stack that a trace can skip; on leaving, restores them."""
     containers = [(model.get_submodule(stack.path), stack.traced_layers) for stack in stacks]
     all_layers = [container._modules for container, _ in containers]
     try:
@@ -120,13 +120,13 @@ def _shortest_stack(path: str, layers: Sequence[Any], values: Sequence[Sequence[
 
 
 def _layers_before(kinds: Sequence[Any], period: int) -> int:
-    """How many layers come before all that have the kind of the layer one period later."""
+    """The number of first layers after which each layer has the kind of the layer one period later."""
     different = [index for index in range(len(kinds) - period) if kinds[index] != kinds[index + period]]
     return different[-1] + 1 if different else 0
 
 
 def _kinds(layers: Sequence[Any], values: Sequence[Sequence[Any]]) -> list[Any]:
-    """The kind of each layer: the index of the first layer that equals it, and what the configurations say of it."""
+    """The kind of each layer: the index of the first equal layer, and its values in the configurations."""
     described = list(map(_description, layers))
     kinds: list[Any] = []
     for index, layer in enumerate(described):
@@ -136,7 +136,7 @@ def _kinds(layers: Sequence[Any], values: Sequence[Sequence[Any]]) -> list[Any]:
 
 
 def _description(layer: Any) -> tuple[bytes | None, list[int]]:
-    """What a layer is but for its parameters, None if that cannot be said; and its integers that may be its index."""
+    """The state of a layer without its parameters, None if pickle fails; and the integers that may be its index."""
     attributes = (item for module in layer.modules() for item in vars(module).items())
     indices = [value for name, value in attributes if _may_be_index(name, value)]
     try:
@@ -156,7 +156,7 @@ def _may_be_index(name: str, value: Any) -> bool:
 
 
 def _are_equal(first: tuple[bytes | None, list[int]], second: tuple[bytes | None, list[int]], offset: int) -> bool:
-    """Whether two layers are equal, so many layers apart; a layer is equal to itself."""
+    """Whether two layers, `offset` layers apart, are equal."""
     (state, indices), (other_state, other_indices) = first, second
     if offset == 0 or state is None or state != other_state:
         return offset == 0
@@ -175,7 +175,7 @@ def _values_of_layers(model: Any, length: int) -> list[Sequence[Any]]:
 
 
 def _has_own_parameters(model: Any, stack: Any) -> bool:
-    """Whether the layers have parameters, and share none with another layer or with a module outside the stack.
+    """Whether the layers have parameters, and none is shared with another layer or a module outside the stack.
 
     The nodes of a layer are recognized by its parameters.
     """
@@ -189,5 +189,5 @@ def _has_own_parameters(model: Any, stack: Any) -> bool:
 
 
 def _parameter_uses(module: Any) -> Iterator[Any]:
-    """The parameters of a module, one that is shared as often as it is registered."""
+    """The parameters of a module; a shared parameter occurs once per registration."""
     return (parameter for _, parameter in module.named_parameters(remove_duplicate=False))

@@ -1,1 +1,1 @@
-"""Nodes of ONNX graphs: what they read, their shapes and constants."""
+"""Nodes of ONNX graphs, their inputs, shapes and constants."""

@@ -107,8 +107,7 @@ def insert_node(
         before: the node that follows the new one.
         operator: the operator, `"Add"` or `"com.microsoft::MatMulNBits"`.
         inputs: the inputs of the new node; None for an optional input that is left out.
-        outputs: for each output a value that has the same dtype, and the sizes of the output. The sizes are None if
-            the shape is unknown.
+        outputs: for each output a value of the same dtype, and the sizes of the output; None for an unknown shape.
         attributes: the attributes of the new node.
     """
     import onnx_ir
@@ -254,7 +253,7 @@ def last_size(value: Any) -> int | None:
 
 
 def is_last_axis(axis: int | None, rank: int) -> bool:
-    """Whether an axis is the last of so many axes."""
+    """Whether an axis is the last of `rank` axes."""
     return axis in (-1, rank - 1)
 
 
@@ -330,7 +329,7 @@ def _inputs_with(graph: Any, size: Any) -> Iterator[tuple[Any, int]]:
 def flatten_heads(before: Any, value: Any) -> Any:
     """A tensor `[batch, length, heads, size]` as `[batch, length, heads * size]`.
 
-    It is the tensor that a Reshape made it from, if that has the shape; else a Reshape is inserted.
+    The input of the Reshape that made the tensor, if it has that shape; else a new Reshape is inserted.
     """
     batch, length, heads, size = shape_of(value)
     reshape = producer(value, "Reshape")

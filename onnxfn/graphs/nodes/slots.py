@@ -1,4 +1,4 @@
-"""Slots: parameters of a graph that have a name and no values, and the passes that make, merge and fill them."""
+"""Slots are parameters of a graph with a name and without values. The passes here make, merge and fill them."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def to_slots(model: Any, parameter_name: Callable[[Any], str | None]) -> Any:
 
     Args:
         model: the graph, which is changed.
-        parameter_name: returns the name of the parameter that a tensor is, None if it is not a parameter. It returns
-            the same name for tensors that view the same memory in the same way.
+        parameter_name: returns the name of the parameter with this tensor, None if there is none. Tensors with the same
+            view of the same memory have the same name.
     """
     first: dict[str, Any] = {}
     for initializer, value in list(model.graph.initializers.items()):

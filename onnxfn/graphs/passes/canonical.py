@@ -1,4 +1,4 @@
-"""A pass that gives a graph the order and the names that follow from its structure alone.
+"""A pass that orders and names the nodes of a graph by its structure alone.
 
 transformers iterates over sets of layer types when it computes masks and rotary tables. So the order of a trace, and
 the numbers in torch's names, differ from process to process.
@@ -17,11 +17,11 @@ from onnxfn.graphs.nodes.slots import slot_of
 def order_by_structure(model: Any) -> Any:
     """Orders and names nodes, values and initializers by the structure of the graph.
 
-    Before: any order in which a node comes after the nodes that it needs.
+    Before: any topological order.
     After: the nodes that the first output needs come first, each after its operands; then those of the next output.
-    Values and nodes are called after their operators, with a number in this order. Initializers are in the order in
-    which nodes read them. Inputs, outputs and parameters keep their names; an output of a node without a name, which is
-    not computed, gets none.
+    Values and nodes are named after their operators, with a number in this order. Initializers are in the order in
+    which nodes read them. Inputs, outputs and parameters keep their names. An output without a name, which the node
+    does not compute, stays without one.
     """
     _order_nodes(model.graph)
     nodes = list(nodes_inside_out(model.graph))
@@ -32,7 +32,7 @@ def order_by_structure(model: Any) -> Any:
 
 
 def _order_nodes(graph: Any) -> None:
-    """Orders the nodes of a graph, and those of the graphs inside it, by what its outputs need."""
+    """Orders the nodes of a graph and of its subgraphs by the needs of its outputs."""
     for node in graph:
         for inner in subgraphs(node):
             _order_nodes(inner)
@@ -44,7 +44,7 @@ def _order_nodes(graph: Any) -> None:
 
 
 def _depth_first(roots: list[Any], graph: Any, placed: Collection[int] = ()) -> list[Any]:
-    """The nodes of a graph that some nodes need, and these nodes, each after the nodes that it needs."""
+    """These nodes of a graph and all nodes that they need, in topological order."""
     ordered: list[Any] = []
     entered = set(placed)
     for root in roots:
@@ -95,7 +95,7 @@ def _name_values(graph: Any, nodes: list[Any], taken: Collection[str]) -> None:
 
 
 def _numbered(kinds: list[str], taken: Collection[str]) -> Iterator[str]:
-    """For each kind a name of its own: the kind and a number.
+    """For each kind a unique name: the kind and a number.
 
     >>> list(_numbered(["Add", "Mul", "Add"], {"Add_0"}))
     ['Add_1', 'Mul_0', 'Add_2']

@@ -14,12 +14,12 @@ PREFIX = "filler."
 def insert_filler(model: Any, filler: Any, fills: Mapping[str, str]) -> Any:
     """Inserts a graph that computes inputs of another graph when they are empty.
 
-    Before: inputs and outputs of both graphs have the names of the plan. Each output of the filler stands for an input
-    of the model (`fills`), and each input of the filler is also an input of the model.
+    Before: inputs and outputs of both graphs have the names of the plan. Each output of the filler computes an input of
+    the model (`fills`), and each input of the filler is also an input of the model.
     After: the graph begins with an If. If the first of the filled inputs has no elements, it runs the filler; else it
     passes these inputs on. The other nodes read the outputs of the If. Inputs and outputs are unchanged. The weights of
-    the filler are initializers of the graph; those that were in both are there twice, until `merge_slots` merges them.
-    The filler cannot be used again.
+    the filler are initializers of the graph; shared weights are duplicates until `merge_slots` merges them. The filler
+    cannot be used again.
 
     Args:
         model: the graph, which is changed.
@@ -27,7 +27,7 @@ def insert_filler(model: Any, filler: Any, fills: Mapping[str, str]) -> Any:
         fills: `{output of the filler: input of the model}`.
 
     Raises:
-        CaptureFailed: an output of the filler stands for no input of the model, or an input is not one of the model.
+        CaptureFailed: an output or an input of the filler does not correspond to an input of the model.
     """
     inputs = {value.name: value for value in model.graph.inputs}
     _check_names("outputs", [fills.get(value.name, value.name) for value in filler.graph.outputs], inputs)

@@ -101,7 +101,7 @@ def _check_count(part: Part, side: str, values: Sequence[Any], planned: Collecti
 def _separate_outputs(graph: Any) -> None:
     """Inserts an Identity before each output that is an input, an initializer or another output.
 
-    Each input and output then has a name of its own.
+    Each input and output then has a unique name.
     """
     import onnx_ir
 
@@ -116,7 +116,7 @@ def _separate_outputs(graph: Any) -> None:
 
 
 def _free_names(graph: Any, names: set[str]) -> None:
-    """Renames all other values that have a name which an input or an output will have."""
+    """Renames other values with a name that an input or an output is about to get."""
     ports = {id(value) for value in (*graph.inputs, *graph.outputs)}
     values = [value for node in graph.all_nodes() for value in node.outputs]
     for value in values:

@@ -36,7 +36,7 @@ RANK = 4
 
 @frozen(eq=False)
 class Lengths:
-    """What every GroupQueryAttention reads: the last position of each text, and the length of all, both int32."""
+    """Inputs of every GroupQueryAttention: the last position of each text, and the total length, both int32."""
 
     last_positions: Any
     total: Any
@@ -46,8 +46,8 @@ def share_cache(model: Any, part: Part) -> Any:
     """Lets past and present lie in one buffer that may be longer than the text.
 
     Before: a fused graph of opset 23 or later, whose inputs are those of the part. Each Attention joins the cache.
-    After: each Attention is a GroupQueryAttention that reads the whole mask, and no node reads the length of the past
-    from a cache: it is the length of the mask less that of the new tokens.
+    After: each Attention is a GroupQueryAttention that reads the whole mask. No node reads the length of the past from
+    a cache: it is the length of the mask minus that of the new tokens.
 
     Raises:
         CaptureFailed: another operator reads or writes the cache.
@@ -161,7 +161,7 @@ def _bias(attention: Any, mask: Any, dtype: Any, known: dict[Any, Any]) -> Any:
 
 
 def _added(before: Any, mask: Any, dtype: Any) -> Any:
-    """A mask that is added to the scores: zero for a key that a query may attend to, else half the lowest number."""
+    """A mask to add to the scores: zero for a key that a query may attend to, else half the lowest number."""
     import onnx_ir
 
     if mask.dtype != onnx_ir.DataType.BOOL:

@@ -1,4 +1,4 @@
-"""Small passes: other opsets, what onnxscript simplifies, sizes that are read twice, pads, wider integers."""
+"""Small passes: other opsets, simplification by onnxscript, sizes that are read twice, pads, wider integers."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _rules() -> list[Any]:
 
 
 def _only_for_its_operator(rule: Any) -> Any:
-    """A rule that looks at no node but those of the operator that its pattern ends with: a fiftieth of all."""
+    """A rule that tries only nodes of the last operator of its pattern: a fiftieth of all nodes."""
     operator = rule._target_pattern.output_node.op_identifier()
     if operator is None:
         return rule
@@ -84,10 +84,10 @@ def share_size_reads(model: Any, part: Part) -> Any:
     """Reads each dynamic size from the first input that has it.
 
     Before: the inputs are in the order of the plan. A Shape node may read a size from any of them.
-    After: each Shape node that reads one axis reads it from the first input that has the symbol of this axis.
+    After: each Shape node for one axis reads the first input with the symbol of this axis.
 
-    torch reads the length of the past from the cache of any layer. After this pass no layer depends on the cache of
-    another one for it.
+    torch reads the length of the past from the cache of any layer. After this pass no layer reads it from the cache of
+    another layer.
     """
     first: dict[str, tuple[Any, int]] = {}
     symbols = dict(zip(model.graph.inputs, part.inputs.values(), strict=False))
@@ -166,7 +166,7 @@ WIDER: Mapping[str, Mapping[str, str]] = MappingProxyType(
         "Where": MappingProxyType({**SIXTEEN, "UINT64": "INT64"}),
     }
 )
-"""Operator -> the dtypes that it lacks in opset 18 or in ONNX Runtime 1.31, and what it is computed in.
+"""Operator -> each dtype that it lacks in opset 18 or in ONNX Runtime 1.31 -> a wider dtype for the computation.
 
 The largest integers of uint64 are negative in int64. So operators that compare, other than by equality, are not here.
 """
@@ -245,8 +245,8 @@ def convert_opset(model: Any, opset: int) -> Any:
     After: it computes the same with operators of `opset`.
 
     Raises:
-        CaptureFailed: the graph cannot be converted. The converter of onnx itself is no substitute: it leaves the graph
-            as it is, without an error, where it fails.
+        CaptureFailed: the graph cannot be converted. The converter of onnx itself is not a substitute: it leaves the
+            graph as it is, without an error, where it fails.
     """
     from onnxscript.version_converter import convert_version
 

@@ -1,1 +1,1 @@
-"""Passes that quantize weights, and what they need to know of a graph."""
+"""Passes that quantize weights, and the facts of a graph that they need."""

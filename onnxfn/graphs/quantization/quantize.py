@@ -18,7 +18,7 @@ from onnxfn.specs.quantization import WeightRule, rule_for
 from onnxfn.weights.quantized import quantized_shape, roles
 
 NotQuantized = tuple[tuple[str, str], ...]
-"""`(name, reason)` of each weight that a rule selects and that stays as it is."""
+"""`(name, reason)` of each weight that a rule selects but that is not quantized."""
 
 COMPUTED_DTYPES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {"blocks": ("FLOAT", "FLOAT16"), "dynamic": ("FLOAT",), "nf4": ("FLOAT", "FLOAT16")}
@@ -35,8 +35,8 @@ def quantize_weights(
     """Quantizes the weights that rules select.
 
     Before: a finished graph, whose parameters are slots without values.
-    After: the weights that the rules select are quantized slots, which other operators read. The second result has
-    those that stay, with the reasons. No weight is read.
+    After: the selected weights are quantized slots, and other operators read them. The second result has the selected
+    weights that are not quantized, with the reasons. No weight is read.
     """
     from onnx_ir.passes import common
 

@@ -1,4 +1,4 @@
-"""The operators that read quantized weights, in place of those that read the weights themselves."""
+"""The operators on quantized weights that replace operators on float weights."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def with_cast_scales(weight: StoredWeight, reads: Sequence[Read]) -> StoredWeigh
     """The weight with scales in the dtype that the operators compute in; they are stored in float16.
 
     ONNX Runtime computes the Cast once, when it loads the graph. Without its optimizations it computes the Cast at each
-    run, where it stands: before the first node that reads the weight, so that few scales are in memory at once.
+    run. So the Cast comes right before the first node that reads the weight: few scales are in memory at once.
     """
     import onnx_ir
 
@@ -288,4 +288,4 @@ REPLACEMENTS: Mapping[tuple[str, str], Callable[[StoredWeight, Any], None]] = Ma
         ("nf4", "MatMul"): _matmul_of_nf4,
     }
 )
-"""The kind of a rule, and what reads a weight -> the function that replaces the node."""
+"""The kind of a rule, and the operator that reads the weight -> the function that replaces the node."""

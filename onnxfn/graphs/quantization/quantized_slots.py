@@ -120,7 +120,7 @@ BITS = 8
 def graph_size(part: str, model: Any) -> GraphSize:
     """The numbers of weights and nodes of a graph, and the types of its outputs. No weight is read.
 
-    The defaults of inputs are no weights.
+    The defaults of inputs are not weights.
     """
     parameters = sum(prod(value.shape) for value in _floats(model)) + sum(map(prod, quantized_sizes(model).values()))
     outputs = [(str(value.name), _type_text(value)) for value in model.graph.outputs]

@@ -1,4 +1,4 @@
-"""What reads a weight of a graph, in the terms of quantization: products, lookups, convolutions."""
+"""The nodes that read a weight of a graph, in the terms of quantization: products, lookups, convolutions."""
 
 from __future__ import annotations
 
@@ -17,11 +17,10 @@ class Read:
     """A node that reads a weight.
 
     Attributes:
-        operator: `MatMul`, which also stands for Gemm, `Gather`, which also stands for a GatherND that does the same,
-            or `Conv`.
+        operator: `MatMul` (also for Gemm), `Gather` (also for a GatherND that does the same), or `Conv`.
         node: The node.
-        rows_first: Whether the weight has the axes `[rows, columns]`, where the elements of a row are summed up in a
-            product and belong to one token in a lookup.
+        rows_first: Whether the weight has the axes `[rows, columns]`. A product sums over the elements of a row; in a
+            lookup, a row belongs to one token.
         transpose: The Transpose between the weight and the node, if there is one.
     """
 
@@ -32,7 +31,7 @@ class Read:
 
 
 def weight_reads(value: Any) -> tuple[tuple[Read, ...], str]:
-    """The nodes that read a weight, and why others of them cannot read codes; an empty text if all can."""
+    """The nodes that read a weight, and the reason why others cannot read codes; an empty text if all can."""
     reads: list[Read] = []
     is_port = value.is_graph_output() or value.is_graph_input()
     reasons: list[str] = ["it is an input or an output of the graph"] if is_port else []
@@ -62,7 +61,7 @@ def _transposed_reads(transpose: Any) -> tuple[Read | None, ...]:
 
 
 def _read(node: Any, index: int) -> Read | None:
-    """How a node reads a weight as the input of this index; None if it cannot read codes."""
+    """The Read of a weight by a node as the input of this index; None if the node cannot read codes."""
     rank = len(shape_of(node.inputs[index]))
     if is_operator(node, "MatMul") and index == 1 and rank == MATRIX_RANK and len(shape_of(node.inputs[0])) != 1:
         return Read("MatMul", node, rows_first=False)

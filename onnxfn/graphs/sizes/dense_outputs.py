@@ -1,8 +1,8 @@
 """Shapes of the outputs of operators on dense tensors, and of views, from sizes and strides alone.
 
-torch finds such an output in many steps: it decomposes the operator, and for each part it compares sizes and strides to
-find how the output lies in memory. The elements of most tensors fill their memory, in some order of the axes. Then the
-output of these operators is known at once. A rule returns None where it does not apply: then torch finds the output.
+torch computes such an output in many steps: it decomposes the operator, and compares sizes and strides of each part to
+find the memory layout. Most tensors are dense, in some order of the axes. For these, the layout of the output follows
+directly from the inputs. A rule returns None where it does not apply: then torch computes the output.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def is_one(size: Any) -> bool:
 
 
 def _without_minus_one(sizes: Sizes, shape: Sizes) -> tuple[Any, ...] | None:
-    """A shape in which the size that is left takes the place of -1; None if the factors do not show it."""
+    """A shape with the computed size for -1; None if the factors do not show this size."""
     if not any(type(size) is int and size == -1 for size in shape):
         return tuple(shape) if product(sizes) == product(shape) else None
     unknown = next(axis for axis, size in enumerate(shape) if type(size) is int and size == -1)
@@ -115,7 +115,7 @@ def _groups(old: Sizes, new: Sizes) -> list[tuple[range, range]] | None:
 
 
 def _group_ends(old: Sizes, new: Sizes, first: int, second: int) -> tuple[int, int] | None:
-    """Where the groups that begin with these axes end."""
+    """The ends of the groups that begin with these axes."""
     ends = min(first + 1, len(old)), min(second + 1, len(new))
     while (products := (product(old[first : ends[0]]), product(new[second : ends[1]])))[0] != products[1]:
         if ends[1] < len(new) and products[0].without(products[1]) is not None:
@@ -212,9 +212,9 @@ def _like_floats(tensor: Any, *_: Any, **__: Any) -> Any:
 
 
 def _like_both(first: Any, second: Any, **_: Any) -> Any:
-    """The layout of a dense tensor of floats that is combined with a number, or with a tensor that is not larger.
+    """The layout of a dense float tensor combined with a number, or with a tensor that broadcasts to it.
 
-    The output lies in memory as the first of two tensors does, if that is not repeated along an axis.
+    The output has the memory layout of the first tensor, if that is not broadcast.
     """
     fake_tensor = torch_name("FakeTensor")
 
@@ -253,7 +253,7 @@ def _joined(tensors: Sequence[Any], axis: int = 0) -> Any:
 
 
 def _linear(tensor: Any, weight: Any, *_: Any, **__: Any) -> Any:
-    """A contiguous tensor with as many features as the weight has rows."""
+    """A contiguous tensor; its number of features is the number of rows of the weight."""
     matrices = tensor.dim() >= 2 and weight.dim() == 2 and _kind(tensor) == _kind(weight)  # noqa: PLR2004
     if not matrices or not _equal(tensor.shape[-1:], weight.shape[1:]):
         return None

@@ -5,9 +5,9 @@ dynamic, each step of a formula compares symbolic sizes, which takes most of the
 to a third of the processor time of a whole export of an image or speech model: ResNet 16 %, Wav2Vec2 23 %, SegFormer
 34 % (default configurations, no check, torch 2.13).
 
-They also make views exact. torch's formula of a view chooses by the sizes of the trace which axes it splits and merges.
-So it may write a size as `4 // windows`, which holds only where `windows` divides 4: Florence-2's vision encoder would
-be wrong at other sizes.
+They also make views exact. torch's formula of a view decides by the traced sizes which axes to split and merge. So it
+may write a size as `4 // windows`, which is wrong if `windows` does not divide 4, as in Florence-2's vision encoder at
+other sizes.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Sizes of a trace as products, and their quotients.
 
-To divide two formulas, torch lets sympy simplify both. Where sizes are formulas of formulas, as after some stages that
-pad images to windows, that takes minutes. Most divisors are factors of what they divide.
+To divide two formulas, torch lets sympy simplify both. That takes minutes for nested formulas, as after some stages
+that pad images to windows. Most divisors are factors of the dividend.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def _content(total: Any) -> tuple[int, Any]:
 
 
 def _divisors(total: Any) -> set[int]:
-    """The numbers by which the remainders that are terms of a sum are taken."""
+    """The divisors of the remainders among the terms of a sum."""
     terms = [term.as_coeff_Mul()[1] for term in total.args]
     return {int(term.args[1]) for term in terms if _is_remainder(term) and term.args[1].is_Integer and term.args[1] > 1}
 
@@ -145,7 +145,7 @@ def _without_max(formula: Any) -> Any:
 
 @contextmanager
 def fast_quotients() -> Iterator[None]:
-    """Lets torch divide sizes by their factors first, and restores what torch does."""
+    """Lets torch divide sizes by their factors first, and restores torch's own division."""
     node_type = torch_name("SymNode")
 
     divide, remainder = node_type.int_floordiv, node_type.mod

@@ -1,7 +1,7 @@
 """Fingerprints of models: a digest of everything that a graph depends on, except weight values.
 
-Versions stand for code: those of the packages that the classes of a model come from. So a model has no fingerprint if a
-class of it, or a function in a class or its module, is of another file, such as one that a program replaced.
+The versions of the packages of a model's classes stand for their code. So a model has no fingerprint if a class, or a
+function in a class or its module, comes from another file: a program may have replaced it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ IGNORED_KEYS = (
     *("_name_or_path", "transformers_version", "architectures", "id2label", "label2id", "finetuning_task"),
     *("dtype", "torch_dtype"),
 )
-"""Keys of a configuration that no graph depends on, or that the parameters show themselves."""
+"""Keys of a configuration that do not change a graph, or that follow from the parameters."""
 
 PACKAGE_FOLDERS = frozenset({"site-packages", "dist-packages"})
 """The folders of installed packages, in virtual environments and in those of the system, which may be joined."""
@@ -52,12 +52,11 @@ class NotHashable(Exception):
 def fingerprint(model: Any, *others: Any) -> str | None:
     """SHA-256 of everything that the graph of a model depends on except parameter values; None if undecidable.
 
-    It covers the modules, their classes and attributes, the functions in these classes and in the Python modules that
-    define them, the shapes and dtypes of parameters, the values of buffers that are not in the checkpoint, the
-    configuration, the versions of the packages that build graphs or define the model, and `others`, records and plain
-    values. It is undecidable if a class or function of the model, or one that a record names, is not of an installed
-    package; for a module that is stored in an attribute without being registered, for an object that cannot be pickled,
-    and for a configuration that is no JSON.
+    It covers the modules with their classes and attributes, and the functions in these classes and in their Python
+    modules. It also covers shapes and dtypes of parameters, values of buffers outside the checkpoint, the
+    configuration, the versions of the packages that build graphs or define the model, and `others`: records and plain
+    values. It is undecidable if a class or function of the model or of a record is not from an installed package, if an
+    attribute holds an unregistered module, if an object cannot be pickled, or if the configuration is not JSON.
     """
     try:
         bases = (base for module in model.modules() for base in type(module).__mro__)
@@ -81,7 +80,7 @@ def weights_digest(model: Any) -> str:
 
 
 def _plain_text(value: Any) -> str:
-    """A record or a plain value as JSON, which has every field that is specified."""
+    """A record or a plain value as JSON, with every specified field."""
     return json.dumps(to_plain(value), default=repr)
 
 
@@ -126,7 +125,7 @@ def _code_lines(names: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _definitions_in(value: Any) -> list[Any]:
-    """The class or the functions that a value is or wraps, such as those of a property; [] for any other value."""
+    """The class or the functions of a value, also wrapped ones, as in a property; [] for any other value."""
     if isinstance(value, property):
         return [function for function in (value.fget, value.fset) if function is not None]
     if isinstance(value, (staticmethod, classmethod)):

@@ -101,7 +101,7 @@ def clear_cache(folder: Path) -> tuple[CacheEntry, ...]:
 
 
 def beyond_limit(entries: Iterable[CacheEntry], max_bytes: int) -> tuple[CacheEntry, ...]:
-    """The entries to delete so that the others have at most `max_bytes` bytes: those that were not used for longest.
+    """The entries to delete so that the others have at most `max_bytes` bytes: the least recently used ones.
 
     >>> old, new = CacheEntry(Path("old"), size=6, used=1.0), CacheEntry(Path("new"), size=6, used=2.0)
     >>> [entry.path.name for entry in beyond_limit([old, new], max_bytes=10)]
@@ -113,13 +113,13 @@ def beyond_limit(entries: Iterable[CacheEntry], max_bytes: int) -> tuple[CacheEn
 
 
 def delete_files(entries: Iterable[CacheEntry]) -> None:
-    """Deletes files; one that is gone already, or cannot be deleted, is no error."""
+    """Deletes files; ignores files that are gone already or cannot be deleted."""
     for entry in entries:
         delete_file(entry.path)
 
 
 def delete_file(file: Path) -> None:
-    """Deletes a file; one that is gone already, or cannot be deleted, is no error."""
+    """Deletes a file; ignores a file that is gone already or cannot be deleted."""
     with suppress(OSError):
         file.unlink()
 
@@ -127,7 +127,7 @@ def delete_file(file: Path) -> None:
 def read_file(file: Path) -> bytes | None:
     """The content of a file of the cache, which is marked as used now; None if it cannot be read or is not to be read.
 
-    A file whose digest is not that of its name and content is deleted. A link, a file of another user, and a file that
+    A file with a wrong digest of its name and content is deleted. A link, a file of another user, and a file that
     another user may write stay and are not read.
     """
     try:
@@ -146,8 +146,8 @@ def read_file(file: Path) -> bytes | None:
 def write_file(file: Path, content: bytes, max_bytes: int = MAX_CACHE_BYTES) -> None:
     """Writes a file of the cache; then deletes the least recently used files while there are more than `max_bytes`.
 
-    The file appears whole or not at all, and only this user can read and write it. A full disk or a folder that cannot
-    be written is no error: the cache is then without the file. What a killed process was writing counts as a file.
+    The file appears whole or not at all, and only this user can read and write it. A full disk or a read-only folder is
+    not an error: the cache is then without the file. What a killed process was writing counts as a file.
     """
     with suppress(OSError), _partial_file(file) as partial:
         partial.write_bytes(_digest_line(file, content) + content)
@@ -156,7 +156,7 @@ def write_file(file: Path, content: bytes, max_bytes: int = MAX_CACHE_BYTES) -> 
 
 
 def _own_bytes(file: Path) -> bytes:
-    """The bytes of a regular file that only this user may write; OSError for any other, and for one that is missing."""
+    """The bytes of a regular file that only this user may write; OSError for any other file, and for a missing one."""
     descriptor = os.open(file, os.O_RDONLY | _OPEN_FLAGS)
     with os.fdopen(descriptor, "rb") as stream:
         status = os.fstat(descriptor)
@@ -190,7 +190,7 @@ def _partial_file(file: Path) -> Iterator[Path]:
 
 
 def _entry(path: Path) -> CacheEntry | None:
-    """The entry of a path; None when it is no file of onnxfn, or was deleted meanwhile."""
+    """The entry of a path; None if it is not a file of onnxfn, or was deleted meanwhile."""
     try:
         status = path.stat()
     except OSError:
@@ -208,8 +208,8 @@ NOTE = "onnxfn.template"
 def save_template(folder: Path | None, name: str | None, built: BuiltGraph, max_bytes: int = MAX_CACHE_BYTES) -> None:
     """Writes a graph whose parameters are slots; does nothing without a folder or a name.
 
-    The file appears whole or not at all, and a full disk is no error. The least recently used files of the folder are
-    deleted while it has more than `max_bytes` bytes.
+    The file appears whole or not at all, and a full disk is not an error. The least recently used files of the folder
+    are deleted while it has more than `max_bytes` bytes.
     """
     import onnx_ir
 
@@ -227,7 +227,7 @@ def save_template(folder: Path | None, name: str | None, built: BuiltGraph, max_
 
 
 def load_template(folder: Path | None, name: str | None) -> BuiltGraph | None:
-    """The graph that was saved under a name, its parameters slots; None when there is none that can be read.
+    """The graph saved under a name, with slots for parameters; None if there is no readable file.
 
     A file that is not a template of this version is deleted.
     """
@@ -249,7 +249,7 @@ def delete_template(folder: Path | None, name: str | None) -> None:
 
 
 def _graph(content: bytes) -> BuiltGraph:
-    """The graph of a template's bytes. Raises an error of any type if they are no template."""
+    """The graph of a template's bytes. Raises an error of any type for other bytes."""
     import onnx
     import onnx_ir
 

@@ -1,10 +1,11 @@
 """A torch graph in operators that have a translation and write into no memory; the tables of translations.
 
-An operator without a translation is replaced by those that torch computes it from. torch does this by a second trace
-of the whole program (`run_decompositions`), which costs as much as the first, and much more where sizes are dynamic.
-Here each operator is traced alone, on the fake tensors of the first trace. Few graphs need more; they are traced again.
+An operator without a translation is replaced by the operators of its decomposition in torch. torch itself decomposes by
+a second trace of the whole program (`run_decompositions`). It costs as much as the first, and much more with dynamic
+sizes. Here each operator is traced alone, on the fake tensors of the first trace. Few graphs need more; they are traced
+again.
 
-Replaces operators that write into memory by operators that return new tensors, in an exported program.
+In an exported program, replaces operators that write into memory by operators that return new tensors.
 
 A write through a view, as in `x[..., 0] /= width`, becomes a new view, and a new `x` that holds it:
 
@@ -82,8 +83,7 @@ def onnx_registry(opset: int = 18) -> Any:
 def decompositions() -> Mapping[Any, Any]:
     """From an operator without a translation to the function of torch that computes it; built once (50 ms).
 
-    An operator that is registered later is not in it: torch's own second trace, which reads its table anew, decomposes
-    such an operator.
+    It lacks operators that are registered later. torch's own second trace decomposes these: it reads the table anew.
     """
     tables = torch_name("exporter_decompositions")
     translated = set(tables.get_onnx_implemented_overloads(onnx_registry()))
@@ -216,7 +216,7 @@ def write_out_of_place(graph: Any, node: Any) -> bool:
 
 
 def _out_of_place(name: str) -> Any:
-    """The operator that returns what an operator such as `aten::relu_` writes into its first argument; None if none."""
+    """The out-of-place form of an operator: `aten::relu` for `aten::relu_`; None if there is none."""
     import torch
 
     packet, _, overload = name.removeprefix("aten::").partition(".")
@@ -228,7 +228,7 @@ def _out_of_place(name: str) -> Any:
 
 
 def _views(written: Any) -> list[Any]:
-    """The written node, the node that it is a view of, and so on; the last is no view."""
+    """The written node, the node that it is a view of, and so on up to a node that is not a view."""
     views = [written]
     while views[-1].op == "call_function" and may_be_view(views[-1]):
         views.append(views[-1].args[0])
@@ -262,7 +262,7 @@ def _with_views(base: Any) -> Iterator[Any]:
 
 
 def _scattered(graph: Any, view: Any, source: Any, new: Any) -> Any:
-    """A node for the source of a view in which the view has a new value; it is inserted after that value."""
+    """A node for the source of a view, with a new value for the view; it is inserted after that value."""
     import torch
 
     if _is_whole(view):

@@ -41,7 +41,7 @@ def cast(tensor: Any, dtype: Any) -> Any:
 
 
 def typed(value: Any, dtype: Any, shape: Any = None) -> Any:
-    """A value that knows its dtype, and its shape if that is given."""
+    """A value with a known dtype, and with a shape if one is passed."""
     value.type = onnx_ir.TensorType(dtype)
     if shape is not None:
         value.shape = shape
@@ -99,7 +99,7 @@ def _scatter_reduce(
     reduce: str,
     include_self: bool = True,
 ) -> Any:
-    """A tensor whose elements are reduced with those of a source at indices.
+    """A tensor with its elements reduced with elements of a source at indices.
 
     ONNX has no mean: torch's table takes the last element in its place. Here it is a sum over a count.
     """
@@ -192,7 +192,7 @@ def _product(left: Any, right: Any) -> Any:
 
 
 def _is_real_number(value: Any) -> bool:
-    """Whether a value is no complex tensor, which has at least the axis of its two parts."""
+    """Whether a value cannot be a complex tensor, because it lacks the axis of real and imaginary part."""
     shape = getattr(value, "shape", ())
     return not isinstance(value, complex) and shape is not None and len(shape) == 0
 
@@ -245,7 +245,7 @@ def _median(tensor: Any, dim: int, keepdim: bool = False) -> Sequence[Any]:
 
 
 def _nanmedian(tensor: Any, dim: int, keepdim: bool = False) -> Sequence[Any]:
-    """The lower median of the elements along an axis that are no NaN, and its index; NaN where all are NaN."""
+    """The lower median of the elements along an axis without NaN, and its index; NaN where all are NaN."""
     tensor, axis, result_axis = _along(tensor, dim)
     if not tensor.dtype.is_floating_point():
         return _median(tensor, dim, keepdim)
@@ -291,7 +291,7 @@ def _searchsorted(
     side: str | None = None,
     sorter: Any = None,
 ) -> Any:
-    """How many elements of each sorted row are less than each value, or not greater for the right side.
+    """The number of elements of each sorted row that are less than each value, or not greater for the right side.
 
     Each value is compared with each element. NaN is greater than any number.
     """

@@ -31,7 +31,7 @@ GELU_OPSET = 20
 
 
 def translations(opset: int) -> dict[Any, Callable[..., Any]]:
-    """Operator of torch -> a function that computes it on onnxscript values, for a graph that will have an opset."""
+    """Operator of torch -> a function that computes it on onnxscript values, for a graph of this opset."""
     gelu = {torch.ops.aten.gelu.default: _gelu} if opset >= GELU_OPSET else {}
     return {
         **distance_translations(),
@@ -85,7 +85,7 @@ def _log_sigmoid(tensor: Any) -> Any:
 
 
 def _gelu(tensor: Any, approximate: str = "none") -> Any:
-    """A GELU as one operator; torch's table for opset 18 has none."""
+    """A GELU as one operator, which torch's table for opset 18 lacks."""
     return opset20.Gelu(tensor, approximate=approximate)
 
 
@@ -271,7 +271,7 @@ def _attention(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Any:
-    """Scaled dot product attention, which is zero for a query whose keys are all masked.
+    """Scaled dot product attention; the output is zero for a query without unmasked keys.
 
     The last two axes are the length and the head size; any number of axes may come before them.
 

@@ -1,1 +1,1 @@
-"""Specs, and what is combined to make them."""
+"""Specs, and the pieces that they are combined from."""

@@ -1,22 +1,22 @@
 """Values from a configuration, and formulas of them in the notation of Python: `"hidden_size // num_attention_heads"`.
 
-Names are those of the configuration, or of a normalizer. Beside the four operators of axes there are:
+Names are those of the configuration or of a normalizer. Besides the four operators of axes there are:
 
     a ** b                   a power
-    a or b                   the first that the configuration has
-    not a                    whether the configuration has no such value, or one that is false, 0 or empty
+    a or b                   the first value that the configuration has
+    not a                    whether the value is missing, false, 0 or empty
     a == 'text', a >= 2      comparisons with this value
-    a if condition else b    one of two; only that one is read
+    a if condition else b    one of two values; only this value is read
     sizes[0]                 an item of a list; -1 is the last
     len(sizes), max(sizes)   the length of a list, and its largest number
     log2(a)                  the logarithm to base 2 of a whole number, rounded down
-    repeated(a, n)           a tuple that holds a value n times
+    repeated(a, n)           a tuple of n times the value a
     rounded_to_even(sizes)   the whole numbers of a list, the odd ones minus one
-    less_than(sizes, a)      the numbers of a list that are less than a
-    indices_where(l, 'b')    the indices at which a list has one of the values that follow it
-    complement(n, indices)   the whole numbers from 0 up to n that are not among the indices
-    every_nth(n, a, b)       the whole numbers from 0 up to n that leave the remainder b when divided by a
-    first_with(d, 'key')     of a dict of dicts, the key of the first inner dict that has it
+    less_than(sizes, a)      the numbers below a in a list
+    indices_where(l, 'b')    the indices of the values 'b', ... in the list l
+    complement(n, indices)   the whole numbers below n that are not in indices
+    every_nth(n, a, b)       the whole numbers below n with remainder b after division by a
+    first_with(d, 'key')     the first key of a dict of dicts whose inner dict has 'key'
     convolved(axis, k, s)    the formula of a length after convolutions one after the other, from their kernel sizes
                              and strides; padding at both ends makes a kernel smaller
     2, 0.5, (1, 2), 'a'      numbers, a tuple of them, and a text
@@ -78,7 +78,7 @@ def parsed(text: str) -> Source:
             return _source(ast.parse(text.strip(), mode="eval").body)
     except (SyntaxError, ValueError, MemoryError, RecursionError, KeyError):  # KeyError: another operator or function
         pass
-    raise InvalidSpec(f"{shortened(text)} is no source: a source is a name, a dotted path or a formula of them")
+    raise InvalidSpec(f"{shortened(text)} is not a source: a source is a name, a dotted path or a formula of them")
 
 
 def _source(node: ast.expr) -> Source:
@@ -152,12 +152,12 @@ def config_of(model: Any) -> Any:
 def read_config(normalizer: Normalizer, config: Snapshot, source: Source) -> Any:
     """The value that a configuration has for a source: a name, a dotted path, a formula, or a getter.
 
-    A name that the normalizer has is replaced by its source, also inside a formula. A name inside its own source is a
-    key of the configuration.
+    A name of the normalizer is replaced by its source, also inside a formula. A name inside its own source is a key of
+    the configuration.
 
     Raises:
-        MissingValue: The configuration has no such value. The message has the path, the part of it that failed, and
-            the keys that exist there.
+        MissingValue: The configuration has no such value. The message has the path, the failed part of it, and the
+            existing keys there.
         UnknownName: A getter is not in `GETTERS`.
 
     >>> from onnxfn.specs.algebra.compose import reads
@@ -217,7 +217,7 @@ def _source_value(sources: Mapping[str, Source], config: Snapshot, source: Sourc
     if isinstance(source, Getter):
         return _getter_value(sources, config, source)
     if not isinstance(source, str):
-        raise InvalidSpec(f"{shortened(source)} is no source: a source is a name, a dotted path, a formula or a getter")
+        raise InvalidSpec(f"{shortened(source)} is not a source: use a name, a dotted path, a formula or a getter")
     if source in sources:
         others = {name: other for name, other in sources.items() if name != source}
         return _source_value(others, config, sources[source])

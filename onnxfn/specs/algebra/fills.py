@@ -1,4 +1,4 @@
-"""Dummies that are about places in images, and those that go beyond the values of a sample."""
+"""Dummies for places in images, and dummies with values beyond those of a sample."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Array = NDArray[Any]
 
 
 def grids(_: Random, shape: tuple[int, ...], *, mask: Array, merge: int = 1) -> Array:
-    """Height and width of a grid with as many cells as each row of a mask has ones. The last axis has size 2.
+    """Height and width of a grid with one cell for each 1 in a row of a mask. The last axis has size 2.
 
     Both are multiples of `merge`.
 
@@ -42,7 +42,7 @@ def grid_mask(_: Random, shape: tuple[int, ...], *, merge: int = 1) -> Array:
 
 
 def packed_grids(_: Random, shape: tuple[int, ...], *, patches: Array, merge: int = 1, frames: int = 1) -> Array:
-    """Frames, height and width of images with together as many patches as `patches` has rows.
+    """Frames, height and width of images; their patches together are the rows of `patches`.
 
     A last axis of size 2 has the height and the width alone.
 

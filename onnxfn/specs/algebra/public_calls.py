@@ -1,4 +1,4 @@
-"""Errors of public calls, and what they say of a package that is newer than the newest that was tried."""
+"""Errors of public calls, and their notes about packages that are newer than any tried version."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NEWEST_TRIED: Mapping[str, str] = MappingProxyType(
 
 
 def newer_than_tried(installed: Mapping[str, str]) -> str:
-    """A sentence about the packages that are newer than the newest that was tried; empty if none is.
+    """A sentence about the packages that are newer than any tried version; empty if there are none.
 
     >>> newer_than_tried({"torch": "2.13.0", "transformers": "5.30.1"})
     'transformers 5.30.1 is installed; the newest that onnxfn was tried with is 5.24.0, which may be the cause'
@@ -42,7 +42,7 @@ def newer_than_tried(installed: Mapping[str, str]) -> str:
 
 @contextmanager
 def newer_packages_noted() -> Iterator[None]:
-    """Adds a note to an error if a package that is imported is newer than the newest that was tried."""
+    """Adds a note to an error if an imported package is newer than any tried version."""
     try:
         yield
     except Exception as error:

@@ -18,7 +18,7 @@ QuantizedName = Literal["q8", "int8", "uint8", "q4", "q4f16", "bnb4"]
 
 @record
 class QuantizedDtype:
-    """What the name of a quantized dtype stands for.
+    """The meaning of a quantized dtype.
 
     Attributes:
         float_dtype: The dtype of the other weights, and of inputs and outputs.
@@ -40,13 +40,13 @@ the product of 8 bits is slow: a token of SmolLM2 takes 373 ms, most of it for t
 """
 
 _INTEGERS = WeightRule(bits=8, kind="dynamic", read_by=["MatMul"])
-"""All activations that a matrix reads share a scale, which limits the quality, not the weights: outputs of MiniLM have
-a cosine of 0.9903 with PyTorch's, 0.9950 with the second matrices of its feed-forward layers in float32, 0.9947 with
-these in blocks of 8 bits (level 4), and 0.9996 with all matrices in such blocks."""
+"""All activations that a matrix reads share a scale. This scale limits the quality, not the weights. Cosines of outputs
+of MiniLM with PyTorch's: 0.9903; 0.9950 with the second matrices of its feed-forward layers in float32; 0.9947 with
+these in blocks of 8 bits (level 4); 0.9996 with all matrices in blocks of 8 bits."""
 
 _UNSIGNED = evolve(_INTEGERS, signed=False)
-"""Codes in uint8. With codes in int8, ONNX Runtime 1.32 adds two products in 16 bits on processors of x86 without VNNI,
-and they do not fit: sums of 64 products of random codes, at most 159,553, were off by up to 36,059."""
+"""Codes in uint8. With codes in int8, ONNX Runtime 1.32 adds two products in 16 bits on x86 processors without VNNI.
+They overflow: sums of 64 products of random codes, at most 159,553, were off by up to 36,059."""
 
 _CONVOLUTIONS = WeightRule(bits=8, kind="dynamic", signed=False, per_channel=False, read_by=["Conv"])
 """ONNX Runtime in browsers has no ConvInteger for int8 weights, and nowhere with a scale for each channel."""

@@ -65,9 +65,9 @@ def with_behavior(spec: ExportSpec, behavior: str, *, past: Literal["outputs", "
     Args:
         spec: A spec with behaviors, for one task.
         behavior: `monolith`, `encoder`, `decoder`, or the name of a part such as `text_model`.
-        past: None for no cache; `outputs` for a graph that returns it, as the decoder of the first token does; `both`
-            for one that also takes it. A graph that takes a cache does not return the cross-attention's part of it,
-            which does not change.
+        past: None for no cache; `outputs` for a graph that returns a cache, as the decoder of the first token does;
+            `both` for a graph that also takes one. A graph that takes a cache does not return the part of
+            cross-attention: it does not change.
 
     Raises:
         UnknownName: the spec has no such behavior, or `past` is another word.
@@ -203,8 +203,8 @@ def _view(spec: ExportSpec, behavior: str) -> ExportSpec:
         raise unknown("behavior", behavior, known or BEHAVIORS, of=spec.name or "this spec")
     if not known:
         raise InvalidSpec(
-            f"{spec.name or 'this spec'} is no encoder-decoder (or one of its parts already), so it has no behavior "
-            f"{behavior!r}; an encoder-decoder has: {listed(BEHAVIORS)}"
+            f"{spec.name or 'this spec'} is not an encoder-decoder (or one of its parts already), so it has no "
+            f"behavior {behavior!r}; an encoder-decoder has: {listed(BEHAVIORS)}"
         )
     if spec.task is None and spec.tasks:
         raise InvalidSpec(f"choose the task of {spec.name or 'this spec'} before its behavior: for_task(spec, task)")

@@ -258,15 +258,15 @@ _KV_PAST = compose(
     case("next token", sized(batch_size=3, past_sequence_length=9, sequence_length=1), padded("left")),
     case("next tokens", sized(batch_size=1, past_sequence_length=21, sequence_length=3), padded("none")),
 )
-"""What `with_past` adds to a decoder with a KV cache."""
+"""The facts that `with_past` adds to a decoder with a KV cache."""
 
-# A recurrent state has no length, so the mask covers the new tokens alone.
+# A recurrent state has no length, so the mask covers only the new tokens.
 _STATE_PAST = compose(
     generates("past_states", "normal"),
     case("next token", sized(batch_size=3, sequence_length=1), padded("none")),
     case("next tokens", sized(batch_size=1, sequence_length=3), padded("none")),
 )
-"""What `with_past` adds to a decoder whose cache is a state of constant size."""
+"""The facts that `with_past` adds to a decoder with a cache of constant size."""
 
 _EMPTY_PAST = sized(past_sequence_length=0)
 _SINGLE_STEPS = compose(

@@ -48,7 +48,7 @@ def with_outputs(spec: ExportSpec, *names: str) -> ExportSpec:
         spec: A spec.
         names: `hidden_states` adds one output per layer, `hidden_states.{i}`, where 0 are the embeddings;
             `hidden_states.4` adds one. `attentions` adds the attention weights of each layer; the model then runs with
-            eager attention, which is the one that returns them. An encoder-decoder has `encoder_hidden_states`,
+            eager attention, because only this returns them. An encoder-decoder has `encoder_hidden_states`,
             `decoder_attentions`, `cross_attentions` and the like; each file gets those that it computes.
 
     Raises:

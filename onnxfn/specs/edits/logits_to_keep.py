@@ -39,7 +39,7 @@ _KEPT = compose(
 
 
 def computes_logits(spec: ExportSpec) -> bool:
-    """Whether a spec is that of a decoder that computes logits of each token."""
+    """Whether a spec is of a decoder with logits of each token."""
     return spec.call.loader == LOADER and "logits" in spec.outputs
 
 
@@ -49,7 +49,7 @@ def has_last_logits(spec: AnySpec) -> bool:
 
 
 def with_logits_to_keep(spec: ExportSpec) -> ExportSpec:
-    """The spec with the input `num_logits_to_keep`, if it is that of a decoder; any other spec unchanged.
+    """The spec of a decoder with the input `num_logits_to_keep`; any other spec unchanged.
 
     The graph drops the hidden states of the other tokens before the last layer, which is as wide as the vocabulary.
     """

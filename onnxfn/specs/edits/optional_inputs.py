@@ -1,4 +1,4 @@
-"""Inputs that models can take and that their specs leave out: masks, positions, segment ids, ...; `with_input`."""
+"""Optional inputs of models that their specs omit: masks, positions, segment ids, ...; `with_input`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from onnxfn.specs.errors import UnknownName, closest, listed
 from onnxfn.specs.records import InputSpec
 
 WITHOUT_POSITIONS = frozenset({"num_channels", "audio_channels", "num_mel_bins"})
-"""Axes of an input that its mask does not have: each of their elements belongs to a position that the mask has."""
+"""Axes of an input that its mask lacks: their elements share the position of the mask."""
 
 
 @frozen
@@ -60,19 +60,19 @@ OPTIONAL_INPUTS: Mapping[str, OptionalInput] = MappingProxyType(
 
 @as_edit
 def with_input(spec: ExportSpec, name: str) -> ExportSpec:
-    """The spec with one more input, which its model can take and its row leaves out: a mask, or segment ids.
+    """The spec with one more input: an optional input of its model that its row omits, such as a mask or segment ids.
 
-    A plan for a model names the inputs that it leaves out, and which of them this edit takes: `Plan.left_out`.
+    `Plan.left_out` of a plan for a model names the omitted inputs, and which of them this edit can add.
 
     Args:
         spec: A spec.
         name: The name of the input in `forward`: `attention_mask`, `position_ids`, `token_type_ids`, ... Or
-            `num_logits_to_keep`, int64 without axes, which transformers.js gives to decoders that have it: the graph
-            computes logits for that many of the last tokens, and for all tokens if it is 0.
+            `num_logits_to_keep`, int64 without axes: the graph computes logits only for this number of last tokens, for
+            all tokens if it is 0. transformers.js gives it to decoders.
 
     Returns:
-        The spec whose graphs take the input wherever they take the input that it belongs to. It has the axes of that
-        input, without channels. A spec that has the input is returned unchanged. With `num_logits_to_keep`, logits are
+        The spec with the new input in each graph that takes the input it belongs to. It has the axes of that input,
+        without channels. A spec that has the input is returned unchanged. With `num_logits_to_keep`, logits are
         `[batch_size, num_logits, vocabulary]`.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Token embeddings: a model that takes `inputs_embeds` in place of `input_ids`, and a file that computes them."""
+"""Token embeddings: a model with `inputs_embeds` in place of `input_ids`, and a file that computes them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ WIDTH = "embedding_size or word_embed_proj_dim or input_embedding_size or emb_di
 
 @as_edit
 def with_inputs_embeds(spec: ExportSpec) -> ExportSpec:
-    """The spec of a model that takes `inputs_embeds`, and of a file `embed_tokens.onnx` that computes them from tokens.
+    """The spec of a model with `inputs_embeds`, and of a file `embed_tokens.onnx` from tokens to these embeddings.
 
     Embeddings of an image or a sound can then stand among those of tokens.
 
@@ -63,7 +63,7 @@ def with_inputs_embeds(spec: ExportSpec) -> ExportSpec:
 
 
 def embedding_lookup(spec: ExportSpec, *, kind: Kind = "int", generator: str = "token_ids") -> ExportSpec:
-    """The spec of the graph that looks up the embeddings that `spec` takes: `input_ids` -> `inputs_embeds`.
+    """The spec of the embedding lookup for `spec`: `input_ids` -> `inputs_embeds`.
 
     `kind` and `generator` are those of `input_ids`.
     """

@@ -42,7 +42,7 @@ def quantize(spec: ExportSpec, /, bits: int = 4, where: str | None = None, **opt
 
 @as_edit
 def with_adapter_inputs(spec: ExportSpec, *layers: str) -> ExportSpec:
-    """The spec whose graph takes a LoRA adapter for some of its linear layers, so that one graph serves many adapters.
+    """The spec with a LoRA adapter of some linear layers as inputs, so that one graph serves many adapters.
 
     Each layer gets two inputs, `<layer>.lora_A.weight` and `<layer>.lora_B.weight`, of the shapes
     `[in_features, rank]` and `[rank, out_features]`. They have empty defaults: without an adapter the graph

@@ -15,7 +15,7 @@ from onnxfn.specs.errors import InvalidSpec
 from onnxfn.specs.records import CacheRow, Edit, File
 
 CROSS = "encoder."
-"""How the names of the rows of the cross-attention's cache begin."""
+"""The prefix of the names of rows in the cross-attention's cache."""
 
 ONE_TOKEN = axis_map("batch_size 1")
 
@@ -50,7 +50,7 @@ def whisper_for_genai(spec: ExportSpec) -> ExportSpec:
 def genai_encoder(spec: ExportSpec) -> ExportSpec:
     """The spec of an encoder that also computes the keys and values of the decoder's cross-attention.
 
-    The whole model runs on one token, and what does not depend on the sound alone is no output.
+    The whole model runs on one token; only values that depend on the sound alone are outputs.
     """
     whole = with_behavior(spec, "monolith", past="outputs")
     rows = tuple(_returned(row) for row in whole.cache.rows if row.name.startswith(CROSS))

@@ -1,1 +1,1 @@
-"""What an export reports, and how it prints."""
+"""The reports of an export, and how they print."""

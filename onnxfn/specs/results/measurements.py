@@ -1,4 +1,4 @@
-"""How files are compared with PyTorch, what is measured, and the tables of both."""
+"""Comparisons of files with PyTorch, measurements of accuracy, and their tables."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from onnxfn.specs.record import record
 from onnxfn.specs.short_repr import grouped_row, layer_groups
 
 CheckMode = Literal["whole", "sections", "none"]
-"""`whole`: each file as it is. `sections`: one layer at a time, for models larger than memory. `none`: not at all."""
+"""`whole`: each file as a whole. `sections`: one layer at a time, for models larger than memory. `none`: no check."""
 
 
 def check_mode(check: bool | CheckMode) -> CheckMode:  # noqa: FBT001 - the only argument
@@ -30,20 +30,20 @@ def check_mode(check: bool | CheckMode) -> CheckMode:  # noqa: FBT001 - the only
 
 
 def comparing_mode(check: bool | CheckMode) -> CheckMode:  # noqa: FBT001 - the only argument
-    """The word for a check of files that are there. InvalidSpec for `none`, which compares nothing.
+    """The mode of a check of existing files. InvalidSpec for `none`.
 
     >>> comparing_mode("sections")
     'sections'
     """
     mode = check_mode(check)
     if mode == "none":
-        raise InvalidSpec(f"validate compares files, and check={check!r} compares none; known are 'whole', 'sections'")
+        raise InvalidSpec(f"validate needs a check, and check={check!r} is none; pass 'whole' or 'sections'")
     return mode
 
 
 @record
 class Floors:
-    """What a quantized or 16-bit variant must reach in each measure; None is the default for its dtype.
+    """The floors of a quantized or 16-bit variant, one per measure; None is the default for its dtype.
 
     `check/variants/measures.py` has the defaults and their reasons.
 
@@ -78,8 +78,8 @@ class Measurement:
         output: The name of the output; of a measure of weights, the name of the worst weight.
         measure: `agreement`, `kl`, `cosine`, `iou`, `cases` or `weights`: see `Floors`.
         value: The value over all of `cases`.
-        floor: What the value must reach; of `kl`, what it may be at most. None: the value is for information.
-        cases: What was measured: `300 tokens of text`, `7 cases`.
+        floor: The least value that passes; for `kl`, the largest. None: the value is for information.
+        cases: The inputs of the measurement: `300 tokens of text`, `7 cases`.
         passed: Whether the value reaches the floor.
     """
 
@@ -172,17 +172,17 @@ def with_heads(head: Sequence[str], rows: Rows) -> Rows:
 
 @record
 class SectionError:
-    """How far a section of a graph is from PyTorch, over all cases of a check by sections.
+    """The error of a section of a graph against PyTorch, over all cases of a check by sections.
 
     Attributes:
         part: The stem of the ONNX file.
         section: `embedding`, the path of a layer in the model, or `head`.
         output: The value with the largest error relative to what is allowed: hidden states, or an output of the graph.
-        max_abs: Its largest error, where the section gets PyTorch's hidden states: that of this section alone.
+        max_abs: The largest error of this section alone: its inputs are PyTorch's hidden states.
         tolerance: The error that is allowed there; None for a quantized file, whose sections have no limit.
         worst_case: The name of the case with this error, and its sizes.
         passed: Whether the section agrees in every case.
-        handed_on: The largest difference of its hidden states where it gets those of the sections before: their errors
+        handed_on: The largest error of its hidden states with those of the sections before as inputs: all errors
             together. None for the head.
     """
 
@@ -197,7 +197,7 @@ class SectionError:
 
 
 def section_rows(sections: Sequence[SectionError]) -> Rows:
-    """A row for each section: where it is, its error alone and what is allowed, and the error that was handed on.
+    """A row for each section: its place, its own error and the allowed error, and the error that it hands on.
 
     >>> error = SectionError("model", "model.layers.3", "Add_31", 9.5e-07, 1e-05, "one (batch_size=1)", True, 2e-06)
     >>> section_rows([error])[1]
@@ -246,7 +246,7 @@ def _row(report: Any, part: str, measures: Sequence[str]) -> tuple[str, ...]:
 
 
 def _column(measurement: Measurement) -> str:
-    """The measure of a measurement; greedy tokens have a column of their own, because they have no floor."""
+    """The measure of a measurement; greedy tokens have a separate column, because they have no floor."""
     return measurement.output if measurement.floor is None else measurement.measure
 
 

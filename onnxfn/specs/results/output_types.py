@@ -27,7 +27,7 @@ FLOAT_RESULTS = frozenset(_FLOAT_RESULTS.split())
 def output_kind(spec: Any, output: Any) -> str:
     """The kind of an output of a spec or a plan; an empty text where only the graph shows it.
 
-    It is the output's own, or that of the input that takes it in the next call, or that of its name in transformers.
+    It is the kind of the output itself, of the input that takes it in the next call, or of its name in transformers.
 
     >>> from onnxfn.specs.algebra.facts import gives
     >>> scores, ids = gives("scores", "n 2", path=("logits",)), gives("ids", "n")
@@ -77,7 +77,7 @@ STAND_INS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "image": ("image_embeds", "visual_embeds", "visual_feats"),
     }
 )
-"""Modality -> the arguments that may hold its content and that no processor gives."""
+"""Modality -> the arguments with its content that no processor computes."""
 
 OTHER_INPUTS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {

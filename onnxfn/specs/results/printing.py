@@ -1,7 +1,7 @@
 """Specs, plans, reports and results as tables.
 
-`text` prints any sections. The other functions take a record and return its sections or its title; they know
-the fields of the records, and import none of them, because the records import this module.
+`text` prints any sections. The other functions take a record and return its sections or its title. They know the fields
+of the records without importing the records, because the records import this module.
 """
 
 from __future__ import annotations
@@ -126,10 +126,10 @@ def spec_sections(spec: Any, types: Mapping[str, str] = NO_TYPES) -> Sections:
 
 
 def report_sections(report: Any) -> Sections:
-    """What was found besides the values, the figures of each output, and the cases.
+    """The findings besides values, the figures of each output, and the cases.
 
-    Outputs that differ in the layer alone are one row, with the figures of the layer that has the largest relative
-    difference. Layers that failed are not in a row with layers that passed.
+    The outputs of layers share a row if only their number differs. It has the figures of the layer with the largest
+    relative difference. Failed and passed layers have separate rows.
     """
     head = ("output", "error", "relative", "allowed", "PyTorch's own", "status", "worst at")
     names = [(_output_name(difference), STATUS[difference.passed]) for difference in report.differences]
@@ -148,13 +148,13 @@ def report_sections(report: Any) -> Sections:
 
 
 def _reference_rows(differences: Sequence[Any]) -> Rows:
-    """What outputs were compared with, the number of outputs for each, and why errors of that size are allowed."""
+    """The references of outputs, the number of outputs for each, and the reason for the allowed errors."""
     counts = Counter(reference for difference in differences for reference in difference.references)
     return [(reference, counted(count, "outputs"), _why_allowed(reference)) for reference, count in counts.items()]
 
 
 def _why_allowed(reference: str) -> str:
-    """How large an error may be in a comparison; check/verdict/verdict.py has the numbers."""
+    """The bound of an error in a comparison, in words; check/verdict/verdict.py has the numbers."""
     return next((reason for words, reason in WHY_ALLOWED.items() if words in reference), "")
 
 
@@ -195,12 +195,12 @@ def _check_sections(exported: Any) -> Sections:
 
 
 def with_float_dtype(spec: Any) -> Any:
-    """The spec of a graph with its float dtype, which is float32 where the spec of an export has none."""
+    """The spec of a graph with its float dtype: float32 if the spec of an export has none."""
     return evolve(spec, target=evolve(spec.target, float_dtype=spec.target.float_dtype or "float32"))
 
 
 def left_out_sections(plan: Any) -> Sections:
-    """What a plan reads of a model of several modalities, what it leaves out, and its remarks, one line each."""
+    """The modalities of a plan, the parts of the model that it omits, and its remarks, one line each."""
     missing = {MODALITY_OF[omitted.name] for omitted in plan.left_out if omitted.name in MODALITY_OF}
     several = {*plan.modalities, *missing}
     sections = (
@@ -251,7 +251,7 @@ def has_io_dtype(target: Any) -> bool:
 
 
 def _content(spec: Any) -> str:
-    """What a spec has, in words: `spec of 3 inputs, 1 output`; its `repr` if it has no tensor, task or case."""
+    """A spec in words: `spec of 3 inputs, 1 output`; its `repr` if it has no tensor, task or case."""
     numbers = {name: len(getattr(spec, name, ())) for name in ("inputs", "outputs", "tasks", "cases")}
     words = [counted(number, name) for name, number in numbers.items() if number]
     return f"spec of {', '.join(words)}" if words else repr(spec)
@@ -317,7 +317,7 @@ def _dummy(spec: Any, input_: Any) -> str:
 
 
 def _details(tensor: Any) -> str:
-    """Where a tensor sits in the arguments or the result of `forward`, its layers, and its condition."""
+    """The place of a tensor in the arguments or the result of `forward`, its layers, and its condition."""
     path = "" if tensor.path in ((), (tensor.name,)) else f"forward: {'.'.join(map(str, tensor.path))}"
     layers = "" if getattr(tensor, "layers", None) is None else f"for each of {tensor.layers}"
     return " ".join(word for word in (path, layers, "" if tensor.when is None else f"when {tensor.when}") if word)

@@ -35,7 +35,7 @@ class Change:
 
 @record
 class Changes:
-    """What differs between two records: see `diff`.
+    """The differences between two records: see `diff`.
 
     Attributes:
         added: What only the second record has.
@@ -58,15 +58,15 @@ class Changes:
 
 
 def diff(before: Any, after: Any) -> Changes:
-    """What differs between two records: between two specs, two plans, two reports.
+    """The differences between two records: two specs, two plans, two reports.
 
     Args:
         before: A spec or another record.
         after: A record of the same type.
 
     Returns:
-        The changes, which print as a table. Tensors and other records with a name are compared by name. A tensor that
-        has another name alone is one change; a change that several tasks share is one change, with all their names.
+        The changes, which print as a table. Tensors and other records with a name are compared by name. A tensor with
+        only a new name is one change. A change in several tasks is one change, with all their names.
 
     Raises:
         InvalidSpec: the two are not records of the same type.
@@ -118,7 +118,7 @@ def _changes_by_name(path: str, before: Collection[Any], after: Collection[Any])
 
 
 def _new_names(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, str]:
-    """From a name to another: the tensors that only their names distinguish, of those that one side alone has."""
+    """From an old name to a new name: the tensors that differ only in the name."""
     removed, added = (
         {
             record.forward_path: record

@@ -43,14 +43,14 @@ def digest(record: Any) -> str:
         only in their order.
 
     Raises:
-        InvalidSpec: It is no record, or a text in it has a null character or half of a surrogate pair.
+        InvalidSpec: It is not a record, or a text in it has a null character or half of a surrogate pair.
 
     >>> from onnxfn import compose, sized
     >>> digest(compose(sized(a=1), sized(b=2))) == digest(compose(sized(b=2), sized(a=1)))
     True
     """
     if not has(type(record)):
-        raise InvalidSpec(f"{shortened(record)} is no record; pass a spec, such as spec_for('bert')")
+        raise InvalidSpec(f"{shortened(record)} is not a record; pass a spec, such as spec_for('bert')")
     text = json.dumps(_canonical(to_plain(record)), sort_keys=True, separators=(",", ":"))
     return sha256(text.encode()).hexdigest()
 

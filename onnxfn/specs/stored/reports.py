@@ -28,7 +28,7 @@ EventStatus = Literal["start", "progress", "end", "failure"]
 
 @record
 class Event:
-    """What an export does now. `export` calls `on_event` with it, in its own thread.
+    """The current step of an export. `export` calls `on_event` with it, in its own thread.
 
     An event comes when a stage starts, about four times a second while it runs, and when it ends or fails. After a
     failure the export may go on in another way, which has an event of its own: `all layers`, then `one image size`.
@@ -54,7 +54,7 @@ class Event:
 
 @record
 class Fusion:
-    """How often a fused operator is in a graph.
+    """The count of a fused operator in a graph.
 
     Attributes:
         operator: The operator, such as `Attention`.
@@ -73,7 +73,7 @@ class Fusion:
 
 @record
 class GraphSize:
-    """How large a graph is, and the types of its outputs.
+    """The size of a graph, and the types of its outputs.
 
     Attributes:
         part: The stem of the ONNX file.
@@ -96,23 +96,22 @@ class GraphSize:
 
 @record
 class Difference:
-    """How far one output of ONNX Runtime is from PyTorch's, over all cases of the check.
+    """The error of one output of ONNX Runtime against PyTorch's, over all cases of the check.
 
     Attributes:
         part: The stem of the ONNX file.
         output: The name of the output.
         shapes: The shape of the output in each case.
-        max_abs: The largest error: the absolute difference from PyTorch in float64 where that was needed, else from
-            PyTorch in the dtype of the export.
-        max_rel: The largest error relative to the element itself, or to the root mean square of the output if that is
-            larger.
-        tolerance: The error that is allowed, in the worst case, for an element as large as the root mean square.
+        max_abs: The largest absolute difference: from PyTorch in float64 if that was needed, else from PyTorch in the
+            dtype of the export.
+        max_rel: The largest error relative to the element or to the root mean square of the output, the larger of both.
+        tolerance: The allowed error in the worst case, for an element as large as the root mean square.
         worst_case: The name of the case with the largest error, and its sizes.
         passed: Whether the output agrees in every case.
         own_error: The largest error of PyTorch itself in the dtype of the export, against float64; None where float64
             was not needed or could not run.
-        references: What the output was compared with in the cases, and why.
-        errors: For each case its name and sizes, the largest error, and the error that is allowed there.
+        references: The references of the output in the cases, with reasons.
+        errors: For each case its name and sizes, the largest error, and the allowed error.
         within_own_error: Whether the output differs, but in no case by more than PyTorch itself from float64, times 4:
             the weights amplify rounding, so the outputs do not decide whether the file is right. Not written to JSON.
     """
@@ -138,8 +137,8 @@ class Report:
     Attributes:
         differences: The figures of each output.
         cases: The cases that were run, each with its sizes.
-        findings: What is wrong with a file besides the values of its outputs, one line each: its inputs and outputs are
-            not those of the plan, or its weights are not those of the model.
+        findings: Faults of a file besides the values of its outputs, one line each: inputs and outputs that differ from
+            the plan, or weights that differ from the model.
         measurements: The accuracy of quantized and 16-bit files. A quantized file has no differences.
         sections: How far each section is from PyTorch; nothing unless the check was by sections.
 
@@ -203,7 +202,7 @@ class CheckFailed(OnnxfnError, RuntimeError):
 
 @record
 class NotQuantized:
-    """A weight that a rule selects, and that stays as it is.
+    """A weight that a rule selects but that is not quantized.
 
     Attributes:
         part: The stem of the ONNX file.
@@ -227,20 +226,20 @@ class Exported:
     """The result of an export. It prints as a table.
 
     Attributes:
-        path: The folder, or the ONNX file, that was asked for.
+        path: The folder or the ONNX file that the caller named.
         files: The paths of all files that were written.
         plan: The plan.
         opset: The opset of the graphs.
         seconds: The time of each stage.
         report: The report of the check; None when there was no check.
-        limits: The axes for which the graphs are not valid at every size, also those that the model fixes.
+        limits: The axes with limited sizes in the graphs, also the axes that the model fixes.
         repeats: Which layers were traced and repeated for the others, or why all layers were traced.
         fusions: For each part, the fused operators of its graph.
         graphs: How large each graph is, and the types of its outputs.
         bytes: The size of all files.
         versions: The versions of the packages that built, wrote and checked the graphs.
-        not_quantized: The weights that a rule of the spec selects, and that stay as they are, with the reasons.
-        weights_from: From what quantized checkpoint the weights come, and its size; an empty text for float weights.
+        not_quantized: The weights that a rule of the spec selects but that are not quantized, with the reasons.
+        weights_from: The quantized checkpoint of the weights, and its size; an empty text for float weights.
         loaded: The files as `load` returns them, which the methods call; None if the result was read from JSON. If the
             export had no path, it owns the folder for temporary files that holds them.
 

@@ -42,10 +42,10 @@ A text without a number is read as of this form. Fields that it lacks have their
 """
 
 HEADER = ("schema", "onnxfn")
-"""The keys that `to_json` adds to a record: the number of the form, and the version that wrote it."""
+"""The keys that `to_json` adds to a record: the number of the form, and the version of the writer."""
 
 DEEPEST = 64
-"""How deep plain data may be nested. The specs of the tables are at most 22 deep."""
+"""The largest depth of nested plain data. The specs of the tables are at most 22 deep."""
 
 
 def to_plain(record: Any) -> Any:
@@ -69,7 +69,7 @@ def to_plain(record: Any) -> Any:
 def _is_specified(record: Any, field: Any) -> bool:
     """Whether a field has no default, or a value that is not None, empty, or an empty record.
 
-    A field that equality ignores is no part of the value.
+    A field that equality ignores is not part of the value.
     """
     if not field.eq:
         return False
@@ -139,7 +139,7 @@ def to_json(record: Any, *, indent: int | None = 2) -> str:
         The JSON text; `from_json(to_json(record)) == record`. It has the number of its form and the version of onnxfn.
 
     Raises:
-        InvalidSpec: `record` is no record, or a text in it has a null character or half of a surrogate pair.
+        InvalidSpec: `record` is not a record, or a text in it has a null character or half of a surrogate pair.
 
     >>> from onnxfn.specs.algebra.facts import takes
     >>> bert = takes("input_ids", "batch_size sequence_length", "token_ids")
@@ -149,7 +149,7 @@ def to_json(record: Any, *, indent: int | None = 2) -> str:
     try:
         return json.dumps(_with_header(to_plain(record)), indent=indent)
     except (TypeError, ValueError) as problem:
-        raise InvalidSpec(f"{type(record).__name__} is no record of onnxfn, or holds other values: {problem}") from None
+        raise InvalidSpec(f"{type(record).__name__} is not a record, or holds other values: {problem}") from None
 
 
 def _with_header(data: Any) -> Any:
@@ -167,7 +167,7 @@ def _without_header(data: Any) -> Any:
         return data
     schema, version = data.get("schema", SCHEMA), data.get("onnxfn", "")
     if type(schema) is not int or schema < 1:
-        raise InvalidSpec(f"schema {shortened(schema)} is no number of a form of records; this onnxfn writes {SCHEMA}")
+        raise InvalidSpec(f"schema {shortened(schema)} is not a positive number; this onnxfn writes {SCHEMA}")
     if schema > SCHEMA:
         raise InvalidSpec(
             f"the JSON has schema {schema} of a newer onnxfn {shortened(version)}; onnxfn {VERSION} reads schemas up "
@@ -196,9 +196,8 @@ def from_json(text: str, *, record: type[Any] = ExportSpec, trust: Iterable[str]
         The spec, or the record of this class.
 
     Raises:
-        InvalidSpec: The text is not JSON, a newer onnxfn wrote it, it describes a record of another class, a record has
-            no such fields, a value has another type than its field, or the text names code of a package that is not in
-            `trust`.
+        InvalidSpec: The text is not JSON, a newer onnxfn wrote it, or it describes a record of another class, unknown
+            fields or a value of a wrong type. Or the text names code of a package that is not in `trust`.
         UnknownName: The text names a record that onnxfn does not have.
 
     >>> from onnxfn import EMPTY, Report, to_json

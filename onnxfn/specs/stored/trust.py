@@ -1,4 +1,4 @@
-"""Which code a saved spec may name.
+"""The code that a saved spec may name.
 
 A spec holds names of functions. Reading it runs and imports nothing, but an export imports the modules that it names
 and calls the functions. So a spec from a file may name code of another package only if the reader trusts that package.
@@ -14,7 +14,7 @@ from typing import Any
 from onnxfn.specs.errors import InvalidSpec
 
 PATCHED_PACKAGES = ("diffusers", "sentence_transformers", "timm", "torch", "transformers")
-"""The libraries whose functions may be replaced while a model is traced: those that load the models of the tables."""
+"""The libraries that load the models of the tables. Their functions may be replaced during a trace."""
 
 CODE_FIELDS: Mapping[tuple[str, str], tuple[str, ...]] = MappingProxyType(
     {
@@ -26,7 +26,7 @@ CODE_FIELDS: Mapping[tuple[str, str], tuple[str, ...]] = MappingProxyType(
         ("Patch", "name"): PATCHED_PACKAGES,
     }
 )
-"""Record and field that may name code -> the packages that need no trust there.
+"""Record and field with names of code -> the packages that need no trust there.
 
 A short name, such as `recurrent.delta_rule`, is a key of a table of onnxfn and needs no trust. A full name such as
 `onnxfn.specs.converters:resolve` does, because a module also holds what it imports.

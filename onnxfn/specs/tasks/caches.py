@@ -19,7 +19,7 @@ _EMPTY_PAST = sized(past_sequence_length=0)
 
 @as_edit
 def with_shared_cache(spec: ExportSpec) -> ExportSpec:
-    """The spec of a decoder whose past and present may lie in one buffer that is longer than the text.
+    """The spec of a decoder with past and present in one buffer, which may be longer than the text.
 
     The graph has com.microsoft's GroupQueryAttention, so that only ONNX Runtime runs it. A program may give the same
     memory as past and as present; then no step copies the cache. With caches that grow the graph does the same.
@@ -32,8 +32,8 @@ def with_shared_cache(spec: ExportSpec) -> ExportSpec:
         spec: A spec of a decoder for text-generation-with-past.
 
     Raises:
-        InvalidSpec: the spec has no cache of keys and values as inputs and outputs of one graph, or its attention is
-            another one than the operator computes.
+        InvalidSpec: the spec has no cache of keys and values as inputs and outputs of one graph, or the operator cannot
+            compute its attention.
 
     >>> from onnxfn import spec_for
     >>> with_shared_cache(spec_for("llama", "text-generation-with-past")).target.opset
@@ -42,7 +42,7 @@ def with_shared_cache(spec: ExportSpec) -> ExportSpec:
     chosen = for_some_task(spec)
     if chosen.cache.past != "both" or chosen.parts.files:
         raise InvalidSpec(
-            f"{spec.name or 'this spec'} is no decoder with a past for {chosen.task}, so it has no cache to share; "
+            f"{spec.name or 'this spec'} is not a decoder with a past for {chosen.task}, so it has no cache to share; "
             "use the task text-generation-with-past"
         )
     if chosen.target.shared_cache is False:
@@ -61,10 +61,10 @@ LATENT = "num_latents"
 
 @as_edit
 def with_expanded_cache(spec: ExportSpec) -> ExportSpec:
-    """The spec whose cache holds the keys and values of all heads, in place of latents.
+    """The spec with keys and values of all heads in the cache, in place of latents.
 
-    transformers 5 caches the latent of DeepSeek-V3 and the rotated part that all heads share; transformers 4, Optimum
-    and ORTModel have a key of `qk_nope_head_dim + qk_rope_head_dim` and a value of `v_head_dim` for each head. That
+    transformers 5 caches the latent of DeepSeek-V3 and the rotated part that all heads share. In transformers 4,
+    Optimum and ORTModel, each head has a key of `qk_nope_head_dim + qk_rope_head_dim` and a value of `v_head_dim`. That
     cache is larger: 71 times for DeepSeek-V3. No step computes it again.
 
     Args:

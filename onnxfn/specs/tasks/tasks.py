@@ -144,8 +144,8 @@ TASKS: Mapping[str, ExportSpec] = MappingProxyType(
 )
 """Task -> its usual outputs, and the class of transformers that loads a model for it.
 
-transformers has no auto class for the tasks with AutoModel whose models have a head; each model type has a class of its
-own for them (export/derive/auto_tables.py).
+For some tasks with AutoModel, models have a head and transformers has no auto class: each model type has its own class
+(export/derive/auto_tables.py).
 """
 
 # The names that Optimum and the hub also use: optimum.exporters.tasks.TasksManager._SYNONYM_TASK_MAP (2.1.0), and two
@@ -245,7 +245,7 @@ def for_task(spec: ExportSpec, task: str) -> ExportSpec:
 
 
 def for_some_task(spec: ExportSpec) -> ExportSpec:
-    """The spec itself when it is for a task or has none; else for feature-extraction, or for its first task."""
+    """The spec itself if it is for a task or has no tasks; else for feature-extraction, or for its first task."""
     if spec.task or not spec.tasks:
         return spec
     known = task_names(spec)

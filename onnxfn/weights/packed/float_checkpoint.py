@@ -18,7 +18,7 @@ from onnxfn.weights.checkpoint_links import ONNX_DTYPES, TensorEntry, arrays
 from onnxfn.weights.packed.quantized_checkpoint import CONFIG_KEY, SINGLE_FILE, QuantizedCheckpoint
 
 CHUNK_ELEMENTS = 1 << 22
-"""About so many elements are dequantized at once, and at least `MIN_ROWS` rows of a matrix."""
+"""The approximate number of elements that are dequantized at once; at least `MIN_ROWS` rows of a matrix."""
 
 MIN_ROWS = 32
 """Rows of a chunk are a multiple of this: packed values of 32 rows fill whole words for every number of bits."""
@@ -55,7 +55,7 @@ def float_dtype(checkpoint: QuantizedCheckpoint) -> str:
 
 
 def _without_quantization(config: Any) -> Any:
-    """A configuration without what says that weights are quantized, at any depth."""
+    """A configuration without the quantization settings, at any depth."""
     if not isinstance(config, dict):
         return config
     return {key: _without_quantization(value) for key, value in config.items() if key != CONFIG_KEY}
@@ -103,7 +103,7 @@ def _chunks(checkpoint: QuantizedCheckpoint, dtype: str) -> Iterator[Array]:
 
 
 def row_ranges(shape: tuple[int, ...]) -> Iterator[tuple[int, int]]:
-    """Where the rows of a weight that are dequantized at once start and end: of a stack of matrices one matrix.
+    """The ranges of rows of a weight that are dequantized at once; for a stack of matrices, one matrix each.
 
     >>> [*row_ranges((2500, 4096))], [*row_ranges((2, 2880, 5760))]
     ([(0, 1024), (1024, 2048), (2048, 2500)], [(0, 1), (1, 2)])

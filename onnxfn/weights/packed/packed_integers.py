@@ -27,15 +27,15 @@ Rows = Callable[[Parts, Settings, int, int], Array]
 WORD_BITS = 32
 
 AWQ_ORDER = (0, 4, 1, 5, 2, 6, 3, 7)
-"""Where AWQ packs each of eight rows: row 1 is in the fifth four bits of a word."""
+"""The places of eight rows in a word of AWQ: row 1 is in the fifth four bits."""
 
 GPTQ_V2 = "gptq_v2"
-"""The `checkpoint_format` of GPTQ that stores zero points as they are. Its first format stores them less one."""
+"""The `checkpoint_format` of GPTQ that stores zero points unchanged. Its first format stores them less one."""
 
 
 @frozen
 class Packing:
-    """How a format stores integers, zero points and scales.
+    """The storage of integers, zero points and scales in a format.
 
     Attributes:
         bits: The bits of an integer.
@@ -93,7 +93,7 @@ def float_rows(packing: Packing, parts: Parts, settings: Settings, start: int, s
 
 
 def _gptq_zeros(parts: Parts, settings: Settings, start: int, stop: int) -> Array:
-    """The stored zero points; in the first format plus one, in so many bits.
+    """The stored zero points; in the first format plus one, modulo `2**bits`.
 
     As AutoGPTQ computes, `nn_modules/qlinear/qlinear_cuda_old.py`: `scales * (weight - zeros)`.
     """

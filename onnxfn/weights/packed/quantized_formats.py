@@ -33,13 +33,13 @@ Shape = Callable[[Parts, Settings], tuple[int, ...]]
 
 @frozen(kw_only=True)
 class QuantizedFormat:
-    """How a kind of quantized checkpoint stores a weight.
+    """The storage of a weight in a kind of quantized checkpoint.
 
     Attributes:
         name: Its name in messages.
         method: The `quant_method` of the configuration.
         values: The end of the name of the tensor with the quantized values.
-        needs: The ends of the names of the other tensors without which it is no weight of this format.
+        needs: The ends of the names of the other tensors that a weight of this format needs.
         may_have: Those that there may be.
         dtypes: The dtypes that the quantized values may have.
         shape: The shape of the float weight.

@@ -24,10 +24,10 @@ ROLES: tuple[Role, ...] = ("codes", "scales", "zero_points")
 """The tensors that MatMulNBits reads besides its first input, in their order."""
 
 ATTRIBUTE = "onnxfn_stored"
-"""The attribute of a torch parameter that holds the quantized weight that it was dequantized from."""
+"""The attribute of a dequantized torch parameter that holds its quantized weight."""
 
 BITS, SMALLEST_BLOCK, LARGEST_BLOCK = (4, 8), 16, 256
-"""What MatMulNBits has kernels for. A block is a power of two; a longer group is several blocks of one scale."""
+"""The kernels of MatMulNBits. A block is a power of two; a longer group is several blocks of one scale."""
 
 
 def no_blocks_reason(weight: QuantizedWeight) -> str:
@@ -72,7 +72,7 @@ def blocks_tensor(weight: QuantizedWeight, role: Role, dtype: Any) -> Any:
 
 
 def stored_weight(tensor: Any) -> QuantizedWeight | None:
-    """The quantized weight that a torch parameter was dequantized from, if a graph shall keep it; else None."""
+    """The quantized weight of a dequantized torch parameter, if a graph keeps it; else None."""
     weight: QuantizedWeight | None = getattr(tensor, ATTRIBUTE, None)
     return weight
 

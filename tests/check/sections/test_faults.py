@@ -289,4 +289,4 @@ def test_a_merged_decoder_of_an_encoder_decoder_is_refused_and_separate_ones_are
 @pytest.mark.parametrize("check", ["none", False])
 def test_a_comparison_of_nothing_is_refused(exports, check):
     message = refusal(InvalidSpec, onnxfn.validate, *exports("bert"), check=check)
-    assert message == f"validate compares files, and check={check!r} compares none; known are 'whole', 'sections'"
+    assert message == f"validate needs a check, and check={check!r} is none; pass 'whole' or 'sections'"

@@ -49,7 +49,7 @@ def test_a_file_has_jobs_and_the_call_has_defaults(tmp_path):
     [
         ('{"model": "x"}\n{"modle": "y"}', UnknownName, "line 2.*modle.*did you mean 'model'"),
         ('{"model": ', InvalidSpec, "line 1"),
-        ('["x"]', InvalidSpec, "line 1.*no job"),
+        ('["x"]', InvalidSpec, "line 1.*not a job"),
         ('{"task": "fill-mask"}', InvalidSpec, "line 1.*no model"),
         ('{"model": "x", "opset": "new"}', InvalidSpec, "line 1.*opset"),
         ('{"model": "x", "size": 3}', InvalidSpec, "line 1.*wrong type"),

@@ -62,7 +62,7 @@ def test_the_command_line_states_an_alias_and_names_it_in_its_output_and_the_rep
     tiny.model("phi3", "AutoModelForCausalLM").save_pretrained(tmp_path / "phi3")
     words = ["export", tmp_path / "phi3", tmp_path / "out", "--alias", "--no-check", "--no-template-cache"]
     result = succeed(*words)
-    line = "config.json is not true of this model, on request: model_type gemma, head_dim 8; it is phi3"
+    line = "as requested, config.json says model_type gemma, head_dim 8; the real type is phi3"
     assert line in result.stdout
     assert json.loads((tmp_path / "out" / "report.json").read_text())["remarks"] == [line]
     assert json.loads((tmp_path / "out" / "config.json").read_text())["model_type"] == "gemma"

@@ -179,7 +179,7 @@ def test_an_alias_is_stated_on_request_and_named():
     config = tiny.config("phi3")
     plan = onnxfn.plan(onnxfn.spec_for(config, WITH_PAST), config)
     aliased = {"model_type": "gemma", "num_hidden_layers": 2, "num_key_value_heads": 2, "head_dim": 8}
-    line = "config.json is not true of this model, on request: model_type gemma, head_dim 8; it is phi3"
+    line = "as requested, config.json says model_type gemma, head_dim 8; the real type is phi3"
     assert with_remarks(plan, config, with_alias(LAYOUTS["hub"])).remarks == (line,)
     folder = Folder(plan, {"config.json": config.to_json_string(), "tokenizer_config.json": "{}"}, {"tokenizer.json"})
     texts = with_side_files(folder, with_alias(LAYOUTS["hub"]).side_files).texts
