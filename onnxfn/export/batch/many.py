@@ -126,13 +126,8 @@ def export_many(
     return BatchResult(tuple(results[number] for number in range(len(prepared))), perf_counter() - start)
 
 
-<<<<<<< HEAD
 def batch_preview(jobs: Iterable[ExportRequest], log: str | os.PathLike[str] | None = None) -> BatchResult:
-    """What `export_many` would do. Nothing is exported.
-=======
-def batch_preview(jobs: Iterable[ExportJob], log: str | os.PathLike[str] | None = None) -> BatchResult:
     """A preview of `export_many`. Nothing is exported.
->>>>>>> main
 
     Args:
         jobs: What would be exported.
