@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, cast
 
 import numpy as np
@@ -34,7 +34,7 @@ from onnxfn.specs.algebra.planned import PlannedSpec
 from onnxfn.specs.algebra.spec import Call, Dummies, ExportSpec, FloatDtype, Target
 from onnxfn.specs.converters import Path
 from onnxfn.specs.edits.tensors import FLOAT_DTYPES
-from onnxfn.specs.errors import InvalidSpec, OnnxfnError, first_line, unknown
+from onnxfn.specs.errors import InvalidSpec, first_line, unknown
 from onnxfn.specs.plan.check_cases import CASE_STEPS, batch_symbol
 from onnxfn.specs.plan.planning import resolved
 from onnxfn.specs.records import Generator, Patch
@@ -235,15 +235,3 @@ def _provenance(model: Any, tensors: Sequence[SampleTensor], call: Call) -> str:
     names = (sample.name for sample in tensors)
     values = (f"{constant.name}={constant.value!r}" for constant in call.constants)
     return f"{type(model).__name__}.forward({', '.join((*names, *values))}){FROM_SAMPLE}"
-
-
-@contextmanager
-def provenance_in_errors(spec: ExportSpec) -> Iterator[None]:
-    """Adds to an error about a derived spec what it was derived from, and how to write the spec by hand."""
-    try:
-        yield
-    except OnnxfnError as error:
-        if spec.derived is not None:
-            advice = "" if spec.derived.endswith(FROM_SAMPLE) else f"; {HOW_TO_SPECIFY}"
-            error.args = (f"{error}; the spec was derived from {spec.derived}{advice}",)
-        raise

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import chain
 from os import PathLike
 from pathlib import Path
@@ -10,6 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 from onnxfn.check.adapter_inputs import adapter_report
+from onnxfn.export.derive.derive_sample import FROM_SAMPLE, HOW_TO_SPECIFY
 from onnxfn.export.load.loading import load_weights
 from onnxfn.graphs.passes.adapter_inputs import SUFFIXES, adapter_ports, is_selected
 from onnxfn.models.casting import with_adapter
@@ -17,7 +19,7 @@ from onnxfn.models.model_state import model_copy
 from onnxfn.specs.algebra.dummies import Array
 from onnxfn.specs.algebra.planned import Plan
 from onnxfn.specs.algebra.spec import ExportSpec
-from onnxfn.specs.errors import InvalidSpec, ModelNotFound, closest, unknown
+from onnxfn.specs.errors import InvalidSpec, ModelNotFound, OnnxfnError, closest, unknown
 from onnxfn.specs.results.measurements import Floors
 from onnxfn.specs.stored.reports import Report, StageTimer
 from onnxfn.weights.adapter_files import adapter_arrays, write_arrays
@@ -178,3 +180,15 @@ def check_model(spec: Any, model: Any) -> None:
 def _is_writable(path: Any) -> bool:
     """Whether a path is a file object for bytes: it can be written, and is not a text stream."""
     return callable(getattr(path, "write", None)) and not hasattr(path, "encoding")
+
+
+@contextmanager
+def provenance_in_errors(spec: ExportSpec) -> Iterator[None]:
+    """Adds to an error about a derived spec what it was derived from, and how to write the spec by hand."""
+    try:
+        yield
+    except OnnxfnError as error:
+        if spec.derived is not None:
+            advice = "" if spec.derived.endswith(FROM_SAMPLE) else f"; {HOW_TO_SPECIFY}"
+            error.args = (f"{error}; the spec was derived from {spec.derived}{advice}",)
+        raise

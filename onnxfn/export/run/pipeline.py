@@ -11,7 +11,6 @@ from attrs import evolve
 
 from onnxfn.check.variants.proof import check_floors
 from onnxfn.check.variants.text_references import text_references
-from onnxfn.export.derive.derive_sample import provenance_in_errors
 from onnxfn.export.jobs.request import ExportRequest, build_of
 from onnxfn.export.publish.publishing import publish
 from onnxfn.export.publish.staging import Destination, check_destination, export_target, staging_folder
@@ -21,6 +20,7 @@ from onnxfn.export.run.arguments import (
     check_values,
     input_adapter,
     merged_adapter,
+    provenance_in_errors,
     with_checkpoint_weights,
 )
 from onnxfn.export.run.attempts import Job, Output, build_variants, check_files
