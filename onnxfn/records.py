@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from onnxfn.specs.algebra.spec import Parts as Parts
     from onnxfn.specs.algebra.spec import Target as Target
     from onnxfn.specs.axes import AxisMap as AxisMap
+    from onnxfn.specs.axis_symbols import AxisFacts as AxisFacts
     from onnxfn.specs.records import CacheRow as CacheRow
     from onnxfn.specs.records import Edit as Edit
     from onnxfn.specs.records import File as File
-    from onnxfn.specs.records import FixedAxis as FixedAxis
     from onnxfn.specs.records import Generator as Generator
     from onnxfn.specs.records import Getter as Getter
     from onnxfn.specs.records import InputSpec as InputSpec

@@ -10,7 +10,7 @@ import numpy as np
 from onnxfn.run.greedy_decoding import numpy_dtype
 from onnxfn.specs.algebra.dummies import Array
 from onnxfn.specs.axes import terms, value
-from onnxfn.specs.axis_symbols import Limit, stated_limits
+from onnxfn.specs.axis_symbols import AxisFacts, ends, stated_limits
 from onnxfn.specs.errors import InvalidSpec, first_line, listed, unknown
 
 
@@ -130,10 +130,10 @@ def _terms(axis: Any) -> tuple[str, ...]:
         return ()
 
 
-def _check_limits(limits: Sequence[Limit], sizes: Mapping[str, tuple[int, str]], name: str) -> None:
+def _check_limits(limits: Sequence[AxisFacts], sizes: Mapping[str, tuple[int, str]], name: str) -> None:
     """Raises InvalidSpec if a size is outside the limits that a file states."""
     for limit in limits:
-        size, source = sizes.get(limit.name, (limit.low, ""))
-        if size < limit.low or (limit.high is not None and size > limit.high):
-            valid = ", ".join(map(str, limits))
-            raise InvalidSpec(f"{limit.name} is {size} in {source}; {name} is valid for {valid}")
+        low, high = ends(limit)
+        size, source = sizes.get(limit.name, (low, ""))
+        if not low <= size <= high:
+            raise InvalidSpec(f"{limit.name} is {size} in {source}; {name} is valid for {', '.join(map(str, limits))}")

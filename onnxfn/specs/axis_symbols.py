@@ -1,22 +1,113 @@
-"""Other symbols for axes, axes of a fixed size, and the sizes for which a graph is valid."""
+"""What is known of axes: their sizes, the sizes for which a graph is valid, and other symbols for them."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 from typing import Any
 
-from attrs import evolve, field, fields, has
+from attrs import evolve, fields, has
 
 from onnxfn.specs.axes import AxisMap, fix_sizes, names
 from onnxfn.specs.record import record
-from onnxfn.specs.records import SYMBOL
+from onnxfn.specs.records import Getter, Source
+
+SMALLEST_DYNAMIC_SIZE = 2
+"""The smallest size that torch.export reports for a dynamic axis: it handles 0 and 1 as special cases."""
+
+UNBOUNDED = 1 << 40
+"""Upper ends from here on are no limit: torch writes a very large number where there is none."""
+
+_LIMIT = re.compile(r"(.+?)(?: is (\d+))?(?: from (\d+))?(?: up to (\d+))?")
+
+
+@record
+class AxisFacts:
+    """What is known of an axis. `compose` joins two records of an axis: see `joined_axes`.
+
+    Attributes:
+        name: The symbol of the axis.
+        size: Its size in dummy tensors, or a getter that reads it from the configuration.
+        low: The smallest size, or where the configuration keeps it; None for any.
+        high: The largest size; None for no limit. Where it equals `low`, the axis is static in the graph.
+        when: A condition on the configuration: `low` and `high` count when the value read is true.
+        new: The name of the axis in ONNX and in the plan, where it is another one.
+
+    >>> print(AxisFacts("sequence_length", low=4, high=512))
+    sequence_length from 4 up to 512
+    >>> print(AxisFacts("height", low=256, high=256))
+    height is 256
+    """
+
+    name: str
+    size: int | Getter | None = None
+    low: int | Source | None = None
+    high: int | Source | None = None
+    when: Source | None = None
+    new: str | None = None
+
+    def __str__(self) -> str:
+        only, low, high = (self.low, None, None) if is_fixed(self) else (None, self.low, self.high)
+        low = None if low in range(SMALLEST_DYNAMIC_SIZE + 1) else low
+        words = {"is": only, "from": low, "up to": high, "when": self.when, "traced at": self.size, "named": self.new}
+        return " ".join((self.name, *(f"{word} {value}" for word, value in words.items() if value is not None)))
+
+
+def joined_axes(*axes: Iterable[AxisFacts]) -> tuple[AxisFacts, ...]:
+    """One record for each axis, in the order of first mention. Of two records, what the later one has wins.
+
+    A fixed size, a range and their condition are one value: a range replaces a fixed size.
+
+    >>> joined_axes([AxisFacts("n", 2, low=8, high=8, when="is_fixed"), AxisFacts("n", low=1, high=9)])
+    (AxisFacts(name='n', size=2, low=1, high=9),)
+    """
+    by_name: dict[str, AxisFacts] = {}
+    for axis in chain(*axes):
+        by_name[axis.name] = _joined(by_name[axis.name], axis) if axis.name in by_name else axis
+    return tuple(by_name.values())
+
+
+def _joined(left: AxisFacts, right: AxisFacts) -> AxisFacts:
+    limits = left if right.low is right.high is right.when is None else right
+    size = left.size if right.size is None else right.size
+    return AxisFacts(left.name, size, limits.low, limits.high, limits.when, right.new or left.new)
+
+
+def is_fixed(axis: AxisFacts) -> bool:
+    """Whether an axis is static in the graph."""
+    return axis.low is not None and axis.low == axis.high
+
+
+def ends(axis: Any) -> tuple[int, int]:
+    """The smallest and the largest size of an axis in numbers."""
+    return axis.low or 0, UNBOUNDED if axis.high is None else axis.high
+
+
+def traced_sizes(spec: Any) -> dict[str, int]:
+    """`{axis symbol: size in dummy tensors}` of a spec or a case, where it is a number."""
+    return {axis.name: axis.size for axis in spec.axes if isinstance(axis.size, int)}
+
+
+def fixed_sizes(spec: Any) -> dict[str, int]:
+    """`{axis symbol: size}` of the fixed axes of a spec whose size is a number; in a planned spec every size is one."""
+    return {axis.name: axis.low for axis in spec.axes if is_fixed(axis) and isinstance(axis.low, int)}
+
+
+def ranges(spec: Any) -> dict[str, tuple[int, int]]:
+    """`{axis symbol: (smallest, largest size)}` of the dynamic axes of a planned spec that have a range."""
+    return {axis.name: ends(axis) for axis in spec.axes if axis.low != axis.high}
+
+
+def new_names(spec: Any) -> dict[str, str]:
+    """`{axis symbol: name in ONNX}` of the axes of a spec that have another name there."""
+    return {axis.name: axis.new for axis in spec.axes if axis.new is not None}
 
 
 def with_symbols(value: Any, new: Mapping[str, str]) -> Any:
     """A record, or a tuple of records, with new symbols for axes wherever it mentions them.
 
-    Where a record then has two sizes of the same axis, the last one counts.
+    Where it then has two records of the same axis, they are joined.
 
     >>> from onnxfn.specs.algebra.facts import takes
     >>> print(with_symbols(takes("x", "batch_size past+now", "noise"), {"now": "N"})["x"].axes)
@@ -25,11 +116,12 @@ def with_symbols(value: Any, new: Mapping[str, str]) -> Any:
     if isinstance(value, AxisMap):
         return AxisMap(tuple(_renamed(axis, new) if axis.kind == "dynamic" else axis for axis in value.axes))
     if isinstance(value, tuple):
-        return _without_earlier_sizes(tuple(with_symbols(item, new) for item in value))
+        changed_items = tuple(with_symbols(item, new) for item in value)
+        return joined_axes(changed_items) if all(isinstance(item, AxisFacts) for item in value) else changed_items
     if not has(type(value)):
         return value
     changed = {each.name: with_symbols(getattr(value, each.name), new) for each in fields(type(value))}
-    if _is_size(value):
+    if isinstance(value, AxisFacts):
         changed["name"] = new.get(value.name, value.name)
     return evolve(value, **changed)
 
@@ -50,69 +142,19 @@ def _renamed(axis: Any, new: Mapping[str, str]) -> Any:
     return evolve(axis, symbol=" ".join(new.get(word, word) for word in axis.symbol.split()))
 
 
-def _without_earlier_sizes(records: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The records, without a size of an axis for which a later one has a size, too."""
-    return tuple({record.name: record for record in records}.values()) if all(map(_is_size, records)) else records
-
-
-def _is_size(value: Any) -> bool:
-    """Whether a value is a record of the sizes of an axis, whose name is the symbol of the axis."""
-    return has(type(value)) and SYMBOL in fields(type(value))[0].metadata
-
-
-def fixed_sizes(spec: Any) -> dict[str, int]:
-    """`{axis symbol: size}` of the fixed axes of a spec whose size is a number; in a planned spec every size is one."""
-    return {axis.name: axis.value for axis in spec.fixed_axes if isinstance(axis.value, int)}
-
-
 def graph_axes(spec: Any, tensor: Any) -> AxisMap:
     """The axes of an input or output of a spec as the graph has them: by their names there, fixed axes as numbers."""
-    renamed = {axis.name: axis.new for axis in getattr(spec, "axis_names", ())}
+    renamed = new_names(spec)
     return fix_sizes(with_symbols(tensor.axes, renamed) if renamed else tensor.axes, fixed_sizes(spec))
 
 
-SMALLEST_DYNAMIC_SIZE = 2
-"""The smallest size that torch.export reports for a dynamic axis: it handles 0 and 1 as special cases."""
-
-_LIMIT = re.compile(r"(.+?)(?: is (\d+))?(?: from (\d+))?(?: up to (\d+))?")
-
-
-@record
-class Limit:
-    """The sizes for which a graph is valid along one axis, where the model allows no others.
-
-    Attributes:
-        name: The symbol of the axis.
-        low: The smallest size.
-        high: The largest size; None when there is no upper limit.
-
-    >>> print(Limit("sequence_length", 4, 512))
-    sequence_length from 4 up to 512
-    >>> print(Limit("height", 256, 256))
-    height is 256
-    """
-
-    name: str = field(metadata={SYMBOL: True})
-    low: int
-    high: int | None = None
-
-    def __str__(self) -> str:
-        if self.low == self.high:
-            return f"{self.name} is {self.low}"
-        ends = (
-            f"from {self.low}" if self.low > SMALLEST_DYNAMIC_SIZE else "",
-            "" if self.high is None else f"up to {self.high}",
-        )
-        return " ".join(word for word in (self.name, *ends) if word)
-
-
-def stated_limits(metadata: Mapping[str, str]) -> tuple[Limit, ...]:
+def stated_limits(metadata: Mapping[str, str]) -> tuple[AxisFacts, ...]:
     """The limits that the metadata of an ONNX file state; a smallest size that they leave out is 0.
 
     >>> stated_limits({"onnxfn.limits": "width from 7, height is 256"})
-    (Limit(name='width', low=7), Limit(name='height', low=256, high=256))
+    (AxisFacts(name='width', low=7), AxisFacts(name='height', low=256, high=256))
     """
     texts = filter(None, metadata.get("onnxfn.limits", "").split(", "))
     parsed = (match.groups() for match in map(_LIMIT.fullmatch, texts) if match is not None)
     sizes = ((name, only or low or 0, only or high) for name, only, low, high in parsed)
-    return tuple(Limit(name, int(low), None if high is None else int(high)) for name, low, high in sizes)
+    return tuple(AxisFacts(name, low=int(low), high=None if high is None else int(high)) for name, low, high in sizes)

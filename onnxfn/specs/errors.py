@@ -71,10 +71,10 @@ class InvalidSpec(OnnxfnError, ValueError):
 class WrongType(InvalidSpec):
     """A value does not have the type of the field of a record.
 
-    >>> from onnxfn.specs.records import DummySize
-    >>> DummySize("batch_size", "two")
+    >>> from onnxfn.specs.records import Read
+    >>> Read("num_layers", 2)
     Traceback (most recent call last):
-    onnxfn.specs.errors.WrongType: value of DummySize is 'two', of the type str; it must be int or Getter
+    onnxfn.specs.errors.WrongType: source of Read is 2, of the type int; it must be str or Getter
     """
 
 

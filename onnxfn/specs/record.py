@@ -29,10 +29,10 @@ def typed_fields(_: type, fields: list[Attribute[Any]]) -> list[Attribute[Any]]:
 
     A validator of a field's own comes first: it knows more. A field of named records has each name once.
 
-    >>> from onnxfn.specs.records import DummySize
-    >>> DummySize("batch_size", "two")
+    >>> from onnxfn.specs.records import Read
+    >>> Read("num_layers", 2)
     Traceback (most recent call last):
-    onnxfn.specs.errors.WrongType: value of DummySize is 'two', of the type str; it must be int or Getter
+    onnxfn.specs.errors.WrongType: source of Read is 2, of the type int; it must be str or Getter
     """
     return [_typed(field, is_named=isinstance(field.default, Named)) for field in fields]
 

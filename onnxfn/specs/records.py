@@ -39,9 +39,6 @@ KINDS: tuple[str, ...] = get_args(Kind)
 
 Plain = str | int | float | bool | None
 
-SYMBOL = "symbol of an axis"
-"""The metadata of the field that is the symbol of an axis. All other symbols are in axis maps."""
-
 
 @record
 class Getter:
@@ -179,62 +176,6 @@ class OutputSpec:
     def forward_path(self) -> Path:
         """Where it sits in the result of `forward`: `path`, or the field of the same name."""
         return self.path or (self.name,)
-
-
-@record
-class DummySize:
-    """The size of an axis in dummy tensors.
-
-    Attributes:
-        name: The axis symbol.
-        value: Its size, or a getter that reads it from the configuration.
-    """
-
-    name: str = field(metadata={SYMBOL: True})
-    value: int | Getter
-
-
-@record
-class FixedAxis:
-    """An axis that is static in the graph.
-
-    Attributes:
-        name: The axis symbol.
-        value: Its size, or where the configuration keeps it.
-        when: A condition on the configuration; the axis is fixed when the value read is true.
-    """
-
-    name: str = field(metadata={SYMBOL: True})
-    value: int | Source
-    when: Source | None = None
-
-
-@record
-class AxisName:
-    """The name of an axis in ONNX, where it is not the symbol of the spec.
-
-    Attributes:
-        name: The axis symbol in the patterns of the spec.
-        new: Its name in ONNX and in the plan.
-    """
-
-    name: str
-    new: str
-
-
-@record
-class AxisRange:
-    """The sizes that a dynamic axis may have.
-
-    Attributes:
-        name: The axis symbol.
-        low: The smallest size.
-        high: The largest size.
-    """
-
-    name: str = field(metadata={SYMBOL: True})
-    low: int
-    high: int
 
 
 @record

@@ -27,12 +27,12 @@ def short_repr(record: Any) -> str:
 
     A summary has texts and numbers unchanged, and the number of records in a field.
 
-    >>> from onnxfn.specs.records import DummySize, InputSpec
+    >>> from onnxfn.specs.records import InputSpec
     >>> InputSpec("input_ids", "batch_size sequence_length", "token_ids")
     InputSpec(name='input_ids', axes=axis_map('batch_size sequence_length'), generator='token_ids')
-    >>> from onnxfn.specs.algebra.spec import Dummies
-    >>> Dummies(sizes=[DummySize(f"axis_{number}", number) for number in range(60)])
-    Dummies(60 sizes)
+    >>> from onnxfn.specs.algebra.dummies import sized
+    >>> sized(**{f"axis_{number}": number for number in range(60)})
+    ExportSpec(60 axes)
     """
     values = dict(_specified(record))
     name = type(record).__name__

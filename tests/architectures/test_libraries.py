@@ -120,7 +120,7 @@ def test_a_model_in_windows_agrees_at_odd_sizes(tmp_path):
     result = onnxfn.export(spec, model, folder, config=snapshot(model))
     (part,) = result.plan.parts
     cases = tuple(
-        Case(f"{height} x {width}", dummies=sized(height=height, width=width).dummies)
+        Case(f"{height} x {width}", axes=sized(height=height, width=width).axes)
         for height, width in ((61, 157), (191, 223), (127, 253))
     )
     assert check(model, other_sizes.with_cases(part, cases), folder / "model.onnx", result.plan).passed

@@ -22,6 +22,7 @@ from onnxfn.check.check import check
 from onnxfn.check.verdict.compare import compare
 from onnxfn.run.sessions import open_session
 from onnxfn.specs.algebra.spec import Check
+from onnxfn.specs.axis_symbols import traced_sizes
 from onnxfn.specs.errors import ModelNotFound
 from onnxfn.specs.plan.check_cases import cases
 from onnxfn.specs.plan.planning import plan
@@ -85,7 +86,7 @@ def test_a_spec_without_cases_is_checked_at_batch_1_and_3_and_at_other_lengths()
         onnxfn.sized(batch_size=2, width=8),
         onnxfn.gives("y", "batch_size"),
     )
-    sizes = [{size.name: size.value for size in case.dummies.sizes} for case in cases(plan(spec, {}).parts[0].spec)]
+    sizes = [traced_sizes(case) for case in cases(plan(spec, {}).parts[0].spec)]
     assert sizes == [{"batch_size": 1, "width": 11}, {"batch_size": 3, "width": 13}]
 
 

@@ -111,7 +111,7 @@ def test_the_axes_of_the_answers_are_those_of_specs():
         for symbol in tensor.values()
         for word in re.findall(r"\w+", symbol)
     }
-    sizes = {size.name for planned in plans for part in planned.parts for size in part.spec.dummies.sizes}
+    sizes = {size.name for planned in plans for part in planned.parts for size in part.spec.axes}
     assert {*AXES.values()} - axes - sizes == set()
 
 

@@ -25,13 +25,12 @@ from onnxfn.check.cases.image_sizes import IMAGE_AXES, image_sizes
 from onnxfn.check.cases.references import references
 from onnxfn.check.check import check, check_error
 from onnxfn.models.model_state import model_copy
-from onnxfn.specs.algebra.compose import compose
-from onnxfn.specs.algebra.dummies import known_sizes, padded, sized
+from onnxfn.specs.algebra.dummies import known_sizes, padded
 from onnxfn.specs.algebra.planned import Case, Part
 from onnxfn.specs.axes import names
 from onnxfn.specs.axis_symbols import fixed_sizes
 from onnxfn.specs.errors import CaptureFailed
-from onnxfn.specs.plan.check_cases import in_case, past_lengths
+from onnxfn.specs.plan.check_cases import in_case, past_lengths, resized
 from onnxfn.specs.tasks.tasks import task_names
 
 NAME = "other_sizes"
@@ -99,7 +98,7 @@ def cases_of(part: Part, limits: Mapping[str, tuple[int, int | None]]) -> Iterat
         )
         sides = TEXT_SIDES if part.spec.check.mask_input else ("right",)
         for side in sides if within else ():
-            yield Case(f"{name}, padded {side}", dummies=compose(sized(**sizes), padded(side)).dummies)
+            yield resized(Case(f"{name}, padded {side}", padded(side).dummies), sizes)
 
 
 def runs(model: Any, part: Part, case: Case) -> bool:

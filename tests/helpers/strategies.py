@@ -10,18 +10,15 @@ from onnxfn.specs.algebra.config_values import GETTERS
 from onnxfn.specs.algebra.dummies import FILLS
 from onnxfn.specs.algebra.spec import Cache, Call, Check, Dummies, ExportSpec, Overlay, Parts, Target
 from onnxfn.specs.axes import Axis, AxisMap
+from onnxfn.specs.axis_symbols import AxisFacts
 from onnxfn.specs.edits.behaviors import BEHAVIORS
 from onnxfn.specs.quantization import WeightRule
 from onnxfn.specs.records import (
     ArgumentBuilder,
-    AxisName,
-    AxisRange,
     CacheRow,
     Constant,
-    DummySize,
     Edit,
     File,
-    FixedAxis,
     Generator,
     Getter,
     InputSpec,
@@ -139,10 +136,10 @@ outputs = st.builds(
     layers=st.none() | sources,
     kind=st.sampled_from((None, "int", "float", "bool", "uint8")),
 )
-sizes = st.builds(DummySize, st.sampled_from(AXES), st.integers(0, 8) | getters)
-fixed_axes = st.builds(FixedAxis, st.sampled_from(AXES), st.integers(1, 8) | sources, st.none() | sources)
-axis_ranges = st.builds(AxisRange, st.sampled_from(AXES), st.integers(0, 4), st.integers(5, 9))
-axis_names = st.builds(AxisName, st.sampled_from(AXES), st.sampled_from(("N", "T")))
+axis_symbols, conditions = st.sampled_from(AXES), st.none() | sources
+sizes = st.builds(AxisFacts, axis_symbols, st.integers(0, 8) | getters)
+limits, new_names = st.sampled_from((None, 2, 5)) | sources, st.sampled_from((None, "N", "T"))
+axis_facts = sizes | st.builds(AxisFacts, axis_symbols, st.none(), limits, limits, conditions, new_names)
 constants = st.builds(Constant, st.sampled_from(("return_dict", "use_cache", "past_key_values")), plain_values)
 patches = st.builds(Patch, st.sampled_from(("m:A.f", "m:B.f")), by=st.sampled_from(("p:f", "p:g")), why=st.just("why"))
 cache_rows = st.builds(
@@ -200,7 +197,7 @@ files = st.builds(
     filler=some_edits,
 )
 
-dummies = st.builds(Dummies, generators=by_name(generators, most=2), sizes=by_name(sizes))
+dummies = st.builds(Dummies, generators=by_name(generators, most=2))
 checks = st.builds(
     Check, atol=optional(tolerances), rtol=optional(tolerances), mask_input=optional(st.sampled_from(TENSORS))
 )
@@ -253,7 +250,7 @@ thin_specs = st.builds(
     name=optional(st.sampled_from(("bert", "roberta"))),
     inputs=by_name(inputs, most=2),
     outputs=by_name(outputs, most=2),
-    dummies=st.builds(Dummies, sizes=by_name(sizes, most=2)),
+    axes=by_name(sizes, most=2),
     target=st.builds(Target, opset=optional(opsets)),
 )
 """Specs as overlays hold them."""
@@ -274,9 +271,7 @@ specs = st.builds(
     outputs=by_name(outputs),
     normalizer=normalizers,
     dummies=dummies,
-    fixed_axes=by_name(fixed_axes),
-    axis_ranges=by_name(axis_ranges),
-    axis_names=by_name(axis_names),
+    axes=by_name(axis_facts),
     tasks=overlays(TASK_NAMES, thin_specs | thick_specs),
     cases=overlays(CASE_NAMES, thin_specs),
     parts=parts,
@@ -293,8 +288,7 @@ records = st.one_of(
     generators,
     normalizers,
     getters,
-    sizes,
-    fixed_axes,
+    axis_facts,
     constants,
     patches,
     cache_rows,

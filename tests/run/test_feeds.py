@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from refusals import refusal
 
 from onnxfn.run.feeds import feeds
-from onnxfn.specs.axis_symbols import Limit, stated_limits
+from onnxfn.specs.axis_symbols import AxisFacts, stated_limits
 from onnxfn.specs.errors import InvalidSpec
 
 
@@ -75,7 +75,9 @@ def test_a_static_axis_has_its_size():
 
 
 @given(
-    st.lists(st.builds(Limit, st.from_regex(r"[a-z_]+( \+ [a-z]+)?", fullmatch=True), st.integers(2, 99)), max_size=3),
+    st.lists(
+        st.builds(AxisFacts, st.from_regex(r"[a-z_]+( \+ [a-z]+)?", fullmatch=True), low=st.integers(2, 99)), max_size=3
+    ),
     st.data(),
 )
 def test_the_limits_that_metadata_state_are_read(limits, data):

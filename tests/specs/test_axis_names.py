@@ -5,7 +5,7 @@ from refusals import refusal
 
 import onnxfn
 from onnxfn import InvalidSpec, UnknownName, compose, for_task, plan, sized, with_axis_names, with_shapes
-from onnxfn.specs.axis_symbols import symbols_in, with_symbols
+from onnxfn.specs.axis_symbols import symbols_in, traced_sizes, with_symbols
 from onnxfn.specs.plan.check_cases import cases, in_case
 from onnxfn.specs.plan.questions import dummy_inputs, inputs, outputs
 
@@ -22,7 +22,7 @@ def planned(spec, config=CONFIG):
 
 def case_sizes(spec, config=CONFIG):
     part = planned(spec, config)
-    return [{size.name: size.value for size in in_case(part, case).dummies.sizes} for case in cases(part)]
+    return [traced_sizes(in_case(part, case)) for case in cases(part)]
 
 
 def test_an_axis_has_its_new_name_in_every_tensor_and_keeps_the_sizes_of_the_check():
@@ -75,7 +75,7 @@ def test_a_name_that_an_axis_cannot_have_is_refused(names, error, words):
 def test_sizes_of_the_trace_and_of_the_check_are_in_the_range():
     spec = with_shapes(BERT, sequence_length=(8, 12))
     assert inputs(spec)["input_ids"] == {0: "batch_size", 1: "sequence_length"}
-    traced = {size.name: size.value for size in planned(spec).dummies.sizes}["sequence_length"]
+    traced = traced_sizes(planned(spec))["sequence_length"]
     sizes = {own["sequence_length"] for own in case_sizes(spec)}
     assert traced == 12
     assert min(sizes) == 8

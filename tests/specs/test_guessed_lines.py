@@ -17,7 +17,7 @@ from onnxfn import InvalidSpec, MissingValue, UnknownName
 
 BERT = onnxfn.compose(onnxfn.text_encoder, onnxfn.bert_inputs, onnxfn.ExportSpec(name="bert"))
 CLASSIFIER = onnxfn.for_task(BERT, "text-classification")
-NAMES = {**VALUES, "bert": BERT, "tc": CLASSIFIER, "pipe": toolz.pipe}
+NAMES = {**VALUES, "bert": BERT, "tc": CLASSIFIER, "pipe": toolz.pipe, "onnxfn": onnxfn}
 TOKENS = {0: "batch_size", 1: "sequence_length"}
 TEXTS = dict.fromkeys(("input_ids", "attention_mask", "token_type_ids"), TOKENS)
 
@@ -40,7 +40,7 @@ WORKING = (
     ("inputs(with_shapes(tc, batch_size=1, sequence_length=8))['input_ids']", {}),
     ("'hidden_states.1' in with_outputs(tc, 'attentions', 'hidden_states.1')", True),
     ("'attentions.{layer}' in with_outputs(tc, 'hidden_states', 'attentions', 'hidden_states.1')", True),
-    ("hasattr(tc, 'axes'), tc == deepcopy(tc)", (False, True)),
+    ("hasattr(tc, 'shapes'), tc == deepcopy(tc)", (False, True)),
     ("tasks_for(tc)[:2], [task.name for task in tc.tasks[:2]]", (("feature-extraction", "fill-mask"),
                                                                 ["feature-extraction", "fill-mask"])),
     ("to_json(always(x=float32(1))) == to_json(always(x=1.0))", True),
@@ -78,7 +78,7 @@ WORKING = (
     ("outputs(tc)", {"logits": {0: "batch_size"}}),
     ("plan(tc).parts[0].inputs", TEXTS),
     ("tasks_for(bert)[:2]", ("feature-extraction", "fill-mask")),
-    ("plan(with_shapes(tc, sequence_length=(1, 128))).parts[0].spec.axis_ranges[0].high", 128),
+    ("plan(with_shapes(tc, sequence_length=(1, 128))).parts[0].spec.axes['sequence_length'].high", 128),
     ("with_generator(tc, 'input_ids', 'constant')['input_ids'].generator", "values of input_ids"),
     ("len(diff(tc, tc).changed), str(diff(tc, tc))", (0, "no changes")),
     ("renamed(with_outputs(tc, 'hidden_states.2'), **{'hidden_states.2': 'last'}).outputs[-1].name", "last"),
@@ -108,6 +108,7 @@ REFUSED = (
     ("for_task('fill-mask', bert)", InvalidSpec, "spec of for_task is 'fill-mask', of the type str"),
     ("with_opset()", TypeError, "missing a required argument: 'opset'"),
     ("tc.input", AttributeError, "no attribute 'input'"),
+    ("onnxfn.records.FixedAxis", AttributeError, "it is onnxfn.records.AxisFacts now"),
     ("plan(without(tc, 'logits'))", InvalidSpec, "bert has no output for text-classification; add one: compose("),
     ("renamed(with_outputs(tc, 'hidden_states'), **{'hidden_states.2': 'last'})", UnknownName,
      "write with_outputs(spec, 'hidden_states.2') first"),

@@ -7,6 +7,7 @@ from mutated import CONFIG, LONG_SUM, mutated_texts
 from refusals import refusal
 
 from onnxfn.specs.algebra.config_values import read_config
+from onnxfn.specs.algebra.facts import fixes
 from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.axes import axis_map, shape
 from onnxfn.specs.errors import InvalidSpec, MissingValue, UnknownName
@@ -59,17 +60,17 @@ def test_6000_mutated_specs_are_used_or_refused(seed):
         '{"record": "AxisMap", "pattern": "a", "other": 1}',
         '{"record": "AxisMap", "pattern": "\\ud800"}',
         '{"record": "AxisMap", "pattern": "a//0"}',
-        '{"record": "DummySize", "name": "\\ud800", "value": 1}',
-        '{"record": "DummySize", "\\ud800": "batch_size", "value": 1}',
-        '{"record": "DummySize", "name": "batch\\u0000size", "value": 1}',
-        '{"record": "DummySize", "name": "batch_size", "value": true}',
-        '{"record": "DummySize", "name": "batch_size", "value": 1.5}',
+        '{"record": "AxisFacts", "name": "\\ud800", "size": 1}',
+        '{"record": "AxisFacts", "\\ud800": "batch_size", "size": 1}',
+        '{"record": "AxisFacts", "name": "batch\\u0000size", "size": 1}',
+        '{"record": "AxisFacts", "name": "batch_size", "size": true}',
+        '{"record": "AxisFacts", "name": "batch_size", "size": 1.5}',
         '{"record": "Check", "atol": NaN}',
         '{"record": "Check", "atol": Infinity}',
         '{"record": "InputSpec", "name": "x", "axes": "batch_size", "generator": "ids", "kind": "int7"}',
         '{"record": "ExportSpec", "inputs": "input_ids"}',
         '{"record": "ExportSpec", "inputs": [["input_ids"]]}',
-        '{"record": "ExportSpec", "inputs": [{"record": "DummySize", "name": "x", "value": 1}]}',
+        '{"record": "ExportSpec", "inputs": [{"record": "AxisFacts", "name": "x", "size": 1}]}',
         '{"record": "Generator", "name": "ids", "function": "integers", "arguments": [["high"]]}',
     ],
     ids=lambda text: text[:50].encode("ascii", "replace").decode(),
@@ -145,8 +146,9 @@ def test_a_division_by_a_size_of_0_is_refused():
     ],
 )
 def test_a_getter_that_cannot_be_computed_is_refused(getter, reason):
-    spec = from_plain({"record": "FixedAxis", "name": "batch_size", "value": {"record": "Getter", **getter}})
-    message = refusal(InvalidSpec, plan, ExportSpec(fixed_axes=[spec]), {"vocab_size": 99, "zero": 0, "labels": "text"})
+    source = from_plain({"record": "Getter", **getter})
+    config = {"vocab_size": 99, "zero": 0, "labels": "text"}
+    message = refusal(InvalidSpec, plan, fixes("batch_size", source), config)
     assert reason in message
 
 

@@ -24,18 +24,19 @@ from onnxfn.specs.algebra.dummies import dummies, generates, sized
 from onnxfn.specs.algebra.facts import takes
 from onnxfn.specs.algebra.spec import Cache, Call, Check, Dummies, ExportSpec, Parts, Target
 from onnxfn.specs.axes import axis_map, names, pattern
+from onnxfn.specs.axis_symbols import AxisFacts
 from onnxfn.specs.converters import at, nested
 from onnxfn.specs.edits import tensors as edits
 from onnxfn.specs.edits.axes import with_axis
 from onnxfn.specs.edits.renaming import renamed
 from onnxfn.specs.errors import InvalidSpec, UnknownName
-from onnxfn.specs.records import DummySize
+from onnxfn.specs.records import Read
 from onnxfn.specs.stored.serialize import from_json, to_json, to_plain
 from onnxfn.specs.tasks.tasks import SYNONYMS, for_task, task_names, tasked
 
 BY_NAME = (
-    *("inputs", "outputs", "fixed_axes", "axis_ranges", "axis_names", "dummies.generators", "dummies.sizes"),
-    *("call.constants", "call.builders", "call.patches", "cache.rows", "parts.files", "parts.links"),
+    *("inputs", "outputs", "dummies.generators", "call.constants", "call.builders", "call.patches"),
+    *("cache.rows", "parts.files", "parts.links"),
 )
 OVERLAYS = ("tasks", "cases", "parts.behaviors")
 RULES = "target.quantization"
@@ -109,7 +110,7 @@ def compose(*specs):
 
 
 def test_the_laws_cover_every_field():
-    assert {*BY_NAME, *OVERLAYS, *SCALARS, RULES, "normalizer"} == set(field_paths(EMPTY))
+    assert {*BY_NAME, *OVERLAYS, *SCALARS, RULES, "axes", "normalizer"} == set(field_paths(EMPTY))
 
 
 def test_composing_nothing_is_empty():
@@ -182,6 +183,19 @@ def test_records_are_in_the_order_of_first_mention_with_the_last_value(a, b):
     for name in OVERLAYS:
         mentioned = (one.name for one in (*value(a, name), *value(b, name)))
         assert [one.name for one in value(joined, name)] == list(dict.fromkeys(mentioned))
+
+
+@given(some.by_name(some.axis_facts), some.by_name(some.axis_facts))
+def test_what_is_known_of_an_axis_joins_field_by_field_and_its_limits_as_one(a, b):
+    left, right = ({axis.name: axis for axis in axes} for axes in (a, b))
+    joined = compose(ExportSpec(axes=a), ExportSpec(axes=b)).axes
+    assert [axis.name for axis in joined] == list(left | right)
+    for axis in joined:
+        early, late = (known.get(axis.name, AxisFacts(axis.name)) for known in (left, right))
+        assert axis.size == (early.size if late.size is None else late.size)
+        assert axis.new == (late.new or early.new)
+        limits = [(one.low, one.high, one.when) for one in (late, early)]
+        assert (axis.low, axis.high, axis.when) == next(filter(any, limits), (None, None, None))
 
 
 # Tasks
@@ -366,7 +380,7 @@ def test_the_same_spec_is_the_same_json(spec):
 @pytest.mark.parametrize("text", ["a\0b", "\ud800"])
 def test_a_text_that_cannot_be_read_back_is_not_written(text):
     with pytest.raises(InvalidSpec, match="without null characters"):
-        to_json(DummySize(text, 2))
+        to_json(Read(text, "n"))
 
 
 @pytest.mark.parametrize("model_type", ARCHITECTURES)

@@ -136,8 +136,8 @@ def test_a_planned_spec_holds_nothing_to_read_from_a_configuration(model_type):
         text = to_json(planned)
         assert not {f'"record": "{name}"' for name in ("Getter", "Read", "Overlay") if f'"record": "{name}"' in text}
         assert {axis.kind for one in planned.inputs for axis in one.axes.axes} <= {"dynamic", "literal"}
-        sizes = [*planned.dummies.sizes, *(size for case in planned.cases for size in case.dummies.sizes)]
-        assert {type(size.value) for size in (*sizes, *planned.fixed_axes)} <= {int}
+        axes = [axis for one in (planned, *planned.cases) for axis in one.axes]
+        assert {type(size) for axis in axes for size in (axis.size, axis.low, axis.high)} <= {int, type(None)}
 
 
 @pytest.mark.parametrize(

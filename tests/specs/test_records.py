@@ -16,10 +16,10 @@ from onnxfn.specs.algebra.dummies import generates
 from onnxfn.specs.algebra.facts import gives, takes
 from onnxfn.specs.algebra.planned import Part, Plan, PlannedSpec
 from onnxfn.specs.algebra.spec import Check, ExportSpec, Overlay, Target
-from onnxfn.specs.axis_symbols import Limit
+from onnxfn.specs.axis_symbols import AxisFacts
 from onnxfn.specs.edits.renaming import renamed
 from onnxfn.specs.errors import InvalidSpec
-from onnxfn.specs.records import DummySize, Generator, InputSpec, Normalizer, OutputSpec, Read
+from onnxfn.specs.records import Generator, InputSpec, Normalizer, OutputSpec, Read
 from onnxfn.specs.stored import reports as results
 from onnxfn.specs.stored.reports import Difference, Exported, Report
 
@@ -147,11 +147,15 @@ def test_an_export_without_a_check_prints_that_it_is_unchecked():
 
 
 @pytest.mark.parametrize(
-    ("limit", "said"),
-    [(Limit("sequence_length", 4), "sequence_length from 4"), (Limit("n", 4, 512), "n from 4 up to 512")],
+    ("axis", "said"),
+    [
+        (AxisFacts("sequence_length", low=4), "sequence_length from 4"),
+        (AxisFacts("n", low=2, high=512), "n up to 512"),
+        (AxisFacts("n", 8, "size", "size", "is_fixed", "N"), "n is size when is_fixed traced at 8 named N"),
+    ],
 )
-def test_a_limit_prints_its_bounds(limit, said):
-    assert str(limit) == said
+def test_an_axis_prints_what_is_known_of_it(axis, said):
+    assert str(axis) == said
 
 
 @pytest.mark.parametrize(
@@ -163,4 +167,4 @@ def test_a_notebook_shows_a_record_as_it_prints(record):
 
 
 def test_a_record_that_does_not_print_in_a_way_of_its_own_has_no_page():
-    assert not hasattr(DummySize("n", 1), "_repr_html_")
+    assert not hasattr(Read("n", "m"), "_repr_html_")

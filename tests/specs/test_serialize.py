@@ -12,7 +12,7 @@ from onnxfn.specs.algebra.planned import Part, Plan, PlannedSpec
 from onnxfn.specs.algebra.quantized_dtypes import QUANTIZED_DTYPES
 from onnxfn.specs.algebra.spec import ExportSpec, Target
 from onnxfn.specs.errors import InvalidSpec, UnknownName
-from onnxfn.specs.records import Constant, DummySize, Generator
+from onnxfn.specs.records import Constant, Generator, Read
 from onnxfn.specs.results.measurements import Floors
 from onnxfn.specs.stored.reports import Difference, Event, Exported, Report
 from onnxfn.specs.stored.serialize import RECORDS, SCHEMA, from_json, from_plain, to_json, to_plain
@@ -70,23 +70,21 @@ def test_a_result_goes_to_json_and_back(record):
 
 
 def test_the_indent_changes_the_text_alone():
-    assert to_json(DummySize("batch_size", 2), indent=None) == (
-        f'{{"schema": {SCHEMA}, "onnxfn": "{VERSION}", "record": "DummySize", "name": "batch_size", "value": 2}}'
+    assert to_json(Read("heads", "n_head"), indent=None) == (
+        f'{{"schema": {SCHEMA}, "onnxfn": "{VERSION}", "record": "Read", "name": "heads", "source": "n_head"}}'
     )
-    assert json.loads(to_json(DummySize("batch_size", 2), indent=None)) == json.loads(
-        to_json(DummySize("batch_size", 2))
-    )
+    assert json.loads(to_json(Read("heads", "n_head"), indent=None)) == json.loads(to_json(Read("heads", "n_head")))
 
 
 def test_several_records_go_to_json_as_a_list():
-    sizes = (DummySize("batch_size", 2), DummySize("sequence_length", 16))
-    assert from_json(to_json(sizes), record=tuple) == sizes
+    several = (Read("heads", "n_head"), Read("width", "n_embd"))
+    assert from_json(to_json(several), record=tuple) == several
 
 
 def test_an_unknown_record_is_an_error_that_names_the_closest():
-    message = refusal(UnknownName, from_plain, {"record": "DummySise", "name": "batch_size", "value": 2})
-    assert message.startswith("no record 'DummySise'; known: Axis, AxisMap, ")
-    assert message.endswith("; did you mean 'DummySize'?")
+    message = refusal(UnknownName, from_plain, {"record": "AxisFact", "name": "batch_size", "size": 2})
+    assert message.startswith("no record 'AxisFact'; known: Axis, AxisMap, ")
+    assert message.endswith("; did you mean 'AxisFacts'?")
 
 
 def test_a_record_of_another_class_is_refused():
@@ -106,5 +104,5 @@ def test_text_that_is_not_json_is_an_error():
 
 
 def test_a_record_with_an_unknown_field_is_an_error_that_lists_the_fields():
-    message = refusal(InvalidSpec, from_plain, {"record": "DummySize", "name": "batch_size", "size": 2})
-    assert message.startswith("DummySize cannot be built from the fields ['name', 'size']: ")
+    message = refusal(InvalidSpec, from_plain, {"record": "AxisFacts", "name": "batch_size", "value": 2})
+    assert message.startswith("AxisFacts cannot be built from the fields ['name', 'value']: ")

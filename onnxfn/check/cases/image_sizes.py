@@ -18,10 +18,9 @@ from attrs import evolve
 from onnxfn.models.forward import torch_outputs
 from onnxfn.specs.algebra.dummies import dummies, known_sizes, sized
 from onnxfn.specs.algebra.planned import Part, Plan, PlannedSpec
-from onnxfn.specs.axis_symbols import Limit, fixed_sizes
+from onnxfn.specs.axis_symbols import AxisFacts, fixed_sizes, joined_axes, ranges
 from onnxfn.specs.errors import CaptureFailed
 from onnxfn.specs.plan.check_cases import cases, in_case, resized, with_dummies
-from onnxfn.specs.records import FixedAxis
 
 IMAGE_AXES = ("height", "width")
 """The symbols of the sides of an image."""
@@ -117,14 +116,15 @@ def _runs(model: Any, part: Part, spec: PlannedSpec, sizes: Sizes) -> bool:
 def with_fixed_images(part: Part) -> Part:
     """The part for images of the traced size alone: height and width are numbers in the graph, and limits of it."""
     sizes = image_sizes(part.spec)
-    fixed = (*part.spec.fixed_axes, *(FixedAxis(name, size) for name, size in sizes.items()))
-    return evolve(part, spec=evolve(part.spec, fixed_axes=fixed, smallest=_smallest_sizes(sizes)))
+    fixed = (AxisFacts(name, low=size, high=size) for name, size in sizes.items())
+    axes = joined_axes(part.spec.axes, fixed)
+    return evolve(part, spec=evolve(part.spec, axes=axes, smallest=_smallest_sizes(sizes)))
 
 
 def moves_images(part: Part) -> bool:
     """Whether a side of the images of a part is dynamic, and no range of its sizes is asked for."""
     sides = image_sizes(part.spec)
-    return bool(sides) and not any(axis.name in sides for axis in part.spec.axis_ranges)
+    return bool(sides) and not sides.keys() & ranges(part.spec).keys()
 
 
 def image_sizes(spec: PlannedSpec) -> Sizes:
@@ -137,5 +137,5 @@ def _covers(larger: Sizes, smaller: Sizes) -> bool:
     return all(larger[name] >= size for name, size in smaller.items())
 
 
-def _smallest_sizes(sizes: Sizes) -> Sequence[Limit]:
-    return tuple(Limit(name, size) for name, size in sizes.items())
+def _smallest_sizes(sizes: Sizes) -> Sequence[AxisFacts]:
+    return tuple(AxisFacts(name, low=size) for name, size in sizes.items())

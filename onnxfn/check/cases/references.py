@@ -22,11 +22,10 @@ from onnxfn.run.sessions import runtime_message
 from onnxfn.specs.algebra.dummies import Array, dummies, known_sizes, padded
 from onnxfn.specs.algebra.planned import Case, Part, PlannedSpec
 from onnxfn.specs.axes import names, symbols
-from onnxfn.specs.axis_symbols import stated_limits
+from onnxfn.specs.axis_symbols import ends, stated_limits, traced_sizes
 from onnxfn.specs.errors import CaptureFailed
-from onnxfn.specs.plan.check_cases import cases, in_case, past_lengths, with_dummies
+from onnxfn.specs.plan.check_cases import cases, in_case, past_lengths, resized, with_dummies
 from onnxfn.specs.plan.text_cases import LONG_PAST, LONG_TEXT, LONGEST
-from onnxfn.specs.records import DummySize
 from onnxfn.specs.stored.reports import CheckFailed, Tick, no_tick
 from onnxfn.weights.onnx_files import metadata
 
@@ -68,7 +67,9 @@ def largest_sizes(file: Path) -> dict[str, int]:
 
     An axis of a single size is not among them: if the plan has others, the check has to find that the file lacks them.
     """
-    return {limit.name: limit.high for limit in stated_limits(metadata(file)) if limit.high not in (None, limit.low)}
+    return {
+        limit.name: ends(limit)[1] for limit in stated_limits(metadata(file)) if limit.high not in (None, limit.low)
+    }
 
 
 def check_cases(
@@ -124,12 +125,11 @@ def _within_limits(case: Case, longest: int, largest: Mapping[str, int]) -> Case
     """
     is_long = case.name in (LONG_TEXT, LONG_PAST)
 
-    def within_limits(size: DummySize) -> DummySize:
-        is_length = isinstance(size.value, int) and size.value <= LONGEST
-        most = longest if is_long and is_length else sys.maxsize
-        return evolve(size, value=min(size.value, most, largest.get(size.name, sys.maxsize)))
+    def within_limits(name: str, size: int) -> int:
+        most = longest if is_long and size <= LONGEST else sys.maxsize
+        return min(size, most, largest.get(name, sys.maxsize))
 
-    return evolve(case, dummies=evolve(case.dummies, sizes=tuple(map(within_limits, case.dummies.sizes))))
+    return resized(case, {name: within_limits(name, size) for name, size in traced_sizes(case).items()})
 
 
 SEEDS = 1000

@@ -39,7 +39,7 @@ from onnxfn.specs.algebra.dummies import Array, dummies, padded
 from onnxfn.specs.algebra.planned import Part, Plan, PlannedSpec
 from onnxfn.specs.algebra.spec import Dummies
 from onnxfn.specs.axes import names
-from onnxfn.specs.axis_symbols import fixed_sizes
+from onnxfn.specs.axis_symbols import fixed_sizes, ranges
 from onnxfn.specs.edits.logits_to_keep import NUM_LOGITS_TO_KEEP, has_last_logits
 from onnxfn.specs.edits.token_embeddings import EMBEDDING_FILE, by_tokens
 from onnxfn.specs.errors import CaptureFailed, OnnxfnError
@@ -151,9 +151,9 @@ def _texts_are_in_range(spec: PlannedSpec) -> bool:
     smallest = {spec.batch: TEXTS, **dict.fromkeys(lengths.values(), 1), **dict.fromkeys(lengths, 0)}
     largest = {spec.batch: TEXTS, **dict.fromkeys((*lengths.values(), *lengths), longest)}
     return all(
-        axis.low <= smallest[axis.name] and largest[axis.name] <= axis.high
-        for axis in spec.axis_ranges
-        if axis.name in smallest
+        low <= smallest[name] and largest[name] <= high
+        for name, (low, high) in ranges(spec).items()
+        if name in smallest
     )
 
 

@@ -22,6 +22,7 @@ from onnxfn.specs.algebra.facts import gives
 from onnxfn.specs.algebra.planned import PlannedSpec
 from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.axes import value
+from onnxfn.specs.axis_symbols import traced_sizes
 from onnxfn.specs.converters import Path
 from onnxfn.specs.errors import OnnxfnError, PatchFailed
 from onnxfn.specs.plan.check_cases import cases, in_case
@@ -157,9 +158,8 @@ def onnx_name(path: Path) -> str:
 
 
 def _sizes(spec: PlannedSpec) -> dict[str, int]:
-    named = {size.name: size.value for size in spec.dummies.sizes if isinstance(size.value, int)}
     symbols = (axis.symbol for input_ in spec.inputs for axis in input_.axes.axes if axis.kind == "dynamic")
-    return {symbol: value(symbol, named) for symbol in symbols}
+    return {symbol: value(symbol, traced_sizes(spec)) for symbol in symbols}
 
 
 def _kind(tensor: Any, floats: set[str]) -> Kind | None:

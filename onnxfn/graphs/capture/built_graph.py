@@ -6,7 +6,7 @@ from typing import Any
 
 from attrs import field, frozen
 
-from onnxfn.specs.axis_symbols import Limit
+from onnxfn.specs.axis_symbols import AxisFacts
 from onnxfn.specs.converters import as_tuple
 
 
@@ -27,7 +27,7 @@ class BuiltGraph:
     """
 
     model: Any
-    limits: tuple[Limit, ...] = field(default=(), converter=as_tuple)
+    limits: tuple[AxisFacts, ...] = field(default=(), converter=as_tuple)
     unused_patches: tuple[str, ...] = field(default=(), converter=as_tuple)
     traced_layers: str = ""
     from_repeats: bool = False

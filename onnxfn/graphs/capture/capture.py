@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import copy
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any
-
-from attrs import evolve
 
 from onnxfn.architectures.patch_table import patches_of
 from onnxfn.architectures.private.torch_names import torch_name
@@ -37,12 +35,14 @@ from onnxfn.models.torch_modes import quiet
 from onnxfn.specs.algebra.dummies import dummies
 from onnxfn.specs.algebra.planned import Part, PlannedSpec
 from onnxfn.specs.axes import terms, value
-from onnxfn.specs.axis_symbols import SMALLEST_DYNAMIC_SIZE, Limit, fixed_sizes
+from onnxfn.specs.axis_symbols import SMALLEST_DYNAMIC_SIZE, UNBOUNDED, AxisFacts, ends, fixed_sizes, ranges
 from onnxfn.specs.errors import CaptureFailed, InvalidSpec, OnnxfnError, root_cause
 from onnxfn.specs.stored.reports import Tick, no_tick
 
-UNBOUNDED = 1 << 40
-"""Upper ends from here on mean no limit: torch then writes a very large number."""
+Ends = tuple[int, int | None]
+"""The smallest and the largest size of an axis; None where there is no largest one."""
+
+ANY_SIZE: Ends = (SMALLEST_DYNAMIC_SIZE, None)
 
 
 def capture(model: Any, part: Part, tick: Tick = no_tick) -> BuiltGraph:
@@ -229,10 +229,10 @@ def _dynamic_size(spec: PlannedSpec, symbol: str) -> Any:
     """The sizes of an axis, for torch.export: those of its range, if it has one. Torch takes 0 and 1 for fixed."""
     from torch.export import Dim
 
-    axis = next((axis for axis in spec.axis_ranges if axis.name == symbol), None)
-    if axis is None:
+    if symbol not in ranges(spec):
         return Dim.DYNAMIC
-    return Dim.DYNAMIC(min=axis.low if axis.low > SMALLEST_DYNAMIC_SIZE else None, max=axis.high)
+    low, high = ranges(spec)[symbol]
+    return Dim.DYNAMIC(min=low if low > SMALLEST_DYNAMIC_SIZE else None, max=high if high < UNBOUNDED else None)
 
 
 def _size_equalities(part: Part, tensors: Sequence[Any]) -> list[Any]:
@@ -309,13 +309,13 @@ def _watched_registry(registry: Any, tick: Tick, looked_up: list[Any]) -> Any:
     return watched
 
 
-def _limits(program: Any, part: Part) -> tuple[Limit, ...]:
+def _limits(program: Any, part: Part) -> dict[str, Ends]:
     """The sizes of dynamic axes that the model's own branches allow, where these are not all.
 
     A lower end of 2 is not a limit: torch always specializes the sizes 0 and 1.
     """
     tensors = [node.meta["val"] for node in program.graph.nodes if node.op == "placeholder"][-len(part.inputs) :]
-    limits: dict[str, Limit] = {}
+    limits: dict[str, Ends] = {}
     for axes, tensor in zip(part.inputs.values(), tensors, strict=True):
         for index, symbol in axes.items():
             if terms(symbol) != (symbol,):
@@ -323,34 +323,33 @@ def _limits(program: Any, part: Part) -> tuple[Limit, ...]:
             size = tensor.shape[index]
             allowed = program.range_constraints.get(getattr(getattr(size, "node", None), "expr", None))
             if allowed is not None:
-                limits.setdefault(symbol, Limit(symbol, *_ends(allowed)))
-    return tuple(limit for limit in limits.values() if limit.low > SMALLEST_DYNAMIC_SIZE or limit.high is not None)
+                limits.setdefault(symbol, _ends(allowed))
+    return {name: limit for name, limit in limits.items() if limit[0] > SMALLEST_DYNAMIC_SIZE or limit[1] is not None}
 
 
-def _check_ranges(model: Any, part: Part, limits: Iterable[Limit]) -> None:
+def _check_ranges(model: Any, part: Part, limits: Mapping[str, Ends]) -> None:
     """Raises CaptureFailed if the range of an axis goes beyond what the branches of the model allow."""
-    by_name = {limit.name: limit for limit in limits}
-    for axis in part.spec.axis_ranges:
-        limit = by_name.get(axis.name, Limit(axis.name, SMALLEST_DYNAMIC_SIZE))
-        low = axis.low if limit.low == SMALLEST_DYNAMIC_SIZE else max(axis.low, limit.low)
-        high = min(axis.high, limit.high or axis.high)
-        if (low, high) != (axis.low, axis.high):
+    for name, (smallest, largest) in ranges(part.spec).items():
+        low, high = limits.get(name, ANY_SIZE)
+        low = smallest if low == SMALLEST_DYNAMIC_SIZE else max(smallest, low)
+        high = min(largest, high or largest)
+        if (low, high) != (smallest, largest):
             raise CaptureFailed(
-                f"{type(model).__name__} takes the sizes {low} to {high} of {axis.name}, and its range is {axis.low} "
-                f"to {axis.high}; use with_shapes(spec, {axis.name}=({low}, {high}))"
+                f"{type(model).__name__} takes the sizes {low} to {high} of {name}, and its range is {smallest} "
+                f"to {largest}; use with_shapes(spec, {name}=({low}, {high}))"
             )
 
 
-def _with_smallest(limits: Iterable[Limit], part: Part) -> tuple[Limit, ...]:
+def _with_smallest(limits: Mapping[str, Ends], part: Part) -> tuple[AxisFacts, ...]:
     """The limits, raised to the smallest sizes in the plan; a fixed size is also the upper limit."""
-    fixed, by_name = fixed_sizes(part.spec), {limit.name: limit for limit in limits}
+    fixed, joined = fixed_sizes(part.spec), dict(limits)
     for size in part.spec.smallest:
-        limit = by_name.get(size.name, Limit(size.name, SMALLEST_DYNAMIC_SIZE))
-        by_name[size.name] = evolve(limit, low=max(limit.low, size.low), high=fixed.get(size.name, limit.high))
-    return tuple(by_name.values())
+        low, high = limits.get(size.name, ANY_SIZE)
+        joined[size.name] = max(low, ends(size)[0]), fixed.get(size.name, high)
+    return tuple(AxisFacts(name, low=low, high=high) for name, (low, high) in joined.items())
 
 
-def _ends(allowed: Any) -> tuple[int, int | None]:
-    """The ends of a range of torch; the upper one is None when there is no limit."""
+def _ends(allowed: Any) -> Ends:
+    """The ends of a range of torch."""
     low, high = int(allowed.lower), str(allowed.upper)
     return low, int(high) if high.isdecimal() and int(high) < UNBOUNDED else None

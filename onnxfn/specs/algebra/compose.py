@@ -21,6 +21,7 @@ from attrs import evolve, fields, has
 from toolz import reduce
 
 from onnxfn.specs.algebra.spec import ExportSpec, Overlay
+from onnxfn.specs.axis_symbols import joined_axes
 from onnxfn.specs.errors import InvalidSpec, shortened
 from onnxfn.specs.named_records import Named
 from onnxfn.specs.quantization import WeightRule, unique_rules
@@ -38,7 +39,7 @@ def compose(*specs: ExportSpec) -> ExportSpec:
 
     Returns:
         One spec. Tensors, generators and the like join by name, in the order of first mention, with the value of the
-        last.
+        last. Axes join by what is known of them: see `joined_axes`.
 
     Raises:
         InvalidSpec: an argument is not an ExportSpec. An edit is a function: write `toolz.pipe(spec, edit)`. Or a spec
@@ -105,7 +106,7 @@ def group(left: Any, right: Any) -> Any:
     return type(left)(**{part.name: _joined_field(part, left, right) for part in fields(type(left))})
 
 
-JOINS: Mapping[str, Callable[[Any, Any], Any]] = MappingProxyType({"overlays": overlays, "rules": rules})
+JOINS: Mapping[str, Callable[..., Any]] = MappingProxyType({"overlays": overlays, "axes": joined_axes, "rules": rules})
 """The joins that fields name in their metadata."""
 
 

@@ -27,10 +27,10 @@ from onnxfn.specs.algebra.fills import (
 from onnxfn.specs.algebra.planned import AnySpec
 from onnxfn.specs.algebra.spec import Dummies, ExportSpec
 from onnxfn.specs.axes import LARGEST_SIZE, names, shape
-from onnxfn.specs.axis_symbols import fixed_sizes
+from onnxfn.specs.axis_symbols import AxisFacts, fixed_sizes, traced_sizes
 from onnxfn.specs.converters import plain_number, resolve
 from onnxfn.specs.errors import InvalidSpec, MissingValue, OnnxfnError, UnknownName, unknown
-from onnxfn.specs.records import DummySize, Generator, Getter, InputSpec, NestedDummy
+from onnxfn.specs.records import Generator, Getter, InputSpec, NestedDummy
 
 Array = NDArray[Any]
 LARGEST_DUMMY = 1 << 28
@@ -76,10 +76,10 @@ def sized(**sizes: int | Getter) -> ExportSpec:
         An ExportSpec with these sizes and nothing else. The axes stay dynamic in the graph; `with_shapes` fixes axes.
 
     >>> spec = sized(batch_size=2, sequence_length=16)
-    >>> [(size.name, size.value) for size in spec.dummies.sizes]
+    >>> [(axis.name, axis.size) for axis in spec.axes]
     [('batch_size', 2), ('sequence_length', 16)]
     """
-    return ExportSpec(dummies=Dummies(sizes=tuple(DummySize(name, plain_number(size)) for name, size in sizes.items())))
+    return ExportSpec(axes=tuple(AxisFacts(name, plain_number(size)) for name, size in sizes.items()))
 
 
 def padded(side: Side) -> ExportSpec:
@@ -166,8 +166,7 @@ def known_sizes(spec: AnySpec, sizes: Mapping[str, int]) -> dict[str, int]:
 
 def planned_sizes(spec: AnySpec, axis_names: Iterable[str]) -> dict[str, int]:
     """The sizes that a planned spec has for these axis symbols. The size of a fixed axis wins."""
-    sizes = {size.name: size.value for size in spec.dummies.sizes if isinstance(size.value, int)}
-    sizes |= fixed_sizes(spec)
+    sizes = traced_sizes(spec) | fixed_sizes(spec)
     return {name: size for name, size in sizes.items() if name in axis_names}
 
 

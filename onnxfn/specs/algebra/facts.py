@@ -5,11 +5,11 @@ from __future__ import annotations
 from onnxfn.specs.algebra.compose import compose
 from onnxfn.specs.algebra.spec import Call, Check, ExportSpec, Overlay, Parts
 from onnxfn.specs.axes import AxisMap
+from onnxfn.specs.axis_symbols import AxisFacts
 from onnxfn.specs.converters import Path, plain_number
 from onnxfn.specs.records import (
     ArgumentBuilder,
     Constant,
-    FixedAxis,
     InputSpec,
     Kind,
     Link,
@@ -183,10 +183,10 @@ def fixes(name: str, value: int | Source, *, when: Source | None = None) -> Expo
         value: Its size, or where the configuration keeps it.
         when: A condition on the configuration; the axis is fixed when the value is true.
 
-    >>> fixes("height", "image_size").fixed_axes
-    (FixedAxis(name='height', value='image_size'),)
+    >>> print(fixes("height", "image_size").axes["height"])
+    height is image_size
     """
-    return ExportSpec(fixed_axes=(FixedAxis(name, value, when),))
+    return ExportSpec(axes=(AxisFacts(name, low=value, high=value, when=when),))
 
 
 def links(name: str, *, part: str, output: str) -> ExportSpec:

@@ -8,11 +8,11 @@ from attrs import field
 
 from onnxfn.specs.algebra.spec import Call, Check, Dummies, ExportSpec, Target
 from onnxfn.specs.axes import symbols
-from onnxfn.specs.axis_symbols import Limit, graph_axes
+from onnxfn.specs.axis_symbols import AxisFacts, graph_axes
 from onnxfn.specs.converters import as_tuple
 from onnxfn.specs.named_records import Named, by_name, has_tensor, tensor_of
 from onnxfn.specs.record import record
-from onnxfn.specs.records import AxisRange, FixedAxis, InputSpec, Link, OutputSpec
+from onnxfn.specs.records import InputSpec, Link, OutputSpec
 from onnxfn.specs.results import printing
 from onnxfn.specs.results.measurements import is_first_variant
 from onnxfn.specs.results.output_types import modalities
@@ -41,17 +41,19 @@ class Feedback:
 
 @record
 class Case:
-    """A case of the check, planned: the dummies and the inputs that differ from the traced sample.
+    """A case of the check, planned: the dummies, inputs and sizes that differ from the traced sample.
 
     Attributes:
         name: The name of the case.
-        dummies: Generators and sizes that replace those of the spec.
+        dummies: Generators that replace those of the spec.
         inputs: Inputs that replace those of the spec, as an empty cache replaces a full one.
+        axes: Sizes that replace those of the spec.
     """
 
     name: str
     dummies: Dummies = field(factory=Dummies)
     inputs: Named[InputSpec] = field(default=Named((), "input"), converter=by_name)
+    axes: Named[AxisFacts] = field(default=Named((), "axis"), converter=by_name)
 
 
 @record(kw_only=True)
@@ -64,9 +66,8 @@ class PlannedSpec:
         derived: Where the spec comes from, when it was derived from a model.
         inputs: The inputs of the graph, in order.
         outputs: The outputs of the graph, in order.
-        dummies: How dummy tensors are made; all sizes are numbers.
-        fixed_axes: Axes that are static in the graph; all values are numbers.
-        axis_ranges: The sizes that dynamic axes may have.
+        dummies: How dummy tensors are made.
+        axes: What is known of axes: sizes in dummy tensors, static axes, ranges. All values are numbers.
         batch_name: The symbol of the batch axis, where it has another name: see `batch`.
         cases: The cases of the check.
         call: How the model is loaded and called.
@@ -84,8 +85,7 @@ class PlannedSpec:
     inputs: Named[InputSpec] = field(default=Named((), "input"), converter=by_name)
     outputs: Named[OutputSpec] = field(default=Named((), "output"), converter=by_name)
     dummies: Dummies = Dummies()
-    fixed_axes: Named[FixedAxis] = field(default=Named((), "fixed axis"), converter=by_name)
-    axis_ranges: Named[AxisRange] = field(default=Named((), "axis range"), converter=by_name)
+    axes: Named[AxisFacts] = field(default=Named((), "axis"), converter=by_name)
     batch_name: str | None = None
     cases: Named[Case] = field(default=Named((), "case"), converter=by_name)
     call: Call = Call()
@@ -94,7 +94,7 @@ class PlannedSpec:
     feedback: Named[Feedback] = field(default=Named((), "feedback"), converter=by_name)
     links: Named[Link] = field(default=Named((), "link"), converter=by_name)
     io_names: tuple[str, ...] = field(default=(), converter=as_tuple)
-    smallest: Named[Limit] = field(default=Named((), "smallest size"), converter=by_name)
+    smallest: Named[AxisFacts] = field(default=Named((), "smallest size"), converter=by_name)
 
     @property
     def batch(self) -> str:
@@ -112,7 +112,7 @@ class PlannedSpec:
 
 
 AnySpec = ExportSpec | PlannedSpec
-"""A spec before or after planning: both have inputs, outputs, dummies, fixed axes, check and target."""
+"""A spec before or after planning: both have inputs, outputs, dummies, axes, check and target."""
 
 
 @record

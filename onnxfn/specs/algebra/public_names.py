@@ -16,6 +16,11 @@ PACKAGE = __name__.partition(".")[0]
 MODULES = ("batch", "edits", "errors", "facts", "families", "optimum", "quantization", "records", "results", "sources")
 """The modules of public names. The names that most people need are in the package itself, too."""
 
+RENAMED: Mapping[str, str] = MappingProxyType(
+    {"ExportJob": "onnxfn.ExportRequest", "FixedAxis": "onnxfn.records.AxisFacts"}
+)
+"""A name that was public -> the one in its place."""
+
 Names = tuple[tuple[str, ...], Callable[[str], Any], Callable[[], list[str]]]
 """`__all__`, `__getattr__` and `__dir__` of a module."""
 
@@ -56,7 +61,8 @@ def _value_elsewhere(module: str, name: str) -> Any:
     """The value of a name of another public module; AttributeError if none has it, or outside of the package."""
     owner = next((each for each in MODULES if name in _places(f"{PACKAGE}.{each}")), None)
     if module != PACKAGE or owner is None:
-        text = f"module {module!r} has no attribute {name!r}" + (f"; it is in {PACKAGE}.{owner}" if owner else "")
+        advice = f"; it is in {PACKAGE}.{owner}" if owner else f"; it is {RENAMED[name]} now" if name in RENAMED else ""
+        text = f"module {module!r} has no attribute {name!r}{advice}"
         # With `name` and `obj`, Python itself adds the closest name.
         raise AttributeError(text, name=name, obj=sys.modules[module])
     return getattr(import_module(f"{PACKAGE}.{owner}"), name)

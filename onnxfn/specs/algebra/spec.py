@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from attrs import field
 
+from onnxfn.specs.axis_symbols import AxisFacts
 from onnxfn.specs.converters import as_tuple
 from onnxfn.specs.errors import InvalidSpec
 from onnxfn.specs.named_records import Named, by_name, has_tensor, tensor_of
@@ -16,14 +17,10 @@ from onnxfn.specs.quantization import WeightRule, unique_rules
 from onnxfn.specs.record import record
 from onnxfn.specs.records import (
     ArgumentBuilder,
-    AxisName,
-    AxisRange,
     CacheRow,
     Constant,
-    DummySize,
     Edit,
     File,
-    FixedAxis,
     Generator,
     InputSpec,
     Link,
@@ -73,12 +70,10 @@ class Dummies:
     """How dummy tensors are made.
 
     Attributes:
-        generators: The generators that inputs refer to.
-        sizes: The sizes of axes in the traced sample.
+        generators: The generators that inputs refer to. The sizes are those of `axes`.
     """
 
     generators: Named[Generator] = field(default=Named((), "generator"), converter=by_name)
-    sizes: Named[DummySize] = field(default=Named((), "size"), converter=by_name)
 
 
 @record(kw_only=True)
@@ -183,9 +178,7 @@ class ExportSpec:
         outputs: The tensors that come out.
         normalizer: Where the configuration keeps the values that axes and generators name.
         dummies: How dummy tensors are made.
-        fixed_axes: Axes that are static in the graph.
-        axis_ranges: The sizes that dynamic axes may have.
-        axis_names: The names of axes in ONNX that are not those of the patterns.
+        axes: What is known of axes: sizes in dummy tensors, static axes, ranges, other names in ONNX.
         tasks: What each task adds to the spec.
         cases: The cases of the check: what each changes in the dummies.
         parts: Which ONNX files the spec is written as.
@@ -210,9 +203,7 @@ class ExportSpec:
     outputs: Named[OutputSpec] = field(default=Named((), "output"), converter=by_name)
     normalizer: Normalizer = Normalizer()
     dummies: Dummies = Dummies()
-    fixed_axes: Named[FixedAxis] = field(default=Named((), "fixed axis"), converter=by_name)
-    axis_ranges: Named[AxisRange] = field(default=Named((), "axis range"), converter=by_name)
-    axis_names: Named[AxisName] = field(default=Named((), "axis name"), converter=by_name)
+    axes: Named[AxisFacts] = field(default=Named((), "axis"), converter=by_name, metadata={"join": "axes"})
     tasks: Named[Overlay] = field(default=Named((), "task"), converter=by_name, metadata=OVERLAYS_JOIN)
     cases: Named[Overlay] = field(default=Named((), "case"), converter=by_name, metadata=OVERLAYS_JOIN)
     parts: Parts = Parts()

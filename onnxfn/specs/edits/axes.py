@@ -8,11 +8,11 @@ from attrs import evolve
 
 from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.axes import Axis, AxisMap, axis_map, inserted
-from onnxfn.specs.axis_symbols import symbols_in
+from onnxfn.specs.axis_symbols import AxisFacts, joined_axes, new_names, symbols_in
 from onnxfn.specs.edits.as_edit import as_edit
 from onnxfn.specs.edits.inner_specs import each_spec, inner_specs
 from onnxfn.specs.errors import InvalidSpec, listed, unknown
-from onnxfn.specs.records import AxisName, Constant, InputSpec
+from onnxfn.specs.records import Constant, InputSpec
 
 
 @as_edit
@@ -34,7 +34,7 @@ def with_axis_names(spec: ExportSpec, /, **names: str) -> ExportSpec:
     {0: 'N', 1: 'T'}
     """
     own = dict.fromkeys(symbols_in(spec))
-    current = {axis.name: axis.new for axis in spec.axis_names}
+    current = new_names(spec)
     known = {current.get(name, name): name for name in own}
     changed = {**current}
     for old, new in names.items():
@@ -49,7 +49,10 @@ def with_axis_names(spec: ExportSpec, /, **names: str) -> ExportSpec:
         changed[known[old]] = new
     if len({*changed.values()}) < len(changed):
         raise InvalidSpec(f"two axes cannot share a name: {', '.join(names.values())}")
-    return evolve(spec, axis_names=tuple(AxisName(name, new) for name, new in changed.items() if name != new))
+    others = {name: new for name, new in changed.items() if name != new}
+    every = joined_axes(spec.axes, map(AxisFacts, others))
+    axes = (evolve(axis, new=others.get(axis.name)) for axis in every)
+    return evolve(spec, axes=tuple(axis for axis in axes if axis != AxisFacts(axis.name)))
 
 
 @as_edit

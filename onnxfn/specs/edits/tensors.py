@@ -16,12 +16,12 @@ from onnxfn.specs.algebra.facts import checks, gives
 from onnxfn.specs.algebra.quantized_dtypes import QUANTIZED_DTYPES, QuantizedName
 from onnxfn.specs.algebra.spec import ExportSpec, FloatDtype, IntDtype, Target
 from onnxfn.specs.axes import AxisMap
-from onnxfn.specs.axis_symbols import symbols_in
+from onnxfn.specs.axis_symbols import AxisFacts, symbols_in
 from onnxfn.specs.converters import Path
 from onnxfn.specs.edits.as_edit import as_edit
 from onnxfn.specs.edits.inner_specs import each_spec, tensor_names, with_changed_input
 from onnxfn.specs.errors import InvalidSpec, UnknownName, closest, shortened, unknown
-from onnxfn.specs.records import KINDS, AxisRange, FixedAxis, InputSpec, Kind
+from onnxfn.specs.records import KINDS, InputSpec, Kind
 
 FLOAT_DTYPES: tuple[str, ...] = get_args(FloatDtype)
 FLOAT_NAMES = (*FLOAT_DTYPES, *QUANTIZED_DTYPES)
@@ -185,17 +185,10 @@ def with_shapes(spec: ExportSpec, /, **sizes: int | tuple[int, int]) -> ExportSp
         InvalidSpec: a size below 1, or a range whose ends are not in order.
 
     >>> from onnxfn import EMPTY
-    >>> with_shapes(EMPTY, batch_size=1).fixed_axes[0].value
-    1
+    >>> print(with_shapes(EMPTY, batch_size=1).axes[0])
+    batch_size is 1
     """
-    fixed = tuple(FixedAxis(name, _fixed_size(name, size)) for name, size in sizes.items() if not _is_range(size))
-    ranges = tuple(_axis_range(name, size) for name, size in sizes.items() if _is_range(size))
-    others = evolve(
-        spec,
-        fixed_axes=tuple(axis for axis in spec.fixed_axes if axis.name not in sizes),
-        axis_ranges=tuple(axis for axis in spec.axis_ranges if axis.name not in sizes),
-    )
-    return compose(others, ExportSpec(fixed_axes=fixed, axis_ranges=ranges))
+    return compose(spec, ExportSpec(axes=tuple(_with_sizes(name, size) for name, size in sizes.items())))
 
 
 @as_edit
@@ -273,8 +266,10 @@ def _numbers(kind: str) -> str:
     return "float" if "float" in kind else "int" if "int" in kind else kind
 
 
-def _is_range(size: Any) -> bool:
-    return isinstance(size, (tuple, list))
+def _with_sizes(name: str, size: Any) -> AxisFacts:
+    """An axis of a fixed size, or with a range of sizes."""
+    low, high = _range(name, size) if isinstance(size, (tuple, list)) else (_fixed_size(name, size),) * 2
+    return AxisFacts(name, low=low, high=high)
 
 
 def _fixed_size(name: str, size: Any) -> int:
@@ -284,8 +279,8 @@ def _fixed_size(name: str, size: Any) -> int:
     return int(size)
 
 
-def _axis_range(name: str, ends: Any) -> AxisRange:
+def _range(name: str, ends: Any) -> tuple[int, int]:
     match ends:
         case (int(low), int(high)) if 0 <= low < high:
-            return AxisRange(name, low, high)
+            return low, high
     raise InvalidSpec(f"axis {name!r} has no range {shortened(ends)}; a range is (smallest, largest): {name}=(1, 128)")

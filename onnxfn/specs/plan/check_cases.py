@@ -4,41 +4,39 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import cycle
+from typing import TypeVar
 
 from attrs import evolve
 
 from onnxfn.specs.algebra.compose import compose, group, named
 from onnxfn.specs.algebra.dummies import planned_sizes, sized
 from onnxfn.specs.algebra.planned import Case, PlannedSpec
-from onnxfn.specs.algebra.spec import Dummies, ExportSpec
+from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.axes import names, symbols, terms
-from onnxfn.specs.axis_symbols import fixed_sizes
+from onnxfn.specs.axis_symbols import fixed_sizes, joined_axes, ranges, traced_sizes
 from onnxfn.specs.errors import InvalidSpec
+
+Sized = TypeVar("Sized", Case, PlannedSpec)
+"""What has sizes of dummies."""
 
 
 def within_ranges(spec: PlannedSpec) -> PlannedSpec:
     """The planned spec with the sizes of its trace and of its cases moved into the ranges of their axes."""
-    cases = tuple(case_within(case, spec) for case in spec.cases)
-    return evolve(spec, dummies=_dummies_within(spec.dummies, spec), cases=cases)
+    return evolve(case_within(spec, spec), cases=tuple(case_within(case, spec) for case in spec.cases))
 
 
-def case_within(case: Case, spec: PlannedSpec) -> Case:
-    """A case with its sizes moved into the ranges of a planned spec."""
-    return evolve(case, dummies=_dummies_within(case.dummies, spec))
+def case_within(case: Sized, spec: PlannedSpec) -> Sized:
+    """A case, or a planned spec, with its sizes moved into the ranges of a planned spec."""
+    sizes = traced_sizes(case)
+    within = {name: min(max(sizes[name], low), high) for name, (low, high) in ranges(spec).items() if name in sizes}
+    return resized(case, within)
 
 
 def check_sizes(spec: PlannedSpec, sizes: Mapping[str, int]) -> None:
     """Raises InvalidSpec if a size is not in the range of its axis."""
-    for axis in spec.axis_ranges:
-        if not axis.low <= sizes.get(axis.name, axis.low) <= axis.high:
-            raise InvalidSpec(f"{axis.name!r} is {axis.low} to {axis.high} by with_shapes, not {sizes[axis.name]}")
-
-
-def _dummies_within(dummies: Dummies, spec: PlannedSpec) -> Dummies:
-    sizes = {size.name: size.value for size in dummies.sizes if isinstance(size.value, int)}
-    ranges = [axis for axis in spec.axis_ranges if axis.name in sizes]
-    within = {axis.name: min(max(sizes[axis.name], axis.low), axis.high) for axis in ranges}
-    return evolve(dummies, sizes=named(dummies.sizes, sized(**within).dummies.sizes))
+    for name, (low, high) in ranges(spec).items():
+        if not low <= sizes.get(name, low) <= high:
+            raise InvalidSpec(f"{name!r} is {low} to {high} by with_shapes, not {sizes[name]}")
 
 
 CASE_STEPS = (3, 5)
@@ -53,7 +51,7 @@ def cases(spec: PlannedSpec) -> tuple[Case, ...]:
     """
     used = dict.fromkeys(name for input_ in spec.inputs for name in names(input_.axes))
     traced = planned_sizes(spec, used)
-    own = {size.name for case in spec.cases for size in case.dummies.sizes}
+    own = {name for case in spec.cases for name in traced_sizes(case)}
     missing = {name: size for name, size in traced.items() if name not in {*own, *fixed_sizes(spec)}}
     batch = batch_symbol(spec)
     single = {name: 1 if name == batch else size + CASE_STEPS[0] for name, size in missing.items()}
@@ -73,9 +71,9 @@ def batch_symbol(spec: PlannedSpec) -> str | None:
     return symbol if symbol is not None and terms(symbol) == (symbol,) else None
 
 
-def resized(case: Case, sizes: Mapping[str, int]) -> Case:
-    """A case with other sizes of some axes."""
-    return evolve(case, dummies=group(case.dummies, sized(**sizes).dummies))
+def resized(case: Sized, sizes: Mapping[str, int]) -> Sized:
+    """A case, or a planned spec, with other sizes of some axes."""
+    return evolve(case, axes=joined_axes(case.axes, sized(**sizes).axes))
 
 
 def past_lengths(spec: PlannedSpec) -> dict[str, str]:
@@ -98,11 +96,12 @@ def past_lengths(spec: PlannedSpec) -> dict[str, str]:
     }
 
 
-def in_case(spec: PlannedSpec, case: Case) -> PlannedSpec:
-    """The planned spec with the dummies and inputs of a case."""
-    return evolve(spec, dummies=group(spec.dummies, case.dummies), inputs=named(spec.inputs, case.inputs))
+def in_case(spec: PlannedSpec, case: Case | ExportSpec) -> PlannedSpec:
+    """The planned spec with the dummies, sizes and inputs of a case."""
+    dummies, axes = group(spec.dummies, case.dummies), joined_axes(spec.axes, case.axes)
+    return evolve(spec, dummies=dummies, axes=axes, inputs=named(spec.inputs, case.inputs))
 
 
 def with_dummies(spec: PlannedSpec, *specs: ExportSpec) -> PlannedSpec:
     """The planned spec with other dummies: `with_dummies(spec, padded("none"))`."""
-    return evolve(spec, dummies=group(spec.dummies, compose(*specs).dummies))
+    return in_case(spec, compose(*specs))

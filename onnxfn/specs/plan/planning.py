@@ -15,7 +15,7 @@ from onnxfn.specs.algebra.config_values import UNKNOWN, Snapshot, is_set, read_c
 from onnxfn.specs.algebra.planned import BATCH, Case, Part, Plan, PlannedSpec
 from onnxfn.specs.algebra.spec import Dummies, ExportSpec, Overlay, Target
 from onnxfn.specs.axes import Axis, AxisMap, names, resolve_configured, substitute, symbols, terms, value
-from onnxfn.specs.axis_symbols import fixed_sizes, with_symbols
+from onnxfn.specs.axis_symbols import AxisFacts, fixed_sizes, new_names, ranges, with_symbols
 from onnxfn.specs.errors import InvalidSpec, MissingValue, shortened, unknown
 from onnxfn.specs.plan.cache_tensors import (
     cache_feedback,
@@ -28,9 +28,7 @@ from onnxfn.specs.plan.check_cases import within_ranges
 from onnxfn.specs.plan.text_cases import NO_FACTS, text_facts, with_text_cases
 from onnxfn.specs.records import (
     Constant,
-    DummySize,
     File,
-    FixedAxis,
     Generator,
     Getter,
     InputSpec,
@@ -84,7 +82,7 @@ def planned_axes(spec: ExportSpec, config: Any, *, decoders: Decoders = "merged"
     """The plan of a spec. Values of dummy inputs that the configuration lacks stay getters."""
     if decoders not in DECODERS:
         raise unknown("choice of decoders", decoders, DECODERS)
-    values, new = UNKNOWN if config is None else snapshot(config), {axis.name: axis.new for axis in spec.axis_names}
+    values, new = UNKNOWN if config is None else snapshot(config), new_names(spec)
     chosen = for_some_task(spec)
     if new:  # a later edit may have used the new names
         chosen = with_symbols(chosen, {name: symbol for symbol, name in new.items()})
@@ -98,8 +96,7 @@ def resolved(spec: ExportSpec, config: Snapshot) -> PlannedSpec:
     """The planned spec: values of the configuration in place of names, conditions decided, one tensor per layer."""
     complete = compose(DEFAULTS, for_some_task(spec))
     taken = _inputs(complete, config)
-    dynamic = {name for tensor in taken for name in names(tensor.axes)}
-    fixed = tuple(axis for axis in _fixed_axes(complete, config) if axis.name in dynamic)
+    complete = evolve(complete, axes=_planned_axes(complete, config, complete.axes, taken))
     used = _used_generators(complete, {tensor.generator for tensor in taken})
     places = {tensor.forward_path[0] for tensor in taken}
     has_cache = complete.cache.past is not None and bool(cache_inputs(complete, config))
@@ -108,14 +105,9 @@ def resolved(spec: ExportSpec, config: Snapshot) -> PlannedSpec:
         task=complete.task,
         derived=complete.derived,
         inputs=taken,
-        outputs=_outputs(
-            complete, config, dynamic, {axis.name: axis.value for axis in fixed if isinstance(axis.value, int)}
-        ),
-        dummies=_planned_dummies(complete, config, complete.dummies, used, taken),
-        fixed_axes=fixed,
-        axis_ranges=tuple(
-            axis for axis in complete.axis_ranges if axis.name in dynamic - {fixed_axis.name for fixed_axis in fixed}
-        ),
+        outputs=_outputs(complete, config, {name for tensor in taken for name in names(tensor.axes)}),
+        dummies=_planned_dummies(complete, config, complete.dummies, used),
+        axes=complete.axes,
         cases=tuple(_case(complete, config, overlay, used, taken) for overlay in complete.cases),
         call=evolve(
             complete.call,
@@ -187,7 +179,7 @@ def _refuse_unknown_names(spec: ExportSpec, parts: tuple[Part, ...]) -> None:
     axes = dict.fromkeys(name for tensor in tensors for name in names(tensor.axes))
     inputs = dict.fromkeys(tensor.name for tensor in tensors)
     for kind, known, chosen in (
-        ("axis", axes, (*fixed_sizes(spec), *(axis.name for axis in spec.axis_ranges))),
+        ("axis", axes, (*fixed_sizes(spec), *ranges(spec))),
         ("input", inputs, spec.target.input_order or ()),
     ):
         for name in chosen:
@@ -240,12 +232,12 @@ def _inputs(spec: ExportSpec, config: Snapshot) -> tuple[InputSpec, ...]:
     return tuple(sorted(present, key=lambda tensor: positions.get(tensor.name, len(positions))))
 
 
-def _outputs(spec: ExportSpec, config: Snapshot, dynamic: set[str], fixed: Mapping[str, int]) -> tuple[OutputSpec, ...]:
+def _outputs(spec: ExportSpec, config: Snapshot, dynamic: set[str]) -> tuple[OutputSpec, ...]:
     """The outputs, one per layer where there is one per layer, then those of the cache."""
     cached = cache_outputs(spec, config) if spec.cache.past in ("outputs", "both") else ()
     present = (output for output in (*spec.outputs, *cached) if is_set(spec.normalizer, config, output.when))
     tensors = (_tensor(spec, config, output) for template in present for output in per_layer(spec, config, template))
-    return tuple(evolve(output, axes=_without_past(output.axes, dynamic, fixed)) for output in tensors)
+    return tuple(evolve(output, axes=_without_past(output.axes, dynamic, fixed_sizes(spec))) for output in tensors)
 
 
 def _without_past(axes: AxisMap, dynamic: set[str], fixed: Mapping[str, int]) -> AxisMap:
@@ -274,13 +266,22 @@ def _constants(spec: ExportSpec, config: Snapshot, tensors: Iterable[InputSpec])
     return tuple(map(planned, spec.call.constants))
 
 
-def _fixed_axes(spec: ExportSpec, config: Snapshot) -> tuple[FixedAxis, ...]:
-    """The fixed axes whose condition is true, with numbers."""
-    return tuple(
-        FixedAxis(axis.name, _size(spec, config, axis.value, f"axis {axis.name!r}"))
-        for axis in spec.fixed_axes
-        if is_set(spec.normalizer, config, axis.when)
-    )
+def _planned_axes(
+    spec: ExportSpec, config: Snapshot, axes: Iterable[AxisFacts], tensors: Iterable[InputSpec]
+) -> tuple[AxisFacts, ...]:
+    """The axes with numbers. An axis that no input has keeps no more than a size that is a number already."""
+    used = {name for tensor in tensors for name in names(tensor.axes)}
+    every = [_planned_axis(spec, config, axis, is_used=axis.name in used) for axis in axes]
+    return tuple(axis for axis in every if axis != AxisFacts(axis.name))
+
+
+def _planned_axis(spec: ExportSpec, config: Snapshot, axis: AxisFacts, *, is_used: bool) -> AxisFacts:
+    ends = (axis.low, axis.high) if is_set(spec.normalizer, config, axis.when) else (None, None)
+    low, high = (None if end is None else _size(spec, config, end, f"axis {axis.name!r}") for end in ends)
+    size = axis.size
+    if isinstance(size, Getter):
+        size = _size(spec, config, size, f"size {axis.name!r}") if is_used else None
+    return AxisFacts(axis.name, size, *((low, high) if is_used else ()))
 
 
 def _used_generators(spec: ExportSpec, used: set[str]) -> set[str]:
@@ -319,33 +320,22 @@ def _generator(spec: ExportSpec, config: Snapshot, generator: Generator) -> Gene
     return evolve(generator, arguments={name: read(argument) for name, argument in generator.arguments})
 
 
-def _planned_dummies(
-    spec: ExportSpec, config: Snapshot, entries: Dummies, used: set[str], tensors: Iterable[InputSpec]
-) -> Dummies:
-    """The used generators and the sizes, as numbers. A size is read from the configuration if an input has the axis."""
-    axes = {name for tensor in tensors for name in names(tensor.axes)}
-    return Dummies(
-        generators=tuple(
-            _generator(spec, config, generator) for generator in entries.generators if generator.name in used
-        ),
-        sizes=tuple(
-            DummySize(size.name, _size(spec, config, size.value, f"size {size.name!r}"))
-            if isinstance(size.value, Getter)
-            else size
-            for size in entries.sizes
-            if not isinstance(size.value, Getter) or size.name in axes
-        ),
-    )
+def _planned_dummies(spec: ExportSpec, config: Snapshot, entries: Dummies, used: set[str]) -> Dummies:
+    """The used generators, with the configuration's values."""
+    generators = (generator for generator in entries.generators if generator.name in used)
+    return Dummies(generators=tuple(_generator(spec, config, generator) for generator in generators))
 
 
 def _case(spec: ExportSpec, config: Snapshot, overlay: Overlay, used: set[str], tensors: tuple[InputSpec, ...]) -> Case:
     """The planned case; rows of the cache that it replaces become inputs."""
     rows = cache_inputs(evolve(spec, cache=overlay.spec.cache), config)
     cached = tuple(_tensor(spec, config, row) for row in rows)
+    sizes = (AxisFacts(axis.name, axis.size) for axis in overlay.spec.axes)
     return Case(
         overlay.name,
-        _planned_dummies(spec, config, overlay.spec.dummies, used, (*tensors, *cached)),
+        _planned_dummies(spec, config, overlay.spec.dummies, used),
         named(overlay.spec.inputs, cached),
+        _planned_axes(spec, config, sizes, (*tensors, *cached)),
     )
 
 

@@ -104,7 +104,7 @@ def _with_special_tokens(spec: PlannedSpec, facts: TextFacts) -> tuple[Case, ...
     masked = [_mixed_mask(generators[name], sides) for name in sorted(mask_names)]
     inputs = tuple(evolve(ids, generator=f"special {ids.name}") for ids in replaced)
     dummies = group(base.dummies, Dummies(generators=(*masked, *special)))
-    case = Case(SPECIAL_TOKENS, dummies, named(base.inputs, inputs))
+    case = evolve(base, name=SPECIAL_TOKENS, dummies=dummies, inputs=named(base.inputs, inputs))
     return tuple(case if other == base else other for other in cases(spec))
 
 

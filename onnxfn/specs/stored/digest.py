@@ -16,11 +16,12 @@ from onnxfn.specs.stored.serialize import to_plain
 UNORDERED: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "Call": ("constants", "builders", "patches"),
-        "Dummies": ("generators", "sizes"),
-        "ExportSpec": ("fixed_axes", "axis_ranges", "axis_names"),
+        "Case": ("axes",),
+        "Dummies": ("generators",),
+        "ExportSpec": ("axes",),
         "Normalizer": ("reads",),
         "Parts": ("links",),
-        "PlannedSpec": ("fixed_axes", "axis_ranges", "links", "feedback"),
+        "PlannedSpec": ("axes", "links", "feedback"),
     }
 )
 """The fields of records whose order has no meaning. Inputs, outputs, tasks, cases and files have an order."""

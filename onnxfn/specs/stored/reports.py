@@ -11,7 +11,7 @@ from attrs import evolve, field
 
 from onnxfn.specs.algebra.planned import Plan
 from onnxfn.specs.algebra.public_calls import public
-from onnxfn.specs.axis_symbols import Limit
+from onnxfn.specs.axis_symbols import AxisFacts
 from onnxfn.specs.converters import as_tuple
 from onnxfn.specs.errors import InvalidSpec, OnnxfnError
 from onnxfn.specs.record import record
@@ -256,7 +256,7 @@ class Exported:
     opset: int
     seconds: tuple[tuple[str, float], ...] = field(converter=as_tuple)
     report: Report | None = None
-    limits: tuple[Limit, ...] = field(default=(), converter=as_tuple)
+    limits: tuple[AxisFacts, ...] = field(default=(), converter=as_tuple)
     repeats: tuple[str, ...] = field(default=(), converter=as_tuple)
     fusions: tuple[tuple[str, tuple[Fusion, ...]], ...] = field(default=(), converter=as_tuple)
     graphs: tuple[GraphSize, ...] = field(default=(), converter=as_tuple)

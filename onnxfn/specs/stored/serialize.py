@@ -53,8 +53,8 @@ def to_plain(record: Any) -> Any:
 
     InvalidSpec if a text has characters that UTF-8 or ONNX cannot hold: `from_plain` would refuse it.
 
-    >>> to_plain(records.DummySize("batch_size", 2))
-    {'record': 'DummySize', 'name': 'batch_size', 'value': 2}
+    >>> to_plain(records.Read("num_layers", "n_layer"))
+    {'record': 'Read', 'name': 'num_layers', 'source': 'n_layer'}
     """
     if isinstance(record, axes.AxisMap):
         return {"record": "AxisMap", "pattern": axes.pattern(record)}
