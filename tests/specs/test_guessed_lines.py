@@ -109,6 +109,7 @@ REFUSED = (
     ("with_opset()", TypeError, "missing a required argument: 'opset'"),
     ("tc.input", AttributeError, "no attribute 'input'"),
     ("onnxfn.records.FixedAxis", AttributeError, "it is onnxfn.records.AxisFacts now"),
+    ("onnxfn.ExportJob", AttributeError, "it is onnxfn.ExportRequest now"),
     ("plan(without(tc, 'logits'))", InvalidSpec, "bert has no output for text-classification; add one: compose("),
     ("renamed(with_outputs(tc, 'hidden_states'), **{'hidden_states.2': 'last'})", UnknownName,
      "write with_outputs(spec, 'hidden_states.2') first"),
