@@ -80,12 +80,9 @@ def _origin(report: Mapping[str, Any]) -> str:
     source = f" Its weights come from {report['weights_from']}." if report["weights_from"] else ""
     opsets = sorted({str(graph["opset"]) for graph in report["graphs"].values()})
     written = f"ONNX files of {model}, opset {', '.join(opsets)}.{source} Written with {versions}."
-    return f"{written}\n\n{_command(report)}" if report.get("request") is not None else written
-
-
-def _command(report: Mapping[str, Any]) -> str:
-    """The command that writes such a folder."""
-    return f"This command writes such a folder:\n\n```sh\n{command_line(report['request'])}\n```"
+    if report.get("request") is None:
+        return written
+    return f"{written}\n\nThis command writes such a folder:\n\n```sh\n{command_line(report['request'])}\n```"
 
 
 def _file_table(report: Mapping[str, Any]) -> str:

@@ -108,10 +108,8 @@ TOKENS = ("image_token_id", "video_token_id", "vision_start_token_id")
 SIZES = ("spatial_merge_size", "patch_size")
 """Keys of the configuration, and of its section for images, that the runtime reads in `model` and in `model.vision`."""
 
-TYPES: Mapping[str, str] = MappingProxyType(
-    {name: name for name in ("qwen2_5_vl", "qwen3_vl", "qwen3_5", "qwen3_5_moe", "mistral3")}
-)
-"""Model type -> the value of `model.type` whose runtime gives its files what they take."""
+TYPES = ("qwen2_5_vl", "qwen3_vl", "qwen3_5", "qwen3_5_moe", "mistral3")
+"""The model types that are values of `model.type` whose runtime gives their files what they take."""
 
 
 def sees_in_genai(plan: Plan, config: Mapping[str, Any]) -> bool:
@@ -131,19 +129,15 @@ def decoder_with_images(plan: Plan) -> Part:
     return parts_by_stem(plan)[DECODER]
 
 
-def image_blocks(plan: Plan, config: Mapping[str, Any], folder: str, processor: str | None = None) -> dict[str, Any]:
+def image_blocks(plan: Plan, config: Mapping[str, Any], folder: str, processor: str | None) -> dict[str, Any]:
     """The type, the tokens, and the blocks of the files that read images and tokens, in `model`.
 
-    Args:
-        plan: A plan that the runtime can load.
-        config: The configuration of the model.
-        folder: The folder of the ONNX files.
-        processor: The file with the steps from pictures to the inputs of the tower, if there is one.
+    `processor` is the file with the steps from pictures to the inputs of the tower, if there is one.
     """
     vision = parts_by_stem(plan)[VISION]
     sizes = {**config, **(config.get("vision_config") or {})}
     return {
-        "type": TYPES[str(config["model_type"])],
+        "type": config["model_type"],
         **{key: config[key] for key in TOKENS if key in config},
         "embedding": {
             "filename": f"{folder}/{EMBEDDING}.onnx".removeprefix("/"),

@@ -17,6 +17,7 @@ from onnxfn.specs.algebra.compose import compose, from_config, reads
 from onnxfn.specs.algebra.dummies import generates
 from onnxfn.specs.algebra.facts import TOKENS, takes
 from onnxfn.specs.algebra.spec import ExportSpec
+from onnxfn.specs.records import Getter
 
 CASES = "one right-padded left-padded"
 """The cases of `text_cases`."""
@@ -28,11 +29,7 @@ IMAGE = compose(
 
 
 def _texts_after(placeholders: str) -> ExportSpec:
-    """A spec of texts that begin with tokens in place of an image: 7 to 24 tokens follow them.
-
-    Args:
-        placeholders: The name of the number of these tokens.
-    """
+    """A spec of texts that begin with tokens in place of an image, `placeholders` in number: 7 to 24 follow them."""
     lengths = [from_config(f"{placeholders} + {tokens}") for tokens in (16, 7, 11, 24)]
     return compose(text_cases, sized_in(CASES, sequence_length=lengths))
 
@@ -69,26 +66,23 @@ PLACED_PATCHES = compose(
 """The patches of an image for each text, and a mask of its tokens in the text."""
 
 
+def _ids_with_image(token: str, count: int | Getter) -> ExportSpec:
+    """A spec of token ids that begin with so many placeholders of an image; `token` is the key of their id."""
+    ids, high, image = "ids_with_image", from_config("vocab_size"), from_config("placeholder")
+    return compose(reads(placeholder=token), generates("token_ids", ids, high=high, image=image, count=count))
+
+
 def _instructed_image(token: str, frames: ExportSpec, *factors: str) -> ExportSpec:
     """A spec of an image or a video for each text, and of the same text in the tokens of a Q-Former.
 
-    Args:
-        token: The key of the token in place of the image.
-        frames: The input `pixel_values`.
-        factors: Names whose product is the number of these tokens.
+    The input `pixel_values` is that of `frames`; the product of `factors` is the number of placeholders.
     """
     return compose(
         text_inputs,
         IMAGE,
         frames,
-        reads(num_placeholders=" * ".join(factors), num_query_tokens="num_query_tokens", placeholder=token),
-        generates(
-            "token_ids",
-            "ids_with_image",
-            high=from_config("vocab_size"),
-            image=from_config("placeholder"),
-            count=from_config("num_placeholders"),
-        ),
+        reads(num_placeholders=" * ".join(factors), num_query_tokens="num_query_tokens"),
+        _ids_with_image(token, from_config("num_placeholders")),
         _texts_after("num_placeholders"),
         takes("qformer_input_ids", "batch_size qformer_length", "question_ids"),
         takes("qformer_attention_mask", "batch_size qformer_length", "padding_mask"),
@@ -143,14 +137,8 @@ SOUNDS_AND_TEXTS = compose(
 PATCHES_IN_TEXTS = compose(
     text_inputs,
     takes("pixel_values", "num_patches patch_width=", "patches", kind="float"),
-    reads(placeholder="image_token_id", patch_width="3 * patch_size ** 2"),
-    generates(
-        "token_ids",
-        "ids_with_image",
-        high=from_config("vocab_size"),
-        image=from_config("placeholder"),
-        count=8,
-    ),
+    _ids_with_image("image_token_id", 8),
+    reads(patch_width="3 * patch_size ** 2"),
     generates("patches", "normal"),
     text_cases,
     sized_in(CASES, num_patches=(16, 8, 24, 16), sequence_length=(24, 9, 17, 31)),
