@@ -16,14 +16,7 @@ from attrs import evolve, frozen
 
 from onnxfn.export.batch.log import is_unchanged, log_result, logged_results
 from onnxfn.export.batch.memory import memory_need, stored_weights
-from onnxfn.export.batch.records import (
-    BatchEvent,
-    BatchResult,
-    JobLimits,
-    JobResult,
-    OnBatchEvent,
-    check_paths,
-)
+from onnxfn.export.batch.records import BatchEvent, BatchResult, JobLimits, JobResult, OnBatchEvent, check_paths
 from onnxfn.export.batch.servers import executor_processes, local_processes
 from onnxfn.export.jobs.error_lines import error_line
 from onnxfn.export.jobs.identity import job_digest

@@ -6,15 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from onnxfn.export.clients.caches import (
-    KEYS,
-    VALUES,
-    CacheTensor,
-    cache_of,
-    decoder_of,
-    of_attribute,
-    other_inputs,
-)
+from onnxfn.export.clients.caches import KEYS, VALUES, CacheTensor, cache_of, decoder_of, of_attribute, other_inputs
 from onnxfn.export.clients.configuration import config_value
 from onnxfn.export.clients.folder import CONFIG, GENERATION_CONFIG, Folder, changed, json_object
 from onnxfn.export.clients.genai_images import VISION_PROCESSOR, decoder_with_images, image_blocks, sees_in_genai

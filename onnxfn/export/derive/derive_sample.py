@@ -12,7 +12,7 @@ from attrs import evolve, frozen
 from onnxfn.architectures import ARCHITECTURES
 from onnxfn.export.derive.class_rows import row_of
 from onnxfn.export.derive.index_bounds import index_bounds
-from onnxfn.export.derive.probe import Run, all_tensors, outputs_spec, run, run_at_sizes, specs_at_sizes
+from onnxfn.export.derive.probe import Run, all_tensors, outputs_spec, run, run_at_sizes, specs_at_sizes, summary
 from onnxfn.export.derive.sample_arguments import SampleTensor, sample_arguments
 from onnxfn.export.derive.sample_inputs import generator_name, inner_models, sample_inputs, windows, with_windows
 from onnxfn.export.derive.sample_ranges import (
@@ -34,7 +34,7 @@ from onnxfn.specs.algebra.planned import PlannedSpec
 from onnxfn.specs.algebra.spec import Call, Dummies, ExportSpec, FloatDtype, Target
 from onnxfn.specs.converters import Path
 from onnxfn.specs.edits.tensors import FLOAT_DTYPES
-from onnxfn.specs.errors import InvalidSpec, first_line, unknown
+from onnxfn.specs.errors import InvalidSpec, unknown
 from onnxfn.specs.plan.check_cases import CASE_STEPS, batch_symbol
 from onnxfn.specs.plan.planning import resolved
 from onnxfn.specs.records import Generator, Patch
@@ -79,9 +79,10 @@ def derive_from_sample(
     """
     check_module(model)
     tensors, call = sample_arguments(model, sample)
-    for name in ranges:
-        if name not in {tensor.name for tensor in tensors}:
-            raise unknown("tensor", name, [tensor.name for tensor in tensors], of="the sample")
+    names = [tensor.name for tensor in tensors]
+    for name in (*ranges, *axes):
+        if name not in names:
+            raise unknown("tensor", name, names, of="the sample")
     base = compose(
         ExportSpec(name=type(model).__name__, task=task, target=_target(model, tensors)),
         ExportSpec(call=evolve(call, patches=_inner_patches(model))),
@@ -95,7 +96,7 @@ def derive_from_sample(
     base, generators, runs = _accepted_sizes(copied, base, tensors, certain)
     check_results(type(model).__name__, runs.runs, runs.complex_paths)
     provenance = ExportSpec(derived=_provenance(model, tensors, call))
-    outputs = outputs_spec(runs.runs, [tensor.name for tensor in tensors])
+    outputs = outputs_spec(runs.runs, names)
     return compose(_with_generators(base, generators), outputs, provenance)
 
 
@@ -115,9 +116,6 @@ def _inner_patches(model: Any) -> Collection[Patch]:
     for row in filter(None, (row_of(name, ARCHITECTURES) for name in sorted(types))):
         patches = named(patches, row.call.patches)
     return patches
-
-
-# Values of dummies
 
 
 def _with_generators(base: ExportSpec, generators: Generators) -> ExportSpec:
@@ -195,11 +193,10 @@ def _first_runs(model: Any, base: ExportSpec, generators: Generators) -> Runs:
     try:
         return _runs(model, _with_generators(base, generators))
     except Exception as error:
-        summary = f"{type(error).__name__}: {first_line(error)}"[:160]
         advice = FIXED_PROGRAM if "Guard failed" in str(error) else "name its dynamic axes in `axes`"
         where = _failing_sizes(model, resolved(_with_generators(base, generators), {}))
         raise InvalidSpec(
-            f"{base.name} does not run on tensors like this sample{where}: {summary}; {advice}"
+            f"{base.name} does not run on tensors like this sample{where}: {summary(error)}; {advice}"
         ) from error
 
 

@@ -39,9 +39,9 @@ from onnxfn.architectures.wrappers.feature_methods import draws, feature_method,
 from onnxfn.architectures.wrappers.layer_inputs import LAYER_INPUTS, layer_sizes
 from onnxfn.export.derive.auto_tables import is_listed, listed_classes
 from onnxfn.export.derive.causal_masks import masked_by_eager
-from onnxfn.export.derive.derive import derive_from_model, summary
+from onnxfn.export.derive.derive import derive_from_model
 from onnxfn.export.derive.known_inputs import CONFIG_KEYS
-from onnxfn.export.derive.probe import accepted, all_tensors, outputs_spec
+from onnxfn.export.derive.probe import accepted, all_tensors, outputs_spec, summary
 from onnxfn.export.load.class_tasks import class_name
 from onnxfn.models.model_state import model_copy
 from onnxfn.models.submodules import submodule_of

@@ -58,11 +58,7 @@ OTHER_TASKS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "feature-extraction": ("zero-shot-image-classification", "reinforcement-learning", "text-to-audio"),
         "image-text-retrieval": ("zero-shot-image-classification",),
         "object-detection": ("zero-shot-object-detection",),
-        "question-answering": (
-            "document-question-answering",
-            "table-question-answering",
-            "visual-question-answering",
-        ),
+        "question-answering": ("document-question-answering", "table-question-answering", "visual-question-answering"),
         "retrieval": ("feature-extraction",),
         "text-encoding": ("feature-extraction",),
         "text-classification": ("audio-classification",),
