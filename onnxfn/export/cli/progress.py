@@ -121,12 +121,7 @@ def _bar(console: Any, *, transient: bool) -> Any:
         TextColumn("{task.fields[amount]}", markup=False),
     )
     return Progress(
-        *columns,
-        console=console,
-        transient=transient,
-        auto_refresh=False,
-        redirect_stdout=False,
-        redirect_stderr=False,
+        *columns, console=console, transient=transient, auto_refresh=False, redirect_stdout=False, redirect_stderr=False
     )
 
 

@@ -28,15 +28,14 @@ MEASURES = ("agreement", "kl", "cosine", "iou", "cases")
 
 
 def card_text(report: Mapping[str, Any]) -> str:
-    """The card of a folder: what it was made of, its files with their measured errors, and its limits.
+    """The card of a folder from its `report.json`: what it was made of, its files with their errors, and its limits.
 
-    Args:
-        report: The content of `report.json`; of `files`, the card names the graphs and the files with their weights.
+    It names no folder, so that equal exports have equal cards.
     """
     task = (report["task"] or "").removesuffix(WITH_PAST)
     sections = (
         _front_matter(report, task),
-        f"# {_title(report, task)}",
+        f"# {report['name'] or 'A model'}{f' for {task}' if task else ''}, in ONNX",
         _origin(report),
         "## Files",
         _file_table(report),
@@ -66,12 +65,6 @@ def _front_matter(report: Mapping[str, Any], task: str) -> str:
 
     tags = ["onnx", "onnxfn", *([report["name"]] if report["name"] else [])]
     return f"---\n{ModelCardData(library_name='onnx', pipeline_tag=task or None, tags=tags).to_yaml()}\n---"
-
-
-def _title(report: Mapping[str, Any], task: str) -> str:
-    """The title: it names no folder, so that equal exports have equal cards."""
-    words = (report["name"] or "A model", f"for {task}" if task else "")
-    return f"{' '.join(filter(None, words))}, in ONNX"
 
 
 def _origin(report: Mapping[str, Any]) -> str:

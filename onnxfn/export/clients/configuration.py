@@ -71,7 +71,6 @@ SEPARATE_HEADS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
 )
 """The model type -> what describes the cache of a graph that has keys and values apart, for a `multi_query` model."""
 
-
 FLAT_TYPES = frozenset({"qwen2_vl"})
 TEXT_SIZES = ("hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads")
 """The types whose language model clients describe by keys of the whole configuration, and these keys."""

@@ -46,14 +46,10 @@ def vision_processor(folder: Folder) -> dict[str, str]:
 
     Nor is there one without an image processor, or for one that leaves out a step.
     """
-    if not sees_in_genai(folder.plan, json_object(folder, CONFIG) or {}):
-        return {}
-    stated = _image_processor(folder)
-    if stated is None:
-        return {}
-    return changed(
-        folder, VISION_PROCESSOR, {"processor": {"name": "image_processor", "transforms": [*_steps(stated)]}}
-    )
+    sees = sees_in_genai(folder.plan, json_object(folder, CONFIG) or {})
+    stated = _image_processor(folder) if sees else None
+    steps = stated and {"processor": {"name": "image_processor", "transforms": [*_steps(stated)]}}
+    return changed(folder, VISION_PROCESSOR, steps)
 
 
 def _image_processor(folder: Folder) -> dict[str, Any] | None:
@@ -172,18 +168,11 @@ def write_embedding(folder: Path, plan: Plan, config: Mapping[str, Any]) -> tupl
 
 
 def merging_graph(table: Any, placeholder: int) -> Any:
-    """The graph of a table of embeddings that also takes `image_features`, which stand in place of a token.
+    """The graph of a table of embeddings that also takes `image_features`, `[rows, width]`, in place of a token.
 
     A placeholder token for which there is no row keeps its own embedding: the runtime gives no rows after the prompt,
-    and the model may write the token.
-
-    Args:
-        table: An `onnx.ModelProto` from `input_ids` to `inputs_embeds`.
-        placeholder: The id of the token. There may be none of it in the texts: then there are no rows of features.
-
-    Returns:
-        An `onnx.ModelProto` with the inputs `input_ids` and `image_features`, `[rows, width]`. It refers to the same
-        external data.
+    and the model may write the token. Without placeholders in the texts there are no rows at all. Both graphs are an
+    `onnx.ModelProto`, and refer to the same external data.
     """
     from onnx import TensorProto, helper, numpy_helper
 

@@ -54,7 +54,7 @@ def derive_from_model(model: Any, task: str, *, of_texts: bool = False) -> Expor
     base = compose(ExportSpec(name=model.config.model_type), masked_by_eager(model), inputs)
     result, refusal = _result_with_cache(model, base, name)
     known = spec_with_cache(model, base, result, name)
-    if known is None or _is_other_head(known, task) or _lacks_outputs(runs, known, task):
+    if known is None or not _has_head(known, runs, canonical(task)):
         known = _spec_without_cache(base, name, runs)
     spec = _for_task(model, known, task, refusal)
     return compose(spec, ExportSpec(derived=_provenance(model, inputs, spec, refusal)))
@@ -162,20 +162,16 @@ def _takes_cache(model: Any) -> bool:
     return not kinds or any(issubclass(kind, Cache) for kind in kinds)
 
 
-def _is_other_head(spec: ExportSpec, task: str) -> bool:
-    """Whether transformers lists a class for a task that a spec with a cache does not have: a decoder of speech."""
-    return canonical(task) not in task_names(spec) and canonical(task) in listed_tasks(spec.name or "")
+def _has_head(spec: ExportSpec, runs: Sequence[Run], task: str) -> bool:
+    """Whether a spec with a cache is for the head of a model that ran, as far as its task and its outputs tell.
 
-
-def _lacks_outputs(runs: Sequence[Run], spec: ExportSpec, task: str) -> bool:
-    """Whether a model does not return the outputs that a spec has for a task.
-
-    For feature-extraction, transformers lists classes that return logits alone where a type has no other class.
+    transformers lists a class for a task that such a spec does not have: a decoder of speech. For feature-extraction it
+    lists classes that return logits alone where a type has no other class.
     """
-    if canonical(task) not in task_names(spec):
-        return False
+    if task not in task_names(spec):
+        return task not in listed_tasks(spec.name or "")
     returned = {output.name for output in outputs_spec(runs).outputs}
-    return returned.isdisjoint(output.name for output in for_task(spec, canonical(task)).outputs)
+    return not returned.isdisjoint(output.name for output in for_task(spec, task).outputs)
 
 
 def _for_task(model: Any, spec: ExportSpec, task: str, refusal: str) -> ExportSpec:

@@ -11,7 +11,7 @@ from attrs import evolve, frozen
 
 from onnxfn.architectures import ARCHITECTURES
 from onnxfn.export.derive.class_rows import row_of
-from onnxfn.export.derive.index_bounds import index_bounds
+from onnxfn.export.derive.index_bounds import Bounds, index_bounds
 from onnxfn.export.derive.probe import Run, all_tensors, outputs_spec, run, run_at_sizes, specs_at_sizes, summary
 from onnxfn.export.derive.sample_arguments import SampleTensor, sample_arguments
 from onnxfn.export.derive.sample_inputs import generator_name, inner_models, sample_inputs, windows, with_windows
@@ -132,11 +132,9 @@ def _certain(
     planned = resolved(
         _with_generators(base, {name: sample_range(name, by_name[name]) for name in by_name} | known), {}
     )
-    bounds: dict[str, tuple[int, int]] = {}
+    bounds: Bounds = {}
     for spec in specs_at_sizes(planned):
-        for name, (low, high) in index_bounds(model, spec).items():
-            least, most = bounds.get(name, (low, high))
-            bounds[name] = max(least, low), min(most, high)
+        bounds = index_bounds(model, spec, bounds)
     ordered = {name: limits for name, limits in bounds.items() if limits[0] < limits[1]}
     indices = {name: limits for name, limits in ordered.items() if str(by_name[name].dtype) != "torch.bool"}
     return {name: indexed_range(name, by_name[name], limits) for name, limits in indices.items()} | known

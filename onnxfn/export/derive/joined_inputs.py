@@ -12,7 +12,8 @@ from onnxfn.architectures.families.feature_inputs import PLACED_PATCH
 from onnxfn.architectures.families.multimodal import text_batch_cases, text_batch_inputs
 from onnxfn.architectures.families.sizes import sized_in
 from onnxfn.architectures.families.text import text_cases, text_inputs
-from onnxfn.export.derive.known_inputs import MERGED_PATCHES, PATCH_STRIPS, POOLED_PATCHES, Forms
+from onnxfn.architectures.families.vision import pixel_inputs
+from onnxfn.export.derive.known_inputs import MERGED_PATCHES, PATCH_STRIPS, POOLED_PATCHES, VIDEO, Forms
 from onnxfn.specs.algebra.compose import compose, from_config, reads
 from onnxfn.specs.algebra.dummies import generates
 from onnxfn.specs.algebra.facts import TOKENS, takes
@@ -21,11 +22,6 @@ from onnxfn.specs.records import Getter
 
 CASES = "one right-padded left-padded"
 """The cases of `text_cases`."""
-
-IMAGE = compose(
-    takes("pixel_values", "batch_size num_channels= image_height= image_width=", "pixels", kind="float"),
-    generates("pixels", "normal"),
-)
 
 
 def _texts_after(placeholders: str) -> ExportSpec:
@@ -36,7 +32,7 @@ def _texts_after(placeholders: str) -> ExportSpec:
 
 IMAGES_OF_A_TEXT = compose(
     text_inputs,
-    IMAGE,
+    pixel_inputs,
     takes("pixel_values", "batch_size num_images num_channels= image_height= image_width=", "pixels", kind="float"),
     takes("image_attention_mask", f"{TOKENS} num_images", "seen_images"),
     generates("seen_images", "integers", high=2),
@@ -53,7 +49,7 @@ MARKED_PLACES = compose(
 )
 """A mask of the tokens of the image in each text."""
 
-PLACED_IMAGE = compose(text_inputs, IMAGE, MARKED_PLACES)
+PLACED_IMAGE = compose(text_inputs, pixel_inputs, MARKED_PLACES)
 """An image for each text, and a mask of its tokens in the text."""
 
 PLACED_PATCHES = compose(
@@ -79,7 +75,6 @@ def _instructed_image(token: str, frames: ExportSpec, *factors: str) -> ExportSp
     """
     return compose(
         text_inputs,
-        IMAGE,
         frames,
         reads(num_placeholders=" * ".join(factors), num_query_tokens="num_query_tokens"),
         _ids_with_image(token, from_config("num_placeholders")),
@@ -91,10 +86,6 @@ def _instructed_image(token: str, frames: ExportSpec, *factors: str) -> ExportSp
         sized_in(CASES, qformer_length=(10, 6, 13, 8)),
     )
 
-
-FRAMES = takes(
-    "pixel_values", "batch_size video_frames= num_channels= image_height= image_width=", "pixels", kind="float"
-)
 
 SPOKEN_TEXT = compose(
     text_inputs,
@@ -150,8 +141,8 @@ JOINED_FORMS: Mapping[str, Forms] = MappingProxyType(
         "image_attention_mask": (IMAGES_OF_A_TEXT,),
         "image_embeds_position_mask": (PLACED_IMAGE, PLACED_PATCHES),
         "qformer_input_ids": (
-            _instructed_image("image_token_index", IMAGE, "num_query_tokens"),
-            _instructed_image("video_token_index", FRAMES, "num_query_tokens", "video_frames"),
+            _instructed_image("image_token_index", pixel_inputs, "num_query_tokens"),
+            _instructed_image("video_token_index", VIDEO, "num_query_tokens", "video_frames"),
         ),
         "num_delay_tokens": (SPOKEN_TEXT,),
         "marks": (QUESTIONS,),

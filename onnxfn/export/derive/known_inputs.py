@@ -139,6 +139,8 @@ def _video_form(name: str) -> ExportSpec:
     return compose(takes(name, axes, "pixels", kind="float"), generates("pixels", "normal"), sized(batch_size=2))
 
 
+VIDEO = _video_form("pixel_values")
+
 SERIES = compose(
     takes("past_values", "batch_size context_length= num_input_channels=", "series", kind="float"),
     generates("series", "normal"),
@@ -208,14 +210,11 @@ INPUT_FORMS: Mapping[str, Forms] = MappingProxyType(
     {
         "input_ids": (TEXT_INPUTS, CHOICES, *CODES),
         "query_embeds": (QUERIES,),
-        "pixel_values": (pixel_inputs, IMAGES_OF_ANY_SIZE, _video_form("pixel_values")),
+        "pixel_values": (pixel_inputs, IMAGES_OF_ANY_SIZE, VIDEO),
         "pixel_values_videos": (_video_form("pixel_values_videos"),),
         "input_values": (
             *_sounds(
-                "input_values",
-                WAVEFORMS,
-                "batch_size sequence_length",
-                "batch_size audio_channels= sequence_length",
+                "input_values", WAVEFORMS, "batch_size sequence_length", "batch_size audio_channels= sequence_length"
             ),
             *_sounds("input_values", SPECTROGRAMS, "batch_size max_length= num_mel_bins="),
         ),

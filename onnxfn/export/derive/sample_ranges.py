@@ -104,10 +104,9 @@ def specified_range(name: str, tensor: Any, limits: Range) -> Generator:
         raise InvalidSpec(
             f"the range of {name!r} is {limits!r}; write (low, high), two numbers, for a tensor of numbers"
         )
-    low, high = limits
-    if kind == "f":
-        return Generator(name, "uniform", {"low": float(low), "high": float(high)}, "given")
-    return Generator(name, "integers", {"low": int(low), "high": int(high)}, "given")
+    function, number = ("uniform", float) if kind == "f" else ("integers", int)
+    low, high = map(number, limits)
+    return Generator(name, function, {"low": low, "high": high}, "given")
 
 
 def indexed_range(name: str, tensor: Any, limits: tuple[int, int]) -> Generator:
