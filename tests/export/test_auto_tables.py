@@ -14,7 +14,6 @@ import onnxfn
 from onnxfn.architectures.families.heads import HEADS, family_head
 from onnxfn.export.derive.auto_tables import (
     OTHER_NAMES,
-    OTHER_TABLES,
     TABLES,
     auto_tables,
     is_listed,
@@ -25,6 +24,12 @@ from onnxfn.export.derive.auto_tables import (
 from onnxfn.specs.axes import pattern
 from onnxfn.specs.errors import InvalidSpec, UnknownName
 from onnxfn.specs.tasks.tasks import canonical
+
+OTHER_TABLES = {
+    "MODEL_FOR_IMAGE": "repeats the models for images of MODEL",
+    "MODEL_FOR_PRETRAINING": "classes for the loss of pretraining; other tables have their heads",
+}
+"""The tables that no task reads -> why."""
 
 
 def test_every_table_belongs_to_a_task_or_has_a_reason():

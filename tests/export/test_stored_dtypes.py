@@ -15,7 +15,7 @@ import onnxfn
 from onnxfn.export.jobs.request import ExportRequest
 from onnxfn.export.load.loading import load_configuration, load_model
 from onnxfn.export.load.stored_dtypes import stored_dtype
-from onnxfn.export.run import job_exports
+from onnxfn.export.run import requests
 from onnxfn.export.run.requests import export_request
 from onnxfn.models.casting import in_float32
 
@@ -98,7 +98,7 @@ def test_a_checkpoint_without_a_row_is_loaded_as_stored(tmp_path, monkeypatch):
         loaded.append(load_model(*arguments, **named))
         return loaded[-1]
 
-    monkeypatch.setattr(job_exports, "load_model", remembered)
+    monkeypatch.setattr(requests, "load_model", remembered)
     job = ExportRequest(tmp_path / "checkpoint", tmp_path / "out", edits={"task": SEES}, check="none")
     export_request(job)
     assert [str(each.dtype) for each in loaded] == ["torch.bfloat16"]

@@ -53,8 +53,7 @@ def _result(line: str) -> JobResult | None:
 def _is_complete(folder: Path) -> bool:
     """Whether all files in the report of a folder exist with the stated sizes."""
     report = recorded(folder)
-    return report is not None and all(_has_size(folder / name, facts.bytes) for name, facts in report.files.items())
-
-
-def _has_size(file: Path, size: int) -> bool:
-    return file.is_file() and file.stat().st_size == size
+    if report is None:
+        return False
+    sizes = ((folder / name, facts.bytes) for name, facts in report.files.items())
+    return all(file.is_file() and file.stat().st_size == size for file, size in sizes)

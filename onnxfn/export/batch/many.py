@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Collection, Generator, Iterable, Sequence
 from concurrent.futures import CancelledError, Executor, Future
-from contextlib import closing
+from contextlib import closing, nullcontext
 from itertools import chain
 from pathlib import Path
 from queue import SimpleQueue
@@ -15,15 +14,8 @@ from time import perf_counter
 from attrs import evolve, frozen
 
 from onnxfn.export.batch.log import is_unchanged, log_result, logged_results
-from onnxfn.export.batch.memory import memory_need, stored_weights
-from onnxfn.export.batch.records import (
-    BatchEvent,
-    BatchResult,
-    JobLimits,
-    JobResult,
-    OnBatchEvent,
-    check_paths,
-)
+from onnxfn.export.batch.memory import memory_need, stated_bytes, stored_weights
+from onnxfn.export.batch.records import BatchEvent, BatchResult, JobLimits, JobResult, OnBatchEvent, check_paths
 from onnxfn.export.batch.servers import executor_processes, local_processes
 from onnxfn.export.jobs.error_lines import error_line
 from onnxfn.export.jobs.identity import job_digest
@@ -32,8 +24,6 @@ from onnxfn.export.load.loading import checkpoint_folder
 from onnxfn.export.publish.staging import check_destination
 from onnxfn.export.run.events import ignore
 from onnxfn.specs.errors import InvalidSpec, OnnxfnError, first_line
-
-AVAILABLE = re.compile(r"^MemAvailable:\s*(\d+) kB", re.MULTILINE)
 
 
 @frozen
@@ -109,8 +99,8 @@ def export_many(
     ended = [(result.status, task, result) for task, result in prepared if result is not None]
     tasks = [task for task, result in prepared if result is None]
     workers = workers or (len(prepared) if executor else os.cpu_count()) or 1
-    memory = memory or (None if executor else _available_memory())
-    processes = executor_processes(executor) if executor else local_processes(workers)
+    memory = memory or (None if executor else stated_bytes("/proc/meminfo", "MemAvailable"))
+    processes = nullcontext(executor_processes(executor)) if executor else local_processes(workers)
     results: dict[int, JobResult] = {}
     run_count = 0
     with processes as submit, closing(_run(tasks, lambda job: submit(job, limits), workers, memory, retries)) as steps:
@@ -182,25 +172,29 @@ def _run(
     memory: int | None,
     retries: int,
 ) -> Generator[Step, None, None]:
-    """Runs tasks: a step for each start and for each end."""
+    """Runs tasks: a step for each start and for each end. At the end, those that have not started are cancelled."""
     waiting = [*tasks]
     running: dict[Future[JobResult], Task] = {}
     ended: SimpleQueue[Future[JobResult]] = SimpleQueue()
-    while waiting or running:
-        while len(running) < workers and (task := next_task(waiting, running.values(), memory)):
-            waiting.remove(task)
-            future = _submitted(submit, task.job)
-            running[future] = task
-            future.add_done_callback(ended.put)
-            yield "start" if task.attempt == 1 else "retry", task, None
-        future = ended.get()
-        task = running.pop(future)
-        result = _result(future, task)
-        del future  # dask would run a job again whose result it has, and whose worker is killed
-        if result.status == "lost" and task.attempt <= retries:
-            waiting.insert(0, evolve(task, attempt=task.attempt + 1))
-            continue
-        yield result.status, task, result
+    try:
+        while waiting or running:
+            while len(running) < workers and (task := next_task(waiting, running.values(), memory)):
+                waiting.remove(task)
+                future = _submitted(submit, task.job)
+                running[future] = task
+                future.add_done_callback(ended.put)
+                yield "start" if task.attempt == 1 else "retry", task, None
+            future = ended.get()
+            task = running.pop(future)
+            result = _result(future, task)
+            del future  # dask would run a job again whose result it has, and whose worker is killed
+            if result.status == "lost" and task.attempt <= retries:
+                waiting.insert(0, evolve(task, attempt=task.attempt + 1))
+                continue
+            yield result.status, task, result
+    finally:
+        for future in running:
+            future.cancel()
 
 
 def next_task(waiting: Sequence[Task], running: Collection[Task], memory: int | None) -> Task | None:
@@ -238,12 +232,3 @@ def _result(future: Future[JobResult], task: Task) -> JobResult:
         error_text = f"the executor failed: {first_line(error)}"
         result = JobResult(job.checkpoint, job.path, "lost", error=error_text)
     return evolve(result, attempts=task.attempt, digest=task.digest)
-
-
-def _available_memory() -> int | None:
-    """The bytes of memory that programs can still use; None where the system does not tell."""
-    try:
-        match = AVAILABLE.search(Path("/proc/meminfo").read_text())
-    except OSError:
-        return None
-    return int(match[1]) * 1024 if match else None

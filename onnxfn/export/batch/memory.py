@@ -1,7 +1,8 @@
-"""The memory that a job needs, from the headers of its checkpoint."""
+"""The memory that a job needs, from the headers of its checkpoint; and what the system says of memory."""
 
 from __future__ import annotations
 
+import re
 from math import prod
 from pathlib import Path
 
@@ -65,3 +66,12 @@ def memory_need(stored: StoredWeights, check: str) -> int:
     converted = {"whole": stored.elements, "sections": stored.largest}
     checked = CHECK_BYTES + FLOAT_BYTES * converted[check] if check in converted else 0
     return IMPORTS_BYTES + STREAM_BYTES + STREAM_BYTES_OF_LARGEST * stored.largest + stored.bytes + checked
+
+
+def stated_bytes(file: str, name: str) -> int | None:
+    """The bytes that the line with a name in a file of `/proc` states; None where the system does not tell."""
+    try:
+        match = re.search(rf"^{name}:\s*(\d+) kB", Path(file).read_text(), re.MULTILINE)
+    except OSError:  # also after the process ended
+        return None
+    return int(match[1]) * 1024 if match else None

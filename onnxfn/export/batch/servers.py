@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -12,12 +11,12 @@ from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from itertools import count
 from multiprocessing import Pipe
-from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 from attrs import evolve, frozen
 
+from onnxfn.export.batch.memory import stated_bytes
 from onnxfn.export.batch.records import JobLimits, JobResult
 from onnxfn.export.jobs.request import ExportRequest
 from onnxfn.specs.results.printing import file_size
@@ -25,8 +24,6 @@ from onnxfn.specs.results.printing import file_size
 SERVER = "onnxfn.export.batch.server"
 PERIOD = 0.05
 """Seconds between two looks at the memory of a job."""
-
-_ANONYMOUS = re.compile(r"^RssAnon:\s*(\d+) kB", re.MULTILINE)
 
 Submit = Callable[[ExportRequest, JobLimits], "Future[JobResult]"]
 """Starts a job, and returns the future of its result."""
@@ -60,38 +57,19 @@ def local_processes(workers: int) -> Iterator[Submit]:
         idle.append(server)
         return result
 
-    def submit(job: ExportRequest, limits: JobLimits) -> Future[JobResult]:
-        return threads.submit(run, job, limits)
-
     threads = ThreadPoolExecutor(workers, thread_name_prefix="onnxfn-batch")
     try:
-        yield submit
+        yield lambda job, limits: threads.submit(run, job, limits)
     finally:
         threads.shutdown(wait=False, cancel_futures=True)
         for server in servers:
             _end(server)
 
 
-@contextmanager
-def executor_processes(executor: Executor) -> Iterator[Submit]:
-    """A function that starts jobs by an executor; pending futures are cancelled at the end.
-
-    A future with a result is not kept: dask would run its job again if the worker is killed.
-    """
-    pending: set[Future[JobResult]] = set()
+def executor_processes(executor: Executor) -> Submit:
+    """A function that starts jobs by an executor."""
     calls = count()
-
-    def submit(job: ExportRequest, limits: JobLimits) -> Future[JobResult]:
-        future = executor.submit(run_job, job, limits, next(calls))
-        pending.add(future)
-        future.add_done_callback(pending.discard)
-        return future
-
-    try:
-        yield submit
-    finally:
-        for future in [*pending]:
-            future.cancel()
+    return lambda job, limits: executor.submit(run_job, job, limits, next(calls))
 
 
 def run_job(job: ExportRequest, limits: JobLimits, _call: int = 0) -> JobResult:
@@ -146,7 +124,7 @@ def _watched(server: Server, job: ExportRequest, limits: JobLimits) -> JobResult
     result = JobResult(job.checkpoint, job.path, "lost", error="the process of the export was killed")
     start, peak = perf_counter(), 0
     while message is not None:
-        peak = max(peak, _anonymous_bytes(process))
+        peak = max(peak, stated_bytes(f"/proc/{process}/status", "RssAnon") or 0)
         over = _over_limits(job, limits, perf_counter() - start, peak)
         if over is not None:
             _end(server)
@@ -167,12 +145,3 @@ def _over_limits(job: ExportRequest, limits: JobLimits, seconds: float, memory_b
         reason = f"the export used more than {file_size(limits.memory_bytes)}, of memory; pass more in its limits"
         return JobResult(job.checkpoint, job.path, "out of memory", error=reason)
     return None
-
-
-def _anonymous_bytes(process: int) -> int:
-    """The anonymous memory of a process; 0 where the system does not tell, or after it ended."""
-    try:
-        match = _ANONYMOUS.search(Path(f"/proc/{process}/status").read_text())
-    except OSError:
-        return 0
-    return int(match[1]) * 1024 if match else 0

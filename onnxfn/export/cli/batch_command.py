@@ -11,9 +11,9 @@ from attrs import evolve
 
 from onnxfn.export.batch.job_files import read_jobs
 from onnxfn.export.batch.many import batch_preview, export_many
-from onnxfn.export.batch.records import batch_content
+from onnxfn.export.batch.records import batch_content, batch_sections, batch_title
 from onnxfn.export.cli.progress import jobs_shown
-from onnxfn.export.cli.texts import batch_text, result_form, say_in_form
+from onnxfn.export.cli.texts import result_form, say_in_form, screen
 from onnxfn.export.jobs.options import Values, with_check
 from onnxfn.specs.errors import OutputExists
 
@@ -37,7 +37,8 @@ def export_listed(jobs: Path, out: Path, values: Values, *, resume: bool, **opti
         listed = tuple(evolve(job, overwrite=job.overwrite or overwrite) for job in listed)
         with jobs_shown() as on_event:
             result = export_many(listed, log=out / LOG, on_event=on_event, **options)
-    say_in_form(form, partial(batch_content, result, is_dry_run=is_dry_run), result, partial(batch_text, result))
+    content = partial(batch_content, result, is_dry_run=is_dry_run)
+    say_in_form(form, content, result, lambda: screen(batch_title(result), batch_sections(result)))
     if result.failed and not is_dry_run:
         raise typer.Exit(1)
 

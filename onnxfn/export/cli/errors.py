@@ -33,15 +33,11 @@ def one_line_errors(*, debug: bool) -> Iterator[None]:
     except Exception as error:  # noqa: BLE001 - whatever happens, the user sees one line
         if debug:
             traceback.print_exception(error)
-        saved = "" if debug or not has_cause(error) else f" (traceback: {_saved_traceback(error)})"
+        is_known = isinstance(error, OnnxfnError) and error.__cause__ is None  # its traceback says no more
+        saved = "" if debug or is_known else f" (traceback: {_saved_traceback(error)})"
         for line in (f"error: {error_line(error)}{saved}", *getattr(error, "__notes__", ())):
             say(line, err=True)
         raise typer.Exit(1) from None
-
-
-def has_cause(error: Exception) -> bool:
-    """Whether the traceback of an error says more than its message: it was not raised by onnxfn, or has a cause."""
-    return not isinstance(error, OnnxfnError) or error.__cause__ is not None
 
 
 def _saved_traceback(error: Exception) -> str:

@@ -37,12 +37,13 @@ def progress(file: TextIO | None = None) -> OnEvent:
     >>> print(text.getvalue().strip())
     check model  9/9 cases  2.0 s
     """
-    return _stages(_console(file))
+    return stages(file, transient=False)
 
 
-def stages(*, transient: bool) -> OnEvent:
-    """The same as `progress()`; its bars vanish if they are `transient`."""
-    return _stages(_console(), transient=transient)
+def stages(file: TextIO | None = None, *, transient: bool) -> OnEvent:
+    """The same as `progress(file)`; its bars vanish if they are `transient`."""
+    console = _console(file)
+    return stage_bars(console, transient=transient) if console.is_terminal else stage_lines(console)
 
 
 @contextmanager
@@ -71,11 +72,7 @@ def _console(file: TextIO | None = None) -> Any:
     return Console(file=file, stderr=file is None, highlight=False, force_jupyter=False)
 
 
-def _stages(console: Any, *, transient: bool = False) -> OnEvent:
-    return stage_bars(console, transient=transient) if console.is_terminal else stage_lines(console)
-
-
-def stage_bars(console: Any, *, transient: bool = False) -> OnEvent:
+def stage_bars(console: Any, *, transient: bool) -> OnEvent:
     """A function of events that draws a bar for the running stage; for nested stages, for the innermost.
 
     It is drawn at each event, without a thread, and does not redirect the standard streams. Between two stages nothing
@@ -124,12 +121,7 @@ def _bar(console: Any, *, transient: bool) -> Any:
         TextColumn("{task.fields[amount]}", markup=False),
     )
     return Progress(
-        *columns,
-        console=console,
-        transient=transient,
-        auto_refresh=False,
-        redirect_stdout=False,
-        redirect_stderr=False,
+        *columns, console=console, transient=transient, auto_refresh=False, redirect_stdout=False, redirect_stderr=False
     )
 
 

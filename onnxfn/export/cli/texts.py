@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import PurePath
 from typing import Any, Literal
 
-from onnxfn.export.batch.records import BatchResult, batch_sections, batch_title
 from onnxfn.export.cli.say import say
 from onnxfn.specs.algebra.planned import Part, Plan
 from onnxfn.specs.errors import InvalidSpec, listed
@@ -64,6 +63,7 @@ def result_text(exported: Exported) -> str:
     """A result in at most `LINES - 1` lines: the line of the task is printed before the model is loaded."""
     part = exported.plan.parts[0]
     sections: Sections = [
+        ("derived from", [(part.spec.derived,)] if part.spec.derived else []),
         (f"files in {_folder(exported)}", _file_rows([exported], _folder(exported))),
         *_tensor_sections(exported.plan, dict(exported.graphs[0].outputs) if exported.graphs else {}),
         *left_out_sections(exported.plan),
@@ -72,22 +72,16 @@ def result_text(exported: Exported) -> str:
         ("limits of dynamic axes", [(str(limit),) for limit in exported.limits]),
         ("cases", _case_rows(exported.report)),
     ]
-    derived: Sections = [("derived from", [(part.spec.derived,)])] if part.spec.derived else []
-    return screen(exported_title(exported), [*derived, *sections], exported_summary(exported))
-
-
-def batch_text(result: BatchResult) -> str:
-    """The result of many exports in at most `LINES - 1` lines."""
-    return screen(batch_title(result), batch_sections(result))
+    return screen(exported_title(exported), sections, exported_summary(exported))
 
 
 def plan_text(plan: Plan) -> str:
     """A plan in at most `LINES - 1` lines."""
     spec = plan.parts[0].spec
     sizes = [("files", [(name,) for name in plan.files])] if not plan.weight_bytes else weight_sections(plan)
-    derived: Sections = [("derived from", [(spec.derived,)])] if spec.derived else []
+    derived = ("derived from", [(spec.derived,)] if spec.derived else [])
     heading = f"{title(spec)} · {counted(len(plan.parts), 'files')}, nothing is written"
-    return screen(heading, [*derived, *sizes, *_tensor_sections(plan, {}), *left_out_sections(plan)])
+    return screen(heading, [derived, *sizes, *_tensor_sections(plan, {}), *left_out_sections(plan)])
 
 
 def pipeline_text(path: str, parts: Mapping[str, Exported]) -> str:
@@ -133,10 +127,7 @@ def _tensor_sections(plan: Plan, types: Mapping[str, str]) -> Sections:
 
 
 def _name_rows(part: Part) -> Rows:
-    return [
-        (f"{part.name}.onnx", "takes", _names(part.spec.inputs)),
-        ("", "gives", _names(part.spec.outputs)),
-    ]
+    return [(f"{part.name}.onnx", "takes", _names(part.spec.inputs)), ("", "gives", _names(part.spec.outputs))]
 
 
 def _names(tensors: Iterable[Any]) -> str:

@@ -28,15 +28,14 @@ MEASURES = ("agreement", "kl", "cosine", "iou", "cases")
 
 
 def card_text(report: Mapping[str, Any]) -> str:
-    """The card of a folder: what it was made of, its files with their measured errors, and its limits.
+    """The card of a folder from its `report.json`: what it was made of, its files with their errors, and its limits.
 
-    Args:
-        report: The content of `report.json`; of `files`, the card names the graphs and the files with their weights.
+    It names no folder, so that equal exports have equal cards.
     """
     task = (report["task"] or "").removesuffix(WITH_PAST)
     sections = (
         _front_matter(report, task),
-        f"# {_title(report, task)}",
+        f"# {report['name'] or 'A model'}{f' for {task}' if task else ''}, in ONNX",
         _origin(report),
         "## Files",
         _file_table(report),
@@ -68,24 +67,15 @@ def _front_matter(report: Mapping[str, Any], task: str) -> str:
     return f"---\n{ModelCardData(library_name='onnx', pipeline_tag=task or None, tags=tags).to_yaml()}\n---"
 
 
-def _title(report: Mapping[str, Any], task: str) -> str:
-    """The title: it names no folder, so that equal exports have equal cards."""
-    words = (report["name"] or "A model", f"for {task}" if task else "")
-    return f"{' '.join(filter(None, words))}, in ONNX"
-
-
 def _origin(report: Mapping[str, Any]) -> str:
     versions = ", ".join(f"{package} {version}" for package, version in report["versions"].items() if version)
     model = f"a PyTorch model of the type `{report['name']}`" if report["name"] else "a PyTorch model"
     source = f" Its weights come from {report['weights_from']}." if report["weights_from"] else ""
     opsets = sorted({str(graph["opset"]) for graph in report["graphs"].values()})
     written = f"ONNX files of {model}, opset {', '.join(opsets)}.{source} Written with {versions}."
-    return f"{written}\n\n{_command(report)}" if report.get("request") is not None else written
-
-
-def _command(report: Mapping[str, Any]) -> str:
-    """The command that writes such a folder."""
-    return f"This command writes such a folder:\n\n```sh\n{command_line(report['request'])}\n```"
+    if report.get("request") is None:
+        return written
+    return f"{written}\n\nThis command writes such a folder:\n\n```sh\n{command_line(report['request'])}\n```"
 
 
 def _file_table(report: Mapping[str, Any]) -> str:

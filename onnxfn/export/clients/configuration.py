@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -71,7 +71,6 @@ SEPARATE_HEADS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
 )
 """Model type of a `multi_query` model -> the keys that describe a cache with separate keys and values."""
 
-
 FLAT_TYPES = frozenset({"qwen2_vl"})
 TEXT_SIZES = ("hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads")
 """The types whose language model clients describe by keys of the whole configuration, and these keys."""
@@ -80,56 +79,40 @@ TEXT_ARCHITECTURES: Mapping[str, str] = MappingProxyType({"Gemma3ForConditionalG
 """The class of a model of texts and images -> the class of its decoder alone."""
 
 
-def external_data(folder: Folder) -> dict[str, str]:
-    """`config.json` with the list of graphs that have external data, for transformers.js."""
-    config = json_object(folder, CONFIG)
-    if config is None:
-        return {}
-    old = {key: value for key, value in _section(config).items() if key != EXTERNAL_DATA}
-    listed = {EXTERNAL_DATA: dict.fromkeys(folder.sidecars, 1)} if folder.sidecars else {}
-    return changed(folder, CONFIG, _with_section(config, {**old, **listed}))
+def external_data(folder: Folder, config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The list of graphs that have external data, for transformers.js."""
+    return _with_section(config, EXTERNAL_DATA, dict.fromkeys(folder.sidecars, 1))
 
 
-def default_dtype(folder: Folder) -> dict[str, str]:
-    """`config.json` with the dtype that transformers.js loads when its caller names none.
+def default_dtype(folder: Folder, config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The dtype that transformers.js loads when its caller names none.
 
     Without it WebAssembly loads q8, which may not exist. Where it does, WebAssembly has no kernel for its embeddings.
     """
-    config = json_object(folder, CONFIG)
-    if config is None:
-        return {}
     present = {part.dtype for part in folder.plan.parts}
-    names = [DTYPE_NAMES.get(dtype, str(dtype)) for dtype in DTYPES if dtype in present]
-    old = {key: value for key, value in _section(config).items() if key != "dtype"}
-    needed = {"dtype": names[0]} if names else {}
-    return changed(folder, CONFIG, _with_section(config, {**old, **needed}))
+    names = (DTYPE_NAMES.get(dtype, str(dtype)) for dtype in DTYPES if dtype in present)
+    return _with_section(config, "dtype", next(names, None))
 
 
-def graph_dtype(folder: Folder) -> dict[str, str]:
-    """`config.json` with the float dtype of the graphs, where it states that of the checkpoint."""
-    config, parts = json_object(folder, CONFIG), first_parts(folder.plan)
-    dtype = parts[0].spec.target.float_dtype or "float32"
-    return changed(folder, CONFIG, config and {**config, **{key: dtype for key in DTYPE_KEYS if config.get(key)}})
+def graph_dtype(folder: Folder, config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The float dtype of the graphs, where the configuration states that of the checkpoint."""
+    dtype = first_parts(folder.plan)[0].spec.target.float_dtype or "float32"
+    return {**config, **{key: dtype for key in DTYPE_KEYS if config.get(key)}}
 
 
-def layer_words(folder: Folder) -> dict[str, str]:
-    """`config.json` with the words of the hub for kinds of layers, which clients know."""
-    config = json_object(folder, CONFIG)
-    key, words = LAYER_WORDS.get((config or {}).get("model_type", ""), ("", {}))
-    if config is None or not isinstance(config.get(key), list):
-        return {}
-    return changed(folder, CONFIG, {**config, key: [words.get(word, word) for word in config[key]]})
+def layer_words(_: Folder, config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The words of the hub for kinds of layers, which clients know."""
+    key, words = LAYER_WORDS.get(config.get("model_type", ""), ("", {}))
+    layers = config.get(key)
+    return {**config, key: [words.get(word, word) for word in layers]} if isinstance(layers, list) else config
 
 
-def text_architecture(folder: Folder) -> dict[str, str]:
-    """`config.json` with the class of the decoder alone, if the export is such a decoder.
+def text_architecture(folder: Folder, config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The class of the decoder alone, if the export is such a decoder.
 
     With the class of the whole model, transformers.js would look for the parts of a model of texts and images.
     """
-    config = json_object(folder, CONFIG)
-    if config is None or decoder_of(folder.plan) is None:
-        return {}
-    return changed(folder, CONFIG, with_text_architecture(config))
+    return config if decoder_of(folder.plan) is None else with_text_architecture(config)
 
 
 def with_text_architecture(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -142,46 +125,51 @@ def with_text_architecture(config: Mapping[str, Any]) -> dict[str, Any]:
     return {**config, "architectures": [TEXT_ARCHITECTURES.get(each, each) for each in names]} if names else {**config}
 
 
-def text_sizes(folder: Folder) -> dict[str, str]:
-    """`config.json` with the sizes of the language model also at the top, where clients look for them.
+def text_sizes(_: Folder, config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The sizes of the language model also at the top, where clients look for them.
 
     transformers 5 writes them only in `text_config`; the checkpoints that the clients know have them at the top.
     """
-    config = json_object(folder, CONFIG)
-    if config is None or config.get("model_type") not in FLAT_TYPES or not isinstance(config.get("text_config"), dict):
-        return {}
-    sizes = {key: config["text_config"][key] for key in TEXT_SIZES if key in config["text_config"]}
-    return changed(folder, CONFIG, {**sizes, **config})
+    section = config.get("text_config")
+    if config.get("model_type") not in FLAT_TYPES or not isinstance(section, Mapping):
+        return config
+    return {**{key: section[key] for key in TEXT_SIZES if key in section}, **config}
 
 
-def separate_heads(folder: Folder) -> dict[str, str]:
-    """`config.json` with keys for the cache of the graph, for types that join keys and values in PyTorch."""
-    config = json_object(folder, CONFIG)
-    if config is None or not config.get("multi_query") or config.get("new_decoder_architecture"):
-        return {}
-    return changed(folder, CONFIG, {**config, **SEPARATE_HEADS.get(config.get("model_type", ""), {})})
+def separate_heads(_: Folder, config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The keys for the cache of the graph, for types that join keys and values in PyTorch."""
+    is_joined = config.get("multi_query") and not config.get("new_decoder_architecture")
+    return {**config, **SEPARATE_HEADS.get(config.get("model_type", ""), {})} if is_joined else config
 
 
-def feature_levels(folder: Folder) -> dict[str, str]:
-    """`config.json` with the number of levels of the features of an image, which transformers.js reads for names.
+def feature_levels(folder: Folder, config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The number of levels of the features of an image, which transformers.js reads for names.
 
     Segment Anything has a graph that gives an output for each level. Not every type states their number.
     """
-    config = json_object(folder, CONFIG)
-    vision = (config or {}).get("vision_config")
+    vision = config.get("vision_config")
     outputs = {output.name for part in folder.plan.parts for output in part.spec.outputs}
     levels = sum(name.startswith(LEVEL_OUTPUTS) for name in outputs)
-    if config is None or not isinstance(vision, Mapping) or not levels:
-        return {}
-    return changed(folder, CONFIG, {**config, "vision_config": {LEVELS: levels, **vision}})
+    return {**config, "vision_config": {LEVELS: levels, **vision}} if isinstance(vision, Mapping) and levels else config
 
 
-def _section(config: Mapping[str, Any]) -> dict[str, Any]:
+CONFIG_EDITS = (
+    *(external_data, default_dtype, graph_dtype, layer_words, separate_heads),
+    *(text_architecture, feature_levels, text_sizes),
+)
+"""What puts `config.json` of an export into words that clients know."""
+
+
+def edited_config(edit: Callable[[Folder, Mapping[str, Any]], Mapping[str, Any]], folder: Folder) -> dict[str, str]:
+    """`config.json` after one of the edits; nothing for a folder without it."""
+    config = json_object(folder, CONFIG)
+    return {} if config is None else changed(folder, CONFIG, edit(folder, config))
+
+
+def _with_section(config: Mapping[str, Any], key: str, value: Any) -> Mapping[str, Any]:
+    """The configuration with a value in the section for transformers.js; without the key if the value is empty."""
     section = config.get(SECTION)
-    return dict(section) if isinstance(section, Mapping) else {}
-
-
-def _with_section(config: Mapping[str, Any], section: Mapping[str, Any]) -> dict[str, Any]:
-    """The configuration with a section for transformers.js; without one if that is empty."""
-    others = {key: value for key, value in config.items() if key != SECTION}
-    return {**others, SECTION: dict(section)} if section else others
+    old = {name: each for name, each in (section if isinstance(section, Mapping) else {}).items() if name != key}
+    new = {**old, key: value} if value else old
+    others = {name: each for name, each in config.items() if name != SECTION}
+    return {**others, SECTION: new} if new else others

@@ -6,15 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from onnxfn.export.clients.caches import (
-    KEYS,
-    VALUES,
-    CacheTensor,
-    cache_of,
-    decoder_of,
-    of_attribute,
-    other_inputs,
-)
+from onnxfn.export.clients.caches import KEYS, VALUES, CacheTensor, cache_of, decoder_of, of_attribute, other_inputs
 from onnxfn.export.clients.configuration import config_value
 from onnxfn.export.clients.folder import CONFIG, GENERATION_CONFIG, Folder, changed, json_object
 from onnxfn.export.clients.genai_images import VISION_PROCESSOR, decoder_with_images, image_blocks, sees_in_genai
@@ -33,32 +25,33 @@ SIZES = (
 )
 """Keys of a part, and the keys of Whisper's configuration. A head is as wide as the model divided by its heads."""
 
-ENCODER_PORTS: Mapping[str, Mapping[str, str]] = MappingProxyType(
+PORTS: Mapping[str, Mapping[str, Mapping[str, str]]] = MappingProxyType(
     {
-        "inputs": {"audio_features": "audio_features"},
-        "outputs": {
-            "encoder_hidden_states": "hidden_states",
-            "cross_present_key_names": "present_key_cross_%d",
-            "cross_present_value_names": "present_value_cross_%d",
+        ENCODER: {
+            "inputs": {"audio_features": "audio_features"},
+            "outputs": {
+                "encoder_hidden_states": "hidden_states",
+                "cross_present_key_names": "present_key_cross_%d",
+                "cross_present_value_names": "present_value_cross_%d",
+            },
+        },
+        DECODER: {
+            "inputs": {
+                "input_ids": "input_ids",
+                "past_key_names": "past_key_self_%d",
+                "past_value_names": "past_value_self_%d",
+                "cross_past_key_names": "past_key_cross_%d",
+                "cross_past_value_names": "past_value_cross_%d",
+            },
+            "outputs": {
+                "logits": "logits",
+                "present_key_names": "present_key_self_%d",
+                "present_value_names": "present_value_self_%d",
+            },
         },
     }
 )
-DECODER_PORTS: Mapping[str, Mapping[str, str]] = MappingProxyType(
-    {
-        "inputs": {
-            "input_ids": "input_ids",
-            "past_key_names": "past_key_self_%d",
-            "past_value_names": "past_value_self_%d",
-            "cross_past_key_names": "past_key_cross_%d",
-            "cross_past_value_names": "past_value_cross_%d",
-        },
-        "outputs": {
-            "logits": "logits",
-            "present_key_names": "present_key_self_%d",
-            "present_value_names": "present_value_self_%d",
-        },
-    }
-)
+"""The parts of Whisper -> the names that the runtime reads of their inputs and outputs."""
 
 
 def is_whisper(plan: Plan) -> bool:
@@ -71,7 +64,7 @@ def whisper_parts(config: Mapping[str, Any], folder: str) -> dict[str, Any]:
     """The type and the blocks of both files in `model`."""
     parts = {
         name: {"filename": f"{folder}/{name}.onnx".removeprefix("/"), **_sizes(config, name), **ports}
-        for name, ports in ((ENCODER, ENCODER_PORTS), (DECODER, DECODER_PORTS))
+        for name, ports in PORTS.items()
     }
     return {"type": "whisper", **parts}
 

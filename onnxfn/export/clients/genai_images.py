@@ -46,14 +46,10 @@ def vision_processor(folder: Folder) -> dict[str, str]:
 
     Nor is there one without an image processor, or for one that leaves out a step.
     """
-    if not sees_in_genai(folder.plan, json_object(folder, CONFIG) or {}):
-        return {}
-    stated = _image_processor(folder)
-    if stated is None:
-        return {}
-    return changed(
-        folder, VISION_PROCESSOR, {"processor": {"name": "image_processor", "transforms": [*_steps(stated)]}}
-    )
+    sees = sees_in_genai(folder.plan, json_object(folder, CONFIG) or {})
+    stated = _image_processor(folder) if sees else None
+    steps = stated and {"processor": {"name": "image_processor", "transforms": [*_steps(stated)]}}
+    return changed(folder, VISION_PROCESSOR, steps)
 
 
 def _image_processor(folder: Folder) -> dict[str, Any] | None:
@@ -108,10 +104,8 @@ TOKENS = ("image_token_id", "video_token_id", "vision_start_token_id")
 SIZES = ("spatial_merge_size", "patch_size")
 """Keys of the configuration, and of its section for images, that the runtime reads in `model` and in `model.vision`."""
 
-TYPES: Mapping[str, str] = MappingProxyType(
-    {name: name for name in ("qwen2_5_vl", "qwen3_vl", "qwen3_5", "qwen3_5_moe", "mistral3")}
-)
-"""Model type -> the value of `model.type` for which the runtime passes the inputs of its files."""
+TYPES = ("qwen2_5_vl", "qwen3_vl", "qwen3_5", "qwen3_5_moe", "mistral3")
+"""The values of `model.type` for which the runtime passes the inputs of the files: model types."""
 
 
 def sees_in_genai(plan: Plan, config: Mapping[str, Any]) -> bool:
@@ -131,19 +125,15 @@ def decoder_with_images(plan: Plan) -> Part:
     return parts_by_stem(plan)[DECODER]
 
 
-def image_blocks(plan: Plan, config: Mapping[str, Any], folder: str, processor: str | None = None) -> dict[str, Any]:
+def image_blocks(plan: Plan, config: Mapping[str, Any], folder: str, processor: str | None) -> dict[str, Any]:
     """The type, the tokens, and the blocks of the files that read images and tokens, in `model`.
 
-    Args:
-        plan: A plan that the runtime can load.
-        config: The configuration of the model.
-        folder: The folder of the ONNX files.
-        processor: The file with the steps from pictures to the inputs of the tower, if there is one.
+    `processor` is the file with the steps from pictures to the inputs of the tower, if there is one.
     """
     vision = parts_by_stem(plan)[VISION]
     sizes = {**config, **(config.get("vision_config") or {})}
     return {
-        "type": TYPES[str(config["model_type"])],
+        "type": config["model_type"],
         **{key: config[key] for key in TOKENS if key in config},
         "embedding": {
             "filename": f"{folder}/{EMBEDDING}.onnx".removeprefix("/"),
@@ -178,18 +168,11 @@ def write_embedding(folder: Path, plan: Plan, config: Mapping[str, Any]) -> tupl
 
 
 def merging_graph(table: Any, placeholder: int) -> Any:
-    """The graph of a token embedding that also takes `image_features`, the rows for a placeholder token.
+    """The graph of a table of embeddings that also takes `image_features`, `[rows, width]`, in place of a token.
 
-    A placeholder token without a row keeps its own embedding: the runtime gives no rows after the prompt, and the model
-    may write the token.
-
-    Args:
-        table: An `onnx.ModelProto` from `input_ids` to `inputs_embeds`.
-        placeholder: The id of the token. Texts without it have no rows of features.
-
-    Returns:
-        An `onnx.ModelProto` with the inputs `input_ids` and `image_features`, `[rows, width]`. It refers to the same
-        external data.
+    A placeholder token without a row keeps its own embedding: the runtime gives no rows after the prompt,
+    and the model may write the token. Without placeholders in the texts there are no rows at all. Both graphs are an
+    `onnx.ModelProto`, and refer to the same external data.
     """
     from onnx import TensorProto, helper, numpy_helper
 

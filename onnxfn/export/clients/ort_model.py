@@ -23,7 +23,6 @@ from onnxfn.specs.algebra.planned import Plan
 KNOWN_TYPES = frozenset(Path(__file__).with_name("ort_model_types.txt").read_text(encoding="utf-8").split())
 """The types of transformers 4.57.6, the last version that optimum-onnx 0.1.0 allows."""
 
-
 NAME = "ORTModel"
 
 WITH_CACHE = ("text2text-generation-with-past", "automatic-speech-recognition-with-past")
@@ -42,7 +41,6 @@ GROUPED_HEADS = OWN_WIDTH | frozenset(
     }
 )
 """Types with `num_key_value_heads` in the cache; all others have `num_attention_heads`."""
-
 
 WIDTHS: Mapping[str, Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {"deepseek_v3": MappingProxyType({KEY: ("qk_nope_head_dim", "qk_rope_head_dim"), VALUE: ("v_head_dim",)})}

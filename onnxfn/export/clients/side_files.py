@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -10,16 +11,7 @@ from typing import Any
 from attrs import evolve
 
 from onnxfn.export.clients.alias import alias, alias_of, alias_remarks
-from onnxfn.export.clients.configuration import (
-    default_dtype,
-    external_data,
-    feature_levels,
-    graph_dtype,
-    layer_words,
-    separate_heads,
-    text_architecture,
-    text_sizes,
-)
+from onnxfn.export.clients.configuration import CONFIG_EDITS, edited_config
 from onnxfn.export.clients.folder import CONFIG, Folder, SideFile, json_object
 from onnxfn.export.clients.genai import GENAI_CONFIG, genai_config, genai_limits
 from onnxfn.export.clients.genai_images import image_limits, vision_processor, write_embedding
@@ -55,24 +47,14 @@ def with_remarks(plan: Plan, config: Any, layout: Layout) -> Plan:
     return evolve(plan, remarks=(*first, *limits))
 
 
+FILES: tuple[SideFile, ...] = (
+    *(tokenizer_config, chat_template, preprocessor_config, modules, pooling),
+    *(vision_processor, genai_config, alias),
+)
 SIDE_FILES: Mapping[str, SideFile] = MappingProxyType(
     {
-        function.__name__: function
-        for function in (
-            *(external_data, default_dtype, graph_dtype, layer_words, separate_heads, text_architecture),
-            *(
-                feature_levels,
-                text_sizes,
-                tokenizer_config,
-                chat_template,
-                preprocessor_config,
-                modules,
-                pooling,
-                vision_processor,
-                genai_config,
-                alias,
-            ),
-        )
+        **{edit.__name__: partial(edited_config, edit) for edit in CONFIG_EDITS},
+        **{file.__name__: file for file in FILES},
     }
 )
 """The functions that `Layout.side_files` names."""

@@ -23,12 +23,8 @@ def preprocessor_config(folder: Folder) -> dict[str, str]:
     processor = json_object(folder, PROCESSOR)
     if processor is None or PREPROCESSOR in folder.names:
         return {}
-    flat = {
-        key: value
-        for name in INNER
-        if isinstance(inner := processor.get(name), Mapping)
-        for key, value in inner.items()
-    }
+    inner = [part for name in INNER if isinstance(part := processor.get(name), Mapping)]
+    flat = {key: value for part in inner for key, value in part.items()}
     named = {"processor_class": processor["processor_class"]} if "processor_class" in processor else {}
     return changed(folder, PREPROCESSOR, {**flat, **named}) if flat else {}
 

@@ -26,7 +26,6 @@ TYPES_BY_TASK: Mapping[str, frozenset[str]] = MappingProxyType(
 )
 """A task -> the model types whose class transformers.js has. `AutoModel`, of feature-extraction, loads any type."""
 
-
 NAME = "transformers.js"
 
 ANY_TYPE = frozenset({"feature-extraction", "zero-shot-image-classification"})
@@ -79,7 +78,6 @@ POSITIONS_OF_RANK_3 = frozenset(
     {"qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_text", "qwen3_5_moe", "glm_ocr"}
 )
 """Types whose `position_ids` are computed for text, height and width."""
-
 
 DROPPED: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {

@@ -44,14 +44,6 @@ TABLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
 """Task -> the tables of its classes. `MODEL_FOR_CTC` stands for `MODEL_FOR_CTC_MAPPING_NAMES` of
 transformers/models/auto/modeling_auto.py; transformers has no table for some of the tasks."""
 
-OTHER_TABLES: Mapping[str, str] = MappingProxyType(
-    {
-        "MODEL_FOR_IMAGE": "repeats the models for images of MODEL",
-        "MODEL_FOR_PRETRAINING": "classes for the loss of pretraining; other tables have their heads",
-    }
-)
-"""The tables that no task reads -> why."""
-
 
 @frozen
 class AutoTable:
@@ -112,7 +104,7 @@ def _tables_with(model_type: str, task: str) -> Iterator[AutoTable]:
 
 @cache
 def auto_tables() -> Mapping[str, AutoTable]:
-    """The tables of transformers by the names that TABLES and OTHER_TABLES have."""
+    """The tables of transformers by the names that TABLES has."""
     from transformers.models.auto import modeling_auto
 
     named = vars(modeling_auto)

@@ -46,11 +46,8 @@ def spec_with_cache(model: Any, base: ExportSpec, result: Any, task: str) -> Exp
             return _image_seq2seq_spec(base, result, cache)
         return _seq2seq_spec(base, result, cache) if inputs == SEQ2SEQ_INPUTS else None
     states = cache_spec(cache).cache.rows
-    return (
-        _decoder_spec(model, base, states)
-        if states and _reads_text(base) and DECODER_INPUTS.issuperset(inputs)
-        else None
-    )
+    is_decoder = states and _reads_text(base) and DECODER_INPUTS.issuperset(inputs)
+    return _decoder_spec(model, base, states) if is_decoder else None
 
 
 def _reads_text(base: ExportSpec) -> bool:

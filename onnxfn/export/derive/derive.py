@@ -12,15 +12,11 @@ from attrs import evolve
 from onnxfn.architectures.private.torch_names import torch_name
 from onnxfn.export.derive.auto_tables import listed_loader, listed_tasks
 from onnxfn.export.derive.cached_specs import SEES, spec_with_cache
-from onnxfn.export.derive.candidate_inputs import (
-    candidate_inputs,
-    forward_parameters,
-    unknown_arguments,
-)
+from onnxfn.export.derive.candidate_inputs import candidate_inputs, forward_parameters, unknown_arguments
 from onnxfn.export.derive.causal_masks import masked_by_eager
 from onnxfn.export.derive.derive_sample import HOW_TO_SPECIFY
 from onnxfn.export.derive.known_inputs import INPUT_FORMS
-from onnxfn.export.derive.probe import Run, accepted, answer_tensors, outputs_spec, run
+from onnxfn.export.derive.probe import Run, accepted, answer_tensors, outputs_spec, run, summary
 from onnxfn.export.load.class_tasks import loader_of
 from onnxfn.models.model_state import model_copy
 from onnxfn.models.torch_modes import quiet
@@ -28,16 +24,7 @@ from onnxfn.specs.algebra.compose import compose
 from onnxfn.specs.algebra.config_values import snapshot
 from onnxfn.specs.algebra.facts import always
 from onnxfn.specs.algebra.spec import ExportSpec
-from onnxfn.specs.errors import (
-    InvalidSpec,
-    MissingValue,
-    OnnxfnError,
-    PatchFailed,
-    UnknownName,
-    first_line,
-    listed,
-    unknown,
-)
+from onnxfn.specs.errors import InvalidSpec, MissingValue, OnnxfnError, PatchFailed, UnknownName, listed, unknown
 from onnxfn.specs.plan.planning import resolved
 from onnxfn.specs.tasks.tasks import TASKS, WITH_PAST, canonical, for_task, task_names
 
@@ -66,7 +53,7 @@ def derive_from_model(model: Any, task: str, *, of_texts: bool = False) -> Expor
     base = compose(ExportSpec(name=model.config.model_type), masked_by_eager(model), inputs)
     result, refusal = _result_with_cache(model, base, name)
     known = spec_with_cache(model, base, result, name)
-    if known is None or _is_other_head(known, task) or _lacks_outputs(runs, known, task):
+    if known is None or not _has_head(known, runs, canonical(task)):
         known = _spec_without_cache(base, name, runs)
     spec = _for_task(model, known, task, refusal)
     return compose(spec, ExportSpec(derived=_provenance(model, inputs, spec, refusal)))
@@ -121,9 +108,6 @@ def _model_without_weights(config: Any, task: str) -> Any:
     return getattr(loader, "from_config", loader)(config)
 
 
-# Inputs
-
-
 def _accepted_inputs(model: Any, *, of_texts: bool) -> tuple[ExportSpec, tuple[Run, ...]]:
     """The first candidate inputs on which the model runs and returns tensors, and these runs."""
     errors: list[Exception] = []
@@ -132,9 +116,6 @@ def _accepted_inputs(model: Any, *, of_texts: bool) -> tuple[ExportSpec, tuple[R
         if outputs_spec(runs).outputs:
             return inputs, runs
     raise _not_derivable(model, errors)
-
-
-# Outputs and the cache
 
 
 def _spec_without_cache(base: ExportSpec, task: str, runs: Sequence[Run]) -> ExportSpec:
@@ -180,20 +161,16 @@ def _takes_cache(model: Any) -> bool:
     return not kinds or any(issubclass(kind, Cache) for kind in kinds)
 
 
-def _is_other_head(spec: ExportSpec, task: str) -> bool:
-    """Whether transformers lists a class for a task that a spec with a cache does not have: a decoder of speech."""
-    return canonical(task) not in task_names(spec) and canonical(task) in listed_tasks(spec.name or "")
+def _has_head(spec: ExportSpec, runs: Sequence[Run], task: str) -> bool:
+    """Whether a spec with a cache is for the head of a model that ran, as far as its task and its outputs tell.
 
-
-def _lacks_outputs(runs: Sequence[Run], spec: ExportSpec, task: str) -> bool:
-    """Whether a model does not return the outputs that a spec has for a task.
-
-    For feature-extraction, transformers lists classes that return logits alone where a type has no other class.
+    transformers lists a class for a task that such a spec does not have: a decoder of speech. For feature-extraction it
+    lists classes that return logits alone where a type has no other class.
     """
-    if canonical(task) not in task_names(spec):
-        return False
+    if task not in task_names(spec):
+        return task not in listed_tasks(spec.name or "")
     returned = {output.name for output in outputs_spec(runs).outputs}
-    return returned.isdisjoint(output.name for output in for_task(spec, canonical(task)).outputs)
+    return not returned.isdisjoint(output.name for output in for_task(spec, task).outputs)
 
 
 def _for_task(model: Any, spec: ExportSpec, task: str, refusal: str) -> ExportSpec:
@@ -207,9 +184,6 @@ def _for_task(model: Any, spec: ExportSpec, task: str, refusal: str) -> ExportSp
         reason = f"; it does not run with a cache: {refusal}" if refusal else ""
         raise InvalidSpec(f"{model_name} returns no cache that onnxfn knows, so it has no task {task}{reason}")
     return spec
-
-
-# Texts
 
 
 def _provenance(model: Any, inputs: ExportSpec, spec: ExportSpec, refusal: str) -> str:
@@ -233,25 +207,15 @@ def _provenance(model: Any, inputs: ExportSpec, spec: ExportSpec, refusal: str) 
 
 def _not_derivable(model: Any, errors: Sequence[Exception]) -> InvalidSpec:
     """The error for a model that accepts no known inputs. It shows the first error other than a missing value."""
+    if getattr(model.forward, "__name__", "") == "_forward_unimplemented":  # the one of torch
+        return InvalidSpec(f"{type(model).__name__} has no forward: derive a spec from a model inside it")
     not_known = unknown_arguments(model)
     model_errors = [error for error in errors if not isinstance(error, MissingValue)] or list(errors)
     parameters = listed(forward_parameters(model), most=8)
-    message = (
+    clauses = (
         f"no spec could be derived from {type(model).__name__}: forward takes {parameters}",
         f", of which {listed(not_known)} is not known" if not_known else "",
         f"; tried in {len(errors)} forms, first: {summary(model_errors[0])}" if model_errors else "",
         f"; {HOW_TO_SPECIFY}",
     )
-    if _has_no_forward(model):
-        return InvalidSpec(f"{type(model).__name__} has no forward: derive a spec from a model inside it")
-    return InvalidSpec("".join(message))
-
-
-def _has_no_forward(model: Any) -> bool:
-    """Whether `forward` is the one of torch that raises NotImplementedError."""
-    return getattr(model.forward, "__name__", "") == "_forward_unimplemented"
-
-
-def summary(error: BaseException) -> str:
-    """The type of an error and the first line of its message, at most 160 characters."""
-    return f"{type(error).__name__}: {first_line(error)}"[:160]
+    return InvalidSpec("".join(clauses))

@@ -11,8 +11,8 @@ from attrs import evolve, frozen
 
 from onnxfn.architectures import ARCHITECTURES
 from onnxfn.export.derive.class_rows import row_of
-from onnxfn.export.derive.index_bounds import index_bounds
-from onnxfn.export.derive.probe import Run, all_tensors, outputs_spec, run, run_at_sizes, specs_at_sizes
+from onnxfn.export.derive.index_bounds import Bounds, index_bounds
+from onnxfn.export.derive.probe import Run, all_tensors, outputs_spec, run, run_at_sizes, specs_at_sizes, summary
 from onnxfn.export.derive.sample_arguments import SampleTensor, sample_arguments
 from onnxfn.export.derive.sample_inputs import generator_name, inner_models, sample_inputs, windows, with_windows
 from onnxfn.export.derive.sample_ranges import (
@@ -34,7 +34,7 @@ from onnxfn.specs.algebra.planned import PlannedSpec
 from onnxfn.specs.algebra.spec import Call, Dummies, ExportSpec, FloatDtype, Target
 from onnxfn.specs.converters import Path
 from onnxfn.specs.edits.tensors import FLOAT_DTYPES
-from onnxfn.specs.errors import InvalidSpec, first_line, unknown
+from onnxfn.specs.errors import InvalidSpec, unknown
 from onnxfn.specs.plan.check_cases import CASE_STEPS, batch_symbol
 from onnxfn.specs.plan.planning import resolved
 from onnxfn.specs.records import Generator, Patch
@@ -80,9 +80,10 @@ def derive_from_sample(
     """
     check_module(model)
     tensors, call = sample_arguments(model, sample)
-    for name in ranges:
-        if name not in {tensor.name for tensor in tensors}:
-            raise unknown("tensor", name, [tensor.name for tensor in tensors], of="the sample")
+    names = [tensor.name for tensor in tensors]
+    for name in (*ranges, *axes):
+        if name not in names:
+            raise unknown("tensor", name, names, of="the sample")
     base = compose(
         ExportSpec(name=type(model).__name__, task=task, target=_target(model, tensors)),
         ExportSpec(call=evolve(call, patches=_inner_patches(model))),
@@ -96,7 +97,7 @@ def derive_from_sample(
     base, generators, runs = _accepted_sizes(copied, base, tensors, certain)
     check_results(type(model).__name__, runs.runs, runs.complex_paths)
     provenance = ExportSpec(derived=_provenance(model, tensors, call))
-    outputs = outputs_spec(runs.runs, [tensor.name for tensor in tensors])
+    outputs = outputs_spec(runs.runs, names)
     return compose(_with_generators(base, generators), outputs, provenance)
 
 
@@ -118,9 +119,6 @@ def _inner_patches(model: Any) -> Collection[Patch]:
     return patches
 
 
-# Values of dummies
-
-
 def _with_generators(base: ExportSpec, generators: Generators) -> ExportSpec:
     named_generators = (evolve(generator, name=generator_name(name)) for name, generator in generators.items())
     return compose(base, ExportSpec(dummies=Dummies(generators=tuple(named_generators))))
@@ -135,11 +133,9 @@ def _certain(
     planned = resolved(
         _with_generators(base, {name: sample_range(name, by_name[name]) for name in by_name} | known), {}
     )
-    bounds: dict[str, tuple[int, int]] = {}
+    bounds: Bounds = {}
     for spec in specs_at_sizes(planned):
-        for name, (low, high) in index_bounds(model, spec).items():
-            least, most = bounds.get(name, (low, high))
-            bounds[name] = max(least, low), min(most, high)
+        bounds = index_bounds(model, spec, bounds)
     ordered = {name: limits for name, limits in bounds.items() if limits[0] < limits[1]}
     indices = {name: limits for name, limits in ordered.items() if str(by_name[name].dtype) != "torch.bool"}
     return {name: indexed_range(name, by_name[name], limits) for name, limits in indices.items()} | known
@@ -196,11 +192,10 @@ def _first_runs(model: Any, base: ExportSpec, generators: Generators) -> Runs:
     try:
         return _runs(model, _with_generators(base, generators))
     except Exception as error:
-        summary = f"{type(error).__name__}: {first_line(error)}"[:160]
         advice = FIXED_PROGRAM if "Guard failed" in str(error) else "name its dynamic axes in `axes`"
         where = _failing_sizes(model, resolved(_with_generators(base, generators), {}))
         raise InvalidSpec(
-            f"{base.name} does not run on tensors like this sample{where}: {summary}; {advice}"
+            f"{base.name} does not run on tensors like this sample{where}: {summary(error)}; {advice}"
         ) from error
 
 

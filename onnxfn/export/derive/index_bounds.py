@@ -78,8 +78,8 @@ class Origin:
     shift: int
 
 
-def index_bounds(model: Any, spec: PlannedSpec) -> Bounds:
-    """The range of each input whose values index an axis, in a run on the dummies of a planned spec.
+def index_bounds(model: Any, spec: PlannedSpec, earlier: Bounds) -> Bounds:
+    """The range of each input whose values index an axis, in a run on the dummies of a planned spec and earlier ones.
 
     A run that fails shows the operators before the failure.
     """
@@ -87,7 +87,7 @@ def index_bounds(model: Any, spec: PlannedSpec) -> Bounds:
     origins = {
         id(tensor): [Origin(tensor, input_.name, 0)] for input_, tensor in zip(spec.inputs, tensors, strict=True)
     }
-    bounds: dict[str, tuple[int, int]] = {}
+    bounds = {**earlier}
 
     def dispatch(function: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
         name = function.overloadpacket.__name__

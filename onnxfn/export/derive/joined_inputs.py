@@ -12,34 +12,27 @@ from onnxfn.architectures.families.feature_inputs import PLACED_PATCH
 from onnxfn.architectures.families.multimodal import text_batch_cases, text_batch_inputs
 from onnxfn.architectures.families.sizes import sized_in
 from onnxfn.architectures.families.text import text_cases, text_inputs
-from onnxfn.export.derive.known_inputs import MERGED_PATCHES, PATCH_STRIPS, POOLED_PATCHES, Forms
+from onnxfn.architectures.families.vision import pixel_inputs
+from onnxfn.export.derive.known_inputs import MERGED_PATCHES, PATCH_STRIPS, POOLED_PATCHES, VIDEO, Forms
 from onnxfn.specs.algebra.compose import compose, from_config, reads
 from onnxfn.specs.algebra.dummies import generates
 from onnxfn.specs.algebra.facts import TOKENS, takes
 from onnxfn.specs.algebra.spec import ExportSpec
+from onnxfn.specs.records import Getter
 
 CASES = "one right-padded left-padded"
 """The cases of `text_cases`."""
 
-IMAGE = compose(
-    takes("pixel_values", "batch_size num_channels= image_height= image_width=", "pixels", kind="float"),
-    generates("pixels", "normal"),
-)
-
 
 def _texts_after(placeholders: str) -> ExportSpec:
-    """A spec of texts that begin with tokens in place of an image: 7 to 24 tokens follow them.
-
-    Args:
-        placeholders: The name of the number of these tokens.
-    """
+    """A spec of texts that begin with tokens in place of an image, `placeholders` in number: 7 to 24 follow them."""
     lengths = [from_config(f"{placeholders} + {tokens}") for tokens in (16, 7, 11, 24)]
     return compose(text_cases, sized_in(CASES, sequence_length=lengths))
 
 
 IMAGES_OF_A_TEXT = compose(
     text_inputs,
-    IMAGE,
+    pixel_inputs,
     takes("pixel_values", "batch_size num_images num_channels= image_height= image_width=", "pixels", kind="float"),
     takes("image_attention_mask", f"{TOKENS} num_images", "seen_images"),
     generates("seen_images", "integers", high=2),
@@ -56,7 +49,7 @@ MARKED_PLACES = compose(
 )
 """A mask of the tokens of the image in each text."""
 
-PLACED_IMAGE = compose(text_inputs, IMAGE, MARKED_PLACES)
+PLACED_IMAGE = compose(text_inputs, pixel_inputs, MARKED_PLACES)
 """An image for each text, and a mask of its tokens in the text."""
 
 PLACED_PATCHES = compose(
@@ -69,26 +62,22 @@ PLACED_PATCHES = compose(
 """The patches of an image for each text, and a mask of its tokens in the text."""
 
 
+def _ids_with_image(token: str, count: int | Getter) -> ExportSpec:
+    """A spec of token ids that begin with so many placeholders of an image; `token` is the key of their id."""
+    ids, high, image = "ids_with_image", from_config("vocab_size"), from_config("placeholder")
+    return compose(reads(placeholder=token), generates("token_ids", ids, high=high, image=image, count=count))
+
+
 def _instructed_image(token: str, frames: ExportSpec, *factors: str) -> ExportSpec:
     """A spec of an image or a video for each text, and of the same text in the tokens of a Q-Former.
 
-    Args:
-        token: The key of the token in place of the image.
-        frames: The input `pixel_values`.
-        factors: Names whose product is the number of these tokens.
+    The input `pixel_values` is that of `frames`; the product of `factors` is the number of placeholders.
     """
     return compose(
         text_inputs,
-        IMAGE,
         frames,
-        reads(num_placeholders=" * ".join(factors), num_query_tokens="num_query_tokens", placeholder=token),
-        generates(
-            "token_ids",
-            "ids_with_image",
-            high=from_config("vocab_size"),
-            image=from_config("placeholder"),
-            count=from_config("num_placeholders"),
-        ),
+        reads(num_placeholders=" * ".join(factors), num_query_tokens="num_query_tokens"),
+        _ids_with_image(token, from_config("num_placeholders")),
         _texts_after("num_placeholders"),
         takes("qformer_input_ids", "batch_size qformer_length", "question_ids"),
         takes("qformer_attention_mask", "batch_size qformer_length", "padding_mask"),
@@ -97,10 +86,6 @@ def _instructed_image(token: str, frames: ExportSpec, *factors: str) -> ExportSp
         sized_in(CASES, qformer_length=(10, 6, 13, 8)),
     )
 
-
-FRAMES = takes(
-    "pixel_values", "batch_size video_frames= num_channels= image_height= image_width=", "pixels", kind="float"
-)
 
 SPOKEN_TEXT = compose(
     text_inputs,
@@ -143,14 +128,8 @@ SOUNDS_AND_TEXTS = compose(
 PATCHES_IN_TEXTS = compose(
     text_inputs,
     takes("pixel_values", "num_patches patch_width=", "patches", kind="float"),
-    reads(placeholder="image_token_id", patch_width="3 * patch_size ** 2"),
-    generates(
-        "token_ids",
-        "ids_with_image",
-        high=from_config("vocab_size"),
-        image=from_config("placeholder"),
-        count=8,
-    ),
+    _ids_with_image("image_token_id", 8),
+    reads(patch_width="3 * patch_size ** 2"),
     generates("patches", "normal"),
     text_cases,
     sized_in(CASES, num_patches=(16, 8, 24, 16), sequence_length=(24, 9, 17, 31)),
@@ -162,8 +141,8 @@ JOINED_FORMS: Mapping[str, Forms] = MappingProxyType(
         "image_attention_mask": (IMAGES_OF_A_TEXT,),
         "image_embeds_position_mask": (PLACED_IMAGE, PLACED_PATCHES),
         "qformer_input_ids": (
-            _instructed_image("image_token_index", IMAGE, "num_query_tokens"),
-            _instructed_image("video_token_index", FRAMES, "num_query_tokens", "video_frames"),
+            _instructed_image("image_token_index", pixel_inputs, "num_query_tokens"),
+            _instructed_image("video_token_index", VIDEO, "num_query_tokens", "video_frames"),
         ),
         "num_delay_tokens": (SPOKEN_TEXT,),
         "marks": (QUESTIONS,),

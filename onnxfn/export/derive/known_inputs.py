@@ -18,59 +18,25 @@ from onnxfn.specs.records import NestedDummy, Source
 Forms = tuple[ExportSpec, ...]
 
 VISION_CONFIGS = (
-    "vision_config",
-    "backbone_config",
-    "image_config",
-    "encoder",
-    "encoder_config",
-    "vision_config.backbone_config",
-    "encoder.vision_config",
+    *("vision_config", "backbone_config", "image_config", "encoder", "encoder_config"),
+    *("vision_config.backbone_config", "encoder.vision_config"),
 )
 TEXT_CONFIGS = (
-    "text_config",
-    "text_encoder",
-    "decoder",
-    "decoder_config",
-    "language_config",
+    *("text_config", "text_encoder", "decoder", "decoder_config", "language_config"),
     "thinker_config.text_config",
 )
 AUDIO_CONFIGS = ("audio_config", "encoder_config", "audio_encoder", "encoder", "asr_config", "audio_config.asr_config")
 
 
-def _keys(name: str, configs: tuple[str, ...]) -> tuple[str, ...]:
-    """A key of a configuration, then the same key of nested configurations."""
-    return (name, *(f"{config}.{name}" for config in configs))
+def _keys(names: str, configs: tuple[str, ...]) -> tuple[str, ...]:
+    """Each key of a configuration, followed by the same key of nested configurations."""
+    return tuple(key for name in names.split() for key in (name, *(f"{config}.{name}" for config in configs)))
 
 
-IMAGE_SIZES = (
-    *_keys("image_size", VISION_CONFIGS),
-    *_keys("img_size", VISION_CONFIGS),
-    *_keys("model_args.img_size", VISION_CONFIGS),  # of a model of timm
-)
-NUM_CHANNELS: Source = either(
-    *_keys("num_channels", VISION_CONFIGS),
-    *_keys("in_channels", VISION_CONFIGS),
-    *_keys("in_chans", VISION_CONFIGS),
-    "3",
-)
-PATCH_SIZE: Source = either(*_keys("patch_size", VISION_CONFIGS))
-PATCH_FRAMES: Source = either(
-    *_keys("temporal_patch_size", VISION_CONFIGS), *_keys("patch_temporal", VISION_CONFIGS), "1"
-)
-MERGED_SIDE: Source = either(
-    *_keys("spatial_merge_size", VISION_CONFIGS),
-    *_keys("merge_size", VISION_CONFIGS),
-    *(f"{key}[0]" for key in _keys("merge_kernel_size", VISION_CONFIGS)),
-    "2",
-)
+IMAGE_SIZES = _keys("image_size img_size model_args.img_size", VISION_CONFIGS)  # the last of a model of timm
 NUM_MEL_BINS: Source = either(
-    *_keys("num_mel_bins", AUDIO_CONFIGS),
-    *_keys("feature_projection_input_dim", AUDIO_CONFIGS),
-    *_keys("input_feat_per_channel", AUDIO_CONFIGS),
-    *_keys("input_feat_size", AUDIO_CONFIGS),
-    *_keys("n_mels", AUDIO_CONFIGS),
-    *_keys("input_dim", AUDIO_CONFIGS),
-    *_keys("feature_size", AUDIO_CONFIGS),
+    *_keys("num_mel_bins feature_projection_input_dim input_feat_per_channel input_feat_size", AUDIO_CONFIGS),
+    *_keys("n_mels input_dim feature_size", AUDIO_CONFIGS),
     "80",
 )
 
@@ -79,14 +45,14 @@ CONFIG_KEYS = reads(
     type_vocab_size=either(*_keys("type_vocab_size", TEXT_CONFIGS), "2"),
     segments=either(*_keys("type_vocab_size", TEXT_CONFIGS)),
     box_range="max_2d_position_embeddings or 1000",
-    num_channels=NUM_CHANNELS,
+    num_channels=either(*_keys("num_channels in_channels in_chans", VISION_CONFIGS), "3"),
     image_height=either(*(f"{key}[0] or {key}" for key in IMAGE_SIZES)),
     image_width=either(*(f"{key}[1] or {key}" for key in IMAGE_SIZES)),
-    video_frames=either(*_keys("num_frames", VISION_CONFIGS), *_keys("frames_per_clip", VISION_CONFIGS), "2"),
+    video_frames=either(*_keys("num_frames frames_per_clip", VISION_CONFIGS), "2"),
     num_mel_bins=NUM_MEL_BINS,
     stacked_mels=either(*(f"num_mel_bins * {key}" for key in _keys("num_stacked_frames", AUDIO_CONFIGS))),
     max_length=either("max_length", *_keys("max_source_positions", AUDIO_CONFIGS)),
-    positions=either(*_keys("max_source_positions", AUDIO_CONFIGS), *_keys("max_position_embeddings", AUDIO_CONFIGS)),
+    positions=either(*_keys("max_source_positions max_position_embeddings", AUDIO_CONFIGS)),
     num_frames="positions * 2",
     audio_channels="audio_channels or channels or 1",
     num_codebooks="num_codebooks or decoder.num_codebooks",
@@ -96,11 +62,11 @@ CONFIG_KEYS = reads(
     context_length="context_length or prediction_length",
     patch_values="num_channels * patch_frames * patch_size ** 2",
     frame_values="num_channels * patch_size ** 2",
-    patch_size=PATCH_SIZE,
-    patch_frames=PATCH_FRAMES,
-    merged_side=MERGED_SIDE,
+    patch_size=either(*_keys("patch_size", VISION_CONFIGS)),
+    patch_frames=either(*_keys("temporal_patch_size patch_temporal", VISION_CONFIGS), "1"),
+    merged_side=either(*_keys("spatial_merge_size merge_size merge_kernel_size[0]", VISION_CONFIGS), "2"),
     merged_size="merged_side * patch_size",
-    strip_side=either(*(f"{key}[0]" for key in _keys("window_kernel_size", VISION_CONFIGS)), "1"),
+    strip_side=either(*_keys("window_kernel_size[0]", VISION_CONFIGS), "1"),
     num_input_channels="num_input_channels or input_size or 1",
 )
 """The keys of configurations for the values that these inputs need, under all known names."""
@@ -173,6 +139,8 @@ def _video_form(name: str) -> ExportSpec:
     return compose(takes(name, axes, "pixels", kind="float"), generates("pixels", "normal"), sized(batch_size=2))
 
 
+VIDEO = _video_form("pixel_values")
+
 SERIES = compose(
     takes("past_values", "batch_size context_length= num_input_channels=", "series", kind="float"),
     generates("series", "normal"),
@@ -242,14 +210,11 @@ INPUT_FORMS: Mapping[str, Forms] = MappingProxyType(
     {
         "input_ids": (TEXT_INPUTS, CHOICES, *CODES),
         "query_embeds": (QUERIES,),
-        "pixel_values": (pixel_inputs, IMAGES_OF_ANY_SIZE, _video_form("pixel_values")),
+        "pixel_values": (pixel_inputs, IMAGES_OF_ANY_SIZE, VIDEO),
         "pixel_values_videos": (_video_form("pixel_values_videos"),),
         "input_values": (
             *_sounds(
-                "input_values",
-                WAVEFORMS,
-                "batch_size sequence_length",
-                "batch_size audio_channels= sequence_length",
+                "input_values", WAVEFORMS, "batch_size sequence_length", "batch_size audio_channels= sequence_length"
             ),
             *_sounds("input_values", SPECTROGRAMS, "batch_size max_length= num_mel_bins="),
         ),

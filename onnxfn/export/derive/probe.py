@@ -24,7 +24,7 @@ from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.axes import value
 from onnxfn.specs.axis_symbols import traced_sizes
 from onnxfn.specs.converters import Path
-from onnxfn.specs.errors import OnnxfnError, PatchFailed
+from onnxfn.specs.errors import OnnxfnError, PatchFailed, first_line
 from onnxfn.specs.plan.check_cases import cases, in_case
 from onnxfn.specs.plan.planning import resolved
 from onnxfn.specs.records import KINDS, Kind
@@ -89,7 +89,7 @@ def run_at_sizes(model: Any, spec: PlannedSpec, select: Callable[[Any], Tensors]
         return Run(
             _sizes(sized),
             {path: tuple(tensor.shape) for path, tensor in tensors.items()},
-            {path: _kind(tensor, floats) for path, tensor in tensors.items()},
+            {path: tensor_kind(tensor, floats) for path, tensor in tensors.items()},
         )
 
     return tuple(recorded(seed, sized) for seed, sized in enumerate(specs_at_sizes(spec)))
@@ -98,6 +98,11 @@ def run_at_sizes(model: Any, spec: PlannedSpec, select: Callable[[Any], Tensors]
 def specs_at_sizes(spec: PlannedSpec) -> tuple[PlannedSpec, ...]:
     """A planned spec at the traced sizes, and in each case of its check."""
     return (spec, *(in_case(spec, case) for case in cases(spec)))
+
+
+def summary(error: BaseException) -> str:
+    """The type of an error and the first line of its message, at most 160 characters."""
+    return f"{type(error).__name__}: {first_line(error)}"[:160]
 
 
 def accepted(
@@ -162,7 +167,7 @@ def _sizes(spec: PlannedSpec) -> dict[str, int]:
     return {symbol: value(symbol, traced_sizes(spec)) for symbol in symbols}
 
 
-def _kind(tensor: Any, floats: set[str]) -> Kind | None:
+def tensor_kind(tensor: Any, floats: set[str]) -> Kind | None:
     """The kind of a tensor: `float` for the dtypes of the weights, `int` for int64. Edits can change both dtypes."""
     dtype = str(tensor.dtype).removeprefix("torch.")
     kind: Any = "float" if dtype in floats else "int" if dtype == "int64" else dtype

@@ -65,10 +65,7 @@ def builder_name(name: str, value: Any) -> str | None:
 
 HOLDS = "tensors, numpy arrays, numbers, and dicts, tuples, lists, named tuples or dataclasses of these"
 
-PLACED = (
-    inspect.Parameter.POSITIONAL_ONLY,
-    inspect.Parameter.POSITIONAL_OR_KEYWORD,
-)
+PLACED = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 """The kinds of parameters that take one argument by its position."""
 
 
@@ -99,9 +96,9 @@ def sample_arguments(model: Any, sample: Any) -> tuple[tuple[SampleTensor, ...],
     leaves = [(path, leaf) for name, value in arguments for path, leaf in _leaves(name, value, type(model))]
     tensors = tuple(SampleTensor(_name(path), path, leaf) for path, leaf in leaves if hasattr(leaf, "shape"))
     names = [tensor.name for tensor in tensors]
-    if len({*names}) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        raise InvalidSpec(f"two tensors of the sample for {type(model).__name__} have the name {twice!r}; rename a key")
+    if twice := [name for name in names if names.count(name) > 1]:
+        both = f"two tensors of the sample for {type(model).__name__}"
+        raise InvalidSpec(f"{both} have the name {twice[0]!r}; rename a key")
     if not tensors:
         raise InvalidSpec(f"the sample for {type(model).__name__} holds no tensor; a graph needs one input or more")
     constants = (

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from onnxfn.export.derive.probe import tensor_kind
 from onnxfn.export.derive.sample_arguments import SampleTensor
 from onnxfn.specs.algebra.compose import compose
 from onnxfn.specs.algebra.dummies import known_sizes, sized
@@ -12,7 +13,7 @@ from onnxfn.specs.algebra.facts import case, takes
 from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.axes import AxisMap, axis_map, solve_for_name
 from onnxfn.specs.axis_symbols import SMALLEST_DYNAMIC_SIZE
-from onnxfn.specs.errors import InvalidSpec, unknown
+from onnxfn.specs.errors import InvalidSpec
 from onnxfn.specs.plan.check_cases import CASE_STEPS, batch_symbol
 from onnxfn.specs.plan.planning import resolved
 from onnxfn.specs.plan.text_cases import LONG_TEXT, LONGEST
@@ -70,13 +71,9 @@ def sample_inputs(tensors: Iterable[SampleTensor], axes: Mapping[str, str], floa
 
     A tensor with `float_dtype`, the dtype of the weights, follows the dtype of the weights.
 
-    UnknownName if `axes` has a pattern for no tensor of the sample, InvalidSpec if a pattern does not fit its tensor.
+    InvalidSpec if a pattern does not fit its tensor.
     """
-    by_name = {tensor.name: tensor for tensor in tensors}
-    for name in axes:
-        if name not in by_name:
-            raise unknown("tensor", name, by_name, of="the sample")
-    return compose(*(_sample_input(tensor, axes.get(name), float_dtype) for name, tensor in by_name.items()))
+    return compose(*(_sample_input(tensor, axes.get(tensor.name), float_dtype) for tensor in tensors))
 
 
 def generator_name(name: str) -> str:
@@ -100,13 +97,12 @@ def _sample_input(sample: SampleTensor, pattern: str | None, float_dtype: str) -
 
 def _kind(sample: SampleTensor, float_dtype: str) -> Kind:
     """The kind of an input: `int` and `float` for the dtypes of ids and of the weights, which edits can change."""
-    dtype = str(sample.tensor.dtype).removeprefix("torch.")
-    if dtype not in DTYPES:
+    kind = tensor_kind(sample.tensor, {float_dtype} & {*DTYPES})
+    if kind is None:
+        dtype = str(sample.tensor.dtype).removeprefix("torch.")
         advice = COMPLEX if sample.tensor.is_complex() else "convert it to a dtype of these, and convert it back inside"
         raise InvalidSpec(f"{sample.name!r} is {dtype}, and inputs of ONNX are {', '.join(DTYPES)}; {advice}")
-    kind: Any = {"int64": "int", float_dtype: "float"}.get(dtype, dtype)
-    known: Kind = kind
-    return known
+    return kind
 
 
 def _dummy_sizes(axes: AxisMap, shape: tuple[int, ...]) -> ExportSpec:

@@ -52,9 +52,8 @@ def check_results(name: str, runs: Sequence[Run], complex_paths: Sequence[Path])
             f"{name} returns no tensor; return one or more, also in tuples, lists, dicts, named tuples or dataclasses"
         )
     names = [onnx_name(path) for path in first.shapes]
-    if len({*names}) < len(names):
-        twice = next(each for each in names if names.count(each) > 1)
-        raise InvalidSpec(f"two outputs of {name} have the name {twice!r}; return them under other keys")
+    if twice := [each for each in names if names.count(each) > 1]:
+        raise InvalidSpec(f"two outputs of {name} have the name {twice[0]!r}; return them under other keys")
     if complex_paths:
         raise InvalidSpec(
             f"{onnx_name(complex_paths[0])!r} of {name} is complex, which outputs of ONNX are not; return "
@@ -105,17 +104,15 @@ def specified_range(name: str, tensor: Any, limits: Range) -> Generator:
         raise InvalidSpec(
             f"the range of {name!r} is {limits!r}; write (low, high), two numbers, for a tensor of numbers"
         )
-    low, high = limits
-    if kind == "f":
-        return Generator(name, "uniform", {"low": float(low), "high": float(high)}, "given")
-    return Generator(name, "integers", {"low": int(low), "high": int(high)}, "given")
+    function, number = ("uniform", float) if kind == "f" else ("integers", int)
+    low, high = map(number, limits)
+    return Generator(name, function, {"low": low, "high": high}, "given")
 
 
 def indexed_range(name: str, tensor: Any, limits: tuple[int, int]) -> Generator:
     """The generator for a range of indices that runs of the module showed; it is below 0 only if the sample is."""
     low, high = limits
-    values = _values(tensor)
-    smallest = int(values.min()) if values.size else 0
+    smallest, _ = _ends(_values(tensor), (0, 0))
     return Generator(
         name, "integers", {"low": min(max(low, 0), smallest), "high": high}, f"found: it indexes {high - low} elements"
     )
@@ -138,11 +135,10 @@ def sample_range(name: str, tensor: Any) -> Generator:
     """The generator for values between the smallest and the largest of a sample."""
     values = _values(tensor)
     if values.dtype.kind == "f":
-        finite = values[np.isfinite(values)]
-        low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0)
+        low, high = _ends(values, (0.0, 1.0))
         return Generator(name, "uniform", {"low": low, "high": high}, REFUSED)
-    low, high = (int(values.min()), int(values.max())) if values.size else (0, 0)
-    return Generator(name, "integers", {"low": low, "high": high + 1}, REFUSED)
+    low, high = _ends(values, (0, 0))
+    return Generator(name, "integers", {"low": int(low), "high": high + 1}, REFUSED)
 
 
 def _values(tensor: Any) -> Array:
@@ -150,6 +146,12 @@ def _values(tensor: Any) -> Array:
     plain = tensor.detach().cpu().resolve_conj()
     values: Array = (plain.float() if str(plain.dtype) == "torch.bfloat16" else plain).numpy()
     return values
+
+
+def _ends(values: Array, others: tuple[Any, Any]) -> tuple[Any, Any]:
+    """The smallest and the largest finite value; `others` if there is none."""
+    finite = values[np.isfinite(values)]
+    return (finite.min().item(), finite.max().item()) if finite.size else others
 
 
 def _mask_values(values: Array) -> tuple[float | str, float | str] | None:
@@ -168,8 +170,7 @@ def _mask_values(values: Array) -> tuple[float | str, float | str] | None:
 
 def _float_range(values: Array) -> Range:
     """The range of real numbers, which keep their sign. A single number gets others around it."""
-    finite = values[np.isfinite(values)]
-    low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 0.0)
+    low, high = _ends(values, (0.0, 0.0))
     if low < high:
         return low, high
     return (-1.0, 1.0) if low == 0 else (low - abs(low) / 2, high + abs(high) / 2)
@@ -178,7 +179,7 @@ def _float_range(values: Array) -> Range:
 def _integers(name: str, values: Array) -> Generator:
     """All integers of a small dtype, else the range of the sample once more at each end; none below 0 if none is."""
     limits = np.iinfo(values.dtype)
-    smallest, largest = (int(values.min()), int(values.max())) if values.size else (0, 1)
+    smallest, largest = _ends(values, (0, 1))
     least = 0 if smallest >= 0 else int(limits.min)
     if values.dtype.itemsize <= SMALL_DTYPE_BYTES:
         arguments = {"low": least, "high": int(limits.max) + 1}

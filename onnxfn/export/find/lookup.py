@@ -23,10 +23,7 @@ from onnxfn.specs.errors import InvalidSpec, UnknownName, listed, unknown
 from onnxfn.specs.tasks.tasks import DEFAULT_TASK, WITH_PAST, canonical, for_task, task_names
 
 GENERATION_TASKS = (
-    "text-generation",
-    "text2text-generation",
-    "automatic-speech-recognition",
-    "image-to-text",
+    *("text-generation", "text2text-generation", "automatic-speech-recognition", "image-to-text"),
     "text-to-audio",
 )
 """The tasks whose models generate token by token, or frame by frame."""

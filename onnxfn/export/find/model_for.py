@@ -11,13 +11,7 @@ from onnxfn.export.load.gguf import is_gguf, load_gguf
 from onnxfn.export.load.loading import checkpoint_folder, load_configuration, load_model
 
 
-def model_for(
-    name: str,
-    task: str | None = None,
-    *,
-    trust_remote_code: bool = False,
-    dequantize: bool = False,
-) -> Any:
+def model_for(name: str, task: str | None = None, *, trust_remote_code: bool = False, dequantize: bool = False) -> Any:
     """Loads the model of a checkpoint.
 
     Args:

@@ -39,10 +39,10 @@ from onnxfn.architectures.wrappers.feature_methods import draws, feature_method,
 from onnxfn.architectures.wrappers.layer_inputs import LAYER_INPUTS, layer_sizes
 from onnxfn.export.derive.auto_tables import is_listed, listed_classes
 from onnxfn.export.derive.causal_masks import masked_by_eager
-from onnxfn.export.derive.derive import derive_from_model, summary
+from onnxfn.export.derive.derive import derive_from_model
 from onnxfn.export.derive.known_inputs import CONFIG_KEYS
-from onnxfn.export.derive.probe import accepted, all_tensors, outputs_spec
-from onnxfn.export.load.class_tasks import class_name
+from onnxfn.export.derive.probe import accepted, all_tensors, outputs_spec, summary
+from onnxfn.export.load.class_tasks import stated_class
 from onnxfn.models.model_state import model_copy
 from onnxfn.models.submodules import submodule_of
 from onnxfn.specs.algebra.compose import EMPTY, compose, constant, reads
@@ -82,7 +82,6 @@ ROWS: Mapping[str, str] = MappingProxyType({VISION: "num_image_tokens", AUDIO: "
 METHODS: Mapping[str, str] = MappingProxyType({VISION: "get_image_features", AUDIO: "get_audio_features"})
 """Tower -> the method of a model that runs it."""
 
-
 SECTIONS: Mapping[str, str] = MappingProxyType({VISION: "vision_config", AUDIO: "audio_config"})
 """Tower -> the section of a configuration about it: None in a checkpoint without that tower, as in Gemma 4 26B."""
 
@@ -97,12 +96,8 @@ def written_task(model_or_config: Any) -> str | None:
 
     The class is that of a model, or the first one in a configuration. A model that sees and hears does both.
     """
-    if isinstance(model_or_config, str):
-        return None
-    is_model = hasattr(model_or_config, "forward")
-    names = [class_name(model_or_config)] if is_model else snapshot(model_or_config).get("architectures") or ()
-    name = next(iter(names), None)
-    if not isinstance(name, str):
+    name = None if isinstance(model_or_config, str) else stated_class(model_or_config)
+    if name is None:
         return None
     tasks = (task for task in LISTED if any(is_listed(name, each) for each in LISTED[task]))
     return next((task for task in tasks if all(_has_tower(name, model_or_config, part) for part in TOWERS[task])), None)
@@ -307,12 +302,8 @@ def _tower(model: Any, part: str) -> ExportSpec:
 def _as_clients_say(model: Any, form: ExportSpec) -> ExportSpec:
     """The inputs with the names that clients use for this model type."""
     names = CLIENT_NAMES.get(model.config.model_type, {})
-    return evolve(
-        form,
-        inputs=tuple(
-            evolve(each, name=names.get(each.name, each.name), path=each.forward_path) for each in form.inputs
-        ),
-    )
+    inputs = (evolve(each, name=names.get(each.name, each.name), path=each.forward_path) for each in form.inputs)
+    return evolve(form, inputs=tuple(inputs))
 
 
 def _named(output: OutputSpec, part: str) -> OutputSpec:

@@ -40,11 +40,8 @@ def row_name(model: Any) -> str | None:
             is_clip = getattr(model.config, "model_type", None) == "clip"
             return f"sentence_transformers.{'clip' if is_clip else 'transformer'}"
         case "diffusers":
-            return _single_row(model, [row for _, row in COMPONENT_ROWS.get(type(model).__name__, ())])
+            rows = [row for _, row in COMPONENT_ROWS.get(type(model).__name__, ())]
+            if len(rows) > 1:
+                raise UnknownName(f"{type(model).__name__} has several parts; pass the name of one row: {listed(rows)}")
+            return next(iter(rows), None)
     return None
-
-
-def _single_row(model: Any, rows: list[str]) -> str | None:
-    if len(rows) > 1:
-        raise UnknownName(f"{type(model).__name__} has several parts; pass the name of one row: {listed(rows)}")
-    return rows[0] if rows else None

@@ -58,22 +58,13 @@ OTHER_TASKS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "feature-extraction": ("zero-shot-image-classification", "reinforcement-learning", "text-to-audio"),
         "image-text-retrieval": ("zero-shot-image-classification",),
         "object-detection": ("zero-shot-object-detection",),
-        "question-answering": (
-            "document-question-answering",
-            "table-question-answering",
-            "visual-question-answering",
-        ),
+        "question-answering": ("document-question-answering", "table-question-answering", "visual-question-answering"),
         "retrieval": ("feature-extraction",),
         "text-encoding": ("feature-extraction",),
         "text-classification": ("audio-classification",),
         "text2text-generation": (
-            "automatic-speech-recognition",
-            "image-to-text",
-            "text-generation",
-            "text-to-audio",
-            "image-text-to-text",
-            "audio-text-to-text",
-            "any-to-any",
+            *("automatic-speech-recognition", "image-to-text", "text-generation", "text-to-audio"),
+            *("image-text-to-text", "audio-text-to-text", "any-to-any"),
         ),
         "semantic-segmentation": ("image-segmentation",),
     }
@@ -100,7 +91,7 @@ def task_of(model_or_class: Any) -> str | None:
         >>> task_of({"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"]})
         'text-generation'
     """
-    name = model_or_class if isinstance(model_or_class, str) else _class_name(model_or_class)
+    name = model_or_class if isinstance(model_or_class, str) else stated_class(model_or_class)
     return next((task for suffix, task in CLASS_SUFFIXES.items() if name and name.endswith(suffix)), None)
 
 
@@ -123,7 +114,8 @@ def class_name(model: Any) -> str:
     return type(inside).__name__
 
 
-def _class_name(model_or_config: Any) -> str | None:
+def stated_class(model_or_config: Any) -> str | None:
+    """The name of the class of a model of transformers, or of the first one in a configuration; None for any other."""
     if hasattr(model_or_config, "forward"):
         of_transformers = hasattr(getattr(model_or_config, "config", None), "to_dict")
         return class_name(model_or_config) if of_transformers else None

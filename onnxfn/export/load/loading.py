@@ -42,7 +42,6 @@ LIBRARY_LOADERS: Mapping[str, str] = MappingProxyType(
 )
 """Library -> its function from a folder to a model."""
 
-
 CODE_FILES = ("*.py",)
 """Patterns of the files in a checkpoint with code of its own: a configuration with `auto_map` names them."""
 
@@ -135,11 +134,10 @@ def _load_floats(
         if dtype is not None and has_rounded_tables(model, info["missing_keys"]):
             model, info = _loaded(loader, name, "float32", trust_remote_code=trust_remote_code)
     declare_float32(model.config)
-    _check_shapes(name, info["mismatched_keys"])
     # Checkpoints of models with a head often lack the pooler. Only an output of the pooler needs its weights.
     needs_pooler = any("pooler_output" in output.forward_path for output in spec.outputs)
-    keys = info["missing_keys"]
-    _check_complete(name, model, [key for key in keys if needs_pooler or "pooler" not in key.split(".")])
+    needed = [key for key in info["missing_keys"] if needs_pooler or "pooler" not in key.split(".")]
+    _check_weights(name, model, info["mismatched_keys"], needed)
     return model
 
 
@@ -152,15 +150,23 @@ def load_weights(model: Any, name: str) -> Any:
     with load_errors(name, f"{name} could not be loaded with {kind.__name__}"), quiet(), weights_ticked():
         dtype = str(model.dtype).removeprefix("torch.")
         loaded, info = _loaded(kind, name, dtype, config=model.config, trust_remote_code=False)
-    _check_shapes(name, info["mismatched_keys"])
-    _check_complete(name, loaded, info["missing_keys"])
+    _check_weights(name, loaded, info["mismatched_keys"], info["missing_keys"])
     return loaded
 
 
-def _check_complete(name: str, model: Any, missing: Iterable[str]) -> None:
-    """Raises InvalidSpec if a checkpoint lacks weights of a model."""
-    lacking = sorted(missing)
-    if lacking:
+def _check_weights(name: str, model: Any, mismatched: Iterable[tuple[str, Any, Any]], missing: Iterable[str]) -> None:
+    """Raises LoadFailed if weights of a checkpoint have other shapes than in a model, InvalidSpec if it lacks some.
+
+    `mismatched` has the name and both shapes of each.
+    """
+    shapes = [
+        f"{key} has the shape {list(stored)}, and the configuration says {list(configured)}"
+        for key, stored, configured in sorted(mismatched)
+    ]
+    if shapes:
+        more = f" ({len(shapes)} such weights in all)" if len(shapes) > 1 else ""
+        raise LoadFailed(f"the weights of {name} do not fit its configuration: {shapes[0]}{more}")
+    if lacking := sorted(missing):
         raise InvalidSpec(f"{name} lacks weights that {type(model).__name__} needs: {listed(lacking, most=4)}")
 
 
@@ -206,17 +212,6 @@ def load_library_model(library: str, name: str, *, with_weights: bool = True) ->
     with load_errors(name, f"{name} could not be loaded with {library}"), no_bars():
         model = load(f"local-dir:{name}", pretrained=with_weights) if library == "timm" else load(name)
     return model.eval() if hasattr(model, "eval") else model
-
-
-def _check_shapes(name: str, mismatched: Iterable[tuple[str, Any, Any]]) -> None:
-    """Raises LoadFailed if weights of a checkpoint have other shapes than in the model: `(name, shape, shape)` each."""
-    shapes = [
-        f"{key} has the shape {list(stored)}, and the configuration says {list(configured)}"
-        for key, stored, configured in sorted(mismatched)
-    ]
-    if shapes:
-        more = f" ({len(shapes)} such weights in all)" if len(shapes) > 1 else ""
-        raise LoadFailed(f"the weights of {name} do not fit its configuration: {shapes[0]}{more}")
 
 
 def _with_config(folder: Path) -> Path:

@@ -103,8 +103,7 @@ def _has_rows(parameter: Any, weight: QuantizedWeight) -> bool:
     middle, last = (start // MIN_ROWS * MIN_ROWS for start in (rows // 2, max(0, rows - MIN_ROWS)))
     return all(
         np.array_equal(
-            parameter[start : start + MIN_ROWS].detach().numpy(),
-            weight.rows(start, min(start + MIN_ROWS, rows)),
+            parameter[start : start + MIN_ROWS].detach().numpy(), weight.rows(start, min(start + MIN_ROWS, rows))
         )
         for start in (0, middle, last)
     )

@@ -147,8 +147,4 @@ def _in_order(files: Sequence[Path]) -> list[Path]:
     """
     graphs = [file for file in files if file.suffix == ".onnx"]
     data = {graph.parent / name for graph in graphs for name in external_data_names(graph)}
-    return sorted(files, key=lambda file: _rank(file, data))
-
-
-def _rank(file: Path, external_data: Collection[Path]) -> int:
-    return 0 if file in external_data else 1 if file.suffix == ".onnx" else 2
+    return sorted(files, key=lambda file: 0 if file in data else 1 if file in graphs else 2)

@@ -243,7 +243,7 @@ def _create_in(parent: Path, folder: Path) -> tuple[Path, int]:
         descriptor = os.open(root / LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o600)
         try:
             lock(descriptor, wait=True)
-            os.write(descriptor, os.fsencode(_relative(folder, parent)))
+            os.write(descriptor, os.fsencode(folder.relative_to(parent).as_posix()))
             (root / STAGED_FILES).mkdir()
             if folder.is_dir() and folder != parent:
                 root.rename(folder / root.name).rename(root)
@@ -267,7 +267,7 @@ def _is_dead(root: Path, folder: Path) -> bool:
         return False
     if not entries <= ENTRIES:
         return False
-    return root.parent == folder or _target(root) in ("", _relative(folder, root.parent))
+    return root.parent == folder or _target(root) in ("", folder.relative_to(root.parent).as_posix())
 
 
 def _target(root: Path) -> str:
@@ -276,10 +276,6 @@ def _target(root: Path) -> str:
         return os.fsdecode((root / LOCK_FILE).read_bytes())
     except OSError:
         return ""
-
-
-def _relative(folder: Path, parent: Path) -> str:
-    return folder.relative_to(parent).as_posix()
 
 
 def _close(root: Path, folder: Path) -> None:

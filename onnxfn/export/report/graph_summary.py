@@ -18,7 +18,6 @@ from onnxfn.weights.onnx_files import external_data_names, graph_nodes, metadata
 METADATA_PREFIX = "onnxfn."
 """The prefix of the keys of onnxfn's metadata."""
 
-
 LONGEST_VALUE = 80
 """Characters of a value of the metadata that the table shows."""
 
@@ -107,12 +106,7 @@ def _port(port: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _weights_row(dtype: str, facts: Mapping[str, int]) -> tuple[str, ...]:
-    return (
-        dtype,
-        counted(facts["tensors"], "tensors"),
-        counted(facts["elements"], "elements"),
-        file_size(facts["bytes"]),
-    )
+    return dtype, *(counted(facts[name], name) for name in ("tensors", "elements")), file_size(facts["bytes"])
 
 
 def _size(size: int | None) -> str:

@@ -10,7 +10,7 @@ import json
 import platform
 from collections.abc import Mapping
 from hashlib import sha256
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import distributions
 from math import isfinite, prod
 from pathlib import Path
 from types import MappingProxyType
@@ -63,17 +63,10 @@ def report_content(
     values: Values | None = None,
     tick: Tick = no_tick,
 ) -> dict[str, Any]:
-    """The content of `report.json` about the files of an export.
+    """The content of `report.json` about all other files of an export, each with its SHA-256, or an empty text.
 
-    Args:
-        files: All other files that the export wrote, each with its SHA-256; an empty text if it is not known yet.
-        folder: The folder of the export.
-        plan: The plan of the export.
-        report: The report of the check; None without a check.
-        options: How the files were written.
-        weights_from: From what quantized checkpoint the weights come; an empty text for float weights.
-        values: What was written for the options of the export; None for an export of a spec.
-        tick: Is called while files are read.
+    `weights_from` says from what quantized checkpoint the weights come; it is empty for float weights. `values` is what
+    was written for the options of the export; None for an export of a spec. `tick` is called while files are read.
     """
     return {
         "schema": SCHEMA,
@@ -267,15 +260,8 @@ def _dtype_name(number: int) -> str:
 
 def package_versions() -> dict[str, str | None]:
     """The versions of the packages that build, write and check graphs; None for one that is not installed."""
-    return {name: _package_version(name) for name in PACKAGES}
-
-
-def _package_version(name: str) -> str | None:
-    """The version of an installed package; None if there is none, as for another build of ONNX Runtime."""
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return None
+    installed = {name: next(iter(distributions(name=name)), None) for name in PACKAGES}
+    return {name: None if package is None else package.version for name, package in installed.items()}
 
 
 def _variants(plan: Plan) -> dict[str, Any]:

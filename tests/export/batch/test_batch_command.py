@@ -9,8 +9,8 @@ from command_line import invoke
 from fine_tunes import save_berts
 
 from onnxfn import BatchResult
-from onnxfn.export.batch.records import JobResult
-from onnxfn.export.cli.texts import batch_text
+from onnxfn.export.batch.records import JobResult, batch_sections, batch_title
+from onnxfn.export.cli.texts import screen
 
 
 def run(*words):
@@ -83,6 +83,6 @@ def test_a_table_has_a_row_for_each_job_and_errors_first():
     assert lines[2].split("  ")[2:] == ["out/b", "lost", "the process was killed"]
     assert lines[5].split() == ["out/0", "exported", "1.5", "s", "2.00", "GB", "3.00", "MB"]
     assert len(lines) == 46
-    brief = batch_text(result).splitlines()
+    brief = screen(batch_title(result), batch_sections(result)).splitlines()
     assert len(brief) == 24
     assert brief[-1].strip() == "and 23 more: --verbose"

@@ -10,7 +10,7 @@ from command_line import succeed
 from reports import report_text
 
 import onnxfn
-from onnxfn.export.cli.export_command import export_request
+from onnxfn.export.jobs.request import request_of
 from onnxfn.export.run.planned_files import layout_of_files
 
 HUB = onnxfn.WriteOptions(layout="hub", external_data_threshold=0)
@@ -70,7 +70,7 @@ def test_the_command_line_states_an_alias_and_names_it_in_its_output_and_the_rep
 
 def test_the_layout_is_that_of_the_programs_that_load_a_library():
     def layout(**values):
-        return export_request("model", "out", values).job.write.layout
+        return request_of("model", "out", values).write.layout
 
     assert [layout(library=library) for library in ("transformers", "timm", "diffusers")] == ["hub", "hub", "optimum"]
     assert layout(library="diffusers", layout="transformers.js") == "transformers.js"
