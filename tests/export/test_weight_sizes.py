@@ -13,8 +13,8 @@ from command_line import invoke, succeed
 
 import onnxfn
 from onnxfn import weight_bytes
-from onnxfn.export.cli import export_command as cli_export
 from onnxfn.export.find import lookup
+from onnxfn.export.run import requests
 from onnxfn.weights.onnx_files import stored_tensors
 
 MODELS = {
@@ -101,7 +101,7 @@ def test_a_dry_run_of_a_model_type_without_a_row_reads_no_weight(tmp_path, monke
     spec, model = spec_and_model("llama")
     model.save_pretrained(tmp_path / "checkpoint")
     (tmp_path / "checkpoint" / "model.safetensors").unlink()
-    for module in (cli_export, lookup):
+    for module in (requests, lookup):
         monkeypatch.setattr(module, "has_row", lambda *_: False)
     result = succeed("export", tmp_path / "checkpoint", tmp_path / "out", "--dry-run")
     (size,) = weight_bytes(spec, model).values()

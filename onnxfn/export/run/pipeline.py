@@ -11,7 +11,7 @@ from attrs import evolve
 
 from onnxfn.check.variants.proof import check_floors
 from onnxfn.check.variants.text_references import text_references
-from onnxfn.export.jobs.request import ExportRequest, build_of
+from onnxfn.export.jobs.request import ExportRequest
 from onnxfn.export.publish.publishing import publish
 from onnxfn.export.publish.staging import Destination, check_destination, export_target, staging_folder
 from onnxfn.export.run.arguments import (
@@ -152,10 +152,10 @@ def export(
     """
     check_export_arguments(spec, as_module(model), path, checkpoint)
     of_spec = ExportRequest("", "", spec=spec, dtypes=dtypes, decoders=decoders, adapter=adapter)
-    request = evolve(of_spec, check=check, floors=floors, overwrite=overwrite, write=write, build=build)
+    request = evolve(of_spec, check=check, floors=floors, overwrite=overwrite, write=write)
     known = {"config": config, "checkpoint": None if checkpoint is None else Path(checkpoint)}
     return export_model(
-        request, spec, model, path, **known, preprocessor=preprocessor, on_event=on_event, timeout=timeout
+        request, spec, model, path, build, **known, preprocessor=preprocessor, on_event=on_event, timeout=timeout
     )
 
 
@@ -164,6 +164,7 @@ def export_model(
     spec: ExportSpec,
     model: Any,
     path: str | Path | BinaryIO | None,
+    build: BuildOptions,
     *,
     config: Any = None,
     checkpoint: Path | None = None,
@@ -181,7 +182,7 @@ def export_model(
     with export_target(path) as (target, owner):
         check_destination(target, overwrite=request.overwrite)
         destination = Destination(target, layout_of(request.write.layout).subfolder)
-        build, options = _resolved_options(request, checkpoint, destination)
+        build, options = _resolved_options(request, build, checkpoint, destination)
         writing = write_errors(target, sum(weight.nbytes for weight in model.parameters()))
         with stage_timer(limited(on_event, timeout)) as (timed, seconds), writing, provenance_in_errors(spec):
             with timed("plan", "") as tick, ticking_operators(tick):
@@ -277,12 +278,13 @@ def validate(
 
 
 def _resolved_options(
-    request: ExportRequest, checkpoint: Path | None, destination: Destination
+    request: ExportRequest, build: BuildOptions, checkpoint: Path | None, destination: Destination
 ) -> tuple[BuildOptions, ResolvedWriteOptions]:
     """The options of an export to a destination, with the entries of the checkpoint whose weights are linked.
 
     Linked weights lie in the checkpoint as they are, so none of them may be stored transposed.
     """
-    build, options, folder = build_of(request), resolved_write_options(request.write), destination.onnx_folder
-    options = with_checkpoint_entries(options, checkpoint, folder, overwrite=request.overwrite)
+    options = with_checkpoint_entries(
+        resolved_write_options(request.write), checkpoint, destination.onnx_folder, overwrite=request.overwrite
+    )
     return evolve(build, pretranspose=build.pretranspose and options.weight_storage != LINK), options

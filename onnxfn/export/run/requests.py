@@ -13,7 +13,7 @@ from attrs import evolve
 from onnxfn.export.clients.side_files import with_remarks
 from onnxfn.export.find.lookup import has_row, loader_spec
 from onnxfn.export.jobs.options import TRANSFORMERS
-from onnxfn.export.jobs.request import ExportRequest, recorded_values
+from onnxfn.export.jobs.request import ExportRequest, build_of, recorded_values
 from onnxfn.export.load.gguf import checked_gguf, is_gguf, load_gguf, load_gguf_tokenizer
 from onnxfn.export.load.loading import (
     checkpoint_folder,
@@ -127,8 +127,8 @@ def _export_loaded(
     request: ExportRequest, spec: ExportSpec, model: Any, checkpoint: Path | None, on_event: OnEvent
 ) -> Exported:
     """Exports a model that is loaded, as a request says."""
-    suffixed, values = evolve(request, dtypes=_suffixed(request)), recorded_values(request)
-    return export_model(suffixed, spec, model, request.path, checkpoint=checkpoint, on_event=on_event, values=values)
+    of_model = (evolve(request, dtypes=_suffixed(request)), spec, model, request.path, build_of(request))
+    return export_model(*of_model, checkpoint=checkpoint, on_event=on_event, values=recorded_values(request))
 
 
 def _loaded(request: ExportRequest, config: Any, spec: ExportSpec | PlannedSpec, on_event: OnEvent) -> Any:
