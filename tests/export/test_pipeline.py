@@ -136,7 +136,8 @@ def test_an_export_into_the_folder_of_its_checkpoint_never_deletes_the_checkpoin
 
 def test_decoders_is_a_known_value(bert, tmp_path):
     message = refusal(UnknownName, onnxfn.export, SPEC, bert, tmp_path / "out", decoders="seperate")
-    assert (
+    words = "no decoders 'seperate' for ExportRequest; known: merged, separate, both; did you mean 'separate'?"
+    assert message == words
         message == "no decoders 'seperate' for ExportRequest; known: merged, separate, both; did you mean 'separate'?"
     )
 
