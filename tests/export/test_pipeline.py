@@ -138,8 +138,6 @@ def test_decoders_is_a_known_value(bert, tmp_path):
     message = refusal(UnknownName, onnxfn.export, SPEC, bert, tmp_path / "out", decoders="seperate")
     words = "no decoders 'seperate' for ExportRequest; known: merged, separate, both; did you mean 'separate'?"
     assert message == words
-        message == "no decoders 'seperate' for ExportRequest; known: merged, separate, both; did you mean 'separate'?"
-    )
 
 
 @pytest.mark.sweep
