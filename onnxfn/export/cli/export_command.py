@@ -1,4 +1,4 @@
-"""What the command `export` does: it exports what is asked for, or plans it, and prints the plan and the result."""
+"""The command `export`: it exports a model, or plans the export, and prints the result."""
 
 from __future__ import annotations
 

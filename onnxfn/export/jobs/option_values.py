@@ -1,4 +1,4 @@
-"""What was written for an option, as texts of the command line or as values of a file, as the value of a field."""
+"""The values of options, from texts of the command line or from values of a file, and back."""
 
 from __future__ import annotations
 
@@ -85,8 +85,8 @@ def _parsed_shape(flag: str, name: str, size: Any) -> tuple[str, int | tuple[int
             return name, (low, high)
     axis = name or "sequence_length"
     raise InvalidSpec(
-        f"{flag} {name}={size} is no size and no range of sizes; write {flag} {axis}=32, or {flag} {axis}=1:128 for "
-        "sizes from 1 to 128"
+        f"{flag} {name}={size} is neither a size nor a range; write {flag} {axis}=32, or {flag} {axis}=1:128 for sizes "
+        "from 1 to 128"
     )
 
 
@@ -111,7 +111,7 @@ def floors_of(flag: str, values: Any) -> Floors:
 
 
 def as_written(value: Any) -> Any:
-    """What is written for an option that has a value; a text for each item of a tuple or of a record.
+    """The written value of an option, from its value: a text for each item of a tuple or of a record.
 
     >>> as_written((("batch_size", 1), ("sequence_length", (1, 128)))), as_written(("hidden_states",))
     (['batch_size=1', 'sequence_length=1:128'], ['hidden_states'])

@@ -20,13 +20,13 @@ from onnxfn.export.jobs.option_values import (
 from onnxfn.specs.errors import InvalidSpec, shortened, unknown
 
 Values = Mapping[str, Any]
-"""What was written for options, by their names."""
+"""The written values of options, by their names."""
 
 Read = Callable[[str, Any], Any]
-"""From the flag of an option and what was written for it, at the command line or in a file, to its value."""
+"""From the flag of an option and its written value, at the command line or in a file, to its value."""
 
 SPEC = "spec"
-"""What an option sets that edits the spec of a request: `export/run/spec_edits.py` has the edits."""
+"""The value of `Option.sets` for an edit of the spec; the edits are in `export/run/spec_edits.py`."""
 
 TRANSFORMERS = "transformers"
 LIBRARIES = (TRANSFORMERS, "sentence_transformers", "timm", "diffusers")
@@ -285,7 +285,12 @@ OPTIONS: Mapping[str, Option] = MappingProxyType(
                 words=("-v",),
             ),
             Option(
-                *("debug", bool, OUTPUT, "Print the traceback of an error. Without it the error names a file with it."),
+                *(
+                    "debug",
+                    bool,
+                    OUTPUT,
+                    "Print the traceback of an error, which otherwise is in a file that it names.",
+                ),
             ),
         )
     }
@@ -298,7 +303,7 @@ JOB_KEYS = tuple(name for name, option in OPTIONS.items() if option.sets)
 
 
 def stated(values: Values) -> dict[str, Any]:
-    """The values of options without those that say nothing: None, a flag that is off, an empty list.
+    """The values of options without empty ones: None, a flag that is off, an empty list.
 
     >>> stated({"opset": None, "split": False, "dtype": [], "check": "none"})
     {'check': 'none'}

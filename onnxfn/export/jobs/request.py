@@ -95,7 +95,7 @@ class ExportRequest:
 
 
 def request_of(checkpoint: str, path: str | Path, values: Values) -> ExportRequest:
-    """The request that options make, at the command line or in a file; `values` has what was written, by their names.
+    """The request that options make, from their written values at the command line or in a file.
 
     Raises:
         InvalidSpec: A value is of a wrong type, two options exclude each other, or the library has no such option.
@@ -120,9 +120,9 @@ def request_of(checkpoint: str, path: str | Path, values: Values) -> ExportReque
 
 
 def written(request: ExportRequest) -> dict[str, Any] | None:
-    """What is written for options to make a request, in the order of the table; None if no options make it.
+    """The options that make a request, with their written values; None if no options make it, as for one with a spec.
 
-    A request with a spec is such a one. `request_of(request.checkpoint, request.path, written(request)) == request`.
+    `request_of(request.checkpoint, request.path, written(request)) == request`.
 
     >>> written(ExportRequest("org/bert", "onnx", edits={"shape": {"batch_size": 1}}, dtypes=("q8",)))
     {'dtype': ['q8'], 'shape': ['batch_size=1']}
@@ -135,7 +135,7 @@ def written(request: ExportRequest) -> dict[str, Any] | None:
 
 
 def _for_option(option: Option, request: ExportRequest, usual: ExportRequest) -> Any:
-    """What is written for one option; None or False for nothing."""
+    """The written value of one option; None or False if it is not written."""
     if option.sets == SPEC:
         return as_written(dict(request.edits).get(option.name))
     value = _field(request, option)
@@ -157,7 +157,7 @@ def _field(request: ExportRequest, option: Option) -> Any:
 
 
 def command_line(values: Values, checkpoint: str = "MODEL", path: str = "FOLDER") -> str:
-    """The command that makes a request, from what is written for its options.
+    """The command with these options.
 
     >>> command_line({"dtype": ["q8"], "split": True, "opset": 20})
     'onnxfn export MODEL FOLDER --dtype q8 --split --opset 20'
@@ -170,7 +170,7 @@ def command_line(values: Values, checkpoint: str = "MODEL", path: str = "FOLDER"
 
 
 def recorded_values(request: ExportRequest) -> dict[str, Any] | None:
-    """What a report says of a request: the options on which the files depend, without the folders of this machine.
+    """The options of a request on which its files depend, for a report: without folders of this machine.
 
     >>> recorded_values(ExportRequest("org/bert", "onnx", adapter="adapters/lora", overwrite=True))
     {'adapter': 'lora'}

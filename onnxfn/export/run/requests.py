@@ -41,7 +41,7 @@ OnPlan = Callable[[Plan], None]
 
 
 def export_request(request: ExportRequest, on_event: OnEvent = ignore, on_plan: OnPlan = ignore) -> Exported:
-    """Exports what a request names: a checkpoint of transformers, a GGUF file, or a model of another library.
+    """Exports the model of a request: a checkpoint of transformers, a GGUF file, or a model of another library.
 
     Raises:
         OnnxfnError: As `export` raises it; LoadFailed for a checkpoint that cannot be loaded, InvalidSpec for a

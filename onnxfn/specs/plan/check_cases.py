@@ -46,8 +46,8 @@ CASE_STEPS = (3, 5)
 def cases(spec: PlannedSpec) -> tuple[Case, ...]:
     """The cases of a planned spec: its own, else a case `one` with batch 1 and `several` with batch 3.
 
-    In these two, all other sizes are larger than in the trace, by 3 and by 5. So are, in cases of its own, the sizes
-    of an axis that no case has, such as an axis that was renamed: else it would be checked at the traced size alone.
+    In these two, all other sizes are larger than in the trace, by 3 and by 5. An axis that no case sizes, such as a
+    renamed axis, gets larger sizes too; otherwise it would be checked at its traced size only.
     """
     used = dict.fromkeys(name for input_ in spec.inputs for name in names(input_.axes))
     traced = planned_sizes(spec, used)
