@@ -285,12 +285,7 @@ OPTIONS: Mapping[str, Option] = MappingProxyType(
                 words=("-v",),
             ),
             Option(
-                *(
-                    "debug",
-                    bool,
-                    OUTPUT,
-                    "Print the traceback of an error, which otherwise is in a file that it names.",
-                ),
+                *("debug", bool, OUTPUT, "Print the traceback of an error, which is otherwise written to a file."),
             ),
         )
     }
