@@ -37,6 +37,7 @@ SAMPLE = (
     ("nllb-moe", "text2text-generation"),
     ("paligemma", "feature-extraction"),
     ("patchtst", "time-series-regression"),
+    ("pixtral", "feature-extraction"),
     ("prophetnet", "text-generation"),
     ("qwen3", "question-answering"),
     ("reformer", "fill-mask"),

@@ -1,10 +1,38 @@
-"""The features of whole images in one row, without their local views."""
+"""The features of all images in one row: each patch equals what it replaces."""
 
 import every_head
 import pytest
 import torch
 
-from onnxfn.architectures.patches.tiles import step3p7_features
+from onnxfn.architectures.patches.tiles import pixtral_states, step3p7_features
+
+
+def pixels(model, *shape):
+    side = model.config.patch_size
+    return torch.randn(shape[0], 3, shape[1] * side, shape[2] * side), side
+
+
+@pytest.mark.parametrize("shape", [(1, 2, 2), (2, 3, 5), (3, 1, 4)])
+def test_pixtral_of_whole_images_equals_the_original(shape):
+    model = every_head.tiny_model("pixtral", "feature-extraction")
+    images, _ = pixels(model, *shape)
+    with torch.no_grad():
+        expected = model(images, output_hidden_states=True)
+        actual = pixtral_states(model, images, output_hidden_states=True)
+    torch.testing.assert_close(actual.last_hidden_state, expected.last_hidden_state)
+    assert len(actual.hidden_states) == len(expected.hidden_states) > 1
+    torch.testing.assert_close(actual.hidden_states, expected.hidden_states)
+
+
+def test_pixtral_cuts_each_image_to_its_size():
+    model = every_head.tiny_model("pixtral", "feature-extraction")
+    images, side = pixels(model, 2, 3, 5)
+    sizes = torch.tensor([[3 * side, 2 * side], [side, 5 * side]])
+    with torch.no_grad():
+        expected = model(images, sizes).last_hidden_state
+        actual = pixtral_states(model, images, sizes).last_hidden_state
+    assert actual.shape[1] == 3 * 2 + 5
+    torch.testing.assert_close(actual, expected)
 
 
 @pytest.mark.parametrize("count", [1, 3])

@@ -16,6 +16,7 @@ import torch
 from attrs import frozen
 from torch import Tensor
 from transformers.modeling_outputs import BaseModelOutputWithPooling
+from transformers.utils.output_capturing import capture_outputs
 
 from onnxfn.architectures.patches.packed_vision import members
 
@@ -181,6 +182,33 @@ def _neighbors(index: Tensor, length: Tensor, shown: Tensor) -> tuple[Tensor, Te
     first = torch.minimum(offset.floor().to(torch.int64), length - 1)
     second = torch.minimum(first + 1, length - 1)
     return first, second, (offset - first)[:, None]
+
+
+def pixtral_states(self: Any, pixel_values: Tensor, image_sizes: Any = None, **arguments: Any) -> Any:
+    """For PixtralVisionModel.forward (modeling_pixtral, transformers 5.24): each image attends to itself.
+
+    Without `image_sizes`, all images have the size of the tensor; otherwise each is cut to its own, as in the original.
+    """
+    return capture_outputs(_pixtral_states)(self, pixel_values, image_sizes, **arguments)
+
+
+def _pixtral_states(self: Any, pixel_values: Tensor, image_sizes: Any, **arguments: Any) -> Any:
+    embeds, side = self.patch_conv(pixel_values.to(dtype=self.patch_conv.weight.dtype)), self.patch_size
+    sized = () if image_sizes is None else zip(embeds, image_sizes, strict=True)
+    parts = [image[None, :, : height // side, : width // side] for image, (height, width) in sized] or [embeds]
+    states = self.ln_pre(torch.cat([part.flatten(2).transpose(1, 2).flatten(0, 1) for part in parts])[None])
+    positions = torch.cat([_positions(part, first) for first, part in enumerate(parts)])
+    image = positions[:, 0]
+    mask = torch.where(image[:, None] == image, 0.0, torch.finfo(states.dtype).min).to(states.dtype)[None, None]
+    rotations = self.patch_positional_embedding(states, positions[:, 1:])
+    return self.transformer(states, attention_mask=mask, position_embeddings=rotations, **arguments)
+
+
+def _positions(part: Tensor, first: int) -> Tensor:
+    """The image, the row and the column of each patch of images of one size, `[patches, 3]`."""
+    count, _, height, width = part.shape
+    index = torch.arange(count * height * width, device=part.device)
+    return torch.stack((index // (height * width) + first, index // width % height, index % width), dim=-1)
 
 
 def step3p7_features(
