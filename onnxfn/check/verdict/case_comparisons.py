@@ -31,7 +31,7 @@ from onnxfn.check.verdict.choices import (
     compared_values,
     picked_positions,
 )
-from onnxfn.check.verdict.compare import Exact, Pair, compare, evidence_of, valid_elements
+from onnxfn.check.verdict.compare import FEW_ELEMENTS, Exact, Pair, compare, evidence_of, valid_elements
 from onnxfn.check.verdict.verdict import (
     NO_ERROR,
     Comparison,
@@ -48,19 +48,20 @@ from onnxfn.specs.algebra.planned import Part
 from onnxfn.specs.errors import OnnxfnError
 from onnxfn.specs.stored.reports import Tick, no_tick
 
-OTHER_INPUTS = 4
-"""The number of other inputs that PyTorch runs on."""
+MOST_INPUTS = 16
+"""The largest number of other inputs that PyTorch runs on."""
 
 
 def usual_errors(part: Part, index: int, reference: Reference, exact: ExactOutputs) -> tuple[OwnError, ...]:
     """Functions that compute the norms of PyTorch's own error in an output, for an input like a reference's each.
 
-    Empty if the inputs are real: there are no others like them.
+    Their outputs have `FEW_ELEMENTS` elements together. Empty if the inputs are real: there are no others like them.
     """
     other = reference.other
     if other is None:
         return ()
-    return tuple(partial(_own_error, part, index, partial(other, 1 + number), exact) for number in range(OTHER_INPUTS))
+    count = min(MOST_INPUTS, -(-FEW_ELEMENTS // max(1, reference.outputs[index].size)))
+    return tuple(partial(_own_error, part, index, partial(other, 1 + number), exact) for number in range(count))
 
 
 def agreeing_with_any_case(part: Part, comparisons: Sequence[Comparison]) -> list[Comparison]:
