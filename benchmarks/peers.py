@@ -22,11 +22,11 @@ TORCH = "torch==2.13.0"
 
 OURS = "onnxfn"
 CHECKOUT = Path(onnxfn.__file__).parent.parent
-ORT = "onnxruntime==1.31.1"
+ORT = "onnxruntime==1.32.0"
 SCIPY = "scipy==1.17.1"
 """MaskFormer's class needs it."""
 
-LATEST = (TORCH, "transformers==5.23.0", "onnx==1.23.2", "onnx-ir==1.1.0", "onnxscript==0.7.2")
+LATEST = (TORCH, "transformers==5.24.0", "onnx==1.23.2", "onnx-ir==1.1.0", "onnxscript==0.7.2")
 
 ENVIRONMENTS = {
     OURS: (*LATEST, ORT, SCIPY, str(CHECKOUT)),
