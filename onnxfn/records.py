@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from onnxfn import ExportSpec as ExportSpec
     from onnxfn import Plan as Plan
     from onnxfn import WriteOptions as WriteOptions
-    from onnxfn.graphs.build import trace_all_layers as trace_all_layers
+    from onnxfn.graphs.build_options import trace_all_layers as trace_all_layers
     from onnxfn.specs.algebra.planned import Case as Case
     from onnxfn.specs.algebra.planned import LeftOut as LeftOut
     from onnxfn.specs.algebra.planned import Part as Part

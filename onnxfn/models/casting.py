@@ -11,12 +11,18 @@ from types import MappingProxyType
 from typing import Any
 
 from onnxfn.models.dtypes import dtypes_in, float_tensors, has_dtype
+from onnxfn.models.model_state import model_copy, with_plain_tensors
 from onnxfn.models.torch_modes import torch_functions
 from onnxfn.specs.errors import InvalidSpec, closest
 from onnxfn.weights.adapters import AdaptedLayer, Adapter, merged_weight, read_adapter
 
 KINDS = "Linear, Conv1D, Embedding, Conv1d, Conv2d and Conv3d without groups"
 """The layers whose adapters are known."""
+
+
+def adapted_copy(model: Any, folder: str | Path | None) -> Any:
+    """A copy of a model on plain tensors, its weights merged with those of an adapter; see `with_adapter`."""
+    return with_adapter(model, model_copy(with_plain_tensors(model)), folder)
 
 
 def with_adapter(model: Any, copied: Any, folder: str | Path | None) -> Any:

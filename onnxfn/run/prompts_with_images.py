@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import cycle, islice
 from math import prod
 from types import MappingProxyType
@@ -50,12 +50,6 @@ class Prompt:
     arguments: Mapping[str, Array]
 
 
-def towers_of(parts: Iterable[Part], suffix: str = "") -> dict[str, Part]:
-    """The parts that read images and sounds, by the stem of their files without the suffix of a dtype."""
-    names = {part.name.removesuffix(suffix): part for part in parts}
-    return {stem: names[stem] for stem in TOWERS if stem in names}
-
-
 def whole_prompts(
     towers: Mapping[str, Part], table: PlannedSpec, known: Placeholders, rows_of: RowsOf
 ) -> Iterator[Prompt]:
@@ -64,7 +58,7 @@ def whole_prompts(
     The texts of the batch have other lengths: they are padded on the left.
 
     Args:
-        towers: The parts that read images and sounds: see `towers_of`.
+        towers: The parts that read images and sounds, by the stem of their files without the suffix of a dtype.
         table: The spec of the part that looks up the embeddings of tokens.
         known: The placeholder tokens of the model.
         rows_of: Runs a tower. A text has a placeholder token for each row of features.

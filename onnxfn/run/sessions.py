@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from onnxfn.specs.errors import ModelNotFound, first_line, listed
+from onnxfn.specs.errors import CaptureFailed, ModelNotFound, OnnxfnError, first_line, listed
 from onnxfn.specs.stored.reports import CPU, CheckFailed, Tick, no_tick
 from onnxfn.weights.chunks import watched
 from onnxfn.weights.digests import foreign_data
@@ -162,3 +162,15 @@ def _half_bytes(file: Path) -> int:
 
     half = (TensorProto.FLOAT16, TensorProto.BFLOAT16)
     return sum(each.length for each in stored_tensors(file) if each.dtype in half)
+
+
+@contextmanager
+def file_errors(what: str) -> Iterator[None]:
+    """Turns errors of the files into CheckFailed with the text `what`; errors of PyTorch pass through."""
+    try:
+        yield
+    except (CheckFailed, CaptureFailed, MemoryError):
+        raise
+    except Exception as error:
+        reason = str(error) if isinstance(error, OnnxfnError) else f"{type(error).__name__}: {runtime_message(error)}"
+        raise CheckFailed(f"{what}: {reason}") from error

@@ -14,7 +14,7 @@ import swept
 
 import onnxfn
 from onnxfn.export.find.lookup import checkpoint_task, loader_spec
-from onnxfn.export.find.multimodal import reads_features
+from onnxfn.export.find.written_tasks import reads_features
 
 PAIRS = every_part.pairs()
 SEES, HEARS, BOTH = (f"{each}-with-past" for each in ("image-text-to-text", "audio-text-to-text", "any-to-any"))

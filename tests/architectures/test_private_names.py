@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from onnxfn.architectures.private import onnxscript_names, torch_names, transformers_names
-from onnxfn.architectures.private.paths import at_path
+from onnxfn.specs.converters import at_path
 
 MODULES = (torch_names, onnxscript_names, transformers_names)
 PATHS = [path for module in MODULES for path in module.NAMES.values()]

@@ -157,7 +157,7 @@ def test_all_layers_are_traced_if_onnx_runtime_cannot_run_a_graph_from_a_templat
             raise errors.pop()
         return check(*arguments, **keywords)
 
-    monkeypatch.setattr(sys.modules["onnxfn.export.run.attempts"], "check_part", fail_once)
+    monkeypatch.setattr(sys.modules["onnxfn.export.run.file_checks"], "check_part", fail_once)
     result = onnxfn.export(spec, llama, tmp_path / "second", build=build)
     assert result.report.passed
     assert result.repeats == (RETRACED,)

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from onnxfn.export.find.lookup import derived
-from onnxfn.export.run.pipeline import export
+from onnxfn.export.run.export import export
 from onnxfn.specs.algebra.spec import OPSETS
 from onnxfn.specs.edits.tensors import with_opset
 

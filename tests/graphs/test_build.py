@@ -10,8 +10,9 @@ import pytest
 import tiny
 
 import onnxfn
-from onnxfn.graphs import build
-from onnxfn.graphs.build import build_graph, graph_with_slots
+from onnxfn.graphs import traced_graphs
+from onnxfn.graphs.build import build_graph
+from onnxfn.graphs.traced_graphs import graph_with_slots
 from onnxfn.specs.errors import CaptureFailed
 from onnxfn.specs.stored.reports import no_tick
 
@@ -39,7 +40,7 @@ def failing(*_):
 
 @pytest.mark.parametrize("name", ["simplify", "fuse_operators", "name_ports"])
 def test_an_error_of_a_pass_names_the_part_the_line_and_the_cause(name, bert, part, monkeypatch):
-    monkeypatch.setattr(build, name, failing)
+    monkeypatch.setattr(traced_graphs, name, failing)
     with pytest.raises(CaptureFailed) as caught:
         build_graph(bert, part, timed, onnxfn.BuildOptions())
     line = failing.__code__.co_firstlineno + 4
@@ -51,7 +52,7 @@ def test_an_error_of_a_pass_names_the_part_the_line_and_the_cause(name, bert, pa
 
 
 def test_the_line_is_the_last_one_of_a_pass(bert, part, monkeypatch):
-    monkeypatch.setattr(build, "fuse_operators", lambda *_: None)
+    monkeypatch.setattr(traced_graphs, "fuse_operators", lambda *_: None)
     with pytest.raises(CaptureFailed, match=r"at simplify.py:\d+: AttributeError: 'NoneType' object has no attribute"):
         build_graph(bert, part, timed, onnxfn.BuildOptions())
 
@@ -59,7 +60,7 @@ def test_the_line_is_the_last_one_of_a_pass(bert, part, monkeypatch):
 def test_an_error_of_a_pass_after_a_trace_of_few_layers_is_followed_by_a_trace_of_all(monkeypatch):
     model = tiny.model("bert", "AutoModel", num_hidden_layers=9)
     (part,) = onnxfn.plan(onnxfn.spec_for("bert", "feature-extraction"), model).parts
-    monkeypatch.setattr(build, "repeat_layers", failing)
+    monkeypatch.setattr(traced_graphs, "repeat_layers", failing)
     graph = graph_with_slots(model, part, timed, onnxfn.BuildOptions())
     assert graph.traced_layers.startswith("every layer traced: a pass failed on the graph of 'model', at ")
     assert not graph.from_repeats

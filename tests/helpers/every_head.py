@@ -14,7 +14,7 @@ from time_limits import limited
 import onnxfn
 from onnxfn import ARCHITECTURES
 from onnxfn.export.derive.auto_tables import auto_tables, listed_classes, listed_tasks
-from onnxfn.export.find.multimodal import TOWERS
+from onnxfn.export.find.written_tasks import TOWERS
 from onnxfn.specs.results.output_types import MAIN_INPUTS
 from onnxfn.specs.tasks.tasks import for_task, task_names
 

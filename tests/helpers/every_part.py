@@ -15,7 +15,7 @@ from time_limits import limited
 import onnxfn
 from onnxfn.architectures.wrappers.feature_methods import OF_FORWARD
 from onnxfn.export.derive.auto_tables import auto_tables
-from onnxfn.export.find.multimodal import TOWERS
+from onnxfn.export.find.written_tasks import TOWERS
 
 NAME = "parts"
 """The name of the file of results."""

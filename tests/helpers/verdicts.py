@@ -23,7 +23,7 @@ from wide_inputs import Arrays, distance, special_tokens, torch_answers, wide_in
 import onnxfn
 from onnxfn.check.cases.references import references
 from onnxfn.check.verdict.compare import Exact, compare, valid_elements
-from onnxfn.export.run import attempts
+from onnxfn.export.run import file_checks
 from onnxfn.models.dtypes import in_dtype
 from onnxfn.specs.algebra.planned import Part
 from onnxfn.specs.errors import OnnxfnError
@@ -271,12 +271,12 @@ def wide_torch(name: str, part_name: str) -> tuple[tuple[tuple[np.ndarray, ...],
 
 def validated(tested: Subject, folder: Path) -> onnxfn.Report:
     """The report of `onnxfn.validate`, with PyTorch's outputs computed once per model."""
-    original = attempts.references
-    attempts.references = lambda _, part, *__, **___: known_references(tested.name, part.name)
+    original = file_checks.references
+    file_checks.references = lambda _, part, *__, **___: known_references(tested.name, part.name)
     try:
         return onnxfn.validate(tested.spec, tested.model, folder)
     finally:
-        attempts.references = original
+        file_checks.references = original
 
 
 @cache

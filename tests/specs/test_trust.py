@@ -139,7 +139,6 @@ def test_names_become_modules_in_these_files_alone():
         "models/patching.py",
         "architectures/functions.py",
         "architectures/patch_table.py",
-        "architectures/private/paths.py",
         "export/load/loading.py",
         "export/derive/sample_arguments.py",
         "export/batch/server.py",

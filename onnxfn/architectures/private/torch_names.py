@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from onnxfn.architectures.private.paths import at_path
+from onnxfn.specs.converters import at_path
 
 _TYPE_PROMOTION = "torch.onnx._internal.fx.passes.type_promotion"
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from onnxfn.architectures.private.paths import at_path
+from onnxfn.specs.converters import at_path
 
 NAMES: Mapping[str, str] = MappingProxyType(
     {"interpolation_weights": "transformers.vision_utils:_interpolation_axis_taps_weights"}

@@ -6,8 +6,7 @@ So an error in the cache shows, which a comparison of single steps may miss. See
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Any
 
@@ -33,7 +32,7 @@ from onnxfn.check.verdict.verdict import (
 )
 from onnxfn.models.forward import torch_outputs
 from onnxfn.run.greedy_decoding import Decoder, greedy, most_likely_unused_token
-from onnxfn.run.sessions import runtime_message
+from onnxfn.run.sessions import file_errors
 from onnxfn.specs.algebra.compose import group
 from onnxfn.specs.algebra.dummies import Array, dummies, padded
 from onnxfn.specs.algebra.planned import Part, Plan, PlannedSpec
@@ -42,9 +41,7 @@ from onnxfn.specs.axes import names
 from onnxfn.specs.axis_symbols import fixed_sizes, ranges
 from onnxfn.specs.edits.logits_to_keep import NUM_LOGITS_TO_KEEP, has_last_logits
 from onnxfn.specs.edits.token_embeddings import EMBEDDING_FILE, by_tokens
-from onnxfn.specs.errors import CaptureFailed, OnnxfnError
 from onnxfn.specs.plan.check_cases import past_lengths, with_dummies
-from onnxfn.specs.stored.reports import CheckFailed
 from onnxfn.weights.layouts import dtype_suffix
 
 PROMPT_LENGTH, NEW_TOKENS, TEXTS = 6, 16, 2
@@ -86,18 +83,6 @@ def decoded_text_comparisons(checked: CheckedFile, plan: Plan, session_for: Sess
         return [_comparison(checked, plan, session_for)]
 
 
-@contextmanager
-def file_errors(what: str) -> Iterator[None]:
-    """Turns errors of the files into CheckFailed with the text `what`; errors of PyTorch pass through."""
-    try:
-        yield
-    except (CheckFailed, CaptureFailed, MemoryError):
-        raise
-    except Exception as error:
-        reason = str(error) if isinstance(error, OnnxfnError) else f"{type(error).__name__}: {runtime_message(error)}"
-        raise CheckFailed(f"{what}: {reason}") from error
-
-
 def _comparison(checked: CheckedFile, plan: Plan, session_for: SessionOpener) -> Comparison:
     model, part, folder = checked.model, checked.part, checked.file.parent
     special, token_part, table = special_tokens(model), token_part_of(part, plan), _embedding_part(part)
@@ -133,6 +118,8 @@ def can_decode(part: Part, plan: Plan) -> bool:
     """
     spec = part.spec
     past_inputs = {feedback.input for feedback in spec.feedback}
+    if not past_inputs:
+        return False
     embeddings = {link.input for link in spec.links if link.part == _embedding_part(part)}
     takes_tokens = bool({"input_ids", *embeddings} & {*part.inputs})
     past_is_fed_back = all(input_.name in past_inputs for input_ in spec.inputs if input_.generator == "past_states")
@@ -141,7 +128,7 @@ def can_decode(part: Part, plan: Plan) -> bool:
     has_linked_parts = set(_linked_parts(part)) <= {other.name for other in plan.parts}
     gives_all = "logits" in spec.outputs and (NUM_LOGITS_TO_KEEP in spec.inputs or not has_last_logits(spec))
     is_causal = not reads_prompts_both_ways(spec.call)
-    decodes = takes_tokens and gives_all and bool(past_inputs) and is_causal
+    decodes = takes_tokens and gives_all and is_causal
     return decodes and past_is_fed_back and not has_fixed_length and has_linked_parts and _texts_are_in_range(spec)
 
 

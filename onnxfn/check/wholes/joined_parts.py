@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
-from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -14,13 +13,14 @@ import numpy as np
 from attrs import evolve, field, frozen
 
 from onnxfn.architectures.placeholders import Placeholders, placeholders, with_placeholders
-from onnxfn.check.texts.decoded_texts import NEW_TOKENS, SessionOpener, file_errors
+from onnxfn.check.texts.decoded_texts import NEW_TOKENS, SessionOpener
 from onnxfn.check.texts.token_choices import ordinary_logits
 from onnxfn.check.wholes.torch_whole import MASK, WHOLE, encoder_arguments, forward_arguments, whole_part
 from onnxfn.models.forward import torch_outputs
 from onnxfn.run.encoded import embedded, encoder_outputs, encoder_prompts, start_tokens
 from onnxfn.run.greedy_decoding import Decoder, greedy, most_likely_token, prompt_outputs, session_outputs
-from onnxfn.run.prompts_with_images import Prompt, processed_prompts, towers_of, whole_prompts
+from onnxfn.run.prompts_with_images import Prompt, processed_prompts, whole_prompts
+from onnxfn.run.sessions import file_errors
 from onnxfn.run.towers import TOWERS, takes_three_positions, with_features
 from onnxfn.specs.algebra.config_values import snapshot
 from onnxfn.specs.algebra.dummies import Array
@@ -64,7 +64,8 @@ def whole_model(model: Any, plan: Plan, folder: Path, session_for: SessionOpener
     """The parts of a plan as a whole; None if it has no part that reads images or sounds."""
     suffix = dtype_suffix(plan.parts[0].dtype)
     parts = {part.name.removesuffix(suffix): part for part in plan.parts}
-    towers, table, encoder = towers_of(plan.parts, suffix), parts.get(EMBEDDING_FILE), parts.get(STEMS["encoder"])
+    towers = {stem: parts[stem] for stem in TOWERS if stem in parts}
+    table, encoder = parts.get(EMBEDDING_FILE), parts.get(STEMS["encoder"])
     decoder = next((part for part in plan.parts if part != encoder and _writes(part, table)), None)
     sees = bool(towers and table) or (encoder is not None and (encoder.spec.task or "").removesuffix(WITH_PAST) == SEES)
     if not sees or decoder is None:
@@ -96,7 +97,9 @@ def is_text_alone(whole: Whole, prompt: Prompt) -> bool:
 
 def _dummy_prompts(whole: Whole) -> Iterator[Prompt]:
     if whole.table is not None:
-        return whole_prompts(whole.towers, whole.table.spec, whole.known, partial(features_of, whole))
+        return whole_prompts(
+            whole.towers, whole.table.spec, whole.known, lambda part, inputs: features_of(whole, part, inputs)
+        )
     return encoder_prompts(whole.encoder) if whole.encoder is not None else iter(())
 
 

@@ -13,7 +13,7 @@ from onnxfn.export.cli.texts import result_text
 from onnxfn.export.find.lookup import spec_for
 from onnxfn.export.load.loading import load_configuration, load_model
 from onnxfn.export.run.events import stage_timer
-from onnxfn.export.run.pipeline import export
+from onnxfn.export.run.export import export
 from onnxfn.specs.algebra.dummies import Array
 from onnxfn.specs.errors import ModelNotFound
 

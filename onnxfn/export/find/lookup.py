@@ -13,8 +13,9 @@ from onnxfn.export.derive.class_rows import row_of
 from onnxfn.export.derive.derive import derive_from_model, keeps_cache, shown_by
 from onnxfn.export.derive.derive_sample import derive_from_sample
 from onnxfn.export.find.heads import for_head, known_tasks
-from onnxfn.export.find.multimodal import LISTED, SEES, is_in_parts, multimodal_spec, reads_features, written_task
+from onnxfn.export.find.multimodal import multimodal_spec
 from onnxfn.export.find.other_libraries import row_name
+from onnxfn.export.find.written_tasks import LISTED, SEES, is_in_parts, reads_features, written_task
 from onnxfn.export.load.class_tasks import OTHER_TASKS, class_name, loader_of, served_tasks, task_of
 from onnxfn.models.submodules import as_module
 from onnxfn.specs.algebra.config_values import config_of, snapshot

@@ -79,7 +79,7 @@ def _tolerance(_: str, tolerance: Any) -> Any:
 
 
 def _all_layers(*_: Any) -> Any:
-    from onnxfn.graphs.build import trace_all_layers
+    from onnxfn.graphs.build_options import trace_all_layers
 
     return trace_all_layers
 

@@ -22,7 +22,7 @@ from onnxfn.export.jobs.options import (
     value_of,
     with_check,
 )
-from onnxfn.graphs.build import BuildOptions
+from onnxfn.graphs.build_options import BuildOptions
 from onnxfn.graphs.templates.template_cache import default_cache_folder
 from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.converters import as_tuple

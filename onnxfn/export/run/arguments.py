@@ -40,8 +40,9 @@ def check_layers(model: Any, plan: Plan, graphs: Sequence[Any]) -> None:
     """Raises UnknownName if no graph of a plan has a layer that is to get the inputs of an adapter."""
     import torch
 
-    layers = {name.removesuffix(SUFFIXES[0]) for graph in graphs for name in adapter_ports(graph)}
-    for end in plan.parts[0].spec.target.adapter_inputs or ():
+    ends = plan.parts[0].spec.target.adapter_inputs
+    layers = {name.removesuffix(SUFFIXES[0]) for graph in graphs if ends for name in adapter_ports(graph)}
+    for end in ends or ():
         if not any(is_selected(layer, (end,)) for layer in layers):
             linear = (name for name, each in model.named_modules() if isinstance(each, torch.nn.Linear))
             known = dict.fromkeys(name.rpartition(".")[2] for name in linear)

@@ -11,69 +11,31 @@ from typing import Any
 from attrs import evolve, field, frozen
 
 from onnxfn.check.cases.image_sizes import moves_images, with_fixed_images
-from onnxfn.check.cases.references import largest_sizes, references
-from onnxfn.check.check import check as check_part
 from onnxfn.check.check import check_error, differs_by_rounding
-from onnxfn.check.sections.check import check_by_sections
-from onnxfn.check.variants.proof import Proof, variant_kind
-from onnxfn.check.variants.text_references import TextReferences
-from onnxfn.check.verdict.verdict import exact_outputs
-from onnxfn.check.wholes.whole_models import whole_model_report
+from onnxfn.export.jobs.request import ExportRequest
 from onnxfn.export.load.quantized import weights_from
+from onnxfn.export.publish.staging import Destination
 from onnxfn.export.run.arguments import check_layers, check_with_adapter, write_input_adapter
-from onnxfn.graphs.build import (
-    BuildOptions,
-    UnboundGraph,
-    build_graph,
-    captured_once,
-    drop_templates,
-    trace_all_layers,
-    traced_fully,
-)
+from onnxfn.export.run.file_checks import Job, check_files, joined
+from onnxfn.graphs.build import UnboundGraph, build_graph, captured_once, drop_templates, traced_fully
+from onnxfn.graphs.build_options import BuildOptions, trace_all_layers
 from onnxfn.graphs.capture.built_graph import BuiltGraph
-from onnxfn.models.dtypes import has_dtype, in_dtype_if_small, without_values
+from onnxfn.models.dtypes import has_dtype, without_values
 from onnxfn.models.torch_modes import ticking_operators
-from onnxfn.run.sessions import kept_session
-from onnxfn.specs.algebra.dummies import Array
 from onnxfn.specs.algebra.planned import Plan
-from onnxfn.specs.errors import CaptureFailed, InvalidSpec, ModelNotFound, OnnxfnError, TimedOut, WriteFailed, listed
+from onnxfn.specs.errors import CaptureFailed, InvalidSpec, OnnxfnError, TimedOut, WriteFailed, listed
 from onnxfn.specs.plan.variants import plans_by_dtype
-from onnxfn.specs.results.measurements import CheckMode, Floors
-from onnxfn.specs.stored.reports import CheckFailed, Report, StageTimer
+from onnxfn.specs.stored.reports import CheckFailed, Report
 from onnxfn.weights.packed.stored_blocks import stored_weight
-from onnxfn.weights.write import ResolvedWriteOptions, write_graphs
+from onnxfn.weights.write import (
+    LINK,
+    ResolvedWriteOptions,
+    resolved_write_options,
+    with_checkpoint_entries,
+    write_graphs,
+)
 
 RETRACED = "all layers were traced because the graph built from repeated or cached layers failed the check"
-
-RealInputs = Mapping[str, Mapping[str, Array]]
-"""From the name of a part to the inputs that a preprocessor computed for it."""
-
-
-@frozen
-class Job:
-    """The files of a plan, and what they are compared with.
-
-    Attributes:
-        model: A copy of the model, on its own tensors.
-        plan: The parts.
-        folder: The folder of the ONNX files.
-        timed: The timer of the stages.
-        check: How the files are checked.
-        real_inputs: The inputs that a preprocessor computed.
-        texts: The references of the real text that quantized and 16-bit files are measured against.
-        floors: What these files must reach.
-        preprocessor: The processor of a model that sees or hears, if it is known.
-    """
-
-    model: Any
-    plan: Plan
-    folder: Path
-    timed: StageTimer
-    check: CheckMode
-    real_inputs: RealInputs
-    texts: TextReferences
-    floors: Floors
-    preprocessor: Any
 
 
 @frozen
@@ -91,6 +53,20 @@ class Output:
     options: ResolvedWriteOptions
     adapter: Path | None = None
     unbound_graph: UnboundGraph = field(factory=captured_once)
+
+
+def output_of(
+    request: ExportRequest, build: BuildOptions, checkpoint: Path | None, destination: Destination, adapter: Path | None
+) -> Output:
+    """How a request builds and writes its graphs, with the entries of the checkpoint whose weights are linked.
+
+    Linked weights lie in the checkpoint as they are, so none of them may be stored transposed.
+    """
+    options = with_checkpoint_entries(
+        resolved_write_options(request.write), checkpoint, destination.onnx_folder, overwrite=request.overwrite
+    )
+    pretranspose = build.pretranspose and options.weight_storage != LINK
+    return Output(evolve(build, pretranspose=pretranspose), options, adapter)
 
 
 @frozen
@@ -152,7 +128,7 @@ def _joined_variants(built: Sequence[Built]) -> Built:
         ),
         tuple(graph for each in built for graph in each.graphs),
         {file: digest for each in built for file, digest in each.files.items()},
-        _joined(reports) if reports else None,
+        joined(reports) if reports else None,
         tuple(dict.fromkeys(line for each in built for line in each.traced_layers)),
         "; ".join(dict.fromkeys(each.weights_from for each in built if each.weights_from)),
     )
@@ -290,55 +266,11 @@ def _written(job: Job, output: Output, graphs: tuple[BuiltGraph, ...]) -> Built:
     report = check_files(job, must_pass=True) if job.check != "none" else None
     if report is not None and output.adapter is not None:
         reports = check_with_adapter(job.model, job.plan, models, job.folder, output.adapter, job.timed, job.floors)
-        report = _joined((report, *reports))
+        report = joined((report, *reports))
         if not report.passed:
             raise check_error(report)
     traced = dict.fromkeys(graph.traced_layers for graph in graphs if graph.traced_layers)
     return Built(job.plan, graphs, files, report, tuple(traced), weights_text(job.model, graphs))
-
-
-def check_files(job: Job, *, must_pass: bool = False) -> Report:
-    """The report on the files of a plan in a folder. If it `must_pass`, and does not, CheckFailed: the stage fails.
-
-    By sections, each part is checked by itself, and no text is decoded.
-    """
-    reports: list[Report] = []
-    dtype = job.plan.parts[0].spec.target.float_dtype
-    model = in_dtype_if_small(job.model, dtype)
-    exact = exact_outputs(model, dtype)
-    sessions: dict[Path, Any] = {}
-    for part in job.plan.parts:
-        file = job.folder / f"{part.name}.onnx"
-        if not file.is_file():
-            present = ", ".join(sorted(map(str, job.folder.glob("*.onnx")))) or "none"
-            raise ModelNotFound(f"no {file.name} in {job.folder}; ONNX files there: {present}")
-        with job.timed("check", part.name) as tick, ticking_operators(tick):
-            text = None if variant_kind(part.spec) is None else job.texts(part, job.plan)
-            of_part, proof = (model, part, file), Proof(text, job.floors, job.model)
-            real, session_for = job.real_inputs.get(part.name), partial(kept_session, sessions, tick)
-            if job.check == "sections":
-                reports.append(check_by_sections(*of_part, exact=exact, proof=proof, real_inputs=real, tick=tick))
-            else:
-                expected = references(model, part, real, largest=largest_sizes(file), tick=tick)
-                checked = partial(check_part, *of_part, job.plan, exact=exact, tick=tick)
-                reports.append(checked(session_for=session_for, expected=expected, proof=proof))
-            if job.check == "whole" and part is job.plan.parts[-1] and _joined(reports).passed:
-                of_whole = partial(whole_model_report, model, job.plan, job.folder, session_for, exact, tick)
-                reports.append(of_whole(job.preprocessor, Proof(None, job.floors, job.model)))
-            if must_pass and part is job.plan.parts[-1] and not _joined(reports).passed:
-                raise check_error(_joined(reports))
-    return _joined(reports)
-
-
-def _joined(reports: Sequence[Report]) -> Report:
-    """The reports on the parts of a plan as a single one."""
-    return Report(
-        tuple(difference for report in reports for difference in report.differences),
-        tuple(dict.fromkeys(case for report in reports for case in report.cases)),
-        tuple(finding for report in reports for finding in report.findings),
-        tuple(measurement for report in reports for measurement in report.measurements),
-        tuple(section for report in reports for section in report.sections),
-    )
 
 
 def weights_text(model: Any, graphs: Sequence[BuiltGraph]) -> str:

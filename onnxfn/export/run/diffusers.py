@@ -15,9 +15,9 @@ from onnxfn.export.find.other_libraries import COMPONENT_ROWS
 from onnxfn.export.publish.publishing import publish
 from onnxfn.export.publish.staging import Destination, check_destination, staging_folder
 from onnxfn.export.run.events import OnEvent, ignore, limited
+from onnxfn.export.run.export import export
 from onnxfn.export.run.loaded import Loaded
-from onnxfn.export.run.pipeline import export
-from onnxfn.graphs.build import BuildOptions
+from onnxfn.graphs.build_options import BuildOptions
 from onnxfn.specs.algebra.config_values import snapshot
 from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.errors import InvalidSpec, UnknownName, listed, write_errors

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterable, Sequence
 from functools import cache
+from os import PathLike
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -175,8 +176,10 @@ def _data_files(graphs: Iterable[Path]) -> list[Path]:
     return [graph.parent / name for graph, name in named]
 
 
-def write_to_file_object(loaded: Loaded, opened: BinaryIO) -> None:
-    """Writes the only file of an export to a file object. InvalidSpec if there are several files."""
+def write_to_file_object(loaded: Loaded, opened: str | PathLike[str] | BinaryIO | None) -> None:
+    """Writes the only file of an export to a file object, not to a path. InvalidSpec if there are several files."""
+    if opened is None or isinstance(opened, str | PathLike):
+        return
     if len(loaded.files) != 1:
         names = listed(Path(file).name for file in loaded.files)
         raise InvalidSpec(f"the export has the files {names}, and a file object takes one; pass a folder")

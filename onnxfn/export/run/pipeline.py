@@ -1,13 +1,10 @@
-"""Export and validation of a model: plan, build the graphs, write files, check them, publish them."""
+"""The steps of an export: plan, build the graphs, write files, check them, publish them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from os import PathLike
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
-
-from attrs import evolve
 
 from onnxfn.check.variants.proof import check_floors
 from onnxfn.check.variants.text_references import text_references
@@ -15,148 +12,27 @@ from onnxfn.export.jobs.request import ExportRequest
 from onnxfn.export.publish.publishing import publish
 from onnxfn.export.publish.staging import Destination, check_destination, export_target, staging_folder
 from onnxfn.export.run.arguments import (
-    check_export_arguments,
-    check_model,
     check_values,
     input_adapter,
     merged_adapter,
     provenance_in_errors,
     with_checkpoint_weights,
 )
-from onnxfn.export.run.attempts import Job, Output, build_variants, check_files
+from onnxfn.export.run.attempts import build_variants, output_of
 from onnxfn.export.run.complete import complete_folder, exported_result, write_checkpoint_files
 from onnxfn.export.run.events import OnEvent, ignore, limited, stage_timer
+from onnxfn.export.run.file_checks import Job
 from onnxfn.export.run.loaded import Loaded, write_to_file_object
-from onnxfn.export.run.planned_files import plan_for_destination, planned_files
-from onnxfn.graphs.build import BuildOptions
-from onnxfn.models.casting import with_adapter
-from onnxfn.models.model_state import model_copy, with_plain_tensors
+from onnxfn.export.run.planned_files import plan_for_destination
+from onnxfn.graphs.build_options import BuildOptions
+from onnxfn.models.casting import adapted_copy
 from onnxfn.models.submodules import as_module
 from onnxfn.models.torch_modes import ticking_operators
-from onnxfn.run.prompts import export_path
 from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.errors import write_errors
-from onnxfn.specs.plan.planning import Decoders
 from onnxfn.specs.plan.real_inputs import real_inputs_by_part
-from onnxfn.specs.results.measurements import DEFAULT_FLOORS, CheckMode, Floors, comparing_mode
-from onnxfn.specs.stored.reports import Exported, Report
+from onnxfn.specs.stored.reports import Exported
 from onnxfn.weights.layouts import layout_of
-from onnxfn.weights.write import (
-    LINK,
-    ResolvedWriteOptions,
-    WriteOptions,
-    resolved_write_options,
-    with_checkpoint_entries,
-)
-
-
-def export(
-    spec: ExportSpec,
-    model: Any,
-    path: str | Path | BinaryIO | None = None,
-    *,
-    config: Any = None,
-    checkpoint: str | Path | None = None,
-    adapter: str | Path | None = None,
-    preprocessor: Any = None,
-    decoders: Decoders = "merged",
-    dtypes: Sequence[str] = (),
-    check: bool | CheckMode = "whole",
-    floors: Floors = DEFAULT_FLOORS,
-    overwrite: bool = False,
-    build: BuildOptions = BuildOptions(),
-    write: WriteOptions = WriteOptions(),
-    on_event: OnEvent = ignore,
-    timeout: float | None = None,
-) -> Exported:
-    """Writes a PyTorch model as ONNX files and checks them against the model.
-
-    The files appear at `path` when all stages have succeeded. If one fails, nothing appears and an earlier export
-    stays as it was. The next export to `path` removes what a killed process left. The model, its configuration and
-    its training mode are left as they were. Other threads may call the model meanwhile: a copy on the same weights is
-    traced. Only a model that cannot be copied is traced itself.
-
-    The height and the width of images are static if the model takes one size alone, or if no trace holds for others
-    and the spec has no range of them; `Exported.limits` has that size.
-
-    Args:
-        spec: The inputs, outputs, dynamic axes and parts of the export.
-        model: The model, a `torch.nn.Module`.
-        path: A folder, or a file that ends in `.onnx` if the plan has a single part. A folder also gets the
-            configuration files of the model, the side files of `checkpoint`, and `report.json` (see `verify`).
-            None: a folder for temporary files that the result owns. It is deleted when the result is released, at the
-            latest when Python ends; `result.save(path)` writes its files elsewhere. A file object gets the bytes of the
-            only ONNX file, so all weights must fit in it.
-        config: The configuration that the spec reads: a transformers configuration or a dict. None: `model.config`.
-        checkpoint: The folder of the model's checkpoint. Its configuration, tokenizer and preprocessor files are
-            copied, those of other names and links out of the folder are not; its weights are linked if `write` says so.
-            A model of transformers on the meta device gets its weights from there.
-        adapter: The folder of a LoRA adapter that PEFT wrote. It is merged with the weights that it changes, in their
-            dtype and in temporary files; the check compares with the merged model. If the spec has adapters as inputs,
-            see `with_adapter_inputs`, the adapter is a file `<folder>.onnx_adapter` (`_fp16`), and the check runs with
-            and without.
-        preprocessor: The tokenizer, image processor, feature extractor or processor of the model. Its output for a
-            real input is one more case of the check.
-        decoders: The decoder files of a model with a past. `"merged"`: one file, with and without a past.
-            `"separate"`: one file without and one with a past. `"both"`: all three.
-        dtypes: Names of dtypes, such as `("float32", "float16", "q8", "q4")`. Each has files of its own, whose names
-            end as transformers.js and Optimum expect: `model.onnx`, `model_fp16.onnx`, `model_quantized.onnx`,
-            `model_q4.onnx`. The model is traced once for each float dtype. If one dtype fails, no file appears. Empty:
-            the files have the dtype of the spec, and no ending.
-        check: How ONNX Runtime's outputs are compared with PyTorch's. `"whole"` or True: each file as it is.
-            `"sections"`: one layer at a time, for models larger than memory; see `Report.sections`. `"none"` or False.
-        floors: What a quantized or 16-bit variant must reach in each measure, where it is not the default: see
-            `Floors`. A text of the package is tokenized by `preprocessor`, or by the tokenizer of `checkpoint`.
-        overwrite: Whether `path` may exist. What an earlier export wrote there, ONNX files, their external data and
-            unchanged side files, is deleted if this export does not replace it.
-        build: How graphs are built: repeated layers, template cache.
-        write: How files are laid out and where weights are stored.
-        on_event: Called with an `Event`, in the thread of this call, when a stage starts, about four times a second
-            while it runs, and when it ends or fails. `progress()` is one that draws a bar. To stop the export, let it
-            raise an exception: that comes out of this call, and nothing is written. An operator of PyTorch that runs
-            ends first, so it takes up to a second, longer for larger operators. If ONNX Runtime was loading a file, its
-            thread ends by itself, up to a few seconds later.
-        timeout: Seconds after which the export is stopped. None: there is no limit.
-
-    Returns:
-        The paths of the files, the plan, the report of the check, and the seconds of each stage. `result(**inputs)`,
-        `result.session()` and `result.model_proto()` run, open and read the files: see `Exported`.
-
-    Raises:
-        InvalidSpec: An argument is of another type than it must be, a weight of the model has no value (it is on the
-            meta device), the model is not for the task of the spec, the plan has several parts and `path` is a file,
-            `path` is a file object and the weights need a file of their own, which is known at the end, or weights are
-            to be linked and there is no `checkpoint`. Or the adapter does not fit the model, or has a feature that
-            cannot be merged.
-        ModelNotFound: There is no folder `checkpoint`, or no adapter in the folder `adapter`.
-        LoadFailed: A file of the adapter is damaged.
-        MissingValue: The configuration lacks a value that the spec reads.
-        UnknownName: `decoders` or one of `dtypes` is not a known value.
-        OutputExists: `path` exists, at the start or when the files are complete, and `overwrite` is False. Or
-            `path` is a link to nothing, or lies below a file: then `overwrite` does not help.
-        CaptureFailed: The model could not be traced with the planned inputs, outputs and axes.
-        CheckFailed: ONNX Runtime cannot run a file, or its outputs differ from PyTorch's by more than the tolerance.
-        WriteFailed: The operating system refuses to read or write a file: no space, no permission, a name too long.
-        TimedOut: The export took longer than `timeout`.
-
-    >>> import tempfile, torch
-    >>> from onnxfn import derived, export
-    >>> model = torch.nn.Linear(4, 2)
-    >>> spec = derived(model, sample={"input": torch.randn(3, 4)})
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     exported = export(spec, model, f"{folder}/linear.onnx")
-    >>> exported.outputs, exported.report.passed
-    ({'output': {0: 'batch_size'}}, True)
-    >>> export(spec, model)(input=torch.randn(5, 4))["output"].shape
-    (5, 2)
-    """
-    check_export_arguments(spec, as_module(model), path, checkpoint)
-    of_spec = ExportRequest("", "", spec=spec, dtypes=dtypes, decoders=decoders, adapter=adapter)
-    request = evolve(of_spec, check=check, floors=floors, overwrite=overwrite, write=write)
-    known = {"config": config, "checkpoint": None if checkpoint is None else Path(checkpoint)}
-    return export_model(
-        request, spec, model, path, build, **known, preprocessor=preprocessor, on_event=on_event, timeout=timeout
-    )
 
 
 def export_model(
@@ -182,13 +58,12 @@ def export_model(
     with export_target(path) as (target, owner):
         check_destination(target, overwrite=request.overwrite)
         destination = Destination(target, layout_of(request.write.layout).subfolder)
-        build, options = _resolved_options(request, build, checkpoint, destination)
+        output = output_of(request, build, checkpoint, destination, input_adapter(spec, request.adapter))
         writing = write_errors(target, sum(weight.nbytes for weight in model.parameters()))
         with stage_timer(limited(on_event, timeout)) as (timed, seconds), writing, provenance_in_errors(spec):
             with timed("plan", "") as tick, ticking_operators(tick):
-                merged = merged_adapter(spec, request.adapter)
-                copied = with_adapter(model, model_copy(with_plain_tensors(model)), merged)
-                of_plan = (config, destination, options.layout, request.decoders, request.dtypes)
+                copied = adapted_copy(model, merged_adapter(spec, request.adapter))
+                of_plan = (config, destination, output.options.layout, request.decoders, request.dtypes)
                 planned = plan_for_destination(spec, copied, *of_plan)
                 real_inputs = real_inputs_by_part(planned, preprocessor)
                 check_floors(planned, request.floors)
@@ -198,93 +73,14 @@ def export_model(
                 onnx_staging.mkdir(exist_ok=True)
                 of_check = (request.check, real_inputs, texts, request.floors, preprocessor)
                 job = Job(copied, planned, onnx_staging, timed, *of_check)
-                built = build_variants(job, Output(build, options, input_adapter(spec, request.adapter)))
+                built = build_variants(job, output)
                 files: Iterable[Path] = built.files
                 with timed("complete", "") as tick:
                     if not destination.is_file:
                         side_files = write_checkpoint_files(model, checkpoint, staging)
-                        files = complete_folder(built, side_files, staging, destination, options, values, tick)
+                        files = complete_folder(built, side_files, staging, destination, output.options, values, tick)
                 # No event comes after this: what `on_event` raised would leave the files of an export that failed.
                 published = publish(files, staging, destination, overwrite=request.overwrite)
         loaded = Loaded(str(target), map(str, published), owner)
-        if path is not None and not isinstance(path, str | PathLike):
-            write_to_file_object(loaded, path)
+        write_to_file_object(loaded, path)
         return exported_result(loaded, built, seconds)
-
-
-def validate(
-    spec: ExportSpec,
-    model: Any,
-    exported: Exported | str | PathLike[str],
-    *,
-    config: Any = None,
-    adapter: str | Path | None = None,
-    preprocessor: Any = None,
-    decoders: Decoders = "merged",
-    check: CheckMode = "whole",
-    floors: Floors = DEFAULT_FLOORS,
-    on_event: OnEvent = ignore,
-    timeout: float | None = None,
-) -> Report:
-    """Compares ONNX files with a PyTorch model, on inputs of sizes that were not traced.
-
-    A difference above the tolerance is not an error: see `Report.passed`.
-
-    Args:
-        spec: The spec that the files were exported with.
-        model: The model, a `torch.nn.Module`.
-        exported: The result of `export` or `load`, an ONNX file, or a folder with the files of the plan.
-        config: The configuration that the spec reads: a transformers configuration or a dict. None: `model.config`.
-        adapter: The folder of the adapter that was merged into the files; not used if the files take it as inputs.
-        preprocessor: The tokenizer, image processor, feature extractor or processor of the model. Its output for a
-            real input is one more case.
-        decoders: The decoder files in the folder, as for `export`.
-        check: `"whole"` or `"sections"`, as for `export`.
-        floors: What quantized and 16-bit files must reach, as for `export`.
-        on_event: Called with an `Event`, as by `export`. An exception that it raises stops the check.
-        timeout: Seconds after which the check is stopped. None: there is no limit.
-
-    Returns:
-        The largest difference of each output over all cases, and the cases.
-
-    Raises:
-        InvalidSpec: The model is not for the task of the spec; or `check` is `"none"`.
-        MissingValue: The configuration lacks a value that the spec reads.
-        UnknownName: `decoders` or `check` is not a known value.
-        ModelNotFound: A file of the plan is missing.
-        CheckFailed: ONNX Runtime cannot run a file, or the folder holds files of two exports.
-        TimedOut: The check took longer than `timeout`.
-
-    >>> import tempfile, torch
-    >>> from onnxfn import derived, export, validate
-    >>> model = torch.nn.Linear(4, 2)
-    >>> spec = derived(model, sample={"input": torch.randn(3, 4)})
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     exported = export(spec, model, f"{folder}/linear.onnx", check=False)
-    ...     validate(spec, model, exported).passed, validate(spec, torch.nn.Linear(4, 2), exported).passed
-    (True, False)
-    """
-    model, mode = as_module(model), comparing_mode(check)
-    check_model(spec, model)
-    check_values(model)
-    exported = exported if isinstance(exported, Exported) else export_path(exported)
-    with stage_timer(limited(on_event, timeout, "the check")) as (timed, _):
-        with timed("plan", "") as tick, ticking_operators(tick):
-            copied = with_adapter(model, model_copy(with_plain_tensors(model)), merged_adapter(spec, adapter))
-            folder, planned = planned_files(spec, copied, exported, config, decoders=decoders)
-            real_inputs = real_inputs_by_part(planned, preprocessor)
-        texts = text_references(copied, preprocessor)
-        return check_files(Job(copied, planned, folder, timed, mode, real_inputs, texts, floors, preprocessor))
-
-
-def _resolved_options(
-    request: ExportRequest, build: BuildOptions, checkpoint: Path | None, destination: Destination
-) -> tuple[BuildOptions, ResolvedWriteOptions]:
-    """The options of an export to a destination, with the entries of the checkpoint whose weights are linked.
-
-    Linked weights lie in the checkpoint as they are, so none of them may be stored transposed.
-    """
-    options = with_checkpoint_entries(
-        resolved_write_options(request.write), checkpoint, destination.onnx_folder, overwrite=request.overwrite
-    )
-    return evolve(build, pretranspose=build.pretranspose and options.weight_storage != LINK), options

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +68,7 @@ def plan_for_destination(
     with _inner_config_in_errors(model, values):
         spec = with_model_task(spec, model)
         spec = spec if names else with_model_dtype(spec, model)
-        planned = plan_of_variants(spec, names, partial(_plan_for_model, model, values, decoders), layout)
+        planned = plan_of_variants(spec, names, lambda each: _plan_for_model(model, values, decoders, each), layout)
     planned = with_remarks(planned, values, layout)
     if not destination.is_file:
         return planned

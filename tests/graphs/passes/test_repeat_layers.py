@@ -13,8 +13,9 @@ from transformers import AutoConfig, AutoModel
 
 import onnxfn
 from onnxfn.export.run.attempts import RETRACED
-from onnxfn.graphs.build import BuildOptions, graph_with_slots, trace_all_layers
+from onnxfn.graphs.build_options import BuildOptions, trace_all_layers
 from onnxfn.graphs.layers.repeated_layers import repeated_layers
+from onnxfn.graphs.traced_graphs import graph_with_slots
 from onnxfn.specs.plan.planning import plan
 from onnxfn.specs.stored.reports import no_tick
 

@@ -12,8 +12,9 @@ from torch import nn
 from transformers import PretrainedConfig
 
 import onnxfn
-from onnxfn.graphs.build import BuildOptions, graph_with_slots, trace_all_layers
+from onnxfn.graphs.build_options import BuildOptions, trace_all_layers
 from onnxfn.graphs.layers.repeated_layers import repeated_layers
+from onnxfn.graphs.traced_graphs import graph_with_slots
 from onnxfn.specs.plan.planning import plan
 from onnxfn.specs.stored.reports import no_tick
 

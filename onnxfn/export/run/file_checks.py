@@ -1,0 +1,101 @@
+"""The check of the files of a plan: each part, then the model as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from attrs import frozen
+
+from onnxfn.check.cases.references import largest_sizes, references
+from onnxfn.check.check import check as check_part
+from onnxfn.check.check import check_error
+from onnxfn.check.sections.check import check_by_sections
+from onnxfn.check.variants.proof import Proof, variant_kind
+from onnxfn.check.variants.text_references import TextReferences
+from onnxfn.check.verdict.verdict import exact_outputs
+from onnxfn.check.wholes.whole_models import whole_model_report
+from onnxfn.models.dtypes import in_dtype_if_small
+from onnxfn.models.torch_modes import ticking_operators
+from onnxfn.run.sessions import kept_session
+from onnxfn.specs.algebra.dummies import Array
+from onnxfn.specs.algebra.planned import Plan
+from onnxfn.specs.errors import ModelNotFound
+from onnxfn.specs.results.measurements import CheckMode, Floors
+from onnxfn.specs.stored.reports import Report, StageTimer
+
+RealInputs = Mapping[str, Mapping[str, Array]]
+"""From the name of a part to the inputs that a preprocessor computed for it."""
+
+
+@frozen
+class Job:
+    """The files of a plan, and what they are compared with.
+
+    Attributes:
+        model: A copy of the model, on its own tensors.
+        plan: The parts.
+        folder: The folder of the ONNX files.
+        timed: The timer of the stages.
+        check: How the files are checked.
+        real_inputs: The inputs that a preprocessor computed.
+        texts: The references of the real text that quantized and 16-bit files are measured against.
+        floors: What these files must reach.
+        preprocessor: The processor of a model that sees or hears, if it is known.
+    """
+
+    model: Any
+    plan: Plan
+    folder: Path
+    timed: StageTimer
+    check: CheckMode
+    real_inputs: RealInputs
+    texts: TextReferences
+    floors: Floors
+    preprocessor: Any
+
+
+def check_files(job: Job, *, must_pass: bool = False) -> Report:
+    """The report on the files of a plan in a folder. If it `must_pass`, and does not, CheckFailed: the stage fails.
+
+    By sections, each part is checked by itself, and no text is decoded.
+    """
+    reports: list[Report] = []
+    dtype = job.plan.parts[0].spec.target.float_dtype
+    model = in_dtype_if_small(job.model, dtype)
+    exact = exact_outputs(model, dtype)
+    sessions: dict[Path, Any] = {}
+    for part in job.plan.parts:
+        file = job.folder / f"{part.name}.onnx"
+        if not file.is_file():
+            present = ", ".join(sorted(map(str, job.folder.glob("*.onnx")))) or "none"
+            raise ModelNotFound(f"no {file.name} in {job.folder}; ONNX files there: {present}")
+        with job.timed("check", part.name) as tick, ticking_operators(tick):
+            text = None if variant_kind(part.spec) is None else job.texts(part, job.plan)
+            of_part, proof = (model, part, file), Proof(text, job.floors, job.model)
+            real, session_for = job.real_inputs.get(part.name), partial(kept_session, sessions, tick)
+            if job.check == "sections":
+                reports.append(check_by_sections(*of_part, exact=exact, proof=proof, real_inputs=real, tick=tick))
+            else:
+                expected = references(model, part, real, largest=largest_sizes(file), tick=tick)
+                checked = partial(check_part, *of_part, job.plan, exact=exact, tick=tick)
+                reports.append(checked(session_for=session_for, expected=expected, proof=proof))
+            if job.check == "whole" and part is job.plan.parts[-1] and joined(reports).passed:
+                of_whole = partial(whole_model_report, model, job.plan, job.folder, session_for, exact, tick)
+                reports.append(of_whole(job.preprocessor, Proof(None, job.floors, job.model)))
+            if must_pass and part is job.plan.parts[-1] and not joined(reports).passed:
+                raise check_error(joined(reports))
+    return joined(reports)
+
+
+def joined(reports: Sequence[Report]) -> Report:
+    """The reports on the parts of a plan as a single one."""
+    return Report(
+        tuple(difference for report in reports for difference in report.differences),
+        tuple(dict.fromkeys(case for report in reports for case in report.cases)),
+        tuple(finding for report in reports for finding in report.findings),
+        tuple(measurement for report in reports for measurement in report.measurements),
+        tuple(section for report in reports for section in report.sections),
+    )

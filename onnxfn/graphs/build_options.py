@@ -1,0 +1,79 @@
+"""The options for building the graph of a part."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from attrs import field, frozen
+
+from onnxfn.graphs.layers.repeated_layers import LayerStack, stacks_worth_a_proof
+from onnxfn.graphs.templates.template_cache import MAX_CACHE_BYTES
+from onnxfn.specs.errors import InvalidSpec, is_possible_path
+from onnxfn.specs.record import typed_fields
+from onnxfn.specs.short_repr import short_repr
+
+FindRepeats = Callable[[Any], tuple[LayerStack, ...]]
+"""Function from a model to its stacks of repeated layers."""
+
+
+def _as_path(path: str | PathLike[str] | None) -> Path | None:
+    """A text or a path as a path; InvalidSpec for anything else, and for a text that cannot be a path."""
+    if path is not None and not (isinstance(path, str | PathLike) and is_possible_path(path)):
+        raise InvalidSpec(f"{path!r} is not a path; pass the path of a folder, or None for no cache")
+    return None if path is None else Path(path)
+
+
+def _check_find_repeats(_: Any, __: Any, find_repeats: Any) -> None:
+    if not callable(find_repeats):
+        raise InvalidSpec(f"find_repeats is {find_repeats!r}; pass a function, such as trace_all_layers")
+
+
+def trace_all_layers(model: Any) -> tuple[LayerStack, ...]:  # noqa: ARG001 - a value of BuildOptions.find_repeats
+    """Finds no repeated layers, so that every layer is traced; a value of `BuildOptions.find_repeats`.
+
+    Args:
+        model: A PyTorch model.
+
+    Returns:
+        An empty tuple.
+
+    Example:
+        >>> BuildOptions(find_repeats=trace_all_layers).find_repeats("any model")
+        ()
+    """
+    return ()
+
+
+@frozen(kw_only=True, field_transformer=typed_fields)
+class BuildOptions:
+    """The options for building the graph of a part from a model.
+
+    Attributes:
+        find_repeats: Function from a model to its stacks of repeated layers. Of each stack a few layers are traced,
+            and the graph repeats them. `trace_all_layers` finds none, so that every layer is traced. The default finds
+            them where that saves time. The graph is the same either way; only the time differs. An export without a
+            check traces every layer.
+        template_cache: Folder, a path or a string, where graphs are saved without weights, and loaded from for the next
+            model that differs in weight values alone. None saves and loads nothing.
+        template_cache_bytes: Bytes that the files of `template_cache` may have together. The least recently used files
+            are deleted when there are more.
+        pretranspose: Whether weights that a graph transposes are stored transposed. False stores them as the checkpoint
+            does, so that a file can be linked to it. `export` decides this from its `WriteOptions`.
+
+    Raises:
+        InvalidSpec: `find_repeats` is not a function, or `template_cache` is not a path.
+
+    Example:
+        >>> BuildOptions(pretranspose=False).pretranspose
+        False
+    """
+
+    __repr__ = short_repr
+
+    find_repeats: FindRepeats = field(default=stacks_worth_a_proof, validator=_check_find_repeats)
+    template_cache: Path | None = field(default=None, converter=_as_path)
+    template_cache_bytes: int = MAX_CACHE_BYTES
+    pretranspose: bool = True

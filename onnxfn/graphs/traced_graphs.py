@@ -1,0 +1,155 @@
+"""The graph of a part from traces of its model, after the passes; its parameters are slots."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from attrs import evolve
+
+from onnxfn.graphs.build_options import BuildOptions
+from onnxfn.graphs.capture.built_graph import BuiltGraph
+from onnxfn.graphs.capture.capture import capture, parameter_names
+from onnxfn.graphs.fusions.fusing import fuse_operators
+from onnxfn.graphs.layers.layer_periods import layer_ports
+from onnxfn.graphs.layers.repeat_layers import repeat_layers
+from onnxfn.graphs.layers.repeated_layers import LayerStack, truncated
+from onnxfn.graphs.nodes.slots import pretranspose, to_slots
+from onnxfn.graphs.passes.naming import add_metadata, name_ports, order_ports, strip_metadata
+from onnxfn.graphs.passes.shared_cache import share_cache
+from onnxfn.graphs.passes.simplify import convert_opset, separate_pads, share_size_reads, simplify, widen_integers
+from onnxfn.models.torch_modes import quiet
+from onnxfn.specs.algebra.planned import Part
+from onnxfn.specs.errors import CaptureFailed, LayersDiffer, OnnxfnError, first_line, root_cause
+from onnxfn.specs.stored.reports import StageTimer
+
+GRAPHS = str(Path(__file__).parent)
+"""The folder of the folders of passes."""
+
+Pass = Callable[[Any], Any]
+"""Function from a graph to a graph."""
+
+
+def graph_with_slots(model: Any, part: Part, timed: StageTimer, options: BuildOptions) -> BuiltGraph:
+    """The graph of a part without its filler; its parameters are slots.
+
+    Repeated layers are traced once, if a comparison of two periods proves that they are equal. Else all layers are
+    traced, and `traced_layers` says why.
+    """
+    stacks = options.find_repeats(model)
+    cache_stack = _cache_stack(part, stacks)
+    why = ""
+    if stacks and cache_stack is not None:
+        try:
+            return _from_repeats(model, part, timed, options, stacks, cache_stack)
+        except (LayersDiffer, CaptureFailed) as error:
+            why = str(error)
+    built = _from_trace(model, part, timed, options)
+    return evolve(built, traced_layers=f"every layer traced: {why}" if why else "")
+
+
+def _from_repeats(
+    model: Any,
+    part: Part,
+    timed: StageTimer,
+    options: BuildOptions,
+    stacks: Sequence[LayerStack],
+    cache_stack: LayerStack,
+) -> BuiltGraph:
+    """The graph of a part, from a trace of the first layers of each stack. Raises LayersDiffer when the proof fails."""
+    traced_part = _truncated_part(part, cache_stack)
+    with truncated(model, stacks):
+        built = _from_trace(model, traced_part, timed, options)
+    graph = built.model
+    with timed("passes", part.name) as tick, pass_errors(part):
+        for stack in stacks:
+            tick()
+            traced_ports = layer_ports(traced_part) if stack is cache_stack else {}
+            planned_ports = layer_ports(part) if stack is cache_stack else {}
+            graph = repeat_layers(graph, stack, traced_ports, planned_ports)
+        graph = order_ports(graph, part)
+    lines = (f"{stack.layers} layers of {stack.path} from {stack.traced_layers}" for stack in stacks)
+    return evolve(built, model=graph, from_repeats=True, traced_layers=", ".join(lines))
+
+
+def _cache_stack(part: Part, stacks: Sequence[LayerStack]) -> LayerStack | None:
+    """The stack whose layers own the inputs and outputs of single layers, such as a KV cache; the last if several fit.
+
+    None when the part has inputs or outputs of more layers than any stack.
+    """
+    layers = [tensor.layer for side in (part.spec.inputs, part.spec.outputs) for tensor in side]
+    last = max((layer for layer in layers if layer is not None), default=-1)
+    exact = [stack for stack in stacks if stack.layers == last + 1]
+    fitting = exact or [stack for stack in stacks if stack.layers > last]
+    return fitting[-1] if fitting else None
+
+
+def _truncated_part(part: Part, stack: LayerStack) -> Part:
+    """The part without the inputs and outputs of layers that are not traced."""
+    spec = part.spec
+    inputs = tuple(input_ for input_ in spec.inputs if input_.layer is None or input_.layer < stack.traced_layers)
+    outputs = tuple(output for output in spec.outputs if output.layer is None or output.layer < stack.traced_layers)
+    names = {input_.name for input_ in inputs}
+    feedback = tuple(link for link in spec.feedback if link.input in names)
+    return evolve(part, spec=evolve(spec, inputs=inputs, outputs=outputs, feedback=feedback))
+
+
+def _from_trace(model: Any, part: Part, timed: StageTimer, options: BuildOptions) -> BuiltGraph:
+    """The graph of a part, from a trace of all layers that the model has now; its parameters are slots."""
+    with timed("capture", part.name) as tick:
+        built = capture(model, part, tick)
+    facts = {
+        "task": part.spec.task,
+        "model": type(model).__name__,
+        "limits": ", ".join(map(str, built.limits)),
+    }
+    graph = built.model
+    with timed("passes", part.name) as tick, quiet(), pass_errors(part):
+        for each in _passes(model, part, options):
+            graph = each(graph)
+            tick()
+        known = {name: text for name, text in facts.items() if text}
+        return evolve(built, model=add_metadata(strip_metadata(graph), known))
+
+
+def _passes(model: Any, part: Part, options: BuildOptions) -> tuple[Pass, ...]:
+    """The passes over the graph of a trace, in their order; `fuse_operators` has its own list."""
+    target = part.spec.target
+    return (
+        lambda graph: to_slots(graph, parameter_names(model)),
+        lambda graph: share_size_reads(graph, part),
+        simplify,
+        widen_integers,
+        lambda graph: convert_opset(graph, target.opset or 0),
+        fuse_operators,
+        *((lambda graph: share_cache(graph, part),) if target.shared_cache else ()),
+        separate_pads,
+        *((pretranspose,) if options.pretranspose else ()),
+        lambda graph: name_ports(graph, part),
+    )
+
+
+@contextmanager
+def pass_errors(part: Part) -> Iterator[None]:
+    """Turns an error of a pass over the graph of a part into CaptureFailed; errors of onnxfn are not changed."""
+    try:
+        yield
+    except OnnxfnError:
+        raise
+    except Exception as error:
+        cause = root_cause(error)
+        raise CaptureFailed(
+            f"a pass failed on the graph of {part.name!r}, at {_pass_line(error)}: "
+            f"{type(cause).__name__}: {first_line(cause)}; please report it as a fault of onnxfn"
+        ) from error
+
+
+def _pass_line(error: Exception) -> str:
+    """The last line of a pass that ran before an error, as `file:line`."""
+    frames = traceback.extract_tb(error.__traceback__)
+    passes = [frame for frame in frames if frame.filename.startswith(GRAPHS) and frame.filename != __file__]
+    frame = (passes or frames)[-1]
+    return f"{Path(frame.filename).name}:{frame.lineno}"
