@@ -34,7 +34,7 @@ BUDGET = {
     "specs": 9_084,
     "architectures": 9_719,
     "weights": 3_078,
-    "models": 1_706,
+    "models": 1_789,
     "graphs": 7_699,
     "run": 1_409,
     "check": 5_769,
