@@ -38,6 +38,7 @@ from onnxfn.specs.errors import (
     OnnxfnError,
     first_line,
     is_possible_path,
+    raise_no_memory,
     root_cause,
 )
 from onnxfn.specs.record import typed_fields
@@ -185,7 +186,8 @@ def _from_template(tensors: Mapping[str, Any], name: str | None, folder: Path, p
         return None
     try:
         return finished_graph(built, part, tensors)
-    except Exception:  # noqa: BLE001 - whatever the template lacks, the graph can be captured again
+    except Exception as error:  # noqa: BLE001 - whatever the template lacks, the graph can be captured again
+        raise_no_memory(error)
         delete_template(folder, name)
         return None
 
@@ -355,6 +357,7 @@ def _pass_errors(part: Part) -> Iterator[None]:
     except OnnxfnError:
         raise
     except Exception as error:
+        raise_no_memory(error)
         cause = root_cause(error)
         raise CaptureFailed(
             f"a pass failed on the graph of {part.name!r}, at {_pass_line(error)}: "

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from onnxfn.specs.errors import ModelNotFound, first_line, listed
+from onnxfn.specs.errors import ModelNotFound, first_line, listed, raise_no_memory
 from onnxfn.specs.stored.reports import CPU, CheckFailed, Tick, no_tick
 from onnxfn.weights.chunks import watched
 from onnxfn.weights.digests import foreign_data
@@ -49,6 +49,7 @@ def open_session(
     try:
         return onnxruntime.InferenceSession(content or str(path), options or silent_options(), providers=[*providers])
     except Exception as error:
+        raise_no_memory(error)
         raise CheckFailed(f"ONNX Runtime cannot load {path.name}: {runtime_message(error)}") from error
 
 

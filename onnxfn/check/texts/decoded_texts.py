@@ -42,7 +42,7 @@ from onnxfn.specs.axes import names
 from onnxfn.specs.axis_symbols import fixed_sizes, ranges
 from onnxfn.specs.edits.logits_to_keep import NUM_LOGITS_TO_KEEP, has_last_logits
 from onnxfn.specs.edits.token_embeddings import EMBEDDING_FILE, by_tokens
-from onnxfn.specs.errors import CaptureFailed, OnnxfnError
+from onnxfn.specs.errors import CaptureFailed, OnnxfnError, raise_no_memory
 from onnxfn.specs.plan.check_cases import past_lengths, with_dummies
 from onnxfn.specs.stored.reports import CheckFailed
 from onnxfn.weights.layouts import dtype_suffix
@@ -88,12 +88,13 @@ def decoded_text_comparisons(checked: CheckedFile, plan: Plan, session_for: Sess
 
 @contextmanager
 def file_errors(what: str) -> Iterator[None]:
-    """Turns errors of the files into CheckFailed with the text `what`; errors of PyTorch pass through."""
+    """Turns errors of the files into CheckFailed with the text `what`; those of PyTorch and MemoryError pass."""
     try:
         yield
-    except (CheckFailed, CaptureFailed, MemoryError):
+    except (CheckFailed, CaptureFailed):
         raise
     except Exception as error:
+        raise_no_memory(error)
         reason = str(error) if isinstance(error, OnnxfnError) else f"{type(error).__name__}: {runtime_message(error)}"
         raise CheckFailed(f"{what}: {reason}") from error
 

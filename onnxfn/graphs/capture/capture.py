@@ -37,7 +37,7 @@ from onnxfn.specs.algebra.dummies import dummies
 from onnxfn.specs.algebra.planned import Part, PlannedSpec
 from onnxfn.specs.axes import terms, value
 from onnxfn.specs.axis_symbols import SMALLEST_DYNAMIC_SIZE, UNBOUNDED, AxisFacts, ends, fixed_sizes, ranges
-from onnxfn.specs.errors import CaptureFailed, InvalidSpec, OnnxfnError, root_cause
+from onnxfn.specs.errors import CaptureFailed, InvalidSpec, OnnxfnError, raise_no_memory, root_cause
 from onnxfn.specs.stored.reports import Tick, no_tick
 
 Ends = tuple[int, int | None]
@@ -183,6 +183,7 @@ def exported_program(model: Any, part: Part) -> Any:
     except OnnxfnError:
         raise
     except Exception as error:
+        raise_no_memory(error)
         shown = root_cause(error) if isinstance(error, BranchOnValues) else error
         raise CaptureFailed(trace_message(model, part, sample, shown)) from error
 
@@ -284,6 +285,7 @@ def _translated(program: Any, part: Part, tick: Tick) -> Any:
                 program = torch_name("for_export")(program, registry=registry)
             graph = torch_name("as_onnx")(insert_type_promotions(program), registry=registry).model
     except Exception as error:
+        raise_no_memory(error)
         failed = [node for node in program.graph.nodes if looked_up and node.target == looked_up[-1]]
         raise NotTranslated(failed[0] if failed and _is_of_node(error) else None) from error
     for weight in list(graph.graph.initializers.values()):
