@@ -41,6 +41,7 @@ from onnxfn.specs.plan.real_inputs import real_inputs_by_part
 from onnxfn.specs.results.measurements import DEFAULT_FLOORS, CheckMode, Floors, comparing_mode
 from onnxfn.specs.stored.reports import Exported, Report
 from onnxfn.weights.layouts import layout_of
+from onnxfn.weights.side_files import Checkpoint, read_checkpoint
 from onnxfn.weights.write import (
     LINK,
     ResolvedWriteOptions,
@@ -89,7 +90,8 @@ def export(
             only ONNX file, so all weights must fit in it.
         config: The configuration that the spec reads: a transformers configuration or a dict. None: `model.config`.
         checkpoint: The folder of the model's checkpoint. Its configuration, tokenizer and preprocessor files are
-            copied, those of other names and links out of the folder are not; its weights are linked if `write` says so.
+            copied as they are at the start; other names and links out of the folder are not; its weights are linked if
+            `write` says so.
             A model of transformers on the meta device gets its weights from there.
         adapter: The folder of a LoRA adapter that PEFT wrote. It is merged with the weights that it changes, in their
             dtype and in temporary files; the check compares with the merged model. If the spec has adapters as inputs,
@@ -153,7 +155,7 @@ def export(
     check_export_arguments(spec, as_module(model), path, checkpoint)
     of_spec = ExportRequest("", "", spec=spec, dtypes=dtypes, decoders=decoders, adapter=adapter)
     request = evolve(of_spec, check=check, floors=floors, overwrite=overwrite, write=write)
-    known = {"config": config, "checkpoint": None if checkpoint is None else Path(checkpoint)}
+    known = {"config": config, "checkpoint": None if checkpoint is None else read_checkpoint(Path(checkpoint))}
     return export_model(
         request, spec, model, path, build, **known, preprocessor=preprocessor, on_event=on_event, timeout=timeout
     )
@@ -167,7 +169,7 @@ def export_model(
     build: BuildOptions,
     *,
     config: Any = None,
-    checkpoint: Path | None = None,
+    checkpoint: Checkpoint | None = None,
     preprocessor: Any = None,
     on_event: OnEvent = ignore,
     timeout: float | None = None,
@@ -177,12 +179,13 @@ def export_model(
 
     The report records `values`, the options that made the request.
     """
-    model = with_checkpoint_weights(as_module(model), checkpoint)
+    folder = None if checkpoint is None else checkpoint.folder
+    model = with_checkpoint_weights(as_module(model), folder)
     check_values(model)
     with export_target(path) as (target, owner):
         check_destination(target, overwrite=request.overwrite)
         destination = Destination(target, layout_of(request.write.layout).subfolder)
-        build, options = _resolved_options(request, build, checkpoint, destination)
+        build, options = _resolved_options(request, build, folder, destination)
         writing = write_errors(target, sum(weight.nbytes for weight in model.parameters()))
         with stage_timer(limited(on_event, timeout)) as (timed, seconds), writing, provenance_in_errors(spec):
             with timed("plan", "") as tick, ticking_operators(tick):
@@ -192,7 +195,7 @@ def export_model(
                 planned = plan_for_destination(spec, copied, *of_plan)
                 real_inputs = real_inputs_by_part(planned, preprocessor)
                 check_floors(planned, request.floors)
-            texts = text_references(copied, preprocessor, checkpoint)
+            texts = text_references(copied, preprocessor, folder)
             with staging_folder(destination) as staging:
                 onnx_staging = staging / destination.onnx_folder.relative_to(destination.folder)
                 onnx_staging.mkdir(exist_ok=True)
