@@ -35,7 +35,7 @@ BUDGET = {
     "architectures": 9_732,
     "weights": 3_142,
     "models": 1_790,
-    "graphs": 7_710,
+    "graphs": 7_713,
     "run": 1_412,
     "check": 5_774,
     "export": 11_569,
