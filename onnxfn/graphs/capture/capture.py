@@ -90,24 +90,20 @@ def _fast_export(tick: Tick) -> Iterator[None]:
     """
     import torch.fx.config
 
-    proxy_tensor, metadata = torch_name("proxy_tensor"), torch_name("tensor_metadata")
-    setting = torch.fx.config.do_not_emit_stack_traces
+    metadata, setting = torch_name("tensor_metadata"), torch.fx.config.do_not_emit_stack_traces
     torch.fx.config.do_not_emit_stack_traces = True
-    thread = threading.get_ident()
 
     def ticking_metadata(tensor: Any) -> Any:
-        if threading.get_ident() == thread:
-            tick()
+        tick()
         return metadata(tensor, include_contiguity=False)
 
-    proxy_tensor._extract_tensor_metadata = ticking_metadata
+    without_cache = torch_name("dynamo_settings").patch(fake_tensor_cache_enabled=False)
+    ticking = replaced(torch_name("proxy_tensor"), "_extract_tensor_metadata", ticking_metadata)
     try:
-        without_cache = torch_name("dynamo_settings").patch(fake_tensor_cache_enabled=False)
-        with without_cache, fast_fake_outputs(), fast_quotients():
+        with without_cache, ticking, fast_fake_outputs(), fast_quotients():
             yield
     finally:
         torch.fx.config.do_not_emit_stack_traces = setting
-        proxy_tensor._extract_tensor_metadata = metadata
 
 
 @contextmanager
