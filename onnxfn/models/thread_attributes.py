@@ -41,13 +41,15 @@ class ThreadAttribute:
     Attributes:
         owner: The class or module.
         name: The name of the attribute.
-        before: The one value, if any, that the owner itself has.
+        before: The one value, if any, that the owner itself has, or that a module computes when it is read.
+        is_stored: Whether the owner holds that value.
         replacements: Those of all threads, the last one last.
     """
 
     owner: Any
     name: str
     before: tuple[Any, ...]
+    is_stored: bool
     replacements: tuple[Replacement, ...] = ()
 
     def own(self) -> tuple[Any, ...]:
@@ -129,19 +131,20 @@ def original(owner: Any, name: str) -> Any:
 def _set(owner: Any, name: str, new: tuple[Replacement, ...] = ()) -> None:
     """Stores an attribute with the replacements that have not ended and with new ones, or as it was without any."""
     with CHANGES:
-        before = _stored(owner, name)
-        attribute = next(filter(None, map(_attribute, before)), ThreadAttribute(owner, name, before))
+        before = _before(owner, name)
+        here = ThreadAttribute(owner, name, before, name in vars(owner))
+        attribute = next(filter(None, map(_attribute, before)), here)
         left = tuple(each for each in attribute.replacements if not each.ended.is_set())
         if left or new:
             setattr(owner, name, evolve(attribute, replacements=(*left, *new)).stand_in())
-        elif attribute.before:
+        elif attribute.is_stored:
             setattr(owner, name, attribute.before[0])
-        elif before:
+        elif here.is_stored:
             delattr(owner, name)
 
 
-def _stored(owner: Any, name: str) -> tuple[Any, ...]:
-    """The attribute that a module or class itself has, if it has one. A module may create it when it is read."""
+def _before(owner: Any, name: str) -> tuple[Any, ...]:
+    """The attribute that a module or class itself has, if it has one. A module may compute it when it is read."""
     is_read = not inspect.isclass(owner) and hasattr(owner, name)
     return (getattr(owner, name),) if is_read else tuple(vars(owner)[key] for key in {name} & vars(owner).keys())
 

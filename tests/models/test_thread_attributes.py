@@ -75,7 +75,7 @@ def expected(kind, numbers, unreplaced):
 @given(steps=STEPS)
 def test_each_thread_sees_its_last_replacement_and_at_the_end_the_original_is_back(kind, steps):
     owner, name, call, unreplaced = owner_of(kind)
-    before = vars(owner).get(name)
+    before, is_stored = vars(owner).get(name), name in vars(owner)
     entered = [[] for _ in range(THREADS)]
     with ExitStack() as pools:
         threads = [pools.enter_context(ThreadPoolExecutor(1)) for _ in range(THREADS)]
@@ -103,8 +103,8 @@ def test_each_thread_sees_its_last_replacement_and_at_the_end_the_original_is_ba
             while entered[thread]:
                 pool.submit(leave, thread).result()
                 check()
-    assert vars(owner).get(name) is before or kind == "lazy"
-    assert kind != "lazy" or owner.f is nothing
+    assert vars(owner).get(name) is before
+    assert (name in vars(owner)) == is_stored
 
 
 def test_a_stand_in_that_another_function_holds_is_the_original_later():
