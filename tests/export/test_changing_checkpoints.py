@@ -1,9 +1,14 @@
 """A checkpoint that changes during an export: graph, configuration and tokenizer are of one state, or there is none."""
 
 import json
+import os
+import subprocess
+import sys
 
+import onnx
 import pytest
 import tiny
+from onnx.numpy_helper import to_array
 from refusals import refusal
 
 from onnxfn.export.jobs.request import ExportRequest
@@ -48,3 +53,38 @@ def test_a_configuration_that_changes_while_the_model_is_loaded_ends_the_export(
         f"{tmp_path / 'bert' / 'config.json'} changed while the checkpoint was loaded; export it again"
     )
     assert not (tmp_path / "out").exists()
+
+
+ON_THE_HUB = """
+import sys
+from pathlib import Path
+from onnxfn.export.jobs.request import ExportRequest
+from onnxfn.export.run.requests import export_request
+
+def on_event(event):
+    if event.stage == "load":
+        Path(sys.argv[1]).write_text("b" * 40)
+
+request = ExportRequest("someone/bert", sys.argv[2], edits={"task": "feature-extraction"}, check="none")
+export_request(request, on_event)
+"""
+
+
+def test_the_weights_of_a_name_on_the_hub_are_of_the_commit_of_its_configuration(tmp_path):
+    """The hub's client finds both commits in its cache. A subprocess, as it reads the path of the cache when it is
+    imported."""
+    cached = tmp_path / "hub" / "models--someone--bert"
+    (cached / "refs").mkdir(parents=True)
+    (cached / "refs" / "main").write_text("a" * 40)
+    for commit, value in (("a", 1.0), ("b", 2.0)):
+        model = tiny.model("bert", "AutoModel")
+        model.embeddings.LayerNorm.bias.data.fill_(value)
+        model.save_pretrained(cached / "snapshots" / (commit * 40))
+    subprocess.run(
+        [sys.executable, "-c", ON_THE_HUB, cached / "refs" / "main", tmp_path / "out"],
+        check=True,
+        env={**os.environ, "HF_HOME": str(tmp_path), "HF_HUB_OFFLINE": "1"},
+    )
+    (file,) = (tmp_path / "out").rglob("*.onnx")
+    weights = {each.name: to_array(each) for each in onnx.load(file).graph.initializer}
+    assert (weights["embeddings.LayerNorm.bias"] == 1.0).all()

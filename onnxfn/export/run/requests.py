@@ -58,10 +58,10 @@ def export_request(request: ExportRequest, on_event: OnEvent = ignore, on_plan: 
         spec = spec_of(request, config)
         planned = plan_of(request, spec, config)
         on_plan(planned)
-        model = _loaded(request, config, planned.parts[0].spec, on_event)
+        model = _loaded(request, config, planned.parts[0].spec, checkpoint.folder, on_event)
     else:
         # The spec is derived from the model, so the model is loaded first. It runs in float32, which its inputs have.
-        model = _loaded(request, config, loader_spec(config, request.task), on_event)
+        model = _loaded(request, config, loader_spec(config, request.task), checkpoint.folder, on_event)
         with in_float32(model):
             spec = spec_of(request, model)
         on_plan(plan_of(request, spec, model))
@@ -134,14 +134,21 @@ def _export_loaded(
     return export_model(*of_model, checkpoint=checkpoint, on_event=on_event, values=recorded_values(request))
 
 
-def _loaded(request: ExportRequest, config: Any, spec: ExportSpec | PlannedSpec, on_event: OnEvent) -> Any:
-    """The model of a checkpoint; the stage `load` runs meanwhile."""
+def _loaded(
+    request: ExportRequest, config: Any, spec: ExportSpec | PlannedSpec, folder: Path, on_event: OnEvent
+) -> Any:
+    """The model of the checkpoint in a folder; the stage `load` runs meanwhile.
+
+    The folder of a name on the hub is that of a commit: the configuration is of this one, and so are the weights.
+    """
+    revision = None if Path(request.checkpoint).is_dir() else folder.name
     with stage_timer(on_event) as (timed, _), timed("load", request.checkpoint) as tick:
         return load_model(
             request.checkpoint,
             config,
             spec,
             as_stored=True,
+            revision=revision,
             tick=tick,
             **_how_to_load(request),
         )
