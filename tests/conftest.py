@@ -59,7 +59,7 @@ def pytest_addoption(parser):
     parser.addoption("--record", action="store_true", help="write the results of sweeps to tests/sweeps")
     parser.addoption("--sample", type=int, metavar="N", help="N tests of the sweeps, chosen by the seed")
     parser.addoption("--slow", type=int, metavar="N", help="N of the slow tests, chosen by the seed; all with a path")
-    parser.addoption("--seed", default=swept.git("rev-parse", "HEAD"), help="of the sample; the commit unless given")
+    parser.addoption("--seed", default=swept.default_seed(), help="of the sample; the commit unless given")
 
 
 def pytest_configure(config):

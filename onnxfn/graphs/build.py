@@ -22,6 +22,7 @@ from onnxfn.graphs.templates.template_cache import delete_template, load_templat
 from onnxfn.graphs.traced_graphs import graph_with_slots, pass_errors
 from onnxfn.models.torch_modes import tracing_alone
 from onnxfn.specs.algebra.planned import Part
+from onnxfn.specs.errors import raise_no_memory
 from onnxfn.specs.stored.reports import StageTimer
 from onnxfn.weights.layouts import dtype_suffix
 
@@ -95,7 +96,8 @@ def _from_template(tensors: Mapping[str, Any], name: str | None, folder: Path, p
         return None
     try:
         return finished_graph(built, part, tensors)
-    except Exception:  # noqa: BLE001 - whatever the template lacks, the graph can be captured again
+    except Exception as error:  # noqa: BLE001 - whatever the template lacks, the graph can be captured again
+        raise_no_memory(error)
         delete_template(folder, name)
         return None
 

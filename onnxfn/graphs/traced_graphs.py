@@ -23,7 +23,7 @@ from onnxfn.graphs.passes.shared_cache import share_cache
 from onnxfn.graphs.passes.simplify import convert_opset, separate_pads, share_size_reads, simplify, widen_integers
 from onnxfn.models.torch_modes import quiet
 from onnxfn.specs.algebra.planned import Part
-from onnxfn.specs.errors import CaptureFailed, LayersDiffer, OnnxfnError, first_line, root_cause
+from onnxfn.specs.errors import CaptureFailed, LayersDiffer, OnnxfnError, first_line, raise_no_memory, root_cause
 from onnxfn.specs.stored.reports import StageTimer
 
 GRAPHS = str(Path(__file__).parent)
@@ -140,6 +140,7 @@ def pass_errors(part: Part) -> Iterator[None]:
     except OnnxfnError:
         raise
     except Exception as error:
+        raise_no_memory(error)
         cause = root_cause(error)
         raise CaptureFailed(
             f"a pass failed on the graph of {part.name!r}, at {_pass_line(error)}: "

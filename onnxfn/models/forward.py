@@ -22,7 +22,7 @@ from onnxfn.specs.algebra.dummies import Array, graph_dtype
 from onnxfn.specs.algebra.planned import Part, PlannedSpec
 from onnxfn.specs.axes import pattern, shape, symbols
 from onnxfn.specs.converters import Path, at, nested
-from onnxfn.specs.errors import CaptureFailed, OnnxfnError, UnknownName, first_line, listed, unknown
+from onnxfn.specs.errors import CaptureFailed, OnnxfnError, UnknownName, first_line, listed, raise_no_memory, unknown
 from onnxfn.specs.records import KINDS, Constant
 
 OF_TRANSFORMERS = "Kwargs"
@@ -56,11 +56,10 @@ def torch_outputs(model: Any, part: Part, arrays: Mapping[str, Array], dtype: An
                 stack.enter_context(context)
             own = {input_.name: arrays[input_.name] for input_ in part.spec.inputs}  # a file may take an adapter, too
             outputs = flat_forward(model, part.spec)(tensors_for(model, part.spec, own, dtype))
-    except (OnnxfnError, MemoryError):
+    except OnnxfnError:
         raise
     except Exception as error:
-        if "allocate memory" in str(error):  # the RuntimeError of torch's CPU allocator
-            raise MemoryError(first_line(error)) from error
+        raise_no_memory(error)
         raise CaptureFailed(_cannot_run(model, part, error)) from error
 
     def array(output: Any) -> Array:

@@ -12,7 +12,7 @@ from itertools import chain, zip_longest
 from typing import Any
 
 from onnxfn.models.torch_modes import torch_functions
-from onnxfn.specs.errors import InvalidSpec, first_line
+from onnxfn.specs.errors import InvalidSpec, first_line, raise_no_memory
 
 NESTED = "use_nested_tensor"
 """Attribute of torch's TransformerEncoder: whether it drops padding. Its output is then 0 there, and may be shorter.
@@ -108,7 +108,8 @@ def model_copy(model: Any) -> Any:
     for _ in range(ATTEMPTS):
         try:
             duplicate = copied(model, _itself)
-        except Exception:  # noqa: BLE001, S112 - an attribute of any class may raise anything
+        except Exception as error:  # noqa: BLE001 - an attribute of any class may raise anything
+            raise_no_memory(error)
             continue
         return duplicate if _is_separate(model, duplicate) else model
     return model
@@ -211,6 +212,7 @@ def with_plain_tensors(model: Any) -> Any:
         with torch.inference_mode(mode=False):
             return copied(model, plain_tensor)
     except Exception as error:
+        raise_no_memory(error)
         name = type(model).__name__
         raise InvalidSpec(
             f"{name} is on another device than the CPU, or was made in inference mode, and cannot be copied "

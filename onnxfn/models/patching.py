@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import threading
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -12,10 +11,9 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
-from attrs import frozen
-
 from onnxfn.architectures.functions import function_named, is_short
 from onnxfn.architectures.private.renamed import called_by_any_name
+from onnxfn.models.thread_attributes import original, replaced
 from onnxfn.specs.converters import resolve
 from onnxfn.specs.errors import InvalidSpec, PatchFailed, UnknownName, first_line
 from onnxfn.specs.records import Patch
@@ -49,7 +47,7 @@ def _checked(function: Callable[..., Any], patch: Patch, owner: Any, name: str) 
     """
     if name.endswith("__"):
         return function
-    original = inspect.getattr_static(owner, name, None)
+    before = original(owner, name)
 
     @functools.wraps(function)
     def call(*arguments: Any, **named: Any) -> Any:
@@ -58,7 +56,7 @@ def _checked(function: Callable[..., Any], patch: Patch, owner: Any, name: str) 
         except PatchFailed:
             raise
         except TypeError as error:
-            if not _is_own(error, patch) or not _takes(original, arguments, named):
+            if not _is_own(error, patch) or not _takes(before, arguments, named):
                 raise
             raise PatchFailed(f"the patch {patch.by} of {patch.name} does not fit: {first_line(error)}") from error
 
@@ -72,11 +70,11 @@ def _is_own(error: TypeError, patch: Patch) -> bool:
     return frame.f_globals.get("__name__") in (own, __name__, called_by_any_name.__module__)
 
 
-def _takes(original: Any, arguments: tuple[Any, ...], named: Mapping[str, Any]) -> bool:
+def _takes(function: Any, arguments: tuple[Any, ...], named: Mapping[str, Any]) -> bool:
     """Whether a replaced function accepts these arguments; true if Python knows no signature of it."""
-    is_static = isinstance(original, staticmethod)  # its replacement gets the instance too
+    is_static = isinstance(function, staticmethod)  # its replacement gets the instance too
     try:
-        signature = inspect.signature(original.__func__ if is_static else original)
+        signature = inspect.signature(function.__func__ if is_static else function)
     except (TypeError, ValueError):
         return True
     try:
@@ -104,73 +102,6 @@ def _noted(replacement: Any, target: str, called: set[str]) -> Any:
 def unused_patches(patches: Iterable[Patch], called: set[str]) -> tuple[str, ...]:
     """The targets of a user's patches that were not called. A row's patch may be for another task of its model."""
     return tuple(patch.name for patch in patches if not is_short(patch.by) and patch.name not in called)
-
-
-@contextmanager
-def replaced(owner: Any, name: str, replacement: Any) -> Iterator[None]:
-    """Replaces an attribute of a module or class for this thread, and restores it on leaving."""
-    with ExitStack() as undo:
-        undo.callback(*((setattr, owner, name, vars(owner)[name]) if name in vars(owner) else (delattr, owner, name)))
-        setattr(owner, name, _in_this_thread(replacement, owner, name))
-        yield
-
-
-@frozen(eq=False)
-class ThreadAttribute:
-    """An attribute of a class: a patch in one thread, the original in all others.
-
-    Attributes:
-        patch: The value in that thread.
-        thread: The identifier of the thread.
-        owner: The class.
-        name: The name of the attribute.
-        before: The one value, if any, that the class itself had.
-    """
-
-    patch: Any
-    thread: int
-    owner: type
-    name: str
-    before: tuple[Any, ...]
-
-    def __get__(self, instance: Any, class_: type | None = None) -> Any:
-        if threading.get_ident() == self.thread:
-            return _bound(self.patch, instance, class_)
-        if self.before:
-            return _bound(self.before[0], instance, class_)
-        return getattr(super(self.owner, class_ if instance is None else instance), self.name)
-
-
-def _in_this_thread(patch: Any, owner: Any, name: str) -> Any:
-    """The stand-in for a patched attribute of a class or module. Only this thread gets the patch."""
-    thread = threading.get_ident()
-    if inspect.isdatadescriptor(patch):
-        return _thread_property(patch, thread, name)
-    if inspect.isclass(owner):
-        return ThreadAttribute(
-            patch, thread, owner, name, tuple(vars(owner)[key] for key in {name} & vars(owner).keys())
-        )
-    before: Any = getattr(owner, name, patch)  # a module lacks a function of Python that it reads
-
-    @functools.wraps(patch)
-    def call(*arguments: Any, **named: Any) -> Any:
-        return (patch if threading.get_ident() == thread else before)(*arguments, **named)
-
-    return call
-
-
-def _thread_property(patch: Any, thread: int, name: str) -> property:
-    """A property that is a patch in one thread; in all others it is the attribute of the instance."""
-
-    def value(instance: Any) -> Any:
-        return patch.__get__(instance) if threading.get_ident() == thread else vars(instance)[name]
-
-    return property(value, lambda instance, new: vars(instance).__setitem__(name, new))
-
-
-def _bound(value: Any, instance: Any, class_: type | None) -> Any:
-    """The value of a class attribute for an instance of the class: a function becomes a method."""
-    return value.__get__(instance, class_) if hasattr(value, "__get__") else value
 
 
 def _owner(target: str) -> tuple[Any, str]:

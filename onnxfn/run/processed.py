@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from onnxfn.specs.algebra.dummies import Array
-from onnxfn.specs.errors import InvalidSpec, ModelNotFound, first_line
+from onnxfn.specs.errors import InvalidSpec, ModelNotFound, first_line, raise_no_memory
 
 HOW_TO_SAVE = "save the processor of the model there: processor.save_pretrained(folder)"
 
@@ -46,6 +46,7 @@ def processed(processor: Any, text: str, images: Sequence[Any], audio: Sequence[
     try:
         features = processor(text=[_prompt(processor, text, len(images), len(audio))], return_tensors="pt", **contents)
     except Exception as error:  # the code of any processor may raise anything
+        raise_no_memory(error)
         kind = f"{type(processor).__name__} cannot read {len(images)} images and {len(audio)} sounds with this text"
         raise InvalidSpec(f"{kind}: {first_line(error)}") from error
     return {name: np.asarray(array) for name, array in features.items()}

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from onnxfn.specs.algebra.dummies import Array
-from onnxfn.specs.errors import InvalidSpec, OnnxfnError, first_line
+from onnxfn.specs.errors import InvalidSpec, OnnxfnError, first_line, raise_no_memory
 from onnxfn.specs.stored.reports import Exported
 
 
@@ -76,9 +76,10 @@ def run_errors(inputs: Array) -> Iterator[None]:
     """Turns errors of ONNX Runtime inside into InvalidSpec: they are caused by inputs that do not fit the model."""
     try:
         yield
-    except (OnnxfnError, MemoryError):
+    except OnnxfnError:
         raise
     except Exception as error:
+        raise_no_memory(error)
         reason = first_line(error).rpartition("Status Message: ")[2]
         values = f"tokens from {inputs.min()} to {inputs.max()}" if inputs.dtype.kind in "iu" else "features"
         raise InvalidSpec(

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from onnxfn.specs.errors import CaptureFailed, ModelNotFound, OnnxfnError, first_line, listed
+from onnxfn.specs.errors import CaptureFailed, ModelNotFound, OnnxfnError, first_line, listed, raise_no_memory
 from onnxfn.specs.stored.reports import CPU, CheckFailed, Tick, no_tick
 from onnxfn.weights.chunks import watched
 from onnxfn.weights.digests import foreign_data
@@ -49,6 +49,7 @@ def open_session(
     try:
         return onnxruntime.InferenceSession(content or str(path), options or silent_options(), providers=[*providers])
     except Exception as error:
+        raise_no_memory(error)
         raise CheckFailed(f"ONNX Runtime cannot load {path.name}: {runtime_message(error)}") from error
 
 
@@ -166,11 +167,12 @@ def _half_bytes(file: Path) -> int:
 
 @contextmanager
 def file_errors(what: str) -> Iterator[None]:
-    """Turns errors of the files into CheckFailed with the text `what`; errors of PyTorch pass through."""
+    """Turns errors of the files into CheckFailed with the text `what`; those of PyTorch and MemoryError pass."""
     try:
         yield
-    except (CheckFailed, CaptureFailed, MemoryError):
+    except (CheckFailed, CaptureFailed):
         raise
     except Exception as error:
+        raise_no_memory(error)
         reason = str(error) if isinstance(error, OnnxfnError) else f"{type(error).__name__}: {runtime_message(error)}"
         raise CheckFailed(f"{what}: {reason}") from error

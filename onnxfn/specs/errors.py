@@ -19,6 +19,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
+NO_MEMORY_CLASS = "OutOfMemoryError"
+"""The class that torch raises for the memory of an accelerator."""
+
+NO_MEMORY = ("allocate memory", "std::bad_alloc")
+"""What a RuntimeError of torch or ONNX Runtime says if there is not enough memory."""
+
 SHOWN_CHARACTERS = 60
 """Characters of a value that a message shows."""
 
@@ -124,6 +130,23 @@ def root_cause(error: BaseException) -> BaseException:
     while error.__cause__ is not None and not isinstance(error, OnnxfnError):
         error = error.__cause__
     return error
+
+
+def raise_no_memory(error: BaseException) -> None:
+    """Raises MemoryError if an error says that there is not enough memory; of another error it does nothing.
+
+    Each `except Exception` calls it first: what fails for want of memory says nothing about a model or a file.
+
+    >>> raise_no_memory(RuntimeError("DefaultCPUAllocator: can't allocate memory"))
+    Traceback (most recent call last):
+    MemoryError: DefaultCPUAllocator: can't allocate memory
+    """
+    if isinstance(error, MemoryError):
+        raise error
+    if type(error).__name__ == NO_MEMORY_CLASS or any(text in str(error) for text in NO_MEMORY):
+        raise MemoryError(first_line(error)) from error
+    if error.__cause__ is not None:
+        raise_no_memory(error.__cause__)
 
 
 def first_line(error: BaseException) -> str:

@@ -12,7 +12,16 @@ from typing import Any
 
 from attrs import field, frozen
 
-from onnxfn.specs.errors import InvalidSpec, LoadFailed, ModelNotFound, first_line, listed, shortened, write_errors
+from onnxfn.specs.errors import (
+    InvalidSpec,
+    LoadFailed,
+    ModelNotFound,
+    first_line,
+    listed,
+    raise_no_memory,
+    shortened,
+    write_errors,
+)
 
 CONFIG, WEIGHTS, PICKLED = "adapter_config.json", "adapter_model.safetensors", "adapter_model.bin"
 """The files of an adapter; the last is of older versions of PEFT."""
@@ -89,6 +98,7 @@ def read_adapter(folder: str | Path) -> Adapter:
     try:
         config, tensors = json.loads((folder / CONFIG).read_bytes()), load_file(folder / WEIGHTS)
     except Exception as error:
+        raise_no_memory(error)
         raise LoadFailed(f"the adapter {folder} cannot be read: {first_line(error)}") from error
     if not isinstance(config, dict):
         raise LoadFailed(f"the adapter {folder} cannot be read: {CONFIG} holds no object")

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
+
+from attrs import frozen
+
+from onnxfn.specs.errors import LoadFailed, os_error_text
 
 CONFIGURATION_FILES = (
     "config.json",
@@ -77,14 +82,46 @@ def side_files(folder: Path, patterns: tuple[str, ...] = SIDE_FILES) -> tuple[Pa
     return tuple(sorted(file for file in files if file.is_file() and _is_of_checkpoint(file, folder)))
 
 
-def copy_side_files(checkpoint: Path, folder: Path) -> tuple[Path, ...]:
-    """Copies the side files of a checkpoint's folder to `folder`; returns the copies."""
-    copies = []
-    for file in side_files(checkpoint):
-        copy = folder / file.relative_to(checkpoint)
-        copy.parent.mkdir(parents=True, exist_ok=True)
-        copies.append(Path(shutil.copy2(file, copy)))
-    return tuple(copies)
+@frozen(eq=False)
+class Checkpoint:
+    """A checkpoint whose side files were read before its model was loaded.
+
+    Attributes:
+        folder: Its folder.
+        files: The path of each side file in the folder, and its content.
+    """
+
+    folder: Path
+    files: Mapping[str, bytes]
+
+
+def read_checkpoint(folder: Path) -> Checkpoint:
+    """The checkpoint in a folder, with its side files as they are now. LoadFailed if one cannot be read."""
+    files = {file.relative_to(folder).as_posix(): _content(file) for file in side_files(folder)}
+    return Checkpoint(folder, MappingProxyType(files))
+
+
+def check_unchanged(checkpoint: Checkpoint) -> None:
+    """Raises LoadFailed if a side file is another one than was read: a model may have been loaded with that."""
+    for name, content in checkpoint.files.items():
+        file = checkpoint.folder / name
+        if not file.is_file() or _content(file) != content:
+            raise LoadFailed(f"{file} changed while the checkpoint was loaded; export it again")
+
+
+def copy_side_files(checkpoint: Checkpoint, folder: Path) -> tuple[Path, ...]:
+    """Writes the side files of a checkpoint, as they were read, to `folder`; returns the copies."""
+    for name, content in checkpoint.files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(content)
+    return tuple(folder / name for name in checkpoint.files)
+
+
+def _content(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise LoadFailed(f"{file} cannot be read: {os_error_text(error, file)}") from error
 
 
 def _is_of_checkpoint(file: Path, folder: Path) -> bool:

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import ast
 from functools import partial
+from pathlib import Path
 
 import pytest
 from declared_specs import specs_for_derivation, specs_of_rows
 from refusals import refusal
 
-from onnxfn import with_expanded_cache
+from onnxfn import architectures, with_expanded_cache
 from onnxfn.architectures import ARCHITECTURES
 from onnxfn.architectures.functions import function_named
 from onnxfn.architectures.patch_table import PATCHES
 from onnxfn.models.submodules import SUBMODULES
 from onnxfn.specs.errors import UnknownName
 
+FOLDER = Path(architectures.__file__).parent
 SPECS = (*specs_of_rows(), *specs_for_derivation(), with_expanded_cache(ARCHITECTURES["deepseek_v3"]))
 
 
@@ -42,3 +45,20 @@ def test_each_short_name_resolves_to_a_function_of_its_file(folder, names):
 )
 def test_a_short_name_of_no_function_is_unknown(name):
     assert refusal(UnknownName, partial(function_named, kind="patch"), name, "patches").startswith("no patch ")
+
+
+PROTOCOL = {"feature_splits.py": "TypeError"}
+"""A file whose functions are special methods of Python, and the error by which one says that it has no answer."""
+
+
+def test_a_function_refuses_what_no_graph_computes_by_an_error_of_onnxfn():
+    """Any other error would be one of the trace: a model that torch cannot trace, with the place in the patch."""
+    files = [file for folder in ("patches", "wrappers") for file in (FOLDER / folder).glob("*.py")]
+    raised = {(file.name, node.exc.func.id) for file in files for node in raises(file)}
+    assert {name for file, name in raised if PROTOCOL.get(file) != name} == {"InvalidSpec"}
+
+
+def raises(file):
+    """The statements of a file that raise a new error."""
+    tree = ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+    return [node for node in tree if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call)]

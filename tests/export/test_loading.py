@@ -15,7 +15,7 @@ import onnxfn
 from onnxfn.export.load.loading import checkpoint_folder, load_configuration, load_model
 from onnxfn.specs.errors import InvalidSpec, ModelNotFound
 from onnxfn.weights.layouts import write_configs
-from onnxfn.weights.side_files import copy_side_files
+from onnxfn.weights.side_files import copy_side_files, read_checkpoint
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +60,7 @@ def test_a_name_of_the_hub_is_found_in_the_cache(folder, tmp_path):
     path of the cache when it is imported."""
     cached = tmp_path / "hub" / "models--someone--bert"
     snapshot = cached / "snapshots" / "0123"
-    copy_side_files(folder, snapshot)
+    copy_side_files(read_checkpoint(folder), snapshot)
     (cached / "refs").mkdir()
     (cached / "refs" / "main").write_text("0123")
     code = "from onnxfn.export.load.loading import checkpoint_folder; print(checkpoint_folder('someone/bert'))"

@@ -37,3 +37,18 @@ def test_each_opset_is_written_and_passes_the_check(opset, tmp_path):
     assert {entry.domain: entry.version for entry in proto.opset_import}[""] == opset == exported.opset
     assert exported.report.passed
     onnx.checker.check_model(proto, full_check=True)
+
+
+class MeanRMSNorm(torch.nn.Module):
+    """A norm with the name of an operator of opset 23, and another formula."""
+
+    def forward(self, x):
+        return x / (x.abs().mean(-1, keepdim=True) + 1e-3)
+
+
+def test_what_is_not_fused_is_no_error(tmp_path):
+    model = torch.nn.Sequential(torch.nn.Linear(8, 8), MeanRMSNorm()).eval()
+    spec = with_opset(derived(model, sample={"input": torch.randn(2, 8)}), 23)
+    exported = export(spec, model, tmp_path / "norm.onnx")
+    assert exported.report.passed
+    assert "RMSNormalization" not in str(exported.fusions)

@@ -9,7 +9,7 @@ import pytest
 import tiny
 import torch
 from refusals import refusal
-from torch.fx.experimental import proxy_tensor
+from torch.fx.experimental import proxy_tensor, sym_node
 from torch.fx.passes import shape_prop
 
 import onnxfn
@@ -112,6 +112,26 @@ def test_the_global_state_of_torch_is_restored(bert):
     assert (torch.is_grad_enabled(), torch.get_default_dtype()) == (grad, dtype)
     assert torch.nn.functional.scaled_dot_product_attention is sdpa
     assert proxy_tensor._extract_tensor_metadata is shape_prop._extract_tensor_metadata
+
+
+def test_a_trace_of_another_thread_has_the_functions_of_torch(bert):
+    """A program that compiles a model of its own meanwhile gets what torch notes about tensors, and its quotients."""
+    seen = []
+
+    def note():
+        tensor, size = torch.zeros(2, 3), sym_node.SymNode
+        facts = proxy_tensor._extract_tensor_metadata(tensor, include_contiguity=True)
+        seen.append((facts.memory_format, size.int_floordiv.__module__))
+
+    def tick():
+        is_traced = sym_node.SymNode.int_floordiv.__module__ != sym_node.__name__
+        if is_traced and not seen:
+            thread = threading.Thread(target=note)
+            thread.start()
+            thread.join()
+
+    capture(bert, part(bert), tick)
+    assert seen == [(torch.contiguous_format, sym_node.__name__)]
 
 
 def test_two_threads_capture_at_once(bert):

@@ -9,7 +9,7 @@ import pytest
 import sympy
 import torch
 
-from onnxfn.graphs.sizes.fake_outputs import fast_fake_outputs
+from onnxfn.graphs.sizes.fake_outputs import _entry, fast_fake_outputs
 
 
 def views(image, counts, strided):
@@ -134,3 +134,18 @@ def test_the_table_of_torch_is_restored():
         assert reshape.py_kernels != formulas
     assert get_fast_op_impls() == before
     assert reshape.py_kernels == formulas
+
+
+class Watched(dict):
+    """A table in which another thread looks for the entry `a` whenever it loses one."""
+
+    def pop(self, key, *default):
+        super().pop(key, *default)
+        assert "a" in self
+
+
+def test_an_entry_of_torch_is_there_for_other_threads_at_all_times():
+    table = Watched(a=1)
+    with _entry(table, "a", 2), _entry(table, "b", 3):
+        assert table == {"a": 2, "b": 3}
+    assert table == {"a": 1}

@@ -238,6 +238,14 @@ def commit() -> str:
     return git("rev-parse", "--short", "HEAD")
 
 
+def default_seed() -> str:
+    """The commit, changed or not; an empty text for a tree without git, such as a source archive."""
+    try:
+        return git("rev-parse", "HEAD")
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+
+
 def git(*arguments: str) -> str:
     """The output of a git command in this repository."""
     run = subprocess.run(["git", *arguments], cwd=ROOT, check=True, capture_output=True, text=True)

@@ -75,6 +75,14 @@ def test_a_tree_with_changes_gives_no_line(monkeypatch):
         swept.commit()
 
 
+def test_a_source_archive_without_git_has_a_seed(tmp_path, monkeypatch):
+    monkeypatch.setattr(swept, "ROOT", tmp_path)
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
+    assert swept.default_seed() == ""
+    monkeypatch.setenv("PATH", "")
+    assert swept.default_seed() == ""
+
+
 def test_a_sample_depends_on_the_seed_alone():
     assert swept.sampled(NAMES, 100, "a") == swept.sampled(reversed(NAMES), 100, "a")
     assert len(swept.sampled(NAMES, 100, "a")) == 100

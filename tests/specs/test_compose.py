@@ -4,10 +4,11 @@ from refusals import refusal
 
 from onnxfn.specs.algebra.compose import compose
 from onnxfn.specs.algebra.dummies import sized
-from onnxfn.specs.algebra.facts import gives
+from onnxfn.specs.algebra.facts import gives, patched
 from onnxfn.specs.algebra.spec import Check, ExportSpec, Overlay
 from onnxfn.specs.errors import InvalidSpec
 from onnxfn.specs.records import Edit
+from onnxfn.specs.tasks.tasks import for_task
 
 
 def test_zero_and_an_empty_text_are_values():
@@ -27,3 +28,24 @@ def test_overlays_of_one_task_are_composed():
 def test_an_argument_that_is_no_spec_is_refused():
     message = refusal(InvalidSpec, compose, ExportSpec(), "bert")
     assert message.startswith("compose joins specs, not the str 'bert'; an edit is a function")
+
+
+SIZES = patched("torch:as_tensor", by="image_sizes.tensor_of_sizes", why="sizes")
+
+
+def test_two_patches_of_one_function_are_refused_wherever_they_meet():
+    """A model that needs both would be traced with one of them."""
+    other = patched("torch:as_tensor", by="my_package:tensor", why="values")
+    message = (
+        "two patches of torch:as_tensor, by image_sizes.tensor_of_sizes and by my_package:tensor; compose one of them, "
+        "by a function that does what both do"
+    )
+    assert refusal(InvalidSpec, compose, SIZES, gives("logits", "batch_size _"), other) == message
+    assert refusal(InvalidSpec, compose, SIZES, compose(sized(batch_size=1), other)) == message
+    in_task = ExportSpec(tasks=[Overlay("ner", other)])
+    assert refusal(InvalidSpec, for_task, compose(SIZES, in_task), "ner") == message
+
+
+def test_a_patch_may_be_repeated_and_its_reason_changed():
+    again = patched("torch:as_tensor", by="image_sizes.tensor_of_sizes", why="values")
+    assert compose(SIZES, again) == again

@@ -3,10 +3,11 @@
 import json
 
 import pytest
-from attrs import has
+from attrs import frozen, has
 from refusals import refusal
 
 from onnxfn.specs import records
+from onnxfn.specs.algebra.compose import EMPTY
 from onnxfn.specs.algebra.facts import always, takes
 from onnxfn.specs.algebra.planned import Part, Plan, PlannedSpec
 from onnxfn.specs.algebra.quantized_dtypes import QUANTIZED_DTYPES
@@ -17,6 +18,7 @@ from onnxfn.specs.results.measurements import Floors
 from onnxfn.specs.stored.reports import Difference, Event, Exported, Report
 from onnxfn.specs.stored.serialize import RECORDS, SCHEMA, from_json, from_plain, to_json, to_plain
 from onnxfn.specs.version import VERSION
+from onnxfn.weights.write import WriteOptions
 
 DIFFERENCE = Difference("model", "logits", ((2, 3), (1, 3)), 1e-7, 2.5e-6, 1e-5, "left-padded", passed=True)
 REPORT = Report([DIFFERENCE], ["left-padded"])
@@ -67,6 +69,13 @@ def test_a_result_goes_to_json_and_back(record):
     restored = from_json(to_json(record), record=type(record))
     assert restored == record
     assert hash(restored) == hash(record)
+
+
+@pytest.mark.parametrize("record", [WriteOptions(), frozen(type("Mine", (), {}))()], ids=["onnxfn's", "a user's"])
+def test_a_record_that_from_json_does_not_read_is_not_written(record):
+    message = refusal(InvalidSpec, to_json, record)
+    assert message.startswith(f"{type(record).__name__} has no form in JSON; these records have one: Axis, AxisMap, ")
+    assert refusal(InvalidSpec, to_json, (EMPTY, record)) == message
 
 
 def test_the_indent_changes_the_text_alone():

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from onnx_ir.tensor_adapters import TorchTensor, from_torch_dtype
 
 from onnxfn.specs.errors import InvalidSpec
-from onnxfn.weights.chunks import chunks, memory_key
-from onnxfn.weights.converted import converted
+from onnxfn.weights.chunks import chunks, converted, memory_key
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 import transformers
+from refusals import refusal
 
-from onnxfn.weights.side_files import SIDE_FILES, copy_side_files, side_files
+from onnxfn.specs.errors import LoadFailed
+from onnxfn.weights.side_files import SIDE_FILES, check_unchanged, copy_side_files, read_checkpoint, side_files
 
 OTHERS = (
     "notes.txt",
@@ -43,7 +45,7 @@ def copied(checkpoint):
 
 def test_only_the_files_of_a_model_are_copied(checkpoint, tmp_path):
     assert copied(checkpoint) == set(OWN)
-    copies = copy_side_files(checkpoint, tmp_path / "out")
+    copies = copy_side_files(read_checkpoint(checkpoint), tmp_path / "out")
     assert {file: file.read_text() for file in copies} == {tmp_path / "out" / name: name for name in OWN}
     assert {file for file in (tmp_path / "out").rglob("*") if file.is_file()} == set(copies)
 
@@ -100,6 +102,19 @@ def test_a_checkpoint_in_the_cache_of_the_hub_is_copied(checkpoint, tmp_path):
     (checkpoint / "vocab.json").symlink_to(repository / "blobs" / "0123abcd")
     assert copied(snapshot) == {"config.json"}
     assert copied(checkpoint) == {*OWN, "vocab.json"}
-    (copy,) = copy_side_files(snapshot, tmp_path / "out")
+    (copy,) = copy_side_files(read_checkpoint(snapshot), tmp_path / "out")
     assert not copy.is_symlink()
     assert copy.read_text() == "{}"
+
+
+def test_copies_are_of_the_state_that_was_read(checkpoint, tmp_path):
+    read = read_checkpoint(checkpoint)
+    check_unchanged(read)
+    (checkpoint / "config.json").write_text("another configuration")
+    (checkpoint / "vocab.txt").write_text("a file that is new")
+    copies = copy_side_files(read, tmp_path / "out")
+    assert {file.read_text() for file in copies} == {*OWN}
+    message = f"{checkpoint / 'config.json'} changed while the checkpoint was loaded; export it again"
+    assert refusal(LoadFailed, check_unchanged, read) == message
+    (checkpoint / "config.json").unlink()
+    assert refusal(LoadFailed, check_unchanged, read) == message

@@ -10,6 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from onnxfn.specs.errors import InvalidSpec
+
 
 def canine_attention(
     self: Any,
@@ -248,6 +250,6 @@ def axial_positions(module: Any, position_ids: Tensor) -> Tensor:
     """
     shape = tuple(module.axial_pos_shape)
     if prod(shape) < position_ids.shape[1]:
-        raise ValueError(f"axial_pos_shape={shape} has {prod(shape)} positions")
+        raise InvalidSpec(f"axial_pos_shape={shape} has {prod(shape)} positions, and a text {position_ids.shape[1]}")
     table = torch.cat([weight.expand(*shape, weight.shape[-1]) for weight in module.weights], dim=-1)
     return table.flatten(0, -2)[position_ids]

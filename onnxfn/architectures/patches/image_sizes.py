@@ -13,6 +13,8 @@ from attrs import frozen
 from torch import Tensor
 from torch.nn import functional
 
+from onnxfn.architectures.private.torch_names import torch_name
+
 
 def symbolic_int(x: Any) -> Any:
     """For torch_int and int: a symbolic size stays symbolic, anything else becomes an int."""
@@ -34,12 +36,22 @@ def relative_positions(q_size: Any, k_size: Any, rel_pos: Tensor) -> Tensor:
     return resized[torch.arange(q_size)[:, None] - torch.arange(k_size)[None, :] + k_size - 1]
 
 
-def unit_steps(start: float, _: float, steps: Any, **options: Any) -> Tensor:
-    """For torch.linspace, whose number of steps a trace fixes: `start`, `start + 1`, ...
+def unit_steps(start: Any, end: Any, steps: Any, **options: Any) -> Tensor:
+    """For torch.linspace, whose number of steps a trace fixes.
 
-    The models call linspace for the centers of pixels, which have the distance 1.
+    The models call linspace for the centers of pixels, whose distance is 1 at any size: no node computes that.
     """
-    return torch.arange(steps, **options) + start
+    numbers = torch.arange(steps, **{"dtype": torch.get_default_dtype(), **options})
+    if _is_zero(end - start - (steps - 1)):
+        return numbers + start
+    return numbers * ((end - start) / torch.sym_max(steps - 1, 1)) + start
+
+
+def _is_zero(difference: Any) -> bool:
+    """Whether a number is 0, or a symbol at any sizes. To ask the symbol itself would be a condition of the trace."""
+    if isinstance(difference, (int, float)):
+        return difference == 0
+    return bool(difference.node.expr.replace(torch_name("ToFloat"), lambda size: size).expand().is_zero)
 
 
 def tensor_of_sizes(data: Any, **options: Any) -> Tensor:

@@ -11,6 +11,7 @@ from torch.nn import functional
 from transformers.modeling_outputs import XVectorOutput
 
 from onnxfn.architectures.private.torch_names import torch_name
+from onnxfn.specs.errors import InvalidSpec
 
 
 def patch_embeddings(self: Any, hidden_states: Tensor, is_longer_idx: Tensor | None = None) -> Tensor:
@@ -153,7 +154,7 @@ def conv1d_output(layer: Any, hidden_states: Tensor, padding_cache: Any = None) 
     differently.
     """
     if padding_cache is not None:
-        raise NotImplementedError("a sound that comes in pieces needs a cache of padding, which cannot be traced")
+        raise InvalidSpec("a sound that comes in pieces needs a cache of padding, which cannot be traced")
     stride = layer.conv.stride[0]
     total = (layer.conv.kernel_size[0] - 1) * layer.conv.dilation[0] + 1 - stride
     right = 0 if layer.causal else total // 2

@@ -19,6 +19,7 @@ from transformers.modeling_outputs import BaseModelOutputWithPooling
 from transformers.utils.output_capturing import capture_outputs
 
 from onnxfn.architectures.patches.packed_vision import members
+from onnxfn.specs.errors import InvalidSpec
 
 
 def smolvlm_features(self: Any, pixel_values: Tensor, pixel_attention_mask: Tensor | None = None, **_: Any) -> Any:
@@ -216,10 +217,10 @@ def step3p7_features(
 ) -> Any:
     """For Step3p7Model.get_image_features (modeling_step3p7, transformers 5.23): images without local views.
 
-    ValueError for local views, whose numbers are a list of Python.
+    InvalidSpec for local views, whose numbers are a list of Python.
     """
     if pixel_values_local is not None or num_local_patches is not None:
-        raise ValueError("local views of images (pixel_values_local, num_local_patches) are in no graph of Step3p7")
+        raise InvalidSpec("local views of images (pixel_values_local, num_local_patches) are in no graph of Step3p7")
     states = self.vision_model(pixel_values, **arguments).last_hidden_state
     features = self.multi_modal_projector(states)
     return BaseModelOutputWithPooling(last_hidden_state=states, pooler_output=[features.flatten(0, 1)])

@@ -52,6 +52,7 @@ NAMES: Mapping[str, str] = MappingProxyType(
         "FloorDiv": "torch.utils._sympy.functions:FloorDiv",
         "Max": "torch.utils._sympy.functions:Max",
         "Mod": "torch.utils._sympy.functions:Mod",
+        "ToFloat": "torch.utils._sympy.functions:ToFloat",
         "PythonMod": "torch.utils._sympy.functions:PythonMod",
         # recurrent layers
         "recurrent_functions": "torch:_VF",

@@ -23,7 +23,7 @@ from onnxfn.specs.algebra.dummies import Array, dummies, known_sizes, padded
 from onnxfn.specs.algebra.planned import Case, Part, PlannedSpec
 from onnxfn.specs.axes import names, symbols
 from onnxfn.specs.axis_symbols import ends, stated_limits, traced_sizes
-from onnxfn.specs.errors import CaptureFailed
+from onnxfn.specs.errors import CaptureFailed, raise_no_memory
 from onnxfn.specs.plan.check_cases import cases, in_case, past_lengths, resized, with_dummies
 from onnxfn.specs.plan.text_cases import LONG_PAST, LONG_TEXT, LONGEST
 from onnxfn.specs.stored.reports import CheckFailed, Tick, no_tick
@@ -259,5 +259,6 @@ def with_outputs(
     try:
         return reference, tuple(session.run(names, dict(reference.inputs), run_options))
     except Exception as error:
+        raise_no_memory(error)
         message = f"ONNX Runtime cannot run {file.name} at {reference.case}: {runtime_message(error)}"
         raise CheckFailed(message) from error

@@ -14,6 +14,7 @@ from onnxfn.check.cuts.runs import WrittenGraph, written_graph
 from onnxfn.graphs.passes.merging import PREFIX
 from onnxfn.run.sessions import open_check_session, runtime_message, silent_run_options
 from onnxfn.specs.algebra.dummies import Array
+from onnxfn.specs.errors import raise_no_memory
 from onnxfn.specs.stored.reports import CheckFailed
 
 Weights = frozenset[str]
@@ -61,6 +62,7 @@ def computed_values(written: WrittenGraph, names: Iterable[str], inputs: Mapping
     try:
         results = session.run(None, dict(inputs), silent_run_options())
     except Exception as error:
+        raise_no_memory(error)
         message = (
             f"ONNX Runtime cannot run {written.file.name} with more of its values as outputs: {runtime_message(error)}"
         )

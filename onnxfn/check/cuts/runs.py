@@ -21,6 +21,7 @@ from onnxfn.run.sessions import (
     watched_session,
 )
 from onnxfn.specs.algebra.dummies import Array
+from onnxfn.specs.errors import raise_no_memory
 from onnxfn.specs.stored.reports import CheckFailed, Tick, no_tick
 from onnxfn.weights.onnx_files import with_weights_in_place
 
@@ -215,6 +216,7 @@ def _run(written: WrittenGraph, session: Any, section: Section, values: Values, 
     try:
         arrays = session.run([*section.outputs], feeds, run_options or silent_run_options())
     except Exception as error:
+        raise_no_memory(error)
         where = f"section {section.name} of {written.file.name}"
         raise CheckFailed(f"ONNX Runtime cannot run {where}: {runtime_message(error)}") from error
     return dict(zip(section.outputs, arrays, strict=True))

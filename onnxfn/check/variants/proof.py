@@ -16,7 +16,7 @@ from onnxfn.check.variants.quantized_weights import WeightError, quantized_weigh
 from onnxfn.check.verdict.compare import valid_elements
 from onnxfn.specs.algebra.dummies import Array, dtype_of
 from onnxfn.specs.algebra.planned import Part, Plan, PlannedSpec
-from onnxfn.specs.errors import InvalidSpec, listed
+from onnxfn.specs.errors import InvalidSpec, listed, raise_no_memory
 from onnxfn.specs.quantization import WeightRule
 from onnxfn.specs.results.measurements import DEFAULT_FLOORS, Floors, Measurement, stated_floors
 from onnxfn.specs.short_repr import counted
@@ -167,6 +167,7 @@ def _text_values(part: Part, session: Any, text: Reference) -> Values:
     try:
         outputs = session.run([*part.outputs], feeds)
     except Exception as error:
+        raise_no_memory(error)
         raise CheckFailed(f"ONNX Runtime cannot run {part.name}.onnx on {text.case}: {error}") from error
     values, _ = case_values(part, text, outputs)
     return {key: array for key, array in values.items() if key[0] not in fed_back and key[1] != "cases"}

@@ -22,6 +22,7 @@ from onnxfn.specs.algebra.planned import Part, Plan, PlannedSpec
 from onnxfn.specs.axes import names, symbols
 from onnxfn.specs.axis_symbols import fixed_sizes
 from onnxfn.specs.edits.token_embeddings import EMBEDDING_FILE, IDS
+from onnxfn.specs.errors import raise_no_memory
 from onnxfn.specs.plan.check_cases import cases, in_case, past_lengths, with_dummies
 from onnxfn.specs.plan.text_cases import TOKEN_FILLS
 from onnxfn.weights.layouts import dtype_suffix
@@ -84,7 +85,8 @@ def _tokenizer(checkpoint: Path | None) -> Any:
         return None
     try:
         return AutoTokenizer.from_pretrained(checkpoint)
-    except Exception:  # noqa: BLE001 - the code of any tokenizer may raise anything; random tokens do, too
+    except Exception as error:  # noqa: BLE001 - the code of any tokenizer may raise anything; random tokens do, too
+        raise_no_memory(error)
         return None
 
 

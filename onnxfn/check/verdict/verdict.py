@@ -36,7 +36,7 @@ from onnxfn.models.forward import torch_outputs
 from onnxfn.models.torch_modes import torch_operators
 from onnxfn.specs.algebra.dummies import Array
 from onnxfn.specs.algebra.planned import Part
-from onnxfn.specs.errors import first_line
+from onnxfn.specs.errors import first_line, raise_no_memory
 from onnxfn.specs.stored.reports import Tick, no_tick
 
 PEAK = 8.0
@@ -201,12 +201,11 @@ class NoReference(Exception):
 
 @contextmanager
 def no_reference(wider: str) -> Iterator[None]:
-    """Raises NoReference for what the code of a model raises in a wider dtype, MemoryError excepted."""
+    """Raises NoReference for what the code of a model raises in a wider dtype; MemoryError comes through."""
     try:
         yield
     except Exception as error:
-        if isinstance(error, MemoryError) or "allocate memory" in str(error):  # the RuntimeError of torch
-            raise
+        raise_no_memory(error)
         raise NoReference(f"{wider} cannot run: {first_line(error)}") from error
 
 

@@ -19,7 +19,7 @@ from onnxfn.specs.algebra.planned import Part, PlannedSpec
 from onnxfn.specs.algebra.spec import Call
 from onnxfn.specs.axes import AxisMap, axis_map
 from onnxfn.specs.edits.token_embeddings import IDS
-from onnxfn.specs.errors import CaptureFailed, first_line
+from onnxfn.specs.errors import CaptureFailed, first_line, raise_no_memory
 from onnxfn.specs.records import Constant, InputSpec, OutputSpec
 
 WHOLE = "whole model"
@@ -134,9 +134,8 @@ def texts_of_generate(
         with quiet(), unchanged_eval(model), attention, torch.no_grad():
             options = {**lengths, **constants, **forced, "do_sample": False, "num_beams": 1}
             texts: Array = model.generate(**tensors, **options).numpy()
-    except MemoryError:
-        raise
     except Exception as error:  # the code of any model may raise anything
+        raise_no_memory(error)
         reason = f"{type(error).__name__}: {first_line(error)}"
         raise CaptureFailed(f"generate of {type(model).__name__} does not run: {reason}") from error
     return texts

@@ -24,7 +24,16 @@ from onnxfn.specs.algebra.compose import compose
 from onnxfn.specs.algebra.config_values import snapshot
 from onnxfn.specs.algebra.facts import always
 from onnxfn.specs.algebra.spec import ExportSpec
-from onnxfn.specs.errors import InvalidSpec, MissingValue, OnnxfnError, PatchFailed, UnknownName, listed, unknown
+from onnxfn.specs.errors import (
+    InvalidSpec,
+    MissingValue,
+    OnnxfnError,
+    PatchFailed,
+    UnknownName,
+    listed,
+    raise_no_memory,
+    unknown,
+)
 from onnxfn.specs.plan.planning import resolved
 from onnxfn.specs.tasks.tasks import TASKS, WITH_PAST, canonical, for_task, task_names
 
@@ -84,6 +93,7 @@ def shown_by(model_or_config: Any, task: str, spec_of: Callable[[Any], ExportSpe
         except PatchFailed:
             raise
         except Exception as error:  # noqa: BLE001 - a model may raise anything when its tensors have no values
+            raise_no_memory(error)
             errors.append(summary(error))
     raise InvalidSpec(
         f"no spec could be derived from {type(config).__name__} without weights: {errors[-1]}; "

@@ -34,7 +34,7 @@ from onnxfn.specs.algebra.planned import PlannedSpec
 from onnxfn.specs.algebra.spec import Call, Dummies, ExportSpec, FloatDtype, Target
 from onnxfn.specs.converters import Path
 from onnxfn.specs.edits.tensors import FLOAT_DTYPES
-from onnxfn.specs.errors import InvalidSpec, unknown
+from onnxfn.specs.errors import InvalidSpec, raise_no_memory, unknown
 from onnxfn.specs.plan.check_cases import CASE_STEPS, batch_symbol
 from onnxfn.specs.plan.planning import resolved
 from onnxfn.specs.records import Generator, Patch
@@ -172,15 +172,16 @@ def _accepted(
         runs = _runs(model, _with_generators(base, wide))
         if not runs.has_nan:
             return wide, runs
-    except Exception:  # noqa: BLE001, S110 - the values may be none that the module accepts; the sample's are
-        pass
+    except Exception as error:  # noqa: BLE001 - the values may be none that the module accepts; the sample's are
+        raise_no_memory(error)
     generators = {sample.name: sample_range(sample.name, sample.tensor) for sample in tensors} | certain
     runs = _first_runs(model, base, generators)
     may_have_nan = runs.has_nan
     for name in [name for name in generators if name not in certain]:
         try:
             wider_runs = _runs(model, _with_generators(base, {**generators, name: wide[name]}))
-        except Exception:  # noqa: BLE001, S112
+        except Exception as error:  # noqa: BLE001
+            raise_no_memory(error)
             continue
         if may_have_nan or not wider_runs.has_nan:
             generators, runs = {**generators, name: wide[name]}, wider_runs
@@ -192,6 +193,7 @@ def _first_runs(model: Any, base: ExportSpec, generators: Generators) -> Runs:
     try:
         return _runs(model, _with_generators(base, generators))
     except Exception as error:
+        raise_no_memory(error)
         advice = FIXED_PROGRAM if "Guard failed" in str(error) else "name its dynamic axes in `axes`"
         where = _failing_sizes(model, resolved(_with_generators(base, generators), {}))
         raise InvalidSpec(
@@ -204,7 +206,8 @@ def _failing_sizes(model: Any, spec: PlannedSpec) -> str:
     for seed, sized_spec in enumerate(specs_at_sizes(spec)):
         try:
             run(model, sized_spec, seed)
-        except Exception:  # noqa: BLE001 - a module may raise anything
+        except Exception as error:  # noqa: BLE001 - a module may raise anything
+            raise_no_memory(error)
             sizes = (f"{name}={size}" for name, size in known_sizes(sized_spec, {}).items())
             return f" at {', '.join(sizes)}" if seed else ""
     return ""

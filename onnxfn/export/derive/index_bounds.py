@@ -14,6 +14,7 @@ from onnxfn.models.forward import tensors_for
 from onnxfn.models.torch_modes import torch_operators
 from onnxfn.specs.algebra.dummies import dummies
 from onnxfn.specs.algebra.planned import PlannedSpec
+from onnxfn.specs.errors import raise_no_memory
 
 Bounds = Mapping[str, tuple[int, int]]
 """From the name of an input to its smallest value, and its largest value plus 1."""
@@ -100,8 +101,11 @@ def index_bounds(model: Any, spec: PlannedSpec, earlier: Bounds) -> Bounds:
         _follow(origins, function, arguments, result)
         return result
 
-    with suppress(Exception), torch_operators(dispatch):
-        run_on(model, spec, tensors)
+    try:
+        with torch_operators(dispatch):
+            run_on(model, spec, tensors)
+    except Exception as error:  # noqa: BLE001 - the bounds so far are right, whatever the module raises
+        raise_no_memory(error)
     return bounds
 
 

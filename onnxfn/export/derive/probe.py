@@ -24,7 +24,7 @@ from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.axes import value
 from onnxfn.specs.axis_symbols import traced_sizes
 from onnxfn.specs.converters import Path
-from onnxfn.specs.errors import OnnxfnError, PatchFailed, first_line
+from onnxfn.specs.errors import OnnxfnError, PatchFailed, first_line, raise_no_memory
 from onnxfn.specs.plan.check_cases import cases, in_case
 from onnxfn.specs.plan.planning import resolved
 from onnxfn.specs.records import KINDS, Kind
@@ -115,6 +115,7 @@ def accepted(
         except PatchFailed:
             raise
         except INPUT_REFUSALS as error:
+            raise_no_memory(error)
             errors.append(error)
         else:
             yield candidate, runs

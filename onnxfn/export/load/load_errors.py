@@ -10,7 +10,15 @@ from pickle import UnpicklingError
 from types import MappingProxyType
 from typing import Any
 
-from onnxfn.specs.errors import LoadFailed, ModelNotFound, OnnxfnError, first_line, os_error_text, root_cause
+from onnxfn.specs.errors import (
+    LoadFailed,
+    ModelNotFound,
+    OnnxfnError,
+    first_line,
+    os_error_text,
+    raise_no_memory,
+    root_cause,
+)
 from onnxfn.weights.checkpoint_links import read_header
 
 LFS_POINTER = b"version https://git-lfs.github.com/spec/"
@@ -32,9 +40,10 @@ def load_errors(name: str, step: str) -> Iterator[None]:
     """
     try:
         yield
-    except (OnnxfnError, MemoryError):
+    except OnnxfnError:
         raise
     except Exception as error:
+        raise_no_memory(error)
         fault = checkpoint_fault(Path(name))
         if fault is not None:
             raise LoadFailed(f"{name} cannot be loaded: {fault}") from None

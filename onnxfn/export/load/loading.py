@@ -96,19 +96,22 @@ def load_model(
     trust_remote_code: bool = False,
     as_stored: bool = False,
     dequantize: bool = False,
+    revision: str | None = None,
     tick: Tick = no_tick,
 ) -> Any:
     """The model of a checkpoint for the task of a spec, in float32 for any dtype of the checkpoint.
 
     With `as_stored`, weights that the checkpoint has in 16 bits stay so; the configuration declares float32. With
-    `dequantize`, the weights of a quantized checkpoint become floats. `tick` is called while weights are loaded.
+    `dequantize`, the weights of a quantized checkpoint become floats. `revision` is the commit of a repository on the
+    hub. `tick` is called while weights are loaded.
 
     InvalidSpec if the checkpoint is for another task or lacks weights: these weights would be random numbers.
     LoadFailed if transformers cannot load it, if weights have other shapes than the configuration says, or if it is
     quantized and `dequantize` is False.
     """
     _check_head(name, config, spec)
-    load = partial(_load_floats, spec=spec, trust_remote_code=trust_remote_code, as_stored=as_stored, tick=tick)
+    how = {"trust_remote_code": trust_remote_code, **({"revision": revision} if revision else {})}
+    load = partial(_load_floats, spec=spec, how=how, as_stored=as_stored, tick=tick)
     quantized = checked_quantization(name, config, dequantize=dequantize)
     if quantized is None:
         return load(name, config)
@@ -116,10 +119,16 @@ def load_model(
     return load_dequantized(quantized, lambda folder: load(str(folder), read_config(folder)), dequantize=dequantize)
 
 
+def exportable_configuration(name: str, folder: Path, *, trust_remote_code: bool, dequantize: bool) -> Any:
+    """The configuration of a checkpoint. LoadFailed as `load_model` raises it for a quantized checkpoint."""
+    checked_quantization(name, dequantize=dequantize)
+    return load_configuration(folder, trust_remote_code=trust_remote_code)
+
+
 def _load_floats(
-    name: str, config: Any, *, spec: ExportSpec | PlannedSpec, trust_remote_code: bool, as_stored: bool, tick: Tick
+    name: str, config: Any, *, spec: ExportSpec | PlannedSpec, how: Mapping[str, Any], as_stored: bool, tick: Tick
 ) -> Any:
-    """The model of a checkpoint that is not quantized, as `load_model` returns it."""
+    """The model of a checkpoint that is not quantized, as `load_model` returns it; `how` are more arguments."""
     import transformers
 
     class_name = spec.call.loader or "AutoModel"
@@ -130,9 +139,9 @@ def _load_floats(
         raise LoadFailed(f"{name} has an adapter ({ADAPTER}), which needs peft: pip install peft, or remove that file")
     dtype = stored_dtype(Path(name), config) if as_stored else None
     with load_errors(name, f"{name} could not be loaded with {class_name}"), quiet(), weights_ticked(tick):
-        model, info = _loaded(loader, name, dtype or "float32", trust_remote_code=trust_remote_code)
+        model, info = _loaded(loader, name, dtype or "float32", **how)
         if dtype is not None and has_rounded_tables(model, info["missing_keys"]):
-            model, info = _loaded(loader, name, "float32", trust_remote_code=trust_remote_code)
+            model, info = _loaded(loader, name, "float32", **how)
     declare_float32(model.config)
     # Checkpoints of models with a head often lack the pooler. Only an output of the pooler needs its weights.
     needs_pooler = any("pooler_output" in output.forward_path for output in spec.outputs)

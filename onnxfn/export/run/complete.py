@@ -23,7 +23,7 @@ from onnxfn.specs.algebra.planned import WeightBytes
 from onnxfn.specs.stored.reports import Exported, NotQuantized, Tick
 from onnxfn.specs.version import VERSION
 from onnxfn.weights.layouts import write_configs
-from onnxfn.weights.side_files import copy_side_files
+from onnxfn.weights.side_files import Checkpoint, copy_side_files
 from onnxfn.weights.write import ResolvedWriteOptions
 
 
@@ -56,7 +56,7 @@ def complete_folder(
     return (*every_file, *cards, write_report(content, staging))
 
 
-def write_checkpoint_files(model: Any, checkpoint: Path | None, folder: Path) -> tuple[Path, ...]:
+def write_checkpoint_files(model: Any, checkpoint: Checkpoint | None, folder: Path) -> tuple[Path, ...]:
     """Writes the configuration of the model and copies the tokenizer and preprocessor files of the checkpoint.
 
     The configuration of a quantized checkpoint states quantized weights, so the model's configuration replaces it.

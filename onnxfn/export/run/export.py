@@ -18,6 +18,7 @@ from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.plan.planning import Decoders
 from onnxfn.specs.results.measurements import DEFAULT_FLOORS, CheckMode, Floors
 from onnxfn.specs.stored.reports import Exported
+from onnxfn.weights.side_files import read_checkpoint
 from onnxfn.weights.write import WriteOptions
 
 
@@ -60,8 +61,8 @@ def export(
             only ONNX file, so all weights must fit in it.
         config: The configuration that the spec reads: a transformers configuration or a dict. None: `model.config`.
         checkpoint: The folder of the model's checkpoint. Its configuration, tokenizer and preprocessor files are
-            copied, those of other names and links out of the folder are not; its weights are linked if `write` says so.
-            A model of transformers on the meta device gets its weights from there.
+            copied as they are at the start; other names and links out of the folder are not; its weights are linked if
+            `write` says so. A model of transformers on the meta device gets its weights from there.
         adapter: The folder of a LoRA adapter that PEFT wrote. It is merged with the weights that it changes, in their
             dtype and in temporary files; the check compares with the merged model. If the spec has adapters as inputs,
             see `with_adapter_inputs`, the adapter is a file `<folder>.onnx_adapter` (`_fp16`), and the check runs with
@@ -124,7 +125,7 @@ def export(
     check_export_arguments(spec, as_module(model), path, checkpoint)
     of_spec = ExportRequest("", "", spec=spec, dtypes=dtypes, decoders=decoders, adapter=adapter)
     request = evolve(of_spec, check=check, floors=floors, overwrite=overwrite, write=write)
-    known = {"config": config, "checkpoint": None if checkpoint is None else Path(checkpoint)}
+    known = {"config": config, "checkpoint": None if checkpoint is None else read_checkpoint(Path(checkpoint))}
     return export_model(
         request, spec, model, path, build, **known, preprocessor=preprocessor, on_event=on_event, timeout=timeout
     )

@@ -19,7 +19,7 @@ from onnxfn.run.prompts import export_path
 from onnxfn.run.sessions import open_session, runtime_message
 from onnxfn.specs.algebra.dummies import Array
 from onnxfn.specs.converters import as_tuple
-from onnxfn.specs.errors import InvalidSpec, ModelNotFound, listed, shortened, unknown, write_errors
+from onnxfn.specs.errors import InvalidSpec, ModelNotFound, listed, raise_no_memory, shortened, unknown, write_errors
 from onnxfn.specs.record import typed_fields
 from onnxfn.specs.short_repr import short_repr
 from onnxfn.specs.stored.reports import CPU
@@ -92,6 +92,7 @@ class Loaded:
         try:
             return dict(zip(names, session.run(names, arrays), strict=True))
         except Exception as error:
+            raise_no_memory(error)
             reason = runtime_message(error).rpartition("Status Message: ")[2]
             raise InvalidSpec(f"ONNX Runtime cannot run {file.name} on these inputs: {reason}") from error
 

@@ -33,6 +33,7 @@ from onnxfn.specs.errors import write_errors
 from onnxfn.specs.plan.real_inputs import real_inputs_by_part
 from onnxfn.specs.stored.reports import Exported
 from onnxfn.weights.layouts import layout_of
+from onnxfn.weights.side_files import Checkpoint
 
 
 def export_model(
@@ -43,7 +44,7 @@ def export_model(
     build: BuildOptions,
     *,
     config: Any = None,
-    checkpoint: Path | None = None,
+    checkpoint: Checkpoint | None = None,
     preprocessor: Any = None,
     on_event: OnEvent = ignore,
     timeout: float | None = None,
@@ -53,12 +54,13 @@ def export_model(
 
     The report records `values`, the options that made the request.
     """
-    model = with_checkpoint_weights(as_module(model), checkpoint)
+    folder = None if checkpoint is None else checkpoint.folder
+    model = with_checkpoint_weights(as_module(model), folder)
     check_values(model)
     with export_target(path) as (target, owner):
         check_destination(target, overwrite=request.overwrite)
         destination = Destination(target, layout_of(request.write.layout).subfolder)
-        output = output_of(request, build, checkpoint, destination, input_adapter(spec, request.adapter))
+        output = output_of(request, build, folder, destination, input_adapter(spec, request.adapter))
         writing = write_errors(target, sum(weight.nbytes for weight in model.parameters()))
         with stage_timer(limited(on_event, timeout)) as (timed, seconds), writing, provenance_in_errors(spec):
             with timed("plan", "") as tick, ticking_operators(tick):
@@ -67,7 +69,7 @@ def export_model(
                 planned = plan_for_destination(spec, copied, *of_plan)
                 real_inputs = real_inputs_by_part(planned, preprocessor)
                 check_floors(planned, request.floors)
-            texts = text_references(copied, preprocessor, checkpoint)
+            texts = text_references(copied, preprocessor, folder)
             with staging_folder(destination) as staging:
                 onnx_staging = staging / destination.onnx_folder.relative_to(destination.folder)
                 onnx_staging.mkdir(exist_ok=True)

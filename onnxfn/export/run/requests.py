@@ -17,12 +17,11 @@ from onnxfn.export.jobs.request import ExportRequest, build_of, recorded_values
 from onnxfn.export.load.gguf import checked_gguf, is_gguf, load_gguf, load_gguf_tokenizer
 from onnxfn.export.load.loading import (
     checkpoint_folder,
-    load_configuration,
+    exportable_configuration,
     load_library_model,
     load_model,
     model_without_weights,
 )
-from onnxfn.export.load.quantized import checked_quantization
 from onnxfn.export.run.events import OnEvent, ignore, stage_timer
 from onnxfn.export.run.pipeline import export_model
 from onnxfn.export.run.planned_files import plan_of_variants
@@ -34,6 +33,7 @@ from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.errors import InvalidSpec
 from onnxfn.specs.plan.planning import plan
 from onnxfn.specs.stored.reports import Exported
+from onnxfn.weights.side_files import Checkpoint, check_unchanged, read_checkpoint
 from onnxfn.weights.write import resolved_write_options
 
 OnPlan = Callable[[Plan], None]
@@ -48,24 +48,24 @@ def export_request(request: ExportRequest, on_event: OnEvent = ignore, on_plan: 
             pipeline of diffusers, which is several exports.
     """
     if request.library != TRANSFORMERS or is_gguf(request.checkpoint):
-        with _loaded_elsewhere(request, on_event) as (model, folder):
+        with _loaded_elsewhere(request, on_event) as (model, other):
             spec = spec_of(request, model)
             on_plan(plan_of(request, spec, model))
-            return _export_loaded(request, spec, model, folder, on_event)
-    folder = checkpoint_folder(request.checkpoint)
-    config = _configuration(request, folder)
+            return _export_loaded(request, spec, model, other, on_event)
+    checkpoint = read_checkpoint(checkpoint_folder(request.checkpoint))
+    config = exportable_configuration(request.checkpoint, checkpoint.folder, **_how_to_load(request))
     if request.spec is not None or has_row(config):
         spec = spec_of(request, config)
         planned = plan_of(request, spec, config)
         on_plan(planned)
-        model = _loaded(request, config, planned.parts[0].spec, on_event)
+        model = _loaded(request, config, planned.parts[0].spec, checkpoint.folder, on_event)
     else:
         # The spec is derived from the model, so the model is loaded first. It runs in float32, which its inputs have.
-        model = _loaded(request, config, loader_spec(config, request.task), on_event)
+        model = _loaded(request, config, loader_spec(config, request.task), checkpoint.folder, on_event)
         with in_float32(model):
             spec = spec_of(request, model)
         on_plan(plan_of(request, spec, model))
-    return _export_loaded(request, spec, model, folder, on_event)
+    return _export_loaded(request, spec, model, checkpoint, on_event)
 
 
 def request_plan(request: ExportRequest, on_event: OnEvent = ignore) -> Plan:
@@ -82,7 +82,9 @@ def request_plan(request: ExportRequest, on_event: OnEvent = ignore) -> Plan:
     if request.library != TRANSFORMERS or is_gguf(request.checkpoint):
         with _loaded_elsewhere(request, on_event, with_weights=False) as (model, _):
             return with_weight_bytes(plan_of(request, spec_of(request, model), model), model)
-    config = _configuration(request, checkpoint_folder(request.checkpoint))
+    config = exportable_configuration(
+        request.checkpoint, checkpoint_folder(request.checkpoint), **_how_to_load(request)
+    )
     try:
         spec = spec_of(request, config)
     except InvalidSpec as error:
@@ -118,49 +120,57 @@ def _suffixed(request: ExportRequest) -> tuple[str, ...]:
     return suffixed_dtypes(request.dtypes, request.write.layout)
 
 
-def _configuration(request: ExportRequest, folder: Path) -> Any:
-    checked_quantization(request.checkpoint, dequantize=request.dequantize)
-    return load_configuration(folder, trust_remote_code=request.trust_remote_code)
+def _how_to_load(request: ExportRequest) -> dict[str, bool]:
+    return {"trust_remote_code": request.trust_remote_code, "dequantize": request.dequantize}
 
 
 def _export_loaded(
-    request: ExportRequest, spec: ExportSpec, model: Any, checkpoint: Path | None, on_event: OnEvent
+    request: ExportRequest, spec: ExportSpec, model: Any, checkpoint: Checkpoint | None, on_event: OnEvent
 ) -> Exported:
-    """Exports a model that is loaded, as a request says."""
+    """Exports a model that is loaded, as a request says. LoadFailed if its checkpoint changed meanwhile."""
+    if checkpoint is not None:
+        check_unchanged(checkpoint)
     of_model = (evolve(request, dtypes=_suffixed(request)), spec, model, request.path, build_of(request))
     return export_model(*of_model, checkpoint=checkpoint, on_event=on_event, values=recorded_values(request))
 
 
-def _loaded(request: ExportRequest, config: Any, spec: ExportSpec | PlannedSpec, on_event: OnEvent) -> Any:
-    """The model of a checkpoint; the stage `load` runs meanwhile."""
+def _loaded(
+    request: ExportRequest, config: Any, spec: ExportSpec | PlannedSpec, folder: Path, on_event: OnEvent
+) -> Any:
+    """The model of the checkpoint in a folder; the stage `load` runs meanwhile.
+
+    The folder of a name on the hub is that of a commit: the configuration is of this one, and so are the weights.
+    """
+    revision = None if Path(request.checkpoint).is_dir() else folder.name
     with stage_timer(on_event) as (timed, _), timed("load", request.checkpoint) as tick:
         return load_model(
             request.checkpoint,
             config,
             spec,
-            trust_remote_code=request.trust_remote_code,
             as_stored=True,
-            dequantize=request.dequantize,
+            revision=revision,
             tick=tick,
+            **_how_to_load(request),
         )
 
 
 @contextmanager
 def _loaded_elsewhere(
     request: ExportRequest, on_event: OnEvent, *, with_weights: bool = True
-) -> Iterator[tuple[Any, Path | None]]:
-    """The model of a GGUF file or of another library, and the folder of its other files if there is one."""
+) -> Iterator[tuple[Any, Checkpoint | None]]:
+    """The model of a GGUF file or of another library, and its other files if they are in a folder."""
     name, path = request.checkpoint, Path(request.checkpoint)
     if request.library == "diffusers":
         raise InvalidSpec(f"{name} is a pipeline of diffusers, which is an export for each part: export_pipeline")
     with stage_timer(on_event) as (timed, _), TemporaryDirectory() as folder:
         if request.library != TRANSFORMERS:
+            checkpoint = read_checkpoint(path) if path.is_dir() else None  # else a name on the hub
             with timed("load", name):
                 model = load_library_model(request.library, name, with_weights=with_weights)
-            yield model, path if path.is_dir() else None  # else a name on the hub
+            yield model, checkpoint
             return
         checked_gguf(path, dequantize=request.dequantize)
         with timed("load", name) as tick:
             model = load_gguf(path, dequantize=request.dequantize, tick=tick)
         load_gguf_tokenizer(path).save_pretrained(folder)
-        yield model, Path(folder)
+        yield model, read_checkpoint(Path(folder))

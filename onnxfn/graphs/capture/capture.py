@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import copy
-import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from onnxfn.architectures.patch_table import patches_of
@@ -20,8 +18,7 @@ from onnxfn.graphs.capture.trace_errors import (
     trace_message,
     untranslated_message,
 )
-from onnxfn.graphs.sizes.fake_outputs import fast_fake_outputs
-from onnxfn.graphs.sizes.size_factors import fast_quotients
+from onnxfn.graphs.capture.trace_settings import annotations_of_this_thread, fast_export, source_lines
 from onnxfn.graphs.translations.lowering import (
     insert_type_promotions,
     lower_in_place,
@@ -29,14 +26,14 @@ from onnxfn.graphs.translations.lowering import (
 )
 from onnxfn.models.forward import check_read, flat_forward, tensors_for
 from onnxfn.models.model_state import unchanged_eval, with_attention
-from onnxfn.models.patching import applied, replaced, unused_patches
+from onnxfn.models.patching import applied, unused_patches
 from onnxfn.models.submodules import submodule_of
 from onnxfn.models.torch_modes import quiet
 from onnxfn.specs.algebra.dummies import dummies
 from onnxfn.specs.algebra.planned import Part, PlannedSpec
 from onnxfn.specs.axes import terms, value
 from onnxfn.specs.axis_symbols import SMALLEST_DYNAMIC_SIZE, UNBOUNDED, AxisFacts, ends, fixed_sizes, ranges
-from onnxfn.specs.errors import CaptureFailed, InvalidSpec, OnnxfnError, root_cause
+from onnxfn.specs.errors import CaptureFailed, InvalidSpec, OnnxfnError, raise_no_memory, root_cause
 from onnxfn.specs.stored.reports import Tick, no_tick
 
 Ends = tuple[int, int | None]
@@ -60,8 +57,8 @@ def capture(model: Any, part: Part, tick: Tick = no_tick) -> BuiltGraph:
 
     tick()  # the first import of it takes a quarter of a second
     attention, patches = with_attention(model, part.spec.call.attention), applied(patches_of(model, part.spec.call))
-    lengths, fast = dynamic_lengths(), _fast_export(tick)
-    with quiet(), unchanged_eval(model), attention, lengths, patches as called, fast, _annotations_of_this_thread():
+    lengths, fast = dynamic_lengths(), fast_export(tick)
+    with quiet(), unchanged_eval(model), attention, lengths, patches as called, fast, annotations_of_this_thread():
         program = exported_program(model, part)
         limits = _limits(program, part)
         _check_ranges(model, part, limits)
@@ -75,55 +72,6 @@ def capture(model: Any, part: Part, tick: Tick = no_tick) -> BuiltGraph:
         limits=_with_smallest(limits, part),
         unused_patches=unused_patches(part.spec.call.patches, called),
     )
-
-
-@contextmanager
-def _fast_export(tick: Tick) -> Iterator[None]:
-    """Turns off torch's cache of fake tensors and its stack traces, which take a third of the time of one export.
-
-    Some operators on fake tensors are replaced by faster ones, see `fake_outputs.py`.
-
-    The cache computes each result a second time to see whether it can be stored, and again at every hit. A stack trace
-    tells where a node comes from, which its module path tells too. The memory format of each tensor is not searched,
-    since nothing reads it. torch asks for it for each operator that it traces, so `tick` is called there.
-    """
-    import torch.fx.config
-
-    proxy_tensor, metadata = torch_name("proxy_tensor"), torch_name("tensor_metadata")
-    setting = torch.fx.config.do_not_emit_stack_traces
-    torch.fx.config.do_not_emit_stack_traces = True
-    thread = threading.get_ident()
-
-    def ticking_metadata(tensor: Any) -> Any:
-        if threading.get_ident() == thread:
-            tick()
-        return metadata(tensor, include_contiguity=False)
-
-    proxy_tensor._extract_tensor_metadata = ticking_metadata
-    try:
-        without_cache = torch_name("dynamo_settings").patch(fake_tensor_cache_enabled=False)
-        with without_cache, fast_fake_outputs(), fast_quotients():
-            yield
-    finally:
-        torch.fx.config.do_not_emit_stack_traces = setting
-        proxy_tensor._extract_tensor_metadata = metadata
-
-
-@contextmanager
-def _annotations_of_this_thread() -> Iterator[None]:
-    """Keeps other threads from annotating the trace.
-
-    During a trace, torch notes the running function of any thread in a variable of the process. This causes a KeyError
-    in another thread that runs a model with a custom operator, such as a mixture of experts.
-    """
-    import torch.fx.traceback
-
-    annotate, thread = torch.fx.traceback.annotate, threading.get_ident()
-    torch.fx.traceback.annotate = lambda facts: annotate(facts) if threading.get_ident() == thread else nullcontext()
-    try:
-        yield
-    finally:
-        torch.fx.traceback.annotate = annotate
 
 
 class BranchOnValues(Exception):
@@ -182,6 +130,7 @@ def exported_program(model: Any, part: Part) -> Any:
     except OnnxfnError:
         raise
     except Exception as error:
+        raise_no_memory(error)
         shown = root_cause(error) if isinstance(error, BranchOnValues) else error
         raise CaptureFailed(trace_message(model, part, sample, shown)) from error
 
@@ -252,14 +201,8 @@ def _size_equalities(part: Part, tensors: Sequence[Any]) -> list[Any]:
 
 
 def _refusal(model: Any, part: Part, tick: Tick, error: NotTranslated) -> str:
-    """The message for a model that was not translated. It is traced again, so that torch records source lines.
-
-    By default torch keeps only the lines of functions named `forward`.
-    """
-    import torch.fx.config
-
-    torch.fx.config.do_not_emit_stack_traces = False  # `_fast_export` restores it
-    with replaced(torch.fx.proxy.TracerBase, "_filter_traceback_frames", lambda _, frames: frames):
+    """The message for a model that was not translated. It is traced again, so that torch records source lines."""
+    with source_lines():
         try:
             _translated(exported_program(model, part), part, tick)
         except NotTranslated as again:
@@ -283,6 +226,7 @@ def _translated(program: Any, part: Part, tick: Tick) -> Any:
                 program = torch_name("for_export")(program, registry=registry)
             graph = torch_name("as_onnx")(insert_type_promotions(program), registry=registry).model
     except Exception as error:
+        raise_no_memory(error)
         failed = [node for node in program.graph.nodes if looked_up and node.target == looked_up[-1]]
         raise NotTranslated(failed[0] if failed and _is_of_node(error) else None) from error
     for weight in list(graph.graph.initializers.values()):

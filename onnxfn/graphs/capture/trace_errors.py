@@ -36,12 +36,15 @@ BY_OPERATORS = "compute it from other operators of torch, outside the model, or 
 
 BY_TENSORS = "a size or a branch there depends on values of a tensor: use torch.where, or the tensor itself"
 
+BRANCHES = ("cond_true", "cond_false")
+"""The names that torch has for the two functions of torch.cond. The name of a model may have the word in it."""
+
 TRACE_ADVICE: Mapping[str, str] = MappingProxyType(
     {
         DATA_DEPENDENT: BY_TENSORS,
         ".numpy() is not supported": "a trace has no values: use the function of torch in place of numpy's",
         "UnsupportedOperatorException": BY_OPERATORS,
-        "Cond": "use torch.where(condition, a, b) with both results, or the branch that is meant",
+        **dict.fromkeys(BRANCHES, "use torch.where(condition, a, b) with both results, or the branch that is meant"),
         "TensorWrapper": "a graph records no gradients: write the formula of the gradient in place of torch.func",
     }
 )

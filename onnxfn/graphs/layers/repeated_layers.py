@@ -10,6 +10,7 @@ from typing import Any
 from attrs import frozen
 
 from onnxfn.graphs.layers.module_states import module_bytes
+from onnxfn.specs.errors import raise_no_memory
 
 INDEX_WORDS = ("idx", "index", "layer", "number")
 """Words in the names of attributes that are the index of a layer."""
@@ -141,7 +142,8 @@ def _description(layer: Any) -> tuple[bytes | None, list[int]]:
     indices = [value for name, value in attributes if _may_be_index(name, value)]
     try:
         return module_bytes(layer, _identity, _may_be_index), indices
-    except Exception:  # noqa: BLE001 - whatever pickle cannot write, the layer is then traced
+    except Exception as error:  # noqa: BLE001 - whatever pickle cannot write, the layer is then traced
+        raise_no_memory(error)
         return None, indices
 
 

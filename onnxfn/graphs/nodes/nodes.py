@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from attrs import frozen
 
-from onnxfn.specs.errors import CaptureFailed, first_line
+from onnxfn.specs.errors import CaptureFailed, first_line, raise_no_memory
 
 DOMAIN = "com.microsoft"
 """The domain of the operators that only ONNX Runtime has."""
@@ -216,6 +216,7 @@ def pass_errors(step: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
+        raise_no_memory(error)
         raise CaptureFailed(f"{step} failed: {type(error).__name__}: {first_line(error)}") from error
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from attrs import evolve, field, frozen
 
 from onnxfn.specs.errors import CaptureFailed
-from onnxfn.weights.converted import converted
+from onnxfn.weights.chunks import converted
 
 SLOT = "onnxfn.slot"
 """The key of the slot in the `meta` of an initializer."""

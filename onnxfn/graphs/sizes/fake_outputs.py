@@ -46,14 +46,15 @@ def fast_fake_outputs() -> Iterator[None]:
 
 @contextmanager
 def _entry(table: Any, key: Any, value: Any) -> Iterator[None]:
-    """Sets an entry of a table, and restores it."""
+    """Sets an entry of a table, and restores it. An entry that was there is never missing for other threads."""
     before = {key: table[key]} if key in table else {}
     table[key] = value
     try:
         yield
     finally:
-        table.pop(key, None)
         table.update(before)
+        if not before:
+            table.pop(key, None)
 
 
 def _rule_or(rule: Rule, function: Callable[..., Any]) -> Callable[..., Any]:

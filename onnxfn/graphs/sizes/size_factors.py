@@ -17,6 +17,7 @@ from typing import Any
 from attrs import field, frozen
 
 from onnxfn.architectures.private.torch_names import torch_name
+from onnxfn.models.thread_attributes import replaced
 
 
 @frozen
@@ -145,16 +146,12 @@ def _without_max(formula: Any) -> Any:
 
 @contextmanager
 def fast_quotients() -> Iterator[None]:
-    """Lets torch divide sizes by their factors first, and restores torch's own division."""
+    """Lets torch divide sizes by their factors first, in this thread while it lasts."""
     node_type = torch_name("SymNode")
-
-    divide, remainder = node_type.int_floordiv, node_type.mod
-    node_type.int_floordiv = _divided_or(divide, operator.floordiv, formula_of)
-    node_type.mod = _divided_or(remainder, operator.mod, lambda _: formula_of(Factors(0)))
-    try:
+    quotient = _divided_or(node_type.int_floordiv, operator.floordiv, formula_of)
+    remainder = _divided_or(node_type.mod, operator.mod, lambda _: formula_of(Factors(0)))
+    with replaced(node_type, "int_floordiv", quotient), replaced(node_type, "mod", remainder):
         yield
-    finally:
-        node_type.int_floordiv, node_type.mod = divide, remainder
 
 
 def _divided_or(

@@ -20,6 +20,7 @@ from typing import Any
 from attrs import fields, has
 
 from onnxfn.graphs.layers.module_states import elements_digest, module_bytes, tensor_type
+from onnxfn.specs.errors import raise_no_memory
 from onnxfn.specs.stored.serialize import to_plain
 from onnxfn.specs.stored.trust import CODE_FIELDS
 
@@ -67,7 +68,8 @@ def fingerprint(model: Any, *others: Any) -> str | None:
         lines.extend((_config(model), module_bytes(model, _stand_in, lambda *_: False).hex()))
         for names in (*map(vars, classes), *(vars(sys.modules[module]) for module in modules)):
             lines.extend(_code_lines(names))
-    except Exception:  # noqa: BLE001 - whatever cannot be written as text, the model is then traced
+    except Exception as error:  # noqa: BLE001 - whatever cannot be written as text, the model is then traced
+        raise_no_memory(error)
         return None
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 

@@ -28,6 +28,7 @@ from onnxfn.graphs.capture.built_graph import BuiltGraph
 from onnxfn.graphs.nodes.slots import SLOT, Slot, slot_of
 from onnxfn.models.torch_modes import quiet
 from onnxfn.specs.axis_symbols import AxisFacts
+from onnxfn.specs.errors import raise_no_memory
 
 MAX_CACHE_BYTES = 512 * 2**20
 """Bytes that the files of a cache folder may have together, unless the caller sets another limit."""
@@ -237,7 +238,8 @@ def load_template(folder: Path | None, name: str | None) -> BuiltGraph | None:
     try:
         with quiet():
             return _graph(content)
-    except Exception:  # noqa: BLE001 - whatever is wrong with the file, the graph can be captured again
+    except Exception as error:  # noqa: BLE001 - whatever is wrong with the file, the graph can be captured again
+        raise_no_memory(error)
         delete_template(folder, name)
         return None
 

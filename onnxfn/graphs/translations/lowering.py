@@ -24,7 +24,8 @@ from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
 from onnxfn.architectures.private.torch_names import torch_name
-from onnxfn.models.patching import replaced
+from onnxfn.models.thread_attributes import replaced
+from onnxfn.specs.errors import raise_no_memory
 
 
 def operator_name(node: Any) -> str:
@@ -133,7 +134,8 @@ def _trace(node: Any) -> Any:
     try:
         with mode, torch_name("python_dispatcher")():  # torch's own formulas in C++ refuse dynamic sizes
             return trace(*values).graph
-    except Exception:  # noqa: BLE001 - whatever torch cannot trace alone, it may trace with the whole program
+    except Exception as error:  # noqa: BLE001 - whatever torch cannot trace alone, it may trace with the whole program
+        raise_no_memory(error)
         return None
 
 

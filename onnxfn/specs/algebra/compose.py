@@ -25,7 +25,7 @@ from onnxfn.specs.axis_symbols import joined_axes
 from onnxfn.specs.errors import InvalidSpec, shortened
 from onnxfn.specs.named_records import Named
 from onnxfn.specs.quantization import WeightRule, unique_rules
-from onnxfn.specs.records import Getter, Normalizer, Read, Source
+from onnxfn.specs.records import Getter, Normalizer, Patch, Read, Source
 
 EMPTY = ExportSpec()
 """The spec that specifies nothing: `compose(EMPTY, spec) == spec`."""
@@ -43,7 +43,8 @@ def compose(*specs: ExportSpec) -> ExportSpec:
 
     Raises:
         InvalidSpec: an argument is not an ExportSpec. An edit is a function: write `toolz.pipe(spec, edit)`. Or a spec
-            is for a task, and one to its right adds to a task: that would have no effect.
+            is for a task, and one to its right adds to a task: that would have no effect. Or two of them patch one
+            function in different ways.
 
     >>> from onnxfn.specs.algebra.spec import Target
     >>> compose(ExportSpec(target=Target(opset=18), name="a"), ExportSpec(target=Target(opset=20))).target.opset
@@ -85,6 +86,18 @@ def named(left: Collection[Any], right: Collection[Any]) -> Any:
     return tuple({record.name: record for record in (*left, *right)}.values())
 
 
+def patches(left: Collection[Patch], right: Collection[Patch]) -> Any:
+    """Patches joined by target; InvalidSpec if two have different functions for one: the model may need both."""
+    functions = {patch.name: patch.by for patch in left}
+    for patch in right:
+        if (other := functions.get(patch.name, patch.by)) != patch.by:
+            raise InvalidSpec(
+                f"two patches of {patch.name}, by {other} and by {patch.by}; compose one of them, by a function that "
+                "does what both do"
+            )
+    return named(left, right)
+
+
 def overlays(left: tuple[Overlay, ...], right: tuple[Overlay, ...]) -> tuple[Overlay, ...]:
     """Overlays joined by name; overlays of the same name are composed."""
     if not left or not right:
@@ -106,7 +119,9 @@ def group(left: Any, right: Any) -> Any:
     return type(left)(**{part.name: _joined_field(part, left, right) for part in fields(type(left))})
 
 
-JOINS: Mapping[str, Callable[..., Any]] = MappingProxyType({"overlays": overlays, "axes": joined_axes, "rules": rules})
+JOINS: Mapping[str, Callable[..., Any]] = MappingProxyType(
+    {"overlays": overlays, "axes": joined_axes, "rules": rules, "patches": patches}
+)
 """The joins that fields name in their metadata."""
 
 

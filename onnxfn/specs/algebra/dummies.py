@@ -29,7 +29,7 @@ from onnxfn.specs.algebra.spec import Dummies, ExportSpec
 from onnxfn.specs.axes import LARGEST_SIZE, names, shape
 from onnxfn.specs.axis_symbols import AxisFacts, fixed_sizes, traced_sizes
 from onnxfn.specs.converters import plain_number, resolve
-from onnxfn.specs.errors import InvalidSpec, MissingValue, OnnxfnError, UnknownName, unknown
+from onnxfn.specs.errors import InvalidSpec, MissingValue, OnnxfnError, UnknownName, raise_no_memory, unknown
 from onnxfn.specs.records import Generator, Getter, InputSpec, NestedDummy
 
 Array = NDArray[Any]
@@ -131,6 +131,7 @@ def dummy(spec: AnySpec, input_: InputSpec, sizes: Mapping[str, int], *, seed: i
     except OnnxfnError:
         raise
     except Exception as problem:  # a function of the user's may raise anything
+        raise_no_memory(problem)
         message = f"{generator} cannot make a dummy for {input_.name!r} with the shape {list(shape)}: {problem}"
         message += _missing_arguments(fill, arguments, f"{input_.generator!r}, {generator.function!r}")
         raise InvalidSpec(" ".join(message.split())) from problem  # an argument may print as several lines

@@ -46,6 +46,9 @@ onnxscript 0.7 does not convert to it.
 OVERLAYS_JOIN: Mapping[str, str] = MappingProxyType({"join": "overlays"})
 """The metadata of a field whose overlays join by name, those of the same name field by field."""
 
+PATCHES_JOIN: Mapping[str, str] = MappingProxyType({"join": "patches"})
+"""The metadata of a field whose patches join by target; two functions for one target are an error."""
+
 
 def known_opset(_: Any, __: Any, opset: Any) -> None:
     """Raises InvalidSpec if an opset is not one of OPSETS; None is one that the spec leaves open."""
@@ -93,7 +96,7 @@ class Call:
     submodule: str | None = None
     constants: Named[Constant] = field(default=Named((), "constant"), converter=by_name)
     builders: Named[ArgumentBuilder] = field(default=Named((), "builder"), converter=by_name)
-    patches: Named[Patch] = field(default=Named((), "patch"), converter=by_name)
+    patches: Named[Patch] = field(default=Named((), "patch"), converter=by_name, metadata=PATCHES_JOIN)
     attention: str | None = None
 
 

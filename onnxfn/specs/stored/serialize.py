@@ -14,7 +14,7 @@ from onnxfn.specs import axes, quantization, records
 from onnxfn.specs.algebra import planned, quantized_dtypes, spec
 from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.converters import as_tuple
-from onnxfn.specs.errors import InvalidSpec, shortened, unknown
+from onnxfn.specs.errors import InvalidSpec, listed, shortened, unknown
 from onnxfn.specs.named_records import Named
 from onnxfn.specs.results import measurements
 from onnxfn.specs.stored import diff, reports
@@ -132,20 +132,24 @@ def to_json(record: Any, *, indent: int | None = 2) -> str:
     """A record as JSON text.
 
     Args:
-        record: A spec, a plan, a report or any other record of onnxfn, or a tuple of them.
+        record: A spec, a plan, a report or another record of what is exported or was found, or a tuple of them.
         indent: Spaces for each level; None writes one line.
 
     Returns:
         The JSON text; `from_json(to_json(record)) == record`. It has the number of its form and the version of onnxfn.
 
     Raises:
-        InvalidSpec: `record` is not a record, or a text in it has a null character or half of a surrogate pair.
+        InvalidSpec: `record` is not a record, or one that `from_json` does not read, such as options of an export. Or
+            a text in it has a null character or half of a surrogate pair.
 
     >>> from onnxfn.specs.algebra.facts import takes
     >>> bert = takes("input_ids", "batch_size sequence_length", "token_ids")
     >>> from_json(to_json(bert)) == bert
     True
     """
+    for each in record if isinstance(record, (tuple, list)) else (record,):
+        if has(type(each)) and RECORDS.get(type(each).__name__) is not type(each):
+            raise InvalidSpec(f"{type(each).__name__} has no form in JSON; these records have one: {listed(RECORDS)}")
     try:
         return json.dumps(_with_header(to_plain(record)), indent=indent)
     except (TypeError, ValueError) as problem:

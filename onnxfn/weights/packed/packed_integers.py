@@ -13,7 +13,7 @@ import numpy as np
 from attrs import frozen
 
 from onnxfn.specs.algebra.dummies import Array
-from onnxfn.specs.errors import LoadFailed
+from onnxfn.specs.errors import LoadFailed, listed
 
 Parts = Mapping[str, Array]
 """The stored tensors of a weight, by the ends of their names."""
@@ -28,6 +28,9 @@ WORD_BITS = 32
 
 AWQ_ORDER = (0, 4, 1, 5, 2, 6, 3, 7)
 """The places of eight rows in a word of AWQ: row 1 is in the fifth four bits."""
+
+KNOWN_BITS = (2, 4, 8)
+"""The bits of an integer of compressed-tensors that `unpacked` reads: a word is full of them."""
 
 GPTQ_V2 = "gptq_v2"
 """The `checkpoint_format` of GPTQ that stores zero points unchanged. Its first format stores them less one."""
@@ -134,15 +137,30 @@ AWQ = Packing(
 )
 
 
-def _packed_bits(parts: Parts, _: Settings) -> int:
-    """The bits of an integer of compressed-tensors, from the number of words for a row."""
+def _packed_bits(parts: Parts, settings: Settings) -> int:
+    """The bits of an integer of compressed-tensors: those that the settings state, and that give as many words a row.
+
+    A word has as many integers as fit whole. Settings without numbers of bits may mean any.
+    """
     columns, words = int(parts[".weight_shape"][1]), parts[".weight_packed"].shape[1]
-    widths = (bits for bits in (2, 4, 8) if -(-columns * bits // WORD_BITS) == words)
-    if (width := next(widths, None)) is None:
+    stated = _stated_bits(settings)
+    widths = [bits for bits in stated or KNOWN_BITS if -(-columns // (WORD_BITS // bits)) == words]
+    if not widths or not set(KNOWN_BITS).issuperset(widths):
+        of_settings = f", and the settings state num_bits={listed(map(str, stated))}" if stated else ""
         raise LoadFailed(
-            f"{columns} packed integers lie in {words} words of {WORD_BITS} bits; known are 2, 4 and 8 bits"
+            f"{columns} packed integers lie in {words} words of {WORD_BITS} bits{of_settings}; known are "
+            f"{listed(map(str, KNOWN_BITS))} bits; export the checkpoint that it was made from"
         )
-    return width
+    return widths[0]
+
+
+def _stated_bits(settings: Settings) -> tuple[int, ...]:
+    """The numbers of bits of weights that the groups of layers in the settings state."""
+    groups = settings.get("config_groups")
+    rows = groups.values() if isinstance(groups, Mapping) else ()
+    weights = (each.get("weights") for each in rows if isinstance(each, Mapping))
+    stated = (each.get("num_bits") for each in weights if isinstance(each, Mapping))
+    return tuple(dict.fromkeys(bits for bits in stated if isinstance(bits, int) and 0 < bits <= WORD_BITS))
 
 
 def _packed_values(parts: Parts, settings: Settings, start: int, stop: int) -> Array:

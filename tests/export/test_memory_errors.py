@@ -1,0 +1,86 @@
+"""What fails for want of memory raises MemoryError: it says nothing about the model, the file or the spec."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+import onnxfn
+from onnxfn.check.cases.references import Reference, with_outputs
+from onnxfn.check.verdict.verdict import exact_outputs
+from onnxfn.run.prompts import run_errors
+from onnxfn.specs.errors import CaptureFailed, raise_no_memory
+
+NO_MEMORY = (
+    MemoryError("Unable to allocate 8 GiB"),
+    RuntimeError("[enforce fail at alloc_cpu.cpp:121] . DefaultCPUAllocator: can't allocate memory"),
+    torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 8 GiB"),
+    RuntimeError("[ONNXRuntimeError] : 6 : RUNTIME_EXCEPTION : std::bad_alloc"),
+)
+
+
+def raising(error):
+    def call(*_, **__):
+        raise error
+
+    return call
+
+
+class Watched(torch.nn.Module):
+    """A linear layer that calls a function with its output."""
+
+    def __init__(self, watch):
+        super().__init__()
+        self.linear, self.watch = torch.nn.Linear(4, 2), watch
+
+    def forward(self, x):
+        output = self.linear(x)
+        self.watch(output)
+        return output
+
+
+@pytest.mark.parametrize("error", NO_MEMORY, ids=lambda error: type(error).__name__)
+def test_a_trace_without_enough_memory_is_no_model_that_cannot_be_traced(error):
+    def fails(_):
+        if torch.compiler.is_exporting():
+            raise error
+
+    model = Watched(fails).eval()
+    spec = onnxfn.derived(model, sample={"x": torch.randn(3, 4)})
+    with pytest.raises(MemoryError):
+        onnxfn.export(spec, model)
+
+
+@pytest.mark.parametrize("error", NO_MEMORY, ids=lambda error: type(error).__name__)
+def test_float64_without_enough_memory_gives_no_wider_bound(error):
+    def fails(output):
+        if output.dtype == torch.float64:
+            raise error
+
+    model = Watched(fails).eval()
+    part = onnxfn.plan(onnxfn.derived(model, sample={"x": torch.randn(3, 4)}), {}).parts[0]
+    with pytest.raises(MemoryError):
+        exact_outputs(model, "float32")(part, {"x": np.ones((3, 4), np.float32)})
+
+
+@pytest.mark.parametrize("error", NO_MEMORY, ids=lambda error: type(error).__name__)
+def test_onnx_runtime_without_enough_memory_is_no_wrong_file(error):
+    part = SimpleNamespace(spec=SimpleNamespace(outputs=()))
+    reference = Reference("a case", {}, ())
+    session = SimpleNamespace(run=raising(error))
+    with pytest.raises(MemoryError):
+        with_outputs(lambda: session, None, SimpleNamespace(name="model.onnx"), part, reference)
+    with pytest.raises(MemoryError), run_errors(torch.zeros(1, 1, dtype=torch.long).numpy()):
+        raise error
+
+
+def test_an_error_that_another_one_caused_is_seen():
+    cause = CaptureFailed("cannot run")
+    cause.__cause__ = NO_MEMORY[0]
+    with pytest.raises(MemoryError, match="8 GiB"):
+        raise_no_memory(cause)
+
+
+def test_another_error_is_no_want_of_memory():
+    raise_no_memory(ValueError("out of memory slots"))
