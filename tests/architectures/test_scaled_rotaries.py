@@ -72,6 +72,18 @@ def test_a_file_agrees_on_both_sides_of_the_threshold(model_type, tmp_path):
     assert report.passed, report
 
 
+def test_a_model_that_has_read_a_long_text_is_checked_as_one_that_has_not(tmp_path):
+    """With dynamic scaling it keeps the frequencies of that text."""
+    model = tiny.model("llama", "AutoModelForCausalLM", **{**SHAPE, **MODELS["llama"]})
+    spec = onnxfn.spec_for(model, "text-generation-with-past")
+    with torch.no_grad():
+        model(torch.ones(1, 700, dtype=torch.int64))
+    frequencies, longest = model.model.rotary_emb.inv_freq, model.model.rotary_emb.max_seq_len_cached
+    assert onnxfn.export(spec, model, tmp_path / "out").report.passed
+    assert model.model.rotary_emb.inv_freq is frequencies
+    assert model.model.rotary_emb.max_seq_len_cached is longest
+
+
 def test_phi_4_multimodal_has_the_patch_and_the_same_angles():
     from transformers.models.phi4_multimodal import modeling_phi4_multimodal as phi4
 
