@@ -47,7 +47,7 @@ def _frequencies(self: Any, x: Tensor, position_ids: Tensor, layer_type: str | N
 
 
 def phimoe_angles(self: Any, x: Tensor, position_ids: Tensor) -> tuple[Tensor, Tensor]:
-    """For PhimoeRotaryEmbedding.forward: its frequencies are those of short texts, and a factor depends on the length."""
+    """For PhimoeRotaryEmbedding.forward: the largest position decides a factor, but not the frequencies."""
     scaling = self.config.rope_parameters
     inv_freq, factor = self.rope_init_fn(self.config)
     if scaling["rope_type"] != "default":

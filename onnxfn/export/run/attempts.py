@@ -15,11 +15,12 @@ from onnxfn.check.cases.references import largest_sizes, references
 from onnxfn.check.check import check as check_part
 from onnxfn.check.check import check_error, differs_by_rounding
 from onnxfn.check.sections.check import check_by_sections
+from onnxfn.check.sections.far_texts import far_text_report
 from onnxfn.check.variants.proof import Proof, variant_kind
 from onnxfn.check.variants.text_references import TextReferences
 from onnxfn.check.verdict.verdict import exact_outputs
 from onnxfn.check.wholes.whole_models import whole_model_report
-from onnxfn.export.load.quantized import weights_from
+from onnxfn.export.load.quantized import weights_text
 from onnxfn.export.run.arguments import check_layers, check_with_adapter, write_input_adapter
 from onnxfn.graphs.build import (
     BuildOptions,
@@ -40,7 +41,6 @@ from onnxfn.specs.errors import CaptureFailed, InvalidSpec, ModelNotFound, Onnxf
 from onnxfn.specs.plan.variants import plans_by_dtype
 from onnxfn.specs.results.measurements import CheckMode, Floors
 from onnxfn.specs.stored.reports import CheckFailed, Report, StageTimer
-from onnxfn.weights.packed.stored_blocks import stored_weight
 from onnxfn.weights.write import ResolvedWriteOptions, write_graphs
 
 RETRACED = "all layers were traced because the graph built from repeated or cached layers failed the check"
@@ -294,7 +294,14 @@ def _written(job: Job, output: Output, graphs: tuple[BuiltGraph, ...]) -> Built:
         if not report.passed:
             raise check_error(report)
     traced = dict.fromkeys(graph.traced_layers for graph in graphs if graph.traced_layers)
-    return Built(job.plan, graphs, files, report, tuple(traced), weights_text(job.model, graphs))
+    return Built(
+        job.plan,
+        graphs,
+        files,
+        report,
+        tuple(traced),
+        weights_text(job.model, {name for graph in graphs for name in graph.stored}),
+    )
 
 
 def check_files(job: Job, *, must_pass: bool = False) -> Report:
@@ -322,6 +329,8 @@ def check_files(job: Job, *, must_pass: bool = False) -> Report:
                 expected = references(model, part, real, largest=largest_sizes(file), tick=tick)
                 checked = partial(check_part, *of_part, job.plan, exact=exact, tick=tick)
                 reports.append(checked(session_for=session_for, expected=expected, proof=proof))
+            if reports[-1].passed:
+                reports.append(far_text_report(*of_part, tick=tick))
             if job.check == "whole" and part is job.plan.parts[-1] and _joined(reports).passed:
                 of_whole = partial(whole_model_report, model, job.plan, job.folder, session_for, exact, tick)
                 reports.append(of_whole(job.preprocessor, Proof(None, job.floors, job.model)))
@@ -339,10 +348,3 @@ def _joined(reports: Sequence[Report]) -> Report:
         tuple(measurement for report in reports for measurement in report.measurements),
         tuple(section for report in reports for section in report.sections),
     )
-
-
-def weights_text(model: Any, graphs: Sequence[BuiltGraph]) -> str:
-    """From what quantized checkpoint the weights of graphs come; an empty text for float weights."""
-    stored = {name for graph in graphs for name in graph.stored}
-    may_keep = any(stored_weight(parameter) is not None for parameter in model.parameters())
-    return f"{weights_from(model)}; {len(stored)} matrices as they are stored" if may_keep else weights_from(model)
