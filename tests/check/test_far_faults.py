@@ -154,6 +154,28 @@ def is_found(exports, fault, folder, monkeypatch):
     return not report_of(spec, model, folder).passed
 
 
+@pytest.mark.parametrize(("budget", "who"), [(WHOLE, ""), (LAYERS, ", layers 0, 1 of 4")])
+def test_a_small_model_reads_far_texts_as_a_whole_and_layers_of_each_kind_of_a_large_one(
+    budget, who, exports, monkeypatch
+):
+    monkeypatch.setattr(references, "FAR_TEXT_BUDGET", budget)
+    far = [case for case in report_of(*exports("mistral 600")).cases if case.startswith("far")]
+    assert far == [
+        f"far text (batch_size=1, sequence_length=609, past_sequence_length=0){who}",
+        f"far past (batch_size=1, sequence_length=1, past_sequence_length=608){who}",
+    ]
+
+
+def test_two_layers_of_each_kind_are_four_of_six(tmp_path, monkeypatch):
+    monkeypatch.setattr(references, "FAR_TEXT_BUDGET", LAYERS)
+    kinds = {"layer_types": [*["sliding_attention"] * 2, "full_attention"] * 2, "num_hidden_layers": 6}
+    model = tiny.model("gemma3_text", "AutoModelForCausalLM", **{**MODELS["gemma3"][1], **kinds})
+    report = onnxfn.export(onnxfn.spec_for(model, "text-generation-with-past"), model, tmp_path / "out").report
+    assert [case.partition("), ")[2] for case in report.cases if case.startswith("far")] == [
+        "layers 0, 1, 2, 5 of 6"
+    ] * 2
+
+
 @pytest.mark.parametrize("fault", SAMPLED)
 def test_a_far_fault_is_found(fault, exports, tmp_path, monkeypatch):
     assert is_found(exports, fault, tmp_path / "out", monkeypatch)
