@@ -14,6 +14,7 @@ from typing import Any
 
 from onnxfn.specs.algebra.compose import named
 from onnxfn.specs.algebra.spec import Call
+from onnxfn.specs.plan.thresholds import is_scaled
 from onnxfn.specs.records import Patch
 
 MODELS = ("transformers.models.", "diffusers.models.", "timm.models.")
@@ -41,6 +42,8 @@ branches on values
     attention.padding_mask make_padding_mask
     longformer.attention LongformerSelfAttention.forward LEDEncoderSelfAttention.forward
     zoedepth.metric_depth ZoeDepthMultipleMetricDepthEstimationHeads.forward
+branches on the largest position
+    rotary.phimoe_angles PhimoeRotaryEmbedding.forward
 branches on whether the batch size is 64 or more
     image_padding.upsampled_features diffusers.models.upsampling:Upsample2D.forward
 computes the inverse error function, which ONNX does not have
@@ -159,6 +162,9 @@ writes into a tensor
 `package.module:function`: in that module; outside of the packages of models, for every model that has loaded it.
 """
 
+SCALED = "branches on the largest position, or writes frequencies into a buffer"
+"""The reason for the patch of rotary embeddings with dynamic scaling or longrope."""
+
 PACKED = (
     "get_vision_attention_seqlens",
     "get_vision_cu_seqlens",
@@ -209,7 +215,25 @@ def known_patches(model: Any) -> tuple[Patch, ...]:
     return (
         *(_patch(name, name) for name in everywhere if modules and name.partition(":")[0] in sys.modules),
         *(patch for name in modules for patch in module_patches(import_module(name))),
+        *rotary_patches(model),
     )
+
+
+def rotary_patches(model: Any) -> tuple[Patch, ...]:
+    """The patches for the rotary embeddings of a model that have other frequencies for long texts.
+
+    The call is patched: the patch calls their own forward. A forward of the table has its own patch.
+    """
+    rotaries = [module for module in model.modules() if any(map(is_scaled, _rope_types(module)))]
+    classes = dict.fromkeys(type(module) for module in rotaries if type(module).__module__.startswith(MODELS))
+    own = [class_ for class_ in classes if f"{class_.__name__}.forward" not in PATCHES]
+    return tuple(Patch(f"{each.__module__}:{each.__name__}.__call__", "rotary.scaled_angles", SCALED) for each in own)
+
+
+def _rope_types(module: Any) -> tuple[Any, ...]:
+    """The types of scaling of a rotary embedding: one, or one for each type of layer."""
+    types = getattr(module, "rope_type", None)
+    return (*types.values(),) if isinstance(types, Mapping) else (types,)
 
 
 def module_patches(module: Any) -> tuple[Patch, ...]:

@@ -42,6 +42,7 @@ def unchanged_eval(model: Any) -> Iterator[None]:
         module.training = False
         if NESTED in vars(module):
             vars(module)[NESTED] = False
+        _forget_long_texts(module)
     try:
         with _without_autocast():
             yield
@@ -50,6 +51,20 @@ def unchanged_eval(model: Any) -> Iterator[None]:
             _restore(attributes, contents)
             for value, items in dicts:
                 _restore(value, items)
+
+
+def _forget_long_texts(module: Any) -> None:
+    """Gives a rotary embedding with dynamic scaling the frequencies that it had before it read a long text.
+
+    It keeps those of the longest text that it has read, and a graph has no state.
+    """
+    original = vars(module).get("original_max_seq_len")
+    lengths = [name for name in vars(module) if name.endswith("max_seq_len_cached")]
+    for name in lengths:
+        if original is not None and int(vars(module)[name]) != original:
+            prefix = name.removesuffix("max_seq_len_cached")
+            vars(module)[name] = original
+            module._buffers[f"{prefix}inv_freq"] = getattr(module, f"{prefix}original_inv_freq")
 
 
 @contextmanager

@@ -9,8 +9,7 @@ from typing import Any, Literal
 
 from attrs import evolve, frozen
 
-from onnxfn.specs.algebra.spec import ExportSpec, FloatDtype
-from onnxfn.specs.edits.inner_specs import tensor_names
+from onnxfn.specs.algebra.spec import ExportSpec, FloatDtype, tensor_names
 from onnxfn.specs.edits.renaming import renamed
 from onnxfn.specs.errors import ModelNotFound, listed, unknown
 

@@ -4,7 +4,7 @@ from refusals import refusal
 
 import onnxfn
 from onnxfn import ARCHITECTURES, ExportSpec, UnknownName, compose, gives, takes, with_dtypes
-from onnxfn.specs.edits.inner_specs import inner_specs
+from onnxfn.specs.algebra.spec import inner_specs
 from onnxfn.specs.records import OutputSpec
 from onnxfn.specs.results.output_types import output_kind
 from onnxfn.specs.stored.digest import digest

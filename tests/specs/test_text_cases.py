@@ -8,7 +8,7 @@ import pytest
 from onnxfn import compose, spec_for, with_shapes
 from onnxfn.specs.algebra.dummies import dummies, generates, padded
 from onnxfn.specs.algebra.facts import case
-from onnxfn.specs.plan.check_cases import in_case
+from onnxfn.specs.plan.check_cases import FAR_PAST, FAR_TEXT, in_case
 from onnxfn.specs.plan.planning import plan
 from onnxfn.specs.plan.text_cases import LONG_PAST, LONG_TEXT, SPECIAL_TOKENS
 
@@ -114,3 +114,53 @@ def test_a_fixed_length_has_no_long_text():
     spec = with_shapes(spec_for("bert"), sequence_length=16)
     assert case_of(spec, BERT, LONG_TEXT) is None
     assert case_of(spec, BERT, SPECIAL_TOKENS) is not None
+
+
+# Far texts, beyond the thresholds of a configuration
+
+ROTARY = {"max_position_embeddings": 32768, "rope_parameters": {"rope_type": "default"}}
+LONGROPE = {"rope_type": "longrope", "original_max_position_embeddings": 2000}
+
+
+def far_length(config):
+    """The tokens of the far text of a BERT with this configuration; None if there is no such text."""
+    far = case_of(spec_for("bert"), {**BERT, **config}, FAR_TEXT)
+    return None if far is None else dummies(far, {})["input_ids"].shape[1]
+
+
+@pytest.mark.parametrize(
+    ("config", "length"),
+    [
+        (ROTARY, None),
+        ({**ROTARY, "sliding_window": 5}, None),
+        ({**ROTARY, "sliding_window": 128}, 137),
+        ({**ROTARY, "sliding_window": 4096}, 4105),
+        ({**ROTARY, "text_config": {"attention_chunk_size": 1024}, "vision_config": {"window_size": 2000}}, 1033),
+        ({**ROTARY, "decoder": {"sliding_window_size": 700}}, 709),
+        ({**ROTARY, "attention_window": [600, 650]}, 659),
+        ({**ROTARY, "sliding_window": 600, "index_topk": 2048}, 2057),
+        ({**ROTARY, "rope_parameters": LONGROPE}, 2009),
+        ({**ROTARY, "rope_parameters": {"full_attention": LONGROPE, "sliding_attention": {}}}, 2009),
+        ({**ROTARY, "rope_parameters": {**LONGROPE, "rope_type": "yarn"}}, None),
+        ({"max_position_embeddings": 600, "rope_parameters": {"rope_type": "dynamic"}}, 609),
+        ({"max_position_embeddings": 4100, "rope_parameters": {}, "sliding_window": 4096}, 4098),
+        ({"max_position_embeddings": 1024}, 1022),
+        ({"max_position_embeddings": 512}, None),
+        ({**ROTARY, "sliding_window": 131072}, None),
+    ],
+)
+def test_a_far_text_is_nine_tokens_longer_than_each_threshold_as_far_as_there_are_positions(config, length):
+    assert far_length(config) == length
+
+
+def test_one_token_follows_a_far_past_that_is_longer_than_the_window():
+    spec, config = spec_for("gpt2", "text-generation-with-past"), {**GPT, **ROTARY, "sliding_window": 700}
+    far = dummies(case_of(spec, config, FAR_PAST), {})
+    assert far["past_key_values.0.key"].shape[2] == 708
+    assert far["input_ids"].shape == (1, 1)
+    assert far["attention_mask"].shape == (1, 709)
+
+
+def test_scaling_that_begins_at_the_last_position_has_a_long_text_beyond_it():
+    config = {**BERT, "max_position_embeddings": 40, "rope_parameters": {"rope_type": "dynamic"}}
+    assert dummies(case_of(spec_for("bert"), config, LONG_TEXT), {})["input_ids"].shape == (1, 512)

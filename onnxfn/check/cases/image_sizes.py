@@ -21,6 +21,7 @@ from onnxfn.specs.algebra.planned import Part, Plan, PlannedSpec
 from onnxfn.specs.axis_symbols import AxisFacts, fixed_sizes, joined_axes, ranges
 from onnxfn.specs.errors import CaptureFailed
 from onnxfn.specs.plan.check_cases import cases, in_case, resized, with_dummies
+from onnxfn.specs.plan.text_cases import FAR
 
 IMAGE_AXES = ("height", "width")
 """The symbols of the sides of an image."""
@@ -78,7 +79,8 @@ def _runnable_part(model: Any, part: Part) -> Part:
     unit = gcd(*(size for sizes in (traced, *planned) for size in sizes.values()))
     moved: list[Sizes] = []
     for case, sizes in zip(every_case, planned, strict=True):
-        runnable = _moved(model, part, in_case(spec, case), sizes, unit, traced)
+        # A far text is too long to try sizes with: its images are those of the case before.
+        runnable = moved[-1] if case.name in FAR else _moved(model, part, in_case(spec, case), sizes, unit, traced)
         if runnable is None:
             return with_fixed_images(part)
         moved.append(runnable)

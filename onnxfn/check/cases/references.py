@@ -25,12 +25,15 @@ from onnxfn.specs.axes import names, symbols
 from onnxfn.specs.axis_symbols import ends, stated_limits, traced_sizes
 from onnxfn.specs.errors import CaptureFailed, raise_no_memory
 from onnxfn.specs.plan.check_cases import cases, in_case, past_lengths, resized, with_dummies
-from onnxfn.specs.plan.text_cases import LONG_PAST, LONG_TEXT, LONGEST
+from onnxfn.specs.plan.text_cases import FAR, LONG_PAST, LONG_TEXT, LONGEST, SHORTEST
 from onnxfn.specs.stored.reports import CheckFailed, Tick, no_tick
 from onnxfn.weights.onnx_files import metadata
 
-SHORTEST_LONG_TEXT, LONG_TEXT_BUDGET = 64, 800_000_000
-"""The number of tokens that every model gets, and the limit of parameters times tokens for a longer text."""
+LONG_TEXT_BUDGET = 800_000_000
+"""The limit of parameters times tokens for a long text."""
+
+FAR_TEXT_BUDGET = 2_000_000_000
+"""The limit of all parameters times tokens up to which a whole model reads a far text."""
 
 NO_LIMITS: Mapping[str, int] = MappingProxyType({})
 
@@ -50,7 +53,13 @@ def longest_text(model: Any) -> int:
 
     The cost of a token is the number of weights it is multiplied with: all matrices except embedding tables.
     """
-    return max(SHORTEST_LONG_TEXT, LONG_TEXT_BUDGET // max(1, multiplied_parameters(model)))
+    return max(SHORTEST, LONG_TEXT_BUDGET // max(1, multiplied_parameters(model)))
+
+
+def farthest_text(model: Any) -> int:
+    """The largest length of the far text that a whole model reads; layers of larger models do, see `far_texts.py`."""
+    parameters: int = sum(parameter.numel() for parameter in model.parameters())
+    return FAR_TEXT_BUDGET // max(1, parameters)
 
 
 def multiplied_parameters(model: Any) -> int:
@@ -77,14 +86,17 @@ def check_cases(
     real_inputs: Mapping[str, Array] | None = None,
     *,
     longest: int = LONGEST,
+    farthest: int = sys.maxsize,
     largest: Mapping[str, int] = NO_LIMITS,
 ) -> tuple[CheckCase, ...]:
     """The cases that a planned part is checked in; the last is `real_inputs` from a preprocessor, if there are any.
 
-    Long texts have at most `longest` tokens, all cases at most the sizes of `largest`: see `largest_sizes`.
+    Long texts have at most `longest` tokens, all cases at most the sizes of `largest`: see `largest_sizes`. Far texts
+    of more than `farthest` tokens are left out.
     """
     has_other_sizes = all(part.inputs.values())
-    every_case = [_within_limits(case, longest, largest) for case in cases(part.spec)]
+    within = [_within_limits(case, longest, largest) for case in cases(part.spec)]
+    every_case = [case for case in within if case.name not in FAR or 0 < _tokens_beyond(case, within) <= farthest]
     planned = tuple(
         # An input without dynamic axes has the same size in all cases. Then each case gets other values.
         CheckCase(case.name, in_case(part.spec, case), seed=0 if has_other_sizes else number)
@@ -92,6 +104,12 @@ def check_cases(
     )
     planned = _distinct(planned)
     return (*planned, CheckCase("preprocessed", part.spec, real_inputs=real_inputs)) if real_inputs else planned
+
+
+def _tokens_beyond(far: Case, every_case: Sequence[Case]) -> int:
+    """The tokens of a far text or past; 0 if the long one has as many."""
+    long = next((traced_sizes(case) for case in every_case if case.name == FAR[far.name]), {})
+    return max((size for name, size in traced_sizes(far).items() if size > long.get(name, 0)), default=0)
 
 
 def _distinct(every_case: Sequence[CheckCase]) -> tuple[CheckCase, ...]:
@@ -115,7 +133,22 @@ def file_cases(
     model: Any, part: Part, file: Path, real_inputs: Mapping[str, Array] | None = None
 ) -> tuple[CheckCase, ...]:
     """The cases in which a file is checked; long texts are cut to the limits of the model and the file."""
-    return check_cases(part, real_inputs, longest=longest_text(model), largest=largest_sizes(file))
+    return affordable_cases(model, part, real_inputs, largest_sizes(file))
+
+
+def far_cases(model: Any, part: Part, file: Path) -> tuple[CheckCase, ...]:
+    """The far texts that are within the limits of a file, and too long for the whole model."""
+    affordable = {case.name for case in affordable_cases(model, part, largest=largest_sizes(file))}
+    every = check_cases(part, longest=longest_text(model), largest=largest_sizes(file))
+    return tuple(case for case in every if case.name in FAR and case.name not in affordable)
+
+
+def affordable_cases(
+    model: Any, part: Part, real_inputs: Mapping[str, Array] | None = None, largest: Mapping[str, int] = NO_LIMITS
+) -> tuple[CheckCase, ...]:
+    """The `check_cases` of a part for the lengths that a check of the whole model can afford."""
+    longest, farthest = longest_text(model), farthest_text(model)
+    return check_cases(part, real_inputs, longest=longest, farthest=farthest, largest=largest)
 
 
 def _within_limits(case: Case, longest: int, largest: Mapping[str, int]) -> Case:
@@ -168,7 +201,7 @@ def references(
 
     `tick` is called with the number of cases that are ready, and of all.
     """
-    every_case = check_cases(part, real_inputs, longest=longest_text(model), largest=largest)
+    every_case = affordable_cases(model, part, real_inputs, largest)
     for number, case in enumerate(every_case):
         tick(number, len(every_case))
         yield case_reference(model, part, case)
@@ -180,7 +213,7 @@ def case_reference(model: Any, part: Part, case: CheckCase) -> Reference:
     if inputs is None:
         inputs = case_inputs(model, part, case.spec, seed=case.seed)
         other = cache(lambda number: case_reference(model, part, evolve(case, seed=case.seed + SEEDS * number)))
-    return Reference(_case_label(part.spec, case.name, inputs), inputs, _torch_outputs(model, part, inputs), other)
+    return Reference(case_label(part.spec, case.name, inputs), inputs, _torch_outputs(model, part, inputs), other)
 
 
 def _torch_outputs(model: Any, part: Part, inputs: Mapping[str, Array]) -> OutputArrays:
@@ -241,7 +274,7 @@ def symbol_sizes(spec: PlannedSpec, inputs: Mapping[str, Array]) -> dict[str, in
     return sizes
 
 
-def _case_label(spec: PlannedSpec, name: str, inputs: Mapping[str, Array]) -> str:
+def case_label(spec: PlannedSpec, name: str, inputs: Mapping[str, Array]) -> str:
     """The name of a case with the sizes of its dynamic axes: `one (batch_size=1, sequence_length=7)`.
 
     The sum of two axes that have a size each is left out.

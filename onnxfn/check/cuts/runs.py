@@ -193,7 +193,7 @@ def _section_outputs(
         tick()
         computed = _run(written, session, section, values, run_options)
         read = {name: others.get(name, array) for name, array in computed.items() if name in later}
-        values |= {name: _in_type(written, name, array) for name, array in read.items()}
+        values |= {name: in_type(written, name, array) for name, array in read.items()}
         for name in [name for name in values if name not in later]:
             del values[name]
         del read
@@ -201,7 +201,7 @@ def _section_outputs(
         del computed
 
 
-def _in_type(written: WrittenGraph, name: str, array: Array) -> Array:
+def in_type(written: WrittenGraph, name: str, array: Array) -> Array:
     """An array of PyTorch in the type of a value."""
     from onnx.helper import tensor_dtype_to_np_dtype
 

@@ -50,10 +50,11 @@ class RecordedCase:
 
 @frozen(eq=False)
 class SectionedFile:
-    """A written file with its sections, the part that it is for, and the cases."""
+    """A written file with its sections, the paths of its layers, the part that it is for, and the cases."""
 
     written: WrittenGraph
     sections: Sections
+    layers: Sequence[str]
     part: Part
     cases: Sequence[RecordedCase] = field(repr=False)
 
@@ -115,7 +116,7 @@ def sectioned_file(
     of_layers = {each.name for each in (*part.spec.inputs, *part.spec.outputs) if each.layer is not None}
     names = model.state_dict(keep_vars=True)
     sections = graph_sections(graph, layers, names, of_layers, lambda *value: all(each(*value) for each in fits))
-    return SectionedFile(written, sections, part, cases)
+    return SectionedFile(written, sections, layers, part, cases)
 
 
 def _with_exact(
@@ -188,16 +189,16 @@ def _comparisons(sectioned: SectionedFile, case: RecordedCase, values: Values, t
         if name in sectioned.sections.hidden:
             index = sectioned.sections.hidden.index(name)
             expected = case.hidden.states[index]
-            exact = Exact(partial(_exact, case, index - 1)) if index else Exact()
+            exact = Exact(partial(exact_result, case, index - 1)) if index else Exact()
             select = token_features(spec, expected.shape, reference.inputs)
-            yield compare(spec, name, reference.case, _real(actual), expected, select, exact, tick=tick)
+            yield compare(spec, name, reference.case, real_array(actual), expected, select, exact, tick=tick)
         elif name in planned:
             output = next(each for each in spec.outputs if each.name == name)
             select = valid_elements(spec, output, reference.inputs)
             yield compare(spec, name, reference.case, actual, planned[name], select, tick=tick)
 
 
-def _exact(case: RecordedCase, layer: int) -> tuple[str, Array]:
+def exact_result(case: RecordedCase, layer: int) -> tuple[str, Array]:
     """The result of a layer in a wider dtype, and the name of this dtype. NoReference if it cannot run in one."""
     array = case.exact().exact[layer]
     if array is None:
@@ -205,7 +206,7 @@ def _exact(case: RecordedCase, layer: int) -> tuple[str, Array]:
     return ("float64" if array.dtype == np.float64 else "float32"), array
 
 
-def _real(array: Array) -> Array:
+def real_array(array: Array) -> Array:
     """Hidden states as float32, as PyTorch's are recorded."""
     return array if array.dtype == np.float64 else array.astype(np.float32)
 
@@ -213,7 +214,7 @@ def _real(array: Array) -> Array:
 def _handed_on_error(sectioned: SectionedFile, case: RecordedCase, values: Values) -> float | None:
     """The largest difference of the hidden states from PyTorch's in a case, with the errors of all sections before."""
     errors = [
-        float(np.abs(select(_real(actual)) - select(expected)).max(initial=0.0))
+        float(np.abs(select(real_array(actual)) - select(expected)).max(initial=0.0))
         for name, expected in zip(sectioned.sections.hidden, case.hidden.states, strict=True)
         if (actual := values.get(name)) is not None and actual.shape == expected.shape
         for select in [token_features(sectioned.part.spec, expected.shape, case.reference.inputs)]

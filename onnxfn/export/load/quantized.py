@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -21,7 +21,7 @@ from onnxfn.weights.packed.quantized_checkpoint import (
     format_names,
     quantized_checkpoint,
 )
-from onnxfn.weights.packed.stored_blocks import ATTRIBUTE, no_blocks_reason
+from onnxfn.weights.packed.stored_blocks import ATTRIBUTE, no_blocks_reason, stored_weight
 
 WEIGHTS_FROM = "onnxfn_weights_from"
 """The attribute of a model that describes the origin of its dequantized weights."""
@@ -112,6 +112,12 @@ def _has_rows(parameter: Any, weight: QuantizedWeight) -> bool:
 def weights_from(model: Any) -> str:
     """From what the weights of a model were dequantized, and its size; an empty text if they were not."""
     return str(getattr(model, WEIGHTS_FROM, ""))
+
+
+def weights_text(model: Any, stored: Collection[str]) -> str:
+    """From what quantized checkpoint the weights of graphs come, `stored` as it has them; empty for float weights."""
+    may_keep = any(stored_weight(parameter) is not None for parameter in model.parameters())
+    return f"{weights_from(model)}; {len(stored)} matrices as they are stored" if may_keep else weights_from(model)
 
 
 def described(checkpoint: QuantizedCheckpoint) -> str:

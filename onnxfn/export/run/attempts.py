@@ -13,7 +13,7 @@ from attrs import evolve, field, frozen
 from onnxfn.check.cases.image_sizes import moves_images, with_fixed_images
 from onnxfn.check.check import check_error, differs_by_rounding
 from onnxfn.export.jobs.request import ExportRequest
-from onnxfn.export.load.quantized import weights_from
+from onnxfn.export.load.quantized import weights_text
 from onnxfn.export.publish.staging import Destination
 from onnxfn.export.run.arguments import check_layers, check_with_adapter, write_input_adapter
 from onnxfn.export.run.file_checks import Job, check_files, joined
@@ -26,7 +26,6 @@ from onnxfn.specs.algebra.planned import Plan
 from onnxfn.specs.errors import CaptureFailed, InvalidSpec, OnnxfnError, TimedOut, WriteFailed, listed
 from onnxfn.specs.plan.variants import plans_by_dtype
 from onnxfn.specs.stored.reports import CheckFailed, Report
-from onnxfn.weights.packed.stored_blocks import stored_weight
 from onnxfn.weights.write import (
     LINK,
     ResolvedWriteOptions,
@@ -270,11 +269,5 @@ def _written(job: Job, output: Output, graphs: tuple[BuiltGraph, ...]) -> Built:
         if not report.passed:
             raise check_error(report)
     traced = dict.fromkeys(graph.traced_layers for graph in graphs if graph.traced_layers)
-    return Built(job.plan, graphs, files, report, tuple(traced), weights_text(job.model, graphs))
-
-
-def weights_text(model: Any, graphs: Sequence[BuiltGraph]) -> str:
-    """From what quantized checkpoint the weights of graphs come; an empty text for float weights."""
     stored = {name for graph in graphs for name in graph.stored}
-    may_keep = any(stored_weight(parameter) is not None for parameter in model.parameters())
-    return f"{weights_from(model)}; {len(stored)} matrices as they are stored" if may_keep else weights_from(model)
+    return Built(job.plan, graphs, files, report, tuple(traced), weights_text(job.model, stored))

@@ -9,10 +9,11 @@ from typing import Any
 
 from attrs import frozen
 
-from onnxfn.check.cases.references import largest_sizes, references
+from onnxfn.check.cases.references import far_cases, largest_sizes, references
 from onnxfn.check.check import check as check_part
 from onnxfn.check.check import check_error
 from onnxfn.check.sections.check import check_by_sections
+from onnxfn.check.sections.far_texts import far_text_report
 from onnxfn.check.variants.proof import Proof, variant_kind
 from onnxfn.check.variants.text_references import TextReferences
 from onnxfn.check.verdict.verdict import exact_outputs
@@ -82,6 +83,9 @@ def check_files(job: Job, *, must_pass: bool = False) -> Report:
                 expected = references(model, part, real, largest=largest_sizes(file), tick=tick)
                 checked = partial(check_part, *of_part, job.plan, exact=exact, tick=tick)
                 reports.append(checked(session_for=session_for, expected=expected, proof=proof))
+            far = far_cases(*of_part) if reports[-1].passed else ()
+            if far:
+                reports.append(far_text_report(*of_part, far, tick=tick))
             if job.check == "whole" and part is job.plan.parts[-1] and joined(reports).passed:
                 of_whole = partial(whole_model_report, model, job.plan, job.folder, session_for, exact, tick)
                 reports.append(of_whole(job.preprocessor, Proof(None, job.floors, job.model)))

@@ -6,11 +6,10 @@ from typing import Any
 
 from attrs import evolve
 
-from onnxfn.specs.algebra.spec import ExportSpec
+from onnxfn.specs.algebra.spec import ExportSpec, each_spec, inner_specs
 from onnxfn.specs.axes import Axis, AxisMap, axis_map, inserted
 from onnxfn.specs.axis_symbols import AxisFacts, joined_axes, new_names, symbols_in
 from onnxfn.specs.edits.as_edit import as_edit
-from onnxfn.specs.edits.inner_specs import each_spec, inner_specs
 from onnxfn.specs.errors import InvalidSpec, listed, unknown
 from onnxfn.specs.records import Constant, InputSpec
 

@@ -8,9 +8,8 @@ from attrs import evolve
 
 from onnxfn.specs.algebra.compose import compose
 from onnxfn.specs.algebra.dummies import generates
-from onnxfn.specs.algebra.spec import Call, ExportSpec, Target
+from onnxfn.specs.algebra.spec import Call, ExportSpec, Target, each_spec, with_changed_input
 from onnxfn.specs.edits.as_edit import as_edit
-from onnxfn.specs.edits.inner_specs import each_spec, with_changed_input
 from onnxfn.specs.errors import InvalidSpec, shortened
 from onnxfn.specs.records import Constant, InputSpec
 

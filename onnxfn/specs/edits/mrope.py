@@ -7,10 +7,9 @@ from attrs import evolve
 from onnxfn.specs.algebra.compose import compose
 from onnxfn.specs.algebra.dummies import generates
 from onnxfn.specs.algebra.facts import TOKENS
-from onnxfn.specs.algebra.spec import ExportSpec
+from onnxfn.specs.algebra.spec import ExportSpec, with_changed_input
 from onnxfn.specs.axes import AxisMap, axis_map, inserted, pattern
 from onnxfn.specs.edits.as_edit import as_edit
-from onnxfn.specs.edits.inner_specs import with_changed_input
 from onnxfn.specs.edits.optional_inputs import with_input
 from onnxfn.specs.errors import InvalidSpec
 from onnxfn.specs.records import InputSpec, NestedDummy

@@ -9,10 +9,9 @@ from attrs import evolve, field, frozen
 
 from onnxfn.specs.algebra.compose import compose, from_config
 from onnxfn.specs.algebra.dummies import generates
-from onnxfn.specs.algebra.spec import ExportSpec
+from onnxfn.specs.algebra.spec import ExportSpec, each_spec, inner_specs, tensor_names
 from onnxfn.specs.axes import AxisMap
 from onnxfn.specs.edits.as_edit import as_edit
-from onnxfn.specs.edits.inner_specs import each_spec, inner_specs, tensor_names
 from onnxfn.specs.edits.logits_to_keep import NUM_LOGITS_TO_KEEP, computes_logits, with_logits_to_keep
 from onnxfn.specs.errors import UnknownName, closest, listed
 from onnxfn.specs.records import InputSpec

@@ -7,10 +7,9 @@ from typing import Any
 
 from attrs import evolve
 
-from onnxfn.specs.algebra.spec import ExportSpec
+from onnxfn.specs.algebra.spec import ExportSpec, each_spec, inner_specs, tensor_names
 from onnxfn.specs.edits.as_edit import as_edit
 from onnxfn.specs.edits.caches import LAYER
-from onnxfn.specs.edits.inner_specs import each_spec, inner_specs, tensor_names
 from onnxfn.specs.edits.tensors import unknown_tensor
 from onnxfn.specs.errors import InvalidSpec
 from onnxfn.specs.records import CacheRow

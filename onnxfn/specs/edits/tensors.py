@@ -14,12 +14,19 @@ from attrs import evolve
 from onnxfn.specs.algebra.compose import compose
 from onnxfn.specs.algebra.facts import checks, gives
 from onnxfn.specs.algebra.quantized_dtypes import QUANTIZED_DTYPES, QuantizedName
-from onnxfn.specs.algebra.spec import ExportSpec, FloatDtype, IntDtype, Target
+from onnxfn.specs.algebra.spec import (
+    ExportSpec,
+    FloatDtype,
+    IntDtype,
+    Target,
+    each_spec,
+    tensor_names,
+    with_changed_input,
+)
 from onnxfn.specs.axes import AxisMap
 from onnxfn.specs.axis_symbols import AxisFacts, symbols_in
 from onnxfn.specs.converters import Path
 from onnxfn.specs.edits.as_edit import as_edit
-from onnxfn.specs.edits.inner_specs import each_spec, tensor_names, with_changed_input
 from onnxfn.specs.errors import InvalidSpec, UnknownName, closest, shortened, unknown
 from onnxfn.specs.records import KINDS, InputSpec, Kind
 

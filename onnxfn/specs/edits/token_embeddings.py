@@ -8,10 +8,9 @@ from onnxfn.specs.algebra.compose import compose, reads
 from onnxfn.specs.algebra.dummies import generates
 from onnxfn.specs.algebra.facts import gives, links
 from onnxfn.specs.algebra.planned import PlannedSpec
-from onnxfn.specs.algebra.spec import Cache, ExportSpec
+from onnxfn.specs.algebra.spec import Cache, ExportSpec, each_spec, inner_specs
 from onnxfn.specs.axes import AxisMap, axis_map
 from onnxfn.specs.edits.as_edit import as_edit
-from onnxfn.specs.edits.inner_specs import each_spec, inner_specs
 from onnxfn.specs.errors import InvalidSpec, unknown
 from onnxfn.specs.records import Edit, File, InputSpec, Kind
 

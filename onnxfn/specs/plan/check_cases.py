@@ -62,6 +62,15 @@ def cases(spec: PlannedSpec) -> tuple[Case, ...]:
     )
 
 
+FAR_TEXT, FAR_PAST = "far text", "far past"
+"""The names of cases that are too long for whole models of any size, see `text_cases.py`."""
+
+
+def near_cases(spec: PlannedSpec) -> tuple[Case, ...]:
+    """The cases of a planned spec without the far ones."""
+    return tuple(case for case in cases(spec) if case.name not in (FAR_TEXT, FAR_PAST))
+
+
 def batch_symbol(spec: PlannedSpec) -> str | None:
     """The symbol of the batch: that of the spec, else the dynamic first axis that all inputs share; None for none."""
     if any(spec.batch in names(input_.axes) for input_ in spec.inputs):

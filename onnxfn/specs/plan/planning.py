@@ -6,6 +6,7 @@ Planning is pure. It reads no weight, and works on a snapshot of the configurati
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any, Literal, get_args
 
 from attrs import evolve
@@ -121,7 +122,8 @@ def resolved(spec: ExportSpec, config: Snapshot) -> PlannedSpec:
         feedback=cache_feedback(complete, config) if complete.cache.past == "both" else (),
         links=tuple(link for link in complete.parts.links if link.input in {tensor.name for tensor in taken}),
     )
-    facts = text_facts(lambda source: read_config(complete.normalizer, config, source)) if config else NO_FACTS
+    read = partial(read_config, complete.normalizer, config)
+    facts = text_facts(read, config) if config else NO_FACTS
     return _with_io_dtype(within_ranges(with_text_cases(planned, facts)), complete, config)
 
 

@@ -10,10 +10,9 @@ import numpy as np
 
 from onnxfn.specs.algebra.dummies import Array, dtype_of, dummies, known_sizes, positions
 from onnxfn.specs.algebra.planned import LeftOut, Plan, PlannedSpec
-from onnxfn.specs.algebra.spec import ExportSpec
+from onnxfn.specs.algebra.spec import ExportSpec, inner_specs
 from onnxfn.specs.axes import names, shape, solve_for_name
 from onnxfn.specs.axis_symbols import fixed_sizes
-from onnxfn.specs.edits.inner_specs import inner_specs
 from onnxfn.specs.edits.optional_inputs import can_take
 from onnxfn.specs.errors import InvalidSpec
 from onnxfn.specs.records import InputSpec

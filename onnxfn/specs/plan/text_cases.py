@@ -13,6 +13,7 @@ from typing import Any
 from attrs import evolve, frozen
 
 from onnxfn.specs.algebra.compose import either, group, named
+from onnxfn.specs.algebra.config_values import Snapshot
 from onnxfn.specs.algebra.dummies import known_sizes
 from onnxfn.specs.algebra.planned import Case, PlannedSpec
 from onnxfn.specs.algebra.spec import Dummies
@@ -20,14 +21,21 @@ from onnxfn.specs.axes import names, shape, symbols, terms
 from onnxfn.specs.axis_symbols import fixed_sizes
 from onnxfn.specs.edits.logits_to_keep import NUM_LOGITS
 from onnxfn.specs.errors import MissingValue
-from onnxfn.specs.plan.check_cases import cases, in_case, past_lengths, resized
+from onnxfn.specs.plan.check_cases import FAR_PAST, FAR_TEXT, cases, in_case, past_lengths, resized
+from onnxfn.specs.plan.thresholds import grows_with_text, has_rotary, thresholds
 from onnxfn.specs.records import Generator, InputSpec, NestedDummy, Source
 
 SPECIAL_TOKENS, LONG_TEXT, LONG_PAST = "special tokens", "long text", "long past"
-"""The names of these cases."""
+"""The names of these cases. Far ones are longer than all thresholds of the configuration, see `thresholds.py`."""
 
-LONGEST, UNUSED_POSITIONS = 512, 2
-"""The most tokens of a text, and the positions that RoBERTa's tables leave unused."""
+FAR: Mapping[str, str] = MappingProxyType({FAR_TEXT: LONG_TEXT, FAR_PAST: LONG_PAST})
+"""From the name of a far case to that of the long one."""
+
+SHORTEST, LONGEST, UNUSED_POSITIONS = 64, 512, 2
+"""The tokens of a long text: of large models, and of small ones. The positions that RoBERTa's tables leave unused."""
+
+LARGEST_THRESHOLD, BEYOND = 4096, 9
+"""The largest threshold that a check can afford, and by how many tokens a far text is longer than a threshold."""
 
 SECTIONS = ("text_config.", "", "decoder.", "decoder_config.", "encoder.", "encoder_config.")
 """Where a configuration may keep the facts about its texts, the first that has them counts."""
@@ -54,32 +62,52 @@ TOKEN_FILLS = ("integers", "ids_with_end")
 
 @frozen
 class TextFacts:
-    """What a configuration says about texts: the pad token, an end token, and how many tokens a text may have."""
+    """What a configuration says about texts.
+
+    Attributes:
+        pad: The pad token.
+        end: An end token.
+        longest: How many tokens a long text has.
+        farthest: How many tokens a far text has; 0 without a threshold.
+    """
 
     pad: int | None
     end: int | None
     longest: int
+    farthest: int = 0
 
 
 NO_FACTS = TextFacts(pad=None, end=None, longest=0)
 """The facts without a configuration: it is not known how long a text may be."""
 
 
-def text_facts(read: Callable[[Source], Any]) -> TextFacts:
-    """The facts that a configuration has; `read` returns the value of a source, and MissingValue if there is none."""
+def text_facts(read: Callable[[Source], Any], config: Snapshot) -> TextFacts:
+    """The facts that a configuration has; `read` returns the value of a source, and MissingValue if there is none.
+
+    Scaling that begins where the positions end allows longer texts. A table of positions is read up to its end.
+    """
     pads, ends = (either(*(f"{section}{name}" for section in SECTIONS)) for name in ("pad_token_id", "eos_token_id"))
     counts = [_value(read, f"{section}{name}") for name in POSITION_COUNTS for section in SECTIONS]
     positions = [count - UNUSED_POSITIONS for count in counts if isinstance(count, int) and count > 0]
-    return TextFacts(_first_token(_value(read, pads)), _first_token(_value(read, ends)), min([LONGEST, *positions]))
+    beyond = [*thresholds(config), *(count for count in positions if count > LONGEST and not has_rotary(config))]
+    if grows_with_text(config):
+        positions, beyond = [], [*beyond, *(count + UNUSED_POSITIONS for count in positions)]
+    affordable = [threshold for threshold in beyond if SHORTEST - BEYOND < threshold <= LARGEST_THRESHOLD]
+    return TextFacts(
+        pad=_first_token(_value(read, pads)),
+        end=_first_token(_value(read, ends)),
+        longest=min([LONGEST, *positions]),
+        farthest=min([max(affordable, default=-BEYOND) + BEYOND, *positions]),
+    )
 
 
 def with_text_cases(spec: PlannedSpec, facts: TextFacts) -> PlannedSpec:
     """The planned spec with the cases for special tokens and for long texts, if it has token ids and their sizes."""
     if not _token_inputs(spec) or not _has_sizes(spec):
         return spec
-    long = _long_cases(spec, facts.longest)
-    special = _with_special_tokens(spec, facts)
-    return evolve(spec, cases=(*special, *long))
+    special, long = _with_special_tokens(spec, facts), _long_cases(spec, facts.longest, (LONG_TEXT, LONG_PAST))
+    far = _long_cases(spec, facts.farthest, (FAR_TEXT, FAR_PAST), 1) if facts.farthest > 0 else ()
+    return evolve(spec, cases=(*special, *long, *far))
 
 
 # Special tokens
@@ -176,11 +204,13 @@ def _suitability(spec: PlannedSpec, case: Case, ids: InputSpec) -> tuple[int, in
 # Long texts
 
 
-def _long_cases(spec: PlannedSpec, longest: int) -> tuple[Case, ...]:
+def _long_cases(
+    spec: PlannedSpec, longest: int, case_names: tuple[str, str], most_new: int = LONGEST
+) -> tuple[Case, ...]:
     """One case with a long text in one row; and one whose past is as long as that text, if the spec has a past.
 
-    There is none if the length is fixed, if the inputs do not decide the length of an output (speech), or if other
-    cases are as long.
+    At most `most_new` tokens follow that past. There is no case if the length is fixed, if the inputs do not decide the
+    length of an output (speech), or if other cases are as long.
     """
     lengths = tuple(dict.fromkeys(_length(ids) for ids in _token_inputs(spec)))
     every_case, pasts = cases(spec), past_lengths(spec)
@@ -190,17 +220,20 @@ def _long_cases(spec: PlannedSpec, longest: int) -> tuple[Case, ...]:
         return ()
     prompt = min(single, key=lambda case: sum(_sizes(spec, case)[past] for past in pasts))
     before = sum(_sizes(spec, prompt)[past] for past in pasts)
-    text = evolve(resized(prompt, dict.fromkeys(lengths, longest - before)), name=LONG_TEXT)
+    text = evolve(resized(prompt, dict.fromkeys(lengths, longest - before)), name=case_names[0])
     continued = [case for case in single if pasts and all(_sizes(spec, case)[past] for past in pasts)]
-    later = (resized(case, _with_long_past(spec, case, prompt, longest)) for case in continued[:1])
-    return (text, *(evolve(case, name=LONG_PAST) for case in later))
+    sizes = [_with_long_past(spec, each, _sizes(spec, prompt), longest, most_new) for each in continued[:1]]
+    later = map(resized, continued, sizes)
+    return (text, *(evolve(each, name=case_names[1]) for each in later))
 
 
-def _with_long_past(spec: PlannedSpec, case: Case, prompt: Case, longest: int) -> dict[str, int]:
+def _with_long_past(
+    spec: PlannedSpec, case: Case, of_prompt: Mapping[str, int], longest: int, most_new: int
+) -> dict[str, int]:
     """The sizes of a case: past plus new tokens are `longest` long, and all other sizes are those of the prompt."""
-    sizes, pasts = _sizes(spec, case), past_lengths(spec)
-    past = {symbol: longest - sizes[new] for symbol, new in pasts.items()}
-    return {**_sizes(spec, prompt), **past, **{new: sizes[new] for new in pasts.values()}}
+    pasts = past_lengths(spec)
+    added = {new: min(_sizes(spec, case)[new], most_new) for new in pasts.values()}
+    return {**of_prompt, **{symbol: longest - added[new] for symbol, new in pasts.items()}, **added}
 
 
 def _length(ids: InputSpec) -> str:

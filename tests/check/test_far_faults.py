@@ -1,0 +1,187 @@
+"""The check finds faults that only texts beyond 512 tokens show: windows, chunks, positions, scalings.
+
+    python -m pytest tests/check/test_far_faults.py                # a sample
+    python -m pytest tests/check/test_far_faults.py -m sweep       # every fault
+
+The whole model finds a fault where that is affordable, else two layers of each kind do: a budget of 0 asks for them.
+"""
+
+from __future__ import annotations
+
+import shutil
+from functools import partial
+
+import numpy as np
+import onnx
+import pytest
+import tiny
+from graph_edits import after_input, constant, initializers, insert, new_constant, set_constant, users
+
+import onnxfn
+from onnxfn.check.cases import references
+from onnxfn.specs.stored.reports import CheckFailed
+
+LONG = {"max_position_embeddings": 8192, "num_hidden_layers": 4}
+FACTORS = {"short_factor": [1.0, 1.1, 1.2, 1.3], "long_factor": [1.1, 1.5, 2.0, 4.0]}
+LONGROPE = {
+    "rope_type": "longrope",
+    "rope_theta": 1e4,
+    "factor": 4.0,
+    "original_max_position_embeddings": 600,
+    **FACTORS,
+}
+MODELS = {
+    "mistral 600": ("mistral", {**LONG, "sliding_window": 600}),
+    "mistral 4096": ("mistral", {**LONG, "sliding_window": 4096}),
+    "gemma3": (
+        "gemma3_text",
+        {**LONG, "sliding_window": 600, "layer_types": ["sliding_attention", "full_attention"] * 2},
+    ),
+    "gpt2": ("gpt2", {"max_position_embeddings": 1024, "num_hidden_layers": 4}),
+    "llama4": ("llama4_text", {"max_position_embeddings": 8192, "attention_chunk_size": 600}),
+    "phi3": (
+        "phi3",
+        {**LONG, "sliding_window": None, "original_max_position_embeddings": 600, "rope_parameters": LONGROPE},
+    ),
+    "llama": (
+        "llama",
+        {
+            "num_hidden_layers": 4,
+            "max_position_embeddings": 600,
+            "rope_parameters": {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 4.0},
+        },
+    ),
+}
+"""Name -> the model type, and the arguments of its configuration."""
+
+WHOLE, LAYERS = references.FAR_TEXT_BUDGET, 0
+"""The budgets with which whole models read far texts, or two layers of each kind do."""
+
+
+def number(old, new, model):
+    """An integer of the graph has another value, wherever it is."""
+    names = [
+        name
+        for name in initializers(model)
+        if (value := constant(model, name)).size == 1 and value.dtype.kind == "i" and value == old
+    ]
+    assert names, old
+    for name in names:
+        set_constant(model, name, np.full_like(constant(model, name), new))
+
+
+def clipped(limit, model):
+    """Positions end at a limit."""
+    after_input(model, "position_ids", "Min", new_constant(model, np.array(limit)))
+
+
+def louder_layer(layer, model):
+    """The queries of one layer are larger at far positions."""
+    weight = f"model.layers.{layer}.self_attn.q_proj.weight"
+    (product,) = users(model, weight)
+    readers = users(model, product.output[0])
+    far = insert(model, readers[0], "Greater", ["position_ids", new_constant(model, np.array(600))])
+    factor = insert(
+        model, readers[0], "Where", [far, new_constant(model, np.float32(1.5)), new_constant(model, np.float32(1))]
+    )
+    factor = insert(model, readers[0], "Unsqueeze", [factor, new_constant(model, np.array([2]))])
+    scaled = insert(model, readers[0], "Mul", [product.output[0], factor])
+    for node in readers:
+        node.input[:] = [scaled if each == product.output[0] else each for each in node.input]
+
+
+FAULTS = {
+    "a window of 600 is one of 590": ("mistral 600", WHOLE, partial(number, 600, 590)),
+    "a window of 600 is one of 520": ("mistral 600", WHOLE, partial(number, 600, 520)),
+    "a window of 600 is dropped": ("mistral 600", LAYERS, partial(number, 600, 100_000)),
+    "a window of 4096 is one of 4095": ("mistral 4096", LAYERS, partial(number, 4096, 4095)),
+    "a window of 4096 is dropped": ("mistral 4096", LAYERS, partial(number, 4096, 100_000)),
+    "a window of every second layer is one of 599": ("gemma3", LAYERS, partial(number, 600, 599)),
+    "positions of a table end at 520": ("gpt2", WHOLE, partial(clipped, 520)),
+    "positions of a table end at 1000": ("gpt2", LAYERS, partial(clipped, 1000)),
+    "a chunk of 600 is one of 601": ("llama4", LAYERS, partial(number, 600, 601)),
+    "a long text has the frequencies of short ones": ("phi3", WHOLE, partial(number, 600, 100_000)),
+    "dynamic scaling is dropped": ("llama", LAYERS, partial(number, 600, 100_000)),
+    "one layer of four is another at far positions": ("mistral 600", LAYERS, partial(louder_layer, 3)),
+}
+"""The model, the budget, and the edit of the graph."""
+
+SAMPLED = (
+    "a window of 600 is one of 590",
+    "one layer of four is another at far positions",
+    "dynamic scaling is dropped",
+)
+"""The faults of the default run."""
+
+
+@pytest.fixture(scope="module")
+def exports(tmp_path_factory):
+    """A function from a name in MODELS to its spec, its model and the folder of its export; each is exported once."""
+    known = {}
+
+    def export(name):
+        if name not in known:
+            model_type, sizes = MODELS[name]
+            model, folder = (
+                tiny.model(model_type, "AutoModelForCausalLM", **sizes),
+                tmp_path_factory.mktemp("far") / "out",
+            )
+            spec = onnxfn.spec_for(model, "text-generation-with-past")
+            onnxfn.export(spec, model, folder, check=False)
+            known[name] = spec, model, folder
+        return known[name]
+
+    return export
+
+
+def report_of(spec, model, folder):
+    try:
+        return onnxfn.validate(spec, model, folder)
+    except CheckFailed as error:
+        return error.report
+
+
+def is_found(exports, fault, folder, monkeypatch):
+    """Whether the check finds a fault, and passes the file without it."""
+    name, budget, edit = FAULTS[fault]
+    spec, model, right = exports(name)
+    monkeypatch.setattr(references, "FAR_TEXT_BUDGET", budget)
+    assert report_of(spec, model, right).passed
+    shutil.copytree(right, folder)
+    graph = onnx.load(folder / "model.onnx")
+    edit(graph)
+    onnx.save(graph, folder / "model.onnx")
+    return not report_of(spec, model, folder).passed
+
+
+@pytest.mark.parametrize(("budget", "who"), [(WHOLE, ""), (LAYERS, ", layers 0, 1 of 4")])
+def test_a_small_model_reads_far_texts_as_a_whole_and_layers_of_each_kind_of_a_large_one(
+    budget, who, exports, monkeypatch
+):
+    monkeypatch.setattr(references, "FAR_TEXT_BUDGET", budget)
+    far = [case for case in report_of(*exports("mistral 600")).cases if case.startswith("far")]
+    assert far == [
+        f"far text (batch_size=1, sequence_length=609, past_sequence_length=0){who}",
+        f"far past (batch_size=1, sequence_length=1, past_sequence_length=608){who}",
+    ]
+
+
+def test_two_layers_of_each_kind_are_four_of_six(tmp_path, monkeypatch):
+    monkeypatch.setattr(references, "FAR_TEXT_BUDGET", LAYERS)
+    kinds = {"layer_types": [*["sliding_attention"] * 2, "full_attention"] * 2, "num_hidden_layers": 6}
+    model = tiny.model("gemma3_text", "AutoModelForCausalLM", **{**MODELS["gemma3"][1], **kinds})
+    report = onnxfn.export(onnxfn.spec_for(model, "text-generation-with-past"), model, tmp_path / "out").report
+    assert [case.partition("), ")[2] for case in report.cases if case.startswith("far")] == [
+        "layers 0, 1, 2, 5 of 6"
+    ] * 2
+
+
+@pytest.mark.parametrize("fault", SAMPLED)
+def test_a_far_fault_is_found(fault, exports, tmp_path, monkeypatch):
+    assert is_found(exports, fault, tmp_path / "out", monkeypatch)
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize("fault", [fault for fault in FAULTS if fault not in SAMPLED])
+def test_every_far_fault_is_found(fault, exports, tmp_path, monkeypatch):
+    assert is_found(exports, fault, tmp_path / "out", monkeypatch)
