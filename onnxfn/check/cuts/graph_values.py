@@ -35,15 +35,17 @@ class GraphValues:
     weights: Mapping[str, Weights]
 
 
-def graph_values(file: Path, inputs: Mapping[str, Array]) -> GraphValues:
+def graph_values(file: Path, inputs: Mapping[str, Array], content: bytes | None = None) -> GraphValues:
     """The values of an ONNX file for these inputs. The file is not changed; ONNX Runtime runs once.
+
+    `content` replaces the bytes of the file.
 
     Values inside the branches of an If and the bodies of loops are not among them.
 
     Raises:
         CheckFailed: ONNX Runtime cannot load or run the file.
     """
-    written = written_graph(file)
+    written = written_graph(file, content)
     graph = written.model.graph
     computed = computed_values(written, [name for node in graph.node for name in node.output if name], inputs)
     computed |= inputs

@@ -297,6 +297,11 @@ def _written(job: Job, output: Output, graphs: tuple[BuiltGraph, ...]) -> Built:
     return Built(job.plan, graphs, files, report, tuple(traced), weights_text(job.model, graphs))
 
 
+def check_variants(job: Job) -> Report:
+    """The report on the files of each dtype of a plan."""
+    return _joined([check_files(evolve(job, plan=plan)) for plan in plans_by_dtype(job.plan).values()])
+
+
 def check_files(job: Job, *, must_pass: bool = False) -> Report:
     """The report on the files of a plan in a folder. If it `must_pass`, and does not, CheckFailed: the stage fails.
 

@@ -23,11 +23,11 @@ from onnxfn.export.run.arguments import (
     provenance_in_errors,
     with_checkpoint_weights,
 )
-from onnxfn.export.run.attempts import Job, Output, build_variants, check_files
+from onnxfn.export.run.attempts import Job, Output, build_variants, check_variants
 from onnxfn.export.run.complete import complete_folder, exported_result, write_checkpoint_files
 from onnxfn.export.run.events import OnEvent, ignore, limited, stage_timer
-from onnxfn.export.run.loaded import Loaded, write_to_file_object
-from onnxfn.export.run.planned_files import plan_for_destination, planned_files
+from onnxfn.export.run.loaded import Loaded, variant_of, write_to_file_object
+from onnxfn.export.run.planned_files import other_variants, plan_for_destination, planned_files
 from onnxfn.graphs.build import BuildOptions
 from onnxfn.models.casting import with_adapter
 from onnxfn.models.model_state import model_copy, with_plain_tensors
@@ -215,7 +215,7 @@ def export_model(
 def validate(
     spec: ExportSpec,
     model: Any,
-    exported: Exported | str | PathLike[str],
+    exported: Exported | Loaded | str | PathLike[str],
     *,
     config: Any = None,
     adapter: str | Path | None = None,
@@ -228,12 +228,14 @@ def validate(
 ) -> Report:
     """Compares ONNX files with a PyTorch model, on inputs of sizes that were not traced.
 
-    A difference above the tolerance is not an error: see `Report.passed`.
+    A difference above the tolerance is not an error: see `Report.passed`. Files of other dtypes in the folder are not
+    checked: see `Report.unchecked`.
 
     Args:
         spec: The spec that the files were exported with.
         model: The model, a `torch.nn.Module`.
-        exported: The result of `export` or `load`, an ONNX file, or a folder with the files of the plan.
+        exported: The result of `export`, with all of its dtypes; that of `load`, with the dtype that it was asked for;
+            an ONNX file; or a folder with the files of the plan.
         config: The configuration that the spec reads: a transformers configuration or a dict. None: `model.config`.
         adapter: The folder of the adapter that was merged into the files; not used if the files take it as inputs.
         preprocessor: The tokenizer, image processor, feature extractor or processor of the model. Its output for a
@@ -267,14 +269,16 @@ def validate(
     model, mode = as_module(model), comparing_mode(check)
     check_model(spec, model)
     check_values(model)
-    exported = exported if isinstance(exported, Exported) else export_path(exported)
+    path, dtypes = export_path(exported), variant_of(exported)
+    files = exported if isinstance(exported, Exported) else path
     with stage_timer(limited(on_event, timeout, "the check")) as (timed, _):
         with timed("plan", "") as tick, ticking_operators(tick):
             copied = with_adapter(model, model_copy(with_plain_tensors(model)), merged_adapter(spec, adapter))
-            folder, planned = planned_files(spec, copied, exported, config, decoders=decoders)
+            folder, planned = planned_files(spec, copied, files, config, decoders=decoders, dtypes=dtypes)
             real_inputs = real_inputs_by_part(planned, preprocessor)
         texts = text_references(copied, preprocessor)
-        return check_files(Job(copied, planned, folder, timed, mode, real_inputs, texts, floors, preprocessor))
+        report = check_variants(Job(copied, planned, folder, timed, mode, real_inputs, texts, floors, preprocessor))
+        return report if path.suffix == ".onnx" else evolve(report, unchecked=other_variants(folder, planned))
 
 
 def _resolved_options(
