@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 from attrs import frozen
@@ -15,6 +15,7 @@ from onnxfn.graphs.passes.merging import PREFIX
 from onnxfn.run.sessions import open_check_session, runtime_message, silent_run_options
 from onnxfn.specs.algebra.dummies import Array
 from onnxfn.specs.stored.reports import CheckFailed
+from onnxfn.weights.quantized import Role
 
 Weights = frozenset[str]
 """The names of initializers, without the prefix of those that only a filler reads."""
@@ -79,10 +80,17 @@ def _weights(graph: Any, outside: Mapping[str, Weights] = MappingProxyType({})) 
 
     `outside` are the weights of values that a subgraph reads from the outer graph.
     """
-    weights = {**outside, **{each.name: frozenset([each.name.removeprefix(PREFIX)]) for each in graph.initializer}}
+    weights = {**outside, **{each.name: _names_of(each.name) for each in graph.initializer}}
     for node in graph.node:  # in the order in which they are computed
         weights.update(zip(node.output, _weights_of_outputs(node, weights), strict=True))
     return weights
+
+
+def _names_of(initializer: str) -> Weights:
+    """The names of the weight of an initializer; of codes, scales and zero points, also that of the weight they are."""
+    name = initializer.removeprefix(PREFIX)
+    weight, _, role = name.rpartition(".")
+    return frozenset([name, weight] if role in get_args(Role) else [name])
 
 
 def _weights_of_outputs(node: Any, weights: Mapping[str, Weights]) -> list[Weights]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from os import PathLike
 from typing import Any
+
+from attrs import evolve
 
 from onnxfn.check.bisect.bisect import Divergence, divergence
 from onnxfn.check.bisect.failing_case import selected_cases
@@ -73,12 +74,13 @@ def bisect(
     real_inputs = real_inputs_by_part(plan, preprocessor)
     for part in plan.parts:
         dtype = part.spec.target.float_dtype
-        compared = partial(compared_file, in_dtype(copied, dtype), part, exact=exact_outputs(copied, dtype))
         file = folder / f"{part.name}.onnx"
+        compared = compared_file(in_dtype(copied, dtype), part, file, exact_outputs(copied, dtype))
+        compared = evolve(compared, model=in_dtype(compared.model, dtype or "float32"))
         cases = selected_cases(
             file_cases(copied, part, file, real_inputs.get(part.name)), part, case, dict(sizes or {})
         )
-        different = divergence(compared(file), cases)
+        different = divergence(compared, cases)
         if different is not None:
             return different
     return Divergence(", ".join(plan.files))
