@@ -1,4 +1,7 @@
-"""Measures a quantized or 16-bit file against PyTorch in float32, and proves the weights of a quantized one."""
+"""Measures a quantized or 16-bit file against PyTorch in float32, and proves the weights of a quantized one.
+
+The graph is proven elsewhere: see `file_weights.py`.
+"""
 
 from __future__ import annotations
 
