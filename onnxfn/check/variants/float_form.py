@@ -80,13 +80,13 @@ def _compute_in_floats(graph: Any) -> Iterator[str]:
         else:
             groups[group.output] = group
     nodes = [new for node in graph.node for new in _in_floats(node, groups)]
-    needed, kept = {output.name for output in graph.output}, list[Any]()
+    needed, remaining = {output.name for output in graph.output}, list[Any]()
     for node in reversed(nodes):
         if not needed.isdisjoint(node.output):
             needed.update(read_names(node))
-            kept.append(node)
+            remaining.append(node)
     del graph.node[:]
-    graph.node.extend(reversed(kept))
+    graph.node.extend(reversed(remaining))
 
 
 Producers = Mapping[str, Any]
@@ -142,5 +142,5 @@ def _group(product: Any, producers: Producers, readers: Readers) -> Group | None
 
 def _only_reader(node: Any, readers: Readers, operator: str) -> Any:
     """The only node that reads the output of a node, if it has this operator; None else."""
-    found = readers.get(node.output[0], [])
-    return found[0] if len(found) == 1 and found[0].op_type == operator else None
+    nodes = readers.get(node.output[0], [])
+    return nodes[0] if len(nodes) == 1 and nodes[0].op_type == operator else None

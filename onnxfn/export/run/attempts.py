@@ -11,7 +11,7 @@ from typing import Any
 from attrs import evolve, field, frozen
 
 from onnxfn.check.cases.image_sizes import moves_images, with_fixed_images
-from onnxfn.check.cases.references import Reference, largest_sizes, references
+from onnxfn.check.cases.references import largest_sizes, references
 from onnxfn.check.check import check as check_part
 from onnxfn.check.check import check_error, differs_by_rounding
 from onnxfn.check.sections.check import check_by_sections
@@ -35,11 +35,11 @@ from onnxfn.models.dtypes import has_dtype, in_dtype_if_small, without_values
 from onnxfn.models.torch_modes import ticking_operators
 from onnxfn.run.sessions import kept_session
 from onnxfn.specs.algebra.dummies import Array
-from onnxfn.specs.algebra.planned import Part, Plan
+from onnxfn.specs.algebra.planned import Plan
 from onnxfn.specs.errors import CaptureFailed, InvalidSpec, ModelNotFound, OnnxfnError, TimedOut, WriteFailed, listed
 from onnxfn.specs.plan.variants import plans_by_dtype
 from onnxfn.specs.results.measurements import CheckMode, Floors
-from onnxfn.specs.stored.reports import CheckFailed, Report, StageTimer, Tick
+from onnxfn.specs.stored.reports import CheckFailed, Report, StageTimer
 from onnxfn.weights.packed.stored_blocks import stored_weight
 from onnxfn.weights.write import ResolvedWriteOptions, write_graphs
 
@@ -324,7 +324,8 @@ def check_files(job: Job, *, must_pass: bool = False) -> Report:
             if job.check == "sections":
                 reports.append(check_by_sections(*of_part, exact=exact, proof=proof, real_inputs=real, tick=tick))
             else:
-                with_model = partial(_references, part, real, largest_sizes(file), tick)
+                largest = largest_sizes(file)
+                with_model = partial(references, part=part, real_inputs=real, largest=largest, tick=tick)
                 checked = partial(check_part, *of_part, job.plan, exact=exact, tick=tick)
                 reports.append(checked(session_for=session_for, expected=with_model, proof=proof))
             if job.check == "whole" and part is job.plan.parts[-1] and _joined(reports).passed:
@@ -333,10 +334,6 @@ def check_files(job: Job, *, must_pass: bool = False) -> Report:
             if must_pass and part is job.plan.parts[-1] and not _joined(reports).passed:
                 raise check_error(_joined(reports))
     return _joined(reports)
-
-
-def _references(part: Part, real: Any, largest: Mapping[str, int], tick: Tick, model: Any) -> Iterator[Reference]:
-    return references(model, part, real, largest=largest, tick=tick)
 
 
 def _joined(reports: Sequence[Report]) -> Report:

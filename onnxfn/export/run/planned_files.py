@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -110,7 +109,7 @@ def _inner_config_in_errors(model: Any, values: Any) -> Iterator[None]:
 def planned_files(
     spec: ExportSpec,
     model: Any,
-    exported: Exported | str | PathLike[str],
+    exported: Exported | str | Path,
     config: Any,
     *,
     decoders: Decoders,
