@@ -49,6 +49,12 @@ AMPLIFIED = (
 CASES_AHEAD = 4
 """The cases that ONNX Runtime may have computed before the first of them is compared."""
 
+KEPT_WEIGHTS = 3 << 28
+"""The bytes of a model with the weights of a quantized file up to which they are kept in memory between the cases.
+
+In a larger model they are read in each case: 4 seconds for a billion weights.
+"""
+
 References = Callable[[Any], Iterable[Reference]]
 """From a model to the references of a part."""
 
@@ -90,7 +96,7 @@ def check(
     session_for = session_for or partial(kept_session, {}, tick)
     expected = expected or partial(references, part=part, largest=largest_sizes(file))
     checked = compared_file(model, part, file, exact, tick)
-    in_torch = in_dtype_if_small(checked.model, part.spec.target.float_dtype or "float32")
+    in_torch = in_dtype_if_small(checked.model, part.spec.target.float_dtype or "float32", KEPT_WEIGHTS)
     judged, (of_weights, errors) = _judged_with_weights(checked, session_for, expected(in_torch), model)
     comparisons, cases = judged.comparisons, judged.cases
     findings = (*of_weights, *judged.findings)

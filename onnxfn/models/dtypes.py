@@ -37,8 +37,8 @@ def in_dtype(model: Any, dtype: str | None) -> Any:
         return copied(model, lambda tensor: _converted(tensor, dtypes[id(tensor)]) if id(tensor) in dtypes else tensor)
 
 
-def in_dtype_if_small(model: Any, dtype: str | None) -> Any:
-    """A copy of a model in a dtype if the copy has at most `SMALL_COPY` bytes; else the model itself.
+def in_dtype_if_small(model: Any, dtype: str | None, most: int = SMALL_COPY) -> Any:
+    """A copy of a model in a dtype if the copy has at most `most` bytes; else the model itself.
 
     PyTorch computes in the dtype with either: `cast_on_use` converts weights that have another. A copy is faster.
     """
@@ -47,7 +47,7 @@ def in_dtype_if_small(model: Any, dtype: str | None) -> Any:
     if dtype is None:
         return model
     size = sum(tensor.numel() for tensor in float_tensors(model)) * getattr(torch, dtype).itemsize
-    return in_dtype(model, dtype) if size <= SMALL_COPY else model
+    return in_dtype(model, dtype) if size <= most else model
 
 
 def without_values(model: Any, dtype: str | None) -> Any:

@@ -65,7 +65,8 @@ def test_a_file_that_computes_in_floats_has_no_other_form(llama, tmp_path):
 def test_kernels_of_a_convolution_have_a_float_form(tmp_path):
     model = tiny.model("resnet", "AutoModelForImageClassification")
     spec = onnxfn.spec_for(model, "image-classification")
-    report = onnxfn.export(spec, model, tmp_path / "out", dtypes=("q8",), floors=LOW).report
+    floors = onnxfn.Floors(agreement=0.0, cosine=-1.0)
+    report = onnxfn.export(spec, model, tmp_path / "out", dtypes=("q8",), floors=floors).report
     assert "ConvInteger" in operators((tmp_path / "out" / "model_quantized.onnx").read_bytes())
     assert report.passed
     assert report.differences
