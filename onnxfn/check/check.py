@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from onnxfn.check.cases.interface import interface_findings, size_findings
 from onnxfn.check.cases.references import OutputArrays, Reference, largest_sizes, references, with_outputs
@@ -170,11 +170,17 @@ def judged_cases(checked: CheckedFile, pairs: Iterable[tuple[Reference, OutputAr
         findings += size_findings(part, reference) if not findings else ()
         cases.append(reference.case)
         compared = case_comparisons(checked, reference, outputs)
-        comparisons.extend(compared)
+        comparisons.extend(map(_with_file_weights, compared) if is_quantized(part.spec) else compared)
         if not findings and not all(comparison.passed for comparison in compared):
             findings += random_findings(checked.model, part, reference)
         checked.tick()
     return JudgedCases(tuple(comparisons), (*checked.findings, *findings), tuple(cases))
+
+
+def _with_file_weights(comparison: Comparison) -> Comparison:
+    """The comparison of a quantized file, whose text says that PyTorch has the weights of the file."""
+    words = comparison.reference and f"{comparison.reference}, with the weights of the file"
+    return evolve(comparison, reference=words)
 
 
 def file_weights(model: Any, part: Part, file: Path, tick: Tick) -> tuple[tuple[str, ...], tuple[WeightError, ...]]:
