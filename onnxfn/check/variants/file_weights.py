@@ -15,7 +15,7 @@ import numpy as np
 from onnxfn.check.variants.float_form import float_form
 from onnxfn.check.variants.proof import is_quantized
 from onnxfn.check.variants.quantized_matrices import Index, QuantizedMatrix
-from onnxfn.check.variants.quantized_weights import QuantizedWeight, weights_of_file
+from onnxfn.check.variants.quantized_weights import FileWeight, weights_of_file
 from onnxfn.check.verdict.case_comparisons import CheckedFile
 from onnxfn.check.verdict.verdict import ExactOutputs, exact_outputs
 from onnxfn.models.read_weights import with_rows
@@ -62,7 +62,7 @@ def _is_table(model: Any, name: str) -> bool:
     return isinstance(model.get_submodule(name.rpartition(".")[0]), torch.nn.Embedding)
 
 
-def weight_rows(weight: QuantizedWeight, shape: tuple[int, ...], index: Any) -> Any:
+def weight_rows(weight: FileWeight, shape: tuple[int, ...], index: Any) -> Any:
     """Some rows of a weight of this shape along its first axis, as a float32 tensor; the index is as in `Rows`."""
     import torch
 

@@ -53,7 +53,7 @@ class WeightError:
 
 
 @frozen(eq=False)
-class QuantizedWeight:
+class FileWeight:
     """A weight of a model, and the matrix of a file that stands for it.
 
     Attributes:
@@ -67,10 +67,10 @@ class QuantizedWeight:
     is_turned: bool
 
 
-def weights_of_file(model: Any, file: Path) -> tuple[tuple[QuantizedWeight, ...], tuple[str, ...]]:
+def weights_of_file(model: Any, file: Path) -> tuple[tuple[FileWeight, ...], tuple[str, ...]]:
     """The quantized weights of a file, and one line for each matrix whose weight in the model is not known."""
     tensors = tensors_by_name(model)
-    weights: list[QuantizedWeight] = []
+    weights: list[FileWeight] = []
     unknown: list[str] = []
     for stored in quantized_matrices(file):
         name = _weight_name(stored.name, tensors)
@@ -96,29 +96,26 @@ def quantized_weight_errors(
     return tuple(_error(weight, tensors[weight.name], tick) for weight in weights), unknown
 
 
-def _weight(stored: QuantizedMatrix, name: str, tensor: Any) -> QuantizedWeight | None:
+def _weight(stored: QuantizedMatrix, name: str, tensor: Any) -> FileWeight | None:
     """The weight of a matrix; None if its size is another.
 
     If both orders of the axes fit, as in a square matrix, a few rows show which one the file has.
     """
     matrix = _without_padding(stored, tensor)
     orders = (False, True) if tensor.dim() in (2, 3) else (False,)
-    every = [QuantizedWeight(name, matrix, order) for order in orders if _fits(_turned(tensor, order), matrix, order)]
+    every = [FileWeight(name, matrix, order) for order in orders]
+    every = [each for each in every if _fits(each, tensor)]
     if len(every) < 2:  # noqa: PLR2004 - both orders
         return next(iter(every), None)
     errors = [_error(each, tensor, rows=_rows_at_once(matrix)) for each in every]
     return every[min((0, 1), key=lambda index: (errors[index].outside, -errors[index].cosine))]
 
 
-def _turned(tensor: Any, is_turned: bool) -> Any:  # noqa: FBT001 - the only other argument
-    return tensor.mT if is_turned else tensor
-
-
-def _fits(tensor: Any, matrix: QuantizedMatrix, is_turned: bool) -> bool:  # noqa: FBT001
-    """Whether the last axes of a weight, its last one alone if these are turned, are the columns of a matrix."""
-    rows, columns = matrix.shape
-    ends = [tensor.shape[-1]] if is_turned else [prod(tensor.shape[axis:]) for axis in range(1, tensor.dim())]
-    return bool(tensor.numel() == rows * columns and columns in ends)
+def _fits(weight: FileWeight, tensor: Any) -> bool:
+    """Whether the last axes of a tensor, its last one alone if these are turned, are the columns of the matrix."""
+    rows, columns = weight.matrix.shape
+    ends = [prod(tensor.shape[axis:]) for axis in range(1, tensor.dim())]
+    return bool(tensor.numel() == rows * columns and columns in ([tensor.shape[-2]] if weight.is_turned else ends))
 
 
 def _without_padding(matrix: QuantizedMatrix, tensor: Any) -> QuantizedMatrix:
@@ -145,12 +142,12 @@ def _rows_at_once(matrix: QuantizedMatrix) -> int:
     return max(1, ELEMENTS_AT_ONCE // matrix.shape[1])
 
 
-def _error(weight: QuantizedWeight, tensor: Any, tick: Tick = no_tick, rows: int | None = None) -> WeightError:
+def _error(weight: FileWeight, tensor: Any, tick: Tick = no_tick, rows: int | None = None) -> WeightError:
     """The error of a weight, or of its first rows in the file."""
     import torch
 
     outside, first_row, sums = 0, None, np.zeros(3)
-    matrix, own_rows = weight.matrix, _turned(tensor, weight.is_turned)
+    matrix, own_rows = weight.matrix, tensor.mT if weight.is_turned else tensor
     count = min(rows or matrix.shape[0], matrix.shape[0])
     for start in range(0, count, _rows_at_once(matrix)):
         tick()
