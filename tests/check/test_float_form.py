@@ -103,9 +103,11 @@ def with_another_scale(graph):
 
 def with_codes_of_other_activations(graph):
     """The codes are those of other activations, the scale is that of these."""
-    one, *_, other = [node for node in graph.node if node.op_type == "DynamicQuantizeLinear"]
-    product = next(node for node in graph.node if node.op_type == "MatMulInteger" and other.output[0] in node.input)
-    product.input[0] = one.output[0]
+    quantizers = [node for node in graph.node if node.op_type == "DynamicQuantizeLinear"]
+    first_layer, second_layer = quantizers[0], quantizers[len(quantizers) // 2]
+    readers = [node for node in graph.node if second_layer.output[0] in node.input]
+    product = next(node for node in readers if node.op_type == "MatMulInteger")
+    product.input[0] = first_layer.output[0]
 
 
 @pytest.mark.parametrize("change", [without_zero_point, with_another_scale, with_codes_of_other_activations])
