@@ -77,8 +77,7 @@ def open_check_session(file: Path, tick: Tick = no_tick, content: bytes | None =
     Runtime loads the file; if it raises, loading is cancelled: it ends a little later.
     """
     options, content = check_options(file), content or _content(file)
-    # The scales of the blocks of codes are 16-bit weights, too. And ONNX Runtime optimizes DequantizeLinear and MatMul
-    # to MatMulNBits, which quantizes activations.
+    # The scales of the blocks of codes are 16-bit weights, too.
     if content is not None and (_has_codes(file) or _half_bytes(file) > LARGE_HALF_BYTES):
         convert_on_use(options)
     return watched_session(file, options, content, tick)
@@ -150,10 +149,11 @@ def runtime_message(error: Exception) -> str:
 
 
 def _has_codes(file: Path) -> bool:
-    """Whether weights of an ONNX file are codes of a quantizer."""
+    """Whether large weights of an ONNX file are codes of a quantizer."""
     from onnx import TensorProto
 
-    return any(each.dtype in (TensorProto.UINT8, TensorProto.INT8) for each in stored_tensors(file))
+    codes = (TensorProto.UINT8, TensorProto.INT8)
+    return any(each.dtype in codes and each.length >= IN_PLACE_BYTES for each in stored_tensors(file))
 
 
 def _half_bytes(file: Path) -> int:
