@@ -3,25 +3,32 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from onnxfn.check.cases.interface import interface_findings, size_findings
-from onnxfn.check.cases.references import OutputArrays, Reference, largest_sizes, references, with_outputs
+from onnxfn.check.cases.references import (
+    OutputArrays,
+    Reference,
+    largest_sizes,
+    multiplied_parameters,
+    references,
+    with_outputs,
+)
 from onnxfn.check.cases.repeated import random_findings
 from onnxfn.check.texts.decoded_texts import SessionOpener, decoded_text_comparisons
+from onnxfn.check.variants.file_weights import quantized_file
 from onnxfn.check.variants.proof import (
     NO_PROOF,
     Proof,
-    Values,
-    case_values,
     failed_measurements,
     is_quantized,
+    measured_cases,
     quantized_weights,
     variant_measurements,
 )
@@ -29,7 +36,8 @@ from onnxfn.check.variants.quantized_weights import WeightError
 from onnxfn.check.variants.weight_bytes import weight_findings
 from onnxfn.check.verdict.case_comparisons import CheckedFile, agreeing_with_any_case, case_comparisons
 from onnxfn.check.verdict.verdict import Comparison, ExactOutputs, exact_outputs
-from onnxfn.run.sessions import kept_session, silent_run_options
+from onnxfn.models.dtypes import in_dtype_if_small
+from onnxfn.run.sessions import check_options, convert_on_use, kept_session, silent_run_options, watched_session
 from onnxfn.specs.algebra.planned import Part, Plan
 from onnxfn.specs.errors import listed
 from onnxfn.specs.stored.reports import CheckFailed, Difference, Report, Tick, no_tick
@@ -48,6 +56,15 @@ AMPLIFIED = (
 CASES_AHEAD = 4
 """The cases that ONNX Runtime may have computed before the first of them is compared."""
 
+KEPT_WEIGHTS = 3 << 28
+"""The bytes of a model with the weights of a quantized file up to which they are kept in memory between the cases.
+
+In a larger model they are read in each case: 4 seconds for a billion weights.
+"""
+
+References = Callable[[Any], Iterable[Reference]]
+"""From a model to the references of a part."""
+
 
 def check(
     model: Any,
@@ -56,14 +73,14 @@ def check(
     plan: Plan | None = None,
     *,
     session_for: SessionOpener | None = None,
-    expected: Iterable[Reference] | None = None,
+    expected: References | None = None,
     exact: ExactOutputs | None = None,
     proof: Proof = NO_PROOF,
     tick: Tick = no_tick,
 ) -> Report:
     """Compares an ONNX file with PyTorch in every case of its part.
 
-    The outputs of a quantized file are measured, not compared: see `measures.py`.
+    PyTorch has the quantized weights of the file. What quantization costs is measured: see `measures.py`.
 
     Args:
         model: The PyTorch model, in the float dtype of the part.
@@ -71,7 +88,7 @@ def check(
         file: The ONNX file.
         plan: The plan of the part. The files of its other parts lie in the folder of `file`. None: the part is alone.
         session_for: Opens an ONNX file at its first call, see `kept_session`, which is the default.
-        expected: The `references` of the part, if they are known. The default computes them.
+        expected: From a model to the references of the part: `references` is the default.
         exact: Computes PyTorch's outputs in a wider dtype. The default does so with the weights of `model`; if these
             were converted from another dtype, the function should have the model before that.
         proof: What a quantized or 16-bit file is measured with.
@@ -84,24 +101,26 @@ def check(
         CheckFailed: ONNX Runtime cannot load or run the file.
     """
     session_for = session_for or partial(kept_session, {}, tick)
-    exact = exact or exact_outputs(model, part.spec.target.float_dtype)
-    if expected is None:
-        expected = references(model, part, largest=largest_sizes(file))
-    checked = CheckedFile(model, part, file, exact, tick)
-    judged, (of_weights, errors) = _judged_with_weights(checked, session_for, expected)
+    expected = expected or partial(references, part=part, largest=largest_sizes(file))
+    checked = compared_file(model, part, file, exact, tick)
+    in_torch = in_dtype_if_small(checked.model, part.spec.target.float_dtype or "float32", KEPT_WEIGHTS)
+    judged, (of_weights, errors) = _judged_with_weights(checked, session_for, expected(in_torch), model)
     comparisons, cases = judged.comparisons, judged.cases
+    findings = (*of_weights, *judged.findings)
     if not is_quantized(part.spec):
         decoded = decoded_text_comparisons(checked, plan or Plan((part,)), session_for)
         comparisons += tuple(decoded)
         cases += tuple(comparison.case for comparison in decoded)
-    measurements = variant_measurements(part, session_for(file), proof, judged.values, errors)
-    return Report(differences(part, comparisons), cases, (*of_weights, *judged.findings), measurements)
+    session = session_for(file)
+    values, of_shapes = measured_cases(part, session, proof, partial(expected, model))
+    measurements = variant_measurements(part, session, proof, values, errors)
+    return Report(differences(part, comparisons), cases, (*findings, *of_shapes), measurements)
 
 
 def _judged_with_weights(
-    checked: CheckedFile, session_for: SessionOpener, expected: Iterable[Reference]
+    checked: CheckedFile, session_for: SessionOpener, expected: Iterable[Reference], model: Any
 ) -> tuple[JudgedCases, tuple[tuple[str, ...], tuple[WeightError, ...]]]:
-    """The judged cases of a file and the result of `file_weights`, computed in parallel."""
+    """The judged cases of a file and the result of `file_weights` for a model, computed in parallel."""
     part, file, tick = checked.part, checked.file, checked.tick
     run_options, stopped = silent_run_options(), threading.Event()
 
@@ -118,8 +137,8 @@ def _judged_with_weights(
     # sleep between two parallel loops instead of spinning: a model of many short loops takes up to nine times as long.
     # See GOMP_SPINCOUNT in the manual of libgomp.
     with ThreadPoolExecutor(2) as pool, stopped_on_error(stop):
-        weights = pool.submit(file_weights, checked.model, part, file, tick_of_thread)
-        session = pool.submit(session_for, file, tick_of_thread)
+        weights = pool.submit(file_weights, model, part, file, tick_of_thread)
+        session = pool.submit(_session, checked, session_for, tick_of_thread)
         pool.shutdown(wait=False)  # so each ends with its work
         run = partial(with_outputs, session.result, run_options, file, part)
         with prefetched(run, expected, CASES_AHEAD, tick=tick) as pairs, stopped_on_error(stop):
@@ -127,45 +146,63 @@ def _judged_with_weights(
         return judged, result_of(weights, tick)
 
 
+def _session(checked: CheckedFile, session_for: SessionOpener, tick: Tick) -> Any:
+    """A session of the graph that is compared. One that is not the file's own is released after the cases."""
+    if checked.content is None:
+        return session_for(checked.file, tick)
+    options = check_options(checked.file)
+    if 4 * multiplied_parameters(checked.model) > KEPT_WEIGHTS:
+        convert_on_use(options)
+    return watched_session(checked.file, options, checked.content, tick)
+
+
+def compared_file(
+    model: Any, part: Part, file: Path, exact: ExactOutputs | None = None, tick: Tick = no_tick
+) -> CheckedFile:
+    """A file with the model that it is compared with: of a quantized one, with the weights of the file.
+
+    `model` has the float dtype of the part. `exact` computes its outputs in a wider dtype.
+    """
+    if is_quantized(part.spec):
+        return quantized_file(model, part, file, tick)
+    return CheckedFile(model, part, file, exact or exact_outputs(model, part.spec.target.float_dtype), tick)
+
+
 @frozen
 class JudgedCases:
     """The verdict on a file in all cases.
 
     Attributes:
-        comparisons: The comparison of each output in each case; none for a quantized file.
-        values: The values of the measures of a quantized file in each case.
+        comparisons: The comparison of each output in each case.
         findings: Other faults: wrong declarations of the file, and models that do not follow the plan.
         cases: The names of the cases.
     """
 
     comparisons: tuple[Comparison, ...]
-    values: tuple[Values, ...]
     findings: tuple[str, ...]
     cases: tuple[str, ...]
 
 
 def judged_cases(checked: CheckedFile, pairs: Iterable[tuple[Reference, OutputArrays]]) -> JudgedCases:
-    """The verdict on a file in all cases and on its declarations; a pair is a reference and ONNX Runtime's outputs.
-
-    The outputs are compared with PyTorch's; for a quantized file they are measured.
-    """
-    part, comparisons, values, cases = checked.part, list[Comparison](), list[Values](), list[str]()
+    """The verdict on a file in all cases and on its declarations; a pair is a reference and ONNX Runtime's outputs."""
+    part, comparisons, cases = checked.part, list[Comparison](), list[str]()
     findings: tuple[str, ...] = ()
     for reference, outputs in pairs:
         findings += () if cases else interface_findings(part, checked.file, reference)
         findings += size_findings(part, reference) if not findings else ()
         cases.append(reference.case)
-        if is_quantized(part.spec):
-            of_case, of_shapes = case_values(part, reference, outputs)
-            values.append(of_case)
-            findings += of_shapes
-        else:
-            compared = case_comparisons(checked, reference, outputs)
-            comparisons.extend(compared)
-            if not findings and not all(comparison.passed for comparison in compared):
-                findings += random_findings(checked.model, part, reference)
+        compared = case_comparisons(checked, reference, outputs)
+        comparisons.extend(map(_with_file_weights, compared) if is_quantized(part.spec) else compared)
+        if not findings and not all(comparison.passed for comparison in compared):
+            findings += random_findings(checked.model, part, reference)
         checked.tick()
-    return JudgedCases(tuple(comparisons), tuple(values), findings, tuple(cases))
+    return JudgedCases(tuple(comparisons), (*checked.findings, *findings), tuple(cases))
+
+
+def _with_file_weights(comparison: Comparison) -> Comparison:
+    """The comparison of a quantized file, whose text says that PyTorch has the weights of the file."""
+    words = comparison.reference and f"{comparison.reference}, with the weights of the file"
+    return evolve(comparison, reference=words)
 
 
 def file_weights(model: Any, part: Part, file: Path, tick: Tick) -> tuple[tuple[str, ...], tuple[WeightError, ...]]:

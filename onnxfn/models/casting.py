@@ -1,4 +1,4 @@
-"""Weights that are converted to another dtype when a function of torch reads them, or merged with an adapter."""
+"""Weights that are converted or read from elsewhere when a function of torch needs them, or merged with an adapter."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Any
 
 from onnxfn.models.dtypes import dtypes_in, float_tensors, has_dtype
 from onnxfn.models.model_state import model_copy, with_plain_tensors
+from onnxfn.models.read_weights import looked_up, read, rows_of
 from onnxfn.models.torch_modes import torch_functions
 from onnxfn.specs.errors import InvalidSpec, closest
 from onnxfn.weights.adapters import AdaptedLayer, Adapter, merged_weight, read_adapter
@@ -119,7 +120,7 @@ ATTRIBUTES = "shape ndim device layout requires_grad grad is_cpu is_cuda is_meta
 METHODS = "size dim numel stride is_floating_point is_complex is_contiguous get_device"
 """Attributes and methods of a tensor that are the same in any float dtype."""
 
-SELECTIONS = "__getitem__ select narrow index_select unbind split chunk"
+SELECTIONS = "select narrow index_select unbind split chunk"
 """Methods of a tensor that return parts of it. The parts are converted, not the tensor: one expert, not all."""
 
 BLOCK = 1 << 22
@@ -127,7 +128,7 @@ BLOCK = 1 << 22
 
 
 Dtypes = Mapping[int, Any]
-"""From the identity of each weight to convert to the torch dtype to compute in."""
+"""From the identity of each weight to convert or to read to the torch dtype to compute in."""
 
 Call = Callable[[Dtypes, Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]
 """Calls a function of torch some of whose arguments are weights."""
@@ -139,14 +140,16 @@ def cast_on_use(model: Any, dtype: Any) -> Iterator[None]:
 
     A weight is converted when a function reads it, and the converted weight is released when the function ends. So a
     model of bfloat16 weights computes in float32 in the memory of one weight. The weights themselves do not change.
-    Weights that the model keeps in float32 stay float32: see `dtypes_in`. Nothing is done if `dtype` is None, or if all
-    parameters have it.
+    Weights that the model keeps in float32 stay float32: see `dtypes_in`. The values of `with_rows` are read in the
+    same way. Nothing is done without such weights if `dtype` is None, or if all parameters have it.
     """
-    if dtype is None or has_dtype(model, str(dtype).removeprefix("torch.")):
+    keeps = dtype is None or has_dtype(model, str(dtype).removeprefix("torch."))
+    tensors = {id(each): each for each in float_tensors(model)}
+    wanted = {key: each.dtype for key, each in tensors.items()} if keeps else dtypes_in(model, dtype)
+    dtypes = {key: wanted[key] for key, each in tensors.items() if each.dtype != wanted[key] or rows_of(each)}
+    if not dtypes:
         yield
         return
-    wanted, tensors = dtypes_in(model, dtype), float_tensors(model)
-    dtypes = {id(each): wanted[id(each)] for each in tensors if each.dtype != wanted[id(each)]}
     calls = _calls()
 
     def call(function: Callable[..., Any], arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
@@ -179,9 +182,10 @@ def _calls() -> Mapping[Any, Call]:
             **{getattr(tensor, name).__get__: _unchanged for name in ATTRIBUTES.split()},
             **{getattr(tensor, name): _unchanged for name in METHODS.split()},
             **{getattr(tensor, name): _converted_result for name in SELECTIONS.split()},
+            tensor.__getitem__: _selected,
             tensor.dtype.__get__: lambda dtypes, _, arguments, __: dtypes[id(arguments[0])],
-            functions.embedding: _converted_result,
-            torch.embedding: _converted_result,
+            functions.embedding: _looked_up,
+            torch.embedding: _looked_up,
             functions.linear: _linear,
         }
     )
@@ -199,7 +203,7 @@ def _converted(dtypes: Dtypes, value: Any) -> Any:
     """A weight in the dtype to compute in, or a list of values with its weights in it; another value unchanged."""
     if isinstance(value, (list, tuple)) and _reads(dtypes, value):
         return type(value)(_converted(dtypes, item) for item in value)
-    return value.to(dtypes[id(value)]) if id(value) in dtypes else value
+    return read(value, dtypes[id(value)]) if id(value) in dtypes else value
 
 
 def _unchanged(_: Dtypes, function: Any, arguments: Any, named: Any) -> Any:
@@ -214,11 +218,38 @@ def _on_converted(dtypes: Dtypes, function: Any, arguments: Any, named: Any) -> 
 
 def _converted_result(dtypes: Dtypes, function: Any, arguments: Any, named: Any) -> Any:
     """The converted result of a function that returns parts of a weight."""
-    dtype = next(dtypes[id(value)] for value in (*arguments, *named.values()) if id(value) in dtypes)
-    result = function(*arguments, **named)
+    weight = next(value for value in (*arguments, *named.values()) if id(value) in dtypes)
+    if rows_of(weight):
+        return _on_converted(dtypes, function, arguments, named)
+    dtype, result = dtypes[id(weight)], function(*arguments, **named)
     if isinstance(result, (list, tuple)):
         return type(result)(part.to(dtype) for part in result)
     return result.to(dtype)
+
+
+def _selected(dtypes: Dtypes, function: Any, arguments: Any, named: Any) -> Any:
+    """Items of a weight along its first axis; of one that is read, these alone: one expert, not all."""
+    import torch
+
+    weight, index = arguments
+    if id(weight) in dtypes and rows_of(weight):
+        if isinstance(index, slice) and index.step is None:
+            return read(weight, dtypes[id(weight)], index)
+        if isinstance(index, int) or (isinstance(index, torch.Tensor) and index.dtype in (torch.int32, torch.int64)):
+            return looked_up(weight, dtypes[id(weight)], torch.as_tensor(index) % len(weight))
+    return _converted_result(dtypes, function, arguments, named)
+
+
+def _looked_up(dtypes: Dtypes, function: Any, arguments: Any, named: Any) -> Any:
+    """The embeddings of tokens. Of a weight that is read, their rows alone are read."""
+    import torch
+
+    tensors = [value for value in (*arguments, *named.values()) if isinstance(value, torch.Tensor)]
+    weights = [value for value in tensors if id(value) in dtypes and rows_of(value)]
+    if len(weights) != 1 or any((*arguments[3:4], named.get("max_norm"))):
+        return _converted_result(dtypes, function, arguments, named)
+    (indices,) = (value for value in tensors if value is not weights[0])
+    return looked_up(weights[0], dtypes[id(weights[0])], indices)
 
 
 def _linear(dtypes: Dtypes, function: Any, arguments: Any, named: Any) -> Any:
@@ -232,6 +263,6 @@ def _linear(dtypes: Dtypes, function: Any, arguments: Any, named: Any) -> Any:
     columns = []
     for start in range(0, len(matrix), rows):
         part = slice(start, start + rows)
-        of_part = None if bias is None else bias[part].to(dtype)
-        columns.append(function(values, matrix[part].to(dtype), of_part))
+        of_part = None if bias is None else read(bias, dtype, part)
+        columns.append(function(values, read(matrix, dtype, part), of_part))
     return torch.cat(columns, dim=-1)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any, cast
 
 from onnxfn.models.model_state import copied
+from onnxfn.models.read_weights import read, reads_weights, rows_of
 from onnxfn.models.torch_modes import traces_awaited
 from onnxfn.specs.algebra.spec import ExportSpec, FloatDtype
 from onnxfn.specs.edits.tensors import FLOAT_DTYPES, with_dtypes
@@ -25,19 +26,19 @@ def in_dtype(model: Any, dtype: str | None) -> Any:
     """The model with its floating-point weights in a dtype: a copy, or the model itself if they have it already.
 
     Weights that the model keeps in float32 are so in the copy, too: see `dtypes_in`. The copy shares no floating-point
-    weight with the model, and each is copied once.
+    weight with the model, and each is copied once. Those of `with_rows` are read.
     """
     import torch
 
-    if dtype is None or has_dtype(model, dtype):
+    if dtype is None or (has_dtype(model, dtype) and not reads_weights(model)):
         return model
     dtypes = dtypes_in(model, getattr(torch, dtype))
     with traces_awaited():
         return copied(model, lambda tensor: _converted(tensor, dtypes[id(tensor)]) if id(tensor) in dtypes else tensor)
 
 
-def in_dtype_if_small(model: Any, dtype: str | None) -> Any:
-    """A copy of a model in a dtype if the copy has at most `SMALL_COPY` bytes; else the model itself.
+def in_dtype_if_small(model: Any, dtype: str | None, most: int = SMALL_COPY) -> Any:
+    """A copy of a model in a dtype if the copy has at most `most` bytes; else the model itself.
 
     PyTorch computes in the dtype with either: `cast_on_use` converts weights that have another. A copy is faster.
     """
@@ -46,7 +47,7 @@ def in_dtype_if_small(model: Any, dtype: str | None) -> Any:
     if dtype is None:
         return model
     size = sum(tensor.numel() for tensor in float_tensors(model)) * getattr(torch, dtype).itemsize
-    return in_dtype(model, dtype) if size <= SMALL_COPY else model
+    return in_dtype(model, dtype) if size <= most else model
 
 
 def without_values(model: Any, dtype: str | None) -> Any:
@@ -158,7 +159,7 @@ def _converted(tensor: Any, dtype: Any) -> Any:
     """A copy of a tensor in a dtype; of a parameter, a parameter."""
     import torch
 
-    converted = tensor.detach().to(dtype, copy=True)
+    converted = read(tensor, dtype).detach() if rows_of(tensor) else tensor.detach().to(dtype, copy=True)
     return _parameter(converted, tensor) if isinstance(tensor, torch.nn.Parameter) else converted
 
 

@@ -50,22 +50,53 @@ def measured(report):
     return {(each.output, each.measure): each for each in report.measurements}
 
 
-def test_a_quantized_decoder_is_measured_and_not_compared_by_rounding(llama, file):
+def test_a_quantized_decoder_is_compared_by_rounding_and_measured(llama, file):
     report = report_of(llama, file)
     assert report.passed, report
-    assert report.differences == ()
+    assert {each.output for each in report.differences} == {*plan(QUANTIZED, llama.config).parts[0].outputs}
+    assert max(each.max_rel for each in report.differences) < 1e-5
     values = measured(report)
     assert values["logits", "agreement"].value > 0.4
     assert 0 < values["logits", "kl"].value < 0.5
     assert values["logits", "kl"].cases == "300 random tokens: there is no tokenizer"
-    assert {output for output, measure in values if measure == "cases"} == {
-        *plan(QUANTIZED, llama.config).parts[0].outputs
-    }
     (worst,) = [each for each in report.measurements if each.measure == "weights"]
+    assert {*values} == {("logits", "agreement"), ("logits", "kl"), (worst.output, "weights")}
     assert worst.cases == "15 weights"
     assert 0.99 < worst.value < 1
     assert "measured against PyTorch in float32" in str(report)
     assert "agreement" in str(report)
+
+
+def with_exchanged_gate(model):
+    """Gate and up of the first layer are exchanged."""
+    active = next(node for node in model.graph.node if node.op_type == "Sigmoid")
+    gated = next(node for node in model.graph.node if active.output[0] in node.input)
+    product = next(node for node in model.graph.node if gated.output[0] in node.input)
+    gate, up = active.input[0], next(name for name in product.input if name != gated.output[0])
+    active.input[0], gated.input[:], product.input[:] = up, [up, active.output[0]], [gated.output[0], gate]
+
+
+def test_a_wrong_graph_that_reaches_the_floors_is_refused(llama, file, tmp_path):
+    """The text and the weights pass: the outputs differ from those of PyTorch with the same weights."""
+    model = onnx.load(file)
+    with_exchanged_gate(model)
+    onnx.save(model, tmp_path / "model.onnx")
+    report = report_of(llama, tmp_path / "model.onnx", agreement=0.0, kl=9.0)
+    assert all(each.passed for each in report.measurements)
+    assert report.findings == ()
+    assert not report.passed
+    assert "'logits' is " in str(check_error(report))
+    assert "away from PyTorch" in str(check_error(report))
+
+
+def test_a_part_without_a_text_is_compared_and_measured_in_its_cases(tmp_path):
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.Tanh(), torch.nn.Linear(64, 64)).eval()
+    spec = onnxfn.quantize(onnxfn.derived(model, sample={"input": torch.randn(3, 64)}), bits=4)
+    report = onnxfn.export(spec, model, tmp_path / "out").report
+    assert [each.max_rel < 1e-5 for each in report.differences] == [True]
+    assert {each.measure for each in report.measurements} == {"cosine", "cases", "weights"}
+    assert 0.9 < measured(report)["output", "cosine"].value < 0.9999
 
 
 def test_halved_scales_of_one_layer_are_refused_and_the_weight_is_named(llama, file, tmp_path):

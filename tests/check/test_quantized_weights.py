@@ -86,7 +86,7 @@ def test_the_elements_are_those_that_onnx_runtime_multiplies_with(quantized, for
     session = onnxruntime.InferenceSession(product.SerializeToString(), providers=["CPUExecutionProvider"])
     (by_runtime,) = session.run(None, {"x": np.eye(size, dtype=np.float32)})
     matrix = next(matrix for matrix in quantized_matrices(quantized[form]) if matrix.name.startswith(DOWN))
-    values, _ = matrix.rows(0, matrix.shape[0])
+    values = matrix.elements(slice(None)).values()
     np.testing.assert_allclose(values, by_runtime.T, rtol=1e-5, atol=1e-6)
 
 

@@ -4,6 +4,7 @@ import json
 import sys
 
 import numpy as np
+import onnx
 import pytest
 import tiny
 from refusals import refusal
@@ -112,6 +113,62 @@ def test_a_variant_is_loaded_under_the_names_of_its_parts(tmp_path):
     files = ["decoder_model_merged_fp16.onnx", "encoder_model_fp16.onnx"]
     assert names(tmp_path / "saved") == ["config.json", *files, "generation_config.json"]
     assert saved.path == str(tmp_path / "saved")
+
+
+LOW = onnxfn.Floors(agreement=0.0, kl=99.0, cosine=-1.0, cases=-1.0)
+"""Floors that random weights reach."""
+
+
+def with_scales_of_zero(file):
+    model = onnx.load(file)
+    for tensor in model.graph.initializer:
+        if tensor.name.endswith(".scales"):
+            tensor.CopyFrom(onnx.numpy_helper.from_array(0 * onnx.numpy_helper.to_array(tensor), tensor.name))
+    onnx.save(model, file)
+
+
+@pytest.mark.parametrize("model_type", ["llama", "t5"])
+def test_the_variant_that_is_loaded_is_validated(model_type, tmp_path):
+    spec, model = spec_and_model(model_type)
+    *_, parts = MODELS[model_type]
+    onnxfn.export(spec, model, tmp_path / "out", dtypes=("float32", "q4"), check=False)
+    right = onnxfn.validate(spec, model, load(tmp_path / "out", dtype="q4"), floors=LOW)
+    assert right.passed
+    assert {each.part for each in right.differences} == {f"{part}_q4" for part in parts}
+    assert right.unchecked == tuple(sorted(f"{part}.onnx" for part in parts))
+    assert "not checked" in str(right)
+    with_scales_of_zero(tmp_path / "out" / f"{parts[0]}_q4.onnx")
+    wrong = onnxfn.validate(spec, model, load(tmp_path / "out", dtype="q4"), floors=LOW)
+    assert not wrong.passed
+    assert any("more than a step away" in line for line in wrong.findings)
+    floats = onnxfn.validate(spec, model, tmp_path / "out")
+    assert floats.passed
+    assert floats.unchecked == tuple(sorted(f"{part}_q4.onnx" for part in parts))
+    assert onnxfn.validate(spec, model, load(tmp_path / "out")).unchecked == floats.unchecked
+    assert onnxfn.validate(spec, model, load(tmp_path / "out", dtype="float32")).unchecked == floats.unchecked
+
+
+def test_every_variant_of_an_export_is_validated(tmp_path):
+    spec, model = spec_and_model("llama")
+    exported = onnxfn.export(spec, model, tmp_path / "out", dtypes=("float32", "q4"), check=False)
+    right = onnxfn.validate(spec, model, exported, floors=LOW)
+    assert right.passed
+    assert right.unchecked == ()
+    assert {each.part for each in right.differences} == {"model", "model_q4"}
+    with_scales_of_zero(tmp_path / "out" / "model_q4.onnx")
+    assert not onnxfn.validate(spec, model, exported, floors=LOW).passed
+
+
+def test_bisect_names_the_module_of_a_variant(tmp_path):
+    spec, model = spec_and_model("llama")
+    onnxfn.export(spec, model, tmp_path / "out", dtypes=("float32", "q4"), check=False)
+    file = tmp_path / "out" / "model_q4.onnx"
+    proto = onnx.load(file)
+    (*_, active) = [node for node in proto.graph.node if node.op_type == "Sigmoid"]
+    active.op_type = "Softplus"
+    onnx.save(proto, file)
+    assert onnxfn.bisect(spec, model, load(tmp_path / "out", dtype="q4")).module == "model.layers.1.mlp.act_fn"
+    assert onnxfn.bisect(spec, model, load(tmp_path / "out", dtype="float32")).module is None
 
 
 def test_fewer_dtypes_delete_the_files_of_the_others(tmp_path):

@@ -76,7 +76,7 @@ def divergence(checked: CheckedFile, cases: Sequence[CheckCase]) -> Divergence |
     Raises:
         CheckFailed: ONNX Runtime cannot load or run the file.
     """
-    session = open_check_session(checked.file)
+    session = open_check_session(checked.file, content=checked.content)
     failing = next(filter(None, (failing_case(checked, session, case) for case in cases)), None)
     if failing is None:
         return None
@@ -88,7 +88,7 @@ def divergence(checked: CheckedFile, cases: Sequence[CheckCase]) -> Divergence |
 def _first_difference(checked: CheckedFile, failing: FailingCase) -> Divergence:
     """The first tensor that differs in a case, and those before and after it."""
     model, part, file, inputs = checked.model, checked.part, checked.file, failing.reference.inputs
-    values = graph_values(file, inputs)
+    values = graph_values(file, inputs, checked.content)
     tensors = matched_tensors(model, part.spec, recorded_tensors(model, part, inputs), values, inputs)
     pair = partial(counterpart, part.spec, values, inputs, {each.value for each in tensors})
     index = first_wrong(tensors, values, pair)

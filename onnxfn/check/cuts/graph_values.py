@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 from attrs import frozen
@@ -16,6 +16,7 @@ from onnxfn.run.sessions import open_check_session, runtime_message, silent_run_
 from onnxfn.specs.algebra.dummies import Array
 from onnxfn.specs.errors import raise_no_memory
 from onnxfn.specs.stored.reports import CheckFailed
+from onnxfn.weights.quantized import Role
 
 Weights = frozenset[str]
 """The names of initializers, without the prefix of those that only a filler reads."""
@@ -36,15 +37,17 @@ class GraphValues:
     weights: Mapping[str, Weights]
 
 
-def graph_values(file: Path, inputs: Mapping[str, Array]) -> GraphValues:
+def graph_values(file: Path, inputs: Mapping[str, Array], content: bytes | None = None) -> GraphValues:
     """The values of an ONNX file for these inputs. The file is not changed; ONNX Runtime runs once.
+
+    `content` replaces the bytes of the file.
 
     Values inside the branches of an If and the bodies of loops are not among them.
 
     Raises:
         CheckFailed: ONNX Runtime cannot load or run the file.
     """
-    written = written_graph(file)
+    written = written_graph(file, content)
     graph = written.model.graph
     computed = computed_values(written, [name for node in graph.node for name in node.output if name], inputs)
     computed |= inputs
@@ -79,10 +82,17 @@ def _weights(graph: Any, outside: Mapping[str, Weights] = MappingProxyType({})) 
 
     `outside` are the weights of values that a subgraph reads from the outer graph.
     """
-    weights = {**outside, **{each.name: frozenset([each.name.removeprefix(PREFIX)]) for each in graph.initializer}}
+    weights = {**outside, **{each.name: _names_of(each.name) for each in graph.initializer}}
     for node in graph.node:  # in the order in which they are computed
         weights.update(zip(node.output, _weights_of_outputs(node, weights), strict=True))
     return weights
+
+
+def _names_of(initializer: str) -> Weights:
+    """The names of the weight of an initializer; of codes, scales and zero points, also that of the weight they are."""
+    name = initializer.removeprefix(PREFIX)
+    weight, _, role = name.rpartition(".")
+    return frozenset([name, weight] if role in get_args(Role) else [name])
 
 
 def _weights_of_outputs(node: Any, weights: Mapping[str, Weights]) -> list[Weights]:

@@ -53,14 +53,14 @@ class WrittenGraph:
         return content
 
 
-def written_graph(file: Path) -> WrittenGraph:
+def written_graph(file: Path, content: bytes | None = None) -> WrittenGraph:
     """The graph of an ONNX file; only small weights are read. Types that the file does not state are inferred.
 
-    CheckFailed if a type cannot be inferred.
+    `content` replaces the bytes of the file. CheckFailed if a type cannot be inferred.
     """
     import onnx
 
-    model = onnx.ModelProto.FromString(with_weights_in_place(file, IN_PLACE_BYTES))
+    model = onnx.ModelProto.FromString(content or with_weights_in_place(file, IN_PLACE_BYTES))
     graph = model.graph
     stated = _types(graph)
     if any(name and name not in stated for node in graph.node for name in node.output):

@@ -18,15 +18,15 @@ import numpy as np
 from attrs import field, frozen
 
 from onnxfn.check.cases.references import OutputArrays, Reference, largest_sizes, references, symbol_sizes
-from onnxfn.check.check import JudgedCases, differences, file_weights, judged_cases
+from onnxfn.check.check import JudgedCases, compared_file, differences, file_weights, judged_cases
 from onnxfn.check.cuts.cut import Section, Sections, graph_sections
 from onnxfn.check.cuts.layer_chains import fits_shapes, layer_paths
 from onnxfn.check.cuts.runs import SectionedSession, Values, WrittenGraph, run_sections, written_graph
 from onnxfn.check.sections.hidden_states import HiddenStates, recorded_hidden_states
-from onnxfn.check.variants.proof import NO_PROOF, Proof, is_quantized, variant_measurements
+from onnxfn.check.variants.proof import NO_PROOF, Proof, measured_cases, variant_measurements
 from onnxfn.check.verdict.case_comparisons import CheckedFile
 from onnxfn.check.verdict.compare import Exact, compare, token_features, valid_elements
-from onnxfn.check.verdict.verdict import Comparison, ExactOutputs, NoReference, exact_outputs, precision_of
+from onnxfn.check.verdict.verdict import Comparison, ExactOutputs, NoReference, precision_of
 from onnxfn.models.forward import torch_outputs
 from onnxfn.run.sessions import silent_run_options
 from onnxfn.specs.algebra.dummies import Array
@@ -50,13 +50,17 @@ class RecordedCase:
 
 @frozen(eq=False)
 class SectionedFile:
-    """A written file with its sections, the paths of its layers, the part that it is for, and the cases."""
+    """A written file with its sections, the paths of its layers, the part that it is for, and the cases.
+
+    `session` runs the file by its sections; of a quantized file the compared graph is its float form.
+    """
 
     written: WrittenGraph
     sections: Sections
     layers: Sequence[str]
     part: Part
     cases: Sequence[RecordedCase] = field(repr=False)
+    session: SectionedSession = field(repr=False)
 
 
 def check_by_sections(
@@ -77,46 +81,56 @@ def check_by_sections(
         InvalidSpec: The layers of the model do not form a chain in the graph of the file.
         CheckFailed: ONNX Runtime cannot load or run a section.
     """
-    exact = exact or exact_outputs(model, part.spec.target.float_dtype)
     of_weights, errors = file_weights(model, part, file, tick)
-    session, of_sections, judged = _judged_sections(model, part, file, exact, real_inputs, tick)
-    measurements = variant_measurements(part, session, proof, judged.values, errors)
-    findings = (*of_weights, *judged.findings)
+    session, of_sections, judged = _judged_sections(compared_file(model, part, file, exact, tick), real_inputs)
+    expected = partial(references, model, part, real_inputs, largest=largest_sizes(file), tick=tick)
+    values, of_shapes = measured_cases(part, session, proof, expected)
+    measurements = variant_measurements(part, session, proof, values, errors)
+    findings = (*of_weights, *judged.findings, *of_shapes)
     return Report(differences(part, judged.comparisons), judged.cases, findings, measurements, of_sections)
 
 
 def _judged_sections(
-    model: Any, part: Part, file: Path, exact: ExactOutputs, real_inputs: Mapping[str, Array] | None, tick: Tick
+    checked: CheckedFile, real_inputs: Mapping[str, Array] | None
 ) -> tuple[SectionedSession, tuple[SectionError, ...], JudgedCases]:
     """A session of the sections, their errors, and the judged cases of the file. The arrays are released."""
-    sectioned = sectioned_file(model, part, file, real_inputs, tick)
-    errors, outputs = compared_sections(sectioned, tick)
+    sectioned = sectioned_file(checked, real_inputs)
+    errors, outputs = compared_sections(sectioned, checked.tick)
     pairs = zip((case.reference for case in sectioned.cases), outputs, strict=True)
-    judged = judged_cases(CheckedFile(model, part, file, exact, tick), pairs)
-    return SectionedSession(sectioned.written, sectioned.sections, tick), errors, judged
+    return sectioned.session, errors, judged_cases(checked, pairs)
 
 
-def sectioned_file(
-    model: Any, part: Part, file: Path, real_inputs: Mapping[str, Array] | None = None, tick: Tick = no_tick
-) -> SectionedFile:
+def sectioned_file(checked: CheckedFile, real_inputs: Mapping[str, Array] | None = None) -> SectionedFile:
     """The sections of a file, and the cases, which PyTorch computes. InvalidSpec if there are no sections."""
-    written = written_graph(file)
+    model, part, file, tick = checked.model, checked.part, checked.file, checked.tick
+    written = written_graph(file, checked.content)
     layers = layer_paths(model, written.initializers)
-    wider = () if is_quantized(part.spec) else precision_of(part.spec.target.float_dtype).wider
     with recorded_hidden_states(model, layers) as last_run:
         every = references(model, part, real_inputs, largest=largest_sizes(file), tick=tick)
         runs = [(reference, last_run()) for reference in every]
-    rerun = partial(_with_exact, model, part, layers, wider)
+    rerun = partial(_with_exact, model, part, layers, precision_of(part.spec.target.float_dtype).wider)
     cases = [RecordedCase(reference, hidden, cache(partial(rerun, reference))) for reference, hidden in runs]
-    graph = written.model.graph
+    sections_of = partial(_sections, checked, layers, runs)
+    own = written if checked.content is None else written_graph(file)
+    session = SectionedSession(own, sections_of(own), tick)
+    return SectionedFile(written, sections_of(written), layers, part, cases, session)
+
+
+def _sections(
+    checked: CheckedFile,
+    layers: Sequence[str],
+    runs: Sequence[tuple[Reference, HiddenStates]],
+    written: WrittenGraph,
+) -> Sections:
+    """The sections of a graph, whose values have the shapes of the hidden states in all runs."""
+    graph, spec = written.model.graph, checked.part.spec
     fits = [
-        fits_shapes(graph, [state.shape for state in hidden.states], symbol_sizes(part.spec, reference.inputs))
+        fits_shapes(graph, [state.shape for state in hidden.states], symbol_sizes(spec, reference.inputs))
         for reference, hidden in runs
     ]
-    of_layers = {each.name for each in (*part.spec.inputs, *part.spec.outputs) if each.layer is not None}
-    names = model.state_dict(keep_vars=True)
-    sections = graph_sections(graph, layers, names, of_layers, lambda *value: all(each(*value) for each in fits))
-    return SectionedFile(written, sections, layers, part, cases)
+    of_layers = {each.name for each in (*spec.inputs, *spec.outputs) if each.layer is not None}
+    names = checked.model.state_dict(keep_vars=True)
+    return graph_sections(graph, layers, names, of_layers, lambda *value: all(each(*value) for each in fits))
 
 
 def _with_exact(
@@ -167,16 +181,15 @@ def _section_error(
     """The error of a section against PyTorch in its worst case; None if PyTorch has none of its values."""
     if not comparisons:
         return None
-    quantized = is_quantized(sectioned.part.spec)
     worst = max(comparisons, key=lambda each: (not each.passed, each.max_abs / (each.tolerance or 1.0)))
     return SectionError(
         part=sectioned.part.name,
         section=section.name,
         output=worst.output,
         max_abs=worst.max_abs,
-        tolerance=None if quantized else worst.tolerance,
+        tolerance=worst.tolerance,
         worst_case=worst.case,
-        passed=all(np.isfinite(each.max_abs) if quantized else each.passed for each in comparisons),
+        passed=all(each.passed for each in comparisons),
         handed_on=max((each for each in handed_on if each is not None), default=None),
     )
 

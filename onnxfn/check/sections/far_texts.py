@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import cache, partial
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +23,9 @@ from onnxfn.check.sections.check import RecordedCase, SectionedFile, exact_resul
 from onnxfn.check.sections.hidden_states import HiddenStates, recorded_hidden_states
 from onnxfn.check.sections.layer_kinds import layers_of_each_kind
 from onnxfn.check.variants.proof import variant_kind
+from onnxfn.check.verdict.case_comparisons import CheckedFile
 from onnxfn.check.verdict.compare import Exact, compare, token_features
-from onnxfn.check.verdict.verdict import Comparison, precision_of
+from onnxfn.check.verdict.verdict import Comparison, exact_outputs, precision_of
 from onnxfn.models.forward import torch_outputs
 from onnxfn.models.thread_attributes import replaced
 from onnxfn.specs.algebra.dummies import Array, dummies
@@ -83,7 +83,8 @@ def _finding(part: Part, each: Comparison) -> str:
 def _chosen_layers(model: Any, part: Part, file: Path, tick: Tick) -> ChosenLayers:
     """The layers of each kind in a file. InvalidSpec if the layers form no chain."""
     first = evolve(part, spec=evolve(part.spec, cases=cases(part.spec)[:1]))
-    sectioned = sectioned_file(model, first, file, tick=tick)
+    exact = exact_outputs(model, part.spec.target.float_dtype)
+    sectioned = sectioned_file(CheckedFile(model, first, file, exact, tick))
     of_layers = {each.name for each in part.spec.inputs if each.layer is not None}
     indices = layers_of_each_kind(sectioned.written, sectioned.sections, sectioned.layers, of_layers)
     return ChosenLayers(model, part, sectioned, indices, [sectioned.layers[index] for index in indices])
@@ -173,7 +174,7 @@ def _compared(
 ) -> Iterator[Comparison]:
     """The comparison of the hidden states that a section computes."""
     spec, reference, hidden = chosen.part.spec, recorded.reference, chosen.sectioned.sections.hidden
-    number = {EMBEDDING: 0, **dict(zip(chosen.paths, count(1), strict=False))}.get(section.name)
+    number = {path: number for number, path in enumerate((EMBEDDING, *chosen.paths))}.get(section.name)
     if number is None:
         return
     name = hidden[chosen.indices[number - 1] + 1] if number else hidden[0]

@@ -1,7 +1,7 @@
 """Accuracy measures of the outputs of quantized and 16-bit files, the measures of each output, and their floors.
 
-A measure takes the arrays of the file and of PyTorch in float32. Rounding does not explain the difference of a
-quantized file, so no tolerance can judge it. A measure is a number that readers know, and it has a floor.
+A measure takes the arrays of the file and of PyTorch in float32 with the weights of the model. It says what a user
+loses by quantization; `file_weights.py` proves the graph. A measure is a number that readers know, and it has a floor.
 """
 
 from __future__ import annotations

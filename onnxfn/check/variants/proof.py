@@ -1,8 +1,11 @@
-"""Measures a quantized or 16-bit file against PyTorch in float32, and proves the weights of a quantized one."""
+"""Measures a quantized or 16-bit file against PyTorch in float32, and proves the weights of a quantized one.
+
+The graph is proven elsewhere: see `file_weights.py`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -115,6 +118,23 @@ def _type(array: Array) -> str:
     return f"{array.dtype}{list(array.shape)}"
 
 
+def measured_cases(
+    part: Part, session: Any, proof: Proof, expected: Callable[[], Iterable[Reference]]
+) -> tuple[tuple[Values, ...], tuple[str, ...]]:
+    """The values of the measures of a quantized part in its cases, and findings; none if a text measures it.
+
+    Args:
+        part: The part of the plan.
+        session: The ONNX Runtime session of its file.
+        proof: The reference for the text.
+        expected: Computes the references by the float model.
+    """
+    if proof.text is not None or not is_quantized(part.spec):
+        return (), ()
+    pairs = [case_values(part, each, _outputs(part, session, each.inputs, each.case)) for each in expected()]
+    return tuple(values for values, _ in pairs), tuple(line for _, lines in pairs for line in lines)
+
+
 def variant_measurements(
     part: Part, session: Any, proof: Proof, cases: Sequence[Values], weights: Sequence[WeightError] = ()
 ) -> tuple[Measurement, ...]:
@@ -124,7 +144,7 @@ def variant_measurements(
         part: The part of the plan.
         session: The ONNX Runtime session of its file.
         proof: The reference for the text, and the floors.
-        cases: The values of each case, as `case_values` returns them; none for a file that is compared by tolerance.
+        cases: The values of each case, as `case_values` returns them.
         weights: The errors of its quantized weights.
     """
 
@@ -137,8 +157,6 @@ def variant_measurements(
     of_cases = [
         measured(key, [values for values in cases if key in values], label)
         for key in dict.fromkeys(key for values in cases for key in values)
-        # Quality counts on the text; random tokens and a cache show faults. Without a text the cases show both.
-        if key[1] == "cases" or not text
     ]
     worst = min(weights, key=lambda error: error.cosine, default=None)
     of_worst = {} if worst is None else {(worst.weight, "weights"): np.array([worst.cosine])}
@@ -164,13 +182,18 @@ def _text_values(part: Part, session: Any, text: Reference) -> Values:
         input_.name: array.astype(dtype_of(part.spec, input_)) if array.dtype.kind == "f" else array
         for input_, array in ((each, text.inputs[each.name]) for each in part.spec.inputs)
     }
-    try:
-        outputs = session.run([*part.outputs], feeds)
-    except Exception as error:
-        raise_no_memory(error)
-        raise CheckFailed(f"ONNX Runtime cannot run {part.name}.onnx on {text.case}: {error}") from error
+    outputs = _outputs(part, session, feeds, text.case)
     values, _ = case_values(part, text, outputs)
     return {key: array for key, array in values.items() if key[0] not in fed_back and key[1] != "cases"}
+
+
+def _outputs(part: Part, session: Any, feeds: Mapping[str, Array], case: str) -> OutputArrays:
+    """The outputs of a file; CheckFailed if ONNX Runtime cannot run it."""
+    try:
+        return tuple(session.run([*part.outputs], dict(feeds)))
+    except Exception as error:
+        raise_no_memory(error)
+        raise CheckFailed(f"ONNX Runtime cannot run {part.name}.onnx on {case}: {error}") from error
 
 
 def quantized_weights(

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cache, partial
+from math import prod
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-from attrs import evolve, frozen
+from attrs import evolve, field, frozen
 
 from onnxfn.specs.algebra.dummies import Array
 from onnxfn.weights.onnx_files import StoredTensor, graph_nodes, numbered_tensors, stored_tensors
@@ -33,14 +34,38 @@ Symmetric codes are -8 to 7. The scale maps the largest element to -8, so the op
 EPSILON = 2.0**-15
 """The relative error of the float32 arithmetic of a quantizer: several roundings, as with reciprocals."""
 
+BYTE = 8
+"""The bits of a byte."""
+
 SAME_ELEMENTS = ("Reshape", "Identity", "Cast")
 """The operators whose output has the elements of their input."""
 
-Tensors = Callable[[str], Array]
-"""From the name of an initializer to its array; it is mapped into memory, not read."""
+Index = slice | Array
+"""Rows: those of a slice, or those of an array of indices."""
 
-Rows = tuple[Array, Array]
-"""The elements of some rows of a matrix, and how far each may be from the weight that it stands for."""
+
+@frozen(eq=False)
+class Tensor:
+    """A tensor of a file. Its bytes stay there until some of its rows are read.
+
+    Attributes:
+        dtype: Its dtype.
+        shape: Its shape.
+        rows: From the number of its rows and an index to these rows, `[rows, columns]`: an `Index`, or a pair of
+            indices of rows and columns.
+    """
+
+    dtype: Any
+    shape: tuple[int, ...]
+    rows: Callable[[int, Any], Array]
+
+    def whole(self) -> Array:
+        """The elements in their order."""
+        return self.rows(1, slice(None)).reshape(-1)
+
+
+Tensors = Callable[[str], Tensor]
+"""From the name of an initializer to its tensor; KeyError for another name."""
 
 
 @frozen
@@ -51,20 +76,54 @@ class Rounding:
     absolute: float
 
 
+def _all(array: Array) -> Array:
+    return array
+
+
+@frozen(eq=False)
+class Elements:
+    """Elements of some rows of a matrix: distances from zero in steps of a scale.
+
+    Attributes:
+        distances: The distances; float32.
+        scales: The scale of each, in the shape of the distances or in one that is broadcast to it; float32.
+        reach: Computes the error of rounding to the codes, in steps: half a step, or a step at the ends of the range.
+        rounding: The rounding of the weight and of the scale to the dtype of the scale.
+        as_rows: From an array of the shape of the distances to the rows.
+    """
+
+    distances: Array
+    scales: Array
+    reach: Callable[[], Array]
+    rounding: Rounding
+    as_rows: Callable[[Array], Array] = field(default=_all)
+
+    def values(self) -> Array:
+        """The elements as numbers, `[rows, columns]`."""
+        return self.as_rows(self.distances * self.scales)
+
+    def allowed(self) -> Array:
+        """How far each element may be from the weight that it stands for. A large code multiplies the scale's error."""
+        # The codes belong to the scale before it was rounded, also next to zero.
+        largest = np.abs(self.distances) + 1
+        steps = self.reach() + largest * (2 * self.rounding.relative + EPSILON)
+        return self.as_rows(np.abs(self.scales) * steps + largest * self.rounding.absolute)
+
+
 @frozen
 class QuantizedMatrix:
-    """A quantized matrix in a file.
+    """A quantized matrix in a file. A row of a product belongs to an output; a row of a lookup, to a token.
 
     Attributes:
         name: The name of the initializer that holds its codes.
         shape: Its rows and columns.
-        rows: From the first row and the row after the last one to the elements.
+        elements: From an index of rows to their elements.
         padding: How many of its columns may be padding at most: those of a block that is not full.
     """
 
     name: str
     shape: tuple[int, int]
-    rows: Callable[[int, int], Rows]
+    elements: Callable[[Index], Elements]
     padding: int = 0
 
 
@@ -75,9 +134,9 @@ def quantized_matrices(file: Path) -> tuple[QuantizedMatrix, ...]:
     sources = {node.output[0]: node.input[0] for node in nodes if node.op_type in SAME_ELEMENTS}
 
     @cache
-    def read(name: str) -> Array:
+    def read(name: str) -> Tensor:
         name = _source(name, sources)
-        return numbered[name] if name in numbered else _mapped(stored[name])
+        return _in_memory(numbered[name]) if name in numbered else _in_file(stored[name])
 
     matrices: dict[tuple[str, tuple[int, int]], QuantizedMatrix] = {}
     for node in nodes:
@@ -95,14 +154,22 @@ def _source(name: str, sources: Mapping[str, str]) -> str:
     return name
 
 
-def _mapped(tensor: StoredTensor) -> Array:
-    """The array of a stored tensor, mapped from its file."""
+def _in_memory(array: Array) -> Tensor:
+    return Tensor(array.dtype, array.shape, lambda count, index: array.reshape(count, -1)[index])
+
+
+def _in_file(tensor: StoredTensor) -> Tensor:
+    """The tensor, whose file is mapped while rows are read: so no row of an earlier read stays in memory."""
     from onnx.helper import tensor_dtype_to_np_dtype
 
     dtype = tensor_dtype_to_np_dtype(tensor.dtype)
-    data = np.memmap(tensor.file, np.uint8, "r", offset=tensor.offset, shape=(tensor.length,))
-    values = data.view(dtype) if tensor.offset % dtype.itemsize == 0 else np.frombuffer(data.tobytes(), dtype)
-    return values.reshape(tensor.shape)
+
+    def rows(count: int, index: Any) -> Array:
+        shape = (count, tensor.length // count)  # in bytes: their offset may be any
+        chosen = np.memmap(tensor.file, np.uint8, "r", offset=tensor.offset, shape=shape)[index]
+        return np.array(chosen, order="C").view(dtype)
+
+    return Tensor(dtype, tensor.shape, rows)
 
 
 def _attributes(node: Any) -> dict[str, Any]:
@@ -119,84 +186,97 @@ def _unpacked(data: Array, bits: int) -> Array:
     >>> _unpacked(np.array([0x21, 0x43], np.uint8), 4).tolist()
     [1, 2, 3, 4]
     """
-    if bits == 8:  # noqa: PLR2004 - a byte
-        return np.asarray(data)
-    shifts = np.arange(0, 8, bits, dtype=np.uint8)
-    codes: Array = (np.asarray(data)[..., None] >> shifts) & ((1 << bits) - 1)
+    if bits == BYTE:
+        return data
+    codes = np.empty((*data.shape, BYTE // bits), np.uint8)
+    for place in range(BYTE // bits):  # a broadcast over the few places would be three times as slow
+        np.right_shift(data, place * bits, out=codes[..., place])
+    codes &= (1 << bits) - 1
     return codes.reshape(*data.shape[:-1], -1)
 
 
-def _within(codes: Array, zeros: Array, scales: Array, low: int, high: int, rounding: Rounding) -> Rows:
-    """The elements `(codes - zeros) * scales`, and the error that each may have.
+def _coded(codes: Array, zeros: Array, scales: Array, limits: tuple[int, int], dtype: Any) -> Elements:
+    """The elements `(codes - zeros) * scales`, whose scales are stored in a dtype."""
+    distances = codes.astype(np.float32)
+    distances -= zeros
 
-    The error is half a step, or a step at the ends of the range, plus the rounding of the weight and of the scale to
-    the scale's dtype. A large code multiplies the rounding of the scale.
-    """
-    distances = codes.astype(np.float32) - zeros
-    steps = np.abs(scales)
-    at_end = (codes == low) | (codes == high)
-    lost = 2 * rounding.relative + EPSILON
-    # The codes belong to the scale before it was rounded, also next to zero.
-    largest = np.abs(distances) + 1
-    allowed = steps * (np.where(at_end, END, HALF) + largest * lost) + largest * rounding.absolute
-    return distances * scales, allowed
+    def reach() -> Array:
+        at_end = (codes == limits[0]) | (codes == limits[1])
+        return np.where(at_end, np.float32(END), np.float32(HALF))
+
+    return Elements(distances, scales, reach, _rounding(dtype))
 
 
-def _rounding(scales: Array) -> Rounding:
-    """The errors of rounding a number to the dtype of the scales."""
-    if "bfloat16" in scales.dtype.name:
+def _rounding(dtype: Any) -> Rounding:
+    """The errors of rounding a number to the dtype of scales."""
+    if "bfloat16" in dtype.name:
         return Rounding(2.0**-8, 0.0)
-    facts = np.finfo(scales.dtype)
+    facts = np.finfo(dtype)
     return Rounding(float(facts.eps) / 2, float(facts.smallest_subnormal))
+
+
+@frozen(eq=False)
+class Blocks:
+    """Rows in blocks: the codes of all rows, their scales, and zero points if there are any.
+
+    Zero points are packed as the codes are, or numbers; without any zero is in the middle.
+    """
+
+    codes: Tensor
+    scales: Tensor
+    zeros: Tensor | None
+    bits: int
+    block: int
+
+    def elements(self, count: int, columns: int, index: Index) -> Elements:
+        """The elements of some of all rows, without the columns after the first ones."""
+        scales = self.scales.rows(count, index).astype(np.float32)
+        rows, blocks = scales.shape
+        codes = _unpacked(self.codes.rows(count, index), self.bits)
+        codes = _of_width(codes, blocks * self.block).reshape(rows, blocks, self.block)
+        zeros, limits = self._points(count, blocks, index), (0, (1 << self.bits) - 1)
+        coded = _coded(codes, zeros, scales[..., None], limits, self.scales.dtype)
+        return evolve(coded, as_rows=lambda array: array.reshape(rows, -1)[:, :columns])
+
+    def _points(self, count: int, blocks: int, index: Index) -> Any:
+        """The zero points of the blocks of rows, with an axis for the elements; or their middle."""
+        if self.zeros is None:
+            return np.float32(1 << (self.bits - 1))
+        points = self.zeros.rows(count, index)
+        numbers = points if self.zeros.dtype.kind == "f" else _unpacked(points, self.bits)[:, :blocks]
+        return numbers.astype(np.float32)[..., None]
+
+
+def _of_width(codes: Array, width: int) -> Array:
+    """Rows of codes with this width: the last block of a table may be short."""
+    missing = width - codes.shape[1]
+    return np.pad(codes, ((0, 0), (0, missing))) if missing > 0 else codes[:, :width]
+
+
+def _in_blocks(blocks: Blocks, count: int, columns: int, padding: int = 0) -> QuantizedMatrix:
+    return QuantizedMatrix("", (count, columns), partial(blocks.elements, count, columns), padding)
 
 
 def _matmul_nbits(node: Any, read: Tensors, _: Any) -> QuantizedMatrix:
     """The matrix of a MatMulNBits, `[N, K]`: each row in blocks along K."""
     facts = _attributes(node)
     columns, count, bits, block = (int(facts[key]) for key in ("K", "N", "bits", "block_size"))
-    blocks = -(-columns // block)
-    data, scales = read(node.input[1]).reshape(count, blocks, -1), read(node.input[2]).reshape(count, blocks)
-    zeros = _zero_points(node, read)
-    zeros = None if zeros is None else zeros.reshape(count, -1)
-
-    def rows(start: int, stop: int) -> Rows:
-        codes = _unpacked(data[start:stop], bits).reshape(stop - start, blocks * block)[:, :columns]
-        return _blocks(codes, scales[start:stop], zeros if zeros is None else zeros[start:stop], bits, block)
-
-    return QuantizedMatrix(node.input[1], (count, columns), rows)
+    blocks = Blocks(read(node.input[1]), read(node.input[2]), _zero_points(node, read), bits, block)
+    return _in_blocks(blocks, count, columns)
 
 
-def _zero_points(node: Any, read: Tensors) -> Array | None:
+def _zero_points(node: Any, read: Tensors) -> Tensor | None:
     """The zero points of an operator, its fourth input; None without."""
     return read(node.input[3]) if len(node.input) > 3 and node.input[3] else None  # noqa: PLR2004 - the fourth
 
 
-def _blocks(codes: Array, scales: Array, zeros: Array | None, bits: int, block: int) -> Rows:
-    """The elements of rows in blocks. Zero points are packed as the codes are, or numbers; without any the middle."""
-    columns, blocks = codes.shape[-1], scales.shape[-1]
-    middle = np.full((1, blocks), 1 << (bits - 1), np.float32)
-    points = middle if zeros is None else zeros if zeros.dtype.kind == "f" else _unpacked(zeros, bits)[:, :blocks]
-    points = np.broadcast_to(points, (len(points), blocks))
-    of_block = partial(np.repeat, repeats=block, axis=-1)
-    zero, scale = (of_block(values.astype(np.float32))[:, :columns] for values in (points, scales))
-    return _within(codes, zero, scale, 0, (1 << bits) - 1, _rounding(scales))
-
-
 def _gather_blocks(node: Any, read: Tensors, _: Any) -> QuantizedMatrix:
     """The tables of a GatherBlockQuantized as one matrix, in blocks along the last axis."""
-    facts, scales = _attributes(node), read(node.input[2])
+    facts, codes, scales = _attributes(node), read(node.input[0]), read(node.input[2])
     bits, block = int(facts["bits"]), int(facts["block_size"])
-    scales = scales.reshape(-1, scales.shape[-1])
-    table = read(node.input[0]).reshape(len(scales), -1)
-    columns = min(table.shape[1] * (8 // bits), scales.shape[1] * block)
-    zeros = _zero_points(node, read)
-    zeros = None if zeros is None else zeros.reshape(len(scales), -1)
-
-    def rows(start: int, stop: int) -> Rows:
-        codes = _unpacked(table[start:stop], bits)[:, :columns]
-        return _blocks(codes, scales[start:stop], zeros if zeros is None else zeros[start:stop], bits, block)
-
-    return QuantizedMatrix(node.input[0], (len(scales), columns), rows, padding=block - 1)
+    count = prod(scales.shape[:-1])
+    columns = min(prod(codes.shape) // count * (BYTE // bits), scales.shape[-1] * block)
+    return _in_blocks(Blocks(codes, scales, _zero_points(node, read), bits, block), count, columns, block - 1)
 
 
 def _lookup(node: Any, read: Tensors, nodes: Any) -> QuantizedMatrix | None:
@@ -205,23 +285,18 @@ def _lookup(node: Any, read: Tensors, nodes: Any) -> QuantizedMatrix | None:
     Other Gathers read the scales and the zero points of the same rows. A byte has several codes where it is shifted.
     """
     data = read(node.input[0])
-    if data.dtype != np.uint8 or data.ndim != 3:  # noqa: PLR2004 - rows, blocks, bytes
+    if data.dtype != np.uint8 or len(data.shape) != 3:  # noqa: PLR2004 - rows, blocks, bytes
         return None
     count, blocks, size = data.shape
     same_rows = [other for other in nodes if other.op_type == "Gather" and other.input[1] == node.input[1]]
     tensors = [read(other.input[0]) for other in same_rows if _is_initializer(other.input[0], read)]
-    scales = next((array for array in tensors if array.shape == (count, blocks) and array.dtype.kind == "f"), None)
-    zeros = next((array for array in tensors if array.dtype == np.uint8 and array.ndim == 2), None)  # noqa: PLR2004
+    scales = next((each for each in tensors if each.shape == (count, blocks) and each.dtype.kind == "f"), None)
+    zeros = next((each for each in tensors if each.dtype == np.uint8 and len(each.shape) == 2), None)  # noqa: PLR2004
     if scales is None:
         return None
     per_byte = _codes_per_byte(node.output[0], nodes, read)
-    bits, block = 8 // per_byte, size * per_byte
-
-    def rows(start: int, stop: int) -> Rows:
-        codes = _unpacked(data[start:stop], bits).reshape(stop - start, blocks * block)
-        return _blocks(codes, scales[start:stop], zeros if zeros is None else zeros[start:stop], bits, block)
-
-    return QuantizedMatrix(node.input[0], (count, blocks * block), rows, padding=block - 1)
+    block = size * per_byte
+    return _in_blocks(Blocks(data, scales, zeros, BYTE // per_byte, block), count, blocks * block, block - 1)
 
 
 def _codes_per_byte(value: str, nodes: Any, read: Tensors) -> int:
@@ -231,34 +306,31 @@ def _codes_per_byte(value: str, nodes: Any, read: Tensors) -> int:
         if names & {*node.input} and node.op_type == "Unsqueeze":
             names.update(node.output)
         elif node.op_type == "BitShift" and node.input[0] in names:
-            return int(read(node.input[1]).size)
+            return prod(read(node.input[1]).shape)
     return 1
 
 
-def _integers(name: str, data: Array, scales: Array, zeros: Array | None) -> QuantizedMatrix:
-    """A matrix of 8-bit integers with one scale, or one for each column. A kernel of a convolution has a row for each.
-
-    The scales of a kernel are those of its rows.
-    """
-    limits = np.iinfo(data.dtype)
-    matrix = data.reshape(data.shape[0], -1) if data.ndim != 1 else data.reshape(1, -1)
-    zero = np.zeros(1, np.float32) if zeros is None else zeros.astype(np.float32).reshape(-1)
-    scale = scales.astype(np.float32).reshape(-1)
-    is_kernel = data.ndim > 2 and scale.size == len(matrix) > 1  # noqa: PLR2004 - rows and columns
-
-    def rows(start: int, stop: int) -> Rows:
-        own = scale[start:stop, None] if is_kernel else scale
-        return _within(np.asarray(matrix[start:stop]), zero, own, limits.min, limits.max, _rounding(scales))
-
-    return QuantizedMatrix(name, (matrix.shape[0], matrix.shape[1]), rows)
-
-
 def _matmul_integer(node: Any, read: Tensors, nodes: Any) -> QuantizedMatrix | None:
-    """The matrix of a MatMulInteger, `[K, N]`. Its scale is what a Mul multiplies the product with."""
-    scale = _scale_name(node.output[0], nodes, read)
-    if scale is None:
+    """The matrix of a MatMulInteger, whose codes are `[K, N]`; or of a ConvInteger, whose codes are kernels.
+
+    Its scale is what a Mul multiplies the product with: one, or one for each output.
+    """
+    name = _scale_name(node.output[0], nodes, read)
+    if name is None:
         return None
-    return _integers(node.input[1], read(node.input[1]), read(scale), _zero_points(node, read))
+    codes, scales, points = read(node.input[1]), read(name), _zero_points(node, read)
+    is_kernel = node.op_type == "ConvInteger"
+    scale = scales.whole().astype(np.float32)[:, None]
+    zero = np.zeros((1, 1), np.float32) if points is None else points.whole().astype(np.float32)[:, None]
+    limits, inputs = np.iinfo(codes.dtype), codes.shape[0]
+
+    def elements(index: Index) -> Elements:
+        data = codes.rows(inputs, index) if is_kernel else codes.rows(inputs, (slice(None), index)).T
+        zeros, steps = (each[index] if len(each) > 1 else each for each in (zero, scale))
+        return _coded(data, zeros, steps, (limits.min, limits.max), scales.dtype)
+
+    shape = (inputs, prod(codes.shape[1:]))
+    return QuantizedMatrix("", shape if is_kernel else shape[::-1], elements)
 
 
 def _scale_name(product: str, nodes: Any, read: Tensors) -> str | None:
@@ -289,26 +361,49 @@ def _is_initializer(name: str, read: Tensors) -> bool:
     return True
 
 
+def _levels_of_bytes() -> Array:
+    """From each byte to the two levels in it; the first is in the high bits."""
+    codes = np.arange(256)
+    return np.array(NF4, np.float32)[np.stack([codes >> 4, codes & 15], axis=-1)]
+
+
 def _matmul_bnb4(node: Any, read: Tensors, _: Any) -> QuantizedMatrix:
-    """The matrix of a MatMulBnb4, `[N, K]`: levels of a table times the largest element of a block; high bits first."""
+    """The matrix of a MatMulBnb4, `[N, K]`: levels of a table times the largest element of a block.
+
+    The blocks go on from row to row.
+    """
     facts = _attributes(node)
     columns, count, block = (int(facts[key]) for key in ("K", "N", "block_size"))
-    levels = np.array(NF4, np.float32)
-    ordered = np.sort(levels)
+    levels, ordered = _levels_of_bytes(), np.sort(np.array(NF4, np.float32))
     gaps = np.maximum(np.diff(ordered, prepend=ordered[0]), np.diff(ordered, append=ordered[-1]))
-    reach = gaps[np.searchsorted(ordered, levels)] / 2
-    data, largest = read(node.input[1]).reshape(-1), read(node.input[2]).reshape(-1)
+    data, largest = read(node.input[1]), read(node.input[2])
+    total, blocks = prod(data.shape), prod(largest.shape)
 
-    def rows(start: int, stop: int) -> Rows:
-        first, last = start * columns, stop * columns
-        elements = np.arange(first, last)
-        codes = (data[elements // 2] >> np.where(elements % 2, 0, 4).astype(np.uint8)) & 15
-        scales = largest[elements // block].astype(np.float32)
-        shape, slack = (stop - start, columns), 2 * _rounding(largest).relative + EPSILON
-        values = levels[codes] * scales
-        return values.reshape(shape), (reach[codes] * np.abs(scales) + np.abs(scales) * slack).reshape(shape)
+    def elements(index: Index) -> Elements:
+        if not isinstance(index, slice):  # no operator looks up rows of these codes
+            every = elements(slice(None))
+            return evolve(every, as_rows=lambda array: every.as_rows(array)[index])
+        start, stop, _ = index.indices(count)
+        first, last = start * columns // block, min(-(-stop * columns // block), blocks)
+        codes = np.zeros((last - first) * block // 2, np.uint8)  # the last block may be short
+        stored = data.rows(total, slice(first * block // 2, min(last * block // 2, total))).reshape(-1)
+        codes[: len(stored)] = stored
+        distances = levels[codes].reshape(-1, block)
+        scales = largest.rows(blocks, slice(first, last)).astype(np.float32)
+        skipped = start * columns - first * block
 
-    return QuantizedMatrix(node.input[1], (count, columns), rows)
+        def as_rows(array: Array) -> Array:
+            return array.reshape(-1)[skipped : skipped + (stop - start) * columns].reshape(-1, columns)
+
+        reach = partial(_reach_of_levels, distances, ordered, gaps)
+        return Elements(distances, scales, reach, _rounding(largest.dtype), as_rows)
+
+    return QuantizedMatrix("", (count, columns), elements)
+
+
+def _reach_of_levels(levels: Array, ordered: Array, gaps: Array) -> Array:
+    """Half of the larger gap between each level and its two neighbours."""
+    return gaps[np.searchsorted(ordered, levels)] / 2
 
 
 READERS: Mapping[str, Callable[[Any, Tensors, Any], QuantizedMatrix | None]] = MappingProxyType(

@@ -7,13 +7,19 @@ some rows at a time.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import prod
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from attrs import evolve, frozen
 
-from onnxfn.check.variants.quantized_matrices import QuantizedMatrix, Rows, quantized_matrices
+from onnxfn.check.variants.quantized_matrices import (
+    Elements,
+    Index,
+    QuantizedMatrix,
+    quantized_matrices,
+)
 from onnxfn.specs.algebra.dummies import Array
 from onnxfn.specs.stored.reports import Tick, no_tick
 
@@ -46,23 +52,70 @@ class WeightError:
         )
 
 
+@frozen(eq=False)
+class FileWeight:
+    """A weight of a model, and the matrix of a file that stands for it.
+
+    Attributes:
+        name: The name of the weight in the model.
+        matrix: The matrix, without the columns that the weight does not have.
+        is_turned: Whether the last two axes of the weight are in the other order in the file.
+    """
+
+    name: str
+    matrix: QuantizedMatrix
+    is_turned: bool
+
+
+def weights_of_file(model: Any, file: Path) -> tuple[tuple[FileWeight, ...], tuple[str, ...]]:
+    """The quantized weights of a file, and one line for each matrix whose weight in the model is not known."""
+    tensors = tensors_by_name(model)
+    weights: list[FileWeight] = []
+    unknown: list[str] = []
+    for stored in quantized_matrices(file):
+        name = _weight_name(stored.name, tensors)
+        weight = None if name is None else _weight(stored, name, tensors[name])
+        if weight is None:
+            unknown.append(f"{stored.name} is quantized in the file, and no weight of the model has its name and size")
+        else:
+            weights.append(weight)
+    return tuple(weights), tuple(unknown)
+
+
+def tensors_by_name(model: Any) -> dict[str, Any]:
+    """The weights of a model by all of their names."""
+    return {name: tensor.detach() for name, tensor in model.state_dict(keep_vars=True).items()}
+
+
 def quantized_weight_errors(
     model: Any, file: Path, tick: Tick = no_tick
 ) -> tuple[tuple[WeightError, ...], tuple[str, ...]]:
     """The error of each quantized weight of a file, and one line for each whose weight in the model is not known."""
-    tensors = {name: tensor.detach() for name, tensor in model.state_dict(keep_vars=True).items()}
-    errors: list[WeightError] = []
-    unknown: list[str] = []
-    for stored in quantized_matrices(file):
-        tick()
-        name = _weight_name(stored.name, tensors)
-        matrix = stored if name is None else _without_padding(stored, tensors[name])
-        tensor = None if name is None else _as_matrix(tensors[name], matrix.shape)
-        if name is None or tensor is None:
-            unknown.append(f"{matrix.name} is quantized in the file, and no weight of the model has its name and size")
-        else:
-            errors.append(_weight_error(matrix, name, tensor))
-    return tuple(errors), tuple(unknown)
+    weights, unknown = weights_of_file(model, file)
+    tensors = tensors_by_name(model)
+    return tuple(_error(weight, tensors[weight.name], tick) for weight in weights), unknown
+
+
+def _weight(stored: QuantizedMatrix, name: str, tensor: Any) -> FileWeight | None:
+    """The weight of a matrix; None if its size is another.
+
+    If both orders of the axes fit, as in a square matrix, a few rows show which one the file has.
+    """
+    matrix = _without_padding(stored, tensor)
+    orders = (False, True) if tensor.dim() in (2, 3) else (False,)
+    every = [FileWeight(name, matrix, order) for order in orders]
+    every = [each for each in every if _fits(each, tensor)]
+    if len(every) < 2:  # noqa: PLR2004 - both orders
+        return next(iter(every), None)
+    errors = [_error(each, tensor, rows=_rows_at_once(matrix)) for each in every]
+    return every[min((0, 1), key=lambda index: (errors[index].outside, -errors[index].cosine))]
+
+
+def _fits(weight: FileWeight, tensor: Any) -> bool:
+    """Whether the last axes of a tensor, its last one alone if these are turned, are the columns of the matrix."""
+    rows, columns = weight.matrix.shape
+    ends = [prod(tensor.shape[axis:]) for axis in range(1, tensor.dim())]
+    return bool(tensor.numel() == rows * columns and columns in ([tensor.shape[-2]] if weight.is_turned else ends))
 
 
 def _without_padding(matrix: QuantizedMatrix, tensor: Any) -> QuantizedMatrix:
@@ -72,21 +125,11 @@ def _without_padding(matrix: QuantizedMatrix, tensor: Any) -> QuantizedMatrix:
     if not columns - matrix.padding <= width < columns:
         return matrix
 
-    def rows(start: int, stop: int) -> Rows:
-        values, allowed = matrix.rows(start, stop)
-        return values[:, :width], allowed[:, :width]
+    def elements(index: Index) -> Elements:
+        every = matrix.elements(index)
+        return evolve(every, as_rows=lambda array: every.as_rows(array)[:, :width])
 
-    return evolve(matrix, shape=(count, width), rows=rows)
-
-
-def _as_matrix(tensor: Any, shape: tuple[int, int]) -> Any:
-    """A weight with two axes; None if its size is not that of the matrix."""
-    rows, columns = shape
-    if tensor.numel() != rows * columns:
-        return None
-    if tensor.dim() == 3 and tensor.shape[-1] != columns:  # noqa: PLR2004 - the matrices of experts
-        tensor = tensor.mT
-    return tensor if tuple(tensor.shape) in (shape, shape[::-1]) else tensor.reshape(rows, columns)
+    return evolve(matrix, shape=(count, width), elements=elements)
 
 
 def _weight_name(name: str, tensors: Mapping[str, Any]) -> str | None:
@@ -95,29 +138,36 @@ def _weight_name(name: str, tensors: Mapping[str, Any]) -> str | None:
     return max((known for known in tensors if shortened.startswith(known)), key=len, default=None)
 
 
-def _weight_error(matrix: QuantizedMatrix, name: str, tensor: Any) -> WeightError:
-    """The error of a weight. A square matrix may be stored transposed: the closer of both orders is used."""
-    orders = [order for order in (tensor, tensor.mT) if tuple(order.shape) == matrix.shape]
-    errors = [_error(matrix, name, order) for order in orders]
-    return min(errors, key=lambda error: (error.outside, -error.cosine))
+def _rows_at_once(matrix: QuantizedMatrix) -> int:
+    return max(1, ELEMENTS_AT_ONCE // matrix.shape[1])
 
 
-def _error(matrix: QuantizedMatrix, name: str, weight: Any) -> WeightError:
-    """The error of a weight whose axes are in the order of the matrix."""
+def _error(weight: FileWeight, tensor: Any, tick: Tick = no_tick, rows: int | None = None) -> WeightError:
+    """The error of a weight, or of its first rows in the file."""
     import torch
 
     outside, first_row, sums = 0, None, np.zeros(3)
-    rows, columns = matrix.shape
-    rows_at_once = max(1, ELEMENTS_AT_ONCE // columns)
-    for start in range(0, rows, rows_at_once):
-        stop = min(start + rows_at_once, rows)
-        values, allowed = matrix.rows(start, stop)
-        own: Array = weight[start:stop].to("cpu", torch.float32).numpy()
-        is_outside = ~(np.abs(values - own) <= allowed)
+    matrix, own_rows = weight.matrix, tensor.mT if weight.is_turned else tensor
+    count = min(rows or matrix.shape[0], matrix.shape[0])
+    for start in range(0, count, _rows_at_once(matrix)):
+        tick()
+        index = slice(start, min(start + _rows_at_once(matrix), count))
+        elements = matrix.elements(index)
+        values = elements.values()
+        own: Array = _rows(own_rows, matrix, index).to("cpu", torch.float32).numpy()
+        is_outside = ~(np.abs(values - own) <= elements.allowed())
         if first_row is None and is_outside.any():
             first_row = start + int(np.argmax(is_outside.any(axis=1)))
         outside += int(is_outside.sum())
         sums += [np.vdot(values, own), np.vdot(values, values), np.vdot(own, own)]
     norms = float(np.sqrt(sums[1] * sums[2]))
     cosine = float(sums[0]) / norms if norms else float(sums[1] == sums[2])
-    return WeightError(name, cosine, outside, weight.numel(), first_row)
+    return WeightError(weight.name, cosine, outside, tensor.numel(), first_row)
+
+
+def _rows(tensor: Any, matrix: QuantizedMatrix, index: slice) -> Any:
+    """The rows of a weight that are these rows of a matrix. Each item of its first axis may have several."""
+    rows, columns = matrix.shape
+    per_item = rows // len(tensor)
+    first, last = index.start // per_item, -(-index.stop // per_item)
+    return tensor[first:last].reshape(-1, columns)[index.start - first * per_item : index.stop - first * per_item]

@@ -93,6 +93,8 @@ class CheckedFile:
         file: The ONNX file.
         exact: Computes PyTorch's outputs in a wider dtype.
         tick: Is called between steps.
+        content: The graph that is compared in place of the file's; its weights are external data. None: the file's.
+        findings: Faults of the file that are known before it runs.
     """
 
     model: Any
@@ -100,6 +102,8 @@ class CheckedFile:
     file: Path
     exact: ExactOutputs
     tick: Tick = field(default=no_tick)
+    content: bytes | None = field(default=None, repr=False)
+    findings: tuple[str, ...] = ()
 
 
 def case_comparisons(checked: CheckedFile, reference: Reference, outputs: OutputArrays) -> tuple[Comparison, ...]:
@@ -119,7 +123,7 @@ def _for_choices_of_file(checked: CheckedFile, reference: Reference) -> tuple[Co
 
     Empty if the file chooses nothing, or if PyTorch's own choice is another by more than rounding.
     """
-    part, written = checked.part, written_graph(checked.file)
+    part, written = checked.part, written_graph(checked.file, checked.content)
     picked, compared = picked_positions(written), compared_values(written)
     if not picked and not compared:
         return ()

@@ -65,8 +65,8 @@ def whole_model_report(
 ) -> Report:
     """Compares the files of a plan, run one after the other, with the whole model; empty if nothing reads images.
 
-    Quantized files are measured, not compared. A prompt that PyTorch refuses is a finding: nothing of it is compared.
-    A text alone is none if another prompt is compared: Kosmos-2 and BLIP-2 refuse a text without an image.
+    Quantized files are measured: each has a proof of its own. A prompt that PyTorch refuses is a finding: nothing of it
+    is compared. A text alone is none if another prompt is compared: Kosmos-2 and BLIP-2 refuse a text without an image.
 
     Args:
         model: The model of PyTorch, in the float dtype of the plan.

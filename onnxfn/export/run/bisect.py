@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
+from os import PathLike
 from typing import Any
+
+from attrs import evolve
 
 from onnxfn.check.bisect.bisect import Divergence, divergence
 from onnxfn.check.bisect.failing_case import selected_cases
 from onnxfn.check.cases.references import file_cases
-from onnxfn.check.verdict.case_comparisons import CheckedFile
+from onnxfn.check.check import compared_file
 from onnxfn.check.verdict.verdict import exact_outputs
+from onnxfn.export.run.loaded import Loaded, variant_of
 from onnxfn.export.run.planned_files import planned_files
 from onnxfn.models.dtypes import in_dtype
 from onnxfn.models.model_state import model_copy
+from onnxfn.run.prompts import export_path
 from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.plan.planning import Decoders
 from onnxfn.specs.plan.real_inputs import real_inputs_by_part
@@ -23,7 +27,7 @@ from onnxfn.specs.stored.reports import Exported
 def bisect(
     spec: ExportSpec,
     model: Any,
-    exported: Exported | str | Path,
+    exported: Exported | Loaded | str | PathLike[str],
     *,
     config: Any = None,
     preprocessor: Any = None,
@@ -39,7 +43,7 @@ def bisect(
     Args:
         spec: The spec that the files were exported with.
         model: The model, a `torch.nn.Module`.
-        exported: The result of `export`, an ONNX file, or a folder with the files of the plan.
+        exported: The result of `export` or `load`, an ONNX file, or a folder with the files of the plan.
         config: The configuration that the spec reads: a transformers configuration or a dict. None: `model.config`.
         preprocessor: The tokenizer, image processor, feature extractor or processor of the model. Its output for a
             real input is one more case.
@@ -65,16 +69,18 @@ def bisect(
     '2'
     """
     copied = model_copy(model)
-    folder, plan = planned_files(spec, copied, exported, config, decoders=decoders)
+    files, dtypes = exported if isinstance(exported, Exported) else export_path(exported), variant_of(exported)
+    folder, plan = planned_files(spec, copied, files, config, decoders=decoders, dtypes=dtypes)
     real_inputs = real_inputs_by_part(plan, preprocessor)
-    dtype = plan.parts[0].spec.target.float_dtype
-    model_in_dtype, exact = in_dtype(copied, dtype), exact_outputs(copied, dtype)
     for part in plan.parts:
+        dtype = part.spec.target.float_dtype
         file = folder / f"{part.name}.onnx"
+        compared = compared_file(in_dtype(copied, dtype), part, file, exact_outputs(copied, dtype))
+        compared = evolve(compared, model=in_dtype(compared.model, dtype or "float32"))
         cases = selected_cases(
             file_cases(copied, part, file, real_inputs.get(part.name)), part, case, dict(sizes or {})
         )
-        different = divergence(CheckedFile(model_in_dtype, part, file, exact), cases)
+        different = divergence(compared, cases)
         if different is not None:
             return different
     return Divergence(", ".join(plan.files))

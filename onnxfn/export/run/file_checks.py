@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from onnxfn.check.cases.references import far_cases, largest_sizes, references
 from onnxfn.check.check import check as check_part
@@ -24,6 +24,7 @@ from onnxfn.run.sessions import kept_session
 from onnxfn.specs.algebra.dummies import Array
 from onnxfn.specs.algebra.planned import Plan
 from onnxfn.specs.errors import ModelNotFound
+from onnxfn.specs.plan.variants import plans_by_dtype
 from onnxfn.specs.results.measurements import CheckMode, Floors
 from onnxfn.specs.stored.reports import Report, StageTimer
 
@@ -58,6 +59,11 @@ class Job:
     preprocessor: Any
 
 
+def check_variants(job: Job) -> Report:
+    """The report on the files of each dtype of a plan."""
+    return joined([check_files(evolve(job, plan=plan)) for plan in plans_by_dtype(job.plan).values()])
+
+
 def check_files(job: Job, *, must_pass: bool = False) -> Report:
     """The report on the files of a plan in a folder. If it `must_pass`, and does not, CheckFailed: the stage fails.
 
@@ -80,9 +86,10 @@ def check_files(job: Job, *, must_pass: bool = False) -> Report:
             if job.check == "sections":
                 reports.append(check_by_sections(*of_part, exact=exact, proof=proof, real_inputs=real, tick=tick))
             else:
-                expected = references(model, part, real, largest=largest_sizes(file), tick=tick)
+                largest = largest_sizes(file)
+                with_model = partial(references, part=part, real_inputs=real, largest=largest, tick=tick)
                 checked = partial(check_part, *of_part, job.plan, exact=exact, tick=tick)
-                reports.append(checked(session_for=session_for, expected=expected, proof=proof))
+                reports.append(checked(session_for=session_for, expected=with_model, proof=proof))
             far = far_cases(*of_part) if reports[-1].passed else ()
             if far:
                 reports.append(far_text_report(*of_part, far, tick=tick))

@@ -53,7 +53,7 @@ class Loaded:
         return Loaded, (self.path, self.files, None, self.dtype)
 
     def __fspath__(self) -> str:
-        """The path, so that `generate` and `validate` take these files."""
+        """The path, for functions that take one. It does not name the variant: `generate` and `validate` know it."""
         return self.path
 
     @property
@@ -108,6 +108,11 @@ class Loaded:
                 shutil.copyfile(file, staging / name)
             staged = [staging / name for name in names.values()]
             return Loaded(str(path), map(str, publish(staged, staging, destination, overwrite=overwrite)))
+
+
+def variant_of(exported: Any) -> tuple[str, ...]:
+    """The dtype that `load` was asked for; none for the files of an export or a path."""
+    return (exported.dtype,) if isinstance(exported, Loaded) and exported.dtype is not None else ()
 
 
 def load(folder: str | Path, dtype: str | None = None) -> Loaded:

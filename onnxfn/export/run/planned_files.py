@@ -27,7 +27,7 @@ from onnxfn.specs.plan.planning import Decoders, plan
 from onnxfn.specs.plan.real_inputs import left_out
 from onnxfn.specs.plan.variants import checked_dtypes, variants_plan
 from onnxfn.specs.stored.reports import Exported
-from onnxfn.weights.layouts import LAYOUTS, Layout, dtype_suffix, layout_in, onnx_folder, with_layout_io
+from onnxfn.weights.layouts import LAYOUTS, Layout, dtype_of_stem, dtype_suffix, layout_in, onnx_folder, with_layout_io
 from onnxfn.weights.onnx_files import metadata
 
 
@@ -106,15 +106,31 @@ def _inner_config_in_errors(model: Any, values: Any) -> Iterator[None]:
 
 
 def planned_files(
-    spec: ExportSpec, model: Any, exported: Exported | str | Path, config: Any, *, decoders: Decoders
+    spec: ExportSpec,
+    model: Any,
+    exported: Exported | str | Path,
+    config: Any,
+    *,
+    decoders: Decoders,
+    dtypes: Iterable[str] = (),
 ) -> tuple[Path, Plan]:
-    """The folder that holds the ONNX files of an export, and their plan. Raises what `plan_for_destination` raises."""
+    """The folder that holds the ONNX files of an export, and their plan. Raises what `plan_for_destination` raises.
+
+    `dtypes`: those of the files of a path, see `plan_of_variants`.
+    """
     destination = Destination(Path(exported.path if isinstance(exported, Exported) else exported))
     folder = destination.folder if destination.is_file else onnx_folder(destination.folder)
     if isinstance(exported, Exported):
         return folder, exported.plan
-    planned = plan_for_destination(spec, model, config, destination, layout_of_files(folder), decoders)
+    planned = plan_for_destination(spec, model, config, destination, layout_of_files(folder), decoders, dtypes)
     return folder, evolve(planned, parts=[_part_of_file(part, folder / f"{part.name}.onnx") for part in planned.parts])
+
+
+def other_variants(folder: Path, plan: Plan) -> tuple[str, ...]:
+    """The names of the ONNX files in a folder that are parts of a plan in dtypes that it does not have."""
+    stems = {part.name.removesuffix(dtype_suffix(part.dtype)) for part in plan.parts}
+    others = [file.stem for file in sorted(folder.glob("*.onnx")) if file.name not in plan.files]
+    return tuple(f"{stem}.onnx" for stem in others if stem.removesuffix(dtype_suffix(dtype_of_stem(stem))) in stems)
 
 
 def layout_of_files(folder: Path) -> Layout:

@@ -6,11 +6,14 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from attrs import evolve
+
 from onnxfn.check.variants.text_references import text_references
 from onnxfn.export.run.arguments import check_model, check_values, merged_adapter
 from onnxfn.export.run.events import OnEvent, ignore, limited, stage_timer
-from onnxfn.export.run.file_checks import Job, check_files
-from onnxfn.export.run.planned_files import planned_files
+from onnxfn.export.run.file_checks import Job, check_variants
+from onnxfn.export.run.loaded import Loaded, variant_of
+from onnxfn.export.run.planned_files import other_variants, planned_files
 from onnxfn.models.casting import adapted_copy
 from onnxfn.models.submodules import as_module
 from onnxfn.models.torch_modes import ticking_operators
@@ -25,7 +28,7 @@ from onnxfn.specs.stored.reports import Exported, Report
 def validate(
     spec: ExportSpec,
     model: Any,
-    exported: Exported | str | PathLike[str],
+    exported: Exported | Loaded | str | PathLike[str],
     *,
     config: Any = None,
     adapter: str | Path | None = None,
@@ -38,12 +41,14 @@ def validate(
 ) -> Report:
     """Compares ONNX files with a PyTorch model, on inputs of sizes that were not traced.
 
-    A difference above the tolerance is not an error: see `Report.passed`.
+    A difference above the tolerance is not an error: see `Report.passed`. Files of other dtypes in the folder are not
+    checked: see `Report.unchecked`.
 
     Args:
         spec: The spec that the files were exported with.
         model: The model, a `torch.nn.Module`.
-        exported: The result of `export` or `load`, an ONNX file, or a folder with the files of the plan.
+        exported: The result of `export`, with all of its dtypes; that of `load`, with the dtype that it was asked for;
+            an ONNX file; or a folder with the files of the plan.
         config: The configuration that the spec reads: a transformers configuration or a dict. None: `model.config`.
         adapter: The folder of the adapter that was merged into the files; not used if the files take it as inputs.
         preprocessor: The tokenizer, image processor, feature extractor or processor of the model. Its output for a
@@ -77,11 +82,13 @@ def validate(
     model, mode = as_module(model), comparing_mode(check)
     check_model(spec, model)
     check_values(model)
-    exported = exported if isinstance(exported, Exported) else export_path(exported)
+    path, dtypes = export_path(exported), variant_of(exported)
+    files = exported if isinstance(exported, Exported) else path
     with stage_timer(limited(on_event, timeout, "the check")) as (timed, _):
         with timed("plan", "") as tick, ticking_operators(tick):
             copied = adapted_copy(model, merged_adapter(spec, adapter))
-            folder, planned = planned_files(spec, copied, exported, config, decoders=decoders)
+            folder, planned = planned_files(spec, copied, files, config, decoders=decoders, dtypes=dtypes)
             real_inputs = real_inputs_by_part(planned, preprocessor)
         texts = text_references(copied, preprocessor)
-        return check_files(Job(copied, planned, folder, timed, mode, real_inputs, texts, floors, preprocessor))
+        report = check_variants(Job(copied, planned, folder, timed, mode, real_inputs, texts, floors, preprocessor))
+        return report if path.suffix == ".onnx" else evolve(report, unchecked=other_variants(folder, planned))

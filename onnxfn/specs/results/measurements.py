@@ -53,8 +53,8 @@ class Floors:
         kl: The mean KL divergence of the file's distribution over tokens from PyTorch's. This floor is an upper bound.
         cosine: The cosine of an output and PyTorch's.
         iou: The mean overlap of the boxes with the highest scores and the file's: intersection over union.
-        cases: The cosine of an output and PyTorch's in the worst case of the check. Its inputs are random tokens and a
-            cache, so it shows a fault rather than a quality.
+        cases: The cosine of an output and PyTorch's in the worst case of the check: of a part that reads no text, with
+            an adapter, and of all files of a model that sees or hears, one after the other.
         weights: The cosine of a weight of the file and the model's own, for the worst weight.
 
     >>> Floors(agreement=0.9)
@@ -179,7 +179,7 @@ class SectionError:
         section: `embedding`, the path of a layer in the model, or `head`.
         output: The value with the largest error relative to what is allowed: hidden states, or an output of the graph.
         max_abs: The largest error of this section alone: its inputs are PyTorch's hidden states.
-        tolerance: The error that is allowed there; None for a quantized file, whose sections have no limit.
+        tolerance: The error that is allowed there.
         worst_case: The name of the case with this error, and its sizes.
         passed: Whether the section agrees in every case.
         handed_on: The largest error of its hidden states with those of the sections before as inputs: all errors

@@ -143,6 +143,7 @@ def report_sections(report: Any) -> Sections:
         ("ONNX Runtime against PyTorch", with_heads(head, rows)),
         ("compared with", _reference_rows(report.differences)),
         ("measured against PyTorch in float32", measured_rows(report.measurements)),
+        ("not checked", [(name,) for name in report.unchecked]),
         ("cases", [(case,) for case in report.cases]),
     ]
 

@@ -132,15 +132,17 @@ class Difference:
 
 @record
 class Report:
-    """The result of a check: one difference for each output, or the measurements of a quantized file.
+    """The result of a check: one difference for each output, and the measurements of quantized and 16-bit files.
 
     Attributes:
         differences: The figures of each output.
         cases: The cases that were run, each with its sizes.
         findings: Faults of a file besides the values of its outputs, one line each: inputs and outputs that differ from
             the plan, or weights that differ from the model.
-        measurements: The accuracy of quantized and 16-bit files. A quantized file has no differences.
+        measurements: The accuracy of quantized and 16-bit files against the float model. The differences of a quantized
+            file are those from PyTorch with the weights of the file.
         sections: How far each section is from PyTorch; nothing unless the check was by sections.
+        unchecked: The ONNX files of other dtypes in the folder, which were not checked.
 
     >>> by = "PyTorch in float32; float64 was not needed"
     >>> shapes, case = ((2, 8),), "one (batch_size=2)"
@@ -161,6 +163,7 @@ class Report:
     findings: tuple[str, ...] = field(default=(), converter=as_tuple)
     measurements: tuple[Measurement, ...] = field(default=(), converter=as_tuple)
     sections: tuple[SectionError, ...] = field(default=(), converter=as_tuple)
+    unchecked: tuple[str, ...] = field(default=(), converter=as_tuple)
 
     def plot(self, axes: Any = None) -> Any:
         """Draws the error of each output in each case against what is allowed; returns the axes of matplotlib.

@@ -244,7 +244,22 @@ def test_16_bit_and_quantized_files_are_measured_as_by_the_whole_check(exports, 
     ]
     assert measured[0] == pytest.approx(measured[1], abs=1e-3)
     assert len(reports["sections"].sections) == 8
-    assert {each.tolerance is None for each in reports["sections"].sections} == {dtype != "float16"}
+    assert all(each.tolerance > 0 for each in reports["sections"].sections)
+
+
+@pytest.mark.parametrize("dtype", ["q8", "q4", "q4f16"])
+def test_a_fault_in_a_layer_of_a_quantized_file_is_found_in_that_layer(exports, dtype, tmp_path):
+    spec, model, _ = exports("llama")
+    onnxfn.export(spec, model, tmp_path / "out", dtypes=(dtype,), check=False)
+    loaded = onnxfn.load(tmp_path / "out", dtype=dtype)
+    (file,) = loaded.graphs.values()
+    right = onnxfn.validate(spec, model, loaded, check="sections", floors=LOW)
+    proto = onnx.load(file)
+    other_operator(f"{LAYERS}.5.mlp.gate_proj.weight.codes", "Sigmoid", "Tanh")(proto.graph)
+    onnx.save(proto, file)
+    wrong = onnxfn.validate(spec, model, loaded, check="sections", floors=LOW)
+    assert right.passed
+    assert [each.section for each in wrong.sections if not each.passed] == [f"{LAYERS}.5"]
 
 
 def test_a_model_without_a_chain_of_layers_is_refused_with_advice(tmp_path):

@@ -1,0 +1,92 @@
+"""PyTorch's model with the quantized weights of an ONNX file in place of its own.
+
+Its outputs differ from those of the file by rounding alone, if the graph is right. So the graph is proven apart from
+its weights, at the tolerance of the float dtype. What quantization costs is measured elsewhere: see `measures.py`.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from onnxfn.check.variants.float_form import float_form
+from onnxfn.check.variants.quantized_matrices import Index, QuantizedMatrix
+from onnxfn.check.variants.quantized_weights import FileWeight, weights_of_file
+from onnxfn.check.verdict.case_comparisons import CheckedFile
+from onnxfn.check.verdict.verdict import exact_outputs
+from onnxfn.models.read_weights import with_rows
+from onnxfn.specs.algebra.dummies import Array
+from onnxfn.specs.algebra.planned import Part
+from onnxfn.specs.stored.reports import Tick, no_tick
+from onnxfn.weights.onnx_files import stored_tensors
+
+ELEMENTS_AT_ONCE = 1 << 20
+"""The elements that are read at once."""
+
+
+def quantized_file(model: Any, part: Part, file: Path, tick: Tick = no_tick) -> CheckedFile:
+    """A quantized file with the model that it is compared with, which has the weights of the file.
+
+    `model` has the float dtype of the part.
+    """
+    of_file, (content, lines) = with_file_weights(model, file), float_form(file)
+    findings = tuple(f"{part.name}: {line}" for line in lines)
+    exact = exact_outputs(of_file, part.spec.target.float_dtype)
+    return CheckedFile(of_file, part, file, exact, tick, content, findings)
+
+
+def with_file_weights(model: Any, file: Path) -> Any:
+    """A copy of a model whose quantized weights are those of a file. They are read from there when they are used."""
+    weights, _ = weights_of_file(model, file)
+    tensors, floats = model.state_dict(keep_vars=True), {each.name for each in stored_tensors(file)}
+    rows = {}
+    for weight in weights:
+        tied = [name for name, tensor in tensors.items() if tensor is tensors[weight.name]]
+        names = tied if floats.isdisjoint(tied) else [name for name in tied if not _is_table(model, name)]
+        rows.update(dict.fromkeys(names, partial(weight_rows, weight, tuple(tensors[weight.name].shape))))
+    return with_rows(model, rows)
+
+
+def _is_table(model: Any, name: str) -> bool:
+    """Whether a weight is a table of embeddings. A file may have a tied one as floats, and as the codes of a layer."""
+    import torch
+
+    return isinstance(model.get_submodule(name.rpartition(".")[0]), torch.nn.Embedding)
+
+
+def weight_rows(weight: FileWeight, shape: tuple[int, ...], index: Any) -> Any:
+    """Some rows of a weight of this shape along its first axis, as a float32 tensor; the index is as in `Rows`."""
+    import torch
+
+    matrix = weight.matrix
+    if weight.is_turned and len(shape) == 2:  # noqa: PLR2004 - rows and columns
+        return torch.from_numpy(_values(matrix, slice(None))).mT[index]
+    items = torch.from_numpy(_values(matrix, _file_rows(index, shape[0], matrix.shape[0] // shape[0])))
+    if weight.is_turned:
+        return items.reshape(-1, *shape[:0:-1]).mT
+    return items.reshape(-1, *shape[1:])
+
+
+def _file_rows(index: Any, count: int, per_item: int) -> Index:
+    """The rows of a matrix that are those items of a weight, which has `count` items of `per_item` rows."""
+    if isinstance(index, slice):
+        start, stop, _ = index.indices(count)
+        return slice(start * per_item, stop * per_item)
+    rows: Array = index.numpy()[:, None] * per_item + np.arange(per_item)
+    return rows.reshape(-1)
+
+
+def _values(matrix: QuantizedMatrix, index: Index) -> Array:
+    """Some rows of a matrix as float32. Many of them are computed some after the other, so that these fit a cache."""
+    if not isinstance(index, slice):
+        return matrix.elements(index).values()
+    start, stop, _ = index.indices(matrix.shape[0])
+    values = np.empty((stop - start, matrix.shape[1]), np.float32)
+    step = max(1, ELEMENTS_AT_ONCE // matrix.shape[1])
+    for first in range(start, stop, step):
+        last = min(first + step, stop)
+        values[first - start : last - start] = matrix.elements(slice(first, last)).values()
+    return values

@@ -1,0 +1,195 @@
+"""The float form of a quantized file: the same graph on the same stored weights, whose products are those of floats.
+
+A file may quantize activations while it runs. Then its outputs differ from those of its weights by more than rounding.
+And the kernel of MatMulNBits rounds more than a product of floats: 10 to 17 unit roundoffs where PyTorch has 2 to 7.
+In the float form these products read the weights as numbers. So the rest of the graph is compared with PyTorch at the
+tolerance of its dtype. Products of integers have exactly the neighbours that onnxfn writes, or they are findings; all
+kernels of the file itself are measured on a text or in the cases.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from attrs import frozen
+
+from onnxfn.check.cuts.vertices import read_names
+from onnxfn.graphs.nodes.nodes import DOMAIN
+from onnxfn.run.sessions import IN_PLACE_BYTES
+from onnxfn.weights.onnx_files import graph_nodes, with_weights_in_place
+
+OF_INTEGERS: Mapping[str, str] = MappingProxyType({"MatMulInteger": "MatMul", "ConvInteger": "Conv"})
+"""An operator on integers -> the operator on floats."""
+
+OF_BLOCKS, ZERO_POINTS = "MatMulNBits", 3
+"""The operator on weights in blocks; its inputs are activations, codes, scales, and zero points if there are any."""
+
+
+@frozen(eq=False)
+class Group:
+    """The nodes that multiply quantized activations with integers, and scale the result.
+
+    Attributes:
+        source: The name of the activations.
+        product: The node that multiplies.
+        scales: The name of the scales of the weight.
+        output: The name of the result.
+    """
+
+    source: str
+    product: Any
+    scales: str
+    output: str
+
+
+def float_form(file: Path) -> tuple[bytes | None, tuple[str, ...]]:
+    """The float form of a file, or None if the file has it; and a line for each product of integers of another form."""
+    from onnx import ModelProto
+
+    if not any(node.op_type in OF_INTEGERS or node.op_type == OF_BLOCKS for node in graph_nodes(file)):
+        return None, ()
+    model = ModelProto.FromString(with_weights_in_place(file, IN_PLACE_BYTES))
+    add = _constants(model.graph)
+    findings = [line for graph in _graphs(model.graph) for line in _compute_in_floats(graph, add)]
+    content: bytes = model.SerializeToString()
+    return content, tuple(findings)
+
+
+AddConstant = Callable[[Any], str]
+"""Adds an array to the constants of a graph; returns its name."""
+
+
+def _constants(graph: Any) -> AddConstant:
+    from onnx import numpy_helper
+
+    def add(array: Any) -> str:
+        name = f"float_form_{len(graph.initializer)}"
+        graph.initializer.append(numpy_helper.from_array(array, name))
+        return name
+
+    return add
+
+
+def _graphs(graph: Any) -> Iterator[Any]:
+    """The graphs in the branches of the nodes of a graph, the innermost first; then the graph."""
+    for node in graph.node:
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                yield from _graphs(attribute.g)
+    yield graph
+
+
+def _compute_in_floats(graph: Any, add: AddConstant) -> Iterator[str]:
+    """Replaces the products of a graph; yields a line for each product of integers that is in no group."""
+    producers, readers = _neighbours(graph)
+    groups: dict[str, Group] = {}
+    for product in [node for node in graph.node if node.op_type in OF_INTEGERS]:
+        group = _group(product, producers, readers)
+        if group is None:
+            yield f"{product.output[0]!r} is computed by a {product.op_type} whose neighbours are not those of onnxfn"
+        else:
+            groups[group.output] = group
+    nodes = [new for node in graph.node for new in _in_floats(node, groups, add)]
+    needed, remaining = {output.name for output in graph.output}, list[Any]()
+    for node in reversed(nodes):  # what only a product of integers read has no readers now
+        if not needed.isdisjoint(node.output):
+            needed.update(read_names(node))
+            remaining.append(node)
+    del graph.node[:]
+    graph.node.extend(reversed(remaining))
+
+
+Producers = Mapping[str, Any]
+"""From the name of a value to the node that computes it."""
+
+Readers = Mapping[str, list[Any]]
+"""From the name of a value to the nodes that read it."""
+
+
+def _neighbours(graph: Any) -> tuple[Producers, Readers]:
+    producers = {name: node for node in graph.node for name in node.output}
+    readers: dict[str, list[Any]] = {}
+    for node in graph.node:
+        for name in {*read_names(node)}:
+            readers.setdefault(name, []).append(node)
+    return producers, readers
+
+
+def _in_floats(node: Any, groups: Mapping[str, Group], add: AddConstant) -> Sequence[Any]:
+    """The nodes in place of a node: the last one of a group becomes a product, and so does one of blocks."""
+    group = groups.get(node.output[0])
+    if group is not None:
+        return _product_of_integers(group)
+    is_known = node.op_type == OF_BLOCKS and not any(node.input[ZERO_POINTS + 1 :])
+    return _product_of_blocks(node, add) if is_known else [node]
+
+
+def _product_of_integers(group: Group) -> Sequence[Any]:
+    """The product of a group in floats. DequantizeLinear would be optimized to a kernel that quantizes activations."""
+    from onnx import TensorProto, helper
+
+    product = group.product
+    weight, steps, zero = (f"{group.output}_{role}" for role in ("weight", "steps", "zero"))
+    numbers = helper.make_node("Cast", [product.input[1]], [steps], to=TensorProto.FLOAT)
+    zeros = helper.make_node("Cast", [product.input[ZERO_POINTS]], [zero], to=TensorProto.FLOAT)
+    distances = helper.make_node("Sub", [steps, zero], [f"{steps}_from_zero"])
+    scaled = helper.make_node("Mul", [distances.output[0], group.scales], [weight])
+    new = helper.make_node(OF_INTEGERS[product.op_type], [group.source, weight], [group.output])
+    new.attribute.extend(product.attribute)
+    return numbers, zeros, distances, scaled, new
+
+
+def _product_of_blocks(node: Any, add: AddConstant) -> Sequence[Any]:
+    """The product of a MatMulNBits in floats: all rows of its weight are looked up."""
+    from onnx import helper
+
+    source, codes, scales, *zeros = (name for name in node.input if name)
+    facts = {attribute.name: attribute.i for attribute in node.attribute}
+    rows, columns, bits, block = (facts[name] for name in ("N", "K", "bits", "block_size"))
+    blocks = -(-columns // block)
+    flat, whole, weight = (f"{node.output[0]}_{role}" for role in ("codes", "rows", "weight"))
+    matrices = [
+        ("Reshape", [codes, add(np.array([rows, blocks * block * bits // 8]))], flat),
+        ("Reshape", [scales, add(np.array([rows, blocks]))], f"{flat}_scales"),
+        *[("Reshape", [zero, add(np.array([rows, -1]))], f"{flat}_zeros") for zero in zeros],
+    ]
+    reshaped = [helper.make_node(operator, inputs, [output]) for operator, inputs, output in matrices]
+    names = [each.output[0] for each in reshaped]
+    attributes = {"bits": bits, "block_size": block, "gather_axis": 0, "quantize_axis": 1}
+    inputs = [names[0], add(np.arange(rows)), *names[1:]]
+    gather = helper.make_node("GatherBlockQuantized", inputs, [whole], domain=DOMAIN, **attributes)
+    bounds = [add(np.array([number])) for number in (0, columns, 1)]
+    sliced = helper.make_node("Slice", [whole, *bounds], [weight])
+    return (
+        *reshaped,
+        gather,
+        sliced,
+        helper.make_node("FusedMatMul", [source, weight], node.output, domain=DOMAIN, transB=1),
+    )
+
+
+def _group(product: Any, producers: Producers, readers: Readers) -> Group | None:
+    """The group of a product of integers, as `quantized_operators.py` writes it; None for another form."""
+    quantizer = producers.get(product.input[0])
+    if quantizer is None or quantizer.op_type != "DynamicQuantizeLinear":
+        return None
+    codes, scale, zero = quantizer.output
+    cast = _only_reader(product, readers, "Cast")
+    scaled = None if cast is None else _only_reader(cast, readers, "Mul")
+    if scaled is None or [product.input[0], *product.input[2:3]] != [codes, zero]:
+        return None
+    factor = producers.get(next((name for name in scaled.input if name != cast.output[0]), ""))
+    if factor is None or factor.op_type != "Mul" or scale not in factor.input:
+        return None
+    scales = next((name for name in factor.input if name != scale), "")
+    return Group(quantizer.input[0], product, scales, scaled.output[0]) if scales not in producers else None
+
+
+def _only_reader(node: Any, readers: Readers, operator: str) -> Any:
+    """The only node that reads the output of a node, if it has this operator; None else."""
+    nodes = readers.get(node.output[0], [])
+    return nodes[0] if len(nodes) == 1 and nodes[0].op_type == operator else None

@@ -1,0 +1,77 @@
+"""Weights that have other values than their tensors: they are read from elsewhere when a function needs them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from onnxfn.models.model_state import model_copy, tensors_of
+from onnxfn.specs.errors import InvalidSpec
+
+READ = "onnxfn_rows"
+"""The attribute of a tensor that holds the `Rows` of its values."""
+
+EVERY = slice(None)
+
+Rows = Callable[[Any], Any]
+"""From a slice or a tensor of indices along the first axis of a weight to these rows, a new float tensor."""
+
+
+def with_rows(model: Any, rows: Mapping[str, Rows]) -> Any:
+    """A copy of a model on the same tensors. The weights of these names have the values that functions return.
+
+    The values are in no memory until torch reads them: see `cast_on_use`. A copy in another dtype has them as weights.
+    Names of the same function are of one weight. InvalidSpec if the model cannot be copied.
+    """
+    duplicate = model_copy(model)
+    if duplicate is model:
+        raise InvalidSpec(
+            f"{type(model).__name__} cannot be copied, so it cannot run with the weights of a quantized file; "
+            "export it without a check: check=False"
+        )
+    modules, known = dict(duplicate.named_modules(remove_duplicate=False)), dict[int, Any]()
+    for name, function in rows.items():
+        path, _, own = name.rpartition(".")
+        tensors = modules[path]._parameters if own in modules[path]._parameters else modules[path]._buffers
+        tensors[own] = known.setdefault(id(function), _with_rows(tensors[own], function))
+    return duplicate
+
+
+def _with_rows(tensor: Any, rows: Rows) -> Any:
+    """A tensor in the memory of another one, with values of its own."""
+    import torch
+
+    new = torch.nn.Parameter(tensor.detach(), requires_grad=False)
+    setattr(new, READ, rows)
+    return new
+
+
+def rows_of(tensor: Any) -> Rows | None:
+    """The function that returns the values of a weight; None if its tensor holds them."""
+    rows: Rows | None = getattr(tensor, READ, None)
+    return rows
+
+
+def reads_weights(model: Any) -> bool:
+    """Whether a weight of a model is read from elsewhere."""
+    return any(rows_of(tensor) is not None for tensor in tensors_of(model))
+
+
+def read(tensor: Any, dtype: Any, index: Any = EVERY) -> Any:
+    """The values of a weight in a torch dtype, or those of some of its rows.
+
+    >>> import torch
+    >>> model = with_rows(torch.nn.Linear(2, 3), {"weight": lambda index: torch.eye(3)[index, :2]})
+    >>> read(model.weight, torch.float64, slice(1, 3)).tolist()
+    [[0.0, 1.0], [0.0, 0.0]]
+    """
+    rows = rows_of(tensor)
+    if rows is not None:
+        return rows(index).to(dtype)
+    return tensor.to(dtype) if index is EVERY else tensor[index].to(dtype)
+
+
+def looked_up(tensor: Any, dtype: Any, indices: Any) -> Any:
+    """The rows of a weight at a tensor of indices, in a torch dtype: `[*indices, *row]`. Each row is read once."""
+    chosen, places = indices.unique(return_inverse=True)
+    return read(tensor, dtype, chosen)[places]

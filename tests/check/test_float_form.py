@@ -1,0 +1,134 @@
+"""Files that quantize activations: the graph is compared in its float form, and the groups have the form of onnxfn."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+import tiny
+from stock_quantizers import quantized_dynamically
+
+import onnxfn
+from onnxfn.check.variants.float_form import float_form
+
+SPEC = onnxfn.spec_for("llama", "text-generation-with-past")
+LOW = onnxfn.Floors(agreement=0.0, kl=9.0, cosine=-1.0, cases=-1.0)
+"""Floors that random weights reach."""
+
+
+@pytest.fixture(scope="module")
+def llama():
+    return tiny.model("llama", "AutoModelForCausalLM", tie_word_embeddings=True)
+
+
+@pytest.fixture(scope="module")
+def integers(llama, tmp_path_factory):
+    """A file with integers, and a tied table in blocks of 8 bits at level 4."""
+    folder = tmp_path_factory.mktemp("integers") / "out"
+    onnxfn.export(SPEC, llama, folder, dtypes=("q8",), check=False)
+    return folder / "model_quantized.onnx"
+
+
+def report_of(llama, file, change, folder):
+    """The report on a file after a change of its graph."""
+    model = onnx.load(file)
+    change(model.graph)
+    folder.mkdir()
+    onnx.save(model, folder / file.name)
+    return onnxfn.validate(SPEC, llama, onnxfn.load(folder, dtype="q8"), floors=LOW)
+
+
+def operators(content):
+    return {node.op_type for node in onnx.ModelProto.FromString(content).graph.node}
+
+
+def test_a_float_form_has_no_integers_and_the_weights_of_the_file(integers):
+    content, findings = float_form(integers)
+    assert findings == ()
+    assert operators(integers.read_bytes()) >= {"DynamicQuantizeLinear", "MatMulInteger", "MatMulNBits"}
+    assert operators(content).isdisjoint({"DynamicQuantizeLinear", "MatMulInteger"})
+    model = onnx.ModelProto.FromString(content)
+    levels = {each.i for node in model.graph.node for each in node.attribute if each.name == "accuracy_level"}
+    assert levels == {1}
+    assert [each.name for each in model.graph.initializer] == [
+        each.name for each in onnx.load(integers).graph.initializer
+    ]
+
+
+def test_a_file_that_computes_in_floats_has_no_other_form(llama, tmp_path):
+    onnxfn.export(SPEC, llama, tmp_path / "out", dtypes=("q4",), check=False)
+    assert float_form(tmp_path / "out" / "model_q4.onnx") == (None, ())
+
+
+def test_kernels_of_a_convolution_have_a_float_form(tmp_path):
+    model = tiny.model("resnet", "AutoModelForImageClassification")
+    spec = onnxfn.spec_for(model, "image-classification")
+    floors = onnxfn.Floors(agreement=0.0, cosine=-1.0)
+    report = onnxfn.export(spec, model, tmp_path / "out", dtypes=("q8",), floors=floors).report
+    assert "ConvInteger" in operators((tmp_path / "out" / "model_quantized.onnx").read_bytes())
+    assert report.passed
+    assert report.differences
+
+
+def test_the_form_of_stock_quantizers_is_known(llama, tmp_path):
+    untied = tiny.model("llama", "AutoModelForCausalLM")
+    onnxfn.export(SPEC, untied, tmp_path / "own", check=False)
+    stock = quantized_dynamically(tmp_path / "own" / "model.onnx", tmp_path / "stock" / "model.onnx", signed=False)
+    content, findings = float_form(stock)
+    assert findings == ()
+    assert "MatMulInteger" not in operators(content)
+
+
+def first(graph, operator):
+    return next(node for node in graph.node if node.op_type == operator)
+
+
+def without_zero_point(graph):
+    """The product takes the activations' codes as they are."""
+    product = first(graph, "MatMulInteger")
+    zero = onnx.numpy_helper.from_array(np.zeros((), np.uint8), "zero")
+    graph.initializer.append(zero)
+    product.input[2] = "zero"
+
+
+def with_another_scale(graph):
+    """The result is scaled with the weight's scale twice."""
+    quantizer = first(graph, "DynamicQuantizeLinear")
+    factor = next(node for node in graph.node if node.op_type == "Mul" and quantizer.output[1] in node.input)
+    other = next(name for name in factor.input if name != quantizer.output[1])
+    factor.input[:] = [other, other]
+
+
+def with_codes_of_other_activations(graph):
+    """The codes are those of other activations, the scale is that of these."""
+    quantizers = [node for node in graph.node if node.op_type == "DynamicQuantizeLinear"]
+    first_layer, second_layer = quantizers[0], quantizers[len(quantizers) // 2]
+    readers = [node for node in graph.node if second_layer.output[0] in node.input]
+    product = next(node for node in readers if node.op_type == "MatMulInteger")
+    product.input[0] = first_layer.output[0]
+
+
+@pytest.mark.parametrize("change", [without_zero_point, with_another_scale, with_codes_of_other_activations])
+def test_a_group_of_another_form_is_a_finding(llama, integers, change, tmp_path):
+    report = report_of(llama, integers, change, tmp_path / "out")
+    assert not report.passed
+    assert any("MatMulInteger whose neighbours are not those of onnxfn" in line for line in report.findings)
+
+
+def test_the_file_itself_is_measured_too(llama, integers):
+    """A right file is compared in its float form, and its own kernels are measured on the text."""
+    report = onnxfn.validate(SPEC, llama, onnxfn.load(integers.parent, dtype="q8"), floors=LOW)
+    assert report.passed
+    assert {each.output for each in report.differences} >= {"logits"}
+    values = {each.measure: each.value for each in report.measurements}
+    assert 0 < values["kl"] < 0.1
+
+
+def test_a_float_form_reads_weights_in_external_data(llama, tmp_path):
+    write = onnxfn.WriteOptions(external_data_threshold=0)
+    report = onnxfn.export(SPEC, llama, tmp_path / "out", dtypes=("q8",), floors=LOW, write=write).report
+    assert [*Path(tmp_path / "out").glob("*.onnx_data")]
+    assert report.passed
+    assert report.differences
