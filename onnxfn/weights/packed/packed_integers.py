@@ -160,7 +160,7 @@ def _stated_bits(settings: Settings) -> tuple[int, ...]:
     rows = groups.values() if isinstance(groups, Mapping) else ()
     weights = (each.get("weights") for each in rows if isinstance(each, Mapping))
     stated = (each.get("num_bits") for each in weights if isinstance(each, Mapping))
-    return tuple(dict.fromkeys(bits for bits in stated if bits in range(1, WORD_BITS + 1)))
+    return tuple(dict.fromkeys(bits for bits in stated if isinstance(bits, int) and 0 < bits <= WORD_BITS))
 
 
 def _packed_values(parts: Parts, settings: Settings, start: int, stop: int) -> Array:
