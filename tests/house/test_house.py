@@ -34,7 +34,7 @@ BUDGET = {
     "specs": 9_130,
     "architectures": 9_736,
     "weights": 3_142,
-    "models": 1_793,
+    "models": 1_784,
     "graphs": 7_713,
     "run": 1_412,
     "check": 5_774,

@@ -29,9 +29,8 @@ from onnxfn.graphs.translations.lowering import (
 )
 from onnxfn.models.forward import check_read, flat_forward, tensors_for
 from onnxfn.models.model_state import unchanged_eval, with_attention
-from onnxfn.models.patching import applied, unused_patches
+from onnxfn.models.patching import applied, replaced, unused_patches
 from onnxfn.models.submodules import submodule_of
-from onnxfn.models.thread_attributes import replaced
 from onnxfn.models.torch_modes import quiet
 from onnxfn.specs.algebra.dummies import dummies
 from onnxfn.specs.algebra.planned import Part, PlannedSpec
