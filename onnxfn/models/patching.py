@@ -1,9 +1,11 @@
-"""Patches: functions of other packages, replaced in one thread while a model is traced."""
+"""Patches: functions of other packages, replaced while a model is traced; each thread sees its own replacements."""
 
 from __future__ import annotations
 
+import builtins
 import functools
 import inspect
+import threading
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -11,12 +13,16 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
+from attrs import evolve, field, frozen
+
 from onnxfn.architectures.functions import function_named, is_short
 from onnxfn.architectures.private.renamed import called_by_any_name
-from onnxfn.models.thread_attributes import original, replaced
 from onnxfn.specs.converters import resolve
 from onnxfn.specs.errors import InvalidSpec, PatchFailed, UnknownName, first_line
 from onnxfn.specs.records import Patch
+
+CHANGES = threading.Lock()
+"""Held while an attribute is set: never while a replacement is in use, so that no thread waits for another."""
 
 
 @contextmanager
@@ -102,6 +108,146 @@ def _noted(replacement: Any, target: str, called: set[str]) -> Any:
 def unused_patches(patches: Iterable[Patch], called: set[str]) -> tuple[str, ...]:
     """The targets of a user's patches that were not called. A row's patch may be for another task of its model."""
     return tuple(patch.name for patch in patches if not is_short(patch.by) and patch.name not in called)
+
+
+@frozen(eq=False)
+class Replacement:
+    """What one thread sees in place of an attribute.
+
+    Attributes:
+        value: What it sees.
+        thread: The identifier of the thread.
+        ended: Set when the thread sees the attribute again. A later thread may have the same identifier, and may hold
+            a stand-in that it read before.
+    """
+
+    value: Any
+    thread: int = field(factory=threading.get_ident)
+    ended: threading.Event = field(factory=threading.Event)
+
+
+@frozen(eq=False)
+class ThreadAttribute:
+    """An attribute as the threads see it: the descriptor of a class, or the object whose method a module calls.
+
+    It never changes. Each replacement that begins or ends puts another one in its place, so what a replacement read
+    before it began stays what was there: it may call it.
+
+    Attributes:
+        owner: The class or module.
+        name: The name of the attribute.
+        before: The one value, if any, that the owner itself has, or that a module computes when it is read.
+        is_stored: Whether the owner holds that value.
+        replacements: Those of all threads, the last one last.
+    """
+
+    owner: Any
+    name: str
+    before: tuple[Any, ...]
+    is_stored: bool
+    replacements: tuple[Replacement, ...] = ()
+
+    def own(self) -> tuple[Any, ...]:
+        """The last replacement of this thread, if there is one."""
+        thread = threading.get_ident()
+        of_thread = (each for each in reversed(self.replacements) if each.thread == thread and not each.ended.is_set())
+        return tuple(each.value for each in of_thread)[:1]
+
+    def inherited(self, class_: Any) -> tuple[Any, ...]:
+        """What a class has without replacements: the value of the owner, or else of the next class that has one."""
+        if self.before or (class_ is self.owner and not inspect.isclass(class_)):
+            return self.before
+        after = class_.__mro__[class_.__mro__.index(self.owner) + 1 :]
+        return tuple(vars(each)[self.name] for each in after if self.name in vars(each))[:1]
+
+    def __get__(self, instance: Any, class_: type | None = None) -> Any:
+        """What Python finds where the class has the value of this thread."""
+        values = self.own() or self.inherited(class_ or type(instance))
+        is_first = instance is None or any(map(inspect.isdatadescriptor, values))
+        if not is_first and self.name in getattr(instance, "__dict__", ()):
+            return vars(instance)[self.name]
+        for value in values:
+            return value.__get__(instance, class_) if hasattr(value, "__get__") else value
+        raise AttributeError(f"{(class_ or type(instance)).__name__!r} has no attribute {self.name!r}")
+
+    def __set__(self, instance: Any, value: Any) -> None:
+        """Writes where the original attribute is written: into the instance, unless the class has a rule of its own."""
+        for each in self.inherited(type(instance)):
+            if hasattr(each, "__set__"):
+                each.__set__(instance, value)
+                return
+        vars(instance)[self.name] = value
+
+    def __delete__(self, instance: Any) -> None:
+        """Deletes where the original attribute is deleted."""
+        for each in self.inherited(type(instance)):
+            if hasattr(each, "__delete__"):
+                each.__delete__(instance)
+                return
+        if self.name not in vars(instance):
+            raise AttributeError(self.name)
+        del vars(instance)[self.name]
+
+    def called(self, *arguments: Any, **named: Any) -> Any:
+        """What the function of a module returns in this thread. A module also calls functions of Python as its own."""
+        of_python = tuple(vars(builtins)[name] for name in {self.name} & vars(builtins).keys())
+        for function in (*self.own(), *self.before, *of_python):
+            return function(*arguments, **named)
+        raise AttributeError(f"module {self.owner.__name__!r} has no attribute {self.name!r}")
+
+    def stand_in(self) -> Any:
+        """What the owner holds: this descriptor in a class, a method of it in a module."""
+        return self if inspect.isclass(self.owner) else self.called
+
+
+@contextmanager
+def replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
+    """Replaces an attribute of a module or class for this thread.
+
+    On leaving, this thread sees what it saw before; the owner has its own attribute again when no thread replaces it.
+    Replacements of several threads may begin and end in any order.
+    """
+    replacement = Replacement(value)
+    _set(owner, name, (replacement,))
+    try:
+        yield
+    finally:
+        replacement.ended.set()
+        _set(owner, name)
+
+
+def original(owner: Any, name: str) -> Any:
+    """The attribute of a module or class without replacements, as it is stored; None if there is none."""
+    value = inspect.getattr_static(owner, name, None)
+    attribute = _attribute(value)
+    return value if attribute is None else next(iter(attribute.inherited(owner)), None)
+
+
+def _set(owner: Any, name: str, new: tuple[Replacement, ...] = ()) -> None:
+    """Stores an attribute with the replacements that have not ended and with new ones, or as it was without any."""
+    with CHANGES:
+        before = _before(owner, name)
+        here = ThreadAttribute(owner, name, before, name in vars(owner))
+        attribute = next(filter(None, map(_attribute, before)), here)
+        left = tuple(each for each in attribute.replacements if not each.ended.is_set())
+        if left or new:
+            setattr(owner, name, evolve(attribute, replacements=(*left, *new)).stand_in())
+        elif attribute.is_stored:
+            setattr(owner, name, attribute.before[0])
+        elif here.is_stored:
+            delattr(owner, name)
+
+
+def _before(owner: Any, name: str) -> tuple[Any, ...]:
+    """The attribute that a module or class itself has, if it has one. A module may compute it when it is read."""
+    is_read = not inspect.isclass(owner) and hasattr(owner, name)
+    return (getattr(owner, name),) if is_read else tuple(vars(owner)[key] for key in {name} & vars(owner).keys())
+
+
+def _attribute(value: Any) -> ThreadAttribute | None:
+    """The attribute that a stand-in is for; None for any other value."""
+    holder = getattr(value, "__self__", None) if inspect.ismethod(value) else value
+    return holder if isinstance(holder, ThreadAttribute) else None
 
 
 def _owner(target: str) -> tuple[Any, str]:

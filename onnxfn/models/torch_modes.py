@@ -19,7 +19,7 @@ from typing import Any
 from attrs import frozen
 
 from onnxfn.architectures.private.torch_names import torch_name
-from onnxfn.models.thread_attributes import replaced
+from onnxfn.models.patching import replaced
 from onnxfn.specs.stored.reports import StageTimer, Tick, no_tick
 
 LOCK = threading.RLock()

@@ -27,7 +27,7 @@ from onnxfn.check.verdict.case_comparisons import CheckedFile
 from onnxfn.check.verdict.compare import Exact, compare, token_features
 from onnxfn.check.verdict.verdict import Comparison, exact_outputs, precision_of
 from onnxfn.models.forward import torch_outputs
-from onnxfn.models.thread_attributes import replaced
+from onnxfn.models.patching import replaced
 from onnxfn.specs.algebra.dummies import Array, dummies
 from onnxfn.specs.algebra.planned import Part
 from onnxfn.specs.axes import symbols

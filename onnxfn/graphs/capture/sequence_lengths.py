@@ -18,7 +18,7 @@ from attrs import field, frozen
 
 from onnxfn.architectures.private.torch_names import torch_name
 from onnxfn.graphs.capture.projections import projected_layer
-from onnxfn.models.thread_attributes import replaced
+from onnxfn.models.patching import replaced
 
 
 @frozen(eq=False)

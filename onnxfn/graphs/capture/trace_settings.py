@@ -10,7 +10,7 @@ from typing import Any
 from onnxfn.architectures.private.torch_names import torch_name
 from onnxfn.graphs.sizes.fake_outputs import fast_fake_outputs
 from onnxfn.graphs.sizes.size_factors import fast_quotients
-from onnxfn.models.thread_attributes import replaced
+from onnxfn.models.patching import replaced
 from onnxfn.specs.stored.reports import Tick
 
 

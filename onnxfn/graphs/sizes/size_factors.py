@@ -17,7 +17,7 @@ from typing import Any
 from attrs import field, frozen
 
 from onnxfn.architectures.private.torch_names import torch_name
-from onnxfn.models.thread_attributes import replaced
+from onnxfn.models.patching import replaced
 
 
 @frozen

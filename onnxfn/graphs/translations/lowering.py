@@ -24,7 +24,7 @@ from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
 from onnxfn.architectures.private.torch_names import torch_name
-from onnxfn.models.thread_attributes import replaced
+from onnxfn.models.patching import replaced
 from onnxfn.specs.errors import raise_no_memory
 
 

@@ -147,7 +147,7 @@ def to_json(record: Any, *, indent: int | None = 2) -> str:
     >>> from_json(to_json(bert)) == bert
     True
     """
-    for each in record if isinstance(record, (tuple, list)) else (record,):
+    for each in record if isinstance(record, (tuple, list, Named)) else (record,):
         if has(type(each)) and RECORDS.get(type(each).__name__) is not type(each):
             raise InvalidSpec(f"{type(each).__name__} has no form in JSON; these records have one: {listed(RECORDS)}")
     try:

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onnxfn.models.thread_attributes import original, replaced
+from onnxfn.models.patching import original, replaced
 
 THREADS = 3
 STEPS = st.lists(st.tuples(st.integers(0, THREADS - 1), st.booleans()), max_size=24)
