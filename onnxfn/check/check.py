@@ -22,7 +22,7 @@ from onnxfn.check.cases.references import (
 )
 from onnxfn.check.cases.repeated import random_findings
 from onnxfn.check.texts.decoded_texts import SessionOpener, decoded_text_comparisons
-from onnxfn.check.variants.file_weights import compared_file
+from onnxfn.check.variants.file_weights import KEPT_WEIGHTS, compared_file
 from onnxfn.check.variants.proof import (
     NO_PROOF,
     Proof,
@@ -55,12 +55,6 @@ AMPLIFIED = (
 
 CASES_AHEAD = 4
 """The cases that ONNX Runtime may have computed before the first of them is compared."""
-
-KEPT_WEIGHTS = 3 << 28
-"""The bytes of a model with the weights of a quantized file up to which they are kept in memory between the cases.
-
-In a larger model they are read in each case: 4 seconds for a billion weights.
-"""
 
 References = Callable[[Any], Iterable[Reference]]
 """From a model to the references of a part."""
