@@ -9,7 +9,7 @@ kernels of the file itself are measured on a text or in the cases.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -46,25 +46,48 @@ class Group:
     output: str
 
 
-def float_form(file: Path) -> tuple[bytes | None, tuple[str, ...]]:
-    """The float form of a file, or None if the file has it; and a line for each product of integers of another form."""
-    from onnx import ModelProto
+def float_form(
+    file: Path, in_memory: Mapping[str, Sequence[int]] = MappingProxyType({})
+) -> tuple[bytes | None, tuple[str, ...]]:
+    """The float form of a file, or None if the file has it; and a line for each product of integers of another form.
 
-    if not any(node.op_type in OF_INTEGERS or node.op_type == OF_BLOCKS for node in graph_nodes(file)):
+    `in_memory`: from the codes of a weight in blocks to the shape of its float32 elements, `[rows, columns]`. They are
+    an initializer, see `name_in_memory`, which a session gets as an external one.
+    """
+    from onnx import ModelProto, TensorProto
+
+    nodes = graph_nodes(file)
+    if not any(node.op_type in OF_INTEGERS or node.op_type == OF_BLOCKS for node in nodes):
         return None, ()
     model = ModelProto.FromString(with_weights_in_place(file, IN_PLACE_BYTES))
-    outer = Outer(model.graph, _scale_types(model.graph))
+    for codes, shape in in_memory.items():
+        tensor = model.graph.initializer.add(name=name_in_memory(codes), dims=shape, data_type=TensorProto.FLOAT)
+        tensor.data_location = TensorProto.EXTERNAL
+        tensor.external_data.add(key="location", value="memory")
+    outer = Outer(model.graph, _scale_types(model.graph), {*in_memory})
     findings = [line for graph in _graphs(model.graph) for line in _compute_in_floats(graph, outer)]
     content: bytes = model.SerializeToString()
     return content, tuple(findings)
 
 
+def name_in_memory(codes: str) -> str:
+    """The name of the elements that codes stand for, where these are in memory."""
+    return f"{codes}_as_floats"
+
+
 @frozen(eq=False)
 class Outer:
-    """The outer graph, which gets the constants, and the types of the values that may be scales."""
+    """The outer graph, which gets the constants.
+
+    Attributes:
+        graph: The graph.
+        types: The types of the values that may be scales.
+        in_memory: The codes whose elements are in memory.
+    """
 
     graph: Any
     types: Mapping[str, int]
+    in_memory: Collection[str]
 
     def constant(self, array: Any) -> str:
         """The name of a new constant."""
@@ -169,6 +192,9 @@ def _product_of_blocks(node: Any, outer: Outer) -> Sequence[Any]:
     facts = {attribute.name: attribute.i for attribute in node.attribute}
     rows, columns, bits, block = (facts[name] for name in ("N", "K", "bits", "block_size"))
     blocks, new = -(-columns // block), Nodes(f"{node.output[0]}_of", outer)
+    if codes in outer.in_memory:
+        new("FusedMatMul", source, name_in_memory(codes), domain=DOMAIN, transB=1)
+        return _with_output(new, (), node.output[0])
     flat = [new("Reshape", name, [rows, -1]) for name in (codes, *parameters)]
     attributes = {"bits": bits, "block_size": block, "gather_axis": 0, "quantize_axis": 1}
     weight = new("GatherBlockQuantized", flat[0], range(rows), *flat[1:], domain=DOMAIN, **attributes)
