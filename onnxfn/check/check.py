@@ -16,13 +16,13 @@ from onnxfn.check.cases.references import (
     OutputArrays,
     Reference,
     largest_sizes,
-    multiplied_parameters,
     references,
     with_outputs,
 )
 from onnxfn.check.cases.repeated import random_findings
 from onnxfn.check.texts.decoded_texts import SessionOpener, decoded_text_comparisons
-from onnxfn.check.variants.file_weights import quantized_file
+from onnxfn.check.variants.file_weights import KEPT_WEIGHTS, quantized_file
+from onnxfn.check.variants.float_form import float_form, name_in_memory
 from onnxfn.check.variants.proof import (
     NO_PROOF,
     Proof,
@@ -37,7 +37,7 @@ from onnxfn.check.variants.weight_bytes import weight_findings
 from onnxfn.check.verdict.case_comparisons import CheckedFile, agreeing_with_any_case, case_comparisons
 from onnxfn.check.verdict.verdict import Comparison, ExactOutputs, exact_outputs
 from onnxfn.models.dtypes import in_dtype_if_small
-from onnxfn.run.sessions import check_options, convert_on_use, kept_session, silent_run_options, watched_session
+from onnxfn.run.sessions import check_options, kept_session, open_check_session, silent_run_options, watched_session
 from onnxfn.specs.algebra.planned import Part, Plan
 from onnxfn.specs.errors import listed
 from onnxfn.specs.stored.reports import CheckFailed, Difference, Report, Tick, no_tick
@@ -55,12 +55,6 @@ AMPLIFIED = (
 
 CASES_AHEAD = 4
 """The cases that ONNX Runtime may have computed before the first of them is compared."""
-
-KEPT_WEIGHTS = 3 << 28
-"""The bytes of a model with the weights of a quantized file up to which they are kept in memory between the cases.
-
-In a larger model they are read in each case: 4 seconds for a billion weights.
-"""
 
 References = Callable[[Any], Iterable[Reference]]
 """From a model to the references of a part."""
@@ -150,10 +144,15 @@ def _session(checked: CheckedFile, session_for: SessionOpener, tick: Tick) -> An
     """A session of the graph that is compared. One that is not the file's own is released after the cases."""
     if checked.content is None:
         return session_for(checked.file, tick)
-    options = check_options(checked.file)
-    if 4 * multiplied_parameters(checked.model) > KEPT_WEIGHTS:
-        convert_on_use(options)
-    return watched_session(checked.file, options, checked.content, tick)
+    from onnxruntime import OrtValue
+
+    options, kept = check_options(checked.file), checked.kept
+    if not kept:
+        return open_check_session(checked.file, tick, checked.content)
+    values = [OrtValue.ortvalue_from_numpy(array) for array in kept.values()]
+    options.add_external_initializers([*map(name_in_memory, kept)], values)
+    content, _ = float_form(checked.file, {codes: array.shape for codes, array in kept.items()})
+    return watched_session(checked.file, options, content, tick)
 
 
 def compared_file(

@@ -12,16 +12,23 @@ from typing import Any
 
 import numpy as np
 
-from onnxfn.check.variants.float_form import float_form
+from onnxfn.check.variants.float_form import OF_BLOCKS, float_form
 from onnxfn.check.variants.quantized_matrices import Index, QuantizedMatrix
-from onnxfn.check.variants.quantized_weights import FileWeight, weights_of_file
+from onnxfn.check.variants.quantized_weights import FileWeight, tensors_by_name, weights_of_file
 from onnxfn.check.verdict.case_comparisons import CheckedFile
 from onnxfn.check.verdict.verdict import exact_outputs
-from onnxfn.models.read_weights import with_rows
+from onnxfn.models.dtypes import in_dtype_if_small
+from onnxfn.models.read_weights import reads_weights, with_rows
 from onnxfn.specs.algebra.dummies import Array
 from onnxfn.specs.algebra.planned import Part
 from onnxfn.specs.stored.reports import Tick, no_tick
-from onnxfn.weights.onnx_files import stored_tensors
+from onnxfn.weights.onnx_files import graph_nodes, stored_tensors
+
+KEPT_WEIGHTS = 3 << 28
+"""The bytes of a model with the weights of a quantized file up to which they are kept in memory between the cases.
+
+In a larger model they are read in each case: 4 seconds for a billion weights.
+"""
 
 ELEMENTS_AT_ONCE = 1 << 20
 """The elements that are read at once."""
@@ -32,10 +39,12 @@ def quantized_file(model: Any, part: Part, file: Path, tick: Tick = no_tick) -> 
 
     `model` has the float dtype of the part.
     """
+    dtype = part.spec.target.float_dtype
     of_file, (content, lines) = with_file_weights(model, file), float_form(file)
-    findings = tuple(f"{part.name}: {line}" for line in lines)
-    exact = exact_outputs(of_file, part.spec.target.float_dtype)
-    return CheckedFile(of_file, part, file, exact, tick, content, findings)
+    if dtype in (None, "float32"):  # the values of the file in a copy; those of 16 bits would be rounded
+        of_file = in_dtype_if_small(of_file, "float32", KEPT_WEIGHTS)
+    findings, kept = tuple(f"{part.name}: {line}" for line in lines), kept_weights(of_file, file)
+    return CheckedFile(of_file, part, file, exact_outputs(of_file, dtype), tick, content, findings, kept)
 
 
 def with_file_weights(model: Any, file: Path) -> Any:
@@ -48,6 +57,17 @@ def with_file_weights(model: Any, file: Path) -> Any:
         names = tied if floats.isdisjoint(tied) else [name for name in tied if not _is_table(model, name)]
         rows.update(dict.fromkeys(names, partial(weight_rows, weight, tuple(tensors[weight.name].shape))))
     return with_rows(model, rows)
+
+
+def kept_weights(model: Any, file: Path) -> dict[str, Array]:
+    """From the codes of each weight in blocks to its elements; none if the model reads weights from the file."""
+    if reads_weights(model):
+        return {}
+    tensors = tensors_by_name(model)
+    in_blocks = {node.input[1] for node in graph_nodes(file) if node.op_type == OF_BLOCKS}
+    weights = [each for each in weights_of_file(model, file)[0] if each.matrix.name in in_blocks]
+    arrays = {each.matrix.name: (tensors[each.name].mT if each.is_turned else tensors[each.name]) for each in weights}
+    return {name: np.ascontiguousarray(tensor.numpy()) for name, tensor in arrays.items()}
 
 
 def _is_table(model: Any, name: str) -> bool:

@@ -9,13 +9,13 @@ kernels of the file itself are measured on a text or in the cases.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-from attrs import frozen
+from attrs import field, frozen
 
 from onnxfn.check.cuts.vertices import read_names
 from onnxfn.graphs.nodes.nodes import DOMAIN
@@ -46,32 +46,63 @@ class Group:
     output: str
 
 
-def float_form(file: Path) -> tuple[bytes | None, tuple[str, ...]]:
-    """The float form of a file, or None if the file has it; and a line for each product of integers of another form."""
-    from onnx import ModelProto
+def float_form(
+    file: Path, in_memory: Mapping[str, Sequence[int]] = MappingProxyType({})
+) -> tuple[bytes | None, tuple[str, ...]]:
+    """The float form of a file, or None if the file has it; and a line for each product of integers of another form.
 
-    if not any(node.op_type in OF_INTEGERS or node.op_type == OF_BLOCKS for node in graph_nodes(file)):
+    `in_memory`: from the codes of a weight in blocks to the shape of its float32 elements, `[rows, columns]`. They are
+    an initializer, see `name_in_memory`, which a session gets as an external one.
+    """
+    from onnx import ModelProto, TensorProto
+
+    nodes = graph_nodes(file)
+    if not any(node.op_type in OF_INTEGERS or node.op_type == OF_BLOCKS for node in nodes):
         return None, ()
     model = ModelProto.FromString(with_weights_in_place(file, IN_PLACE_BYTES))
-    add = _constants(model.graph)
-    findings = [line for graph in _graphs(model.graph) for line in _compute_in_floats(graph, add)]
+    for codes, shape in in_memory.items():
+        tensor = model.graph.initializer.add(name=name_in_memory(codes), dims=shape, data_type=TensorProto.FLOAT)
+        tensor.data_location = TensorProto.EXTERNAL
+        tensor.external_data.add(key="location", value="memory")
+    outer = Outer(model.graph, _scale_types(model.graph), {*in_memory})
+    findings = [line for graph in _graphs(model.graph) for line in _compute_in_floats(graph, outer)]
     content: bytes = model.SerializeToString()
     return content, tuple(findings)
 
 
-AddConstant = Callable[[Any], str]
-"""Adds an array to the constants of a graph; returns its name."""
+def name_in_memory(codes: str) -> str:
+    """The name of the elements that codes stand for, where these are in memory."""
+    return f"{codes}_as_floats"
 
 
-def _constants(graph: Any) -> AddConstant:
-    from onnx import numpy_helper
+@frozen(eq=False)
+class Outer:
+    """The outer graph, which gets the constants.
 
-    def add(array: Any) -> str:
-        name = f"float_form_{len(graph.initializer)}"
-        graph.initializer.append(numpy_helper.from_array(array, name))
+    Attributes:
+        graph: The graph.
+        types: The types of the values that may be scales.
+        in_memory: The codes whose elements are in memory.
+    """
+
+    graph: Any
+    types: Mapping[str, int]
+    in_memory: Collection[str]
+
+    def constant(self, array: Any) -> str:
+        """The name of a new constant."""
+        from onnx import numpy_helper
+
+        name = f"float_form_{len(self.graph.initializer)}"
+        self.graph.initializer.append(numpy_helper.from_array(array, name))
         return name
 
-    return add
+
+def _scale_types(graph: Any) -> dict[str, int]:
+    """From the names of initializers, also after a Cast, to the numbers of their types."""
+    casts = [node for inner in _graphs(graph) for node in inner.node if node.op_type == "Cast"]
+    types = {node.output[0]: attribute.i for node in casts for attribute in node.attribute if attribute.name == "to"}
+    return {**types, **{each.name: each.data_type for each in graph.initializer}}
 
 
 def _graphs(graph: Any) -> Iterator[Any]:
@@ -83,7 +114,7 @@ def _graphs(graph: Any) -> Iterator[Any]:
     yield graph
 
 
-def _compute_in_floats(graph: Any, add: AddConstant) -> Iterator[str]:
+def _compute_in_floats(graph: Any, outer: Outer) -> Iterator[str]:
     """Replaces the products of a graph; yields a line for each product of integers that is in no group."""
     producers, readers = _neighbours(graph)
     groups: dict[str, Group] = {}
@@ -93,7 +124,7 @@ def _compute_in_floats(graph: Any, add: AddConstant) -> Iterator[str]:
             yield f"{product.output[0]!r} is computed by a {product.op_type} whose neighbours are not those of onnxfn"
         else:
             groups[group.output] = group
-    nodes = [new for node in graph.node for new in _in_floats(node, groups, add)]
+    nodes = [new for node in graph.node for new in _in_floats(node, groups, outer)]
     needed, remaining = {output.name for output in graph.output}, list[Any]()
     for node in reversed(nodes):  # what only a product of integers read has no readers now
         if not needed.isdisjoint(node.output):
@@ -119,57 +150,64 @@ def _neighbours(graph: Any) -> tuple[Producers, Readers]:
     return producers, readers
 
 
-def _in_floats(node: Any, groups: Mapping[str, Group], add: AddConstant) -> Sequence[Any]:
+def _in_floats(node: Any, groups: Mapping[str, Group], outer: Outer) -> Sequence[Any]:
     """The nodes in place of a node: the last one of a group becomes a product, and so does one of blocks."""
     group = groups.get(node.output[0])
     if group is not None:
-        return _product_of_integers(group)
+        return _product_of_integers(group, outer)
     is_known = node.op_type == OF_BLOCKS and not any(node.input[ZERO_POINTS + 1 :])
-    return _product_of_blocks(node, add) if is_known else [node]
+    return _product_of_blocks(node, outer) if is_known else [node]
 
 
-def _product_of_integers(group: Group) -> Sequence[Any]:
-    """The product of a group in floats. DequantizeLinear would be optimized to a kernel that quantizes activations."""
-    from onnx import TensorProto, helper
+@frozen(eq=False)
+class Nodes:
+    """New nodes in order. `name` begins the names of their outputs."""
 
-    product = group.product
-    weight, steps, zero = (f"{group.output}_{role}" for role in ("weight", "steps", "zero"))
-    numbers = helper.make_node("Cast", [product.input[1]], [steps], to=TensorProto.FLOAT)
-    zeros = helper.make_node("Cast", [product.input[ZERO_POINTS]], [zero], to=TensorProto.FLOAT)
-    distances = helper.make_node("Sub", [steps, zero], [f"{steps}_from_zero"])
-    scaled = helper.make_node("Mul", [distances.output[0], group.scales], [weight])
-    new = helper.make_node(OF_INTEGERS[product.op_type], [group.source, weight], [group.output])
-    new.attribute.extend(product.attribute)
-    return numbers, zeros, distances, scaled, new
+    name: str
+    outer: Outer
+    nodes: list[Any] = field(factory=list)
+
+    def __call__(self, operator: str, *inputs: Any, **attributes: Any) -> str:
+        """The output of a new node; an input is the name of a value, or integers that become a constant."""
+        from onnx import helper
+
+        names = [each if isinstance(each, str) else self.outer.constant(np.array(each)) for each in inputs]
+        output = f"{self.name}_{len(self.nodes)}"
+        self.nodes.append(helper.make_node(operator, names, [output], **attributes))
+        return output
 
 
-def _product_of_blocks(node: Any, add: AddConstant) -> Sequence[Any]:
-    """The product of a MatMulNBits in floats: all rows of its weight are looked up."""
-    from onnx import helper
+def _product_of_integers(group: Group, outer: Outer) -> Sequence[Any]:
+    """The product of a group in floats. ONNX Runtime would optimize DequantizeLinear to a kernel of integers."""
+    product, new = group.product, Nodes(f"{group.output}_of", outer)
+    codes, zero = (new("Cast", product.input[index], to=outer.types[group.scales]) for index in (1, ZERO_POINTS))
+    weight = new("Mul", new("Sub", codes, zero), group.scales)
+    new(OF_INTEGERS[product.op_type], group.source, weight)
+    return _with_output(new, product.attribute, group.output)
 
-    source, codes, scales, *zeros = (name for name in node.input if name)
+
+def _product_of_blocks(node: Any, outer: Outer) -> Sequence[Any]:
+    """The product of a MatMulNBits in floats: all rows of its weight are looked up, in the memory of one weight."""
+    source, codes, *parameters = (name for name in node.input if name)
     facts = {attribute.name: attribute.i for attribute in node.attribute}
     rows, columns, bits, block = (facts[name] for name in ("N", "K", "bits", "block_size"))
-    blocks = -(-columns // block)
-    flat, whole, weight = (f"{node.output[0]}_{role}" for role in ("codes", "rows", "weight"))
-    matrices = [
-        ("Reshape", [codes, add(np.array([rows, blocks * block * bits // 8]))], flat),
-        ("Reshape", [scales, add(np.array([rows, blocks]))], f"{flat}_scales"),
-        *[("Reshape", [zero, add(np.array([rows, -1]))], f"{flat}_zeros") for zero in zeros],
-    ]
-    reshaped = [helper.make_node(operator, inputs, [output]) for operator, inputs, output in matrices]
-    names = [each.output[0] for each in reshaped]
+    blocks, new = -(-columns // block), Nodes(f"{node.output[0]}_of", outer)
+    if codes in outer.in_memory:
+        new("FusedMatMul", source, name_in_memory(codes), domain=DOMAIN, transB=1)
+        return _with_output(new, (), node.output[0])
+    flat = [new("Reshape", name, [rows, -1]) for name in (codes, *parameters)]
     attributes = {"bits": bits, "block_size": block, "gather_axis": 0, "quantize_axis": 1}
-    inputs = [names[0], add(np.arange(rows)), *names[1:]]
-    gather = helper.make_node("GatherBlockQuantized", inputs, [whole], domain=DOMAIN, **attributes)
-    bounds = [add(np.array([number])) for number in (0, columns, 1)]
-    sliced = helper.make_node("Slice", [whole, *bounds], [weight])
-    return (
-        *reshaped,
-        gather,
-        sliced,
-        helper.make_node("FusedMatMul", [source, weight], node.output, domain=DOMAIN, transB=1),
-    )
+    weight = new("GatherBlockQuantized", flat[0], range(rows), *flat[1:], domain=DOMAIN, **attributes)
+    weight = weight if columns == blocks * block else new("Slice", weight, [0], [columns], [1])
+    new("FusedMatMul", source, weight, domain=DOMAIN, transB=1)
+    return _with_output(new, (), node.output[0])
+
+
+def _with_output(new: Nodes, attributes: Sequence[Any], output: str) -> Sequence[Any]:
+    """The new nodes; the last one has these attributes more, and this output."""
+    new.nodes[-1].attribute.extend(attributes)
+    new.nodes[-1].output[:] = [output]
+    return new.nodes
 
 
 def _group(product: Any, producers: Producers, readers: Readers) -> Group | None:

@@ -27,6 +27,10 @@ ELEMENTS_AT_ONCE = 1 << 18
 """The elements that are compared at once: the dozen arrays of a comparison fit the cache of a core."""
 
 
+FEW_ROWS = 16
+"""The rows that show in which order the axes of a square matrix are."""
+
+
 @frozen
 class WeightError:
     """The error of a quantized weight in a file against the model's.
@@ -107,7 +111,7 @@ def _weight(stored: QuantizedMatrix, name: str, tensor: Any) -> FileWeight | Non
     every = [each for each in every if _fits(each, tensor)]
     if len(every) < 2:  # noqa: PLR2004 - both orders
         return next(iter(every), None)
-    errors = [_error(each, tensor, rows=_rows_at_once(matrix)) for each in every]
+    errors = [_error(each, tensor, rows=FEW_ROWS) for each in every]
     return every[min((0, 1), key=lambda index: (errors[index].outside, -errors[index].cosine))]
 
 
