@@ -119,9 +119,10 @@ def planned_files(
 
 def layout_of_files(folder: Path) -> Layout:
     """The layout of a folder that holds ONNX files, as the report of the export says; without one, from its name."""
-    report = recorded(folder) or recorded(folder.parent)
+    by_name = layout_in(folder)
+    report = recorded(folder.parent if by_name.subfolder else folder)
     name = report.options.get("layout") if report else None
-    return LAYOUTS[name] if isinstance(name, str) and name in LAYOUTS else layout_in(folder)
+    return LAYOUTS[name] if isinstance(name, str) and name in LAYOUTS else by_name
 
 
 def _part_of_file(part: Part, file: Path) -> Part:

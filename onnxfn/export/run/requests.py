@@ -14,9 +14,9 @@ from onnxfn.export.clients.side_files import with_remarks
 from onnxfn.export.find.lookup import has_row, loader_spec
 from onnxfn.export.jobs.options import TRANSFORMERS
 from onnxfn.export.jobs.request import ExportRequest, build_of, recorded_values
+from onnxfn.export.load.folders import checkpoint_folder
 from onnxfn.export.load.gguf import checked_gguf, is_gguf, load_gguf, load_gguf_tokenizer
 from onnxfn.export.load.loading import (
-    checkpoint_folder,
     exportable_configuration,
     load_library_model,
     load_model,
@@ -166,7 +166,8 @@ def _loaded_elsewhere(
         if request.library != TRANSFORMERS:
             checkpoint = read_checkpoint(path) if path.is_dir() else None  # else a name on the hub
             with timed("load", name):
-                model = load_library_model(request.library, name, with_weights=with_weights)
+                trust = request.trust_remote_code
+                model = load_library_model(request.library, name, trust_remote_code=trust, with_weights=with_weights)
             yield model, checkpoint
             return
         checked_gguf(path, dequantize=request.dequantize)
