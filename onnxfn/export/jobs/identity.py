@@ -38,13 +38,15 @@ def job_digest(job: ExportRequest, source: Path) -> str:
     """A digest of a checkpoint's folder or GGUF file, of what the job asks for, and of the versions of the packages.
 
     It is equal for two runs if the second one would write the same files. Large files are not read: one that was
-    touched counts as changed.
+    touched counts as changed. A download from the hub, which gets its weights later, is known by its commit.
     """
     options = asdict(evolve(job, spec=None, build=None, overwrite=False, checkpoint=""))
     spec, build = None if job.spec is None else digest(job.spec), build_of(job)
     facts = [json.dumps(options, sort_keys=True, default=str), str(spec)]
     facts.extend((str(build.pretranspose), build.find_repeats.__qualname__))
-    for folder in (source, *([job.adapter] if job.adapter else [])):
+    is_download = not Path(job.checkpoint).exists()
+    facts.extend((source.parent.parent.name, source.name) if is_download else ())
+    for folder in (*([] if is_download else [source]), *([job.adapter] if job.adapter else [])):
         files = _files(folder, patterns_of(job.library))
         facts.extend(f"{file.relative_to(folder)} {_file_state(file)}" for file in sorted(files))
     return _sha256((*facts, *package_versions()))

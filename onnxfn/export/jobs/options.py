@@ -30,6 +30,9 @@ SPEC = "spec"
 
 TRANSFORMERS = "transformers"
 LIBRARIES = (TRANSFORMERS, "sentence_transformers", "timm", "diffusers")
+WITH_CODE = (TRANSFORMERS, "sentence_transformers", "diffusers")
+"""The libraries that can run code of a checkpoint."""
+
 ONE_MODEL = LIBRARIES[:-1]
 """The libraries whose models have one spec each; a pipeline of diffusers has several."""
 
@@ -101,6 +104,7 @@ OPTIONS: Mapping[str, Option] = MappingProxyType(
                 *("trust_remote_code", bool, MODEL),
                 "Run code of the checkpoint, for a model type unknown to transformers.",
                 sets="trust_remote_code",
+                libraries=WITH_CODE,
             ),
             Option(
                 *("dequantize", bool, MODEL),

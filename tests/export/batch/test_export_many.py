@@ -160,9 +160,12 @@ def test_events_count_the_jobs(jobs):
     assert [event.path for event in events if event.status == "start"] == [job.path for job in jobs[:2]]
 
 
-def test_two_jobs_with_one_path_are_refused(berts):
+@pytest.mark.parametrize("other", ["x", "./x", "y/../x", "link"])
+def test_two_jobs_with_one_path_are_refused(other, berts, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "link").symlink_to("x")
     with pytest.raises(onnxfn.InvalidSpec, match="same path"):
-        export_many([ExportRequest(berts[0], "x"), ExportRequest(berts[1], "x")])
+        export_many([ExportRequest(berts[0], "x"), ExportRequest(berts[1], other)])
 
 
 def test_a_server_that_cannot_import_a_package_says_so_and_is_not_started_again(jobs, tmp_path, monkeypatch):
