@@ -40,7 +40,7 @@ def write_gguf(file, kind):
     writer.add_layer_norm_rms_eps(1e-5)
     writer.add_vocab_size(VOCABULARY)
     writer.add_tokenizer_model("gpt2")
-    writer.add_token_list([f"w{number}" for number in range(VOCABULARY)])
+    writer.add_token_list(["w", "1", *(f"w{number}" for number in range(VOCABULARY - 2))])
     writer.add_token_merges(["w 1"])
     for name in ("blk.0.attn_norm", "blk.0.ffn_norm", "output_norm"):
         writer.add_tensor(f"{name}.weight", np.ones(WIDTH, np.float32))
