@@ -8,7 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from onnxfn.specs.errors import LoadFailed, shortened
+from onnxfn.specs.errors import LoadFailed, os_error_text, shortened
 from onnxfn.weights.names import file_fault, name_fault, read_regular
 from onnxfn.weights.side_files import SIDE_FILES
 
@@ -37,8 +37,17 @@ def patterns_of(library: str) -> tuple[str, ...]:
 def checkpoint_files(folder: Path, patterns: Iterable[str] = KNOWN_FILES) -> tuple[Path, ...]:
     """The files of a checkpoint's folder that match patterns, and those that they name.
 
-    LoadFailed for a file that is a link out of the folder or no regular file, and for a name of such a file.
+    LoadFailed for a file that is a link out of the folder or no regular file, for a name of such a file, and if the
+    system refuses to read the folder.
     """
+    try:
+        return tuple(sorted({file for file in _entries(folder, patterns) if file.is_file()}))
+    except OSError as error:
+        raise LoadFailed(f"{folder} cannot be read: {os_error_text(error, folder)}") from error
+
+
+def _entries(folder: Path, patterns: Iterable[str]) -> Iterator[Path]:
+    """The files and folders that match patterns, and those that they name, once all of them have been judged."""
     entries = sorted({entry for pattern in patterns for entry in folder.glob(pattern)})
     for entry in entries:
         if fault := file_fault(entry, folder):
@@ -49,7 +58,7 @@ def checkpoint_files(folder: Path, patterns: Iterable[str] = KNOWN_FILES) -> tup
             raise LoadFailed(
                 f"{folder} cannot be loaded: {_shown(entry, folder)} names {shortened(name)}, which {fault}"
             )
-    return tuple(sorted({file for file in (*entries, *(file.parent / name for file, name in named)) if file.is_file()}))
+    yield from (*entries, *(file.parent / name for file, name in named))
 
 
 def _shown(file: Path, folder: Path) -> str:
