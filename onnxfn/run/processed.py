@@ -23,6 +23,7 @@ def saved_processor(folder: Path) -> Any:
     try:
         return pretrained(transformers.AutoProcessor.from_pretrained, folder, trust_remote_code=False)
     except Exception as error:  # the code of any processor may raise anything
+        raise_no_memory(error)
         raise ModelNotFound(f"no processor in {folder} ({first_line(error)}); {HOW_TO_SAVE}") from error
 
 
