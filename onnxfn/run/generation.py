@@ -28,8 +28,9 @@ from onnxfn.run.sessions import open_session
 from onnxfn.run.towers import TOWERS, read_arguments, with_features
 from onnxfn.specs.algebra.dummies import Array
 from onnxfn.specs.edits.token_embeddings import EMBEDDING_FILE, EMBEDS, IDS
-from onnxfn.specs.errors import InvalidSpec, ModelNotFound, listed
+from onnxfn.specs.errors import InvalidSpec, ModelNotFound, first_line, listed
 from onnxfn.specs.stored.reports import Exported
+from onnxfn.weights.checkpoint_files import checkpoint_files
 from onnxfn.weights.layouts import dtype_suffix, graphs_of_dtype, onnx_folder
 
 MAIN_ARGUMENTS = frozenset({"pixel_values", "input_features"})
@@ -103,10 +104,11 @@ def generate(
 
     Raises:
         ModelNotFound: There is no such file, no decoder with past in the folder, or no processor for a text.
+        LoadFailed: A file in the folder is a link out of it, or no regular file.
         InvalidSpec: `generate` has no value for an input of the decoder. `start` is missing, or is given without an
             encoder. `max_new_tokens` is below 0. The prompts do not fit the model: an unknown token, a mask of another
             shape, no tokens. Images come without a text, or to a model that does not see. A text has another number of
-            placeholder tokens than images have rows of features.
+            placeholder tokens than images have rows of features. Or a configuration in the folder is no JSON.
         CheckFailed: ONNX Runtime cannot load a file, or the folder holds files of two exports.
 
     Example:
@@ -122,6 +124,8 @@ def generate(
         [[3, 4, 5, 6, 7], [0, 1, 2, 3, 4]]
     """
     path, stop_ids, steps = export_path(exported), stop_tokens(stop), number_of_tokens(max_new_tokens)
+    if path.is_dir():
+        checkpoint_files(path)
     if isinstance(input_ids, str):
         processor = saved_processor(path)
         prompt = processed(processor, input_ids, images, audio)
@@ -180,7 +184,7 @@ def _placed(path: Path, arguments: Mapping[str, Array]) -> Mapping[str, Array]:
 
 
 def _known_tokens(path: Path) -> Placeholders:
-    return placeholders(json.loads((path / "config.json").read_text()))
+    return placeholders(_json(path / "config.json"))
 
 
 def _with_features(decoder: Decoder, path: Path, suffix: str, arguments: Mapping[str, Array]) -> Decoder:
@@ -203,7 +207,18 @@ def _towers(folder: Path, suffix: str, arguments: Mapping[str, Array]) -> dict[s
 def _configurations(folder: Path) -> Iterator[Mapping[str, Any]]:
     """The configurations in a folder, that of `generate` first."""
     files = [folder / name for name in ("generation_config.json", "config.json")]
-    return (json.loads(file.read_text()) for file in files if file.is_file())
+    return (_json(file) for file in files if file.is_file())
+
+
+def _json(file: Path) -> Mapping[str, Any]:
+    """The object in a file of JSON. InvalidSpec if it holds none."""
+    try:
+        content = json.loads(file.read_bytes())
+    except (ValueError, RecursionError) as error:
+        raise InvalidSpec(f"{file} is no JSON: {first_line(error)}") from None
+    if not isinstance(content, dict):
+        raise InvalidSpec(f"{file} holds a {type(content).__name__}, not an object")
+    return content
 
 
 def _end_tokens(folder: Path) -> tuple[int, ...]:

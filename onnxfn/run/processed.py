@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from onnxfn.models.pretrained import pretrained
 from onnxfn.specs.algebra.dummies import Array
 from onnxfn.specs.errors import InvalidSpec, ModelNotFound, first_line, raise_no_memory
 
@@ -16,12 +17,13 @@ HOW_TO_SAVE = "save the processor of the model there: processor.save_pretrained(
 
 
 def saved_processor(folder: Path) -> Any:
-    """The processor, or the tokenizer, that is saved in a folder. ModelNotFound if there is none."""
+    """The processor or tokenizer that is saved in a folder; its own code does not run. ModelNotFound if none is."""
     import transformers
 
     try:
-        return transformers.AutoProcessor.from_pretrained(folder)
-    except (OSError, ValueError, ImportError, KeyError) as error:
+        return pretrained(transformers.AutoProcessor.from_pretrained, folder, trust_remote_code=False)
+    except Exception as error:  # the code of any processor may raise anything
+        raise_no_memory(error)
         raise ModelNotFound(f"no processor in {folder} ({first_line(error)}); {HOW_TO_SAVE}") from error
 
 

@@ -13,7 +13,13 @@ from onnxfn.specs.stored.reports import CPU, CheckFailed, Tick, no_tick
 from onnxfn.weights.chunks import watched
 from onnxfn.weights.digests import foreign_data
 from onnxfn.weights.journal import half_replaced
-from onnxfn.weights.onnx_files import external_data_names, stored_tensors, with_weights_in_place
+from onnxfn.weights.onnx_files import (
+    StoredTensor,
+    data_fault,
+    external_data_names,
+    stored_tensors,
+    with_weights_in_place,
+)
 
 FATAL = 4
 """The highest severity of ONNX Runtime's log: nothing else is logged."""
@@ -44,6 +50,8 @@ def open_session(
         raise ModelNotFound(f"no file {path}; name the ONNX file of a decoder with past, or the folder of an export")
     if half_replaced(path):
         raise CheckFailed(f"{path.parent} holds files of two exports: replacing the earlier one stopped; export again")
+    if fault := data_fault(path):
+        raise CheckFailed(f"{path} is not loaded: {fault}")
     if names := foreign_data(path):
         raise CheckFailed(f"{listed(names)} in {path.parent} is of another export than {path.name}; export again")
     try:
@@ -154,7 +162,7 @@ def _has_codes(file: Path) -> bool:
     from onnx import TensorProto
 
     codes = (TensorProto.UINT8, TensorProto.INT8)
-    return any(each.dtype in codes and each.length >= IN_PLACE_BYTES for each in stored_tensors(file))
+    return any(each.dtype in codes and each.length >= IN_PLACE_BYTES for each in _stored(file))
 
 
 def _half_bytes(file: Path) -> int:
@@ -162,7 +170,7 @@ def _half_bytes(file: Path) -> int:
     from onnx import TensorProto
 
     half = (TensorProto.FLOAT16, TensorProto.BFLOAT16)
-    return sum(each.length for each in stored_tensors(file) if each.dtype in half)
+    return sum(each.length for each in _stored(file) if each.dtype in half)
 
 
 @contextmanager
@@ -176,3 +184,10 @@ def file_errors(what: str) -> Iterator[None]:
         raise_no_memory(error)
         reason = str(error) if isinstance(error, OnnxfnError) else f"{type(error).__name__}: {runtime_message(error)}"
         raise CheckFailed(f"{what}: {reason}") from error
+
+
+def _stored(file: Path) -> tuple[StoredTensor, ...]:
+    """The initializers of an ONNX file; none of a damaged file, of which `open_session` says what is wrong."""
+    with suppress(ValueError):
+        return stored_tensors(file)
+    return ()

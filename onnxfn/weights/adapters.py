@@ -22,6 +22,8 @@ from onnxfn.specs.errors import (
     shortened,
     write_errors,
 )
+from onnxfn.weights.checkpoint_files import checkpoint_files
+from onnxfn.weights.name_patterns import is_match
 
 CONFIG, WEIGHTS, PICKLED = "adapter_config.json", "adapter_model.safetensors", "adapter_model.bin"
 """The files of an adapter; the last is of older versions of PEFT."""
@@ -114,13 +116,13 @@ def read_adapter(folder: str | Path) -> Adapter:
             others[name] = tensor
     try:
         layers = {name: _layer(folder, name, config, kinds) for name, kinds in grouped.items()}
-    except (TypeError, AttributeError, re.error) as error:
+    except (TypeError, AttributeError, re.error, InvalidSpec) as error:
         raise LoadFailed(f"the adapter {folder} cannot be read: a value of {CONFIG} is wrong: {error}") from error
     return Adapter(folder, layers, others)
 
 
 def _check_files(folder: Path) -> None:
-    """Raises ModelNotFound if a folder lacks a file of an adapter."""
+    """Raises ModelNotFound if a folder lacks a file of an adapter, LoadFailed if one is not a file in the folder."""
     files = sorted(file.name for file in folder.iterdir()) if folder.is_dir() else None
     if files is None:
         raise ModelNotFound(f"no folder {str(folder)!r}; pass the folder of an adapter that PEFT wrote")
@@ -129,6 +131,7 @@ def _check_files(folder: Path) -> None:
     if WEIGHTS not in files:
         advice = "; save it again with safe_serialization=True" if PICKLED in files else ""
         raise ModelNotFound(f"no {WEIGHTS} in {folder}; files: {listed(files)}{advice}")
+    checkpoint_files(folder, (CONFIG, WEIGHTS))
 
 
 def _check_features(folder: Path, config: Mapping[str, Any]) -> None:
@@ -163,7 +166,7 @@ def _by_pattern(patterns: Mapping[str, Any], name: str, default: Any) -> Any:
     >>> _by_pattern({"q_proj": 3}, "layers.0.q_proj", 8), _by_pattern({"q_proj": 3}, "layers.0.k_proj", 8)
     (3, 8)
     """
-    return next((value for key, value in patterns.items() if re.match(rf"(.*\.)?({key})$", name)), default)
+    return next((value for key, value in patterns.items() if is_match(key, name)), default)
 
 
 ROWS = 256

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from attrs import frozen
 
-from onnxfn.specs.errors import ModelNotFound, listed
+from onnxfn.specs.errors import ModelNotFound, listed, shortened
 from onnxfn.specs.stored.reports import Tick, no_tick
 from onnxfn.weights.chunks import chunks, viewed_array
 
@@ -73,10 +73,14 @@ def entries(folder: Path) -> tuple[TensorEntry, ...]:
 def _file_entries(file: Path) -> Iterator[TensorEntry]:
     header, data_start = read_header(file)
     for name, tensor in header.items():
-        if tensor.get("dtype") in ONNX_DTYPES:
-            start, end = tensor["data_offsets"]
-            dtype, shape = ONNX_DTYPES[tensor["dtype"]], tuple(tensor["shape"])
-            yield TensorEntry(name, dtype, file, data_start + start, end - start, shape)
+        match tensor:
+            case {"dtype": str(dtype), "shape": [*shape], "data_offsets": [int(start), int(end)]} if all(
+                isinstance(size, int) for size in shape
+            ):
+                if dtype in ONNX_DTYPES:
+                    yield TensorEntry(name, ONNX_DTYPES[dtype], file, data_start + start, end - start, tuple(shape))
+            case _ if name != "__metadata__":
+                raise ModelNotFound(f"{file} has a header of safetensors that does not say where {shortened(name)} is")
 
 
 def read_header(path: Path) -> tuple[dict[str, Any], int]:
@@ -90,7 +94,7 @@ def read_header(path: Path) -> tuple[dict[str, Any], int]:
         text = file.read(min(length, MAX_HEADER_BYTES))
     try:
         header: dict[str, Any] = dict(json.loads(text))
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, RecursionError):
         raise ModelNotFound(f"{path} is not a safetensors file: it does not begin with a JSON header") from None
     return header, 8 + length
 

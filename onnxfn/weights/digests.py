@@ -17,6 +17,7 @@ from attrs import frozen
 
 from onnxfn.specs.stored.reports import Tick, no_tick
 from onnxfn.weights.chunks import CHUNK_BYTES, counted
+from onnxfn.weights.names import name_fault
 from onnxfn.weights.onnx_files import HashedFile, metadata, written_by_onnxfn
 
 DIGESTS_KEY = "onnxfn.external_data"
@@ -79,13 +80,18 @@ def stated_digests(graph: Path) -> Mapping[str, str]:
         return {}
     try:
         return dict(json.loads(metadata(graph).get(DIGESTS_KEY, "{}")))
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, RecursionError):
         return {}
 
 
 def foreign_data(graph: Path) -> tuple[str, ...]:
-    """The external data files next to an ONNX file that were not written with it: their digests differ."""
+    """The external data files next to an ONNX file that were not written with it: their digests differ.
+
+    Those that it states and that lie outside its folder are among them; they are not read.
+    """
     stated = stated_digests(graph).items()
     return tuple(
-        name for name, digest in stated if (file := graph.parent / name).is_file() and digest_at_end(file) != digest
+        name
+        for name, digest in stated
+        if name_fault(name, graph.parent) or ((file := graph.parent / name).is_file() and digest_at_end(file) != digest)
     )

@@ -13,7 +13,7 @@ from pathlib import Path
 from attrs import asdict, field, frozen
 
 from onnxfn.specs.converters import as_tuple
-from onnxfn.weights.names import is_inside
+from onnxfn.weights.names import file_fault, is_inside, name_fault, read_regular
 
 STAGING_PREFIX = ".onnxfn."
 """The prefix of the names of staging folders."""
@@ -50,12 +50,15 @@ def write_journal(root: Path, journal: Journal) -> None:
 
 
 def read_journal(root: Path) -> Journal | None:
-    """The journal of a staging folder; None if it has none, or if a name in it leads out of the folder."""
+    """The journal of a staging folder; None if it has none, or if a name in it, or a staged file, leads out of it."""
     try:
-        journal = Journal(**json.loads((root / JOURNAL_FILE).read_text()))
-    except (OSError, ValueError, TypeError):
+        journal = Journal(**json.loads(read_regular(root / JOURNAL_FILE)))
+    except (OSError, ValueError, TypeError, RecursionError):
         return None
-    return journal if all(map(is_inside, (*journal.files, *journal.stale))) else None
+    staged = root / STAGED_FILES
+    moved = () if journal.new_folder else journal.files  # after a swap the old folder is there, as its owner left it
+    faults = (file_fault(staged, root), *(name_fault(name, staged) for name in moved))
+    return journal if all(map(is_inside, (*journal.files, *journal.stale))) and not any(faults) else None
 
 
 def half_replaced(graph: Path) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
@@ -11,7 +11,8 @@ from attrs import evolve, frozen
 
 from onnxfn.specs.algebra.spec import ExportSpec, FloatDtype, tensor_names
 from onnxfn.specs.edits.renaming import renamed
-from onnxfn.specs.errors import ModelNotFound, listed, unknown
+from onnxfn.specs.errors import InvalidSpec, ModelNotFound, listed, unknown
+from onnxfn.weights.names import file_fault
 
 
 @frozen
@@ -188,9 +189,21 @@ def layout_in(folder: Path) -> Layout:
 
 
 def onnx_folder(folder: Path) -> Path:
-    """The folder of the ONNX files in the folder of an export, for any layout; `folder` itself if there are none."""
+    """The folder of the ONNX files in the folder of an export, for any layout; `folder` itself if there are none.
+
+    InvalidSpec if it, or one of them, is a link out of `folder`, or if one is no regular file.
+    """
     candidates = [folder / layout.subfolder for layout in LAYOUTS.values()]
-    return next((candidate for candidate in candidates if any(candidate.glob("*.onnx"))), folder)
+    _check_inside(candidates, folder)
+    chosen = next((candidate for candidate in candidates if any(candidate.glob("*.onnx"))), folder)
+    _check_inside(sorted(chosen.glob("*.onnx")), folder)
+    return chosen
+
+
+def _check_inside(paths: Iterable[Path], folder: Path) -> None:
+    for path in paths:
+        if fault := file_fault(path, folder):
+            raise InvalidSpec(f"{path} {fault}; it is not opened")
 
 
 def write_texts(texts: Collection[tuple[str, str]], folder: Path) -> tuple[Path, ...]:

@@ -1,19 +1,74 @@
-"""File names that are read from a file: each must stay inside the folder to which it is relative."""
+"""Names that a file brings, and the files that they stand for: each stays inside its folder, after links, too.
+
+A file comes from anybody. So `is_inside` or `name_fault` judges each name in it before the file of that name is opened.
+"""
 
 from __future__ import annotations
 
-from pathlib import PurePosixPath, PureWindowsPath
+import errno
+import os
+import stat
+from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any
+
+from onnxfn.specs.errors import is_possible_path
+
+CACHE_PREFIX, SNAPSHOTS, BLOBS = "models--", "snapshots", "blobs"
+"""In the cache of the hub `models--<name>/snapshots/<revision>` is a folder of links to `models--<name>/blobs`.
+
+From version 2 of the hub's client on, these may be links to `blobs` of the cache, where files have the names of hashes.
+"""
 
 
 def is_inside(name: Any) -> bool:
-    """Whether a relative name stays inside its folder, on every system.
+    """Whether a relative name stays inside its folder, on every system. Links are not followed: see `name_fault`.
 
     >>> [is_inside(name) for name in ("onnx/model.onnx", "../model.onnx", "/model.onnx", "C:model.onnx", "", 3)]
     [True, False, False, False, False, False]
     """
-    if not isinstance(name, str):
+    if not isinstance(name, str) or not is_possible_path(name):
         return False
     parts = {*PurePosixPath(name).parts, *PureWindowsPath(name).parts}
     absolute = PurePosixPath(name).is_absolute() or bool(PureWindowsPath(name).anchor)
-    return bool(parts) and "\0" not in name and not absolute and ".." not in parts
+    return bool(parts) and not absolute and ".." not in parts
+
+
+def name_fault(name: Any, folder: Path) -> str | None:
+    """Why the file that a name in a file stands for is not opened; None for a file or a folder inside, or for none.
+
+    >>> name_fault("../secret", Path("out")), name_fault("missing", Path("out"))
+    ('is outside its folder', None)
+    """
+    return file_fault(folder / name, folder) if is_inside(name) else "is outside its folder"
+
+
+def file_fault(file: Path, folder: Path) -> str | None:
+    """Why a file in a folder is not opened; None for a file or a folder inside, or for none.
+
+    Its links may lead to other files of the folder, and to the blobs of the same repository in the cache of the hub.
+    """
+    target = Path(os.path.realpath(file))
+    if not any(target.is_relative_to(root) for root in _roots(folder)):
+        return "is a link out of its folder"
+    try:
+        mode = target.stat().st_mode
+    except OSError as error:
+        return "has too long a name" if error.errno == errno.ENAMETOOLONG else None
+    # A named pipe waits for a writer when it is opened, and a device may do anything.
+    return None if stat.S_ISREG(mode) or stat.S_ISDIR(mode) else "is not a regular file"
+
+
+def read_regular(file: Path) -> bytes:
+    """The content of a file; OSError for a named pipe or a device, too, which are not opened."""
+    if not stat.S_ISREG(file.stat().st_mode):
+        raise OSError(errno.EINVAL, "not a regular file", str(file))
+    return file.read_bytes()
+
+
+def _roots(folder: Path) -> tuple[Path, ...]:
+    """The folders in which the files of a folder may lie."""
+    root = Path(os.path.realpath(folder))
+    snapshots = next((parent for parent in root.parents if parent.name == SNAPSHOTS), root)
+    repository = snapshots.parent
+    is_cached = repository.name.startswith(CACHE_PREFIX) and snapshots != root
+    return (root, repository / BLOBS, repository.parent / BLOBS) if is_cached else (root,)

@@ -14,7 +14,8 @@ from typing import Any, BinaryIO
 
 from attrs import field, frozen
 
-from onnxfn.specs.errors import first_line
+from onnxfn.specs.errors import first_line, shortened
+from onnxfn.weights.names import name_fault
 
 
 @frozen(eq=False)
@@ -180,12 +181,15 @@ class StoredTensor:
 def stored_tensors(file: Path) -> tuple[StoredTensor, ...]:
     """The initializers of an ONNX file with bytes in the file or in external data; ValueError for another file.
 
-    An initializer with a list of numbers, such as `float_data`, is left out.
+    An initializer with a list of numbers, such as `float_data`, is left out. ValueError also for external data that
+    is not to be opened.
     """
     tensors = [
         (tensor, {entry.key: entry.value for entry in tensor.external_data})
         for tensor in onnx_model(file).graph.initializer
     ]
+    if fault := _name_fault(file, {entries["location"] for _, entries in tensors if "location" in entries}):
+        raise ValueError(fault)
     return tuple(
         StoredTensor(
             tensor.name,
@@ -216,6 +220,16 @@ def external_data_names(file: Path) -> frozenset[str]:
         return frozenset()
     names = {entry.value for tensor in tensors for entry in tensor.external_data if entry.key == "location"}
     return frozenset(names - {file.name})
+
+
+def data_fault(file: Path) -> str | None:
+    """Why the external data of an ONNX file is not opened: a name of it leads out of the folder; None if it is."""
+    return _name_fault(file, external_data_names(file))
+
+
+def _name_fault(file: Path, names: Iterable[str]) -> str | None:
+    faults = ((name, name_fault(name, file.parent)) for name in sorted(names))
+    return next((f"it has external data {shortened(name)}, which {fault}" for name, fault in faults if fault), None)
 
 
 def graph_nodes(file: Path) -> tuple[Any, ...]:
@@ -283,6 +297,8 @@ def _replaced(data: mmap.mmap, span: Span, path: Sequence[int], content: Callabl
 
 @contextmanager
 def _content(file: Path) -> Iterator[mmap.mmap]:
+    if file.exists() and not file.is_file():
+        raise ValueError("it is not a regular file")
     with file.open("rb") as opened, mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as data:
         yield data
 

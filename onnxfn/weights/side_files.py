@@ -9,6 +9,7 @@ from types import MappingProxyType
 from attrs import frozen
 
 from onnxfn.specs.errors import LoadFailed, os_error_text
+from onnxfn.weights.names import file_fault
 
 CONFIGURATION_FILES = (
     "config.json",
@@ -79,7 +80,7 @@ WRITTEN_FILES = (*SIDE_FILES, "genai_config.json", "README.md")
 def side_files(folder: Path, patterns: tuple[str, ...] = SIDE_FILES) -> tuple[Path, ...]:
     """The files in a checkpoint's folder that match patterns, without links to files outside the checkpoint."""
     files = {file for pattern in patterns for file in folder.glob(pattern)}
-    return tuple(sorted(file for file in files if file.is_file() and _is_of_checkpoint(file, folder)))
+    return tuple(sorted(file for file in files if file.is_file() and file_fault(file, folder) is None))
 
 
 @frozen(eq=False)
@@ -122,13 +123,3 @@ def _content(file: Path) -> bytes:
         return file.read_bytes()
     except OSError as error:
         raise LoadFailed(f"{file} cannot be read: {os_error_text(error, file)}") from error
-
-
-def _is_of_checkpoint(file: Path, folder: Path) -> bool:
-    """Whether a file, after links, lies in the checkpoint's folder or among the files of the hub's cache.
-
-    In that cache a checkpoint is a folder of links to `models--<name>/blobs`.
-    """
-    target = file.resolve()
-    in_hub_cache = target.parent.name == "blobs" and target.parent.parent.name.startswith("models--")
-    return target.is_relative_to(folder.resolve()) or in_hub_cache

@@ -6,7 +6,7 @@ import every_head
 import pytest
 
 import onnxfn
-from onnxfn.export.find.processors import processed_arguments
+from onnxfn.export.derive.candidate_inputs import processed_arguments
 from onnxfn.specs.plan.real_inputs import left_out
 
 NOT_READ = "the configuration does not set"

@@ -19,7 +19,7 @@ from transformers.models.auto import modeling_auto, processing_auto
 
 import onnxfn
 from onnxfn import EMPTY, OnnxfnError, Plan, spec_for, with_input
-from onnxfn.export.find.processors import processed_arguments
+from onnxfn.export.derive.candidate_inputs import processed_arguments
 from onnxfn.export.publish.staging import Destination
 from onnxfn.export.run.planned_files import plan_for_destination
 from onnxfn.specs.plan.real_inputs import left_out

@@ -12,7 +12,11 @@ import torch
 from refusals import refusal
 
 import onnxfn
-from onnxfn.export.load.loading import checkpoint_folder, load_configuration, load_model
+from onnxfn.check.variants.text_references import text_tokens
+from onnxfn.export.load import loading
+from onnxfn.export.load.folders import checkpoint_folder
+from onnxfn.export.load.loading import load_configuration, load_library_model, load_model
+from onnxfn.run.processed import saved_processor
 from onnxfn.specs.errors import InvalidSpec, ModelNotFound
 from onnxfn.weights.layouts import write_configs
 from onnxfn.weights.side_files import copy_side_files, read_checkpoint
@@ -63,7 +67,7 @@ def test_a_name_of_the_hub_is_found_in_the_cache(folder, tmp_path):
     copy_side_files(read_checkpoint(folder), snapshot)
     (cached / "refs").mkdir()
     (cached / "refs" / "main").write_text("0123")
-    code = "from onnxfn.export.load.loading import checkpoint_folder; print(checkpoint_folder('someone/bert'))"
+    code = "from onnxfn.export.load.folders import checkpoint_folder; print(checkpoint_folder('someone/bert'))"
     process = subprocess.run(
         [sys.executable, "-c", code],
         capture_output=True,
@@ -91,3 +95,21 @@ def test_a_file_is_not_the_folder_of_a_checkpoint(folder):
 
 def test_no_configuration_is_written_for_a_module_without_one(tmp_path):
     assert write_configs(torch.nn.Linear(1, 1), tmp_path) == ()
+
+
+@pytest.mark.parametrize("library", ["sentence_transformers", "diffusers"])
+@pytest.mark.parametrize("trust", [False, True])
+def test_the_caller_says_to_each_library_whether_code_may_run(library, trust, monkeypatch):
+    """Without the argument, a library would decide by itself, or ask at the terminal."""
+    calls = []
+    monkeypatch.setattr(loading, "resolve", lambda *_, **__: lambda *words, **named: calls.append((words, named)))
+    load_library_model(library, "org/model", trust_remote_code=trust)
+    assert calls == [(("org/model",), {"trust_remote_code": trust})]
+
+
+def test_a_tokenizer_with_code_of_its_own_is_not_loaded(tmp_path):
+    (tmp_path / "own.py").write_text(f"open({str(tmp_path / 'executed')!r}, 'w')")
+    (tmp_path / "tokenizer_config.json").write_text('{"auto_map": {"AutoTokenizer": ["own.Own", null]}}')
+    assert text_tokens(None, tmp_path) is None
+    assert "no processor in" in refusal(ModelNotFound, saved_processor, tmp_path)
+    assert not (tmp_path / "executed").exists()

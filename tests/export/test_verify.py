@@ -230,7 +230,7 @@ CHANGES = {
         lambda folder: change_report(folder, forget),
         f"{ENCODER} has its weights in {DATA}, which is not a file of the export",
     ),
-    "a file outside": (lambda folder: change_report(folder, name_outside), "it names a file outside the folder"),
+    "a file outside": (lambda folder: change_report(folder, name_outside), ", which is outside its folder"),
     "no files": (lambda folder: change_report(folder, lambda content: content.pop("files")), "it lacks one of files, "),
     "a later version": (
         lambda folder: change_report(folder, lambda content: content.update(schema_version=2)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
 import struct
 from collections.abc import Callable, Mapping
@@ -72,6 +73,48 @@ def link(name: str, target: str) -> Break:
         (folder / name).symlink_to(target)
 
     return replace
+
+
+def pipe(name: str) -> Break:
+    def replace(folder: Path) -> None:
+        (folder / name).unlink(missing_ok=True)
+        os.mkfifo(folder / name)
+
+    return replace
+
+
+def moved(name: str, target: str) -> Break:
+    """Moves a file to a path that is relative to the folder, and leaves a link to it."""
+
+    def move(folder: Path) -> None:
+        (folder / target).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).rename(folder / target)
+        (folder / name).symlink_to(target)
+
+    return move
+
+
+def outside(name: str) -> Break:
+    return moved(name, f"../private/{name}")
+
+
+def other_blob(name: str) -> Break:
+    return moved(name, "../models--me--private/blobs/0123abcd")
+
+
+def weights_elsewhere(folder: Path) -> None:
+    """Moves the weights to another folder, which the index names."""
+    (folder.parent / "private").mkdir()
+    for file in folder.glob("*.safetensors"):
+        file.rename(folder.parent / "private" / file.name)
+    shards(lambda names: {weight: f"../private/{file}" for weight, file in names.items()})(folder)
+
+
+def behind_a_link(folder: Path) -> None:
+    """Moves the weights to another folder, which has a link in the folder of the checkpoint."""
+    weights_elsewhere(folder)
+    (folder / "more").symlink_to("../private")
+    shards(lambda names: {weight: f"more/{Path(file).name}" for weight, file in names.items()})(folder)
 
 
 def config(**changes: Any) -> Break:
@@ -169,6 +212,8 @@ CONFIGS: Mapping[str, Broken] = MappingProxyType(
         "config: a folder": Broken(folder_named(CONFIG), "config.json is not a file"),
         "config: a dangling link": Broken(link(CONFIG, "nowhere"), "config.json is a link to nowhere, which does not"),
         "config: a link to itself": Broken(link(CONFIG, CONFIG), "config.json is a link to config.json, which does"),
+        "config: a named pipe": Broken(pipe(CONFIG), "'config.json' is not a regular file"),
+        "config: a link out of the folder": Broken(outside(CONFIG), "'config.json' is a link out of its folder"),
         "config: missing": Broken(gone(CONFIG), "no config.json in "),
         "config: no values": Broken(text(CONFIG, "{}"), "transformers cannot read a configuration from "),
         "model_type: unknown": Broken(config(model_type="brt"), "transformers cannot read a configuration from "),
@@ -182,6 +227,7 @@ CONFIGS: Mapping[str, Broken] = MappingProxyType(
         "architectures: unknown": Broken(config(architectures=["BertForNothing"]), ""),
         "architectures: a text": Broken(config(architectures="BertModel"), ""),
         "architectures: a number": Broken(config(architectures=[3]), ""),
+        "architectures: no list": Broken(config(architectures=3), "has architectures of the type int, not a list"),
         "hidden_size: a text": Broken(config(hidden_size="32"), "Field 'hidden_size' expected int, got str"),
         "hidden_size: null": Broken(config(hidden_size=None), "Field 'hidden_size' expected int, got NoneType"),
         "hidden_size: a fraction": Broken(config(hidden_size=32.5), "Field 'hidden_size' expected int, got float"),
@@ -222,6 +268,13 @@ FILES: Mapping[str, Broken] = MappingProxyType(
         "weights: a folder": Broken(folder_named(WEIGHTS), "model.safetensors is not a file"),
         "weights: a dangling link": Broken(link(WEIGHTS, "nowhere"), "model.safetensors is a link to nowhere, which"),
         "weights: a link to itself": Broken(link(WEIGHTS, WEIGHTS), "model.safetensors is a link to model.safetensors"),
+        "weights: a named pipe": Broken(pipe(WEIGHTS), "'model.safetensors' is not a regular file"),
+        "weights: a link out of the folder": Broken(
+            outside(WEIGHTS), "'model.safetensors' is a link out of its folder"
+        ),
+        "weights: a link to a blob of another model": Broken(
+            other_blob(WEIGHTS), "'model.safetensors' is a link out of its folder"
+        ),
         "weights: bytes at the end": Broken(
             lambda folder: (folder / WEIGHTS).open("ab").write(b"more"), "has 4 bytes after its last tensor"
         ),
@@ -267,7 +320,16 @@ FILES: Mapping[str, Broken] = MappingProxyType(
             shards(lambda names: dict.fromkeys(names, 1)), "has no weight_map from", "llama"
         ),
         "index: a file outside": Broken(
-            shards(lambda names: dict.fromkeys(names, "../../other.safetensors")), "names files that do not", "llama"
+            shards(lambda names: dict.fromkeys(names, "../../other.safetensors")),
+            "names '../../other.safetensors', which is outside its folder",
+            "llama",
+        ),
+        "index: a file in another folder": Broken(weights_elsewhere, ", which is outside its folder", "llama"),
+        "index: a link out of the folder": Broken(
+            outside(SHARD), f"'{SHARD}' is a link out of its folder; put the file itself there", "llama"
+        ),
+        "index: a file behind a link to a folder": Broken(
+            behind_a_link, ", which is a link out of its folder", "llama"
         ),
         "index: an empty weight_map": Broken(
             shards(lambda _: {}), "could not be loaded with AutoModelForCausalLM", "llama"
@@ -303,6 +365,11 @@ ODD: Mapping[str, Broken] = MappingProxyType(
         "tokenizer.json: cut": Broken(text("tokenizer.json", "{"), ""),
         "tokenizer_config.json: a folder": Broken(folder_named("tokenizer_config.json"), ""),
         "vocab.txt: a dangling link": Broken(link("vocab.txt", "nowhere"), ""),
+        "tokenizer.json: a named pipe": Broken(pipe("tokenizer.json"), "'tokenizer.json' is not a regular file"),
+        "tokenizer_config.json: a file outside": Broken(
+            text("tokenizer_config.json", '{"fast_tokenizer_files": ["../tokenizer.4.0.0.json"]}'),
+            "'tokenizer_config.json' names '../tokenizer.4.0.0.json', which is outside its folder",
+        ),
         "x.json: a folder": Broken(folder_named("x.json"), ""),
         "x.json: a dangling link": Broken(link("x.json", "nowhere"), ""),
     }

@@ -85,3 +85,15 @@ def test_a_damaged_adapter_is_refused(folder):
     assert "cannot be read" in refusal(LoadFailed, read_adapter, folder)
     (folder / CONFIG).write_text("[]")
     assert "cannot be read" in refusal(LoadFailed, read_adapter, folder)
+
+
+@pytest.mark.parametrize("pattern", ["[", "(a*)*b", "[z-a]"])
+def test_a_pattern_that_cannot_be_read_is_named(folder, pattern):
+    message = refusal(LoadFailed, read_adapter, change(folder, alpha_pattern={pattern: 3}))
+    assert f"{folder} cannot be read: a value of {CONFIG} is wrong: " in message
+
+
+def test_a_link_out_of_the_folder_of_an_adapter_is_not_followed(folder, tmp_path):
+    (folder / WEIGHTS).rename(tmp_path / "private")
+    (folder / WEIGHTS).symlink_to(tmp_path / "private")
+    assert f"'{WEIGHTS}' is a link out of its folder" in refusal(LoadFailed, read_adapter, folder)

@@ -254,13 +254,16 @@ def test_an_export_can_be_written_to_the_folder_of_its_checkpoint(bert, tmp_path
 
 
 def test_a_symbolic_link_of_the_hub_cache_is_resolved(bert, checkpoint, tmp_path):
-    (tmp_path / "snapshot").mkdir()
-    (tmp_path / "snapshot" / "model.safetensors").symlink_to(checkpoint / "model.safetensors")
+    snapshot, blob = tmp_path / "models--a--b/snapshots/main", tmp_path / "models--a--b/blobs/0123"
+    snapshot.mkdir(parents=True)
+    blob.parent.mkdir()
+    blob.hardlink_to(checkpoint / "model.safetensors")
+    (snapshot / "model.safetensors").symlink_to("../../blobs/0123")
     onnxfn.export(
         SPEC,
         bert,
         tmp_path / "out",
-        checkpoint=tmp_path / "snapshot",
+        checkpoint=snapshot,
         write=onnxfn.WriteOptions(weight_storage="link"),
         check=False,
     )

@@ -17,6 +17,7 @@ from attrs import frozen
 
 from onnxfn.check.cases.references import Reference
 from onnxfn.models.forward import torch_outputs
+from onnxfn.models.pretrained import pretrained
 from onnxfn.specs.algebra.dummies import Array, dummies, known_sizes, padded
 from onnxfn.specs.algebra.planned import Part, Plan, PlannedSpec
 from onnxfn.specs.axes import names, symbols
@@ -84,7 +85,7 @@ def _tokenizer(checkpoint: Path | None) -> Any:
     if checkpoint is None or not any(checkpoint.glob("*token*")):
         return None
     try:
-        return AutoTokenizer.from_pretrained(checkpoint)
+        return pretrained(AutoTokenizer.from_pretrained, checkpoint, trust_remote_code=False)
     except Exception as error:  # noqa: BLE001 - the code of any tokenizer may raise anything; random tokens do, too
         raise_no_memory(error)
         return None

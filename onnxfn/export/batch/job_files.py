@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from onnxfn.export.jobs.options import JOB_KEYS
+from onnxfn.export.jobs.options import CALLER_KEYS, JOB_KEYS, OPTIONS
 from onnxfn.export.jobs.request import ExportRequest, request_of
 from onnxfn.export.load.load_errors import CONFIG
 from onnxfn.specs.errors import InvalidSpec, ModelNotFound, OnnxfnError, shortened, unknown
-from onnxfn.weights.names import is_inside
+from onnxfn.weights.names import name_fault
 
 KEYS = ("model", "out", *JOB_KEYS)
 """All keys of a job: the options of `onnxfn export`, with underscores."""
@@ -23,7 +23,8 @@ def read_jobs(source: str | Path, out: str | Path, **defaults: Any) -> tuple[Exp
     Args:
         source: A folder: each folder in it that has a `config.json` is a checkpoint. Or a file: each line is a job in
             JSON. The keys of a job are `model` and the options of `onnxfn export`, with underscores: `task`, `dtype`,
-            `check`, ... Paths of models are relative to the folder of the file.
+            `check`, ... Paths of models are relative to the folder of the file. A job cannot have `trust_remote_code`
+            and `template_cache`: these are of the caller alone.
         out: The folder of the exports. The path of a job in it is its `out`, or the name of its model's folder.
         defaults: Values for jobs that do not have the key.
 
@@ -33,7 +34,8 @@ def read_jobs(source: str | Path, out: str | Path, **defaults: Any) -> tuple[Exp
     Raises:
         ModelNotFound: There is no such folder or file, or no folder with a `config.json` in it.
         UnknownName: A job has an unknown key.
-        InvalidSpec: A file has no JSON lines, a job has no model, or a value is of a wrong type.
+        InvalidSpec: A file has no JSON lines, a job has no model, leaves `out`, or has a key of the caller, or a value
+            is of a wrong type.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -60,11 +62,11 @@ def _folder_values(folder: Path) -> Iterator[Mapping[str, Any]]:
 
 def _line_values(file: Path) -> Iterator[tuple[str, Any]]:
     """The jobs of a file of JSON lines, each with its place; empty lines are passed over."""
-    for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), start=1):
+    for number, line in enumerate(file.read_bytes().splitlines(), start=1):
         if line.strip():
             try:
                 yield f"line {number}", json.loads(line)
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:  # also of UTF-8
                 raise InvalidSpec(f"line {number} of {file} is no JSON: {error}; write a job a line") from None
 
 
@@ -73,11 +75,21 @@ def _file_job(file: Path, position: str, values: Any, out: Path, defaults: Mappi
     if not isinstance(values, dict):
         raise InvalidSpec(f'{position} of {file} is not a job; write an object such as {{"model": "models/bert"}}')
     try:
+        _check_keys(values)
         return _job(_with_local_model(values, file.parent), out, defaults)
     except OnnxfnError as error:
         raise type(error)(f"{position} of {file}: {error}") from None
     except (TypeError, ValueError, AttributeError) as error:
         raise InvalidSpec(f"{position} of {file} has a value of a wrong type: {error}") from None
+
+
+def _check_keys(values: Mapping[str, Any]) -> None:
+    """Raises InvalidSpec for a key that only the caller may set."""
+    for key in CALLER_KEYS:
+        if key in values:
+            raise InvalidSpec(
+                f"a job in a file cannot have {key}; pass it to the call, for all jobs: {OPTIONS[key].flag}"
+            )
 
 
 def _with_local_model(values: Mapping[str, Any], folder: Path) -> Mapping[str, Any]:
@@ -96,6 +108,6 @@ def _job(values: Mapping[str, Any], out: Path, defaults: Mapping[str, Any]) -> E
     if not isinstance(model, str) or not model:
         raise InvalidSpec("the job has no model; write model = the folder of a checkpoint, or a name on the hub")
     path = values.get("out", Path(model).name)
-    if not is_inside(path):
-        raise InvalidSpec(f"out is {shortened(path)}; write the name of a folder in {out}")
+    if fault := name_fault(path, out):
+        raise InvalidSpec(f"out is {shortened(path)}, which {fault}; write the name of a folder in {out}")
     return request_of(model, out / path, {key: value for key, value in values.items() if key not in ("model", "out")})

@@ -29,7 +29,7 @@ def logged_results(file: Path | None) -> Mapping[str, JobResult]:
     """
     if file is None or not file.is_file():
         return {}
-    lines = file.read_text(encoding="utf-8").splitlines()
+    lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
     results = filter(None, map(_result, lines))
     return {result.path: result for result in results}
 
@@ -46,7 +46,7 @@ def _result(line: str) -> JobResult | None:
     try:
         values: Any = json.loads(line)
         return JobResult(**{name: values[name] for name in fields_dict(JobResult) if name in values})
-    except (ValueError, TypeError, KeyError, OnnxfnError):
+    except (ValueError, TypeError, KeyError, RecursionError, OnnxfnError):
         return None
 
 

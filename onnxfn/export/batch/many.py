@@ -20,10 +20,11 @@ from onnxfn.export.batch.servers import executor_processes, local_processes
 from onnxfn.export.jobs.error_lines import error_line
 from onnxfn.export.jobs.identity import job_digest
 from onnxfn.export.jobs.request import ExportRequest
-from onnxfn.export.load.loading import checkpoint_folder
+from onnxfn.export.load.folders import checkpoint_folder
+from onnxfn.export.load.gguf import is_gguf
 from onnxfn.export.publish.staging import check_destination
 from onnxfn.export.run.events import ignore
-from onnxfn.specs.errors import InvalidSpec, OnnxfnError, first_line
+from onnxfn.specs.errors import InvalidSpec, first_line
 
 
 @frozen
@@ -153,15 +154,16 @@ def _prepared_job(number: int, job: ExportRequest, earlier: JobResult | None) ->
     """
     task = Task(number, job)
     try:
-        folder = checkpoint_folder(job.checkpoint)
-        digest = job_digest(job, folder)
+        is_file = is_gguf(job.checkpoint)
+        source = Path(job.checkpoint) if is_file else checkpoint_folder(job.checkpoint, job.library)
+        digest = job_digest(job, source)
         if earlier is not None and is_unchanged(earlier, digest):
             return task, evolve(earlier, status="unchanged", seconds=0.0)
         is_earlier_export = earlier is not None and earlier.succeeded
         check_destination(Path(job.path), overwrite=job.overwrite or is_earlier_export)
-        need = memory_need(stored_weights(folder), job.check)
+        need = memory_need(stored_weights(source), job.check)
         return Task(number, evolve(job, overwrite=True), need, digest), None
-    except (OnnxfnError, OSError) as error:
+    except Exception as error:  # noqa: BLE001 - whatever the files of a checkpoint say, the other jobs go on
         return task, JobResult(job.checkpoint, job.path, "failed", error=error_line(error))
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from attrs import frozen
 
+from onnxfn.export.load.gguf import gguf_tensors
 from onnxfn.export.load.stored_dtypes import FLOATS
 from onnxfn.weights.checkpoint_links import entries
 
@@ -48,7 +49,13 @@ class StoredWeights:
 
 
 def stored_weights(folder: Path) -> StoredWeights:
-    """The weights of the checkpoint in a folder. No weight is read."""
+    """The weights of the checkpoint in a folder, or of a GGUF file. No weight is read.
+
+    LoadFailed or ModelNotFound if a file cannot be read.
+    """
+    if folder.is_file():
+        counts = [int(tensor.n_elements) for tensor in gguf_tensors(folder)]
+        return StoredWeights(FLOAT_BYTES * sum(counts), sum(counts), max(counts, default=0))
     stored = entries(folder) if any(folder.glob(SAFETENSORS)) else ()
     others = sum(file.stat().st_size for pattern in OTHER_WEIGHTS for file in folder.glob(pattern))
     sizes = [prod(entry.shape) for entry in stored]

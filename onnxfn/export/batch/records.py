@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable
 from typing import Any, Literal, get_args
 
@@ -135,7 +136,7 @@ def check_paths(jobs: Iterable[ExportRequest]) -> None:
     """Raises InvalidSpec if two jobs have the same path: one would replace the files of the other."""
     seen: dict[str, ExportRequest] = {}
     for job in jobs:
-        other = seen.setdefault(job.path, job)
+        other = seen.setdefault(os.path.realpath(job.path), job)
         if other is not job:
             both = f"{other.checkpoint} and {job.checkpoint}"
             raise InvalidSpec(f"{both} are to be exported to the same path {job.path}; give each job its own path")

@@ -66,6 +66,7 @@ def _run(job: ExportRequest, connection: Connection) -> None:
     """Runs a job in this copy of the server, and ends the copy."""
     try:
         end_with_parent()
+        os.dup2(1, 2)  # its errors go where its output goes
         connection.send(os.getpid())
         connection.send(job_result(job))
     finally:

@@ -11,8 +11,9 @@ from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from itertools import count
 from multiprocessing import Pipe
+from tempfile import TemporaryFile
 from time import perf_counter
-from typing import Any
+from typing import IO, Any
 
 from attrs import evolve, frozen
 
@@ -25,6 +26,9 @@ SERVER = "onnxfn.export.batch.server"
 PERIOD = 0.05
 """Seconds between two looks at the memory of a job."""
 
+ENDING = 5
+"""Seconds in which a server ends whose connection has ended."""
+
 Submit = Callable[[ExportRequest, JobLimits], "Future[JobResult]"]
 """Starts a job, and returns the future of its result."""
 
@@ -36,10 +40,12 @@ class Server:
     Attributes:
         process: The process, which leads a group of its own.
         connection: Takes jobs, and returns the messages of `server.serve`.
+        errors: The file of what it writes to its error stream, without what its jobs write.
     """
 
     process: subprocess.Popen[bytes]
     connection: Any
+    errors: IO[bytes]
 
 
 @contextmanager
@@ -87,17 +93,18 @@ def run_job(job: ExportRequest, limits: JobLimits, _call: int = 0) -> JobResult:
 def _started_server() -> Server:
     """A new server with the import paths of this process. The output of its exports is dropped."""
     ours, theirs = Pipe()
+    errors = TemporaryFile()  # noqa: SIM115 - it is closed with the record
     with theirs:
         process = subprocess.Popen(  # noqa: S603 - the interpreter that runs this
             [sys.executable, "-m", SERVER, str(theirs.fileno())],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
+            stderr=errors,
             pass_fds=(theirs.fileno(),),
             env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
             start_new_session=True,
         )
-    return Server(process, ours)
+    return Server(process, ours, errors)
 
 
 def _end(server: Server) -> None:
@@ -106,6 +113,7 @@ def _end(server: Server) -> None:
         with suppress(ProcessLookupError):
             os.killpg(server.process.pid, signal.SIGKILL)
         server.process.wait()
+    server.errors.close()
 
 
 def _answer(server: Server, job: ExportRequest, limits: JobLimits) -> JobResult:
@@ -113,8 +121,20 @@ def _answer(server: Server, job: ExportRequest, limits: JobLimits) -> JobResult:
     try:
         return _watched(server, job, limits)
     except (OSError, EOFError):
+        with suppress(subprocess.TimeoutExpired):
+            server.process.wait(ENDING)
+        code, reason = server.process.poll() or 0, _last_line(server.errors)
         _end(server)
+        if code > 0:  # that of a signal is negative
+            words = f"the process that runs the exports ended by itself: {reason}"
+            return JobResult(job.checkpoint, job.path, "failed", error=words)
         return JobResult(job.checkpoint, job.path, "lost", error="the process that runs the exports was killed")
+
+
+def _last_line(errors: IO[bytes]) -> str:
+    """The last line of an error stream: of a traceback, the error itself."""
+    errors.seek(0)
+    return errors.read().decode("utf-8", errors="replace").strip().rpartition("\n")[2]
 
 
 def _watched(server: Server, job: ExportRequest, limits: JobLimits) -> JobResult:

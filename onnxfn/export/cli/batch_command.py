@@ -14,7 +14,7 @@ from onnxfn.export.batch.many import batch_preview, export_many
 from onnxfn.export.batch.records import batch_content, batch_sections, batch_title
 from onnxfn.export.cli.progress import jobs_shown
 from onnxfn.export.cli.texts import result_form, say_in_form, screen
-from onnxfn.export.jobs.options import Values, with_check
+from onnxfn.export.jobs.options import OF_ALL_JOBS, Values, with_check
 from onnxfn.specs.errors import OutputExists
 
 LOG = "batch.jsonl"
@@ -27,7 +27,7 @@ def export_listed(jobs: Path, out: Path, values: Values, *, resume: bool, **opti
     Exit 1 if a job failed.
     """
     form, is_dry_run = result_form(values), "dry_run" in values
-    defaults = with_check({name: values[name] for name in ("dtype", "check", "no_check") if name in values})
+    defaults = with_check({name: values[name] for name in OF_ALL_JOBS if name in values})
     listed = read_jobs(jobs, out, **defaults)
     if is_dry_run:
         result = batch_preview(listed, out / LOG if resume else None)

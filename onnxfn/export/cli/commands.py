@@ -14,7 +14,7 @@ import typer
 from onnxfn.export.cli.flags import Out, command
 from onnxfn.export.cli.optimum import our_option
 from onnxfn.export.cli.say import say
-from onnxfn.export.jobs.options import OPTIONS, Values
+from onnxfn.export.jobs.options import OF_ALL_JOBS, OPTIONS, Values
 from onnxfn.specs.errors import InvalidSpec
 from onnxfn.specs.version import VERSION
 
@@ -158,7 +158,7 @@ def _main(version: Annotated[bool, typer.Option("--version", help="Show the vers
         raise typer.Exit
 
 
-OF_BATCH = ("dtype", "check", "no_check", "dry_run", "json", "verbose", "overwrite")
+OF_BATCH = (*OF_ALL_JOBS, "dry_run", "json", "verbose", "overwrite")
 """The options that `batch` shares with `export`."""
 
 app.command("export", context_settings={"token_normalize_func": our_option, "help_option_names": ["-h", "--help"]})(

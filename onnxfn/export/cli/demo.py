@@ -14,6 +14,7 @@ from onnxfn.export.find.lookup import spec_for
 from onnxfn.export.load.loading import load_configuration, load_model
 from onnxfn.export.run.events import stage_timer
 from onnxfn.export.run.export import export
+from onnxfn.models.pretrained import pretrained
 from onnxfn.specs.algebra.dummies import Array
 from onnxfn.specs.errors import ModelNotFound
 
@@ -33,7 +34,8 @@ def demo(out: Path, *, overwrite: bool) -> None:
         model = load_model(str(folder), config, spec, tick=tick)
     exported = export(spec, model, out, checkpoint=folder, overwrite=overwrite, on_event=on_event)
     say(result_text(exported))
-    tokens = AutoTokenizer.from_pretrained(folder)(list(SENTENCES), padding=True, return_tensors="pt")
+    tokenizer = pretrained(AutoTokenizer.from_pretrained, folder, trust_remote_code=False)
+    tokens = tokenizer(list(SENTENCES), padding=True, return_tensors="pt")
     with torch.no_grad():
         hidden = model(**tokens).last_hidden_state.numpy()
     mask = tokens["attention_mask"].numpy()

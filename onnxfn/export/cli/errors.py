@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from tempfile import NamedTemporaryFile
 
 import typer
@@ -18,13 +19,17 @@ from onnxfn.specs.version import VERSION
 TYPER_ERRORS = (typer.Exit, typer.Abort, BrokenPipeError)
 """Exceptions that typer itself turns into an exit code. A broken pipe is a reader, such as `head`, that stopped."""
 
+PREFIX, SUFFIX, MOST_FILES = "onnxfn-error-", ".txt", 5
+"""The names of files with tracebacks, and how many of them stay."""
+
 
 @contextmanager
 def one_line_errors(*, debug: bool) -> Iterator[None]:
     """Prints an error as one line on the error stream, its notes as lines after it, and exits with code 1.
 
     An unexpected error, or an error caused by a library or the system, also has a traceback. It goes to a file in the
-    system's temporary folder, and the line names the file. With `debug` it is printed before the line.
+    system's temporary folder, which keeps a few, and the line names the file. With `debug` it is printed before the
+    line.
     """
     try:
         yield
@@ -43,9 +48,19 @@ def one_line_errors(*, debug: bool) -> Iterator[None]:
 def _saved_traceback(error: Exception) -> str:
     """Writes the traceback of an error to a new temporary file; the path of the file, or why there is none."""
     try:
-        with NamedTemporaryFile("w", prefix="onnxfn-error-", suffix=".txt", delete=False, encoding="utf-8") as file:
+        with NamedTemporaryFile("w", prefix=PREFIX, suffix=SUFFIX, delete=False, encoding="utf-8") as file:
             file.write(f"onnxfn {VERSION}: {' '.join(sys.argv)}\n\n")
             traceback.print_exception(error, file=file)
     except (OSError, UnicodeError):
         return "not saved; repeat the command with --debug"
+    _delete_older(Path(file.name))
     return file.name
+
+
+def _delete_older(latest: Path) -> None:
+    """Deletes the files of earlier errors of the same user, the latest few excepted."""
+    with suppress(OSError):
+        states = {file: file.lstat() for file in latest.parent.glob(f"{PREFIX}*{SUFFIX}")}
+        own = [file for file, state in states.items() if state.st_uid == states[latest].st_uid]
+        for file in sorted(own, key=lambda file: states[file].st_mtime_ns)[:-MOST_FILES]:
+            file.unlink(missing_ok=True)

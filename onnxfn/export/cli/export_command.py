@@ -61,7 +61,8 @@ def _export_pipeline(command: Command, on_event: OnEvent) -> None:
     """Exports each part of a pipeline of diffusers; the template cache is not used."""
     request = command.request
     with stage_timer(on_event) as (timed, _), timed("load", request.checkpoint):
-        pipeline = load_library_model(request.library, request.checkpoint)
+        trust = request.trust_remote_code
+        pipeline = load_library_model(request.library, request.checkpoint, trust_remote_code=trust)
     exported = export_pipeline(
         pipeline,
         Path(request.path),

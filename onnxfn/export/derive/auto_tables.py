@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from types import MappingProxyType
+from typing import Any
 
 from attrs import frozen
 
-from onnxfn.specs.tasks.tasks import DEFAULT_TASK, TASKS
+from onnxfn.export.load.class_tasks import loader_of
+from onnxfn.models.pretrained import pretrained
+from onnxfn.specs.tasks.tasks import DEFAULT_TASK, TASKS, canonical
 
 OTHER_NAMES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
@@ -122,3 +125,12 @@ def auto_tables() -> Mapping[str, AutoTable]:
 def _classes(table: Mapping[str, str | Iterable[str]]) -> Mapping[str, tuple[str, ...]]:
     """A table of transformers, which has a text where it lists a single class."""
     return MappingProxyType({key: (names,) if isinstance(names, str) else tuple(names) for key, names in table.items()})
+
+
+def listed_model(config: Any, task: str) -> Any:
+    """The model of a configuration by the class that is listed for a task, with random weights."""
+    import transformers
+
+    loader = getattr(transformers, listed_loader(config.model_type, canonical(task)) or loader_of(task))
+    is_auto = hasattr(loader, "from_config")
+    return pretrained(loader.from_config, config, trust_remote_code=False) if is_auto else loader(config)

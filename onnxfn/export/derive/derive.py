@@ -10,14 +10,13 @@ from typing import Any
 from attrs import evolve
 
 from onnxfn.architectures.private.torch_names import torch_name
-from onnxfn.export.derive.auto_tables import listed_loader, listed_tasks
+from onnxfn.export.derive.auto_tables import listed_model, listed_tasks
 from onnxfn.export.derive.cached_specs import SEES, spec_with_cache
 from onnxfn.export.derive.candidate_inputs import candidate_inputs, forward_parameters, unknown_arguments
 from onnxfn.export.derive.causal_masks import masked_by_eager
 from onnxfn.export.derive.derive_sample import HOW_TO_SPECIFY
 from onnxfn.export.derive.known_inputs import INPUT_FORMS
 from onnxfn.export.derive.probe import Run, accepted, answer_tensors, outputs_spec, run, summary
-from onnxfn.export.load.class_tasks import loader_of
 from onnxfn.models.model_state import model_copy
 from onnxfn.models.torch_modes import quiet
 from onnxfn.specs.algebra.compose import compose
@@ -89,7 +88,7 @@ def shown_by(model_or_config: Any, task: str, spec_of: Callable[[Any], ExportSpe
     for no_values in (torch_name("FakeTensorMode")(), torch.device("meta")):
         try:
             with quiet(), no_values:
-                return spec_of(_model_without_weights(config, task))
+                return spec_of(listed_model(config, task))
         except PatchFailed:
             raise
         except Exception as error:  # noqa: BLE001 - a model may raise anything when its tensors have no values
@@ -109,13 +108,6 @@ def keeps_cache(model_or_config: Any, task: str) -> bool:
     except (InvalidSpec, UnknownName):
         return False
     return True
-
-
-def _model_without_weights(config: Any, task: str) -> Any:
-    import transformers
-
-    loader = getattr(transformers, listed_loader(config.model_type, canonical(task)) or loader_of(task))
-    return getattr(loader, "from_config", loader)(config)
 
 
 def _accepted_inputs(model: Any, *, of_texts: bool) -> tuple[ExportSpec, tuple[Run, ...]]:

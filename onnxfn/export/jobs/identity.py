@@ -20,11 +20,12 @@ from onnxfn.graphs.templates import fingerprints
 from onnxfn.graphs.templates.fingerprints import package_versions
 from onnxfn.specs.errors import InvalidSpec, ModelNotFound, OnnxfnError
 from onnxfn.specs.stored.digest import digest
+from onnxfn.weights.checkpoint_files import checkpoint_files, patterns_of
 from onnxfn.weights.checkpoint_links import entries, read_header
 from onnxfn.weights.digests import sha256_of
 from onnxfn.weights.layouts import CONFIG_FILES
+from onnxfn.weights.names import file_fault
 from onnxfn.weights.packed.quantized_checkpoint import INDEX_FILE, SINGLE_FILE
-from onnxfn.weights.side_files import side_files
 
 UNSAFE_KEYS = ("auto_map", "quantization_config", "compression_config")
 """Keys of a configuration whose effect on the model is known only when the model is loaded."""
@@ -33,20 +34,30 @@ TEXT_BYTES = 2**20
 """Files up to this size are compared by content; of larger ones the size and the time of the last change."""
 
 
-def job_digest(job: ExportRequest, folder: Path) -> str:
-    """A digest of the checkpoint in a folder, of what the job asks for, and of the versions of the packages.
+def job_digest(job: ExportRequest, source: Path) -> str:
+    """A digest of a checkpoint's folder or GGUF file, of what the job asks for, and of the versions of the packages.
 
     It is equal for two runs if the second one would write the same files. Large files are not read: one that was
-    touched counts as changed.
+    touched counts as changed. A download from the hub, which gets its weights later, is known by its commit.
     """
     options = asdict(evolve(job, spec=None, build=None, overwrite=False, checkpoint=""))
     spec, build = None if job.spec is None else digest(job.spec), build_of(job)
     facts = [json.dumps(options, sort_keys=True, default=str), str(spec)]
     facts.extend((str(build.pretranspose), build.find_repeats.__qualname__))
-    for source in (folder, *([job.adapter] if job.adapter else [])):
-        files = {*(file for file in source.iterdir() if file.is_file()), *side_files(source)}
-        facts.extend(f"{file.relative_to(source)} {_file_state(file)}" for file in sorted(files))
+    is_download = not Path(job.checkpoint).exists()
+    facts.extend((source.parent.parent.name, source.name) if is_download else ())
+    for folder in (*([] if is_download else [source]), *([job.adapter] if job.adapter else [])):
+        files = _files(folder, patterns_of(job.library))
+        facts.extend(f"{file.relative_to(folder)} {_file_state(file)}" for file in sorted(files))
     return _sha256((*facts, *package_versions()))
+
+
+def _files(source: Path, patterns: tuple[str, ...]) -> set[Path]:
+    """The files that an export of a source reads or copies, and the others at the top of its folder; links excepted."""
+    if source.is_file():
+        return {source}
+    top = {file for file in source.iterdir() if file.is_file() and file_fault(file, source) is None}
+    return {*top, *checkpoint_files(source, patterns)}
 
 
 def fingerprint(model_or_folder: Any, *, weights: bool = False) -> str | None:
@@ -96,6 +107,7 @@ def _checkpoint_fingerprint(folder: Path) -> str | None:
     only loading the model shows what it is.
     """
     try:
+        checkpoint_files(folder)
         config = json.loads((folder / CONFIG_FILES["config"]).read_bytes())
         unsafe = any(_keys_set(config, UNSAFE_KEYS)) or any(folder.glob("*.py")) or any(folder.glob("adapter_*"))
         facts = [json.dumps(config, sort_keys=True), *_weight_headers(folder)]

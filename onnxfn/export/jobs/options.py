@@ -30,6 +30,9 @@ SPEC = "spec"
 
 TRANSFORMERS = "transformers"
 LIBRARIES = (TRANSFORMERS, "sentence_transformers", "timm", "diffusers")
+WITH_CODE = (TRANSFORMERS, "sentence_transformers", "diffusers")
+"""The libraries that can run code of a checkpoint."""
+
 ONE_MODEL = LIBRARIES[:-1]
 """The libraries whose models have one spec each; a pipeline of diffusers has several."""
 
@@ -101,7 +104,7 @@ OPTIONS: Mapping[str, Option] = MappingProxyType(
                 *("trust_remote_code", bool, MODEL),
                 "Run code of the checkpoint, for a model type unknown to transformers.",
                 sets="trust_remote_code",
-                libraries=LIBRARIES[:1],
+                libraries=WITH_CODE,
             ),
             Option(
                 *("dequantize", bool, MODEL),
@@ -295,6 +298,12 @@ OPTIONS: Mapping[str, Option] = MappingProxyType(
 EDITS = tuple(name for name, option in OPTIONS.items() if option.sets == SPEC)
 JOB_KEYS = tuple(name for name, option in OPTIONS.items() if option.sets)
 """The options that a job in a file can have, besides `model` and `out`."""
+
+CALLER_KEYS = ("trust_remote_code", "template_cache")
+"""The options that a job in a file cannot have: they run code, or read and write another folder than the exports."""
+
+OF_ALL_JOBS = ("dtype", "check", "no_check", *CALLER_KEYS)
+"""The options that a batch sets for its jobs."""
 
 
 def stated(values: Values) -> dict[str, Any]:

@@ -11,10 +11,12 @@ from types import MappingProxyType
 from typing import Any
 
 from onnxfn.export.load.class_tasks import served_tasks, task_of
+from onnxfn.export.load.folders import ADAPTER
 from onnxfn.export.load.load_errors import CONFIG, HOW_TO_TRUST, load_errors
 from onnxfn.export.load.loading_progress import no_bars, weights_ticked
 from onnxfn.export.load.quantized import checked_quantization, load_dequantized
 from onnxfn.export.load.stored_dtypes import declare_float32, has_rounded_tables, stored_dtype
+from onnxfn.models.pretrained import pretrained
 from onnxfn.models.torch_modes import quiet
 from onnxfn.specs.algebra.planned import PlannedSpec
 from onnxfn.specs.algebra.spec import ExportSpec
@@ -26,12 +28,11 @@ from onnxfn.specs.errors import (
     UnknownName,
     first_line,
     listed,
-    os_error_text,
     unknown,
 )
 from onnxfn.specs.stored.reports import Tick, no_tick
 from onnxfn.specs.tasks.tasks import DEFAULT_TASK, WITH_PAST
-from onnxfn.weights.side_files import SIDE_FILES
+from onnxfn.weights.checkpoint_files import checkpoint_files, patterns_of
 
 LIBRARY_LOADERS: Mapping[str, str] = MappingProxyType(
     {
@@ -41,34 +42,6 @@ LIBRARY_LOADERS: Mapping[str, str] = MappingProxyType(
     }
 )
 """Library -> its function from a folder to a model."""
-
-CODE_FILES = ("*.py",)
-"""Patterns of the files in a checkpoint with code of its own: a configuration with `auto_map` names them."""
-
-ADAPTER = "adapter_config.json"
-"""The file of an adapter. Without the package peft, transformers would load the weights without it, and say nothing."""
-
-
-def checkpoint_folder(name: str) -> Path:
-    """The folder of a checkpoint: `name`, or the download of a hub repository without its weights.
-
-    ModelNotFound if there is neither.
-    """
-    if not name:
-        raise ModelNotFound("the checkpoint has no name: pass the folder of a checkpoint, or a name on the hub")
-    folder = Path(name)
-    if folder.is_dir():
-        return _with_config(folder)
-    if folder.exists() or name.startswith((".", "/", "~")):
-        raise ModelNotFound(f"{name} is not the folder of a checkpoint")
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
-
-    try:
-        with no_bars():
-            return Path(snapshot_download(name, allow_patterns=[*SIDE_FILES, *CODE_FILES]))
-    except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
-        raise ModelNotFound(f"no folder and no model on the hub has the name {name!r}: {first_line(error)}") from None
 
 
 def load_configuration(folder: Path, *, trust_remote_code: bool = False) -> Any:
@@ -81,11 +54,14 @@ def load_configuration(folder: Path, *, trust_remote_code: bool = False) -> Any:
 
     step = f"transformers cannot read a configuration from {folder / CONFIG}"
     with load_errors(str(folder), step), quiet():
+        checkpoint_files(folder)
         content = json.loads((folder / CONFIG).read_bytes())
-        model_type = content.get("model_type")
+        model_type, classes = content.get("model_type"), content.get("architectures")
+        if not isinstance(classes, list | str | None):
+            raise LoadFailed(f"{folder / CONFIG} has architectures of the type {type(classes).__name__}, not a list")
         if not trust_remote_code and content.get("auto_map") and model_type not in CONFIG_MAPPING:
             raise LoadFailed(f"{folder} has its own code for the model type {model_type!r}; {HOW_TO_TRUST}")
-        return AutoConfig.from_pretrained(folder, trust_remote_code=trust_remote_code)
+        return pretrained(AutoConfig.from_pretrained, folder, trust_remote_code=trust_remote_code)
 
 
 def load_model(
@@ -183,7 +159,8 @@ def _loaded(
     loader: Any, name: str, dtype: str, *, trust_remote_code: bool, **more: Any
 ) -> tuple[Any, Mapping[str, Any]]:
     """A model with its weights in a dtype, and which weights are missing or have other shapes."""
-    model, info = loader.from_pretrained(
+    model, info = pretrained(
+        loader.from_pretrained,
         name,
         dtype=dtype,
         output_loading_info=True,
@@ -201,10 +178,10 @@ def model_without_weights(config: Any, spec: ExportSpec | PlannedSpec, *, trust_
 
     loader = getattr(transformers, spec.call.loader or "AutoModel")
     with torch.device("meta"), quiet():
-        return loader.from_config(config, **({"trust_remote_code": True} if trust_remote_code else {}))
+        return pretrained(loader.from_config, config, trust_remote_code=trust_remote_code)
 
 
-def load_library_model(library: str, name: str, *, with_weights: bool = True) -> Any:
+def load_library_model(library: str, name: str, *, trust_remote_code: bool = False, with_weights: bool = True) -> Any:
     """The model or the pipeline that another library than transformers loads from a folder or from the hub.
 
     Without weights, a model of timm has random numbers; the others have their weights.
@@ -218,21 +195,15 @@ def load_library_model(library: str, name: str, *, with_weights: bool = True) ->
     except (UnknownName, ImportError, RuntimeError) as error:  # diffusers raises each of these for a missing package
         cause = error.__cause__ or error
         raise ModelNotFound(f"{name} needs {library}, which cannot be imported: {first_line(cause)}") from None
+    folder, is_timm = Path(name), library == "timm"
+    if folder.is_dir():
+        checkpoint_files(folder, patterns_of(library))
     with load_errors(name, f"{name} could not be loaded with {library}"), no_bars():
-        model = load(f"local-dir:{name}", pretrained=with_weights) if library == "timm" else load(name)
+        if is_timm:  # it has no code of checkpoints
+            model = load(f"local-dir:{name}", pretrained=with_weights)
+        else:
+            model = pretrained(load, name, trust_remote_code=trust_remote_code)
     return model.eval() if hasattr(model, "eval") else model
-
-
-def _with_config(folder: Path) -> Path:
-    try:
-        files = sorted(file.name for file in folder.iterdir())
-    except OSError as error:
-        raise LoadFailed(f"{folder} cannot be read: {os_error_text(error, folder)}") from error
-    if CONFIG not in files and ADAPTER in files:
-        raise ModelNotFound(f"{folder} is an adapter, not a model; export its model, with --adapter {folder}")
-    if CONFIG not in files:
-        raise ModelNotFound(f"no config.json in {folder}; files: {listed(files)}; pass the folder of a checkpoint")
-    return folder
 
 
 def _check_head(name: str, config: Any, spec: ExportSpec | PlannedSpec) -> None:

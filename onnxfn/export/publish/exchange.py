@@ -19,6 +19,7 @@ from pathlib import Path
 from attrs import evolve
 
 from onnxfn.weights.journal import JOURNAL_FILE, REPLACED_FILES, STAGED_FILES, STAGING_PREFIX, Journal, write_journal
+from onnxfn.weights.names import file_fault
 
 
 def move_files(journal: Journal, root: Path, folder: Path) -> None:
@@ -42,13 +43,14 @@ def move_files(journal: Journal, root: Path, folder: Path) -> None:
 
 
 def finish_moves(journal: Journal, root: Path, folder: Path) -> None:
-    """Finishes `move_files` of a killed process."""
+    """Finishes `move_files` of a killed process, without files whose folder is a link out of `folder`."""
+    journal = evolve(journal, files=_own(journal.files, folder), stale=_own(journal.stale, folder))
     waiting = {name for name in journal.files if os.path.lexists(root / STAGED_FILES / name)}
     for name in _old_names(journal):
-        if (name in waiting or name in journal.stale) and _is_inside(folder / name, folder):
+        if name in waiting or name in journal.stale:
             (folder / name).unlink(missing_ok=True)
     for name in journal.files:
-        if name in waiting and _is_inside(folder / name, folder):
+        if name in waiting:
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (root / STAGED_FILES / name).replace(folder / name)
     _remove_empty_folders(journal, folder)
@@ -60,9 +62,9 @@ def _old_names(journal: Journal) -> list[str]:
     return sorted(names, key=lambda name: not name.endswith(".onnx")) if len(names) > 1 else []
 
 
-def _is_inside(file: Path, folder: Path) -> bool:
-    """Whether a file lies in a folder, after links."""
-    return file.parent.resolve().is_relative_to(folder.resolve())
+def _own(names: Iterable[str], folder: Path) -> list[str]:
+    """Those of the names whose files lie in a folder. A file that is itself a link is moved as a link."""
+    return [name for name in names if file_fault((folder / name).parent, folder) is None]
 
 
 def _withdraw(files: Iterable[Path], backups: Path, undo: ExitStack) -> None:

@@ -12,6 +12,7 @@ from onnxfn.specs.errors import OutputExists
 from onnxfn.weights.digests import sha256_of
 from onnxfn.weights.journal import Journal
 from onnxfn.weights.layouts import LAYOUTS
+from onnxfn.weights.names import file_fault
 from onnxfn.weights.onnx_files import external_data_names, mentions, written_by_onnxfn
 from onnxfn.weights.side_files import WRITTEN_FILES, side_files
 
@@ -65,7 +66,7 @@ def _has_weights(folder: Path) -> bool:
 
 def _stale_in(folder: Path, published: Collection[Path], *, all_graphs: bool) -> Iterator[Path]:
     """Stale files in one folder; `all_graphs` says whether ONNX files that are not replaced are among them."""
-    graphs = sorted(folder.glob("*.onnx"))
+    graphs = [graph for graph in sorted(folder.glob("*.onnx")) if file_fault(graph, folder) is None]
     replaced = [graph for graph in graphs if graph in published]
     unused = [graph for graph in graphs if all_graphs and graph not in replaced and written_by_onnxfn(graph)]
     others = [graph for graph in graphs if graph not in (*replaced, *unused)]

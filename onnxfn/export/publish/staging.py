@@ -28,6 +28,7 @@ from onnxfn.weights.journal import (
     STAGING_PREFIX,
     read_journal,
 )
+from onnxfn.weights.names import read_regular
 
 PREFIX = "onnxfn-"
 """The prefix of the names of these folders."""
@@ -262,7 +263,7 @@ def _is_dead(root: Path, folder: Path) -> bool:
     if root.is_symlink() or not root.is_dir() or is_locked(root / LOCK_FILE):
         return False
     try:
-        entries = {entry.name for entry in root.iterdir()}
+        entries = {"a link" if entry.is_symlink() else entry.name for entry in root.iterdir()}
     except FileNotFoundError:  # its process has just deleted it
         return False
     if not entries <= ENTRIES:
@@ -273,7 +274,7 @@ def _is_dead(root: Path, folder: Path) -> bool:
 def _target(root: Path) -> str:
     """The destination's folder of a staging folder, as its lock file names it; empty if it has none."""
     try:
-        return os.fsdecode((root / LOCK_FILE).read_bytes())
+        return os.fsdecode(read_regular(root / LOCK_FILE))
     except OSError:
         return ""
 

@@ -50,7 +50,7 @@ def graph_summary(file: Path) -> dict[str, Any]:
     """
     try:
         facts, nodes, weights = graph_facts(file), graph_nodes(file), weights_by_dtype(file)
-    except (ValueError, IndexError) as error:
+    except (OSError, ValueError, IndexError) as error:
         raise InvalidSpec(f"{file} is not an ONNX file: {first_line(error)}") from error
     data_files = {name: file.parent / name for name in sorted(external_data_names(file))}
     return {

@@ -5,13 +5,16 @@ from __future__ import annotations
 import glob
 from pathlib import Path
 
-from onnxfn.export.report.report_file import REPORT_FILE, recorded
+from onnxfn.export.report.report_file import REPORT_FILE, recorded, report_folders
 from onnxfn.export.report.verify import Verification, verify
 from onnxfn.specs.errors import InvalidSpec
+from onnxfn.weights.checkpoint_files import names_in
+from onnxfn.weights.names import name_fault
 from onnxfn.weights.side_files import SIDE_FILES, side_files
 
-PIPELINE_FILES = ("model_index.json", "scheduler_config.json")
-"""Files of a pipeline of diffusers besides those of its tokenizers and processors."""
+PIPELINE_INDEX = "model_index.json"
+PIPELINE_FILES = (*SIDE_FILES, PIPELINE_INDEX, "scheduler_config.json")
+"""Patterns of the files of a pipeline of diffusers besides those of its parts."""
 
 
 def verified(folder: Path) -> Verification:
@@ -24,12 +27,16 @@ def verified(folder: Path) -> Verification:
 
 
 def uploaded_files(folder: Path) -> list[Path]:
-    """The files listed by the reports in a folder, the reports, and the side files of a pipeline."""
-    folders = [folder, *sorted(path for path in folder.iterdir() if path.is_dir())]
+    """The files listed by the reports of an export, the reports, and the side files of a pipeline.
+
+    A pipeline has no report of its own: its side files lie in its folder, and in those that its index names.
+    """
+    folders = report_folders(folder)
     reports = {each: report for each in folders if (report := recorded(each)) is not None}
     listed = [each / name for each, report in reports.items() for name in (*report.files, REPORT_FILE)]
-    patterns = () if folder in reports else (*SIDE_FILES, *PIPELINE_FILES)
-    return sorted({*listed, *(file for each in folders for file in side_files(each, patterns))})
+    named = [folder / name for name in names_in(folder / PIPELINE_INDEX) if name_fault(name, folder) is None]
+    others = [] if folder in folders else [folder, *named]
+    return sorted({*listed, *(file for each in others for file in side_files(each, PIPELINE_FILES))})
 
 
 def uploaded(folder: Path, repository: str, *, private: bool = False) -> str:

@@ -26,7 +26,7 @@ from onnxfn.specs.stored.reports import Report, Tick, no_tick
 from onnxfn.specs.stored.serialize import to_plain
 from onnxfn.specs.version import VERSION
 from onnxfn.weights.digests import sha256_of
-from onnxfn.weights.names import is_inside
+from onnxfn.weights.names import file_fault, name_fault
 from onnxfn.weights.onnx_files import onnx_model, stored_tensors
 from onnxfn.weights.write import ResolvedWriteOptions
 
@@ -128,6 +128,14 @@ class ExportReport:
     measurements: tuple[tuple[str, str, float], ...]
 
 
+def report_folders(folder: Path) -> list[Path]:
+    """The folders of the reports of an export: `folder`, or those in it that hold the parts of a pipeline."""
+    if (folder / REPORT_FILE).is_file():
+        return [folder]
+    reports = sorted(folder.glob(f"*/{REPORT_FILE}"))
+    return [report.parent for report in reports if file_fault(report.parent, folder) is None]
+
+
 def is_foreign_report(file: Path) -> bool:
     """Whether there is a file of this name that onnxfn did not write, or that cannot be read."""
     try:
@@ -153,21 +161,24 @@ def read_report(file: Path) -> ExportReport:
         raise InvalidSpec(f"its schema_version is {shortened(content.get('schema_version'))}, not {SCHEMA_VERSION}")
     if not all(isinstance(content.get(section), dict) for section in SECTIONS):
         raise InvalidSpec(f"it lacks one of {listed(SECTIONS)}")
-    files = {name: _file_facts(name, facts) for name, facts in content["files"].items()}
+    files = {name: _file_facts(name, facts, file.parent) for name, facts in content["files"].items()}
     for name, facts in content["graphs"].items():
         if name not in files or not isinstance(facts, dict):
             raise InvalidSpec(f"{shortened(name)} is not among its files")
     check = content["check"]
     if not isinstance(check.get("outputs"), list) or not isinstance(check.get("status"), str):
         raise InvalidSpec("its check has no status or no outputs")
-    measurements = tuple(map(_measurement, check.get("measurements") or ()))
+    measured = check.get("measurements") or []
+    measurements = tuple(map(_measurement, measured if isinstance(measured, list) else [measured]))
     return ExportReport(
         files, content["graphs"], content["options"], check["status"], len(check["outputs"]), measurements
     )
 
 
 def _content(file: Path) -> dict[str, Any] | None:
-    """The JSON of a report that onnxfn wrote; None if the file is another one."""
+    """The JSON of a report that onnxfn wrote; None if the file is another one, or one of another folder."""
+    if file_fault(file, file.parent):
+        return None
     try:
         content = json.loads(file.read_bytes())
     except (ValueError, RecursionError):
@@ -175,9 +186,9 @@ def _content(file: Path) -> dict[str, Any] | None:
     return content if isinstance(content, dict) and content.get("schema") == SCHEMA else None
 
 
-def _file_facts(name: str, facts: Any) -> FileFacts:
-    if not is_inside(name):
-        raise InvalidSpec(f"it names a file outside the folder: {shortened(name)}")
+def _file_facts(name: str, facts: Any, folder: Path) -> FileFacts:
+    if fault := name_fault(name, folder):
+        raise InvalidSpec(f"it names {shortened(name)}, which {fault}")
     match facts:
         case {"bytes": int(size), "sha256": str(digest)}:
             return FileFacts(size, digest)

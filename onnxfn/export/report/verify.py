@@ -8,15 +8,23 @@ from typing import Any
 
 from attrs import field, frozen
 
-from onnxfn.export.report.report_file import PASSED, REPORT_FILE, ExportReport, FileFacts, graph_facts, read_report
+from onnxfn.export.report.report_file import (
+    PASSED,
+    REPORT_FILE,
+    ExportReport,
+    FileFacts,
+    graph_facts,
+    read_report,
+    report_folders,
+)
 from onnxfn.specs.converters import as_tuple
 from onnxfn.specs.errors import InvalidSpec, ModelNotFound, first_line, shortened
 from onnxfn.specs.record import typed_fields
 from onnxfn.specs.short_repr import short_repr
 from onnxfn.weights.digests import foreign_data, sha256_of
 from onnxfn.weights.layouts import LAYOUTS
-from onnxfn.weights.names import is_inside
-from onnxfn.weights.onnx_files import external_data_names, written_by_onnxfn
+from onnxfn.weights.names import file_fault
+from onnxfn.weights.onnx_files import data_fault, external_data_names, written_by_onnxfn
 
 
 @frozen(field_transformer=typed_fields)
@@ -84,8 +92,7 @@ def verify(folder: str | Path) -> Verification:
     folder = Path(folder)
     if not folder.is_dir():
         raise ModelNotFound(f"no folder {folder}; verify takes the folder of an export")
-    inner = sorted(file.parent for file in folder.glob(f"*/{REPORT_FILE}"))
-    parts = [folder] if (folder / REPORT_FILE).is_file() else inner
+    parts = report_folders(folder)
     if not parts:
         missing = f"no {REPORT_FILE} in {folder}: another program or an older onnxfn wrote it; export it again"
         return Verification(str(folder), 0, 0, faults=[missing])
@@ -157,17 +164,21 @@ def _weight_faults(folder: Path, path: str, report: ExportReport) -> Iterator[st
     """The faults of the external data of a graph: it is outside the folder, or not of this export."""
     file = folder / path
     without_weights = report.options.get("weight_storage") == "none"
+    if fault := data_fault(file):
+        yield f"{file} is not read: {fault}"
+        return
     for name in sorted(external_data_names(file)):
-        if not is_inside(name):
-            yield f"{file} has external data outside the folder: {shortened(name)}"
-        elif (PurePosixPath(path).parent / name).as_posix() not in report.files and not without_weights:
+        if (PurePosixPath(path).parent / name).as_posix() not in report.files and not without_weights:
             yield f"{file} has its weights in {name}, which is not a file of the export"
     yield from (f"{file.parent / name} was written by another export than {file.name}" for name in foreign_data(file))
 
 
 def _foreign_graphs(folder: Path, files: Iterable[str]) -> Iterator[str]:
-    """ONNX files of another export of onnxfn in the folders in which programs look for ONNX files."""
+    """ONNX files of another export of onnxfn in the folders in which programs look for ONNX files, and links there."""
     for subfolder in sorted({layout.subfolder for layout in LAYOUTS.values()}):
-        for file in sorted((folder / subfolder).glob("*.onnx")):
-            if file.relative_to(folder).as_posix() not in files and written_by_onnxfn(file):
+        inner = folder / subfolder
+        for file in sorted(inner.glob("*.onnx")) if file_fault(inner, folder) is None else [inner]:
+            if fault := file_fault(file, folder):
+                yield f"{file} {fault}"
+            elif file.relative_to(folder).as_posix() not in files and written_by_onnxfn(file):
                 yield f"{file} is of another export: the report does not name it"

@@ -24,6 +24,7 @@ from onnxfn.specs.results.measurements import Floors
 from onnxfn.specs.stored.reports import Report, StageTimer
 from onnxfn.weights.adapter_files import adapter_arrays, write_arrays
 from onnxfn.weights.adapters import read_adapter
+from onnxfn.weights.checkpoint_files import checkpoint_files
 
 
 def merged_adapter(spec: ExportSpec, adapter: str | Path | None) -> str | Path | None:
@@ -155,7 +156,7 @@ def with_checkpoint_weights(model: Any, checkpoint: str | Path | None) -> Any:
 def check_export_arguments(spec: Any, model: Any, path: Any, checkpoint: Any) -> None:
     """Raises InvalidSpec for a wrong spec, module or destination; ModelNotFound if `checkpoint` is not a folder.
 
-    A wrong type of another argument is what `public` names.
+    LoadFailed if a file of the checkpoint is not in its folder. `public` names a wrong type of another argument.
     """
     check_model(spec, model)
     if not (isinstance(path, str | PathLike | None) or _is_writable(path)):
@@ -164,6 +165,8 @@ def check_export_arguments(spec: Any, model: Any, path: Any, checkpoint: Any) ->
         raise ModelNotFound(
             f"no folder {str(checkpoint)!r}; pass the folder of the model's checkpoint, or leave checkpoint out"
         )
+    if checkpoint is not None:
+        checkpoint_files(Path(checkpoint))
 
 
 def check_model(spec: Any, model: Any) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -23,6 +22,8 @@ from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.errors import InvalidSpec, UnknownName, listed, write_errors
 from onnxfn.specs.results.measurements import CheckMode
 from onnxfn.specs.stored.reports import Exported
+from onnxfn.weights.checkpoint_files import names_in
+from onnxfn.weights.names import name_fault
 from onnxfn.weights.write import WriteOptions
 
 INDEX_FILE = "model_index.json"
@@ -207,13 +208,9 @@ def _save_components(pipeline: Any, folder: Path) -> None:
 
 def _earlier_parts(folder: Path) -> set[str]:
     """The parts of the pipeline that was exported to a folder, as its index lists them; none if it has no index."""
-    try:
-        components = json.loads((folder / INDEX_FILE).read_text())
-    except (OSError, ValueError):
-        return set()
     suffixes = {suffix for rows in COMPONENT_ROWS.values() for suffix, _ in rows}
-    names = {f"{name}{suffix}" for name in components for suffix in suffixes}
-    return {name for name in names if (folder / name).is_dir()}
+    names = {f"{name}{suffix}" for name in names_in(folder / INDEX_FILE) for suffix in suffixes}
+    return {name for name in names if name_fault(name, folder) is None and (folder / name).is_dir()}
 
 
 def _moved(exported: Exported, old: Path, new: Path) -> Exported:

@@ -19,13 +19,12 @@ from onnxfn.run.prompts import export_path
 from onnxfn.run.sessions import open_session, runtime_message
 from onnxfn.specs.algebra.dummies import Array
 from onnxfn.specs.converters import as_tuple
-from onnxfn.specs.errors import InvalidSpec, ModelNotFound, listed, raise_no_memory, shortened, unknown, write_errors
+from onnxfn.specs.errors import InvalidSpec, ModelNotFound, listed, raise_no_memory, unknown, write_errors
 from onnxfn.specs.record import typed_fields
 from onnxfn.specs.short_repr import short_repr
 from onnxfn.specs.stored.reports import CPU
 from onnxfn.weights.layouts import dtype_suffix, graphs_of_dtype, onnx_folder
-from onnxfn.weights.names import is_inside
-from onnxfn.weights.onnx_files import external_data_names, onnx_model
+from onnxfn.weights.onnx_files import data_fault, external_data_names, onnx_model
 
 
 @frozen(eq=False, field_transformer=typed_fields)
@@ -102,6 +101,8 @@ class Loaded:
         check_destination(path, overwrite=overwrite)
         destination = Destination(path)
         names = _names(self, destination)
+        if missing := [file for file in names if not file.is_file()]:
+            raise ModelNotFound(f"no file {missing[0]}, which the export has; export it again")
         with write_errors(path, sum(file.stat().st_size for file in names)), staging_folder(destination) as staging:
             for file, name in names.items():
                 (staging / name).parent.mkdir(parents=True, exist_ok=True)
@@ -132,6 +133,7 @@ def load(folder: str | Path, dtype: str | None = None) -> Loaded:
     Raises:
         ModelNotFound: There is no such file, no ONNX file in the folder, or none of this dtype.
         UnknownName: `dtype` is not a known value.
+        InvalidSpec: An ONNX file, or its external data, lies outside the folder.
 
     >>> import tempfile, torch
     >>> from onnxfn import derived, export, load
@@ -174,12 +176,12 @@ def _recorded_files(folder: Path, dtype: str | None) -> list[Path]:
 
 
 def _data_files(graphs: Iterable[Path]) -> list[Path]:
-    """The files of the external data of ONNX files. InvalidSpec for one that lies outside the folder of its graph."""
-    named = [(graph, name) for graph in graphs for name in sorted(external_data_names(graph))]
-    for graph, name in named:
-        if not is_inside(name):
-            raise InvalidSpec(f"{graph} has external data outside its folder: {shortened(name)}; it is not loaded")
-    return [graph.parent / name for graph, name in named]
+    """The files of the external data of ONNX files. InvalidSpec for a file that lies outside its folder."""
+    every = list(graphs)
+    for graph in every:
+        if fault := data_fault(graph):
+            raise InvalidSpec(f"{graph} is not loaded: {fault}")
+    return [graph.parent / name for graph in every for name in sorted(external_data_names(graph))]
 
 
 def write_to_file_object(loaded: Loaded, opened: str | PathLike[str] | BinaryIO | None) -> None:

@@ -11,8 +11,8 @@ from attrs import evolve
 
 from onnxfn.check.cases.image_sizes import image_sizes, moves_images, with_fixed_images, with_runnable_images
 from onnxfn.export.clients.side_files import with_remarks
+from onnxfn.export.derive.candidate_inputs import processed_arguments
 from onnxfn.export.find.lookup import with_model_task
-from onnxfn.export.find.processors import processed_arguments
 from onnxfn.export.publish.staging import Destination
 from onnxfn.export.report.report_file import recorded
 from onnxfn.models.dtypes import with_model_dtype
@@ -135,9 +135,10 @@ def other_variants(folder: Path, plan: Plan) -> tuple[str, ...]:
 
 def layout_of_files(folder: Path) -> Layout:
     """The layout of a folder that holds ONNX files, as the report of the export says; without one, from its name."""
-    report = recorded(folder) or recorded(folder.parent)
+    by_name = layout_in(folder)
+    report = recorded(folder.parent if by_name.subfolder else folder)
     name = report.options.get("layout") if report else None
-    return LAYOUTS[name] if isinstance(name, str) and name in LAYOUTS else layout_in(folder)
+    return LAYOUTS[name] if isinstance(name, str) and name in LAYOUTS else by_name
 
 
 def _part_of_file(part: Part, file: Path) -> Part:

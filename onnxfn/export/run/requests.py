@@ -10,13 +10,12 @@ from typing import Any
 
 from attrs import evolve
 
-from onnxfn.export.clients.side_files import with_remarks
 from onnxfn.export.find.lookup import has_row, loader_spec
 from onnxfn.export.jobs.options import TRANSFORMERS
 from onnxfn.export.jobs.request import ExportRequest, build_of, recorded_values
+from onnxfn.export.load.folders import checkpoint_folder
 from onnxfn.export.load.gguf import checked_gguf, is_gguf, load_gguf, load_gguf_tokenizer
 from onnxfn.export.load.loading import (
-    checkpoint_folder,
     exportable_configuration,
     load_library_model,
     load_model,
@@ -24,17 +23,14 @@ from onnxfn.export.load.loading import (
 )
 from onnxfn.export.run.events import OnEvent, ignore, stage_timer
 from onnxfn.export.run.pipeline import export_model
-from onnxfn.export.run.planned_files import plan_of_variants
-from onnxfn.export.run.spec_edits import edited_spec, spec_dtype, suffixed_dtypes
+from onnxfn.export.run.request_plans import plan_of, spec_of, suffixed_of
 from onnxfn.export.run.weight_sizes import with_weight_bytes
 from onnxfn.models.casting import in_float32
 from onnxfn.specs.algebra.planned import Plan, PlannedSpec
 from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.errors import InvalidSpec
-from onnxfn.specs.plan.planning import plan
 from onnxfn.specs.stored.reports import Exported
 from onnxfn.weights.side_files import Checkpoint, check_unchanged, read_checkpoint
-from onnxfn.weights.write import resolved_write_options
 
 OnPlan = Callable[[Plan], None]
 """Is called with the plan of an export before weights are read, or after they are where the spec is derived."""
@@ -100,26 +96,6 @@ WITHOUT_WEIGHTS = (TRANSFORMERS, "timm")
 """The libraries that make a model of a folder without its weights."""
 
 
-def plan_of(request: ExportRequest, spec: ExportSpec, config_or_model: Any) -> Plan:
-    """The plan of a request with this spec, with what the clients of its layout cannot load of it."""
-    layout, dtypes = resolved_write_options(request.write).layout, _suffixed(request)
-    planned = plan_of_variants(
-        spec, dtypes, lambda each: plan(each, config_or_model, decoders=request.decoders), layout
-    )
-    return with_remarks(planned, config_or_model, layout)
-
-
-def spec_of(request: ExportRequest, config_or_model: Any) -> ExportSpec:
-    """The spec of a request: its own, or that for the checkpoint with its edits."""
-    if request.spec is not None:
-        return request.spec
-    return edited_spec(config_or_model, request.edits, spec_dtype(request.dtypes, request.write.layout))
-
-
-def _suffixed(request: ExportRequest) -> tuple[str, ...]:
-    return suffixed_dtypes(request.dtypes, request.write.layout)
-
-
 def _how_to_load(request: ExportRequest) -> dict[str, bool]:
     return {"trust_remote_code": request.trust_remote_code, "dequantize": request.dequantize}
 
@@ -130,7 +106,7 @@ def _export_loaded(
     """Exports a model that is loaded, as a request says. LoadFailed if its checkpoint changed meanwhile."""
     if checkpoint is not None:
         check_unchanged(checkpoint)
-    of_model = (evolve(request, dtypes=_suffixed(request)), spec, model, request.path, build_of(request))
+    of_model = (evolve(request, dtypes=suffixed_of(request)), spec, model, request.path, build_of(request))
     return export_model(*of_model, checkpoint=checkpoint, on_event=on_event, values=recorded_values(request))
 
 
@@ -166,7 +142,8 @@ def _loaded_elsewhere(
         if request.library != TRANSFORMERS:
             checkpoint = read_checkpoint(path) if path.is_dir() else None  # else a name on the hub
             with timed("load", name):
-                model = load_library_model(request.library, name, with_weights=with_weights)
+                trust = request.trust_remote_code
+                model = load_library_model(request.library, name, trust_remote_code=trust, with_weights=with_weights)
             yield model, checkpoint
             return
         checked_gguf(path, dequantize=request.dequantize)

@@ -87,3 +87,14 @@ def test_an_adapter_belongs_to_the_checkpoint(job, checkpoint, tmp_path):
     before = job_digest(with_adapter, checkpoint)
     (adapter / "adapter_config.json").write_text('{"r": 8}')
     assert job_digest(with_adapter, checkpoint) != before
+
+
+def test_a_download_that_gets_its_weights_later_is_the_same_and_another_commit_is_not(tmp_path):
+    """The first run downloads the weights after the digest, into the same folder."""
+    job = ExportRequest("org/bert", "out")
+    configs = staged(tmp_path, *(f"models--org--bert/snapshots/{commit}/config.json" for commit in "ab"))
+    first, second = (config.parent for config in configs)
+    before = job_digest(job, first)
+    (first / "model.safetensors").write_bytes(b"weights")
+    assert job_digest(job, first) == before
+    assert job_digest(job, second) != before

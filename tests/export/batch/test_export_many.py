@@ -160,6 +160,24 @@ def test_events_count_the_jobs(jobs):
     assert [event.path for event in events if event.status == "start"] == [job.path for job in jobs[:2]]
 
 
-def test_two_jobs_with_one_path_are_refused(berts):
+@pytest.mark.parametrize("other", ["x", "./x", "y/../x", "link"])
+def test_two_jobs_with_one_path_are_refused(other, berts, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "link").symlink_to("x")
     with pytest.raises(onnxfn.InvalidSpec, match="same path"):
-        export_many([ExportRequest(berts[0], "x"), ExportRequest(berts[1], "x")])
+        export_many([ExportRequest(berts[0], "x"), ExportRequest(berts[1], other)])
+
+
+def test_a_server_that_cannot_import_a_package_says_so_and_is_not_started_again(jobs, tmp_path, monkeypatch):
+    (tmp_path / "broken" / "onnx").mkdir(parents=True)
+    (tmp_path / "broken" / "onnx" / "__init__.py").write_text("raise ImportError('libx.so.12: cannot open')")
+    monkeypatch.syspath_prepend(str(tmp_path / "broken"))
+    result = export_many(jobs[:2], workers=1, retries=3)
+    assert [(job.status, job.attempts) for job in result.jobs] == [("failed", 1)] * 2
+    error = "the process that runs the exports ended by itself: ImportError: libx.so.12: cannot open"
+    assert {job.error for job in result.jobs} == {error}
+
+
+def test_a_log_that_is_no_text_is_as_none(jobs, tmp_path):
+    (tmp_path / "log").write_bytes(b"\xff\xfe\n" + b"[" * 100_000)
+    assert [job.status for job in onnxfn.batch_preview(jobs[:1], tmp_path / "log").jobs] == ["planned"]

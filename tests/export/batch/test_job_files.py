@@ -72,11 +72,37 @@ def test_a_folder_without_checkpoints_and_a_missing_file_are_refused(tmp_path):
 @pytest.mark.parametrize("out", ["../elsewhere", "/tmp/elsewhere", "", 3])
 def test_a_job_writes_to_the_folder_of_the_exports_alone(out, tmp_path):
     (tmp_path / "a.jsonl").write_text(json.dumps({"model": "x", "out": out}))
-    with pytest.raises(InvalidSpec, match=r"line 1.*out is .*write the name of a folder"):
+    with pytest.raises(InvalidSpec, match=r"line 1.*out is .*is outside its folder; write the name of"):
         read_jobs(tmp_path / "a.jsonl", "out")
 
 
 def test_a_model_whose_name_is_no_name_of_a_folder_needs_an_out(tmp_path):
     (tmp_path / "a.jsonl").write_text(json.dumps({"model": ".."}))
     with pytest.raises(InvalidSpec, match="out is"):
+        read_jobs(tmp_path / "a.jsonl", "out")
+
+
+def test_a_job_does_not_follow_a_link_out_of_the_folder_of_the_exports(tmp_path):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "link").symlink_to(tmp_path)
+    (tmp_path / "a.jsonl").write_text(json.dumps({"model": "x", "out": "link/victim"}))
+    with pytest.raises(InvalidSpec, match=r"line 1.*'link/victim', which is a link out of its folder"):
+        read_jobs(tmp_path / "a.jsonl", tmp_path / "out")
+
+
+@pytest.mark.parametrize(("key", "value"), [("trust_remote_code", True), ("template_cache", "/elsewhere")])
+def test_what_runs_code_or_writes_elsewhere_is_of_the_caller_alone(key, value, tmp_path):
+    (tmp_path / "a.jsonl").write_text(json.dumps({"model": "x", key: value}))
+    with pytest.raises(InvalidSpec, match=f"line 1.*cannot have {key}; pass it to the call, for all jobs: --"):
+        read_jobs(tmp_path / "a.jsonl", "out")
+    (tmp_path / "a.jsonl").write_text(json.dumps({"model": "x"}))
+    [plain] = read_jobs(tmp_path / "a.jsonl", "out")
+    [job] = read_jobs(tmp_path / "a.jsonl", "out", **{key: value})
+    assert job != plain
+
+
+@pytest.mark.parametrize("content", [b"\xff\xfe", b"[" * 100_000])
+def test_a_line_that_cannot_be_read_is_named(content, tmp_path):
+    (tmp_path / "a.jsonl").write_bytes(b'{"model": "x"}\n' + content)
+    with pytest.raises(InvalidSpec, match=r"line 2 of .* is no JSON"):
         read_jobs(tmp_path / "a.jsonl", "out")

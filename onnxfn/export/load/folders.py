@@ -1,0 +1,57 @@
+"""The folder of a checkpoint: on this machine, or downloaded from the hub without its weights."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from onnxfn.export.load.load_errors import CONFIG
+from onnxfn.export.load.loading_progress import no_bars
+from onnxfn.specs.errors import LoadFailed, ModelNotFound, first_line, listed, os_error_text
+from onnxfn.weights.checkpoint_files import checkpoint_files, patterns_of
+from onnxfn.weights.side_files import SIDE_FILES
+
+CODE_FILES = ("*.py",)
+"""Patterns of the files in a checkpoint with code of its own: a configuration with `auto_map` names them."""
+
+ADAPTER = "adapter_config.json"
+"""The file of an adapter. Without the package peft, transformers would load the weights without it, and say nothing."""
+
+
+def checkpoint_folder(name: str, library: str = "transformers") -> Path:
+    """The folder of a checkpoint: `name`, or the download of a hub repository without its weights.
+
+    ModelNotFound if there is neither. LoadFailed if a file of it, or one that a file of it names, is not in the folder.
+    """
+    folder = _folder(name, library)
+    checkpoint_files(folder, patterns_of(library))
+    return folder
+
+
+def _folder(name: str, library: str) -> Path:
+    if not name:
+        raise ModelNotFound("the checkpoint has no name: pass the folder of a checkpoint, or a name on the hub")
+    folder = Path(name)
+    if folder.is_dir():
+        return _with_config(folder) if library == "transformers" else folder
+    if folder.exists() or name.startswith((".", "/", "~")):
+        raise ModelNotFound(f"{name} is not the folder of a checkpoint")
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
+
+    try:
+        with no_bars():
+            return Path(snapshot_download(name, allow_patterns=[*SIDE_FILES, *CODE_FILES]))
+    except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
+        raise ModelNotFound(f"no folder and no model on the hub has the name {name!r}: {first_line(error)}") from None
+
+
+def _with_config(folder: Path) -> Path:
+    try:
+        files = sorted(file.name for file in folder.iterdir())
+    except OSError as error:
+        raise LoadFailed(f"{folder} cannot be read: {os_error_text(error, folder)}") from error
+    if CONFIG not in files and ADAPTER in files:
+        raise ModelNotFound(f"{folder} is an adapter, not a model; export its model, with --adapter {folder}")
+    if CONFIG not in files:
+        raise ModelNotFound(f"no config.json in {folder}; files: {listed(files)}; pass the folder of a checkpoint")
+    return folder

@@ -1,0 +1,96 @@
+"""Jobs whose model is no checkpoint of transformers: a GGUF file, a model of another library; and damaged ones."""
+
+from __future__ import annotations
+
+import json
+import struct
+
+import others
+import pytest
+from fine_tunes import save_berts
+from gguf import GGMLQuantizationType as Kind
+from gguf_files import SHAPES, write_gguf
+
+from onnxfn import batch_preview, export_many, load, read_jobs
+from onnxfn.export.batch.memory import memory_need, stored_weights
+
+
+def jobs_of(folder, *lines):
+    (folder / "jobs.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    return read_jobs(folder / "jobs.jsonl", folder / "out", check="none")
+
+
+def test_a_gguf_file_is_exported_once(tmp_path):
+    write_gguf(tmp_path / "tiny.gguf", Kind.Q8_0)
+    jobs = jobs_of(tmp_path, {"model": "tiny.gguf", "out": "tiny", "dequantize": True})
+    [planned] = batch_preview(jobs).jobs
+    stored = stored_weights(tmp_path / "tiny.gguf")
+    assert (planned.status, planned.memory_bytes) == ("planned", memory_need(stored, "none"))
+    assert stored.bytes == 4 * stored.elements > 4 * len(SHAPES)
+    [result] = export_many(jobs, log=tmp_path / "log").jobs
+    assert result.status == "exported", result.error
+    assert load(tmp_path / "out" / "tiny").inputs["input_ids"] == {0: "batch_size", 1: "sequence_length"}
+    [again] = export_many(jobs, log=tmp_path / "log").jobs
+    assert again.status == "unchanged"
+    write_gguf(tmp_path / "tiny.gguf", Kind.Q4_0)
+    [changed] = batch_preview(jobs, tmp_path / "log").jobs
+    assert changed.status == "planned"
+
+
+def test_a_quantized_gguf_file_and_a_damaged_one_end_their_own_jobs(tmp_path):
+    write_gguf(tmp_path / "tiny.gguf", Kind.Q8_0)
+    (tmp_path / "damaged.gguf").write_bytes(b"GGUF")
+    lines = [{"model": "tiny.gguf"}, {"model": "damaged.gguf"}]
+    quantized, damaged = export_many(jobs_of(tmp_path, *lines)).jobs
+    assert (quantized.status, damaged.status) == ("failed", "failed")
+    assert "is quantized: GGUF with Q8_0" in quantized.error
+    assert "damaged.gguf could not be read" in damaged.error
+
+
+def test_a_model_of_another_library_is_exported_and_its_subfolders_count(tmp_path):
+    others.sentence_transformer(tmp_path / "encoder").save(str(tmp_path / "sentences"))
+    jobs = jobs_of(tmp_path, {"model": "sentences", "library": "sentence_transformers"})
+    [result] = export_many(jobs, log=tmp_path / "log").jobs
+    assert result.status == "exported", result.error
+    assert "sentence_embedding" in load(tmp_path / "out" / "sentences").outputs
+    assert [job.status for job in batch_preview(jobs, tmp_path / "log").jobs] == ["unchanged"]
+    [weights] = (tmp_path / "sentences").glob("*_Dense/*.safetensors")
+    weights.write_bytes(weights.read_bytes()[:-1] + b"x")
+    assert [job.status for job in batch_preview(jobs, tmp_path / "log").jobs] == ["planned"]
+
+
+def header(content):
+    text = json.dumps(content).encode()
+    return struct.pack("<Q", len(text)) + text
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        header({"a": "F32"}),
+        header({"a": {"dtype": "F32"}}),
+        header({"a": {"dtype": ["F32"], "shape": [], "data_offsets": [0, 4]}}),
+        header({"a": {"dtype": "F32", "shape": ["x"], "data_offsets": [0, 4]}}),
+        header({"a": {"dtype": "F32", "shape": [1], "data_offsets": 4}}),
+        struct.pack("<Q", 200_000) + b"[" * 200_000,
+    ],
+)
+def test_a_damaged_header_ends_its_own_job(content, tmp_path):
+    [good] = save_berts(tmp_path / "models", 1)
+    damaged = tmp_path / "models" / "damaged"
+    damaged.mkdir()
+    (damaged / "config.json").write_text((good / "config.json").read_text())
+    (damaged / "model.safetensors").write_bytes(content)
+    result = batch_preview(read_jobs(tmp_path / "models", tmp_path / "out"))
+    assert [job.status for job in result.jobs] == ["planned", "failed"]
+    assert "safetensors" in result.jobs[1].error
+    assert "unexpected" not in result.jobs[1].error
+
+
+def test_a_checkpoint_that_leads_out_of_its_folder_ends_its_own_job(tmp_path):
+    first, second = save_berts(tmp_path / "models", 2)
+    (second / "model.safetensors").unlink()
+    (second / "model.safetensors").symlink_to(first / "model.safetensors")
+    result = batch_preview(read_jobs(tmp_path / "models", tmp_path / "out"))
+    assert [job.status for job in result.jobs] == ["planned", "failed"]
+    assert "'model.safetensors' is a link out of its folder" in result.jobs[1].error
