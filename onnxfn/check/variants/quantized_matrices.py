@@ -326,8 +326,8 @@ def _matmul_integer(node: Any, read: Tensors, nodes: Any) -> QuantizedMatrix | N
 
     def elements(index: Index) -> Elements:
         data = codes.rows(inputs, index) if is_kernel else codes.rows(inputs, (slice(None), index)).T
-        own = [each[index] if len(each) > 1 else each for each in (zero, scale)]
-        return _coded(data, *own, (limits.min, limits.max), scales.dtype)
+        zeros, steps = (each[index] if len(each) > 1 else each for each in (zero, scale))
+        return _coded(data, zeros, steps, (limits.min, limits.max), scales.dtype)
 
     shape = (inputs, prod(codes.shape[1:]))
     return QuantizedMatrix("", shape if is_kernel else shape[::-1], elements)
