@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ import tiny
 from stock_quantizers import quantized_dynamically
 
 import onnxfn
+from onnxfn.check.variants import file_weights
 from onnxfn.check.variants.float_form import float_form
 
 SPEC = onnxfn.spec_for("llama", "text-generation-with-past")
@@ -48,18 +50,37 @@ def test_a_float_form_has_no_integers_and_the_weights_of_the_file(integers):
     content, findings = float_form(integers)
     assert findings == ()
     assert operators(integers.read_bytes()) >= {"DynamicQuantizeLinear", "MatMulInteger", "MatMulNBits"}
-    assert operators(content).isdisjoint({"DynamicQuantizeLinear", "MatMulInteger"})
-    model = onnx.ModelProto.FromString(content)
-    levels = {each.i for node in model.graph.node for each in node.attribute if each.name == "accuracy_level"}
-    assert levels == {1}
-    assert [each.name for each in model.graph.initializer] == [
-        each.name for each in onnx.load(integers).graph.initializer
-    ]
+    assert operators(content).isdisjoint({"DynamicQuantizeLinear", "MatMulInteger", "MatMulNBits"})
+    names = [each.name for each in onnx.ModelProto.FromString(content).graph.initializer]
+    own = [each.name for each in onnx.load(integers).graph.initializer]
+    assert names[: len(own)] == own
+    assert all(name.startswith("float_form_") for name in names[len(own) :])
 
 
-def test_a_file_that_computes_in_floats_has_no_other_form(llama, tmp_path):
-    onnxfn.export(SPEC, llama, tmp_path / "out", dtypes=("q4",), check=False)
-    assert float_form(tmp_path / "out" / "model_q4.onnx") == (None, ())
+def test_a_file_whose_products_are_those_of_floats_has_no_other_form(tmp_path):
+    onnxfn.export(SPEC, tiny.model("llama", "AutoModelForCausalLM"), tmp_path, dtypes=("bnb4",), check=False)
+    assert "MatMulBnb4" in operators((tmp_path / "model_bnb4.onnx").read_bytes())
+    assert float_form(tmp_path / "model_bnb4.onnx") == (None, ())
+
+
+UNEVEN = {"hidden_size": 40, "head_dim": 8, "intermediate_size": 72}
+"""Sizes that are no multiple of a block."""
+
+
+@pytest.mark.parametrize(("model_type", "sizes"), [("llama", {}), ("gpt2", {}), ("llama", UNEVEN)])
+@pytest.mark.parametrize("rule", [{"bits": 4}, {"bits": 4, "symmetric": False}, {"bits": 8, "accuracy_level": 4}])
+def test_weights_in_blocks_are_the_same_in_memory_and_in_the_graph(model_type, sizes, rule, tmp_path, monkeypatch):
+    """A large model has them in the graph alone. Blocks may not be full, and may have zero points."""
+    model = tiny.model(model_type, "AutoModelForCausalLM", **sizes)
+    spec = onnxfn.quantize(onnxfn.spec_for(model, "text-generation-with-past"), read_by=["MatMul"], **rule)
+    errors = []
+    for most in (file_weights.KEPT_WEIGHTS, 0):
+        monkeypatch.setattr(file_weights, "KEPT_WEIGHTS", most)
+        monkeypatch.setattr(import_module("onnxfn.check.check"), "KEPT_WEIGHTS", most)
+        report = onnxfn.export(spec, model, tmp_path / str(most), floors=LOW).report
+        assert report.passed
+        errors.append([each.max_rel for each in report.differences])
+    assert max(map(max, errors)) < 1e-5
 
 
 def test_kernels_of_a_convolution_have_a_float_form(tmp_path):
