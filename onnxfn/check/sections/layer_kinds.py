@@ -55,7 +55,8 @@ def _weight(weight: Any, layer: str) -> Hashable:
         return name.removeprefix(layer), tuple(weight.dims), weight.data_type
     content = type(weight).FromString(weight.SerializeToString())
     content.ClearField("name")
-    return content.SerializeToString()
+    constant: bytes = content.SerializeToString()
+    return constant
 
 
 def _operator(node: Any) -> Hashable:
