@@ -17,6 +17,8 @@ from onnxfn.architectures.families.detection import image_cases, images_without_
 from onnxfn.check.cuts.graph_values import computed_values
 from onnxfn.check.cuts.runs import written_graph
 from onnxfn.check.verdict import case_comparisons
+from onnxfn.check.verdict.choices import WorseChoice, choosing_as_file
+from onnxfn.check.verdict.verdict import precision_of
 
 SPEC = compose(
     images_without_cases,
@@ -105,3 +107,38 @@ def test_worse_positions_are_a_fault(tmp_path):
     report = onnxfn.validate(SPEC, model, tmp_path / "model.onnx")
     assert not any(difference.passed for difference in report.differences)
     assert not any("ONNX Runtime picks" in text for each in report.differences for text in each.references)
+
+
+HIDDEN = float("-inf")
+"""The score of a token that a mask hides."""
+
+
+def choosing(*picks):
+    """A context in which PyTorch picks these positions, if they are as good as its own."""
+    return choosing_as_file([np.array(each) for each in picks], (), precision_of("float32"))
+
+
+def test_a_worse_pick_is_found_where_other_scores_are_infinite():
+    scores = torch.tensor([[1.0, 2.0, 3.0, 4.0], [1.0, HIDDEN, HIDDEN, HIDDEN]])
+    with choosing([[3, 2], [0, 3]]):
+        assert scores.topk(2).indices.tolist() == [[3, 2], [0, 3]]
+    with pytest.raises(WorseChoice, match="other scores"), choosing([[0, 1], [0, 1]]):
+        scores.topk(2)
+    with pytest.raises(WorseChoice, match="other scores"), choosing([[3, 2], [1, 2]]):
+        scores.topk(2)
+
+
+def test_unsorted_picks_may_stand_in_another_order():
+    scores = torch.tensor([[1.0, 5.0, 3.0]])
+    for picks in ([[1, 2]], [[2, 1]]):
+        with choosing(picks):
+            assert scores.topk(2, sorted=False).indices.tolist() == picks
+
+
+def test_pytorch_may_sort_integers_that_the_file_does_not_sort():
+    """Tokens by the experts that they chose."""
+    scores = torch.tensor([[0.0, 0.0, 0.0], [1.0, 0.0, 0.0]])
+    with choosing([[2], [0]]):
+        experts = scores.topk(1).indices
+        assert experts.flatten().argsort().tolist() == [1, 0]
+    assert experts.tolist() == [[2], [0]]

@@ -30,6 +30,7 @@ LONGROPE = {
     "original_max_position_embeddings": 600,
     **FACTORS,
 }
+LATENT = {"num_key_value_heads": 4, "head_dim": 4}
 MODELS = {
     "mistral 600": ("mistral", {**LONG, "sliding_window": 600}),
     "mistral 4096": ("mistral", {**LONG, "sliding_window": 4096}),
@@ -43,6 +44,7 @@ MODELS = {
         "phi3",
         {**LONG, "sliding_window": None, "original_max_position_embeddings": 600, "rope_parameters": LONGROPE},
     ),
+    "deepseek": ("deepseek_v32", {"max_position_embeddings": 8192, "index_topk": 600, **LATENT}),
     "llama": (
         "llama",
         {
@@ -102,6 +104,7 @@ FAULTS = {
     "a chunk of 600 is one of 601": ("llama4", LAYERS, partial(number, 600, 601)),
     "a long text has the frequencies of short ones": ("phi3", WHOLE, partial(number, 600, 100_000)),
     "dynamic scaling is dropped": ("llama", LAYERS, partial(number, 600, 100_000)),
+    "an indexer selects 590 tokens of 600": ("deepseek", LAYERS, partial(number, 600, 590)),
     "one layer of four is another at far positions": ("mistral 600", LAYERS, partial(louder_layer, 3)),
 }
 """The model, the budget, and the edit of the graph."""

@@ -46,7 +46,7 @@ def _frequencies(self: Any, x: Tensor, position_ids: Tensor, layer_type: str | N
     return torch.where(length > original, long, short)
 
 
-def phimoe_angles(self: Any, x: Tensor, position_ids: Tensor) -> tuple[Tensor, Tensor]:
+def phimoe_angles(self: Any, x: Tensor, position_ids: Any = None) -> tuple[Tensor, Tensor]:
     """For PhimoeRotaryEmbedding.forward: the largest position decides a factor, but not the frequencies."""
     scaling = self.config.rope_parameters
     inv_freq, factor = self.rope_init_fn(self.config)

@@ -58,8 +58,8 @@ def longest_text(model: Any) -> int:
 
 def farthest_text(model: Any) -> int:
     """The largest length of the far text that a whole model reads; layers of larger models do, see `far_texts.py`."""
-    parameters: int = sum(parameter.numel() for parameter in model.parameters())
-    return FAR_TEXT_BUDGET // max(1, parameters)
+    count: int = sum(parameter.numel() for parameter in model.parameters())
+    return FAR_TEXT_BUDGET // max(1, count)
 
 
 def multiplied_parameters(model: Any) -> int:

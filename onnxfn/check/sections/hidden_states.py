@@ -52,14 +52,14 @@ def recorded_hidden_states(
             for each in (calls, before, after, exact):
                 each.clear()
         calls.append(index)
-        before[index] = _first_array((arguments, named))
+        before[index] = first_array((arguments, named))
         for dtype in wider:
             if index not in exact:
                 with suppress(NoReference), no_reference(dtype):
                     exact[index] = _in_wider_dtype(module, arguments, named, dtype)
 
     def leave(index: int, _: Any, __: Any, result: Any) -> None:
-        after[index] = _first_array(result)
+        after[index] = first_array(result)
 
     def last_run() -> HiddenStates:
         if calls != [*range(len(layers))]:
@@ -98,10 +98,10 @@ def _in_wider_dtype(module: Any, arguments: Any, named: Any, wider: str) -> Arra
     with torch_functions(copied):
         arguments, named = copy.deepcopy((arguments, named))
     with cast_on_use(module, dtype), no_casts_below(dtype):
-        return _first_array(module.forward(*arguments, **named))
+        return first_array(module.forward(*arguments, **named))
 
 
-def _first_array(value: Any) -> Array:
+def first_array(value: Any) -> Array:
     """A copy of the first tensor of real numbers in arguments or a result as an array: float64, or float32."""
     import torch
 

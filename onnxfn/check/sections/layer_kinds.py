@@ -55,8 +55,8 @@ def _weight(weight: Any, layer: str) -> Hashable:
         return name.removeprefix(layer), tuple(weight.dims), weight.data_type
     content = type(weight).FromString(weight.SerializeToString())
     content.ClearField("name")
-    serialized: bytes = content.SerializeToString()
-    return serialized
+    constant: bytes = content.SerializeToString()
+    return constant
 
 
 def _operator(node: Any) -> Hashable:
