@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnx_ir
 from attrs import frozen
 from graph_edits import Model, Node, constant, insert, new_constant, nodes, producer, set_constant, users
 from mutations import KINDS
@@ -49,12 +50,19 @@ def finds(tested: Quantized, fault: Kind, index: int, folder: Path) -> bool:
     model = onnx.load(tested.file)
     _, edit = list(fault(model))[index]
     edit()
-    onnx.save(model, folder / tested.file.name)
+    save_sorted(model, folder / tested.file.name)
     try:
         report = report_of(tested, folder / tested.file.name)
     except CheckFailed:
         return True
     return bool(report.findings) or not all(difference.passed for difference in report.differences)
+
+
+def save_sorted(model: Model, file: Path) -> None:
+    """Saves a graph whose nodes come after those that they read: in another order ONNX Runtime does not load it."""
+    ordered = onnx_ir.from_proto(model)
+    ordered.graph.sort()
+    onnx.save(onnx_ir.to_proto(ordered), file)
 
 
 def gate_up(model: Model) -> Iterator[Site]:
