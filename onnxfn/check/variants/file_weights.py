@@ -48,8 +48,8 @@ def compared_file(
     of_file, (content, lines) = with_file_weights(model, file), float_form(file)
     if dtype in (None, "float32"):  # the values of the file in a copy; those of 16 bits would be rounded
         of_file = in_dtype_if_small(of_file, "float32", KEPT_WEIGHTS)
-    findings, kept = tuple(f"{part.name}: {line}" for line in lines), kept_weights(of_file, file)
-    return CheckedFile(of_file, part, file, exact_outputs(of_file, dtype), tick, content, findings, kept)
+    findings, in_memory = tuple(f"{part.name}: {line}" for line in lines), kept_weights(of_file, file)
+    return CheckedFile(of_file, part, file, exact_outputs(of_file, dtype), tick, content, findings, in_memory)
 
 
 def with_file_weights(model: Any, file: Path) -> Any:

@@ -95,7 +95,7 @@ class CheckedFile:
         tick: Is called between steps.
         content: The graph that is compared in place of the file's; its weights are external data. None: the file's.
         findings: Faults of the file that are known before it runs.
-        kept: From the codes of weights to their elements, which a session of the graph may have in place of them.
+        in_memory: From the codes of weights to their elements, which a session of the graph may have in place of them.
     """
 
     model: Any
@@ -105,7 +105,7 @@ class CheckedFile:
     tick: Tick = field(default=no_tick)
     content: bytes | None = field(default=None, repr=False)
     findings: tuple[str, ...] = ()
-    kept: Mapping[str, Array] = field(factory=dict, repr=False)
+    in_memory: Mapping[str, Array] = field(factory=dict, repr=False)
 
 
 def case_comparisons(checked: CheckedFile, reference: Reference, outputs: OutputArrays) -> tuple[Comparison, ...]:
