@@ -146,12 +146,12 @@ def _session(checked: CheckedFile, session_for: SessionOpener, tick: Tick) -> An
         return session_for(checked.file, tick)
     from onnxruntime import OrtValue
 
-    options, elements = check_options(checked.file), checked.in_memory
-    if not elements:
+    options, in_memory = check_options(checked.file), checked.in_memory
+    if not in_memory:
         return open_check_session(checked.file, tick, checked.content)
-    values = [OrtValue.ortvalue_from_numpy(array) for array in elements.values()]
-    options.add_external_initializers([*map(name_in_memory, elements)], values)
-    content, _ = float_form(checked.file, {codes: array.shape for codes, array in elements.items()})
+    values = [OrtValue.ortvalue_from_numpy(array) for array in in_memory.values()]
+    options.add_external_initializers([*map(name_in_memory, in_memory)], values)
+    content, _ = float_form(checked.file, {codes: array.shape for codes, array in in_memory.items()})
     return watched_session(checked.file, options, content, tick)
 
 

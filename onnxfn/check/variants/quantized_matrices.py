@@ -189,8 +189,8 @@ def _unpacked(data: Array, bits: int) -> Array:
     if bits == BYTE:
         return data
     codes = np.empty((*data.shape, BYTE // bits), np.uint8)
-    for index in range(BYTE // bits):  # a broadcast over the few codes of a byte would be three times as slow
-        np.right_shift(data, index * bits, out=codes[..., index])
+    for position in range(BYTE // bits):  # a broadcast over the few places would be three times as slow
+        np.right_shift(data, position * bits, out=codes[..., position])
     codes &= (1 << bits) - 1
     return codes.reshape(*data.shape[:-1], -1)
 
