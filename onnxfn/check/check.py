@@ -97,7 +97,9 @@ def check(
     session_for = session_for or partial(kept_session, {}, tick)
     expected = expected or partial(references, part=part, largest=largest_sizes(file))
     checked = compared_file(model, part, file, exact, tick)
-    in_torch = in_dtype_if_small(checked.model, part.spec.target.float_dtype or "float32", KEPT_WEIGHTS)
+    in_torch = checked.model
+    if is_quantized(part.spec):
+        in_torch = in_dtype_if_small(in_torch, part.spec.target.float_dtype or "float32", KEPT_WEIGHTS)
     judged, (of_weights, errors) = _judged_with_weights(checked, session_for, expected(in_torch), model)
     comparisons, cases = judged.comparisons, judged.cases
     findings = (*of_weights, *judged.findings)

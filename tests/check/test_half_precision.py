@@ -219,7 +219,7 @@ def test_a_model_that_cannot_run_in_float64_is_compared_by_scale(tmp_path):
 
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 def test_a_large_model_is_checked_without_a_copy_of_its_weights(dtype, tmp_path, monkeypatch):
-    monkeypatch.setattr(dtypes, "SMALL_COPY", 0)
+    monkeypatch.setattr(dtypes.in_dtype_if_small, "__defaults__", (0,))
     monkeypatch.delattr(dtypes, "in_dtype")
     model = model_of("llama").bfloat16()
     spec = onnxfn.with_dtypes(spec_of("llama"), float=dtype)

@@ -18,7 +18,8 @@ import onnxfn
 from onnxfn.architectures.placeholders import Placeholders, placeholders
 from onnxfn.check.wholes.torch_whole import MASK, POSITIONS, forward_arguments
 from onnxfn.models.forward import torch_outputs
-from onnxfn.run.prompts_with_images import Prompt, towers_of, whole_prompts
+from onnxfn.run.prompts_with_images import Prompt, whole_prompts
+from onnxfn.run.towers import TOWERS
 from onnxfn.specs.edits.token_embeddings import IDS
 
 SEES, HEARS = "image-text-to-text-with-past", "audio-text-to-text-with-past"
@@ -86,7 +87,8 @@ def prompts(sight: Sight) -> list[Prompt]:
     def rows_of(part, inputs):
         return torch_outputs(sight.model, part, inputs)[0]
 
-    towers, table = towers_of(sight.plan.parts), sight.plan["embed_tokens"].spec
+    parts, table = {part.name: part for part in sight.plan.parts}, sight.plan["embed_tokens"].spec
+    towers = {stem: parts[stem] for stem in TOWERS if stem in parts}
     every = [without_padding(prompt) for prompt in whole_prompts(towers, table, sight.known, rows_of)]
     if sight.model.config.model_type in IMAGES_FIRST:
         return [with_images_first(prompt, sight.known) for prompt in every if len(images(prompt)) in (0, texts(prompt))]

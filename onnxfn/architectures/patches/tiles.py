@@ -208,8 +208,8 @@ def _pixtral_states(self: Any, pixel_values: Tensor, image_sizes: Any, **argumen
 def _positions(part: Tensor, first: int) -> Tensor:
     """The image, the row and the column of each patch of images of one size, `[patches, 3]`."""
     count, _, height, width = part.shape
-    index = torch.arange(count * height * width, device=part.device)
-    return torch.stack((index // (height * width) + first, index // width % height, index % width), dim=-1)
+    images, rows, columns = (torch.arange(size, device=part.device) for size in (count, height, width))
+    return torch.stack(torch.meshgrid(images + first, rows, columns, indexing="ij"), dim=-1).flatten(0, 2)
 
 
 def step3p7_features(

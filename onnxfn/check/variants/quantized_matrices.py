@@ -234,11 +234,11 @@ class Blocks:
         rows, blocks = scales.shape
         codes = _unpacked(self.codes.rows(count, index), self.bits)
         codes = _of_width(codes, blocks * self.block).reshape(rows, blocks, self.block)
-        zeros, limits = self._points(count, blocks, index), (0, (1 << self.bits) - 1)
+        zeros, limits = self.zero_points(count, blocks, index), (0, (1 << self.bits) - 1)
         coded = _coded(codes, zeros, scales[..., None], limits, self.scales.dtype)
         return evolve(coded, as_rows=lambda array: array.reshape(rows, -1)[:, :columns])
 
-    def _points(self, count: int, blocks: int, index: Index) -> Any:
+    def zero_points(self, count: int, blocks: int, index: Index) -> Any:
         """The zero points of the blocks of rows, with an axis for the elements; or their middle."""
         if self.zeros is None:
             return np.float32(1 << (self.bits - 1))
