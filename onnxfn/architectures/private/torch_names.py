@@ -43,6 +43,8 @@ NAMES: Mapping[str, str] = MappingProxyType(
         "view": "torch._subclasses.fake_impls:_view_meta",
         "broadcast_size": "torch._prims_common:infer_size",
         "is_contiguous": "torch._prims_common:is_contiguous_or_false",
+        "memory_format": "torch._prims_common:suggest_memory_format",
+        "interpolated_size": "torch._decomp.decompositions:upsample_compute_output_size",
         "convolved_size": "torch._meta_registrations:calc_conv_nd_return_shape",
         "DispatchKey": "torch._C:DispatchKey",
         "DispatchMode": "torch.utils._python_dispatch:TorchDispatchMode",

@@ -23,6 +23,7 @@ from onnxfn.graphs.translations.lowering import (
     insert_type_promotions,
     lower_in_place,
     onnx_registry,
+    signatures_read_once,
 )
 from onnxfn.models.forward import check_read, flat_forward, tensors_for
 from onnxfn.models.model_state import unchanged_eval, with_attention
@@ -220,7 +221,7 @@ def _translated(program: Any, part: Part, tick: Tick) -> Any:
     registry = _watched_registry(onnx_registry(part.spec.target.opset or 0), tick, looked_up)
     try:
         # torch would look for the gradient of a Scan when it traces again.
-        with torch.no_grad():
+        with torch.no_grad(), signatures_read_once():
             if not lower_in_place(program, registry):
                 tick()
                 program = torch_name("for_export")(program, registry=registry)

@@ -157,7 +157,12 @@ def elementwise_rules() -> Mapping[Any, Rule]:
     rules = {getattr(aten, name).default: _like_floats for name in ELEMENTWISE.split()}
     pairs = (aten.add, aten.sub, aten.mul, aten.div)
     rules.update(dict.fromkeys((pair.Tensor for pair in pairs), _like_both))
-    return {**rules, aten.cat.default: _joined}
+    return {
+        **rules,
+        aten.cat.default: _joined,
+        aten.clone.default: _cloned,
+        aten.convolution.default: _convolved_by,
+    }
 
 
 def composite_rules() -> Mapping[Any, Rule]:
@@ -172,6 +177,9 @@ def composite_rules() -> Mapping[Any, Rule]:
         aten.dropout.default: _without_dropout,
         aten.conv1d.default: _convolved,
         aten.conv2d.default: _convolved,
+        aten.upsample_bilinear2d.vec: _interpolated,
+        aten.upsample_bicubic2d.vec: _interpolated,
+        aten.upsample_nearest2d.vec: _interpolated,
         aten.matmul.default: _multiplied,
         aten.reshape.default: viewed,
         aten.flatten.using_ints: _flattened,
@@ -226,6 +234,14 @@ def _like_both(first: Any, second: Any, **_: Any) -> Any:
         return _like_floats(first)
     contiguous = _broadcasts(first, second) and _is_contiguous(first) and _is_contiguous(second)
     return _like_floats(second) if contiguous else None
+
+
+def _cloned(tensor: Any, *, memory_format: Any = None) -> Any:
+    """The layout of a dense tensor, which its copy has unless another one is asked for."""
+    import torch
+
+    keeps = memory_format in (None, torch.preserve_format) and memory_order(tensor) is not None
+    return _new(tensor, tensor.shape, tensor.stride()) if keeps else None
 
 
 def _kind(tensor: Any) -> tuple[Any, Any]:
@@ -288,6 +304,22 @@ def _convolved(
         return None
     sizes = torch_name("convolved_size")(tensor, weight, stride, padding, dilation, False, groups, None)
     return _new(tensor, sizes, strides_in_order(sizes, order))
+
+
+def _convolved_by(
+    tensor: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, transposed: bool, _: Any, groups: int
+) -> Any:
+    """A convolution with its padding in numbers, as torch writes one with `padding="valid"`."""
+    return None if transposed else _convolved(tensor, weight, bias, stride, padding, dilation, groups)
+
+
+def _interpolated(image: Any, output_size: Sequence[Any] | None, *options: Any) -> Any:
+    """An image of the new size, in the memory order that torch chooses."""
+    import torch
+
+    order = CHANNELS_LAST if torch_name("memory_format")(image) is torch.channels_last else _in_order(image)
+    sizes = (*image.shape[:2], *torch_name("interpolated_size")(image.shape, output_size, options[-1]))
+    return _new(image, sizes, strides_in_order(sizes, order))
 
 
 def _multiplied(first: Any, second: Any) -> Any:
