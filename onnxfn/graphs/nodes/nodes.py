@@ -6,7 +6,7 @@ needed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -107,7 +107,7 @@ def insert_node(
         before: the node that follows the new one.
         operator: the operator, `"Add"` or `"com.microsoft::MatMulNBits"`.
         inputs: the inputs of the new node; None for an optional input that is left out.
-        outputs: for each output a value of the same dtype, and the sizes of the output; None for an unknown shape.
+        outputs: for each output its dtype or a value of this dtype, and its sizes; None for an unknown shape.
         attributes: the attributes of the new node.
     """
     import onnx_ir
@@ -115,7 +115,8 @@ def insert_node(
     domain, _, op_type = operator.rpartition("::")
     node = onnx_ir.node(op_type, list(inputs), attributes=attributes, domain=domain, num_outputs=len(outputs))
     for output, (like, sizes) in zip(node.outputs, outputs, strict=True):
-        output.type, output.shape = like.type, None if sizes is None else onnx_ir.Shape(list(sizes))
+        output.type = onnx_ir.TensorType(like) if isinstance(like, onnx_ir.DataType) else like.type
+        output.shape = None if sizes is None else onnx_ir.Shape(list(sizes))
     before.graph.insert_before(before, node)
     return node
 
@@ -174,39 +175,27 @@ def unscaled(value: Any) -> tuple[Any, float]:
 
 def int_constant(graph: Any, *numbers: int) -> Any:
     """The constant of the graph that holds these integers, of shape [n]; it is added if it is not there."""
-    import onnx_ir
-
-    name = f"fused.{'x'.join(map(str, numbers))}"
-    return _constant(graph, name, lambda: onnx_ir.tensor(np.array(numbers, dtype=np.int64), name=name))
+    return _constant(graph, f"fused.{'x'.join(map(str, numbers))}", np.array(numbers, dtype=np.int64))
 
 
 def filled_constant(graph: Any, number: float, sizes: Sequence[int], dtype: Any) -> Any:
     """The constant of the graph whose elements are all `number`; it is added if it is not there."""
-    import onnx_ir
-
     name = f"fused.{number}.{dtype}.{'x'.join(map(str, sizes))}"
-    return _constant(graph, name, lambda: onnx_ir.tensor(np.full(sizes, number, dtype=dtype.numpy()), dtype, name=name))
+    return _constant(graph, name, np.full(sizes, number, dtype=dtype.numpy()), dtype)
 
 
 def byte_constant(graph: Any, numbers: Any) -> Any:
     """The constant of the graph that holds these bytes, an array of uint8; it is added if it is not there."""
-    import onnx_ir
-
-    name = f"fused.uint8.{'x'.join(map(str, numbers.reshape(-1)))}.{numbers.ndim}"
-    return _constant(graph, name, lambda: onnx_ir.tensor(numbers, name=name))
+    return _constant(graph, f"fused.uint8.{'x'.join(map(str, numbers.reshape(-1)))}.{numbers.ndim}", numbers)
 
 
-def _constant(graph: Any, name: str, tensor: Callable[[], Any]) -> Any:
-    """The initializer of this name; if there is none, it is added with the tensor that the function returns."""
+def _constant(graph: Any, name: str, numbers: Any, dtype: Any = None) -> Any:
+    """The initializer of this name; it is added with these numbers if it is not there."""
     import onnx_ir
 
     if name not in graph.initializers:
-        elements = tensor()
-        graph.register_initializer(
-            onnx_ir.Value(
-                name=name, const_value=elements, shape=elements.shape, type=onnx_ir.TensorType(elements.dtype)
-            )
-        )
+        tensor = onnx_ir.tensor(numbers, dtype, name=name)
+        graph.register_initializer(onnx_ir.val(name, const_value=tensor))
     return graph.initializers[name]
 
 
