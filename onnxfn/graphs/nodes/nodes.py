@@ -7,13 +7,13 @@ needed.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
 from attrs import frozen
 
-from onnxfn.specs.errors import CaptureFailed, first_line, raise_no_memory
+from onnxfn.specs.errors import CaptureFailed, errors_as, first_line
 
 DOMAIN = "com.microsoft"
 """The domain of the operators that only ONNX Runtime has."""
@@ -199,14 +199,9 @@ def _constant(graph: Any, name: str, numbers: Any, dtype: Any = None) -> Any:
     return graph.initializers[name]
 
 
-@contextmanager
-def pass_errors(step: str) -> Iterator[None]:
+def pass_errors(step: str) -> AbstractContextManager[None]:
     """Raises CaptureFailed for any error inside; its message names the step and the error."""
-    try:
-        yield
-    except Exception as error:
-        raise_no_memory(error)
-        raise CaptureFailed(f"{step} failed: {type(error).__name__}: {first_line(error)}") from error
+    return errors_as(lambda error: CaptureFailed(f"{step} failed: {type(error).__name__}: {first_line(error)}"))
 
 
 SWAP_HEADS = (0, 2, 1, 3)
