@@ -403,8 +403,7 @@ def _rewrite_cast(graph: Any, node: Any) -> None:
 def _operator(name: str) -> Any:
     import torch
 
-    packet, _, overload = name.partition(".")
-    return getattr(getattr(torch.ops.aten, packet), overload)
+    return operator.attrgetter(name)(torch.ops.aten)
 
 
 def _replace(graph: Any, node: Any, by: Any) -> None:
