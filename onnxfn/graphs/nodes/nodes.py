@@ -11,7 +11,6 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
-from attrs import frozen
 
 from onnxfn.specs.errors import CaptureFailed, errors_as, first_line
 
@@ -211,12 +210,8 @@ STEPS = 4
 """The index of the steps in the inputs of a Slice: data, starts, ends, axes, steps."""
 
 
-@frozen(eq=False)
-class Slice:
-    """A slice along the last axis: the tensor that is sliced, and the start, end and step of the slice."""
-
-    source: Any
-    bounds: tuple[int, int, int]
+Slice = tuple[Any, tuple[int, int, int]]
+"""A slice along the last axis: the tensor that is sliced, and the start, end and step of the slice."""
 
 
 def shape_of(value: Any) -> tuple[Any, ...]:
@@ -268,7 +263,7 @@ def _plain_slice(node: Any, size: int) -> Slice | None:
         return None
     if not starts or not ends or not steps or steps[0] == 0:
         return None
-    return Slice(node.inputs[0], slice(starts[0], ends[0], steps[0]).indices(size))
+    return node.inputs[0], slice(starts[0], ends[0], steps[0]).indices(size)
 
 
 def _split_slice(node: Any, value: Any) -> Slice | None:
@@ -276,7 +271,7 @@ def _split_slice(node: Any, value: Any) -> Slice | None:
     if not is_last_axis(attribute(node, "axis", 0), len(shape_of(node.inputs[0]))) or len(widths) < len(node.outputs):
         return None
     start = sum(widths[: value.index()])
-    return Slice(node.inputs[0], (start, start + widths[value.index()], 1))
+    return node.inputs[0], (start, start + widths[value.index()], 1)
 
 
 def is_readable(graph: Any, size: Any) -> bool:
