@@ -67,9 +67,8 @@ def _from_repeats(
     with timed("passes", part.name) as tick, pass_errors(part):
         for stack in stacks:
             tick()
-            traced_ports = layer_ports(traced_part) if stack is cache_stack else {}
-            planned_ports = layer_ports(part) if stack is cache_stack else {}
-            graph = repeat_layers(graph, stack, traced_ports, planned_ports)
+            ports = (layer_ports(traced_part), layer_ports(part)) if stack is cache_stack else ({}, {})
+            graph = repeat_layers(graph, stack, *ports)
         graph = order_ports(graph, part)
     lines = (f"{stack.layers} layers of {stack.path} from {stack.traced_layers}" for stack in stacks)
     return evolve(built, model=graph, from_repeats=True, traced_layers=", ".join(lines))
