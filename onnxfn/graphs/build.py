@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from attrs import evolve
+from toolz import groupby
 
 from onnxfn.graphs.build_options import BuildOptions
 from onnxfn.graphs.capture.built_graph import BuiltGraph
@@ -75,10 +76,8 @@ def finished_graph(built: BuiltGraph, part: Part, tensors: Mapping[str, Any]) ->
 
 def _names_by_memory(tensors: Mapping[str, Any]) -> Mapping[str, tuple[str, ...]]:
     """From the name of each tensor to the names of all tensors that share its memory, as tied weights do."""
-    names: dict[Any, list[str]] = {}
     keys = {name: _memory(tensor) for name, tensor in tensors.items()}
-    for name, key in keys.items():
-        names.setdefault(key, []).append(name)
+    names = groupby(keys.__getitem__, keys)
     return {name: tuple(names[key]) for name, key in keys.items()}
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from onnxfn.graphs.passes.shared_cache import share_cache
 from onnxfn.graphs.passes.simplify import convert_opset, separate_pads, share_size_reads, simplify, widen_integers
 from onnxfn.models.torch_modes import quiet
 from onnxfn.specs.algebra.planned import Part
-from onnxfn.specs.errors import CaptureFailed, LayersDiffer, OnnxfnError, first_line, raise_no_memory, root_cause
+from onnxfn.specs.errors import CaptureFailed, LayersDiffer, errors_as, first_line, root_cause
 from onnxfn.specs.stored.reports import StageTimer
 
 GRAPHS = str(Path(__file__).parent)
@@ -67,9 +67,8 @@ def _from_repeats(
     with timed("passes", part.name) as tick, pass_errors(part):
         for stack in stacks:
             tick()
-            traced_ports = layer_ports(traced_part) if stack is cache_stack else {}
-            planned_ports = layer_ports(part) if stack is cache_stack else {}
-            graph = repeat_layers(graph, stack, traced_ports, planned_ports)
+            ports = (layer_ports(traced_part), layer_ports(part)) if stack is cache_stack else ({}, {})
+            graph = repeat_layers(graph, stack, *ports)
         graph = order_ports(graph, part)
     lines = (f"{stack.layers} layers of {stack.path} from {stack.traced_layers}" for stack in stacks)
     return evolve(built, model=graph, from_repeats=True, traced_layers=", ".join(lines))
@@ -132,20 +131,17 @@ def _passes(model: Any, part: Part, options: BuildOptions) -> tuple[Pass, ...]:
     )
 
 
-@contextmanager
-def pass_errors(part: Part) -> Iterator[None]:
+def pass_errors(part: Part) -> AbstractContextManager[None]:
     """Turns an error of a pass over the graph of a part into CaptureFailed; errors of onnxfn are not changed."""
-    try:
-        yield
-    except OnnxfnError:
-        raise
-    except Exception as error:
-        raise_no_memory(error)
+
+    def failed(error: Exception) -> CaptureFailed:
         cause = root_cause(error)
-        raise CaptureFailed(
+        return CaptureFailed(
             f"a pass failed on the graph of {part.name!r}, at {_pass_line(error)}: "
             f"{type(cause).__name__}: {first_line(cause)}; please report it as a fault of onnxfn"
-        ) from error
+        )
+
+    return errors_as(failed)
 
 
 def _pass_line(error: Exception) -> str:

@@ -22,7 +22,7 @@ from onnxfn.specs.algebra.dummies import Array, graph_dtype
 from onnxfn.specs.algebra.planned import Part, PlannedSpec
 from onnxfn.specs.axes import pattern, shape, symbols
 from onnxfn.specs.converters import Path, at, nested
-from onnxfn.specs.errors import CaptureFailed, OnnxfnError, UnknownName, first_line, listed, raise_no_memory, unknown
+from onnxfn.specs.errors import CaptureFailed, UnknownName, errors_as, first_line, listed, unknown
 from onnxfn.specs.records import KINDS, Constant
 
 OF_TRANSFORMERS = "Kwargs"
@@ -50,17 +50,11 @@ def torch_outputs(model: Any, part: Part, arrays: Mapping[str, Array], dtype: An
     computed = dtype or of_part or float_dtype(model)
     attention, casts = with_attention(model, part.spec.call.attention), cast_on_use(model, dtype or of_part)
     state = (quiet(), unchanged_eval(model), attention, eager_branches(), stable_sorts(), torch.no_grad(), casts)
-    try:
-        with ExitStack() as stack:
-            for context in state:
-                stack.enter_context(context)
-            own = {input_.name: arrays[input_.name] for input_ in part.spec.inputs}  # a file may take an adapter, too
-            outputs = flat_forward(model, part.spec)(tensors_for(model, part.spec, own, dtype))
-    except OnnxfnError:
-        raise
-    except Exception as error:
-        raise_no_memory(error)
-        raise CaptureFailed(_cannot_run(model, part, error)) from error
+    with errors_as(lambda error: CaptureFailed(_cannot_run(model, part, error))), ExitStack() as stack:
+        for context in state:
+            stack.enter_context(context)
+        own = {input_.name: arrays[input_.name] for input_ in part.spec.inputs}  # a file may take an adapter, too
+        outputs = flat_forward(model, part.spec)(tensors_for(model, part.spec, own, dtype))
 
     def array(output: Any) -> Array:
         is_wide, is_half = torch.float64 in (output.dtype, dtype), output.dtype == torch.float16 != computed

@@ -11,7 +11,7 @@ import numpy as np
 
 from onnxfn.models.pretrained import pretrained
 from onnxfn.specs.algebra.dummies import Array
-from onnxfn.specs.errors import InvalidSpec, ModelNotFound, first_line, raise_no_memory
+from onnxfn.specs.errors import InvalidSpec, ModelNotFound, errors_as, first_line
 
 HOW_TO_SAVE = "save the processor of the model there: processor.save_pretrained(folder)"
 
@@ -20,11 +20,9 @@ def saved_processor(folder: Path) -> Any:
     """The processor or tokenizer that is saved in a folder; its own code does not run. ModelNotFound if none is."""
     import transformers
 
-    try:
+    # The code of any processor may raise anything.
+    with errors_as(lambda error: ModelNotFound(f"no processor in {folder} ({first_line(error)}); {HOW_TO_SAVE}")):
         return pretrained(transformers.AutoProcessor.from_pretrained, folder, trust_remote_code=False)
-    except Exception as error:  # the code of any processor may raise anything
-        raise_no_memory(error)
-        raise ModelNotFound(f"no processor in {folder} ({first_line(error)}); {HOW_TO_SAVE}") from error
 
 
 def processed(processor: Any, text: str, images: Sequence[Any], audio: Sequence[Any]) -> dict[str, Array]:
@@ -45,12 +43,9 @@ def processed(processor: Any, text: str, images: Sequence[Any], audio: Sequence[
     """
     values = {"images": [_image(each) for each in images], "audio": [_sound(processor, each) for each in audio]}
     contents = {name: several for name, several in values.items() if several}
-    try:
+    kind = f"{type(processor).__name__} cannot read {len(images)} images and {len(audio)} sounds with this text"
+    with errors_as(lambda error: InvalidSpec(f"{kind}: {first_line(error)}")):
         features = processor(text=[_prompt(processor, text, len(images), len(audio))], return_tensors="pt", **contents)
-    except Exception as error:  # the code of any processor may raise anything
-        raise_no_memory(error)
-        kind = f"{type(processor).__name__} cannot read {len(images)} images and {len(audio)} sounds with this text"
-        raise InvalidSpec(f"{kind}: {first_line(error)}") from error
     return {name: np.asarray(array) for name, array in features.items()}
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from onnxfn.specs.algebra.dummies import Array
-from onnxfn.specs.errors import InvalidSpec, OnnxfnError, first_line, raise_no_memory
+from onnxfn.specs.errors import InvalidSpec, errors_as, first_line
 from onnxfn.specs.stored.reports import Exported
 
 
@@ -71,20 +71,17 @@ def export_path(exported: Exported | str | PathLike[str]) -> Path:
     return Path(path)
 
 
-@contextmanager
-def run_errors(inputs: Array) -> Iterator[None]:
+def run_errors(inputs: Array) -> AbstractContextManager[None]:
     """Turns errors of ONNX Runtime inside into InvalidSpec: they are caused by inputs that do not fit the model."""
-    try:
-        yield
-    except OnnxfnError:
-        raise
-    except Exception as error:
-        raise_no_memory(error)
+
+    def failed(error: Exception) -> InvalidSpec:
         reason = first_line(error).rpartition("Status Message: ")[2]
         values = f"tokens from {inputs.min()} to {inputs.max()}" if inputs.dtype.kind in "iu" else "features"
-        raise InvalidSpec(
+        return InvalidSpec(
             f"ONNX Runtime cannot run the model on input_ids of the shape {list(inputs.shape)} with {values}: {reason}"
-        ) from error
+        )
+
+    return errors_as(failed)
 
 
 def _numbers(name: str, values: Any) -> Array:

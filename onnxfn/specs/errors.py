@@ -8,7 +8,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from difflib import get_close_matches
 from pathlib import Path
@@ -147,6 +147,18 @@ def raise_no_memory(error: BaseException) -> None:
         raise MemoryError(first_line(error)) from error
     if error.__cause__ is not None:
         raise_no_memory(error.__cause__)
+
+
+@contextmanager
+def errors_as(raised: Callable[[Exception], OnnxfnError]) -> Iterator[None]:
+    """Raises what a function makes of an error inside; errors of onnxfn are not changed, and MemoryError passes."""
+    try:
+        yield
+    except OnnxfnError:
+        raise
+    except Exception as error:
+        raise_no_memory(error)
+        raise raised(error) from error
 
 
 def first_line(error: BaseException) -> str:

@@ -16,9 +16,9 @@ from onnxfn.specs.errors import (
     InvalidSpec,
     LoadFailed,
     ModelNotFound,
+    errors_as,
     first_line,
     listed,
-    raise_no_memory,
     shortened,
     write_errors,
 )
@@ -97,11 +97,8 @@ def read_adapter(folder: str | Path) -> Adapter:
 
     folder = Path(folder)
     _check_files(folder)
-    try:
+    with errors_as(lambda error: LoadFailed(f"the adapter {folder} cannot be read: {first_line(error)}")):
         config, tensors = json.loads((folder / CONFIG).read_bytes()), load_file(folder / WEIGHTS)
-    except Exception as error:
-        raise_no_memory(error)
-        raise LoadFailed(f"the adapter {folder} cannot be read: {first_line(error)}") from error
     if not isinstance(config, dict):
         raise LoadFailed(f"the adapter {folder} cannot be read: {CONFIG} holds no object")
     _check_features(folder, config)

@@ -48,25 +48,6 @@ class PackedSizes:
         return self.longest
 
 
-@contextmanager
-def packed_by_lengths() -> Iterator[None]:
-    """Replaces the functions that pack and pad sequences, in this thread while it lasts."""
-    import torch
-
-    check = torch.nn.RNNBase.check_forward_args
-
-    def check_padded(layer: Any, steps: Any, hidden: Any, sizes: Any) -> None:
-        if not isinstance(sizes, PackedSizes):
-            check(layer, steps, hidden, sizes)
-
-    with ExitStack() as undo:
-        undo.enter_context(replaced(torch.nn.RNNBase, "check_forward_args", check_padded))
-        functions = torch_name("recurrent_functions")
-        undo.enter_context(replaced(functions, "_pack_padded_sequence", _pack))
-        undo.enter_context(replaced(functions, "_pad_packed_sequence", _pad))
-        yield
-
-
 def packed(steps: Any, sizes: PackedSizes) -> Any:
     """The steps of a tensor `[time, batch, ...]` without padding, one after the other."""
     positions = _is_step(steps.shape[0], sizes.lengths).flatten().nonzero().squeeze(1)
@@ -135,12 +116,19 @@ RECURRENCES: Mapping[str, Recurrence] = MappingProxyType(
 
 @contextmanager
 def dynamic_lengths() -> Iterator[None]:
-    """Replaces the functions that fix the length of a sequence, in this thread while it lasts."""
+    """Replaces the functions that fix the length of a sequence, or pack and pad it, in this thread while it lasts."""
     import torch
 
+    functions, check = torch_name("recurrent_functions"), torch.nn.RNNBase.check_forward_args
+
+    def check_padded(layer: Any, steps: Any, hidden: Any, sizes: Any) -> None:
+        if not isinstance(sizes, PackedSizes):
+            check(layer, steps, hidden, sizes)
+
     with ExitStack() as undo:
-        functions = torch_name("recurrent_functions")
-        undo.enter_context(packed_by_lengths())
+        undo.enter_context(replaced(torch.nn.RNNBase, "check_forward_args", check_padded))
+        undo.enter_context(replaced(functions, "_pack_padded_sequence", _pack))
+        undo.enter_context(replaced(functions, "_pad_packed_sequence", _pad))
         undo.enter_context(replaced(torch, "max_pool1d", _max_pool1d))
         undo.enter_context(replaced(torch, "cdist", partial(_cdist, torch.cdist)))
         for name, recurrence in RECURRENCES.items():

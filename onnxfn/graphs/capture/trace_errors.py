@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import traceback
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import takewhile
 from pathlib import Path
 from types import MappingProxyType
@@ -164,11 +164,8 @@ def _module_path(model: Any, error: BaseException) -> str | None:
     """The path of the innermost module that ran when an error was raised; None if no frame is of a module inside."""
     names = {id(module): name for name, module in model.named_modules()}
     frames = (frame for frame, _ in traceback.walk_tb(error.__traceback__))
-    return _last(name for name in (names.get(id(frame.f_locals.get("self"))) for frame in frames) if name)
-
-
-def _last(names: Iterable[str]) -> str | None:
-    return next(reversed(list(names)), None)
+    paths = [path for frame in frames if (path := names.get(id(frame.f_locals.get("self"))))]
+    return paths[-1] if paths else None
 
 
 def _model_line(error: BaseException) -> str:

@@ -64,16 +64,6 @@ class Match:
     output: Any
 
 
-@frozen(eq=False)
-class Cache:
-    """Keys and values of the past, and those of the new tokens that are joined to them."""
-
-    past_key: Any
-    new_key: Any
-    past_value: Any
-    new_value: Any
-
-
 def fuse_attention(model: Any) -> Any:
     """Fuses attention into one operator.
 
@@ -195,8 +185,8 @@ def _replace(match: Match, masks: dict[Any, Any], position: Mapping[Any, int]) -
     attributes: dict[str, Any] = {"scale": scores.scale}
     if scores.softcap:
         attributes["softcap"] = scores.softcap
-    tensors = (cache.new_key, cache.new_value, mask, cache.past_key, cache.past_value) if cache else (key, value, mask)
-    inputs = [scores.query, *tensors]
+    past_key, new_key, past_value, new_value = cache or (None, key, None, value)
+    inputs = [scores.query, new_key, new_value, mask, past_key, past_value]
     outputs = [match.output, *((key, value) if cache else ())]
     shapes = [(tensor, tensor.shape) for tensor in outputs]
     node = insert_node(last, "Attention", _without_trailing_none(inputs), shapes, **attributes)
@@ -236,11 +226,11 @@ def _ungrouped(repeated: Any, heads: int) -> tuple[Any, Any]:
     return (unsqueeze.inputs[0], unsqueeze) if fits else (repeated, None)
 
 
-def _cache(key: Any, value: Any, position: Mapping[Any, int], own_nodes: set[Any]) -> Cache | None:
-    """The past and the new tokens, if keys and values are joined only for this attention; else None.
+def _cache(key: Any, value: Any, position: Mapping[Any, int], own_nodes: set[Any]) -> tuple[Any, ...] | None:
+    """The past keys, the new keys, the past values and the new values, if they are joined only for this attention.
 
-    Only the nodes of the attention may read the joined tensors before the attention writes them (the mask of doge is
-    computed from the values).
+    Else None. Only the nodes of the attention may read the joined tensors before the attention writes them (the mask of
+    doge is computed from the values).
     """
     key_concat, value_concat = _concat_of_two(key), _concat_of_two(value)
     if key_concat is None or value_concat is None:
@@ -250,7 +240,7 @@ def _cache(key: Any, value: Any, position: Mapping[Any, int], own_nodes: set[Any
         return None
     start = max(position.get(node, -1) for node in own_nodes)
     earlier = (use.node for joined in (key, value) for use in joined.uses() if position.get(use.node, start) < start)
-    return Cache(past_key, new_key, past_value, new_value) if own_nodes.issuperset(earlier) else None
+    return (past_key, new_key, past_value, new_value) if own_nodes.issuperset(earlier) else None
 
 
 def _concat_of_two(value: Any) -> Any:

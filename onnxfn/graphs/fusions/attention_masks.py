@@ -86,8 +86,7 @@ def _halved_lowest(last: Any, mask: Any) -> Any:
 
     lowest = filled_constant(last.graph, mask.dtype.min, [], mask.dtype)
     half = filled_constant(last.graph, mask.dtype.min / 2, [], mask.dtype)
-    boolean = onnx_ir.Value(type=onnx_ir.TensorType(onnx_ir.DataType.BOOL))
-    is_lowest = insert_node(last, "Equal", [mask, lowest], [(boolean, mask.shape)]).outputs[0]
+    is_lowest = insert_node(last, "Equal", [mask, lowest], [(onnx_ir.DataType.BOOL, mask.shape)]).outputs[0]
     return insert_node(last, "Where", [is_lowest, half, mask], [(mask, mask.shape)]).outputs[0]
 
 

@@ -203,12 +203,9 @@ def _common_source(size: int, *parts: tuple[Any, tuple[int, int, int]]) -> Any:
 
     The last axis of the tensor has `size` elements.
     """
-    slices = [slice_of(value, size) for value, _ in parts]
-    source = None if slices[0] is None else slices[0].source
-    fits = all(
-        cut is not None and cut.source is source and cut.bounds == bounds
-        for cut, (_, bounds) in zip(slices, parts, strict=True)
-    )
+    slices = [slice_of(value, size) or (None, None) for value, _ in parts]
+    source = slices[0][0]
+    fits = all(cut[0] is source and cut[1] == bounds for cut, (_, bounds) in zip(slices, parts, strict=True))
     return source if fits else None
 
 

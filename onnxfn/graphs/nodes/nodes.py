@@ -6,14 +6,13 @@ needed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
-from attrs import frozen
 
-from onnxfn.specs.errors import CaptureFailed, first_line, raise_no_memory
+from onnxfn.specs.errors import CaptureFailed, errors_as, first_line
 
 DOMAIN = "com.microsoft"
 """The domain of the operators that only ONNX Runtime has."""
@@ -107,7 +106,7 @@ def insert_node(
         before: the node that follows the new one.
         operator: the operator, `"Add"` or `"com.microsoft::MatMulNBits"`.
         inputs: the inputs of the new node; None for an optional input that is left out.
-        outputs: for each output a value of the same dtype, and the sizes of the output; None for an unknown shape.
+        outputs: for each output its dtype or a value of this dtype, and its sizes; None for an unknown shape.
         attributes: the attributes of the new node.
     """
     import onnx_ir
@@ -115,7 +114,8 @@ def insert_node(
     domain, _, op_type = operator.rpartition("::")
     node = onnx_ir.node(op_type, list(inputs), attributes=attributes, domain=domain, num_outputs=len(outputs))
     for output, (like, sizes) in zip(node.outputs, outputs, strict=True):
-        output.type, output.shape = like.type, None if sizes is None else onnx_ir.Shape(list(sizes))
+        output.type = onnx_ir.TensorType(like) if isinstance(like, onnx_ir.DataType) else like.type
+        output.shape = None if sizes is None else onnx_ir.Shape(list(sizes))
     before.graph.insert_before(before, node)
     return node
 
@@ -174,50 +174,33 @@ def unscaled(value: Any) -> tuple[Any, float]:
 
 def int_constant(graph: Any, *numbers: int) -> Any:
     """The constant of the graph that holds these integers, of shape [n]; it is added if it is not there."""
-    import onnx_ir
-
-    name = f"fused.{'x'.join(map(str, numbers))}"
-    return _constant(graph, name, lambda: onnx_ir.tensor(np.array(numbers, dtype=np.int64), name=name))
+    return _constant(graph, f"fused.{'x'.join(map(str, numbers))}", np.array(numbers, dtype=np.int64))
 
 
 def filled_constant(graph: Any, number: float, sizes: Sequence[int], dtype: Any) -> Any:
     """The constant of the graph whose elements are all `number`; it is added if it is not there."""
-    import onnx_ir
-
     name = f"fused.{number}.{dtype}.{'x'.join(map(str, sizes))}"
-    return _constant(graph, name, lambda: onnx_ir.tensor(np.full(sizes, number, dtype=dtype.numpy()), dtype, name=name))
+    return _constant(graph, name, np.full(sizes, number, dtype=dtype.numpy()), dtype)
 
 
 def byte_constant(graph: Any, numbers: Any) -> Any:
     """The constant of the graph that holds these bytes, an array of uint8; it is added if it is not there."""
-    import onnx_ir
-
-    name = f"fused.uint8.{'x'.join(map(str, numbers.reshape(-1)))}.{numbers.ndim}"
-    return _constant(graph, name, lambda: onnx_ir.tensor(numbers, name=name))
+    return _constant(graph, f"fused.uint8.{'x'.join(map(str, numbers.reshape(-1)))}.{numbers.ndim}", numbers)
 
 
-def _constant(graph: Any, name: str, tensor: Callable[[], Any]) -> Any:
-    """The initializer of this name; if there is none, it is added with the tensor that the function returns."""
+def _constant(graph: Any, name: str, numbers: Any, dtype: Any = None) -> Any:
+    """The initializer of this name; it is added with these numbers if it is not there."""
     import onnx_ir
 
     if name not in graph.initializers:
-        elements = tensor()
-        graph.register_initializer(
-            onnx_ir.Value(
-                name=name, const_value=elements, shape=elements.shape, type=onnx_ir.TensorType(elements.dtype)
-            )
-        )
+        tensor = onnx_ir.tensor(numbers, dtype, name=name)
+        graph.register_initializer(onnx_ir.val(name, const_value=tensor))
     return graph.initializers[name]
 
 
-@contextmanager
-def pass_errors(step: str) -> Iterator[None]:
+def pass_errors(step: str) -> AbstractContextManager[None]:
     """Raises CaptureFailed for any error inside; its message names the step and the error."""
-    try:
-        yield
-    except Exception as error:
-        raise_no_memory(error)
-        raise CaptureFailed(f"{step} failed: {type(error).__name__}: {first_line(error)}") from error
+    return errors_as(lambda error: CaptureFailed(f"{step} failed: {type(error).__name__}: {first_line(error)}"))
 
 
 SWAP_HEADS = (0, 2, 1, 3)
@@ -227,12 +210,8 @@ STEPS = 4
 """The index of the steps in the inputs of a Slice: data, starts, ends, axes, steps."""
 
 
-@frozen(eq=False)
-class Slice:
-    """A slice along the last axis: the tensor that is sliced, and the start, end and step of the slice."""
-
-    source: Any
-    bounds: tuple[int, int, int]
+Slice = tuple[Any, tuple[int, int, int]]
+"""A slice along the last axis: the tensor that is sliced, and the start, end and step of the slice."""
 
 
 def shape_of(value: Any) -> tuple[Any, ...]:
@@ -284,7 +263,7 @@ def _plain_slice(node: Any, size: int) -> Slice | None:
         return None
     if not starts or not ends or not steps or steps[0] == 0:
         return None
-    return Slice(node.inputs[0], slice(starts[0], ends[0], steps[0]).indices(size))
+    return node.inputs[0], slice(starts[0], ends[0], steps[0]).indices(size)
 
 
 def _split_slice(node: Any, value: Any) -> Slice | None:
@@ -292,7 +271,7 @@ def _split_slice(node: Any, value: Any) -> Slice | None:
     if not is_last_axis(attribute(node, "axis", 0), len(shape_of(node.inputs[0]))) or len(widths) < len(node.outputs):
         return None
     start = sum(widths[: value.index()])
-    return Slice(node.inputs[0], (start, start + widths[value.index()], 1))
+    return node.inputs[0], (start, start + widths[value.index()], 1)
 
 
 def is_readable(graph: Any, size: Any) -> bool:

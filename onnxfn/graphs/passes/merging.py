@@ -29,6 +29,8 @@ def insert_filler(model: Any, filler: Any, fills: Mapping[str, str]) -> Any:
     Raises:
         CaptureFailed: an output or an input of the filler does not correspond to an input of the model.
     """
+    import onnx_ir
+
     inputs = {value.name: value for value in model.graph.inputs}
     _check_names("outputs", [fills.get(value.name, value.name) for value in filler.graph.outputs], inputs)
     _check_names("inputs", [value.name for value in filler.graph.inputs], inputs)
@@ -36,7 +38,7 @@ def insert_filler(model: Any, filler: Any, fills: Mapping[str, str]) -> Any:
     for value in filler.graph.inputs:
         value.replace_all_uses_with(inputs[value.name])
     _move_weights(model.graph, filler.graph)
-    chosen = [_if_output(value) for value in filled]
+    chosen = [onnx_ir.val(f"{value.name}__filled", type=value.type, shape=value.shape) for value in filled]
     for value, output in zip(filled, chosen, strict=True):
         value.replace_all_uses_with(output)
     branches = {"then_branch": _filler_branch(filler.graph), "else_branch": _identity_branch(filled)}
@@ -62,13 +64,6 @@ def _move_weights(graph: Any, filler: Any) -> None:
         del filler.initializers[name]
         value.name = f"{PREFIX}{name}" if name in names else name
         graph.initializers.add(value)
-
-
-def _if_output(value: Any) -> Any:
-    """The output of the If that replaces an input."""
-    import onnx_ir
-
-    return onnx_ir.Value(name=f"{value.name}__filled", shape=value.shape, type=value.type)
 
 
 def _filler_branch(filler: Any) -> Any:

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from attrs import frozen
-
 from onnxfn.graphs.nodes.nodes import (
     DOMAIN,
     SWAP_HEADS,
@@ -34,12 +32,8 @@ OPERATOR = f"{DOMAIN}::GroupQueryAttention"
 RANK = 4
 
 
-@frozen(eq=False)
-class Lengths:
-    """Inputs of every GroupQueryAttention: the last position of each text, and the total length, both int32."""
-
-    last_positions: Any
-    total: Any
+Lengths = tuple[Any, Any]
+"""Inputs of every GroupQueryAttention: the last position of each text, and the total length, both int32."""
 
 
 def share_cache(model: Any, part: Part) -> Any:
@@ -105,13 +99,12 @@ def _lengths(first: Any, text: Any) -> Lengths:
     """The lengths that the operator reads. All texts are as long as the mask `text`, which hides their padding."""
     import onnx_ir
 
-    like = onnx_ir.Value(type=onnx_ir.TensorType(onnx_ir.DataType.INT32))
-    total = insert_node(first, "Cast", [_length(first, text)], [(like, (1,))], to=onnx_ir.DataType.INT32).outputs[0]
-    unit = filled_constant(first.graph, 1, [1], onnx_ir.DataType.INT32)
-    last = insert_node(first, "Sub", [total, unit], [(like, (1,))]).outputs[0]
-    batch = shape_of(text)[0]
+    int32, batch = onnx_ir.DataType.INT32, shape_of(text)[0]
+    total = insert_node(first, "Cast", [_length(first, text)], [(int32, (1,))], to=int32).outputs[0]
+    unit = filled_constant(first.graph, 1, [1], int32)
+    last = insert_node(first, "Sub", [total, unit], [(int32, (1,))]).outputs[0]
     size = size_tensor(first, batch, (text, 0))
-    return Lengths(insert_node(first, "Expand", [last, size], [(like, (batch,))]).outputs[0], total)
+    return insert_node(first, "Expand", [last, size], [(int32, (batch,))]).outputs[0], total
 
 
 def _replace(attention: Any, lengths: Lengths, biases: dict[Any, Any]) -> None:
@@ -124,7 +117,7 @@ def _replace(attention: Any, lengths: Lengths, biases: dict[Any, Any]) -> None:
     if attribute(attention, "softcap"):
         attributes["softcap"] = attribute(attention, "softcap")
     bias = _bias(attention, mask, query.dtype, biases)
-    inputs = [*tensors, *past, lengths.last_positions, lengths.total, None, None, None, bias]
+    inputs = [*tensors, *past, *lengths, None, None, None, bias]
     flat = (*shape_of(tensors[0])[:2], heads * shape_of(past[1])[3])
     outputs = [(output, flat), *((each, each.shape) for each in present)]
     node = insert_node(attention, OPERATOR, inputs, outputs, **attributes)
@@ -167,8 +160,7 @@ def _added(before: Any, mask: Any, dtype: Any) -> Any:
     if mask.dtype != onnx_ir.DataType.BOOL:
         return mask
     zero, half = (filled_constant(before.graph, number, [], dtype) for number in (0.0, dtype.min / 2))
-    like = onnx_ir.Value(type=onnx_ir.TensorType(dtype))
-    return insert_node(before, "Where", [mask, zero, half], [(like, mask.shape)]).outputs[0]
+    return insert_node(before, "Where", [mask, zero, half], [(dtype, mask.shape)]).outputs[0]
 
 
 def _four_axes(before: Any, mask: Any) -> Any:

@@ -89,6 +89,8 @@ def share_size_reads(model: Any, part: Part) -> Any:
     torch reads the length of the past from the cache of any layer. After this pass no layer reads it from the cache of
     another layer.
     """
+    import onnx_ir
+
     first: dict[str, tuple[Any, int]] = {}
     symbols = dict(zip(model.graph.inputs, part.inputs.values(), strict=False))
     for value, axes in symbols.items():
@@ -100,7 +102,8 @@ def share_size_reads(model: Any, part: Part) -> Any:
         if symbol is not None:
             value, axis = first[symbol]
             node.replace_input_with(0, value)
-            node.attributes.update(_bounds(axis))
+            bounds = {"start": axis, "end": axis + 1}
+            node.attributes.update({name: onnx_ir.AttrInt64(name, end) for name, end in bounds.items()})
     return model
 
 
@@ -108,13 +111,6 @@ def _axis(shape: Any) -> int | None:
     """The axis that a Shape node reads; None if it reads several, or counts from the end."""
     start, end = (shape.attributes[name].as_int() if name in shape.attributes else None for name in ("start", "end"))
     return start if start is not None and end == start + 1 and start >= 0 else None
-
-
-def _bounds(axis: int) -> dict[str, Any]:
-    """The attributes of a Shape node that reads one axis."""
-    import onnx_ir
-
-    return {name: onnx_ir.AttrInt64(name, value) for name, value in (("start", axis), ("end", axis + 1))}
 
 
 def separate_pads(model: Any) -> Any:

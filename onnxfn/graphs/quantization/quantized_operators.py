@@ -54,14 +54,11 @@ def with_cast_scales(weight: StoredWeight, reads: Sequence[Read]) -> StoredWeigh
     ONNX Runtime computes the Cast once, when it loads the graph. Without its optimizations it computes the Cast at each
     run. So the Cast comes right before the first node that reads the weight: few scales are in memory at once.
     """
-    import onnx_ir
-
     scales = weight.tensors["scales"]
     if scales.dtype == weight.dtype:
         return weight
     first = _first_node(weight.graph, [read.node for read in reads])
-    node = insert_node(first, "Cast", [scales], [(scales, shape_of(scales))], to=weight.dtype.value)
-    node.outputs[0].type = onnx_ir.TensorType(weight.dtype)
+    node = insert_node(first, "Cast", [scales], [(weight.dtype, shape_of(scales))], to=weight.dtype.value)
     return evolve(weight, tensors={**weight.tensors, "scales": node.outputs[0]})
 
 
@@ -110,8 +107,7 @@ def _integer_product(weight: StoredWeight, node: Any, operator: str, attributes:
     tensors = weight.tensors
     quantized, scale, zero_point = _quantized_input(source, node)
     inputs = [quantized, tensors["codes"], zero_point, tensors["zero_points"]]
-    product = insert_node(node, operator, inputs, [_like(node)], **attributes)
-    product.outputs[0].type = onnx_ir.TensorType(onnx_ir.DataType.INT32)
+    product = insert_node(node, operator, inputs, [(onnx_ir.DataType.INT32, output.shape)], **attributes)
     cast = insert_node(node, "Cast", [product.outputs[0]], [_like(node)], to=onnx_ir.DataType.FLOAT.value)
     factor = insert_node(node, "Mul", [scale, tensors["scales"]], [(output, shape_of(tensors["scales"]))])
     return insert_node(node, "Mul", [cast.outputs[0], factor.outputs[0]], [_like(node)])
@@ -177,8 +173,6 @@ def _gathered(weight: StoredWeight, node: Any, indices: Any, role: str, outer: S
 
 def _as_numbers(weight: StoredWeight, node: Any, data: Any, sizes: Sequence[Any]) -> Any:
     """The codes in bytes as floats; where a byte has several, along one more axis, the first code in the low bits."""
-    import onnx_ir
-
     bits = weight.rule.bits
     if bits != BYTE:
         shifts = np.arange(0, BYTE, bits, dtype=np.uint8)
@@ -189,9 +183,7 @@ def _as_numbers(weight: StoredWeight, node: Any, data: Any, sizes: Sequence[Any]
         mask = byte_constant(weight.graph, np.array((1 << bits) - 1, np.uint8))
         masked = insert_node(node, "BitwiseAnd", [shifted.outputs[0], mask], [(data, sizes)])
         data = masked.outputs[0]
-    cast = insert_node(node, "Cast", [data], [(data, sizes)], to=weight.dtype.value)
-    cast.outputs[0].type = onnx_ir.TensorType(weight.dtype)
-    return cast.outputs[0]
+    return insert_node(node, "Cast", [data], [(weight.dtype, sizes)], to=weight.dtype.value).outputs[0]
 
 
 def _points(weight: StoredWeight, node: Any, data: Any, sizes: Sequence[Any]) -> Any:

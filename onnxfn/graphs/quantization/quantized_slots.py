@@ -50,12 +50,8 @@ def add_quantized_slots(graph: Any, value: Any, slot: Slot, rule: WeightRule, sh
 
     initializers: dict[str, Any] = {}
     for role in roles(rule):
-        dtype = _dtype(rule, role, value.dtype)
-        new = onnx_ir.Value(
-            name=f"{value.name}.{role}",
-            shape=onnx_ir.Shape(list(quantized_shape(rule, role, shape))),
-            type=onnx_ir.TensorType(dtype),
-        )
+        dtype, sizes = _dtype(rule, role, value.dtype), quantized_shape(rule, role, shape)
+        new = onnx_ir.val(f"{value.name}.{role}", dtype, sizes)
         new.meta[QUANTIZED] = QuantizedSlot(str(value.name), slot, rule, role, shape)
         graph.initializers.add(new)
         initializers[role] = new

@@ -74,9 +74,7 @@ def _initializer(model: Any, value: Any, weight: QuantizedWeight, role: Any) -> 
 
     tensor = blocks_tensor(weight, role, value.dtype)
     tensor.name = f"{value.name}_{role}"
-    initializer = onnx_ir.Value(
-        name=tensor.name, shape=tensor.shape, type=onnx_ir.TensorType(tensor.dtype), const_value=tensor
-    )
+    initializer = onnx_ir.val(tensor.name, const_value=tensor)
     model.graph.register_initializer(initializer)
     return initializer
 

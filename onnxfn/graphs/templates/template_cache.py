@@ -97,7 +97,8 @@ def clear_cache(folder: Path) -> tuple[CacheEntry, ...]:
         ()
     """
     entries = cache_entries(folder)
-    delete_files(entries)
+    for entry in entries:
+        delete_file(entry.path)
     return tuple(entry for entry in entries if not entry.path.exists())
 
 
@@ -111,12 +112,6 @@ def beyond_limit(entries: Iterable[CacheEntry], max_bytes: int) -> tuple[CacheEn
     newest_first = sorted(entries, key=lambda entry: (entry.used, entry.path), reverse=True)
     totals = accumulate(entry.size for entry in newest_first)
     return tuple(entry for entry, total in zip(newest_first, totals, strict=True) if total > max_bytes)
-
-
-def delete_files(entries: Iterable[CacheEntry]) -> None:
-    """Deletes files; ignores files that are gone already or cannot be deleted."""
-    for entry in entries:
-        delete_file(entry.path)
 
 
 def delete_file(file: Path) -> None:
@@ -153,7 +148,8 @@ def write_file(file: Path, content: bytes, max_bytes: int = MAX_CACHE_BYTES) -> 
     with suppress(OSError), _partial_file(file) as partial:
         partial.write_bytes(_digest_line(file, content) + content)
         partial.replace(file)
-    delete_files(beyond_limit(cache_entries(file.parent), max_bytes))
+    for entry in beyond_limit(cache_entries(file.parent), max_bytes):
+        delete_file(entry.path)
 
 
 def _own_bytes(file: Path) -> bytes:

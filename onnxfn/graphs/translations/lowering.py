@@ -419,8 +419,7 @@ def _rewrite_cast(graph: Any, node: Any) -> None:
 def _operator(name: str) -> Any:
     import torch
 
-    packet, _, overload = name.partition(".")
-    return getattr(getattr(torch.ops.aten, packet), overload)
+    return operator.attrgetter(name)(torch.ops.aten)
 
 
 def _replace(graph: Any, node: Any, by: Any) -> None:
@@ -439,21 +438,17 @@ def _mutates_inputs(program: Any) -> bool:
 
 def _promotes(node: Any, operators: frozenset[str]) -> bool:
     """Whether a node may promote: its tensors are not all of the dtype of its result, or it reads a float or a size."""
-    result = node.meta.get("val")
-    dtypes = {tensor.dtype for tensor in input_tensors(node)} - _condition_dtypes(node)
-    if operator_name(node).partition(".")[0] not in operators or not dtypes or not hasattr(result, "dtype"):
+    import torch
+
+    result, name = node.meta.get("val"), operator_name(node).partition(".")[0]
+    conditions = {torch.bool} if name == "aten::where" else set()  # a condition takes no part in the promotion
+    dtypes = {tensor.dtype for tensor in input_tensors(node)} - conditions
+    if name not in operators or not dtypes or not hasattr(result, "dtype"):
         return False
     has_size = any(hasattr(input_.meta.get("val"), "node") for input_ in node.all_input_nodes)
     float_argument = any(isinstance(argument, float) for argument in (*node.args, *node.kwargs.values()))
     floating = any(dtype.is_floating_point for dtype in dtypes)
     return dtypes != {result.dtype} or has_size or (float_argument and not floating)
-
-
-def _condition_dtypes(node: Any) -> set[Any]:
-    """The dtype of the condition of `where`, which takes no part in the promotion."""
-    import torch
-
-    return {torch.bool} if operator_name(node).startswith("aten::where") else set()
 
 
 @cache

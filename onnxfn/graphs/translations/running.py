@@ -25,10 +25,7 @@ def running(step: Step, states: Sequence[Any], tensors: Sequence[Any], axis: int
     """
     shape = [size for index, size in enumerate(tensors[0].shape) if index != axis]
     state_inputs, elements = (
-        [
-            onnx_ir.Value(name=f"{prefix}_{kind}_{index}", shape=onnx_ir.Shape(shape), type=_type(value))
-            for index, value in enumerate(values)
-        ]
+        [onnx_ir.val(f"{prefix}_{kind}_{index}", value.dtype, shape) for index, value in enumerate(values)]
         for kind, values in (("state", states), ("element", tensors))
     )
     recorder: Any = evaluator.default()
@@ -63,8 +60,3 @@ def _body(step: Step, states: Sequence[Any], elements: Sequence[Any], prefix: st
     for output, state in zip(outputs, (*states, *states), strict=True):
         output.shape, output.type = state.shape, state.type
     return onnx_ir.Graph((*states, *elements), outputs, nodes=nodes, name=f"{prefix}_step")
-
-
-def _type(value: Any) -> Any:
-
-    return onnx_ir.TensorType(value.dtype)

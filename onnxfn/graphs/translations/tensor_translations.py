@@ -48,12 +48,29 @@ def typed(value: Any, dtype: Any, shape: Any = None) -> Any:
     return value
 
 
-def element_translations() -> dict[Any, Callable[..., Any]]:
+def tensor_translations() -> dict[Any, Callable[..., Any]]:
     """Operator of torch -> a function that computes it on onnxscript values."""
+    aten = torch.ops.aten
     return {
-        torch.ops.aten.copysign.Tensor: _copysign,
-        torch.ops.aten.hypot.default: _hypot,
-        torch.ops.aten.put.default: _put,
+        aten._cdist_forward.default: _cdist,
+        aten._pdist_forward.default: _pdist,
+        aten.bucketize.Tensor: _bucketize,
+        aten.cdist.default: _cdist,
+        aten.copysign.Tensor: _copysign,
+        aten.cummax.default: partial(_running_extreme, "GreaterOrEqual"),
+        aten.cummin.default: partial(_running_extreme, "LessOrEqual"),
+        aten.cumprod.default: _cumprod,
+        aten.hypot.default: _hypot,
+        aten.kthvalue.default: _kthvalue,
+        aten.logcumsumexp.default: _logcumsumexp,
+        aten.median.default: lambda tensor: _median(_flat(tensor), 0)[0],
+        aten.median.dim: _median,
+        aten.nanmedian.default: lambda tensor: _nanmedian(_flat(tensor), 0)[0],
+        aten.nanmedian.dim: _nanmedian,
+        aten.pdist.default: _pdist,
+        aten.put.default: _put,
+        aten.scatter_reduce.two: _scatter_reduce,
+        aten.searchsorted.Tensor: _searchsorted,
     }
 
 
@@ -84,13 +101,6 @@ def _put(tensor: Any, index: Any, source: Any, accumulate: bool = False) -> Any:
     return op.Reshape(changed, op.Shape(tensor))
 
 
-def scatter_translations() -> dict[Any, Callable[..., Any]]:
-    """Operator of torch -> a function that computes it on onnxscript values."""
-    import torch
-
-    return {torch.ops.aten.scatter_reduce.two: _scatter_reduce}
-
-
 def _scatter_reduce(
     tensor: Any,
     dim: int,
@@ -103,11 +113,8 @@ def _scatter_reduce(
 
     ONNX has no mean: torch's table takes the last element in its place. Here it is a sum over a count.
     """
-    from onnxscript import opset18 as op
-    from onnxscript.function_libs.torch_lib.ops.core import aten_scatter_reduce as from_table
-
     if reduce != "mean":
-        return from_table(tensor, dim, index, source, reduce, include_self)
+        return core.aten_scatter_reduce(tensor, dim, index, source, reduce, include_self)
     unit = op.CastLike(op.Constant(value_float=1.0), source)
     zeros = op.Expand(op.Sub(unit, unit), op.Shape(tensor))
     before, counted = (tensor, op.Add(zeros, unit)) if include_self else (zeros, zeros)
@@ -117,16 +124,6 @@ def _scatter_reduce(
     is_float = (source.dtype or tensor.dtype).is_floating_point()
     mean = op.Div(total if is_float else op.Sub(total, op.Mod(total, count)), count)  # torch rounds whole numbers down
     return mean if include_self else op.Where(op.Equal(counts, op.Sub(unit, unit)), tensor, mean)
-
-
-def distance_translations() -> dict[Any, Callable[..., Any]]:
-    """Operator of torch -> a function that computes it on onnxscript values."""
-    return {
-        torch.ops.aten._cdist_forward.default: _cdist,
-        torch.ops.aten._pdist_forward.default: _pdist,
-        torch.ops.aten.cdist.default: _cdist,
-        torch.ops.aten.pdist.default: _pdist,
-    }
 
 
 def _cdist(left: Any, right: Any, p: float = 2.0, compute_mode: int | None = None) -> Any:  # noqa: ARG001
@@ -211,24 +208,6 @@ def _with_axis(tensor: Any, dim: int) -> Any:
 def _half(size: Any) -> Any:
     """Half of a size minus one, as a vector."""
     return op.Div(op.Sub(op.Reshape(size, integers(-1)), integers(1)), integers(2))
-
-
-def ordered_translations() -> dict[Any, Callable[..., Any]]:
-    """Operator of torch -> a function that computes it on onnxscript values."""
-    aten = torch.ops.aten
-    return {
-        aten.bucketize.Tensor: _bucketize,
-        aten.cummax.default: partial(_running_extreme, "GreaterOrEqual"),
-        aten.cummin.default: partial(_running_extreme, "LessOrEqual"),
-        aten.cumprod.default: _cumprod,
-        aten.kthvalue.default: _kthvalue,
-        aten.logcumsumexp.default: _logcumsumexp,
-        aten.median.default: lambda tensor: _median(_flat(tensor), 0)[0],
-        aten.median.dim: _median,
-        aten.nanmedian.default: lambda tensor: _nanmedian(_flat(tensor), 0)[0],
-        aten.nanmedian.dim: _nanmedian,
-        aten.searchsorted.Tensor: _searchsorted,
-    }
 
 
 def _median(tensor: Any, dim: int, keepdim: bool = False) -> Sequence[Any]:

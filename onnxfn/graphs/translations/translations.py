@@ -16,13 +16,10 @@ from onnxscript.function_libs.torch_lib.ops import core, nn
 from onnxfn.graphs.translations.tensor_translations import (
     cast,
     counted,
-    distance_translations,
-    element_translations,
     integers,
-    ordered_translations,
     scalar,
-    scatter_translations,
     size,
+    tensor_translations,
     typed,
 )
 
@@ -34,10 +31,7 @@ def translations(opset: int) -> dict[Any, Callable[..., Any]]:
     """Operator of torch -> a function that computes it on onnxscript values, for a graph of this opset."""
     gelu = {torch.ops.aten.gelu.default: _gelu} if opset >= GELU_OPSET else {}
     return {
-        **distance_translations(),
-        **element_translations(),
-        **ordered_translations(),
-        **scatter_translations(),
+        **tensor_translations(),
         **gelu,
         operator.floordiv: _floor_quotient,
         torch.ops.aten.adaptive_avg_pool1d.default: _adaptive_avg_pool1d,

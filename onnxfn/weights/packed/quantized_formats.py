@@ -79,10 +79,6 @@ def _packed_shape(parts: Parts, _: Settings) -> tuple[int, ...]:
     return rows, columns
 
 
-def _weight_shape(parts: Parts, _: Settings) -> tuple[int, ...]:
-    return parts[".weight"].shape
-
-
 def _mxfp4_shape(parts: Parts, _: Settings) -> tuple[int, ...]:
     experts, rows, groups, codes = parts["_blocks"].shape
     return experts, groups * codes * 2, rows
@@ -137,7 +133,7 @@ FP8_BLOCKS = QuantizedFormat(
     # Scales of activations, which a float weight does not have.
     may_have=(".activation_scale", ".input_scale", ".input_scale_ub"),
     dtypes=("FLOAT8E4M3FN",),
-    shape=_weight_shape,
+    shape=lambda parts, _: parts[".weight"].shape,
     rows=block_rows,
 )
 
