@@ -16,10 +16,10 @@ from onnxfn.check.cases.references import (
     OutputArrays,
     Reference,
     largest_sizes,
+    random_findings,
     references,
     with_outputs,
 )
-from onnxfn.check.cases.repeated import random_findings
 from onnxfn.check.texts.decoded_texts import SessionOpener, decoded_text_comparisons
 from onnxfn.check.variants.file_weights import KEPT_WEIGHTS, quantized_file
 from onnxfn.check.variants.float_form import float_form, name_in_memory

@@ -286,6 +286,25 @@ def case_label(spec: PlannedSpec, name: str, inputs: Mapping[str, Array]) -> str
     return f"{name} ({', '.join(f'{symbol}={size}' for symbol, size in sizes.items() if symbol not in sums)})"
 
 
+SAME = 1e-3
+"""A relative difference that order of summation may make, and random numbers exceed."""
+
+
+def random_findings(model: Any, part: Part, reference: Reference) -> tuple[str, ...]:
+    """The finding for a model whose outputs differ from call to call; empty for any other model."""
+    again = torch_outputs(model, part, reference.inputs)
+    pairs = zip(part.spec.outputs, reference.outputs, again, strict=True)
+    different = [output.name for output, first, second in pairs if not _agree(first, second)]
+    if not different:
+        return ()
+    changed = f"PyTorch itself returns other values of {different[0]!r} at the next call"
+    return (f"{changed}: the model draws random numbers; take these as an input, or export with check=False",)
+
+
+def _agree(first: Any, second: Any) -> bool:
+    return first.shape == second.shape and np.allclose(first, second, rtol=SAME, atol=SAME, equal_nan=True)
+
+
 def with_outputs(
     session_of_file: Callable[[], Any], run_options: Any, file: Path, part: Part, reference: Reference
 ) -> tuple[Reference, OutputArrays]:
