@@ -53,43 +53,32 @@ def _reason(spec: PlannedSpec) -> str:
     return f"a head is {odd} wide, and GroupQueryAttention takes multiples of {WIDTH_STEP}" if odd else ""
 
 
+def cache_tensors(spec: ExportSpec, config: Snapshot) -> Iterator[tuple[InputSpec, OutputSpec | None]]:
+    """The cache, layer by layer: each tensor as an input, and as an output, if the graph returns it."""
+    for layer, row in _rows(spec, config):
+        name, path = _in_layer(row.input_name, layer), _path(row.input_path, layer, str)
+        past = InputSpec(name, row.input_axes, "past_states", "float", path, layer=layer)
+        present: OutputSpec | None = None
+        if row.output_name is not None:
+            name, path = _in_layer(row.output_name, layer), _path(row.output_path, layer, int)
+            present = OutputSpec(name, row.output_axes, path, layer=layer, kind="float")
+        yield past, present
+
+
 def cache_inputs(spec: ExportSpec, config: Snapshot) -> tuple[InputSpec, ...]:
     """The cache as inputs, layer by layer."""
-    return tuple(
-        InputSpec(
-            _in_layer(row.input_name, layer),
-            row.input_axes,
-            "past_states",
-            "float",
-            _path(row.input_path, layer, str),
-            layer=layer,
-        )
-        for layer, row in _rows(spec, config)
-    )
+    return tuple(past for past, _ in cache_tensors(spec, config))
 
 
 def cache_outputs(spec: ExportSpec, config: Snapshot) -> tuple[OutputSpec, ...]:
     """The cache as outputs, layer by layer."""
-    return tuple(
-        OutputSpec(
-            _in_layer(row.output_name, layer),
-            row.output_axes,
-            _path(row.output_path, layer, int),
-            layer=layer,
-            kind="float",
-        )
-        for layer, row in _rows(spec, config)
-        if row.output_name is not None
-    )
+    return tuple(present for _, present in cache_tensors(spec, config) if present is not None)
 
 
 def cache_feedback(spec: ExportSpec, config: Snapshot) -> tuple[Feedback, ...]:
     """Which output of the cache is which input of the next call, layer by layer."""
-    return tuple(
-        Feedback(_in_layer(row.input_name, layer), _in_layer(row.output_name, layer))
-        for layer, row in _rows(spec, config)
-        if row.output_name is not None
-    )
+    pairs = cache_tensors(spec, config)
+    return tuple(Feedback(past.name, present.name) for past, present in pairs if present is not None)
 
 
 def per_layer(spec: ExportSpec, config: Snapshot, output: OutputSpec) -> Iterator[OutputSpec]:
