@@ -215,11 +215,8 @@ class ExportSpec:
     check: Check = Check()
     target: Target = Target()
 
-    def __getitem__(self, name: str) -> InputSpec | OutputSpec:
-        return tensor_of(self, name)
-
-    def __contains__(self, name: object) -> bool:
-        return has_tensor(self, name)
+    __getitem__ = tensor_of
+    __contains__ = has_tensor
 
     def __str__(self) -> str:
         return printing.text(printing.title(self), printing.spec_sections(self))

@@ -149,11 +149,6 @@ def written_as(*files: File) -> ExportSpec:
     return ExportSpec(parts=Parts(files=files))
 
 
-def one_file() -> ExportSpec:
-    """A spec of one file with encoder and decoder."""
-    return written_as(_file("model", behavior="monolith"))
-
-
 def encoder_and_decoder() -> ExportSpec:
     """A spec of two files, an encoder and a decoder without a cache."""
     return written_as(_file("encoder_model", behavior="encoder"), _file("decoder_model", behavior="decoder"))

@@ -27,16 +27,7 @@ from onnxfn.specs.plan.cache_tensors import (
 )
 from onnxfn.specs.plan.check_cases import within_ranges
 from onnxfn.specs.plan.text_cases import NO_FACTS, text_facts, with_text_cases
-from onnxfn.specs.records import (
-    Constant,
-    File,
-    Generator,
-    Getter,
-    InputSpec,
-    NestedDummy,
-    OutputSpec,
-    Source,
-)
+from onnxfn.specs.records import Constant, File, Generator, Getter, InputSpec, NestedDummy, OutputSpec, Source
 from onnxfn.specs.tasks.tasks import edited, for_some_task
 
 DEFAULTS = ExportSpec(target=Target(opset=18, int_dtype="int64"))
