@@ -12,7 +12,6 @@ import numpy as np
 from attrs import evolve
 
 from onnxfn.architectures.placeholders import PLACES, Placeholders, placeholders, with_placeholders
-from onnxfn.run.encoded import embedded
 from onnxfn.run.greedy_decoding import Decoder, encoder_feeds, greedy, input_names
 from onnxfn.run.processed import arrays_of, processed, saved_processor
 from onnxfn.run.prompts import (
@@ -25,7 +24,7 @@ from onnxfn.run.prompts import (
     token_mask,
 )
 from onnxfn.run.sessions import open_session
-from onnxfn.run.towers import TOWERS, read_arguments, with_features
+from onnxfn.run.towers import TOWERS, embedded, read_arguments, with_features
 from onnxfn.specs.algebra.dummies import Array
 from onnxfn.specs.edits.token_embeddings import EMBEDDING_FILE, EMBEDS, IDS
 from onnxfn.specs.errors import InvalidSpec, ModelNotFound, first_line, listed
