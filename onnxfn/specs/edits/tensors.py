@@ -275,19 +275,12 @@ def _numbers(kind: str) -> str:
 
 def _with_sizes(name: str, size: Any) -> AxisFacts:
     """An axis of a fixed size, or with a range of sizes."""
-    low, high = _range(name, size) if isinstance(size, (tuple, list)) else (_fixed_size(name, size),) * 2
-    return AxisFacts(name, low=low, high=high)
-
-
-def _fixed_size(name: str, size: Any) -> int:
-    if not isinstance(size, Integral) or size < 1:
-        size_or_range = f"a size is a whole number, 1 or more; a range is (smallest, largest): {name}=(1, 128)"
-        raise InvalidSpec(f"axis {name!r} cannot be fixed at {shortened(size)}; {size_or_range}")
-    return int(size)
-
-
-def _range(name: str, ends: Any) -> tuple[int, int]:
-    match ends:
-        case (int(low), int(high)) if 0 <= low < high:
-            return low, high
-    raise InvalidSpec(f"axis {name!r} has no range {shortened(ends)}; a range is (smallest, largest): {name}=(1, 128)")
+    is_range = isinstance(size, (tuple, list))
+    match size:
+        case Integral() if size >= 1:
+            return AxisFacts(name, low=int(size), high=int(size))
+        case (int(low), int(high)) if is_range and 0 <= low < high:
+            return AxisFacts(name, low=low, high=high)
+    fault = f"has no range {shortened(size)}" if is_range else f"cannot be fixed at {shortened(size)}"
+    advice = "" if is_range else "a size is a whole number, 1 or more; "
+    raise InvalidSpec(f"axis {name!r} {fault}; {advice}a range is (smallest, largest): {name}=(1, 128)")

@@ -81,38 +81,21 @@ def spec_sections(spec: Any, types: Mapping[str, str] = NO_TYPES) -> Sections:
 
     `types` has the types and axes of outputs in the graph, where there is one.
     """
-    cached = [(row, spec.cache.past) for row in spec.cache.rows] if hasattr(spec, "cache") and spec.cache.past else []
+    past, dtype = spec.cache.past if hasattr(spec, "cache") else None, tensor_dtype(spec, "float")
     inputs = [
-        *(
-            (
-                tensor.name,
-                f"{tensor_dtype(spec, tensor.kind)}{graph_axes(spec, tensor)}",
-                _dummy(spec, tensor),
-                _details(tensor),
-            )
-            for tensor in spec.inputs
-        ),
-        *(
-            (row.input_name, f"{tensor_dtype(spec, 'float')}{row.input_axes}", "", f"for each of {row.layers}")
-            for row, past in cached
-            if past != "outputs"
-        ),
+        (each.name, f"{tensor_dtype(spec, each.kind)}{graph_axes(spec, each)}", _dummy(spec, each), _details(each))
+        for each in spec.inputs
     ]
+    if past in ("inputs", "both"):
+        rows = spec.cache.rows
+        inputs += [(row.input_name, f"{dtype}{row.input_axes}", "", f"for each of {row.layers}") for row in rows]
     outputs = [
-        *(
-            (
-                tensor.name,
-                types.get(tensor.name, f"{output_dtype(spec, tensor)}{graph_axes(spec, tensor)}"),
-                _details(tensor),
-            )
-            for tensor in spec.outputs
-        ),
-        *(
-            (row.output_name, f"{tensor_dtype(spec, 'float')}{row.output_axes}", f"for each of {row.layers}")
-            for row, past in cached
-            if past != "inputs" and row.output_name
-        ),
+        (each.name, types.get(each.name, f"{output_dtype(spec, each)}{graph_axes(spec, each)}"), _details(each))
+        for each in spec.outputs
     ]
+    if past in ("outputs", "both"):
+        returned = (row for row in spec.cache.rows if row.output_name)
+        outputs += [(row.output_name, f"{dtype}{row.output_axes}", f"for each of {row.layers}") for row in returned]
     parts = getattr(spec, "parts", None)  # a planned spec has none
     files = [(f"{file.name}.onnx", _file_summary(file)) for file in parts.files] if parts and not spec.inputs else []
     tasks = [(overlay.name,) for overlay in getattr(spec, "tasks", ())] if spec.task is None else []
@@ -132,7 +115,7 @@ def report_sections(report: Any) -> Sections:
     relative difference. Failed and passed layers have separate rows.
     """
     head = ("output", "error", "relative", "allowed", "PyTorch's own", "status", "worst at")
-    names = [(_output_name(difference), STATUS[difference.passed]) for difference in report.differences]
+    names = [(f"{each.part}: {each.output}", STATUS[each.passed]) for each in report.differences]
     rows = [
         _figures(grouped_row([names[index] for index in group])[0], [report.differences[index] for index in group])
         for group in layer_groups(names)
@@ -279,15 +262,9 @@ def exported_summary(exported: Any) -> str:
 
 def report_words(report: Any) -> list[str]:
     """Whether a check passed, and the number of its outputs, cases and findings."""
-    findings = [counted(len(report.findings), "findings")] if report.findings else []
-    measured = [counted(len(report.measurements), "measurements")] if report.measurements else []
-    return [
-        check_status(report),
-        counted(len(report.differences), "outputs"),
-        counted(len(report.cases), "cases"),
-        *measured,
-        *findings,
-    ]
+    words = [check_status(report), counted(len(report.differences), "outputs"), counted(len(report.cases), "cases")]
+    others = {"measurements": report.measurements, "findings": report.findings}
+    return [*words, *(counted(len(found), name) for name, found in others.items() if found)]
 
 
 def exported_title(exported: Any) -> str:
@@ -322,10 +299,6 @@ def _details(tensor: Any) -> str:
     path = "" if tensor.path in ((), (tensor.name,)) else f"forward: {'.'.join(map(str, tensor.path))}"
     layers = "" if getattr(tensor, "layers", None) is None else f"for each of {tensor.layers}"
     return " ".join(word for word in (path, layers, "" if tensor.when is None else f"when {tensor.when}") if word)
-
-
-def _output_name(difference: Any) -> str:
-    return f"{difference.part}: {difference.output}"
 
 
 def _figures(name: str, differences: Sequence[Any]) -> tuple[str, ...]:
