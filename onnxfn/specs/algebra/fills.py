@@ -11,7 +11,7 @@ from numpy.random import Generator as Random
 from numpy.typing import NDArray
 
 from onnxfn.specs.axes import LARGEST_SIZE
-from onnxfn.specs.errors import unknown
+from onnxfn.specs.errors import refuse_unknown
 
 Array = NDArray[Any]
 
@@ -123,8 +123,7 @@ def mask(_: Random, shape: tuple[int, ...], *, padding: str = "right", shortest:
     >>> mask(np.random.default_rng(0), (2, 4), padding="left").tolist()
     [[1, 1, 1, 1], [0, 1, 1, 1]]
     """
-    if padding not in get_args(Side):
-        raise unknown("padding", padding, get_args(Side))
+    refuse_unknown("padding", padding, get_args(Side))
     length = shape[-1]
     if padding == "none" or length < 2:  # noqa: PLR2004 - a sequence of one token has no room for padding
         return np.ones(shape, dtype=np.int64)

@@ -27,7 +27,7 @@ from onnxfn.specs.axes import AxisMap
 from onnxfn.specs.axis_symbols import AxisFacts, symbols_in
 from onnxfn.specs.converters import Path
 from onnxfn.specs.edits.as_edit import as_edit
-from onnxfn.specs.errors import InvalidSpec, UnknownName, closest, shortened, unknown
+from onnxfn.specs.errors import InvalidSpec, UnknownName, closest, refuse_unknown, shortened, unknown
 from onnxfn.specs.records import KINDS, InputSpec, Kind
 
 FLOAT_DTYPES: tuple[str, ...] = get_args(FloatDtype)
@@ -218,8 +218,7 @@ def only_tasks(spec: ExportSpec, *names: str) -> ExportSpec:
     if spec.task is not None and spec.task not in names:
         raise InvalidSpec(f"{spec.name or 'this spec'} is for {spec.task} already; its other tasks have no effect")
     for name in names:
-        if name not in by_name:
-            raise unknown("task", name, by_name, of=spec.name or "this spec")
+        refuse_unknown("task", name, by_name, of=spec.name or "this spec")
     return evolve(spec, tasks=tuple(by_name[name] for name in names))
 
 
@@ -253,8 +252,7 @@ def _without_tensors(spec: ExportSpec, names: tuple[str, ...]) -> ExportSpec:
 
 def _with_kind(tensor: InputSpec, kind: Kind) -> InputSpec:
     """The input with another dtype; InvalidSpec if that is of another kind of numbers."""
-    if kind not in KINDS:
-        raise unknown("type", kind, KINDS)
+    refuse_unknown("type", kind, KINDS)
     if _numbers(kind) != _numbers(tensor.kind):
         possible = ", ".join(known for known in KINDS if _numbers(known) == _numbers(tensor.kind))
         raise InvalidSpec(f"{tensor.name!r} cannot be {kind}: it has the kind {tensor.kind}; possible: {possible}")

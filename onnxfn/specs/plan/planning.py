@@ -17,7 +17,7 @@ from onnxfn.specs.algebra.planned import BATCH, Case, Part, Plan, PlannedSpec
 from onnxfn.specs.algebra.spec import Dummies, ExportSpec, Overlay, Target
 from onnxfn.specs.axes import Axis, AxisMap, names, resolve_configured, substitute, symbols, terms, value
 from onnxfn.specs.axis_symbols import AxisFacts, fixed_sizes, new_names, ranges, with_symbols
-from onnxfn.specs.errors import InvalidSpec, MissingValue, shortened, unknown
+from onnxfn.specs.errors import InvalidSpec, MissingValue, refuse_unknown, shortened
 from onnxfn.specs.plan.cache_tensors import (
     cache_feedback,
     cache_inputs,
@@ -72,8 +72,7 @@ def plan(spec: ExportSpec, config: Any = None, *, decoders: Decoders = "merged")
 
 def planned_axes(spec: ExportSpec, config: Any, *, decoders: Decoders = "merged") -> Plan:
     """The plan of a spec. Values of dummy inputs that the configuration lacks stay getters."""
-    if decoders not in DECODERS:
-        raise unknown("choice of decoders", decoders, DECODERS)
+    refuse_unknown("choice of decoders", decoders, DECODERS)
     values, new = UNKNOWN if config is None else snapshot(config), new_names(spec)
     chosen = for_some_task(spec)
     if new:  # a later edit may have used the new names
@@ -176,8 +175,7 @@ def _refuse_unknown_names(spec: ExportSpec, parts: tuple[Part, ...]) -> None:
         ("input", inputs, spec.target.input_order or ()),
     ):
         for name in chosen:
-            if name not in known:
-                raise unknown(kind, name, known, of=spec.name or "this spec")
+            refuse_unknown(kind, name, known, of=spec.name or "this spec")
 
 
 def _refuse_missing_outputs(spec: PlannedSpec) -> None:

@@ -18,7 +18,7 @@ from onnxfn.specs.edits.extra_outputs import with_known_output
 from onnxfn.specs.edits.tensors import with_opset, with_output, with_shapes, with_tolerance
 from onnxfn.specs.edits.token_embeddings import embedding_lookup, with_inputs_embeds
 from onnxfn.specs.edits.whisper_for_genai import genai_decoder, genai_encoder
-from onnxfn.specs.errors import InvalidSpec, shortened, unknown
+from onnxfn.specs.errors import InvalidSpec, refuse_unknown, shortened, unknown
 from onnxfn.specs.records import Edit
 
 
@@ -30,8 +30,7 @@ def edited(spec: ExportSpec, edits: tuple[Edit, ...]) -> ExportSpec:
         InvalidSpec: an edit has arguments that its function does not take.
     """
     for edit in edits:
-        if edit.function not in EDITS:
-            raise unknown("edit", edit.function, EDITS)
+        refuse_unknown("edit", edit.function, EDITS)
         try:
             spec = EDITS[edit.function](spec, **dict(edit.arguments))
         except (TypeError, AttributeError) as problem:
