@@ -1,4 +1,4 @@
-"""Specs, plans, reports and results as tables.
+"""Specs, plans, reports and results as tables; a report as a plot, which needs matplotlib.
 
 `text` prints any sections. The other functions take a record and return its sections or its title. They know the fields
 of the records without importing the records, because the records import this module.
@@ -16,6 +16,7 @@ from typing import Any
 from attrs import evolve
 
 from onnxfn.specs.axis_symbols import graph_axes
+from onnxfn.specs.errors import OnnxfnError
 from onnxfn.specs.results.measurements import (
     STATUS,
     has_variants,
@@ -43,6 +44,12 @@ WHY_ALLOWED: Mapping[str, str] = MappingProxyType(
 """Words of a reference -> how large an error may be. The size of an output is the root mean square of its elements."""
 
 BY_SECTIONS = "ONNX Runtime against PyTorch, by sections"
+
+SMALLEST = 1e-6
+"""Smaller multiples of the allowed error are drawn as this one: the axis is logarithmic, and 0 has no logarithm."""
+
+Points = dict[str, dict[str, float]]
+"""From the name of an output to its points: from the name of a case to a multiple of the allowed error."""
 
 SHOWN_PACKAGES = ("onnxfn", "torch", "transformers", "onnxruntime")
 """Packages whose versions are in the heading of a result; `Exported.versions` has more."""
@@ -244,6 +251,46 @@ def _content(spec: Any) -> str:
 def check_status(report: Any) -> str:
     """Whether a check passed, as text."""
     return f"check {'passed' if report.passed else 'FAILED'}"
+
+
+def report_points(report: Any) -> Points:
+    """The points of a plot. Outputs that differ in the layer alone are one row, with the largest of their values."""
+    rows = [(f"{difference.part}: {difference.output}",) for difference in report.differences]
+    return {
+        grouped_row([rows[index] for index in group])[0]: _largest([report.differences[index] for index in group])
+        for group in layer_groups(rows)
+    }
+
+
+def draw_report(report: Any, axes: Any = None) -> Any:
+    """Draws the points of a report in axes of matplotlib, new ones if there are none; returns the axes.
+
+    New axes are those of pyplot: a notebook shows them below the cell. OnnxfnError if matplotlib is not installed.
+    """
+    if axes is None:
+        try:
+            from matplotlib import pyplot as plt
+        except ImportError as error:
+            raise OnnxfnError("plot needs matplotlib: pip install 'onnxfn[plot]'") from error
+        _, axes = plt.subplots(figsize=(9, 4.5), layout="constrained")
+    for name, points in report_points(report).items():
+        axes.plot(list(points), list(points.values()), marker="o", linestyle="none", label=name)
+    axes.axhline(1.0, color="black", linestyle="--", label="allowed")
+    axes.set(yscale="log", ylabel="error / allowed error", title="ONNX Runtime against PyTorch")
+    for label in axes.get_xticklabels():
+        label.set(rotation=30, horizontalalignment="right", rotation_mode="anchor")
+    axes.legend(fontsize="small", loc="center left", bbox_to_anchor=(1.0, 0.5))
+    return axes
+
+
+def _largest(differences: list[Any]) -> dict[str, float]:
+    points: dict[str, float] = {}
+    for difference in differences:
+        for case, error, allowed in difference.errors:
+            multiple = max(error / allowed if allowed else (float("inf") if error else 0.0), SMALLEST)
+            name = case.partition(" (")[0]  # without its sizes
+            points[name] = max(points.get(name, SMALLEST), multiple)
+    return points
 
 
 def exported_summary(exported: Any) -> str:

@@ -43,22 +43,9 @@ EDITS: Mapping[str, Callable[..., ExportSpec]] = MappingProxyType(
     {
         edit.__name__: edit
         for edit in (
-            cross_attention,
-            embedding_lookup,
-            genai_decoder,
-            genai_encoder,
-            merged_decoder,
-            part_alone,
-            with_axis,
-            with_behavior,
-            with_inputs_embeds,
-            with_known_output,
-            with_opset,
-            with_output,
-            with_past,
-            with_shapes,
-            with_single_steps,
-            with_tolerance,
+            *(cross_attention, embedding_lookup, genai_decoder, genai_encoder, merged_decoder, part_alone),
+            *(with_axis, with_behavior, with_inputs_embeds, with_known_output, with_opset, with_output),
+            *(with_past, with_shapes, with_single_steps, with_tolerance),
         )
     }
 )
