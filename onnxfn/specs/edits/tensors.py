@@ -275,7 +275,7 @@ def _with_sizes(name: str, size: Any) -> AxisFacts:
     """An axis of a fixed size, or with a range of sizes."""
     is_range = isinstance(size, (tuple, list))
     match size:
-        case Integral() if size >= 1:
+        case Integral() if not size < 1:
             return AxisFacts(name, low=int(size), high=int(size))
         case (int(low), int(high)) if is_range and 0 <= low < high:
             return AxisFacts(name, low=low, high=high)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 from attrs import evolve
 
@@ -91,6 +92,16 @@ def per_layer(spec: ExportSpec, config: Snapshot, output: OutputSpec) -> Iterato
         yield evolve(output, name=name, path=path, layer=layer, layers=None, when=None)
 
 
+def needed_value(spec: ExportSpec, config: Snapshot, source: int | Source, where: str) -> Any:
+    """The value that a source reads; a number stays. A missing one is a MissingValue that says where it is needed."""
+    if isinstance(source, int):
+        return source
+    try:
+        return read_config(spec.normalizer, config, source)
+    except MissingValue as problem:
+        raise MissingValue(f"{where} of {spec.name or 'this spec'}: {problem}") from None
+
+
 def _rows(spec: ExportSpec, config: Snapshot) -> list[tuple[int, CacheRow]]:
     """Each layer with each row that it has, in the order of layers, then of rows."""
     rows = [
@@ -102,10 +113,7 @@ def _rows(spec: ExportSpec, config: Snapshot) -> list[tuple[int, CacheRow]]:
 
 
 def _layers(spec: ExportSpec, config: Snapshot, source: Source, name: str) -> Sequence[int]:
-    try:
-        layers = read_config(spec.normalizer, config, source)
-    except MissingValue as problem:
-        raise MissingValue(f"layers of {name!r} of {spec.name or 'this spec'}: {problem}") from None
+    layers = needed_value(spec, config, source, f"layers of {name!r}")
     if isinstance(layers, int):
         return layer_indices(layers)
     if not isinstance(layers, (list, tuple)) or not all(isinstance(layer, int) for layer in layers):

@@ -22,6 +22,7 @@ from onnxfn.specs.plan.cache_tensors import (
     cache_feedback,
     cache_inputs,
     cache_outputs,
+    needed_value,
     per_layer,
     refuse_unshared_cache,
 )
@@ -192,7 +193,7 @@ def refuse_unread_values(spec: ExportSpec, config: Snapshot, planned: PlannedSpe
         for generator in entries.generators:
             for name, argument in generator.arguments:
                 if isinstance(argument, Getter):
-                    _value(spec, config, argument, f"{name!r} of {generator.name}")
+                    needed_value(spec, config, argument, f"{name!r} of {generator.name}")
 
 
 def _part(spec: ExportSpec, config: Snapshot, file: File) -> Part:
@@ -294,7 +295,7 @@ def _tensor(spec: ExportSpec, config: Snapshot, tensor: Any) -> Any:
         return f"axis {symbol!r} of {tensor.name!r}"
 
     read_names = {read.name for read in spec.normalizer.reads} & set(names(tensor.axes))
-    axes = substitute(tensor.axes, {name: _value(spec, config, name, where(name)) for name in read_names})
+    axes = substitute(tensor.axes, {name: needed_value(spec, config, name, where(name)) for name in read_names})
     resolved_axes = resolve_configured(axes, lambda symbol: _size(spec, config, symbol, where(symbol)))
     return evolve(tensor, axes=resolved_axes, **({"when": None} if hasattr(tensor, "when") else {}))
 
@@ -330,19 +331,9 @@ def _case(spec: ExportSpec, config: Snapshot, overlay: Overlay, used: set[str], 
     )
 
 
-def _value(spec: ExportSpec, config: Snapshot, source: int | Source, where: str) -> Any:
-    """The value that a source reads; a number stays. A missing one is a MissingValue that says where it is needed."""
-    if isinstance(source, int):
-        return source
-    try:
-        return read_config(spec.normalizer, config, source)
-    except MissingValue as problem:
-        raise MissingValue(f"{where} of {spec.name or 'this spec'}: {problem}") from None
-
-
 def _size(spec: ExportSpec, config: Snapshot, source: int | Source, where: str) -> int:
     """The whole number that a source reads; InvalidSpec if it reads another value."""
-    number = _value(spec, config, source, where)
+    number = needed_value(spec, config, source, where)
     try:
         return int(number)
     except (TypeError, ValueError, OverflowError):
