@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from onnxfn.specs.edits.inputs import with_constants as with_constants
     from onnxfn.specs.edits.inputs import with_generator as with_generator
     from onnxfn.specs.edits.inputs import with_input_order as with_input_order
-    from onnxfn.specs.edits.mrope import with_mrope as with_mrope
     from onnxfn.specs.edits.optional_inputs import with_input as with_input
+    from onnxfn.specs.edits.optional_inputs import with_mrope as with_mrope
     from onnxfn.specs.edits.tensors import only_tasks as only_tasks
     from onnxfn.specs.edits.token_embeddings import with_inputs_embeds as with_inputs_embeds
     from onnxfn.specs.edits.weights import with_adapter_inputs as with_adapter_inputs

@@ -11,7 +11,7 @@ from onnxfn.run.greedy_decoding import numpy_dtype
 from onnxfn.specs.algebra.dummies import Array
 from onnxfn.specs.axes import terms, value
 from onnxfn.specs.axis_symbols import AxisFacts, ends, stated_limits
-from onnxfn.specs.errors import InvalidSpec, first_line, listed, unknown
+from onnxfn.specs.errors import InvalidSpec, first_line, listed, refuse_unknown
 
 
 def feeds(session: Any, name: str, arrays: Mapping[str, Any]) -> dict[str, Array]:
@@ -31,8 +31,7 @@ def feeds(session: Any, name: str, arrays: Mapping[str, Any]) -> dict[str, Array
     """
     ports = {port.name: port for port in session.get_inputs()}
     for input_name in arrays:
-        if input_name not in ports:
-            raise unknown("input", input_name, ports, of=name)
+        refuse_unknown("input", input_name, ports, of=name)
     if missing := [port for port in ports if port not in arrays]:
         raise InvalidSpec(f"no value for {listed(missing)}; {name} takes {listed(ports)}")
     converted = {port.name: _array(port, arrays[port.name], name) for port in ports.values()}

@@ -12,7 +12,6 @@ import numpy as np
 from attrs import evolve
 
 from onnxfn.architectures.placeholders import PLACES, Placeholders, placeholders, with_placeholders
-from onnxfn.run.encoded import embedded
 from onnxfn.run.greedy_decoding import Decoder, encoder_feeds, greedy, input_names
 from onnxfn.run.processed import arrays_of, processed, saved_processor
 from onnxfn.run.prompts import (
@@ -25,7 +24,7 @@ from onnxfn.run.prompts import (
     token_mask,
 )
 from onnxfn.run.sessions import open_session
-from onnxfn.run.towers import TOWERS, read_arguments, with_features
+from onnxfn.run.towers import TOWERS, embedded, read_arguments, with_features
 from onnxfn.specs.algebra.dummies import Array
 from onnxfn.specs.edits.token_embeddings import EMBEDDING_FILE, EMBEDS, IDS
 from onnxfn.specs.errors import InvalidSpec, ModelNotFound, first_line, listed
@@ -151,9 +150,12 @@ def generate(
         raise InvalidSpec(f"start is {start!r}, and a decoder without an encoder starts with input_ids; leave it out")
     ids, decoder = token_ids(inputs), _decoder(_decoder_file(exported, folder, suffix), suffix)
     with run_errors(ids):
-        placed = _placed(path, {**arrays_of(arguments), IDS: ids})
-        ids, decoder = placed[IDS], _with_features(decoder, path, suffix, placed)
-        return greedy(decoder, ids, mask, steps=steps, stop=stop_ids)
+        values: Mapping[str, Array] = {**arrays_of(arguments), IDS: ids}
+        if PLACES in values:
+            values = with_placeholders(values, _known_tokens(path))
+        if towers := _towers(folder, suffix, values):
+            decoder = with_features(decoder, towers, _known_tokens(path), values)
+        return greedy(decoder, values[IDS], mask, steps=steps, stop=stop_ids)
 
 
 def _suffix(exported: Exported | str | PathLike[str], dtype: str | None) -> str:
@@ -178,21 +180,8 @@ def _decoder_of_encoded(path: Path, suffix: str, arguments: Mapping[str, Any], m
         return evolve(decoder, constant_feeds=encoder_feeds(encoder, inputs, mask))
 
 
-def _placed(path: Path, arguments: Mapping[str, Array]) -> Mapping[str, Array]:
-    """The arguments with placeholder tokens in marked places."""
-    return with_placeholders(arguments, _known_tokens(path)) if PLACES in arguments else arguments
-
-
 def _known_tokens(path: Path) -> Placeholders:
     return placeholders(_json(path / "config.json"))
-
-
-def _with_features(decoder: Decoder, path: Path, suffix: str, arguments: Mapping[str, Array]) -> Decoder:
-    """The decoder with the features of images and sounds among the arguments; unchanged for a text alone."""
-    sessions = _towers(onnx_folder(path), suffix, arguments)
-    if not sessions:
-        return decoder
-    return with_features(decoder, sessions, _known_tokens(path), arguments)
 
 
 def _towers(folder: Path, suffix: str, arguments: Mapping[str, Array]) -> dict[str, Any]:

@@ -21,9 +21,7 @@ PAST = "past"
 CROSS_ATTENTION = ".encoder."
 """Part of the names of the cross-attention's keys and values. They are the same at each step."""
 
-NO_FEEDS: Mapping[str, Array] = MappingProxyType({})
-
-NO_FEATURES: Mapping[int, Array] = MappingProxyType({})
+NOTHING: Mapping[Any, Array] = MappingProxyType({})
 
 ChooseTokens = Callable[[Array, Array], Array]
 """From the logits of the next token, `[batch, vocabulary]`, and the texts so far, `[batch, length]`, to `[batch]`."""
@@ -43,9 +41,9 @@ class Decoder:
     first: Any
     later: Any
     embeddings: Any = None
-    constant_feeds: Mapping[str, Array] = NO_FEEDS
+    constant_feeds: Mapping[str, Array] = NOTHING
     cache: Mapping[str, str] | None = None
-    features: Mapping[int, Array] = NO_FEATURES
+    features: Mapping[int, Array] = NOTHING
     positions: Positions = token_positions
 
 
@@ -80,7 +78,7 @@ def greedy(
     past = _empty_past(decoder.first, len(texts), cache)
     for _ in range(steps):
         outputs = decoded(decoder, new, mask, past)
-        decoder = evolve(decoder, first=decoder.later, features=NO_FEATURES)
+        decoder = evolve(decoder, first=decoder.later, features=NOTHING)
         new = choose(outputs["logits"][:, -1], texts)[:, None]
         if stop:
             has_ended = np.isin(texts[:, -1:], stop) & (texts.shape[1] > input_ids.shape[1])

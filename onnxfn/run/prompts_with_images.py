@@ -80,6 +80,15 @@ def whole_prompts(
                 yield Prompt(f"{label} in {len(rows)} left-padded texts", arguments | batch)
 
 
+def encoder_prompts(encoder: Part) -> Iterator[Prompt]:
+    """One image, and several, as the inputs of an encoder that reads nothing else."""
+    for spec in (for_one(encoder.spec), encoder.spec):
+        inputs = dummies(spec, {})
+        count = len(inputs[spec.inputs[0].name])
+        arguments = {str(input_.forward_path[0]): inputs[input_.name] for input_ in spec.inputs}
+        yield Prompt("1 image" if count == 1 else f"{count} images", arguments)
+
+
 def for_one(spec: PlannedSpec) -> PlannedSpec:
     """The spec with the dummies of its case of one image, if it has one."""
     return next((in_case(spec, case) for case in spec.cases if case.name == "one"), spec)

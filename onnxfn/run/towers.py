@@ -1,4 +1,4 @@
-"""The encoder files of images and sounds, and the decoder that takes their features."""
+"""The encoder files of images and sounds, and what a decoder takes from them: features, its inputs, its first token."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from attrs import evolve
 
 from onnxfn.architectures.placeholders import AUDIO_FEATURES, IMAGE_FEATURES, Placeholders, placeholder_of
 from onnxfn.run.greedy_decoding import Decoder, session_outputs
-from onnxfn.run.merged_embeddings import mrope_positions, token_positions
+from onnxfn.run.merged_embeddings import merged_embeddings, mrope_positions, token_positions
 from onnxfn.specs.algebra.dummies import Array
-from onnxfn.specs.edits.token_embeddings import IDS
+from onnxfn.specs.algebra.planned import Part
+from onnxfn.specs.edits.token_embeddings import EMBEDS, IDS
 from onnxfn.specs.errors import InvalidSpec, listed
 
 TOWERS: Mapping[str, str] = MappingProxyType({"vision_encoder": IMAGE_FEATURES, "audio_encoder": AUDIO_FEATURES})
@@ -30,6 +31,10 @@ ROW_MASK = "input_features_mask"
 
 GRIDS: Mapping[str, str] = MappingProxyType({IMAGE_FEATURES: "image_grid_thw"})
 """The name of features -> the argument with the patches of each image in time, height and width."""
+
+
+STARTS = ("decoder_start_token_id", "bos_token_id", "pad_token_id")
+"""The keys of the first token of a decoder, in the order in which `generate` reads them, and a last resort."""
 
 
 def argument_of(input_name: str) -> str:
@@ -68,6 +73,38 @@ def tower_features(sessions: Mapping[str, Any], arguments: Mapping[str, Array]) 
         others = {name: array for name, array in arguments.items() if name not in map(argument_of, names)}
         computed[TOWERS[stem]] = real_rows(features, others)
     return computed
+
+
+def embedded(
+    table: Any, sessions: Mapping[str, Any], known: Placeholders, arguments: Mapping[str, Array]
+) -> dict[str, Array]:
+    """The arguments with the embeddings of tokens, and features among them in the places of placeholder tokens.
+
+    Args:
+        table: The session that looks up embeddings.
+        sessions: Those that compute features, see `tower_features`.
+        known: The placeholder tokens of the model.
+        arguments: Those of `forward`; `input_ids` is one of them.
+    """
+    ids = arguments[IDS]
+    rows = {placeholder_of(name, known): each for name, each in tower_features(sessions, arguments).items()}
+    return {**arguments, EMBEDS: merged_embeddings(session_outputs(table, {IDS: ids})[EMBEDS], ids, rows)}
+
+
+def encoder_outputs(encoder: Part, decoder: Part, session: Any, arguments: Mapping[str, Array]) -> dict[str, Array]:
+    """The inputs of a decoder from its encoder: outputs of the encoder, or inputs that both share."""
+    paths = {input_.name: str(input_.forward_path[0]) for input_ in encoder.spec.inputs}
+    inputs = {name: arguments[argument] for name, argument in paths.items() if argument in arguments}
+    computed = {**inputs, **session_outputs(session, inputs)}
+    links = (link for link in decoder.spec.links if link.part == encoder.name and link.input in decoder.inputs)
+    return {link.input: computed[link.output] for link in links}
+
+
+def start_tokens(model: Any, count: int) -> Array:
+    """The first token of the decoder for each of `count` texts, `[count, 1]`."""
+    configs = (model.generation_config, model.config, model.config.get_text_config(decoder=True))
+    known = (getattr(config, key, None) for key in STARTS for config in configs)
+    return np.full((count, 1), next((token for token in known if token is not None), 0), dtype=np.int64)
 
 
 def real_rows(features: Array, arguments: Mapping[str, Array]) -> Array:

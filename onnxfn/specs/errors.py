@@ -224,6 +224,12 @@ def unknown(kind: str, name: str, known: Iterable[str], *, of: str = "") -> Unkn
     return UnknownName(f"no {kind} {name!r}{owner}; known: {listed(known_names)}{closest(name, known_names)}")
 
 
+def refuse_unknown(kind: str, name: str, known: Iterable[str], *, of: str = "") -> None:
+    """Raises UnknownName for a name that does not exist: see `unknown`."""
+    if name not in known:
+        raise unknown(kind, name, known, of=of)
+
+
 ADVICE: Mapping[int, str] = MappingProxyType(
     {
         errno.ENOSPC: "free space, or choose a path on another disk",

@@ -12,7 +12,7 @@ from typing import Any
 from attrs import field, frozen
 
 from onnxfn.specs.converters import as_tuple
-from onnxfn.specs.errors import InvalidSpec, shortened, unknown
+from onnxfn.specs.errors import InvalidSpec, refuse_unknown, shortened, unknown
 from onnxfn.specs.short_repr import LONGEST_REPR, grouped_rows, shortened_call
 
 
@@ -43,8 +43,7 @@ class Named:
             return self.records[key]
         names = [record.name for record in self.records]
         if isinstance(key, str):
-            if key not in names:
-                raise unknown(self.word, key, names)
+            refuse_unknown(self.word, key, names)
             return self.records[names.index(key)]
         if not hasattr(key, "__index__"):
             raise InvalidSpec(f"no {self.word} {shortened(key)}: a key is a name or a position")
@@ -90,8 +89,7 @@ def tensor_of(spec: Any, name: str) -> Any:
         UnknownName: the spec has neither.
     """
     tensors = {tensor.name: tensor for tensor in (*spec.outputs, *spec.inputs)}
-    if name not in tensors:
-        raise unknown("input or output", name, tensors, of=spec.name or "this spec")
+    refuse_unknown("input or output", name, tensors, of=spec.name or "this spec")
     return tensors[name]
 
 

@@ -90,7 +90,7 @@ class Generator:
 
     Attributes:
         name: The name that inputs refer to.
-        function: A function of dummies.py, or `package.module:function` for any other.
+        function: A function of fills.py, or `package.module:function` for any other.
         arguments: Its keyword arguments. A Getter is read from the configuration when the plan is made; a NestedDummy
             is generated first.
         reason: Why the values have this range, if the generator was derived from a sample.

@@ -15,9 +15,9 @@ from onnxfn.architectures.placeholders import placeholders, with_placeholders
 from onnxfn.check.wholes.joined_parts import prompts_of, whole_model
 from onnxfn.check.wholes.torch_whole import WHOLE
 from onnxfn.check.wholes.whole_models import prompt_comparisons
-from onnxfn.run.encoded import start_tokens
 from onnxfn.run.prompts_with_images import text_arguments
 from onnxfn.run.sessions import open_check_session
+from onnxfn.run.towers import start_tokens
 
 TASK = "image-text-to-text-with-past"
 

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from onnxfn.specs.algebra.config_values import GETTERS
-from onnxfn.specs.algebra.dummies import FILLS
+from onnxfn.specs.algebra.fills import FILLS
 from onnxfn.specs.algebra.spec import Cache, Call, Check, Dummies, ExportSpec, Overlay, Parts, Target
 from onnxfn.specs.axes import Axis, AxisMap
 from onnxfn.specs.axis_symbols import AxisFacts

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from refusals import refusal
 
 from onnxfn.specs.algebra.compose import compose
-from onnxfn.specs.algebra.dummies import FILLS, dummies, generates, known_sizes, mask, sized
+from onnxfn.specs.algebra.dummies import dummies, generates, known_sizes, sized
 from onnxfn.specs.algebra.facts import takes
+from onnxfn.specs.algebra.fills import FILLS, mask
 from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.edits.tensors import with_dtypes
 from onnxfn.specs.errors import InvalidSpec, UnknownName
@@ -224,7 +225,7 @@ def test_dummies_that_cannot_be_made_are_refused(error, more, sizes, words):
 
 
 def test_a_generator_may_name_a_function_of_another_package():
-    spec = compose(takes("x", "3", "g"), generates("g", "onnxfn.specs.algebra.dummies:positions"))
+    spec = compose(takes("x", "3", "g"), generates("g", "onnxfn.specs.algebra.fills:positions"))
     assert dummies(spec, {})["x"].tolist() == [0, 1, 2]
 
 

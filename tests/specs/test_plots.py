@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from onnxfn.specs.errors import OnnxfnError
-from onnxfn.specs.results.plots import SMALLEST, report_points
+from onnxfn.specs.results.printing import SMALLEST, report_points
 from onnxfn.specs.stored.reports import Difference, Report
 
 CASES = ["one (batch_size=1)", "several (batch_size=3)"]

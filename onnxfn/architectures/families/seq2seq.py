@@ -7,7 +7,7 @@ from onnxfn.specs.algebra.compose import EMPTY, compose, reads
 from onnxfn.specs.algebra.dummies import generates, sized
 from onnxfn.specs.algebra.facts import SOURCE, TARGET, always, builds, case, gives, links, runs, takes
 from onnxfn.specs.algebra.spec import ExportSpec
-from onnxfn.specs.edits.behaviors import STEMS, behaves, encoder_and_decoder, encoder_and_merged_decoder, one_file
+from onnxfn.specs.edits.behaviors import STEMS, behaves, encoder_and_decoder, encoder_and_merged_decoder, extra_file
 from onnxfn.specs.edits.caches import cross_cache, kv_cache
 from onnxfn.specs.records import Edit
 from onnxfn.specs.tasks.tasks import WITH_PAST, tasked
@@ -112,7 +112,7 @@ def generation_tasks(task: str, *specs: ExportSpec, extra_files: ExportSpec = EM
 _features = gives("last_hidden_state", f"{TARGET} _")
 
 seq2seq_tasks: ExportSpec = compose(
-    tasked("feature-extraction", spec=compose(_features, one_file())),
+    tasked("feature-extraction", spec=compose(_features, extra_file("model", "monolith"))),
     tasked("feature-extraction-with-past", spec=compose(_features, encoder_and_merged_decoder())),
 )
 """The tasks that all encoder-decoders have: feature-extraction, also with past."""

@@ -17,11 +17,10 @@ from onnxfn.check.texts.decoded_texts import NEW_TOKENS, SessionOpener
 from onnxfn.check.texts.token_choices import ordinary_logits
 from onnxfn.check.wholes.torch_whole import MASK, WHOLE, encoder_arguments, forward_arguments, whole_part
 from onnxfn.models.forward import torch_outputs
-from onnxfn.run.encoded import embedded, encoder_outputs, encoder_prompts, start_tokens
 from onnxfn.run.greedy_decoding import Decoder, greedy, most_likely_token, prompt_outputs, session_outputs
-from onnxfn.run.prompts_with_images import Prompt, processed_prompts, whole_prompts
+from onnxfn.run.prompts_with_images import Prompt, encoder_prompts, processed_prompts, whole_prompts
 from onnxfn.run.sessions import file_errors
-from onnxfn.run.towers import TOWERS, takes_three_positions, with_features
+from onnxfn.run.towers import TOWERS, embedded, encoder_outputs, start_tokens, takes_three_positions, with_features
 from onnxfn.specs.algebra.config_values import snapshot
 from onnxfn.specs.algebra.dummies import Array
 from onnxfn.specs.algebra.planned import Part, Plan

@@ -16,7 +16,7 @@ from onnxfn.specs.algebra.config_values import snapshot
 from onnxfn.specs.algebra.facts import TOKENS, gives, takes
 from onnxfn.specs.algebra.spec import ExportSpec, Parts
 from onnxfn.specs.edits.behaviors import model_part
-from onnxfn.specs.edits.mrope import with_mrope
+from onnxfn.specs.edits.optional_inputs import with_mrope
 from onnxfn.specs.edits.token_embeddings import embedding_lookup, with_inputs_embeds
 from onnxfn.specs.errors import InvalidSpec
 

@@ -31,7 +31,7 @@ from math import prod
 from types import MappingProxyType
 from typing import Any
 
-from onnxfn.specs.errors import InvalidSpec, MissingValue, OnnxfnError, closest, listed, shortened, unknown
+from onnxfn.specs.errors import InvalidSpec, MissingValue, OnnxfnError, closest, listed, refuse_unknown, shortened
 from onnxfn.specs.records import Getter, Normalizer, Source
 
 LONGEST_FORMULA = 500
@@ -226,8 +226,7 @@ def _source_value(sources: Mapping[str, Source], config: Snapshot, source: Sourc
 
 
 def _getter_value(sources: Mapping[str, Source], config: Snapshot, getter: Getter) -> Any:
-    if getter.function not in GETTERS:
-        raise unknown("getter", getter.function, GETTERS)
+    refuse_unknown("getter", getter.function, GETTERS)
     try:
         return GETTERS[getter.function](lambda inner: _source_value(sources, config, inner), *getter.arguments)
     except OnnxfnError:

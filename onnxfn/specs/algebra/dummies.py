@@ -2,31 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from inspect import signature
 from math import prod
-from types import MappingProxyType
-from typing import Any, Literal, get_args
+from typing import Any
 from zlib import crc32
 
 import numpy as np
 from attrs import evolve
-from numpy.random import Generator as Random
 from numpy.typing import NDArray
 
-from onnxfn.specs.algebra.fills import (
-    boxes,
-    grid_mask,
-    grid_positions,
-    grids,
-    packed_grids,
-    rectangles,
-    scaled,
-    two_values,
-)
+from onnxfn.specs.algebra.fills import FILLS, Fill, Side
 from onnxfn.specs.algebra.planned import AnySpec
 from onnxfn.specs.algebra.spec import Dummies, ExportSpec
-from onnxfn.specs.axes import LARGEST_SIZE, names, shape
+from onnxfn.specs.axes import names, shape
 from onnxfn.specs.axis_symbols import AxisFacts, fixed_sizes, traced_sizes
 from onnxfn.specs.converters import plain_number, resolve
 from onnxfn.specs.errors import InvalidSpec, MissingValue, OnnxfnError, UnknownName, raise_no_memory, unknown
@@ -36,12 +25,6 @@ Array = NDArray[Any]
 LARGEST_DUMMY = 1 << 28
 """The most elements of a dummy, 2 GiB of numbers: a larger one is a mistake in a size."""
 
-Side = Literal["right", "left", "none"]
-"""Where a mask has padding."""
-
-Fill = Callable[..., Array]
-"""From a random generator, a shape and keyword arguments to an array of this shape."""
-
 
 def generates(name: str, function: str, **arguments: Any) -> ExportSpec:
     """A spec with one generator: a named way to make dummy tensors.
@@ -49,7 +32,7 @@ def generates(name: str, function: str, **arguments: Any) -> ExportSpec:
     Args:
         name: The name that inputs refer to, the third argument of `takes`.
         function: `integers`, `uniform`, `normal`, `constant`, `mask`, `positions` or another function of
-            specs/algebra/dummies.py, or `package.module:function` for one of your own. It is called with a
+            specs/algebra/fills.py, or `package.module:function` for one of your own. It is called with a
             `numpy.random.Generator`, a shape and `arguments`, and returns an array of this shape.
         arguments: Keyword arguments of the function. A getter is read from the configuration; a NestedDummy is
             generated first.
@@ -185,170 +168,6 @@ def dtype_of(spec: AnySpec, input_: InputSpec) -> np.dtype[Any]:
     """The numpy dtype of an input's dummies. numpy has no bfloat16, so these dummies are float32."""
     dtype = graph_dtype(spec, input_.kind)
     return np.dtype("float32" if dtype == "bfloat16" else dtype)
-
-
-def integers(random: Random, shape: tuple[int, ...], *, high: int, low: int = 0) -> Array:
-    """Whole numbers from `low` up to and without `high`, also as floats."""
-    return random.integers(low, high, shape, dtype=np.uint64 if high > LARGEST_SIZE else np.int64)
-
-
-def ids_with_end(random: Random, shape: tuple[int, ...], *, high: int, end: int) -> Array:
-    """Whole numbers below `high`; the last of each row is `end`, and no other is."""
-    ids = random.integers(0, high - 1, shape)
-    ids += ids >= end
-    ids[..., -1:] = end
-    return ids
-
-
-def ids_with_image(random: Random, shape: tuple[int, ...], *, high: int, image: int, count: int) -> Array:
-    """Whole numbers below `high`; the first `count` of each row are the token `image`, and no others are."""
-    if shape[-1] < count:
-        raise ValueError(f"an image is {count} tokens long")
-    ids = integers(random, shape, high=high - 1)
-    ids += ids >= image
-    ids[..., :count] = image
-    return ids
-
-
-def uniform(random: Random, shape: tuple[int, ...], *, low: float = -1.0, high: float = 1.0) -> Array:
-    """Uniformly distributed numbers between `low` and `high`."""
-    return random.uniform(low, high, shape)
-
-
-def normal(random: Random, shape: tuple[int, ...], *, deviation: float = 1.0) -> Array:
-    """Normally distributed numbers with mean 0."""
-    return random.normal(0.0, deviation, shape)
-
-
-def constant(_: Random, shape: tuple[int, ...], *, value: float = 0) -> Array:
-    """The same value everywhere."""
-    return np.full(shape, value)
-
-
-def positions(_: Random, shape: tuple[int, ...], *, mask: Array | None = None) -> Array:
-    """Position ids along the last axis: 0, 1, 2, ...; with a mask, those of its last tokens, padding not counted.
-
-    >>> positions(np.random.default_rng(0), (1, 3), mask=np.array([[0, 0, 1, 1, 1]])).tolist()
-    [[0, 1, 2]]
-    """
-    if mask is None:
-        return np.broadcast_to(np.arange(shape[-1]), shape).copy()
-    position_ids: Array = np.maximum(mask.cumsum(axis=-1) - 1, 0)
-    return position_ids[..., position_ids.shape[-1] - shape[-1] :]
-
-
-def mrope_positions(_: Random, shape: tuple[int, ...], *, text: Array) -> Array:
-    """Positions in time, height and width, `[3, batch, length]`, from those of a text: as if each row had two tokens.
-
-    >>> mrope_positions(np.random.default_rng(0), (3, 1, 4), text=np.array([[0, 1, 2, 3]])).tolist()
-    [[[0, 1, 2, 3]], [[0, 0, 1, 1]], [[0, 1, 0, 1]]]
-    """
-    return np.stack([text, text // 2, text % 2]).reshape(shape)
-
-
-def mask(_: Random, shape: tuple[int, ...], *, padding: str = "right", shortest: int = 1) -> Array:
-    """1 for a token and 0 for padding, which is at the `right`, at the `left`, or nowhere (`none`).
-
-    The last axis is the sequence. The first of several rows has no padding, each further row has more, at most half.
-    No row has fewer tokens than `shortest`, unless the sequence is shorter.
-
-    >>> mask(np.random.default_rng(0), (2, 4), padding="left").tolist()
-    [[1, 1, 1, 1], [0, 1, 1, 1]]
-    """
-    if padding not in get_args(Side):
-        raise unknown("padding", padding, get_args(Side))
-    length = shape[-1]
-    if padding == "none" or length < 2:  # noqa: PLR2004 - a sequence of one token has no room for padding
-        return np.ones(shape, dtype=np.int64)
-    rows = int(np.prod(shape[:-1]))
-    order = np.arange(rows) + (rows == 1)
-    pad_counts = np.maximum((order * length) // (2 * rows), order > 0)
-    token_counts = np.maximum(length - pad_counts, min(shortest, length)).reshape(shape[:-1])[..., None]
-    indices = np.arange(length)
-    tokens: Array = indices < token_counts if padding == "right" else indices >= length - token_counts
-    return tokens.astype(np.int64)
-
-
-def mixed_mask(_: Random, shape: tuple[int, ...], *, sides: str = "right left holes", shortest: int = 1) -> Array:
-    """1 for a token and 0 for padding; each row has the padding that is the next word of `sides`.
-
-    A third of a row is 0: at its `right`, at its `left`, or every third token but the first and last (`holes`). Or all
-    of it is 0 but the first tokens, as many as `shortest` (`first`).
-
-    >>> mixed_mask(np.random.default_rng(0), (4, 6), sides="right left holes first").tolist()
-    [[1, 1, 1, 1, 0, 0], [0, 0, 1, 1, 1, 1], [1, 0, 1, 1, 0, 1], [1, 0, 0, 0, 0, 0]]
-    """
-    tokens, words, third = np.ones(shape, dtype=np.int64), sides.split(), shape[-1] // 3
-    masked = {
-        "right": slice(shape[-1] - third, None),
-        "left": slice(0, third),
-        "holes": slice(1, -1, 3),
-        "first": slice(shortest, None),
-        "none": slice(0, 0),
-    }
-    for index, row in enumerate(tokens.reshape(-1, shape[-1])):
-        row[masked[words[index % len(words)]]] = 0
-    return tokens
-
-
-def special_ids(
-    _: Random, shape: tuple[int, ...], *, ids: Array, mask: Array, pad: int | None = None, end: int | None = None
-) -> Array:
-    """Token ids with the token `pad` where the mask is 0, and with the token `end` after a third of each row.
-
-    If a third of a row is followed by padding, its first token is `end`. End tokens among `ids` stay. The last axis of
-    the mask may be longer: its last elements count.
-
-    >>> ids, mask = np.array([[5, 6, 7, 8], [5, 6, 7, 8]]), np.array([[1, 1, 1, 0], [1, 0, 0, 0]])
-    >>> special_ids(np.random.default_rng(0), (2, 4), ids=ids, mask=mask, pad=0, end=2).tolist()
-    [[5, 2, 7, 0], [2, 0, 0, 0]]
-    """
-    special, length = ids.copy(), shape[-1]
-    tokens = mask[..., mask.shape[-1] - length :]
-    if pad is not None:
-        special[(tokens == 0) & (ids != end)] = pad
-    if end is not None:
-        third = length // 3
-        places = np.where(tokens[..., third] == 0, tokens.argmax(axis=-1), third)
-        np.put_along_axis(special, places[..., np.newaxis], end, axis=-1)
-    return special
-
-
-def first_one(_: Random, shape: tuple[int, ...]) -> Array:
-    """1 at the start of the last axis and 0 elsewhere."""
-    array = np.zeros(shape, dtype=np.int64)
-    array[..., :1] = 1
-    return array
-
-
-FILLS: Mapping[str, Fill] = MappingProxyType(
-    {
-        fill.__name__: fill
-        for fill in (
-            integers,
-            ids_with_end,
-            ids_with_image,
-            uniform,
-            scaled,
-            two_values,
-            normal,
-            constant,
-            positions,
-            mrope_positions,
-            mask,
-            mixed_mask,
-            special_ids,
-            first_one,
-            grids,
-            packed_grids,
-            rectangles,
-            grid_mask,
-            grid_positions,
-            boxes,
-        )
-    }
-)
-"""The functions that generators name."""
 
 
 def _shape(spec: AnySpec, input_: InputSpec, sizes: Mapping[str, int]) -> tuple[int, ...]:

@@ -7,17 +7,7 @@ from onnxfn.specs.algebra.spec import Call, Check, ExportSpec, Overlay, Parts
 from onnxfn.specs.axes import AxisMap
 from onnxfn.specs.axis_symbols import AxisFacts
 from onnxfn.specs.converters import Path, plain_number
-from onnxfn.specs.records import (
-    ArgumentBuilder,
-    Constant,
-    InputSpec,
-    Kind,
-    Link,
-    OutputSpec,
-    Patch,
-    Plain,
-    Source,
-)
+from onnxfn.specs.records import ArgumentBuilder, Constant, InputSpec, Kind, Link, OutputSpec, Patch, Plain, Source
 
 TOKENS = "batch_size sequence_length"
 """The axes of a batch of texts."""

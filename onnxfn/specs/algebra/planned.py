@@ -101,11 +101,8 @@ class PlannedSpec:
         """The symbol of the batch axis."""
         return self.batch_name or BATCH
 
-    def __getitem__(self, name: str) -> InputSpec | OutputSpec:
-        return tensor_of(self, name)
-
-    def __contains__(self, name: object) -> bool:
-        return has_tensor(self, name)
+    __getitem__ = tensor_of
+    __contains__ = has_tensor
 
     def __str__(self) -> str:
         return printing.text(printing.title(self), printing.spec_sections(self))

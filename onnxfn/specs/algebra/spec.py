@@ -11,7 +11,7 @@ from attrs import evolve, field
 
 from onnxfn.specs.axis_symbols import AxisFacts
 from onnxfn.specs.converters import as_tuple
-from onnxfn.specs.errors import InvalidSpec, unknown
+from onnxfn.specs.errors import InvalidSpec, refuse_unknown
 from onnxfn.specs.named_records import Named, by_name, has_tensor, tensor_of
 from onnxfn.specs.quantization import WeightRule, unique_rules
 from onnxfn.specs.record import record
@@ -215,11 +215,8 @@ class ExportSpec:
     check: Check = Check()
     target: Target = Target()
 
-    def __getitem__(self, name: str) -> InputSpec | OutputSpec:
-        return tensor_of(self, name)
-
-    def __contains__(self, name: object) -> bool:
-        return has_tensor(self, name)
+    __getitem__ = tensor_of
+    __contains__ = has_tensor
 
     def __str__(self) -> str:
         return printing.text(printing.title(self), printing.spec_sections(self))
@@ -267,8 +264,7 @@ def with_changed_input(spec: ExportSpec, name: str, change: Callable[[InputSpec]
         UnknownName: no input has the name.
     """
     known = dict.fromkeys(tensor.name for inner in inner_specs(spec) for tensor in inner.inputs)
-    if name not in known:
-        raise unknown("input", name, known, of=spec.name or "this spec")
+    refuse_unknown("input", name, known, of=spec.name or "this spec")
 
     def changed(inner: ExportSpec) -> ExportSpec:
         inputs = (change(tensor) if tensor.name == name else tensor for tensor in inner.inputs)

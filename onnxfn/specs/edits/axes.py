@@ -10,7 +10,7 @@ from onnxfn.specs.algebra.spec import ExportSpec, each_spec, inner_specs
 from onnxfn.specs.axes import Axis, AxisMap, axis_map, inserted
 from onnxfn.specs.axis_symbols import AxisFacts, joined_axes, new_names, symbols_in
 from onnxfn.specs.edits.as_edit import as_edit
-from onnxfn.specs.errors import InvalidSpec, listed, unknown
+from onnxfn.specs.errors import InvalidSpec, listed, refuse_unknown
 from onnxfn.specs.records import Constant, InputSpec
 
 
@@ -37,8 +37,7 @@ def with_axis_names(spec: ExportSpec, /, **names: str) -> ExportSpec:
     known = {current.get(name, name): name for name in own}
     changed = {**current}
     for old, new in names.items():
-        if old not in known:
-            raise unknown("axis", old, known, of=spec.name or "this spec")
+        refuse_unknown("axis", old, known, of=spec.name or "this spec")
         if not (new.isidentifier() and new.isascii()):
             raise InvalidSpec(f"{new!r} is no name of an axis: a name has letters, digits and _")
         if new != known[old] and (new in known or new in own):

@@ -15,7 +15,7 @@ from onnxfn.specs.algebra.spec import Cache, ExportSpec, Overlay, Parts, Past
 from onnxfn.specs.axes import Axis, AxisMap, axis_map
 from onnxfn.specs.edits.as_edit import as_edit
 from onnxfn.specs.edits.caches import over_past
-from onnxfn.specs.errors import InvalidSpec, listed, unknown
+from onnxfn.specs.errors import InvalidSpec, listed, refuse_unknown
 from onnxfn.specs.records import CacheRow, Edit, File, InputSpec
 
 BEHAVIORS = ("monolith", "encoder", "decoder")
@@ -48,8 +48,7 @@ def behaves(behavior: str, *specs: ExportSpec) -> ExportSpec:
     >>> [overlay.name for overlay in behaves("encoder", runs("encoder")).parts.behaviors]
     ['encoder']
     """
-    if behavior not in BEHAVIORS:
-        raise unknown("behavior", behavior, BEHAVIORS)
+    refuse_unknown("behavior", behavior, BEHAVIORS)
     return model_part(behavior, *specs)
 
 
@@ -81,8 +80,7 @@ def with_behavior(spec: ExportSpec, behavior: str, *, past: Literal["outputs", "
     view = _view(spec, behavior)
     if past is None:
         return evolve(view, cache=evolve(view.cache, rows=()))
-    if past not in PASTS:
-        raise unknown("past", past, PASTS)
+    refuse_unknown("past", past, PASTS)
     if past == "outputs":
         return _with_cache(view, "outputs", returned=lambda row: behavior == "decoder" or row.grows)
     both = _with_cache(view, "both", returned=lambda row: row.grows)
@@ -149,11 +147,6 @@ def written_as(*files: File) -> ExportSpec:
     return ExportSpec(parts=Parts(files=files))
 
 
-def one_file() -> ExportSpec:
-    """A spec of one file with encoder and decoder."""
-    return written_as(_file("model", behavior="monolith"))
-
-
 def encoder_and_decoder() -> ExportSpec:
     """A spec of two files, an encoder and a decoder without a cache."""
     return written_as(_file("encoder_model", behavior="encoder"), _file("decoder_model", behavior="decoder"))
@@ -199,8 +192,7 @@ def _as_file(spec: ExportSpec, name: str) -> ExportSpec:
 def _view(spec: ExportSpec, behavior: str) -> ExportSpec:
     """The spec with a behavior composed onto it, and no behaviors left."""
     known = {overlay.name: overlay.spec for overlay in spec.parts.behaviors}
-    if behavior not in (known or BEHAVIORS):
-        raise unknown("behavior", behavior, known or BEHAVIORS, of=spec.name or "this spec")
+    refuse_unknown("behavior", behavior, known or BEHAVIORS, of=spec.name or "this spec")
     if not known:
         raise InvalidSpec(
             f"{spec.name or 'this spec'} is not an encoder-decoder (or one of its parts already), so it has no "

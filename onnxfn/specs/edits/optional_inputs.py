@@ -1,4 +1,4 @@
-"""Optional inputs of models that their specs omit: masks, positions, segment ids, ...; `with_input`."""
+"""Inputs of models that their specs omit: masks, positions, segment ids, ...; positions in time, height and width."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from attrs import evolve, field, frozen
 
 from onnxfn.specs.algebra.compose import compose, from_config
 from onnxfn.specs.algebra.dummies import generates
-from onnxfn.specs.algebra.spec import ExportSpec, each_spec, inner_specs, tensor_names
-from onnxfn.specs.axes import AxisMap
+from onnxfn.specs.algebra.facts import TOKENS
+from onnxfn.specs.algebra.spec import ExportSpec, each_spec, inner_specs, tensor_names, with_changed_input
+from onnxfn.specs.axes import AxisMap, axis_map, inserted, pattern
 from onnxfn.specs.edits.as_edit import as_edit
 from onnxfn.specs.edits.logits_to_keep import NUM_LOGITS_TO_KEEP, computes_logits, with_logits_to_keep
-from onnxfn.specs.errors import UnknownName, closest, listed
-from onnxfn.specs.records import InputSpec
+from onnxfn.specs.errors import InvalidSpec, UnknownName, closest, listed
+from onnxfn.specs.records import InputSpec, NestedDummy
 
 WITHOUT_POSITIONS = frozenset({"num_channels", "audio_channels", "num_mel_bins"})
 """Axes of an input that its mask lacks: their elements share the position of the mask."""
@@ -57,6 +58,12 @@ OPTIONAL_INPUTS: Mapping[str, OptionalInput] = MappingProxyType(
 """Name -> the optional input. transformers 5.23 calls them so."""
 
 
+POSITIONS, GENERATOR = "position_ids", "mrope_positions"
+
+MROPE_AXES: AxisMap = inserted(axis_map(TOKENS), 0, "3")
+"""The axes of positions in time, height and width."""
+
+
 @as_edit
 def with_input(spec: ExportSpec, name: str) -> ExportSpec:
     """The spec with one more input: an optional input of its model that its row omits, such as a mask or segment ids.
@@ -97,6 +104,32 @@ def with_input(spec: ExportSpec, name: str) -> ExportSpec:
     return compose(changed, generates(form.generator, form.function, **form.arguments))
 
 
+@as_edit
+def with_mrope(spec: ExportSpec) -> ExportSpec:
+    """The spec whose `position_ids` are `[3, batch_size, sequence_length]`: positions in time, height and width.
+
+    Models with multimodal rotary embeddings (M-RoPE) take them, and programs such as transformers.js give them to these
+    models: Qwen2-VL, Qwen3.5, GLM-OCR. For a text alone the three are equal.
+
+    Args:
+        spec: A spec that takes tokens. It need not take `position_ids` yet.
+
+    Raises:
+        UnknownName: the spec takes no tokens.
+        InvalidSpec: its `position_ids` are not those of a text, `[batch_size, sequence_length]`.
+
+    Source: "Qwen2-VL: Enhancing Vision-Language Model's Perception of the World at Any Resolution", arXiv 2409.12191.
+
+    >>> from onnxfn import spec_for
+    >>> with_mrope(spec_for("qwen3_5_text", "text-generation-with-past"))["position_ids"].axes
+    axis_map('3 batch_size sequence_length')
+    """
+    return compose(
+        with_changed_input(with_input(spec, POSITIONS), POSITIONS, _with_three),
+        generates(GENERATOR, "mrope_positions", text=NestedDummy("token_positions", TOKENS)),
+    )
+
+
 def can_take(spec: ExportSpec, name: str) -> bool:
     """Whether `with_input` can add an input of this name to a spec.
 
@@ -127,3 +160,11 @@ def _refused(spec: ExportSpec, name: str) -> UnknownName:
         f"with_input cannot add {name!r} to {spec.name or 'this spec'}; it can add: {listed(known)}"
         f"{closest(name, known)}; describe any other yourself: compose(spec, takes({name!r}, axes, generator))"
     )
+
+
+def _with_three(tensor: InputSpec) -> InputSpec:
+    if tensor.axes == MROPE_AXES:
+        return tensor
+    if tensor.axes != axis_map(TOKENS):
+        raise InvalidSpec(f"{POSITIONS} have the axes {pattern(tensor.axes)!r}, not those of a text: {TOKENS!r}")
+    return evolve(tensor, axes=MROPE_AXES, generator=GENERATOR)

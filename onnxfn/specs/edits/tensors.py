@@ -27,7 +27,7 @@ from onnxfn.specs.axes import AxisMap
 from onnxfn.specs.axis_symbols import AxisFacts, symbols_in
 from onnxfn.specs.converters import Path
 from onnxfn.specs.edits.as_edit import as_edit
-from onnxfn.specs.errors import InvalidSpec, UnknownName, closest, shortened, unknown
+from onnxfn.specs.errors import InvalidSpec, UnknownName, closest, refuse_unknown, shortened, unknown
 from onnxfn.specs.records import KINDS, InputSpec, Kind
 
 FLOAT_DTYPES: tuple[str, ...] = get_args(FloatDtype)
@@ -218,8 +218,7 @@ def only_tasks(spec: ExportSpec, *names: str) -> ExportSpec:
     if spec.task is not None and spec.task not in names:
         raise InvalidSpec(f"{spec.name or 'this spec'} is for {spec.task} already; its other tasks have no effect")
     for name in names:
-        if name not in by_name:
-            raise unknown("task", name, by_name, of=spec.name or "this spec")
+        refuse_unknown("task", name, by_name, of=spec.name or "this spec")
     return evolve(spec, tasks=tuple(by_name[name] for name in names))
 
 
@@ -253,8 +252,7 @@ def _without_tensors(spec: ExportSpec, names: tuple[str, ...]) -> ExportSpec:
 
 def _with_kind(tensor: InputSpec, kind: Kind) -> InputSpec:
     """The input with another dtype; InvalidSpec if that is of another kind of numbers."""
-    if kind not in KINDS:
-        raise unknown("type", kind, KINDS)
+    refuse_unknown("type", kind, KINDS)
     if _numbers(kind) != _numbers(tensor.kind):
         possible = ", ".join(known for known in KINDS if _numbers(known) == _numbers(tensor.kind))
         raise InvalidSpec(f"{tensor.name!r} cannot be {kind}: it has the kind {tensor.kind}; possible: {possible}")
@@ -275,19 +273,12 @@ def _numbers(kind: str) -> str:
 
 def _with_sizes(name: str, size: Any) -> AxisFacts:
     """An axis of a fixed size, or with a range of sizes."""
-    low, high = _range(name, size) if isinstance(size, (tuple, list)) else (_fixed_size(name, size),) * 2
-    return AxisFacts(name, low=low, high=high)
-
-
-def _fixed_size(name: str, size: Any) -> int:
-    if not isinstance(size, Integral) or size < 1:
-        size_or_range = f"a size is a whole number, 1 or more; a range is (smallest, largest): {name}=(1, 128)"
-        raise InvalidSpec(f"axis {name!r} cannot be fixed at {shortened(size)}; {size_or_range}")
-    return int(size)
-
-
-def _range(name: str, ends: Any) -> tuple[int, int]:
-    match ends:
-        case (int(low), int(high)) if 0 <= low < high:
-            return low, high
-    raise InvalidSpec(f"axis {name!r} has no range {shortened(ends)}; a range is (smallest, largest): {name}=(1, 128)")
+    is_range = isinstance(size, (tuple, list))
+    match size:
+        case Integral() if not size < 1:
+            return AxisFacts(name, low=int(size), high=int(size))
+        case (int(low), int(high)) if is_range and 0 <= low < high:
+            return AxisFacts(name, low=low, high=high)
+    fault = f"has no range {shortened(size)}" if is_range else f"cannot be fixed at {shortened(size)}"
+    advice = "" if is_range else "a size is a whole number, 1 or more; "
+    raise InvalidSpec(f"axis {name!r} {fault}; {advice}a range is (smallest, largest): {name}=(1, 128)")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 from attrs import evolve
 
@@ -53,43 +54,32 @@ def _reason(spec: PlannedSpec) -> str:
     return f"a head is {odd} wide, and GroupQueryAttention takes multiples of {WIDTH_STEP}" if odd else ""
 
 
+def cache_tensors(spec: ExportSpec, config: Snapshot) -> Iterator[tuple[InputSpec, OutputSpec | None]]:
+    """The cache, layer by layer: each tensor as an input, and as an output, if the graph returns it."""
+    for layer, row in _rows(spec, config):
+        name, path = _in_layer(row.input_name, layer), _path(row.input_path, layer, str)
+        past = InputSpec(name, row.input_axes, "past_states", "float", path, layer=layer)
+        present: OutputSpec | None = None
+        if row.output_name is not None:
+            name, path = _in_layer(row.output_name, layer), _path(row.output_path, layer, int)
+            present = OutputSpec(name, row.output_axes, path, layer=layer, kind="float")
+        yield past, present
+
+
 def cache_inputs(spec: ExportSpec, config: Snapshot) -> tuple[InputSpec, ...]:
     """The cache as inputs, layer by layer."""
-    return tuple(
-        InputSpec(
-            _in_layer(row.input_name, layer),
-            row.input_axes,
-            "past_states",
-            "float",
-            _path(row.input_path, layer, str),
-            layer=layer,
-        )
-        for layer, row in _rows(spec, config)
-    )
+    return tuple(past for past, _ in cache_tensors(spec, config))
 
 
 def cache_outputs(spec: ExportSpec, config: Snapshot) -> tuple[OutputSpec, ...]:
     """The cache as outputs, layer by layer."""
-    return tuple(
-        OutputSpec(
-            _in_layer(row.output_name, layer),
-            row.output_axes,
-            _path(row.output_path, layer, int),
-            layer=layer,
-            kind="float",
-        )
-        for layer, row in _rows(spec, config)
-        if row.output_name is not None
-    )
+    return tuple(present for _, present in cache_tensors(spec, config) if present is not None)
 
 
 def cache_feedback(spec: ExportSpec, config: Snapshot) -> tuple[Feedback, ...]:
     """Which output of the cache is which input of the next call, layer by layer."""
-    return tuple(
-        Feedback(_in_layer(row.input_name, layer), _in_layer(row.output_name, layer))
-        for layer, row in _rows(spec, config)
-        if row.output_name is not None
-    )
+    pairs = cache_tensors(spec, config)
+    return tuple(Feedback(past.name, present.name) for past, present in pairs if present is not None)
 
 
 def per_layer(spec: ExportSpec, config: Snapshot, output: OutputSpec) -> Iterator[OutputSpec]:
@@ -100,6 +90,16 @@ def per_layer(spec: ExportSpec, config: Snapshot, output: OutputSpec) -> Iterato
     for layer in _layers(spec, config, output.layers, output.name):
         name, path = _in_layer(output.name, layer), _path(output.path, layer, int)
         yield evolve(output, name=name, path=path, layer=layer, layers=None, when=None)
+
+
+def needed_value(spec: ExportSpec, config: Snapshot, source: int | Source, where: str) -> Any:
+    """The value that a source reads; a number stays. A missing one is a MissingValue that says where it is needed."""
+    if isinstance(source, int):
+        return source
+    try:
+        return read_config(spec.normalizer, config, source)
+    except MissingValue as problem:
+        raise MissingValue(f"{where} of {spec.name or 'this spec'}: {problem}") from None
 
 
 def _rows(spec: ExportSpec, config: Snapshot) -> list[tuple[int, CacheRow]]:
@@ -113,10 +113,7 @@ def _rows(spec: ExportSpec, config: Snapshot) -> list[tuple[int, CacheRow]]:
 
 
 def _layers(spec: ExportSpec, config: Snapshot, source: Source, name: str) -> Sequence[int]:
-    try:
-        layers = read_config(spec.normalizer, config, source)
-    except MissingValue as problem:
-        raise MissingValue(f"layers of {name!r} of {spec.name or 'this spec'}: {problem}") from None
+    layers = needed_value(spec, config, source, f"layers of {name!r}")
     if isinstance(layers, int):
         return layer_indices(layers)
     if not isinstance(layers, (list, tuple)) or not all(isinstance(layer, int) for layer in layers):

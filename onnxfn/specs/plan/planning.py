@@ -17,26 +17,18 @@ from onnxfn.specs.algebra.planned import BATCH, Case, Part, Plan, PlannedSpec
 from onnxfn.specs.algebra.spec import Dummies, ExportSpec, Overlay, Target
 from onnxfn.specs.axes import Axis, AxisMap, names, resolve_configured, substitute, symbols, terms, value
 from onnxfn.specs.axis_symbols import AxisFacts, fixed_sizes, new_names, ranges, with_symbols
-from onnxfn.specs.errors import InvalidSpec, MissingValue, shortened, unknown
+from onnxfn.specs.errors import InvalidSpec, MissingValue, refuse_unknown, shortened
 from onnxfn.specs.plan.cache_tensors import (
     cache_feedback,
     cache_inputs,
     cache_outputs,
+    needed_value,
     per_layer,
     refuse_unshared_cache,
 )
 from onnxfn.specs.plan.check_cases import within_ranges
 from onnxfn.specs.plan.text_cases import NO_FACTS, text_facts, with_text_cases
-from onnxfn.specs.records import (
-    Constant,
-    File,
-    Generator,
-    Getter,
-    InputSpec,
-    NestedDummy,
-    OutputSpec,
-    Source,
-)
+from onnxfn.specs.records import Constant, File, Generator, Getter, InputSpec, NestedDummy, OutputSpec, Source
 from onnxfn.specs.tasks.tasks import edited, for_some_task
 
 DEFAULTS = ExportSpec(target=Target(opset=18, int_dtype="int64"))
@@ -81,8 +73,7 @@ def plan(spec: ExportSpec, config: Any = None, *, decoders: Decoders = "merged")
 
 def planned_axes(spec: ExportSpec, config: Any, *, decoders: Decoders = "merged") -> Plan:
     """The plan of a spec. Values of dummy inputs that the configuration lacks stay getters."""
-    if decoders not in DECODERS:
-        raise unknown("choice of decoders", decoders, DECODERS)
+    refuse_unknown("choice of decoders", decoders, DECODERS)
     values, new = UNKNOWN if config is None else snapshot(config), new_names(spec)
     chosen = for_some_task(spec)
     if new:  # a later edit may have used the new names
@@ -185,8 +176,7 @@ def _refuse_unknown_names(spec: ExportSpec, parts: tuple[Part, ...]) -> None:
         ("input", inputs, spec.target.input_order or ()),
     ):
         for name in chosen:
-            if name not in known:
-                raise unknown(kind, name, known, of=spec.name or "this spec")
+            refuse_unknown(kind, name, known, of=spec.name or "this spec")
 
 
 def _refuse_missing_outputs(spec: PlannedSpec) -> None:
@@ -203,7 +193,7 @@ def refuse_unread_values(spec: ExportSpec, config: Snapshot, planned: PlannedSpe
         for generator in entries.generators:
             for name, argument in generator.arguments:
                 if isinstance(argument, Getter):
-                    _value(spec, config, argument, f"{name!r} of {generator.name}")
+                    needed_value(spec, config, argument, f"{name!r} of {generator.name}")
 
 
 def _part(spec: ExportSpec, config: Snapshot, file: File) -> Part:
@@ -305,7 +295,7 @@ def _tensor(spec: ExportSpec, config: Snapshot, tensor: Any) -> Any:
         return f"axis {symbol!r} of {tensor.name!r}"
 
     read_names = {read.name for read in spec.normalizer.reads} & set(names(tensor.axes))
-    axes = substitute(tensor.axes, {name: _value(spec, config, name, where(name)) for name in read_names})
+    axes = substitute(tensor.axes, {name: needed_value(spec, config, name, where(name)) for name in read_names})
     resolved_axes = resolve_configured(axes, lambda symbol: _size(spec, config, symbol, where(symbol)))
     return evolve(tensor, axes=resolved_axes, **({"when": None} if hasattr(tensor, "when") else {}))
 
@@ -341,19 +331,9 @@ def _case(spec: ExportSpec, config: Snapshot, overlay: Overlay, used: set[str], 
     )
 
 
-def _value(spec: ExportSpec, config: Snapshot, source: int | Source, where: str) -> Any:
-    """The value that a source reads; a number stays. A missing one is a MissingValue that says where it is needed."""
-    if isinstance(source, int):
-        return source
-    try:
-        return read_config(spec.normalizer, config, source)
-    except MissingValue as problem:
-        raise MissingValue(f"{where} of {spec.name or 'this spec'}: {problem}") from None
-
-
 def _size(spec: ExportSpec, config: Snapshot, source: int | Source, where: str) -> int:
     """The whole number that a source reads; InvalidSpec if it reads another value."""
-    number = _value(spec, config, source, where)
+    number = needed_value(spec, config, source, where)
     try:
         return int(number)
     except (TypeError, ValueError, OverflowError):

@@ -8,7 +8,7 @@ from onnxfn.specs.algebra.config_values import snapshot
 from onnxfn.specs.algebra.dummies import dummies
 from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.axis_symbols import fixed_sizes
-from onnxfn.specs.errors import InvalidSpec, unknown
+from onnxfn.specs.errors import InvalidSpec, refuse_unknown
 from onnxfn.specs.plan.check_cases import check_sizes
 from onnxfn.specs.plan.planning import planned_axes, refuse_unread_values
 from onnxfn.specs.plan.real_inputs import real_inputs
@@ -82,8 +82,7 @@ def dummy_inputs(
     >>> dummy_inputs(bert, {"vocab_size": 99, "type_vocab_size": 2}, "np", sequence_length=8)["input_ids"].shape
     (2, 8)
     """
-    if framework not in ("pt", "np"):
-        raise unknown("framework", framework, ("pt", "np"))
+    refuse_unknown("framework", framework, ("pt", "np"))
     planned = planned_axes(spec, config).parts[0].spec
     refuse_unread_values(spec, snapshot(config), planned)
     for name, size in fixed_sizes(planned).items():

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from onnxfn.specs.algebra.dummies import Array, dtype_of, dummies, known_sizes, positions
+from onnxfn.specs.algebra.dummies import Array, dtype_of, dummies, known_sizes
+from onnxfn.specs.algebra.fills import positions
 from onnxfn.specs.algebra.planned import LeftOut, Plan, PlannedSpec
 from onnxfn.specs.algebra.spec import ExportSpec, inner_specs
 from onnxfn.specs.axes import names, shape, solve_for_name
@@ -154,13 +155,13 @@ def _features(spec: PlannedSpec, preprocessor: Any, sizes: Mapping[str, int], se
     components = [component for name in COMPONENTS if (component := getattr(preprocessor, name, None)) is not None]
     features: dict[str, Any] = {}
     for component in components or [preprocessor]:
-        kind = next((kind for kind, matches in KINDS.items() if matches(component)), None)
-        if kind is None:
+        run = next((run for attribute, run in FEATURES.items() if hasattr(component, attribute)), None)
+        if run is None:
             raise InvalidSpec(
                 f"{type(component).__name__} is no tokenizer, image processor or feature extractor of transformers: "
                 "it has no pad_token_id, image_mean or sampling_rate"
             )
-        features.update(FEATURES[kind](spec, component, sizes, seed))
+        features.update(run(spec, component, sizes, seed))
     return features
 
 
@@ -231,14 +232,7 @@ def _with_planned_shape(input_: InputSpec, array: Array, sizes: Mapping[str, int
     return array
 
 
-KINDS: Mapping[str, Callable[[Any], bool]] = MappingProxyType(
-    {
-        "text": lambda preprocessor: hasattr(preprocessor, "pad_token_id"),
-        "sound": lambda preprocessor: hasattr(preprocessor, "sampling_rate"),
-        "image": lambda preprocessor: hasattr(preprocessor, "image_mean"),
-    }
-)
 FEATURES: Mapping[str, Callable[..., dict[str, Any]]] = MappingProxyType(
-    {"text": _text_features, "sound": _sound_features, "image": _image_features}
+    {"pad_token_id": _text_features, "sampling_rate": _sound_features, "image_mean": _image_features}
 )
-"""For each kind of preprocessor, the function that runs it."""
+"""The attribute by which a kind of preprocessor is known -> the function that runs it."""

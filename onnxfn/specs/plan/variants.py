@@ -12,7 +12,7 @@ from onnxfn.specs.algebra.quantized_dtypes import QUANTIZED_DTYPES, QuantizedDty
 from onnxfn.specs.algebra.spec import FloatDtype
 from onnxfn.specs.converters import as_tuple
 from onnxfn.specs.edits.tensors import FLOAT_NAMES
-from onnxfn.specs.errors import InvalidSpec, unknown
+from onnxfn.specs.errors import InvalidSpec, refuse_unknown
 
 
 def checked_dtypes(dtypes: Iterable[str]) -> tuple[str, ...]:
@@ -23,8 +23,7 @@ def checked_dtypes(dtypes: Iterable[str]) -> tuple[str, ...]:
     """
     names = as_tuple(dtypes)
     for name in names:
-        if name not in FLOAT_NAMES:
-            raise unknown("dtype", str(name), FLOAT_NAMES)
+        refuse_unknown("dtype", str(name), FLOAT_NAMES)
         if names.count(name) > 1:
             raise InvalidSpec(f"dtypes has {name!r} twice: each dtype has files of its own")
     return names

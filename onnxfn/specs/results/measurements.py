@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args
 
 from attrs import asdict, fields_dict
 
-from onnxfn.specs.errors import InvalidSpec, unknown
+from onnxfn.specs.errors import InvalidSpec, refuse_unknown
 from onnxfn.specs.record import record
 from onnxfn.specs.short_repr import grouped_row, layer_groups
 
@@ -24,8 +24,7 @@ def check_mode(check: bool | CheckMode) -> CheckMode:  # noqa: FBT001 - the only
     """
     if isinstance(check, bool):
         return "whole" if check else "none"
-    if check not in get_args(CheckMode):
-        raise unknown("check", check, get_args(CheckMode))
+    refuse_unknown("check", check, get_args(CheckMode))
     return check
 
 
@@ -119,8 +118,7 @@ def parsed_floors(flag: str, values: Iterable[str]) -> Floors:
 
 
 def _parsed(flag: str, name: str, text: str) -> tuple[str, float]:
-    if name not in MEASURE_NAMES:
-        raise unknown("measure", name, MEASURE_NAMES, of=flag)
+    refuse_unknown("measure", name, MEASURE_NAMES, of=flag)
     try:
         return name, float(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Specs, plans, reports and results as tables.
+"""Specs, plans, reports and results as tables; a report as a plot, which needs matplotlib.
 
 `text` prints any sections. The other functions take a record and return its sections or its title. They know the fields
 of the records without importing the records, because the records import this module.
@@ -16,6 +16,7 @@ from typing import Any
 from attrs import evolve
 
 from onnxfn.specs.axis_symbols import graph_axes
+from onnxfn.specs.errors import OnnxfnError
 from onnxfn.specs.results.measurements import (
     STATUS,
     has_variants,
@@ -43,6 +44,12 @@ WHY_ALLOWED: Mapping[str, str] = MappingProxyType(
 """Words of a reference -> how large an error may be. The size of an output is the root mean square of its elements."""
 
 BY_SECTIONS = "ONNX Runtime against PyTorch, by sections"
+
+SMALLEST = 1e-6
+"""Smaller multiples of the allowed error are drawn as this one: the axis is logarithmic, and 0 has no logarithm."""
+
+Points = dict[str, dict[str, float]]
+"""From the name of an output to its points: from the name of a case to a multiple of the allowed error."""
 
 SHOWN_PACKAGES = ("onnxfn", "torch", "transformers", "onnxruntime")
 """Packages whose versions are in the heading of a result; `Exported.versions` has more."""
@@ -81,38 +88,21 @@ def spec_sections(spec: Any, types: Mapping[str, str] = NO_TYPES) -> Sections:
 
     `types` has the types and axes of outputs in the graph, where there is one.
     """
-    cached = [(row, spec.cache.past) for row in spec.cache.rows] if hasattr(spec, "cache") and spec.cache.past else []
+    past, dtype = spec.cache.past if hasattr(spec, "cache") else None, tensor_dtype(spec, "float")
     inputs = [
-        *(
-            (
-                tensor.name,
-                f"{tensor_dtype(spec, tensor.kind)}{graph_axes(spec, tensor)}",
-                _dummy(spec, tensor),
-                _details(tensor),
-            )
-            for tensor in spec.inputs
-        ),
-        *(
-            (row.input_name, f"{tensor_dtype(spec, 'float')}{row.input_axes}", "", f"for each of {row.layers}")
-            for row, past in cached
-            if past != "outputs"
-        ),
+        (each.name, f"{tensor_dtype(spec, each.kind)}{graph_axes(spec, each)}", _dummy(spec, each), _details(each))
+        for each in spec.inputs
     ]
+    if past in ("inputs", "both"):
+        rows = spec.cache.rows
+        inputs += [(row.input_name, f"{dtype}{row.input_axes}", "", f"for each of {row.layers}") for row in rows]
     outputs = [
-        *(
-            (
-                tensor.name,
-                types.get(tensor.name, f"{output_dtype(spec, tensor)}{graph_axes(spec, tensor)}"),
-                _details(tensor),
-            )
-            for tensor in spec.outputs
-        ),
-        *(
-            (row.output_name, f"{tensor_dtype(spec, 'float')}{row.output_axes}", f"for each of {row.layers}")
-            for row, past in cached
-            if past != "inputs" and row.output_name
-        ),
+        (each.name, types.get(each.name, f"{output_dtype(spec, each)}{graph_axes(spec, each)}"), _details(each))
+        for each in spec.outputs
     ]
+    if past in ("outputs", "both"):
+        returned = (row for row in spec.cache.rows if row.output_name)
+        outputs += [(row.output_name, f"{dtype}{row.output_axes}", f"for each of {row.layers}") for row in returned]
     parts = getattr(spec, "parts", None)  # a planned spec has none
     files = [(f"{file.name}.onnx", _file_summary(file)) for file in parts.files] if parts and not spec.inputs else []
     tasks = [(overlay.name,) for overlay in getattr(spec, "tasks", ())] if spec.task is None else []
@@ -132,7 +122,7 @@ def report_sections(report: Any) -> Sections:
     relative difference. Failed and passed layers have separate rows.
     """
     head = ("output", "error", "relative", "allowed", "PyTorch's own", "status", "worst at")
-    names = [(_output_name(difference), STATUS[difference.passed]) for difference in report.differences]
+    names = [(f"{each.part}: {each.output}", STATUS[each.passed]) for each in report.differences]
     rows = [
         _figures(grouped_row([names[index] for index in group])[0], [report.differences[index] for index in group])
         for group in layer_groups(names)
@@ -263,6 +253,46 @@ def check_status(report: Any) -> str:
     return f"check {'passed' if report.passed else 'FAILED'}"
 
 
+def report_points(report: Any) -> Points:
+    """The points of a plot. Outputs that differ in the layer alone are one row, with the largest of their values."""
+    rows = [(f"{difference.part}: {difference.output}",) for difference in report.differences]
+    return {
+        grouped_row([rows[index] for index in group])[0]: _largest([report.differences[index] for index in group])
+        for group in layer_groups(rows)
+    }
+
+
+def draw_report(report: Any, axes: Any = None) -> Any:
+    """Draws the points of a report in axes of matplotlib, new ones if there are none; returns the axes.
+
+    New axes are those of pyplot: a notebook shows them below the cell. OnnxfnError if matplotlib is not installed.
+    """
+    if axes is None:
+        try:
+            from matplotlib import pyplot as plt
+        except ImportError as error:
+            raise OnnxfnError("plot needs matplotlib: pip install 'onnxfn[plot]'") from error
+        _, axes = plt.subplots(figsize=(9, 4.5), layout="constrained")
+    for name, points in report_points(report).items():
+        axes.plot(list(points), list(points.values()), marker="o", linestyle="none", label=name)
+    axes.axhline(1.0, color="black", linestyle="--", label="allowed")
+    axes.set(yscale="log", ylabel="error / allowed error", title="ONNX Runtime against PyTorch")
+    for label in axes.get_xticklabels():
+        label.set(rotation=30, horizontalalignment="right", rotation_mode="anchor")
+    axes.legend(fontsize="small", loc="center left", bbox_to_anchor=(1.0, 0.5))
+    return axes
+
+
+def _largest(differences: list[Any]) -> dict[str, float]:
+    points: dict[str, float] = {}
+    for difference in differences:
+        for case, error, allowed in difference.errors:
+            multiple = max(error / allowed if allowed else (float("inf") if error else 0.0), SMALLEST)
+            name = case.partition(" (")[0]  # without its sizes
+            points[name] = max(points.get(name, SMALLEST), multiple)
+    return points
+
+
 def exported_summary(exported: Any) -> str:
     """The time, the size and the versions of an export, in one line."""
     seconds = sum(seconds for _, seconds in exported.seconds)
@@ -279,15 +309,9 @@ def exported_summary(exported: Any) -> str:
 
 def report_words(report: Any) -> list[str]:
     """Whether a check passed, and the number of its outputs, cases and findings."""
-    findings = [counted(len(report.findings), "findings")] if report.findings else []
-    measured = [counted(len(report.measurements), "measurements")] if report.measurements else []
-    return [
-        check_status(report),
-        counted(len(report.differences), "outputs"),
-        counted(len(report.cases), "cases"),
-        *measured,
-        *findings,
-    ]
+    words = [check_status(report), counted(len(report.differences), "outputs"), counted(len(report.cases), "cases")]
+    others = {"measurements": report.measurements, "findings": report.findings}
+    return [*words, *(counted(len(found), name) for name, found in others.items() if found)]
 
 
 def exported_title(exported: Any) -> str:
@@ -322,10 +346,6 @@ def _details(tensor: Any) -> str:
     path = "" if tensor.path in ((), (tensor.name,)) else f"forward: {'.'.join(map(str, tensor.path))}"
     layers = "" if getattr(tensor, "layers", None) is None else f"for each of {tensor.layers}"
     return " ".join(word for word in (path, layers, "" if tensor.when is None else f"when {tensor.when}") if word)
-
-
-def _output_name(difference: Any) -> str:
-    return f"{difference.part}: {difference.output}"
 
 
 def _figures(name: str, differences: Sequence[Any]) -> tuple[str, ...]:

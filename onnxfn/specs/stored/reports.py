@@ -17,7 +17,6 @@ from onnxfn.specs.errors import InvalidSpec, OnnxfnError
 from onnxfn.specs.record import record
 from onnxfn.specs.results import printing
 from onnxfn.specs.results.measurements import Measurement, SectionError
-from onnxfn.specs.results.plots import draw_report
 from onnxfn.specs.short_repr import shortened_call
 
 CPU = ("CPUExecutionProvider",)
@@ -170,7 +169,7 @@ class Report:
 
         OnnxfnError if matplotlib is not installed: it is in the extra `plot`.
         """
-        return draw_report(self, axes)
+        return printing.draw_report(self, axes)
 
     def __repr__(self) -> str:
         return shortened_call("Report", printing.report_words(self))

@@ -14,7 +14,7 @@ from onnxfn.specs import axes, quantization, records
 from onnxfn.specs.algebra import planned, quantized_dtypes, spec
 from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.converters import as_tuple
-from onnxfn.specs.errors import InvalidSpec, listed, shortened, unknown
+from onnxfn.specs.errors import InvalidSpec, listed, refuse_unknown, shortened
 from onnxfn.specs.named_records import Named
 from onnxfn.specs.results import measurements
 from onnxfn.specs.stored import diff, reports
@@ -107,8 +107,7 @@ def _restored(data: Any, trust: tuple[str, ...], depth: int) -> Any:
 
 def _record(name: str, values: Mapping[str, Any], trust: tuple[str, ...]) -> Any:
     """The record of this name with these values."""
-    if name not in RECORDS:
-        raise unknown("record", name, RECORDS)
+    refuse_unknown("record", name, RECORDS)
     if name == "AxisMap":
         if list(values) != ["pattern"] or not isinstance(values["pattern"], str):
             raise InvalidSpec(f"AxisMap has the field 'pattern', a text, and no other, not {shortened(dict(values))}")

@@ -18,7 +18,7 @@ from onnxfn.specs.edits.extra_outputs import with_known_output
 from onnxfn.specs.edits.tensors import with_opset, with_output, with_shapes, with_tolerance
 from onnxfn.specs.edits.token_embeddings import embedding_lookup, with_inputs_embeds
 from onnxfn.specs.edits.whisper_for_genai import genai_decoder, genai_encoder
-from onnxfn.specs.errors import InvalidSpec, shortened, unknown
+from onnxfn.specs.errors import InvalidSpec, refuse_unknown, shortened, unknown
 from onnxfn.specs.records import Edit
 
 
@@ -30,8 +30,7 @@ def edited(spec: ExportSpec, edits: tuple[Edit, ...]) -> ExportSpec:
         InvalidSpec: an edit has arguments that its function does not take.
     """
     for edit in edits:
-        if edit.function not in EDITS:
-            raise unknown("edit", edit.function, EDITS)
+        refuse_unknown("edit", edit.function, EDITS)
         try:
             spec = EDITS[edit.function](spec, **dict(edit.arguments))
         except (TypeError, AttributeError) as problem:
@@ -44,94 +43,67 @@ EDITS: Mapping[str, Callable[..., ExportSpec]] = MappingProxyType(
     {
         edit.__name__: edit
         for edit in (
-            cross_attention,
-            embedding_lookup,
-            genai_decoder,
-            genai_encoder,
-            merged_decoder,
-            part_alone,
-            with_axis,
-            with_behavior,
-            with_inputs_embeds,
-            with_known_output,
-            with_opset,
-            with_output,
-            with_past,
-            with_shapes,
-            with_single_steps,
-            with_tolerance,
+            *(cross_attention, embedding_lookup, genai_decoder, genai_encoder, merged_decoder, part_alone),
+            *(with_axis, with_behavior, with_inputs_embeds, with_known_output, with_opset, with_output),
+            *(with_past, with_shapes, with_single_steps, with_tolerance),
         )
     }
 )
 """Name -> function. Specs that were saved hold these names."""
 
 
+def _usual(loader: str, **outputs: str) -> ExportSpec:
+    """A spec of a task: the class that loads a model for it, and its usual outputs with their axes."""
+    return compose(loads(loader), *(gives(name, axes) for name, axes in outputs.items()))
+
+
 TASKS: Mapping[str, ExportSpec] = MappingProxyType(
     {
-        "feature-extraction": compose(loads("AutoModel"), gives("last_hidden_state", f"{TOKENS} _")),
-        "fill-mask": compose(loads("AutoModelForMaskedLM"), gives("logits", f"{TOKENS} _")),
-        "text-classification": compose(loads("AutoModelForSequenceClassification"), gives("logits", "batch_size _")),
-        "token-classification": compose(loads("AutoModelForTokenClassification"), gives("logits", f"{TOKENS} _")),
-        "text-generation": compose(loads("AutoModelForCausalLM"), gives("logits", f"{TOKENS} _")),
-        "question-answering": compose(
-            loads("AutoModelForQuestionAnswering"), gives("start_logits", TOKENS), gives("end_logits", TOKENS)
-        ),
-        "text2text-generation": compose(loads("AutoModelForSeq2SeqLM"), gives("logits", f"{TARGET} _")),
-        "automatic-speech-recognition": compose(loads("AutoModelForSpeechSeq2Seq"), gives("logits", f"{TARGET} _")),
-        "image-to-text": compose(loads("AutoModelForImageTextToText"), gives("logits", f"{TARGET} _")),
+        "feature-extraction": _usual("AutoModel", last_hidden_state=f"{TOKENS} _"),
+        "fill-mask": _usual("AutoModelForMaskedLM", logits=f"{TOKENS} _"),
+        "text-classification": _usual("AutoModelForSequenceClassification", logits="batch_size _"),
+        "token-classification": _usual("AutoModelForTokenClassification", logits=f"{TOKENS} _"),
+        "text-generation": _usual("AutoModelForCausalLM", logits=f"{TOKENS} _"),
+        "question-answering": _usual("AutoModelForQuestionAnswering", start_logits=TOKENS, end_logits=TOKENS),
+        "text2text-generation": _usual("AutoModelForSeq2SeqLM", logits=f"{TARGET} _"),
+        "automatic-speech-recognition": _usual("AutoModelForSpeechSeq2Seq", logits=f"{TARGET} _"),
+        "image-to-text": _usual("AutoModelForImageTextToText", logits=f"{TARGET} _"),
         "image-text-to-text": loads("AutoModelForImageTextToText"),
         "audio-text-to-text": loads("AutoModelForMultimodalLM"),
         "any-to-any": loads("AutoModelForMultimodalLM"),
-        "audio-classification": compose(loads("AutoModelForAudioClassification"), gives("logits", "batch_size _")),
-        "image-classification": compose(loads("AutoModelForImageClassification"), gives("logits", "batch_size _")),
-        "video-classification": compose(loads("AutoModelForVideoClassification"), gives("logits", "batch_size _")),
-        "masked-im": compose(loads("AutoModelForMaskedImageModeling"), gives("reconstruction", "batch_size _ _ _")),
-        "audio-frame-classification": compose(
-            loads("AutoModelForAudioFrameClassification"), gives("logits", "batch_size _ _")
-        ),
-        "audio-xvector": compose(
-            loads("AutoModelForAudioXVector"), gives("logits", "batch_size _"), gives("embeddings", "batch_size _")
-        ),
-        "depth-estimation": compose(loads("AutoModelForDepthEstimation"), gives("predicted_depth", "batch_size _ _")),
+        "audio-classification": _usual("AutoModelForAudioClassification", logits="batch_size _"),
+        "image-classification": _usual("AutoModelForImageClassification", logits="batch_size _"),
+        "video-classification": _usual("AutoModelForVideoClassification", logits="batch_size _"),
+        "masked-im": _usual("AutoModelForMaskedImageModeling", reconstruction="batch_size _ _ _"),
+        "audio-frame-classification": _usual("AutoModelForAudioFrameClassification", logits="batch_size _ _"),
+        "audio-xvector": _usual("AutoModelForAudioXVector", logits="batch_size _", embeddings="batch_size _"),
+        "depth-estimation": _usual("AutoModelForDepthEstimation", predicted_depth="batch_size _ _"),
         "image-segmentation": loads("AutoModelForImageSegmentation"),
-        "image-to-image": compose(loads("AutoModelForImageToImage"), gives("reconstruction", "batch_size _ _ _")),
+        "image-to-image": _usual("AutoModelForImageToImage", reconstruction="batch_size _ _ _"),
         "keypoint-detection": loads("AutoModelForKeypointDetection"),
         "keypoint-matching": loads("AutoModelForKeypointMatching"),
-        "object-detection": compose(
-            loads("AutoModelForObjectDetection"),
-            gives("logits", "batch_size _ _"),
-            gives("pred_boxes", "batch_size _ _"),
-        ),
-        "semantic-segmentation": compose(
-            loads("AutoModelForSemanticSegmentation"), gives("logits", "batch_size _ _ _")
-        ),
+        "object-detection": _usual("AutoModelForObjectDetection", logits="batch_size _ _", pred_boxes="batch_size _ _"),
+        "semantic-segmentation": _usual("AutoModelForSemanticSegmentation", logits="batch_size _ _ _"),
         "text-to-audio": loads("AutoModelForTextToWaveform"),
         "time-series-forecasting": loads("AutoModelForTimeSeriesPrediction"),
         "reinforcement-learning": loads("AutoModel"),
-        "visual-question-answering": compose(
-            loads("AutoModelForVisualQuestionAnswering"), gives("logits", "batch_size _")
-        ),
-        "document-question-answering": compose(
-            loads("AutoModelForDocumentQuestionAnswering"), gives("start_logits", TOKENS), gives("end_logits", TOKENS)
+        "visual-question-answering": _usual("AutoModelForVisualQuestionAnswering", logits="batch_size _"),
+        "document-question-answering": _usual(
+            "AutoModelForDocumentQuestionAnswering", start_logits=TOKENS, end_logits=TOKENS
         ),
         "zero-shot-image-classification": loads("AutoModelForZeroShotImageClassification"),
         "zero-shot-object-detection": loads("AutoModelForZeroShotObjectDetection"),
-        "text-recognition": compose(
-            loads("AutoModelForTextRecognition"), gives("last_hidden_state", "batch_size sequence_length _")
-        ),
-        "multiple-choice": compose(loads("AutoModelForMultipleChoice"), gives("logits", "batch_size num_choices")),
-        "next-sentence-prediction": compose(
-            loads("AutoModelForNextSentencePrediction"), gives("logits", "batch_size _")
-        ),
+        "text-recognition": _usual("AutoModelForTextRecognition", last_hidden_state=f"{TOKENS} _"),
+        "multiple-choice": _usual("AutoModelForMultipleChoice", logits="batch_size num_choices"),
+        "next-sentence-prediction": _usual("AutoModelForNextSentencePrediction", logits="batch_size _"),
         # A model without aggregation, such as a sum over the cells, has no second output.
         "table-question-answering": compose(
-            loads("AutoModelForTableQuestionAnswering"),
-            gives("logits", TOKENS),
+            _usual("AutoModelForTableQuestionAnswering", logits=TOKENS),
             gives("logits_aggregation", "batch_size _", when="num_aggregation_labels"),
         ),
-        "text-encoding": compose(loads("AutoModelForTextEncoding"), gives("last_hidden_state", f"{TOKENS} _")),
+        "text-encoding": _usual("AutoModelForTextEncoding", last_hidden_state=f"{TOKENS} _"),
         "backbone": loads("AutoBackbone"),
-        "causal-image-modeling": compose(loads("AutoModel"), gives("logits", f"{TOKENS} _")),
+        "causal-image-modeling": _usual("AutoModel", logits=f"{TOKENS} _"),
         "decision": loads("AutoModelForDecision"),
         "image-matting": loads("AutoModelForImageMatting"),
         "normal-estimation": loads("AutoModelForNormalEstimation"),
