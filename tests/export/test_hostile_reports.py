@@ -13,7 +13,7 @@ from refusals import refusal
 from reports import report_text
 
 import onnxfn
-from onnxfn.export.batch.log import is_unchanged
+from onnxfn.export.batch.many import is_unchanged
 from onnxfn.export.batch.records import JobResult
 from onnxfn.export.clients.card import CARD, write_card
 from onnxfn.export.publish.publishing import stale_files

@@ -13,8 +13,7 @@ from attrs import evolve
 from onnxfn.architectures.families.seq2seq import decoder_ids, encoder_inputs, seq2seq
 from onnxfn.architectures.families.text import text_dummies, text_reads
 from onnxfn.architectures.private.renamed import spec_name
-from onnxfn.export.derive.joined_inputs import JOINED_FORMS
-from onnxfn.export.derive.known_inputs import CONFIG_KEYS, INPUT_FORMS, REQUIRED_FORMS, Forms
+from onnxfn.export.derive.known_inputs import CONFIG_KEYS, INPUT_FORMS, JOINED_FORMS, REQUIRED_FORMS, Forms
 from onnxfn.models.forward import calls_with_others
 from onnxfn.specs.algebra.compose import compose
 from onnxfn.specs.algebra.config_values import config_of

@@ -10,7 +10,7 @@ import numpy as np
 from attrs import evolve, frozen
 
 from onnxfn.architectures import ARCHITECTURES
-from onnxfn.export.derive.class_rows import row_of
+from onnxfn.export.derive.auto_tables import row_of
 from onnxfn.export.derive.index_bounds import Bounds, index_bounds
 from onnxfn.export.derive.probe import Run, all_tensors, outputs_spec, run, run_at_sizes, specs_at_sizes, summary
 from onnxfn.export.derive.sample_arguments import SampleTensor, sample_arguments

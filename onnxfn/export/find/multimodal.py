@@ -25,8 +25,7 @@ from onnxfn.architectures.families.image_tokens import drawing_parts
 from onnxfn.architectures.families.seeing_seq2seq import encoder_and_decoder_of_embeddings, token_rows
 from onnxfn.architectures.wrappers.feature_methods import draws, feature_method
 from onnxfn.architectures.wrappers.layer_inputs import LAYER_INPUTS, layer_sizes
-from onnxfn.export.derive.causal_masks import masked_by_eager
-from onnxfn.export.derive.derive import derive_from_model
+from onnxfn.export.derive.derive import derive_from_model, masked_by_eager
 from onnxfn.export.derive.known_inputs import CONFIG_KEYS
 from onnxfn.export.find.language_models import embedding_width, language_model
 from onnxfn.export.find.towers import tower_spec

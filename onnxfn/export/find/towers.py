@@ -13,7 +13,7 @@ from onnxfn.architectures.families.feature_inputs import IMAGE_FORMS, PIXELS
 from onnxfn.architectures.families.features import AUDIO, VISION, tower
 from onnxfn.architectures.families.sound_inputs import SOUND_FORMS
 from onnxfn.architectures.wrappers.feature_methods import feature_method, fixed_sides
-from onnxfn.export.derive.causal_masks import masked_by_eager
+from onnxfn.export.derive.derive import masked_by_eager
 from onnxfn.export.derive.known_inputs import CONFIG_KEYS
 from onnxfn.export.derive.probe import accepted, all_tensors, outputs_spec, summary
 from onnxfn.export.find.written_tasks import METHODS

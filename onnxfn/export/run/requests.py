@@ -23,7 +23,7 @@ from onnxfn.export.load.loading import (
 )
 from onnxfn.export.run.events import OnEvent, ignore, stage_timer
 from onnxfn.export.run.pipeline import export_model
-from onnxfn.export.run.request_plans import plan_of, spec_of, suffixed_of
+from onnxfn.export.run.spec_edits import plan_of, spec_of, suffixed_of
 from onnxfn.export.run.weight_sizes import with_weight_bytes
 from onnxfn.models.casting import in_float32
 from onnxfn.specs.algebra.planned import Plan, PlannedSpec

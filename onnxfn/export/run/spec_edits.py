@@ -1,4 +1,4 @@
-"""The spec for a checkpoint with the edits of a request."""
+"""The spec and the plan of a request: the spec for a checkpoint with the edits of the request."""
 
 from __future__ import annotations
 
@@ -7,9 +7,13 @@ from functools import reduce
 from types import MappingProxyType
 from typing import Any, cast
 
+from onnxfn.export.clients.side_files import with_remarks
 from onnxfn.export.find.lookup import checkpoint_task, spec_for
+from onnxfn.export.jobs.request import ExportRequest
+from onnxfn.export.run.planned_files import plan_of_variants
 from onnxfn.specs.algebra.compose import compose
 from onnxfn.specs.algebra.dummies import known_sizes, sized
+from onnxfn.specs.algebra.planned import Plan
 from onnxfn.specs.algebra.spec import ExportSpec, FloatDtype
 from onnxfn.specs.edits.behaviors import split, with_behavior
 from onnxfn.specs.edits.extra_outputs import with_outputs
@@ -22,6 +26,7 @@ from onnxfn.specs.plan.planning import plan
 from onnxfn.specs.tasks.caches import with_expanded_cache, with_shared_cache
 from onnxfn.specs.tasks.tasks import WITH_PAST, for_some_task
 from onnxfn.weights.layouts import layout_of
+from onnxfn.weights.write import resolved_write_options
 
 Change = Callable[[ExportSpec, Any, Any], ExportSpec]
 """From a spec, the value of an option, and the configuration or model of the spec to the edited spec."""
@@ -90,3 +95,24 @@ def spec_dtype(dtypes: Iterable[str], layout: str) -> str:
     """The dtype of the spec: the only one whose files get no suffix, else float32."""
     names = tuple(dtypes)
     return names[0] if names and not suffixed_dtypes(names, layout) else "float32"
+
+
+def spec_of(request: ExportRequest, config_or_model: Any) -> ExportSpec:
+    """The spec of a request: its own, or that for the checkpoint with its edits."""
+    if request.spec is not None:
+        return request.spec
+    return edited_spec(config_or_model, request.edits, spec_dtype(request.dtypes, request.write.layout))
+
+
+def plan_of(request: ExportRequest, spec: ExportSpec, config_or_model: Any) -> Plan:
+    """The plan of a request with this spec, with what the clients of its layout cannot load of it."""
+    layout, dtypes = resolved_write_options(request.write).layout, suffixed_of(request)
+    planned = plan_of_variants(
+        spec, dtypes, lambda each: plan(each, config_or_model, decoders=request.decoders), layout
+    )
+    return with_remarks(planned, config_or_model, layout)
+
+
+def suffixed_of(request: ExportRequest) -> tuple[str, ...]:
+    """The dtypes of a request that give its files suffixes."""
+    return suffixed_dtypes(request.dtypes, request.write.layout)
