@@ -18,8 +18,14 @@ from attrs import evolve
 from onnxfn.export.clients.caches import KEY, VALUE, cache_of, decoder_of, sizes_of, templates
 from onnxfn.export.clients.configuration import CONFIG_EDITS, edited_config
 from onnxfn.export.clients.folder import CONFIG, Folder, SideFile, changed, json_object
-from onnxfn.export.clients.genai import GENAI_CONFIG, genai_config, genai_limits
-from onnxfn.export.clients.genai_images import image_limits, vision_processor, write_embedding
+from onnxfn.export.clients.genai import (
+    GENAI_CONFIG,
+    genai_config,
+    genai_limits,
+    image_limits,
+    vision_processor,
+    write_embedding,
+)
 from onnxfn.export.clients.ort_model import ort_model_limits
 from onnxfn.export.clients.sentence_transformers import modules, pooling
 from onnxfn.export.clients.tokenizer import (
