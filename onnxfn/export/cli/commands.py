@@ -35,9 +35,11 @@ def export(
     values: Values,
 ) -> None:
     """Export a checkpoint, with its configuration and tokenizer files."""
-    from onnxfn.export.cli.export_command import read_command, run
+    from onnxfn.export.cli.export_command import run
+    from onnxfn.export.cli.texts import result_form
+    from onnxfn.export.jobs.request import request_of
 
-    run(read_command(model, out, values))
+    run(request_of(model, out, values), result_form(values), dry_run="dry_run" in values)
 
 
 def verify(folder: Folder) -> None:
