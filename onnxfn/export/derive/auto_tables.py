@@ -15,36 +15,31 @@ from onnxfn.models.pretrained import pretrained
 from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.tasks.tasks import DEFAULT_TASK, TASKS, WITH_PAST, canonical
 
+
+def _tables(*names: str) -> tuple[str, ...]:
+    return tuple(f"MODEL_FOR_{name}" for name in names)
+
+
 OTHER_NAMES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
-        "feature-extraction": ("MODEL", "MODEL_FOR_MASK_GENERATION", "MODEL_FOR_AUDIO_TOKENIZATION"),
-        "fill-mask": ("MODEL_FOR_MASKED_LM",),
-        "text-generation": ("MODEL_FOR_CAUSAL_LM",),
-        "text2text-generation": ("MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM",),
-        "text-classification": ("MODEL_FOR_SEQUENCE_CLASSIFICATION",),
-        "masked-im": ("MODEL_FOR_MASKED_IMAGE_MODELING",),
-        "image-segmentation": (
-            "MODEL_FOR_IMAGE_SEGMENTATION",
-            "MODEL_FOR_INSTANCE_SEGMENTATION",
-            "MODEL_FOR_UNIVERSAL_SEGMENTATION",
-        ),
-        "keypoint-detection": ("MODEL_FOR_KEYPOINT_DETECTION", "MODEL_FOR_POSE_ESTIMATION"),
-        "automatic-speech-recognition": (
-            "MODEL_FOR_SPEECH_SEQ_2_SEQ",
-            "MODEL_FOR_CTC",
-            "MODEL_FOR_RNNT",
-            "MODEL_FOR_TDT",
-        ),
-        "audio-text-to-text": ("MODEL_FOR_MULTIMODAL_LM",),
-        "any-to-any": ("MODEL_FOR_MULTIMODAL_LM",),
-        "text-to-audio": ("MODEL_FOR_TEXT_TO_WAVEFORM", "MODEL_FOR_TEXT_TO_SPECTROGRAM"),
-        "time-series-forecasting": ("MODEL_FOR_TIME_SERIES_PREDICTION",),
+        "feature-extraction": ("MODEL", *_tables("MASK_GENERATION", "AUDIO_TOKENIZATION")),
+        "fill-mask": _tables("MASKED_LM"),
+        "text-generation": _tables("CAUSAL_LM"),
+        "text2text-generation": _tables("SEQ_TO_SEQ_CAUSAL_LM"),
+        "text-classification": _tables("SEQUENCE_CLASSIFICATION"),
+        "masked-im": _tables("MASKED_IMAGE_MODELING"),
+        "image-segmentation": _tables("IMAGE_SEGMENTATION", "INSTANCE_SEGMENTATION", "UNIVERSAL_SEGMENTATION"),
+        "keypoint-detection": _tables("KEYPOINT_DETECTION", "POSE_ESTIMATION"),
+        "automatic-speech-recognition": _tables("SPEECH_SEQ_2_SEQ", "CTC", "RNNT", "TDT"),
+        **dict.fromkeys(("audio-text-to-text", "any-to-any"), _tables("MULTIMODAL_LM")),
+        "text-to-audio": _tables("TEXT_TO_WAVEFORM", "TEXT_TO_SPECTROGRAM"),
+        "time-series-forecasting": _tables("TIME_SERIES_PREDICTION"),
     }
 )
 """Task -> the tables of its classes by precedence, for tasks without a table of the same name."""
 
 TABLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {task: OTHER_NAMES.get(task, (f"MODEL_FOR_{task.upper().replace('-', '_')}",)) for task in TASKS}
+    {task: OTHER_NAMES.get(task, _tables(task.upper().replace("-", "_"))) for task in TASKS}
 )
 """Task -> the tables of its classes. `MODEL_FOR_CTC` stands for `MODEL_FOR_CTC_MAPPING_NAMES` of
 transformers/models/auto/modeling_auto.py; transformers has no table for some of the tasks."""
