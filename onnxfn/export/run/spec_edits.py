@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import reduce
 from types import MappingProxyType
 from typing import Any, cast
@@ -59,13 +59,17 @@ CHANGES: Mapping[str, Change] = MappingProxyType(
 """The name of an option that edits the spec -> its change. `task` and `monolith` choose the spec itself."""
 
 
-def edited_spec(config_or_model: Any, edits: Iterable[tuple[str, Any]] = (), dtype: str = "float32") -> ExportSpec:
-    """The spec for a configuration, or for a model whose type has no row, in a float dtype, with edits in this order.
+def spec_of(request: ExportRequest, config_or_model: Any) -> ExportSpec:
+    """The spec of a request: its own, or that for a configuration, or for a model whose type has no row, with its edits.
 
-    InvalidSpec if the edits ask for a single graph and the model cannot be one.
+    Its dtype is the only one whose files get no suffix, else float32. InvalidSpec if the edits ask for a single graph
+    and the model cannot be one.
     """
-    values = dict(edits)
+    if request.spec is not None:
+        return request.spec
+    values = dict(request.edits)
     spec = _spec(config_or_model, values.pop("task", None), monolith=values.pop("monolith", False))
+    dtype = request.dtypes[0] if request.dtypes and not suffixed_of(request) else "float32"
     spec = with_dtypes(spec, float=cast("FloatDtype", dtype))
     for name, value in values.items():
         spec = CHANGES[name](spec, value, config_or_model)
@@ -81,29 +85,6 @@ def _spec(config_or_model: Any, task: str | None, *, monolith: bool) -> ExportSp
     return with_behavior(for_some_task(spec_for(config_or_model, task and task.removesuffix(WITH_PAST))), "monolith")
 
 
-def suffixed_dtypes(dtypes: Iterable[str], layout: str) -> tuple[str, ...]:
-    """The dtypes whose files get suffixes: several dtypes, or one if the layout requires its suffix; else none.
-
-    >>> suffixed_dtypes(["q8"], "optimum"), suffixed_dtypes(["q8"], "hub")
-    ((), ('q8',))
-    """
-    names = tuple(dtypes)
-    return names if len(names) > 1 or (layout_of(layout).suffixes and names != ("float32",)) else ()
-
-
-def spec_dtype(dtypes: Iterable[str], layout: str) -> str:
-    """The dtype of the spec: the only one whose files get no suffix, else float32."""
-    names = tuple(dtypes)
-    return names[0] if names and not suffixed_dtypes(names, layout) else "float32"
-
-
-def spec_of(request: ExportRequest, config_or_model: Any) -> ExportSpec:
-    """The spec of a request: its own, or that for the checkpoint with its edits."""
-    if request.spec is not None:
-        return request.spec
-    return edited_spec(config_or_model, request.edits, spec_dtype(request.dtypes, request.write.layout))
-
-
 def plan_of(request: ExportRequest, spec: ExportSpec, config_or_model: Any) -> Plan:
     """The plan of a request with this spec, with what the clients of its layout cannot load of it."""
     layout, dtypes = resolved_write_options(request.write).layout, suffixed_of(request)
@@ -114,5 +95,10 @@ def plan_of(request: ExportRequest, spec: ExportSpec, config_or_model: Any) -> P
 
 
 def suffixed_of(request: ExportRequest) -> tuple[str, ...]:
-    """The dtypes of a request that give its files suffixes."""
-    return suffixed_dtypes(request.dtypes, request.write.layout)
+    """The dtypes of a request whose files get suffixes: several, or one if the layout requires its suffix; else none.
+
+    >>> suffixed_of(ExportRequest("org/bert", "onnx", dtypes=["q8"]))
+    ('q8',)
+    """
+    names = request.dtypes
+    return names if len(names) > 1 or (layout_of(request.write.layout).suffixes and names != ("float32",)) else ()
