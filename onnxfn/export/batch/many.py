@@ -25,7 +25,7 @@ from onnxfn.export.jobs.error_lines import error_line
 from onnxfn.export.jobs.identity import job_digest
 from onnxfn.export.jobs.request import ExportRequest
 from onnxfn.export.load.folders import checkpoint_folder
-from onnxfn.export.load.gguf import is_gguf
+from onnxfn.export.load.quantized import is_gguf
 from onnxfn.export.publish.staging import check_destination
 from onnxfn.export.report.report_file import recorded
 from onnxfn.export.run.events import ignore

@@ -8,9 +8,17 @@ from pathlib import Path
 from attrs import evolve
 
 from onnxfn.export.cli.progress import stages
-from onnxfn.export.cli.result_json import pipeline_content, plan_content, result_content
 from onnxfn.export.cli.say import say
-from onnxfn.export.cli.texts import Form, pipeline_text, plan_text, result_text, say_in_form
+from onnxfn.export.cli.texts import (
+    Form,
+    pipeline_content,
+    pipeline_text,
+    plan_content,
+    plan_text,
+    result_content,
+    result_text,
+    say_in_form,
+)
 from onnxfn.export.jobs.request import ExportRequest, build_of
 from onnxfn.export.load.loading import load_library_model
 from onnxfn.export.publish.staging import Destination, check_destination

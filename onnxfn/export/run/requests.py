@@ -14,13 +14,13 @@ from onnxfn.export.find.lookup import has_row, loader_spec
 from onnxfn.export.jobs.options import TRANSFORMERS
 from onnxfn.export.jobs.request import ExportRequest, build_of, recorded_values
 from onnxfn.export.load.folders import checkpoint_folder
-from onnxfn.export.load.gguf import checked_gguf, is_gguf, load_gguf, load_gguf_tokenizer
 from onnxfn.export.load.loading import (
     exportable_configuration,
     load_library_model,
     load_model,
     model_without_weights,
 )
+from onnxfn.export.load.quantized import checked_gguf, is_gguf, load_gguf, load_gguf_tokenizer
 from onnxfn.export.run.events import OnEvent, ignore, stage_timer
 from onnxfn.export.run.pipeline import export_model
 from onnxfn.export.run.spec_edits import plan_of, spec_of, suffixed_of

@@ -60,7 +60,7 @@ CHANGES: Mapping[str, Change] = MappingProxyType(
 
 
 def spec_of(request: ExportRequest, config_or_model: Any) -> ExportSpec:
-    """The spec of a request: its own, or that for a configuration, or for a model whose type has no row, with its edits.
+    """The spec of a request: its own, or that for a configuration, or a model whose type has no row, with its edits.
 
     Its dtype is the only one whose files get no suffix, else float32. InvalidSpec if the edits ask for a single graph
     and the model cannot be one.
