@@ -44,13 +44,8 @@ def decoder_of(plan: Plan) -> Part | None:
 
     Of several dtypes it is that of the first choice.
     """
-    return next((part for part in first_parts(plan) if _is_decoder(part)), None)
-
-
-def _is_decoder(part: Part) -> bool:
-    """Whether a part reads tokens and a cache, writes logits, and needs no other part."""
-    inputs, outputs = part.spec.inputs, part.spec.outputs
-    return bool(part.spec.feedback) and not part.spec.links and "input_ids" in inputs and "logits" in outputs
+    whole = (part for part in first_parts(plan) if part.spec.feedback and not part.spec.links)
+    return next((part for part in whole if "input_ids" in part.spec.inputs and "logits" in part.spec.outputs), None)
 
 
 def other_inputs(part: Part, known: Collection[str]) -> tuple[str, ...]:

@@ -13,14 +13,7 @@ from attrs import evolve
 
 from onnxfn.architectures import ARCHITECTURES
 from onnxfn.architectures.encoder_decoders import SEEING
-from onnxfn.architectures.families.features import (
-    DECODER,
-    DECODER_WITH_PAST,
-    EMBEDDING,
-    MODEL,
-    in_parts,
-    token_table,
-)
+from onnxfn.architectures.families.features import DECODER, DECODER_WITH_PAST, EMBEDDING, MODEL, in_parts, token_table
 from onnxfn.architectures.families.image_tokens import drawing_parts
 from onnxfn.architectures.families.seeing_seq2seq import encoder_and_decoder_of_embeddings, token_rows
 from onnxfn.architectures.wrappers.feature_methods import draws, feature_method

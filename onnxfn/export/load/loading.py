@@ -21,15 +21,7 @@ from onnxfn.models.torch_modes import quiet
 from onnxfn.specs.algebra.planned import PlannedSpec
 from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.converters import resolve
-from onnxfn.specs.errors import (
-    InvalidSpec,
-    LoadFailed,
-    ModelNotFound,
-    UnknownName,
-    first_line,
-    listed,
-    unknown,
-)
+from onnxfn.specs.errors import InvalidSpec, LoadFailed, ModelNotFound, UnknownName, first_line, listed, unknown
 from onnxfn.specs.stored.reports import Tick, no_tick
 from onnxfn.specs.tasks.tasks import DEFAULT_TASK, WITH_PAST
 from onnxfn.weights.checkpoint_files import checkpoint_files, patterns_of
