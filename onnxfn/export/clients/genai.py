@@ -19,9 +19,22 @@ from typing import Any
 import numpy as np
 
 from onnxfn.architectures.placeholders import IMAGE_FEATURES, placeholders
-from onnxfn.export.clients.caches import KEYS, VALUES, CacheTensor, cache_of, decoder_of, of_attribute, other_inputs
 from onnxfn.export.clients.configuration import config_value
-from onnxfn.export.clients.folder import CONFIG, GENERATION_CONFIG, Folder, changed, first_parts, json_object
+from onnxfn.export.clients.folder import (
+    CONFIG,
+    GENERATION_CONFIG,
+    KEYS,
+    VALUES,
+    CacheTensor,
+    Folder,
+    cache_of,
+    changed,
+    decoder_of,
+    first_parts,
+    json_object,
+    of_attribute,
+    other_inputs,
+)
 from onnxfn.export.clients.tokenizer import PREPROCESSOR, PROCESSOR
 from onnxfn.specs.algebra.planned import Part, Plan
 from onnxfn.specs.axis_symbols import graph_axes

@@ -15,9 +15,20 @@ from typing import Any
 
 from attrs import evolve
 
-from onnxfn.export.clients.caches import KEY, VALUE, cache_of, decoder_of, sizes_of, templates
 from onnxfn.export.clients.configuration import CONFIG_EDITS, edited_config
-from onnxfn.export.clients.folder import CONFIG, Folder, SideFile, changed, json_object
+from onnxfn.export.clients.folder import (
+    CONFIG,
+    KEY,
+    VALUE,
+    Folder,
+    SideFile,
+    cache_of,
+    changed,
+    decoder_of,
+    json_object,
+    sizes_of,
+    templates,
+)
 from onnxfn.export.clients.genai import (
     GENAI_CONFIG,
     genai_config,
@@ -27,11 +38,12 @@ from onnxfn.export.clients.genai import (
     write_embedding,
 )
 from onnxfn.export.clients.ort_model import ort_model_limits
-from onnxfn.export.clients.sentence_transformers import modules, pooling
 from onnxfn.export.clients.tokenizer import (
     TOKENIZER,
     TOKENIZER_CONFIG,
     chat_template,
+    modules,
+    pooling,
     preprocessor_config,
     tokenizer_config,
 )

@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from onnxfn.export.load.load_errors import load_errors
-from onnxfn.export.load.loading_progress import weights_ticked
+from onnxfn.export.load.load_errors import load_errors, weights_ticked
 from onnxfn.models.pretrained import pretrained
 from onnxfn.specs.algebra.config_values import config_of
 from onnxfn.specs.errors import LoadFailed, OnnxfnError, write_errors

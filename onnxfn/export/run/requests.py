@@ -114,7 +114,7 @@ def _loaded(
     """
     revision = None if Path(request.checkpoint).is_dir() else folder.name
     with stage_timer(on_event) as (timed, _), timed("load", request.checkpoint) as tick:
-        how = {"revision": revision, **_how_to_load(request)}
+        how: dict[str, Any] = {"revision": revision, **_how_to_load(request)}
         return load_model(request.checkpoint, config, spec, as_stored=True, tick=tick, **how)
 
 
