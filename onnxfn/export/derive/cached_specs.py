@@ -11,8 +11,9 @@ from attrs import evolve
 from onnxfn.architectures.families.seq2seq import image_seq2seq, text_seq2seq
 from onnxfn.architectures.families.text import positions, text_decoder
 from onnxfn.architectures.private.renamed import field
-from onnxfn.export.derive.candidate_inputs import forward_parameters, reads_argument
+from onnxfn.export.derive.candidate_inputs import forward_parameters
 from onnxfn.export.derive.known_inputs import CONFIG_KEYS
+from onnxfn.models.forward import calls_with_others
 from onnxfn.specs.algebra.compose import compose, constant, reads
 from onnxfn.specs.algebra.facts import TOKENS, builds
 from onnxfn.specs.algebra.spec import Call, ExportSpec
@@ -56,10 +57,12 @@ def _reads_text(base: ExportSpec) -> bool:
 
 
 def _decoder_spec(model: Any, base: ExportSpec, states: Iterable[CacheRow]) -> ExportSpec:
-    position_ids = positions if "position_ids" in forward_parameters(model) else ExportSpec()
+    parameters = forward_parameters(model)
+    position_ids = positions if "position_ids" in parameters else ExportSpec()
     name = ExportSpec(name=base.name, call=Call(attention=base.call.attention))
     family = compose(text_decoder, CONFIG_KEYS, position_ids, name)
-    family = family if reads_argument(model, "attention_mask") else without(family, "attention_mask")
+    may_read_mask = "attention_mask" in parameters or calls_with_others(model)
+    family = family if may_read_mask else without(family, "attention_mask")
     return evolve(family, cache=evolve(family.cache, rows=states))
 
 

@@ -37,11 +37,6 @@ def forward_parameters(model: Any) -> Mapping[str, inspect.Parameter]:
     return {**own, **{name: each for name, each in handed_on if name not in own}}
 
 
-def reads_argument(model: Any, name: str) -> bool:
-    """Whether a model's `forward` has an argument, or passes on its `**kwargs`."""
-    return name in forward_parameters(model) or bool(calls_with_others(model))
-
-
 def _handed_on(model: Any) -> Iterator[tuple[str, inspect.Parameter]]:
     """The optional parameters of the layers that get the `**kwargs` of `forward`, except those that `forward` sets."""
     for function, passed in calls_with_others(model):

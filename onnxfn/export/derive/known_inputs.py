@@ -121,12 +121,13 @@ SPECTROGRAMS, WAVEFORMS, LATENTS = (160, 96, 224), (16000, 9600, 12000), (16, 11
 
 
 def _sounds(name: str, lengths: tuple[int, ...], *patterns: str) -> Forms:
-    """The forms of sounds of these lengths, with the mask of their frames."""
+    """The forms of sounds of these lengths, with the mask of their frames. The first axis of each is the batch."""
     dummies = compose(
         generates("sound", "normal"), sized_in("one several", batch_size=(2, 1, 3), sequence_length=lengths)
     )
     mask = takes("input_features_mask", "batch_size sequence_length", "padding_mask")
-    return tuple(compose(dummies, takes(name, axes, "sound", kind="float"), mask) for axes in patterns)
+    sounds = (takes(name, f"batch_size {axes}", "sound", kind="float") for axes in patterns)
+    return tuple(compose(dummies, sound, mask) for sound in sounds)
 
 
 CHUNKED_SPECTROGRAMS = compose(
@@ -219,28 +220,18 @@ INPUT_FORMS: Mapping[str, Forms] = MappingProxyType(
         "pixel_values": (pixel_inputs, IMAGES_OF_ANY_SIZE, VIDEO),
         "pixel_values_videos": (_video_form("pixel_values_videos"),),
         "input_values": (
-            *_sounds(
-                "input_values", WAVEFORMS, "batch_size sequence_length", "batch_size audio_channels= sequence_length"
-            ),
-            *_sounds("input_values", SPECTROGRAMS, "batch_size max_length= num_mel_bins="),
+            *_sounds("input_values", WAVEFORMS, "sequence_length", "audio_channels= sequence_length"),
+            *_sounds("input_values", SPECTROGRAMS, "max_length= num_mel_bins="),
         ),
         "input_features": (
-            *_sounds(
-                "input_features",
-                SPECTROGRAMS,
-                "batch_size sequence_length num_mel_bins=",
-                "batch_size num_mel_bins= sequence_length",
-                "batch_size num_mel_bins= num_frames=",
-                "batch_size sequence_length 128",
-            ),
+            *_sounds("input_features", SPECTROGRAMS, "sequence_length num_mel_bins=", "num_mel_bins= sequence_length"),
+            *_sounds("input_features", SPECTROGRAMS, "num_mel_bins= num_frames=", "sequence_length 128"),
             CHUNKED_SPECTROGRAMS,
         ),
-        "latents": _sounds(
-            "latents", LATENTS, "batch_size latent_size= sequence_length", "batch_size sequence_length latent_size="
-        ),
+        "latents": _sounds("latents", LATENTS, "latent_size= sequence_length", "sequence_length latent_size="),
         "hidden_states": (
-            *_sounds("hidden_states", WAVEFORMS, "batch_size audio_channels= sequence_length"),
-            *_sounds("hidden_states", LATENTS, "batch_size latent_size= sequence_length"),
+            *_sounds("hidden_states", WAVEFORMS, "audio_channels= sequence_length"),
+            *_sounds("hidden_states", LATENTS, "latent_size= sequence_length"),
         ),
         "past_values": (SERIES,),
         "grid_thw": (*_grid_forms("patch_values="), *_grid_forms("num_channels=", "patch_size=", "patch_size=")),
@@ -277,10 +268,11 @@ CASES = "one right-padded left-padded"
 """The cases of `text_cases`."""
 
 
-def _texts_after(placeholders: str) -> ExportSpec:
-    """A spec of texts that begin with tokens in place of an image, `placeholders` in number: 7 to 24 follow them."""
-    lengths = [from_config(f"{placeholders} + {tokens}") for tokens in (16, 7, 11, 24)]
-    return compose(text_cases, sized_in(CASES, sequence_length=lengths))
+TEXTS_AFTER_IMAGES = compose(
+    text_cases,
+    sized_in(CASES, sequence_length=[from_config(f"num_placeholders + {tokens}") for tokens in (16, 7, 11, 24)]),
+)
+"""Texts that begin with `num_placeholders` tokens in place of an image; 7 to 24 follow them."""
 
 
 IMAGES_OF_A_TEXT = compose(
@@ -298,7 +290,7 @@ MARKED_PLACES = compose(
     takes("image_embeds_position_mask", TOKENS, "image_places"),
     generates("image_places", "mixed_mask", sides="first", shortest=from_config("num_placeholders")),
     reads(num_placeholders="latent_query_num"),
-    _texts_after("num_placeholders"),
+    TEXTS_AFTER_IMAGES,
 )
 """A mask of the tokens of the image in each text."""
 
@@ -331,7 +323,7 @@ def _instructed_image(token: str, frames: ExportSpec, *factors: str) -> ExportSp
         frames,
         reads(num_placeholders=" * ".join(factors), num_query_tokens="num_query_tokens"),
         _ids_with_image(token, from_config("num_placeholders")),
-        _texts_after("num_placeholders"),
+        TEXTS_AFTER_IMAGES,
         takes("qformer_input_ids", "batch_size qformer_length", "question_ids"),
         takes("qformer_attention_mask", "batch_size qformer_length", "padding_mask"),
         reads(qformer_vocab_size="qformer_config.vocab_size"),
