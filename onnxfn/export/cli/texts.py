@@ -69,9 +69,10 @@ def say_in_form(form: Form, json_content: Callable[[], Any], everything: Any, br
 def result_text(exported: Exported) -> str:
     """A result in at most `LINES - 1` lines: the line of the task is printed before the model is loaded."""
     part = exported.plan.parts[0]
+    folder = str(Destination(Path(exported.path)).folder)
     sections: Sections = [
         ("derived from", [(part.spec.derived,)] if part.spec.derived else []),
-        (f"files in {_folder(exported)}", _file_rows([exported], _folder(exported))),
+        (f"files in {folder}", _file_rows([exported], folder)),
         *_tensor_sections(exported.plan, dict(exported.graphs[0].outputs) if exported.graphs else {}),
         *left_out_sections(exported.plan),
         ("weights", [(exported.weights_from,)] if exported.weights_from else []),
@@ -117,11 +118,6 @@ def screen(heading: str, sections: Sections, summary: str = "") -> str:
 def _first_rows(rows: Rows, most: int) -> Rows:
     """The first rows, the last of which says how many more there are."""
     return rows if len(rows) <= most else [*rows[: most - 1], (f"and {len(rows) - most + 1} more: --verbose",)]
-
-
-def _folder(exported: Exported) -> str:
-    path = PurePath(exported.path)
-    return str(path.parent if path.suffix == ".onnx" else path)
 
 
 def _tensor_sections(plan: Plan, types: Mapping[str, str]) -> Sections:
