@@ -51,10 +51,6 @@ class Task:
     attempt: int = 1
 
 
-Step = tuple[str, Task, JobResult | None]
-"""An event, its task, and the result if the task ended."""
-
-
 def export_many(
     jobs: Iterable[ExportRequest],
     *,
@@ -178,8 +174,11 @@ def _run(
     workers: int,
     memory: int | None,
     retries: int,
-) -> Generator[Step, None, None]:
-    """Runs tasks: a step for each start and for each end. At the end, those that have not started are cancelled."""
+) -> Generator[tuple[str, Task, JobResult | None], None, None]:
+    """Runs tasks: an event for each start, and for each end with its result.
+
+    At the end, those that have not started are cancelled.
+    """
     waiting = [*tasks]
     running: dict[Future[JobResult], Task] = {}
     ended: SimpleQueue[Future[JobResult]] = SimpleQueue()

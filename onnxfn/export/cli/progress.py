@@ -43,7 +43,15 @@ def progress(file: TextIO | None = None) -> OnEvent:
 def stages(file: TextIO | None = None, *, transient: bool) -> OnEvent:
     """The same as `progress(file)`; its bars vanish if they are `transient`."""
     console = _console(file)
-    return stage_bars(console, transient=transient) if console.is_terminal else stage_lines(console)
+    if console.is_terminal:
+        return stage_bars(console, transient=transient)
+
+    def show(event: Event) -> None:
+        """Prints a line at the end of each stage."""
+        if event.status in ENDED:
+            _print_line(console, f"{title(event)}  {amount(event)}")
+
+    return show
 
 
 @contextmanager
@@ -97,16 +105,6 @@ def stage_bars(console: Any, *, transient: bool) -> OnEvent:
         if not running:
             bar.stop()
             drawn.clear()
-
-    return show
-
-
-def stage_lines(console: Any) -> OnEvent:
-    """A function of events that prints a line at the end of each stage."""
-
-    def show(event: Event) -> None:
-        if event.status in ENDED:
-            _print_line(console, f"{title(event)}  {amount(event)}")
 
     return show
 

@@ -85,15 +85,6 @@ def is_whisper(plan: Plan) -> bool:
     return stems == {ENCODER, DECODER} and "audio_features" in plan[ENCODER].inputs
 
 
-def whisper_parts(config: Mapping[str, Any], folder: str) -> dict[str, Any]:
-    """The type and the blocks of both files in `model`."""
-    parts = {
-        name: {"filename": f"{folder}/{name}.onnx".removeprefix("/"), **_sizes(config, name), **ports}
-        for name, ports in PORTS.items()
-    }
-    return {"type": "whisper", **parts}
-
-
 def _sizes(config: Mapping[str, Any], part: str) -> dict[str, int]:
     """The sizes of a part. A head is as wide as the model divided by its heads."""
     sizes = {key: config[source.format(part)] for key, source in SIZES}
@@ -181,9 +172,11 @@ def genai_limits(plan: Plan) -> tuple[str, ...]:
 
 
 def _parts(folder: Folder, part: Part, config: Mapping[str, Any]) -> dict[str, Any]:
-    """The blocks of the files in `model`."""
+    """The blocks of the files in `model`; for Whisper also the type."""
     if is_whisper(folder.plan):
-        return whisper_parts(config, folder.subfolder)
+        names = {name: f"{folder.subfolder}/{name}.onnx".removeprefix("/") for name in PORTS}
+        parts = {name: {"filename": names[name], **_sizes(config, name), **PORTS[name]} for name in PORTS}
+        return {"type": "whisper", **parts}
     processor = VISION_PROCESSOR if VISION_PROCESSOR in folder.names else None
     sees = sees_in_genai(folder.plan, config)
     images = image_blocks(folder.plan, config, folder.subfolder, processor) if sees else {}

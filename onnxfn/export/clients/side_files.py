@@ -112,14 +112,11 @@ def with_remarks(plan: Plan, config: Any, layout: Layout) -> Plan:
     return evolve(plan, remarks=(*first, *limits))
 
 
-FILES: tuple[SideFile, ...] = (
-    *(tokenizer_config, chat_template, preprocessor_config, modules, pooling),
-    *(vision_processor, genai_config, alias),
-)
 SIDE_FILES: Mapping[str, SideFile] = MappingProxyType(
     {
         **{edit.__name__: partial(edited_config, edit) for edit in CONFIG_EDITS},
-        **{file.__name__: file for file in FILES},
+        **{file.__name__: file for file in (tokenizer_config, chat_template, preprocessor_config, modules, pooling)},
+        **{file.__name__: file for file in (vision_processor, genai_config, alias)},
     }
 )
 """The functions that `Layout.side_files` names."""

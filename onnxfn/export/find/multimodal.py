@@ -21,8 +21,7 @@ from onnxfn.architectures.wrappers.layer_inputs import LAYER_INPUTS, layer_sizes
 from onnxfn.export.derive.derive import derive_from_model, masked_by_eager
 from onnxfn.export.derive.known_inputs import CONFIG_KEYS
 from onnxfn.export.find.language_models import embedding_width, language_model
-from onnxfn.export.find.towers import tower_spec
-from onnxfn.export.find.written_tasks import METHODS, SEES, SEES_AND_HEARS, TOWERS, has_section
+from onnxfn.export.find.written_tasks import METHODS, SEES, SEES_AND_HEARS, TOWERS, has_section, tower_spec
 from onnxfn.models.model_state import model_copy
 from onnxfn.specs.algebra.compose import EMPTY, compose
 from onnxfn.specs.algebra.facts import links
