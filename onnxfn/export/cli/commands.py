@@ -11,9 +11,8 @@ from typing import Annotated
 
 import typer
 
-from onnxfn.export.cli.flags import Out, command
+from onnxfn.export.cli.flags import Out, command, say
 from onnxfn.export.cli.optimum import our_option
-from onnxfn.export.cli.say import say
 from onnxfn.export.jobs.options import OF_ALL_JOBS, OPTIONS, Values
 from onnxfn.specs.errors import InvalidSpec
 from onnxfn.specs.version import VERSION

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from attrs import evolve
 
+from onnxfn.export.cli.flags import say
 from onnxfn.export.cli.progress import stages
-from onnxfn.export.cli.say import say
 from onnxfn.export.cli.texts import (
     Form,
     pipeline_content,

@@ -1,6 +1,7 @@
-"""Functions as commands of typer: with options of the table, and with errors in one line on the error stream.
+"""Functions as commands of typer: with options of the table, their output, and errors in one line on the error stream.
 
-After an error the exit code is 1, and the traceback is in a file or on the terminal.
+The output is plain text, with the colors of rich on a terminal. After an error the exit code is 1, and the traceback is
+in a file or on the terminal.
 """
 
 from __future__ import annotations
@@ -16,11 +17,25 @@ from typing import Annotated, Any
 
 import typer
 
-from onnxfn.export.cli.say import say
 from onnxfn.export.jobs.error_lines import error_line
 from onnxfn.export.jobs.options import OPTIONS, Option, stated
 from onnxfn.specs.errors import OnnxfnError
 from onnxfn.specs.version import VERSION
+
+
+def say(content: Any, *, err: bool = False) -> None:
+    """Prints text on standard output, or on the error stream; lines are not broken, a terminal shows colors.
+
+    rich reads NO_COLOR and the kind of the terminal.
+    """
+    from rich.console import Console
+
+    console = Console(stderr=err)
+    if console.is_terminal:
+        console.print(str(content), soft_wrap=True, markup=False, emoji=False)
+    else:
+        typer.echo(content, err=err)
+
 
 TYPER_ERRORS = (typer.Exit, typer.Abort, BrokenPipeError)
 """Exceptions that typer itself turns into an exit code. A broken pipe is a reader, such as `head`, that stopped."""

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from attrs import asdict
 
-from onnxfn.export.cli.say import say
+from onnxfn.export.cli.flags import say
 from onnxfn.export.publish.staging import Destination
 from onnxfn.export.report.report_file import check_facts, graph_facts
 from onnxfn.specs.algebra.planned import Part, Plan

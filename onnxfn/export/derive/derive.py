@@ -12,8 +12,13 @@ from attrs import evolve
 
 from onnxfn.architectures.private.torch_names import torch_name
 from onnxfn.export.derive.auto_tables import listed_model, listed_tasks
-from onnxfn.export.derive.cached_specs import SEES, spec_with_cache
-from onnxfn.export.derive.candidate_inputs import candidate_inputs, forward_parameters, unknown_arguments
+from onnxfn.export.derive.candidate_inputs import (
+    SEES,
+    candidate_inputs,
+    forward_parameters,
+    spec_with_cache,
+    unknown_arguments,
+)
 from onnxfn.export.derive.derive_sample import HOW_TO_SPECIFY
 from onnxfn.export.derive.known_inputs import INPUT_FORMS
 from onnxfn.export.derive.probe import Run, accepted, answer_tensors, outputs_spec, run, summary
