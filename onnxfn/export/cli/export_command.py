@@ -48,15 +48,9 @@ def _export_pipeline(request: ExportRequest, form: Form, on_event: OnEvent) -> N
     with stage_timer(on_event) as (timed, _), timed("load", request.checkpoint):
         trust = request.trust_remote_code
         pipeline = load_library_model(request.library, request.checkpoint, trust_remote_code=trust)
-    exported = export_pipeline(
-        pipeline,
-        Path(request.path),
-        check=request.check,
-        overwrite=request.overwrite,
-        build=evolve(build_of(request), template_cache=None),
-        write=request.write,
-        on_event=on_event,
-    )
+    requested = {name: getattr(request, name) for name in ("check", "overwrite", "write")}
+    build = evolve(build_of(request), template_cache=None)
+    exported = export_pipeline(pipeline, Path(request.path), build=build, on_event=on_event, **requested)
     everything = "\n".join(f"{name}: {part}" for name, part in exported.items())
     content, brief = partial(pipeline_content, request.path, exported), partial(pipeline_text, request.path, exported)
     say_in_form(form, content, everything, brief)

@@ -36,11 +36,8 @@ BEYOND = 3
 
 def inner_models(model: Any) -> tuple[Any, ...]:
     """The modules of transformers inside a module that have a configuration."""
-    return tuple(
-        module
-        for module in model.modules()
-        if type(module).__module__.startswith("transformers.") and hasattr(module, "config")
-    )
+    modules = (module for module in model.modules() if type(module).__module__.startswith("transformers."))
+    return tuple(module for module in modules if hasattr(module, "config"))
 
 
 def with_windows(model: Any, spec: ExportSpec) -> ExportSpec:

@@ -156,15 +156,9 @@ def _loaded(
     loader: Any, name: str, dtype: str, *, trust_remote_code: bool, **more: Any
 ) -> tuple[Any, Mapping[str, Any]]:
     """A model with its weights in a dtype, and which weights are missing or have other shapes."""
-    model, info = pretrained(
-        loader.from_pretrained,
-        name,
-        dtype=dtype,
-        output_loading_info=True,
-        ignore_mismatched_sizes=True,  # they are an error, which names them
-        trust_remote_code=trust_remote_code,
-        **more,
-    )
+    # Mismatched sizes are an error, which names them.
+    options = {"dtype": dtype, "output_loading_info": True, "ignore_mismatched_sizes": True, **more}
+    model, info = pretrained(loader.from_pretrained, name, trust_remote_code=trust_remote_code, **options)
     return model, info
 
 
