@@ -113,11 +113,8 @@ def _bar(console: Any, *, transient: bool) -> Any:
     """A bar of rich with a text, the bar and an amount, which is drawn when it is told to."""
     from rich.progress import BarColumn, Progress, TextColumn
 
-    columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(bar_width=30),
-        TextColumn("{task.fields[amount]}", markup=False),
-    )
+    name, amount_so_far = (TextColumn(text, markup=False) for text in ("{task.description}", "{task.fields[amount]}"))
+    columns = (name, BarColumn(bar_width=30), amount_so_far)
     return Progress(
         *columns, console=console, transient=transient, auto_refresh=False, redirect_stdout=False, redirect_stderr=False
     )
