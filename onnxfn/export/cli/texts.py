@@ -126,11 +126,9 @@ def _tensor_sections(plan: Plan, types: Mapping[str, str]) -> Sections:
     if len(first) == 1:
         sections = dict(spec_sections(with_float_dtype(first[0].spec), types))
         return [(name, [row[:2] for row in sections.get(name, ())]) for name in ("inputs", "outputs")]
-    return [("inputs and outputs", [row for part in first for row in _name_rows(part)])]
-
-
-def _name_rows(part: Part) -> Rows:
-    return [(f"{part.name}.onnx", "takes", _names(part.spec.inputs)), ("", "gives", _names(part.spec.outputs))]
+    takes = [(f"{part.name}.onnx", "takes", _names(part.spec.inputs)) for part in first]
+    gives = [("", "gives", _names(part.spec.outputs)) for part in first]
+    return [("inputs and outputs", [row for rows in zip(takes, gives, strict=True) for row in rows])]
 
 
 def _names(tensors: Iterable[Any]) -> str:

@@ -82,12 +82,6 @@ def alias(folder: Folder) -> dict[str, str]:
     return {**changed(folder, CONFIG, {**config, **change}), **fast}
 
 
-def alias_remarks(change: Mapping[str, Any], config: Mapping[str, Any]) -> tuple[str, ...]:
-    """The remark of a plan about an alias: the stated values, and the real type."""
-    stated = ", ".join(f"{name} {value}" for name, value in change.items() if config.get(name) != value)
-    return (f"as requested, config.json says {stated}; the real type is {config.get('model_type')}",)
-
-
 Limits = Callable[[Plan, Mapping[str, Any]], tuple[str, ...]]
 """From a plan and a configuration to why a client cannot load the plan."""
 
@@ -107,9 +101,11 @@ def with_remarks(plan: Plan, config: Any, layout: Layout) -> Plan:
         return plan
     values = snapshot(config)
     change = alias_of(plan, values) if ALIAS_FILE in layout.side_files else {}
-    first, values = alias_remarks(change, values) if change else (), {**values, **change}
+    stated = ", ".join(f"{name} {value}" for name, value in change.items() if values.get(name) != value)
+    remark = f"as requested, config.json says {stated}; the real type is {values.get('model_type')}"
+    values = {**values, **change}
     limits = (limit for client in layout.clients if client in LIMITS for limit in LIMITS[client](plan, values))
-    return evolve(plan, remarks=(*first, *limits))
+    return evolve(plan, remarks=(*([remark] if change else []), *limits))
 
 
 SIDE_FILES: Mapping[str, SideFile] = MappingProxyType(

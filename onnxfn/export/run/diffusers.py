@@ -156,7 +156,7 @@ def export_pipeline(
     exported: dict[str, Exported] = {}
     with write_errors(destination.path), staging_folder(destination) as staging:
         for part in parts:
-            known = {"config": part.config, "on_event": _listener_of_part(listener, part.name)}
+            known: dict[str, Any] = {"config": part.config, "on_event": _listener_of_part(listener, part.name)}
             exported[part.name] = export_part(part.spec, part.model, staging / part.name, **known)
         _save_components(pipeline, staging)
         _publish_parts({*exported}, staging, destination, overwrite=overwrite)
