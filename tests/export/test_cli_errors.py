@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import typer
 
-from onnxfn.export.cli import errors as cli_errors
-from onnxfn.export.cli.errors import one_line_errors
+from onnxfn.export.cli import flags
+from onnxfn.export.cli.flags import one_line_errors
 from onnxfn.specs.errors import ADVICE, InvalidSpec, OnnxfnError, WriteFailed, write_errors
 
 TRACEBACK_FILE = re.compile(r" \(traceback: (.+)\)$")
@@ -61,8 +61,8 @@ def test_the_line_names_a_file_with_the_traceback(error, start, capsys, tmp_path
 def test_the_files_of_the_latest_errors_stay(capsys, tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     (tmp_path / "notes.txt").write_text("mine")
-    lines = [line for _ in range(cli_errors.MOST_FILES + 3) for line in lines_for(KeyError("layers"), capsys)]
-    latest = {TRACEBACK_FILE.search(line)[1] for line in lines[-cli_errors.MOST_FILES :]}
+    lines = [line for _ in range(flags.MOST_FILES + 3) for line in lines_for(KeyError("layers"), capsys)]
+    latest = {TRACEBACK_FILE.search(line)[1] for line in lines[-flags.MOST_FILES :]}
     assert {str(path) for path in tmp_path.iterdir()} == {*latest, str(tmp_path / "notes.txt")}
 
 
@@ -75,7 +75,7 @@ def test_the_traceback_is_on_the_terminal_with_debug(capsys, tmp_path, monkeypat
 
 
 def test_the_line_stays_when_no_file_can_be_written(capsys, monkeypatch):
-    monkeypatch.setattr(cli_errors, "NamedTemporaryFile", full_disk)
+    monkeypatch.setattr(flags, "NamedTemporaryFile", full_disk)
     (line,) = lines_for(KeyError("layers"), capsys)
     assert line.endswith("(traceback: not saved; repeat the command with --debug)")
 

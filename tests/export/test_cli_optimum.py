@@ -13,7 +13,8 @@ import onnxfn
 from onnxfn.export.cli import export_command as cli_export
 from onnxfn.export.cli.commands import app
 from onnxfn.export.cli.optimum import ANSWERS, AXES, SAME_MEANING
-from onnxfn.export.run.spec_edits import edited_spec
+from onnxfn.export.jobs.request import ExportRequest
+from onnxfn.export.run.spec_edits import spec_of
 
 FLAGS = (
     *("--monolith", "--no-post-process", "--trust-remote-code"),
@@ -49,7 +50,7 @@ OPTIONS = [(flag,) for flag in FLAGS] + [*VALUES.items()]
 def requests(monkeypatch):
     """What the command would export."""
     found = []
-    monkeypatch.setattr(cli_export, "run", found.append)
+    monkeypatch.setattr(cli_export, "run", lambda request, _, dry_run: found.append((request, dry_run)))
     return found
 
 
@@ -75,7 +76,7 @@ def test_the_options_that_mean_the_same_have_the_same_word(requests):
     accepted = [words[0] for words in OPTIONS if run("model", "out", *words)[0].exit_code == 0]
     expected = ["--monolith", "--trust-remote-code", "--task", "--opset", "--dtype", "--atol", "--library-name"]
     assert accepted == expected
-    assert requests[-3].request.dtypes == ("bfloat16",)
+    assert requests[-3][0].dtypes == ("bfloat16",)
 
 
 @pytest.mark.parametrize("words", [("--fp16",), ("--legacy",), ("--revision", "main"), ("--subfolder", "unet")])
@@ -117,9 +118,10 @@ def test_the_axes_of_the_answers_are_those_of_specs():
 
 def test_words_of_options_may_have_underscores(requests):
     assert run("model", "out", "--dry_run", "--trust_remote_code", "--io-dtype", "float32")[0].exit_code == 0
-    assert requests[0].dry_run
-    assert requests[0].request.trust_remote_code
-    assert dict(requests[0].request.edits)["io_dtype"] == "float32"
+    [(request, dry_run)] = requests
+    assert dry_run
+    assert request.trust_remote_code
+    assert dict(request.edits)["io_dtype"] == "float32"
 
 
 def test_an_unknown_option_is_still_refused_with_the_closest():
@@ -136,4 +138,5 @@ def test_monolith_is_one_file_of_an_encoder_decoder_and_changes_no_other_model(t
     assert "task: text2text-generation (found)" in result.stdout
     assert [file.name for file in (tmp_path / "out" / "onnx").glob("*.onnx")] == ["model.onnx"]
     llama = tiny.model("llama", "AutoModelForCausalLM")
-    assert edited_spec(llama, [("monolith", True)]) == edited_spec(llama)
+    one_file, usual = (ExportRequest("llama", "out", edits=edits) for edits in ({"monolith": True}, {}))
+    assert spec_of(one_file, llama) == spec_of(usual, llama)

@@ -14,8 +14,8 @@ import tiny
 from rich.console import Console
 
 from onnxfn import Event, spec_for
+from onnxfn.export.cli.flags import say
 from onnxfn.export.cli.progress import stage_bars, stages
-from onnxfn.export.cli.say import say
 from onnxfn.export.load.loading import load_configuration, load_model
 
 WRITE = (

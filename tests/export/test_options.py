@@ -13,7 +13,6 @@ from typer.main import get_command
 
 from onnxfn import BuildOptions, InvalidSpec, UnknownName, text_encoder
 from onnxfn.export.cli.commands import app
-from onnxfn.export.cli.export_command import read_command
 from onnxfn.export.jobs.options import JOB_KEYS, LIBRARIES, OPTIONS, checked_edits, stated, value_of
 from onnxfn.export.jobs.request import ExportRequest, command_line, recorded_values, request_of, written
 
@@ -133,7 +132,7 @@ def test_an_option_that_models_of_a_library_cannot_have_is_refused(library):
     for name, option in OPTIONS.items():
         values = {"library": library, name: library if name == "library" else WRITTEN.get(name, True)}
         if library in option.libraries:
-            read_command("model", "out", values)
+            request_of("model", "out", values)
         else:
             with pytest.raises(InvalidSpec, match=f"{option.flag} is not for "):
-                read_command("model", "out", values)
+                request_of("model", "out", values)

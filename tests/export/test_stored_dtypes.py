@@ -13,8 +13,7 @@ from onnx import numpy_helper
 
 import onnxfn
 from onnxfn.export.jobs.request import ExportRequest
-from onnxfn.export.load.loading import load_configuration, load_model
-from onnxfn.export.load.stored_dtypes import stored_dtype
+from onnxfn.export.load.loading import load_configuration, load_model, stored_dtype
 from onnxfn.export.run import requests
 from onnxfn.export.run.requests import export_request
 from onnxfn.models.casting import in_float32

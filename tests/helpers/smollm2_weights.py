@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.util import find_spec
 from pathlib import Path
 
-from onnxfn.export.load.gguf import load_gguf, load_gguf_tokenizer
+from onnxfn.export.load.quantized import load_gguf, load_gguf_tokenizer
 
 
 def load_smollm2():

@@ -251,7 +251,7 @@ def vague_names(name, source):
 BROAD = {"Exception", "BaseException", "INPUT_REFUSALS"}
 """The names of exceptions that MemoryError is one of, or the RuntimeError of torch's allocator."""
 
-REPORTS_ANY_ERROR = ("export/cli/errors.py", "export/batch/server.py", "export/batch/many.py", "export/run/events.py")
+REPORTS_ANY_ERROR = ("export/cli/flags.py", "export/batch/server.py", "export/batch/many.py", "export/run/events.py")
 """Files that tell the caller about every error, MemoryError too."""
 
 
@@ -493,7 +493,7 @@ ALLOWED = [
         "axes.py",
         "try: a()\nexcept BaseException:\n  b()\n  raise\ntry: a()\nexcept KeyError: pass",
     ),
-    (swallowed_memory_errors, "export/cli/errors.py", "try: a()\nexcept Exception: b()"),
+    (swallowed_memory_errors, "export/cli/flags.py", "try: a()\nexcept Exception: b()"),
     (long_functions, "axes.py", "def f():" + "\n  a" * 59),
     (vague_names, "axes.py", "first = none\ndef f(tensor): return tensor.one"),
     (many_imports, "axes.py", "from __future__ import a\n" + "".join(f"import a{n}\n" for n in range(25))),

@@ -75,21 +75,14 @@ def _file_job(file: Path, position: str, values: Any, out: Path, defaults: Mappi
     if not isinstance(values, dict):
         raise InvalidSpec(f'{position} of {file} is not a job; write an object such as {{"model": "models/bert"}}')
     try:
-        _check_keys(values)
+        if refused := [key for key in CALLER_KEYS if key in values]:
+            advice = f"pass it to the call, for all jobs: {OPTIONS[refused[0]].flag}"
+            raise InvalidSpec(f"a job in a file cannot have {refused[0]}; {advice}")
         return _job(_with_local_model(values, file.parent), out, defaults)
     except OnnxfnError as error:
         raise type(error)(f"{position} of {file}: {error}") from None
     except (TypeError, ValueError, AttributeError) as error:
         raise InvalidSpec(f"{position} of {file} has a value of a wrong type: {error}") from None
-
-
-def _check_keys(values: Mapping[str, Any]) -> None:
-    """Raises InvalidSpec for a key that only the caller may set."""
-    for key in CALLER_KEYS:
-        if key in values:
-            raise InvalidSpec(
-                f"a job in a file cannot have {key}; pass it to the call, for all jobs: {OPTIONS[key].flag}"
-            )
 
 
 def _with_local_model(values: Mapping[str, Any], folder: Path) -> Mapping[str, Any]:

@@ -1,19 +1,23 @@
-"""`export_many`: exports many checkpoints, each in a process of its own."""
+"""`export_many`: exports many checkpoints, each in a process of its own; the log of these exports.
+
+The log has a line of JSON for each job that ended. A later run reads what need not be done again.
+"""
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Callable, Collection, Generator, Iterable, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from concurrent.futures import CancelledError, Executor, Future
 from contextlib import closing, nullcontext
 from itertools import chain
 from pathlib import Path
 from queue import SimpleQueue
 from time import perf_counter
+from typing import Any
 
-from attrs import evolve, frozen
+from attrs import asdict, evolve, fields_dict, frozen
 
-from onnxfn.export.batch.log import is_unchanged, log_result, logged_results
 from onnxfn.export.batch.memory import memory_need, stated_bytes, stored_weights
 from onnxfn.export.batch.records import BatchEvent, BatchResult, JobLimits, JobResult, OnBatchEvent, check_paths
 from onnxfn.export.batch.servers import executor_processes, local_processes
@@ -21,10 +25,11 @@ from onnxfn.export.jobs.error_lines import error_line
 from onnxfn.export.jobs.identity import job_digest
 from onnxfn.export.jobs.request import ExportRequest
 from onnxfn.export.load.folders import checkpoint_folder
-from onnxfn.export.load.gguf import is_gguf
+from onnxfn.export.load.quantized import is_gguf
 from onnxfn.export.publish.staging import check_destination
+from onnxfn.export.report.report_file import recorded
 from onnxfn.export.run.events import ignore
-from onnxfn.specs.errors import InvalidSpec, first_line
+from onnxfn.specs.errors import InvalidSpec, OnnxfnError, first_line
 
 
 @frozen
@@ -44,10 +49,6 @@ class Task:
     bytes: int = 0
     digest: str = ""
     attempt: int = 1
-
-
-Step = tuple[str, Task, JobResult | None]
-"""An event, its task, and the result if the task ended."""
 
 
 def export_many(
@@ -173,8 +174,11 @@ def _run(
     workers: int,
     memory: int | None,
     retries: int,
-) -> Generator[Step, None, None]:
-    """Runs tasks: a step for each start and for each end. At the end, those that have not started are cancelled."""
+) -> Generator[tuple[str, Task, JobResult | None], None, None]:
+    """Runs tasks: an event for each start, and for each end with its result.
+
+    At the end, those that have not started are cancelled.
+    """
     waiting = [*tasks]
     running: dict[Future[JobResult], Task] = {}
     ended: SimpleQueue[Future[JobResult]] = SimpleQueue()
@@ -234,3 +238,48 @@ def _result(future: Future[JobResult], task: Task) -> JobResult:
         error_text = f"the executor failed: {first_line(error)}"
         result = JobResult(job.checkpoint, job.path, "lost", error=error_text)
     return evolve(result, attempts=task.attempt, digest=task.digest)
+
+
+def log_result(file: Path | None, result: JobResult) -> None:
+    """Adds a result to the end of a log, if there is one."""
+    if file is not None:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with file.open("a", encoding="utf-8") as stream:
+            stream.write(json.dumps(asdict(result)) + "\n")
+
+
+def logged_results(file: Path | None) -> Mapping[str, JobResult]:
+    """From the path of each export in a log to its last result; other lines are skipped.
+
+    A run that was killed may have left half a line.
+    """
+    if file is None or not file.is_file():
+        return {}
+    lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
+    results = filter(None, map(_logged_result, lines))
+    return {result.path: result for result in results}
+
+
+def is_unchanged(result: JobResult, digest: str) -> bool:
+    """Whether a job of a digest has an earlier result, and its files are there with their sizes.
+
+    The files are not read: `verify` does that.
+    """
+    return result.succeeded and result.digest == digest and _is_complete(Path(result.path))
+
+
+def _logged_result(line: str) -> JobResult | None:
+    try:
+        values: Any = json.loads(line)
+        return JobResult(**{name: values[name] for name in fields_dict(JobResult) if name in values})
+    except (ValueError, TypeError, KeyError, RecursionError, OnnxfnError):
+        return None
+
+
+def _is_complete(folder: Path) -> bool:
+    """Whether all files in the report of a folder exist with the stated sizes."""
+    report = recorded(folder)
+    if report is None:
+        return False
+    sizes = ((folder / name, facts.bytes) for name, facts in report.files.items())
+    return all(file.is_file() and file.stat().st_size == size for file, size in sizes)

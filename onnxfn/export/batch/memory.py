@@ -8,8 +8,8 @@ from pathlib import Path
 
 from attrs import frozen
 
-from onnxfn.export.load.gguf import gguf_tensors
-from onnxfn.export.load.stored_dtypes import FLOATS
+from onnxfn.export.load.loading import FLOATS
+from onnxfn.export.load.quantized import gguf_tensors
 from onnxfn.weights.checkpoint_links import entries
 
 SAFETENSORS = "*.safetensors"

@@ -123,18 +123,15 @@ def _answer(server: Server, job: ExportRequest, limits: JobLimits) -> JobResult:
     except (OSError, EOFError):
         with suppress(subprocess.TimeoutExpired):
             server.process.wait(ENDING)
-        code, reason = server.process.poll() or 0, _last_line(server.errors)
+        server.errors.seek(0)
+        lines = server.errors.read().decode("utf-8", errors="replace").strip()
+        code = server.process.poll() or 0
         _end(server)
         if code > 0:  # that of a signal is negative
+            reason = lines.rpartition("\n")[2]  # the last line of a traceback is the error itself
             words = f"the process that runs the exports ended by itself: {reason}"
             return JobResult(job.checkpoint, job.path, "failed", error=words)
         return JobResult(job.checkpoint, job.path, "lost", error="the process that runs the exports was killed")
-
-
-def _last_line(errors: IO[bytes]) -> str:
-    """The last line of an error stream: of a traceback, the error itself."""
-    errors.seek(0)
-    return errors.read().decode("utf-8", errors="replace").strip().rpartition("\n")[2]
 
 
 def _watched(server: Server, job: ExportRequest, limits: JobLimits) -> JobResult:

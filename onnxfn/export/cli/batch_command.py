@@ -32,21 +32,16 @@ def export_listed(jobs: Path, out: Path, values: Values, *, resume: bool, **opti
     if is_dry_run:
         result = batch_preview(listed, out / LOG if resume else None)
     else:
-        overwrite = "overwrite" in values
-        _check_log(out / LOG, resume=resume, overwrite=overwrite)
+        log, overwrite = out / LOG, "overwrite" in values
+        if not resume and log.exists():  # of an earlier run that this one does not continue
+            if not overwrite:
+                advice = "pass --resume to go on, or --overwrite to start again"
+                raise OutputExists(f"{log} is the log of an earlier run; {advice}")
+            log.unlink()
         listed = tuple(evolve(job, overwrite=job.overwrite or overwrite) for job in listed)
         with jobs_shown() as on_event:
-            result = export_many(listed, log=out / LOG, on_event=on_event, **options)
+            result = export_many(listed, log=log, on_event=on_event, **options)
     content = partial(batch_content, result, is_dry_run=is_dry_run)
     say_in_form(form, content, result, lambda: screen(batch_title(result), batch_sections(result)))
     if result.failed and not is_dry_run:
         raise typer.Exit(1)
-
-
-def _check_log(log: Path, *, resume: bool, overwrite: bool) -> None:
-    """Raises OutputExists for the log of an earlier run that this one neither goes on with nor replaces."""
-    if resume or not log.exists():
-        return
-    if not overwrite:
-        raise OutputExists(f"{log} is the log of an earlier run; pass --resume to go on, or --overwrite to start again")
-    log.unlink()

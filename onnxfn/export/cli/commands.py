@@ -11,9 +11,8 @@ from typing import Annotated
 
 import typer
 
-from onnxfn.export.cli.flags import Out, command
+from onnxfn.export.cli.flags import Out, command, say
 from onnxfn.export.cli.optimum import our_option
-from onnxfn.export.cli.say import say
 from onnxfn.export.jobs.options import OF_ALL_JOBS, OPTIONS, Values
 from onnxfn.specs.errors import InvalidSpec
 from onnxfn.specs.version import VERSION
@@ -35,9 +34,11 @@ def export(
     values: Values,
 ) -> None:
     """Export a checkpoint, with its configuration and tokenizer files."""
-    from onnxfn.export.cli.export_command import read_command, run
+    from onnxfn.export.cli.export_command import run
+    from onnxfn.export.cli.texts import result_form
+    from onnxfn.export.jobs.request import request_of
 
-    run(read_command(model, out, values))
+    run(request_of(model, out, values), result_form(values), dry_run="dry_run" in values)
 
 
 def verify(folder: Folder) -> None:
@@ -82,7 +83,7 @@ def push(
     values: Values,
 ) -> None:
     """Verify the folder of an export and upload it to the hub. The token is that of `hf auth login`."""
-    from onnxfn.export.report.push import uploaded, verified
+    from onnxfn.export.report.verify import uploaded, verified
 
     say(verified(folder))
     say("nothing was uploaded" if "dry_run" in values else uploaded(folder, repository, private=private))

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
+from onnxfn.export.cli.flags import say
 from onnxfn.export.cli.progress import stages
-from onnxfn.export.cli.say import say
 from onnxfn.export.cli.texts import result_text
 from onnxfn.export.find.lookup import spec_for
 from onnxfn.export.load.loading import load_configuration, load_model

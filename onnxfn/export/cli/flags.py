@@ -1,16 +1,91 @@
-"""Functions as commands of typer, with options of the table."""
+"""Functions as commands of typer: with options of the table, their output, and errors in one line on the error stream.
+
+The output is plain text, with the colors of rich on a terminal. After an error the exit code is 1, and the traceback is
+in a file or on the terminal.
+"""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import Annotated, Any
 
 import typer
 
-from onnxfn.export.cli.errors import one_line_errors
+from onnxfn.export.jobs.error_lines import error_line
 from onnxfn.export.jobs.options import OPTIONS, Option, stated
+from onnxfn.specs.errors import OnnxfnError
+from onnxfn.specs.version import VERSION
+
+
+def say(content: Any, *, err: bool = False) -> None:
+    """Prints text on standard output, or on the error stream; lines are not broken, a terminal shows colors.
+
+    rich reads NO_COLOR and the kind of the terminal.
+    """
+    from rich.console import Console
+
+    console = Console(stderr=err)
+    if console.is_terminal:
+        console.print(str(content), soft_wrap=True, markup=False, emoji=False)
+    else:
+        typer.echo(content, err=err)
+
+
+TYPER_ERRORS = (typer.Exit, typer.Abort, BrokenPipeError)
+"""Exceptions that typer itself turns into an exit code. A broken pipe is a reader, such as `head`, that stopped."""
+
+PREFIX, SUFFIX, MOST_FILES = "onnxfn-error-", ".txt", 5
+"""The names of files with tracebacks, and how many of them stay."""
+
+
+@contextmanager
+def one_line_errors(*, debug: bool) -> Iterator[None]:
+    """Prints an error as one line on the error stream, its notes as lines after it, and exits with code 1.
+
+    An unexpected error, or an error caused by a library or the system, also has a traceback. It goes to a file in the
+    system's temporary folder, which keeps a few, and the line names the file. With `debug` it is printed before the
+    line.
+    """
+    try:
+        yield
+    except TYPER_ERRORS:
+        raise
+    except Exception as error:  # noqa: BLE001 - whatever happens, the user sees one line
+        if debug:
+            traceback.print_exception(error)
+        is_known = isinstance(error, OnnxfnError) and error.__cause__ is None  # its traceback says no more
+        saved = "" if debug or is_known else f" (traceback: {_saved_traceback(error)})"
+        for line in (f"error: {error_line(error)}{saved}", *getattr(error, "__notes__", ())):
+            say(line, err=True)
+        raise typer.Exit(1) from None
+
+
+def _saved_traceback(error: Exception) -> str:
+    """Writes the traceback of an error to a new temporary file; the path of the file, or why there is none."""
+    try:
+        with NamedTemporaryFile("w", prefix=PREFIX, suffix=SUFFIX, delete=False, encoding="utf-8") as file:
+            file.write(f"onnxfn {VERSION}: {' '.join(sys.argv)}\n\n")
+            traceback.print_exception(error, file=file)
+    except (OSError, UnicodeError):
+        return "not saved; repeat the command with --debug"
+    _delete_older(Path(file.name))
+    return file.name
+
+
+def _delete_older(latest: Path) -> None:
+    """Deletes the files of earlier errors of the same user, the latest few excepted."""
+    with suppress(OSError):
+        states = {file: file.lstat() for file in latest.parent.glob(f"{PREFIX}*{SUFFIX}")}
+        own = [file for file, state in states.items() if state.st_uid == states[latest].st_uid]
+        for file in sorted(own, key=lambda file: states[file].st_mtime_ns)[:-MOST_FILES]:
+            file.unlink(missing_ok=True)
+
 
 Out = Annotated[Path, typer.Argument(help="A folder, or a file that ends in .onnx.")]
 

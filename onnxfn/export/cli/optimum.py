@@ -30,8 +30,7 @@ ALREADY_SIMPLE = "graphs are simplified while they are built, and no pass folds 
 
 ANSWERS: Mapping[str, str] = MappingProxyType(
     {
-        "model": "MODEL is the first argument: onnxfn export MODEL OUT",
-        "m": "MODEL is the first argument: onnxfn export MODEL OUT",
+        **dict.fromkeys(("model", "m"), "MODEL is the first argument: onnxfn export MODEL OUT"),
         "device": "models are traced and checked on the CPU, and a file runs on any device; leave it out",
         "optimize": "ONNX Runtime does this when it loads a file; --dtype float16 is the rest of O4",
         "no-post-process": "--decoders separate writes two decoders instead of a merged one; nothing else is processed",

@@ -43,7 +43,15 @@ def progress(file: TextIO | None = None) -> OnEvent:
 def stages(file: TextIO | None = None, *, transient: bool) -> OnEvent:
     """The same as `progress(file)`; its bars vanish if they are `transient`."""
     console = _console(file)
-    return stage_bars(console, transient=transient) if console.is_terminal else stage_lines(console)
+    if console.is_terminal:
+        return stage_bars(console, transient=transient)
+
+    def show(event: Event) -> None:
+        """Prints a line at the end of each stage."""
+        if event.status in ENDED:
+            _print_line(console, f"{title(event)}  {amount(event)}")
+
+    return show
 
 
 @contextmanager
@@ -101,25 +109,12 @@ def stage_bars(console: Any, *, transient: bool) -> OnEvent:
     return show
 
 
-def stage_lines(console: Any) -> OnEvent:
-    """A function of events that prints a line at the end of each stage."""
-
-    def show(event: Event) -> None:
-        if event.status in ENDED:
-            _print_line(console, f"{title(event)}  {amount(event)}")
-
-    return show
-
-
 def _bar(console: Any, *, transient: bool) -> Any:
     """A bar of rich with a text, the bar and an amount, which is drawn when it is told to."""
     from rich.progress import BarColumn, Progress, TextColumn
 
-    columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(bar_width=30),
-        TextColumn("{task.fields[amount]}", markup=False),
-    )
+    name, amount_so_far = (TextColumn(text, markup=False) for text in ("{task.description}", "{task.fields[amount]}"))
+    columns = (name, BarColumn(bar_width=30), amount_so_far)
     return Progress(
         *columns, console=console, transient=transient, auto_refresh=False, redirect_stdout=False, redirect_stderr=False
     )

@@ -1,20 +1,27 @@
-"""The texts of the command line for a plan and for a result: one screen, or everything.
+"""The texts of the command line for a plan and for a result: one screen, everything, or JSON.
 
 A screen has the files with their figures, inputs and outputs with their types, and the limits: omitted inputs, clients
-that cannot load the files, weights that are not quantized, sizes that are not possible.
+that cannot load the files, weights that are not quantized, sizes that are not possible. The fields of the JSON are in
+CLI.md.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import Any, Literal
 
-from onnxfn.export.cli.say import say
+from attrs import asdict
+
+from onnxfn.export.cli.flags import say
+from onnxfn.export.publish.staging import Destination
+from onnxfn.export.report.report_file import check_facts, graph_facts
 from onnxfn.specs.algebra.planned import Part, Plan
+from onnxfn.specs.axis_symbols import graph_axes
 from onnxfn.specs.errors import InvalidSpec, listed
 from onnxfn.specs.results.measurements import is_first_variant, variant_rows, with_heads
+from onnxfn.specs.results.output_types import output_dtype, tensor_dtype
 from onnxfn.specs.results.printing import (
     Rows,
     Sections,
@@ -62,9 +69,10 @@ def say_in_form(form: Form, json_content: Callable[[], Any], everything: Any, br
 def result_text(exported: Exported) -> str:
     """A result in at most `LINES - 1` lines: the line of the task is printed before the model is loaded."""
     part = exported.plan.parts[0]
+    folder = str(Destination(Path(exported.path)).folder)
     sections: Sections = [
         ("derived from", [(part.spec.derived,)] if part.spec.derived else []),
-        (f"files in {_folder(exported)}", _file_rows([exported], _folder(exported))),
+        (f"files in {folder}", _file_rows([exported], folder)),
         *_tensor_sections(exported.plan, dict(exported.graphs[0].outputs) if exported.graphs else {}),
         *left_out_sections(exported.plan),
         ("weights", [(exported.weights_from,)] if exported.weights_from else []),
@@ -112,22 +120,15 @@ def _first_rows(rows: Rows, most: int) -> Rows:
     return rows if len(rows) <= most else [*rows[: most - 1], (f"and {len(rows) - most + 1} more: --verbose",)]
 
 
-def _folder(exported: Exported) -> str:
-    path = PurePath(exported.path)
-    return str(path.parent if path.suffix == ".onnx" else path)
-
-
 def _tensor_sections(plan: Plan, types: Mapping[str, str]) -> Sections:
     """The inputs and outputs of the only file of a dtype with their types and axes; of several, the names alone."""
     first = [part for part in plan.parts if is_first_variant(part, plan)]
     if len(first) == 1:
         sections = dict(spec_sections(with_float_dtype(first[0].spec), types))
         return [(name, [row[:2] for row in sections.get(name, ())]) for name in ("inputs", "outputs")]
-    return [("inputs and outputs", [row for part in first for row in _name_rows(part)])]
-
-
-def _name_rows(part: Part) -> Rows:
-    return [(f"{part.name}.onnx", "takes", _names(part.spec.inputs)), ("", "gives", _names(part.spec.outputs))]
+    takes = [(f"{part.name}.onnx", "takes", _names(part.spec.inputs)) for part in first]
+    gives = [("", "gives", _names(part.spec.outputs)) for part in first]
+    return [("inputs and outputs", [row for rows in zip(takes, gives, strict=True) for row in rows])]
 
 
 def _names(tensors: Iterable[Any]) -> str:
@@ -170,3 +171,100 @@ def _case_rows(report: Report | None) -> Rows:
     """The names of the cases of a check, each once, in one row."""
     cases = [] if report is None else dict.fromkeys(case.partition(" (")[0] for case in report.cases)
     return [(", ".join(cases),)] if cases else []
+
+
+SCHEMA, SCHEMA_VERSION = "onnxfn-export", 1
+"""The schema in the JSON. The version grows when a field is removed or changes its meaning, not for new fields."""
+
+UNKNOWN = ("", "int")
+"""Dtypes of planned outputs that only the graph shows."""
+
+
+def plan_content(plan: Plan, destination: Destination) -> dict[str, Any]:
+    """A plan as JSON has it. A fact that only the graphs show is null."""
+    folder = destination.onnx_folder
+    graphs = {
+        _relative(folder / f"{part.name}.onnx", destination.folder): {**_part_facts(plan, part), **_ports(part)}
+        for part in plan.parts
+    }
+    return {**_head(plan, str(destination.path), is_dry_run=True), "check": check_facts(None), "graphs": graphs}
+
+
+def result_content(exported: Exported) -> dict[str, Any]:
+    """The result of an export as JSON has it; its ONNX files are read without their weights."""
+    folder = Destination(Path(exported.path)).folder
+    parts = {f"{part.name}.onnx": part for part in exported.plan.parts}
+    graphs = {
+        _relative(file, folder): {**_part_facts(exported.plan, parts[PurePath(file).name]), **_graph(exported, file)}
+        for file in exported.files
+        if PurePath(file).name in parts
+    }
+    return {
+        **_head(exported.plan, exported.path, is_dry_run=False),
+        "versions": dict(exported.versions),
+        "weights_from": exported.weights_from,
+        "not_quantized": [asdict(weight) for weight in exported.not_quantized],
+        "limits": [{"name": limit.name, "low": limit.low, "high": limit.high} for limit in exported.limits],
+        "seconds": {stage: round(seconds, 3) for stage, seconds in exported.seconds},
+        "bytes": exported.bytes,
+        "files": [_relative(file, folder) for file in exported.files],
+        "check": check_facts(exported.report),
+        "graphs": graphs,
+    }
+
+
+def pipeline_content(path: str, parts: Mapping[str, Exported]) -> dict[str, Any]:
+    """The results of the parts of a pipeline as JSON has them."""
+    components = {name: result_content(part) for name, part in parts.items()}
+    return {"schema": SCHEMA, "schema_version": SCHEMA_VERSION, "path": path, "components": components}
+
+
+def _head(plan: Plan, path: str, *, is_dry_run: bool) -> dict[str, Any]:
+    spec = plan.parts[0].spec
+    return {
+        "schema": SCHEMA,
+        "schema_version": SCHEMA_VERSION,
+        "dry_run": is_dry_run,
+        "path": path,
+        "name": spec.name,
+        "task": plan.task,
+        "derived_from": spec.derived,
+        "modalities": list(plan.modalities),
+        "left_out": [asdict(omitted) for omitted in plan.left_out],
+        "remarks": list(plan.remarks),
+    }
+
+
+def _part_facts(plan: Plan, part: Part) -> dict[str, Any]:
+    """The dtype and the opset of a part, and the bytes of its weights."""
+    sizes = {size.part: size.bytes for size in plan.weight_bytes}
+    dtype = part.dtype or part.spec.target.float_dtype or "float32"
+    return {"dtype": dtype, "opset": part.spec.target.opset, "weight_bytes": sizes.get(part.name)}
+
+
+def _graph(exported: Exported, file: str) -> dict[str, Any]:
+    """The opset, the inputs and the outputs of an ONNX file, and how large its graph is."""
+    facts, stem = graph_facts(Path(file)), PurePath(file).stem
+    sizes = {size.part: size for size in exported.graphs}
+    fused = {fusion.operator: fusion.actual for fusion in dict(exported.fusions).get(stem, ())}
+    size = {"parameters": sizes[stem].parameters, "nodes": sizes[stem].nodes, "fused": fused}
+    return {**{key: facts[key] for key in ("opset", "inputs", "outputs")}, **size}
+
+
+def _ports(part: Part) -> dict[str, Any]:
+    """The planned inputs and outputs of a part: name, type, and shape, in which an unknown size is null."""
+    spec = with_float_dtype(part.spec)
+    return {
+        "inputs": [_port(spec, tensor, tensor_dtype(spec, tensor.kind)) for tensor in spec.inputs],
+        "outputs": [_port(spec, tensor, output_dtype(spec, tensor)) for tensor in spec.outputs],
+    }
+
+
+def _port(spec: Any, tensor: Any, dtype: str) -> dict[str, Any]:
+    axes = (axis.symbol for axis in graph_axes(spec, tensor).axes)
+    shape = [int(symbol) if symbol.isdecimal() else None if symbol == "_" else symbol for symbol in axes]
+    return {"name": tensor.name, "dtype": None if dtype in UNKNOWN else dtype, "shape": shape}
+
+
+def _relative(file: str | Path, folder: Path) -> str:
+    return Path(file).relative_to(folder).as_posix()

@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from onnxfn.export.clients.caches import decoder_of
-from onnxfn.export.clients.folder import CONFIG, Folder, changed, first_parts, json_object
+from onnxfn.export.clients.folder import CONFIG, Folder, changed, decoder_of, first_parts, json_object
 
 SYNONYMS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {

@@ -7,7 +7,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from onnxfn.export.clients.caches import (
+from onnxfn.export.clients.configuration import SEPARATE_HEADS, config_value
+from onnxfn.export.clients.folder import (
     KEY,
     VALUE,
     CacheTensor,
@@ -17,7 +18,6 @@ from onnxfn.export.clients.caches import (
     sizes_of,
     templates,
 )
-from onnxfn.export.clients.configuration import SEPARATE_HEADS, config_value
 from onnxfn.specs.algebra.planned import Plan
 
 KNOWN_TYPES = frozenset(Path(__file__).with_name("ort_model_types.txt").read_text(encoding="utf-8").split())

@@ -1,4 +1,9 @@
-"""Files and remarks for the programs that load an export."""
+"""Files and remarks for the programs that load an export; an alias in `config.json`, only on request.
+
+An alias is a model type that clients know, in place of the true one. transformers.js uses the type only for the names
+of the cache, ORTModel for its heads and widths. So `config.json` may say `gemma` for any decoder with keys and values:
+both clients then take heads and width from `config.json`.
+"""
 
 from __future__ import annotations
 
@@ -10,18 +15,72 @@ from typing import Any
 
 from attrs import evolve
 
-from onnxfn.export.clients.alias import alias, alias_of, alias_remarks
 from onnxfn.export.clients.configuration import CONFIG_EDITS, edited_config
-from onnxfn.export.clients.folder import CONFIG, Folder, SideFile, json_object
-from onnxfn.export.clients.genai import GENAI_CONFIG, genai_config, genai_limits
-from onnxfn.export.clients.genai_images import image_limits, vision_processor, write_embedding
+from onnxfn.export.clients.folder import (
+    CONFIG,
+    KEY,
+    VALUE,
+    Folder,
+    SideFile,
+    cache_of,
+    changed,
+    decoder_of,
+    json_object,
+    sizes_of,
+    templates,
+)
+from onnxfn.export.clients.genai import (
+    GENAI_CONFIG,
+    genai_config,
+    genai_limits,
+    image_limits,
+    vision_processor,
+    write_embedding,
+)
 from onnxfn.export.clients.ort_model import ort_model_limits
-from onnxfn.export.clients.sentence_transformers import modules, pooling
-from onnxfn.export.clients.tokenizer import chat_template, preprocessor_config, tokenizer_config
+from onnxfn.export.clients.tokenizer import (
+    TOKENIZER,
+    TOKENIZER_CONFIG,
+    chat_template,
+    modules,
+    pooling,
+    preprocessor_config,
+    tokenizer_config,
+)
 from onnxfn.export.clients.transformers_js import transformers_js_limits
 from onnxfn.specs.algebra.config_values import snapshot
 from onnxfn.specs.algebra.planned import Plan
 from onnxfn.weights.layouts import ALIAS_FILE, Layout
+
+ALIAS = "gemma"
+"""A type with keys and values, grouped heads, and a width of its own."""
+
+
+def alias_of(plan: Plan, config: Mapping[str, Any]) -> dict[str, Any]:
+    """The changes of a configuration by an alias; empty if clients load the plan anyway, or not even with an alias."""
+    part, limits = decoder_of(plan), (*transformers_js_limits(plan, config), *ort_model_limits(plan, config))
+    if part is None or not limits or not {*templates(cache_of(part))} <= {KEY, VALUE}:
+        return {}
+    cache = cache_of(part)
+    sizes = sizes_of(cache, KEY)
+    if len({*sizes, *sizes_of(cache, VALUE)}) > 1:
+        return {}
+    layers = max(tensor.layer for tensor in cache) + 1
+    heads = {"num_key_value_heads": sizes[0][1], "head_dim": sizes[0][-1]}
+    return {"model_type": ALIAS, "num_hidden_layers": layers, **heads}
+
+
+def alias(folder: Folder) -> dict[str, str]:
+    """`config.json` with an alias, and a tokenizer whose class does not follow from it."""
+    config = json_object(folder, CONFIG)
+    change = alias_of(folder.plan, config) if config is not None else {}
+    if config is None or not change:
+        return {}
+    tokenizer = json_object(folder, TOKENIZER_CONFIG)
+    named = {"tokenizer_class": "PreTrainedTokenizerFast", **tokenizer} if tokenizer is not None else None
+    fast = changed(folder, TOKENIZER_CONFIG, named) if TOKENIZER in folder.names else {}
+    return {**changed(folder, CONFIG, {**config, **change}), **fast}
+
 
 Limits = Callable[[Plan, Mapping[str, Any]], tuple[str, ...]]
 """From a plan and a configuration to why a client cannot load the plan."""
@@ -42,19 +101,18 @@ def with_remarks(plan: Plan, config: Any, layout: Layout) -> Plan:
         return plan
     values = snapshot(config)
     change = alias_of(plan, values) if ALIAS_FILE in layout.side_files else {}
-    first, values = alias_remarks(change, values) if change else (), {**values, **change}
+    stated = ", ".join(f"{name} {value}" for name, value in change.items() if values.get(name) != value)
+    remark = f"as requested, config.json says {stated}; the real type is {values.get('model_type')}"
+    values = {**values, **change}
     limits = (limit for client in layout.clients if client in LIMITS for limit in LIMITS[client](plan, values))
-    return evolve(plan, remarks=(*first, *limits))
+    return evolve(plan, remarks=(*([remark] if change else []), *limits))
 
 
-FILES: tuple[SideFile, ...] = (
-    *(tokenizer_config, chat_template, preprocessor_config, modules, pooling),
-    *(vision_processor, genai_config, alias),
-)
 SIDE_FILES: Mapping[str, SideFile] = MappingProxyType(
     {
         **{edit.__name__: partial(edited_config, edit) for edit in CONFIG_EDITS},
-        **{file.__name__: file for file in FILES},
+        **{file.__name__: file for file in (tokenizer_config, chat_template, preprocessor_config, modules, pooling)},
+        **{file.__name__: file for file in (vision_processor, genai_config, alias)},
     }
 )
 """The functions that `Layout.side_files` names."""

@@ -7,8 +7,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from onnxfn.export.clients.caches import KEY, VALUE, cache_of, decoder_of, templates
 from onnxfn.export.clients.configuration import with_text_architecture
+from onnxfn.export.clients.folder import KEY, VALUE, cache_of, decoder_of, templates
 from onnxfn.specs.algebra.planned import Part, Plan
 from onnxfn.specs.tasks.tasks import WITH_PAST
 from onnxfn.weights.layouts import dtype_suffix

@@ -2,47 +2,44 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from types import MappingProxyType
 from typing import Any
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from onnxfn.export.load.class_tasks import loader_of
 from onnxfn.models.pretrained import pretrained
-from onnxfn.specs.tasks.tasks import DEFAULT_TASK, TASKS, canonical
+from onnxfn.specs.algebra.spec import ExportSpec
+from onnxfn.specs.tasks.tasks import DEFAULT_TASK, TASKS, WITH_PAST, canonical
+
+
+def _tables(*names: str) -> tuple[str, ...]:
+    return tuple(f"MODEL_FOR_{name}" for name in names)
+
 
 OTHER_NAMES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
-        "feature-extraction": ("MODEL", "MODEL_FOR_MASK_GENERATION", "MODEL_FOR_AUDIO_TOKENIZATION"),
-        "fill-mask": ("MODEL_FOR_MASKED_LM",),
-        "text-generation": ("MODEL_FOR_CAUSAL_LM",),
-        "text2text-generation": ("MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM",),
-        "text-classification": ("MODEL_FOR_SEQUENCE_CLASSIFICATION",),
-        "masked-im": ("MODEL_FOR_MASKED_IMAGE_MODELING",),
-        "image-segmentation": (
-            "MODEL_FOR_IMAGE_SEGMENTATION",
-            "MODEL_FOR_INSTANCE_SEGMENTATION",
-            "MODEL_FOR_UNIVERSAL_SEGMENTATION",
-        ),
-        "keypoint-detection": ("MODEL_FOR_KEYPOINT_DETECTION", "MODEL_FOR_POSE_ESTIMATION"),
-        "automatic-speech-recognition": (
-            "MODEL_FOR_SPEECH_SEQ_2_SEQ",
-            "MODEL_FOR_CTC",
-            "MODEL_FOR_RNNT",
-            "MODEL_FOR_TDT",
-        ),
-        "audio-text-to-text": ("MODEL_FOR_MULTIMODAL_LM",),
-        "any-to-any": ("MODEL_FOR_MULTIMODAL_LM",),
-        "text-to-audio": ("MODEL_FOR_TEXT_TO_WAVEFORM", "MODEL_FOR_TEXT_TO_SPECTROGRAM"),
-        "time-series-forecasting": ("MODEL_FOR_TIME_SERIES_PREDICTION",),
+        "feature-extraction": ("MODEL", *_tables("MASK_GENERATION", "AUDIO_TOKENIZATION")),
+        "fill-mask": _tables("MASKED_LM"),
+        "text-generation": _tables("CAUSAL_LM"),
+        "text2text-generation": _tables("SEQ_TO_SEQ_CAUSAL_LM"),
+        "text-classification": _tables("SEQUENCE_CLASSIFICATION"),
+        "masked-im": _tables("MASKED_IMAGE_MODELING"),
+        "image-segmentation": _tables("IMAGE_SEGMENTATION", "INSTANCE_SEGMENTATION", "UNIVERSAL_SEGMENTATION"),
+        "keypoint-detection": _tables("KEYPOINT_DETECTION", "POSE_ESTIMATION"),
+        "automatic-speech-recognition": _tables("SPEECH_SEQ_2_SEQ", "CTC", "RNNT", "TDT"),
+        **dict.fromkeys(("audio-text-to-text", "any-to-any"), _tables("MULTIMODAL_LM")),
+        "text-to-audio": _tables("TEXT_TO_WAVEFORM", "TEXT_TO_SPECTROGRAM"),
+        "time-series-forecasting": _tables("TIME_SERIES_PREDICTION"),
     }
 )
 """Task -> the tables of its classes by precedence, for tasks without a table of the same name."""
 
 TABLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {task: OTHER_NAMES.get(task, (f"MODEL_FOR_{task.upper().replace('-', '_')}",)) for task in TASKS}
+    {task: OTHER_NAMES.get(task, _tables(task.upper().replace("-", "_"))) for task in TASKS}
 )
 """Task -> the tables of its classes. `MODEL_FOR_CTC` stands for `MODEL_FOR_CTC_MAPPING_NAMES` of
 transformers/models/auto/modeling_auto.py; transformers has no table for some of the tasks."""
@@ -134,3 +131,50 @@ def listed_model(config: Any, task: str) -> Any:
     loader = getattr(transformers, listed_loader(config.model_type, canonical(task)) or loader_of(task))
     is_auto = hasattr(loader, "from_config")
     return pretrained(loader.from_config, config, trust_remote_code=False) if is_auto else loader(config)
+
+
+def row_of(model_type: str, rows: Mapping[str, ExportSpec], model: Any = None) -> ExportSpec | None:
+    """The row of a model type; None if neither the type nor its class has one.
+
+    Some model types use the classes of another type: `exaone` uses `LlamaForCausalLM`. Their row is that of the other
+    type, for the tasks in the tables of transformers. A type without tables has the row of the configuration type of
+    the class of `model`.
+
+    >>> from onnxfn import ARCHITECTURES
+    >>> row_of("bert", ARCHITECTURES) is ARCHITECTURES["bert"], row_of("no type", ARCHITECTURES)
+    (True, None)
+    """
+    if model_type in rows:
+        return rows[model_type]
+    owners = _owners(model_type, model)
+    owner = owners.pop() if len(owners) == 1 else None
+    if owner is None or owner not in rows:
+        return None
+    row, listed = rows[owner], listed_tasks(model_type)
+    tasks = tuple(task for task in row.tasks if not listed or task.name.removesuffix(WITH_PAST) in listed)
+    return evolve(row, name=model_type, tasks=tasks, derived=f"the row of {owner}, whose classes {model_type} has")
+
+
+@cache
+def class_type(name: str) -> str | None:
+    """The model type that a class is named after, if transformers lists the class for that type; else None.
+
+    >>> class_type("LlamaForCausalLM"), class_type("MyModel")
+    ('llama', None)
+    """
+    types = {kind for table in auto_tables().values() for kind, names in table.classes.items() if name in names}
+    named = [kind for kind in types if _plain(name).startswith(_plain(kind))]
+    return max(named, key=len, default=None)
+
+
+def _owners(model_type: str, model: Any) -> set[str | None]:
+    """The model types after which the classes of a type are named; without classes, the type of the model's class."""
+    listed = {name for task in TABLES for name in listed_classes(model_type, task)}
+    if listed or not type(model).__module__.startswith("transformers.models."):
+        return {class_type(name) for name in listed}
+    return {getattr(getattr(model, "config_class", None), "model_type", None)}
+
+
+def _plain(name: str) -> str:
+    """A name in small letters and digits alone."""
+    return re.sub("[^a-z0-9]", "", name.lower())

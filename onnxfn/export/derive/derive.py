@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import sys
 from collections.abc import Callable, Sequence
@@ -11,9 +12,13 @@ from attrs import evolve
 
 from onnxfn.architectures.private.torch_names import torch_name
 from onnxfn.export.derive.auto_tables import listed_model, listed_tasks
-from onnxfn.export.derive.cached_specs import SEES, spec_with_cache
-from onnxfn.export.derive.candidate_inputs import candidate_inputs, forward_parameters, unknown_arguments
-from onnxfn.export.derive.causal_masks import masked_by_eager
+from onnxfn.export.derive.candidate_inputs import (
+    SEES,
+    candidate_inputs,
+    forward_parameters,
+    spec_with_cache,
+    unknown_arguments,
+)
 from onnxfn.export.derive.derive_sample import HOW_TO_SPECIFY
 from onnxfn.export.derive.known_inputs import INPUT_FORMS
 from onnxfn.export.derive.probe import Run, accepted, answer_tensors, outputs_spec, run, summary
@@ -22,7 +27,7 @@ from onnxfn.models.torch_modes import quiet
 from onnxfn.specs.algebra.compose import compose
 from onnxfn.specs.algebra.config_values import snapshot
 from onnxfn.specs.algebra.facts import always
-from onnxfn.specs.algebra.spec import ExportSpec
+from onnxfn.specs.algebra.spec import Call, ExportSpec
 from onnxfn.specs.errors import (
     InvalidSpec,
     MissingValue,
@@ -221,3 +226,36 @@ def _not_derivable(model: Any, errors: Sequence[Exception]) -> InvalidSpec:
         f"; {HOW_TO_SPECIFY}",
     )
     return InvalidSpec("".join(clauses))
+
+
+CAUSAL = re.compile(r"is_causal(: bool)? ?= ?True|[\"']is_causal[\"']|self\.is_causal = is_causal")
+"""Source text by which a module of transformers makes some attention causal, regardless of its configuration."""
+
+
+def masked_by_eager(model: Any) -> ExportSpec:
+    """The attention `eager` for a model that relies on a causal mask while its layers have `is_causal=False`.
+
+    With sdpa, transformers leaves a causal mask out when no text has padding, and relies on the attention. So such a
+    model is causal only if a text of the batch has padding, and no graph can be that. With eager it is always causal.
+
+    >>> from transformers import AutoConfig, AutoModel
+    >>> sizes = {"hidden_size": 8, "num_attention_heads": 2, "num_hidden_layers": 1, "intermediate_size": 8}
+    >>> config = AutoConfig.for_model("aimv2", text_config=sizes, vision_config=sizes)
+    >>> masked_by_eager(AutoModel.from_config(config)).call.attention
+    'eager'
+    """
+    is_causal: dict[str, set[bool]] = {}
+    for module in model.modules():
+        if isinstance(getattr(module, "is_causal", None), bool):
+            is_causal.setdefault(type(module).__module__, set()).add(module.is_causal)
+    modules = [sys.modules[name] for name, values in is_causal.items() if values == {False}]
+    is_masked = any(hasattr(module, "create_causal_mask") and not CAUSAL.search(_source(module)) for module in modules)
+    return ExportSpec(call=Call(attention="eager")) if is_masked else ExportSpec()
+
+
+def _source(module: Any) -> str:
+    """The source of a module; the empty string without one, as in a frozen application."""
+    try:
+        return inspect.getsource(module)
+    except OSError:
+        return ""

@@ -10,20 +10,24 @@ import numpy as np
 from attrs import evolve, frozen
 
 from onnxfn.architectures import ARCHITECTURES
-from onnxfn.export.derive.class_rows import row_of
+from onnxfn.export.derive.auto_tables import row_of
 from onnxfn.export.derive.index_bounds import Bounds, index_bounds
 from onnxfn.export.derive.probe import Run, all_tensors, outputs_spec, run, run_at_sizes, specs_at_sizes, summary
 from onnxfn.export.derive.sample_arguments import SampleTensor, sample_arguments
-from onnxfn.export.derive.sample_inputs import generator_name, inner_models, sample_inputs, windows, with_windows
-from onnxfn.export.derive.sample_ranges import (
+from onnxfn.export.derive.sample_inputs import (
     Range,
     assumed_range,
     check_module,
     check_results,
+    generator_name,
     indexed_range,
+    inner_models,
+    sample_inputs,
     sample_range,
     specified_range,
+    windows,
     with_own_buffers,
+    with_windows,
 )
 from onnxfn.models.dtypes import float_dtype, float_dtypes
 from onnxfn.models.model_state import model_copy

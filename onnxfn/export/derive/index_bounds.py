@@ -23,6 +23,10 @@ Indexed = Callable[[Sequence[Any]], Iterable[tuple[Any, int]]]
 """From the arguments of an operator to its tensors of indices, each with the size of the axis that it indexes."""
 
 
+def _rows(arguments: Sequence[Any]) -> Iterator[tuple[Any, int]]:
+    yield arguments[1], arguments[0].shape[0]
+
+
 def _along(arguments: Sequence[Any]) -> Iterator[tuple[Any, int]]:
     table, axis, index = arguments[:3]
     if table.dim():
@@ -43,9 +47,7 @@ def _advanced(arguments: Sequence[Any]) -> Iterator[tuple[Any, int]]:
 
 INDEXED: Mapping[str, Indexed] = MappingProxyType(
     {
-        "embedding": lambda arguments: [(arguments[1], arguments[0].shape[0])],
-        "_embedding_bag": lambda arguments: [(arguments[1], arguments[0].shape[0])],
-        "_embedding_bag_forward_only": lambda arguments: [(arguments[1], arguments[0].shape[0])],
+        **dict.fromkeys(("embedding", "_embedding_bag", "_embedding_bag_forward_only"), _rows),
         "take": lambda arguments: [(arguments[1], arguments[0].numel())],
         **dict.fromkeys(("index", "index_put", "index_put_", "_unsafe_index"), _advanced),
         **dict.fromkeys(("index_select", "gather", "index_add", "index_copy", "index_fill"), _along),

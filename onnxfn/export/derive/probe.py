@@ -33,14 +33,7 @@ AUXILIARY_FIELDS = frozenset({"loss", "hidden_states", "attentions", "mems", "ro
 """Fields of a result that are not answers: the loss, the caches, the tensors of each layer, the results of towers."""
 
 INPUT_REFUSALS = (
-    ArithmeticError,
-    AssertionError,
-    AttributeError,
-    LookupError,
-    NameError,
-    RuntimeError,
-    TypeError,
-    ValueError,
+    *(ArithmeticError, AssertionError, AttributeError, LookupError, NameError, RuntimeError, TypeError, ValueError),
     OnnxfnError,
 )
 """The errors that mean a model does not accept inputs. MemoryError, OSError and PatchFailed do not mean this."""

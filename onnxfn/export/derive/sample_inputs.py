@@ -1,23 +1,31 @@
-"""The inputs of any module, from sample tensors and axis patterns, and a case beyond its sliding windows."""
+"""The inputs of any module, from sample tensors and axis patterns, and a case beyond its sliding windows.
+
+Then dummy values like a tensor of a sample and beyond it, and the results of a module for them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from onnxfn.export.derive.probe import tensor_kind
+import numpy as np
+
+from onnxfn.export.derive.probe import Run, onnx_name, tensor_kind
 from onnxfn.export.derive.sample_arguments import SampleTensor
+from onnxfn.models.submodules import SCRIPTED
 from onnxfn.specs.algebra.compose import compose
-from onnxfn.specs.algebra.dummies import known_sizes, sized
+from onnxfn.specs.algebra.dummies import Array, known_sizes, sized
 from onnxfn.specs.algebra.facts import case, takes
+from onnxfn.specs.algebra.fills import SCALES
 from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.axes import AxisMap, axis_map, solve_for_name
 from onnxfn.specs.axis_symbols import SMALLEST_DYNAMIC_SIZE
-from onnxfn.specs.errors import InvalidSpec
+from onnxfn.specs.converters import Path
+from onnxfn.specs.errors import InvalidSpec, listed
 from onnxfn.specs.plan.check_cases import CASE_STEPS, batch_symbol
 from onnxfn.specs.plan.planning import resolved
 from onnxfn.specs.plan.text_cases import LONG_TEXT, LONGEST
-from onnxfn.specs.records import KINDS, Kind
+from onnxfn.specs.records import KINDS, Generator, Kind
 
 WINDOWS = ("sliding_window", "attention_chunk_size", "window_size", "local_attention")
 """The keys of configurations for the window of attention in tokens."""
@@ -28,11 +36,8 @@ BEYOND = 3
 
 def inner_models(model: Any) -> tuple[Any, ...]:
     """The modules of transformers inside a module that have a configuration."""
-    return tuple(
-        module
-        for module in model.modules()
-        if type(module).__module__.startswith("transformers.") and hasattr(module, "config")
-    )
+    modules = (module for module in model.modules() if type(module).__module__.startswith("transformers."))
+    return tuple(module for module in modules if hasattr(module, "config"))
 
 
 def with_windows(model: Any, spec: ExportSpec) -> ExportSpec:
@@ -114,3 +119,177 @@ def _dummy_sizes(axes: AxisMap, shape: tuple[int, ...]) -> ExportSpec:
         for name, name_size in solve_for_name(axis.symbol, size).items()
     }
     return sized(**{symbol: max(size, SMALLEST_DYNAMIC_SIZE) for symbol, size in sizes.items()})
+
+
+QUANTIZED = "torch.ao.nn.quantized"
+"""The package of torch whose layers have quantized weights."""
+
+
+def check_module(model: Any) -> None:
+    """Raises InvalidSpec for what has no `forward`, for TorchScript, and for weights without a shape or quantized."""
+    import torch
+    from torch.nn.parameter import is_lazy
+
+    name = type(model).__name__
+    if not isinstance(model, torch.nn.Module) or getattr(model.forward, "__func__", None) is torch.nn.Module.forward:
+        advice = "pass model.__call__" if callable(model) else "pass a module or a function"
+        raise InvalidSpec(f"{name} is not a function and has no forward; {advice}")
+    scripted = [path for path, module in model.named_modules() if isinstance(module, torch.jit.ScriptModule)]
+    if scripted:
+        raise InvalidSpec(f"{name} holds TorchScript at {listed(scripted)}; put the {SCRIPTED} there")
+    if any(is_lazy(weight) for weight in model.parameters()):
+        raise InvalidSpec(f"{name} has weights without a shape; run it once on the sample first: model(...)")
+    quantized = {type(module).__name__ for module in model.modules() if type(module).__module__.startswith(QUANTIZED)}
+    if quantized:
+        raise InvalidSpec(
+            f"{name} has layers that torch quantized: {listed(sorted(quantized))}; export the model before it is "
+            "quantized, and quantize the ONNX file with onnxruntime.quantization"
+        )
+
+
+def check_results(name: str, runs: Sequence[Run], complex_paths: Sequence[Path]) -> None:
+    """Raises InvalidSpec for results of a module that no graph has.
+
+    These are results without a tensor, with complex numbers, or with another number of tensors or axes in another run.
+    """
+    first = runs[0]
+    if not first.shapes:
+        raise InvalidSpec(
+            f"{name} returns no tensor; return one or more, also in tuples, lists, dicts, named tuples or dataclasses"
+        )
+    names = [onnx_name(path) for path in first.shapes]
+    if twice := [each for each in names if names.count(each) > 1]:
+        raise InvalidSpec(f"two outputs of {name} have the name {twice[0]!r}; return them under other keys")
+    if complex_paths:
+        raise InvalidSpec(
+            f"{onnx_name(complex_paths[0])!r} of {name} is complex, which outputs of ONNX are not; return "
+            "torch.view_as_real(tensor)"
+        )
+    for other in runs:
+        if other.shapes.keys() != first.shapes.keys():
+            raise InvalidSpec(
+                f"{name} returns {len(first.shapes)} tensors at {_sizes(first)} and {len(other.shapes)} at "
+                f"{_sizes(other)}; a graph has a fixed number of outputs: return one stacked tensor, or leave the axis "
+                "static in `axes`"
+            )
+        for path, shape in other.shapes.items():
+            if len(shape) != len(first.shapes[path]):
+                raise InvalidSpec(
+                    f"{onnx_name(path)!r} of {name} has the shape {list(first.shapes[path])} at {_sizes(first)} and "
+                    f"{list(shape)} at {_sizes(other)}; a graph has a fixed number of axes: do not squeeze this one"
+                )
+
+
+def _sizes(run: Run) -> str:
+    return ", ".join(f"{name}={size}" for name, size in run.sizes.items()) or "other values"
+
+
+def with_own_buffers(copied: Any) -> None:
+    """Gives a copy of a model copies of its buffers, so that it changes none of the model's."""
+    copies: dict[int, Any] = {}
+    for module in copied.modules():
+        for name, buffer in module._buffers.items():
+            if buffer is not None:
+                module._buffers[name] = copies.setdefault(id(buffer), buffer.clone())
+
+
+Range = tuple[float, float]
+"""The smallest number, and the end: for integers the first that does not occur, as in `range`."""
+
+SMALL_DTYPE_BYTES = 2
+"""An integer dtype of this number of bytes is tried over all its numbers."""
+
+REFUSED = "assumed: the range of the sample, since the module refuses others"
+
+
+def specified_range(name: str, tensor: Any, limits: Range) -> Generator:
+    """The generator for a range that the user gave. InvalidSpec if it is empty, or not a range of the dtype."""
+    kind = _values(tensor).dtype.kind
+    is_pair = isinstance(limits, tuple) and len(limits) == 2 and all(isinstance(end, (int, float)) for end in limits)  # noqa: PLR2004
+    if kind == "b" or not is_pair or limits[0] >= limits[1]:
+        raise InvalidSpec(
+            f"the range of {name!r} is {limits!r}; write (low, high), two numbers, for a tensor of numbers"
+        )
+    function, number = ("uniform", float) if kind == "f" else ("integers", int)
+    low, high = map(number, limits)
+    return Generator(name, function, {"low": low, "high": high}, "given")
+
+
+def indexed_range(name: str, tensor: Any, limits: tuple[int, int]) -> Generator:
+    """The generator for a range of indices that runs of the module showed; it is below 0 only if the sample is."""
+    low, high = limits
+    smallest, _ = _ends(_values(tensor), (0, 0))
+    return Generator(
+        name, "integers", {"low": min(max(low, 0), smallest), "high": high}, f"found: it indexes {high - low} elements"
+    )
+
+
+def assumed_range(name: str, tensor: Any) -> Generator:
+    """The generator for values beyond a sample: both values of a mask, other scales of real numbers, more integers."""
+    values = _values(tensor)
+    mask = _mask_values(values)
+    if mask is not None:
+        words = " and ".join(map(str, sorted(mask, key=float)))
+        return Generator(name, "two_values", {"first": mask[0], "second": mask[1]}, f"assumed: {words}, as in a mask")
+    if values.dtype.kind == "f":
+        low, high = _float_range(values)
+        return Generator(name, "scaled", {"low": low, "high": high}, f"assumed: the sample at {len(SCALES)} scales")
+    return _integers(name, values)
+
+
+def sample_range(name: str, tensor: Any) -> Generator:
+    """The generator for values between the smallest and the largest of a sample."""
+    values = _values(tensor)
+    if values.dtype.kind == "f":
+        low, high = _ends(values, (0.0, 1.0))
+        return Generator(name, "uniform", {"low": low, "high": high}, REFUSED)
+    low, high = _ends(values, (0, 0))
+    return Generator(name, "integers", {"low": int(low), "high": high + 1}, REFUSED)
+
+
+def _values(tensor: Any) -> Array:
+    """The values of a tensor; numpy has no bfloat16."""
+    plain = tensor.detach().cpu().resolve_conj()
+    values: Array = (plain.float() if str(plain.dtype) == "torch.bfloat16" else plain).numpy()
+    return values
+
+
+def _ends(values: Array, others: tuple[Any, Any]) -> tuple[Any, Any]:
+    """The smallest and the largest finite value; `others` if there is none."""
+    finite = values[np.isfinite(values)]
+    return (finite.min().item(), finite.max().item()) if finite.size else others
+
+
+def _mask_values(values: Array) -> tuple[float | str, float | str] | None:
+    """The two values of a mask, that of its first element first: 0 and 1, or 0 and -inf; None if it is not a mask.
+
+    A tensor of zeros is a mask if it holds bools or integers: real zeros may stand for any number, as in a first state.
+    """
+    unique = set(np.unique(values).tolist()) if values.size > 1 or values.dtype.kind == "b" else {None}
+    first = values.flat[0].item() if values.size else 0
+    if -np.inf in unique and unique <= {0.0, -np.inf}:
+        return (0, "-inf") if first == 0 else ("-inf", 0)
+    if unique <= {0, 1} and not (unique == {0} and values.dtype.kind == "f"):
+        return int(first), 1 - int(first)
+    return None
+
+
+def _float_range(values: Array) -> Range:
+    """The range of real numbers, which keep their sign. A single number gets others around it."""
+    low, high = _ends(values, (0.0, 0.0))
+    if low < high:
+        return low, high
+    return (-1.0, 1.0) if low == 0 else (low - abs(low) / 2, high + abs(high) / 2)
+
+
+def _integers(name: str, values: Array) -> Generator:
+    """All integers of a small dtype, else the range of the sample once more at each end; none below 0 if none is."""
+    limits = np.iinfo(values.dtype)
+    smallest, largest = _ends(values, (0, 1))
+    least = 0 if smallest >= 0 else int(limits.min)
+    if values.dtype.itemsize <= SMALL_DTYPE_BYTES:
+        arguments = {"low": least, "high": int(limits.max) + 1}
+        return Generator(name, "integers", arguments, f"assumed: every {values.dtype.name}")
+    span = max(largest - smallest, 1)
+    arguments = {"low": max(smallest - span, least), "high": min(largest + span, int(limits.max)) + 1}
+    return Generator(name, "integers", arguments, "assumed: the range of the sample, and as much at its ends")

@@ -8,8 +8,8 @@ from typing import Any
 from onnxfn.export.find.lookup import checkpoint_task, has_row, loader_spec, spec_for
 from onnxfn.export.load.class_tasks import loader_of
 from onnxfn.export.load.folders import checkpoint_folder
-from onnxfn.export.load.gguf import is_gguf, load_gguf
 from onnxfn.export.load.loading import load_configuration, load_model
+from onnxfn.export.load.quantized import is_gguf, load_gguf
 
 
 def model_for(name: str, task: str | None = None, *, trust_remote_code: bool = False, dequantize: bool = False) -> Any:

@@ -13,24 +13,15 @@ from attrs import evolve
 
 from onnxfn.architectures import ARCHITECTURES
 from onnxfn.architectures.encoder_decoders import SEEING
-from onnxfn.architectures.families.features import (
-    DECODER,
-    DECODER_WITH_PAST,
-    EMBEDDING,
-    MODEL,
-    in_parts,
-    token_table,
-)
+from onnxfn.architectures.families.features import DECODER, DECODER_WITH_PAST, EMBEDDING, MODEL, in_parts, token_table
 from onnxfn.architectures.families.image_tokens import drawing_parts
 from onnxfn.architectures.families.seeing_seq2seq import encoder_and_decoder_of_embeddings, token_rows
 from onnxfn.architectures.wrappers.feature_methods import draws, feature_method
 from onnxfn.architectures.wrappers.layer_inputs import LAYER_INPUTS, layer_sizes
-from onnxfn.export.derive.causal_masks import masked_by_eager
-from onnxfn.export.derive.derive import derive_from_model
+from onnxfn.export.derive.derive import derive_from_model, masked_by_eager
 from onnxfn.export.derive.known_inputs import CONFIG_KEYS
 from onnxfn.export.find.language_models import embedding_width, language_model
-from onnxfn.export.find.towers import tower_spec
-from onnxfn.export.find.written_tasks import METHODS, SEES, SEES_AND_HEARS, TOWERS, has_section
+from onnxfn.export.find.written_tasks import METHODS, SEES, SEES_AND_HEARS, TOWERS, has_section, tower_spec
 from onnxfn.models.model_state import model_copy
 from onnxfn.specs.algebra.compose import EMPTY, compose
 from onnxfn.specs.algebra.facts import links

@@ -7,17 +7,119 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from attrs import Factory, field, frozen
+from attrs import Factory, asdict, field, frozen, has
 
-from onnxfn.export.jobs.option_values import (
-    floors_of,
-    parsed_dtypes,
-    parsed_names,
-    parsed_shapes,
-    parsed_sizes,
-    texts,
-)
 from onnxfn.specs.errors import InvalidSpec, shortened, unknown
+
+DTYPES: Mapping[str, str] = MappingProxyType({"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"})
+"""Optimum's names of dtypes -> ours."""
+
+
+def texts(flag: str, values: Any) -> tuple[str, ...]:
+    """One text or several as a tuple; InvalidSpec for anything else.
+
+    >>> texts("--output", "hidden_states"), texts("--output", ["a", "b"])
+    (('hidden_states',), ('a', 'b'))
+    """
+    words = (values,) if isinstance(values, str) else tuple(values)
+    if not all(isinstance(value, str) for value in words):
+        raise InvalidSpec(f"{flag} is {shortened(values)}; write a text, or a list of texts")
+    return words
+
+
+def parsed_sizes(flag: str, values: Any) -> tuple[tuple[str, int], ...]:
+    """The names and sizes of axes in texts NAME=NUMBER, or in a mapping; InvalidSpec if one has no number.
+
+    >>> parsed_sizes("--size", ["batch_size=1"]), parsed_sizes("--size", {"batch_size": 1})
+    ((('batch_size', 1),), (('batch_size', 1),))
+    """
+    pairs = tuple((name, _number(size)) for name, size in _pairs(values))
+    for name, size in pairs:
+        if not isinstance(size, int):
+            raise InvalidSpec(f"{flag} {name} has no number; write {flag} {name or 'sequence_length'}=32")
+    return pairs
+
+
+def parsed_shapes(flag: str, values: Any) -> tuple[tuple[str, int | tuple[int, int]], ...]:
+    """Names of axes, each with its size, or with its smallest and largest size; InvalidSpec for anything else.
+
+    >>> parsed_shapes("--shape", ["batch_size=1", "sequence_length=1:128"])
+    (('batch_size', 1), ('sequence_length', (1, 128)))
+    >>> parsed_shapes("--shape", {"sequence_length": [1, 128]})
+    (('sequence_length', (1, 128)),)
+    """
+    return tuple(_parsed_shape(flag, name, size) for name, size in _pairs(values))
+
+
+def parsed_names(flag: str, values: Any) -> tuple[tuple[str, str], ...]:
+    """Old and new names in texts OLD=NEW, or in a mapping; InvalidSpec if one lacks a name.
+
+    >>> parsed_names("--rename", ["present.{layer}.key=present_key_{layer}"])
+    (('present.{layer}.key', 'present_key_{layer}'),)
+    """
+    pairs = _pairs(values)
+    for old, new in pairs:
+        if not (old and new):
+            raise InvalidSpec(f"{flag} {old} has no new name; write {flag} OLD=NEW")
+    return pairs
+
+
+def _pairs(values: Any) -> tuple[tuple[str, Any], ...]:
+    """The names and values in texts NAME=VALUE, in a mapping, or in pairs."""
+    items = values.items() if isinstance(values, Mapping) else values
+    return tuple(item.partition("=")[::2] if isinstance(item, str) else tuple(item) for item in items)
+
+
+def _number(size: Any) -> Any:
+    return int(size) if isinstance(size, str) and size.isdecimal() else size
+
+
+def _parsed_shape(flag: str, name: str, size: Any) -> tuple[str, int | tuple[int, int]]:
+    sizes = size.split(":") if isinstance(size, str) else size if isinstance(size, list | tuple) else [size]
+    match [*map(_number, sizes)]:
+        case [int() as fixed]:
+            return name, fixed
+        case [int() as low, int() as high] if low < high:
+            return name, (low, high)
+    axis = name or "sequence_length"
+    raise InvalidSpec(
+        f"{flag} {name}={size} is neither a size nor a range; write {flag} {axis}=32, or {flag} {axis}=1:128 for sizes "
+        "from 1 to 128"
+    )
+
+
+def parsed_dtypes(flag: str, values: Any) -> tuple[str, ...]:
+    """Our names of dtypes; those of Optimum are translated.
+
+    >>> parsed_dtypes("--dtype", ["fp16", "q8"])
+    ('float16', 'q8')
+    """
+    return tuple(DTYPES.get(name, name) for name in texts(flag, values))
+
+
+def floors_of(flag: str, values: Any) -> Any:
+    """The floors in texts NAME=NUMBER, or in a mapping."""
+    from onnxfn.specs.results.measurements import Floors, parsed_floors
+
+    return Floors(**values) if isinstance(values, Mapping) else parsed_floors(flag, values)
+
+
+def as_written(value: Any) -> Any:
+    """The written value of an option, from its value: a text for each item of a tuple or of a record.
+
+    >>> as_written((("batch_size", 1), ("sequence_length", (1, 128)))), as_written(("hidden_states",))
+    (['batch_size=1', 'sequence_length=1:128'], ['hidden_states'])
+    """
+    if has(type(value)):
+        return as_written(tuple((name, each) for name, each in asdict(value).items() if each is not None))
+    if isinstance(value, tuple):
+        return [each if isinstance(each, str) else f"{each[0]}={_as_text(each[1])}" for each in value]
+    return str(value) if isinstance(value, Path) else value
+
+
+def _as_text(value: Any) -> str:
+    return ":".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
 
 Values = Mapping[str, Any]
 """The written values of options, by their names."""
@@ -36,6 +138,9 @@ WITH_CODE = (TRANSFORMERS, "sentence_transformers", "diffusers")
 ONE_MODEL = LIBRARIES[:-1]
 """The libraries whose models have one spec each; a pipeline of diffusers has several."""
 
+OF_ONE_MODEL = (SPEC, "adapter", "dtypes", "decoders", "floors")
+"""What options set that a pipeline cannot have."""
+
 MODEL, GRAPH, CACHE, CHECK, FILES, OUTPUT = "Model", "Graph", "Cache of a decoder", "Check", "Files", "Output"
 """The headings of the help."""
 
@@ -48,10 +153,10 @@ class Option:
         name: The key of a job; on the command line with hyphens.
         kind: The type of what is written: `list` for an option that may be repeated, `bool` for a flag.
         group: The heading in the help.
-        help: The help text.
         sets: The field of `ExportRequest` that it sets, such as `write.layout`; `spec` for an edit of the spec; empty
             for what only the command line has.
-        read: From what was written to the value of the field, or of the edit.
+        help: The help text.
+        read: From what was written to the value of the field, or of the edit. Default: texts for `list`, else the same.
         libraries: The libraries whose models can have it.
         words: Other words of the command line.
     """
@@ -59,11 +164,11 @@ class Option:
     name: str
     kind: type
     group: str
+    sets: str
     help: str
-    sets: str = ""
-    read: Read = lambda _, value: value
+    read: Read = field(default=Factory(lambda option: texts if option.kind is list else _as_it_is, takes_self=True))
     libraries: tuple[str, ...] = field(
-        default=Factory(lambda option: ONE_MODEL if option.sets == SPEC else LIBRARIES, takes_self=True)
+        default=Factory(lambda option: ONE_MODEL if option.sets in OF_ONE_MODEL else LIBRARIES, takes_self=True)
     )
     words: tuple[str, ...] = ()
 
@@ -71,6 +176,10 @@ class Option:
     def flag(self) -> str:
         """The word of the command line."""
         return f"--{self.name.replace('_', '-')}"
+
+
+def _as_it_is(_: str, value: Any) -> Any:
+    return value
 
 
 def _tolerance(_: str, tolerance: Any) -> Any:
@@ -87,212 +196,147 @@ def _all_layers(*_: Any) -> Any:
     return trace_all_layers
 
 
-OPTIONS: Mapping[str, Option] = MappingProxyType(
-    {
-        option.name: option
-        for option in (
-            Option(
-                *("task", str, MODEL, "The task of the model. Default: the task of the checkpoint."),
-                sets=SPEC,
-            ),
-            Option(
-                *("library", str, MODEL),
-                "The library of the model: transformers, sentence_transformers, timm, or diffusers (pipelines).",
-                sets="library",
-            ),
-            Option(
-                *("trust_remote_code", bool, MODEL),
-                "Run code of the checkpoint, for a model type unknown to transformers.",
-                sets="trust_remote_code",
-                libraries=WITH_CODE,
-            ),
-            Option(
-                *("dequantize", bool, MODEL),
-                "Export a quantized checkpoint (GPTQ, AWQ, FP8, GGUF, ...) as a model with float weights.",
-                sets="dequantize",
-                libraries=LIBRARIES[:1],
-            ),
-            Option(
-                *("adapter", Path, MODEL),
-                "The folder of a LoRA adapter that PEFT wrote; it is merged into the weights.",
-                sets="adapter",
-                libraries=ONE_MODEL,
-            ),
-            Option(
-                *("monolith", bool, GRAPH, "Write an encoder-decoder as one file, without a past."),
-                sets=SPEC,
-            ),
-            Option(
-                *("opset", int, GRAPH, "The ONNX opset, 18 to 25. Default: 18."),
-                sets=SPEC,
-            ),
-            Option(
-                *("atol", float, CHECK, "Absolute tolerance, in place of PyTorch's own error."),
-                read=_tolerance,
-                sets=SPEC,
-            ),
-            Option(
-                *("rtol", float, CHECK, "Relative tolerance, in place of PyTorch's own error."),
-                read=_tolerance,
-                sets=SPEC,
-            ),
-            Option(
-                *("split", bool, GRAPH, "One file for each part of the model: text_model.onnx, vision_model.onnx."),
-                sets=SPEC,
-            ),
-            Option(
-                *("dtype", list, GRAPH),
-                "dtype of the weights: float32, float16, bfloat16, q8, int8, uint8, q4, q4f16 or bnb4. Several: files "
-                "for each, with the suffixes of transformers.js. Default: float32.",
-                sets="dtypes",
-                read=parsed_dtypes,
-                libraries=ONE_MODEL,
-            ),
-            Option(
-                *("io_dtype", str, GRAPH),
-                "dtype of float inputs and outputs that are no cache, such as float32 with --dtype float16. Default: "
-                "that of the weights for optimum, else float32.",
-                sets=SPEC,
-            ),
-            Option(
-                *("output", list, GRAPH, "An optional output to add: hidden_states, attentions, ..."),
-                read=texts,
-                sets=SPEC,
-            ),
-            Option(
-                *("shape", list, GRAPH),
-                "Size of an axis that is fixed in the graph, such as batch_size=1; or the smallest and largest size of "
-                "an axis that stays dynamic, such as sequence_length=1:128.",
-                read=parsed_shapes,
-                sets=SPEC,
-            ),
-            Option(
-                *("with_input", list, GRAPH),
-                "An optional input to add. The result lists those that it leaves out, such as attention_mask.",
-                read=texts,
-                sets=SPEC,
-            ),
-            Option(
-                *("without", list, GRAPH),
-                "An input or an output to leave out of all files, such as attention_mask.",
-                read=texts,
-                sets=SPEC,
-            ),
-            Option(
-                *("size", list, CHECK, "Size of an axis in the dummy inputs, such as sequence_length=32."),
-                read=parsed_sizes,
-                sets=SPEC,
-            ),
-            Option(
-                *("adapter_input", list, GRAPH),
-                "Linear layers for which the graph takes a LoRA adapter as inputs: q_proj, ...; --adapter is then a "
-                "file for ONNX Runtime, and is not merged.",
-                read=texts,
-                sets=SPEC,
-            ),
-            Option(
-                *("expanded_cache", bool, CACHE),
-                "Keys and values of all heads as the cache of a model with latent attention, as ORTModel needs them.",
-                sets=SPEC,
-            ),
-            Option(
-                *("shared_cache", bool, CACHE),
-                "Let past and present share one buffer, so that onnxruntime-genai copies no cache.",
-                sets=SPEC,
-            ),
-            Option(
-                *("inputs_embeds", bool, GRAPH),
-                "The graph takes embeddings instead of token ids; the embedding table is a file of its own.",
-                sets=SPEC,
-            ),
-            Option(
-                *("rename", list, GRAPH),
-                "Another name for an input or an output, OLD=NEW. For the cache: present.{layer}.key=new_{layer}.",
-                read=parsed_names,
-                sets=SPEC,
-            ),
-            Option(
-                *("decoders", str, CACHE),
-                "The decoder files: merged (default; one file, with and without a past), separate (two files), or both "
-                "(all three).",
-                sets="decoders",
-                libraries=ONE_MODEL,
-            ),
-            Option(
-                *("check", str, CHECK),
-                "Compare the files with PyTorch before they appear at the path: whole (each file as it is), sections "
-                "(one layer at a time, for models larger than memory) or none. Default: whole.",
-                sets="check",
-            ),
-            Option("no_check", bool, CHECK, "The same as --check none.", sets="check"),
-            Option(
-                *("floor", list, CHECK),
-                "What a quantized or 16-bit variant must reach, such as agreement=0.9 or kl=0.05: agreement, kl (at "
-                "most), cosine, iou, cases, weights.",
-                sets="floors",
-                read=floors_of,
-                libraries=ONE_MODEL,
-            ),
-            Option(
-                *("layout", str, FILES),
-                "The programs that the folder is for: hub (onnx/ and the files of transformers.js, onnxruntime-genai, "
-                "ORTModel and sentence-transformers), transformers.js, or optimum (files at the root). Default: hub; "
-                "optimum for diffusers.",
-                sets="write.layout",
-            ),
-            Option(
-                *("weights", str, FILES),
-                "Where the weights are: share (stored once for all files), copy (in each file that uses them), link "
-                "(hard links to the checkpoint), or none (not written). Default: copy; share for optimum.",
-                sets="write.weight_storage",
-            ),
-            Option(
-                *("external_data_suffix", str, FILES),
-                "Suffix of the external data file. Default: .onnx_data, after the name of the part.",
-                sets="write.external_data_suffix",
-            ),
-            Option(
-                *("alias", bool, FILES),
-                "Write the model type gemma to config.json if a client of the layout does not know the true one. The "
-                "result says so.",
-                sets="write.alias",
-            ),
-            Option(
-                *("overwrite", bool, FILES),
-                "Write to a path that exists; the files of an earlier export there are deleted.",
-                sets="overwrite",
-                words=("--force",),
-            ),
-            Option(
-                *("template_cache", Path, FILES),
-                "Folder of the cache of graphs without weights. Default: onnxfn/templates in the user's cache.",
-                sets="build.template_cache",
-            ),
-            Option(
-                *("no_template_cache", bool, FILES, "Do not read or write the cache of graphs without weights."),
-                sets="build.template_cache",
-                read=lambda *_: None,
-            ),
-            Option(
-                *("trace_all_layers", bool, GRAPH, "Trace all layers instead of tracing one period and repeating it."),
-                sets="build.find_repeats",
-                read=_all_layers,
-            ),
-            Option(
-                *("dry_run", bool, OUTPUT),
-                "Print the plan and the bytes of the weights, or what would be done; read no weight, write nothing.",
-            ),
-            Option("json", bool, OUTPUT, "Print JSON alone on standard output."),
-            Option(
-                *("verbose", bool, OUTPUT, "Print the plan and the whole result. Without it: at most 25 lines."),
-                words=("-v",),
-            ),
-            Option(
-                *("debug", bool, OUTPUT, "Print the traceback of an error, which is otherwise written to a file."),
-            ),
-        )
-    }
+_TABLE = (
+    Option("task", str, MODEL, SPEC, "The task of the model. Default: the task of the checkpoint."),
+    Option(
+        *("library", str, MODEL, "library"),
+        "The library of the model: transformers, sentence_transformers, timm, or diffusers (pipelines).",
+    ),
+    Option(
+        *("trust_remote_code", bool, MODEL, "trust_remote_code"),
+        "Run code of the checkpoint, for a model type unknown to transformers.",
+        libraries=WITH_CODE,
+    ),
+    Option(
+        *("dequantize", bool, MODEL, "dequantize"),
+        "Export a quantized checkpoint (GPTQ, AWQ, FP8, GGUF, ...) as a model with float weights.",
+        libraries=LIBRARIES[:1],
+    ),
+    Option(
+        *("adapter", Path, MODEL, "adapter"),
+        "The folder of a LoRA adapter that PEFT wrote; it is merged into the weights.",
+    ),
+    Option("monolith", bool, GRAPH, SPEC, "Write an encoder-decoder as one file, without a past."),
+    Option("opset", int, GRAPH, SPEC, "The ONNX opset, 18 to 25. Default: 18."),
+    Option("atol", float, CHECK, SPEC, "Absolute tolerance, in place of PyTorch's own error.", read=_tolerance),
+    Option("rtol", float, CHECK, SPEC, "Relative tolerance, in place of PyTorch's own error.", read=_tolerance),
+    Option("split", bool, GRAPH, SPEC, "One file for each part of the model: text_model.onnx, vision_model.onnx."),
+    Option(
+        *("dtype", list, GRAPH, "dtypes"),
+        "dtype of the weights: float32, float16, bfloat16, q8, int8, uint8, q4, q4f16 or bnb4. Several: files for "
+        "each, with the suffixes of transformers.js. Default: float32.",
+        read=parsed_dtypes,
+    ),
+    Option(
+        *("io_dtype", str, GRAPH, SPEC),
+        "dtype of float inputs and outputs that are no cache, such as float32 with --dtype float16. Default: that of "
+        "the weights for optimum, else float32.",
+    ),
+    Option("output", list, GRAPH, SPEC, "An optional output to add: hidden_states, attentions, ..."),
+    Option(
+        *("shape", list, GRAPH, SPEC),
+        "Size of an axis that is fixed in the graph, such as batch_size=1; or the smallest and largest size of an "
+        "axis that stays dynamic, such as sequence_length=1:128.",
+        read=parsed_shapes,
+    ),
+    Option(
+        *("with_input", list, GRAPH, SPEC),
+        "An optional input to add. The result lists those that it leaves out, such as attention_mask.",
+    ),
+    Option("without", list, GRAPH, SPEC, "An input or an output to leave out of all files, such as attention_mask."),
+    Option(
+        "size", list, CHECK, SPEC, "Size of an axis in the dummy inputs, such as sequence_length=32.", read=parsed_sizes
+    ),
+    Option(
+        *("adapter_input", list, GRAPH, SPEC),
+        "Linear layers for which the graph takes a LoRA adapter as inputs: q_proj, ...; --adapter is then a file for "
+        "ONNX Runtime, and is not merged.",
+    ),
+    Option(
+        *("expanded_cache", bool, CACHE, SPEC),
+        "Keys and values of all heads as the cache of a model with latent attention, as ORTModel needs them.",
+    ),
+    Option(
+        *("shared_cache", bool, CACHE, SPEC),
+        "Let past and present share one buffer, so that onnxruntime-genai copies no cache.",
+    ),
+    Option(
+        *("inputs_embeds", bool, GRAPH, SPEC),
+        "The graph takes embeddings instead of token ids; the embedding table is a file of its own.",
+    ),
+    Option(
+        *("rename", list, GRAPH, SPEC),
+        "Another name for an input or an output, OLD=NEW. For the cache: present.{layer}.key=new_{layer}.",
+        read=parsed_names,
+    ),
+    Option(
+        *("decoders", str, CACHE, "decoders"),
+        "The decoder files: merged (default; one file, with and without a past), separate (two files), or both (all "
+        "three).",
+    ),
+    Option(
+        *("check", str, CHECK, "check"),
+        "Compare the files with PyTorch before they appear at the path: whole (each file as it is), sections (one "
+        "layer at a time, for models larger than memory) or none. Default: whole.",
+    ),
+    Option("no_check", bool, CHECK, "check", "The same as --check none."),
+    Option(
+        *("floor", list, CHECK, "floors"),
+        "What a quantized or 16-bit variant must reach, such as agreement=0.9 or kl=0.05: agreement, kl (at most), "
+        "cosine, iou, cases, weights.",
+        read=floors_of,
+    ),
+    Option(
+        *("layout", str, FILES, "write.layout"),
+        "The programs that the folder is for: hub (onnx/ and the files of transformers.js, onnxruntime-genai, "
+        "ORTModel and sentence-transformers), transformers.js, or optimum (files at the root). Default: hub; optimum "
+        "for diffusers.",
+    ),
+    Option(
+        *("weights", str, FILES, "write.weight_storage"),
+        "Where the weights are: share (stored once for all files), copy (in each file that uses them), link (hard "
+        "links to the checkpoint), or none (not written). Default: copy; share for optimum.",
+    ),
+    Option(
+        *("external_data_suffix", str, FILES, "write.external_data_suffix"),
+        "Suffix of the external data file. Default: .onnx_data, after the name of the part.",
+    ),
+    Option(
+        *("alias", bool, FILES, "write.alias"),
+        "Write the model type gemma to config.json if a client of the layout does not know the true one. The result "
+        "says so.",
+    ),
+    Option(
+        *("overwrite", bool, FILES, "overwrite"),
+        "Write to a path that exists; the files of an earlier export there are deleted.",
+        words=("--force",),
+    ),
+    Option(
+        *("template_cache", Path, FILES, "build.template_cache"),
+        "Folder of the cache of graphs without weights. Default: onnxfn/templates in the user's cache.",
+    ),
+    Option(
+        *("no_template_cache", bool, FILES, "build.template_cache"),
+        "Do not read or write the cache of graphs without weights.",
+        read=lambda *_: None,
+    ),
+    Option(
+        *("trace_all_layers", bool, GRAPH, "build.find_repeats"),
+        "Trace all layers instead of tracing one period and repeating it.",
+        read=_all_layers,
+    ),
+    Option(
+        *("dry_run", bool, OUTPUT, ""),
+        "Print the plan and the bytes of the weights, or what would be done; read no weight, write nothing.",
+    ),
+    Option("json", bool, OUTPUT, "", "Print JSON alone on standard output."),
+    Option(
+        "verbose", bool, OUTPUT, "", "Print the plan and the whole result. Without it: at most 25 lines.", words=("-v",)
+    ),
+    Option("debug", bool, OUTPUT, "", "Print the traceback of an error, which is otherwise written to a file."),
 )
+
+OPTIONS: Mapping[str, Option] = MappingProxyType({option.name: option for option in _TABLE})
 """Name -> option. The edits of a spec are made in this order, after its dtype is set."""
 
 EDITS = tuple(name for name, option in OPTIONS.items() if option.sets == SPEC)

@@ -9,13 +9,13 @@ from typing import Any
 
 from attrs import evolve, field, frozen
 
-from onnxfn.export.jobs.option_values import as_written
 from onnxfn.export.jobs.options import (
     OPTIONS,
     SPEC,
     TRANSFORMERS,
     Option,
     Values,
+    as_written,
     check_library,
     checked_edits,
     stated,

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from onnxfn.export.load.load_errors import CONFIG
-from onnxfn.export.load.loading_progress import no_bars
+from onnxfn.export.load.load_errors import CONFIG, no_bars
 from onnxfn.specs.errors import LoadFailed, ModelNotFound, first_line, listed, os_error_text
 from onnxfn.weights.checkpoint_files import checkpoint_files, patterns_of
 from onnxfn.weights.side_files import SIDE_FILES

@@ -1,9 +1,9 @@
-"""Why a checkpoint cannot be loaded: the damaged file, or the error of transformers in one line."""
+"""While a checkpoint is loaded: why it fails, as the damaged file or the error of transformers in one line; ticks."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from pickle import UnpicklingError
@@ -19,6 +19,7 @@ from onnxfn.specs.errors import (
     raise_no_memory,
     root_cause,
 )
+from onnxfn.specs.stored.reports import Tick, no_tick
 from onnxfn.weights.checkpoint_links import read_header
 
 LFS_POINTER = b"version https://git-lfs.github.com/spec/"
@@ -136,3 +137,44 @@ CONTENT_FAULTS: Mapping[str, Callable[[Path], str | None]] = MappingProxyType(
     }
 )
 """Pattern of files of a checkpoint -> the function that returns the fault of the content, or None."""
+
+
+LOADING = "Loading weights"
+"""The description of the bar of transformers over the weights of a model."""
+
+
+@contextmanager
+def weights_ticked(tick: Tick = no_tick) -> Iterator[None]:
+    """Calls `tick` with the number of weights so far and in all while transformers loads a model."""
+    from transformers.utils import logging
+
+    def hook(factory: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]) -> Any:
+        bar = factory(*args, **options)
+        return _ticked([*args[0]], tick) if options.get("desc") == LOADING and args else bar
+
+    with no_bars():
+        before = logging.set_tqdm_hook(hook)
+        try:
+            yield
+        finally:
+            logging.set_tqdm_hook(before)
+
+
+def _ticked(weights: Sequence[Any], tick: Tick) -> Iterator[Any]:
+    for number, weight in enumerate(weights, start=1):
+        yield weight
+        tick(number, len(weights))
+
+
+@contextmanager
+def no_bars() -> Iterator[None]:
+    """Switches off the progress bars of transformers and of the client of the hub, which are on the error stream."""
+    from transformers.utils import logging
+
+    enabled = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if enabled:
+            logging.enable_progress_bar()

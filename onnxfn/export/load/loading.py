@@ -1,4 +1,9 @@
-"""Loads configurations and models from a folder or from the hub."""
+"""Loads configurations and models from a folder or from the hub.
+
+Weights stay in the dtype of the checkpoint: mapped from its files, not copied into memory. An export converts such
+weights while it writes them. Tables that a model computes when it is loaded, such as of positions, would be rounded to
+that dtype. So a model with such tables is loaded in float32.
+"""
 
 from __future__ import annotations
 
@@ -12,27 +17,19 @@ from typing import Any
 
 from onnxfn.export.load.class_tasks import served_tasks, task_of
 from onnxfn.export.load.folders import ADAPTER
-from onnxfn.export.load.load_errors import CONFIG, HOW_TO_TRUST, load_errors
-from onnxfn.export.load.loading_progress import no_bars, weights_ticked
+from onnxfn.export.load.load_errors import CONFIG, HOW_TO_TRUST, load_errors, no_bars, weights_ticked
 from onnxfn.export.load.quantized import checked_quantization, load_dequantized
-from onnxfn.export.load.stored_dtypes import declare_float32, has_rounded_tables, stored_dtype
 from onnxfn.models.pretrained import pretrained
 from onnxfn.models.torch_modes import quiet
+from onnxfn.specs.algebra.config_values import config_of
 from onnxfn.specs.algebra.planned import PlannedSpec
 from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.converters import resolve
-from onnxfn.specs.errors import (
-    InvalidSpec,
-    LoadFailed,
-    ModelNotFound,
-    UnknownName,
-    first_line,
-    listed,
-    unknown,
-)
+from onnxfn.specs.errors import InvalidSpec, LoadFailed, ModelNotFound, UnknownName, first_line, listed, unknown
 from onnxfn.specs.stored.reports import Tick, no_tick
 from onnxfn.specs.tasks.tasks import DEFAULT_TASK, WITH_PAST
 from onnxfn.weights.checkpoint_files import checkpoint_files, patterns_of
+from onnxfn.weights.checkpoint_links import entries
 
 LIBRARY_LOADERS: Mapping[str, str] = MappingProxyType(
     {
@@ -159,15 +156,9 @@ def _loaded(
     loader: Any, name: str, dtype: str, *, trust_remote_code: bool, **more: Any
 ) -> tuple[Any, Mapping[str, Any]]:
     """A model with its weights in a dtype, and which weights are missing or have other shapes."""
-    model, info = pretrained(
-        loader.from_pretrained,
-        name,
-        dtype=dtype,
-        output_loading_info=True,
-        ignore_mismatched_sizes=True,  # they are an error, which names them
-        trust_remote_code=trust_remote_code,
-        **more,
-    )
+    # Mismatched sizes are an error, which names them.
+    options = {"dtype": dtype, "output_loading_info": True, "ignore_mismatched_sizes": True, **more}
+    model, info = pretrained(loader.from_pretrained, name, trust_remote_code=trust_remote_code, **options)
     return model, info
 
 
@@ -216,3 +207,48 @@ def _check_head(name: str, config: Any, spec: ExportSpec | PlannedSpec) -> None:
             f"{name} is a checkpoint of {class_name}, a model for {class_task}: it has no trained weights for "
             f"{spec.task}; export it for {class_task} or {DEFAULT_TASK}"
         )
+
+
+HALF = MappingProxyType({"BFLOAT16": "bfloat16", "FLOAT16": "float16"})
+"""Dtypes of ONNX with 16 bits -> their names in torch."""
+
+FLOATS = frozenset((*HALF, "FLOAT", "DOUBLE", "FLOAT8E4M3FN", "FLOAT8E5M2"))
+
+OTHER_WEIGHTS = ("adapter_config.json", "*.bin", "*.gguf")
+"""Files in a folder whose weights are not those of its safetensors files alone."""
+
+
+def stored_dtype(folder: Path, config: Any) -> str | None:
+    """The torch dtype, of 16 bits, of all floating-point weights of a checkpoint; None if they have another or several.
+
+    None also for a name on the hub, for quantized weights, and for weights in files that are not safetensors.
+    """
+    values = config_of(config) or config
+    is_quantized = getattr(values, "quantization_config", None) is not None
+    if is_quantized or not folder.is_dir() or any(any(folder.glob(pattern)) for pattern in OTHER_WEIGHTS):
+        return None
+    try:
+        dtypes = {entry.dtype for entry in entries(folder)} & FLOATS
+    except (ModelNotFound, OSError, KeyError):
+        return None
+    return HALF.get(dtypes.pop()) if len(dtypes) == 1 else None
+
+
+def has_rounded_tables(model: Any, missing: Iterable[str]) -> bool:
+    """Whether a model has 16-bit buffers that it computed itself: they are not in its checkpoint."""
+    stored = model.state_dict(keep_vars=True).keys() - {*missing}
+    return any(
+        buffer.is_floating_point() and buffer.dtype.itemsize == 2 and name not in stored  # noqa: PLR2004 - bytes
+        for name, buffer in model.named_buffers()
+    )
+
+
+def declare_float32(config: Any) -> None:
+    """Sets the dtype of a configuration and its inner configurations to float32, in which the model computes."""
+    import torch
+
+    config.dtype = torch.float32
+    for name in getattr(config, "sub_configs", ()):
+        inner = getattr(config, name, None)
+        if inner is not None:
+            declare_float32(inner)

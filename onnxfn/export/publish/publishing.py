@@ -111,20 +111,15 @@ def publish(
         clean_up(folder.resolve(), staging.parent.parent if has_lock else None)
         if not _rename_folder(staging, folder.resolve()):
             check_destination(destination.path, overwrite=overwrite)
-            _check_no_folders(published)
+            if folders := [path for path in published if path.is_dir()]:  # their content is not replaced
+                words = "is a folder, and the export has a file of this name; move the folder away"
+                raise OutputExists(f"{folders[0]} {words}")
             stale = [file for part in parts or [destination] for file in stale_files(part, published)]
             names = [file.relative_to(staging).as_posix() for file in _in_order(files)]
             journal = Journal(names, [file.relative_to(folder).as_posix() for file in stale])
             if destination.is_file or not exchange_folder(journal, staging, folder.resolve()):
                 move_files(journal, staging.parent, folder.resolve())
     return published
-
-
-def _check_no_folders(published: Iterable[Path]) -> None:
-    """Raises OutputExists if a folder is where a file of the export is to be: its content is not replaced."""
-    for path in published:
-        if path.is_dir():
-            raise OutputExists(f"{path} is a folder, and the export has a file of this name; move the folder away")
 
 
 def _rename_folder(staging: Path, folder: Path) -> bool:

@@ -40,10 +40,7 @@ SECTIONS = ("files", "graphs", "check", "options")
 PACKAGES = ("torch", "transformers", "onnx", "onnx-ir", "onnxscript", "onnxruntime", "numpy")
 """Packages whose versions are in the report."""
 
-FIGURES = (
-    *("part", "output", "passed"),
-    *("max_abs", "max_rel", "tolerance", "own_error", "worst_case", "references"),
-)
+FIGURES = ("part", "output", "passed", "max_abs", "max_rel", "tolerance", "own_error", "worst_case", "references")
 """The fields of `Difference` that are in the report, null where a check has no such figure."""
 
 PASSED, NOT_CHECKED = "passed", "not checked"

@@ -159,7 +159,8 @@ def check_export_arguments(spec: Any, model: Any, path: Any, checkpoint: Any) ->
     LoadFailed if a file of the checkpoint is not in its folder. `public` names a wrong type of another argument.
     """
     check_model(spec, model)
-    if not (isinstance(path, str | PathLike | None) or _is_writable(path)):
+    is_binary_file = callable(getattr(path, "write", None)) and not hasattr(path, "encoding")
+    if not (isinstance(path, str | PathLike | None) or is_binary_file):
         raise InvalidSpec(f"path is of the type {type(path).__name__}; pass a path, a file object, or None")
     if checkpoint is not None and not Path(checkpoint).is_dir():
         raise ModelNotFound(
@@ -179,11 +180,6 @@ def check_model(spec: Any, model: Any) -> None:
         kind = type(model).__name__
         raise InvalidSpec(f"model is of the type {kind}; pass a torch.nn.Module, such as model_for(folder)")
     check_readable(model)
-
-
-def _is_writable(path: Any) -> bool:
-    """Whether a path is a file object for bytes: it can be written, and is not a text stream."""
-    return callable(getattr(path, "write", None)) and not hasattr(path, "encoding")
 
 
 @contextmanager

@@ -153,17 +153,11 @@ def export_pipeline(
     parts = pipeline_parts(pipeline)
     export_part = partial(export, check=check, build=build, write=write)
     listener = limited(on_event, timeout)
+    exported: dict[str, Exported] = {}
     with write_errors(destination.path), staging_folder(destination) as staging:
-        exported = {
-            part.name: export_part(
-                part.spec,
-                part.model,
-                staging / part.name,
-                config=part.config,
-                on_event=_listener_of_part(listener, part.name),
-            )
-            for part in parts
-        }
+        for part in parts:
+            known: dict[str, Any] = {"config": part.config, "on_event": _listener_of_part(listener, part.name)}
+            exported[part.name] = export_part(part.spec, part.model, staging / part.name, **known)
         _save_components(pipeline, staging)
         _publish_parts({*exported}, staging, destination, overwrite=overwrite)
     return {name: _moved(part, staging, destination.path) for name, part in exported.items()}

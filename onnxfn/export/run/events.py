@@ -76,9 +76,14 @@ def stage_timer(on_event: OnEvent) -> Iterator[tuple[StageTimer, Mapping[str, fl
     ['plan']
     """
     seconds: dict[str, float] = {}
-    report = _reporter(on_event)
     is_watched = on_event is not ignore
     error = None
+
+    def report(event: Event) -> None:
+        try:
+            on_event(event)
+        except BaseException as error:
+            raise Stopped(error) from error
 
     @contextmanager
     def timed(stage: str, part: str) -> Iterator[Tick]:
@@ -95,18 +100,6 @@ def stage_timer(on_event: OnEvent) -> Iterator[tuple[StageTimer, Mapping[str, fl
         error = stopped.error
     if error is not None:
         raise error
-
-
-def _reporter(on_event: OnEvent) -> OnEvent:
-    """A function that calls `on_event`, and turns its exceptions into Stopped."""
-
-    def report(event: Event) -> None:
-        try:
-            on_event(event)
-        except BaseException as error:
-            raise Stopped(error) from error
-
-    return report
 
 
 @contextmanager

@@ -28,9 +28,6 @@ from onnxfn.specs.plan.variants import plans_by_dtype
 from onnxfn.specs.results.measurements import CheckMode, Floors
 from onnxfn.specs.stored.reports import Report, StageTimer
 
-RealInputs = Mapping[str, Mapping[str, Array]]
-"""From the name of a part to the inputs that a preprocessor computed for it."""
-
 
 @frozen
 class Job:
@@ -42,7 +39,7 @@ class Job:
         folder: The folder of the ONNX files.
         timed: The timer of the stages.
         check: How the files are checked.
-        real_inputs: The inputs that a preprocessor computed.
+        real_inputs: From the name of a part to the inputs that a preprocessor computed for it.
         texts: The references of the real text that quantized and 16-bit files are measured against.
         floors: What these files must reach.
         preprocessor: The processor of a model that sees or hears, if it is known.
@@ -53,7 +50,7 @@ class Job:
     folder: Path
     timed: StageTimer
     check: CheckMode
-    real_inputs: RealInputs
+    real_inputs: Mapping[str, Mapping[str, Array]]
     texts: TextReferences
     floors: Floors
     preprocessor: Any

@@ -14,16 +14,11 @@ from onnxfn.export.find.lookup import has_row, loader_spec
 from onnxfn.export.jobs.options import TRANSFORMERS
 from onnxfn.export.jobs.request import ExportRequest, build_of, recorded_values
 from onnxfn.export.load.folders import checkpoint_folder
-from onnxfn.export.load.gguf import checked_gguf, is_gguf, load_gguf, load_gguf_tokenizer
-from onnxfn.export.load.loading import (
-    exportable_configuration,
-    load_library_model,
-    load_model,
-    model_without_weights,
-)
+from onnxfn.export.load.loading import exportable_configuration, load_library_model, load_model, model_without_weights
+from onnxfn.export.load.quantized import checked_gguf, is_gguf, load_gguf, load_gguf_tokenizer
 from onnxfn.export.run.events import OnEvent, ignore, stage_timer
 from onnxfn.export.run.pipeline import export_model
-from onnxfn.export.run.request_plans import plan_of, spec_of, suffixed_of
+from onnxfn.export.run.spec_edits import plan_of, spec_of, suffixed_of
 from onnxfn.export.run.weight_sizes import with_weight_bytes
 from onnxfn.models.casting import in_float32
 from onnxfn.specs.algebra.planned import Plan, PlannedSpec
@@ -119,15 +114,8 @@ def _loaded(
     """
     revision = None if Path(request.checkpoint).is_dir() else folder.name
     with stage_timer(on_event) as (timed, _), timed("load", request.checkpoint) as tick:
-        return load_model(
-            request.checkpoint,
-            config,
-            spec,
-            as_stored=True,
-            revision=revision,
-            tick=tick,
-            **_how_to_load(request),
-        )
+        how: dict[str, Any] = {"revision": revision, **_how_to_load(request)}
+        return load_model(request.checkpoint, config, spec, as_stored=True, tick=tick, **how)
 
 
 @contextmanager

@@ -1,15 +1,19 @@
-"""The spec for a checkpoint with the edits of a request."""
+"""The spec and the plan of a request: the spec for a checkpoint with the edits of the request."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import reduce
 from types import MappingProxyType
 from typing import Any, cast
 
+from onnxfn.export.clients.side_files import with_remarks
 from onnxfn.export.find.lookup import checkpoint_task, spec_for
+from onnxfn.export.jobs.request import ExportRequest
+from onnxfn.export.run.planned_files import plan_of_variants
 from onnxfn.specs.algebra.compose import compose
 from onnxfn.specs.algebra.dummies import known_sizes, sized
+from onnxfn.specs.algebra.planned import Plan
 from onnxfn.specs.algebra.spec import ExportSpec, FloatDtype
 from onnxfn.specs.edits.behaviors import split, with_behavior
 from onnxfn.specs.edits.extra_outputs import with_outputs
@@ -22,6 +26,7 @@ from onnxfn.specs.plan.planning import plan
 from onnxfn.specs.tasks.caches import with_expanded_cache, with_shared_cache
 from onnxfn.specs.tasks.tasks import WITH_PAST, for_some_task
 from onnxfn.weights.layouts import layout_of
+from onnxfn.weights.write import resolved_write_options
 
 Change = Callable[[ExportSpec, Any, Any], ExportSpec]
 """From a spec, the value of an option, and the configuration or model of the spec to the edited spec."""
@@ -54,13 +59,17 @@ CHANGES: Mapping[str, Change] = MappingProxyType(
 """The name of an option that edits the spec -> its change. `task` and `monolith` choose the spec itself."""
 
 
-def edited_spec(config_or_model: Any, edits: Iterable[tuple[str, Any]] = (), dtype: str = "float32") -> ExportSpec:
-    """The spec for a configuration, or for a model whose type has no row, in a float dtype, with edits in this order.
+def spec_of(request: ExportRequest, config_or_model: Any) -> ExportSpec:
+    """The spec of a request: its own, or that for a configuration, or a model whose type has no row, with its edits.
 
-    InvalidSpec if the edits ask for a single graph and the model cannot be one.
+    Its dtype is the only one whose files get no suffix, else float32. InvalidSpec if the edits ask for a single graph
+    and the model cannot be one.
     """
-    values = dict(edits)
+    if request.spec is not None:
+        return request.spec
+    values = dict(request.edits)
     spec = _spec(config_or_model, values.pop("task", None), monolith=values.pop("monolith", False))
+    dtype = request.dtypes[0] if request.dtypes and not suffixed_of(request) else "float32"
     spec = with_dtypes(spec, float=cast("FloatDtype", dtype))
     for name, value in values.items():
         spec = CHANGES[name](spec, value, config_or_model)
@@ -76,17 +85,20 @@ def _spec(config_or_model: Any, task: str | None, *, monolith: bool) -> ExportSp
     return with_behavior(for_some_task(spec_for(config_or_model, task and task.removesuffix(WITH_PAST))), "monolith")
 
 
-def suffixed_dtypes(dtypes: Iterable[str], layout: str) -> tuple[str, ...]:
-    """The dtypes whose files get suffixes: several dtypes, or one if the layout requires its suffix; else none.
+def plan_of(request: ExportRequest, spec: ExportSpec, config_or_model: Any) -> Plan:
+    """The plan of a request with this spec, with what the clients of its layout cannot load of it."""
+    layout, dtypes = resolved_write_options(request.write).layout, suffixed_of(request)
+    planned = plan_of_variants(
+        spec, dtypes, lambda each: plan(each, config_or_model, decoders=request.decoders), layout
+    )
+    return with_remarks(planned, config_or_model, layout)
 
-    >>> suffixed_dtypes(["q8"], "optimum"), suffixed_dtypes(["q8"], "hub")
-    ((), ('q8',))
+
+def suffixed_of(request: ExportRequest) -> tuple[str, ...]:
+    """The dtypes of a request whose files get suffixes: several, or one if the layout requires its suffix; else none.
+
+    >>> suffixed_of(ExportRequest("org/bert", "onnx", dtypes=["q8"]))
+    ('q8',)
     """
-    names = tuple(dtypes)
-    return names if len(names) > 1 or (layout_of(layout).suffixes and names != ("float32",)) else ()
-
-
-def spec_dtype(dtypes: Iterable[str], layout: str) -> str:
-    """The dtype of the spec: the only one whose files get no suffix, else float32."""
-    names = tuple(dtypes)
-    return names[0] if names and not suffixed_dtypes(names, layout) else "float32"
+    names = request.dtypes
+    return names if len(names) > 1 or (layout_of(request.write.layout).suffixes and names != ("float32",)) else ()

@@ -76,7 +76,10 @@ def with_weight_bytes(planned: Plan, model: Any) -> Plan:
 
 
 def _part_bytes(planned: Plan, part: Part, model: Any) -> int:
-    dtype, rules = _dtype(part, model), part.spec.target.quantization
+    import torch
+
+    name, rules = part.spec.target.float_dtype, part.spec.target.quantization
+    dtype = getattr(torch, name) if name else float_dtype(model)
     dtypes = dtypes_in(model, dtype)
     return sum(
         _weight_bytes(model, tensor, modules, rules, dtypes.get(id(tensor), dtype).itemsize)
@@ -117,14 +120,6 @@ def _operator(module: Any) -> ReadingOperator | None:
 def _has_inputs_first(modules: list[Any]) -> bool:
     """Whether the weight of a linear layer has the axes `[inputs, outputs]`, as in GPT-2."""
     return any(type(module).__name__ == "Conv1D" for module in modules)
-
-
-def _dtype(part: Part, model: Any) -> Any:
-    """The torch dtype of the floats of a part."""
-    import torch
-
-    name = part.spec.target.float_dtype
-    return getattr(torch, name) if name else float_dtype(model)
 
 
 def _weights(planned: Plan, part: Part, model: Any) -> list[tuple[Any, list[Any]]]:

@@ -9,9 +9,8 @@ import tiny
 from every_part import tiny_model
 
 import onnxfn
-from onnxfn.export.clients.alias import alias_of
 from onnxfn.export.clients.folder import Folder
-from onnxfn.export.clients.side_files import with_remarks, with_side_files
+from onnxfn.export.clients.side_files import alias_of, with_remarks, with_side_files
 from onnxfn.weights.layouts import LAYOUTS, with_alias
 
 WITH_PAST, SEES = "text-generation-with-past", "image-text-to-text-with-past"
