@@ -5,8 +5,6 @@ The default run exports `SAMPLE`. The sweep exports every task of every row:
 `tests/sweeps/decoding.json` for decoding step by step.
 """
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import numpy as np

@@ -5,8 +5,6 @@ The default run exports `SAMPLE`. The sweep exports every pair that the tables l
 `--left` goes on after an interruption.
 """
 
-from __future__ import annotations
-
 import every_head
 import pytest
 import swept

@@ -1,7 +1,5 @@
 """Patches of branches on the size of an image compute what the originals compute, at sizes of every remainder."""
 
-from __future__ import annotations
-
 import pytest
 
 from onnxfn.architectures.patches import image_padding, image_sizes

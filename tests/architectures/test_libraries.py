@@ -5,8 +5,6 @@ case. The sweep ran with X on PYTHONPATH, after `pip install --no-deps --target 
 lazy-importer pillow timm torchvision==0.28.0`.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """Janus in the parts of transformers.js: it writes texts about images, and draws images, as PyTorch does."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import every_part

@@ -1,7 +1,5 @@
 """A function that stands for another takes each argument of it, and means the same."""
 
-from __future__ import annotations
-
 import ast
 import builtins
 from collections import defaultdict

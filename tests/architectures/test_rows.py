@@ -5,8 +5,6 @@ The default run exports `SAMPLE`. The sweep exports every task of every row and 
 goes on after an interruption. Decoders and encoder-decoders have their own: test_decoders.py, test_seq2seq.py.
 """
 
-from __future__ import annotations
-
 import pytest
 import swept
 import tiny

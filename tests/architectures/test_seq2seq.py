@@ -4,8 +4,6 @@ The default run exports `SAMPLE`. The sweep exports every task of every row:
 `python -m pytest -m sweep --record tests/architectures/test_seq2seq.py` writes `tests/sweeps/seq2seq.json`.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 

@@ -1,7 +1,5 @@
 """Models of two parts, each a file of its own, and options of configurations that change a spec."""
 
-from __future__ import annotations
-
 import pytest
 import tiny
 from agreement import assert_agreement

@@ -1,7 +1,5 @@
 """Wrappers: what a program generates with the exported files is what transformers generates with the model."""
 
-from __future__ import annotations
-
 from itertools import count
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What the tests of seeded faults share."""
 
-from __future__ import annotations
-
 import pytest
 import swept
 

@@ -1,7 +1,5 @@
 """A model whose weights amplify rounding is refused for this reason, and its layers are not all traced for it."""
 
-from __future__ import annotations
-
 import importlib
 
 import pytest

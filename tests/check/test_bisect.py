@@ -1,7 +1,5 @@
 """`bisect` names the module at which a file and PyTorch part, in the first case that fails."""
 
-from __future__ import annotations
-
 import copy
 import shutil
 

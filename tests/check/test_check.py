@@ -1,7 +1,5 @@
 """The check fails for a wrong graph and passes for a right one."""
 
-from __future__ import annotations
-
 import threading
 import time
 from pathlib import Path

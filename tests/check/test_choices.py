@@ -1,7 +1,5 @@
 """Where scores are equal but for rounding, PyTorch picks the positions that ONNX Runtime picks, if they are as good."""
 
-from __future__ import annotations
-
 import shutil
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Encoder-decoders that see: their files one after the other, and faults between them; models without a placeholder."""
 
-from __future__ import annotations
-
 from functools import cache
 from pathlib import Path
 

@@ -6,8 +6,6 @@
 The whole model finds a fault where that is affordable, else two layers of each kind do: a budget of 0 asks for them.
 """
 
-from __future__ import annotations
-
 import shutil
 from functools import partial
 

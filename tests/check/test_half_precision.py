@@ -1,7 +1,5 @@
 """Models in half precision are exported as they are or in float32, and small faults in their graphs are found."""
 
-from __future__ import annotations
-
 import numpy as np
 import onnx
 import pytest

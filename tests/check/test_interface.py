@@ -1,7 +1,5 @@
 """The check compares the inputs and outputs that a file declares with the plan, whatever the values are."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from types import SimpleNamespace

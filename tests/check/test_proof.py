@@ -1,7 +1,5 @@
 """Quantized and 16-bit files are measured against PyTorch in float32, and refused below their floors."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

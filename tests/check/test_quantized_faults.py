@@ -4,8 +4,6 @@ python -m pytest tests/check/test_quantized_faults.py             # each fault o
 python -m pytest tests/check/test_quantized_faults.py -m sweep    # in every dtype, and in SmolLM2
 """
 
-from __future__ import annotations
-
 import fault_models
 import pytest
 from quantized_faults import PLANTED, WITHOUT, finds, quantized, report_of

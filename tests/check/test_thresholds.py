@@ -1,7 +1,5 @@
 """Where a value equals a threshold but for rounding, PyTorch gives ONNX Runtime's answer; elsewhere its own."""
 
-from __future__ import annotations
-
 import threading
 from concurrent.futures import ThreadPoolExecutor
 

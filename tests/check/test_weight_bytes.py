@@ -1,7 +1,5 @@
 """Weights are compared as bytes, whether or not a case of the check reaches them."""
 
-from __future__ import annotations
-
 import onnx
 import pytest
 import tiny

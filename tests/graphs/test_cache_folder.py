@@ -1,7 +1,5 @@
 """The cache folder: files appear whole or not at all, and the least recently used go first when it is too large."""
 
-from __future__ import annotations
-
 import os
 import stat
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A lowered program computes the same: small models are exported, and checked at sizes that were not traced."""
 
-from __future__ import annotations
-
 import onnx
 import pytest
 import torch

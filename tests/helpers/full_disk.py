@@ -1,7 +1,5 @@
 """A stand-in for a full disk."""
 
-from __future__ import annotations
-
 import resource
 from contextlib import contextmanager
 

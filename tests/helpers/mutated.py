@@ -1,7 +1,5 @@
 """Specs as JSON texts with a random fault: what a reader of files of unknown origin must survive."""
 
-from __future__ import annotations
-
 import json
 from random import Random
 

@@ -4,8 +4,6 @@ Facts are `{group: {name: items}}`; the items of a function are its parameters, 
 the version is imported: an unpacked wheel is enough. Onnxruntime is compiled, and `ONNXRUNTIME` asks it instead.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 import sys

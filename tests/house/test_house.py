@@ -1,7 +1,5 @@
 """How onnxfn is built: no inheritance, no state, imports in one direction, short functions, few imports, few lines."""
 
-from __future__ import annotations
-
 import ast
 import subprocess
 from collections import Counter

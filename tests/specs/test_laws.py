@@ -1,7 +1,5 @@
 """The laws of the algebra, of patterns, of paths, of dummies, of records as data, and of edits."""
 
-from __future__ import annotations
-
 import json
 import os
 import pickle

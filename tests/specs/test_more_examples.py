@@ -1,7 +1,5 @@
 """The laws hold for more examples than the default run tries."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The sections of a graph: each node of it lies in exactly one, and the layers are those of the model."""
 
-from __future__ import annotations
-
 import onnx
 import pytest
 import tiny

@@ -1,7 +1,5 @@
 """The check by sections: it has the verdict of the whole check, and finds a fault in the layer where it is."""
 
-from __future__ import annotations
-
 import json
 import shutil
 

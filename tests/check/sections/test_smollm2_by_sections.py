@@ -1,7 +1,5 @@
 """SmolLM2 checked by sections: the verdict of the check of the whole file, also where a layer has a fault."""
 
-from __future__ import annotations
-
 import shutil
 
 import onnx

@@ -1,7 +1,5 @@
 """Passes that name inputs, outputs and axes, sort them, and write metadata."""
 
-from __future__ import annotations
-
 import onnx_ir as ir
 import pytest
 from refusals import refusal

@@ -1,7 +1,5 @@
 """A graph with repeated layers equals the graph of a trace of all layers; if the layers differ, all are traced."""
 
-from __future__ import annotations
-
 from contextlib import nullcontext
 
 import pytest

@@ -1,7 +1,5 @@
 """Several stacks of repeated layers in one model: the graph equals that of a trace of all layers, node by node."""
 
-from __future__ import annotations
-
 from contextlib import nullcontext
 
 import torch
