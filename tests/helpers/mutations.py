@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from types import MappingProxyType
 
 import numpy as np
 import onnx
@@ -31,42 +30,43 @@ from operator_faults import OPERATORS
 from structure_faults import MASKS_AND_CACHES, Kind, Site, floats, random, set_edge
 from value_faults import VALUES
 
-OTHER_OPERATORS: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {
-        "Add": ("Sub", "Mul"),
-        "Sub": ("Add",),
-        "Mul": ("Div", "Add"),
-        "Div": ("Mul",),
-        "Max": ("Min",),
-        "Min": ("Max",),
-        "And": ("Or",),
-        "Or": ("And",),
-        "Tanh": ("Sigmoid", "Identity"),
-        "Sigmoid": ("Tanh", "HardSigmoid"),
-        "Sqrt": ("Abs",),
-        "Exp": ("Softplus",),
-        "Cos": ("Sin",),
-        "Sin": ("Cos",),
-        "Neg": ("Identity",),
-        "Not": ("Identity",),
-        "Erf": ("Tanh",),
-        "Softmax": ("Sigmoid", "LogSoftmax"),
-        "ReduceMean": ("ReduceSum", "ReduceMax"),
-        "ReduceMax": ("ReduceMin",),
-        "ReduceSum": ("ReduceMean",),
-        "ReduceProd": ("ReduceMax",),
-        "ArgMax": ("ArgMin",),
-        "Relu": ("Abs", "Identity"),
-        "Log": ("Sqrt",),
-        "Softplus": ("Relu",),
-        "Equal": ("GreaterOrEqual",),
-    }
-)
+OTHER_OPERATORS: Mapping[str, tuple[str, ...]] = {
+    "Add": ("Sub", "Mul"),
+    "Sub": ("Add",),
+    "Mul": ("Div", "Add"),
+    "Div": ("Mul",),
+    "Max": ("Min",),
+    "Min": ("Max",),
+    "And": ("Or",),
+    "Or": ("And",),
+    "Tanh": ("Sigmoid", "Identity"),
+    "Sigmoid": ("Tanh", "HardSigmoid"),
+    "Sqrt": ("Abs",),
+    "Exp": ("Softplus",),
+    "Cos": ("Sin",),
+    "Sin": ("Cos",),
+    "Neg": ("Identity",),
+    "Not": ("Identity",),
+    "Erf": ("Tanh",),
+    "Softmax": ("Sigmoid", "LogSoftmax"),
+    "ReduceMean": ("ReduceSum", "ReduceMax"),
+    "ReduceMax": ("ReduceMin",),
+    "ReduceSum": ("ReduceMean",),
+    "ReduceProd": ("ReduceMax",),
+    "ArgMax": ("ArgMin",),
+    "Relu": ("Abs", "Identity"),
+    "Log": ("Sqrt",),
+    "Softplus": ("Relu",),
+    "Equal": ("GreaterOrEqual",),
+}
 """From an operator to others of the same inputs."""
 
-COMPARISONS: Mapping[str, str] = MappingProxyType(
-    {"Less": "LessOrEqual", "LessOrEqual": "Less", "Greater": "GreaterOrEqual", "GreaterOrEqual": "Greater"}
-)
+COMPARISONS: Mapping[str, str] = {
+    "Less": "LessOrEqual",
+    "LessOrEqual": "Less",
+    "Greater": "GreaterOrEqual",
+    "GreaterOrEqual": "Greater",
+}
 
 
 def label(node: Node, change: str) -> str:
@@ -105,18 +105,18 @@ def constant_changed(model: Model, change: Mapping[str, Callable[..., np.ndarray
                 yield f"{name} {text}", partial(set_constant, model, name, changed)
 
 
-FLOAT_CHANGES: Mapping[str, Callable[..., np.ndarray]] = MappingProxyType(
-    {
-        "* 1.01": lambda value: value * 1.01,
-        "* 2": lambda value: value * 2,
-        "= 0": lambda value: value * 0,
-        "negated": lambda value: -value,
-        "+ 0.1": lambda value: value + 0.1,
-    }
-)
-INTEGER_CHANGES: Mapping[str, Callable[..., np.ndarray]] = MappingProxyType(
-    {"+ 1": lambda value: value + 1, "- 1": lambda value: value - 1, "reversed": np.flip}
-)
+FLOAT_CHANGES: Mapping[str, Callable[..., np.ndarray]] = {
+    "* 1.01": lambda value: value * 1.01,
+    "* 2": lambda value: value * 2,
+    "= 0": lambda value: value * 0,
+    "negated": lambda value: -value,
+    "+ 0.1": lambda value: value + 0.1,
+}
+INTEGER_CHANGES: Mapping[str, Callable[..., np.ndarray]] = {
+    "+ 1": lambda value: value + 1,
+    "- 1": lambda value: value - 1,
+    "reversed": np.flip,
+}
 
 
 def float_constant(model: Model) -> Iterator[Site]:
@@ -276,28 +276,22 @@ def initializer_changed(model: Model, change: Mapping[str, Callable[..., np.ndar
                     yield f"{name} {text}", partial(set_constant, model, name, changed)
 
 
-NOISE: Mapping[str, Callable[..., np.ndarray]] = MappingProxyType(
-    {
-        "noise": lambda name, value: value + random(name).normal(size=value.shape) * 0.02 * value.std(),
-        "one element": lambda name, value: with_element(name, value, value.std()),
-        "through float16": lambda _, value: value.astype(np.float16),
-    }
-)
-WHOLE: Mapping[str, Callable[..., np.ndarray]] = MappingProxyType(
-    {
-        "* 1.01": lambda _, value: value * 1.01,
-        "zero": lambda _, value: value * 0,
-        "negated": lambda _, value: -value,
-    }
-)
-ORDER: Mapping[str, Callable[..., np.ndarray]] = MappingProxyType(
-    {
-        "rolled": lambda _, value: np.roll(value, 1, 0),
-        "reversed": lambda _, value: np.flip(value, -1),
-        "transposed": lambda _, value: value.T,
-        "row zero": lambda _, value: with_zeros(value, -1),
-    }
-)
+NOISE: Mapping[str, Callable[..., np.ndarray]] = {
+    "noise": lambda name, value: value + random(name).normal(size=value.shape) * 0.02 * value.std(),
+    "one element": lambda name, value: with_element(name, value, value.std()),
+    "through float16": lambda _, value: value.astype(np.float16),
+}
+WHOLE: Mapping[str, Callable[..., np.ndarray]] = {
+    "* 1.01": lambda _, value: value * 1.01,
+    "zero": lambda _, value: value * 0,
+    "negated": lambda _, value: -value,
+}
+ORDER: Mapping[str, Callable[..., np.ndarray]] = {
+    "rolled": lambda _, value: np.roll(value, 1, 0),
+    "reversed": lambda _, value: np.flip(value, -1),
+    "transposed": lambda _, value: value.T,
+    "row zero": lambda _, value: with_zeros(value, -1),
+}
 
 
 def with_zeros(value: np.ndarray, row: int) -> np.ndarray:
@@ -355,40 +349,38 @@ def shape_changed(model: Model) -> Iterator[Site]:
                 yield label(node, f"reads {others[0]}"), partial(set_edge, node, index, others[0])
 
 
-RANDOM: Mapping[str, Kind] = MappingProxyType(
-    {
-        "operator replaced": operator_replaced,
-        "comparison strictness": comparison_strictness,
-        "float constant": float_constant,
-        "integer constant": integer_constant,
-        "boolean constant": boolean_constant,
-        "constant of one node": constant_of_one_node,
-        "float attribute": float_attribute,
-        "integer attribute": integer_attribute,
-        "list attribute": list_attribute,
-        "transpose axes": transpose_axes,
-        "edge moved": edge_moved,
-        "edge to another weight": edge_to_another_weight,
-        "operands exchanged": operands_exchanged,
-        "where exchanged": where_exchanged,
-        "concat order": concat_order,
-        "node skipped": node_skipped,
-        "cast removed": cast_removed,
-        "cast inserted": cast_inserted,
-        "slice bounds": slice_bounds,
-        "gather index": gather_index,
-        "initializer noise": initializer_noise,
-        "initializer scaled": initializer_scaled,
-        "initializer order": initializer_order,
-        "output changed": output_changed,
-        "condition negated": condition_negated,
-        "shape of another axis": shape_changed,
-    }
-)
+RANDOM: Mapping[str, Kind] = {
+    "operator replaced": operator_replaced,
+    "comparison strictness": comparison_strictness,
+    "float constant": float_constant,
+    "integer constant": integer_constant,
+    "boolean constant": boolean_constant,
+    "constant of one node": constant_of_one_node,
+    "float attribute": float_attribute,
+    "integer attribute": integer_attribute,
+    "list attribute": list_attribute,
+    "transpose axes": transpose_axes,
+    "edge moved": edge_moved,
+    "edge to another weight": edge_to_another_weight,
+    "operands exchanged": operands_exchanged,
+    "where exchanged": where_exchanged,
+    "concat order": concat_order,
+    "node skipped": node_skipped,
+    "cast removed": cast_removed,
+    "cast inserted": cast_inserted,
+    "slice bounds": slice_bounds,
+    "gather index": gather_index,
+    "initializer noise": initializer_noise,
+    "initializer scaled": initializer_scaled,
+    "initializer order": initializer_order,
+    "output changed": output_changed,
+    "condition negated": condition_negated,
+    "shape of another axis": shape_changed,
+}
 """Kinds of random mutants."""
 
-NAMED: Mapping[str, Kind] = MappingProxyType({**MASKS_AND_CACHES, **VALUES, **OPERATORS})
+NAMED: Mapping[str, Kind] = {**MASKS_AND_CACHES, **VALUES, **OPERATORS}
 """Kinds of faults that an exporter could make."""
 
-KINDS: Mapping[str, Kind] = MappingProxyType({**NAMED, **RANDOM})
+KINDS: Mapping[str, Kind] = {**NAMED, **RANDOM}
 """All kinds of faults."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import partial
-from types import MappingProxyType
 
 import numpy as np
 import onnx
@@ -207,23 +206,21 @@ def recurrent_state(model: Model) -> Iterator[Site]:
         yield f"{name} * 1.01", partial(set_constant, model, name, value * 1.01)
 
 
-OPERATORS: Mapping[str, Kind] = MappingProxyType(
-    {
-        "eps": eps,
-        "normalization": normalization,
-        "gelu form": gelu_form,
-        "scale": scale,
-        "softmax axis": softmax_axis,
-        "residual dropped": residual_dropped,
-        "kv heads": kv_heads,
-        "pooling": pooling,
-        "labels permuted": labels_permuted,
-        "logits shifted": logits_shifted,
-        "randomness": randomness,
-        "input ignored": input_ignored,
-        "channels": channels,
-        "conv": conv,
-        "recurrent state": recurrent_state,
-    }
-)
+OPERATORS: Mapping[str, Kind] = {
+    "eps": eps,
+    "normalization": normalization,
+    "gelu form": gelu_form,
+    "scale": scale,
+    "softmax axis": softmax_axis,
+    "residual dropped": residual_dropped,
+    "kv heads": kv_heads,
+    "pooling": pooling,
+    "labels permuted": labels_permuted,
+    "logits shifted": logits_shifted,
+    "randomness": randomness,
+    "input ignored": input_ignored,
+    "channels": channels,
+    "conv": conv,
+    "recurrent state": recurrent_state,
+}
 """The kinds of faults of operators."""

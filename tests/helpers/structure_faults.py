@@ -9,7 +9,6 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from itertools import combinations, pairwise
-from types import MappingProxyType
 from zlib import crc32
 
 import numpy as np
@@ -370,33 +369,31 @@ def new_constant_later(model: Model, node: Node, value: np.ndarray) -> Callable[
     return lambda: redirect(model, node.output[0], new_constant(model, value))
 
 
-MASKS_AND_CACHES: Mapping[str, Kind] = MappingProxyType(
-    {
-        "axis name": axis_name,
-        "declared size": declared_size,
-        "extra tensor": extra_output,
-        "input order": input_order,
-        "input type": input_type,
-        "output type": output_type,
-        "renamed": renamed,
-        "mask ignored": mask_ignored,
-        "mask batch": mask_batch,
-        "mask shifted": mask_shifted,
-        "mask one layer": mask_one_layer,
-        "mask weak": mask_weak,
-        "causal mask": causal_mask,
-        "sliding window": sliding_window,
-        "past ignored": past_ignored,
-        "past of another layer": past_of_another_layer,
-        "cross past of another layer": cross_past_of_another_layer,
-        "key/value swapped": key_value_swapped,
-        "present stale": present_stale,
-        "present wrong": present_wrong,
-        "outputs swapped": outputs_swapped,
-        "branch": branch,
-        "frozen axis": frozen_axis,
-    }
-)
+MASKS_AND_CACHES: Mapping[str, Kind] = {
+    "axis name": axis_name,
+    "declared size": declared_size,
+    "extra tensor": extra_output,
+    "input order": input_order,
+    "input type": input_type,
+    "output type": output_type,
+    "renamed": renamed,
+    "mask ignored": mask_ignored,
+    "mask batch": mask_batch,
+    "mask shifted": mask_shifted,
+    "mask one layer": mask_one_layer,
+    "mask weak": mask_weak,
+    "causal mask": causal_mask,
+    "sliding window": sliding_window,
+    "past ignored": past_ignored,
+    "past of another layer": past_of_another_layer,
+    "cross past of another layer": cross_past_of_another_layer,
+    "key/value swapped": key_value_swapped,
+    "present stale": present_stale,
+    "present wrong": present_wrong,
+    "outputs swapped": outputs_swapped,
+    "branch": branch,
+    "frozen axis": frozen_axis,
+}
 """The kinds of faults of the interface, of masks and of caches."""
 
 INTERFACE = frozenset({"axis name", "declared size", "extra tensor", "input order", "input type", "output type"})

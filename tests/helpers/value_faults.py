@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import partial
-from types import MappingProxyType
 
 import numpy as np
 import onnx
@@ -273,27 +272,25 @@ def nan_weight(model: Model) -> Iterator[Site]:
             yield f"{name} {label}", partial(set_constant, model, name, changed)
 
 
-VALUES: Mapping[str, Kind] = MappingProxyType(
-    {
-        "position ids": position_ids,
-        "position_ids ignored": position_ids_ignored,
-        "position table": position_table,
-        "padding not skipped": padding_not_skipped,
-        "table row unseen": table_row_unseen,
-        "long texts only": long_texts_only,
-        "relative bias": relative_bias,
-        "rope": rope,
-        "rope theta": rope_theta,
-        "bias zeroed": bias_zeroed,
-        "weight noise": weight_noise,
-        "one element": one_element,
-        "rounded": rounded,
-        "weights swapped": weights_swapped,
-        "gate/up": gate_up,
-        "tied head": tied_head,
-        "files of other models": files_of_other_models,
-        "wrong token": wrong_token,
-        "not a number": nan_weight,
-    }
-)
+VALUES: Mapping[str, Kind] = {
+    "position ids": position_ids,
+    "position_ids ignored": position_ids_ignored,
+    "position table": position_table,
+    "padding not skipped": padding_not_skipped,
+    "table row unseen": table_row_unseen,
+    "long texts only": long_texts_only,
+    "relative bias": relative_bias,
+    "rope": rope,
+    "rope theta": rope_theta,
+    "bias zeroed": bias_zeroed,
+    "weight noise": weight_noise,
+    "one element": one_element,
+    "rounded": rounded,
+    "weights swapped": weights_swapped,
+    "gate/up": gate_up,
+    "tied head": tied_head,
+    "files of other models": files_of_other_models,
+    "wrong token": wrong_token,
+    "not a number": nan_weight,
+}
 """The kinds of faults of positions and weights."""

@@ -1,18 +1,15 @@
 """Tiny random models of every architecture: small enough to export in seconds, uneven enough to show faults."""
 
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
 from typing import Any
 
 from norm_statistics import batch_norms, measured_statistics
 from sizes import NORMED, SIZES, SPECIAL
 
-CALLED: Mapping[str, str] = MappingProxyType(
-    {"siglip-text": "siglip_text_model", "siglip-text-with-projection": "siglip_text_model"}
-)
+CALLED: Mapping[str, str] = {"siglip-text": "siglip_text_model", "siglip-text-with-projection": "siglip_text_model"}
 """What Optimum calls otherwise than transformers."""
 
-BIASED: Mapping[str, float] = MappingProxyType({"mobilenet_v1": 1.0, "mobilenet_v2": 1.5})
+BIASED: Mapping[str, float] = {"mobilenet_v1": 1.0, "mobilenet_v2": 1.5}
 """Deep nets of units that clip make ten times more of rounding when half of the units are off (1e-4 of float64)."""
 
 QUIET = frozenset({"dac", "pe_audio_encoder"})
@@ -24,9 +21,7 @@ LOUD = ("tipsv2_dpt",)
 """Where weights are drawn for layers without sums, and each is added to what came before it."""
 
 # Models that another one speaks with.
-BESIDE: Mapping[str, Mapping[str, tuple[str, str]]] = MappingProxyType(
-    {"speecht5": {"vocoder": ("speecht5_hifigan", "SpeechT5HifiGan")}}
-)
+BESIDE: Mapping[str, Mapping[str, tuple[str, str]]] = {"speecht5": {"vocoder": ("speecht5_hifigan", "SpeechT5HifiGan")}}
 
 
 def config(model_type: str, **overrides: Any) -> Any:
