@@ -13,7 +13,6 @@ import onnx
 from graph_edits import (
     Model,
     Node,
-    after_output,
     attribute,
     constant,
     graphs,
@@ -26,9 +25,9 @@ from graph_edits import (
     set_constant,
     set_input,
 )
-from operator_faults import OPERATORS
-from structure_faults import MASKS_AND_CACHES, Kind, Site, floats, random, set_edge
-from value_faults import VALUES
+from operator_faults import OPERATORS, change_output
+from structure_faults import COMPARISONS, MASKS_AND_CACHES, Kind, Site, by_name, floats, random, set_edge
+from value_faults import VALUES, with_element
 
 OTHER_OPERATORS: Mapping[str, tuple[str, ...]] = {
     "Add": ("Sub", "Mul"),
@@ -61,13 +60,6 @@ OTHER_OPERATORS: Mapping[str, tuple[str, ...]] = {
 }
 """From an operator to others of the same inputs."""
 
-COMPARISONS: Mapping[str, str] = {
-    "Less": "LessOrEqual",
-    "LessOrEqual": "Less",
-    "Greater": "GreaterOrEqual",
-    "GreaterOrEqual": "Greater",
-}
-
 
 def label(node: Node, change: str) -> str:
     return f"{node.op_type} {node.output[0]} {change}"
@@ -90,8 +82,10 @@ def replace_operator(node: Node, other: str) -> None:
 
 def comparison_strictness(model: Model) -> Iterator[Site]:
     for node in nodes(model, *COMPARISONS):
-        other = COMPARISONS[node.op_type]
-        yield label(node, f"-> {other}"), partial(setattr, node, "op_type", other)
+        yield (
+            label(node, f"-> {COMPARISONS[node.op_type]}"),
+            partial(setattr, node, "op_type", COMPARISONS[node.op_type]),
+        )
 
 
 def constant_changed(model: Model, change: Mapping[str, Callable[..., np.ndarray]], kinds: str) -> Iterator[Site]:
@@ -117,18 +111,6 @@ INTEGER_CHANGES: Mapping[str, Callable[..., np.ndarray]] = {
     "- 1": lambda value: value - 1,
     "reversed": np.flip,
 }
-
-
-def float_constant(model: Model) -> Iterator[Site]:
-    return constant_changed(model, FLOAT_CHANGES, "f")
-
-
-def integer_constant(model: Model) -> Iterator[Site]:
-    return constant_changed(model, INTEGER_CHANGES, "i")
-
-
-def boolean_constant(model: Model) -> Iterator[Site]:
-    return constant_changed(model, {"negated": lambda value: ~value}, "b")
 
 
 def constant_of_one_node(model: Model) -> Iterator[Site]:
@@ -199,35 +181,26 @@ def edge_to_another_weight(model: Model) -> Iterator[Site]:
                 yield label(node, f"reads {other}"), partial(set_edge, node, index, other)
 
 
-def operands_exchanged(model: Model) -> Iterator[Site]:
-    for node in nodes(model, "Sub", "Div", "MatMul", "Pow", "Greater", "Less", "LessOrEqual", "GreaterOrEqual"):
-        yield label(node, "operands exchanged"), partial(exchange_edges, node, 0, 1)
+def edges_exchanged(model: Model, operators: tuple[str, ...], word: str, left: int, right: int) -> Iterator[Site]:
+    """Two inputs of a node are exchanged."""
+
+    def exchange(node):
+        node.input[left], node.input[right] = node.input[right], node.input[left]
+
+    for node in nodes(model, *operators):
+        yield label(node, word), partial(exchange, node)
 
 
-def exchange_edges(node: Node, left: int, right: int) -> None:
-    node.input[left], node.input[right] = node.input[right], node.input[left]
+SKIPPED = (
+    *("Add", "Mul", "Div", "Sub", "Tanh", "Erf", "Sigmoid", "Relu", "Softmax", "Neg", "And", "Sqrt", "Pow"),
+    *("LayerNormalization", "Max", "Min", "Expand", "Not", "Exp", "Softplus"),
+)
 
 
-def where_exchanged(model: Model) -> Iterator[Site]:
-    for node in nodes(model, "Where"):
-        yield label(node, "branches exchanged"), partial(exchange_edges, node, 1, 2)
-
-
-def concat_order(model: Model) -> Iterator[Site]:
-    for node in nodes(model, "Concat"):
-        yield label(node, "order"), partial(exchange_edges, node, 0, len(node.input) - 1)
-
-
-def node_skipped(model: Model) -> Iterator[Site]:
+def node_skipped(model: Model, operators: tuple[str, ...] = SKIPPED, word: str = "skipped") -> Iterator[Site]:
     """The readers of a node read its first input."""
-    kinds = ("Add", "Mul", "Div", "Sub", "Tanh", "Erf", "Sigmoid", "Relu", "Softmax", "Neg", "And", "Sqrt", "Pow")
-    for node in nodes(model, *kinds, "LayerNormalization", "Max", "Min", "Expand", "Not", "Exp", "Softplus"):
-        yield label(node, "skipped"), partial(redirect, model, node.output[0], node.input[0])
-
-
-def cast_removed(model: Model) -> Iterator[Site]:
-    for node in nodes(model, "Cast"):
-        yield label(node, "removed"), partial(redirect, model, node.output[0], node.input[0])
+    for node in nodes(model, *operators):
+        yield label(node, word), partial(redirect, model, node.output[0], node.input[0])
 
 
 def cast_inserted(model: Model) -> Iterator[Site]:
@@ -300,24 +273,6 @@ def with_zeros(value: np.ndarray, row: int) -> np.ndarray:
     return changed
 
 
-def with_element(name: str, value: np.ndarray, change: float) -> np.ndarray:
-    changed = value.astype(np.float64)
-    changed[tuple(random(name).integers(0, value.shape))] += change
-    return changed
-
-
-def initializer_noise(model: Model) -> Iterator[Site]:
-    return initializer_changed(model, NOISE)
-
-
-def initializer_scaled(model: Model) -> Iterator[Site]:
-    return initializer_changed(model, WHOLE)
-
-
-def initializer_order(model: Model) -> Iterator[Site]:
-    return initializer_changed(model, ORDER)
-
-
 def output_changed(model: Model) -> Iterator[Site]:
     for value in model.graph.output:
         dtype = onnx.helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)
@@ -325,10 +280,6 @@ def output_changed(model: Model) -> Iterator[Site]:
             for operator, number in (("Mul", 0), ("Mul", -1), ("Add", 0.01)):
                 change = partial(change_output, model, value.name, operator, np.array(number, dtype))
                 yield f"{value.name} {operator} {number}", change
-
-
-def change_output(model: Model, name: str, operator: str, value: np.ndarray) -> None:
-    after_output(model, name, operator, new_constant(model, value))
 
 
 def condition_negated(model: Model) -> Iterator[Site]:
@@ -349,32 +300,25 @@ def shape_changed(model: Model) -> Iterator[Site]:
                 yield label(node, f"reads {others[0]}"), partial(set_edge, node, index, others[0])
 
 
+OPERANDS = ("Sub", "Div", "MatMul", "Pow", "Greater", "Less", "LessOrEqual", "GreaterOrEqual")
+
 RANDOM: Mapping[str, Kind] = {
-    "operator replaced": operator_replaced,
-    "comparison strictness": comparison_strictness,
-    "float constant": float_constant,
-    "integer constant": integer_constant,
-    "boolean constant": boolean_constant,
-    "constant of one node": constant_of_one_node,
-    "float attribute": float_attribute,
-    "integer attribute": integer_attribute,
-    "list attribute": list_attribute,
-    "transpose axes": transpose_axes,
-    "edge moved": edge_moved,
-    "edge to another weight": edge_to_another_weight,
-    "operands exchanged": operands_exchanged,
-    "where exchanged": where_exchanged,
-    "concat order": concat_order,
+    **by_name(operator_replaced, comparison_strictness),
+    "float constant": partial(constant_changed, change=FLOAT_CHANGES, kinds="f"),
+    "integer constant": partial(constant_changed, change=INTEGER_CHANGES, kinds="i"),
+    "boolean constant": partial(constant_changed, change={"negated": lambda value: ~value}, kinds="b"),
+    **by_name(constant_of_one_node, float_attribute, integer_attribute, list_attribute, transpose_axes),
+    **by_name(edge_moved, edge_to_another_weight),
+    "operands exchanged": partial(edges_exchanged, operators=OPERANDS, word="operands exchanged", left=0, right=1),
+    "where exchanged": partial(edges_exchanged, operators=("Where",), word="branches exchanged", left=1, right=2),
+    "concat order": partial(edges_exchanged, operators=("Concat",), word="order", left=0, right=-1),
     "node skipped": node_skipped,
-    "cast removed": cast_removed,
-    "cast inserted": cast_inserted,
-    "slice bounds": slice_bounds,
-    "gather index": gather_index,
-    "initializer noise": initializer_noise,
-    "initializer scaled": initializer_scaled,
-    "initializer order": initializer_order,
-    "output changed": output_changed,
-    "condition negated": condition_negated,
+    "cast removed": partial(node_skipped, operators=("Cast",), word="removed"),
+    **by_name(cast_inserted, slice_bounds, gather_index),
+    "initializer noise": partial(initializer_changed, change=NOISE),
+    "initializer scaled": partial(initializer_changed, change=WHOLE),
+    "initializer order": partial(initializer_changed, change=ORDER),
+    **by_name(output_changed, condition_negated),
     "shape of another axis": shape_changed,
 }
 """Kinds of random mutants."""
