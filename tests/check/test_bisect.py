@@ -66,20 +66,14 @@ FAULTS = [
 
 
 @pytest.fixture(scope="module")
-def exports(tmp_path_factory):
-    """A function from a model type to its spec, its model and the folder of its export; each is exported once."""
-    known = {}
+def exports(exports_of):
+    """From a model type to its spec, its model and the folder of its export."""
 
-    def export(model_type):
-        if model_type not in known:
-            loader, task = MODELS[model_type]
-            spec, model = onnxfn.spec_for(model_type, task), tiny.model(model_type, loader)
-            folder = tmp_path_factory.mktemp(model_type) / "out"
-            onnxfn.export(spec, model, folder, check=False)
-            known[model_type] = spec, model, folder
-        return known[model_type]
+    def built(model_type):
+        loader, task = MODELS[model_type]
+        return onnxfn.spec_for(model_type, task), tiny.model(model_type, loader)
 
-    return export
+    return exports_of(built)
 
 
 @pytest.mark.parametrize(

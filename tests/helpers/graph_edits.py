@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -91,6 +92,14 @@ def set_constant(model: Model, name: str, value: np.ndarray) -> None:
     assert found is not None, name
     dtype = numpy_helper.to_array(found).dtype
     found.CopyFrom(numpy_helper.from_array(np.asarray(value, dtype, order="C"), name))
+
+
+def change_weights(file: Path, changes: Mapping[str, Callable[[np.ndarray], np.ndarray]]) -> None:
+    """Gives initializers of an ONNX file other arrays: a name -> a function of its array, which is a copy."""
+    model = onnx.load(file)
+    for name, change in changes.items():
+        set_constant(model, name, change(constant(model, name)))
+    onnx.save(model, file)
 
 
 def set_attribute(node: Node, name: str, value: Any) -> None:

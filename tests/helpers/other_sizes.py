@@ -140,5 +140,4 @@ def line(model_type: str, task: str) -> str:
             model = every_head.tiny_model(model_type, task)
             return tried(onnxfn.spec_for(model, task), model, Path(folder) / "out")
         except (Exception, SystemExit) as error:  # noqa: BLE001 - the result of the sweep is the error
-            first = next((text.strip() for text in str(error).splitlines() if text.strip()), "")
-            return f"{swept.NOT}{type(error).__name__}: {first}"[:300]
+            return every_head.failure(swept.NOT, error)

@@ -31,20 +31,15 @@ MODELS = {
 
 
 @pytest.fixture(scope="module")
-def exports(tmp_path_factory):
-    """A function from a model type to its spec, its model and the folder of its export; each is exported once."""
-    known = {}
+def exports(exports_of):
+    """From a model type to its spec, its model and the folder of its export."""
 
-    def export(model_type):
-        if model_type not in known:
-            loader, task, sizes = MODELS[model_type]
-            model, folder = tiny.model(model_type, loader, **sizes), tmp_path_factory.mktemp(model_type) / "out"
-            spec = onnxfn.spec_for(model, task)
-            onnxfn.export(spec, model, folder, check=False)
-            known[model_type] = spec, model, folder
-        return known[model_type]
+    def built(model_type):
+        loader, task, sizes = MODELS[model_type]
+        model = tiny.model(model_type, loader, **sizes)
+        return onnxfn.spec_for(model, task), model
 
-    return export
+    return exports_of(built)
 
 
 def by_sections(spec, model, folder):
