@@ -251,34 +251,11 @@ LAYERS: Mapping[str, Own] = {
 }
 """Layers of torch.nn with weights, shapes or several inputs."""
 
-ACTIVATIONS = [
-    "CELU",
-    "ELU",
-    "GELU",
-    "GLU",
-    "Hardshrink",
-    "Hardsigmoid",
-    "Hardswish",
-    "Hardtanh",
-    "LeakyReLU",
-    "LogSigmoid",
-    "LogSoftmax",
-    "Mish",
-    "RReLU",
-    "ReLU",
-    "ReLU6",
-    "SELU",
-    "SiLU",
-    "Sigmoid",
-    "Softmax",
-    "Softmin",
-    "Softplus",
-    "Softshrink",
-    "Softsign",
-    "Tanh",
-    "Tanhshrink",
-    "Threshold",
-]
+ACTIVATIONS = (
+    *("CELU", "ELU", "GELU", "GLU", "Hardshrink", "Hardsigmoid", "Hardswish", "Hardtanh", "LeakyReLU", "LogSigmoid"),
+    *("LogSoftmax", "Mish", "RReLU", "ReLU", "ReLU6", "SELU", "SiLU", "Sigmoid", "Softmax", "Softmin", "Softplus"),
+    *("Softshrink", "Softsign", "Tanh", "Tanhshrink", "Threshold"),
+)
 """Layers of torch.nn that compute each element, or along the last axis."""
 
 ARGUMENTS: Mapping[str, tuple[Any, ...]] = {
