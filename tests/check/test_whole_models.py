@@ -1,7 +1,5 @@
 """The check of a model that sees runs all of its files, one after the other, and finds faults between them."""
 
-from __future__ import annotations
-
 from functools import cache
 from pathlib import Path
 

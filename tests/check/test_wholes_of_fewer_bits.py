@@ -1,7 +1,5 @@
 """Models that see or hear, in 16 bits and quantized: all of their files, one after the other, against PyTorch."""
 
-from __future__ import annotations
-
 import json
 from functools import cache
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Broken checkpoints: how each is broken, and a part of the message that says so."""
 
-from __future__ import annotations
-
 import json
 import os
 import pickle

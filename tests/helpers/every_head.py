@@ -1,7 +1,5 @@
 """Every pair of a model type and a task that transformers' tables list: its tiny model, and what its export gave."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Every model of transformers' tables that sees or hears and writes: its tiny model, and what its export gave."""
 
-from __future__ import annotations
-
 from functools import partial
 from importlib.metadata import version
 from importlib.util import find_spec

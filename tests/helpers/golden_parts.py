@@ -5,8 +5,6 @@
 `tests/architectures/client_parts.json` is written by hand: what transformers.js and onnxruntime-genai read and give.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from importlib.util import find_spec

@@ -1,7 +1,5 @@
 """Small edits of an ONNX model in place: constants, edges, outputs. Faults are made of them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any

@@ -6,8 +6,6 @@ It is a program because it watches itself: an audit hook of Python notes what is
 that a call gets, and inotify notes what any library opens in a private folder next to them. Both are for good.
 """
 
-from __future__ import annotations
-
 import ctypes
 import json
 import os

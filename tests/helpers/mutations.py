@@ -3,8 +3,6 @@
 A kind is a function from a model to its sites: see `structure_faults`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 

@@ -1,7 +1,5 @@
 """Faults of operators that an exporter could make: norms, activations, heads, convolutions, recurrent states."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from functools import partial
 

@@ -1,7 +1,5 @@
 """Situations in which the operating system refuses what an export asks for, in an empty folder each."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 from collections.abc import Callable, Iterator, Mapping

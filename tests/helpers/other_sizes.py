@@ -4,8 +4,6 @@ Where a text has a padding mask, the padding is on the left and on the right. A 
 the file says it cannot, is no case.
 """
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Iterator, Mapping
 from itertools import chain

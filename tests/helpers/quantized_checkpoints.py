@@ -4,8 +4,6 @@ A packer returns the stored tensors of a weight, by the ends of their names, and
 the description of the format, as loops; nothing of `onnxfn.weights` is used.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping
 from typing import Any

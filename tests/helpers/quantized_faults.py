@@ -1,7 +1,5 @@
 """Faults in the graph of a quantized file, and what the check of the graph says of them. No weight is changed."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path

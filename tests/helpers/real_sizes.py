@@ -7,8 +7,6 @@ the seconds of the export with its check, those of the processor (on a busy mach
 memory of the process in GB, and how much the outputs vary.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import resource

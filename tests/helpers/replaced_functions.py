@@ -1,7 +1,5 @@
 """Every patch of the package with the function that it replaces: see tests/architectures/test_patch_signatures.py."""
 
-from __future__ import annotations
-
 import ast
 import builtins
 import inspect

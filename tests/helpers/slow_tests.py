@@ -6,8 +6,6 @@ commit, so that over a few commits all of them run; with a path it runs all. The
     python -m pytest -q -n 2 --durations 0 --durations-min 0.3 tests > log; python tests/helpers/slow_tests.py log
 """
 
-from __future__ import annotations
-
 import re
 import sys
 from collections import Counter

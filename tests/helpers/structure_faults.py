@@ -3,8 +3,6 @@
 A kind is a function from a model to its sites. A site is a name and an edit, which changes the model in place.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial

@@ -1,7 +1,5 @@
 """Faults of values and operators that an exporter could make: positions and weights."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from functools import partial
 

@@ -3,8 +3,6 @@
 They decide whether a fault that the check does not find changes an answer at all.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from itertools import cycle
 from typing import Any

@@ -1,7 +1,5 @@
 """Models of the default configuration of a type, with random weights: real sizes."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from contextlib import nullcontext
 from copy import deepcopy

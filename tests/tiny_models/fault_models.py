@@ -4,8 +4,6 @@ Every matrix is N(0, 0.15), so each has a part in the answer. Parameters that we
 read as a whole have a vocabulary of 5,000 tokens: no random text has the pad token by luck.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -3,8 +3,6 @@
 Every module has a dynamic batch; where it has a time axis or an image, these are dynamic too.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Operators of torch, each as a function of tensors with a sample: all that a user may call with real numbers."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
