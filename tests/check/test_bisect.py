@@ -1,12 +1,11 @@
 """`bisect` names the module at which a file and PyTorch part, in the first case that fails."""
 
 import copy
-import shutil
 
-import onnx
 import pytest
 import tiny
 import torch
+from graph_edits import edited_export
 from onnx import numpy_helper
 
 import onnxfn
@@ -89,15 +88,6 @@ def test_the_module_with_the_fault_is_named(exports, model_type, path, change):
     assert result.before is None or result.before.max_abs <= max(1e-4, result.tolerance)
 
 
-def edited(folder, copied, edit):
-    """A copy of an export whose ONNX file was edited."""
-    shutil.copytree(folder, copied)
-    model = onnx.load(copied / "model.onnx")
-    edit(model.graph)
-    onnx.save(model, copied / "model.onnx")
-    return copied
-
-
 def damage(name):
     def edit(graph):
         weight = next(weight for weight in graph.initializer if weight.name == name)
@@ -136,7 +126,7 @@ def without_a_residual(graph):
 )
 def test_the_module_is_named_for_a_file_that_was_changed(exports, tmp_path, edit, path):
     spec, model, folder = exports("llama")
-    assert onnxfn.bisect(spec, model, edited(folder, tmp_path / "out", edit)).module == path
+    assert onnxfn.bisect(spec, model, edited_export(folder, tmp_path / "out", edit)).module == path
 
 
 def test_fused_operators_and_external_data(tmp_path):

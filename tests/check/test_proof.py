@@ -6,17 +6,16 @@ import numpy as np
 import onnx
 import pytest
 import torch
+from command_line import invoke
 from quantized_faults import save_sorted
 from refusals import refusal
 from stock_quantizers import initializers, quantized_in_blocks, with_changed
 from transformers import BertConfig, BertForSequenceClassification, LlamaConfig, LlamaForCausalLM
-from typer.testing import CliRunner
 
 import onnxfn
 from onnxfn.check.check import check, check_error
 from onnxfn.check.variants.proof import Proof, check_floors
 from onnxfn.check.variants.text_references import real_text, text_references, text_tokens
-from onnxfn.export.cli.commands import app
 from onnxfn.specs.plan.planning import plan
 
 SIZES = {"vocab_size": 99, "hidden_size": 64, "intermediate_size": 96, "num_attention_heads": 4}
@@ -237,6 +236,6 @@ def test_variants_share_the_outputs_of_pytorch(llama):
     ],
 )
 def test_the_command_line_refuses_a_floor_that_it_does_not_know(value, words, tmp_path):
-    result = CliRunner().invoke(app, ["export", str(tmp_path), str(tmp_path / "out"), "--floor", value])
+    result = invoke("export", tmp_path, tmp_path / "out", "--floor", value)
     assert result.exit_code != 0
     assert words in result.output

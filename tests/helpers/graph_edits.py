@@ -1,5 +1,6 @@
 """Small edits of an ONNX model in place: constants, edges, outputs. Faults are made of them."""
 
+import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -98,6 +99,15 @@ def change_weights(file: Path, changes: Mapping[str, Callable[[np.ndarray], np.n
     for name, change in changes.items():
         set_constant(model, name, change(constant(model, name)))
     onnx.save(model, file)
+
+
+def edited_export(folder: Path, copied: Path, edit: Callable[[onnx.GraphProto], Any]) -> Path:
+    """A copy of an export whose ONNX file was edited."""
+    shutil.copytree(folder, copied)
+    model = onnx.load(copied / "model.onnx")
+    edit(model.graph)
+    onnx.save(model, copied / "model.onnx")
+    return copied
 
 
 def set_attribute(node: Node, name: str, value: Any) -> None:
