@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from onnx import numpy_helper
 from refusals import refusal
+from vector_specs import vector_spec
 
 import onnxfn
 from onnxfn.check.cases.references import check_cases, references
@@ -107,12 +108,7 @@ def test_cases_with_the_same_inputs_are_one():
 
 def test_a_graph_whose_rows_depend_on_one_another_fails_where_those_of_the_model_do_not(tmp_path):
     head = torch.nn.Linear(3, 9)
-    spec = onnxfn.compose(
-        onnxfn.takes("x", "batch_size 3", "normal", kind="float"),
-        onnxfn.generates("normal", "normal"),
-        onnxfn.gives("y", "batch_size 9"),
-        onnxfn.sized(batch_size=2),
-    )
+    spec = vector_spec(3, 9)
     result = onnxfn.export(spec, lambda x: {"y": head(x) + head(x).amax(dim=0, keepdim=True)}, tmp_path)
     assert not onnxfn.validate(spec, lambda x: {"y": head(x)}, result).passed
 

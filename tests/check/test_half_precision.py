@@ -7,6 +7,7 @@ import tiny
 import torch
 from onnx import numpy_helper
 from refusals import refusal
+from vector_specs import vector_spec
 
 import onnxfn
 from onnxfn.check.verdict.verdict import exact_outputs
@@ -200,12 +201,7 @@ class Narrow(torch.nn.Module):
         return {"y": x}
 
 
-SPEC = onnxfn.compose(
-    onnxfn.takes("x", "batch_size 64", "normal", kind="float"),
-    onnxfn.generates("normal", "normal"),
-    onnxfn.gives("y", "batch_size 64"),
-    onnxfn.sized(batch_size=2),
-)
+SPEC = vector_spec(64)
 
 
 def test_a_model_that_cannot_run_in_float64_is_compared_by_scale(tmp_path):

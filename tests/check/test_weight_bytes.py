@@ -8,6 +8,7 @@ import tiny
 import torch
 from graph_edits import change_weights
 from refusals import refusal
+from vector_specs import vector_spec
 
 import onnxfn
 from onnxfn.check.variants.weight_bytes import weight_findings
@@ -107,10 +108,4 @@ def test_infinite_elements_of_a_buffer_are_not_named(tmp_path):
         def forward(self, x):
             return {"y": torch.softmax(self.linear(x)[:, None] + self.mask, dim=-1)}
 
-    spec = onnxfn.compose(
-        onnxfn.takes("x", "batch_size 4", "normal", kind="float"),
-        onnxfn.generates("normal", "normal"),
-        onnxfn.gives("y", "batch_size 4 4"),
-        onnxfn.sized(batch_size=2),
-    )
-    assert onnxfn.export(spec, Masked(), tmp_path / "out").report.passed
+    assert onnxfn.export(vector_spec(4, "4 4"), Masked(), tmp_path / "out").report.passed
