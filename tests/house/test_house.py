@@ -374,9 +374,7 @@ VIOLATIONS = {
             "axes.py:3: class A is not attrs.frozen, and that alone",
         ),
     ],
-    global_statements: [
-        ("def f():\n  global a, b", "axes.py:2: global a, b"),
-    ],
+    global_statements: [("def f():\n  global a, b", "axes.py:2: global a, b")],
     mutable_values: [
         ("A = {}", "axes.py:1: A is mutable"),
         ("A: object = []", "axes.py:1: A is mutable"),
@@ -414,9 +412,7 @@ VIOLATIONS = {
         ("def f(told): ...", "axes.py:1: told does not say what it is"),
         ("def _made(): ...", "axes.py:1: made does not say what it is"),
     ],
-    many_imports: [
-        ("".join(f"import a{n}\n" for n in range(26)), "axes.py: imports 26 modules"),
-    ],
+    many_imports: [("".join(f"import a{n}\n" for n in range(26)), "axes.py: imports 26 modules")],
     swallowed_memory_errors: [
         (
             "try: a()\nexcept Exception as error: b(error)\ntry: a()\nexcept: pass",

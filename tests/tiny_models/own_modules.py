@@ -235,10 +235,7 @@ LAYERS: Mapping[str, Own] = {
     "Unflatten": sequence(lambda: nn.Unflatten(2, (2, 2))),
     "ChannelShuffle": image(lambda: nn.ChannelShuffle(2)),
     "Fold": Own(lambda: nn.Fold((4, 5), (2, 2)), {"input": real(3, 8, 12)}),
-    "CrossEntropyLoss": Own(
-        lambda: nn.CrossEntropyLoss(reduction="none"),
-        {"input": real(3, 5), "target": ids(3)},
-    ),
+    "CrossEntropyLoss": Own(lambda: nn.CrossEntropyLoss(reduction="none"), {"input": real(3, 5), "target": ids(3)}),
     "MSELoss": Own(lambda: nn.MSELoss(reduction="none"), {"input": real(3, 4), "target": real(3, 4)}),
     "KLDivLoss": Own(
         lambda: nn.KLDivLoss(reduction="none"), {"input": -real(3, 4).abs(), "target": real(3, 4).sigmoid()}
@@ -308,10 +305,7 @@ COMPOSED: Mapping[str, Own] = {
     "packed": Own(Packed, (real(3, 6, 4), torch.tensor([6, 2, 4])), {"x": SEQUENCE}),
     "float64": Own(lambda: nn.Sequential(nn.Linear(4, 3), nn.Tanh()).double(), {"input": real(3, 4).double()}),
     "float16": Own(lambda: nn.Sequential(nn.Linear(4, 3), nn.Tanh()).half(), {"input": real(3, 4).half()}),
-    "casts": Own(
-        lambda: lambda x: (x.double() * 3, x.half(), x.to(torch.int8), x > 0),
-        {"x": real(3, 4)},
-    ),
+    "casts": Own(lambda: lambda x: (x.double() * 3, x.half(), x.to(torch.int8), x > 0), {"x": real(3, 4)}),
 }
 """Modules of several layers, with several inputs and outputs, nested."""
 

@@ -81,10 +81,7 @@ EXPORTED: Mapping[str, Operator] = {
 """Operators that are exported: those of translations of our own, with ties and NaN, and those that run functions."""
 
 REFUSED: Mapping[str, tuple[Operator, str]] = {
-    "eigh": (
-        Operator(lambda x: torch.linalg.eigvalsh(positive(x)), SQUARES),
-        "aten._linalg_eigh, .*; compute it f",
-    ),
+    "eigh": (Operator(lambda x: torch.linalg.eigvalsh(positive(x)), SQUARES), "aten._linalg_eigh, .*; compute it f"),
     "fake_quantize": (
         Operator(lambda x: torch.fake_quantize_per_tensor_affine(x, 0.1, 0, -128, 127), ROWS),
         "fake_quantize_per_tensor_affine.*; compute it from other operators",
@@ -94,29 +91,14 @@ REFUSED: Mapping[str, tuple[Operator, str]] = {
         Operator(lambda x: torch.histc(x, 5), ROWS),
         "aten.histc, .*; compute it from other operators of torch, outside the model, or",
     ),
-    "inverse": (
-        Operator(torch.inverse, SQUARES),
-        "aten.(inverse|linalg_inv_ex), .*; compute it f",
-    ),
+    "inverse": (Operator(torch.inverse, SQUARES), "aten.(inverse|linalg_inv_ex), .*; compute it f"),
     "lgamma": (Operator(torch.lgamma, ROWS), "prims.lgamma, which Module calls; compute it from other operators"),
-    "matrix_exp": (
-        Operator(torch.matrix_exp, SQUARES),
-        "aten.linalg_matrix_exp, .*; compute it from",
-    ),
-    "mode": (
-        Operator(lambda x: x.mode(1), ROWS),
-        r"aten.mode, which Module calls at torch_operators.py:\d+ \(",
-    ),
-    "numpy": (
-        Operator(lambda x: torch.from_numpy(x.numpy() * 2), ROWS),
-        "use the function of torch in ",
-    ),
+    "matrix_exp": (Operator(torch.matrix_exp, SQUARES), "aten.linalg_matrix_exp, .*; compute it from"),
+    "mode": (Operator(lambda x: x.mode(1), ROWS), r"aten.mode, which Module calls at torch_operators.py:\d+ \("),
+    "numpy": (Operator(lambda x: torch.from_numpy(x.numpy() * 2), ROWS), "use the function of torch in "),
     "qr": (Operator(lambda x: torch.linalg.qr(x)[1], SQUARES), "aten.linalg_qr, .*; compute it from other op"),
     "svd": (Operator(torch.linalg.svdvals, SQUARES), "aten._linalg_svd, .*; compute it f"),
-    "view": (
-        Operator(lambda x: x.view(torch.int32), ROWS),
-        r"aten.view, .*; compute it from other operators",
-    ),
+    "view": (Operator(lambda x: x.view(torch.int32), ROWS), r"aten.view, .*; compute it from other operators"),
 }
 """Operators that are refused, each with a part of the message."""
 

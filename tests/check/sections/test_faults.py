@@ -118,10 +118,7 @@ LLAMA_FAULTS = {
     "a matrix is transposed": (4, changed(f"{LAYERS}.4.self_attn.o_proj.weight", np.transpose)),
     "a row is zero": (5, changed(f"{LAYERS}.5.self_attn.v_proj.weight", without_first_row)),
     "a norm is shifted": (2, changed(f"{LAYERS}.2.post_attention_layernorm.weight", lambda array: array + 1e-3)),
-    "q and k are swapped": (
-        1,
-        swapped(f"{LAYERS}.1.self_attn.q_proj.weight", f"{LAYERS}.1.self_attn.k_proj.weight"),
-    ),
+    "q and k are swapped": (1, swapped(f"{LAYERS}.1.self_attn.q_proj.weight", f"{LAYERS}.1.self_attn.k_proj.weight")),
     "gate and up are swapped": (0, swapped(f"{LAYERS}.0.mlp.gate_proj.weight", f"{LAYERS}.0.mlp.up_proj.weight")),
     "another epsilon": (2, other_epsilon(f"{LAYERS}.2.post_attention_layernorm.weight", 1e-4)),
     "another epsilon in the first norm": (4, other_epsilon(f"{LAYERS}.4.input_layernorm.weight", 1e-4)),
