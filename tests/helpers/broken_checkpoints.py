@@ -56,28 +56,26 @@ def gone(name: str) -> Break:
     return lambda folder: (folder / name).unlink()
 
 
-def folder_named(name: str) -> Break:
+def replaced(name: str, create: Callable[[Path], Any]) -> Break:
+    """Puts something else in the place of a file."""
+
     def replace(folder: Path) -> None:
         (folder / name).unlink(missing_ok=True)
-        (folder / name).mkdir()
+        create(folder / name)
 
     return replace
+
+
+def folder_named(name: str) -> Break:
+    return replaced(name, Path.mkdir)
 
 
 def link(name: str, target: str) -> Break:
-    def replace(folder: Path) -> None:
-        (folder / name).unlink(missing_ok=True)
-        (folder / name).symlink_to(target)
-
-    return replace
+    return replaced(name, lambda path: path.symlink_to(target))
 
 
 def pipe(name: str) -> Break:
-    def replace(folder: Path) -> None:
-        (folder / name).unlink(missing_ok=True)
-        os.mkfifo(folder / name)
-
-    return replace
+    return replaced(name, os.mkfifo)
 
 
 def moved(name: str, target: str) -> Break:

@@ -81,9 +81,8 @@ def other_sizes(part: Part) -> dict[str, dict[str, int]]:
     if images:
         low, high = cases["smaller"], cases["larger"]
         cases["uneven"] = {**low, "width": high["width"]}
-        unit = gcd(
-            *images.values(), *(size for case in spec.cases for size in image_sizes(in_case(spec, case)).values())
-        )
+        others = (size for case in spec.cases for size in image_sizes(in_case(spec, case)).values())
+        unit = gcd(*images.values(), *others)
         cases["multiples"] = {**low, **{axis: unit * prime_above(images[axis] / unit + 1) for axis in images}}
     return cases
 

@@ -37,12 +37,7 @@ BERT = Kind("bert", "AutoModel", "feature-extraction", TEXT)
 LLAMA = Kind("llama", "AutoModelForCausalLM", GENERATION, DECODED)
 GPT2 = Kind("gpt2", "AutoModelForCausalLM", GENERATION, DECODED)
 
-TOWER: Mapping[str, Any] = {
-    "hidden_size": 32,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "intermediate_size": 48,
-}
+TOWER = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48}
 
 MODELS: Mapping[str, Kind] = {
     "bert": BERT,
