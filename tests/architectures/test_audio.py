@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import tiny
+import torch
 from refusals import refusal
 
 import onnxfn
@@ -40,8 +41,6 @@ def vits_model():
 
 
 def test_vits_speaks_as_the_model_with_the_same_noise(vits_model, monkeypatch):
-    import torch
-
     ids = torch.randint(1, 38, (2, 9), generator=torch.Generator().manual_seed(0))
     mask = torch.ones_like(ids)
     mask[1, 6:] = 0
@@ -59,8 +58,6 @@ def test_vits_speaks_as_the_model_with_the_same_noise(vits_model, monkeypatch):
 
 
 def test_vits_speaks_a_text_the_same_in_every_batch(vits_model):
-    import torch
-
     ids = torch.randint(1, 38, (2, 9), generator=torch.Generator().manual_seed(0))
     mask = torch.ones_like(ids)
     mask[1, 6:] = 0
@@ -80,8 +77,6 @@ def test_the_noise_is_close_to_a_normal_distribution():
 
 @pytest.mark.parametrize("length", [19, 96, 130])
 def test_timesfm_forecasts_a_batch_as_the_model_forecasts_a_list(length):
-    import torch
-
     series = torch.randn(3, length, generator=torch.Generator().manual_seed(0))
     model = tiny.model("timesfm", "AutoModelForTimeSeriesPrediction")
     with torch.no_grad():
@@ -94,8 +89,6 @@ def test_timesfm_forecasts_a_batch_as_the_model_forecasts_a_list(length):
 @pytest.mark.parametrize("positive", [False, True])
 @pytest.mark.parametrize("length", [19, 130])
 def test_timesfm_forecasts_quantiles_of_a_batch_as_the_model_of_a_list(length, positive):
-    import torch
-
     series = torch.randn(3, length, generator=torch.Generator().manual_seed(0))
     series = series.abs() if positive else series
     model = tiny.model("timesfm2_5", "AutoModelForTimeSeriesPrediction")
@@ -107,7 +100,6 @@ def test_timesfm_forecasts_quantiles_of_a_batch_as_the_model_of_a_list(length, p
 
 @pytest.mark.parametrize(("patches", "offset"), [(1, 0.0), (37, 0.0), (12, 300.0)])
 def test_the_running_mean_and_deviation_equal_those_of_the_models_loop(patches, offset):
-    import torch
     from transformers.models.timesfm2_5.modeling_timesfm2_5 import TimesFm2_5Model
 
     generator = torch.Generator().manual_seed(0)
@@ -125,8 +117,6 @@ def test_the_running_mean_and_deviation_equal_those_of_the_models_loop(patches, 
 
 @pytest.mark.parametrize("length", [8, 40, 104])
 def test_timesfm_2_5_computes_the_states_of_a_padded_series_as_the_models_loop(length):
-    import torch
-
     model = tiny.model("timesfm2_5", "AutoModel")
     series = torch.randn(3, length, generator=torch.Generator().manual_seed(0))
     padding = (torch.arange(length) < length // 3).to(torch.int64).expand(3, -1)
@@ -138,7 +128,6 @@ def test_timesfm_2_5_computes_the_states_of_a_padded_series_as_the_models_loop(l
 
 @pytest.mark.parametrize("length", [37, 48, 91])
 def test_granites_block_attention_equals_the_models(length, monkeypatch):
-    import torch
     from transformers.models.granite_speech5 import modeling_granite_speech5 as modeling
 
     model = tiny.model("granite_speech5_encoder")
@@ -154,7 +143,6 @@ def test_granites_block_attention_equals_the_models(length, monkeypatch):
 
 @pytest.mark.parametrize("length", [1, 7, 8, 19])
 def test_granite_speechs_conformer_attention_equals_the_models(length):
-    import torch
     from transformers import GraniteSpeechEncoderConfig
     from transformers.models.granite_speech import modeling_granite_speech as modeling
 
@@ -171,7 +159,6 @@ def test_granite_speechs_conformer_attention_equals_the_models(length):
     ("frames", "window"), [((250, 100, 1), 200), ((99,), 800), ((300, 17), 100), ((820, 1700), 800)]
 )
 def test_the_windows_of_qwen3_asr_end_where_the_models_do(frames, window):
-    import torch
     from transformers.models.qwen3_asr.modeling_qwen3_asr import get_audio_cu_seqlens
 
     frames = torch.tensor(frames)
@@ -182,7 +169,6 @@ def test_the_windows_of_qwen3_asr_end_where_the_models_do(frames, window):
 
 @pytest.mark.parametrize("bias", [True, False])
 def test_nemotrons_fully_masked_frames_equal_the_models(bias, monkeypatch):
-    import torch
     from transformers.models.nemotron_asr_streaming import modeling_nemotron_asr_streaming as modeling
 
     model = tiny.model("nemotron_asr_streaming", "AutoModelForRNNT")
@@ -201,7 +187,6 @@ def test_nemotrons_fully_masked_frames_equal_the_models(bias, monkeypatch):
 
 @pytest.mark.parametrize("high", [1, 4])
 def test_fastspeechs_length_regulation_equals_the_models(high):
-    import torch
     from transformers.models.fastspeech2_conformer.modeling_fastspeech2_conformer import length_regulator
 
     random = torch.Generator().manual_seed(0)
@@ -213,7 +198,6 @@ def test_fastspeechs_length_regulation_equals_the_models(high):
 
 
 def test_fastspeechs_relative_positions_equal_the_models():
-    import torch
     from transformers.models.fastspeech2_conformer import modeling_fastspeech2_conformer as modeling
 
     encoding = tiny.model("fastspeech2_conformer", "AutoModelForTextToSpectrogram").encoder.pos_enc

@@ -1,7 +1,5 @@
 """Plans have the files, names, order, axes and dummy shapes that Optimum declares, apart from listed corrections."""
 
-from __future__ import annotations
-
 import importlib
 import re
 from itertools import product

@@ -1,7 +1,5 @@
 """Each model type and task of Optimum's table is validated by a sweep or has a reason; the results are current."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -5,8 +5,6 @@ The default run exports `SAMPLE`. The sweep exports every task of every row:
 `tests/sweeps/decoding.json` for decoding step by step.
 """
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import numpy as np
@@ -36,19 +34,11 @@ DECODERS = [name for name in decoders.ROWS if (name, "text-generation-with-past"
 
 SAMPLE = [
     *(("llama", task) for task in task_names(decoders.ROWS["llama"])),
-    ("bloom", "text-generation-with-past"),
-    ("codegen", "text-generation-with-past"),
-    ("deepseek_v3", "text-generation-with-past"),
+    *((name, "text-generation-with-past") for name in ("bloom", "codegen", "deepseek_v3", "falcon", "gemma3")),
+    *((name, "text-generation-with-past") for name in ("gpt_bigcode", "lfm2", "mamba2", "mpt", "opt")),
     ("falcon", "question-answering"),
-    ("falcon", "text-generation-with-past"),
     ("gemma2", "feature-extraction-with-past"),
-    ("gemma3", "text-generation-with-past"),
     ("gpt2", "token-classification"),
-    ("gpt_bigcode", "text-generation-with-past"),
-    ("lfm2", "text-generation-with-past"),
-    ("mamba2", "text-generation-with-past"),
-    ("mpt", "text-generation-with-past"),
-    ("opt", "text-generation-with-past"),
     ("qwen3_moe", "text-generation"),
 ]
 """Every task of the first row, and rows of each kind of cache, attention and position that export in seconds."""

@@ -1,7 +1,5 @@
 """Edits reach every part of every plan: laws over the plans of rows, encoder-decoders among them."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -5,8 +5,6 @@ The default run exports `SAMPLE`. The sweep exports every pair that the tables l
 `--left` goes on after an interruption.
 """
 
-from __future__ import annotations
-
 import every_head
 import pytest
 import swept
@@ -15,39 +13,19 @@ import onnxfn
 
 PAIRS = every_head.pairs()
 
+FEATURES = (
+    *("blip_2_qformer", "cpmant", "fuyu", "hgnet_v2", "idefics", "inkling2_vision", "kosmos-2.5"),
+    *("kyutai_speech_to_text", "llava", "modernvbert", "neomme", "paligemma", "pixtral", "video_llama_3_vision"),
+)
 SAMPLE = (
-    ("bert", "next-sentence-prediction"),
-    ("blip_2_qformer", "feature-extraction"),
-    ("cpmant", "feature-extraction"),
-    ("falcon", "text-classification"),
-    ("fuyu", "feature-extraction"),
-    ("hgnet_v2", "feature-extraction"),
-    ("idefics", "feature-extraction"),
-    ("inkling2_vision", "feature-extraction"),
-    ("jev", "decision"),
-    ("kosmos-2.5", "feature-extraction"),
-    ("kyutai_speech_to_text", "feature-extraction"),
-    ("llama4", "text-encoding"),
-    ("llava", "feature-extraction"),
-    ("mistral", "token-classification"),
-    ("modernvbert", "feature-extraction"),
-    ("mra", "multiple-choice"),
-    ("musicgen", "text-generation"),
-    ("neomme", "feature-extraction"),
-    ("nllb-moe", "text2text-generation"),
-    ("paligemma", "feature-extraction"),
-    ("patchtst", "time-series-regression"),
-    ("pixtral", "feature-extraction"),
-    ("prophetnet", "text-generation"),
-    ("qwen3", "question-answering"),
-    ("reformer", "fill-mask"),
-    ("speecht5", "automatic-speech-recognition"),
-    ("swinv2", "backbone"),
-    ("t5", "text-classification"),
-    ("tapas", "table-question-answering"),
-    ("video_llama_3_vision", "feature-extraction"),
-    ("voxtral", "automatic-speech-recognition"),
-    ("wav2vec2-bert", "audio-xvector"),
+    *((model_type, "feature-extraction") for model_type in FEATURES),
+    *((model_type, "text-classification") for model_type in ("falcon", "t5")),
+    *((model_type, "text-generation") for model_type in ("musicgen", "prophetnet")),
+    *((model_type, "automatic-speech-recognition") for model_type in ("speecht5", "voxtral")),
+    *(("bert", "next-sentence-prediction"), ("jev", "decision"), ("llama4", "text-encoding")),
+    *(("mistral", "token-classification"), ("mra", "multiple-choice"), ("nllb-moe", "text2text-generation")),
+    *(("patchtst", "time-series-regression"), ("qwen3", "question-answering"), ("reformer", "fill-mask")),
+    *(("swinv2", "backbone"), ("tapas", "table-question-answering"), ("wav2vec2-bert", "audio-xvector")),
 )
 """Heads that no row names, of each way to know the inputs and the outputs. Each takes a second or two."""
 

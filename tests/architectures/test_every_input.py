@@ -1,7 +1,5 @@
 """Inputs that a processor gives and that a model reads are taken by its graphs, by default or with an edit."""
 
-from __future__ import annotations
-
 import every_head
 import pytest
 

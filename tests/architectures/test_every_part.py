@@ -5,8 +5,6 @@ The default run exports `SAMPLE`. The sweep exports every model type, and record
 `--left` goes on after an interruption.
 """
 
-from __future__ import annotations
-
 import every_head
 import every_part
 import pytest
@@ -20,25 +18,14 @@ PAIRS = every_part.pairs()
 SEES, HEARS, BOTH = (f"{each}-with-past" for each in ("image-text-to-text", "audio-text-to-text", "any-to-any"))
 
 SAMPLE = (
-    ("blip-2", SEES),
-    ("gemma3", SEES),
-    ("gemma4", BOTH),
-    ("qwen2_5_omni_thinker", BOTH),
-    ("lfm2_vl", SEES),
-    ("llava", SEES),
-    ("llava_next", SEES),
-    ("mistral3", SEES),
-    ("paligemma", SEES),
-    ("qwen3_vl", SEES),
-    ("smolvlm", SEES),
-    ("granite_speech", HEARS),
-    ("qwen2_audio", HEARS),
-    ("vibevoice_asr", HEARS),
-    ("voxtral", HEARS),
+    *((name, SEES) for name in ("blip-2", "gemma3", "lfm2_vl", "llava", "llava_next", "mistral3", "paligemma")),
+    *((name, SEES) for name in ("qwen3_vl", "smolvlm")),
+    *((name, HEARS) for name in ("granite_speech", "qwen2_audio", "vibevoice_asr", "voxtral")),
+    *((name, BOTH) for name in ("gemma4", "qwen2_5_omni_thinker")),
 )
-"""No text alone, marked rows, two towers with inputs of layers, two that pack images and sounds, a hybrid cache,
-features in a list, padding that is left out, an image of any size, prompts that are read both ways, DeepStack, tiles,
-and sounds: in blocks, with features that `forward` computes, as waves without noise, and of one length."""
+"""No text alone, marked rows, a hybrid cache, features in a list, padding that is left out, an image of any size,
+prompts that are read both ways, DeepStack, tiles; sounds: in blocks, with features that `forward` computes, as waves
+without noise, and of one length; two towers with inputs of layers, and two that pack images and sounds."""
 
 
 @pytest.mark.parametrize(("model_type", "task"), SAMPLE)
@@ -63,47 +50,31 @@ def test_the_recorded_line_of_a_model_in_parts_agrees(model_type, task):
 
 
 @pytest.mark.parametrize(
-    ("model_type", "loader"),
+    ("model_type", "task", "loader", "files"),
     [
-        ("audioflamingo3", "AutoModelForSeq2SeqLM"),
-        ("qwen2_audio", "AutoModelForMultimodalLM"),
-        ("voxtral", "AutoModelForMultimodalLM"),
+        ("audioflamingo3", HEARS, "AutoModelForSeq2SeqLM", "audio_encoder embed_tokens decoder_model"),
+        ("qwen2_audio", HEARS, "AutoModelForMultimodalLM", "audio_encoder embed_tokens decoder_model"),
+        ("voxtral", HEARS, "AutoModelForMultimodalLM", "audio_encoder embed_tokens decoder_model"),
+        ("gemma4", BOTH, "AutoModelForMultimodalLM", "vision_encoder audio_encoder embed_tokens decoder_model_merged"),
     ],
 )
-def test_a_model_that_hears_is_exported_in_parts_by_default(model_type, loader):
-    model = every_part.tiny_model(model_type, HEARS)
+def test_a_model_that_hears_is_exported_in_parts_by_default_with_both_towers_if_it_sees(
+    model_type, task, loader, files
+):
+    model = every_part.tiny_model(model_type, task)
     config = model.config
     config.architectures = [type(model).__name__]
-    assert checkpoint_task(model) == checkpoint_task(config) == HEARS
-    assert loader_spec(config, HEARS).call.loader == loader
-    assert onnxfn.plan(onnxfn.spec_for(model), model).files == (
-        "audio_encoder.onnx",
-        "embed_tokens.onnx",
-        "decoder_model.onnx",
-    )
+    assert checkpoint_task(model) == checkpoint_task(config) == task
+    assert loader_spec(config, task).call.loader == loader
+    plan = onnxfn.plan(onnxfn.spec_for(model, task if task == BOTH else None), model)
+    assert plan.files == tuple(f"{name}.onnx" for name in files.split())
 
 
 def test_a_model_that_sees_is_exported_in_parts_by_default():
     model = every_part.tiny_model("llava", SEES)
     assert checkpoint_task(model) == SEES
     assert onnxfn.plan(onnxfn.spec_for(model, SEES), model).files == (
-        "vision_encoder.onnx",
-        "embed_tokens.onnx",
-        "decoder_model_merged.onnx",
-    )
-
-
-def test_a_model_that_sees_and_hears_is_exported_with_both_towers_by_default():
-    model = every_part.tiny_model("gemma4", BOTH)
-    config = model.config
-    config.architectures = [type(model).__name__]
-    assert checkpoint_task(model) == checkpoint_task(config) == BOTH
-    assert loader_spec(config, BOTH).call.loader == "AutoModelForMultimodalLM"
-    assert onnxfn.plan(onnxfn.spec_for(model, BOTH), model).files == (
-        "vision_encoder.onnx",
-        "audio_encoder.onnx",
-        "embed_tokens.onnx",
-        "decoder_model_merged.onnx",
+        *("vision_encoder.onnx", "embed_tokens.onnx", "decoder_model_merged.onnx"),
     )
 
 
@@ -189,15 +160,6 @@ TOWERS = {
 """Model type -> the inputs of its vision encoder, as the processors of transformers.js name them."""
 
 
-@pytest.mark.parametrize(("model_type", "names"), TOWERS.items())
-def test_a_tower_takes_what_a_processor_gives(model_type, names):
-    model = every_part.tiny_model(model_type, SEES)
-    plan = onnxfn.plan(onnxfn.spec_for(model, SEES), model)
-    assert [part.name for part in plan] == ["vision_encoder", "embed_tokens", "decoder_model_merged"]
-    assert tuple(plan["vision_encoder"].inputs) == names
-    assert list(plan["vision_encoder"].outputs) == ["image_features"]
-
-
 EARS = {
     "audioflamingo3": ("input_features", "input_features_mask"),
     "granite_speech": ("input_features",),
@@ -212,13 +174,17 @@ EARS = {
 """
 
 
-@pytest.mark.parametrize(("model_type", "names"), EARS.items())
-def test_an_audio_encoder_takes_what_a_processor_gives(model_type, names):
-    model = every_part.tiny_model(model_type, HEARS)
-    plan = onnxfn.plan(onnxfn.spec_for(model, HEARS), model)
-    assert [part.name for part in plan] == ["audio_encoder", "embed_tokens", "decoder_model_merged"]
-    assert tuple(plan["audio_encoder"].inputs) == names
-    assert list(plan["audio_encoder"].outputs) == ["audio_features"]
+@pytest.mark.parametrize(
+    ("model_type", "task", "names"),
+    [*((name, SEES, names) for name, names in TOWERS.items()), *((name, HEARS, names) for name, names in EARS.items())],
+)
+def test_a_tower_takes_what_a_processor_gives(model_type, task, names):
+    model = every_part.tiny_model(model_type, task)
+    plan = onnxfn.plan(onnxfn.spec_for(model, task), model)
+    encoder, features = ("vision_encoder", "image_features") if task == SEES else ("audio_encoder", "audio_features")
+    assert [part.name for part in plan] == [encoder, "embed_tokens", "decoder_model_merged"]
+    assert tuple(plan[encoder].inputs) == names
+    assert list(plan[encoder].outputs) == [features]
 
 
 def test_an_audio_encoder_that_groups_frames_takes_a_spectrogram_of_whole_groups():

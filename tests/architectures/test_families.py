@@ -63,16 +63,6 @@ def test_a_text_encoder_returns_a_dict():
     assert text_encoder.call.constants == (Constant("return_dict", value=True),)
 
 
-def test_a_text_encoder_has_no_inputs():
-    assert text_encoder.inputs == ()
-
-
-def test_only_multiple_choice_has_an_axis_of_choices():
-    patterns = {task: {pattern(input_.axes) for input_ in for_task(BERT, task).inputs} for task in task_names(BERT)}
-    assert patterns.pop("multiple-choice") == {"batch_size num_choices sequence_length"}
-    assert set(map(frozenset, patterns.values())) == {frozenset({"batch_size sequence_length"})}
-
-
 def test_a_case_is_a_name_and_the_composition_of_its_specs():
     assert case("long", sized(batch_size=1), sized(sequence_length=99)) == ExportSpec(
         cases=[Overlay("long", sized(batch_size=1, sequence_length=99))]

@@ -1,7 +1,5 @@
 """The short names of patches and wrappers: each one resolves, and no function of a folder is unused."""
 
-from __future__ import annotations
-
 import ast
 from functools import partial
 from pathlib import Path

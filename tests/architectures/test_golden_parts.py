@@ -3,8 +3,6 @@
 After a change that is meant: `python tests/tools/golden_parts.py` writes the table again.
 """
 
-from __future__ import annotations
-
 import re
 
 import golden_parts

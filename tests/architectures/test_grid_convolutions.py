@@ -1,7 +1,5 @@
 """Patches for towers that convolve patches on their grids give what the loops of transformers give."""
 
-from __future__ import annotations
-
 import pytest
 import shrunk
 import torch

@@ -1,15 +1,14 @@
 """Patches of branches on the size of an image compute what the originals compute, at sizes of every remainder."""
 
-from __future__ import annotations
-
 import pytest
+import tiny
+import torch
 
 from onnxfn.architectures.patches import image_padding, image_sizes
 
 
 @pytest.mark.parametrize("module", ["mobilenet_v1", "mobilenet_v2"])
 def test_padding_as_in_tensorflow_equals_the_models(module):
-    import torch
     from transformers.models.mobilenet_v1 import modeling_mobilenet_v1
     from transformers.models.mobilenet_v2 import modeling_mobilenet_v2
 
@@ -24,9 +23,6 @@ def test_padding_as_in_tensorflow_equals_the_models(module):
 
 @pytest.mark.parametrize(("height", "width"), [(24, 24), (40, 32), (25, 47)])
 def test_interpolated_position_embeddings_equal_dinov2s(height, width):
-    import tiny
-    import torch
-
     embeddings = tiny.model("dinov2").embeddings
     tokens = torch.zeros(1, (height // 8) * (width // 8) + 1, 32)
     expected = embeddings.interpolate_pos_encoding(tokens, height, width)
@@ -36,9 +32,6 @@ def test_interpolated_position_embeddings_equal_dinov2s(height, width):
 
 @pytest.mark.parametrize(("height", "width"), [(16, 16), (17, 15), (13, 30)])
 def test_padding_to_patches_equals_focalnets(height, width):
-    import tiny
-    import torch
-
     image = torch.randn(2, 3, height, width)
     focalnet = tiny.model("focalnet").embeddings.patch_embeddings
     padded = image_padding.padded_to_patches(focalnet, image, height, width)
@@ -48,9 +41,6 @@ def test_padding_to_patches_equals_focalnets(height, width):
 @pytest.mark.parametrize(("height", "width"), [(16, 16), (17, 15), (13, 30)])
 @pytest.mark.parametrize("kind", ["swin", "maskformer-swin"])
 def test_padding_of_swin_equals_the_models(kind, height, width):
-    import tiny
-    import torch
-
     swin = tiny.model(kind)
     image, states = torch.randn(2, 3, height, width), torch.randn(2, height, width, 5)
     embeddings, stage = swin.embeddings.patch_embeddings, swin.encoder.layers[0]

@@ -1,7 +1,5 @@
 """What a model of 16 bits keeps in float32, such as its routers, is float32 in a file of 16 bits: the same experts."""
 
-from __future__ import annotations
-
 import copy
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Keypoint models with any number of keypoints: none, some in one image of a batch only, more than the maximum."""
 
-from __future__ import annotations
-
 import pytest
 import tiny
 import torch

@@ -5,8 +5,6 @@ case. The sweep ran with X on PYTHONPATH, after `pip install --no-deps --target 
 lazy-importer pillow timm torchvision==0.28.0`.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 from types import SimpleNamespace
@@ -21,6 +19,7 @@ import tiny
 import torch
 from agreement import assert_agreement, assert_axis_sizes
 from refusals import refusal
+from session_outputs import outputs_of
 from warm import warm
 
 import onnxfn
@@ -41,11 +40,8 @@ TABLE = {(name, task) for name, row in ROWS.items() for task in task_names(row)}
 
 
 def run(file, feeds):
-    """{name: output} of an ONNX file that takes those of the feeds that it has inputs for."""
-    session = onnxruntime.InferenceSession(str(file), providers=["CPUExecutionProvider"])
-    names = [output.name for output in session.get_outputs()]
-    inputs = [input_.name for input_ in session.get_inputs()]
-    return dict(zip(names, session.run(names, {name: feeds[name] for name in inputs}), strict=True))
+    """`{name: output}` of an ONNX file that takes those of the feeds that it has inputs for."""
+    return outputs_of(onnxruntime.InferenceSession(str(file), providers=["CPUExecutionProvider"]), feeds)
 
 
 def export_checked(row, preset, folder):

@@ -1,7 +1,5 @@
 """Janus in the parts of transformers.js: it writes texts about images, and draws images, as PyTorch does."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import every_part
@@ -10,6 +8,7 @@ import onnxruntime as ort
 import pytest
 import torch
 from agreement import assert_agreement
+from session_outputs import outputs_of
 
 import onnxfn
 
@@ -36,17 +35,10 @@ def sessions(result):
     return {name: ort.InferenceSession(Path(result.path) / f"{name}.onnx") for name in FILES}
 
 
-def run(session, **feeds):
-    """The outputs of a session by name; it gets what it takes."""
-    names = {each.name for each in session.get_inputs()}
-    outputs = session.run(None, {name: array for name, array in feeds.items() if name in names})
-    return dict(zip([each.name for each in session.get_outputs()], outputs, strict=True))
-
-
 def prepared(sessions, ids, pixels, token):
     """The embeddings of tokens and images `[texts, images, channels, height, width]`, as the client asks for them."""
     feeds = {"input_ids": ids, "pixel_values": pixels, "images_seq_mask": ids == token}
-    return run(sessions["prepare_inputs_embeds"], **feeds)["inputs_embeds"]
+    return outputs_of(sessions["prepare_inputs_embeds"], feeds)["inputs_embeds"]
 
 
 def states(sessions, embeddings, mask, past):
@@ -58,7 +50,7 @@ def states(sessions, embeddings, mask, past):
         if each.name.startswith("past_key_values"):
             empty = np.zeros((count, each.shape[1], 0, each.shape[3]), np.float32)
             feeds[each.name] = past.get(each.name.replace("past_key_values", "present"), empty)
-    outputs = run(sessions["language_model"], **feeds)
+    outputs = outputs_of(sessions["language_model"], feeds)
     return outputs["last_hidden_state"], outputs
 
 
@@ -81,7 +73,7 @@ def test_the_text_after_images_has_the_logits_of_pytorch(model, sessions, images
     pixels = np.random.default_rng(0).standard_normal((1, images, 3, SIDE, SIDE), dtype=np.float32)
     embeddings = prepared(sessions, ids, pixels if images else no_image(), token)
     hidden, _ = states(sessions, embeddings, np.ones_like(ids), {})
-    actual = run(sessions["lm_head"], last_hidden_state=hidden)["logits"]
+    actual = outputs_of(sessions["lm_head"], {"last_hidden_state": hidden})["logits"]
     seen = {"pixel_values": torch.from_numpy(pixels[0])} if images else {}
     with torch.no_grad():
         expected = model(input_ids=torch.from_numpy(ids), **seen).logits.numpy()
@@ -99,7 +91,7 @@ def test_an_image_is_drawn_as_pytorch_draws_it(model, sessions):
     assert len({*codes[0].tolist()}) > 1
     with torch.no_grad():
         pixels = model.decode_image_tokens(torch.from_numpy(codes)).numpy()
-    image = run(sessions["image_decode"], generated_tokens=codes)["decoded_image"]
+    image = outputs_of(sessions["image_decode"], {"generated_tokens": codes})["decoded_image"]
     np.testing.assert_allclose(image, pixels.transpose(0, 3, 1, 2), atol=2e-5)
 
 
@@ -110,8 +102,8 @@ def drawn_codes(model, sessions, ids):
     embeddings, codes = prepared(sessions, np.concatenate([ids, plain]), no_image(), -1), []
     for _ in range(model.config.vision_config.num_image_tokens):
         hidden, past = states(sessions, embeddings, mask, past)
-        told, untold = run(sessions["gen_head"], last_hidden_state=hidden)["logits"][:, -1]
+        told, untold = outputs_of(sessions["gen_head"], {"last_hidden_state": hidden})["logits"][:, -1]
         codes.append(int(np.argmax(untold + GUIDANCE * (told - untold))))
-        embeddings = run(sessions["gen_img_embeds"], image_ids=np.array([[codes[-1]]] * 2))["inputs_embeds"]
+        embeddings = outputs_of(sessions["gen_img_embeds"], {"image_ids": np.array([[codes[-1]]] * 2)})["inputs_embeds"]
         mask = np.concatenate([mask, np.ones((2, 1), np.int64)], axis=1)
     return np.array([codes])

@@ -4,8 +4,6 @@ A row is exported for its last task, without a check. `python -m pytest -m sweep
 tests/architectures/test_node_counts.py` writes `tests/sweeps/nodes.json`, and `--left` goes on after an interruption.
 """
 
-from __future__ import annotations
-
 import onnx_ir
 import pytest
 import swept

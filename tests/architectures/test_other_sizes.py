@@ -4,8 +4,6 @@ The default run tries `SAMPLE`. `python -m pytest -m sweep --record tests/archit
 rows and writes `tests/sweeps/other_sizes.json`; `--left` goes on after an interruption.
 """
 
-from __future__ import annotations
-
 import every_head
 import other_sizes
 import pytest

@@ -1,7 +1,5 @@
 """Patches for rows of patches of images give what the functions of transformers give that loop over the images."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from hypothesis import given

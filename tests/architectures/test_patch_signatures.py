@@ -1,7 +1,5 @@
 """A function that stands for another takes each argument of it, and means the same."""
 
-from __future__ import annotations
-
 import ast
 import builtins
 from collections import defaultdict
@@ -29,7 +27,7 @@ from onnxfn.architectures.wrappers import latent_attention
 from onnxfn.export.derive import derive
 from onnxfn.export.derive.derive_sample import SLIDING_WINDOW_CACHE
 from onnxfn.export.find import multimodal
-from onnxfn.models.patching import applied
+from onnxfn.models.patching import _owner, applied
 from onnxfn.specs.errors import PatchFailed
 from onnxfn.specs.records import Patch
 
@@ -53,7 +51,9 @@ OF_ONE_VERSION = {
 
 @cache
 def by_name():
-    return replaced_functions.patches_by_name()
+    """The patches that the table has for the names of functions, in the modules of transformers."""
+    modules = replaced_functions.modules_with_patched_functions()
+    return tuple(patch for module in modules for patch in module_patches(module))
 
 
 @cache
@@ -67,7 +67,7 @@ def patches():
 
 def replaced_and_replacement(patch):
     """The parameters of both; the test passes over what is not installed or has no signature."""
-    owner, name = replaced_functions.target_of(patch)
+    owner, name = _owner(patch.name)
     replacement = function_named(patch.by, "patches", kind="patch")
     return None if isinstance(replacement, property) else replaced_parameters(owner, name, replacement)
 
@@ -100,7 +100,7 @@ def test_functions_that_the_table_names_without_a_module_have_the_same_code():
     for patch in by_name():
         function = patch.name.partition(":")[2]
         if function in PATCHES:
-            owner, name = replaced_functions.target_of(patch)
+            owner, name = _owner(patch.name)
             bodies[function][replaced_functions.body(getattr(owner, name))].append(patch.name)
     several = {function: sorted(code.values()) for function, code in bodies.items() if len(code) > 1}
     assert several == {}

@@ -1,7 +1,5 @@
 """A decoder whose forward has `position_ids` is exported with them: a left-padded batch needs them."""
 
-from __future__ import annotations
-
 import inspect
 
 import pytest

@@ -1,7 +1,5 @@
 """What onnxfn needs of the private names of other packages: a version that lacks it fails here."""
 
-from __future__ import annotations
-
 import inspect
 
 import pytest

@@ -5,8 +5,6 @@ The sweep exports one task of each row, with random weights, in one process afte
 `--left` goes on after an interruption.
 """
 
-from __future__ import annotations
-
 import default_models
 import pytest
 import real_sizes

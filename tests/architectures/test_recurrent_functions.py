@@ -1,7 +1,5 @@
 """Patches of recurrent functions give what the loops of transformers give, from any state and at any length."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import pytest

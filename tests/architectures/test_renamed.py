@@ -1,7 +1,5 @@
 """Names that differ between versions of transformers: one record, found from what is installed."""
 
-from __future__ import annotations
-
 import logging
 import warnings
 from types import SimpleNamespace

@@ -5,8 +5,6 @@ The default run exports `SAMPLE`. The sweep exports every task of every row and 
 goes on after an interruption. Decoders and encoder-decoders have their own: test_decoders.py, test_seq2seq.py.
 """
 
-from __future__ import annotations
-
 import pytest
 import swept
 import tiny
@@ -22,34 +20,25 @@ FAMILIES |= {"series": series}
 WITHOUT_A_MODEL = ("mctct",)
 """Rows of which transformers 5 has no model."""
 
+FEATURES = ("feature-extraction",)
 SAMPLE = {
     "text": {
         "albert": task_names(text.ROWS["albert"]),
-        "big_bird": ("feature-extraction",),
-        "canine": ("feature-extraction",),
+        **dict.fromkeys(
+            ("big_bird", "canine", "fnet", "layoutlm", "nomic_bert", "roc_bert", "tapas", "yoso"), FEATURES
+        ),
         "deberta-v2": ("multiple-choice",),
-        "fnet": ("feature-extraction",),
-        "layoutlm": ("feature-extraction",),
         "longformer": ("multiple-choice",),
         "markuplm": ("question-answering",),
         "modernbert": ("token-classification",),
-        "nomic_bert": ("feature-extraction",),
-        "roc_bert": ("feature-extraction",),
         "splinter": ("question-answering",),
-        "tapas": ("feature-extraction",),
         "xlm": ("fill-mask", "question-answering"),
-        "yoso": ("feature-extraction",),
     },
     "vision": {
-        "convnext": ("feature-extraction",),
-        "dinov2": ("feature-extraction",),
-        "maskformer-swin": ("feature-extraction",),
-        "mgp-str": ("feature-extraction",),
+        **dict.fromkeys(("convnext", "dinov2", "maskformer-swin", "mgp-str", "pixio", "vit_mae"), FEATURES),
         "perceiver": ("fill-mask", "text-classification"),
-        "pixio": ("feature-extraction",),
         "timesformer": ("video-classification",),
         "vit": task_names(vision.ROWS["vit"]),
-        "vit_mae": ("feature-extraction",),
     },
     "detection": {
         "depth_anything": ("depth-estimation",),
@@ -66,15 +55,12 @@ SAMPLE = {
         "layoutlmv3": ("document-question-answering",),
         "lxmert": ("visual-question-answering",),
         "owlv2": ("zero-shot-object-detection",),
-        "siglip2_vision_model": ("feature-extraction",),
-        "xclip_text_model": ("feature-extraction",),
+        **dict.fromkeys(("siglip2_vision_model", "xclip_text_model"), FEATURES),
     },
     "audio": {
         "audio-spectrogram-transformer": ("audio-classification",),
-        "audioflamingo3_encoder": ("feature-extraction",),
-        "clap_text_model": ("feature-extraction",),
+        **dict.fromkeys(("audioflamingo3_encoder", "clap_text_model", "glmasr_encoder"), FEATURES),
         "fastspeech2_conformer_hifigan": ("text-to-audio",),
-        "glmasr_encoder": ("feature-extraction",),
         "wav2vec2": ("audio-frame-classification", "audio-xvector", "automatic-speech-recognition"),
     },
     "series": {

@@ -1,7 +1,5 @@
 """Rotary embeddings whose frequencies depend on the largest position agree on both sides of the threshold."""
 
-from __future__ import annotations
-
 import other_sizes
 import pytest
 import tiny

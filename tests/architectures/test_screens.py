@@ -13,17 +13,7 @@ NOT_BY_DEFAULT = ("bamba", "internlm2", "lfm2_moe")
 """Model types whose default configuration lacks a value, or that transformers does not have."""
 
 SAMPLE = (
-    "bloom",
-    "deepseek_v3",
-    "gemma2",
-    "jamba",
-    "lfm2",
-    "llama",
-    "mamba2",
-    "musicgen",
-    "qwen3_next",
-    "t5",
-    "whisper",
+    *("bloom", "deepseek_v3", "gemma2", "jamba", "lfm2", "llama", "mamba2", "musicgen", "qwen3_next", "t5", "whisper"),
 )
 """The model types of the default run; the others are in the sweep."""
 

@@ -4,8 +4,6 @@ The default run exports `SAMPLE`. The sweep exports every task of every row:
 `python -m pytest -m sweep --record tests/architectures/test_seq2seq.py` writes `tests/sweeps/seq2seq.json`.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 
@@ -17,6 +15,7 @@ import tiny
 import torch
 from agreement import assert_agreement
 from refusals import refusal
+from session_outputs import outputs_of
 from sizes import SHARED
 from warm import warm
 
@@ -73,18 +72,12 @@ def empty_cache(decoder, batch):
     }
 
 
-def run(session, names, feeds):
-    """{name: output} of a session that takes those of the feeds that it has inputs for."""
-    inputs = {input_.name for input_ in session.get_inputs()}
-    return dict(zip(names, session.run(names, {name: feeds[name] for name in inputs}), strict=True))
-
-
 def encoder_states(folder, encoder, source):
     """The states that the decoder reads, and their mask; noise for a decoder without an encoder."""
     if "encoder_hidden_states" in source:
         return source["encoder_hidden_states"], source["encoder_attention_mask"]
     session = open_session(folder / f"{encoder.name}.onnx")
-    return run(session, ["last_hidden_state"], source)["last_hidden_state"], source.get("attention_mask")
+    return outputs_of(session, source)["last_hidden_state"], source.get("attention_mask")
 
 
 def tokens_by_onnx(folder, part, states, mask, start):
@@ -96,7 +89,7 @@ def tokens_by_onnx(folder, part, states, mask, start):
     for step in range(STEPS):
         if "attention_mask" in part.inputs:
             feeds["attention_mask"] = np.ones_like(tokens)
-        outputs = run(decoder, list(part.outputs), feeds)
+        outputs = outputs_of(decoder, feeds)
         new = most_likely_unused_token(outputs["logits"][:, -1], tokens)[:, None]
         tokens = np.concatenate([tokens, new], axis=1)
         feeds |= {

@@ -1,9 +1,9 @@
 """Models of two parts, each a file of its own, and options of configurations that change a spec."""
 
-from __future__ import annotations
-
+import onnxruntime
 import pytest
 import tiny
+import torch
 from agreement import assert_agreement
 from sizes import SHARED, SPECIAL
 
@@ -31,9 +31,6 @@ def test_the_parts_of_a_model_agree_with_pytorch(model_type, tmp_path):
 
 
 def test_the_vectors_of_both_parts_compare_as_those_of_the_model(tmp_path):
-    import onnxruntime
-    import torch
-
     spec, model = spec_and_model("clip")
     export_checked(onnxfn.split(spec), model, tmp_path / "out")
     arguments = onnxfn.dummy_inputs(spec, model, text_batch_size=5, batch_size=3)

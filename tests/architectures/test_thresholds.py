@@ -1,7 +1,5 @@
 """The thresholds of texts in the configurations of transformers, found by their names."""
 
-from __future__ import annotations
-
 import pytest
 from transformers import AutoConfig
 

@@ -1,7 +1,5 @@
 """Features of images in tiles are those that transformers computes image by image."""
 
-from __future__ import annotations
-
 import every_part
 import pytest
 import torch

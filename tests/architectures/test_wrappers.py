@@ -1,7 +1,5 @@
 """Wrappers: what a program generates with the exported files is what transformers generates with the model."""
 
-from __future__ import annotations
-
 from itertools import count
 
 import numpy as np
@@ -10,6 +8,7 @@ import pytest
 import tiny
 import torch
 from refusals import refusal
+from session_outputs import outputs_of
 from transformers.models.speecht5 import modeling_speecht5
 
 import onnxfn
@@ -23,13 +22,6 @@ STEPS = 9
 
 def session(folder, stem):
     return onnxruntime.InferenceSession(str(folder / f"{stem}.onnx"), providers=["CPUExecutionProvider"])
-
-
-def outputs_of(session, feeds):
-    """`{output: array}` of a session, for the feeds that are its inputs."""
-    names = [output.name for output in session.get_outputs()]
-    feeds = {input_.name: feeds[input_.name] for input_ in session.get_inputs()}
-    return dict(zip(names, session.run(names, feeds), strict=True))
 
 
 def speech_from_onnx(folder, text, speaker):

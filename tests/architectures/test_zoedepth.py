@@ -1,7 +1,5 @@
 """ZoeDepth with one range of depths, and with bins that its configuration bounds."""
 
-from __future__ import annotations
-
 import pytest
 import tiny
 from agreement import assert_agreement, assert_axis_sizes

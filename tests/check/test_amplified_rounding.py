@@ -1,24 +1,18 @@
 """A model whose weights amplify rounding is refused for this reason, and its layers are not all traced for it."""
 
-from __future__ import annotations
-
 import importlib
 
 import pytest
 import torch
 from torch import nn
+from vector_specs import vector_spec
 
 import onnxfn
 from onnxfn.export.run.attempts import RETRACED
 from onnxfn.specs.stored.reports import CheckFailed
 
 LAYERS, WIDTH = 40, 64
-SPEC = onnxfn.compose(
-    onnxfn.takes("x", f"batch_size {WIDTH}", "normal", kind="float"),
-    onnxfn.generates("normal", "normal"),
-    onnxfn.gives("y", f"batch_size {WIDTH}"),
-    onnxfn.sized(batch_size=2),
-)
+SPEC = vector_spec(WIDTH)
 ATTEMPTS = importlib.import_module("onnxfn.export.run.attempts")
 
 

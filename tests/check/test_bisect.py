@@ -1,14 +1,11 @@
 """`bisect` names the module at which a file and PyTorch part, in the first case that fails."""
 
-from __future__ import annotations
-
 import copy
-import shutil
 
-import onnx
 import pytest
 import tiny
 import torch
+from graph_edits import edited_export
 from onnx import numpy_helper
 
 import onnxfn
@@ -68,20 +65,14 @@ FAULTS = [
 
 
 @pytest.fixture(scope="module")
-def exports(tmp_path_factory):
-    """A function from a model type to its spec, its model and the folder of its export; each is exported once."""
-    known = {}
+def exports(exports_of):
+    """From a model type to its spec, its model and the folder of its export."""
 
-    def export(model_type):
-        if model_type not in known:
-            loader, task = MODELS[model_type]
-            spec, model = onnxfn.spec_for(model_type, task), tiny.model(model_type, loader)
-            folder = tmp_path_factory.mktemp(model_type) / "out"
-            onnxfn.export(spec, model, folder, check=False)
-            known[model_type] = spec, model, folder
-        return known[model_type]
+    def built(model_type):
+        loader, task = MODELS[model_type]
+        return onnxfn.spec_for(model_type, task), tiny.model(model_type, loader)
 
-    return export
+    return exports_of(built)
 
 
 @pytest.mark.parametrize(
@@ -95,15 +86,6 @@ def test_the_module_with_the_fault_is_named(exports, model_type, path, change):
     assert result.module == path
     assert result.first.max_abs > result.tolerance
     assert result.before is None or result.before.max_abs <= max(1e-4, result.tolerance)
-
-
-def edited(folder, copied, edit):
-    """A copy of an export whose ONNX file was edited."""
-    shutil.copytree(folder, copied)
-    model = onnx.load(copied / "model.onnx")
-    edit(model.graph)
-    onnx.save(model, copied / "model.onnx")
-    return copied
 
 
 def damage(name):
@@ -144,7 +126,7 @@ def without_a_residual(graph):
 )
 def test_the_module_is_named_for_a_file_that_was_changed(exports, tmp_path, edit, path):
     spec, model, folder = exports("llama")
-    assert onnxfn.bisect(spec, model, edited(folder, tmp_path / "out", edit)).module == path
+    assert onnxfn.bisect(spec, model, edited_export(folder, tmp_path / "out", edit)).module == path
 
 
 def test_fused_operators_and_external_data(tmp_path):

@@ -1,7 +1,5 @@
 """ONNX Runtime loads a file while PyTorch computes the first case."""
 
-from __future__ import annotations
-
 import threading
 from functools import partial
 

@@ -1,14 +1,11 @@
 """Where scores are equal but for rounding, PyTorch picks the positions that ONNX Runtime picks, if they are as good."""
 
-from __future__ import annotations
-
 import shutil
 
 import numpy as np
-import onnx
 import pytest
 import torch
-from onnx import numpy_helper
+from graph_edits import change_weights
 from small_graphs import noise
 
 import onnxfn
@@ -52,16 +49,6 @@ class Picker(torch.nn.Module):
         return {"best": best, "scores": scores}
 
 
-def changed(path, change):
-    """Changes the initializers of an ONNX file, {name: array -> array}."""
-    model = onnx.load(path)
-    for weight in model.graph.initializer:
-        if weight.name in change:
-            array = change[weight.name](numpy_helper.to_array(weight).copy())
-            weight.CopyFrom(numpy_helper.from_array(array, weight.name))
-    onnx.save(model, path)
-
-
 @pytest.mark.parametrize("sorts", [False, True])
 @pytest.mark.parametrize("weight", [0.0, 1e-9, 1.0])
 def test_positions_with_equal_scores_may_be_picked_in_any_order(weight, sorts, tmp_path):
@@ -76,7 +63,7 @@ def test_positions_with_equal_scores_may_be_picked_in_any_order(weight, sorts, t
 def test_a_fault_is_found_whatever_the_scores_are(weight, sorts, name, tmp_path):
     model = Picker(weight, sorts=sorts)
     onnxfn.export(SPEC, model, tmp_path / "model.onnx")
-    changed(tmp_path / "model.onnx", {name: lambda array: array + np.float32(1e-2)})
+    change_weights(tmp_path / "model.onnx", {name: lambda array: array + np.float32(1e-2)})
     report = onnxfn.validate(SPEC, model, tmp_path / "model.onnx")
     assert not all(difference.passed for difference in report.differences)
 
@@ -89,21 +76,21 @@ def test_the_outputs_of_the_run_that_picks_are_compared(tmp_path, monkeypatch):
 
     def rounded_otherwise(written, names, inputs):
         shutil.copy(file, tmp_path / "otherwise.onnx")
-        changed(tmp_path / "otherwise.onnx", scores)
+        change_weights(tmp_path / "otherwise.onnx", scores)
         return computed_values(written_graph(tmp_path / "otherwise.onnx"), names, inputs)
 
     monkeypatch.setattr(case_comparisons, "computed_values", rounded_otherwise)
     report = onnxfn.validate(SPEC, model, file)
     assert report.passed
     assert any("ONNX Runtime picks" in text for each in report.differences for text in each.references)
-    changed(file, {"features.bias": lambda array: array + np.float32(1e-2)})
+    change_weights(file, {"features.bias": lambda array: array + np.float32(1e-2)})
     assert not onnxfn.validate(SPEC, model, file).passed
 
 
 def test_worse_positions_are_a_fault(tmp_path):
     model = Picker(1.0)
     onnxfn.export(SPEC, model, tmp_path / "model.onnx")
-    changed(tmp_path / "model.onnx", {"score.weight": lambda array: -array})
+    change_weights(tmp_path / "model.onnx", {"score.weight": lambda array: -array})
     report = onnxfn.validate(SPEC, model, tmp_path / "model.onnx")
     assert not any(difference.passed for difference in report.differences)
     assert not any("ONNX Runtime picks" in text for each in report.differences for text in each.references)

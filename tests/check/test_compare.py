@@ -1,7 +1,5 @@
 """Laws of the comparison: rounding is never refused, and an error above the bound is found in every dtype."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

@@ -1,14 +1,14 @@
 """Encoder-decoders that see: their files one after the other, and faults between them; models without a placeholder."""
 
-from __future__ import annotations
-
 from functools import cache
 from pathlib import Path
 
 import every_part
 import numpy as np
 import pytest
+import torch
 from attrs import evolve
+from faulty_sessions import Faulty
 
 import onnxfn
 from onnxfn.architectures.placeholders import placeholders, with_placeholders
@@ -54,29 +54,24 @@ def test_the_whole_is_compared_with_generate(exported):
 def test_features_in_another_order_are_found(florence, exported):
     whole = whole_model(florence, exported.plan, Path(exported.path), cache(open_check_session))
     given = next(prompt for prompt in prompts_of(whole) if prompt.case == "2 images in a text")
-    other = evolve(whole, session_of=lambda part: _Reversed(whole.session_of(part), part.name == "vision_encoder"))
+
+    def session_of(part):
+        session = whole.session_of(part)
+        reversed_rows = Faulty(session, returned=lambda outputs: [each[::-1] for each in outputs])
+        return reversed_rows if part.name == "vision_encoder" else session
+
+    other = evolve(whole, session_of=session_of)
     assert next(prompt_comparisons(whole, None, given)).passed
     assert not next(prompt_comparisons(other, _no_reference, given)).passed
 
 
 def test_generate_writes_what_pytorch_writes_about_an_image(florence, exported):
-    import torch
-
     whole = whole_model(florence, exported.plan, Path(exported.path), cache(open_check_session))
     prompt = next(prompt for prompt in prompts_of(whole) if prompt.case == "1 image in a text")
     texts = onnxfn.generate(exported.path, prompt.arguments, max_new_tokens=5)
     tensors = {name: torch.from_numpy(array) for name, array in prompt.arguments.items()}
     options = {"eos_token_id": None, "forced_eos_token_id": None, "do_sample": False, "num_beams": 1}
     assert texts.tolist() == florence.generate(**tensors, **options, max_new_tokens=5).tolist()
-
-
-class _Reversed:
-    """A session that gives the images in another order."""
-
-    def __init__(self, session, is_reversed):
-        self.get_inputs, self.get_outputs = session.get_inputs, session.get_outputs
-        step = -1 if is_reversed else 1
-        self.run = lambda names, feeds, *rest: [each[::step] for each in session.run(names, feeds, *rest)]
 
 
 def _no_reference(*_):

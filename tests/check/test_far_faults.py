@@ -6,8 +6,6 @@
 The whole model finds a fault where that is affordable, else two layers of each kind do: a budget of 0 asks for them.
 """
 
-from __future__ import annotations
-
 import shutil
 from functools import partial
 
@@ -118,23 +116,15 @@ SAMPLED = (
 
 
 @pytest.fixture(scope="module")
-def exports(tmp_path_factory):
-    """A function from a name in MODELS to its spec, its model and the folder of its export; each is exported once."""
-    known = {}
+def exports(exports_of):
+    """From a name in MODELS to its spec, its model and the folder of its export."""
 
-    def export(name):
-        if name not in known:
-            model_type, sizes = MODELS[name]
-            model, folder = (
-                tiny.model(model_type, "AutoModelForCausalLM", **sizes),
-                tmp_path_factory.mktemp("far") / "out",
-            )
-            spec = onnxfn.spec_for(model, "text-generation-with-past")
-            onnxfn.export(spec, model, folder, check=False)
-            known[name] = spec, model, folder
-        return known[name]
+    def built(name):
+        model_type, sizes = MODELS[name]
+        model = tiny.model(model_type, "AutoModelForCausalLM", **sizes)
+        return onnxfn.spec_for(model, "text-generation-with-past"), model
 
-    return export
+    return exports_of(built)
 
 
 def report_of(spec, model, folder):

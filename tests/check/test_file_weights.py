@@ -1,7 +1,5 @@
 """PyTorch's model gets the quantized weights of a file, in every form in which a file may hold them."""
 
-from __future__ import annotations
-
 import numpy as np
 import onnx
 import pytest

@@ -1,7 +1,5 @@
 """Files that quantize activations: the graph is compared in its float form, and the groups have the form of onnxfn."""
 
-from __future__ import annotations
-
 from importlib import import_module
 from pathlib import Path
 

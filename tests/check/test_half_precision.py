@@ -1,14 +1,16 @@
 """Models in half precision are exported as they are or in float32, and small faults in their graphs are found."""
 
-from __future__ import annotations
-
 import numpy as np
 import onnx
 import pytest
 import tiny
 import torch
+from graph_edits import constant, nodes, set_attribute, set_constant
 from onnx import numpy_helper
+from operator_faults import change_output
 from refusals import refusal
+from structure_faults import zero_of
+from vector_specs import vector_spec
 
 import onnxfn
 from onnxfn.check.verdict.verdict import exact_outputs
@@ -123,27 +125,18 @@ def test_a_model_is_converted_once_for_its_graphs_and_their_check(tmp_path, monk
 
 def add_noise(model, name, share):
     """Noise of a share of each element of a matrix."""
-    (weight,) = (tensor for tensor in model.graph.initializer if tensor.name == name)
-    values = numpy_helper.to_array(weight)
-    noisy = values * (1 + share * np.random.default_rng(0).standard_normal(values.shape))
-    weight.CopyFrom(numpy_helper.from_array(noisy.astype(values.dtype), name))
+    values = constant(model, name)
+    set_constant(model, name, values * (1 + share * np.random.default_rng(0).standard_normal(values.shape)))
 
 
 def scale_logits(model, factor):
     """A multiplication after the logits."""
-    (node,) = (node for node in model.graph.node if "logits" in node.output)
-    node.output[list(node.output).index("logits")] = "unscaled"
-    dtype = next(output.type.tensor_type.elem_type for output in model.graph.output if output.name == "logits")
-    number = np.array(factor, onnx.helper.tensor_dtype_to_np_dtype(dtype))
-    model.graph.initializer.append(numpy_helper.from_array(number, "factor"))
-    model.graph.node.append(onnx.helper.make_node("Mul", ["unscaled", "factor"], ["logits"]))
+    change_output(model, "logits", "Mul", np.array(factor, zero_of(model, "logits").dtype))
 
 
 def change_epsilon(model, epsilon):
     """Another epsilon in the first layer norm."""
-    node = next(node for node in model.graph.node if node.op_type == "LayerNormalization")
-    (attribute,) = (attribute for attribute in node.attribute if attribute.name == "epsilon")
-    attribute.f = epsilon
+    set_attribute(nodes(model, "LayerNormalization")[0], "epsilon", epsilon)
 
 
 def weaken_mask(model, score):
@@ -202,12 +195,7 @@ class Narrow(torch.nn.Module):
         return {"y": x}
 
 
-SPEC = onnxfn.compose(
-    onnxfn.takes("x", "batch_size 64", "normal", kind="float"),
-    onnxfn.generates("normal", "normal"),
-    onnxfn.gives("y", "batch_size 64"),
-    onnxfn.sized(batch_size=2),
-)
+SPEC = vector_spec(64)
 
 
 def test_a_model_that_cannot_run_in_float64_is_compared_by_scale(tmp_path):

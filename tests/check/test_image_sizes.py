@@ -1,7 +1,5 @@
 """Cases of the check are moved to images that the model can take, before anything is traced."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A model that computes other functions for images of other sizes is exported for images of one size."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

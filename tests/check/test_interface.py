@@ -1,8 +1,7 @@
 """The check compares the inputs and outputs that a file declares with the plan, whatever the values are."""
 
-from __future__ import annotations
-
 import sys
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -11,6 +10,7 @@ import pytest
 import tiny
 from onnx import TensorProto, helper
 from refusals import refusal
+from structure_faults import axis_name, declared_size, input_order, input_type, output_type
 
 import onnxfn
 from onnxfn.check.check import check
@@ -31,66 +31,36 @@ def exported(bert, tmp_path_factory):
     return onnxfn.export(SPEC, bert, tmp_path_factory.mktemp("bert") / "model.onnx")
 
 
-def rename_axis(graph):
-    graph.output[0].type.tensor_type.shape.dim[0].dim_param = "s44"
+def more_outputs(model):
+    """A fault: an output beyond those of the plan."""
+
+    def add(graph):
+        graph.output.append(helper.make_tensor_value_info("more", TensorProto.INT64, ["batch_size", "sequence_length"]))
+        graph.node.append(helper.make_node("Identity", ["input_ids"], ["more"]))
+
+    yield "more", partial(add, model.graph)
 
 
-def declare_sizes(graph):
-    graph.output[0].type.tensor_type.shape.dim[0].dim_value = 2
-
-
-def add_output(graph):
-    graph.output.append(helper.make_tensor_value_info("more", TensorProto.INT64, ["batch_size", "sequence_length"]))
-    graph.node.append(helper.make_node("Identity", ["input_ids"], ["more"]))
-
-
-def exchange_inputs(graph):
-    first, second = graph.input[0], graph.input[1]
-    ports = [second, first, *list(graph.input)[2:]]
-    copies = [onnx.ValueInfoProto.FromString(port.SerializeToString()) for port in ports]
-    del graph.input[:]
-    graph.input.extend(copies)
-
-
-def cast_output(graph, dtype=TensorProto.DOUBLE):
-    name = graph.output[0].name
-    for node in graph.node:
-        node.output[:] = ["uncast" if output == name else output for output in node.output]
-    graph.node.append(helper.make_node("Cast", ["uncast"], [name], to=dtype))
-    graph.output[0].type.tensor_type.elem_type = dtype
-
-
-def cast_input(graph):
-    name = graph.input[0].name
-    for node in graph.node:
-        node.input[:] = ["cast" if input_ == name else input_ for input_ in node.input]
-    graph.node.insert(0, helper.make_node("Cast", [name], ["cast"], to=TensorProto.INT64))
-    graph.input[0].type.tensor_type.elem_type = TensorProto.INT32
-
-
-def changed(exported, change, folder):
-    """A copy of an exported file whose graph is changed."""
+def changed(exported, kind, site, folder):
+    """A copy of an exported file with a fault of a kind at a site."""
     model = onnx.load(exported.files[0])
-    change(model.graph)
+    dict(kind(model))[site]()
     onnx.save(model, folder / "model.onnx")
     return folder / "model.onnx"
 
 
 @pytest.mark.parametrize(
-    ("change", "finding"),
+    ("kind", "site", "finding"),
     [
-        (rename_axis, "axis 0 of 'logits' is s44 in the file, but batch_size in the plan"),
-        (declare_sizes, "axis 0 of 'logits' is 2 in the file, but batch_size in the plan"),
-        (add_output, "the outputs of the file are logits, more; those of the plan are logits"),
-        (
-            exchange_inputs,
-            "the inputs of the file are attention_mask, input_ids, token_type_ids; those of the plan are ",
-        ),
-        (cast_output, "'logits' is float64 in the file, but float32 in the plan"),
+        (axis_name, "logits[0]", "axis 0 of 'logits' is s44 in the file, but batch_size in the plan"),
+        (declared_size, "logits[0]", "axis 0 of 'logits' is 4 in the file, but batch_size in the plan"),
+        (more_outputs, "more", "the outputs of the file are logits, more; those of the plan are logits"),
+        (input_order, "inputs", "the inputs of the file are token_type_ids, attention_mask, input_ids; those of the "),
+        (output_type, "logits", "'logits' is float64 in the file, but float32 in the plan"),
     ],
 )
-def test_an_interface_that_is_not_the_plans_is_found(change, finding, bert, exported, tmp_path):
-    report = onnxfn.validate(SPEC, bert, changed(exported, change, tmp_path))
+def test_an_interface_that_is_not_the_plans_is_found(kind, site, finding, bert, exported, tmp_path):
+    report = onnxfn.validate(SPEC, bert, changed(exported, kind, site, tmp_path))
     assert not report.passed
     assert report.findings[0].startswith(f"model: {finding}")
     assert "findings" in str(report)
@@ -98,7 +68,7 @@ def test_an_interface_that_is_not_the_plans_is_found(change, finding, bert, expo
 
 
 def test_an_input_of_another_dtype_is_refused_by_onnx_runtime(bert, exported, tmp_path):
-    message = refusal(CheckFailed, onnxfn.validate, SPEC, bert, changed(exported, cast_input, tmp_path))
+    message = refusal(CheckFailed, onnxfn.validate, SPEC, bert, changed(exported, input_type, "input_ids", tmp_path))
     assert "Unexpected input data type" in message
 
 

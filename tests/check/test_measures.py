@@ -1,7 +1,5 @@
 """What the measures of quantized files return, as laws and at known values."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

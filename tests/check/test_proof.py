@@ -1,24 +1,21 @@
 """Quantized and 16-bit files are measured against PyTorch in float32, and refused below their floors."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np
 import onnx
 import pytest
 import torch
-from quantized_faults import save_sorted
+from command_line import invoke
+from quantized_faults import gate_up, save_sorted
 from refusals import refusal
 from stock_quantizers import initializers, quantized_in_blocks, with_changed
 from transformers import BertConfig, BertForSequenceClassification, LlamaConfig, LlamaForCausalLM
-from typer.testing import CliRunner
 
 import onnxfn
 from onnxfn.check.check import check, check_error
 from onnxfn.check.variants.proof import Proof, check_floors
 from onnxfn.check.variants.text_references import real_text, text_references, text_tokens
-from onnxfn.export.cli.commands import app
 from onnxfn.specs.plan.planning import plan
 
 SIZES = {"vocab_size": 99, "hidden_size": 64, "intermediate_size": 96, "num_attention_heads": 4}
@@ -68,19 +65,11 @@ def test_a_quantized_decoder_is_compared_by_rounding_and_measured(llama, file):
     assert "agreement" in str(report)
 
 
-def with_exchanged_gate(model):
-    """Gate and up of the first layer are exchanged."""
-    active = next(node for node in model.graph.node if node.op_type == "Sigmoid")
-    gated = next(node for node in model.graph.node if active.output[0] in node.input)
-    product = next(node for node in model.graph.node if gated.output[0] in node.input)
-    gate, up = active.input[0], next(name for name in product.input if name != gated.output[0])
-    active.input[0], gated.input[:], product.input[:] = up, [up, active.output[0]], [gated.output[0], gate]
-
-
 def test_a_wrong_graph_that_reaches_the_floors_is_refused(llama, file, tmp_path):
     """The text and the weights pass: the outputs differ from those of PyTorch with the same weights."""
     model = onnx.load(file)
-    with_exchanged_gate(model)
+    _, exchange = next(gate_up(model))
+    exchange()
     save_sorted(model, tmp_path / "model.onnx")
     report = report_of(llama, tmp_path / "model.onnx", agreement=0.0, kl=9.0)
     assert all(each.passed for each in report.measurements)
@@ -239,6 +228,6 @@ def test_variants_share_the_outputs_of_pytorch(llama):
     ],
 )
 def test_the_command_line_refuses_a_floor_that_it_does_not_know(value, words, tmp_path):
-    result = CliRunner().invoke(app, ["export", str(tmp_path), str(tmp_path / "out"), "--floor", value])
+    result = invoke("export", tmp_path, tmp_path / "out", "--floor", value)
     assert result.exit_code != 0
     assert words in result.output

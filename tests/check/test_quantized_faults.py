@@ -4,7 +4,7 @@ python -m pytest tests/check/test_quantized_faults.py             # each fault o
 python -m pytest tests/check/test_quantized_faults.py -m sweep    # in every dtype, and in SmolLM2
 """
 
-from __future__ import annotations
+from functools import cache
 
 import fault_models
 import pytest
@@ -34,13 +34,11 @@ SMOLLM2 = (
 @pytest.fixture(scope="module")
 def tiny_files(tmp_path_factory):
     """A function from a model and a dtype to its right file; each is exported once."""
-    known = {}
 
+    @cache
     def file_of(name, dtype):
-        if (name, dtype) not in known:
-            model, spec = fault_models.build(name)
-            known[name, dtype] = quantized(model, spec, dtype, tmp_path_factory.mktemp(name) / "out")
-        return known[name, dtype]
+        model, spec = fault_models.build(name)
+        return quantized(model, spec, dtype, tmp_path_factory.mktemp(name) / "out")
 
     return file_of
 

@@ -1,7 +1,5 @@
 """Each quantized weight in a file is within a step of the model's own; a wrong one is named."""
 
-from __future__ import annotations
-
 import numpy as np
 import onnxruntime
 import pytest

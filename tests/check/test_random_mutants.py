@@ -4,8 +4,6 @@ python -m pytest tests/check/test_random_mutants.py -m sweep            # 1,000 
 python -m pytest tests/check/test_random_mutants.py -m sweep --record   # and writes tests/sweeps/mutants.json
 """
 
-from __future__ import annotations
-
 import fault_models
 import pytest
 import verdicts

@@ -9,8 +9,6 @@ an equivalent mutant. Or the check allows an error of that size on the wider inp
 of the run shows how many faults were found.
 """
 
-from __future__ import annotations
-
 import fault_models
 import numpy as np
 import pytest

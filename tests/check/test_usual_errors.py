@@ -1,7 +1,5 @@
 """PyTorch's own error in an output of few elements is that of several inputs, since it may be small by luck in one."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import numpy as np

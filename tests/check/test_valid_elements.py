@@ -1,7 +1,5 @@
 """An output is compared at tokens, whichever of its axes has the tokens, and whether its file has a past or not."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import tiny

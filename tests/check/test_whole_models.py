@@ -1,14 +1,13 @@
 """The check of a model that sees runs all of its files, one after the other, and finds faults between them."""
 
-from __future__ import annotations
-
 from functools import cache
 from pathlib import Path
 
 import every_part
 import numpy as np
 import pytest
-from attrs import evolve, frozen
+from attrs import evolve
+from faulty_sessions import Faulty
 from refusals import refusal
 
 import onnxfn
@@ -53,24 +52,6 @@ def test_a_report_has_the_cases_of_the_whole_model(exported):
     outputs = {each.output: each for each in exported.report.differences if each.part == WHOLE}
     assert {*outputs} == {"logits", "logits of new tokens", "tokens of generate"}
     assert outputs["tokens of generate"].max_abs == 0
-
-
-@frozen
-class Faulty:
-    """A session with a fault in what it is fed, or in what it returns."""
-
-    session: object
-    fed: object = lambda feeds: feeds
-    returned: object = lambda outputs: outputs
-
-    def get_inputs(self):
-        return self.session.get_inputs()
-
-    def get_outputs(self):
-        return self.session.get_outputs()
-
-    def run(self, names, feeds, *options):
-        return self.returned(self.session.run(names, self.fed(feeds), *options))
 
 
 def with_fault(whole, part, **fault):

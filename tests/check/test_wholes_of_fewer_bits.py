@@ -1,20 +1,17 @@
 """Models that see or hear, in 16 bits and quantized: all of their files, one after the other, against PyTorch."""
 
-from __future__ import annotations
-
 import json
 from functools import cache
 from pathlib import Path
 
 import every_part
 import pytest
-from attrs import frozen
-from typer.testing import CliRunner
+from command_line import succeed
+from faulty_sessions import Faulty
 
 import onnxfn
 from onnxfn.check.wholes.torch_whole import WHOLE
 from onnxfn.check.wholes.whole_models import whole_model_report
-from onnxfn.export.cli.commands import app
 from onnxfn.run.sessions import open_check_session
 from onnxfn.specs.edits.token_embeddings import EMBEDDING_FILE
 
@@ -61,9 +58,7 @@ def test_files_of_more_models_in_float16_write_the_tokens_of_pytorch(model_type,
 
 def test_the_command_line_writes_float16_of_a_checkpoint_in_bfloat16(tmp_path):
     every_part.tiny_model("llava", SEES).bfloat16().save_pretrained(tmp_path / "checkpoint")
-    words = ["export", str(tmp_path / "checkpoint"), str(tmp_path / "out"), "--task", SEES, "--dtype", "float16"]
-    run = CliRunner().invoke(app, words)
-    assert run.exit_code == 0, run.output
+    succeed("export", tmp_path / "checkpoint", tmp_path / "out", "--task", SEES, "--dtype", "float16")
     lines = json.loads((tmp_path / "out" / "report.json").read_text())["check"]["outputs"]
     assert {each["output"] for each in lines if each["part"] == "whole model, float16"} == OUTPUTS
 
@@ -79,28 +74,13 @@ def test_quantized_files_are_measured_as_a_whole(tmp_path):
     assert "1 image in a text" in result.report.cases
 
 
-@frozen
-class OtherRows:
-    """The session of a table that looks up other rows."""
-
-    session: object
-
-    def get_inputs(self):
-        return self.session.get_inputs()
-
-    def get_outputs(self):
-        return self.session.get_outputs()
-
-    def run(self, names, feeds, *options):
-        return self.session.run(names, {"input_ids": (feeds["input_ids"] + 1) % 100}, *options)
-
-
 def test_an_error_between_quantized_files_is_below_the_floor(tmp_path):
     model, result = exported("llava", SEES, tmp_path / "out", dtypes=("q8",), check=False)
 
     def with_other_rows(file):
         session = open_check_session(file)
-        return OtherRows(session) if file.stem.startswith(EMBEDDING_FILE) else session
+        other_rows = Faulty(session, fed=lambda feeds: {"input_ids": (feeds["input_ids"] + 1) % 100})
+        return other_rows if file.stem.startswith(EMBEDDING_FILE) else session
 
     reports = [
         whole_model_report(model, result.plan, Path(result.path), cache(session_for), None)

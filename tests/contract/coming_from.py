@@ -1,7 +1,5 @@
 """What to write instead of each public name of Optimum and of transformers.onnx: the tables of README.md here."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from pathlib import Path

@@ -10,8 +10,6 @@ Cells with several names separate them by spaces. An empty cell of model types, 
 - repeated preset: it is not planned, because its configuration is that of the preset in `ours`.
 """
 
-from __future__ import annotations
-
 import csv
 from collections.abc import Callable, Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What Optimum declares: `optimum.json.xz`, and the tasks and files of its exports."""
 
-from __future__ import annotations
-
 import json
 import lzma
 from functools import cache

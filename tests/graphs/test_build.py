@@ -1,7 +1,5 @@
 """Building the graph of a part: what is public, and what an error of a pass becomes."""
 
-from __future__ import annotations
-
 from contextlib import nullcontext
 from pathlib import Path
 

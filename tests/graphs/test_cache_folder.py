@@ -1,14 +1,13 @@
 """The cache folder: files appear whole or not at all, and the least recently used go first when it is too large."""
 
-from __future__ import annotations
-
 import os
+import resource
 import stat
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from full_disk import largest_file
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -26,6 +25,17 @@ from onnxfn.graphs.templates.template_cache import (
 NAMES = [f"{digit * 64}.template" for digit in "0123456789"]
 SIZE = DIGEST_LENGTH + 10
 """Size of a file with ten bytes of content."""
+
+
+@contextmanager
+def largest_file(size):
+    """A stand-in for a full disk: writing more than `size` bytes to a file fails with an OSError."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 def files(folder):

@@ -1,7 +1,5 @@
 """Capture: the graph, what is restored, and the errors."""
 
-from __future__ import annotations
-
 import gc
 import threading
 

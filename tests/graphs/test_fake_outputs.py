@@ -1,7 +1,5 @@
 """Shapes that onnxfn computes for a trace are those that torch computes, also in memory that is not contiguous."""
 
-from __future__ import annotations
-
 from contextlib import nullcontext
 from functools import cache
 

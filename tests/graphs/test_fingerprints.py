@@ -1,7 +1,5 @@
 """A fingerprint depends on everything that a graph depends on, and not on the values of parameters."""
 
-from __future__ import annotations
-
 import functools
 import os
 import subprocess

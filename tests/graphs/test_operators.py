@@ -1,7 +1,5 @@
 """Every operator of torch is exported and agrees at sizes that were not traced, or is refused in one line."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn

@@ -1,7 +1,5 @@
 """Repeated layers are found, and a truncated model has all its layers again afterwards."""
 
-from __future__ import annotations
-
 import pytest
 import tiny
 import torch

@@ -1,7 +1,5 @@
 """Functions whose trace would fix the length of a sequence: recurrent layers are one operator of ONNX per layer."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import numpy as np

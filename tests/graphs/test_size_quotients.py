@@ -1,7 +1,5 @@
 """Sizes are products of their factors, and their quotients are those of torch."""
 
-from __future__ import annotations
-
 from math import prod
 
 import sympy

@@ -1,7 +1,5 @@
 """A saved graph is loaded for the next model that differs in weight values alone, and for no other."""
 
-from __future__ import annotations
-
 import random
 import shutil
 from pathlib import Path

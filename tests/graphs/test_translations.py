@@ -1,7 +1,5 @@
 """Operators that torch's own table of ONNX functions lacks or translates wrongly agree with PyTorch."""
 
-from __future__ import annotations
-
 import onnx
 import pytest
 import torch

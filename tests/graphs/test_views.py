@@ -1,7 +1,5 @@
 """Views that are found from sizes and strides alone have the elements that torch gives them."""
 
-from __future__ import annotations
-
 import sympy
 import torch
 from hypothesis import given

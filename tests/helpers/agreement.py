@@ -1,7 +1,5 @@
 """Assertions that hold for every export: it agrees with PyTorch, and its files have the planned names and axes."""
 
-from __future__ import annotations
-
 import onnx
 
 from onnxfn.check.cases.references import check_cases

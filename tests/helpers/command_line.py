@@ -1,15 +1,8 @@
 """The command line of onnxfn, called in this process."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from onnxfn.export.cli.commands import app
-
-if TYPE_CHECKING:
-    from click.testing import Result
 
 
 def invoke(*words: object, **options: str) -> Result:

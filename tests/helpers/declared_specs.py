@@ -1,7 +1,5 @@
 """The specs that rows declare, and those of which specs are derived: all that name a patch or a wrapper."""
 
-from __future__ import annotations
-
 from onnxfn.architectures import ARCHITECTURES
 from onnxfn.architectures.encoder_decoders import SEEING
 from onnxfn.architectures.families.feature_inputs import ONE_SIZED_IMAGE

@@ -1,8 +1,6 @@
 """Every pair of a model type and a task that transformers' tables list: its tiny model, and what its export gave."""
 
-from __future__ import annotations
-
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -76,13 +74,18 @@ def pairs() -> tuple[tuple[str, str], ...]:
 
 def line(model_type: str, task: str, folder: Path) -> str:
     """The line of a pair in the results: how far its export is from PyTorch, or why there is none."""
-    with limited(SECONDS):
+    return line_of(SECONDS, partial(tiny_model, model_type, task), lambda model: exported(model, task, folder))
+
+
+def line_of(seconds: float, build: Callable[[], Any], export: Callable[[Any], str]) -> str:
+    """The line of the export of a model, or why there is none: where it is built, refused, or fails."""
+    with limited(seconds):
         try:
-            model = tiny_model(model_type, task)
+            model = build()
         except (Exception, SystemExit) as error:  # noqa: BLE001 - the result of the sweep is the error
             return failure(NO_MODEL, error)
         try:
-            return exported(model, task, folder)
+            return export(model)
         except (Exception, SystemExit, AssertionError) as error:  # noqa: BLE001
             return failure(REFUSED if isinstance(error, REFUSALS) else FAILED, error)
 

@@ -1,7 +1,6 @@
 """Every model of transformers' tables that sees or hears and writes: its tiny model, and what its export gave."""
 
-from __future__ import annotations
-
+from functools import partial
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -10,7 +9,6 @@ from typing import Any
 import every_head
 import swept
 from agreement import assert_agreement
-from time_limits import limited
 
 import onnxfn
 from onnxfn.architectures.wrappers.feature_methods import OF_FORWARD
@@ -106,13 +104,5 @@ def exported(model: Any, task: str, folder: Path) -> str:
 
 def line(model_type: str, task: str, folder: Path) -> str:
     """The line of a pair in the results: how far its export is from PyTorch, or why there is none."""
-    with limited(SECONDS):
-        try:
-            model = tiny_model(model_type, task)
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - the result of the sweep is the error
-            return every_head.failure(every_head.NO_MODEL, error)
-        try:
-            return exported(model, task, folder)
-        except (Exception, SystemExit, AssertionError) as error:  # noqa: BLE001
-            kind = every_head.REFUSED if isinstance(error, every_head.REFUSALS) else every_head.FAILED
-            return every_head.failure(kind, error)
+    build = partial(tiny_model, model_type, task)
+    return every_head.line_of(SECONDS, build, lambda model: exported(model, task, folder))

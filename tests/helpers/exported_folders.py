@@ -1,19 +1,14 @@
 """Folders of small ONNX files, as an export and as other programs write them. Needs no torch."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from pathlib import Path
 
 import numpy as np
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 from onnxfn.weights.digests import DIGESTS_KEY, write_with_digest
 from onnxfn.weights.onnx_files import hashed_file, write_model
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
 
 WEIGHT = np.arange(6, dtype=np.float32)
 

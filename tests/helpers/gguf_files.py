@@ -1,7 +1,5 @@
 """Tiny GGUF files of a Llama."""
 
-from __future__ import annotations
-
 import gguf
 import numpy as np
 from gguf import GGMLQuantizationType as Kind

@@ -5,13 +5,10 @@
 `tests/architectures/client_parts.json` is written by hand: what transformers.js and onnxruntime-genai read and give.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from every_part import OF_TIMM, tiny_model
@@ -24,15 +21,13 @@ GOLDEN, CLIENTS = FOLDER / "golden_parts.json", FOLDER / "client_parts.json"
 
 SEES, HEARS, BOTH = (f"{each}-with-past" for each in ("image-text-to-text", "audio-text-to-text", "any-to-any"))
 
-TASKS: Mapping[str, str] = MappingProxyType(
-    {
-        **dict.fromkeys(("llava", "gemma3", "idefics3", "smolvlm", "mistral3", "lfm2_vl", "internvl"), SEES),
-        **dict.fromkeys(("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_5", "glm_ocr", "glm4v"), SEES),
-        **dict.fromkeys(("llava_next", "llava_onevision", "paligemma", "florence2", "blip-2", "kosmos-2"), SEES),
-        **dict.fromkeys(("voxtral", "granite_speech", "qwen2_audio"), HEARS),
-        **dict.fromkeys(("gemma3n", "gemma4"), BOTH),
-    }
-)
+TASKS: Mapping[str, str] = {
+    **dict.fromkeys(("llava", "gemma3", "idefics3", "smolvlm", "mistral3", "lfm2_vl", "internvl"), SEES),
+    **dict.fromkeys(("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_5", "glm_ocr", "glm4v"), SEES),
+    **dict.fromkeys(("llava_next", "llava_onevision", "paligemma", "florence2", "blip-2", "kosmos-2"), SEES),
+    **dict.fromkeys(("voxtral", "granite_speech", "qwen2_audio"), HEARS),
+    **dict.fromkeys(("gemma3n", "gemma4"), BOTH),
+}
 """Model type -> the task of its plan."""
 
 Row = dict[str, dict[str, dict[str, str]]]

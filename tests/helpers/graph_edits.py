@@ -1,8 +1,8 @@
 """Small edits of an ONNX model in place: constants, edges, outputs. Faults are made of them."""
 
-from __future__ import annotations
-
-from collections.abc import Iterable, Iterator
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -91,6 +91,23 @@ def set_constant(model: Model, name: str, value: np.ndarray) -> None:
     assert found is not None, name
     dtype = numpy_helper.to_array(found).dtype
     found.CopyFrom(numpy_helper.from_array(np.asarray(value, dtype, order="C"), name))
+
+
+def change_weights(file: Path, changes: Mapping[str, Callable[[np.ndarray], np.ndarray]]) -> None:
+    """Gives initializers of an ONNX file other arrays: a name -> a function of its array, which is a copy."""
+    model = onnx.load(file)
+    for name, change in changes.items():
+        set_constant(model, name, change(constant(model, name)))
+    onnx.save(model, file)
+
+
+def edited_export(folder: Path, copied: Path, edit: Callable[[onnx.GraphProto], Any]) -> Path:
+    """A copy of an export whose ONNX file was edited."""
+    shutil.copytree(folder, copied)
+    model = onnx.load(copied / "model.onnx")
+    edit(model.graph)
+    onnx.save(model, copied / "model.onnx")
+    return copied
 
 
 def set_attribute(node: Node, name: str, value: Any) -> None:

@@ -1,7 +1,5 @@
 """Equality of graphs up to the names of inner values: the nodes are compared backwards, from the outputs."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from onnxfn.graphs.nodes.slots import slot_of

@@ -6,8 +6,6 @@ It is a program because it watches itself: an audit hook of Python notes what is
 that a call gets, and inotify notes what any library opens in a private folder next to them. Both are for good.
 """
 
-from __future__ import annotations
-
 import ctypes
 import json
 import os
@@ -157,8 +155,7 @@ def change(folder: Path, draw: random.Random) -> str:
 # What is done
 
 
-def load_and_save(given: Path, out: Path) -> None:
-    onnxfn.load(given).save(out)
+Action = Callable[[Path, Path], Any]
 
 
 def verify(given: Path, out: Path) -> None:
@@ -206,47 +203,29 @@ def jobs(given: Path, out: Path) -> None:
     assert all(Path(job.path).resolve().is_relative_to(out.resolve()) for job in result.jobs)
 
 
-def plan(given: Path, out: Path) -> None:
-    request_plan(ExportRequest(given, out))
-
-
-def export(given: Path, out: Path) -> None:
-    export_request(ExportRequest(given, out, check="none"))
-
-
-def model(given: Path, out: Path) -> None:
-    onnxfn.model_for(str(given))
-
-
-def fingerprint(given: Path, out: Path) -> None:
-    onnxfn.fingerprint(given)
-
-
-def processor(given: Path, out: Path) -> None:
-    onnxfn.generate(given, "a text", max_new_tokens=1)
-
-
-def adapter(given: Path, out: Path) -> None:
-    read_adapter(given)
-
-
-def generate(given: Path, out: Path) -> None:
-    onnxfn.generate(given, [[1, 2, 3]], max_new_tokens=2)
-
-
-Action = Callable[[Path, Path], None]
-OF_EXPORTS = (load_and_save, load_and_save, verify, verify, push, run, validate, overwrite, inspect)
-OF_CHECKPOINTS = (*(batch,) * 4, *(plan,) * 4, *(model,) * 4, fingerprint, fingerprint, processor, export)
-ACTIONS: dict[str, tuple[Action, ...]] = {
-    "linear": OF_EXPORTS,
-    "hub": (load_and_save, verify, push, inspect, processor),
-    "decoder": (generate, generate, load_and_save, inspect),
-    "pipeline": (verify, push),
+ACTIONS: dict[str, Action] = {
+    **{each.__name__: each for each in (verify, push, run, validate, overwrite, inspect, batch, jobs)},
+    "load_and_save": lambda given, out: onnxfn.load(given).save(out),
+    "plan": lambda given, out: request_plan(ExportRequest(given, out)),
+    "export": lambda given, out: export_request(ExportRequest(given, out, check="none")),
+    "model": lambda given, _: onnxfn.model_for(str(given)),
+    "fingerprint": lambda given, _: onnxfn.fingerprint(given),
+    "processor": lambda given, _: onnxfn.generate(given, "a text", max_new_tokens=1),
+    "adapter": lambda given, _: read_adapter(given),
+    "generate": lambda given, _: onnxfn.generate(given, [[1, 2, 3]], max_new_tokens=2),
+}
+OF_CHECKPOINTS = (*("batch",) * 4, *("plan",) * 4, *("model",) * 4, "fingerprint", "fingerprint", "processor", "export")
+OF_BASES: dict[str, tuple[str, ...]] = {
+    "linear": ("load_and_save", "load_and_save", "verify", "verify", "push", "run", "validate", "overwrite", "inspect"),
+    "hub": ("load_and_save", "verify", "push", "inspect", "processor"),
+    "decoder": ("generate", "generate", "load_and_save", "inspect"),
+    "pipeline": ("verify", "push"),
     "bert": OF_CHECKPOINTS,
     "llama": OF_CHECKPOINTS,
-    "adapter": (adapter,),
-    "jobs": (jobs,),
+    "adapter": ("adapter",),
+    "jobs": ("jobs",),
 }
+"""From a base to what is done with it, the usual actions more than once."""
 
 
 def linear() -> tuple[Any, Any]:
@@ -380,7 +359,7 @@ def outcome(action: Action, given: Path, out: Path) -> str:
 def case_of(seed: int, bases: Path, own: str, state: dict[str, Any]) -> Iterator[tuple[Path, Path, dict[str, Any]]]:
     """The changed folder of a seed, the folder of what is written, and what is known of the seed."""
     draw = random.Random(seed)
-    base = draw.choice([*ACTIONS])
+    base = draw.choice([*OF_BASES])
     with tempfile.TemporaryDirectory(dir=bases) as name:
         case = Path(name).resolve()
         os.environ["CASE"] = state["case"] = str(case)
@@ -390,7 +369,7 @@ def case_of(seed: int, bases: Path, own: str, state: dict[str, Any]) -> Iterator
         private.mkdir()
         (private / "secret").write_text(SECRET)
         shutil.copyfile(bases / "bert" / "model.safetensors", private / "model.safetensors")
-        known = {"seed": seed, "base": base, "change": change(given, draw), "action": draw.choice(ACTIONS[base])}
+        known = {"seed": seed, "base": base, "change": change(given, draw), "action": draw.choice(OF_BASES[base])}
         state["allowed"] = tuple(map(str, (case / "models", out.parent, own, os.environ["XDG_CACHE_HOME"])))
         yield given, out, known
 
@@ -401,7 +380,7 @@ def main(bases: Path, first: int, last: int) -> None:
     with tempfile.TemporaryDirectory(dir=bases.resolve()) as own:
         os.environ["TMPDIR"] = tempfile.tempdir = own
         os.environ["TORCHINDUCTOR_CACHE_DIR"] = own  # the process that starts this one may have another
-        plan(bases / "bert", bases / "nowhere")  # the first call imports libraries, which takes seconds
+        ACTIONS["plan"](bases / "bert", bases / "nowhere")  # the first call imports libraries, which takes seconds
         validate(bases / "linear", bases / "nowhere")
         sys.addaudithook(audited(events, state))
         for seed in range(first, last):
@@ -409,12 +388,11 @@ def main(bases: Path, first: int, last: int) -> None:
                 events.clear()
                 descriptor = watch(given.parents[1] / PRIVATE)
                 state["watches"] = True
-                ended = outcome(known["action"], given, out)
+                ended = outcome(ACTIONS[known["action"]], given, out)
                 state["watches"] = False
                 outside = [*events, *(f"private {name}" for name in seen(descriptor))]
                 os.close(descriptor)
-            line = {**known, "action": known["action"].__name__, "end": ended, "outside": outside}
-            print(json.dumps(line), flush=True)
+            print(json.dumps({**known, "end": ended, "outside": outside}), flush=True)
 
 
 if __name__ == "__main__":

@@ -8,8 +8,6 @@ be exchanged. `file`: the destination is an ONNX file. `empty`: it is an empty f
 the staging folder must be in the destination, as on a mount point.
 """
 
-from __future__ import annotations
-
 import errno
 import json
 import os
@@ -18,8 +16,8 @@ import shutil
 import signal
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from exported_folders import content, write_set
 
@@ -30,10 +28,7 @@ from onnxfn.run.sessions import open_session
 from onnxfn.specs.stored.reports import CheckFailed
 from onnxfn.weights.journal import STAGING_PREFIX
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    Run = Callable[[Path, str, float], None]
+Run = Callable[[Path, str, float], None]
 
 OLD = ("encoder.onnx", "decoder.onnx", "decoder_with_past.onnx", "config.json")
 NEW = ("encoder.onnx", "decoder.onnx", "decoder_merged.onnx", "config.json")

@@ -1,7 +1,5 @@
 """Specs as JSON texts with a random fault: what a reader of files of unknown origin must survive."""
 
-from __future__ import annotations
-
 import json
 from random import Random
 
@@ -74,7 +72,6 @@ def mutated_texts(count, seed):
     for _ in range(count):
         spec = ARCHITECTURES[random.choice(NAMES)]
         data = to_plain(random.choice([spec, for_task(spec, random.choice(task_names(spec)))]))
-        text = json.dumps(data)
         for _ in range(random.choice((1, 1, 2, 3))):
             data = json.loads(json.dumps(data))
             random.choice(MUTATIONS)(data, random)
@@ -163,15 +160,13 @@ def repeat(data, random):
 def nest(data, random):
     inside, key = _chosen(data, random)
     for _ in range(random.choice((1, 5, 70, 200))):
-        inside[key] = random.choice(
-            ([inside[key]], {"record": "Getter", "function": "total", "arguments": [inside[key]]})
-        )
+        total = {"record": "Getter", "function": "total", "arguments": [inside[key]]}
+        inside[key] = random.choice(([inside[key]], total))
 
 
-MUTATIONS = (replace, replace, remove, rename, move, retype, change_text, change_number, repeat, nest) + 4 * (
-    exchange,
-    change_getter,
-    change_number,
+MUTATIONS = (
+    *(replace, replace, remove, rename, move, retype, change_text, change_number, repeat, nest),
+    *(exchange, change_getter, change_number) * 4,
 )
 
 

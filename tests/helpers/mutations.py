@@ -3,18 +3,14 @@
 A kind is a function from a model to its sites: see `structure_faults`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from types import MappingProxyType
 
 import numpy as np
 import onnx
 from graph_edits import (
     Model,
     Node,
-    after_output,
     attribute,
     constant,
     graphs,
@@ -27,46 +23,40 @@ from graph_edits import (
     set_constant,
     set_input,
 )
-from operator_faults import OPERATORS
-from structure_faults import MASKS_AND_CACHES, Kind, Site, floats, random, set_edge
-from value_faults import VALUES
+from operator_faults import OPERATORS, change_output
+from structure_faults import COMPARISONS, MASKS_AND_CACHES, Kind, Site, by_name, floats, random, set_edge
+from value_faults import VALUES, with_element
 
-OTHER_OPERATORS: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {
-        "Add": ("Sub", "Mul"),
-        "Sub": ("Add",),
-        "Mul": ("Div", "Add"),
-        "Div": ("Mul",),
-        "Max": ("Min",),
-        "Min": ("Max",),
-        "And": ("Or",),
-        "Or": ("And",),
-        "Tanh": ("Sigmoid", "Identity"),
-        "Sigmoid": ("Tanh", "HardSigmoid"),
-        "Sqrt": ("Abs",),
-        "Exp": ("Softplus",),
-        "Cos": ("Sin",),
-        "Sin": ("Cos",),
-        "Neg": ("Identity",),
-        "Not": ("Identity",),
-        "Erf": ("Tanh",),
-        "Softmax": ("Sigmoid", "LogSoftmax"),
-        "ReduceMean": ("ReduceSum", "ReduceMax"),
-        "ReduceMax": ("ReduceMin",),
-        "ReduceSum": ("ReduceMean",),
-        "ReduceProd": ("ReduceMax",),
-        "ArgMax": ("ArgMin",),
-        "Relu": ("Abs", "Identity"),
-        "Log": ("Sqrt",),
-        "Softplus": ("Relu",),
-        "Equal": ("GreaterOrEqual",),
-    }
-)
+OTHER_OPERATORS: Mapping[str, tuple[str, ...]] = {
+    "Add": ("Sub", "Mul"),
+    "Sub": ("Add",),
+    "Mul": ("Div", "Add"),
+    "Div": ("Mul",),
+    "Max": ("Min",),
+    "Min": ("Max",),
+    "And": ("Or",),
+    "Or": ("And",),
+    "Tanh": ("Sigmoid", "Identity"),
+    "Sigmoid": ("Tanh", "HardSigmoid"),
+    "Sqrt": ("Abs",),
+    "Exp": ("Softplus",),
+    "Cos": ("Sin",),
+    "Sin": ("Cos",),
+    "Neg": ("Identity",),
+    "Not": ("Identity",),
+    "Erf": ("Tanh",),
+    "Softmax": ("Sigmoid", "LogSoftmax"),
+    "ReduceMean": ("ReduceSum", "ReduceMax"),
+    "ReduceMax": ("ReduceMin",),
+    "ReduceSum": ("ReduceMean",),
+    "ReduceProd": ("ReduceMax",),
+    "ArgMax": ("ArgMin",),
+    "Relu": ("Abs", "Identity"),
+    "Log": ("Sqrt",),
+    "Softplus": ("Relu",),
+    "Equal": ("GreaterOrEqual",),
+}
 """From an operator to others of the same inputs."""
-
-COMPARISONS: Mapping[str, str] = MappingProxyType(
-    {"Less": "LessOrEqual", "LessOrEqual": "Less", "Greater": "GreaterOrEqual", "GreaterOrEqual": "Greater"}
-)
 
 
 def label(node: Node, change: str) -> str:
@@ -90,8 +80,10 @@ def replace_operator(node: Node, other: str) -> None:
 
 def comparison_strictness(model: Model) -> Iterator[Site]:
     for node in nodes(model, *COMPARISONS):
-        other = COMPARISONS[node.op_type]
-        yield label(node, f"-> {other}"), partial(setattr, node, "op_type", other)
+        yield (
+            label(node, f"-> {COMPARISONS[node.op_type]}"),
+            partial(setattr, node, "op_type", COMPARISONS[node.op_type]),
+        )
 
 
 def constant_changed(model: Model, change: Mapping[str, Callable[..., np.ndarray]], kinds: str) -> Iterator[Site]:
@@ -105,30 +97,18 @@ def constant_changed(model: Model, change: Mapping[str, Callable[..., np.ndarray
                 yield f"{name} {text}", partial(set_constant, model, name, changed)
 
 
-FLOAT_CHANGES: Mapping[str, Callable[..., np.ndarray]] = MappingProxyType(
-    {
-        "* 1.01": lambda value: value * 1.01,
-        "* 2": lambda value: value * 2,
-        "= 0": lambda value: value * 0,
-        "negated": lambda value: -value,
-        "+ 0.1": lambda value: value + 0.1,
-    }
-)
-INTEGER_CHANGES: Mapping[str, Callable[..., np.ndarray]] = MappingProxyType(
-    {"+ 1": lambda value: value + 1, "- 1": lambda value: value - 1, "reversed": np.flip}
-)
-
-
-def float_constant(model: Model) -> Iterator[Site]:
-    return constant_changed(model, FLOAT_CHANGES, "f")
-
-
-def integer_constant(model: Model) -> Iterator[Site]:
-    return constant_changed(model, INTEGER_CHANGES, "i")
-
-
-def boolean_constant(model: Model) -> Iterator[Site]:
-    return constant_changed(model, {"negated": lambda value: ~value}, "b")
+FLOAT_CHANGES: Mapping[str, Callable[..., np.ndarray]] = {
+    "* 1.01": lambda value: value * 1.01,
+    "* 2": lambda value: value * 2,
+    "= 0": lambda value: value * 0,
+    "negated": lambda value: -value,
+    "+ 0.1": lambda value: value + 0.1,
+}
+INTEGER_CHANGES: Mapping[str, Callable[..., np.ndarray]] = {
+    "+ 1": lambda value: value + 1,
+    "- 1": lambda value: value - 1,
+    "reversed": np.flip,
+}
 
 
 def constant_of_one_node(model: Model) -> Iterator[Site]:
@@ -199,35 +179,26 @@ def edge_to_another_weight(model: Model) -> Iterator[Site]:
                 yield label(node, f"reads {other}"), partial(set_edge, node, index, other)
 
 
-def operands_exchanged(model: Model) -> Iterator[Site]:
-    for node in nodes(model, "Sub", "Div", "MatMul", "Pow", "Greater", "Less", "LessOrEqual", "GreaterOrEqual"):
-        yield label(node, "operands exchanged"), partial(exchange_edges, node, 0, 1)
+def edges_exchanged(model: Model, operators: tuple[str, ...], word: str, left: int, right: int) -> Iterator[Site]:
+    """Two inputs of a node are exchanged."""
+
+    def exchange(node):
+        node.input[left], node.input[right] = node.input[right], node.input[left]
+
+    for node in nodes(model, *operators):
+        yield label(node, word), partial(exchange, node)
 
 
-def exchange_edges(node: Node, left: int, right: int) -> None:
-    node.input[left], node.input[right] = node.input[right], node.input[left]
+SKIPPED = (
+    *("Add", "Mul", "Div", "Sub", "Tanh", "Erf", "Sigmoid", "Relu", "Softmax", "Neg", "And", "Sqrt", "Pow"),
+    *("LayerNormalization", "Max", "Min", "Expand", "Not", "Exp", "Softplus"),
+)
 
 
-def where_exchanged(model: Model) -> Iterator[Site]:
-    for node in nodes(model, "Where"):
-        yield label(node, "branches exchanged"), partial(exchange_edges, node, 1, 2)
-
-
-def concat_order(model: Model) -> Iterator[Site]:
-    for node in nodes(model, "Concat"):
-        yield label(node, "order"), partial(exchange_edges, node, 0, len(node.input) - 1)
-
-
-def node_skipped(model: Model) -> Iterator[Site]:
+def node_skipped(model: Model, operators: tuple[str, ...] = SKIPPED, word: str = "skipped") -> Iterator[Site]:
     """The readers of a node read its first input."""
-    kinds = ("Add", "Mul", "Div", "Sub", "Tanh", "Erf", "Sigmoid", "Relu", "Softmax", "Neg", "And", "Sqrt", "Pow")
-    for node in nodes(model, *kinds, "LayerNormalization", "Max", "Min", "Expand", "Not", "Exp", "Softplus"):
-        yield label(node, "skipped"), partial(redirect, model, node.output[0], node.input[0])
-
-
-def cast_removed(model: Model) -> Iterator[Site]:
-    for node in nodes(model, "Cast"):
-        yield label(node, "removed"), partial(redirect, model, node.output[0], node.input[0])
+    for node in nodes(model, *operators):
+        yield label(node, word), partial(redirect, model, node.output[0], node.input[0])
 
 
 def cast_inserted(model: Model) -> Iterator[Site]:
@@ -276,52 +247,28 @@ def initializer_changed(model: Model, change: Mapping[str, Callable[..., np.ndar
                     yield f"{name} {text}", partial(set_constant, model, name, changed)
 
 
-NOISE: Mapping[str, Callable[..., np.ndarray]] = MappingProxyType(
-    {
-        "noise": lambda name, value: value + random(name).normal(size=value.shape) * 0.02 * value.std(),
-        "one element": lambda name, value: with_element(name, value, value.std()),
-        "through float16": lambda _, value: value.astype(np.float16),
-    }
-)
-WHOLE: Mapping[str, Callable[..., np.ndarray]] = MappingProxyType(
-    {
-        "* 1.01": lambda _, value: value * 1.01,
-        "zero": lambda _, value: value * 0,
-        "negated": lambda _, value: -value,
-    }
-)
-ORDER: Mapping[str, Callable[..., np.ndarray]] = MappingProxyType(
-    {
-        "rolled": lambda _, value: np.roll(value, 1, 0),
-        "reversed": lambda _, value: np.flip(value, -1),
-        "transposed": lambda _, value: value.T,
-        "row zero": lambda _, value: with_zeros(value, -1),
-    }
-)
+NOISE: Mapping[str, Callable[..., np.ndarray]] = {
+    "noise": lambda name, value: value + random(name).normal(size=value.shape) * 0.02 * value.std(),
+    "one element": lambda name, value: with_element(name, value, value.std()),
+    "through float16": lambda _, value: value.astype(np.float16),
+}
+WHOLE: Mapping[str, Callable[..., np.ndarray]] = {
+    "* 1.01": lambda _, value: value * 1.01,
+    "zero": lambda _, value: value * 0,
+    "negated": lambda _, value: -value,
+}
+ORDER: Mapping[str, Callable[..., np.ndarray]] = {
+    "rolled": lambda _, value: np.roll(value, 1, 0),
+    "reversed": lambda _, value: np.flip(value, -1),
+    "transposed": lambda _, value: value.T,
+    "row zero": lambda _, value: with_zeros(value, -1),
+}
 
 
 def with_zeros(value: np.ndarray, row: int) -> np.ndarray:
     changed = value.copy()
     changed[row] = 0
     return changed
-
-
-def with_element(name: str, value: np.ndarray, change: float) -> np.ndarray:
-    changed = value.astype(np.float64)
-    changed[tuple(random(name).integers(0, value.shape))] += change
-    return changed
-
-
-def initializer_noise(model: Model) -> Iterator[Site]:
-    return initializer_changed(model, NOISE)
-
-
-def initializer_scaled(model: Model) -> Iterator[Site]:
-    return initializer_changed(model, WHOLE)
-
-
-def initializer_order(model: Model) -> Iterator[Site]:
-    return initializer_changed(model, ORDER)
 
 
 def output_changed(model: Model) -> Iterator[Site]:
@@ -331,10 +278,6 @@ def output_changed(model: Model) -> Iterator[Site]:
             for operator, number in (("Mul", 0), ("Mul", -1), ("Add", 0.01)):
                 change = partial(change_output, model, value.name, operator, np.array(number, dtype))
                 yield f"{value.name} {operator} {number}", change
-
-
-def change_output(model: Model, name: str, operator: str, value: np.ndarray) -> None:
-    after_output(model, name, operator, new_constant(model, value))
 
 
 def condition_negated(model: Model) -> Iterator[Site]:
@@ -355,40 +298,31 @@ def shape_changed(model: Model) -> Iterator[Site]:
                 yield label(node, f"reads {others[0]}"), partial(set_edge, node, index, others[0])
 
 
-RANDOM: Mapping[str, Kind] = MappingProxyType(
-    {
-        "operator replaced": operator_replaced,
-        "comparison strictness": comparison_strictness,
-        "float constant": float_constant,
-        "integer constant": integer_constant,
-        "boolean constant": boolean_constant,
-        "constant of one node": constant_of_one_node,
-        "float attribute": float_attribute,
-        "integer attribute": integer_attribute,
-        "list attribute": list_attribute,
-        "transpose axes": transpose_axes,
-        "edge moved": edge_moved,
-        "edge to another weight": edge_to_another_weight,
-        "operands exchanged": operands_exchanged,
-        "where exchanged": where_exchanged,
-        "concat order": concat_order,
-        "node skipped": node_skipped,
-        "cast removed": cast_removed,
-        "cast inserted": cast_inserted,
-        "slice bounds": slice_bounds,
-        "gather index": gather_index,
-        "initializer noise": initializer_noise,
-        "initializer scaled": initializer_scaled,
-        "initializer order": initializer_order,
-        "output changed": output_changed,
-        "condition negated": condition_negated,
-        "shape of another axis": shape_changed,
-    }
-)
+OPERANDS = ("Sub", "Div", "MatMul", "Pow", "Greater", "Less", "LessOrEqual", "GreaterOrEqual")
+
+RANDOM: Mapping[str, Kind] = {
+    **by_name(operator_replaced, comparison_strictness),
+    "float constant": partial(constant_changed, change=FLOAT_CHANGES, kinds="f"),
+    "integer constant": partial(constant_changed, change=INTEGER_CHANGES, kinds="i"),
+    "boolean constant": partial(constant_changed, change={"negated": lambda value: ~value}, kinds="b"),
+    **by_name(constant_of_one_node, float_attribute, integer_attribute, list_attribute, transpose_axes),
+    **by_name(edge_moved, edge_to_another_weight),
+    "operands exchanged": partial(edges_exchanged, operators=OPERANDS, word="operands exchanged", left=0, right=1),
+    "where exchanged": partial(edges_exchanged, operators=("Where",), word="branches exchanged", left=1, right=2),
+    "concat order": partial(edges_exchanged, operators=("Concat",), word="order", left=0, right=-1),
+    "node skipped": node_skipped,
+    "cast removed": partial(node_skipped, operators=("Cast",), word="removed"),
+    **by_name(cast_inserted, slice_bounds, gather_index),
+    "initializer noise": partial(initializer_changed, change=NOISE),
+    "initializer scaled": partial(initializer_changed, change=WHOLE),
+    "initializer order": partial(initializer_changed, change=ORDER),
+    **by_name(output_changed, condition_negated),
+    "shape of another axis": shape_changed,
+}
 """Kinds of random mutants."""
 
-NAMED: Mapping[str, Kind] = MappingProxyType({**MASKS_AND_CACHES, **VALUES, **OPERATORS})
+NAMED: Mapping[str, Kind] = {**MASKS_AND_CACHES, **VALUES, **OPERATORS}
 """Kinds of faults that an exporter could make."""
 
-KINDS: Mapping[str, Kind] = MappingProxyType({**NAMED, **RANDOM})
+KINDS: Mapping[str, Kind] = {**NAMED, **RANDOM}
 """All kinds of faults."""

@@ -1,7 +1,5 @@
 """Notebooks without a kernel: their cells run one after the other in one namespace."""
 
-from __future__ import annotations
-
 import ast
 import contextlib
 import io

@@ -1,13 +1,9 @@
 """Faults of operators that an exporter could make: norms, activations, heads, convolutions, recurrent states."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from functools import partial
-from types import MappingProxyType
 
 import numpy as np
-import onnx
 from graph_edits import (
     Model,
     Node,
@@ -28,7 +24,7 @@ from graph_edits import (
     set_input,
     users,
 )
-from structure_faults import Kind, Site, matrices
+from structure_faults import Kind, Site, by_name, matrices, zero_of
 from value_faults import integers, later
 
 
@@ -96,10 +92,8 @@ def residual_dropped(model: Model) -> Iterator[Site]:
         readers = {user.op_type for user in users(model, node.output[0])}
         if computed and readers & {"LayerNormalization", "Pow"}:
             for index in (0, 1):
-                yield (
-                    f"{node.output[0]} without {index}",
-                    partial(redirect, model, node.output[0], node.input[1 - index]),
-                )
+                other = node.input[1 - index]
+                yield f"{node.output[0]} without {index}", partial(redirect, model, node.output[0], other)
 
 
 def kv_heads(model: Model) -> Iterator[Site]:
@@ -125,8 +119,7 @@ def pooling(model: Model) -> Iterator[Site]:
 
 def at_the_end(model: Model, node: Node) -> None:
     """The index of an ArgMax is that of the last place."""
-    places = integers(model, node, "input_ids")
-    node.input[0] = places
+    node.input[0] = integers(model, node, "input_ids")
 
 
 def labels_permuted(model: Model) -> Iterator[Site]:
@@ -139,14 +132,13 @@ def labels_permuted(model: Model) -> Iterator[Site]:
 def logits_shifted(model: Model) -> Iterator[Site]:
     for name in outputs(model):
         if name.startswith(("logits", "last_hidden_state", "text_embeds", "image_embeds")):
-            dtype = onnx.helper.tensor_dtype_to_np_dtype(
-                next(value for value in model.graph.output if value.name == name).type.tensor_type.elem_type
-            )
+            dtype = zero_of(model, name).dtype
             for operator, value in (("Mul", 1.001), ("Add", 0.001), ("Mul", 1.01)):
-                yield f"{name} {operator} {value}", partial(output_later, model, name, operator, np.array(value, dtype))
+                change = partial(change_output, model, name, operator, np.array(value, dtype))
+                yield f"{name} {operator} {value}", change
 
 
-def output_later(model: Model, name: str, operator: str, value: np.ndarray) -> None:
+def change_output(model: Model, name: str, operator: str, value: np.ndarray) -> None:
     after_output(model, name, operator, new_constant(model, value))
 
 
@@ -162,8 +154,7 @@ def randomness(model: Model) -> Iterator[Site]:
 def input_ignored(model: Model) -> Iterator[Site]:
     for value in model.graph.input:
         if not value.name.startswith("past") and "mask" not in value.name and users(model, value.name):
-            zero = np.zeros((), onnx.helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type))
-            yield value.name, partial(later, model, value.name, "Mul", zero)
+            yield value.name, partial(later, model, value.name, "Mul", zero_of(model, value.name))
 
 
 def channels(model: Model) -> Iterator[Site]:
@@ -188,10 +179,8 @@ def conv(model: Model) -> Iterator[Site]:
             shifted = [*(pad + 1 for pad in pads[: len(pads) // 2]), *(pad - 1 for pad in pads[len(pads) // 2 :])]
             yield f"{node.output[0]} pads", partial(set_attribute, node, "pads", shifted)
         elif max(strides, default=1) > 1:
-            yield (
-                f"{node.output[0]} strides",
-                partial(set_attribute, node, "strides", [stride - 1 for stride in strides]),
-            )
+            fewer = [stride - 1 for stride in strides]
+            yield f"{node.output[0]} strides", partial(set_attribute, node, "strides", fewer)
 
 
 def recurrent_state(model: Model) -> Iterator[Site]:
@@ -207,23 +196,8 @@ def recurrent_state(model: Model) -> Iterator[Site]:
         yield f"{name} * 1.01", partial(set_constant, model, name, value * 1.01)
 
 
-OPERATORS: Mapping[str, Kind] = MappingProxyType(
-    {
-        "eps": eps,
-        "normalization": normalization,
-        "gelu form": gelu_form,
-        "scale": scale,
-        "softmax axis": softmax_axis,
-        "residual dropped": residual_dropped,
-        "kv heads": kv_heads,
-        "pooling": pooling,
-        "labels permuted": labels_permuted,
-        "logits shifted": logits_shifted,
-        "randomness": randomness,
-        "input ignored": input_ignored,
-        "channels": channels,
-        "conv": conv,
-        "recurrent state": recurrent_state,
-    }
+OPERATORS: Mapping[str, Kind] = by_name(
+    *(eps, normalization, gelu_form, scale, softmax_axis, residual_dropped, kv_heads, pooling, labels_permuted),
+    *(logits_shifted, randomness, input_ignored, channels, conv, recurrent_state),
 )
 """The kinds of faults of operators."""

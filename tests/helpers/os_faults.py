@@ -1,13 +1,10 @@
 """Situations in which the operating system refuses what an export asks for, in an empty folder each."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from types import MappingProxyType
 
 from attrs import frozen
 
@@ -95,48 +92,46 @@ def device(top: Path) -> Path:
     return top / "out"
 
 
-FAULTS: Mapping[str, Fault] = MappingProxyType(
-    {
-        "a long name": Fault(lambda top: top / ("o" * 300), "file name too long"),
-        "a long name of a file": Fault(lambda top: top / ("o" * 300 + ".onnx"), "file name too long"),
-        "a long path": Fault(lambda top: top / "/".join(["out"] * 1500), "file name too long"),
-        "below a file": Fault(lambda top: file(top / "mine") / "out", "which is not a folder"),
-        "far below a file": Fault(
-            lambda top: file(top / "mine") / "a" / "b" / "out", "which is not a folder; choose another path"
-        ),
-        "a file below a file": Fault(
-            lambda top: file(top / "mine") / "out.onnx", "which is not a folder; choose another path"
-        ),
-        "a file": Fault(lambda top: file(top / "out"), "is a file and does not end in .onnx"),
-        "a pipe": Fault(device, "is a file and does not end in .onnx"),
-        "a dangling link": Fault(
-            lambda top: linked(top / "out", "nowhere/here"), "is a link to nowhere/here, which does not exist"
-        ),
-        "a link to itself": Fault(lambda top: linked(top / "out", "out"), "is a link to out, which does not exist"),
-        "below a link to itself": Fault(lambda top: linked(top / "mine", "mine") / "out", "which is not a folder"),
-        "no current folder": Fault(gone_folder, "the current folder does not exist any more"),
-        "a system folder": Fault(lambda _: "/proc/out", "cannot write /proc/out: no such file or directory"),
-        "a file where a folder is": Fault(
-            obstructed_subfolder, "not a directory", ("--overwrite", "--layout", "transformers.js")
-        ),
-        "a parent without write permission": Fault(
-            lambda top: folder(top / "mine", 0o555) / "out", "permission denied", (), unprivileged=True
-        ),
-        "a parent without search permission": Fault(
-            lambda top: folder(top / "mine", 0o600) / "out", "permission denied", (), unprivileged=True
-        ),
-        "a folder without write permission": Fault(
-            lambda top: folder(top / "out", 0o555), "permission denied", ("--overwrite",), unprivileged=True
-        ),
-        "weights without read permission": Fault(
-            in_checkpoint("model.safetensors", 0), "cannot be read: permission denied", (), unprivileged=True
-        ),
-        "a configuration without read permission": Fault(
-            in_checkpoint("config.json", 0), "cannot be read: permission denied", (), unprivileged=True
-        ),
-        "a checkpoint without search permission": Fault(
-            in_checkpoint("", 0o600), "cannot be read: permission denied", (), unprivileged=True
-        ),
-        "a checkpoint without read permission": Fault(in_checkpoint("", 0), "permission denied", (), unprivileged=True),
-    }
-)
+FAULTS: Mapping[str, Fault] = {
+    "a long name": Fault(lambda top: top / ("o" * 300), "file name too long"),
+    "a long name of a file": Fault(lambda top: top / ("o" * 300 + ".onnx"), "file name too long"),
+    "a long path": Fault(lambda top: top / "/".join(["out"] * 1500), "file name too long"),
+    "below a file": Fault(lambda top: file(top / "mine") / "out", "which is not a folder"),
+    "far below a file": Fault(
+        lambda top: file(top / "mine") / "a" / "b" / "out", "which is not a folder; choose another path"
+    ),
+    "a file below a file": Fault(
+        lambda top: file(top / "mine") / "out.onnx", "which is not a folder; choose another path"
+    ),
+    "a file": Fault(lambda top: file(top / "out"), "is a file and does not end in .onnx"),
+    "a pipe": Fault(device, "is a file and does not end in .onnx"),
+    "a dangling link": Fault(
+        lambda top: linked(top / "out", "nowhere/here"), "is a link to nowhere/here, which does not exist"
+    ),
+    "a link to itself": Fault(lambda top: linked(top / "out", "out"), "is a link to out, which does not exist"),
+    "below a link to itself": Fault(lambda top: linked(top / "mine", "mine") / "out", "which is not a folder"),
+    "no current folder": Fault(gone_folder, "the current folder does not exist any more"),
+    "a system folder": Fault(lambda _: "/proc/out", "cannot write /proc/out: no such file or directory"),
+    "a file where a folder is": Fault(
+        obstructed_subfolder, "not a directory", ("--overwrite", "--layout", "transformers.js")
+    ),
+    "a parent without write permission": Fault(
+        lambda top: folder(top / "mine", 0o555) / "out", "permission denied", (), unprivileged=True
+    ),
+    "a parent without search permission": Fault(
+        lambda top: folder(top / "mine", 0o600) / "out", "permission denied", (), unprivileged=True
+    ),
+    "a folder without write permission": Fault(
+        lambda top: folder(top / "out", 0o555), "permission denied", ("--overwrite",), unprivileged=True
+    ),
+    "weights without read permission": Fault(
+        in_checkpoint("model.safetensors", 0), "cannot be read: permission denied", (), unprivileged=True
+    ),
+    "a configuration without read permission": Fault(
+        in_checkpoint("config.json", 0), "cannot be read: permission denied", (), unprivileged=True
+    ),
+    "a checkpoint without search permission": Fault(
+        in_checkpoint("", 0o600), "cannot be read: permission denied", (), unprivileged=True
+    ),
+    "a checkpoint without read permission": Fault(in_checkpoint("", 0), "permission denied", (), unprivileged=True),
+}

@@ -4,8 +4,6 @@ Where a text has a padding mask, the padding is on the left and on the right. A 
 the file says it cannot, is no case.
 """
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Iterator, Mapping
 from itertools import chain
@@ -83,9 +81,8 @@ def other_sizes(part: Part) -> dict[str, dict[str, int]]:
     if images:
         low, high = cases["smaller"], cases["larger"]
         cases["uneven"] = {**low, "width": high["width"]}
-        unit = gcd(
-            *images.values(), *(size for case in spec.cases for size in image_sizes(in_case(spec, case)).values())
-        )
+        others = (size for case in spec.cases for size in image_sizes(in_case(spec, case)).values())
+        unit = gcd(*images.values(), *others)
         cases["multiples"] = {**low, **{axis: unit * prime_above(images[axis] / unit + 1) for axis in images}}
     return cases
 
@@ -140,5 +137,4 @@ def line(model_type: str, task: str) -> str:
             model = every_head.tiny_model(model_type, task)
             return tried(onnxfn.spec_for(model, task), model, Path(folder) / "out")
         except (Exception, SystemExit) as error:  # noqa: BLE001 - the result of the sweep is the error
-            first = next((text.strip() for text in str(error).splitlines() if text.strip()), "")
-            return f"{swept.NOT}{type(error).__name__}: {first}"[:300]
+            return every_head.failure(swept.NOT, error)

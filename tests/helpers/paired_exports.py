@@ -7,8 +7,6 @@ an earlier export, which both replace. For each pair it prints the exit codes, 3
 destination then holds all of one export and nothing else.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Which arguments a function takes that stands for another: it may not drop what the original takes."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Sequence
 from inspect import Parameter

@@ -5,8 +5,6 @@
 writes them to tests/tiny_models/adapters, each with the parameters that PEFT's own merge changes. It needs peft.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """All public names of onnxfn, by module: those of the package itself, and those of its modules."""
 
-from __future__ import annotations
-
 from importlib import import_module
 from pathlib import Path
 

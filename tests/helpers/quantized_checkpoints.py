@@ -4,11 +4,8 @@ A packer returns the stored tensors of a weight, by the ends of their names, and
 the description of the format, as loops; nothing of `onnxfn.weights` is used.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -150,25 +147,21 @@ AWQ_SETTINGS = {"quant_method": "awq", "bits": 4, "group_size": GROUP, "version"
 FP8_SETTINGS = {"quant_method": "fp8", "weight_block_size": [8, GROUP], "activation_scheme": "dynamic"}
 CT = {"quant_method": "compressed-tensors", "format": "pack-quantized"}
 
-FORMATS: Mapping[str, Format] = MappingProxyType(
-    {
-        "gptq": _gptq(4),
-        "gptq 8": _gptq(8),
-        "gptq 3": _gptq(3, group=GROUP),
-        "gptq 2": _gptq(2),
-        "gptq act-order": _gptq(4, act_order=True),
-        "gptq v2": evolve(
-            _gptq(4, v2=True), settings={"quant_method": "gptq", "bits": 4, "checkpoint_format": "gptq_v2"}
-        ),
-        "gptq long": _gptq(4, group=32),
-        "awq": Format(awq, AWQ_SETTINGS, "AWQ with 4 bits"),
-        "fp8": Format(fp8, FP8_SETTINGS, "FP8"),
-        "fp8 rows": Format(fp8, {"quant_method": "fbgemm_fp8"}, "FP8", {"block": (1, 99), "end": ".weight_scale"}),
-        "packed": Format(packed4, CT, "compressed-tensors with packed integers"),
-        "packed asym": Format(packed4, CT, "compressed-tensors with packed integers", {"symmetric": False}),
-        "ct fp8": Format(fp8, CT, "compressed-tensors with 8 bits", {"block": (1, 99), "end": ".weight_scale"}),
-    }
-)
+FORMATS: Mapping[str, Format] = {
+    "gptq": _gptq(4),
+    "gptq 8": _gptq(8),
+    "gptq 3": _gptq(3, group=GROUP),
+    "gptq 2": _gptq(2),
+    "gptq act-order": _gptq(4, act_order=True),
+    "gptq v2": evolve(_gptq(4, v2=True), settings={"quant_method": "gptq", "bits": 4, "checkpoint_format": "gptq_v2"}),
+    "gptq long": _gptq(4, group=32),
+    "awq": Format(awq, AWQ_SETTINGS, "AWQ with 4 bits"),
+    "fp8": Format(fp8, FP8_SETTINGS, "FP8"),
+    "fp8 rows": Format(fp8, {"quant_method": "fbgemm_fp8"}, "FP8", {"block": (1, 99), "end": ".weight_scale"}),
+    "packed": Format(packed4, CT, "compressed-tensors with packed integers"),
+    "packed asym": Format(packed4, CT, "compressed-tensors with packed integers", {"symmetric": False}),
+    "ct fp8": Format(fp8, CT, "compressed-tensors with 8 bits", {"block": (1, 99), "end": ".weight_scale"}),
+}
 """The formats of linear layers."""
 
 

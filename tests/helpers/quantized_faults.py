@@ -1,11 +1,8 @@
 """Faults in the graph of a quantized file, and what the check of the graph says of them. No weight is changed."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -125,40 +122,36 @@ def frequencies(model: Model, name: str) -> str | None:
     return next((each for each in found if each is not None), None)
 
 
-PLANTED: Mapping[str, tuple[Kind, int]] = MappingProxyType(
-    {
-        "gate and up are exchanged": (gate_up, -1),
-        "a head sees the future": (head_sees_future, -1),
-        "attention is scaled by 1.05": (attention_scale, -1),
-        "the rotary base is 10 % larger": (rotary_base, 0),
-        "a layer has no mask": (KINDS["mask one layer"], -1),
-        "the mask is that of the next token": (KINDS["mask shifted"], 0),
-        "no token sees itself": (KINDS["causal mask"], 1),
-        "a past key is ignored": (KINDS["past ignored"], -2),
-        "the past of another layer": (KINDS["past of another layer"], 0),
-        "the cache of another layer": (KINDS["present wrong"], 0),
-        "the new key comes first": (KINDS["present stale"], 1),
-        "positions are clipped at 30": (KINDS["position_ids ignored"], 3),
-        "epsilon is 100 times larger": (KINDS["eps"], -1),
-        "a norm is left out": (KINDS["normalization"], 1),
-        "softmax over another axis": (KINDS["softmax axis"], 0),
-        "another activation": (KINDS["gelu form"], -1),
-        "heads of keys are tiled": (KINDS["kv heads"], -1),
-        "halves are not negated": (KINDS["rope"], 0),
-        "the window is larger by one": (KINDS["sliding window"], 0),
-        "logits are 1 % larger": (KINDS["logits shifted"], -1),
-    }
-)
+PLANTED: Mapping[str, tuple[Kind, int]] = {
+    "gate and up are exchanged": (gate_up, -1),
+    "a head sees the future": (head_sees_future, -1),
+    "attention is scaled by 1.05": (attention_scale, -1),
+    "the rotary base is 10 % larger": (rotary_base, 0),
+    "a layer has no mask": (KINDS["mask one layer"], -1),
+    "the mask is that of the next token": (KINDS["mask shifted"], 0),
+    "no token sees itself": (KINDS["causal mask"], 1),
+    "a past key is ignored": (KINDS["past ignored"], -2),
+    "the past of another layer": (KINDS["past of another layer"], 0),
+    "the cache of another layer": (KINDS["present wrong"], 0),
+    "the new key comes first": (KINDS["present stale"], 1),
+    "positions are clipped at 30": (KINDS["position_ids ignored"], 3),
+    "epsilon is 100 times larger": (KINDS["eps"], -1),
+    "a norm is left out": (KINDS["normalization"], 1),
+    "softmax over another axis": (KINDS["softmax axis"], 0),
+    "another activation": (KINDS["gelu form"], -1),
+    "heads of keys are tiled": (KINDS["kv heads"], -1),
+    "halves are not negated": (KINDS["rope"], 0),
+    "the window is larger by one": (KINDS["sliding window"], 0),
+    "logits are 1 % larger": (KINDS["logits shifted"], -1),
+}
 """A fault -> its kind, and which of its sites."""
 
-WITHOUT: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {
-        "llama": ("the window is larger by one",),
-        "mistral": (),
-        "gpt2": (
-            *("gate and up are exchanged", "the rotary base is 10 % larger", "heads of keys are tiled"),
-            *("halves are not negated", "the window is larger by one"),
-        ),
-    }
-)
+WITHOUT: Mapping[str, tuple[str, ...]] = {
+    "llama": ("the window is larger by one",),
+    "mistral": (),
+    "gpt2": (
+        *("gate and up are exchanged", "the rotary base is 10 % larger", "heads of keys are tiled"),
+        *("halves are not negated", "the window is larger by one"),
+    ),
+}
 """A tiny decoder -> the faults that have no site in it."""

@@ -7,8 +7,6 @@ the seconds of the export with its check, those of the processor (on a busy mach
 memory of the process in GB, and how much the outputs vary.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import resource
@@ -19,7 +17,6 @@ import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import default_models
@@ -45,13 +42,11 @@ TOO_LARGE = "not: too large"
 NO_MODEL = "not: no default model"
 """Lines of rows that are no part of the sweep, as their default configuration has no model that fits."""
 
-REASONS: Mapping[str, str] = MappingProxyType(
-    {
-        "depth_pro": "an image of 1536 x 1536 takes 25.6 TFLOP, about 290 s of a core in PyTorch and as many in ONNX "
-        "Runtime, and the check runs 3 in both; it takes no smaller ones, so the sweep leaves it out",
-        "lightglue": "it stops early by default, which no graph can; the error says how to switch that off",
-    }
-)
+REASONS: Mapping[str, str] = {
+    "depth_pro": "an image of 1536 x 1536 takes 25.6 TFLOP, about 290 s of a core in PyTorch and as many in ONNX "
+    "Runtime, and the check runs 3 in both; it takes no smaller ones, so the sweep leaves it out",
+    "lightglue": "it stops early by default, which no graph can; the error says how to switch that off",
+}
 """Why rows whose model fits do not pass."""
 
 TOO_LONG = ("depth_pro",)
@@ -60,9 +55,9 @@ TOO_LONG = ("depth_pro",)
 LEAST_VARIATION = 1e-4
 """The smallest `default_models.variation` of an output in which a fault shows."""
 
-CONSTANT: Mapping[str, str] = MappingProxyType(
-    {"time_series_transformer": "its scaler divides by the mean and subtracts nothing, so that `loc` is 0"}
-)
+CONSTANT: Mapping[str, str] = {
+    "time_series_transformer": "its scaler divides by the mean and subtracts nothing, so that `loc` is 0"
+}
 """Why outputs of rows do not vary."""
 
 SMALL_HEADS = ("feature-extraction",)

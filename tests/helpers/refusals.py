@@ -1,15 +1,11 @@
 """What is said when something is refused."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from onnxfn.specs.errors import OnnxfnError
+from onnxfn.specs.errors import OnnxfnError
 
 
 def refusal(kind: type[OnnxfnError], call: Callable[..., Any], *arguments: Any, **named: Any) -> str:

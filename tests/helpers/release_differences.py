@@ -1,7 +1,5 @@
 """What differs between the facts of two versions of a package: what is gone, renamed or new, most frequent first."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from difflib import SequenceMatcher
 

@@ -4,11 +4,8 @@ Facts are `{group: {name: items}}`; the items of a function are its parameters, 
 the version is imported: an unpacked wheel is enough. Onnxruntime is compiled, and `ONNXRUNTIME` asks it instead.
 """
 
-from __future__ import annotations
-
 import ast
 import re
-import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -121,13 +118,12 @@ def names_in(text, package):
 
 def paths_in_specs(package):
     """The paths `package.module:name` that rows, patches of derived specs and the tables of private names hold."""
-    sys.path.insert(0, str(ROOT / "tests" / "architectures"))
-    import test_functions
+    from declared_specs import specs_for_derivation, specs_of_rows
 
     from onnxfn.architectures.patch_table import PATCHES
     from onnxfn.architectures.private import torch_names, transformers_names
 
-    specs = [*test_functions.specs_of_rows(), *test_functions.specs_for_derivation()]
+    specs = [*specs_of_rows(), *specs_for_derivation()]
     paths = {patch.name for spec in specs for patch in spec.call.patches} | {name for name in PATCHES if ":" in name}
     for module in (torch_names, transformers_names):
         paths |= {*module.NAMES.values(), *(f"{path}.{name}" for name, path in module.ATTRIBUTES.items())}

@@ -1,7 +1,5 @@
 """Every patch of the package with the function that it replaces: see tests/architectures/test_patch_signatures.py."""
 
-from __future__ import annotations
-
 import ast
 import builtins
 import inspect
@@ -14,9 +12,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from onnxfn.architectures.patch_table import PATCHES, module_patches
-from onnxfn.models.patching import _owner
-from onnxfn.specs.records import Patch
+from onnxfn.architectures.patch_table import PATCHES
 
 MODELS = Path(find_spec("transformers").origin).parent / "models"
 """The folder of transformers' models."""
@@ -30,16 +26,6 @@ def modules_with_patched_functions() -> Iterator[ModuleType]:
     for path in sorted(MODELS.glob("*/modeling_*.py")):
         if path.parent.name in folders or pattern.search(path.read_text(encoding="utf-8")):
             yield import_module(f"transformers.models.{path.parent.name}.{path.stem}")
-
-
-def patches_by_name() -> tuple[Patch, ...]:
-    """The patches that `module_patches` chooses for these modules."""
-    return tuple(patch for module in modules_with_patched_functions() for patch in module_patches(module))
-
-
-def target_of(patch: Patch) -> tuple[Any, str]:
-    """The module or class that holds the target of a patch, and the name of the target."""
-    return _owner(patch.name)
 
 
 def body(function: Callable[..., Any]) -> str:

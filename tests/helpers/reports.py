@@ -1,7 +1,5 @@
 """Texts of `report.json`, also such as onnxfn never writes."""
 
-from __future__ import annotations
-
 import json
 
 from onnxfn.export.report.report_file import SCHEMA, SCHEMA_VERSION

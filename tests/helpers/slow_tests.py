@@ -6,8 +6,6 @@ commit, so that over a few commits all of them run; with a path it runs all. The
     python -m pytest -q -n 2 --durations 0 --durations-min 0.3 tests > log; python tests/helpers/slow_tests.py log
 """
 
-from __future__ import annotations
-
 import re
 import sys
 from collections import Counter
@@ -20,31 +18,17 @@ SLOW = frozenset(FILE.read_text().splitlines())
 
 KEPT: Mapping[str, tuple[str, ...]] = {
     "architectures/test_rows.py::test_a_model_agrees_with_pytorch": (
-        "albert-text-classification",
-        "canine-feature-extraction",
-        "clip-zero-shot-image-classification",
-        "convnext-feature-extraction",
-        "depth_anything-depth-estimation",
-        "patchtsmixer-time-series-forecasting",
-        "vit-image-classification",
-        "wav2vec2-automatic-speech-recognition",
-        "yolos-object-detection",
+        *("albert-text-classification", "canine-feature-extraction", "clip-zero-shot-image-classification"),
+        *("convnext-feature-extraction", "depth_anything-depth-estimation", "patchtsmixer-time-series-forecasting"),
+        *("vit-image-classification", "wav2vec2-automatic-speech-recognition", "yolos-object-detection"),
     ),
     "architectures/test_decoders.py::test_a_decoder_agrees_with_pytorch": (
-        "deepseek_v3-text-generation-with-past",
-        "gemma2-feature-extraction-with-past",
-        "gpt2-token-classification",
-        "lfm2-text-generation-with-past",
-        "llama-text-generation-with-past",
-        "mamba2-text-generation-with-past",
+        *(f"{name}-text-generation-with-past" for name in ("deepseek_v3", "lfm2", "llama", "mamba2")),
+        *("gemma2-feature-extraction-with-past", "gpt2-token-classification"),
     ),
     "architectures/test_every_head.py::test_a_head_that_no_row_names_agrees_with_pytorch": (
-        "bert-next-sentence-prediction",
-        "kyutai_speech_to_text-feature-extraction",
-        "patchtst-time-series-regression",
-        "prophetnet-text-generation",
-        "swinv2-backbone",
-        "t5-text-classification",
+        *("bert-next-sentence-prediction", "kyutai_speech_to_text-feature-extraction", "swinv2-backbone"),
+        *("patchtst-time-series-regression", "prophetnet-text-generation", "t5-text-classification"),
     ),
     "architectures/test_every_part.py::test_each_part_agrees_with_pytorch": (
         "llava-image-text-to-text-with-past",

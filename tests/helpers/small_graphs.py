@@ -1,7 +1,5 @@
 """Small graphs in the text format of ONNX, and what ONNX Runtime computes with them."""
 
-from __future__ import annotations
-
 import numpy as np
 import onnx
 import onnx_ir

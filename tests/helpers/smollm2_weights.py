@@ -1,7 +1,5 @@
 """The weights of SmolLM2-135M-Instruct, from a package that holds them."""
 
-from __future__ import annotations
-
 from importlib.util import find_spec
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """ONNX files that the quantizers of ONNX Runtime write, and changes of their initializers."""
 
-from __future__ import annotations
-
 import logging
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Strategies for every record. Names come from small pools, so that joins collide."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from hypothesis import strategies as st

@@ -3,13 +3,10 @@
 A kind is a function from a model to its sites. A site is a name and an edit, which changes the model in place.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from itertools import combinations, pairwise
-from types import MappingProxyType
 from zlib import crc32
 
 import numpy as np
@@ -42,6 +39,9 @@ from graph_edits import (
 Site = tuple[str, Callable[[], None]]
 Kind = Callable[[Model], Iterator[Site]]
 
+COMPARISONS = {"LessOrEqual": "Less", "Less": "LessOrEqual", "GreaterOrEqual": "Greater", "Greater": "GreaterOrEqual"}
+"""From a comparison to that which answers otherwise for two equal numbers."""
+
 LOWEST = -1e4
 """Scores below it hide a token: -65504 in float16, -3.4e38 in float32."""
 
@@ -57,6 +57,17 @@ def random(label: str) -> np.random.Generator:
 def matrices(model: Model, *words: str) -> list[str]:
     """The names of weights of two axes or more."""
     return [name for name in initializers(model, *words) if floats(model, name) and constant(model, name).ndim > 1]
+
+
+def by_name(*kinds: Callable[[Model], Iterator[Site]]) -> dict[str, Kind]:
+    """Kinds by the names of their functions, in words."""
+    return {kind.__name__.replace("_", " "): kind for kind in kinds}
+
+
+def zero_of(model: Model, name: str) -> np.ndarray:
+    """A zero in the dtype of an input or an output."""
+    value = next(value for value in (*model.graph.input, *model.graph.output) if value.name == name)
+    return np.zeros((), onnx.helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type))
 
 
 def floats(model: Model, name: str) -> bool:
@@ -88,7 +99,7 @@ def declared_size(model: Model) -> Iterator[Site]:
                 yield f"{value.name}[{index}]", partial(setattr, axis, "dim_value", 4)
 
 
-def extra_output(model: Model) -> Iterator[Site]:
+def extra_tensor(model: Model) -> Iterator[Site]:
     for node in nodes(model, "Softmax", "MatMul", "Gemm"):
         if node in model.graph.node:
             value = onnx.helper.make_tensor_value_info(node.output[0], onnx.TensorProto.FLOAT, None)
@@ -217,11 +228,7 @@ def mask_weak(model: Model) -> Iterator[Site]:
 
 def comparisons(model: Model) -> list[Node]:
     """The comparisons of the positions of two tokens."""
-    return [
-        node
-        for node in nodes(model, "LessOrEqual", "GreaterOrEqual", "Greater", "Less")
-        if all(constant(model, name) is None for name in node.input)
-    ]
+    return [node for node in nodes(model, *COMPARISONS) if all(constant(model, name) is None for name in node.input)]
 
 
 def causal_mask(model: Model) -> Iterator[Site]:
@@ -230,31 +237,20 @@ def causal_mask(model: Model) -> Iterator[Site]:
         negated = insert(model, after[0], "Not", [node.output[0]])
         redirect(model, node.output[0], insert(model, after[0], "Or", [node.output[0], negated]), only=after)
 
-    strict = {"LessOrEqual": "Less", "GreaterOrEqual": "Greater", "Greater": "GreaterOrEqual", "Less": "LessOrEqual"}
-    opposite = {
-        "LessOrEqual": "GreaterOrEqual",
-        "GreaterOrEqual": "LessOrEqual",
-        "Greater": "Less",
-        "Less": "Greater",
-    }
+    opposite = {"LessOrEqual": "GreaterOrEqual", "GreaterOrEqual": "LessOrEqual", "Greater": "Less", "Less": "Greater"}
     for node in comparisons(model):
         yield f"{node.output[0]}: always", partial(always, node)
-        yield f"{node.output[0]}: {strict[node.op_type]}", partial(setattr, node, "op_type", strict[node.op_type])
-        yield f"{node.output[0]}: {opposite[node.op_type]}", partial(setattr, node, "op_type", opposite[node.op_type])
+        for other in (COMPARISONS[node.op_type], opposite[node.op_type]):
+            yield f"{node.output[0]}: {other}", partial(setattr, node, "op_type", other)
 
 
 def sliding_window(model: Model) -> Iterator[Site]:
     for node in nodes(model, "Sub"):
         width = constant(model, node.input[1])
         if width is not None and width.dtype.kind == "i" and any(users(model, node.output[0], "Greater")):
-            for name, other in (
-                ("+1", width + 1),
-                ("-1", width - 1),
-                ("-7", width - 7),
-                ("-9", width - 9),
-                ("dropped", width + 10**6),
-            ):
-                yield f"{node.output[0]} {name}", partial(set_input, model, node, 1, other)
+            for step in (1, -1, -7, -9, 10**6):
+                name = "dropped" if step == 10**6 else f"{step:+d}"
+                yield f"{node.output[0]} {name}", partial(set_input, model, node, 1, width + step)
 
 
 # The cache
@@ -272,28 +268,13 @@ def past_inputs(model: Model) -> list[str]:
     return [name for name in inputs(model, "past") if users(model, name)]
 
 
-def zeroed(model: Model, before: Node, name: str) -> str:
-    value = next(value for value in (*model.graph.input, *model.graph.output) if value.name == name)
-    dtype = onnx.helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)
-    return insert(model, before, "Mul", [name, new_constant(model, np.zeros((), dtype))])
-
-
 def past_ignored(model: Model) -> Iterator[Site]:
-    def ignore(name):
-        readers = [node for node in users(model, name) if node.op_type != "Shape"]
-        redirect(model, name, zeroed(model, first(model), name), only=readers)
-
     for name in past_inputs(model):
-        yield name, partial(ignore, name)
+        yield name, lambda name=name: after_input(model, name, "Mul", new_constant(model, zero_of(model, name)))
 
 
-def past_of_another_layer(model: Model) -> Iterator[Site]:
-    for left, right in layers([name for name in past_inputs(model) if ".encoder." not in name]):
-        yield f"{left}, {right}", partial(exchange_inputs, model, left, right)
-
-
-def cross_past_of_another_layer(model: Model) -> Iterator[Site]:
-    for left, right in layers([name for name in past_inputs(model) if ".encoder." in name]):
+def past_of_another_layer(model: Model, *, cross: bool = False) -> Iterator[Site]:
+    for left, right in layers([name for name in past_inputs(model) if (".encoder." in name) == cross]):
         yield f"{left}, {right}", partial(exchange_inputs, model, left, right)
 
 
@@ -313,23 +294,17 @@ def concatenations(model: Model) -> list[tuple[str, Node]]:
 def present_stale(model: Model) -> Iterator[Site]:
     """What is new in an output is 0, or comes before the past."""
 
-    def forget(name, node):
+    def join(name, node, *, new_first):
         past, new = node.input
         rename_producer(model, name)
-        dtype = onnx.helper.tensor_dtype_to_np_dtype(
-            next(value for value in model.graph.output if value.name == name).type.tensor_type.elem_type
-        )
-        nothing = insert(model, None, "Mul", [new, new_constant(model, np.zeros((), dtype))])
-        model.graph.node.append(onnx.helper.make_node("Concat", [past, nothing], [name], axis=attribute(node, "axis")))
-
-    def reverse(name, node):
-        past, new = node.input
-        rename_producer(model, name)
-        model.graph.node.append(onnx.helper.make_node("Concat", [new, past], [name], axis=attribute(node, "axis")))
+        if not new_first:
+            new = insert(model, None, "Mul", [new, new_constant(model, zero_of(model, name))])
+        parts = [new, past] if new_first else [past, new]
+        model.graph.node.append(onnx.helper.make_node("Concat", parts, [name], axis=attribute(node, "axis")))
 
     for name, node in concatenations(model):
-        yield name, partial(forget, name, node)
-        yield f"{name}: new first", partial(reverse, name, node)
+        yield name, partial(join, name, node, new_first=False)
+        yield f"{name}: new first", partial(join, name, node, new_first=True)
 
 
 def present_wrong(model: Model) -> Iterator[Site]:
@@ -361,42 +336,18 @@ def frozen_axis(model: Model) -> Iterator[Site]:
     for node in nodes(model, "Shape"):
         axis = attribute(node, "start", 0)
         if node.input[0] in inputs(model) and attribute(node, "end") == axis + 1 and axis in TRACED:
-            size = new_constant_later(model, node, np.array([TRACED[axis]]))
-            yield f"{node.output[0]} = {TRACED[axis]}", size
+            name, size = node.output[0], np.array([TRACED[axis]])
+            yield f"{name} = {size[0]}", lambda name=name, size=size: redirect(model, name, new_constant(model, size))
 
 
-def new_constant_later(model: Model, node: Node, value: np.ndarray) -> Callable[[], None]:
-    """An edit after which the users of a node read a constant."""
-    return lambda: redirect(model, node.output[0], new_constant(model, value))
-
-
-MASKS_AND_CACHES: Mapping[str, Kind] = MappingProxyType(
-    {
-        "axis name": axis_name,
-        "declared size": declared_size,
-        "extra tensor": extra_output,
-        "input order": input_order,
-        "input type": input_type,
-        "output type": output_type,
-        "renamed": renamed,
-        "mask ignored": mask_ignored,
-        "mask batch": mask_batch,
-        "mask shifted": mask_shifted,
-        "mask one layer": mask_one_layer,
-        "mask weak": mask_weak,
-        "causal mask": causal_mask,
-        "sliding window": sliding_window,
-        "past ignored": past_ignored,
-        "past of another layer": past_of_another_layer,
-        "cross past of another layer": cross_past_of_another_layer,
-        "key/value swapped": key_value_swapped,
-        "present stale": present_stale,
-        "present wrong": present_wrong,
-        "outputs swapped": outputs_swapped,
-        "branch": branch,
-        "frozen axis": frozen_axis,
-    }
-)
+MASKS_AND_CACHES: Mapping[str, Kind] = {
+    **by_name(axis_name, declared_size, extra_tensor, input_order, input_type, output_type, renamed),
+    **by_name(mask_ignored, mask_batch, mask_shifted, mask_one_layer, mask_weak, causal_mask, sliding_window),
+    **by_name(past_ignored, past_of_another_layer),
+    "cross past of another layer": partial(past_of_another_layer, cross=True),
+    "key/value swapped": key_value_swapped,
+    **by_name(present_stale, present_wrong, outputs_swapped, branch, frozen_axis),
+}
 """The kinds of faults of the interface, of masks and of caches."""
 
 INTERFACE = frozenset({"axis name", "declared size", "extra tensor", "input order", "input type", "output type"})

@@ -3,8 +3,6 @@
 `python tests/tools/coverage.py FOLDER` writes them. They are outputs: the repository holds the JSON files alone.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping

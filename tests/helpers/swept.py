@@ -7,8 +7,6 @@ list; lines with the same number are one number: {model type: 0}, or 0 for the w
 that the code that gave a line is the code of its commit.
 """
 
-from __future__ import annotations
-
 import datetime as dt
 import fcntl
 import gc

@@ -1,7 +1,5 @@
 """A limit of processor time."""
 
-from __future__ import annotations
-
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,10 +1,7 @@
 """Faults of values and operators that an exporter could make: positions and weights."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from functools import partial
-from types import MappingProxyType
 
 import numpy as np
 import onnx
@@ -26,7 +23,7 @@ from graph_edits import (
     set_input,
     users,
 )
-from structure_faults import Kind, Site, floats, layers, matrices, random, with_row
+from structure_faults import Kind, Site, by_name, floats, layers, matrices, random, with_row
 
 POSITION_TABLES = ("position_embedding", "wpe", "embed_positions")
 WORD_TABLES = ("word_embeddings", "token_embedding", "embed_tokens", "wte", "shared", "backbone.embeddings")
@@ -196,9 +193,14 @@ def one_element(model: Model) -> Iterator[Site]:
     for name in chosen(model):
         value = constant(model, name)
         for change in (0.05, 1.0):
-            changed = value.astype(np.float64)
-            changed[tuple(random(name).integers(0, value.shape))] += change
-            yield f"{name} + {change}", partial(set_constant, model, name, changed)
+            yield f"{name} + {change}", partial(set_constant, model, name, with_element(name, value, change))
+
+
+def with_element(name: str, value: np.ndarray, change: float) -> np.ndarray:
+    """A weight of which one element is changed."""
+    changed = value.astype(np.float64)
+    changed[tuple(random(name).integers(0, value.shape))] += change
+    return changed
 
 
 def rounded(model: Model) -> Iterator[Site]:
@@ -273,27 +275,13 @@ def nan_weight(model: Model) -> Iterator[Site]:
             yield f"{name} {label}", partial(set_constant, model, name, changed)
 
 
-VALUES: Mapping[str, Kind] = MappingProxyType(
-    {
-        "position ids": position_ids,
-        "position_ids ignored": position_ids_ignored,
-        "position table": position_table,
-        "padding not skipped": padding_not_skipped,
-        "table row unseen": table_row_unseen,
-        "long texts only": long_texts_only,
-        "relative bias": relative_bias,
-        "rope": rope,
-        "rope theta": rope_theta,
-        "bias zeroed": bias_zeroed,
-        "weight noise": weight_noise,
-        "one element": one_element,
-        "rounded": rounded,
-        "weights swapped": weights_swapped,
-        "gate/up": gate_up,
-        "tied head": tied_head,
-        "files of other models": files_of_other_models,
-        "wrong token": wrong_token,
-        "not a number": nan_weight,
-    }
-)
+VALUES: Mapping[str, Kind] = {
+    "position ids": position_ids,
+    "position_ids ignored": position_ids_ignored,
+    **by_name(position_table, padding_not_skipped, table_row_unseen, long_texts_only, relative_bias, rope, rope_theta),
+    **by_name(bias_zeroed, weight_noise, one_element, rounded, weights_swapped),
+    "gate/up": gate_up,
+    **by_name(tied_head, files_of_other_models, wrong_token),
+    "not a number": nan_weight,
+}
 """The kinds of faults of positions and weights."""

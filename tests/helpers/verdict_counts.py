@@ -1,7 +1,5 @@
 """Tables of verdicts on seeded faults. A verdict is (model, kind, status) here."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 

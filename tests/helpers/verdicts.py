@@ -1,7 +1,5 @@
 """Whether the check finds a fault: a model, its export, and the verdict on a changed copy of its files."""
 
-from __future__ import annotations
-
 import shutil
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """A process in which an export takes as long as every later one."""
 
-from __future__ import annotations
-
 from functools import cache
 
 import tiny

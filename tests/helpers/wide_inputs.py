@@ -3,11 +3,8 @@
 They decide whether a fault that the check does not find changes an answer at all.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from itertools import cycle
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -83,9 +80,7 @@ def end_tokens(arrays: Arrays, random: np.random.Generator, tokens: Mapping[str,
     return pad_tokens({**arrays, "input_ids": changed}, random, tokens)
 
 
-CHANGES: Mapping[str, Change] = MappingProxyType(
-    {change.__name__: change for change in (as_it_is, holes, pad_tokens, end_tokens)}
-)
+CHANGES: Mapping[str, Change] = {change.__name__: change for change in (as_it_is, holes, pad_tokens, end_tokens)}
 
 
 def text_config(model: Any) -> Any:

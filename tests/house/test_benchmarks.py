@@ -1,7 +1,5 @@
 """The arithmetic of the benchmarks, and the tables of their last results."""
 
-from __future__ import annotations
-
 import doctest
 import json
 import subprocess

@@ -1,7 +1,5 @@
 """Every public name is documented: parameters, errors, fields, and an example that runs."""
 
-from __future__ import annotations
-
 import ast
 import inspect
 import re

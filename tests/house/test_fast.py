@@ -1,7 +1,5 @@
 """`pytest -m fast` runs without torch; slow tests are known by their names."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

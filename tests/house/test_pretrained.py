@@ -1,7 +1,5 @@
 """Code of a checkpoint runs only if the caller says so, at each call that can run it."""
 
-from __future__ import annotations
-
 import ast
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Private names of torch, onnxscript, onnx_ir and transformers are written in `architectures/private` alone."""
 
-from __future__ import annotations
-
 import ast
 import re
 from itertools import chain

@@ -1,7 +1,5 @@
 """The code of README.md runs and prints what README.md shows; folders, edits and commands are named there."""
 
-from __future__ import annotations
-
 import contextlib
 import inspect
 import io

@@ -1,7 +1,5 @@
 """What tests/tools/next_release.py compares: facts of sources, differences of facts, and lines of pytest."""
 
-from __future__ import annotations
-
 import doctest
 import importlib
 

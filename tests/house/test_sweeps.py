@@ -1,7 +1,5 @@
 """How results of sweeps are recorded, and how a sample of them is chosen."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """What type checkers see of onnxfn: a typed program passes, wrong calls do not, and no public value is untyped."""
 
-from __future__ import annotations
-
 import ast
 import json
 import os

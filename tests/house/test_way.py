@@ -1,7 +1,5 @@
 """How many files of the package run when a BERT is exported, and whether the page about its way names such files."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -1,13 +1,12 @@
 """The laws of the algebra, of patterns, of paths, of dummies, of records as data, and of edits."""
 
-from __future__ import annotations
-
 import json
 import os
 import pickle
 import subprocess
 import sys
 from operator import attrgetter
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -34,6 +33,7 @@ from onnxfn.specs.records import Read
 from onnxfn.specs.stored.serialize import from_json, to_json, to_plain
 from onnxfn.specs.tasks.tasks import SYNONYMS, for_task, task_names, tasked
 
+ROOT = Path(__file__).parents[2]
 BY_NAME = (
     *("inputs", "outputs", "dummies.generators", "call.constants", "call.builders", "call.patches"),
     *("cache.rows", "parts.files", "parts.links"),
@@ -475,3 +475,12 @@ def test_an_edit_returns_another_spec_and_does_not_change_its_argument(name, spe
     before = to_json(whole)
     assert CHANGES[name](whole) != whole
     assert to_json(whole) == before
+
+
+@pytest.mark.sweep
+def test_the_laws_hold_for_300_examples():
+    options = ["-q", "--hypothesis-profile=many", "-p", "no:cacheprovider", __file__]
+    run = subprocess.run(
+        [sys.executable, "-m", "pytest", *options], cwd=ROOT, capture_output=True, check=False, text=True
+    )
+    assert run.returncode == 0, run.stdout

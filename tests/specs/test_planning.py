@@ -178,11 +178,7 @@ def test_a_size_of_dummies_is_set_by_its_name(size):
     [
         ("fill-mask", "seq_length", "known: batch_size, sequence_length; did you mean 'sequence_length'?"),
         ("fill-mask", "num_choices", "known: batch_size, sequence_length"),
-        (
-            "multiple-choice",
-            "choices",
-            "known: batch_size, num_choices, sequence_length; did you mean 'num_choices'?",
-        ),
+        ("multiple-choice", "choices", "known: batch_size, num_choices, sequence_length; did you mean 'num_choices'?"),
     ],
 )
 def test_an_unknown_size_is_refused_with_the_closest(task, size, text):

@@ -1,7 +1,5 @@
 """Texts are checked with special tokens at masked tokens, with holes in masks, and as long as a model can read."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

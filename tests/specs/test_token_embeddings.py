@@ -47,14 +47,6 @@ def test_an_embedding_is_as_wide_as_the_configuration_says():
     ] * 2
 
 
-@pytest.mark.parametrize("task", ["text-generation", "text-classification"])
-def test_embeddings_can_be_chosen_before_or_after_the_task(task):
-    config = tiny.config("llama")
-    before = onnxfn.plan(for_task(with_inputs_embeds(spec_for("llama")), task), config)
-    after = onnxfn.plan(with_inputs_embeds(for_task(spec_for("llama"), task)), config)
-    assert str(before) == str(after)
-
-
 def test_one_graph_of_an_encoder_decoder_takes_embeddings():
     table, decoder = planned(with_behavior(T5, "decoder", past="outputs"))
     assert (table.name, decoder.name) == ("embed_tokens", "decoder_model")

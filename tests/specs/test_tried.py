@@ -1,7 +1,5 @@
 """An error says that a package is newer than the newest that was tried; nothing else does."""
 
-from __future__ import annotations
-
 import re
 import sys
 from pathlib import Path

@@ -1,17 +1,14 @@
 """Models of the default configuration of a type, with random weights: real sizes."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from contextlib import nullcontext
 from copy import deepcopy
-from types import MappingProxyType
 from typing import Any
 
 from norm_statistics import measured_statistics
 from sizes import DEFAULTS
 
-SEEDS: Mapping[str, int] = MappingProxyType({"depth_anything": 2, "pp_doclayout_v3": 1})
+SEEDS: Mapping[str, int] = {"depth_anything": 2, "pp_doclayout_v3": 1}
 """Seeds of random weights, if not 0. With 0 all depths are below 0 and become 0, or all boxes of masks are empty."""
 
 NOT_MEASURED = frozenset({"align", "levit"})

@@ -4,10 +4,7 @@ Every matrix is N(0, 0.15), so each has a part in the answer. Parameters that we
 read as a whole have a vocabulary of 5,000 tokens: no random text has the pad token by luck.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any
 
 import tiny
@@ -33,76 +30,65 @@ class Kind:
     float_dtype: str | None = None
 
 
-TEXT: Mapping[str, Any] = MappingProxyType(
-    {"vocab_size": 5000, "max_position_embeddings": LONGEST_TEXT, "num_hidden_layers": 2}
-)
-DECODED: Mapping[str, Any] = MappingProxyType({**TEXT, "vocab_size": 1000})
+TEXT: Mapping[str, Any] = {"vocab_size": 5000, "max_position_embeddings": LONGEST_TEXT, "num_hidden_layers": 2}
+DECODED: Mapping[str, Any] = {**TEXT, "vocab_size": 1000}
 GENERATION = "text-generation-with-past"
 BERT = Kind("bert", "AutoModel", "feature-extraction", TEXT)
 LLAMA = Kind("llama", "AutoModelForCausalLM", GENERATION, DECODED)
 GPT2 = Kind("gpt2", "AutoModelForCausalLM", GENERATION, DECODED)
 
-TOWER: Mapping[str, Any] = MappingProxyType(
-    {
-        "hidden_size": 32,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 4,
-        "intermediate_size": 48,
-    }
-)
+TOWER = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48}
 
-MODELS: Mapping[str, Kind] = MappingProxyType(
-    {
-        "bert": BERT,
-        "bert_classifier": Kind("bert", "AutoModelForSequenceClassification", "text-classification", TEXT),
-        "roberta": Kind("roberta", "AutoModel", "feature-extraction", TEXT),
-        "llama": LLAMA,
-        "mistral": Kind("mistral", "AutoModelForCausalLM", GENERATION, {**DECODED, "sliding_window": 8}),
-        "mistral_window_48": Kind("mistral", "AutoModelForCausalLM", GENERATION, {**DECODED, "sliding_window": 48}),
-        "gpt2": GPT2,
-        "gpt2_classifier": Kind("gpt2", "AutoModelForSequenceClassification", "text-classification", TEXT),
-        "t5": Kind(
-            "t5",
-            "AutoModelForSeq2SeqLM",
-            "text2text-generation-with-past",
-            {
-                "vocab_size": 200,
-                "relative_attention_num_buckets": 32,
-                "relative_attention_max_distance": 128,
-                "num_layers": 2,
+MODELS: Mapping[str, Kind] = {
+    "bert": BERT,
+    "bert_classifier": Kind("bert", "AutoModelForSequenceClassification", "text-classification", TEXT),
+    "roberta": Kind("roberta", "AutoModel", "feature-extraction", TEXT),
+    "llama": LLAMA,
+    "mistral": Kind("mistral", "AutoModelForCausalLM", GENERATION, {**DECODED, "sliding_window": 8}),
+    "mistral_window_48": Kind("mistral", "AutoModelForCausalLM", GENERATION, {**DECODED, "sliding_window": 48}),
+    "gpt2": GPT2,
+    "gpt2_classifier": Kind("gpt2", "AutoModelForSequenceClassification", "text-classification", TEXT),
+    "t5": Kind(
+        "t5",
+        "AutoModelForSeq2SeqLM",
+        "text2text-generation-with-past",
+        {
+            "vocab_size": 200,
+            "relative_attention_num_buckets": 32,
+            "relative_attention_max_distance": 128,
+            "num_layers": 2,
+        },
+    ),
+    "bart": Kind("bart", "AutoModelForSeq2SeqLM", "text2text-generation-with-past", DECODED),
+    "whisper": Kind(
+        "whisper",
+        "AutoModelForSpeechSeq2Seq",
+        "automatic-speech-recognition-with-past",
+        {"vocab_size": 200, "max_target_positions": LONGEST_TEXT},
+    ),
+    "vit": Kind("vit", "AutoModelForImageClassification", "image-classification", {"image_size": 24}),
+    "clip": Kind(
+        "clip",
+        "AutoModel",
+        "zero-shot-image-classification",
+        {
+            "text_config": {
+                **TOWER,
+                "vocab_size": 5000,
+                "max_position_embeddings": LONGEST_TEXT,
+                "eos_token_id": 3,
+                "bos_token_id": 4,
+                "pad_token_id": 3,
             },
-        ),
-        "bart": Kind("bart", "AutoModelForSeq2SeqLM", "text2text-generation-with-past", DECODED),
-        "whisper": Kind(
-            "whisper",
-            "AutoModelForSpeechSeq2Seq",
-            "automatic-speech-recognition-with-past",
-            {"vocab_size": 200, "max_target_positions": LONGEST_TEXT},
-        ),
-        "vit": Kind("vit", "AutoModelForImageClassification", "image-classification", {"image_size": 24}),
-        "clip": Kind(
-            "clip",
-            "AutoModel",
-            "zero-shot-image-classification",
-            {
-                "text_config": {
-                    **TOWER,
-                    "vocab_size": 5000,
-                    "max_position_embeddings": LONGEST_TEXT,
-                    "eos_token_id": 3,
-                    "bos_token_id": 4,
-                    "pad_token_id": 3,
-                },
-                "vision_config": {**TOWER, "image_size": 24, "patch_size": 8},
-                "projection_dim": 16,
-            },
-        ),
-        "mamba": Kind("mamba", "AutoModelForCausalLM", GENERATION, {"vocab_size": 1000, "num_hidden_layers": 2}),
-        "bert_float16": Kind("bert", "AutoModel", "feature-extraction", TEXT, "float16"),
-        "llama_float16": Kind("llama", "AutoModelForCausalLM", GENERATION, DECODED, "float16"),
-        "gpt2_float16": Kind("gpt2", "AutoModelForCausalLM", GENERATION, DECODED, "float16"),
-    }
-)
+            "vision_config": {**TOWER, "image_size": 24, "patch_size": 8},
+            "projection_dim": 16,
+        },
+    ),
+    "mamba": Kind("mamba", "AutoModelForCausalLM", GENERATION, {"vocab_size": 1000, "num_hidden_layers": 2}),
+    "bert_float16": Kind("bert", "AutoModel", "feature-extraction", TEXT, "float16"),
+    "llama_float16": Kind("llama", "AutoModelForCausalLM", GENERATION, DECODED, "float16"),
+    "gpt2_float16": Kind("gpt2", "AutoModelForCausalLM", GENERATION, DECODED, "float16"),
+}
 
 
 def build(name: str) -> tuple[Any, onnxfn.ExportSpec]:

@@ -4,8 +4,6 @@ A new model has the means 0 and the variances 1. With them, values vanish in a d
 constants that show no fault.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any

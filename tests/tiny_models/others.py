@@ -1,7 +1,5 @@
 """Tiny models of timm, sentence-transformers and diffusers, where these are installed."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from importlib.util import find_spec

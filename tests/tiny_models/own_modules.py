@@ -3,10 +3,7 @@
 Every module has a dynamic batch; where it has a time axis or an image, these are dynamic too.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -151,212 +148,178 @@ def integer_module(function: Callable[..., Any], dtype: str, count: int) -> Own:
     return Own(lambda: function, dict.fromkeys(names, small), dict.fromkeys(names, "batch_size time"))
 
 
-LAYERS: Mapping[str, Own] = MappingProxyType(
-    {
-        "Linear": sequence(lambda: nn.Linear(4, 3)),
-        "Identity": sequence(nn.Identity),
-        "Bilinear": Own(
-            lambda: nn.Bilinear(4, 5, 3),
-            {"input1": real(3, 6, 4), "input2": real(3, 6, 5)},
-            {"input1": SEQUENCE, "input2": SEQUENCE},
-        ),
-        "Embedding": Own(lambda: nn.Embedding(300, 4), {"input": ids(3, 6)}, {"input": "batch_size time"}),
-        "EmbeddingBag": Own(
-            lambda: nn.EmbeddingBag(300, 4, mode="sum"), {"input": ids(3, 6)}, {"input": "batch_size time"}
-        ),
-        "GRU": sequence(lambda: nn.GRU(4, 5, batch_first=True)),
-        "GRU of two directions": sequence(lambda: nn.GRU(4, 5, num_layers=2, bidirectional=True), axes=STEPS),
-        "LSTM": sequence(lambda: nn.LSTM(4, 5, batch_first=True)),
-        "LSTM of two directions": sequence(lambda: nn.LSTM(4, 5, num_layers=2, bidirectional=True), axes=STEPS),
-        "LSTM with a projection": sequence(
-            lambda: nn.LSTM(4, 5, num_layers=2, bidirectional=True, proj_size=3), axes=STEPS
-        ),
-        "RNN": sequence(lambda: nn.RNN(4, 5, nonlinearity="relu", batch_first=True)),
-        "GRUCell": Own(lambda: nn.GRUCell(4, 5), {"input": real(3, 4), "hx": real(3, 5)}),
-        "LSTMCell": Own(lambda: nn.LSTMCell(4, 5), {"input": real(3, 4), "hx": (real(3, 5), real(3, 5))}),
-        "RNNCell": Own(lambda: nn.RNNCell(4, 5), {"input": real(3, 4)}),
-        "Conv1d": signal(lambda: nn.Conv1d(4, 3, 3, stride=2, padding=1)),
-        "Conv2d": image(lambda: nn.Conv2d(4, 3, 3, dilation=2, groups=1, padding="same")),
-        "Conv3d": Own(lambda: nn.Conv3d(4, 3, 2), {"input": real(2, 4, 5, 6, 7)}, {"input": "batch_size _ d h w"}),
-        "ConvTranspose1d": signal(lambda: nn.ConvTranspose1d(4, 3, 3, stride=2, output_padding=1)),
-        "ConvTranspose2d": image(lambda: nn.ConvTranspose2d(4, 3, 2, stride=2)),
-        "MaxPool1d": signal(lambda: nn.MaxPool1d(3, 2, padding=1)),
-        "MaxPool2d": image(lambda: nn.MaxPool2d(2, ceil_mode=True)),
-        "MaxPool2d with indices": image(lambda: nn.MaxPool2d(2, return_indices=True)),
-        "AvgPool1d": signal(lambda: nn.AvgPool1d(3, 2, padding=1)),
-        "AvgPool2d": image(lambda: nn.AvgPool2d(2, count_include_pad=False)),
-        "LPPool1d": signal(lambda: nn.LPPool1d(2, 3)),
-        "AdaptiveAvgPool1d": signal(lambda: nn.AdaptiveAvgPool1d(3)),
-        "AdaptiveAvgPool2d": image(lambda: nn.AdaptiveAvgPool2d((2, 3))),
-        "AdaptiveMaxPool1d": signal(lambda: nn.AdaptiveMaxPool1d(1)),
-        "Upsample": image(lambda: nn.Upsample(scale_factor=2, mode="bilinear")),
-        "Upsample of a signal": signal(lambda: nn.Upsample(scale_factor=3, mode="nearest")),
-        "PixelShuffle": image(lambda: nn.PixelShuffle(2)),
-        "PixelUnshuffle": Own(
-            lambda: nn.PixelUnshuffle(2), {"input": real(2, 4, 12, 14)}, {"input": "batch_size _ 2*h 2*w"}
-        ),
-        "ReflectionPad1d": signal(lambda: nn.ReflectionPad1d(2)),
-        "ReplicationPad2d": image(lambda: nn.ReplicationPad2d(1)),
-        "ZeroPad2d": image(lambda: nn.ZeroPad2d((1, 2, 0, 3))),
-        "CircularPad1d": signal(lambda: nn.CircularPad1d(2)),
-        "Unfold": image(lambda: nn.Unfold(3, padding=1)),
-        "LayerNorm": sequence(lambda: nn.LayerNorm(4)),
-        "RMSNorm": sequence(lambda: nn.RMSNorm(4), name="x"),
-        "GroupNorm": signal(lambda: nn.GroupNorm(2, 4)),
-        "BatchNorm1d": signal(lambda: nn.BatchNorm1d(4)),
-        "BatchNorm2d": image(lambda: nn.BatchNorm2d(4)),
-        "InstanceNorm1d": signal(lambda: nn.InstanceNorm1d(4, affine=True)),
-        "InstanceNorm2d": image(lambda: nn.InstanceNorm2d(4)),
-        "LocalResponseNorm": image(lambda: nn.LocalResponseNorm(2)),
-        "MultiheadAttention": Own(
-            lambda: nn.MultiheadAttention(8, 2, batch_first=True),
-            {"query": real(3, 6, 8), "key": real(3, 5, 8), "value": real(3, 5, 8)},
-            {"query": SEQUENCE, "key": "batch_size other _", "value": "batch_size other _"},
-        ),
-        "TransformerEncoderLayer": sequence(lambda: nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), 8, "src"),
-        "TransformerEncoder": Own(
-            lambda: nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), 2),
-            {"src": real(3, 6, 8), "src_key_padding_mask": torch.zeros(3, 6, dtype=torch.bool)},
-            {"src": SEQUENCE, "src_key_padding_mask": "batch_size time"},
-        ),
-        "TransformerDecoderLayer": Own(
-            lambda: nn.TransformerDecoderLayer(8, 2, 16, batch_first=True),
-            {"tgt": real(3, 6, 8), "memory": real(3, 5, 8)},
-            {"tgt": SEQUENCE, "memory": "batch_size other _"},
-        ),
-        "Transformer": Own(
-            lambda: nn.Transformer(8, 2, 1, 1, 16, batch_first=True),
-            {"src": real(3, 6, 8), "tgt": real(3, 5, 8)},
-            {"src": SEQUENCE, "tgt": "batch_size other _"},
-        ),
-        "CosineSimilarity": Own(
-            lambda: nn.CosineSimilarity(-1),
-            {"x1": real(3, 6, 4), "x2": real(3, 6, 4)},
-            {"x1": SEQUENCE, "x2": SEQUENCE},
-        ),
-        "PairwiseDistance": Own(nn.PairwiseDistance, {"x1": real(3, 4), "x2": real(3, 4)}),
-        "Flatten": image(lambda: nn.Flatten(2)),
-        "Unflatten": sequence(lambda: nn.Unflatten(2, (2, 2))),
-        "ChannelShuffle": image(lambda: nn.ChannelShuffle(2)),
-        "Fold": Own(lambda: nn.Fold((4, 5), (2, 2)), {"input": real(3, 8, 12)}),
-        "CrossEntropyLoss": Own(
-            lambda: nn.CrossEntropyLoss(reduction="none"),
-            {"input": real(3, 5), "target": ids(3)},
-        ),
-        "MSELoss": Own(lambda: nn.MSELoss(reduction="none"), {"input": real(3, 4), "target": real(3, 4)}),
-        "KLDivLoss": Own(
-            lambda: nn.KLDivLoss(reduction="none"), {"input": -real(3, 4).abs(), "target": real(3, 4).sigmoid()}
-        ),
-        "Sequential": sequence(lambda: nn.Sequential(nn.Linear(4, 8), nn.Dropout(), nn.GELU(), nn.Linear(8, 2))),
-        "PReLU": signal(lambda: nn.PReLU(4)),
-        "Softmax2d": image(nn.Softmax2d),
-    }
-)
+LAYERS: Mapping[str, Own] = {
+    "Linear": sequence(lambda: nn.Linear(4, 3)),
+    "Identity": sequence(nn.Identity),
+    "Bilinear": Own(
+        lambda: nn.Bilinear(4, 5, 3),
+        {"input1": real(3, 6, 4), "input2": real(3, 6, 5)},
+        {"input1": SEQUENCE, "input2": SEQUENCE},
+    ),
+    "Embedding": Own(lambda: nn.Embedding(300, 4), {"input": ids(3, 6)}, {"input": "batch_size time"}),
+    "EmbeddingBag": Own(
+        lambda: nn.EmbeddingBag(300, 4, mode="sum"), {"input": ids(3, 6)}, {"input": "batch_size time"}
+    ),
+    "GRU": sequence(lambda: nn.GRU(4, 5, batch_first=True)),
+    "GRU of two directions": sequence(lambda: nn.GRU(4, 5, num_layers=2, bidirectional=True), axes=STEPS),
+    "LSTM": sequence(lambda: nn.LSTM(4, 5, batch_first=True)),
+    "LSTM of two directions": sequence(lambda: nn.LSTM(4, 5, num_layers=2, bidirectional=True), axes=STEPS),
+    "LSTM with a projection": sequence(
+        lambda: nn.LSTM(4, 5, num_layers=2, bidirectional=True, proj_size=3), axes=STEPS
+    ),
+    "RNN": sequence(lambda: nn.RNN(4, 5, nonlinearity="relu", batch_first=True)),
+    "GRUCell": Own(lambda: nn.GRUCell(4, 5), {"input": real(3, 4), "hx": real(3, 5)}),
+    "LSTMCell": Own(lambda: nn.LSTMCell(4, 5), {"input": real(3, 4), "hx": (real(3, 5), real(3, 5))}),
+    "RNNCell": Own(lambda: nn.RNNCell(4, 5), {"input": real(3, 4)}),
+    "Conv1d": signal(lambda: nn.Conv1d(4, 3, 3, stride=2, padding=1)),
+    "Conv2d": image(lambda: nn.Conv2d(4, 3, 3, dilation=2, groups=1, padding="same")),
+    "Conv3d": Own(lambda: nn.Conv3d(4, 3, 2), {"input": real(2, 4, 5, 6, 7)}, {"input": "batch_size _ d h w"}),
+    "ConvTranspose1d": signal(lambda: nn.ConvTranspose1d(4, 3, 3, stride=2, output_padding=1)),
+    "ConvTranspose2d": image(lambda: nn.ConvTranspose2d(4, 3, 2, stride=2)),
+    "MaxPool1d": signal(lambda: nn.MaxPool1d(3, 2, padding=1)),
+    "MaxPool2d": image(lambda: nn.MaxPool2d(2, ceil_mode=True)),
+    "MaxPool2d with indices": image(lambda: nn.MaxPool2d(2, return_indices=True)),
+    "AvgPool1d": signal(lambda: nn.AvgPool1d(3, 2, padding=1)),
+    "AvgPool2d": image(lambda: nn.AvgPool2d(2, count_include_pad=False)),
+    "LPPool1d": signal(lambda: nn.LPPool1d(2, 3)),
+    "AdaptiveAvgPool1d": signal(lambda: nn.AdaptiveAvgPool1d(3)),
+    "AdaptiveAvgPool2d": image(lambda: nn.AdaptiveAvgPool2d((2, 3))),
+    "AdaptiveMaxPool1d": signal(lambda: nn.AdaptiveMaxPool1d(1)),
+    "Upsample": image(lambda: nn.Upsample(scale_factor=2, mode="bilinear")),
+    "Upsample of a signal": signal(lambda: nn.Upsample(scale_factor=3, mode="nearest")),
+    "PixelShuffle": image(lambda: nn.PixelShuffle(2)),
+    "PixelUnshuffle": Own(
+        lambda: nn.PixelUnshuffle(2), {"input": real(2, 4, 12, 14)}, {"input": "batch_size _ 2*h 2*w"}
+    ),
+    "ReflectionPad1d": signal(lambda: nn.ReflectionPad1d(2)),
+    "ReplicationPad2d": image(lambda: nn.ReplicationPad2d(1)),
+    "ZeroPad2d": image(lambda: nn.ZeroPad2d((1, 2, 0, 3))),
+    "CircularPad1d": signal(lambda: nn.CircularPad1d(2)),
+    "Unfold": image(lambda: nn.Unfold(3, padding=1)),
+    "LayerNorm": sequence(lambda: nn.LayerNorm(4)),
+    "RMSNorm": sequence(lambda: nn.RMSNorm(4), name="x"),
+    "GroupNorm": signal(lambda: nn.GroupNorm(2, 4)),
+    "BatchNorm1d": signal(lambda: nn.BatchNorm1d(4)),
+    "BatchNorm2d": image(lambda: nn.BatchNorm2d(4)),
+    "InstanceNorm1d": signal(lambda: nn.InstanceNorm1d(4, affine=True)),
+    "InstanceNorm2d": image(lambda: nn.InstanceNorm2d(4)),
+    "LocalResponseNorm": image(lambda: nn.LocalResponseNorm(2)),
+    "MultiheadAttention": Own(
+        lambda: nn.MultiheadAttention(8, 2, batch_first=True),
+        {"query": real(3, 6, 8), "key": real(3, 5, 8), "value": real(3, 5, 8)},
+        {"query": SEQUENCE, "key": "batch_size other _", "value": "batch_size other _"},
+    ),
+    "TransformerEncoderLayer": sequence(lambda: nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), 8, "src"),
+    "TransformerEncoder": Own(
+        lambda: nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), 2),
+        {"src": real(3, 6, 8), "src_key_padding_mask": torch.zeros(3, 6, dtype=torch.bool)},
+        {"src": SEQUENCE, "src_key_padding_mask": "batch_size time"},
+    ),
+    "TransformerDecoderLayer": Own(
+        lambda: nn.TransformerDecoderLayer(8, 2, 16, batch_first=True),
+        {"tgt": real(3, 6, 8), "memory": real(3, 5, 8)},
+        {"tgt": SEQUENCE, "memory": "batch_size other _"},
+    ),
+    "Transformer": Own(
+        lambda: nn.Transformer(8, 2, 1, 1, 16, batch_first=True),
+        {"src": real(3, 6, 8), "tgt": real(3, 5, 8)},
+        {"src": SEQUENCE, "tgt": "batch_size other _"},
+    ),
+    "CosineSimilarity": Own(
+        lambda: nn.CosineSimilarity(-1),
+        {"x1": real(3, 6, 4), "x2": real(3, 6, 4)},
+        {"x1": SEQUENCE, "x2": SEQUENCE},
+    ),
+    "PairwiseDistance": Own(nn.PairwiseDistance, {"x1": real(3, 4), "x2": real(3, 4)}),
+    "Flatten": image(lambda: nn.Flatten(2)),
+    "Unflatten": sequence(lambda: nn.Unflatten(2, (2, 2))),
+    "ChannelShuffle": image(lambda: nn.ChannelShuffle(2)),
+    "Fold": Own(lambda: nn.Fold((4, 5), (2, 2)), {"input": real(3, 8, 12)}),
+    "CrossEntropyLoss": Own(lambda: nn.CrossEntropyLoss(reduction="none"), {"input": real(3, 5), "target": ids(3)}),
+    "MSELoss": Own(lambda: nn.MSELoss(reduction="none"), {"input": real(3, 4), "target": real(3, 4)}),
+    "KLDivLoss": Own(
+        lambda: nn.KLDivLoss(reduction="none"), {"input": -real(3, 4).abs(), "target": real(3, 4).sigmoid()}
+    ),
+    "Sequential": sequence(lambda: nn.Sequential(nn.Linear(4, 8), nn.Dropout(), nn.GELU(), nn.Linear(8, 2))),
+    "PReLU": signal(lambda: nn.PReLU(4)),
+    "Softmax2d": image(nn.Softmax2d),
+}
 """Layers of torch.nn with weights, shapes or several inputs."""
 
-ACTIVATIONS = [
-    "CELU",
-    "ELU",
-    "GELU",
-    "GLU",
-    "Hardshrink",
-    "Hardsigmoid",
-    "Hardswish",
-    "Hardtanh",
-    "LeakyReLU",
-    "LogSigmoid",
-    "LogSoftmax",
-    "Mish",
-    "RReLU",
-    "ReLU",
-    "ReLU6",
-    "SELU",
-    "SiLU",
-    "Sigmoid",
-    "Softmax",
-    "Softmin",
-    "Softplus",
-    "Softshrink",
-    "Softsign",
-    "Tanh",
-    "Tanhshrink",
-    "Threshold",
-]
+ACTIVATIONS = (
+    *("CELU", "ELU", "GELU", "GLU", "Hardshrink", "Hardsigmoid", "Hardswish", "Hardtanh", "LeakyReLU", "LogSigmoid"),
+    *("LogSoftmax", "Mish", "RReLU", "ReLU", "ReLU6", "SELU", "SiLU", "Sigmoid", "Softmax", "Softmin", "Softplus"),
+    *("Softshrink", "Softsign", "Tanh", "Tanhshrink", "Threshold"),
+)
 """Layers of torch.nn that compute each element, or along the last axis."""
 
-ARGUMENTS: Mapping[str, tuple[Any, ...]] = MappingProxyType(
-    {"Threshold": (0.1, 20.0), "Softmax": (-1,), "Softmin": (-1,), "LogSoftmax": (-1,)}
-)
+ARGUMENTS: Mapping[str, tuple[Any, ...]] = {
+    "Threshold": (0.1, 20.0),
+    "Softmax": (-1,),
+    "Softmin": (-1,),
+    "LogSoftmax": (-1,),
+}
 
-COMPOSED: Mapping[str, Own] = MappingProxyType(
-    {
-        "tagger": Own(Tagger, {"tokens": ids(3, 6), "lengths": torch.tensor([6, 4, 2])}, {"tokens": "batch_size time"}),
-        "captioner": Own(
-            Captioner,
-            {"batch": {"image": real(2, 3, 6, 6), "tokens": ids(2, 4)}, "state": [real(1, 2, 5)]},
-            {"batch.image": IMAGE, "batch.tokens": "batch_size time", "state.0": "_ batch_size _"},
-        ),
-        "attentive": Own(
-            Attentive,
-            (real(3, 6, 8), real(3, 5, 8), torch.zeros(3, 5, dtype=torch.bool), torch.ones(3, 6)),
-            {
-                "query": SEQUENCE,
-                "memory": "batch_size other _",
-                "is_padding": "batch_size other",
-                "weight": "batch_size time",
-            },
-        ),
-        "buffers": sequence(WithBuffers, name="x"),
-        "gather": Own(
-            lambda: lambda states, positions: states.gather(1, positions[..., None].expand(-1, -1, states.shape[-1])),
-            (real(3, 6, 4), ids(3, 2)),
-            {"states": SEQUENCE},
-        ),
-        "top k": Own(lambda: lambda x: torch.topk(x, 2), {"x": real(3, 6)}, {"x": "batch_size time"}),
-        "one hot": Own(
-            lambda: lambda labels: functional.one_hot(labels, 9), {"labels": ids(3, 6)}, {"labels": "batch_size time"}
-        ),
-        "einsum": Own(
-            lambda: lambda a, b: torch.einsum("bid,bjd->bij", a, b),
-            (real(3, 6, 4), real(3, 5, 4)),
-            {"a": SEQUENCE, "b": "batch_size other _"},
-        ),
-        "grid sample": Own(
-            lambda: lambda picture, grid: functional.grid_sample(picture, grid, align_corners=False),
-            (real(2, 3, 6, 7), real(2, 4, 5, 2).tanh()),
-            {"picture": IMAGE, "grid": "batch_size rows columns _"},
-        ),
-        "spectrum and back": Own(
-            lambda: lambda x: torch.fft.irfft(torch.fft.rfft(x) * 2, n=x.shape[1]), {"x": real(3, 9)}
-        ),
-        "axes of complex numbers": Own(
-            lambda: lambda x: torch.fft.irfft(torch.fft.rfft(x).unsqueeze(1).unsqueeze(-2), n=x.shape[1]),
-            {"x": real(3, 9)},
-        ),
-        "packed": Own(Packed, (real(3, 6, 4), torch.tensor([6, 2, 4])), {"x": SEQUENCE}),
-        "float64": Own(lambda: nn.Sequential(nn.Linear(4, 3), nn.Tanh()).double(), {"input": real(3, 4).double()}),
-        "float16": Own(lambda: nn.Sequential(nn.Linear(4, 3), nn.Tanh()).half(), {"input": real(3, 4).half()}),
-        "casts": Own(
-            lambda: lambda x: (x.double() * 3, x.half(), x.to(torch.int8), x > 0),
-            {"x": real(3, 4)},
-        ),
-    }
-)
+COMPOSED: Mapping[str, Own] = {
+    "tagger": Own(Tagger, {"tokens": ids(3, 6), "lengths": torch.tensor([6, 4, 2])}, {"tokens": "batch_size time"}),
+    "captioner": Own(
+        Captioner,
+        {"batch": {"image": real(2, 3, 6, 6), "tokens": ids(2, 4)}, "state": [real(1, 2, 5)]},
+        {"batch.image": IMAGE, "batch.tokens": "batch_size time", "state.0": "_ batch_size _"},
+    ),
+    "attentive": Own(
+        Attentive,
+        (real(3, 6, 8), real(3, 5, 8), torch.zeros(3, 5, dtype=torch.bool), torch.ones(3, 6)),
+        {
+            "query": SEQUENCE,
+            "memory": "batch_size other _",
+            "is_padding": "batch_size other",
+            "weight": "batch_size time",
+        },
+    ),
+    "buffers": sequence(WithBuffers, name="x"),
+    "gather": Own(
+        lambda: lambda states, positions: states.gather(1, positions[..., None].expand(-1, -1, states.shape[-1])),
+        (real(3, 6, 4), ids(3, 2)),
+        {"states": SEQUENCE},
+    ),
+    "top k": Own(lambda: lambda x: torch.topk(x, 2), {"x": real(3, 6)}, {"x": "batch_size time"}),
+    "one hot": Own(
+        lambda: lambda labels: functional.one_hot(labels, 9), {"labels": ids(3, 6)}, {"labels": "batch_size time"}
+    ),
+    "einsum": Own(
+        lambda: lambda a, b: torch.einsum("bid,bjd->bij", a, b),
+        (real(3, 6, 4), real(3, 5, 4)),
+        {"a": SEQUENCE, "b": "batch_size other _"},
+    ),
+    "grid sample": Own(
+        lambda: lambda picture, grid: functional.grid_sample(picture, grid, align_corners=False),
+        (real(2, 3, 6, 7), real(2, 4, 5, 2).tanh()),
+        {"picture": IMAGE, "grid": "batch_size rows columns _"},
+    ),
+    "spectrum and back": Own(lambda: lambda x: torch.fft.irfft(torch.fft.rfft(x) * 2, n=x.shape[1]), {"x": real(3, 9)}),
+    "axes of complex numbers": Own(
+        lambda: lambda x: torch.fft.irfft(torch.fft.rfft(x).unsqueeze(1).unsqueeze(-2), n=x.shape[1]),
+        {"x": real(3, 9)},
+    ),
+    "packed": Own(Packed, (real(3, 6, 4), torch.tensor([6, 2, 4])), {"x": SEQUENCE}),
+    "float64": Own(lambda: nn.Sequential(nn.Linear(4, 3), nn.Tanh()).double(), {"input": real(3, 4).double()}),
+    "float16": Own(lambda: nn.Sequential(nn.Linear(4, 3), nn.Tanh()).half(), {"input": real(3, 4).half()}),
+    "casts": Own(lambda: lambda x: (x.double() * 3, x.half(), x.to(torch.int8), x > 0), {"x": real(3, 4)}),
+}
 """Modules of several layers, with several inputs and outputs, nested."""
 
-INTEGER: Mapping[str, Own] = MappingProxyType(
+INTEGER: Mapping[str, Own] = (
     {f"products in {dtype}": integer_module(products, dtype, 2) for dtype in INTEGERS}
     | {f"arithmetic in {dtype}": integer_module(arithmetic, dtype, 2) for dtype in INTEGERS[:5]}
     | {f"reductions in {dtype}": integer_module(reductions, dtype, 1) for dtype in INTEGERS[:5]}
 )
 """Functions of integers, in all widths."""
 
-OWN_MODULES: Mapping[str, Own] = MappingProxyType(
-    {
-        **LAYERS,
-        **{name: sequence(lambda name=name: getattr(nn, name)(*ARGUMENTS.get(name, ()))) for name in ACTIVATIONS},
-        **COMPOSED,
-        **INTEGER,
-    }
-)
+OWN_MODULES: Mapping[str, Own] = {
+    **LAYERS,
+    **{name: sequence(lambda name=name: getattr(nn, name)(*ARGUMENTS.get(name, ()))) for name in ACTIVATIONS},
+    **COMPOSED,
+    **INTEGER,
+}
 """Name -> module."""

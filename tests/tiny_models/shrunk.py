@@ -1,7 +1,5 @@
 """A tiny configuration of any model type, by what configurations call their sizes: for models that no row speaks of."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from fnmatch import fnmatchcase
 from importlib import import_module

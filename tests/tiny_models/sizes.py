@@ -7,8 +7,6 @@ statistics norms over batches get, `sections` those of a head that turn with tim
 them and no configuration does. `use` names an entry of `shared` that the rest of an entry completes, `why` is a reason.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,32 +1,36 @@
 """Tiny random models of every architecture: small enough to export in seconds, uneven enough to show faults."""
 
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
 from typing import Any
 
 from norm_statistics import batch_norms, measured_statistics
 from sizes import NORMED, SIZES, SPECIAL
 
-CALLED: Mapping[str, str] = MappingProxyType(
-    {"siglip-text": "siglip_text_model", "siglip-text-with-projection": "siglip_text_model"}
-)
+CALLED: Mapping[str, str] = {"siglip-text": "siglip_text_model", "siglip-text-with-projection": "siglip_text_model"}
 """What Optimum calls otherwise than transformers."""
 
-BIASED: Mapping[str, float] = MappingProxyType({"mobilenet_v1": 1.0, "mobilenet_v2": 1.5})
+BIASED: Mapping[str, float] = {"mobilenet_v1": 1.0, "mobilenet_v2": 1.5}
 """Deep nets of units that clip make ten times more of rounding when half of the units are off (1e-4 of float64)."""
 
 QUIET = frozenset({"dac", "pe_audio_encoder"})
 """transformers begins their convolutions with 0.02, whatever their size, and a sound that dies away proves nothing."""
 
-UNSURE, OVERSURE = ("lightglue",), ("superglue",)
+MATCHERS: Mapping[str, Mapping[str, tuple[float, float]]] = {
+    "lightglue": {"final_projection.weight": (15, 0), "matchability.bias": (1, 3)},
+    "superglue": {"final_proj.weight": (0.5, 0)},
+}
+"""The end of the name of weights -> their factor, and what is added.
+
+LightGlue: all keypoints look alike, and none is worth a match: these look further apart, and are worth it. SuperGlue:
+scores are so far apart that PyTorch's own rounding shows in a match as 1e-5: a quarter as far.
+"""
+
 FAR = ("depth_pro",)
 LOUD = ("tipsv2_dpt",)
 """Where weights are drawn for layers without sums, and each is added to what came before it."""
 
 # Models that another one speaks with.
-BESIDE: Mapping[str, Mapping[str, tuple[str, str]]] = MappingProxyType(
-    {"speecht5": {"vocoder": ("speecht5_hifigan", "SpeechT5HifiGan")}}
-)
+BESIDE: Mapping[str, Mapping[str, tuple[str, str]]] = {"speecht5": {"vocoder": ("speecht5_hifigan", "SpeechT5HifiGan")}}
 
 
 def config(model_type: str, **overrides: Any) -> Any:
@@ -58,10 +62,8 @@ def model(
         disturb(found)
         if model_type in QUIET:
             _louden(found)
-        if model_type in UNSURE:
-            _assure(found)
-        if model_type in OVERSURE:
-            _moderate(found)
+        if model_type in MATCHERS:
+            _moderate(found, MATCHERS[model_type])
         if model_type in FAR:
             _bring_near(found)
         if model_type in LOUD:
@@ -120,26 +122,15 @@ def _louden(model: Any) -> None:
             layer.weight.mul_(0.5 / (layer.weight.std() * (layer.weight[0].numel() or 1) ** 0.5))
 
 
-def _assure(model: Any) -> None:
-    """Matchers to whom all keypoints look alike, and none worth a match: these look further apart, and are worth it."""
+def _moderate(model: Any, changes: Mapping[str, tuple[float, float]]) -> None:
+    """Matchers whose weights are scaled and shifted."""
     import torch
 
     with torch.no_grad():
         for name, weights in model.named_parameters():
-            if name.endswith("final_projection.weight"):
-                weights.mul_(15)
-            if name.endswith("matchability.bias"):
-                weights.add_(3)
-
-
-def _moderate(model: Any) -> None:
-    """Matchers whose scores are so far apart that PyTorch's own rounding shows in a match as 1e-5: a quarter as far."""
-    import torch
-
-    with torch.no_grad():
-        for name, weights in model.named_parameters():
-            if name.endswith("final_proj.weight"):
-                weights.mul_(0.5)
+            for end, (factor, more) in changes.items():
+                if name.endswith(end):
+                    weights.mul_(factor).add_(more)
 
 
 def _bring_near(model: Any) -> None:

@@ -1,10 +1,7 @@
 """Operators of torch, each as a function of tensors with a sample: all that a user may call with real numbers."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Iterator, Mapping
-from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -34,97 +31,75 @@ def positive(x: torch.Tensor) -> torch.Tensor:
     return x @ x.mT + torch.eye(x.shape[-1])
 
 
-EXPORTED: Mapping[str, Operator] = MappingProxyType(
-    {
-        "bucketize": Operator(lambda x: torch.bucketize(ties(x), torch.tensor([-1.0, 0, 1])), ROWS),
-        "bucketize right": Operator(
-            lambda x: torch.bucketize(ties(x), torch.tensor([-1.0, 0, 1]), right=True, out_int32=True), ROWS
-        ),
-        "cdist": Operator(torch.cdist, (ROWS_OF_MATRICES, real(3, 7, 4))),
-        "cdist of many rows": Operator(lambda x: torch.cdist(x, x + 1), real(30, 4)),
-        "cdist, p=0": Operator(lambda x: torch.cdist(ties(x), ties(x), p=0), ROWS_OF_MATRICES),
-        "cdist, p=1": Operator(lambda x: torch.cdist(x, x + 1, p=1), ROWS_OF_MATRICES),
-        "cdist, p=3": Operator(lambda x: torch.cdist(x, x + 1, p=3), ROWS_OF_MATRICES),
-        "cdist, p=inf": Operator(lambda x: torch.cdist(x, x + 1, p=float("inf")), ROWS_OF_MATRICES),
-        "cond": Operator(lambda x: torch.cond(x.sum() > 0, lambda y: y * 2, lambda y: y.cos(), (x,)), ROWS),
-        "copysign": Operator(lambda x: torch.copysign(x, ties(x) * 0 * -x.sign()), ROWS),
-        "cummax": Operator(lambda x: ties(x).cummax(1), ROWS),
-        "cummax of the batch": Operator(lambda x: ties(x).cummax(0), ROWS),
-        "cummax of integers": Operator(lambda x: ties(x).long().cummax(-1), ROWS),
-        "cummin": Operator(lambda x: ties(x).cummin(1), ROWS),
-        "cumprod": Operator(lambda x: x.cumprod(1), ROWS),
-        "cumprod of integers": Operator(lambda x: ties(x).int().cumprod(0), ROWS),
-        "hypot": Operator(lambda x: torch.hypot(x * 1e30, x * 3e30), ROWS),
-        "kthvalue": Operator(lambda x: x.kthvalue(2, 1), ROWS),
-        "kthvalue of the batch": Operator(lambda x: ties(x).kthvalue(1, 0, keepdim=True).values, ROWS),
-        "logcumsumexp": Operator(lambda x: (x * 90).logcumsumexp(1), ROWS),
-        "median": Operator(lambda x: x.median(1), ROWS),
-        "median of all": Operator(lambda x: x.median(), ROWS),
-        "median of ties": Operator(lambda x: ties(x).median(0, keepdim=True).values, ROWS),
-        "median of integers": Operator(lambda x: ties(x).long().median(1).values, ROWS),
-        "median of NaN": Operator(lambda x: torch.where(x > 1, torch.nan, x).median(1).values, ROWS),
-        "nanmedian": Operator(lambda x: torch.where(x > 0, torch.nan, x).nanmedian(1).values, ROWS),
-        "pdist": Operator(torch.pdist, ROWS),
-        "put": Operator(lambda x: x.put(torch.tensor([0, -4]), torch.tensor([1.0, 2.0])), ROWS),
-        "renorm": Operator(lambda x: x.renorm(2, 0, 1.0), ROWS),
-        "searchsorted": Operator(lambda x, y: torch.searchsorted(ties(x).sort(1).values, ties(y)), (ROWS, real(3, 4))),
-        "searchsorted right": Operator(
-            lambda x, y: torch.searchsorted(ties(x).sort(1).values, ties(y), side="right"), (ROWS, real(3, 4))
-        ),
-        "searchsorted in one row": Operator(lambda x: torch.searchsorted(torch.tensor([-1.0, 0, 1, 1]), ties(x)), ROWS),
-        "trapz": Operator(lambda x: torch.trapz(x, dim=1), ROWS),
-        "unique": Operator(lambda x: ties(x).unique(return_inverse=True, return_counts=True), ROWS),
-        "vmap": Operator(torch.vmap(torch.dot), (ROWS, ROWS + 1)),
-        "vmap in vmap": Operator(
-            lambda x, y: torch.vmap(lambda a: torch.vmap(lambda b: (a * b).softmax(-1))(y))(x), (ROWS, real(5, 6))
-        ),
-        "while_loop": Operator(
-            lambda x: torch.while_loop(lambda n, _: n < 3, lambda n, y: (n + 1, y * 2), (torch.tensor(0), x))[1], ROWS
-        ),
-    }
-)
+EXPORTED: Mapping[str, Operator] = {
+    "bucketize": Operator(lambda x: torch.bucketize(ties(x), torch.tensor([-1.0, 0, 1])), ROWS),
+    "bucketize right": Operator(
+        lambda x: torch.bucketize(ties(x), torch.tensor([-1.0, 0, 1]), right=True, out_int32=True), ROWS
+    ),
+    "cdist": Operator(torch.cdist, (ROWS_OF_MATRICES, real(3, 7, 4))),
+    "cdist of many rows": Operator(lambda x: torch.cdist(x, x + 1), real(30, 4)),
+    "cdist, p=0": Operator(lambda x: torch.cdist(ties(x), ties(x), p=0), ROWS_OF_MATRICES),
+    "cdist, p=1": Operator(lambda x: torch.cdist(x, x + 1, p=1), ROWS_OF_MATRICES),
+    "cdist, p=3": Operator(lambda x: torch.cdist(x, x + 1, p=3), ROWS_OF_MATRICES),
+    "cdist, p=inf": Operator(lambda x: torch.cdist(x, x + 1, p=float("inf")), ROWS_OF_MATRICES),
+    "cond": Operator(lambda x: torch.cond(x.sum() > 0, lambda y: y * 2, lambda y: y.cos(), (x,)), ROWS),
+    "copysign": Operator(lambda x: torch.copysign(x, ties(x) * 0 * -x.sign()), ROWS),
+    "cummax": Operator(lambda x: ties(x).cummax(1), ROWS),
+    "cummax of the batch": Operator(lambda x: ties(x).cummax(0), ROWS),
+    "cummax of integers": Operator(lambda x: ties(x).long().cummax(-1), ROWS),
+    "cummin": Operator(lambda x: ties(x).cummin(1), ROWS),
+    "cumprod": Operator(lambda x: x.cumprod(1), ROWS),
+    "cumprod of integers": Operator(lambda x: ties(x).int().cumprod(0), ROWS),
+    "hypot": Operator(lambda x: torch.hypot(x * 1e30, x * 3e30), ROWS),
+    "kthvalue": Operator(lambda x: x.kthvalue(2, 1), ROWS),
+    "kthvalue of the batch": Operator(lambda x: ties(x).kthvalue(1, 0, keepdim=True).values, ROWS),
+    "logcumsumexp": Operator(lambda x: (x * 90).logcumsumexp(1), ROWS),
+    "median": Operator(lambda x: x.median(1), ROWS),
+    "median of all": Operator(lambda x: x.median(), ROWS),
+    "median of ties": Operator(lambda x: ties(x).median(0, keepdim=True).values, ROWS),
+    "median of integers": Operator(lambda x: ties(x).long().median(1).values, ROWS),
+    "median of NaN": Operator(lambda x: torch.where(x > 1, torch.nan, x).median(1).values, ROWS),
+    "nanmedian": Operator(lambda x: torch.where(x > 0, torch.nan, x).nanmedian(1).values, ROWS),
+    "pdist": Operator(torch.pdist, ROWS),
+    "put": Operator(lambda x: x.put(torch.tensor([0, -4]), torch.tensor([1.0, 2.0])), ROWS),
+    "renorm": Operator(lambda x: x.renorm(2, 0, 1.0), ROWS),
+    "searchsorted": Operator(lambda x, y: torch.searchsorted(ties(x).sort(1).values, ties(y)), (ROWS, real(3, 4))),
+    "searchsorted right": Operator(
+        lambda x, y: torch.searchsorted(ties(x).sort(1).values, ties(y), side="right"), (ROWS, real(3, 4))
+    ),
+    "searchsorted in one row": Operator(lambda x: torch.searchsorted(torch.tensor([-1.0, 0, 1, 1]), ties(x)), ROWS),
+    "trapz": Operator(lambda x: torch.trapz(x, dim=1), ROWS),
+    "unique": Operator(lambda x: ties(x).unique(return_inverse=True, return_counts=True), ROWS),
+    "vmap": Operator(torch.vmap(torch.dot), (ROWS, ROWS + 1)),
+    "vmap in vmap": Operator(
+        lambda x, y: torch.vmap(lambda a: torch.vmap(lambda b: (a * b).softmax(-1))(y))(x), (ROWS, real(5, 6))
+    ),
+    "while_loop": Operator(
+        lambda x: torch.while_loop(lambda n, _: n < 3, lambda n, y: (n + 1, y * 2), (torch.tensor(0), x))[1], ROWS
+    ),
+}
 """Operators that are exported: those of translations of our own, with ties and NaN, and those that run functions."""
 
-REFUSED: Mapping[str, tuple[Operator, str]] = MappingProxyType(
-    {
-        "eigh": (
-            Operator(lambda x: torch.linalg.eigvalsh(positive(x)), SQUARES),
-            "aten._linalg_eigh, .*; compute it f",
-        ),
-        "fake_quantize": (
-            Operator(lambda x: torch.fake_quantize_per_tensor_affine(x, 0.1, 0, -128, 127), ROWS),
-            "fake_quantize_per_tensor_affine.*; compute it from other operators",
-        ),
-        "grad": (Operator(torch.func.grad(lambda y: (y**2).sum()), ROWS), "write the formula of the grad"),
-        "histc": (
-            Operator(lambda x: torch.histc(x, 5), ROWS),
-            "aten.histc, .*; compute it from other operators of torch, outside the model, or",
-        ),
-        "inverse": (
-            Operator(torch.inverse, SQUARES),
-            "aten.(inverse|linalg_inv_ex), .*; compute it f",
-        ),
-        "lgamma": (Operator(torch.lgamma, ROWS), "prims.lgamma, which Module calls; compute it from other operators"),
-        "matrix_exp": (
-            Operator(torch.matrix_exp, SQUARES),
-            "aten.linalg_matrix_exp, .*; compute it from",
-        ),
-        "mode": (
-            Operator(lambda x: x.mode(1), ROWS),
-            r"aten.mode, which Module calls at torch_operators.py:\d+ \(",
-        ),
-        "numpy": (
-            Operator(lambda x: torch.from_numpy(x.numpy() * 2), ROWS),
-            "use the function of torch in ",
-        ),
-        "qr": (Operator(lambda x: torch.linalg.qr(x)[1], SQUARES), "aten.linalg_qr, .*; compute it from other op"),
-        "svd": (Operator(torch.linalg.svdvals, SQUARES), "aten._linalg_svd, .*; compute it f"),
-        "view": (
-            Operator(lambda x: x.view(torch.int32), ROWS),
-            r"aten.view, .*; compute it from other operators",
-        ),
-    }
-)
+REFUSED: Mapping[str, tuple[Operator, str]] = {
+    "eigh": (Operator(lambda x: torch.linalg.eigvalsh(positive(x)), SQUARES), "aten._linalg_eigh, .*; compute it f"),
+    "fake_quantize": (
+        Operator(lambda x: torch.fake_quantize_per_tensor_affine(x, 0.1, 0, -128, 127), ROWS),
+        "fake_quantize_per_tensor_affine.*; compute it from other operators",
+    ),
+    "grad": (Operator(torch.func.grad(lambda y: (y**2).sum()), ROWS), "write the formula of the grad"),
+    "histc": (
+        Operator(lambda x: torch.histc(x, 5), ROWS),
+        "aten.histc, .*; compute it from other operators of torch, outside the model, or",
+    ),
+    "inverse": (Operator(torch.inverse, SQUARES), "aten.(inverse|linalg_inv_ex), .*; compute it f"),
+    "lgamma": (Operator(torch.lgamma, ROWS), "prims.lgamma, which Module calls; compute it from other operators"),
+    "matrix_exp": (Operator(torch.matrix_exp, SQUARES), "aten.linalg_matrix_exp, .*; compute it from"),
+    "mode": (Operator(lambda x: x.mode(1), ROWS), r"aten.mode, which Module calls at torch_operators.py:\d+ \("),
+    "numpy": (Operator(lambda x: torch.from_numpy(x.numpy() * 2), ROWS), "use the function of torch in "),
+    "qr": (Operator(lambda x: torch.linalg.qr(x)[1], SQUARES), "aten.linalg_qr, .*; compute it from other op"),
+    "svd": (Operator(torch.linalg.svdvals, SQUARES), "aten._linalg_svd, .*; compute it f"),
+    "view": (Operator(lambda x: x.view(torch.int32), ROWS), r"aten.view, .*; compute it from other operators"),
+}
 """Operators that are refused, each with a part of the message."""
 
 PLACES = (torch, torch.special, torch.fft, torch.linalg, functional, torch.Tensor)

@@ -6,8 +6,6 @@
 A change that is to leave the graphs alone (a move, a renaming) is shown to do so by the second command.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

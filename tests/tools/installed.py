@@ -8,8 +8,6 @@ its own: the environment keeps its own. The tests run in a copy of the repositor
 PYTHON a row of the table of tests/tools/README.md.
 """
 
-from __future__ import annotations
-
 import datetime as dt
 import os
 import re

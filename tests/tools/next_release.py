@@ -8,8 +8,6 @@ tests/tools/releases/ too. If pip does not install the version, a line says so; 
 download it. The sample ends when the minutes are over; what did not run is counted.
 """
 
-from __future__ import annotations
-
 import argparse
 import datetime as dt
 import json

@@ -1,7 +1,5 @@
 """A product by blocks of columns has the numbers of the product as it is."""
 
-from __future__ import annotations
-
 import numpy as np
 import onnxruntime
 import pytest

@@ -1,6 +1,6 @@
 """The sections of a graph: each node of it lies in exactly one, and the layers are those of the model."""
 
-from __future__ import annotations
+from functools import cache
 
 import onnx
 import pytest
@@ -43,15 +43,13 @@ CHAINS = {model_type: path for path, model_types in PATHS.items() for model_type
 @pytest.fixture(scope="module")
 def graphs(tmp_path_factory):
     """A function from a model type to its model, the first part of its plan, and its graph; each is exported once."""
-    known = {}
 
+    @cache
     def graph(model_type):
-        if model_type not in known:
-            loader, task = MODELS[model_type]
-            model, folder = tiny.model(model_type, loader), tmp_path_factory.mktemp(model_type) / "out"
-            part = onnxfn.export(onnxfn.spec_for(model, task), model, folder, check=False).plan.parts[0]
-            known[model_type] = model, part, onnx.load(folder / f"{part.name}.onnx").graph
-        return known[model_type]
+        loader, task = MODELS[model_type]
+        model, folder = tiny.model(model_type, loader), tmp_path_factory.mktemp(model_type) / "out"
+        part = onnxfn.export(onnxfn.spec_for(model, task), model, folder, check=False).plan.parts[0]
+        return model, part, onnx.load(folder / f"{part.name}.onnx").graph
 
     return graph
 

@@ -1,22 +1,19 @@
 """The check by sections: it has the verdict of the whole check, and finds a fault in the layer where it is."""
 
-from __future__ import annotations
-
 import json
-import shutil
 
 import numpy as np
 import onnx
 import pytest
 import tiny
+from command_line import invoke, succeed
+from graph_edits import edited_export
 from onnx import helper, numpy_helper
 from refusals import refusal
-from typer.testing import CliRunner
 
 import onnxfn
 from onnxfn.check.check import check_error
 from onnxfn.check.cuts.layer_chains import layer_paths
-from onnxfn.export.cli.commands import app
 from onnxfn.export.report.report_file import check_facts
 from onnxfn.specs.errors import InvalidSpec, UnknownName
 from onnxfn.specs.stored.reports import Report
@@ -33,20 +30,15 @@ MODELS = {
 
 
 @pytest.fixture(scope="module")
-def exports(tmp_path_factory):
-    """A function from a model type to its spec, its model and the folder of its export; each is exported once."""
-    known = {}
+def exports(exports_of):
+    """From a model type to its spec, its model and the folder of its export."""
 
-    def export(model_type):
-        if model_type not in known:
-            loader, task, sizes = MODELS[model_type]
-            model, folder = tiny.model(model_type, loader, **sizes), tmp_path_factory.mktemp(model_type) / "out"
-            spec = onnxfn.spec_for(model, task)
-            onnxfn.export(spec, model, folder, check=False)
-            known[model_type] = spec, model, folder
-        return known[model_type]
+    def built(model_type):
+        loader, task, sizes = MODELS[model_type]
+        model = tiny.model(model_type, loader, **sizes)
+        return onnxfn.spec_for(model, task), model
 
-    return export
+    return exports_of(built)
 
 
 def by_sections(spec, model, folder):
@@ -126,26 +118,17 @@ LLAMA_FAULTS = {
     "a matrix is transposed": (4, changed(f"{LAYERS}.4.self_attn.o_proj.weight", np.transpose)),
     "a row is zero": (5, changed(f"{LAYERS}.5.self_attn.v_proj.weight", without_first_row)),
     "a norm is shifted": (2, changed(f"{LAYERS}.2.post_attention_layernorm.weight", lambda array: array + 1e-3)),
-    "q and k are swapped": (
-        1,
-        swapped(f"{LAYERS}.1.self_attn.q_proj.weight", f"{LAYERS}.1.self_attn.k_proj.weight"),
-    ),
+    "q and k are swapped": (1, swapped(f"{LAYERS}.1.self_attn.q_proj.weight", f"{LAYERS}.1.self_attn.k_proj.weight")),
     "gate and up are swapped": (0, swapped(f"{LAYERS}.0.mlp.gate_proj.weight", f"{LAYERS}.0.mlp.up_proj.weight")),
     "another epsilon": (2, other_epsilon(f"{LAYERS}.2.post_attention_layernorm.weight", 1e-4)),
     "another epsilon in the first norm": (4, other_epsilon(f"{LAYERS}.4.input_layernorm.weight", 1e-4)),
-    "halves are not negated": (
-        3,
-        other_operator(f"{LAYERS}.3.self_attn.q_proj.weight", "Neg", "Identity"),
-    ),
+    "halves are not negated": (3, other_operator(f"{LAYERS}.3.self_attn.q_proj.weight", "Neg", "Identity")),
     "another activation": (5, other_operator(f"{LAYERS}.5.mlp.gate_proj.weight", "Sigmoid", "Tanh")),
     "softmax over another axis": (
         1,
         other_operator(f"{LAYERS}.1.self_attn.q_proj.weight", "Softmax", "Softmax", axis=2),
     ),
-    "no mask": (
-        0,
-        lambda graph: node_before(graph, f"{LAYERS}.0.self_attn.q_proj.weight", "Softmax"),
-    ),
+    "no mask": (0, lambda graph: node_before(graph, f"{LAYERS}.0.self_attn.q_proj.weight", "Softmax")),
 }
 """A fault -> the layer where it is, and the edit of the graph."""
 
@@ -170,15 +153,6 @@ OTHER_FAULTS = [
 """Model type, the section with the fault, and the edit of the graph."""
 
 
-def edited(folder, copied, edit):
-    """A copy of an export whose ONNX file was edited."""
-    shutil.copytree(folder, copied)
-    model = onnx.load(copied / "model.onnx")
-    edit(model.graph)
-    onnx.save(model, copied / "model.onnx")
-    return copied
-
-
 @pytest.mark.parametrize("model_type", MODELS)
 def test_files_without_a_fault_pass(exports, model_type):
     spec, model, folder = exports(model_type)
@@ -197,7 +171,7 @@ def test_files_without_a_fault_pass(exports, model_type):
 def test_a_fault_in_a_layer_is_found_in_that_layer(exports, fault, tmp_path):
     spec, model, folder = exports("llama")
     layer, edit = LLAMA_FAULTS[fault]
-    copied = edited(folder, tmp_path / "out", edit)
+    copied = edited_export(folder, tmp_path / "out", edit)
     report = by_sections(spec, model, copied)
     assert [each.section for each in report.sections if not each.passed] == [f"{LAYERS}.{layer}"]
     assert not onnxfn.validate(spec, model, copied).passed
@@ -206,7 +180,7 @@ def test_a_fault_in_a_layer_is_found_in_that_layer(exports, fault, tmp_path):
 @pytest.mark.parametrize(("model_type", "section", "edit"), OTHER_FAULTS, ids=[f"{a}-{b}" for a, b, _ in OTHER_FAULTS])
 def test_faults_in_encoders_and_among_unlike_layers(exports, model_type, section, edit, tmp_path):
     spec, model, folder = exports(model_type)
-    report = by_sections(spec, model, edited(folder, tmp_path / "out", edit))
+    report = by_sections(spec, model, edited_export(folder, tmp_path / "out", edit))
     assert [each.section for each in report.sections if not each.passed] == [section]
 
 
@@ -219,7 +193,7 @@ def test_a_report_names_the_layer_in_its_table_its_json_and_its_error(exports, t
     assert [each["section"] for each in facts] == ["embedding", *(f"{BERT}.{index}" for index in range(4)), "head"]
     assert all(0 <= each["max_abs"] <= each["tolerance"] for each in facts)
     edit = changed(f"{BERT}.2.output.dense.weight", lambda array: 1.01 * array)
-    failed = by_sections(spec, model, edited(folder, tmp_path / "out", edit))
+    failed = by_sections(spec, model, edited_export(folder, tmp_path / "out", edit))
     assert f"model: {BERT}.2 differ: " in str(check_error(failed))
 
 
@@ -276,15 +250,14 @@ def test_a_model_without_a_chain_of_layers_is_refused_with_advice(tmp_path):
 @pytest.mark.parametrize("dtypes", [(), ("float16",)])
 def test_the_command_line_prints_the_sections_with_verbose(dtypes, tmp_path):
     tiny.model("llama", "AutoModelForCausalLM").save_pretrained(tmp_path / "llama")
-    words = ["export", str(tmp_path / "llama"), str(tmp_path / "out"), "--check", "sections", "--verbose"]
-    result = CliRunner().invoke(app, [*words, *(word for dtype in dtypes for word in ("--dtype", dtype))])
-    assert result.exit_code == 0, result.output
+    words = ["export", tmp_path / "llama", tmp_path / "out", "--check", "sections", "--verbose"]
+    result = succeed(*words, *(word for dtype in dtypes for word in ("--dtype", dtype)))
     assert "by sections" in result.stdout
     assert f"{LAYERS}.1 " in result.stdout
 
 
 def test_two_words_for_the_check_are_refused(tmp_path):
-    result = CliRunner().invoke(app, ["export", "no", str(tmp_path), "--no-check", "--check", "sections"])
+    result = invoke("export", "no", tmp_path, "--no-check", "--check", "sections")
     assert result.exit_code == 1
     assert "--no-check is --check none, and --check sections is another" in result.output
 

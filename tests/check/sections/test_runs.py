@@ -1,7 +1,5 @@
 """The graph of a written file, whatever shapes it states, and the runs of its sections one after the other."""
 
-from __future__ import annotations
-
 import numpy as np
 import onnx
 import pytest

@@ -1,7 +1,5 @@
 """A tensor is expanded for no operator that broadcasts it; the graph computes the same."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

@@ -1,7 +1,5 @@
 """Attention is fused, in graphs written by hand."""
 
-from __future__ import annotations
-
 import numpy as np
 import onnx_ir
 import pytest

@@ -1,7 +1,5 @@
 """Norms and reciprocals are fused, in graphs written by hand."""
 
-from __future__ import annotations
-
 import onnx
 import onnx_ir
 import onnxruntime

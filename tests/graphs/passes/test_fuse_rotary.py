@@ -1,7 +1,5 @@
 """Rotary embeddings are fused, in graphs written by hand."""
 
-from __future__ import annotations
-
 import pytest
 from small_graphs import fused_graph, noise, operators
 

@@ -1,7 +1,5 @@
 """Exports are fused: expected operators are in the graph, and the files compute what PyTorch computes."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import onnx

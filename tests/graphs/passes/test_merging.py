@@ -1,7 +1,5 @@
 """A graph is inserted into another one, and computes inputs that are empty."""
 
-from __future__ import annotations
-
 import numpy as np
 import onnx
 import onnx_ir as ir

@@ -1,7 +1,5 @@
 """Passes that name inputs, outputs and axes, sort them, and write metadata."""
 
-from __future__ import annotations
-
 import onnx_ir as ir
 import pytest
 from refusals import refusal
@@ -56,11 +54,7 @@ def test_an_output_that_is_an_input_gets_its_own_name():
 @pytest.mark.parametrize(
     ("model", "planned", "message"),
     [
-        (
-            graph(("s4", 8)),
-            PLANNED,
-            "model: axis 1 of 'x' is dynamic in the plan (width), but the model fixes it to 8",
-        ),
+        (graph(("s4", 8)), PLANNED, "model: axis 1 of 'x' is dynamic in the plan (width), but the model fixes it to 8"),
         (
             graph(output_shape=("s4", 8)),
             PLANNED,
@@ -84,11 +78,7 @@ def test_an_output_that_is_an_input_gets_its_own_name():
             part(INPUT, onnxfn.gives("y", "batch_size")),
             "model: 'y' has 2 axes ([s4,s7]) in the graph, but the plan has [batch_size]",
         ),
-        (
-            graph(("s4",)),
-            PLANNED,
-            "model: 'x' has 1 axes ([s4]) in the graph, but the plan has [batch_size, width]",
-        ),
+        (graph(("s4",)), PLANNED, "model: 'x' has 1 axes ([s4]) in the graph, but the plan has [batch_size, width]"),
         (
             graph(),
             part(INPUT, onnxfn.takes("z", "batch_size", "numbers"), onnxfn.gives("y", "batch_size width")),

@@ -1,7 +1,5 @@
 """Zeros before a MaxPool stay zeros in ONNX Runtime."""
 
-from __future__ import annotations
-
 import numpy as np
 import onnx
 import onnx_ir

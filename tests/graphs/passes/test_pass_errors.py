@@ -1,7 +1,5 @@
 """Errors of the passes of onnx_ir and onnxscript become CaptureFailed."""
 
-from __future__ import annotations
-
 import pytest
 
 from onnxfn.graphs.nodes.nodes import pass_errors

@@ -21,22 +21,14 @@ INTEGERS = WeightRule("*", bits=8, kind="dynamic")
 GRAPHS = {
     "product": ("float[n,40] x, float[40,48] w", "y = MatMul(x, w)", {"w": (40, 48)}),
     "transposed": ("float[n,40] x, float[48,40] w", "t = Transpose(w) y = MatMul(x, t)", {"w": (48, 40)}),
-    "Gemm": (
-        "float[n,40] x, float[48,40] w, float[48] b",
-        "y = Gemm<transB=1>(x, w, b)",
-        {"w": (48, 40), "b": (48,)},
-    ),
+    "Gemm": ("float[n,40] x, float[48,40] w, float[48] b", "y = Gemm<transB=1>(x, w, b)", {"w": (48, 40), "b": (48,)}),
     "Gemm of a Conv1D": (
         "float[n,40] x, float[40,48] w, float[48] b",
         "y = Gemm(x, w, b)",
         {"w": (40, 48), "b": (48,)},
     ),
     "lookup": ("int64[n] ids, float[48,40] w", "y = Gather(w, ids)", {"w": (48, 40)}),
-    "tied": (
-        "int64[n] ids, float[48,40] w",
-        "e = Gather(w, ids) t = Transpose(w) y = MatMul(e, t)",
-        {"w": (48, 40)},
-    ),
+    "tied": ("int64[n] ids, float[48,40] w", "e = Gather(w, ids) t = Transpose(w) y = MatMul(e, t)", {"w": (48, 40)}),
     "experts": ("int64[n,1] ids, float[8,12,40] w", "y = GatherND(w, ids)", {"w": (8, 12, 40)}),
     "branches": (
         "float[n,40] x, bool[1] c, float[40,48] w",

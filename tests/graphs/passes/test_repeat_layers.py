@@ -1,7 +1,5 @@
 """A graph with repeated layers equals the graph of a trace of all layers; if the layers differ, all are traced."""
 
-from __future__ import annotations
-
 from contextlib import nullcontext
 
 import pytest
@@ -10,6 +8,7 @@ import torch
 from graph_equality import first_difference
 from torch import nn
 from transformers import AutoConfig, AutoModel
+from vector_specs import vector_spec
 
 import onnxfn
 from onnxfn.export.run.attempts import RETRACED
@@ -168,13 +167,7 @@ class Widened(Stack):
         return {"y": x.transpose(1, 2)[..., 0]}
 
 
-SPEC = onnxfn.compose(
-    onnxfn.takes("x", "batch_size 4", "normal", kind="float"),
-    onnxfn.generates("normal", "normal"),
-    onnxfn.gives("y", "batch_size 4"),
-    onnxfn.sized(batch_size=2),
-    onnxfn.with_tolerance(onnxfn.EMPTY, atol=1e-5, rtol=1e-4),
-)
+SPEC = onnxfn.with_tolerance(vector_spec(4), atol=1e-5, rtol=1e-4)
 
 
 @pytest.mark.parametrize("model", [Scaled, Skipping, Widened])

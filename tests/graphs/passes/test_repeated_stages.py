@@ -1,7 +1,5 @@
 """Several stacks of repeated layers in one model: the graph equals that of a trace of all layers, node by node."""
 
-from __future__ import annotations
-
 from contextlib import nullcontext
 
 import torch
@@ -10,20 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 from transformers import PretrainedConfig
+from vector_specs import vector_spec
 
-import onnxfn
 from onnxfn.graphs.build_options import BuildOptions, trace_all_layers
 from onnxfn.graphs.layers.repeated_layers import repeated_layers
 from onnxfn.graphs.traced_graphs import graph_with_slots
 from onnxfn.specs.plan.planning import plan
 from onnxfn.specs.stored.reports import no_tick
 
-SPEC = onnxfn.compose(
-    onnxfn.takes("x", "batch_size 4", "normal", kind="float"),
-    onnxfn.generates("normal", "normal"),
-    onnxfn.gives("y", "batch_size 4"),
-    onnxfn.sized(batch_size=2),
-)
+SPEC = vector_spec(4)
 
 
 class Block(nn.Module):

@@ -1,7 +1,5 @@
 """The rules of onnxscript, each tried on the nodes of its operator alone, simplify a graph as they do themselves."""
 
-from __future__ import annotations
-
 import numpy as np
 from graph_equality import first_difference
 from small_graphs import graph_from_text, noise, operators, run_unoptimized

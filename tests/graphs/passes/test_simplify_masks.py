@@ -1,7 +1,5 @@
 """Masks are simplified, in graphs written by hand."""
 
-from __future__ import annotations
-
 import numpy as np
 import onnx_ir
 import pytest

@@ -1,7 +1,5 @@
 """Slots: parameters without values, in graphs written by hand."""
 
-from __future__ import annotations
-
 import numpy as np
 import onnx_ir as ir
 import torch

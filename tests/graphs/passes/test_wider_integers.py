@@ -1,7 +1,5 @@
 """Integers of a dtype that an operator lacks are computed in a wider dtype, with the same bits."""
 
-from __future__ import annotations
-
 import numpy as np
 import onnx_ir
 import onnxruntime
