@@ -19,6 +19,10 @@ FILE_ORDER = (None, *["float32", "float16", "bfloat16", "q4", "q4f16", "q8", "in
 """The dtypes of variants, in the order of choice for a program that loads a single file. None: no suffix."""
 
 
+def _frozen(texts: Mapping[str, str]) -> Mapping[str, str]:
+    return MappingProxyType({**texts})
+
+
 @frozen
 class Folder:
     """The folder of an export before it is published.
@@ -32,7 +36,7 @@ class Folder:
     """
 
     plan: Plan
-    texts: Mapping[str, str] = field(factory=dict, converter=lambda texts: MappingProxyType({**texts}))
+    texts: Mapping[str, str] = field(default=MappingProxyType({}), converter=_frozen)
     names: frozenset[str] = frozenset()
     subfolder: str = ""
     sidecars: tuple[str, ...] = ()

@@ -307,10 +307,10 @@ def _convolved(
 
 
 def _convolved_by(
-    tensor: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, transposed: bool, _: Any, groups: int
+    tensor: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, turned: Any, _: Any, groups: int
 ) -> Any:
     """A convolution with its padding in numbers, as torch writes one with `padding="valid"`."""
-    return None if transposed else _convolved(tensor, weight, bias, stride, padding, dilation, groups)
+    return None if turned else _convolved(tensor, weight, bias, stride, padding, dilation, groups)
 
 
 def _interpolated(image: Any, output_size: Sequence[Any] | None, *options: Any) -> Any:

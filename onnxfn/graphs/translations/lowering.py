@@ -61,7 +61,7 @@ def input_tensors(node: Any) -> Iterator[Any]:
 
 
 def signatures_read_once() -> AbstractContextManager[None]:
-    """A context in which torch reads the signature of each ONNX operator once, and not at each node: 4 % of an export."""
+    """A context in which torch reads the signature of an ONNX operator once, not at each node: 4 % of an export."""
     from onnx_ir.schemas import OpSignature
 
     read, known = OpSignature.from_op_schema, dict[Any, Any]()
