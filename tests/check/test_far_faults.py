@@ -169,6 +169,15 @@ def test_two_layers_of_each_kind_are_four_of_six(tmp_path, monkeypatch):
     ] * 2
 
 
+def test_a_report_names_the_far_texts_that_were_not_read(exports, tmp_path, monkeypatch):
+    monkeypatch.setattr(references, "FAR_TEXT_BUDGET", LAYERS)
+    spec, model, right = exports("mistral 600")
+    assert report_of(spec, model, right).unchecked == ()
+    report = onnxfn.export(onnxfn.with_dtypes(spec, float="float16"), model, tmp_path / "out").report
+    assert report.passed
+    assert [each.partition(" (")[0] for each in report.unchecked] == ["model.onnx: far text", "model.onnx: far past"]
+
+
 @pytest.mark.parametrize("fault", SAMPLED)
 def test_a_far_fault_is_found(fault, exports, tmp_path, monkeypatch):
     assert is_found(exports, fault, tmp_path / "out", monkeypatch)

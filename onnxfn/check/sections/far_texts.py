@@ -24,7 +24,7 @@ from onnxfn.check.variants.proof import variant_kind
 from onnxfn.check.verdict.choices import WorseChoice, choosing_as_file, picked_positions
 from onnxfn.check.verdict.compare import Exact, compare, token_features
 from onnxfn.check.verdict.verdict import Comparison, precision_of
-from onnxfn.specs.algebra.dummies import Array, dummies
+from onnxfn.specs.algebra.dummies import Array, dummies, known_sizes
 from onnxfn.specs.algebra.planned import Part
 from onnxfn.specs.axes import symbols
 from onnxfn.specs.errors import CaptureFailed, InvalidSpec
@@ -35,16 +35,22 @@ from onnxfn.specs.stored.reports import Report, Tick, no_tick
 def far_text_report(model: Any, part: Part, file: Path, far: Sequence[CheckCase], *, tick: Tick = no_tick) -> Report:
     """The cases and the faults of chosen layers on far texts, which are too dear for the whole model.
 
-    None for quantized and 16-bit files, and if the layers form no chain or do not run without the others.
+    `unchecked` has these texts for quantized and 16-bit files, and if the layers form no chain or do not run without
+    the others.
     """
-    if variant_kind(part.spec) is not None:
-        return Report((), ())
     try:
-        comparisons = tuple(_comparisons(chosen_layers(model, part, file, tick), far, tick))
+        is_variant = variant_kind(part.spec) is not None
+        comparisons = () if is_variant else tuple(_comparisons(chosen_layers(model, part, file, tick), far, tick))
     except (CaptureFailed, InvalidSpec):
         comparisons = ()
     cases = dict.fromkeys(each.case for each in comparisons)
-    return Report((), cases, [_finding(part, each) for each in comparisons if not each.passed])
+    findings = [_finding(part, each) for each in comparisons if not each.passed]
+    return Report((), cases, findings, unchecked=[] if comparisons else [_unchecked(part, each) for each in far])
+
+
+def _unchecked(part: Part, case: CheckCase) -> str:
+    sizes = ", ".join(f"{name}={size}" for name, size in known_sizes(case.spec, {}).items())
+    return f"{part.name}.onnx: {case.name} ({sizes})"
 
 
 def _finding(part: Part, each: Comparison) -> str:

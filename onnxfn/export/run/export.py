@@ -206,4 +206,5 @@ def validate(
             real_inputs = real_inputs_by_part(planned, preprocessor)
         texts = text_references(copied, preprocessor)
         report = check_variants(Job(copied, planned, folder, timed, mode, real_inputs, texts, floors, preprocessor))
-        return report if path.suffix == ".onnx" else evolve(report, unchecked=other_variants(folder, planned))
+        others = () if path.suffix == ".onnx" else other_variants(folder, planned)
+        return evolve(report, unchecked=[*report.unchecked, *others])

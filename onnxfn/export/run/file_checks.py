@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from attrs import evolve, frozen
+from attrs import evolve, fields, frozen
 
 from onnxfn.check.cases.references import far_cases, largest_sizes, references
 from onnxfn.check.check import check as check_part
@@ -100,10 +100,7 @@ def check_files(job: Job, *, must_pass: bool = False) -> Report:
 
 def joined(reports: Sequence[Report]) -> Report:
     """The reports on the parts of a plan as a single one."""
-    return Report(
-        tuple(difference for report in reports for difference in report.differences),
-        tuple(dict.fromkeys(case for report in reports for case in report.cases)),
-        tuple(finding for report in reports for finding in report.findings),
-        tuple(measurement for report in reports for measurement in report.measurements),
-        tuple(section for report in reports for section in report.sections),
-    )
+    every = {
+        each.name: [value for report in reports for value in getattr(report, each.name)] for each in fields(Report)
+    }
+    return Report(**{**every, "cases": dict.fromkeys(every["cases"])})
