@@ -16,7 +16,7 @@ from onnxfn.specs.short_repr import short_repr
 from onnxfn.specs.stored.reports import StageTimer
 from onnxfn.weights.checkpoint_links import TensorEntry, entries
 from onnxfn.weights.chunks import CHUNK_BYTES, counted
-from onnxfn.weights.layouts import OPTIMUM, Layout, LayoutName, layout_of, with_alias
+from onnxfn.weights.layouts import LAYOUTS, OPTIMUM, Layout, LayoutName, layout_of, with_alias
 from onnxfn.weights.placement import (
     NO_SHARED_PLACEMENTS,
     PROTOBUF_LIMIT,
@@ -36,6 +36,11 @@ WEIGHT_STORAGES: tuple[str, ...] = get_args(WeightStorage)
 
 LINK: WeightStorage = "link"
 """Weights stay in the files of the checkpoint."""
+
+
+def _check_layout(_: Any, __: Attribute[str], layout: str) -> None:
+    if layout not in LAYOUTS:
+        raise unknown("layout", layout, LAYOUTS)
 
 
 def _check_weight_storage(_: Any, __: Attribute[str | None], storage: str | None) -> None:
@@ -94,7 +99,7 @@ class WriteOptions:
 
     __repr__ = short_repr
 
-    layout: LayoutName = field(default=OPTIMUM, validator=lambda _, __, layout: layout_of(layout))
+    layout: LayoutName = field(default=OPTIMUM, validator=_check_layout)
     weight_storage: WeightStorage | None = field(default=None, validator=_check_weight_storage)
     external_data_threshold: int = PROTOBUF_LIMIT
     external_data_suffix: str | None = field(default=None, validator=_check_suffix)

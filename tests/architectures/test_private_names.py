@@ -5,16 +5,16 @@ import inspect
 import pytest
 import torch
 
-from onnxfn.architectures.private import onnxscript_names, torch_names, transformers_names
+from onnxfn.architectures.private import torch_names, transformers_names
 from onnxfn.specs.converters import at_path
 
-MODULES = (torch_names, onnxscript_names, transformers_names)
+MODULES = (torch_names, transformers_names)
 PATHS = [path for module in MODULES for path in module.NAMES.values()]
 ATTRIBUTES = [(name, path) for module in MODULES for name, path in module.ATTRIBUTES.items()]
 
 
 def rewrite_rule():
-    return next(iter(onnxscript_names.onnxscript_name("default_rules")))
+    return next(iter(torch_names.torch_name("default_rules")))
 
 
 def configuration():
@@ -73,5 +73,5 @@ def test_the_rules_of_type_promotion_name_their_operators():
 
 
 def test_folding_takes_its_limits():
-    parameters = inspect.signature(onnxscript_names.onnxscript_name("FoldConstantsPass")).parameters
+    parameters = inspect.signature(torch_names.torch_name("FoldConstantsPass")).parameters
     assert {"shape_inference", "input_size_limit", "output_size_limit", "should_fold"} <= set(parameters)

@@ -29,14 +29,14 @@ MOST_IMPORTS = 25
 MOST_FILES = 20
 
 BUDGET = {
-    "specs": 9_264,
-    "architectures": 9_799,
-    "weights": 3_359,
-    "models": 1_931,
-    "graphs": 7_747,
-    "run": 1_451,
-    "check": 6_716,
-    "export": 11_881,
+    "specs": 9_111,
+    "architectures": 9_779,
+    "weights": 3_352,
+    "models": 1_925,
+    "graphs": 7_666,
+    "run": 1_414,
+    "check": 6_711,
+    "export": 11_430,
 }
 """The most lines of Python of each folder. It only goes down: who needs more finds what to merge."""
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from onnxfn.architectures.private import onnxscript_names, torch_names, transformers_names
+from onnxfn.architectures.private import torch_names, transformers_names
 
 PACKAGE = Path(__file__).resolve().parents[2] / "onnxfn"
 FOLDER = "architectures/private"
@@ -17,7 +17,7 @@ SOURCES = {
     if FOLDER not in path.as_posix()
 }
 
-TABLES = {"torch_name": torch_names, "onnxscript_name": onnxscript_names, "transformers_name": transformers_names}
+TABLES = {"torch_name": torch_names, "transformers_name": transformers_names}
 ATTRIBUTES = frozenset(chain.from_iterable(module.ATTRIBUTES for module in TABLES.values()))
 OTHER_ATTRIBUTES = {
     "_exit": "Python",

@@ -1,4 +1,7 @@
-"""The private names of torch that onnxfn uses, and the required form of each (torch 2.12 to 2.15 were tried)."""
+"""The private names of torch and onnxscript that onnxfn uses, and the required form of each.
+
+torch 2.12 to 2.15 were tried, with onnxscript 0.7.
+"""
 
 from __future__ import annotations
 
@@ -56,6 +59,10 @@ NAMES: Mapping[str, str] = MappingProxyType(
         "Mod": "torch.utils._sympy.functions:Mod",
         "ToFloat": "torch.utils._sympy.functions:ToFloat",
         "PythonMod": "torch.utils._sympy.functions:PythonMod",
+        # onnxscript
+        "FoldConstantsPass": "onnxscript.optimizer._constant_folding:FoldConstantsPass",
+        "no_op_rules": "onnxscript.rewriter.rules.common._no_op:rules",
+        "default_rules": "onnxscript.rewriter:_DEFAULT_REWRITE_RULES",
         # recurrent layers
         "recurrent_functions": "torch:_VF",
     }
@@ -79,13 +86,14 @@ ATTRIBUTES: Mapping[str, str] = MappingProxyType(
         "_orig_mod": "torch._dynamo.eval_frame:OptimizedModule",
         "_pack_padded_sequence": "torch:_VF",
         "_pad_packed_sequence": "torch:_VF",
+        "_target_pattern": "onnxscript.rewriter._rewrite_rule:RewriteRule",
     }
 )
-"""Private attribute of an object of torch -> the path of its class."""
+"""Private attribute of an object -> the path of its class."""
 
 
 def torch_name(name: str) -> Any:
-    """The object of torch at the path of a name.
+    """The object at the path of a name.
 
     >>> torch_name("scan").__name__
     'scan'

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from onnxfn.architectures.private.onnxscript_names import onnxscript_name
+from onnxfn.architectures.private.torch_names import torch_name
 from onnxfn.graphs.nodes.nodes import first_input, int_constant, integers, is_operator, pass_errors, producer
 from onnxfn.specs.algebra.planned import Part
 
@@ -32,7 +32,7 @@ def simplify(model: Any) -> Any:
     from onnx_ir.passes import PassManager, Sequential, common
     from onnxscript.rewriter import RewritePass
 
-    fold = onnxscript_name("FoldConstantsPass")(
+    fold = torch_name("FoldConstantsPass")(
         shape_inference=True,
         input_size_limit=INPUT_LIMIT,
         output_size_limit=OUTPUT_LIMIT,
@@ -63,8 +63,8 @@ def _rules() -> list[Any]:
     Rules with several outputs are slow: onnxscript tries each pair of nodes. Rules that remove `+ 0` and `* 1` also
     remove `+ 1e-8`, which is the epsilon of a norm (helium).
     """
-    no_op = {id(rule) for rule in onnxscript_name("no_op_rules")}
-    single = (rule for rule in onnxscript_name("default_rules") if rule._target_pattern.has_single_output_node)
+    no_op = {id(rule) for rule in torch_name("no_op_rules")}
+    single = (rule for rule in torch_name("default_rules") if rule._target_pattern.has_single_output_node)
     return [_only_for_its_operator(rule) for rule in single if id(rule) not in no_op]
 
 

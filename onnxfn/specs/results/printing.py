@@ -310,8 +310,8 @@ def exported_summary(exported: Any) -> str:
 def report_words(report: Any) -> list[str]:
     """Whether a check passed, and the number of its outputs, cases and findings."""
     words = [check_status(report), counted(len(report.differences), "outputs"), counted(len(report.cases), "cases")]
-    others = {"measurements": report.measurements, "findings": report.findings}
-    return [*words, *(counted(len(found), name) for name, found in others.items() if found)]
+    others = {"measurements": len(report.measurements), "findings": len(report.findings)}
+    return [*words, *(counted(count, name) for name, count in others.items() if count)]
 
 
 def exported_title(exported: Any) -> str:
