@@ -37,32 +37,6 @@ from onnxfn.specs.tasks.tasks import tasked
 hubert: ExportSpec = compose(audio, wav2vec2_frames(""))
 wav2vec2: ExportSpec = compose(audio_with_speaker_tasks, wav2vec2_frames(""))
 
-# Spectrograms of one size, because the model has a position for each patch.
-audio_spectrogram_transformer: ExportSpec = compose(
-    takes("input_values", "batch_size max_length= num_mel_bins=", "mel", kind="float"),
-    generates("mel", "normal"),
-    reads(max_length="max_length", num_mel_bins="num_mel_bins"),
-    sized(batch_size=2),
-    always(return_dict=True),
-    tasked("feature-extraction", spec=gives("last_hidden_state", "batch_size _ _")),
-    tasked("audio-classification"),
-)
-
-# Only the adapter has convolutions. Each pads half a kernel on both sides.
-wav2vec2_bert: ExportSpec = compose(
-    mel_inputs,
-    reads(
-        num_mel_bins="feature_projection_input_dim",
-        adapters="num_adapter_layers if add_adapter else 0",
-        adapter_kernel="adapter_kernel_size - 2 * (adapter_kernel_size // 2)",
-        frames="convolved(sequence_length, repeated(adapter_kernel, adapters), repeated(adapter_stride, adapters))",
-    ),
-    audio_features,
-    audio_transcription,
-    tasked("audio-classification"),
-    audio_frames,
-)
-
 
 def transducer(*encoder_specs: ExportSpec, loader: str = "AutoModelForRNNT") -> ExportSpec:
     """A spec of a transducer: an encoder of mel spectrograms, and a decoder with a recurrent state: Parakeet, Nemotron.
@@ -146,47 +120,11 @@ diarization_frames: ExportSpec = reads(
 )
 FRAME_GROUPS = "batch_size (sequence_length+factor-1)//factor _"
 
-# Each step has several stacked frames of a mel spectrogram. The encoder keeps the number of steps.
-fun_asr_nano_encoder: ExportSpec = compose(
-    without(mel_inputs, "attention_mask"),
-    takes("input_features_mask", TOKENS, "padding_mask"),
-    reads(num_mel_bins="num_mel_bins * num_stacked_frames"),
-    tasked("feature-extraction"),
-)
-
-glmasr_encoder: ExportSpec = compose(
-    takes("input_features", "batch_size num_mel_bins= sequence_length", "mel", kind="float"),
-    without(mel_inputs, "attention_mask", "input_features"),
-    tasked("feature-extraction", spec=gives("last_hidden_state", "batch_size (sequence_length-1)//2+1 _")),
-)
-
-
-# transformers 5 no longer has this model. Each convolution pads half its kernel, so the formula takes it as kernel 1.
-mctct: ExportSpec = compose(
-    without(mel_inputs, "attention_mask"),
-    sized(sequence_length=16000),
-    reads(num_mel_bins="input_feat_per_channel", frames="convolved(sequence_length, (1,), conv_stride)"),
-    audio_features,
-    audio_transcription,
-)
-
-
 # DAC's convolutions have a kernel of twice their stride, and pad half the stride, rounded up, on both sides. There is
 # no mask: its length would have to be a multiple of a frame.
 dac_frames: ExportSpec = reads(
     ratios="dac_config.downsampling_ratios or downsampling_ratios",
     frames="convolved(sequence_length, rounded_to_even(ratios), ratios)",
-)
-
-pe_audio_encoder: ExportSpec = compose(
-    waveforms,
-    takes("input_values", "batch_size 1 sequence_length", "waveform", kind="float"),
-    always(return_dict=True),
-    dac_frames,
-    tasked(
-        "feature-extraction",
-        spec=compose(gives("last_hidden_state", FRAMES), gives("pooler_output", "batch_size _")),
-    ),
 )
 
 # Codecs: the encoder converts audio to codes, the decoder codes to audio.
@@ -215,31 +153,6 @@ dac: ExportSpec = compose(
     tasked("feature-extraction", spec=encoder_and_decoder()),
 )
 
-# Each convolution pads to whole frames. The number of codebooks depends on the bandwidth: the encoder uses the lowest,
-# the decoder takes any.
-encodec: ExportSpec = compose(
-    without(waveforms, "input_values"),
-    code_dummies,
-    reads(
-        audio_channels="audio_channels",
-        frames="convolved(sequence_length, repeated(1, len(upsampling_ratios)), upsampling_ratios)",
-    ),
-    sized_in("one several", num_codebooks=(2, 3, 1)),
-    behaves(
-        "encoder",
-        takes("input_values", "batch_size audio_channels= sequence_length", "waveform", kind="float"),
-        runs("music.single_chunk_encoder"),
-        gives("audio_codes", "1 batch_size _ frames", kind="int64"),
-    ),
-    behaves(
-        "decoder",
-        takes("audio_codes", "1 batch_size num_codebooks chunk_length", "codes"),
-        runs("music.single_chunk_decoder"),
-        gives("audio_values", "batch_size _ audio_length"),
-    ),
-    tasked("feature-extraction", spec=encoder_and_decoder()),
-)
-
 
 # Vocoders: from a mel spectrogram to a waveform.
 def vocoder(loader: str) -> ExportSpec:
@@ -256,16 +169,6 @@ def vocoder(loader: str) -> ExportSpec:
         tasked("text-to-audio", spec=compose(loads(loader), gives("waveform", "batch_size n_samples"))),
     )
 
-
-univnet: ExportSpec = compose(
-    takes("input_features", f"{TOKENS} num_mel_bins=", "mel", kind="float"),
-    takes("noise_sequence", f"{TOKENS} model_in_channels=", "mel", kind="float"),
-    generates("mel", "normal"),
-    reads(num_mel_bins="num_mel_bins", model_in_channels="model_in_channels"),
-    sized(batch_size=2, sequence_length=16),
-    always(return_dict=True),
-    tasked("text-to-audio", spec=compose(loads("AutoModel"), gives("waveforms", "batch_size n_samples"))),
-)
 
 # The noise is a constant: see wrappers/vits.py.
 TEXT_AXES = "text_batch_size sequence_length"
@@ -305,26 +208,107 @@ fastspeech2_conformer: ExportSpec = compose(
 ROWS: Mapping[str, ExportSpec] = MappingProxyType(
     {
         **rows("wav2vec2 data2vec-audio unispeech-sat wav2vec2-conformer wavlm", wav2vec2),
-        "audio-spectrogram-transformer": audio_spectrogram_transformer,
+        # Spectrograms of one size, because the model has a position for each patch.
+        "audio-spectrogram-transformer": compose(
+            takes("input_values", "batch_size max_length= num_mel_bins=", "mel", kind="float"),
+            generates("mel", "normal"),
+            reads(max_length="max_length", num_mel_bins="num_mel_bins"),
+            sized(batch_size=2),
+            always(return_dict=True),
+            tasked("feature-extraction", spec=gives("last_hidden_state", "batch_size _ _")),
+            tasked("audio-classification"),
+        ),
         "dac": dac,
-        "encodec": encodec,
+        # Each convolution pads to whole frames. The number of codebooks depends on the bandwidth: the encoder uses the
+        # lowest, the decoder takes any.
+        "encodec": compose(
+            without(waveforms, "input_values"),
+            code_dummies,
+            reads(
+                audio_channels="audio_channels",
+                frames="convolved(sequence_length, repeated(1, len(upsampling_ratios)), upsampling_ratios)",
+            ),
+            sized_in("one several", num_codebooks=(2, 3, 1)),
+            behaves(
+                "encoder",
+                takes("input_values", "batch_size audio_channels= sequence_length", "waveform", kind="float"),
+                runs("music.single_chunk_encoder"),
+                gives("audio_codes", "1 batch_size _ frames", kind="int64"),
+            ),
+            behaves(
+                "decoder",
+                takes("audio_codes", "1 batch_size num_codebooks chunk_length", "codes"),
+                runs("music.single_chunk_decoder"),
+                gives("audio_values", "batch_size _ audio_length"),
+            ),
+            tasked("feature-extraction", spec=encoder_and_decoder()),
+        ),
         "fastspeech2_conformer": fastspeech2_conformer,
-        "fun_asr_nano_encoder": fun_asr_nano_encoder,
-        "glmasr_encoder": glmasr_encoder,
+        # Each step has several stacked frames of a mel spectrogram. The encoder keeps the number of steps.
+        "fun_asr_nano_encoder": compose(
+            without(mel_inputs, "attention_mask"),
+            takes("input_features_mask", TOKENS, "padding_mask"),
+            reads(num_mel_bins="num_mel_bins * num_stacked_frames"),
+            tasked("feature-extraction"),
+        ),
+        "glmasr_encoder": compose(
+            takes("input_features", "batch_size num_mel_bins= sequence_length", "mel", kind="float"),
+            without(mel_inputs, "attention_mask", "input_features"),
+            tasked("feature-extraction", spec=gives("last_hidden_state", "batch_size (sequence_length-1)//2+1 _")),
+        ),
         "granite_speech5_ctc": compose(mel_inputs, granite_frames, audio_transcription),
         "granite_speech5_encoder": compose(mel_inputs, granite_frames, audio_features),
         **rows("hubert sew sew-d unispeech", hubert),
         "lasr_ctc": compose(mel_inputs, lasr_frames, audio_transcription),
         "lasr_encoder": compose(mel_inputs, lasr_frames, audio_features),
-        "mctct": mctct,
+        # transformers 5 no longer has this model. Each convolution pads half its kernel, so the formula takes it as
+        # kernel 1.
+        "mctct": compose(
+            without(mel_inputs, "attention_mask"),
+            sized(sequence_length=16000),
+            reads(num_mel_bins="input_feat_per_channel", frames="convolved(sequence_length, (1,), conv_stride)"),
+            audio_features,
+            audio_transcription,
+        ),
         **rows("moss_transcribe_diarize_audio qwen2_audio_encoder voxtral_encoder", fixed_mel_inputs),
         "nemotron_asr_streaming_encoder": compose(mel_inputs, nemotron_frames, audio_features),
         "parakeet_ctc": compose(mel_inputs, parakeet_frames(), audio_transcription),
         "parakeet_encoder": compose(mel_inputs, parakeet_frames(), audio_features),
-        "pe_audio_encoder": pe_audio_encoder,
-        "univnet": univnet,
+        "pe_audio_encoder": compose(
+            waveforms,
+            takes("input_values", "batch_size 1 sequence_length", "waveform", kind="float"),
+            always(return_dict=True),
+            dac_frames,
+            tasked(
+                "feature-extraction",
+                spec=compose(gives("last_hidden_state", FRAMES), gives("pooler_output", "batch_size _")),
+            ),
+        ),
+        "univnet": compose(
+            takes("input_features", f"{TOKENS} num_mel_bins=", "mel", kind="float"),
+            takes("noise_sequence", f"{TOKENS} model_in_channels=", "mel", kind="float"),
+            generates("mel", "normal"),
+            reads(num_mel_bins="num_mel_bins", model_in_channels="model_in_channels"),
+            sized(batch_size=2, sequence_length=16),
+            always(return_dict=True),
+            tasked("text-to-audio", spec=compose(loads("AutoModel"), gives("waveforms", "batch_size n_samples"))),
+        ),
         "vits": vits,
-        "wav2vec2-bert": wav2vec2_bert,
+        # Only the adapter has convolutions. Each pads half a kernel on both sides.
+        "wav2vec2-bert": compose(
+            mel_inputs,
+            reads(
+                num_mel_bins="feature_projection_input_dim",
+                adapters="num_adapter_layers if add_adapter else 0",
+                adapter_kernel="adapter_kernel_size - 2 * (adapter_kernel_size // 2)",
+                frames="convolved(sequence_length, repeated(adapter_kernel, adapters), "
+                "repeated(adapter_stride, adapters))",
+            ),
+            audio_features,
+            audio_transcription,
+            tasked("audio-classification"),
+            audio_frames,
+        ),
         # First in the table: CI tests each of its tasks, and one task of each other row.
         "audioflamingo3_encoder": compose(
             fixed_mel_inputs, takes("input_features_mask", "batch_size num_frames=", "padding_mask"), padded("right")

@@ -40,14 +40,6 @@ table_transformer: ExportSpec = compose(
     images_of_any_size, tasked("feature-extraction", spec=query_states), tasked("object-detection")
 )
 
-detr: ExportSpec = compose(
-    table_transformer,
-    tasked(
-        "image-segmentation",
-        spec=compose(gives("logits", "batch_size _ _"), gives("pred_masks", f"batch_size _ {QUARTER_SIZE}")),
-    ),
-)
-
 size_patches: ExportSpec = compose(
     patched(
         "torch:linspace",
@@ -59,12 +51,6 @@ size_patches: ExportSpec = compose(
         by="image_sizes.tensor_of_sizes",
         why="the trace fixes the values, which are sizes of feature maps",
     ),
-)
-
-# The sides of the smallest feature map are a 64th of those of the image. The trace has an image for which they are
-# greater than 1.
-deformable_detr: ExportSpec = compose(
-    table_transformer, image_cases((192, 136), (131, 183), traced=(160, 224)), size_patches
 )
 
 
@@ -83,19 +69,6 @@ lw_detr: ExportSpec = compose(
     image_cases((windows(3), windows(2)), (windows(2), windows(4)), traced=(windows(4), windows(3))),
     size_patches,
     tasked("object-detection"),
-)
-
-rf_detr: ExportSpec = compose(
-    lw_detr,
-    tasked(
-        "image-segmentation",
-        spec=compose(
-            loads("AutoModelForInstanceSegmentation"),
-            gives("logits", "batch_size _ _"),
-            gives("pred_boxes", "batch_size _ _"),
-            gives("pred_masks", f"batch_size _ {QUARTER_SIZE}"),
-        ),
-    ),
 )
 
 yolos: ExportSpec = compose(
@@ -120,16 +93,6 @@ order_outputs: ExportSpec = gives("order_logits", "batch_size _ _")
 order_and_mask_outputs: ExportSpec = compose(order_outputs, gives("out_masks", f"batch_size _ {QUARTER_SIZE}"))
 
 # Models that predict a depth, a class or a normal for each position of an image.
-dpt: ExportSpec = compose(
-    images_without_cases,
-    reads(patch_size="patch_size"),
-    # The trace has odd numbers of patches, so that stages have unequal sizes and are resized.
-    image_cases((96, 96), (80, 80), traced=(368, 368)),
-    tasked("feature-extraction", spec=gives("last_hidden_state", f"batch_size {NUM_PATCHES}+1 _")),
-    tasked("depth-estimation", spec=gives("predicted_depth", f"batch_size {DOUBLED_SIZE.format(32)}")),
-    segmentation_tasks(f"batch_size _ {DOUBLED_SIZE.format(32)}"),
-)
-
 glpn: ExportSpec = compose(
     images_without_cases,
     image_cases((96, 64), (64, 128)),
@@ -158,12 +121,6 @@ swin_backbone: ExportSpec = compose(
     case("windows", sized(batch_size=1, height=window_multiple(41, 73), width=window_multiple(37, 67))),
 )
 
-upernet: ExportSpec = compose(
-    images_of_any_size,
-    swin_backbone,
-    tasked("semantic-segmentation", spec=gives("logits", "batch_size _ height width")),
-)
-
 depth_anything: ExportSpec = compose(
     images_without_cases,
     reads(patch_size="backbone_config.patch_size or patch_size"),
@@ -172,20 +129,6 @@ depth_anything: ExportSpec = compose(
         "depth-estimation",
         spec=gives("predicted_depth", "batch_size height//patch_size*patch_size width//patch_size*patch_size"),
     ),
-)
-
-prompt_depth_anything: ExportSpec = compose(
-    depth_anything,
-    takes("prompt_depth", "batch_size 1 prompt_height prompt_width", "depths", kind="float"),
-    generates("depths", "uniform", low=0.5, high=8.0),
-    sized_in("one several", prompt_height=(19, 12, 31), prompt_width=(25, 16, 9)),
-)
-
-# Patches have 16 pixels. The image of the trace has odd numbers of patches.
-chmv2: ExportSpec = compose(
-    depth_anything,
-    sized(height=80, width=112),
-    tasked("depth-estimation", spec=gives("predicted_depth", f"batch_size {DOUBLED_SIZE.format(32)}")),
 )
 
 TIPSV2_SIZE = DOUBLED_SIZE.format(16)
@@ -212,50 +155,10 @@ vitmatte: ExportSpec = compose(
     ),
 )
 
-sapiens2: ExportSpec = compose(
-    backbone(images_without_cases, "batch_size _ height//patch_size width//patch_size"),
-    reads(patch_size="patch_size", enlarged="2 ** len(head_config.upsample_out_channels)"),
-    image_cases((96, 64), (61, 83)),
-    tasked("semantic-segmentation", spec=gives("logits", f"batch_size _ {UPSAMPLED_SIZE}")),
-    tasked(
-        "keypoint-detection",
-        spec=compose(loads("AutoModelForPoseEstimation"), gives("heatmaps", f"batch_size _ {UPSAMPLED_SIZE}")),
-    ),
-    tasked(
-        "normal-estimation",
-        spec=compose(loads("AutoModelForNormalEstimation"), gives("normals", f"batch_size _ {UPSAMPLED_SIZE}")),
-    ),
-    tasked(
-        "image-matting",
-        spec=compose(
-            loads("AutoModelForImageMatting"),
-            gives("alphas", f"batch_size _ {UPSAMPLED_SIZE}"),
-            gives("foregrounds", f"batch_size 3 {UPSAMPLED_SIZE}"),
-        ),
-    ),
-)
-
 uvdoc: ExportSpec = compose(
     images_without_cases,
     image_cases((96, 64), (64, 128)),
     tasked("feature-extraction", spec=gives("last_hidden_state", "batch_size 2 (height+15)//16 (width+15)//16")),
-)
-
-zoedepth: ExportSpec = compose(
-    images_without_cases,
-    reads(
-        num_channels="backbone_config.num_channels",
-        patch_size="backbone_config.patch_size",
-        several="len(bin_configurations) >= 2",
-    ),
-    image_cases((96, 64), (80, 112), traced=(368, 368)),  # odd numbers of patches, as for DPT
-    tasked(
-        "depth-estimation",
-        spec=compose(
-            gives("predicted_depth", f"batch_size {DOUBLED_SIZE.format(32)}"),
-            gives("domain_logits", "batch_size _", when="several"),
-        ),
-    ),
 )
 
 # An image is divided into patches at several scales. At the coarsest it is one patch, so its size is fixed.
@@ -285,37 +188,12 @@ maskformer: ExportSpec = compose(
 universal_segmentation: ExportSpec = compose(loads("AutoModelForUniversalSegmentation"), mask_query_outputs)
 mask2former: ExportSpec = compose(maskformer, size_patches, tasked("image-segmentation", spec=universal_segmentation))
 
-oneformer: ExportSpec = compose(
-    images_of_any_size,
-    swin_backbone,
-    reads(task_seq_len="task_seq_len", text_encoder_vocab_size="text_encoder_vocab_size"),
-    size_patches,
-    takes("task_inputs", "batch_size task_seq_len=", "task_tokens"),
-    generates("task_tokens", "integers", high=from_config("text_encoder_vocab_size")),
-    tasked("image-segmentation", spec=universal_segmentation),
-)
-
 eomt: ExportSpec = compose(
     pixel_inputs,
     reads(num_channels="num_channels", image_height="image_size", image_width="image_size"),
     runs("detection.with_constant_mask_probs"),
     tasked(
         "image-segmentation", spec=compose(universal_segmentation, gives("masks_queries_logits", "batch_size _ _ _"))
-    ),
-)
-
-# The prompt is an image with its mask. The model predicts the mask of another image.
-seggpt: ExportSpec = compose(
-    reads(num_channels="num_channels", half="image_size[0] // 2", image_width="image_size[1]"),
-    *(
-        takes(name, "batch_size num_channels= half= image_width=", "pixels", kind="float")
-        for name in ("pixel_values", "prompt_pixel_values", "prompt_masks")
-    ),
-    generates("pixels", "normal"),
-    sized(batch_size=2),
-    tasked(
-        "image-segmentation",
-        spec=compose(loads("SegGptForImageSegmentation"), gives("pred_masks", "batch_size _ _ _")),
     ),
 )
 
@@ -363,12 +241,6 @@ superglue: ExportSpec = compose(
     ),
 )
 
-# Attention is eager: the other implementations branch on the number of keypoints.
-lightglue: ExportSpec = compose(
-    superglue,
-    ExportSpec(call=Call(submodule="detection.keypoint_matcher", attention="eager")),
-)
-
 # Each cell of one image is compared with each cell of the other. Attention aggregates 4 by 4 cells, so the sides are
 # multiples of 32.
 CELL_AXES = "batch_size 2 (height//cell)*(width//cell)"
@@ -395,55 +267,6 @@ sam_reads: ExportSpec = reads(
     image_size="vision_config.image_size",
     channels="prompt_encoder_config.hidden_size",
     places="prompt_encoder_config.image_embedding_size",
-)
-
-sam: ExportSpec = compose(
-    sam_reads,
-    promptable_segmentation,
-    model_part(
-        "vision_encoder",
-        pixel_inputs,
-        runs("sam.vision_encoder"),
-        gives("image_embeddings", "batch_size _ _ _"),
-        gives("image_positional_embeddings", "batch_size _ _ _"),
-    ),
-    model_part(
-        "prompt_encoder_mask_decoder",
-        takes("image_positional_embeddings", EMBEDDING_AXES, "embeddings", kind="float"),
-        takes("image_embeddings", EMBEDDING_AXES, "embeddings", kind="float"),
-        point_inputs,
-        runs("sam.prompt_encoder_mask_decoder"),
-        mask_outputs,
-    ),
-)
-
-# The output of the first layer with global attention is also an input of the mask decoder. A part that names a
-# submodule replaces the inputs and outputs of the task, so the decoder names the model's own `forward`.
-sam_hq: ExportSpec = compose(
-    sam_reads,
-    reads(vision_size="vision_config.hidden_size"),
-    promptable_segmentation,
-    model_part(
-        "vision_encoder",
-        pixel_inputs,
-        runs("self.get_image_embeddings"),
-        gives("image_embeddings", "batch_size _ _ _", path=(0,), kind="float"),
-        gives("intermediate_embeddings.0", "batch_size _ _ _", path=(1, 0), kind="float"),
-    ),
-    model_part(
-        "prompt_encoder_mask_decoder",
-        point_inputs,
-        takes("image_embeddings", EMBEDDING_AXES, "embeddings", kind="float"),
-        takes(
-            "intermediate_embeddings.0",
-            "batch_size places= places= vision_size=",
-            "embeddings",
-            kind="float",
-            path=("intermediate_embeddings", 0),
-        ),
-        runs("self.forward"),
-        mask_outputs,
-    ),
 )
 
 # The image embeddings have three resolutions, the highest first.
@@ -497,40 +320,189 @@ text_detection: ExportSpec = compose(
 
 ROWS: Mapping[str, ExportSpec] = MappingProxyType(
     {
-        "chmv2": chmv2,
+        # Patches have 16 pixels. The image of the trace has odd numbers of patches.
+        "chmv2": compose(
+            depth_anything,
+            sized(height=80, width=112),
+            tasked("depth-estimation", spec=gives("predicted_depth", f"batch_size {DOUBLED_SIZE.format(32)}")),
+        ),
         **rows("conditional_detr dab-detr table-transformer", table_transformer),
         **rows("d_fine deimv2 rt_detr rt_detr_v2", rt_detr()),
-        "deformable_detr": deformable_detr,
+        # The sides of the smallest feature map are a 64th of those of the image. The trace has an image for which they
+        # are greater than 1.
+        "deformable_detr": compose(
+            table_transformer, image_cases((192, 136), (131, 183), traced=(160, 224)), size_patches
+        ),
         "depth_anything": depth_anything,
         "depth_pro": depth_pro,
-        "detr": detr,
-        "dpt": dpt,
+        "detr": compose(
+            table_transformer,
+            tasked(
+                "image-segmentation",
+                spec=compose(gives("logits", "batch_size _ _"), gives("pred_masks", f"batch_size _ {QUARTER_SIZE}")),
+            ),
+        ),
+        "dpt": compose(
+            images_without_cases,
+            reads(patch_size="patch_size"),
+            # The trace has odd numbers of patches, so that stages have unequal sizes and are resized.
+            image_cases((96, 96), (80, 80), traced=(368, 368)),
+            tasked("feature-extraction", spec=gives("last_hidden_state", f"batch_size {NUM_PATCHES}+1 _")),
+            tasked("depth-estimation", spec=gives("predicted_depth", f"batch_size {DOUBLED_SIZE.format(32)}")),
+            segmentation_tasks(f"batch_size _ {DOUBLED_SIZE.format(32)}"),
+        ),
         "efficientloftr": efficientloftr,
         **rows("eomt eomt_dinov3", eomt),
         "glpn": glpn,
-        "lightglue": lightglue,
+        # Attention is eager: the other implementations branch on the number of keypoints.
+        "lightglue": compose(
+            superglue,
+            ExportSpec(call=Call(submodule="detection.keypoint_matcher", attention="eager")),
+        ),
         "lw_detr": lw_detr,
         "mask2former": mask2former,
         "maskformer": maskformer,
-        "oneformer": oneformer,
+        "oneformer": compose(
+            images_of_any_size,
+            swin_backbone,
+            reads(task_seq_len="task_seq_len", text_encoder_vocab_size="text_encoder_vocab_size"),
+            size_patches,
+            takes("task_inputs", "batch_size task_seq_len=", "task_tokens"),
+            generates("task_tokens", "integers", high=from_config("text_encoder_vocab_size")),
+            tasked("image-segmentation", spec=universal_segmentation),
+        ),
         **rows("pp_ocrv5_mobile_det pp_ocrv5_server_det pp_ocrv6_medium_det pp_ocrv6_small_det", text_detection),
-        "prompt_depth_anything": prompt_depth_anything,
-        "rf_detr": rf_detr,
-        "sam": sam,
+        "prompt_depth_anything": compose(
+            depth_anything,
+            takes("prompt_depth", "batch_size 1 prompt_height prompt_width", "depths", kind="float"),
+            generates("depths", "uniform", low=0.5, high=8.0),
+            sized_in("one several", prompt_height=(19, 12, 31), prompt_width=(25, 16, 9)),
+        ),
+        "rf_detr": compose(
+            lw_detr,
+            tasked(
+                "image-segmentation",
+                spec=compose(
+                    loads("AutoModelForInstanceSegmentation"),
+                    gives("logits", "batch_size _ _"),
+                    gives("pred_boxes", "batch_size _ _"),
+                    gives("pred_masks", f"batch_size _ {QUARTER_SIZE}"),
+                ),
+            ),
+        ),
+        "sam": compose(
+            sam_reads,
+            promptable_segmentation,
+            model_part(
+                "vision_encoder",
+                pixel_inputs,
+                runs("sam.vision_encoder"),
+                gives("image_embeddings", "batch_size _ _ _"),
+                gives("image_positional_embeddings", "batch_size _ _ _"),
+            ),
+            model_part(
+                "prompt_encoder_mask_decoder",
+                takes("image_positional_embeddings", EMBEDDING_AXES, "embeddings", kind="float"),
+                takes("image_embeddings", EMBEDDING_AXES, "embeddings", kind="float"),
+                point_inputs,
+                runs("sam.prompt_encoder_mask_decoder"),
+                mask_outputs,
+            ),
+        ),
         **rows("sam2 sam3_tracker", sam2),
-        "sam_hq": sam_hq,
-        "sapiens2": sapiens2,
-        "seggpt": seggpt,
+        # The output of the first layer with global attention is also an input of the mask decoder. A part that names a
+        # submodule replaces the inputs and outputs of the task, so the decoder names the model's own `forward`.
+        "sam_hq": compose(
+            sam_reads,
+            reads(vision_size="vision_config.hidden_size"),
+            promptable_segmentation,
+            model_part(
+                "vision_encoder",
+                pixel_inputs,
+                runs("self.get_image_embeddings"),
+                gives("image_embeddings", "batch_size _ _ _", path=(0,), kind="float"),
+                gives("intermediate_embeddings.0", "batch_size _ _ _", path=(1, 0), kind="float"),
+            ),
+            model_part(
+                "prompt_encoder_mask_decoder",
+                point_inputs,
+                takes("image_embeddings", EMBEDDING_AXES, "embeddings", kind="float"),
+                takes(
+                    "intermediate_embeddings.0",
+                    "batch_size places= places= vision_size=",
+                    "embeddings",
+                    kind="float",
+                    path=("intermediate_embeddings", 0),
+                ),
+                runs("self.forward"),
+                mask_outputs,
+            ),
+        ),
+        "sapiens2": compose(
+            backbone(images_without_cases, "batch_size _ height//patch_size width//patch_size"),
+            reads(patch_size="patch_size", enlarged="2 ** len(head_config.upsample_out_channels)"),
+            image_cases((96, 64), (61, 83)),
+            tasked("semantic-segmentation", spec=gives("logits", f"batch_size _ {UPSAMPLED_SIZE}")),
+            tasked(
+                "keypoint-detection",
+                spec=compose(loads("AutoModelForPoseEstimation"), gives("heatmaps", f"batch_size _ {UPSAMPLED_SIZE}")),
+            ),
+            tasked(
+                "normal-estimation",
+                spec=compose(loads("AutoModelForNormalEstimation"), gives("normals", f"batch_size _ {UPSAMPLED_SIZE}")),
+            ),
+            tasked(
+                "image-matting",
+                spec=compose(
+                    loads("AutoModelForImageMatting"),
+                    gives("alphas", f"batch_size _ {UPSAMPLED_SIZE}"),
+                    gives("foregrounds", f"batch_size 3 {UPSAMPLED_SIZE}"),
+                ),
+            ),
+        ),
+        # The prompt is an image with its mask. The model predicts the mask of another image.
+        "seggpt": compose(
+            reads(num_channels="num_channels", half="image_size[0] // 2", image_width="image_size[1]"),
+            *(
+                takes(name, "batch_size num_channels= half= image_width=", "pixels", kind="float")
+                for name in ("pixel_values", "prompt_pixel_values", "prompt_masks")
+            ),
+            generates("pixels", "normal"),
+            sized(batch_size=2),
+            tasked(
+                "image-segmentation",
+                spec=compose(loads("SegGptForImageSegmentation"), gives("pred_masks", "batch_size _ _ _")),
+            ),
+        ),
         "segformer": segformer,
         "superglue": superglue,
         "superpoint": superpoint,
-        "upernet": upernet,
+        "upernet": compose(
+            images_of_any_size,
+            swin_backbone,
+            tasked("semantic-segmentation", spec=gives("logits", "batch_size _ height width")),
+        ),
         "tipsv2_dpt": tipsv2_dpt,
         "uvdoc": uvdoc,
         "vitmatte": vitmatte,
         "vitpose": vitpose,
         "yolos": yolos,
-        "zoedepth": zoedepth,
+        "zoedepth": compose(
+            images_without_cases,
+            reads(
+                num_channels="backbone_config.num_channels",
+                patch_size="backbone_config.patch_size",
+                several="len(bin_configurations) >= 2",
+            ),
+            image_cases((96, 64), (80, 112), traced=(368, 368)),  # odd numbers of patches, as for DPT
+            tasked(
+                "depth-estimation",
+                spec=compose(
+                    gives("predicted_depth", f"batch_size {DOUBLED_SIZE.format(32)}"),
+                    gives("domain_logits", "batch_size _", when="several"),
+                ),
+            ),
+        ),
         "pp_doclayout_v2": compose(
             rt_detr(order_outputs),
             patched(

@@ -73,20 +73,6 @@ encoder_decoder: ExportSpec = compose(
     generation_tasks("text2text-generation"),
 )
 
-vision_encoder_decoder: ExportSpec = compose(
-    seq2seq,
-    composite_reads,
-    reads(
-        num_channels="encoder.num_channels",
-        image_height="encoder.image_size[0] or encoder.image_size",
-        image_width="encoder.image_size[1] or encoder.image_size",
-    ),
-    composite_monolith(pixel_inputs),
-    encodes(pixel_inputs, "batch_size _ _"),
-    behaves("decoder", encoder_states, composite_next_ids),
-    generation_tasks("image-to-text"),
-)
-
 # The encoder reads waveforms, as wav2vec2 does.
 speech_encoder_decoder: ExportSpec = compose(
     seq2seq,
@@ -135,29 +121,6 @@ pix2struct: ExportSpec = compose(
         takes("attention_mask", TARGET, "padding_mask", path=("decoder_attention_mask",)),
     ),
     generation_tasks("image-to-text"),
-)
-
-# The decoder alone, TrOCRForCausalLM. It attends to the output of an encoder of images, which is another model.
-trocr: ExportSpec = compose(
-    seq2seq,
-    reads(
-        hidden_size="cross_attention_hidden_size or d_model",
-        decoder_head_dim="d_model // decoder_num_attention_heads",
-    ),
-    behaves(
-        "decoder",
-        takes("encoder_hidden_states", f"{SOURCE} hidden_size=", "hidden_states", kind="float"),
-        takes("encoder_attention_mask", SOURCE, "padding_mask"),
-        takes("input_ids", TARGET, "token_ids"),
-        encoder_decoder_cache("input_ids"),
-    ),
-    *(
-        tasked(task, spec=compose(gives("logits", f"{TARGET} _"), files))
-        for task, files in (
-            ("text-generation", extra_file("decoder_model", "decoder")),
-            ("text-generation-with-past", decoder_with_past()),
-        )
-    ),
 )
 
 
@@ -225,7 +188,40 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "encoder-decoder": encoder_decoder,
         "pix2struct": pix2struct,
         "speech-encoder-decoder": speech_encoder_decoder,
-        "trocr": trocr,
-        "vision-encoder-decoder": vision_encoder_decoder,
+        # The decoder alone, TrOCRForCausalLM. It attends to the output of an encoder of images, which is another model.
+        "trocr": compose(
+            seq2seq,
+            reads(
+                hidden_size="cross_attention_hidden_size or d_model",
+                decoder_head_dim="d_model // decoder_num_attention_heads",
+            ),
+            behaves(
+                "decoder",
+                takes("encoder_hidden_states", f"{SOURCE} hidden_size=", "hidden_states", kind="float"),
+                takes("encoder_attention_mask", SOURCE, "padding_mask"),
+                takes("input_ids", TARGET, "token_ids"),
+                encoder_decoder_cache("input_ids"),
+            ),
+            *(
+                tasked(task, spec=compose(gives("logits", f"{TARGET} _"), files))
+                for task, files in (
+                    ("text-generation", extra_file("decoder_model", "decoder")),
+                    ("text-generation-with-past", decoder_with_past()),
+                )
+            ),
+        ),
+        "vision-encoder-decoder": compose(
+            seq2seq,
+            composite_reads,
+            reads(
+                num_channels="encoder.num_channels",
+                image_height="encoder.image_size[0] or encoder.image_size",
+                image_width="encoder.image_size[1] or encoder.image_size",
+            ),
+            composite_monolith(pixel_inputs),
+            encodes(pixel_inputs, "batch_size _ _"),
+            behaves("decoder", encoder_states, composite_next_ids),
+            generation_tasks("image-to-text"),
+        ),
     }
 )

@@ -26,36 +26,6 @@ from onnxfn.specs.algebra.facts import TOKENS, always, case, checks, fixes, give
 from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.records import Getter, Source
 
-# timm. Models with positions for one image size have `fixed_input_size` in their configuration.
-timm: ExportSpec = compose(
-    takes("pixel_values", "batch_size num_channels= height width", "pixels", kind="float", path=("x",)),
-    generates("pixels", "normal"),
-    reads(num_channels="input_size[0]"),
-    sized_in(
-        "one several",
-        batch_size=(2, 1, 3),
-        height=(from_config("input_size[1]"), 192, 288),
-        width=(from_config("input_size[2]"), 256, 160),
-    ),
-    fixes("height", "input_size[1]", when="fixed_input_size"),
-    fixes("width", "input_size[2]", when="fixed_input_size"),
-    serves("image-classification", gives("logits", "batch_size _")),
-)
-
-# sentence-transformers: `forward` takes and returns a dict of features.
-sentence_encoder: ExportSpec = compose(
-    text_dummies,
-    text_cases,
-    text_reads,
-    takes("input_ids", TOKENS, "token_ids", path=("input", "input_ids")),
-    takes("attention_mask", TOKENS, "padding_mask", path=("input", "attention_mask")),
-    serves(
-        "feature-extraction",
-        gives("token_embeddings", f"{TOKENS} _"),
-        gives("sentence_embedding", "batch_size _"),
-    ),
-)
-
 # The number of texts and the number of images may differ.
 clip_sentence_encoder: ExportSpec = compose(
     text_dummies,
@@ -171,13 +141,6 @@ pooled_projection_inputs: ExportSpec = compose(
     sized_in("one several", step=(2, 1, 3)),
 )
 
-sd3: ExportSpec = compose(
-    float_input("hidden_states", LATENT_AXES, "latents"),
-    denoiser,
-    pooled_projection_inputs,
-    serves("semantic-segmentation", gives("out_hidden_states", DENOISED_AXES, path=("sample",), kind="float")),
-)
-
 # `txt_ids` and `img_ids` are the positions of tokens and of patches. `guidance` is the guidance scale.
 PACKED_AXES = "batch_size packed_height_width num_channels="
 flux: ExportSpec = compose(
@@ -194,16 +157,6 @@ flux: ExportSpec = compose(
         "semantic-segmentation",
         gives("out_hidden_states", "batch_size packed_height_width _", path=("sample",), kind="float"),
     ),
-)
-
-sana: ExportSpec = compose(
-    float_input("hidden_states", LATENT_AXES, "latents"),
-    denoiser,
-    takes("encoder_attention_mask", "batch_size sequence_length", "padding_mask"),
-    generates("padding_mask", "mask", padding="right"),
-    float_input("timestep", "batch_size", "timesteps"),
-    reads(hidden_size="caption_channels", side="64"),
-    serves("semantic-segmentation", gives("out_hidden_states", DENOISED_AXES, path=("sample",), kind="float")),
 )
 
 # Autoencoders between images and latents. Nothing is sampled: the encoder returns the parameters of the distribution.
@@ -276,8 +229,21 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         ),
         "diffusers.flux-transformer-2d": flux,
         "diffusers.gemma2-text-encoder": gemma2_text,
-        "diffusers.sana-transformer": sana,
-        "diffusers.sd3-transformer-2d": sd3,
+        "diffusers.sana-transformer": compose(
+            float_input("hidden_states", LATENT_AXES, "latents"),
+            denoiser,
+            takes("encoder_attention_mask", "batch_size sequence_length", "padding_mask"),
+            generates("padding_mask", "mask", padding="right"),
+            float_input("timestep", "batch_size", "timesteps"),
+            reads(hidden_size="caption_channels", side="64"),
+            serves("semantic-segmentation", gives("out_hidden_states", DENOISED_AXES, path=("sample",), kind="float")),
+        ),
+        "diffusers.sd3-transformer-2d": compose(
+            float_input("hidden_states", LATENT_AXES, "latents"),
+            denoiser,
+            pooled_projection_inputs,
+            serves("semantic-segmentation", gives("out_hidden_states", DENOISED_AXES, path=("sample",), kind="float")),
+        ),
         "diffusers.t5-encoder": t5_text,
         "diffusers.unet-2d-condition": unet,
         "diffusers.vae-decoder": vae_decoder(latent_scale("down_block_types")),
@@ -289,7 +255,33 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
             path=("latent_dist", "parameters"),
         ),
         "sentence_transformers.clip": clip_sentence_encoder,
-        "sentence_transformers.transformer": sentence_encoder,
-        "timm.default-timm-config": timm,
+        # sentence-transformers: `forward` takes and returns a dict of features.
+        "sentence_transformers.transformer": compose(
+            text_dummies,
+            text_cases,
+            text_reads,
+            takes("input_ids", TOKENS, "token_ids", path=("input", "input_ids")),
+            takes("attention_mask", TOKENS, "padding_mask", path=("input", "attention_mask")),
+            serves(
+                "feature-extraction",
+                gives("token_embeddings", f"{TOKENS} _"),
+                gives("sentence_embedding", "batch_size _"),
+            ),
+        ),
+        # timm. Models with positions for one image size have `fixed_input_size` in their configuration.
+        "timm.default-timm-config": compose(
+            takes("pixel_values", "batch_size num_channels= height width", "pixels", kind="float", path=("x",)),
+            generates("pixels", "normal"),
+            reads(num_channels="input_size[0]"),
+            sized_in(
+                "one several",
+                batch_size=(2, 1, 3),
+                height=(from_config("input_size[1]"), 192, 288),
+                width=(from_config("input_size[2]"), 256, 160),
+            ),
+            fixes("height", "input_size[1]", when="fixed_input_size"),
+            fixes("width", "input_size[2]", when="fixed_input_size"),
+            serves("image-classification", gives("logits", "batch_size _")),
+        ),
     }
 )

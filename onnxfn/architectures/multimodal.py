@@ -365,39 +365,6 @@ bridgetower: ExportSpec = compose(
     tasked(RETRIEVAL, spec=compose(loads("BridgeTowerForImageAndTextRetrieval"), gives("logits", "batch_size _"))),
 )
 
-# The tokens, and the features and positions of image regions, from another model.
-lxmert: ExportSpec = compose(
-    text_dummies,
-    text_cases,
-    reads(
-        vocab_size="vocab_size",
-        type_vocab_size="type_vocab_size",
-        visual_feat_dim="visual_feat_dim",
-        visual_pos_dim="visual_pos_dim",
-    ),
-    generates("regions", "normal"),
-    generates("box_coordinates", "uniform", low=0.0, high=1.0),
-    region_cases,
-    always(return_dict=True),
-    text_inputs,
-    takes("visual_feats", f"{REGION_AXES} visual_feat_dim=", "regions", kind="float"),
-    takes("visual_pos", f"{REGION_AXES} visual_pos_dim=", "box_coordinates", kind="float"),
-    takes("visual_attention_mask", REGION_AXES, "padding_mask"),
-    takes("token_type_ids", TOKENS, "segment_ids"),
-    feature_outputs(
-        gives("language_output", f"{TOKENS} _"),
-        gives("vision_output", f"{REGION_AXES} _"),
-        gives("pooled_output", "batch_size _"),
-    ),
-    tasked(
-        "visual-question-answering",
-        spec=compose(
-            loads("LxmertForQuestionAnswering"), gives("logits", "batch_size _", path=("question_answering_score",))
-        ),
-    ),
-)
-
-
 text_model_with_mask: ExportSpec = compose(text_model, text_inputs)
 text_model_with_end: ExportSpec = compose(text_model_with_mask, text_with_end)
 text_model_with_segments: ExportSpec = compose(text_model_with_mask, takes("token_type_ids", TOKENS, "segment_ids"))
@@ -467,7 +434,38 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "flava": flava,
         "groupvit": groupvit,
         "layoutlmv3": layoutlmv3,
-        "lxmert": lxmert,
+        # The tokens, and the features and positions of image regions, from another model.
+        "lxmert": compose(
+            text_dummies,
+            text_cases,
+            reads(
+                vocab_size="vocab_size",
+                type_vocab_size="type_vocab_size",
+                visual_feat_dim="visual_feat_dim",
+                visual_pos_dim="visual_pos_dim",
+            ),
+            generates("regions", "normal"),
+            generates("box_coordinates", "uniform", low=0.0, high=1.0),
+            region_cases,
+            always(return_dict=True),
+            text_inputs,
+            takes("visual_feats", f"{REGION_AXES} visual_feat_dim=", "regions", kind="float"),
+            takes("visual_pos", f"{REGION_AXES} visual_pos_dim=", "box_coordinates", kind="float"),
+            takes("visual_attention_mask", REGION_AXES, "padding_mask"),
+            takes("token_type_ids", TOKENS, "segment_ids"),
+            feature_outputs(
+                gives("language_output", f"{TOKENS} _"),
+                gives("vision_output", f"{REGION_AXES} _"),
+                gives("pooled_output", "batch_size _"),
+            ),
+            tasked(
+                "visual-question-answering",
+                spec=compose(
+                    loads("LxmertForQuestionAnswering"),
+                    gives("logits", "batch_size _", path=("question_answering_score",)),
+                ),
+            ),
+        ),
         **rows("owlv2 owlvit", owlvit),
         "siglip": siglip,
         "siglip2": siglip2,

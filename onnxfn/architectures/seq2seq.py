@@ -27,11 +27,6 @@ question_answering: ExportSpec = tasked("question-answering", spec=text_inputs)
 
 t5: ExportSpec = compose(text_seq2seq, t5_reads)
 
-# The trace has several global blocks, and a length that is not a multiple of the local blocks.
-longt5: ExportSpec = compose(t5, sized(encoder_sequence_length=57))
-
-switch_transformers: ExportSpec = compose(t5, behaves("decoder", builds("encoder_outputs", "moe_encoder_output")))
-
 marian: ExportSpec = compose(text_seq2seq, standalone_decoder)
 
 # Their decoders start with the last token of the encoder's text.
@@ -46,42 +41,39 @@ led: ExportSpec = compose(
     global_mask_dummies,
 )
 
-# With a cache, the decoder reads one token at a time only (modeling_prophetnet.ProphetNetDecoder.forward).
-prophetnet: ExportSpec = compose(
-    only_tasks(text_seq2seq, "feature-extraction", "text2text-generation"),
-    reads(
-        hidden_size="hidden_size",
-        decoder_num_layers="num_decoder_layers",
-        decoder_num_attention_heads="num_decoder_attention_heads",
-    ),
-)
-
 # The model pads to a multiple of its block size. The trace has another length, so that the padding is in the graph.
 pegasus_x: ExportSpec = compose(text_seq2seq, sized(encoder_sequence_length=15))
-
-t5gemma: ExportSpec = compose(
-    text_seq2seq,
-    reads(
-        hidden_size="encoder.hidden_size",
-        decoder_num_layers="decoder.num_hidden_layers",
-        decoder_num_attention_heads="decoder.num_key_value_heads",
-        decoder_head_dim="decoder.head_dim",
-    ),
-)
 
 ROWS: Mapping[str, ExportSpec] = MappingProxyType(
     {
         **rows("bart bigbird_pegasus mbart", mbart),
         **rows("blenderbot blenderbot-small marian mvp pegasus", marian),
         "led": led,
-        "longt5": longt5,
+        # The trace has several global blocks, and a length that is not a multiple of the local blocks.
+        "longt5": compose(t5, sized(encoder_sequence_length=57)),
         "m2m_100": text_seq2seq,
         **rows("mt5 t5 umt5", t5),
         "pegasus_x": pegasus_x,
         "plbart": plbart,
-        "prophetnet": prophetnet,
-        "switch_transformers": switch_transformers,
-        "t5gemma": t5gemma,
+        # With a cache, the decoder reads one token at a time only (modeling_prophetnet.ProphetNetDecoder.forward).
+        "prophetnet": compose(
+            only_tasks(text_seq2seq, "feature-extraction", "text2text-generation"),
+            reads(
+                hidden_size="hidden_size",
+                decoder_num_layers="num_decoder_layers",
+                decoder_num_attention_heads="num_decoder_attention_heads",
+            ),
+        ),
+        "switch_transformers": compose(t5, behaves("decoder", builds("encoder_outputs", "moe_encoder_output"))),
+        "t5gemma": compose(
+            text_seq2seq,
+            reads(
+                hidden_size="encoder.hidden_size",
+                decoder_num_layers="decoder.num_hidden_layers",
+                decoder_num_attention_heads="decoder.num_key_value_heads",
+                decoder_head_dim="decoder.head_dim",
+            ),
+        ),
         **encoder_decoders.ROWS,
         **speech_to_text.ROWS,
         **text_to_audio.ROWS,

@@ -52,31 +52,6 @@ whisper: ExportSpec = compose(
     tasked("audio-classification", spec=whisper_inputs),
 )
 
-# Each convolution halves the number of frames (modeling_speech_to_text.Conv1dSubsampler).
-speech_to_text: ExportSpec = compose(
-    speech_seq2seq,
-    reads(
-        num_features="input_feat_per_channel * input_channels",
-        shortening="2 ** num_conv_layers",
-    ),
-    generates("mel", "normal"),
-    audio_encoder(mel_inputs, "batch_size (encoder_sequence_length+shortening-1)//shortening _"),
-    behaves("decoder", encoder_states, audio_mask, next_ids, mask_lengths(64, 28, 41, 95, 34, 82)),
-)
-
-moonshine: ExportSpec = compose(
-    speech_seq2seq,
-    reads(
-        decoder_num_layers="decoder_num_hidden_layers",
-        decoder_num_attention_heads="decoder_num_key_value_heads",
-        decoder_head_dim="hidden_size // decoder_num_attention_heads",
-        hidden_size="hidden_size",
-    ),
-    generates("waveform", "normal"),
-    audio_encoder(waveform_inputs, "batch_size (((encoder_sequence_length-127)//64+1-7)//3+1-3)//2+1 _"),
-    audio_decoder("moonshine_encoder_output", 16000, 3000, 4400, 9300, 3700, 8300),
-)
-
 # The model accepts whole frames of a few milliseconds only; its processor pads the last one. Each of two convolutions
 # halves their number. The mask is required: without it the model ignores the windows of the encoder's attention.
 framed_waveform_inputs: ExportSpec = compose(
@@ -182,12 +157,33 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
     {
         "canary": parakeet_seq2seq("decoder_config."),
         "cohere_asr": parakeet_seq2seq(""),
-        "moonshine": moonshine,
+        "moonshine": compose(
+            speech_seq2seq,
+            reads(
+                decoder_num_layers="decoder_num_hidden_layers",
+                decoder_num_attention_heads="decoder_num_key_value_heads",
+                decoder_head_dim="hidden_size // decoder_num_attention_heads",
+                hidden_size="hidden_size",
+            ),
+            generates("waveform", "normal"),
+            audio_encoder(waveform_inputs, "batch_size (((encoder_sequence_length-127)//64+1-7)//3+1-3)//2+1 _"),
+            audio_decoder("moonshine_encoder_output", 16000, 3000, 4400, 9300, 3700, 8300),
+        ),
         "moonshine_streaming": moonshine_streaming,
         "pop2piano": pop2piano,
         "seamless_m4t": seamless,
         "seamless_m4t_v2": seamless,
-        "speech_to_text": speech_to_text,
+        # Each convolution halves the number of frames (modeling_speech_to_text.Conv1dSubsampler).
+        "speech_to_text": compose(
+            speech_seq2seq,
+            reads(
+                num_features="input_feat_per_channel * input_channels",
+                shortening="2 ** num_conv_layers",
+            ),
+            generates("mel", "normal"),
+            audio_encoder(mel_inputs, "batch_size (encoder_sequence_length+shortening-1)//shortening _"),
+            behaves("decoder", encoder_states, audio_mask, next_ids, mask_lengths(64, 28, 41, 95, 34, 82)),
+        ),
         "whisper": whisper,
     }
 )

@@ -32,8 +32,6 @@ xlm: ExportSpec = compose(
     reads(vocab_size="n_words or vocab_size"),
 )
 
-longformer: ExportSpec = compose(bert, takes("global_attention_mask", TOKENS, "global_mask"), global_mask_dummies)
-
 # Each path has exactly `max_depth` steps (modeling_markuplm.XPathEmbeddings.forward).
 XPATH = f"{TOKENS} max_depth="
 markuplm: ExportSpec = only_tasks(
@@ -63,69 +61,12 @@ bros: ExportSpec = only_tasks(
     "token-classification",
 )
 
-canine: ExportSpec = only_tasks(
-    compose(
-        bert,
-        reads(vocab_size="1114112"),  # token ids are code points of Unicode
-    ),
-    *WITHOUT_FILL_MASK,
-    "multiple-choice",
-)
-
 # AutoModel loads the encoder of questions. The encoder of contexts is the same. Both return a pooled vector only.
 dpr: ExportSpec = without(
     only_tasks(
         compose(bert, tasked("feature-extraction", spec=gives("pooler_output", "batch_size _"))), "feature-extraction"
     ),
     "last_hidden_state",
-)
-
-# ErnieForMultipleChoice reshapes its inputs to one row per choice, except `task_type_ids`.
-ernie: ExportSpec = compose(
-    bert,
-    takes("task_type_ids", TOKENS, "task_ids", when="use_task_id"),
-    generates("task_ids", "integers", high=from_config("task_type_vocab_size")),
-    tasked("multiple-choice", spec=takes("task_type_ids", TOKENS, "task_ids", when="0")),
-)
-
-# FNet mixes tokens by a Fourier transform, which has no mask.
-fnet: ExportSpec = without(bert, "attention_mask")
-
-# The third segment type is that of the first token (modeling_funnel.FunnelAttentionStructure).
-funnel: ExportSpec = compose(bert, reads(type_vocab_size="3"))
-
-roc_bert: ExportSpec = compose(
-    bert,
-    takes("input_shape_ids", TOKENS, "shape_ids", when="enable_shape"),
-    takes("input_pronunciation_ids", TOKENS, "pronunciation_ids", when="enable_pronunciation"),
-    generates("shape_ids", "integers", high=from_config("shape_vocab_size")),
-    generates("pronunciation_ids", "integers", high=from_config("pronunciation_vocab_size")),
-)
-
-# `token_type_ids` has seven numbers per token, such as its row and column in a table. The smallest of the embeddings
-# has two entries, so that dummies are 0 or 1 (modeling_tapas.TapasEmbeddings).
-tapas: ExportSpec = only_tasks(
-    compose(
-        bert,
-        takes("token_type_ids", f"{TOKENS} num_token_types=", "segment_ids"),
-        generates("segment_ids", "integers", high=2),
-        reads(num_token_types="len(type_vocab_sizes)"),  # noqa: S106
-    ),
-    "feature-extraction",
-    "fill-mask",
-    "text-classification",
-)
-
-# The graph has no memories of earlier texts (`mems`): to return them would limit the length.
-xlnet: ExportSpec = only_tasks(compose(bert, always(use_mems=False)), *WITHOUT_FILL_MASK, "multiple-choice")
-
-# A model with a default language (`set_default_language`) has no input for it. XmodForMultipleChoice repeats `lang_ids`
-# once per choice of the batch, so it takes one language for all of them.
-xmod: ExportSpec = compose(
-    roberta,
-    takes("lang_ids", "batch_size", "language_ids", when="not default_language"),
-    generates("language_ids", "integers", high=from_config("len(languages)")),
-    tasked("multiple-choice", spec=takes("lang_ids", "1", "language_ids", when="not default_language")),
 )
 
 ROWS: Mapping[str, ExportSpec] = MappingProxyType(
@@ -140,28 +81,69 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
             "xlm-roberta-xl",
             roberta,
         ),
-        "canine": canine,
+        "canine": only_tasks(
+            compose(
+                bert,
+                reads(vocab_size="1114112"),  # token ids are code points of Unicode
+            ),
+            *WITHOUT_FILL_MASK,
+            "multiple-choice",
+        ),
         "deberta": deberta,
         "deberta-v2": deberta_v2,
         "dpr": dpr,
-        "ernie": ernie,
+        # ErnieForMultipleChoice reshapes its inputs to one row per choice, except `task_type_ids`.
+        "ernie": compose(
+            bert,
+            takes("task_type_ids", TOKENS, "task_ids", when="use_task_id"),
+            generates("task_ids", "integers", high=from_config("task_type_vocab_size")),
+            tasked("multiple-choice", spec=takes("task_type_ids", TOKENS, "task_ids", when="0")),
+        ),
         **rows("esm esmc eurobert modernbert", only_tasks(roberta, *BASIC_TASKS)),
         **rows("flaubert xlm", xlm),
-        "fnet": fnet,
-        "funnel": funnel,
+        # FNet mixes tokens by a Fourier transform, which has no mask.
+        "fnet": without(bert, "attention_mask"),
+        # The third segment type is that of the first token (modeling_funnel.FunnelAttentionStructure).
+        "funnel": compose(bert, reads(type_vocab_size="3")),
         "gte": only_tasks(roberta_with_segments, *BASIC_TASKS),
         "jina_embeddings_v3": only_tasks(roberta_with_segments, *BASIC_TASKS, "question-answering"),
         "layoutlm": layoutlm,
         "lilt": lilt,
-        "longformer": longformer,
+        "longformer": compose(bert, takes("global_attention_mask", TOKENS, "global_mask"), global_mask_dummies),
         "markuplm": markuplm,
         "nomic_bert": only_tasks(bert, *BASIC_TASKS),
-        "roc_bert": roc_bert,
+        "roc_bert": compose(
+            bert,
+            takes("input_shape_ids", TOKENS, "shape_ids", when="enable_shape"),
+            takes("input_pronunciation_ids", TOKENS, "pronunciation_ids", when="enable_pronunciation"),
+            generates("shape_ids", "integers", high=from_config("shape_vocab_size")),
+            generates("pronunciation_ids", "integers", high=from_config("pronunciation_vocab_size")),
+        ),
         "splinter": only_tasks(bert, "feature-extraction", "question-answering"),
-        "tapas": tapas,
+        # `token_type_ids` has seven numbers per token, such as its row and column in a table. The smallest of the
+        # embeddings has two entries, so that dummies are 0 or 1 (modeling_tapas.TapasEmbeddings).
+        "tapas": only_tasks(
+            compose(
+                bert,
+                takes("token_type_ids", f"{TOKENS} num_token_types=", "segment_ids"),
+                generates("segment_ids", "integers", high=2),
+                reads(num_token_types="len(type_vocab_sizes)"),  # noqa: S106
+            ),
+            "feature-extraction",
+            "fill-mask",
+            "text-classification",
+        ),
         "ultrabert": only_tasks(roberta, *BASIC_TASKS, "question-answering"),
-        "xlnet": xlnet,
-        "xmod": xmod,
+        # The graph has no memories of earlier texts (`mems`): to return them would limit the length.
+        "xlnet": only_tasks(compose(bert, always(use_mems=False)), *WITHOUT_FILL_MASK, "multiple-choice"),
+        # A model with a default language (`set_default_language`) has no input for it. XmodForMultipleChoice repeats
+        # `lang_ids` once per choice of the batch, so it takes one language for all of them.
+        "xmod": compose(
+            roberta,
+            takes("lang_ids", "batch_size", "language_ids", when="not default_language"),
+            generates("language_ids", "integers", high=from_config("len(languages)")),
+            tasked("multiple-choice", spec=takes("lang_ids", "1", "language_ids", when="not default_language")),
+        ),
         "yoso": roberta_with_segments,
         "big_bird": roberta,  # the graph has full attention, which the model itself uses for short texts
     }

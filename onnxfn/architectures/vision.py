@@ -49,42 +49,6 @@ mobilevit: ExportSpec = compose(
     tasked("image-segmentation", spec=compose(loads("AutoModelForSemanticSegmentation"), gives("logits", FIXED_MAP))),
 )
 
-mgp_str: ExportSpec = without(
-    compose(
-        fixed_images,
-        tasked(
-            "feature-extraction",
-            spec=compose(
-                *(
-                    gives(f"{kind}_logits", STATES, path=("logits", index))
-                    for index, kind in enumerate(("char", "bpe", "wp"))
-                )
-            ),
-        ),
-    ),
-    "last_hidden_state",
-)
-
-# The noise decides which patches are masked. It is an input, so that the outputs depend on the inputs only.
-vit_mae: ExportSpec = compose(
-    fixed_images,
-    image_features(STATES),
-    takes("noise", "batch_size num_patches=", "noise", kind="float"),
-    generates("noise", "uniform", low=0.0, high=1.0),
-    reads(num_patches="image_height // patch_size * (image_width // patch_size)"),
-)
-
-imagegpt: ExportSpec = compose(
-    only_tasks(text_encoder, "feature-extraction"),
-    text_inputs,
-    generates("token_positions", "positions", mask=NestedDummy("padding_mask", TOKENS)),
-    tasked("feature-extraction", spec=takes("position_ids", TOKENS, "token_positions")),
-    image_classification,
-    always(use_cache=False),
-    checks(mask_input="attention_mask"),
-)
-
-
 # The model without a preprocessor takes vectors.
 perceiver_features: ExportSpec = compose(
     takes("inputs", f"{TOKENS} d_model=", "vectors", kind="float"),
@@ -132,12 +96,41 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         ),
         "dinov2": vision_transformer_of_any_size,
         "donut-swin": only_tasks(vision, "feature-extraction"),
-        "imagegpt": imagegpt,
-        "mgp-str": mgp_str,
+        "imagegpt": compose(
+            only_tasks(text_encoder, "feature-extraction"),
+            text_inputs,
+            generates("token_positions", "positions", mask=NestedDummy("padding_mask", TOKENS)),
+            tasked("feature-extraction", spec=takes("position_ids", TOKENS, "token_positions")),
+            image_classification,
+            always(use_cache=False),
+            checks(mask_input="attention_mask"),
+        ),
+        "mgp-str": without(
+            compose(
+                fixed_images,
+                tasked(
+                    "feature-extraction",
+                    spec=compose(
+                        *(
+                            gives(f"{kind}_logits", STATES, path=("logits", index))
+                            for index, kind in enumerate(("char", "bpe", "wp"))
+                        )
+                    ),
+                ),
+            ),
+            "last_hidden_state",
+        ),
         "mobilevit": mobilevit,
         "perceiver": perceiver,
         "swin2sr": swin2sr,
-        "vit_mae": vit_mae,
+        # The noise decides which patches are masked. It is an input, so that the outputs depend on the inputs only.
+        "vit_mae": compose(
+            fixed_images,
+            image_features(STATES),
+            takes("noise", "batch_size num_patches=", "noise", kind="float"),
+            generates("noise", "uniform", low=0.0, high=1.0),
+            reads(num_patches="image_height // patch_size * (image_width // patch_size)"),
+        ),
         **rows("dinov3_convnext dinov3_vit pixio", compose(dynamic_images, image_features(SEQUENCE))),
         "hgnet_v2": compose(dynamic_images, image_classification),
         **rows("timesformer videomae vivit", compose(video_inputs(), image_features(STATES), video_classification)),
