@@ -8,7 +8,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any
 
-from onnxfn.architectures.functions import function_named
+from onnxfn.architectures.functions import function_named, is_short
 from onnxfn.architectures.wrappers.modules import module, module_at
 from onnxfn.specs.errors import InvalidSpec
 
@@ -58,19 +58,21 @@ def _has_signature(function: Callable[..., Any]) -> bool:
     return True
 
 
-def token_embeddings(model: Any) -> Any:
-    """A module that looks up token embeddings in the model's table: `input_ids` -> `inputs_embeds`."""
-    return module(lambda input_ids: {"inputs_embeds": model.get_input_embeddings()(input_ids)})
+def token_embeddings(model: Any, input_ids: Any) -> dict[str, Any]:
+    """The embeddings of tokens in the model's table."""
+    return {"inputs_embeds": model.get_input_embeddings()(input_ids)}
 
 
-SUBMODULES: Mapping[str, Callable[[Any], Any]] = MappingProxyType(
+SUBMODULES: Mapping[str, Callable[..., Any]] = MappingProxyType(
     {"encoder": lambda model: model.get_encoder(), "token_embeddings": token_embeddings}
 )
-"""Name -> function from the model to the callable. Other names are functions in architectures/wrappers."""
+"""Name -> wrapper. Other names are those of wrappers in architectures/wrappers."""
 
 
 def submodule_of(model: Any, name: str | None) -> Any:
     """The callable that `name` stands for: the model itself when it is None, and `self.encoder` is `model.encoder`.
+
+    A wrapper takes the model and the inputs, and returns the outputs. One that takes the model alone returns a module.
 
     Raises:
         UnknownName: no function has this name.
@@ -80,5 +82,6 @@ def submodule_of(model: Any, name: str | None) -> Any:
         return model
     if name.startswith("self."):
         return module_at(model, name.removeprefix("self."))
-    of_model = SUBMODULES.get(name) or function_named(name, "wrappers", kind="submodule", known=tuple(SUBMODULES))
-    return of_model(model)
+    wrapper = SUBMODULES.get(name) or function_named(name, "wrappers", kind="submodule", known=tuple(SUBMODULES))
+    takes_inputs = is_short(name) and len(inspect.signature(wrapper).parameters) > 1
+    return module(partial(wrapper, model)) if takes_inputs else wrapper(model)

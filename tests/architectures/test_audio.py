@@ -49,7 +49,7 @@ def test_vits_speaks_as_the_model_with_the_same_noise(vits_model, monkeypatch):
         return normal_noise(tensor.shape[2], tensor.shape[1], 7).T.expand_as(tensor)
 
     with torch.no_grad():
-        actual = speech(vits_model)(ids, mask)
+        actual = speech(vits_model, ids, mask)
         monkeypatch.setattr(torch, "randn", lambda *_: normal_noise(9, 2, 3).T[None].expand(2, -1, -1))
         monkeypatch.setattr(torch, "randn_like", noise_like)
         expected = vits_model(ids, mask)
@@ -62,8 +62,8 @@ def test_vits_speaks_a_text_the_same_in_every_batch(vits_model):
     mask = torch.ones_like(ids)
     mask[1, 6:] = 0
     with torch.no_grad():
-        batch = speech(vits_model)(ids, mask)["spectrogram"]
-        single = speech(vits_model)(ids[1:, :6], mask[1:, :6])["spectrogram"]
+        batch = speech(vits_model, ids, mask)["spectrogram"]
+        single = speech(vits_model, ids[1:, :6], mask[1:, :6])["spectrogram"]
     torch.testing.assert_close(batch[1:, :, : single.shape[2]], single, atol=1e-5, rtol=1e-4)
 
 
@@ -81,7 +81,7 @@ def test_timesfm_forecasts_a_batch_as_the_model_forecasts_a_list(length):
     model = tiny.model("timesfm", "AutoModelForTimeSeriesPrediction")
     with torch.no_grad():
         expected = model(list(series), freq=[0, 2, 1])
-        actual = forecast(model)(series, torch.tensor([0, 2, 1]))
+        actual = forecast(model, series, torch.tensor([0, 2, 1]))
     torch.testing.assert_close(actual["full_predictions"], expected.full_predictions, atol=1e-6, rtol=1e-5)
     torch.testing.assert_close(actual["mean_predictions"], expected.mean_predictions, atol=1e-6, rtol=1e-5)
 
@@ -93,7 +93,7 @@ def test_timesfm_forecasts_quantiles_of_a_batch_as_the_model_of_a_list(length, p
     series = series.abs() if positive else series
     model = tiny.model("timesfm2_5", "AutoModelForTimeSeriesPrediction")
     with torch.no_grad():
-        expected, actual = model(list(series)), forecast_by_quantiles(model)(series)
+        expected, actual = model(list(series)), forecast_by_quantiles(model, series)
     torch.testing.assert_close(actual["full_predictions"], expected.full_predictions, atol=1e-6, rtol=1e-5)
     torch.testing.assert_close(actual["mean_predictions"], expected.mean_predictions, atol=1e-6, rtol=1e-5)
 

@@ -181,6 +181,6 @@ def test_a_row_whose_first_feature_is_masked_has_no_composer():
     features, mask = torch.ones(2, 5, 32), torch.ones(2, 5, dtype=torch.int64)
     mask[1, 0] = 0
     with torch.no_grad():
-        actual = music.mel_conditioner(model)(features, mask, torch.full((2,), 3))
+        actual = music.mel_conditioner(model, features, mask, torch.full((2,), 3))
         expected = model.get_mel_conditioner_outputs(features, "second", model.generation_config, mask)
     assert all(map(torch.equal, actual.values(), expected))

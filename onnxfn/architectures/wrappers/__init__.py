@@ -1,1 +1,1 @@
-"""The modules that parts of a plan run in place of the model: each function takes the model and returns a module."""
+"""Functions that parts of a plan run in place of the model: each takes the model and the inputs of its part."""

@@ -33,27 +33,19 @@ def with_conv_states_in_parts(model: Any) -> Any:
     return module(forward)
 
 
-def decoder_of_embeddings(model: Any) -> Any:
+def decoder_of_embeddings(model: Any, decoder_inputs_embeds: Tensor | None = None, **inputs: Any) -> Any:
     """Runs the model with `decoder_inputs_embeds`; zeros are passed as ids, because some `forward`s require them."""
     inside = model.get_decoder()
     decoder = getattr(inside, "decoder", inside)  # that of Florence-2 is BART with its encoder
-
-    def forward(decoder_inputs_embeds: Tensor | None = None, **inputs: Any) -> Any:
-        if decoder_inputs_embeds is None:  # the check runs texts by their tokens
-            return called(model, **inputs)
-        rows = decoder_inputs_embeds
-        unread = torch.zeros(rows.shape[:2], dtype=torch.int64, device=rows.device)
-        with changed_inputs(decoder, lambda named: {**named, "input_ids": None, "inputs_embeds": rows}):
-            return called(model, decoder_input_ids=unread, **inputs)
-
-    return module(forward)
+    if decoder_inputs_embeds is None:  # the check runs texts by their tokens
+        return called(model, **inputs)
+    rows = decoder_inputs_embeds
+    unread = torch.zeros(rows.shape[:2], dtype=torch.int64, device=rows.device)
+    with changed_inputs(decoder, lambda named: {**named, "input_ids": None, "inputs_embeds": rows}):
+        return called(model, decoder_input_ids=unread, **inputs)
 
 
-def decoder_of_formulas(model: Any) -> Any:
+def decoder_of_formulas(model: Any, **inputs: Any) -> dict[str, Any]:
     """PP-FormulaNet, which writes a formula as a text: tokens and the rows of an image -> logits and cache."""
-
-    def forward(**inputs: Any) -> dict[str, Any]:
-        states = called(model.model.decoder, **inputs)
-        return {"logits": model.lm_head(states.last_hidden_state), "past_key_values": field(states, "past_key_values")}
-
-    return module(forward)
+    states = called(model.model.decoder, **inputs)
+    return {"logits": model.lm_head(states.last_hidden_state), "past_key_values": field(states, "past_key_values")}

@@ -30,34 +30,27 @@ def single_chunk_encoder(model: Any) -> Any:
     return module(forward)
 
 
-def single_chunk_decoder(model: Any) -> Any:
+def single_chunk_decoder(model: Any, audio_codes: Tensor) -> Any:
     """Codes `[1, batch, codebooks, frames]` -> audio, by EnCodec or by that in MusicGen."""
-    codec = getattr(model, "audio_encoder", model)
-    return module(lambda audio_codes: codec.decode(audio_codes, audio_scales=[None], return_dict=True))
+    return getattr(model, "audio_encoder", model).decode(audio_codes, audio_scales=[None], return_dict=True)
 
 
-def build_delay_pattern_mask(model: Any) -> Any:
+def build_delay_pattern_mask(
+    model: Any, input_ids: Tensor, pad_token_id: Tensor, max_length: Tensor
+) -> dict[str, Tensor]:
     """Codes -> delayed codes, and the delay pattern, which is -1 where a code is to be generated."""
-
-    def forward(input_ids: Tensor, pad_token_id: Tensor, max_length: Tensor) -> dict[str, Tensor]:
-        delayed, pattern = model.decoder.build_delay_pattern_mask(input_ids, pad_token_id, max_length.item())
-        return {"input_ids_edited": delayed, "delay_pattern_mask": pattern}
-
-    return module(forward)
+    delayed, pattern = model.decoder.build_delay_pattern_mask(input_ids, pad_token_id, max_length.item())
+    return {"input_ids_edited": delayed, "delay_pattern_mask": pattern}
 
 
-def mel_conditioner(model: Any) -> Any:
+def mel_conditioner(model: Any, input_features: Tensor, attention_mask: Tensor, composer: Tensor) -> dict[str, Tensor]:
     """Mel features, their mask and the number of a composer, from 0 -> the encoder's input and its mask.
 
     As in the original, a row whose first feature is masked has no composer.
     """
-
-    def forward(input_features: Tensor, attention_mask: Tensor, composer: Tensor) -> dict[str, Tensor]:
-        first_mask = attention_mask[:, :1]
-        features = model.mel_conditioner(input_features, composer, 0)
-        return {
-            "conditioned_features": torch.where(first_mask[:, :, None] > 0, features, 0.0),
-            "conditioned_attention_mask": torch.cat([first_mask, attention_mask], dim=1),
-        }
-
-    return module(forward)
+    first_mask = attention_mask[:, :1]
+    features = model.mel_conditioner(input_features, composer, 0)
+    return {
+        "conditioned_features": torch.where(first_mask[:, :, None] > 0, features, 0.0),
+        "conditioned_attention_mask": torch.cat([first_mask, attention_mask], dim=1),
+    }

@@ -11,35 +11,30 @@ import torch
 from torch import Tensor
 
 from onnxfn.architectures.private.renamed import called, name_among
-from onnxfn.architectures.wrappers.modules import changed_inputs, module
+from onnxfn.architectures.wrappers.modules import changed_inputs
 
 
-def language_model(model: Any) -> Any:
+def language_model(model: Any, attention_mask: Tensor, **inputs: Any) -> Any:
     """The model as a decoder: tokens attend to each other in both directions while the cache is empty.
 
     Processors tell such a model by types which tokens are of the prompt. Clients give a decoder no types, but the
     prompt in one step, with an empty cache.
     """
 
-    def forward(attention_mask: Tensor, **inputs: Any) -> Any:
-        def masked(named: dict[str, Any]) -> dict[str, Any]:
-            return {**named, "attention_mask": _masks(model, attention_mask, named)}
+    def masked(named: dict[str, Any]) -> dict[str, Any]:
+        return {**named, "attention_mask": _masks(model, attention_mask, named)}
 
-        with changed_inputs(model.base_model.language_model, masked):
-            return called(model, attention_mask=attention_mask, **inputs)
-
-    return module(forward)
+    with changed_inputs(model.base_model.language_model, masked):
+        return called(model, attention_mask=attention_mask, **inputs)
 
 
-def prefix_attention_model(model: Any) -> Any:
+def prefix_attention_model(model: Any, input_ids: Tensor, **inputs: Any) -> Any:
     """PaliGemma with all tokens in the prefix, so that they attend to each other, as with ColPali's processor.
 
     Without `token_type_ids`, transformers 5.23 does so for a batch without padding only. In a batch with padding a
     token attends to earlier tokens only (modeling_paligemma: the mask is causal, the attention is not).
     """
-    return module(
-        lambda input_ids, **inputs: model(input_ids=input_ids, token_type_ids=torch.zeros_like(input_ids), **inputs)
-    )
+    return model(input_ids=input_ids, token_type_ids=torch.zeros_like(input_ids), **inputs)
 
 
 def _masks(model: Any, attention_mask: Tensor, inputs: dict[str, Any]) -> Any:

@@ -14,47 +14,40 @@ from onnxfn.architectures.wrappers.vits import PRIME, pseudo_random
 from onnxfn.specs.errors import InvalidSpec
 
 
-def encoder(model: Any) -> Any:
+def encoder(model: Any, input_ids: Tensor) -> dict[str, Tensor]:
     """Token ids -> hidden states and their mask."""
-
-    def forward(input_ids: Tensor) -> dict[str, Tensor]:
-        mask = torch.ones_like(input_ids)
-        outputs = model.speecht5.encoder(input_values=input_ids, attention_mask=mask, return_dict=True)
-        return {"encoder_outputs": outputs.last_hidden_state, "encoder_attention_mask": mask}
-
-    return module(forward)
+    mask = torch.ones_like(input_ids)
+    outputs = model.speecht5.encoder(input_values=input_ids, attention_mask=mask, return_dict=True)
+    return {"encoder_outputs": outputs.last_hidden_state, "encoder_attention_mask": mask}
 
 
-def decoder(model: Any) -> Any:
+def decoder(
+    model: Any,
+    output_sequence: Tensor,
+    speaker_embeddings: Tensor,
+    encoder_hidden_states: Tensor,
+    encoder_attention_mask: Tensor,
+    past_key_values: Any = None,
+) -> dict[str, Any]:
     """All frames so far -> the next frames. `output_sequence` holds all frames, the past those before the last."""
-
-    def forward(
-        output_sequence: Tensor,
-        speaker_embeddings: Tensor,
-        encoder_hidden_states: Tensor,
-        encoder_attention_mask: Tensor,
-        past_key_values: Any = None,
-    ) -> dict[str, Any]:
-        frames = prenet_output(model.speecht5.decoder.prenet, output_sequence, speaker_embeddings)
-        outputs = called(
-            model.speecht5.decoder.wrapped_decoder,
-            hidden_states=frames.index_select(1, torch.arange(_past_length(past_key_values), frames.shape[1])),
-            encoder_hidden_states=encoder_hidden_states,
-            encoder_attention_mask=encoder_attention_mask,
-            past_key_values=past_key_values,
-            use_cache=past_key_values is not None,
-            return_dict=True,
-        )
-        last, postnet = outputs.last_hidden_state[0, -1], model.speech_decoder_postnet
-        spectrum = postnet.feat_out(last).view(model.config.reduction_factor, model.config.num_mel_bins)
-        return {
-            "output_sequence_out": torch.cat((output_sequence, spectrum[None, -1:]), dim=1),
-            "spectrum": spectrum,
-            "prob": postnet.prob_out(last).sigmoid(),
-            "past_key_values": past_key_values,
-        }
-
-    return module(forward)
+    frames = prenet_output(model.speecht5.decoder.prenet, output_sequence, speaker_embeddings)
+    outputs = called(
+        model.speecht5.decoder.wrapped_decoder,
+        hidden_states=frames.index_select(1, torch.arange(_past_length(past_key_values), frames.shape[1])),
+        encoder_hidden_states=encoder_hidden_states,
+        encoder_attention_mask=encoder_attention_mask,
+        past_key_values=past_key_values,
+        use_cache=past_key_values is not None,
+        return_dict=True,
+    )
+    last, postnet = outputs.last_hidden_state[0, -1], model.speech_decoder_postnet
+    spectrum = postnet.feat_out(last).view(model.config.reduction_factor, model.config.num_mel_bins)
+    return {
+        "output_sequence_out": torch.cat((output_sequence, spectrum[None, -1:]), dim=1),
+        "spectrum": spectrum,
+        "prob": postnet.prob_out(last).sigmoid(),
+        "past_key_values": past_key_values,
+    }
 
 
 def postnet_and_vocoder(model: Any) -> Any:

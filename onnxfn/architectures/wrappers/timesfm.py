@@ -11,47 +11,37 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from onnxfn.architectures.wrappers.modules import module
 
-
-def forecast(model: Any) -> Any:
+def forecast(model: Any, past_values: Tensor, freq: Tensor) -> dict[str, Tensor]:
     """TimesFM: past values and their frequency -> mean and quantiles of the future values."""
-
-    def forward(past_values: Tensor, freq: Tensor) -> dict[str, Tensor]:
-        values, padding = _context(model, past_values)
-        outputs = model.decoder(past_values=values, past_values_padding=padding, freq=freq[:, None])  # TimesFmModel
-        predictions = model._postprocess_output(outputs.last_hidden_state, (outputs.loc, outputs.scale))[:, -1]
-        return {"mean_predictions": predictions[..., 0], "full_predictions": predictions}
-
-    return module(forward)
+    values, padding = _context(model, past_values)
+    outputs = model.decoder(past_values=values, past_values_padding=padding, freq=freq[:, None])  # TimesFmModel
+    predictions = model._postprocess_output(outputs.last_hidden_state, (outputs.loc, outputs.scale))[:, -1]
+    return {"mean_predictions": predictions[..., 0], "full_predictions": predictions}
 
 
-def forecast_by_quantiles(model: Any) -> Any:
+def forecast_by_quantiles(model: Any, past_values: Tensor) -> dict[str, Tensor]:
     """TimesFM 2.5: past values -> mean and quantiles of the future values.
 
     With `force_flip_invariance`, the forecasts of the series and of the negated series are averaged.
     """
     config = model.config
-
-    def forward(past_values: Tensor) -> dict[str, Tensor]:
-        values, padding = _context(model, past_values)
-        mean, std = values.mean(dim=1, keepdim=True), values.std(dim=1, keepdim=True)
-        series = model.model._revin(values, mean, std, reverse=False)
-        if config.force_flip_invariance:  # in one batch: the graph has the layers once
-            both, paddings = torch.cat([series, -series]), torch.cat([padding, padding])
-            points, spreads = map(_averaged, model._decode_and_project(both, paddings)[:2])
-        else:
-            points, spreads = model._decode_and_project(series, padding)[:2]
-        horizon = min(model.horizon_len, points.shape[1])
-        quantiles = _quantiles(config, points[:, :horizon], spreads)
-        predictions = model.model._revin(quantiles, mean, std, reverse=True)
-        if config.infer_is_positive:
-            least = values.masked_fill(padding == 1, torch.inf).min()
-            predictions = torch.where(least >= 0, predictions.clamp(min=0), predictions)
-        mean_index = min(config.decode_index, predictions.shape[-1] - 1)
-        return {"mean_predictions": predictions[..., mean_index], "full_predictions": predictions}
-
-    return module(forward)
+    values, padding = _context(model, past_values)
+    mean, std = values.mean(dim=1, keepdim=True), values.std(dim=1, keepdim=True)
+    series = model.model._revin(values, mean, std, reverse=False)
+    if config.force_flip_invariance:  # in one batch: the graph has the layers once
+        both, paddings = torch.cat([series, -series]), torch.cat([padding, padding])
+        points, spreads = map(_averaged, model._decode_and_project(both, paddings)[:2])
+    else:
+        points, spreads = model._decode_and_project(series, padding)[:2]
+    horizon = min(model.horizon_len, points.shape[1])
+    quantiles = _quantiles(config, points[:, :horizon], spreads)
+    predictions = model.model._revin(quantiles, mean, std, reverse=True)
+    if config.infer_is_positive:
+        least = values.masked_fill(padding == 1, torch.inf).min()
+        predictions = torch.where(least >= 0, predictions.clamp(min=0), predictions)
+    mean_index = min(config.decode_index, predictions.shape[-1] - 1)
+    return {"mean_predictions": predictions[..., mean_index], "full_predictions": predictions}
 
 
 def _context(model: Any, past_values: Tensor) -> tuple[Tensor, Tensor]:

@@ -6,38 +6,28 @@ from typing import Any
 
 from torch import Tensor
 
-from onnxfn.architectures.wrappers.modules import module
 
-
-def encoder(model: Any) -> Any:
+def encoder(model: Any, input_features: Tensor, attention_mask: Tensor, **options: Tensor) -> dict[str, Tensor]:
     """Audio features -> frames, projected to the size of the joint network, and their mask.
 
     `options` are further inputs of a model, for example the number of a language.
     """
-
-    def forward(input_features: Tensor, attention_mask: Tensor, **options: Tensor) -> dict[str, Tensor]:
-        outputs = model.get_audio_features(input_features, attention_mask, **options)
-        return {"pooler_output": outputs.pooler_output, "encoder_attention_mask": outputs.attention_mask.long()}
-
-    return module(forward)
+    outputs = model.get_audio_features(input_features, attention_mask, **options)
+    return {"pooler_output": outputs.pooler_output, "encoder_attention_mask": outputs.attention_mask.long()}
 
 
-def decoder(model: Any) -> Any:
+def decoder(
+    model: Any, input_ids: Tensor, encoder_hidden_states: Tensor, past_hidden_state: Tensor, past_cell_state: Tensor
+) -> dict[str, Tensor]:
     """A token, frames and the LSTM state before the token -> logits of the next token, and the state after the token.
 
     After a blank, the caller repeats the last token with the state before it.
     """
-
-    def forward(
-        input_ids: Tensor, encoder_hidden_states: Tensor, past_hidden_state: Tensor, past_cell_state: Tensor
-    ) -> dict[str, Tensor]:
-        output, (hidden, cell) = model.decoder.lstm(
-            model.decoder.embedding(input_ids), (past_hidden_state, past_cell_state)
-        )
-        logits = model.joint(
-            encoder_hidden_states=encoder_hidden_states[:, :, None],
-            decoder_hidden_states=model.decoder.decoder_projector(output)[:, None],
-        )
-        return {"logits": logits.squeeze(2), "present_hidden_state": hidden, "present_cell_state": cell}
-
-    return module(forward)
+    output, (hidden, cell) = model.decoder.lstm(
+        model.decoder.embedding(input_ids), (past_hidden_state, past_cell_state)
+    )
+    logits = model.joint(
+        encoder_hidden_states=encoder_hidden_states[:, :, None],
+        decoder_hidden_states=model.decoder.decoder_projector(output)[:, None],
+    )
+    return {"logits": logits.squeeze(2), "present_hidden_state": hidden, "present_cell_state": cell}
