@@ -183,9 +183,7 @@ vits: ExportSpec = compose(
     tasked(
         "text-to-audio",
         spec=compose(
-            loads("AutoModelForTextToWaveform"),
-            gives("waveform", "text_batch_size n_samples"),
-            gives("spectrogram", "text_batch_size _ num_bins"),
+            gives("waveform", "text_batch_size n_samples"), gives("spectrogram", "text_batch_size _ num_bins")
         ),
     ),
 )
@@ -316,10 +314,7 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "fastspeech2_conformer_hifigan": vocoder("FastSpeech2ConformerHifiGan"),
         "fastspeech2_conformer_with_hifigan": compose(
             fastspeech2_conformer,
-            tasked(
-                "text-to-audio",
-                spec=compose(loads("AutoModelForTextToWaveform"), gives("waveform", "batch_size n_samples")),
-            ),
+            tasked("text-to-audio", spec=gives("waveform", "batch_size n_samples")),
         ),
         "nemotron3_5_asr": transducer(nemotron_frames, language_prompt),
         "nemotron3_diarization": compose(

@@ -136,18 +136,13 @@ tipsv2_dpt: ExportSpec = compose(
     depth_anything,
     tasked("depth-estimation", spec=gives("predicted_depth", f"batch_size {TIPSV2_SIZE}")),
     tasked("semantic-segmentation", spec=gives("logits", f"batch_size _ {TIPSV2_SIZE}")),
-    tasked(
-        "normal-estimation",
-        spec=compose(loads("AutoModelForNormalEstimation"), gives("normals", f"batch_size 3 {TIPSV2_SIZE}")),
-    ),
+    tasked("normal-estimation", spec=gives("normals", f"batch_size 3 {TIPSV2_SIZE}")),
 )
 
 vitmatte: ExportSpec = compose(
     images_without_cases,
     image_cases((96, 64), (64, 128), traced=(96, 80)),
-    tasked(
-        "image-matting", spec=compose(loads("AutoModelForImageMatting"), gives("alphas", "batch_size 1 height width"))
-    ),
+    tasked("image-matting", spec=gives("alphas", "batch_size 1 height width")),
     patched(
         "transformers.models.vitdet.modeling_vitdet:get_rel_pos",
         by="image_sizes.relative_positions",
@@ -447,14 +442,10 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
                 "keypoint-detection",
                 spec=compose(loads("AutoModelForPoseEstimation"), gives("heatmaps", f"batch_size _ {UPSAMPLED_SIZE}")),
             ),
-            tasked(
-                "normal-estimation",
-                spec=compose(loads("AutoModelForNormalEstimation"), gives("normals", f"batch_size _ {UPSAMPLED_SIZE}")),
-            ),
+            tasked("normal-estimation", spec=gives("normals", f"batch_size _ {UPSAMPLED_SIZE}")),
             tasked(
                 "image-matting",
                 spec=compose(
-                    loads("AutoModelForImageMatting"),
                     gives("alphas", f"batch_size _ {UPSAMPLED_SIZE}"),
                     gives("foregrounds", f"batch_size 3 {UPSAMPLED_SIZE}"),
                 ),

@@ -128,7 +128,6 @@ musicgen: ExportSpec = compose(
         tasked(
             task,
             spec=compose(
-                loads("AutoModelForTextToWaveform"),
                 gives("logits", f"{CODES} _"),
                 extra_file("text_encoder", "encoder"),
                 extra_file("encodec_decode", "encodec_decode"),
