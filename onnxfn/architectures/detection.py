@@ -14,12 +14,11 @@ from onnxfn.architectures.families.detection import (
     mask_outputs,
     point_inputs,
     promptable_segmentation,
-    query_states,
     segmentation_tasks,
 )
 from onnxfn.architectures.families.rows import rows
 from onnxfn.architectures.families.sizes import sized_in
-from onnxfn.architectures.families.vision import backbone, pixel_inputs
+from onnxfn.architectures.families.vision import backbone, image_features, pixel_inputs
 from onnxfn.specs.algebra.compose import compose, from_config, reads
 from onnxfn.specs.algebra.dummies import generates, sized
 from onnxfn.specs.algebra.facts import case, gives, loads, patched, runs, takes
@@ -35,9 +34,9 @@ UPSAMPLED_SIZE = "height//patch_size*enlarged width//patch_size*enlarged"
 DOUBLED_SIZE = "(height//patch_size+1)//2*{0} (width//patch_size+1)//2*{0}"
 """The height and width of an output that is upsampled from half the number of patches, rounded up."""
 
-# Each query predicts a box.
+# Each query has a state, and predicts a box.
 table_transformer: ExportSpec = compose(
-    images_of_any_size, tasked("feature-extraction", spec=query_states), tasked("object-detection")
+    images_of_any_size, image_features("batch_size _ _"), tasked("object-detection")
 )
 
 size_patches: ExportSpec = compose(

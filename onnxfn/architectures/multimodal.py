@@ -178,15 +178,18 @@ layoutlmv3: ExportSpec = compose(
 
 # Features of image regions, from another model, follow the tokens.
 REGION_AXES = "batch_size visual_seq_length"
-region_cases: ExportSpec = sized_in("one right-padded left-padded", visual_seq_length=(16, 5, 20, 9))
-visual_bert: ExportSpec = compose(
+text_with_regions: ExportSpec = compose(
     text_dummies,
     text_cases,
-    reads(vocab_size="vocab_size", type_vocab_size="type_vocab_size", visual_embedding_dim="visual_embedding_dim"),
+    reads(vocab_size="vocab_size", type_vocab_size="type_vocab_size"),
     generates("regions", "normal"),
-    region_cases,
+    sized_in("one right-padded left-padded", visual_seq_length=(16, 5, 20, 9)),
     always(return_dict=True),
     text_inputs,
+)
+visual_bert: ExportSpec = compose(
+    text_with_regions,
+    reads(visual_embedding_dim="visual_embedding_dim"),
     takes("visual_embeds", f"{REGION_AXES} visual_embedding_dim=", "regions", kind="float"),
     takes("visual_attention_mask", REGION_AXES, "padding_mask"),
     takes("visual_token_type_ids", REGION_AXES, "segment_ids"),
@@ -436,19 +439,9 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "layoutlmv3": layoutlmv3,
         # The tokens, and the features and positions of image regions, from another model.
         "lxmert": compose(
-            text_dummies,
-            text_cases,
-            reads(
-                vocab_size="vocab_size",
-                type_vocab_size="type_vocab_size",
-                visual_feat_dim="visual_feat_dim",
-                visual_pos_dim="visual_pos_dim",
-            ),
-            generates("regions", "normal"),
+            text_with_regions,
+            reads(visual_feat_dim="visual_feat_dim", visual_pos_dim="visual_pos_dim"),
             generates("box_coordinates", "uniform", low=0.0, high=1.0),
-            region_cases,
-            always(return_dict=True),
-            text_inputs,
             takes("visual_feats", f"{REGION_AXES} visual_feat_dim=", "regions", kind="float"),
             takes("visual_pos", f"{REGION_AXES} visual_pos_dim=", "box_coordinates", kind="float"),
             takes("visual_attention_mask", REGION_AXES, "padding_mask"),

@@ -71,9 +71,6 @@ Inputs: `pixel_values`, `[batch_size, 2, num_channels, height, width]`.
 Tasks: none. A row adds them.
 """
 
-query_states: ExportSpec = gives("last_hidden_state", "batch_size _ _")
-"""The output `last_hidden_state`: one vector per query."""
-
 
 def segmentation_tasks(logits: str) -> ExportSpec:
     """A spec of the tasks image-segmentation and semantic-segmentation, with these axes of `logits`: DPT, SegFormer.

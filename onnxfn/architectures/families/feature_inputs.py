@@ -14,7 +14,7 @@ from onnxfn.specs.algebra.compose import compose, from_config, reads
 from onnxfn.specs.algebra.dummies import generates, padded, sized
 from onnxfn.specs.algebra.facts import case, patched, runs, takes
 from onnxfn.specs.algebra.spec import ExportSpec
-from onnxfn.specs.records import NestedDummy
+from onnxfn.specs.records import Getter, NestedDummy
 
 Forms = tuple[ExportSpec, ...]
 
@@ -104,11 +104,15 @@ MASKED_TILES: Forms = (
 )
 """Tiles with a mask of their pixels, or a mask of the tiles."""
 
+
+def _packed_grids(merge: Getter | int) -> ExportSpec:
+    """A spec of the grids of images whose sides are multiples of this number of patches."""
+    return generates("packed_grids", "packed_grids", patches=NestedDummy("patches", "num_patches"), merge=merge)
+
+
 GRID_DUMMIES = compose(
     generates("patches", "normal"),
-    generates(
-        "packed_grids", "packed_grids", patches=NestedDummy("patches", "num_patches"), merge=from_config("merged_side")
-    ),
+    _packed_grids(from_config("merged_side")),
     sized_in("one several", num_images=(2, 1, 3), num_patches=(96, 64, 144)),
 )
 """The patches of one to three images in one row."""
@@ -122,13 +126,10 @@ PACKED_PATCHES: Forms = tuple(
 )
 """The patches of all images in one row, each as a vector or as a small image."""
 
-UNMERGED = generates("packed_grids", "packed_grids", patches=NestedDummy("patches", "num_patches"), merge=1)
-"""Grids of any sides."""
-
 MERGED_PATCHES = compose(
     takes("pixel_values", "num_patches merged_size= merged_size= num_channels=", "patches", kind="float"),
     GRIDS,
-    UNMERGED,
+    _packed_grids(1),
 )
 """Patches that are merged before the model takes them, and the grids of the merged patches."""
 
@@ -150,12 +151,7 @@ PATCH_STRIPS = compose(
     takes("pixel_values", "1 num_channels= patch_size= patch_size*num_patches", "patches", kind="float"),
     takes("target_sizes", "num_images 2", "packed_grids"),
     GRID_DUMMIES,
-    generates(
-        "packed_grids",
-        "packed_grids",
-        patches=NestedDummy("patches", "num_patches"),
-        merge=from_config("strip_side * 2"),
-    ),
+    _packed_grids(from_config("strip_side * 2")),
 )
 """The patches of all images side by side, as one image of the height of a patch."""
 
