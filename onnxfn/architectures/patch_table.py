@@ -22,7 +22,7 @@ MODELS = ("transformers.models.", "diffusers.models.", "timm.models.")
 
 TEXT = """
 branches on the length
-    speech.relative_positional_encoding FastSpeech2ConformerRelPositionalEncoding.forward
+    sound.relative_positional_encoding FastSpeech2ConformerRelPositionalEncoding.forward
     sound.block_attention GraniteSpeech5EncoderAttention.forward
     sound.conformer_attention GraniteSpeechConformerAttention.forward GraniteSpeechPlusConformerAttention.forward
     longformer.led_unpadded_inputs LEDEncoder._pad_to_window_size
@@ -41,7 +41,7 @@ branches on values
         PLBartEncoderLayer.forward
     attention.padding_mask make_padding_mask
     longformer.attention LongformerSelfAttention.forward LEDEncoderSelfAttention.forward
-    zoedepth.metric_depth ZoeDepthMultipleMetricDepthEstimationHeads.forward
+    depth.metric_depth ZoeDepthMultipleMetricDepthEstimationHeads.forward
 branches on the largest position
     rotary.phimoe_angles PhimoeRotaryEmbedding.forward
 branches on whether the batch size is 64 or more
@@ -66,7 +66,7 @@ computes with sizes in Python, or in tensors
     packed_vision.averaged_tokens Gemma4VisionPooler._avg_pool_by_positions
     image_sizes.flat_features Sam3DetrEncoder._prepare_multilevel_features
         Sam3LiteTextDetrEncoder._prepare_multilevel_features
-    zoedepth.reassembled_features ZoeDepthReassembleStage.forward
+    depth.reassembled_features ZoeDepthReassembleStage.forward
 converts its weights in each call
     experts.router_outputs SwitchTransformersTop1Router.forward
 draws the patches of padding, and an order of patches, at random
@@ -120,7 +120,7 @@ loops over the sounds
     packed_sound.segment_ends qwen3_asr:get_audio_cu_seqlens qwen3_omni_moe:get_audio_cu_seqlens
     sound.xvector_output Wav2Vec2BertForXVector.forward
 loops over the texts
-    speech.length_regulated_states fastspeech2_conformer:length_regulator
+    sound.length_regulated_states fastspeech2_conformer:length_regulator
     attention.selected_by_blocks Qwen4ExpTextQSAIndexer.forward
     attention.axial_positions AxialPositionEmbeddings.forward
     text.joined_embeddings combine_image_text_embeddings

@@ -8,7 +8,6 @@ from refusals import refusal
 
 import onnxfn
 from onnxfn.architectures.patches import packed_sound, sound, timesfm
-from onnxfn.architectures.patches import speech as speech_patches
 from onnxfn.architectures.wrappers.timesfm import forecast, forecast_by_quantiles
 from onnxfn.architectures.wrappers.vits import normal_noise, speech
 from onnxfn.specs.errors import InvalidSpec, MissingValue
@@ -194,7 +193,7 @@ def test_fastspeechs_length_regulation_equals_the_models(high):
     durations[2] = 0
     for speed in (1.0, 2.5):
         expected = length_regulator(states, durations.clone(), speed)
-        assert torch.equal(speech_patches.length_regulated_states(states, durations, speed), expected)
+        assert torch.equal(sound.length_regulated_states(states, durations, speed), expected)
 
 
 def test_fastspeechs_relative_positions_equal_the_models():
@@ -203,7 +202,7 @@ def test_fastspeechs_relative_positions_equal_the_models():
     encoding = tiny.model("fastspeech2_conformer", "AutoModelForTextToSpectrogram").encoder.pos_enc
     assert isinstance(encoding, modeling.FastSpeech2ConformerRelPositionalEncoding)
     states = torch.randn(2, 7, encoding.embed_dim, generator=torch.Generator().manual_seed(0))
-    assert all(map(torch.equal, speech_patches.relative_positional_encoding(encoding, states), encoding(states)))
+    assert all(map(torch.equal, sound.relative_positional_encoding(encoding, states), encoding(states)))
 
 
 def test_an_encodec_that_splits_audio_into_chunks_is_refused(tmp_path):

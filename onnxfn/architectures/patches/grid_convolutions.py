@@ -153,7 +153,10 @@ def _hunyuan_rows(self: Any, states: Tensor, grid_thw: Tensor) -> Tensor:
     merged = _merged(self, states, grid_thw)
     rows = self.mlp(torch.cat([merged, self.image_newline[None].to(merged.dtype)]))
     ends = torch.stack([self.image_begin, self.image_end]).to(rows.dtype)
-    order = _with_breaks(grid_thw[:, 1:] // self.spatial_merge_size, merged.shape[0])
+    sizes, total = grid_thw[:, 1:] // self.spatial_merge_size, merged.shape[0]
+    order, within, length = _with_newlines(sizes, total, 1)
+    order = torch.where(within == 0, total + 1, order)
+    order = torch.where(within == length - 1, total + 2, order)
     return self.after_rms(torch.cat([rows, ends])[order])
 
 
@@ -169,34 +172,20 @@ def _hy_v4_vl_rows(self: Any, states: Tensor, grid_thw: Tensor) -> Tensor:
 
 def _merged(self: Any, states: Tensor, grid_thw: Tensor) -> Tensor:
     """The blocks of patches of all images, convolved twice, `[blocks, size]`."""
-    blocks = blocks_of(grid_thw, self.spatial_merge_size)
-    convolved = self.before_rms(states)[blocks].flatten(1) @ _by_block(self.proj_conv).T + self.proj_conv.bias
+    blocks = self.before_rms(states)[blocks_of(grid_thw, self.spatial_merge_size)].flatten(1)
+    weight = self.proj_conv.weight.permute(0, 2, 3, 1).flatten(1)  # the stride of the convolution is its side
+    convolved = blocks @ weight.T + self.proj_conv.bias
     merged: Tensor = self.proj_act(convolved) @ self.proj_out.weight.flatten(1).T + self.proj_out.bias
     return merged
-
-
-def _by_block(convolution: Any) -> Tensor:
-    """The weights of a convolution whose stride is its side, `[out, side * side * in]`."""
-    weight: Tensor = convolution.weight.permute(0, 2, 3, 1).flatten(1)
-    return weight
-
-
-def _with_breaks(sizes: Tensor, total: Any) -> Tensor:
-    """The order of blocks and tokens: `total` stands after each row, `total + 1` before an image, `total + 2` after it.
-
-    Args:
-        sizes: The height and the width of each image in blocks, `[images, 2]`.
-        total: The number of the blocks of all images.
-    """
-    order, within, length = _with_newlines(sizes, total, 1)
-    order = torch.where(within == 0, total + 1, order)
-    return torch.where(within == length - 1, total + 2, order)
 
 
 def _with_newlines(sizes: Tensor, total: Any, ends: int) -> tuple[Tensor, Tensor, Tensor]:
     """The order of blocks, where `total` stands after each row; the places in an image, and the lengths of images.
 
-    `ends` is the number of tokens before an image, and of those after it.
+    Args:
+        sizes: The height and the width of each image in blocks, `[images, 2]`.
+        total: The number of the blocks of all images.
+        ends: The number of tokens before an image, and of those after it.
     """
     height, width = sizes.unbind(-1)
     lengths = height * (width + 1) + 2 * ends

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from onnxfn.architectures.private.torch_names import torch_name
 
@@ -19,13 +20,11 @@ CELL = 8
 """Height and width in pixels of the cell that one vector of the encoder describes."""
 
 
-def keypoint_detection_output(self: Any, pixel_values: Tensor, **options: Any) -> Any:
-    """For SuperPointForKeypointDetection.forward: the same keypoints in the same order."""
-    return padded_keypoints(self, pixel_values, 0, **options)
+def keypoint_detection_output(self: Any, pixel_values: Tensor, *, least: int = 0, **options: Any) -> Any:
+    """For SuperPointForKeypointDetection.forward: the same keypoints in the same order.
 
-
-def padded_keypoints(self: Any, pixel_values: Tensor, least: int, **options: Any) -> Any:
-    """The outputs of SuperPoint, padded to at least `least` keypoints per image."""
+    They are padded to at least `least` keypoints per image.
+    """
     from transformers.models.superpoint.modeling_superpoint import SuperPointKeypointDescriptionOutput
 
     height, width = pixel_values.shape[2:]
@@ -84,13 +83,13 @@ def _indices_and_mask(scores: Tensor, is_keypoint: Tensor, decoder: Any, least: 
 
 def _descriptors(decoder: Any, encoded: Tensor, x: Tensor, y: Tensor) -> Tensor:
     """Descriptors of unit length at these pixels, `[batch, keypoints, size]`."""
-    normalize = torch.nn.functional.normalize
+    normalize = functional.normalize
     cells = normalize(decoder.conv_descriptor_b(decoder.relu(decoder.conv_descriptor_a(encoded))), dim=1)
     height, width = (CELL * side for side in cells.shape[2:])
     first = CELL / 2 - 0.5
     coordinates = [(pixels - first) / (side - CELL / 2 - 0.5) * 2 - 1 for pixels, side in ((x, width), (y, height))]
     grid = torch.stack(coordinates, dim=-1)[:, None]
-    sampled = torch.nn.functional.grid_sample(cells, grid, mode="bilinear", align_corners=True)
+    sampled = functional.grid_sample(cells, grid, mode="bilinear", align_corners=True)
     return normalize(sampled[:, :, 0], dim=1).transpose(1, 2)
 
 
@@ -124,7 +123,7 @@ def lightglue_output(self: Any, pixel_values: Tensor, **options: Any) -> Any:
 
 def image_pair_keypoints(detector: Any, pixel_values: Tensor) -> tuple[Tensor, ...]:
     """Keypoints, scores, descriptors and mask of image pairs: `[batch, 2, keypoints, ...]`."""
-    outputs = padded_keypoints(detector, pixel_values.flatten(0, 1), 1)
+    outputs = keypoint_detection_output(detector, pixel_values.flatten(0, 1), least=1)
     pairs = (pixel_values.shape[0], 2)
     floats = (outputs.keypoints, outputs.scores, outputs.descriptors)
     return (*(tensor.to(pixel_values).unflatten(0, pairs) for tensor in floats), outputs.mask.unflatten(0, pairs))
@@ -151,13 +150,9 @@ def aggregated_attention(
     rows, columns = queries.shape[1:3]
     attention_output, _ = self.attention(queries.flatten(1, 2), keys.flatten(1, 2), **options)
     image = attention_output.transpose(1, 2).unflatten(2, (rows, columns))
-    joined = torch.cat((hidden_states, resized_like(image, hidden_states)), dim=1)
+    resized = functional.interpolate(image, size=hidden_states.shape[2:], mode="bilinear", align_corners=False)
+    joined = torch.cat((hidden_states, resized), dim=1)
     return hidden_states + self.mlp(joined.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
-
-
-def resized_like(image: Tensor, reference: Tensor) -> Tensor:
-    """The image, resized to the height and width of `reference`."""
-    return torch.nn.functional.interpolate(image, size=reference.shape[2:], mode="bilinear", align_corners=False)
 
 
 def keypoint_matching_output(self: Any, pixel_values: Tensor, **options: Any) -> Any:

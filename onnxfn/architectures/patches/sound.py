@@ -203,7 +203,9 @@ def xvector_output(
     """
     weighted = model.config.use_weighted_layer_sum
     outputs = model.wav2vec2_bert(input_features, attention_mask=attention_mask, output_hidden_states=weighted)
-    states = _weighted_sum(model, outputs.hidden_states) if weighted else outputs.last_hidden_state
+    states = outputs.last_hidden_state
+    if weighted:
+        states = (torch.stack(outputs.hidden_states, dim=-1) * model.layer_weights.softmax(dim=-1)).sum(dim=-1)
     states = model.projector(states)
     for layer in model.tdnn:
         states = layer(states)
@@ -216,10 +218,6 @@ def xvector_output(
     return XVectorOutput(logits=model.classifier(embeddings), embeddings=embeddings)
 
 
-def _weighted_sum(model: Any, states: tuple[Tensor, ...]) -> Tensor:
-    return (torch.stack(states, dim=-1) * model.layer_weights.softmax(dim=-1)).sum(dim=-1)
-
-
 def _statistics(states: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
     """The mean and the standard deviation of the first frames of each row. A negative length counts from the end."""
     frames = states.shape[1]
@@ -228,3 +226,30 @@ def _statistics(states: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
     mean = (states * mask).sum(dim=1) / ends[:, 0]
     squares = (states - mean[:, None]).square() * mask
     return mean, (squares.sum(dim=1) / (ends[:, 0] - 1)).sqrt()
+
+
+def length_regulated_states(encoded_embeddings: Tensor, duration_labels: Tensor, speaking_speed: float = 1.0) -> Tensor:
+    """For length_regulator, which loops over the tokens: each token `[batch, length, size]` repeated by its duration.
+
+    If all durations of a batch are 0, each token has one frame.
+    """
+    durations = duration_labels
+    if speaking_speed != 1.0:
+        durations = torch.round(durations.float() * speaking_speed).long()
+    durations = torch.where(durations.sum() == 0, torch.ones_like(durations), durations)
+    ends = durations.cumsum(dim=1)
+    frames = ends[:, -1].max().item()
+    torch_name("check")(frames >= 1)
+    indices = torch.arange(frames, device=durations.device)[:, None]
+    frame_of_token = (indices < ends[:, None]) & (indices >= (ends - durations)[:, None])
+    return frame_of_token.to(encoded_embeddings.dtype) @ encoded_embeddings
+
+
+def relative_positional_encoding(encoding: Any, feature_representation: Tensor) -> tuple[Tensor, Tensor]:
+    """For FastSpeech2ConformerRelPositionalEncoding.forward, which slices its table or extends it.
+
+    Here the rows of the table are looked up by index.
+    """
+    length, center = feature_representation.shape[1], encoding.pos_enc.shape[1] // 2
+    indices = torch.arange(2 * length - 1, device=feature_representation.device) + (center - length + 1)
+    return feature_representation * encoding.input_scale, encoding.pos_enc.index_select(1, indices)
