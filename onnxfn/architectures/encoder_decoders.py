@@ -8,16 +8,18 @@ from types import MappingProxyType
 from onnxfn.architectures.families.audio import FRAMES, wav2vec2_frames
 from onnxfn.architectures.families.multimodal import image_inputs, image_reads
 from onnxfn.architectures.families.seq2seq import (
+    audio_mask,
     decoder_ids,
     encoder_decoder_cache,
     encoder_mask,
     encoder_states,
     encodes,
     generation_tasks,
+    mask_lengths,
     next_ids,
     seq2seq,
+    waveform_inputs,
 )
-from onnxfn.architectures.families.speech import audio_mask, mask_lengths, waveform_inputs
 from onnxfn.architectures.families.vision import pixel_inputs
 from onnxfn.specs.algebra.compose import compose, from_config, reads
 from onnxfn.specs.algebra.dummies import generates

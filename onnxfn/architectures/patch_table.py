@@ -43,7 +43,7 @@ branches on values
     longformer.attention LongformerSelfAttention.forward LEDEncoderSelfAttention.forward
     depth.metric_depth ZoeDepthMultipleMetricDepthEstimationHeads.forward
 branches on the largest position
-    rotary.phimoe_angles PhimoeRotaryEmbedding.forward
+    attention.phimoe_angles PhimoeRotaryEmbedding.forward
 branches on whether the batch size is 64 or more
     image_padding.upsampled_features diffusers.models.upsampling:Upsample2D.forward
 computes the inverse error function, which ONNX does not have
@@ -227,7 +227,9 @@ def rotary_patches(model: Any) -> tuple[Patch, ...]:
     rotaries = [module for module in model.modules() if any(map(is_scaled, _rope_types(module)))]
     classes = dict.fromkeys(type(module) for module in rotaries if type(module).__module__.startswith(MODELS))
     own = [class_ for class_ in classes if f"{class_.__name__}.forward" not in PATCHES]
-    return tuple(Patch(f"{each.__module__}:{each.__name__}.__call__", "rotary.scaled_angles", SCALED) for each in own)
+    return tuple(
+        Patch(f"{each.__module__}:{each.__name__}.__call__", "attention.scaled_angles", SCALED) for each in own
+    )
 
 
 def _rope_types(module: Any) -> tuple[Any, ...]:

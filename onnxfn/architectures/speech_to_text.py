@@ -7,6 +7,9 @@ from types import MappingProxyType
 
 from onnxfn.architectures.families.audio import FRAMES, parakeet_frames
 from onnxfn.architectures.families.seq2seq import (
+    audio_decoder,
+    audio_encoder,
+    audio_mask,
     decoder_ids,
     encoder_decoder_cache,
     encoder_inputs,
@@ -14,21 +17,16 @@ from onnxfn.architectures.families.seq2seq import (
     encoder_states,
     encodes,
     generation_tasks,
+    input_lengths,
+    mask_lengths,
+    mel_inputs,
     next_ids,
     seq2seq,
     speech_seq2seq,
     t5_reads,
-)
-from onnxfn.architectures.families.sizes import sized_in
-from onnxfn.architectures.families.speech import (
-    audio_decoder,
-    audio_encoder,
-    audio_mask,
-    input_lengths,
-    mask_lengths,
-    mel_inputs,
     waveform_inputs,
 )
+from onnxfn.architectures.families.sizes import sized_in
 from onnxfn.specs.algebra.compose import (
     compose,
     from_config,

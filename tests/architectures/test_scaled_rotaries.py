@@ -89,7 +89,7 @@ def test_phi_4_multimodal_has_the_patch_and_the_same_angles():
         hidden_size=32, num_attention_heads=4, num_key_value_heads=2, rope_parameters=LONGROPE, **LONG
     )
     module = torch.nn.ModuleList([phi4.Phi4MultimodalRotaryEmbedding(config)])
-    assert [patch.by for patch in rotary_patches(module)] == ["rotary.scaled_angles"]
+    assert [patch.by for patch in rotary_patches(module)] == ["attention.scaled_angles"]
     for length in (1, THRESHOLD, THRESHOLD + 1, 300):
         arguments = torch.zeros(1), torch.arange(length)[None]
         with unchanged_eval(module), applied(rotary_patches(module)):

@@ -12,7 +12,7 @@ from onnxfn.architectures.families.features import (
     wide_decoder,
 )
 from onnxfn.architectures.families.image_tokens import drawing_parts
-from onnxfn.architectures.families.seeing_seq2seq import encoder_and_decoder_of_embeddings
+from onnxfn.architectures.families.seq2seq import encoder_and_decoder_of_embeddings
 from onnxfn.specs.algebra.spec import ExportSpec
 
 

@@ -15,7 +15,7 @@ from onnxfn.architectures import ARCHITECTURES
 from onnxfn.architectures.encoder_decoders import SEEING
 from onnxfn.architectures.families.features import DECODER, DECODER_WITH_PAST, EMBEDDING, MODEL, in_parts, token_table
 from onnxfn.architectures.families.image_tokens import drawing_parts
-from onnxfn.architectures.families.seeing_seq2seq import encoder_and_decoder_of_embeddings, token_rows
+from onnxfn.architectures.families.seq2seq import encoder_and_decoder_of_embeddings, token_rows
 from onnxfn.architectures.wrappers.feature_methods import draws, feature_method
 from onnxfn.architectures.wrappers.layer_inputs import LAYER_INPUTS, layer_sizes
 from onnxfn.export.derive.derive import derive_from_model, masked_by_eager
