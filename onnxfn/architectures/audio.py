@@ -22,11 +22,7 @@ from onnxfn.architectures.families.audio import (
 from onnxfn.architectures.families.rows import rows
 from onnxfn.architectures.families.sizes import sized_in
 from onnxfn.architectures.families.text import text_inputs
-from onnxfn.specs.algebra.compose import (
-    compose,
-    from_config,
-    reads,
-)
+from onnxfn.specs.algebra.compose import compose, from_config, reads
 from onnxfn.specs.algebra.dummies import generates, padded, sized
 from onnxfn.specs.algebra.facts import TOKENS, always, case, gives, links, loads, runs, takes
 from onnxfn.specs.algebra.spec import ExportSpec

@@ -18,10 +18,7 @@ from onnxfn.architectures.families.recurrent import (
 )
 from onnxfn.architectures.families.rows import rows
 from onnxfn.architectures.families.text import decoder_without_cache, generation_positions, text_decoder
-from onnxfn.specs.algebra.compose import (
-    compose,
-    reads,
-)
+from onnxfn.specs.algebra.compose import compose, reads
 from onnxfn.specs.algebra.facts import TOKENS, builds, takes
 from onnxfn.specs.algebra.spec import ExportSpec, Target
 from onnxfn.specs.edits.caches import cache_row, kv_cache

@@ -16,11 +16,7 @@ from onnxfn.architectures.families.multimodal import (
 )
 from onnxfn.architectures.families.sizes import sized_in
 from onnxfn.architectures.families.text import text_cases, text_dummies, text_reads
-from onnxfn.specs.algebra.compose import (
-    compose,
-    from_config,
-    reads,
-)
+from onnxfn.specs.algebra.compose import compose, from_config, reads
 from onnxfn.specs.algebra.dummies import generates, sized
 from onnxfn.specs.algebra.facts import TOKENS, always, case, checks, fixes, gives, loads, runs, serves, takes
 from onnxfn.specs.algebra.spec import ExportSpec

@@ -37,11 +37,7 @@ from onnxfn.architectures.families.multimodal import (
 from onnxfn.architectures.families.rows import rows
 from onnxfn.architectures.families.sizes import sized_in
 from onnxfn.architectures.families.text import box_inputs, text_cases, text_dummies, text_inputs
-from onnxfn.specs.algebra.compose import (
-    compose,
-    from_config,
-    reads,
-)
+from onnxfn.specs.algebra.compose import compose, from_config, reads
 from onnxfn.specs.algebra.dummies import generates, sized
 from onnxfn.specs.algebra.facts import TOKENS, always, case, gives, loads, runs, serves, takes
 from onnxfn.specs.algebra.spec import ExportSpec

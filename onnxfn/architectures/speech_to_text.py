@@ -27,11 +27,7 @@ from onnxfn.architectures.families.seq2seq import (
     waveform_inputs,
 )
 from onnxfn.architectures.families.sizes import sized_in
-from onnxfn.specs.algebra.compose import (
-    compose,
-    from_config,
-    reads,
-)
+from onnxfn.specs.algebra.compose import compose, from_config, reads
 from onnxfn.specs.algebra.dummies import generates
 from onnxfn.specs.algebra.facts import SOURCE, gives, runs, takes
 from onnxfn.specs.algebra.spec import ExportSpec

@@ -90,10 +90,8 @@ def dynamic_cache_without_config(_: Any, tensors: CacheTensors) -> Any:
     """A `DynamicCache` with one layer per pair of tensors, regardless of the configuration."""
     from transformers.cache_utils import DynamicCache, DynamicLayer
 
-    cache = DynamicCache()
-    layers = 1 + max(map(int, tensors)) if tensors else 0
-    if layers:
-        cache.layers = [_filled_layer(DynamicLayer(), tensors.get(str(index), {})) for index in range(layers)]
+    cache, layers = DynamicCache(), 1 + max(map(int, tensors), default=-1)
+    cache.layers = [_filled_layer(DynamicLayer(), tensors.get(str(index), {})) for index in range(layers)]
     return cache
 
 

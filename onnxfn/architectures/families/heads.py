@@ -11,13 +11,7 @@ from attrs import frozen
 from onnxfn.architectures.families.audio import audio_frames, audio_transcription, mel_inputs, waveforms
 from onnxfn.architectures.families.seq2seq import encoder_inputs
 from onnxfn.architectures.families.text import text_inputs, text_tasks
-from onnxfn.architectures.families.vision import (
-    DYNAMIC_MAPS,
-    FIXED_MAP,
-    dynamic_images,
-    feature_maps,
-    fixed_images,
-)
+from onnxfn.architectures.families.vision import DYNAMIC_MAPS, FIXED_MAP, dynamic_images, feature_maps, fixed_images
 from onnxfn.specs.algebra.compose import compose, from_config
 from onnxfn.specs.algebra.dummies import generates
 from onnxfn.specs.algebra.spec import ExportSpec
