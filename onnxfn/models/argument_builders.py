@@ -140,12 +140,11 @@ def moonshine_encoder_output(model: Any, tensors: Mapping[str, Any]) -> Any:
     from transformers.models.moonshine.modeling_moonshine import MoonshineEncoderModelOutput
 
     states, mask = tensors["last_hidden_state"], tensors.get("attention_mask")
-    if mask is None:
-        return MoonshineEncoderModelOutput(last_hidden_state=states)
-    encoder = model.get_encoder()
-    stride = encoder.conv1.stride[0] * encoder.conv2.stride[0] * encoder.conv3.stride[0]
-    first_samples = torch.arange(states.shape[1], device=states.device) * stride
-    return MoonshineEncoderModelOutput(last_hidden_state=states, attention_mask=mask.index_select(1, first_samples))
+    if mask is not None:
+        encoder = model.get_encoder()
+        stride = encoder.conv1.stride[0] * encoder.conv2.stride[0] * encoder.conv3.stride[0]
+        mask = mask.index_select(1, torch.arange(states.shape[1], device=states.device) * stride)
+    return MoonshineEncoderModelOutput(last_hidden_state=states, attention_mask=mask)
 
 
 def moonshine_streaming_encoder_output(model: Any, tensors: Mapping[str, Any]) -> Any:
@@ -171,10 +170,9 @@ def parakeet_encoder_output(model: Any, tensors: Mapping[str, Any]) -> Any:
     from transformers.models.parakeet.modeling_parakeet import ParakeetEncoderModelOutput
 
     states, mask = tensors["last_hidden_state"], tensors.get("attention_mask")
-    if mask is None:
-        return ParakeetEncoderModelOutput(last_hidden_state=states)
-    states_mask = model.get_encoder()._get_output_attention_mask(mask, target_length=states.shape[1])
-    return ParakeetEncoderModelOutput(last_hidden_state=states, attention_mask=states_mask.int())
+    if mask is not None:
+        mask = model.get_encoder()._get_output_attention_mask(mask, target_length=states.shape[1]).int()
+    return ParakeetEncoderModelOutput(last_hidden_state=states, attention_mask=mask)
 
 
 def _new_layer(layer: Any) -> Any:
