@@ -114,7 +114,6 @@ diarization_frames: ExportSpec = reads(
     num_mel_bins="audio_config.num_mel_bins or num_mel_bins",
     factor="audio_config.subsampling_factor or subsampling_factor",
 )
-FRAME_GROUPS = "batch_size (sequence_length+factor-1)//factor _"
 
 # DAC's convolutions have a kernel of twice their stride, and pad half the stride, rounded up, on both sides. There is
 # no mask: its length would have to be a multiple of a frame.
@@ -324,7 +323,9 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "nemotron3_diarization_audio": compose(
             mel_inputs,
             diarization_frames,
-            tasked("feature-extraction", spec=gives("last_hidden_state", FRAME_GROUPS)),
+            tasked(
+                "feature-extraction", spec=gives("last_hidden_state", "batch_size (sequence_length+factor-1)//factor _")
+            ),
         ),
         "nemotron_asr_streaming": transducer(nemotron_frames),
         "parakeet_rnnt": transducer(parakeet_frames()),

@@ -42,9 +42,6 @@ llama: ExportSpec = compose(text_decoder, generation_positions)
 # Sinks, ALiBi, layers that share a cache, a mask of the values, ...: no GroupQueryAttention computes this.
 own_attention: ExportSpec = ExportSpec(target=Target(shared_cache=False))
 
-# ALiBi needs no `position_ids`: its bias depends on the mask, and the model computes it.
-bloom: ExportSpec = compose(text_decoder, own_attention)
-
 gpt_bigcode: ExportSpec = compose(llama, reads(num_key_value_heads="1 if multi_query else num_attention_heads"))
 
 # With ALiBi there are no `position_ids`. The new architecture caches keys and values per attention head; the old one
@@ -130,13 +127,6 @@ lfm2: ExportSpec = compose(
 )
 lfm3: ExportSpec = compose(lfm2, kv_cache(layers="indices_where(layer_types, 'full_attention', 'sliding_attention')"))
 
-# Layers with a state space only. There is no KV cache, and `forward` calls the cache `cache_params`.
-mamba: ExportSpec = compose(decoder_without_cache, mamba_layers(argument="cache_params"))
-mamba2: ExportSpec = compose(decoder_without_cache, mamba2_layers(argument="cache_params"))
-
-# Each layer has attention and a state space.
-falcon_h1: ExportSpec = compose(llama, mamba2_layers())
-
 # Layers with attention among layers with a state space.
 bamba: ExportSpec = compose(
     llama, kv_cache(layers="attn_layer_indices"), mamba2_layers(layers="complement(num_layers, attn_layer_indices)")
@@ -157,7 +147,6 @@ zamba: ExportSpec = compose(
     mamba_layers(state="batch_size n_mamba_heads= ssm_size= ssm_width="),
     reads(ssm_size="ssm_entries // n_mamba_heads"),
 )
-zamba2: ExportSpec = compose(llama, hybrid_cache, mamba2_layers())
 
 minimax: ExportSpec = compose(
     llama,
@@ -174,16 +163,6 @@ minimax: ExportSpec = compose(
 )
 
 qwen3_next: ExportSpec = compose(llama, gated_delta_net_layers())
-olmo_hybrid: ExportSpec = compose(llama, gated_delta_net_layers(conv_states_in_parts))
-
-# Without `position_ids` the model counts from the length of the cache, the same for text, height and width.
-# transformers.js would compute positions of rank 3, other clients those of rank 2. Rotary embeddings are relative, so
-# padding on the left changes nothing.
-qwen3_5: ExportSpec = without(qwen3_next, "position_ids")
-
-
-# Latent attention and Kimi Delta Attention.
-kimi_linear: ExportSpec = compose(llama, latent_attention(full_attention_layers), kimi_delta_layers)
 
 
 def _rows(model_types: str, spec: ExportSpec, *heads: str) -> Mapping[str, ExportSpec]:
@@ -211,30 +190,38 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         **_rows("exaone4 ministral ministral3 mixtral qwen2_moe seed_oss", llama, *ALL_HEADS),
         **_rows("apertus", llama, TOKEN_CLASSIFICATION),
         **_rows("bamba", bamba),
-        **_rows("bloom mpt", bloom, *CLASSIFICATION),
+        # ALiBi needs no `position_ids`: its bias depends on the mask, and the model computes it.
+        **_rows("bloom mpt", compose(text_decoder, own_attention), *CLASSIFICATION),
         **_rows("deepseek_v3 glm4_moe_lite youtu", deepseek_v3),
         **_rows("deepseek_v2 minicpm3", deepseek_v3, TEXT_CLASSIFICATION),
         **_rows("axk1", deepseek_v3, *CLASSIFICATION),
         **_rows("falcon", falcon, QUESTION_ANSWERING, TOKEN_CLASSIFICATION),
-        **_rows("falcon_h1", falcon_h1),
+        **_rows("falcon_h1", compose(llama, mamba2_layers())),  # each layer has attention and a state space
         **_rows("gemma3", gemma3, TEXT_CLASSIFICATION),
         **_rows("gemma4_unified_text", gemma4),
         **_rows("gpt_bigcode", gpt_bigcode, *CLASSIFICATION),
         **_rows("granitemoehybrid nemotron_h", granitemoehybrid),
         **_rows("jamba", jamba, TEXT_CLASSIFICATION),
-        **_rows("bailing_hybrid kimi_linear", kimi_linear),
+        # Latent attention and Kimi Delta Attention.
+        **_rows(
+            "bailing_hybrid kimi_linear", compose(llama, latent_attention(full_attention_layers), kimi_delta_layers)
+        ),
         **_rows("lfm2 lfm2_moe", lfm2),
         **_rows("lfm3", lfm3),
-        **_rows("falcon_mamba mamba", mamba),
-        **_rows("mamba2", mamba2),
+        # Layers with a state space only. There is no KV cache, and `forward` calls the cache `cache_params`.
+        **_rows("falcon_mamba mamba", compose(decoder_without_cache, mamba_layers(argument="cache_params"))),
+        **_rows("mamba2", compose(decoder_without_cache, mamba2_layers(argument="cache_params"))),
         **_rows("mimo_v2_flash", mimo_v2_flash),
         **_rows("minimax", minimax, *ALL_HEADS),
-        **_rows("olmo_hybrid", olmo_hybrid),
-        **_rows("qwen3_5_text", qwen3_5, TEXT_CLASSIFICATION),
+        **_rows("olmo_hybrid", compose(llama, gated_delta_net_layers(conv_states_in_parts))),
+        # Without `position_ids` the model counts from the length of the cache, the same for text, height and width.
+        # transformers.js would compute positions of rank 3, other clients those of rank 2. Rotary embeddings are
+        # relative, so padding on the left changes nothing.
+        **_rows("qwen3_5_text", without(qwen3_next, "position_ids"), TEXT_CLASSIFICATION),
         **_rows("qwen3_5_moe_text", qwen3_next),
         **_rows("qwen3_next", qwen3_next, *ALL_HEADS),
         **_rows("zamba", zamba, TEXT_CLASSIFICATION),
-        **_rows("zamba2", zamba2, TEXT_CLASSIFICATION),
+        **_rows("zamba2", compose(llama, hybrid_cache, mamba2_layers()), TEXT_CLASSIFICATION),
         **_rows("gemma3n_text", compose(gemma3n, own_attention)),
         **_rows("gemma4_text", compose(gemma4, own_attention)),
         **_rows(

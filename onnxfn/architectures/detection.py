@@ -89,7 +89,6 @@ def rt_detr(*outputs: ExportSpec) -> ExportSpec:
 
 
 order_outputs: ExportSpec = gives("order_logits", "batch_size _ _")
-order_and_mask_outputs: ExportSpec = compose(order_outputs, gives("out_masks", f"batch_size _ {QUARTER_SIZE}"))
 
 # Models that predict a depth, a class or a normal for each position of an image.
 glpn: ExportSpec = compose(
@@ -136,17 +135,6 @@ tipsv2_dpt: ExportSpec = compose(
     tasked("depth-estimation", spec=gives("predicted_depth", f"batch_size {TIPSV2_SIZE}")),
     tasked("semantic-segmentation", spec=gives("logits", f"batch_size _ {TIPSV2_SIZE}")),
     tasked("normal-estimation", spec=gives("normals", f"batch_size 3 {TIPSV2_SIZE}")),
-)
-
-vitmatte: ExportSpec = compose(
-    images_without_cases,
-    image_cases((96, 64), (64, 128), traced=(96, 80)),
-    tasked("image-matting", spec=gives("alphas", "batch_size 1 height width")),
-    patched(
-        "transformers.models.vitdet.modeling_vitdet:get_rel_pos",
-        by="image_sizes.relative_positions",
-        why="converts the height and the width to Python integers",
-    ),
 )
 
 uvdoc: ExportSpec = compose(
@@ -474,7 +462,16 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         ),
         "tipsv2_dpt": tipsv2_dpt,
         "uvdoc": uvdoc,
-        "vitmatte": vitmatte,
+        "vitmatte": compose(
+            images_without_cases,
+            image_cases((96, 64), (64, 128), traced=(96, 80)),
+            tasked("image-matting", spec=gives("alphas", "batch_size 1 height width")),
+            patched(
+                "transformers.models.vitdet.modeling_vitdet:get_rel_pos",
+                by="image_sizes.relative_positions",
+                why="converts the height and the width to Python integers",
+            ),
+        ),
         "vitpose": vitpose,
         "yolos": yolos,
         "zoedepth": compose(
@@ -501,6 +498,6 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
                 why="compares sizes, so that the trace fixes the batch size",
             ),
         ),
-        "pp_doclayout_v3": rt_detr(order_and_mask_outputs),
+        "pp_doclayout_v3": rt_detr(order_outputs, gives("out_masks", f"batch_size _ {QUARTER_SIZE}")),
     }
 )

@@ -35,13 +35,12 @@ from onnxfn.specs.edits.behaviors import behaves, extra_file, model_part
 from onnxfn.specs.tasks.tasks import tasked
 
 # The encoder has the positions of a spectrogram of 30 seconds (modeling_whisper.WhisperEncoder.forward).
-WHISPER_STATES = "batch_size _ _"
 whisper_inputs: ExportSpec = takes("input_features", "batch_size num_mel_bins= num_frames=", "mel", kind="float")
 whisper: ExportSpec = compose(
     speech_seq2seq,
     reads(num_mel_bins="num_mel_bins", num_frames="max_source_positions * 2"),
     generates("mel", "normal"),
-    audio_encoder(whisper_inputs, WHISPER_STATES),
+    audio_encoder(whisper_inputs, "batch_size _ _"),
     behaves("decoder", encoder_states, next_ids),
     tasked("audio-classification", spec=whisper_inputs),
 )
@@ -68,8 +67,6 @@ moonshine_streaming: ExportSpec = compose(
     audio_decoder("moonshine_streaming_encoder_output", 4200, 1700, 2300, 6100, 1900, 5000),
 )
 
-parakeet_inputs: ExportSpec = compose(mel_inputs, input_lengths(64, single=37, right_padded=51, left_padded=90))
-
 
 def parakeet_seq2seq(decoder: str) -> ExportSpec:
     """A spec of Parakeet's encoder with a decoder, whose section of the configuration has this prefix."""
@@ -84,7 +81,7 @@ def parakeet_seq2seq(decoder: str) -> ExportSpec:
             decoder_head_dim=f"{decoder}head_dim",
         ),
         generates("mel", "normal"),
-        audio_encoder(parakeet_inputs, FRAMES),
+        audio_encoder(compose(mel_inputs, input_lengths(64, single=37, right_padded=51, left_padded=90)), FRAMES),
         audio_decoder("parakeet_encoder_output", 120, 53, 70, 150, 60, 140),
     )
 

@@ -32,12 +32,12 @@ STATES = "batch_size _ _"
 SEQUENCE = "batch_size sequence_length _"
 
 
-image_classification: ExportSpec = tasked("image-classification")
-
 vision_with_masks: ExportSpec = compose(vision, tasked("masked-im"))
 """Models for images of one size that also predict masked patches: ViT, DeiT, Swin."""
 
-vision_transformer_of_any_size: ExportSpec = compose(dynamic_images, image_features(SEQUENCE), image_classification)
+vision_transformer_of_any_size: ExportSpec = compose(
+    dynamic_images, image_features(SEQUENCE), tasked("image-classification")
+)
 """Models for images of any size that return a sequence of patches: DINOv2, FocalNet."""
 
 
@@ -45,7 +45,7 @@ vision_transformer_of_any_size: ExportSpec = compose(dynamic_images, image_featu
 mobilevit: ExportSpec = compose(
     fixed_images,
     image_features(FIXED_MAP),
-    image_classification,
+    tasked("image-classification"),
     tasked("image-segmentation", spec=compose(loads("AutoModelForSemanticSegmentation"), gives("logits", FIXED_MAP))),
 )
 
@@ -64,18 +64,6 @@ perceiver: ExportSpec = compose(
     tasked("image-classification", spec=compose(fixed_images, reads(num_channels="3"))),
     tasked("feature-extraction", spec=perceiver_features),
 )
-
-# The model pads images to whole windows, and then computes as if they had no padding. Its processor pads them before.
-swin2sr: ExportSpec = compose(
-    dynamic_images,
-    sized_in("one several", height=(None, 96, 72), width=(None, 152, 64)),
-    image_features(DYNAMIC_MAP),
-    reads(upscale="upscale"),
-    tasked("image-to-image", spec=gives("reconstruction", "batch_size _ height*upscale width*upscale")),
-)
-
-video_classification: ExportSpec = tasked("video-classification")
-
 
 # A line of text has the height that the model was trained with, and any width.
 text_recognition: ExportSpec = compose(
@@ -101,7 +89,7 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
             text_inputs,
             generates("token_positions", "positions", mask=NestedDummy("padding_mask", TOKENS)),
             tasked("feature-extraction", spec=takes("position_ids", TOKENS, "token_positions")),
-            image_classification,
+            tasked("image-classification"),
             always(use_cache=False),
             checks(mask_input="attention_mask"),
         ),
@@ -122,7 +110,15 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         ),
         "mobilevit": mobilevit,
         "perceiver": perceiver,
-        "swin2sr": swin2sr,
+        # The model pads images to whole windows, and then computes as if they had no padding. Its processor pads them
+        # before.
+        "swin2sr": compose(
+            dynamic_images,
+            sized_in("one several", height=(None, 96, 72), width=(None, 152, 64)),
+            image_features(DYNAMIC_MAP),
+            reads(upscale="upscale"),
+            tasked("image-to-image", spec=gives("reconstruction", "batch_size _ height*upscale width*upscale")),
+        ),
         # The noise decides which patches are masked. It is an input, so that the outputs depend on the inputs only.
         "vit_mae": compose(
             fixed_images,
@@ -132,12 +128,15 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
             reads(num_patches="image_height // patch_size * (image_width // patch_size)"),
         ),
         **rows("dinov3_convnext dinov3_vit pixio", compose(dynamic_images, image_features(SEQUENCE))),
-        "hgnet_v2": compose(dynamic_images, image_classification),
-        **rows("timesformer videomae vivit", compose(video_inputs(), image_features(STATES), video_classification)),
+        "hgnet_v2": compose(dynamic_images, tasked("image-classification")),
+        **rows(
+            "timesformer videomae vivit",
+            compose(video_inputs(), image_features(STATES), tasked("video-classification")),
+        ),
         **rows("vitdet sam_vision_model sam_hq_vision_model", compose(fixed_images, image_features(FIXED_MAP))),
         **rows("internvl_vision radio", compose(fixed_images, image_features(STATES))),
         **rows("rt_detr_resnet pp_lcnet_v3 pp_lcnet_v4 uvdoc_backbone", backbone(dynamic_images, DYNAMIC_MAPS)),
-        "mobilevitv2": compose(fixed_images, image_features(FIXED_MAP), image_classification),
+        "mobilevitv2": compose(fixed_images, image_features(FIXED_MAP), tasked("image-classification")),
         **rows("pp_ocrv5_mobile_rec pp_ocrv5_server_rec pp_ocrv6_small_rec pp_ocrv6_tiny_rec", text_recognition),
         **rows("maskformer-swin lw_detr_vit rf_detr_dinov2", backbone(fixed_images, FIXED_MAP)),
         "focalnet": compose(
@@ -160,7 +159,7 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
             ),
             sized(num_frames=4),
             image_features("batch_size num_patches _"),
-            video_classification,
+            tasked("video-classification"),
         ),
         "vitpose_backbone": backbone(fixed_images, STATES),
     }
