@@ -1,7 +1,5 @@
 """What several tests of exports share."""
 
-from __future__ import annotations
-
 import tempfile
 
 import pytest

@@ -1,7 +1,5 @@
 """The arguments of `export`, `validate` and `BuildOptions`: a wrong type is InvalidSpec before anything runs."""
 
-from __future__ import annotations
-
 import pytest
 import tiny
 import torch

@@ -1,7 +1,5 @@
 """Every broken checkpoint is refused in one line with exit code 1, and nothing is left; or it is exported."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

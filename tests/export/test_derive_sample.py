@@ -1,7 +1,5 @@
 """Specs of any module, from a sample of its arguments: dtypes, ranges of dummies, forms of samples and of models."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

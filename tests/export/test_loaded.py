@@ -1,7 +1,5 @@
 """Results in memory: called, opened, read as protos, saved; folders that results own; `load`."""
 
-from __future__ import annotations
-
 import gc
 import io
 import pickle

@@ -1,7 +1,5 @@
 """`export` and `validate`: the files that they write, when they write none, and what they leave unchanged."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

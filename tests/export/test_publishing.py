@@ -1,7 +1,5 @@
 """Publishing: all files of an export appear or none, and what they leave without use is deleted."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

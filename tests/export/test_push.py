@@ -1,7 +1,5 @@
 """`onnxfn push`: one call of the hub's client, against a server that answers as the hub does."""
 
-from __future__ import annotations
-
 import base64
 import json
 import re

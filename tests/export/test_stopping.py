@@ -1,7 +1,5 @@
 """Watching and stopping an export: events come all the time; what the listener raises is heard and leaves nothing."""
 
-from __future__ import annotations
-
 import io
 import random
 import threading
