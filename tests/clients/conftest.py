@@ -1,7 +1,5 @@
 """What tests of clients share: folders of exports, clients that cannot be installed, the record of results."""
 
-from __future__ import annotations
-
 import client_results
 import pytest
 from client_environments import NotInstalledError

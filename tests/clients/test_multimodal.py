@@ -1,7 +1,5 @@
 """transformers.js and onnxruntime-genai write PyTorch's tokens for models that see or hear, from folders as written."""
 
-from __future__ import annotations
-
 import json
 
 import client_results

@@ -3,8 +3,6 @@
 `python -m pytest -m clients_sweep --record --left tests/clients/test_pairs.py` goes on where it stopped.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 

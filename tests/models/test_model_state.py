@@ -1,7 +1,5 @@
 """The state of a model and replaced functions are restored exactly."""
 
-from __future__ import annotations
-
 import inspect
 from concurrent.futures import ThreadPoolExecutor
 

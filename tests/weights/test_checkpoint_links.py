@@ -1,7 +1,5 @@
 """Weights that lie unchanged in a checkpoint: bytes decide, and names decide between equal tensors."""
 
-from __future__ import annotations
-
 import numpy as np
 import onnx_ir as ir
 import torch

@@ -1,7 +1,5 @@
 """The bytes of a tensor in chunks: their laws, and that memory does not grow with the size of the tensor."""
 
-from __future__ import annotations
-
 import sys
 import time
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A graph states the digest of its external data, and the external data ends with it."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json
