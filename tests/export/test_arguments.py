@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-import tiny
 import torch
 from refusals import refusal
 
@@ -11,11 +10,6 @@ import onnxfn
 from onnxfn.specs.errors import CaptureFailed, InvalidSpec, ModelNotFound, UnknownName, WriteFailed
 
 SPEC = onnxfn.spec_for("bert", "fill-mask")
-
-
-@pytest.fixture(scope="module")
-def bert():
-    return tiny.model("bert", "AutoModelForMaskedLM")
 
 
 WRONG_TYPES = [

@@ -22,11 +22,6 @@ SPEC = onnxfn.spec_for("bert", "fill-mask")
 
 
 @pytest.fixture(scope="module")
-def bert():
-    return tiny.model("bert", "AutoModelForMaskedLM")
-
-
-@pytest.fixture(scope="module")
 def exported(bert, tmp_path_factory):
     return onnxfn.export(SPEC, bert, tmp_path_factory.mktemp("models") / "bert")
 
