@@ -61,7 +61,7 @@ def test_a_file_has_jobs_and_the_call_has_defaults(tmp_path):
             (
                 json.dumps({"model": "x", "out": out}),
                 InvalidSpec,
-                r"line 1.*out is .*is outside its folder; write the n",
+                r"line 1.*out is .*is outside its folder; write the name of",
             )
             for out in ("../elsewhere", "/tmp/elsewhere", "", 3)
         ),
