@@ -13,7 +13,7 @@ import pytest
 import tiny
 import torch
 from exporting import exported, reference
-from running import ClientError, client_process
+from running import ClientError
 
 from onnxfn.architectures import decoders
 from onnxfn.export.clients.ort_model import KNOWN_TYPES
@@ -31,13 +31,6 @@ FLAGS = {"--layout optimum": ("--layout=optimum",), "--expanded-cache": ("--expa
 
 The configuration of the first has no words for transformers.js; the second has the cache of transformers 4.
 """
-
-
-@pytest.fixture(scope="session")
-def program():
-    """One process for all types."""
-    with client_process(CLIENT) as answered:
-        yield answered
 
 
 @pytest.mark.clients_sweep

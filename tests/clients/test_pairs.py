@@ -16,7 +16,7 @@ from comparing import largest_difference
 from every_head import tiny_model
 from exporting import export_folder
 from pairs import GENERATES, GENERATION, QUIET, pairs, tensor
-from running import ClientError, client_process
+from running import ClientError
 
 import onnxfn
 from onnxfn.check.cases.references import check_cases
@@ -37,13 +37,6 @@ TOLERANCE = 1e-4
 CLIENT = "transformers.js"
 VOCODER, SPEAKER = "decoder_postnet_and_vocoder", "speaker_embeddings"
 REMARKED = "as the plan says: "
-
-
-@pytest.fixture(scope="session")
-def program():
-    """One process of Node.js for all pairs."""
-    with client_process(CLIENT) as answered:
-        yield answered
 
 
 @pytest.mark.clients_sweep
