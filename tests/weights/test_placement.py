@@ -233,14 +233,6 @@ def test_a_linked_export_can_be_overwritten(bert, checkpoint, tmp_path):
     assert os.path.samefile(tmp_path / "out" / "model.safetensors", checkpoint / "model.safetensors")
 
 
-def test_an_export_can_be_written_to_the_folder_of_its_checkpoint(bert, tmp_path):
-    bert.save_pretrained(tmp_path)
-    before = (tmp_path / "model.safetensors").read_bytes()
-    result = onnxfn.export(SPEC, bert, tmp_path, checkpoint=tmp_path, write=LINK, overwrite=True, check=False)
-    assert (tmp_path / "model.safetensors").read_bytes() == before
-    assert str(tmp_path / "model.safetensors") in result.files
-
-
 def test_a_symbolic_link_of_the_hub_cache_is_resolved(bert, checkpoint, tmp_path):
     snapshot, blob = tmp_path / "models--a--b/snapshots/main", tmp_path / "models--a--b/blobs/0123"
     snapshot.mkdir(parents=True)
