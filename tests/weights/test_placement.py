@@ -36,7 +36,7 @@ from onnxfn.weights.placement import (
 
 SPEC = onnxfn.spec_for("bert", "fill-mask")
 DATA_FILE = "model.onnx_data"
-LINK = onnxfn.WriteOptions(weight_storage="link")
+LINKED = onnxfn.WriteOptions(weight_storage="link")
 WEB = onnxfn.WriteOptions(layout="transformers.js")
 DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.int8, torch.bool, torch.int64)
 
@@ -186,7 +186,7 @@ def locations(file):
 
 @pytest.fixture(scope="module")
 def linked(bert, checkpoint, tmp_path_factory):
-    return onnxfn.export(SPEC, bert, tmp_path_factory.mktemp("out") / "bert", checkpoint=checkpoint, write=LINK)
+    return onnxfn.export(SPEC, bert, tmp_path_factory.mktemp("out") / "bert", checkpoint=checkpoint, write=LINKED)
 
 
 def test_every_matrix_is_linked(linked, bert):
@@ -239,7 +239,7 @@ def test_a_symbolic_link_of_the_hub_cache_is_resolved(bert, checkpoint, tmp_path
     blob.parent.mkdir()
     blob.hardlink_to(checkpoint / "model.safetensors")
     (snapshot / "model.safetensors").symlink_to("../../blobs/0123")
-    onnxfn.export(SPEC, bert, tmp_path / "out", checkpoint=snapshot, write=LINK, check=False)
+    onnxfn.export(SPEC, bert, tmp_path / "out", checkpoint=snapshot, write=LINKED, check=False)
     assert not (tmp_path / "out" / "model.safetensors").is_symlink()
     assert os.path.samefile(tmp_path / "out" / "model.safetensors", checkpoint / "model.safetensors")
 
@@ -250,7 +250,7 @@ def test_a_file_that_cannot_be_linked_is_copied_and_the_copy_is_an_event(bert, c
 
     monkeypatch.setattr(write.Path, "hardlink_to", no_link)
     events = []
-    result = onnxfn.export(SPEC, bert, tmp_path / "out", checkpoint=checkpoint, write=LINK, on_event=events.append)
+    result = onnxfn.export(SPEC, bert, tmp_path / "out", checkpoint=checkpoint, write=LINKED, on_event=events.append)
     assert result.report.passed
     assert ("copy", "model.safetensors") in {(event.stage, event.part) for event in events}
     assert "copy" in dict(result.seconds)
@@ -268,7 +268,7 @@ def test_a_link_does_not_replace_another_file(bert, checkpoint, tmp_path):
         bert,
         tmp_path / "model.onnx",
         checkpoint=checkpoint,
-        write=LINK,
+        write=LINKED,
     )
     taken, source = tmp_path / "model.safetensors", checkpoint / "model.safetensors"
     reason = f"{taken} exists and is not {source}, which would be linked there"
@@ -313,7 +313,7 @@ def test_without_weights_and_check_no_weight_is_read(bert, tmp_path, monkeypatch
 
 
 def test_links_need_a_checkpoint_with_safetensors_files(bert, tmp_path):
-    message = refusal(InvalidSpec, onnxfn.export, SPEC, bert, tmp_path / "out", write=LINK)
+    message = refusal(InvalidSpec, onnxfn.export, SPEC, bert, tmp_path / "out", write=LINKED)
     assert message == "weight storage 'link' needs a checkpoint with safetensors files; pass its folder: checkpoint=..."
     assert "weight storage 'link' needs *.safetensors files" in refusal(
         ModelNotFound,
@@ -321,7 +321,7 @@ def test_links_need_a_checkpoint_with_safetensors_files(bert, tmp_path):
         SPEC,
         bert,
         tmp_path / "out",
-        write=LINK,
+        write=LINKED,
         checkpoint=tmp_path,
     )
     message = refusal(UnknownName, onnxfn.WriteOptions, weight_storage="lnk")
