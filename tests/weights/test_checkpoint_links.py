@@ -10,9 +10,7 @@ from safetensors.torch import save_file
 from onnxfn.weights.checkpoint_links import arrays, entries, entries_by_bytes
 from onnxfn.weights.chunks import CHUNK_BYTES
 
-
-def weight(raw):
-    return ir.tensor_adapters.TorchTensor(raw)
+weight = ir.tensor_adapters.TorchTensor
 
 
 def matches_by_bytes(tmp_path, stored, tensors):

@@ -1,5 +1,7 @@
 """Graphs and weights in files: where they are stored, that they are read back equal, and what is refused."""
 
+from __future__ import annotations
+
 import json
 import os
 
@@ -33,8 +35,9 @@ from onnxfn.weights.placement import (
 )
 
 SPEC = onnxfn.spec_for("bert", "fill-mask")
-LINKED = onnxfn.WriteOptions(weight_storage="link")
 DATA_FILE = "model.onnx_data"
+LINKED = onnxfn.WriteOptions(weight_storage="link")
+WEB = onnxfn.WriteOptions(layout="transformers.js")
 DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.int8, torch.bool, torch.int64)
 
 
@@ -228,14 +231,6 @@ def test_a_linked_export_can_be_overwritten(bert, checkpoint, tmp_path):
         )
         assert onnxfn.validate(SPEC, bert, tmp_path / "out").passed
     assert os.path.samefile(tmp_path / "out" / "model.safetensors", checkpoint / "model.safetensors")
-
-
-def test_an_export_can_be_written_to_the_folder_of_its_checkpoint(bert, tmp_path):
-    bert.save_pretrained(tmp_path)
-    before = (tmp_path / "model.safetensors").read_bytes()
-    result = onnxfn.export(SPEC, bert, tmp_path, checkpoint=tmp_path, write=LINKED, overwrite=True, check=False)
-    assert (tmp_path / "model.safetensors").read_bytes() == before
-    assert str(tmp_path / "model.safetensors") in result.files
 
 
 def test_a_symbolic_link_of_the_hub_cache_is_resolved(bert, checkpoint, tmp_path):
@@ -483,15 +478,11 @@ def test_transformers_js_gets_files_that_share_no_weights(tmp_path):
 
 
 def test_a_small_model_has_no_external_data_to_declare(bert, tmp_path):
-    result = onnxfn.export(
-        SPEC, bert, tmp_path / "out", write=onnxfn.WriteOptions(layout="transformers.js"), check=False
-    )
+    result = onnxfn.export(SPEC, bert, tmp_path / "out", write=WEB, check=False)
     names = [os.path.relpath(file, tmp_path) for file in result.files]
     assert names == ["out/onnx/model.onnx", "out/config.json", "out/report.json"]
     assert "transformers.js_config" not in json.loads((tmp_path / "out" / "config.json").read_text())
-    bare = onnxfn.export(
-        SPEC, bert, tmp_path / "bare" / "bert.onnx", write=onnxfn.WriteOptions(layout="transformers.js"), check=False
-    )
+    bare = onnxfn.export(SPEC, bert, tmp_path / "bare" / "bert.onnx", write=WEB, check=False)
     assert [os.path.relpath(file, tmp_path) for file in bare.files] == ["bare/bert.onnx"]
 
 
