@@ -1,7 +1,5 @@
 """What all tests share: the marker of fast tests, the profiles of hypothesis, a cache folder of their own, sweeps."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -36,6 +36,11 @@ def recorded() -> dict[str, Any]:
     return json.loads(FILE.read_text()) if FILE.is_file() else {}
 
 
+def has_result(client: str, kind: str, case: str) -> bool:
+    """Whether a case has a recorded result."""
+    return case in recorded().get(client, {}).get("results", {}).get(kind, {})
+
+
 def record(client: str, kind: str, case: str, line: str) -> None:
     """Writes a line for a case. Lines of other versions of the client are dropped."""
     with swept.locked("clients"):
@@ -47,6 +52,11 @@ def record(client: str, kind: str, case: str, line: str) -> None:
         header = {"versions": pins, "date": dt.datetime.now(tz=dt.UTC).date().isoformat(), "commit": swept.commit()}
         every[client] = {**header, "results": {name: dict(sorted(lines.items())) for name, lines in results.items()}}
         FILE.write_text(json.dumps({name: every[name] for name in CLIENTS if name in every}, indent=1) + "\n")
+
+
+def shortened(error: Exception) -> str:
+    """The last line of an error, shortened."""
+    return (str(error).strip() or repr(error)).splitlines()[-1][:200]
 
 
 def line_of(note: Mapping[str, Any], error: str) -> str:

@@ -1,11 +1,10 @@
 """What tests of clients share: folders of exports, clients that cannot be installed, the record of results."""
 
-from __future__ import annotations
-
 import client_results
 import pytest
 from client_environments import NotInstalledError
 from comparing import largest_difference
+from running import client_process
 
 LONGEST_ERROR = 200
 
@@ -14,6 +13,13 @@ LONGEST_ERROR = 200
 def exports(tmp_path_factory):
     """The folder of all exports of a run."""
     return tmp_path_factory.mktemp("exports")
+
+
+@pytest.fixture(scope="module")
+def program(request):
+    """One process of the client of a file, its CLIENT, for all its tests."""
+    with client_process(request.module.CLIENT) as answered:
+        yield answered
 
 
 @pytest.fixture

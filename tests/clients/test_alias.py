@@ -1,7 +1,5 @@
 """A decoder of a type that a client does not know is loaded under an alias, and writes PyTorch's tokens."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from exporting import exported, reference

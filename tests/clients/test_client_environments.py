@@ -1,7 +1,5 @@
 """The environments of clients: what is installed, and what cannot be, is tried once."""
 
-from __future__ import annotations
-
 import client_environments
 import pytest
 from client_environments import NotInstalledError, installed_folder

@@ -1,7 +1,5 @@
 """The record of what clients do. No client runs here."""
 
-from __future__ import annotations
-
 import client_results
 import pytest
 from comparing import largest_difference

@@ -3,8 +3,6 @@
 `python -m pytest -m clients_sweep --record --left tests/clients/test_decoder_types.py` goes on where it stopped.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 from functools import cache
@@ -45,7 +43,9 @@ KIND = client_results.DECODER_TYPES
 @pytest.mark.clients_sweep
 @pytest.mark.parametrize("model_type", TYPES)
 def test_a_client_writes_the_tokens_of_pytorch_or_the_plan_says_why_not(model_type, tmp_path, request):
-    left = [name for name in CLIENTS if knows(name, model_type) and not has_result(request, name, model_type)]
+    left = [name for name in CLIENTS if knows(name, model_type)]
+    if request.config.getoption("--left"):
+        left = [name for name in left if not client_results.has_result(name, KIND, model_type)]
     if not left:
         pytest.skip("each client has a result of this type, or does not know it")
     outcomes = outcomes_of(model_type, left, tmp_path)
@@ -57,12 +57,6 @@ def test_a_client_writes_the_tokens_of_pytorch_or_the_plan_says_why_not(model_ty
     assert {name: limit for name, (error, limit) in outcomes.items() if limit and not error} == {}
 
 
-def has_result(request, client, model_type):
-    """With `--left`, whether a client has a recorded result of a type."""
-    seen = client_results.recorded().get(client, {}).get("results", {}).get(KIND, {})
-    return request.config.getoption("--left") and model_type in seen
-
-
 def outcomes_of(model_type, clients, root):
     """For each client, what is wrong with what it gives, and what the plan says against it; "" for nothing."""
     try:
@@ -70,15 +64,10 @@ def outcomes_of(model_type, clients, root):
         folder = exported(root, name, TASK, FLAGS)
         expected = written_tokens(reference(root, name, folder))
     except Exception as error:  # noqa: BLE001 - no client has run, and the next type is to be tried
-        return dict.fromkeys(clients, (f"no client has run: {shortened(error)}", ""))
+        return dict.fromkeys(clients, (f"no client has run: {client_results.shortened(error)}", ""))
     remarks = json.loads((folder / "report.json").read_text())["remarks"]
     limits = {each: next((line for line in remarks if line.startswith(NAMES[each])), "") for each in clients}
     return {each: (error_of(each, folder, expected), limits[each]) for each in clients}
-
-
-def shortened(error):
-    """The last line of an error, shortened."""
-    return str(error).strip().splitlines()[-1][:200]
 
 
 def error_of(client, folder, expected):
@@ -86,7 +75,7 @@ def error_of(client, folder, expected):
     try:
         given = run_client(client, job(folder))["result"]
     except (ClientError, TimeoutExpired) as error:
-        return shortened(error).replace(f"{folder}/", "")
+        return client_results.shortened(error).replace(f"{folder}/", "")
     same = until_end(given, folder) == until_end(expected, folder)
     return "" if same else f"tokens {given}, PyTorch's {expected}"
 

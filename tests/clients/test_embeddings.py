@@ -1,7 +1,5 @@
 """sentence-transformers and fastembed load folders as written, and give what PyTorch gives."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from cases import TEXTS

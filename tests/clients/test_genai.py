@@ -1,7 +1,5 @@
 """onnxruntime-genai writes PyTorch's text from folders as written."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """transformers.js and onnxruntime-genai write PyTorch's tokens for models that see or hear, from folders as written."""
 
-from __future__ import annotations
-
 import json
 
 import client_results
@@ -9,22 +7,16 @@ import numpy as np
 import pytest
 from multimodal import HEARS, REFUSED, TASKS, WRITING, client_arguments, images, prompts, sight, written
 from pairs import tensor
-from running import ClientError, client_process, run_client
+from running import ClientError, run_client
 
 pytestmark = pytest.mark.clients
 
+CLIENT = "transformers.js"
 CLASSES = {HEARS: ["AutoModelForAudioTextToText"]}
 LONG = {"model": {"context_length": 1024}}
 """Tiny models state shorter texts than those with several images."""
 
 SIGHT_CLASSES = ["AutoModelForImageTextToText"]
-
-
-@pytest.fixture(scope="session")
-def program():
-    """One process of Node.js for all models."""
-    with client_process("transformers.js") as answered:
-        yield answered
 
 
 @pytest.mark.parametrize("model_type", [model_type for model_type in TASKS if model_type not in REFUSED])
@@ -35,7 +27,7 @@ def test_a_model_that_sees_or_hears_writes_the_tokens_of_pytorch(model_type, pro
         given = program(job(model, prompt))["result"]
         tokens = np.reshape(given["data"], given["dims"])[:, -WRITING["max_new_tokens"] :]
         assert tokens.tolist() == written(model, prompt).tolist(), prompt.case
-    assert remarks(model.folder, "transformers.js") == []
+    assert remarks(model.folder, CLIENT) == []
 
 
 @pytest.mark.parametrize("model_type", REFUSED)
@@ -43,7 +35,7 @@ def test_the_plan_says_why_the_client_cannot_run_a_model(model_type, program, tm
     if request.config.getoption("--record"):
         client_results.record(**case_of(model_type), line=client_results.line_of({}, REFUSED[model_type]))
     model = sight(model_type, tmp_path)
-    assert remarks(model.folder, "transformers.js") == [REFUSED[model_type]]
+    assert remarks(model.folder, CLIENT) == [REFUSED[model_type]]
     prompt = next(each for each in prompts(model) if len(images(each)))
     with pytest.raises(ClientError, match="Missing the following inputs: image_sizes"):
         program(job(model, prompt))
@@ -51,7 +43,7 @@ def test_the_plan_says_why_the_client_cannot_run_a_model(model_type, program, tm
 
 def case_of(model_type):
     """The place of a type in the results."""
-    return {"client": "transformers.js", "kind": TASKS[model_type].removesuffix("-with-past"), "case": model_type}
+    return {"client": CLIENT, "kind": TASKS[model_type].removesuffix("-with-past"), "case": model_type}
 
 
 def job(model, prompt):

@@ -1,7 +1,5 @@
 """onnx.reference, which knows the ONNX standard alone, gives what PyTorch gives: the graphs are pure ONNX."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from cases import TEXTS, image

@@ -1,7 +1,5 @@
 """ORTModel of optimum-onnx, on transformers 4.57, loads folders as written and gives what PyTorch gives."""
 
-from __future__ import annotations
-
 import pytest
 from cases import TEXTS
 from exporting import exported, reference

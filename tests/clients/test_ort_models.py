@@ -3,8 +3,6 @@
 `python -m pytest -m clients_sweep --record --left tests/clients/test_ort_models.py` goes on where it stopped.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 
@@ -13,7 +11,7 @@ import pytest
 import tiny
 import torch
 from exporting import exported, reference
-from running import ClientError, client_process
+from running import ClientError
 
 from onnxfn.architectures import decoders
 from onnxfn.export.clients.ort_model import KNOWN_TYPES
@@ -33,17 +31,10 @@ The configuration of the first has no words for transformers.js; the second has 
 """
 
 
-@pytest.fixture(scope="session")
-def program():
-    """One process for all types."""
-    with client_process(CLIENT) as answered:
-        yield answered
-
-
 @pytest.mark.clients_sweep
 @pytest.mark.parametrize("model_type", TYPES)
 def test_ort_model_writes_the_tokens_of_pytorch(model_type, program, tmp_path, request):
-    if request.config.getoption("--left") and has_result(model_type):
+    if request.config.getoption("--left") and client_results.has_result(CLIENT, KIND, model_type):
         pytest.skip("the type has a result")
     folder, remarks, ours = outcome(program, tmp_path, model_type)
     flags = next((flags for name, flags in FLAGS.items() if ours and name in " ".join(remarks)), ())
@@ -65,11 +56,6 @@ def outcome(program, root, model_type, flags=()):
     folder = exported(root, model_type, TASK, ("--no-check", *flags))
     remarks = [text for text in json.loads((folder / "report.json").read_text())["remarks"] if "ORTModel" in text]
     return folder, remarks, error_of(lambda: our_tokens(program, folder, reference(root, model_type, folder).model))
-
-
-def has_result(model_type):
-    """Whether a type has a recorded result."""
-    return model_type in client_results.recorded().get(CLIENT, {}).get("results", {}).get(KIND, {})
 
 
 def error_of(two_results):

@@ -3,8 +3,6 @@
 `python -m pytest -m clients_sweep --record --left tests/clients/test_pairs.py` goes on where it stopped.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 
@@ -16,7 +14,7 @@ from comparing import largest_difference
 from every_head import tiny_model
 from exporting import export_folder
 from pairs import GENERATES, GENERATION, QUIET, pairs, tensor
-from running import ClientError, client_process
+from running import ClientError
 
 import onnxfn
 from onnxfn.check.cases.references import check_cases
@@ -39,29 +37,16 @@ VOCODER, SPEAKER = "decoder_postnet_and_vocoder", "speaker_embeddings"
 REMARKED = "as the plan says: "
 
 
-@pytest.fixture(scope="session")
-def program():
-    """One process of Node.js for all pairs."""
-    with client_process(CLIENT) as answered:
-        yield answered
-
-
 @pytest.mark.clients_sweep
 @pytest.mark.parametrize("pair", pairs(), ids=lambda pair: f"{pair.kind} {pair.model_type}")
 def test_a_pair_gives_what_pytorch_gives(pair, program, tmp_path, request):
-    if request.config.getoption("--left") and has_result(pair):
+    if request.config.getoption("--left") and client_results.has_result(CLIENT, kind_of(pair), pair.model_type):
         pytest.skip("the pair has a result")
     line = line_of(pair, program, tmp_path)
     if request.config.getoption("--record"):
         client_results.record(CLIENT, kind_of(pair), pair.model_type, line)
     shutil.rmtree(tmp_path)
     assert not line.startswith(client_results.NOT) or REMARKED in line
-
-
-def has_result(pair):
-    """Whether a pair has a recorded result."""
-    kinds = client_results.recorded().get(CLIENT, {}).get("results", {})
-    return pair.model_type in kinds.get(kind_of(pair), {})
 
 
 def kind_of(pair):
@@ -76,21 +61,16 @@ def line_of(pair, program, root):
         model = quiet_model(pair)
         folder = export_of(model, pair, root)
     except Exception as error:  # noqa: BLE001 - no client has run, and the next pair is to be tried
-        return client_results.line_of({}, f"no client has run: {shortened(error)}")
+        return client_results.line_of({}, f"no client has run: {client_results.shortened(error)}")
     remarks = [text for text in json.loads((folder / "report.json").read_text())["remarks"] if CLIENT in text]
     try:
         difference = compared(pair, model, folder, program)
         wrong = f"the plan says: {remarks[0]}" if remarks else ""
     except (ClientError, AssertionError) as error:
-        difference, wrong = 0.0, f"{REMARKED}{remarks[0]}" if remarks else shortened(error)
+        difference, wrong = 0.0, f"{REMARKED}{remarks[0]}" if remarks else client_results.shortened(error)
     far = f"max abs diff {difference:.0e}" if difference > TOLERANCE else ""
     notes = {"difference": difference, "flags": FLAGS_OF.get(pair.model_type)}
     return client_results.line_of(notes, wrong or far)
-
-
-def shortened(error):
-    """The last line of an error, shortened."""
-    return (str(error).strip() or repr(error)).splitlines()[-1][:200]
 
 
 def quiet_model(pair):

@@ -1,7 +1,5 @@
 """onnxruntime-genai reads files of pictures by the steps in a folder, and writes PyTorch's tokens about them."""
 
-from __future__ import annotations
-
 import every_part
 import numpy as np
 import pytest

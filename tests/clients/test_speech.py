@@ -1,7 +1,5 @@
 """SpeechT5 in the pipeline of transformers.js: the sound of a text in the voice of a speaker."""
 
-from __future__ import annotations
-
 import shutil
 
 import numpy as np

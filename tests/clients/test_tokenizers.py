@@ -1,7 +1,5 @@
 """transformers.js reads the `tokenizer.json` that the installed transformers writes for a model of SentencePiece."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """transformers.js in Node.js runs its pipelines on folders as written, and gives what PyTorch gives."""
 
-from __future__ import annotations
-
 import pytest
 from cases import FEW, PIPELINES, TEXTS
 from exporting import exported, reference

@@ -1,7 +1,5 @@
 """The web build of transformers.js in headless Chromium, and Node.js, give what PyTorch gives for each dtype."""
 
-from __future__ import annotations
-
 import pytest
 from cases import FEW, POOLED, TEXTS, Case
 from exporting import exported, reference

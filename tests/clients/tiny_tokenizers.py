@@ -13,24 +13,7 @@ SIZE = 128
 SPECIAL = ("<pad>", "<s>", "</s>", "<unk>", "<mask>")
 NAMED = {f"{name}_token": token for name, token in zip(("pad", "bos", "eos", "unk", "mask"), SPECIAL, strict=True)}
 WHISPER = ("<|endoftext|>", "<|startoftranscript|>", "<|en|>", "<|transcribe|>", "<|notimestamps|>")
-WORDS = (
-    "the",
-    "cat",
-    "dog",
-    "sat",
-    "on",
-    "mat",
-    "what",
-    "is",
-    "name",
-    "my",
-    "a",
-    "photo",
-    "of",
-    "this",
-    "in",
-    "london",
-)
+WORDS = "the cat dog sat on mat what is name my a photo of this in london"
 TEXT = ("the cat sat on the mat. what is my name? a photo of the dog in london, this is a text: user, assistant!",)
 
 CHAT_TEMPLATE = (
@@ -42,14 +25,23 @@ WriteTokenizer = Callable[[Path], None]
 
 
 def write_wordpiece(folder: Path) -> None:
-    """Writes the tokenizer of a BERT: letters and some words."""
+    """Writes the tokenizer of a BERT, as transformers writes it: letters and some words."""
+    from transformers import AutoTokenizer
+
     special = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
-    vocabulary = [*special, *ascii_lowercase, *(f"##{letter}" for letter in ascii_lowercase), *digits, *".,?!:", *WORDS]
+    vocabulary = [
+        *special,
+        *ascii_lowercase,
+        *(f"##{letter}" for letter in ascii_lowercase),
+        *digits,
+        *".,?!:",
+        *WORDS.split(),
+    ]
     unique = [*dict.fromkeys(vocabulary)]
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "vocab.txt").write_text("".join(f"{token}\n" for token in unique))
     (folder / "tokenizer_config.json").write_text('{"tokenizer_class": "BertTokenizer", "model_max_length": 96}')
-    _rewritten(folder)
+    AutoTokenizer.from_pretrained(folder).save_pretrained(folder)
     (folder / "vocab.txt").unlink()
 
 
@@ -79,7 +71,8 @@ def write_whisper(folder: Path) -> None:
     """Writes a tokenizer with the special tokens of Whisper."""
     ends = dict.fromkeys(("bos_token", "eos_token", "unk_token", "pad_token"), "<|endoftext|>")
     write_pieces(folder, last=WHISPER, **ends)
-    _edit(folder / "tokenizer_config.json", tokenizer_class="WhisperTokenizer")
+    file = folder / "tokenizer_config.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), "tokenizer_class": "WhisperTokenizer"}, indent=1))
 
 
 def write_clip(folder: Path) -> None:
@@ -126,14 +119,3 @@ def _pieces(special: list[str], ending: str) -> Any:
     added = [(token, tokenizer.token_to_id(token)) for token in special if token in ending]
     tokenizer.post_processor = processors.TemplateProcessing(single=ending, special_tokens=added)
     return tokenizer
-
-
-def _rewritten(folder: Path) -> None:
-    """Writes the tokenizer of a folder as transformers writes it."""
-    from transformers import AutoTokenizer
-
-    AutoTokenizer.from_pretrained(folder).save_pretrained(folder)
-
-
-def _edit(file: Path, **values: Any) -> None:
-    file.write_text(json.dumps({**json.loads(file.read_text()), **values}, indent=1))

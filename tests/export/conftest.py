@@ -1,10 +1,19 @@
 """What several tests of exports share."""
 
-from __future__ import annotations
-
 import tempfile
 
 import pytest
+import tiny
+
+
+@pytest.fixture(scope="module")
+def bert():
+    return tiny.model("bert", "AutoModelForMaskedLM")
+
+
+@pytest.fixture(scope="module")
+def t5():
+    return tiny.model("t5", "AutoModelForSeq2SeqLM")
 
 
 @pytest.fixture

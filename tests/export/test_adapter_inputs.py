@@ -1,7 +1,5 @@
 """A graph takes LoRA adapters as inputs: one file, and as many adapters as there are, each equal to PEFT's merge."""
 
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path

@@ -1,7 +1,5 @@
 """An export with a LoRA adapter has the weights that PEFT's own merge makes of the model."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

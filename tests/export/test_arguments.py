@@ -1,9 +1,6 @@
 """The arguments of `export`, `validate` and `BuildOptions`: a wrong type is InvalidSpec before anything runs."""
 
-from __future__ import annotations
-
 import pytest
-import tiny
 import torch
 from refusals import refusal
 
@@ -11,11 +8,6 @@ import onnxfn
 from onnxfn.specs.errors import CaptureFailed, InvalidSpec, ModelNotFound, UnknownName, WriteFailed
 
 SPEC = onnxfn.spec_for("bert", "fill-mask")
-
-
-@pytest.fixture(scope="module")
-def bert():
-    return tiny.model("bert", "AutoModelForMaskedLM")
 
 
 WRONG_TYPES = [

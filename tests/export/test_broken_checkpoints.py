@@ -1,7 +1,5 @@
 """Every broken checkpoint is refused in one line with exit code 1, and nothing is left; or it is exported."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil
@@ -9,15 +7,15 @@ import sys
 
 import pytest
 import tiny
+import torch
 from broken_checkpoints import BIN, BROKEN
 from command_line import invoke, succeed
+from safetensors.torch import save_file
 
 
 @pytest.fixture(scope="module")
 def bases(tmp_path_factory):
     """The folders of checkpoints that are whole, by name."""
-    import torch
-
     folder = tmp_path_factory.mktemp("bases")
     bert = tiny.model("bert", "AutoModelForMaskedLM")
     bert.save_pretrained(folder / "bert")
@@ -87,9 +85,6 @@ class OwnForSequenceClassification(PreTrainedModel):
 @pytest.fixture
 def own_code(tmp_path, monkeypatch):
     """A checkpoint with code of its own; transformers copies the code to a temporary folder."""
-    import torch
-    from safetensors.torch import save_file
-
     monkeypatch.setattr("transformers.dynamic_module_utils.HF_MODULES_CACHE", str(tmp_path / "modules"))
     monkeypatch.setattr(sys, "path", list(sys.path))
     folder = tmp_path / "own"

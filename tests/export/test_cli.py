@@ -1,7 +1,5 @@
 """The command line: it prints tables, or an error in one line and exits with code 1."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """Every error at the command line is one line; the traceback is in a file, or on the terminal with --debug."""
 
-from __future__ import annotations
-
 import errno
 import re
 from pathlib import Path

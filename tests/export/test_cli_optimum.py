@@ -1,7 +1,5 @@
 """Every option of `optimum-cli export onnx` is ours too, or its refusal says what to write instead."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

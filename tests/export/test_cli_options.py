@@ -1,7 +1,5 @@
 """Options that no other test of the command line is about: what each of them does."""
 
-from __future__ import annotations
-
 import onnxruntime
 import pytest
 import tiny

@@ -1,7 +1,5 @@
 """The stages of a command on the error stream, colors, and the progress of loading weights."""
 
-from __future__ import annotations
-
 import io
 import os
 import pty

@@ -1,7 +1,5 @@
 """What the command line prints: at most 25 lines of a result, all of it, or JSON."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What to write instead of each name of Optimum and transformers.onnx exists in onnxfn."""
 
-from __future__ import annotations
-
 import ast
 import inspect
 import re

@@ -1,7 +1,5 @@
 """The demo with the weights of all-MiniLM-L6-v2."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

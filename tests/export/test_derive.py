@@ -1,7 +1,5 @@
 """Specs are derived from models without a row. With a row, the derived spec and the row have the same plan."""
 
-from __future__ import annotations
-
 import re
 from types import SimpleNamespace
 

@@ -1,7 +1,5 @@
 """Specs of any module, from a sample of its arguments: dtypes, ranges of dummies, forms of samples and of models."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np
@@ -308,15 +306,14 @@ def test_the_least_size_that_a_module_takes_is_a_limit(tmp_path):
     assert result(x=np.ones((1, 3, 4), np.float32))["output"].shape == (1, 3, 1)
 
 
-def program_of_fixed_sizes():
-    return torch.export.export(nn.Linear(4, 2), (torch.ones(3, 4),))
-
-
 @pytest.mark.parametrize(
     ("build", "message"),
     [
         (lambda: nn.Linear, "the model is the class Linear; pass an instance: Linear(...)"),
-        (program_of_fixed_sizes, "this program of torch.export has fixed sizes: export it with dynamic_shapes"),
+        (
+            lambda: torch.export.export(nn.Linear(4, 2), (torch.ones(3, 4),)),
+            "this program of torch.export has fixed sizes: export it with dynamic_shapes",
+        ),
     ],
 )
 def test_a_model_that_cannot_be_exported_as_it_is_is_refused_with_advice(build, message):
@@ -337,18 +334,6 @@ def single(x):
     return x * 2
 
 
-def pair_of(x):
-    return x * 2, x + 1
-
-
-def dict_of(x):
-    return {"doubled": x * 2}
-
-
-def pair_of_pairs(x):
-    return x, (x * 2, x + 1)
-
-
 BY_HAND = compose(takes("x", "batch_size 3", "normal", kind="float"), gives("y", "batch_size 3"))
 SIZED = compose(BY_HAND, sized(batch_size=2))
 
@@ -360,15 +345,19 @@ def test_a_generator_may_be_a_function_and_a_lone_output_needs_no_path(tmp_path)
 def test_a_path_leads_to_an_output_in_tuples(tmp_path):
     spec = compose(SIZED, gives("y", "batch_size 3", path=(1, 0)))
     fed = np.ones((4, 3), np.float32)
-    assert exported(spec, pair_of_pairs, tmp_path)(x=fed)["y"].tolist() == [[2.0] * 3] * 4
+    assert exported(spec, lambda x: (x, (x * 2, x + 1)), tmp_path)(x=fed)["y"].tolist() == [[2.0] * 3] * 4
 
 
 @pytest.mark.parametrize(
     ("spec", "model", "message"),
     [
         (BY_HAND, single, "no size for 'batch_size' in axis 'batch_size'; known: none; give a size to trace with: si"),
-        (SIZED, pair_of, "forward returns a tuple of 2: write gives('y', 'batch_size 3', "),
-        (SIZED, dict_of, "there is: doubled; write gives('y', 'batch_size 3', path=('doubled',))"),
+        (SIZED, lambda x: (x * 2, x + 1), "forward returns a tuple of 2: write gives('y', 'batch_size 3', "),
+        (
+            SIZED,
+            lambda x: {"doubled": x * 2},
+            "there is: doubled; write gives('y', 'batch_size 3', path=('doubled',))",
+        ),
         (SIZED, nn.Linear(3, 3), "no argument 'x' for the forward of Linear; known: input; write takes('x', ..., pat"),
         (compose(takes("x", "3", "noise"), gives("y", "3")), single, "or add one: generates('noise', 'integers', low="),
         (compose(takes("x", "3", "integers"), gives("y", "3")), single, "add generates('integers', 'integers', high="),

@@ -3,8 +3,6 @@
 `python -m pytest -m sweep --record tests/export/test_derived_sweep.py` writes `tests/sweeps/derived.json`.
 """
 
-from __future__ import annotations
-
 import re
 import sys
 from importlib.metadata import version

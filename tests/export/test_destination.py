@@ -1,7 +1,5 @@
 """What an export never replaces is refused in one line, before the model is read."""
 
-from __future__ import annotations
-
 import pytest
 from exported_folders import staged
 from refusals import refusal

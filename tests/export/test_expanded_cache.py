@@ -1,7 +1,5 @@
 """`with_expanded_cache`: the keys and values of all heads as the cache of models with latent attention."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

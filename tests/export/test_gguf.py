@@ -1,7 +1,5 @@
 """GGUF files: refused before a weight is read, or exported with the float weights that the package gguf says."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from command_line import invoke

@@ -1,7 +1,5 @@
 """`onnxfn inspect FILE.onnx`: what a file has, against what onnx reads in it."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from math import prod

@@ -4,8 +4,6 @@ python -m pytest tests/export/test_hostile_files.py -m sweep            # 2,000 
 python -m pytest tests/export/test_hostile_files.py -m sweep --record   # and writes tests/sweeps/hostile_files.json
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

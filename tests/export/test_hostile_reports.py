@@ -1,7 +1,5 @@
 """A `report.json` from elsewhere: whatever it says, nothing outside its folder is read, and no batch ends."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

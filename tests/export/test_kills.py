@@ -1,7 +1,5 @@
 """Killed exports: the destination is absent, old, new, or a part of one of these; and the next export cleans up."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

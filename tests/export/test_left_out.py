@@ -1,7 +1,5 @@
 """No export of a model of several modalities leaves one out in silence; masks that rows leave out can be taken."""
 
-from __future__ import annotations
-
 import inspect
 import json
 from functools import cache, partial

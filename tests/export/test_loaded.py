@@ -1,7 +1,5 @@
 """Results in memory: called, opened, read as protos, saved; folders that results own; `load`."""
 
-from __future__ import annotations
-
 import gc
 import io
 import pickle
@@ -10,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-import tiny
 import torch
 from refusals import refusal
 
@@ -22,16 +19,6 @@ BERT = onnxfn.spec_for("bert", "fill-mask")
 T5 = onnxfn.spec_for("t5", "text2text-generation")
 IDS = torch.arange(1, 11).reshape(2, 5)
 FEEDS = {"input_ids": IDS, "attention_mask": torch.ones_like(IDS), "token_type_ids": torch.zeros_like(IDS)}
-
-
-@pytest.fixture(scope="module")
-def bert():
-    return tiny.model("bert", "AutoModelForMaskedLM")
-
-
-@pytest.fixture(scope="module")
-def t5():
-    return tiny.model("t5", "AutoModelForSeq2SeqLM")
 
 
 def contents(folder):

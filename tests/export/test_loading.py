@@ -1,7 +1,5 @@
 """Configurations and models are loaded from a folder or from the hub."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

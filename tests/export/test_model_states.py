@@ -1,7 +1,5 @@
 """Models that are not in float32, on the CPU and in evaluation mode: each is exported right, or refused in one line."""
 
-from __future__ import annotations
-
 from contextlib import contextmanager, nullcontext
 
 import pytest

@@ -144,14 +144,6 @@ def in_place(x):
     return x, x * 2
 
 
-def by_name(x):
-    return {"x": x * 2, "text": "abc", "none": None}
-
-
-def up_to(x, n):
-    return x[:, :n]
-
-
 def filtered(x):
     return torch.fft.irfft(torch.fft.rfft(x) * 2, n=x.shape[1])
 
@@ -177,8 +169,8 @@ EXPORTED = {
     "a spectrum and back": (filtered, {"x": real(3, 8)}),
     "an odd spectrum and back": (filtered, {"x": real(3, 9)}),
     "inputs changed in place": (in_place, {"x": real(3, 4)}),
-    "an output with the name of an input": (by_name, {"x": real(3, 4)}),
-    "an axis whose size is a value": (up_to, {"x": real(3, 4), "n": torch.tensor(2)}),
+    "an output with the name of an input": (lambda x: {"x": x * 2, "text": "abc", "none": None}, {"x": real(3, 4)}),
+    "an axis whose size is a value": (lambda x, n: x[:, :n], {"x": real(3, 4), "n": torch.tensor(2)}),
 }
 
 
@@ -296,10 +288,6 @@ class WithoutForward(nn.Module):
         return x * 2
 
 
-def same_names(x):
-    return {"a.b": x * 2, "a": {"b": x * 3}}
-
-
 def nested(x):
     return x
 
@@ -321,7 +309,11 @@ REFUSED = {
     "an object that is called": (Called, real(3, 4), "Called is not a function and has no forward; pass model.__"),
     "no forward": (WithoutForward, real(3, 4), "WithoutForward is not a function and has no forward; pass mo"),
     "no model": (lambda: 3, real(3, 4), "int is not a function and has no forward; pass a module or a function"),
-    "two outputs of a name": (lambda: same_names, real(3, 4), "two outputs of .* have the name 'a.b'; return them "),
+    "two outputs of a name": (
+        lambda: lambda x: {"a.b": x * 2, "a": {"b": x * 3}},
+        real(3, 4),
+        "two outputs of .* have the name 'a.b'; return them ",
+    ),
     "two inputs of a name": (lambda: nested, {"x": {"a.b": real(2), "a": {"b": real(2)}}}, "have the name 'x.a.b'; re"),
     "numbers as keys": (lambda: nested, {"x": {3: real(2), 5: real(2)}}, "the keys of 'x' in the sample are 3, 5; a "),
     "an empty list": (lambda: nested, {"x": [real(2), []]}, "'x.1' in the sample for Module is an empty list; a sa"),

@@ -1,7 +1,5 @@
 """Law: a file has the opset that its spec names, and computes what PyTorch computes."""
 
-from __future__ import annotations
-
 import onnx
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """The table of options: each of them changes the request, in all notations."""
 
-from __future__ import annotations
-
 import json
 import shlex
 

@@ -1,7 +1,5 @@
 """Every error of the operating system is one line with exit code 1, and nothing is left."""
 
-from __future__ import annotations
-
 import os
 import resource
 import shutil

@@ -1,7 +1,5 @@
 """Own modules are exported from a sample, and agree with PyTorch at sizes, values and dtypes that were not traced."""
 
-from __future__ import annotations
-
 from importlib.metadata import version
 
 import numpy as np

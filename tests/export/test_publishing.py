@@ -1,7 +1,5 @@
 """Publishing: all files of an export appear or none, and what they leave without use is deleted."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os
@@ -23,6 +21,16 @@ from onnxfn.export.publish.publishing import publish
 from onnxfn.export.publish.staging import Destination, staging_folder
 from onnxfn.specs.errors import OutputExists
 from onnxfn.weights.journal import STAGING_PREFIX
+
+IMPORTS = f"""
+import sys
+sys.path.insert(0, {str(Path(exported_folders.__file__).parent)!r})
+from pathlib import Path
+from exported_folders import content, write_set
+from onnxfn.export.publish.publishing import publish
+from onnxfn.export.publish.staging import Destination, staging_folder
+"""
+"""The first lines of programs that publish a file."""
 
 
 def published(names, folder, parts=(), *, overwrite=True):
@@ -283,14 +291,7 @@ def test_a_mount_point_works(tmp_path, path):
     """A process with file systems of its own mounts an empty one at `vol`."""
     volume = tmp_path / "vol"
     volume.mkdir()
-    program = f"""
-import sys
-sys.path.insert(0, {str(Path(exported_folders.__file__).parent)!r})
-from exported_folders import write_set, content
-from onnxfn.export.publish.staging import Destination
-from onnxfn.export.publish.publishing import publish
-from onnxfn.export.publish.staging import staging_folder
-from pathlib import Path
+    program = f"""{IMPORTS}
 destination = Destination(Path({str(volume / path)!r}))
 for number in (1, 2):
     with staging_folder(destination) as staging:
@@ -323,14 +324,7 @@ def check(path, target, volume):
     return target
 
 
-PROGRAM = f"""
-import sys
-sys.path.insert(0, {str(Path(exported_folders.__file__).parent)!r})
-from pathlib import Path
-from exported_folders import write_set
-from onnxfn.export.publish.staging import Destination
-from onnxfn.export.publish.publishing import publish
-from onnxfn.export.publish.staging import staging_folder
+PROGRAM = f"""{IMPORTS}
 destination = Destination(Path(sys.argv[1]))
 try:
     with staging_folder(destination) as staging:
@@ -380,8 +374,5 @@ def test_a_folder_that_is_not_writable_is_refused_before_the_model_is_exported(t
 @pytest.mark.parametrize("name", ["x" * 255, "ü" * 127, "x" * 240 + ".onnx", "a b 'c' \"d\""])
 def test_long_and_odd_names_work(tmp_path, name):
     for _ in range(2):
-        destination = Destination(tmp_path / name)
-        with staging_folder(destination) as staging:
-            files = staged(staging, name if name.endswith(".onnx") else "model.onnx")
-            publish(files, staging, destination, overwrite=True)
+        published([name if name.endswith(".onnx") else "model.onnx"], tmp_path / name)
     assert len(content(tmp_path)) == 1

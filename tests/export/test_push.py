@@ -1,7 +1,5 @@
 """`onnxfn push`: one call of the hub's client, against a server that answers as the hub does."""
 
-from __future__ import annotations
-
 import base64
 import json
 import re
@@ -68,15 +66,11 @@ def hub(monkeypatch):
     server.shutdown()
 
 
-def pushed(*words):
-    return invoke("push", *words)
-
-
 def test_every_file_of_the_export_is_in_the_commit_and_no_other_file(folder, hub):
     files = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
     (folder / ".env").write_text("TOKEN=secret")
     try:
-        result = pushed(folder, "me/tiny")
+        result = invoke("push", folder, "me/tiny")
     finally:
         (folder / ".env").unlink()
     assert result.exit_code == 0, result.output
@@ -89,7 +83,7 @@ def test_every_file_of_the_export_is_in_the_commit_and_no_other_file(folder, hub
 
 
 def test_a_dry_run_sends_nothing(folder, hub):
-    result = pushed(folder, "me/tiny", "--dry-run")
+    result = invoke("push", folder, "me/tiny", "--dry-run")
     assert result.exit_code == 0, result.output
     assert "nothing was uploaded" in result.stdout
     assert hub == []
@@ -99,7 +93,7 @@ def test_a_folder_that_differs_from_its_report_is_not_uploaded(folder, hub):
     config, text = folder / "config.json", (folder / "config.json").read_text()
     try:
         config.write_text(text + " ")
-        result = pushed(folder, "me/tiny")
+        result = invoke("push", folder, "me/tiny")
     finally:
         config.write_text(text)
     assert result.exit_code == 1

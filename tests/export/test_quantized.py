@@ -1,7 +1,5 @@
 """Quantized checkpoints: refused before a weight is read, or exported with float weights that the format says."""
 
-from __future__ import annotations
-
 import json
 import re
 

@@ -1,7 +1,5 @@
 """Files of each quantized dtype: their check passes, refuses wrong scales, and covers the weights of experts."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

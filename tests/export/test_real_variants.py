@@ -1,7 +1,5 @@
 """Files in 16 and 8 bits of real weights: all-MiniLM-L6-v2."""
 
-from __future__ import annotations
-
 import pytest
 
 import onnxfn

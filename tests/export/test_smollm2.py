@@ -1,7 +1,5 @@
 """The weights of SmolLM2-135M-Instruct: one file, which generates the same tokens as PyTorch."""
 
-from __future__ import annotations
-
 import os
 
 import numpy as np

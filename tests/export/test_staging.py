@@ -1,7 +1,5 @@
 """Staging folders: those of killed processes are found and deleted, those of living processes stay."""
 
-from __future__ import annotations
-
 import json
 import os
 

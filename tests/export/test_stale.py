@@ -1,7 +1,5 @@
 """The files of an earlier export that are not replaced are stale; files of other programs and checkpoints never are."""
 
-from __future__ import annotations
-
 import onnx
 import pytest
 from exported_folders import write, write_other, write_set

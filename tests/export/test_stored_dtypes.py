@@ -1,7 +1,5 @@
 """Weights stay in the dtype of the checkpoint where nothing else depends on it."""
 
-from __future__ import annotations
-
 import every_part
 import numpy as np
 import onnx

@@ -1,7 +1,5 @@
 """Other threads call the exported model, another model and the standard streams while exports run."""
 
-from __future__ import annotations
-
 import sys
 import threading
 import time

@@ -39,16 +39,11 @@ SEVERAL_FILES = onnxfn.WriteOptions(external_data_threshold=0)
 
 
 @pytest.fixture(scope="module")
-def model():
-    return tiny.model("t5", "AutoModelForSeq2SeqLM")
-
-
-@pytest.fixture(scope="module")
-def exported(model, tmp_path_factory):
+def exported(t5, tmp_path_factory):
     """A folder with an encoder, a decoder and shared weights in external data."""
     folder = tmp_path_factory.mktemp("exported") / "t5"
     spec = onnxfn.spec_for("t5", "text2text-generation-with-past")
-    onnxfn.export(spec, model, folder, write=SEVERAL_FILES)
+    onnxfn.export(spec, t5, folder, write=SEVERAL_FILES)
     return folder
 
 
@@ -85,7 +80,7 @@ def test_the_format_is_that_of_the_golden_file(tmp_path):
     assert json.dumps(content, indent=2) + "\n" == GOLDEN.read_text()
 
 
-def test_files_that_were_written_with_weights_are_not_read_for_their_digests(model, tmp_path, monkeypatch):
+def test_files_that_were_written_with_weights_are_not_read_for_their_digests(t5, tmp_path, monkeypatch):
     read = []
 
     def recorded(file, tick):
@@ -94,7 +89,7 @@ def test_files_that_were_written_with_weights_are_not_read_for_their_digests(mod
 
     monkeypatch.setattr(sys.modules["onnxfn.export.report.report_file"], "sha256_of", recorded)
     spec = onnxfn.spec_for("t5", "text2text-generation-with-past")
-    onnxfn.export(spec, model, tmp_path / "out", write=SEVERAL_FILES, check=False)
+    onnxfn.export(spec, t5, tmp_path / "out", write=SEVERAL_FILES, check=False)
     written = {file.name for file in (tmp_path / "out").iterdir()}
     hashed = {name for name in written if name.endswith((".onnx", ".onnx_data"))}
     assert len(hashed) == 4
@@ -132,9 +127,9 @@ def test_a_report_holds_no_path_of_the_machine(exported):
     assert os.path.expanduser("~") + "/" not in text
 
 
-def test_the_same_export_writes_the_same_bytes(exported, model, tmp_path):
+def test_the_same_export_writes_the_same_bytes(exported, t5, tmp_path):
     spec = onnxfn.spec_for("t5", "text2text-generation-with-past")
-    onnxfn.export(spec, model, tmp_path / "again", write=SEVERAL_FILES)
+    onnxfn.export(spec, t5, tmp_path / "again", write=SEVERAL_FILES)
     assert {file.name: file.read_bytes() for file in (tmp_path / "again").iterdir()} == {
         file.name: file.read_bytes() for file in exported.iterdir()
     }
@@ -189,22 +184,6 @@ def change_report(folder, change):
     (folder / REPORT_FILE).write_text(json.dumps(content))
 
 
-def rename_input(content):
-    content["graphs"]["encoder_model.onnx"]["inputs"][0]["name"] = "ids"
-
-
-def set_opset(content):
-    content["graphs"]["decoder_model_merged.onnx"]["opset"] = 26
-
-
-def forget(content):
-    del content["files"]["encoder_model.onnx_data"]
-
-
-def name_outside(content):
-    content["files"]["../secret"] = content["files"].pop("config.json")
-
-
 DATA, ENCODER, DECODER = "encoder_model.onnx_data", "encoder_model.onnx", "decoder_model_merged.onnx"
 CHANGES = {
     "a missing graph": (lambda folder: (folder / DECODER).unlink(), f"{DECODER} is missing"),
@@ -224,13 +203,26 @@ CHANGES = {
         lambda folder: shutil.copy(folder / ENCODER, folder / "decoder_model.onnx"),
         "decoder_model.onnx is of another export",
     ),
-    "another input": (lambda folder: change_report(folder, rename_input), "inputs of "),
-    "another opset": (lambda folder: change_report(folder, set_opset), "is 18, not as the report states"),
+    "another input": (
+        lambda folder: change_report(
+            folder, lambda content: content["graphs"][ENCODER]["inputs"][0].update(name="ids")
+        ),
+        "inputs of ",
+    ),
+    "another opset": (
+        lambda folder: change_report(folder, lambda content: content["graphs"][DECODER].update(opset=26)),
+        "is 18, not as the report states",
+    ),
     "weights that the report leaves out": (
-        lambda folder: change_report(folder, forget),
+        lambda folder: change_report(folder, lambda content: content["files"].pop(DATA)),
         f"{ENCODER} has its weights in {DATA}, which is not a file of the export",
     ),
-    "a file outside": (lambda folder: change_report(folder, name_outside), ", which is outside its folder"),
+    "a file outside": (
+        lambda folder: change_report(
+            folder, lambda content: content["files"].update({"../secret": content["files"].pop("config.json")})
+        ),
+        ", which is outside its folder",
+    ),
     "no files": (lambda folder: change_report(folder, lambda content: content.pop("files")), "it lacks one of files, "),
     "a later version": (
         lambda folder: change_report(folder, lambda content: content.update(schema_version=2)),
@@ -264,7 +256,7 @@ def test_a_graph_whose_report_was_changed_with_it_is_read(folder):
     assert any(f"{ENCODER} is not an ONNX file" in line for line in onnxfn.verify(folder).faults)
 
 
-def test_graphs_and_weights_of_two_exports_with_their_own_report_are_told_apart(folder, model):
+def test_graphs_and_weights_of_two_exports_with_their_own_report_are_told_apart(folder):
     """Someone who writes a report for a mixture does not pass: the graph states the digest of its weights."""
     flip(folder, DATA, -1)
     change_report(folder, lambda content: content["files"][DATA].update(sha256=sha256_of(folder / DATA)))

@@ -1,7 +1,5 @@
 """Whatever a caller does wrong is an OnnxfnError: one line, and one frame of onnxfn in its traceback."""
 
-from __future__ import annotations
-
 import pickle
 import sys
 import traceback

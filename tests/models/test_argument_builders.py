@@ -1,7 +1,5 @@
 """The encoder output that a decoder receives is the one that the encoder would return."""
 
-from __future__ import annotations
-
 import pytest
 import tiny
 import torch

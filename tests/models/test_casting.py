@@ -1,7 +1,5 @@
 """A model computes in another float dtype than that of its weights, as a converted copy of it does."""
 
-from __future__ import annotations
-
 import gc
 import threading
 import weakref

@@ -1,7 +1,5 @@
 """What `forward` gets besides the inputs of the graph."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 

@@ -1,7 +1,5 @@
 """A copy of a model has its tensors, its answers, and nothing else in common with it."""
 
-from __future__ import annotations
-
 import functools
 import threading
 import types

@@ -1,8 +1,7 @@
 """The state of a model and replaced functions are restored exactly."""
 
-from __future__ import annotations
-
 import inspect
+import textwrap
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -73,8 +72,6 @@ WRAP = Patch("textwrap:TextWrapper.wrap", by="textwrap:dedent", why="a test")
 
 
 def test_a_method_is_replaced_inside_and_restored_also_after_an_error():
-    import textwrap
-
     before = textwrap.TextWrapper.wrap
     with pytest.raises(Stopped), applied((WRAP,)):
         assert inspect.unwrap(textwrap.TextWrapper.wrap) is textwrap.dedent
@@ -84,8 +81,6 @@ def test_a_method_is_replaced_inside_and_restored_also_after_an_error():
 
 
 def test_a_function_of_a_module_is_replaced_inside_and_restored():
-    import textwrap
-
     shorten = textwrap.shorten
     with applied((Patch("textwrap:shorten", by="textwrap:dedent", why="a test"),)):
         assert textwrap.shorten("  a\n  b") == "a\nb"
@@ -94,8 +89,6 @@ def test_a_function_of_a_module_is_replaced_inside_and_restored():
 
 
 def test_a_method_that_a_class_lacks_is_added_inside_and_removed():
-    import textwrap
-
     with applied((Patch("textwrap:TextWrapper.no_such", by="textwrap:dedent", why="a test"),)):
         assert inspect.unwrap(textwrap.TextWrapper.no_such) is textwrap.dedent
         assert not in_another_thread(lambda: hasattr(textwrap.TextWrapper, "no_such"))
@@ -144,8 +137,6 @@ def test_a_property_that_replaces_an_attribute_of_instances_does_so_in_one_threa
 
 
 def test_an_unknown_replacement_is_an_error_and_nothing_stays_replaced():
-    import textwrap
-
     before = textwrap.TextWrapper.wrap
     missing = Patch("textwrap:TextWrapper.fill", by="textwrap:no_such", why="a test")
     with pytest.raises(UnknownName, match="no patch 'no_such' for 'textwrap:no_such'"), applied((WRAP, missing)):

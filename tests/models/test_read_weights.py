@@ -1,7 +1,5 @@
 """A model whose weights are read from elsewhere computes as a model that has them, and reads no more than it needs."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import tiny

@@ -1,7 +1,5 @@
 """An attribute that several threads replace: each sees its own replacement, and at the end the original is back."""
 
-from __future__ import annotations
-
 import inspect
 import sys
 from concurrent.futures import ThreadPoolExecutor

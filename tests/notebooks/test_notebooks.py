@@ -3,8 +3,6 @@
 Their cells run by `exec` in one namespace: a kernel of Jupyter is not among the packages of the tests.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

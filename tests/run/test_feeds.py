@@ -1,7 +1,5 @@
 """Arrays that a caller passes, against what an ONNX file takes: formulas and limits of axes, dtypes."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import numpy as np

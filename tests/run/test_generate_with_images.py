@@ -1,7 +1,5 @@
 """`generate` of a model that sees: what a processor computed, and a text with pictures."""
 
-from __future__ import annotations
-
 import json
 
 import every_part

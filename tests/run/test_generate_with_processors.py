@@ -3,8 +3,6 @@
 The processors of Qwen2-VL and LLaVA-OneVision need torchvision for videos, so their image processors alone are tried.
 """
 
-from __future__ import annotations
-
 import every_part
 import numpy as np
 import pytest

@@ -1,7 +1,5 @@
 """Greedy decoding with ONNX Runtime, and the check of a decoder by the texts that it decodes."""
 
-from __future__ import annotations
-
 import numpy as np
 import onnx
 import onnxruntime

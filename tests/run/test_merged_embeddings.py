@@ -1,7 +1,5 @@
 """Features among the embeddings of tokens, and positions in three axes as transformers computes them."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

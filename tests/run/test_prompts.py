@@ -1,7 +1,5 @@
 """The arguments of `generate`: what is not for the model is InvalidSpec, and ONNX Runtime logs nothing."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import tiny

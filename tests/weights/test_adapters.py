@@ -1,7 +1,5 @@
 """The folder of an adapter is read as PEFT reads it; what is not known is refused in a sentence."""
 
-from __future__ import annotations
-
 import json
 import shutil
 

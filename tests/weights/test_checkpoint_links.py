@@ -1,7 +1,5 @@
 """Weights that lie unchanged in a checkpoint: bytes decide, and names decide between equal tensors."""
 
-from __future__ import annotations
-
 import numpy as np
 import onnx_ir as ir
 import torch
@@ -12,9 +10,7 @@ from safetensors.torch import save_file
 from onnxfn.weights.checkpoint_links import arrays, entries, entries_by_bytes
 from onnxfn.weights.chunks import CHUNK_BYTES
 
-
-def weight(raw):
-    return ir.tensor_adapters.TorchTensor(raw)
+weight = ir.tensor_adapters.TorchTensor
 
 
 def matches_by_bytes(tmp_path, stored, tensors):

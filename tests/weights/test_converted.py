@@ -1,7 +1,5 @@
 """Weights are converted to another float dtype while they are read, and have the bytes that torch gives them."""
 
-from __future__ import annotations
-
 import numpy as np
 import onnx_ir
 import pytest

@@ -1,7 +1,5 @@
 """Patterns of layers, as PEFT's regular expressions fit them; those that Python's `re` cannot end are quick."""
 
-from __future__ import annotations
-
 import re
 from time import perf_counter
 

@@ -1,7 +1,5 @@
 """Names from files of anybody: what leads out of a folder, also by a link, is not opened, and no named pipe is."""
 
-from __future__ import annotations
-
 import json
 import os
 

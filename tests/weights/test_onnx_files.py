@@ -1,7 +1,5 @@
 """The producer and the external data of ONNX files are read without their weights."""
 
-from __future__ import annotations
-
 import numpy as np
 import onnx
 import pytest

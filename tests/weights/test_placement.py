@@ -36,6 +36,8 @@ from onnxfn.weights.placement import (
 
 SPEC = onnxfn.spec_for("bert", "fill-mask")
 DATA_FILE = "model.onnx_data"
+LINKED = onnxfn.WriteOptions(weight_storage="link")
+WEB = onnxfn.WriteOptions(layout="transformers.js")
 DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.int8, torch.bool, torch.int64)
 
 
@@ -184,13 +186,7 @@ def locations(file):
 
 @pytest.fixture(scope="module")
 def linked(bert, checkpoint, tmp_path_factory):
-    return onnxfn.export(
-        SPEC,
-        bert,
-        tmp_path_factory.mktemp("out") / "bert",
-        checkpoint=checkpoint,
-        write=onnxfn.WriteOptions(weight_storage="link"),
-    )
+    return onnxfn.export(SPEC, bert, tmp_path_factory.mktemp("out") / "bert", checkpoint=checkpoint, write=LINKED)
 
 
 def test_every_matrix_is_linked(linked, bert):
@@ -237,36 +233,13 @@ def test_a_linked_export_can_be_overwritten(bert, checkpoint, tmp_path):
     assert os.path.samefile(tmp_path / "out" / "model.safetensors", checkpoint / "model.safetensors")
 
 
-def test_an_export_can_be_written_to_the_folder_of_its_checkpoint(bert, tmp_path):
-    bert.save_pretrained(tmp_path)
-    before = (tmp_path / "model.safetensors").read_bytes()
-    result = onnxfn.export(
-        SPEC,
-        bert,
-        tmp_path,
-        checkpoint=tmp_path,
-        write=onnxfn.WriteOptions(weight_storage="link"),
-        overwrite=True,
-        check=False,
-    )
-    assert (tmp_path / "model.safetensors").read_bytes() == before
-    assert str(tmp_path / "model.safetensors") in result.files
-
-
 def test_a_symbolic_link_of_the_hub_cache_is_resolved(bert, checkpoint, tmp_path):
     snapshot, blob = tmp_path / "models--a--b/snapshots/main", tmp_path / "models--a--b/blobs/0123"
     snapshot.mkdir(parents=True)
     blob.parent.mkdir()
     blob.hardlink_to(checkpoint / "model.safetensors")
     (snapshot / "model.safetensors").symlink_to("../../blobs/0123")
-    onnxfn.export(
-        SPEC,
-        bert,
-        tmp_path / "out",
-        checkpoint=snapshot,
-        write=onnxfn.WriteOptions(weight_storage="link"),
-        check=False,
-    )
+    onnxfn.export(SPEC, bert, tmp_path / "out", checkpoint=snapshot, write=LINKED, check=False)
     assert not (tmp_path / "out" / "model.safetensors").is_symlink()
     assert os.path.samefile(tmp_path / "out" / "model.safetensors", checkpoint / "model.safetensors")
 
@@ -277,14 +250,7 @@ def test_a_file_that_cannot_be_linked_is_copied_and_the_copy_is_an_event(bert, c
 
     monkeypatch.setattr(write.Path, "hardlink_to", no_link)
     events = []
-    result = onnxfn.export(
-        SPEC,
-        bert,
-        tmp_path / "out",
-        checkpoint=checkpoint,
-        write=onnxfn.WriteOptions(weight_storage="link"),
-        on_event=events.append,
-    )
+    result = onnxfn.export(SPEC, bert, tmp_path / "out", checkpoint=checkpoint, write=LINKED, on_event=events.append)
     assert result.report.passed
     assert ("copy", "model.safetensors") in {(event.stage, event.part) for event in events}
     assert "copy" in dict(result.seconds)
@@ -302,7 +268,7 @@ def test_a_link_does_not_replace_another_file(bert, checkpoint, tmp_path):
         bert,
         tmp_path / "model.onnx",
         checkpoint=checkpoint,
-        write=onnxfn.WriteOptions(weight_storage="link"),
+        write=LINKED,
     )
     taken, source = tmp_path / "model.safetensors", checkpoint / "model.safetensors"
     reason = f"{taken} exists and is not {source}, which would be linked there"
@@ -347,9 +313,7 @@ def test_without_weights_and_check_no_weight_is_read(bert, tmp_path, monkeypatch
 
 
 def test_links_need_a_checkpoint_with_safetensors_files(bert, tmp_path):
-    message = refusal(
-        InvalidSpec, onnxfn.export, SPEC, bert, tmp_path / "out", write=onnxfn.WriteOptions(weight_storage="link")
-    )
+    message = refusal(InvalidSpec, onnxfn.export, SPEC, bert, tmp_path / "out", write=LINKED)
     assert message == "weight storage 'link' needs a checkpoint with safetensors files; pass its folder: checkpoint=..."
     assert "weight storage 'link' needs *.safetensors files" in refusal(
         ModelNotFound,
@@ -357,7 +321,7 @@ def test_links_need_a_checkpoint_with_safetensors_files(bert, tmp_path):
         SPEC,
         bert,
         tmp_path / "out",
-        write=onnxfn.WriteOptions(weight_storage="link"),
+        write=LINKED,
         checkpoint=tmp_path,
     )
     message = refusal(UnknownName, onnxfn.WriteOptions, weight_storage="lnk")
@@ -514,15 +478,11 @@ def test_transformers_js_gets_files_that_share_no_weights(tmp_path):
 
 
 def test_a_small_model_has_no_external_data_to_declare(bert, tmp_path):
-    result = onnxfn.export(
-        SPEC, bert, tmp_path / "out", write=onnxfn.WriteOptions(layout="transformers.js"), check=False
-    )
+    result = onnxfn.export(SPEC, bert, tmp_path / "out", write=WEB, check=False)
     names = [os.path.relpath(file, tmp_path) for file in result.files]
     assert names == ["out/onnx/model.onnx", "out/config.json", "out/report.json"]
     assert "transformers.js_config" not in json.loads((tmp_path / "out" / "config.json").read_text())
-    bare = onnxfn.export(
-        SPEC, bert, tmp_path / "bare" / "bert.onnx", write=onnxfn.WriteOptions(layout="transformers.js"), check=False
-    )
+    bare = onnxfn.export(SPEC, bert, tmp_path / "bare" / "bert.onnx", write=WEB, check=False)
     assert [os.path.relpath(file, tmp_path) for file in bare.files] == ["bare/bert.onnx"]
 
 

@@ -1,7 +1,5 @@
 """A written ModelProto is equal when it is read again."""
 
-from __future__ import annotations
-
 import io
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The tensors in safetensors files, against the safetensors library."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """Side files: of a checkpoint's folder, only the files of a model are copied."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Work in another thread: the caller is heard meanwhile, and does not wait for what it has given up."""
 
-from __future__ import annotations
-
 import gc
 import threading
 import weakref

@@ -1,7 +1,5 @@
 """`WriteOptions` refuse what is not an option, before anything is written."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Jobs by an executor: each has a server, which ends with it, and one that was killed costs an attempt."""
 
-from __future__ import annotations
-
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path

@@ -54,10 +54,21 @@ def test_a_file_has_jobs_and_the_call_has_defaults(tmp_path):
         ('{"model": "x", "opset": "new"}', InvalidSpec, "line 1.*opset"),
         ('{"model": "x", "size": 3}', InvalidSpec, "line 1.*wrong type"),
         ('{"model": "x", "layout": "hubs"}', UnknownName, "line 1.*hubs"),
+        ('{"model": "x"}\n\xff\xfe', InvalidSpec, r"line 2 of .* is no JSON"),
+        ('{"model": "x"}\n' + "[" * 100_000, InvalidSpec, r"line 2 of .* is no JSON"),
+        ('{"model": ".."}', InvalidSpec, "out is"),  # no name of a folder: the job needs an out
+        *(
+            (
+                json.dumps({"model": "x", "out": out}),
+                InvalidSpec,
+                r"line 1.*out is .*is outside its folder; write the name of",
+            )
+            for out in ("../elsewhere", "/tmp/elsewhere", "", 3)
+        ),
     ],
 )
 def test_an_error_names_the_file_the_place_and_what_is_known(text, error, words, tmp_path):
-    (tmp_path / "a.jsonl").write_text(text)
+    (tmp_path / "a.jsonl").write_text(text, encoding="latin-1")  # so that bytes may be no UTF-8
     with pytest.raises(error, match=words):
         read_jobs(tmp_path / "a.jsonl", "out")
 
@@ -67,19 +78,6 @@ def test_a_folder_without_checkpoints_and_a_missing_file_are_refused(tmp_path):
         read_jobs(tmp_path, "out")
     with pytest.raises(ModelNotFound, match="nowhere"):
         read_jobs(tmp_path / "nowhere", "out")
-
-
-@pytest.mark.parametrize("out", ["../elsewhere", "/tmp/elsewhere", "", 3])
-def test_a_job_writes_to_the_folder_of_the_exports_alone(out, tmp_path):
-    (tmp_path / "a.jsonl").write_text(json.dumps({"model": "x", "out": out}))
-    with pytest.raises(InvalidSpec, match=r"line 1.*out is .*is outside its folder; write the name of"):
-        read_jobs(tmp_path / "a.jsonl", "out")
-
-
-def test_a_model_whose_name_is_no_name_of_a_folder_needs_an_out(tmp_path):
-    (tmp_path / "a.jsonl").write_text(json.dumps({"model": ".."}))
-    with pytest.raises(InvalidSpec, match="out is"):
-        read_jobs(tmp_path / "a.jsonl", "out")
 
 
 def test_a_job_does_not_follow_a_link_out_of_the_folder_of_the_exports(tmp_path):
@@ -99,10 +97,3 @@ def test_what_runs_code_or_writes_elsewhere_is_of_the_caller_alone(key, value, t
     [plain] = read_jobs(tmp_path / "a.jsonl", "out")
     [job] = read_jobs(tmp_path / "a.jsonl", "out", **{key: value})
     assert job != plain
-
-
-@pytest.mark.parametrize("content", [b"\xff\xfe", b"[" * 100_000])
-def test_a_line_that_cannot_be_read_is_named(content, tmp_path):
-    (tmp_path / "a.jsonl").write_bytes(b'{"model": "x"}\n' + content)
-    with pytest.raises(InvalidSpec, match=r"line 2 of .* is no JSON"):
-        read_jobs(tmp_path / "a.jsonl", "out")

@@ -1,7 +1,5 @@
 """Jobs whose model is no checkpoint of transformers: a GGUF file, a model of another library; and damaged ones."""
 
-from __future__ import annotations
-
 import json
 import struct
 

@@ -1,7 +1,5 @@
 """The card of a folder: what it says is what `report.json` and the files say."""
 
-from __future__ import annotations
-
 import json
 import re
 

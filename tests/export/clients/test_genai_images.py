@@ -1,7 +1,5 @@
 """`embedding.onnx` for onnxruntime-genai: the graph of the table, with features in the places of placeholder tokens."""
 
-from __future__ import annotations
-
 import json
 
 import every_part

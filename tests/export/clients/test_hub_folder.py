@@ -1,7 +1,5 @@
 """The layout `hub`: a folder that all clients load, written by an export."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

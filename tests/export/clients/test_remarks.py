@@ -1,7 +1,5 @@
 """What clients cannot load, said before anything is traced. The cases were seen in the clients."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Side files: what clients read, from what transformers 5 writes. The values were tried with the clients themselves."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
