@@ -2,6 +2,7 @@
 
 from contextlib import nullcontext
 from functools import cache
+from itertools import product
 
 import pytest
 import sympy
@@ -60,7 +61,26 @@ def layers(model, image, strided):
         *(torch.cat([image, each], 1) for each in (image[:, 1:], image.contiguous(), again)),
         torch.cat([tokens.contiguous(), last.contiguous()], 1),
         *(model.norm(each) for each in (strided, convolved, again)),
+        *resized(image, strided, again, image[:, :1], image.transpose(2, 3)),
+        *(each.clone() for each in (image, strided, again, image[:, :1].expand(-1, 4, -1, -1), image.mT)),
+        image.clone(memory_format=torch.channels_last),
+        *(model.valid(each) for each in (image, strided, again)),
     )
+
+
+def resized(*images):
+    """Images in other sizes, by each kind of interpolation, to a size and by factors."""
+    modes = (
+        {"mode": "bilinear"},
+        {"mode": "bilinear", "align_corners": True},
+        {"mode": "bicubic"},
+        {"mode": "nearest"},
+    )
+    sizes = ({"size": (9, 14)}, {"scale_factor": 2}, {"scale_factor": (1.5, 0.5)})
+    for image in images:
+        height, width = image.shape[2:]
+        for mode, size in product(modes, (*sizes, {"size": (height + 1, 2 * width)})):
+            yield torch.nn.functional.interpolate(image, **mode, **size)
 
 
 class Model(torch.nn.Module):
@@ -70,6 +90,7 @@ class Model(torch.nn.Module):
         self.layer_norm = torch.nn.LayerNorm(3)
         self.linear = torch.nn.Linear(3, 6)
         self.convolution = torch.nn.Conv2d(3, 3, 3, stride=2, padding=1)
+        self.valid = torch.nn.Conv2d(3, 6, 3, padding="valid", groups=3, dilation=(1, 2))
         self.convolution1d = torch.nn.Conv1d(3, 4, 3)
 
     def forward(self, image, counts):
