@@ -25,8 +25,8 @@ from onnxfn.export.report.verify import verify as verify
 from onnxfn.export.run.bisect import bisect as bisect
 from onnxfn.export.run.diffusers import export_pipeline as export_pipeline
 from onnxfn.export.run.export import export as export
-from onnxfn.export.run.export import validate as validate
 from onnxfn.export.run.loaded import load as load
+from onnxfn.export.run.validate import validate as validate
 from onnxfn.export.run.weight_sizes import weight_bytes as weight_bytes
 from onnxfn.graphs.build_options import BuildOptions as BuildOptions
 from onnxfn.run.generation import generate as generate

@@ -17,8 +17,8 @@ from onnxfn.export.clients.card import CARD, write_card
 from onnxfn.export.publish.publishing import stale_files
 from onnxfn.export.publish.staging import Destination
 from onnxfn.export.report.graph_summary import graph_summary
+from onnxfn.export.report.push import uploaded_files, verified
 from onnxfn.export.report.report_file import REPORT_FILE, is_foreign_report, recorded
-from onnxfn.export.report.verify import uploaded_files, verified
 from onnxfn.export.run.diffusers import INDEX_FILE, _earlier_parts
 from onnxfn.run.generation import _start_token
 from onnxfn.run.sessions import open_check_session, open_session

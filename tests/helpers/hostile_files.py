@@ -26,7 +26,7 @@ from google.protobuf.message import DecodeError
 
 import onnxfn
 from onnxfn.export.jobs.request import ExportRequest
-from onnxfn.export.report.verify import uploaded_files, verified
+from onnxfn.export.report.push import uploaded_files, verified
 from onnxfn.export.run.requests import export_request, request_plan
 from onnxfn.specs.errors import OnnxfnError
 from onnxfn.weights.adapters import read_adapter

@@ -83,7 +83,7 @@ def push(
     values: Values,
 ) -> None:
     """Verify the folder of an export and upload it to the hub. The token is that of `hf auth login`."""
-    from onnxfn.export.report.verify import uploaded, verified
+    from onnxfn.export.report.push import uploaded, verified
 
     say(verified(folder))
     say("nothing was uploaded" if "dry_run" in values else uploaded(folder, repository, private=private))

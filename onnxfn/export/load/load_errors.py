@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from pickle import UnpicklingError
 from types import MappingProxyType
@@ -13,10 +13,9 @@ from typing import Any
 from onnxfn.specs.errors import (
     LoadFailed,
     ModelNotFound,
-    OnnxfnError,
+    errors_as,
     first_line,
     os_error_text,
-    raise_no_memory,
     root_cause,
 )
 from onnxfn.specs.stored.reports import Tick, no_tick
@@ -33,22 +32,17 @@ HOW_TO_TRUST = "it runs only if you trust it: trust_remote_code=True (--trust-re
 PICKLE = "the weights are a pickle that is damaged or would run code, so it is refused; convert them to safetensors"
 
 
-@contextmanager
-def load_errors(name: str, step: str) -> Iterator[None]:
+def load_errors(name: str, step: str) -> AbstractContextManager[None]:
     """Raises LoadFailed for any error inside, while a checkpoint is loaded; `step` says what failed.
 
     The message names the damaged file if there is one, else the error. MemoryError passes.
     """
-    try:
-        yield
-    except OnnxfnError:
-        raise
-    except Exception as error:
-        raise_no_memory(error)
+
+    def failed(error: Exception) -> LoadFailed:
         fault = checkpoint_fault(Path(name))
-        if fault is not None:
-            raise LoadFailed(f"{name} cannot be loaded: {fault}") from None
-        raise LoadFailed(f"{step}: {_reason(error)}") from error
+        return LoadFailed(f"{step}: {_reason(error)}" if fault is None else f"{name} cannot be loaded: {fault}")
+
+    return errors_as(failed)
 
 
 def checkpoint_fault(folder: Path) -> str | None:

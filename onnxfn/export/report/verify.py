@@ -1,8 +1,7 @@
-"""Verification of the files of an export against its report, without the model; upload of verified files to the hub."""
+"""Verification of the files of an export against its report, without the model."""
 
 from __future__ import annotations
 
-import glob
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -16,19 +15,16 @@ from onnxfn.export.report.report_file import (
     FileFacts,
     graph_facts,
     read_report,
-    recorded,
     report_folders,
 )
 from onnxfn.specs.converters import as_tuple
 from onnxfn.specs.errors import InvalidSpec, ModelNotFound, first_line, shortened
 from onnxfn.specs.record import typed_fields
 from onnxfn.specs.short_repr import short_repr
-from onnxfn.weights.checkpoint_files import names_in
 from onnxfn.weights.digests import foreign_data, sha256_of
 from onnxfn.weights.layouts import LAYOUTS
-from onnxfn.weights.names import file_fault, name_fault
+from onnxfn.weights.names import file_fault
 from onnxfn.weights.onnx_files import data_fault, external_data_names, written_by_onnxfn
-from onnxfn.weights.side_files import SIDE_FILES, side_files
 
 
 @frozen(field_transformer=typed_fields)
@@ -186,51 +182,3 @@ def _foreign_graphs(folder: Path, files: Iterable[str]) -> Iterator[str]:
                 yield f"{file} {fault}"
             elif file.relative_to(folder).as_posix() not in files and written_by_onnxfn(file):
                 yield f"{file} is of another export: the report does not name it"
-
-
-PIPELINE_INDEX = "model_index.json"
-PIPELINE_FILES = (*SIDE_FILES, PIPELINE_INDEX, "scheduler_config.json")
-"""Patterns of the files of a pipeline of diffusers besides those of its parts."""
-
-
-def verified(folder: Path) -> Verification:
-    """The result of `verify` for a folder. InvalidSpec if a file differs from the report: then nothing is uploaded."""
-    verification = verify(folder)
-    if not verification.passed:
-        fault = next(iter(verification.faults), "it has no report.json")
-        raise InvalidSpec(f"{folder} is not as its report.json says, and is not uploaded: {fault}")
-    return verification
-
-
-def uploaded_files(folder: Path) -> list[Path]:
-    """The files listed by the reports of an export, the reports, and the side files of a pipeline.
-
-    A pipeline has no report of its own: its side files lie in its folder, and in those that its index names.
-    """
-    folders = report_folders(folder)
-    reports = {each: report for each in folders if (report := recorded(each)) is not None}
-    listed = [each / name for each, report in reports.items() for name in (*report.files, REPORT_FILE)]
-    named = [folder / name for name in names_in(folder / PIPELINE_INDEX) if name_fault(name, folder) is None]
-    others = [] if folder in folders else [folder, *named]
-    return sorted({*listed, *(file for each in others for file in side_files(each, PIPELINE_FILES))})
-
-
-def uploaded(folder: Path, repository: str, *, private: bool = False) -> str:
-    """Uploads an export to a repository on the hub, created if it does not exist; returns the address of the commit.
-
-    Only the files of the export are uploaded: what else lies in the folder may be private.
-
-    The client of the hub raises its own errors: no token, no network, no right to write.
-    """
-    from huggingface_hub import HfApi
-
-    api = HfApi()
-    api.create_repo(repository, private=private, exist_ok=True)
-    names = [file.relative_to(folder).as_posix() for file in uploaded_files(folder)]
-    commit = api.upload_folder(
-        folder_path=folder,
-        repo_id=repository,
-        commit_message="ONNX files, by onnxfn",
-        allow_patterns=[glob.escape(name) for name in names],
-    )
-    return str(commit.commit_url)

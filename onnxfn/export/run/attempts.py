@@ -222,8 +222,17 @@ def _with_all_layers(output: Output) -> Output:
 def _graphs(job: Job, output: Output) -> tuple[BuiltGraph, ...]:
     """The graph of each part. A model is traced without values; its weights are converted when they are written."""
     traced = cache(partial(_traced_model, job))
-    of_job, build = (job.timed, output.build, job.model), partial(build_graph, unbound_graph=output.unbound_graph)
-    graphs = tuple(build(traced(part.spec.target.float_dtype), part, *of_job) for part in job.plan.parts)
+    graphs = tuple(
+        build_graph(
+            traced(part.spec.target.float_dtype),
+            part,
+            job.timed,
+            output.build,
+            job.model,
+            unbound_graph=output.unbound_graph,
+        )
+        for part in job.plan.parts
+    )
     _check_patches(job.model, graphs)
     return graphs
 
