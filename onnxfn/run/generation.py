@@ -128,11 +128,8 @@ def generate(
     if isinstance(input_ids, str):
         processor = saved_processor(path)
         prompt = processed(processor, input_ids, images, audio)
-        ends = (*stop_ids, *_end_tokens(path))
-        texts = generate(exported, prompt, max_new_tokens=steps, stop=ends, dtype=dtype)
-        # The text of an encoder-decoder begins with `start`, not with the prompt.
-        known = 1 if _encoder_file(onnx_folder(path), _suffix(exported, dtype)).is_file() else prompt[IDS].shape[1]
-        return str(processor.decode(texts[0, known:], skip_special_tokens=True))
+        new_ids = _continuation(exported, path, prompt, steps, stop_ids, dtype)
+        return str(processor.decode(new_ids, skip_special_tokens=True))
     if len(images) or len(audio):
         raise InvalidSpec('images and audio belong to a text: generate(folder, "What is this?", images=[...])')
     folder = onnx_folder(path)
@@ -150,12 +147,33 @@ def generate(
         raise InvalidSpec(f"start is {start!r}, and a decoder without an encoder starts with input_ids; leave it out")
     ids, decoder = token_ids(inputs), _decoder(_decoder_file(exported, folder, suffix), suffix)
     with run_errors(ids):
-        values: Mapping[str, Array] = {**arrays_of(arguments), IDS: ids}
-        if PLACES in values:
-            values = with_placeholders(values, _known_tokens(path))
-        if towers := _towers(folder, suffix, values):
-            decoder = with_features(decoder, towers, _known_tokens(path), values)
-        return greedy(decoder, values[IDS], mask, steps=steps, stop=stop_ids)
+        ids, decoder = _with_towers(decoder, path, suffix, {**arrays_of(arguments), IDS: ids})
+        return greedy(decoder, ids, mask, steps=steps, stop=stop_ids)
+
+
+def _continuation(
+    exported: Exported | str | PathLike[str],
+    path: Path,
+    prompt: Mapping[str, Array],
+    steps: int,
+    stop_ids: Iterable[int],
+    dtype: str | None,
+) -> Array:
+    """The new tokens for the prompt of a text. Those of an encoder-decoder come after `start`, not after the prompt."""
+    ends = (*stop_ids, *_end_tokens(path))
+    texts = generate(exported, prompt, max_new_tokens=steps, stop=ends, dtype=dtype)
+    known = 1 if _encoder_file(onnx_folder(path), _suffix(exported, dtype)).is_file() else prompt[IDS].shape[1]
+    return texts[0, known:]
+
+
+def _with_towers(decoder: Decoder, path: Path, suffix: str, values: Mapping[str, Array]) -> tuple[Array, Decoder]:
+    """The prompts with places for images and sounds, and the decoder that reads their features there."""
+    if PLACES in values:
+        values = with_placeholders(values, _known_tokens(path))
+    towers = _towers(onnx_folder(path), suffix, values)
+    if towers:
+        decoder = with_features(decoder, towers, _known_tokens(path), values)
+    return values[IDS], decoder
 
 
 def _suffix(exported: Exported | str | PathLike[str], dtype: str | None) -> str:

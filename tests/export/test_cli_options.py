@@ -9,7 +9,7 @@ from fine_tunes import save_berts
 from onnxfn import BatchResult
 from onnxfn.export.cli import batch_command as cli_batch
 from onnxfn.export.cli import demo
-from onnxfn.export.report import verify
+from onnxfn.export.report import push
 from onnxfn.graphs.templates import template_cache as cache_folder
 
 FAILING = [
@@ -49,7 +49,7 @@ def test_inputs_embeds_takes_embeddings_and_a_check_may_be_whole(tmp_path):
 
 @pytest.mark.parametrize(("flags", "is_private"), [((), False), (("--private",), True)])
 def test_a_repository_is_private_on_request(flags, is_private, monkeypatch):
-    module, repositories = verify, []
+    module, repositories = push, []
     monkeypatch.setattr(module, "verified", lambda _: "verified")
     monkeypatch.setattr(module, "uploaded", lambda _, name, *, private: repositories.append((name, private)))
     succeed("push", "folder", "me/tiny", *flags)

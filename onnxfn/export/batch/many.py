@@ -103,19 +103,31 @@ def export_many(
     workers = workers or (len(prepared) if executor else os.cpu_count()) or 1
     memory = memory or (None if executor else stated_bytes("/proc/meminfo", "MemAvailable"))
     processes = nullcontext(executor_processes(executor)) if executor else local_processes(workers)
+    with processes as submit, closing(_run(tasks, lambda job: submit(job, limits), workers, memory, retries)) as steps:
+        results = _announced(chain(ended, steps), len(prepared), start, file, on_event)
+    return BatchResult(tuple(results[number] for number in range(len(prepared))), perf_counter() - start)
+
+
+def _announced(
+    steps: Iterable[tuple[str, Task, JobResult | None]],
+    count: int,
+    start: float,
+    log: Path | None,
+    on_event: OnBatchEvent,
+) -> dict[int, JobResult]:
+    """The results of jobs, by their numbers. Each is written to the log as it comes, and each step is an event."""
     results: dict[int, JobResult] = {}
     run_count = 0
-    with processes as submit, closing(_run(tasks, lambda job: submit(job, limits), workers, memory, retries)) as steps:
-        for status, task, result in chain(ended, steps):
-            if result is not None:
-                results[task.number] = result
-                run_count += result.status != "unchanged"
-                log_result(file, result)
-            seconds = perf_counter() - start
-            # Jobs that did not have to run say nothing about the time of the others.
-            remaining = seconds / run_count * (len(prepared) - len(results)) if run_count else None
-            on_event(BatchEvent(task.job.path, status, len(results), len(prepared), seconds, remaining))
-    return BatchResult(tuple(results[number] for number in range(len(prepared))), perf_counter() - start)
+    for status, task, result in steps:
+        if result is not None:
+            results[task.number] = result
+            run_count += result.status != "unchanged"
+            log_result(log, result)
+        seconds = perf_counter() - start
+        # Jobs that did not have to run say nothing about the time of the others.
+        remaining = seconds / run_count * (count - len(results)) if run_count else None
+        on_event(BatchEvent(task.job.path, status, len(results), count, seconds, remaining))
+    return results
 
 
 def batch_preview(jobs: Iterable[ExportRequest], log: str | os.PathLike[str] | None = None) -> BatchResult:
