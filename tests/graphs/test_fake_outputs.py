@@ -61,6 +61,7 @@ def layers(model, image, strided):
         *(torch.cat([image, each], 1) for each in (image[:, 1:], image.contiguous(), again)),
         torch.cat([tokens.contiguous(), last.contiguous()], 1),
         *(model.norm(each) for each in (strided, convolved, again)),
+        *(torch.nn.functional.grid_sample(each, image[:, :2].permute(0, 2, 3, 1)) for each in (image, strided, again)),
         *resized(image, strided, again, image[:, :1], image.transpose(2, 3)),
         *(each.clone() for each in (image, strided, again, image[:, :1].expand(-1, 4, -1, -1), image.mT)),
         image.clone(memory_format=torch.channels_last),

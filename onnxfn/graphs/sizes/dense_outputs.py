@@ -162,6 +162,7 @@ def elementwise_rules() -> Mapping[Any, Rule]:
         aten.cat.default: _joined,
         aten.clone.default: _cloned,
         aten.convolution.default: _convolved_by,
+        aten.grid_sampler_2d.default: _sampled,
     }
 
 
@@ -311,6 +312,11 @@ def _convolved_by(
 ) -> Any:
     """A convolution with its padding in numbers, as torch writes one with `padding="valid"`."""
     return None if turned else _convolved(tensor, weight, bias, stride, padding, dilation, groups)
+
+
+def _sampled(image: Any, grid: Any, *_: Any) -> Any:
+    """A contiguous image, as high and wide as the grid."""
+    return _contiguous(image, (*image.shape[:2], *grid.shape[1:3])) if _equal(image.shape[:1], grid.shape[:1]) else None
 
 
 def _interpolated(image: Any, output_size: Sequence[Any] | None, *options: Any) -> Any:
