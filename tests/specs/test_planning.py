@@ -12,7 +12,7 @@ from onnxfn.specs.algebra.facts import case, gives, takes
 from onnxfn.specs.algebra.spec import ExportSpec, Target
 from onnxfn.specs.axes import pattern
 from onnxfn.specs.edits.tensors import only_tasks
-from onnxfn.specs.errors import MissingValue, UnknownName
+from onnxfn.specs.errors import MissingValue
 from onnxfn.specs.plan.check_cases import in_case
 from onnxfn.specs.plan.planning import DEFAULTS, plan, resolved
 from onnxfn.specs.plan.questions import dummy_inputs, inputs, outputs
@@ -173,19 +173,6 @@ def test_a_size_of_dummies_is_set_by_its_name(size):
     }
 
 
-@pytest.mark.parametrize(
-    ("task", "size", "text"),
-    [
-        ("fill-mask", "seq_length", "known: batch_size, sequence_length; did you mean 'sequence_length'?"),
-        ("fill-mask", "num_choices", "known: batch_size, sequence_length"),
-        ("multiple-choice", "choices", "known: batch_size, num_choices, sequence_length; did you mean 'num_choices'?"),
-    ],
-)
-def test_an_unknown_size_is_refused_with_the_closest(task, size, text):
-    told = refusal(UnknownName, dummy_inputs, for_task(BERT, task), CONFIG, "np", **{size: 8})
-    assert told == f"no size {size!r} for bert; {text}"
-
-
 def test_dummies_are_those_of_the_plan():
     made = dummy_inputs(BERT, CONFIG, "np", seed=3)
     planned = dummies(plan(BERT, CONFIG).parts[0].spec, {}, seed=3)
@@ -201,7 +188,3 @@ def test_dummies_are_torch_tensors_unless_asked_otherwise():
     assert {type(tensor) for tensor in made.values()} == {torch.Tensor}
     assert {tensor.dtype for tensor in made.values()} == {torch.int64}
     assert [name for name in made if made[name].tolist() != arrays[name].tolist()] == []
-
-
-def test_another_framework_is_refused():
-    assert refusal(UnknownName, dummy_inputs, BERT, CONFIG, "jax") == "no framework 'jax'; known: pt, np"
