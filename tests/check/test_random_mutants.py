@@ -8,7 +8,7 @@ import fault_models
 import pytest
 import verdicts
 from mutations import KINDS
-from verdict_counts import EQUIVALENT, FOUND, NOT_RUN
+from verdict_counts import FOUND, NOT_RUN
 
 COUNT = 1000
 """Random mutants of the sweep, shared by all models."""
@@ -53,13 +53,3 @@ def test_the_same_mutants_are_drawn_each_time():
 
 def test_mutants_are_of_many_kinds():
     assert len({fault.kind for fault in mutants("bert_classifier", 100)}) > 30
-
-
-def test_a_record_holds_the_counts_and_each_survivor():
-    fault = verdicts.Fault("bert", "eps", "model.onnx", "layer_norm 1e-05")
-    every = [verdicts.Verdict(fault, FOUND), verdicts.Verdict(fault, EQUIVALENT, "one", 0.2)]
-    assert verdicts.recorded(every) == {
-        "found": 1,
-        "equivalent": 1,
-        "survivors": ["equivalent: bert, eps, model.onnx: layer_norm 1e-05 (0.2 roundings; one)"],
-    }
