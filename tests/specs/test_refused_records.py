@@ -37,8 +37,12 @@ CALLS = {
     "Edit('with_opset', 'x')": "the arguments of a function are a dict, not 'x'",
     "Plan(3)": "a tuple is expected, not the value 3",
     "Part('x', PlannedSpec(), filler='abc')": "a tuple is expected, not the text 'abc'",
-    "WriteOptions(layout='x')": "no layout 'x'; known: optimum, transformers.js, hub",
-    "BuildOptions(find_repeats=None)": "find_repeats is None",
+    "WriteOptions(layout=None)": "no layout None; known: optimum, transformers.js, hub",
+    "WriteOptions(layout='transformersjs')": "no layout 'transformersjs'; known: optimum, transformers.js, hub; did ",
+    "WriteOptions(weight_storage='lnk')": "no weight storage 'lnk'; known: copy, share, link, none; did you mean '",
+    "BuildOptions(template_cache=5)": "template_cache of BuildOptions: 5 is not a path; pass the path of a folder, or ",
+    "BuildOptions(template_cache='a\\0b')": r"template_cache of BuildOptions: 'a\x00b' is not a path; pass the path ",
+    "BuildOptions(find_repeats=None)": "find_repeats is None; pass a function, such as trace_all_layers",
 }
 """A call, and a part of its message."""
 
