@@ -214,14 +214,9 @@ def docstring_lines(node):
     return first.end_lineno - first.lineno + 1 if ast.get_docstring(node) else 0
 
 
-def import_count(source):
-    """How many modules a source imports, those of Python and of other packages too."""
-    return len({module for module in imported_modules(source) if module != "__future__"})
-
-
 def many_imports(name, source):
     """No file imports more modules than a reader can look up."""
-    count = import_count(source)
+    count = len({module for module in imported_modules(source) if module != "__future__"})
     if count > MOST_IMPORTS:
         yield f"{name}: imports {count} modules"
 

@@ -53,12 +53,9 @@ def test_sizes_of_dummies_and_cases_are_read_from_the_configuration():
     assert "size 'length'" in refusal(MissingValue, plan, spec, {})
 
 
-def test_a_spec_without_outputs_is_planned_for_features():
+def test_a_spec_without_outputs_is_planned_for_features_or_its_first_task():
     assert plan(only_tasks(BERT, "fill-mask", "feature-extraction"), CONFIG).task == "feature-extraction"
     assert outputs(BERT, CONFIG) == {"last_hidden_state": TOKENS}
-
-
-def test_a_spec_without_outputs_and_features_is_planned_for_its_first_task():
     assert plan(only_tasks(BERT, "question-answering", "fill-mask"), CONFIG).task == "question-answering"
 
 
