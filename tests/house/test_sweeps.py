@@ -52,13 +52,6 @@ def test_each_line_keeps_the_run_that_gave_it(torch, is_current, folder, monkeyp
     assert len(swept.recorded("text")["runs"]) == 1
 
 
-def test_a_line_that_was_not_seen_has_no_run(folder):
-    swept.record("text", "bert", "fill-mask", "max abs diff 1e-07", {("bert", "fill-mask")})
-    assert swept.is_current("text", "bert", "fill-mask")
-    assert not swept.is_current("text", "bert", "token-classification")
-    assert not swept.is_current("text", "xlm", "fill-mask")
-
-
 def test_a_tree_with_changes_gives_no_line(monkeypatch):
     monkeypatch.setattr(swept, "git", lambda *arguments: " M onnxfn/a.py" if "status" in arguments else "056ea07")
     with pytest.raises(RuntimeError, match="clean tree"):
