@@ -61,19 +61,6 @@ def test_a_head_that_no_row_names_agrees_with_pytorch(model_type, task, tmp_path
     assert not line.startswith(swept.NOT), line
 
 
-@pytest.mark.parametrize(
-    ("inputs", "left_out", "unread"),
-    [
-        (("input_ids",), ("input_features",), ["input_features"]),
-        (("input_values",), ("input_features",), []),
-        (("input_features",), ("pixel_values",), ["pixel_values"]),
-        (("input_ids",), ("token_type_ids",), []),
-    ],
-)
-def test_a_sound_is_read_where_another_argument_holds_it(inputs, left_out, unread):
-    assert every_head.unread_arguments(inputs, left_out) == unread
-
-
 @pytest.mark.sweep
 @pytest.mark.parametrize(("model_type", "task"), PAIRS)
 def test_every_head_is_recorded(model_type, task, tmp_path, only_left, record):

@@ -59,8 +59,9 @@ def test_a_text_encoder_has_six_tasks():
     )
 
 
-def test_a_text_encoder_returns_a_dict():
+def test_a_text_encoder_returns_a_dict_and_has_no_inputs_of_its_own():
     assert text_encoder.call.constants == (Constant("return_dict", value=True),)
+    assert text_encoder.inputs == ()
 
 
 def test_a_case_is_a_name_and_the_composition_of_its_specs():

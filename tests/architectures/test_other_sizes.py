@@ -48,10 +48,5 @@ def test_every_row_at_other_sizes_is_recorded(model_type, task, only_left, recor
     assert before.startswith(swept.NOT) or not line.startswith(swept.NOT), line
 
 
-@pytest.mark.parametrize(("number", "prime"), [(0, 3), (3, 5), (7.2, 11), (24, 29), (64 * 0.6, 41)])
-def test_the_prime_above_a_number(number, prime):
-    assert other_sizes.prime_above(number) == prime
-
-
 def test_every_row_is_a_pair_of_the_sweep():
     assert len(PAIRS) == len(dict(PAIRS)) > 400

@@ -164,14 +164,6 @@ def test_the_arguments_that_a_function_does_not_take(signature, names):
     assert missing(signature) == names
 
 
-def test_an_argument_may_have_its_name_of_another_version():
-    def before(hidden_states, past_key_values=None): ...
-
-    def since(hidden_states, cache=None): ...
-
-    assert missing_arguments(parameters(before), parameters(since)) == ()
-
-
 # Errors of a patch
 
 

@@ -4,27 +4,21 @@ import threading
 from functools import partial
 
 import torch
+from vector_specs import vector_spec
 
 import onnxfn
-from onnxfn import compose, generates, gives, sized, takes
 from onnxfn.check.cases.references import references
 from onnxfn.check.check import check
 from onnxfn.run.sessions import kept_session
 
 LONGEST_WAIT = 30
-SPEC = compose(
-    takes("pixels", "batch_size 4", "pixels", kind="float"),
-    gives("scores", "batch_size 3"),
-    generates("pixels", "normal"),
-    sized(batch_size=2),
-)
 
 
 def exported(folder):
     """A model, and the part of the plan that its file in the folder was exported for."""
     model = torch.nn.Linear(4, 3)
-    model.forward = lambda pixels: {"scores": torch.nn.functional.linear(pixels, model.weight, model.bias)}
-    return model, onnxfn.export(SPEC, model.eval(), folder, check=False).plan.parts[0]
+    model.forward = lambda x: {"y": torch.nn.functional.linear(x, model.weight, model.bias)}
+    return model, onnxfn.export(vector_spec(4, 3), model.eval(), folder, check=False).plan.parts[0]
 
 
 def test_pytorch_computes_the_first_case_while_the_file_is_loaded(tmp_path):

@@ -8,7 +8,7 @@ import fault_models
 import pytest
 import verdicts
 from mutations import KINDS
-from verdict_counts import EQUIVALENT, FOUND, NOT_RUN
+from verdict_counts import FOUND, NOT_RUN
 
 COUNT = 1000
 """Random mutants of the sweep, shared by all models."""
@@ -42,24 +42,3 @@ def test_some_random_mutants_are_found(name, assert_found):
 def test_random_mutants_are_found(name, assert_found):
     results = assert_found(mutants(name, share(name)), record_as="random mutants")
     assert len(results) == share(name)
-
-
-def test_the_same_mutants_are_drawn_each_time():
-    first = mutants("bert_classifier", 30)
-    assert first == mutants("bert_classifier", 30)
-    assert len(set(first)) == 30
-    assert first[:10] == mutants("bert_classifier", 10)
-
-
-def test_mutants_are_of_many_kinds():
-    assert len({fault.kind for fault in mutants("bert_classifier", 100)}) > 30
-
-
-def test_a_record_holds_the_counts_and_each_survivor():
-    fault = verdicts.Fault("bert", "eps", "model.onnx", "layer_norm 1e-05")
-    every = [verdicts.Verdict(fault, FOUND), verdicts.Verdict(fault, EQUIVALENT, "one", 0.2)]
-    assert verdicts.recorded(every) == {
-        "found": 1,
-        "equivalent": 1,
-        "survivors": ["equivalent: bert, eps, model.onnx: layer_norm 1e-05 (0.2 roundings; one)"],
-    }

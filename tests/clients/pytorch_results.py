@@ -164,12 +164,9 @@ def heard_letters(reference: Reference, _: list[Any], inputs: Mapping[str, Any])
     return {"text": reference.tokenizer.decode(tokens, skip_special_tokens=True).strip()}
 
 
-def sound_classes(reference: Reference, _: list[Any], inputs: Mapping[str, Any]) -> list[dict[str, Any]]:
-    return scored(reference, reference.model(**tensors(inputs, "input_values")).logits[0])
-
-
-def image_classes(reference: Reference, _: list[Any], inputs: Mapping[str, Any]) -> list[dict[str, Any]]:
-    return scored(reference, reference.model(**tensors(inputs, "pixel_values")).logits[0])
+def classes(key: str, reference: Reference, _: list[Any], inputs: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The classes of an image or a sound, the likeliest first."""
+    return scored(reference, reference.model(**tensors(inputs, key)).logits[0])
 
 
 def fitting_labels(reference: Reference, arguments: list[Any], inputs: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -257,8 +254,8 @@ RESULTS: Mapping[str, Result] = MappingProxyType(
         "image-to-text": caption,
         "whisper": transcript,
         "automatic-speech-recognition": heard_letters,
-        "audio-classification": sound_classes,
-        "image-classification": image_classes,
+        "audio-classification": partial(classes, "input_values"),
+        "image-classification": partial(classes, "pixel_values"),
         "zero-shot-image-classification": fitting_labels,
         "object-detection": boxes,
         "image-segmentation": segments,

@@ -5,7 +5,7 @@ import torch
 from refusals import refusal
 
 import onnxfn
-from onnxfn.specs.errors import CaptureFailed, InvalidSpec, ModelNotFound, UnknownName, WriteFailed
+from onnxfn.specs.errors import CaptureFailed, InvalidSpec, ModelNotFound, WriteFailed
 
 SPEC = onnxfn.spec_for("bert", "fill-mask")
 
@@ -53,30 +53,8 @@ def test_a_checkpoint_that_is_no_folder_is_refused(name, bert, tmp_path):
     assert [file.name for file in tmp_path.iterdir()] == ["file"]
 
 
-def test_validate_refuses_what_is_no_export(bert):
-    assert refusal(InvalidSpec, onnxfn.validate, SPEC, bert, None).startswith("None is not an export: ")
-    assert refusal(InvalidSpec, onnxfn.validate, SPEC, "bert", "out").startswith("model is of the type str; ")
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"find_repeats": None}, "find_repeats is None; pass a function, such as trace_all_layers"),
-        ({"template_cache": 5}, "template_cache of BuildOptions: 5 is not a path; pass the path of a folder, or None "),
-        ({"template_cache": "a\0b"}, r"template_cache of BuildOptions: 'a\x00b' is not a path; pass the path of a "),
-    ],
-)
-def test_options_of_another_type_are_refused(options, message):
-    assert refusal(InvalidSpec, onnxfn.BuildOptions, **options).startswith(message)
-
-
 def test_a_template_cache_may_be_a_text(tmp_path):
     assert onnxfn.BuildOptions(template_cache=str(tmp_path)).template_cache == tmp_path
-
-
-def test_no_layout_is_refused():
-    message = "no layout None; known: optimum, transformers.js, hub"
-    assert refusal(UnknownName, onnxfn.WriteOptions, layout=None) == message
 
 
 def test_a_model_on_meta_is_refused(bert, tmp_path):
@@ -96,10 +74,6 @@ def test_a_dynamic_axis_cannot_be_traced_at_0_or_1(size, bert, tmp_path):
         f"the dynamic axis batch_size cannot be traced at size {size}, since torch takes 0 and 1 for fixed; trace it "
         "at 2 or more: sized(batch_size=2) (--size), or fix it: with_shapes(spec, batch_size=1) (--shape)"
     )
-
-
-def test_an_unknown_task_is_not_derived(bert):
-    assert refusal(UnknownName, onnxfn.derived, bert, "no-such-task").startswith("no task 'no-such-task'; known: ")
 
 
 class Refuses(torch.nn.Module):

@@ -8,7 +8,6 @@ import tiny
 import transformers
 from command_line import succeed
 from packaging.version import Version
-from refusals import refusal
 
 import onnxfn
 from onnxfn.architectures.families.heads import HEADS, family_head
@@ -22,7 +21,6 @@ from onnxfn.export.derive.auto_tables import (
     listed_tasks,
 )
 from onnxfn.specs.axes import pattern
-from onnxfn.specs.errors import InvalidSpec, UnknownName
 from onnxfn.specs.tasks.tasks import canonical
 
 OTHER_TABLES = {
@@ -77,13 +75,6 @@ def test_a_family_knows_the_outputs_of_a_head_that_transformers_lists(model_type
     assert spec.call.loader == listed_loader(model_type, task)
 
 
-def test_a_head_that_transformers_does_not_list_is_refused():
-    assert refusal(UnknownName, onnxfn.spec_for, "sew", "audio-xvector") == (
-        "no task 'audio-xvector' for sew; known: feature-extraction, automatic-speech-recognition, "
-        "audio-classification; did you mean 'audio-classification'?"
-    )
-
-
 def test_each_family_of_heads_has_a_row():
     for heads in HEADS:
         overlay = heads.tasks.tasks[0]
@@ -100,13 +91,6 @@ def test_a_head_whose_class_is_that_of_a_task_of_the_row_has_its_outputs():
     assert onnxfn.spec_for("vitpose_backbone", "backbone").outputs == row.outputs
     assert [output.name for output in onnxfn.spec_for("lasr_ctc", "feature-extraction").outputs] == ["logits"]
     assert onnxfn.spec_for("vits", "feature-extraction").call.submodule == "vits.speech"
-
-
-def test_a_head_whose_outputs_no_family_knows_needs_a_run():
-    assert refusal(InvalidSpec, onnxfn.spec_for, "hgnet_v2", "feature-extraction") == (
-        "a run of the model shows the outputs of feature-extraction of hgnet_v2; "
-        "pass the model or its configuration: spec_for(model, 'feature-extraction')"
-    )
 
 
 def test_a_run_of_a_model_without_weights_shows_the_outputs_of_a_head():

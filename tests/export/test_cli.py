@@ -9,23 +9,13 @@ import numpy as np
 import onnxruntime
 import pytest
 import tiny
-from command_line import invoke, succeed
+from command_line import error_of, invoke, succeed
 
 import onnxfn
 from onnxfn.export.cli.demo import minilm
 from onnxfn.specs.version import VERSION
 
 FLAGS_OF_EXPORTS = {"first": (), "second": (), "third": ("--no-template-cache", "--trace-all-layers")}
-
-
-def error_of(*words):
-    """The error of a command that fails, which is one line."""
-    result = invoke(*words)
-    assert result.exit_code == 1
-    line = next(line for line in result.stderr.splitlines() if line.startswith("error: "))
-    assert result.stderr.count("error: ") == 1
-    assert "Traceback" not in result.output
-    return line.removeprefix("error: ")
 
 
 @pytest.fixture(scope="module")

@@ -321,12 +321,6 @@ def test_a_model_that_cannot_be_exported_as_it_is_is_refused_with_advice(build, 
         onnxfn.derived(build(), sample=torch.ones(3, 4))
 
 
-def test_the_spec_for_a_module_is_refused_with_the_line_to_write():
-    message = "Linear is not a model of transformers; derive the spec from sample arguments: derived(model, sample="
-    with pytest.raises(InvalidSpec, match=re.escape(message)):
-        onnxfn.spec_for(nn.Linear(4, 2))
-
-
 # Specs that are written by hand
 
 

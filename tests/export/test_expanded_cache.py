@@ -5,10 +5,9 @@ import json
 import pytest
 import tiny
 from command_line import succeed
-from refusals import refusal
 
 import onnxfn
-from onnxfn import InvalidSpec, plan, spec_for, with_expanded_cache
+from onnxfn import plan, spec_for, with_expanded_cache
 from onnxfn.specs.axis_symbols import graph_axes
 
 TASK = "text-generation-with-past"
@@ -55,13 +54,6 @@ def test_the_method_of_each_layer_and_the_cache_are_as_before_after_a_call():
     assert "update" not in vars(cache)
     assert not any("expand_kv" in vars(layer) for layer in model.modules())
     assert (given.logits - model(input_ids=ids).logits).abs().max() < 1e-5
-
-
-@pytest.mark.parametrize("model_type", ["llama", "mamba"])
-def test_a_spec_without_latents_is_refused(model_type):
-    assert f"{model_type} has no cache of latents" in refusal(
-        InvalidSpec, with_expanded_cache, spec_for(model_type, TASK)
-    )
 
 
 def test_the_plan_says_that_ort_model_needs_the_flag_and_nothing_with_it(tmp_path):

@@ -82,19 +82,6 @@ def test_an_unknown_model_type_raises_an_error_with_the_closest_name(find):
     )
 
 
-def test_an_unknown_task_raises_an_error_with_the_closest_name():
-    assert refusal(UnknownName, spec_for, "splinter", "question-answer") == (
-        "no task 'question-answer' for splinter; known: feature-extraction, question-answering; "
-        "did you mean 'question-answering'?"
-    )
-
-
-def test_a_configuration_without_a_model_type_raises_an_error():
-    assert refusal(UnknownName, spec_for, {"vocab_size": 50}) == (
-        "dict has no model_type; compose a spec for it, or pass a model type as text"
-    )
-
-
 # Tasks
 
 

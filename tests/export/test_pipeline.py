@@ -13,7 +13,7 @@ import torch
 from refusals import refusal
 
 import onnxfn
-from onnxfn.specs.errors import CaptureFailed, ModelNotFound, OutputExists, UnknownName
+from onnxfn.specs.errors import CaptureFailed, ModelNotFound, OutputExists
 from onnxfn.specs.stored.reports import CheckFailed
 
 SPEC = onnxfn.spec_for("bert", "fill-mask")
@@ -125,12 +125,6 @@ def test_an_export_into_the_folder_of_its_checkpoint_never_deletes_the_checkpoin
         assert storage != "link" or str(tmp_path / "model.safetensors") in result.files
         after = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
         assert before.items() <= after.items()
-
-
-def test_decoders_is_a_known_value(bert, tmp_path):
-    message = refusal(UnknownName, onnxfn.export, SPEC, bert, tmp_path / "out", decoders="seperate")
-    words = "no decoders 'seperate' for ExportRequest; known: merged, separate, both; did you mean 'separate'?"
-    assert message == words
 
 
 @pytest.mark.sweep

@@ -9,19 +9,27 @@ from agreement import assert_agreement
 from command_line import succeed
 
 import onnxfn
-from onnxfn import renamed, spec_for
+from onnxfn import renamed, spec_for, with_input, with_shared_cache
 
 TASK = "text-generation-with-past"
 PAST = {f"past_key_values.{{layer}}.{kind}": f"past.{{layer}}.{kind}" for kind in ("key", "value")}
 OTHER = {"past_key_values.{layer}.key": "cache_k_{layer}", "present.{layer}.key": "new_k_{layer}"}
 
 
-def test_a_decoder_with_other_names_writes_the_same_text(tmp_path):
+@pytest.mark.parametrize(
+    ("edit", "name"),
+    [
+        (renamed(**PAST), "past.1.value"),
+        (with_input("num_logits_to_keep"), "num_logits_to_keep"),
+        (with_shared_cache, "past_key_values.1.value"),
+    ],
+)
+def test_a_decoder_with_another_cache_or_number_of_logits_writes_the_same_text(edit, name, tmp_path):
     model = tiny.model("llama", "AutoModelForCausalLM")
     plain = onnxfn.export(spec_for("llama", TASK), model, tmp_path / "plain", check=False)
-    result = onnxfn.export(renamed(spec_for("llama", TASK), **PAST), model, tmp_path / "out")
+    result = onnxfn.export(edit(spec_for("llama", TASK)), model, tmp_path / "out")
     assert_agreement(result, tmp_path / "out")
-    assert "past.1.value" in result.inputs
+    assert name in result.inputs
     ids = np.array([[5, 7, 9], [4, 4, 8]])
     assert (onnxfn.generate(result, ids) == onnxfn.generate(plain, ids)).all()
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import onnx
 import pytest
 import tiny
-from command_line import invoke, succeed
+from command_line import error_of, invoke, succeed
 from onnx import TensorProto, helper
 from refusals import refusal
 
@@ -273,8 +273,7 @@ def test_a_good_folder_is_one_line_and_exit_code_0(folder):
 def test_a_folder_that_does_not_exist_is_an_error(tmp_path):
     message = refusal(ModelNotFound, onnxfn.verify, tmp_path / "none")
     assert message == f"no folder {tmp_path / 'none'}; verify takes the folder of an export"
-    result = invoke("verify", tmp_path / "none")
-    assert result.exit_code == 1
+    assert error_of("verify", tmp_path / "none") == message
 
 
 def test_a_report_of_another_program_is_not_replaced(tmp_path):

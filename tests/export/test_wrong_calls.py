@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import tiny
 import torch
+import transformers
 
 import onnxfn
 from onnxfn import (
@@ -102,6 +103,40 @@ CALLS = {
     "submodule": (lambda *_: onnxfn.runs(print), "submodule of runs is <built-in function print>, of the type builtin"),
     "folder to verify": (lambda *_: onnxfn.verify(None), "folder of verify is None, of the type NoneType; it must be "),
     "folder of a model": (lambda *_: onnxfn.model_for(None), "name of model_for is None, of the type NoneType; it mus"),
+    "folder of a fingerprint": (lambda _, out: onnxfn.fingerprint(out), "no folder"),
+    "no export to run": (lambda *_: onnxfn.generate(None, [[1]]), "None is not an export: pass the result of export("),
+    "no export to check": (lambda bert, _: onnxfn.validate(SPEC, bert, None), "None is not an export: "),
+    "no model to check": (lambda _, out: onnxfn.validate(SPEC, "bert", out), "model is of the type str; "),
+    "decoders": (
+        lambda bert, out: export(SPEC, bert, out, decoders="seperate"),
+        "no decoders 'seperate' for ExportRequest; known: merged, separate, both; did you mean 'separate'?",
+    ),
+    "task to derive": (lambda bert, _: onnxfn.derived(bert, "no-such-task"), "no task 'no-such-task'; known: "),
+    "task with a past": (
+        lambda bert, _: onnxfn.derived(bert.bert, "feature-extraction-with-past"),
+        "BertModel returns no cache that onnxfn knows, so it has no task",
+    ),
+    "head that transformers does not list": (
+        lambda *_: onnxfn.spec_for("sew", "audio-xvector"),
+        "no task 'audio-xvector' for sew; known: feature-extraction, automatic-speech-recognition, ",
+    ),
+    "head whose outputs no family knows": (
+        lambda *_: onnxfn.spec_for("hgnet_v2", "feature-extraction"),
+        "a run of the model shows the outputs of feature-extraction of hgnet_v2; pass the model or its configuration",
+    ),
+    "task of no class": (
+        lambda *_: onnxfn.spec_for(transformers.LlavaConfig(), "automatic-speech-recognition"),
+        "no spec could be derived from LlavaConfig without weights: ",
+    ),
+    "task that is close": (
+        lambda *_: onnxfn.spec_for("splinter", "question-answer"),
+        "no task 'question-answer' for splinter; known: feature-extraction, question-answering; did you mean 'question",
+    ),
+    "configuration without a type": (lambda *_: onnxfn.spec_for({"vocab_size": 50}), "dict has no model_type; compose"),
+    "module of torch": (
+        lambda *_: onnxfn.spec_for(torch.nn.Linear(4, 2)),
+        "Linear is not a model of transformers; derive the spec from sample arguments: derived(model, sample=",
+    ),
     "pipeline": (lambda _, out: onnxfn.export_pipeline(3, out), "pipeline is of the type int; pass a DiffusionPipelin"),
 }
 

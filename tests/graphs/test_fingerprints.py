@@ -42,45 +42,27 @@ def test_another_configuration_has_another_fingerprint(values):
     assert fingerprint(llama()) != fingerprint(llama(**values))
 
 
-def a_number(model):
-    model.model.layers[1].self_attn.scaling = 3.0
+def attribute(path, value):
+    """A change of a model: an attribute gets the value that a function of the model returns."""
+    owner, _, name = path.rpartition(".")
+    return lambda model: setattr(attrgetter(owner)(model), name, value(model))
 
 
-def a_computed_buffer(model):
-    model.model.rotary_emb.inv_freq.mul_(2)
+CHANGES = {
+    "a number": attribute("model.norm.variance_epsilon", lambda _: 3.0),
+    "a computed buffer": lambda model: model.model.rotary_emb.inv_freq.mul_(2),
+    "the dtype of a buffer": attribute(
+        "model.rotary_emb.inv_freq", lambda model: model.model.rotary_emb.inv_freq.bfloat16()
+    ),
+    "a module": attribute("model.norm", lambda _: nn.Identity()),
+    "a dtype": lambda model: model.half(),
+    "the attention": attribute("config._attn_implementation", lambda _: "eager"),
+    "a method of another module": attribute("model.norm.stored", lambda model: model.model.embed_tokens.extra_repr),
+    "a partial function": attribute("model.norm.forward", lambda _: functools.partial(torch.mul, 2)),
+}
 
 
-def a_module(model):
-    model.model.norm = nn.Identity()
-
-
-def a_dtype(model):
-    model.half()
-
-
-def the_attention(model):
-    model.config._attn_implementation = "eager"
-
-
-def a_method_of_another_module(model):
-    model.model.norm.stored = model.model.layers[0].self_attn.q_proj.extra_repr
-
-
-def the_dtype_of_a_buffer(model):
-    model.model.rotary_emb.inv_freq = model.model.rotary_emb.inv_freq.bfloat16()
-
-
-def a_partial_function(model):
-    model.model.norm.forward = functools.partial(torch.mul, 2)
-
-
-CHANGES = (
-    *(a_number, a_computed_buffer, the_dtype_of_a_buffer, a_module, a_dtype, the_attention),
-    *(a_method_of_another_module, a_partial_function),
-)
-
-
-@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 def test_a_changed_model_has_another_fingerprint(change):
     model = llama()
     change(model)
@@ -91,21 +73,9 @@ def test_the_other_arguments_count():
     assert len({fingerprint(llama()), fingerprint(llama(), "a"), fingerprint(llama(), "b")}) == 3
 
 
-def a_hook(model):
-    model.model.norm.register_forward_hook(lambda *_: None)
-
-
 def a_closure(model):
     factor = 2
     model.model.norm.forward = lambda x: factor * x
-
-
-def a_module_in_a_list(model):
-    model.model.norm.stored = [nn.Linear(2, 2)]
-
-
-def a_module_behind_a_method(model):
-    model.model.norm.stored = nn.Linear(2, 2).extra_repr
 
 
 def a_module_that_a_function_closes_over(model):
@@ -124,10 +94,10 @@ def a_configuration_with(sizes):
 ENDLESS = []
 ENDLESS.append(ENDLESS)
 HIDDEN = {
-    "a hook": a_hook,
+    "a hook": lambda model: model.model.norm.register_forward_hook(lambda *_: None),
     "a closure": a_closure,
-    "a module in a list": a_module_in_a_list,
-    "a module behind a method": a_module_behind_a_method,
+    "a module in a list": attribute("model.norm.stored", lambda _: [nn.Linear(2, 2)]),
+    "a module behind a method": attribute("model.norm.stored", lambda _: nn.Linear(2, 2).extra_repr),
     "a module that a function closes over": a_module_that_a_function_closes_over,
     "keys of several types": a_configuration_with({1: "one", "two": 2}),
     "a value that contains itself": a_configuration_with(ENDLESS),

@@ -15,3 +15,12 @@ def succeed(*words: object) -> Result:
     result = invoke(*words)
     assert result.exit_code == 0, result.output
     return result
+
+
+def error_of(*words: object) -> str:
+    """The error of a command that fails: one line, and no traceback."""
+    result = invoke(*words)
+    assert result.exit_code == 1, result.output
+    assert "Traceback" not in result.output
+    (line,) = (line for line in result.stderr.splitlines() if line.startswith("error: "))
+    return line.removeprefix("error: ")

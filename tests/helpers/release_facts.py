@@ -229,14 +229,11 @@ def tables(texts):
     for module in ("auto_mappings", "configuration_auto", "modeling_auto"):
         for name, node in definitions(texts.get(f"{MODELS}auto.{module}", "")).items():
             pairs = [pair.elts for pair in ast.walk(node) if isinstance(pair, ast.Tuple) and len(pair.elts) == 2]
-            pairs += [pair for each in ast.walk(node) if isinstance(each, ast.Dict) for pair in each_pair(each)]
+            written = [each for each in ast.walk(node) if isinstance(each, ast.Dict)]
+            pairs += [pair for each in written for pair in zip(each.keys, each.values, strict=True)]
             words = [": ".join(map(ast.unparse, pair)) for pair in pairs if isinstance(pair[0], ast.Constant)]
             found |= {f"{name} {word}".replace("'", ""): [] for word in words if name.endswith("MAPPING_NAMES")}
     return found
-
-
-def each_pair(node):
-    return [(key, value) for key, value in zip(node.keys, node.values, strict=True) if key is not None]
 
 
 def members_of(modules, texts):

@@ -119,7 +119,9 @@ def seconds_summary() -> str:
 
 def root_summary() -> str:
     """The text between the marks of README.md: the number of validated model types, of each family and together."""
-    types = {family: _validated_types(family) for family in FAMILIES}
+    types = {
+        family: {name for name, tasks in swept.seen(family).items() if swept.validated(tasks)} for family in FAMILIES
+    }
     counts = "; ".join(f"{FAMILIES[family]}: {len(names)}" for family, names in types.items())
     first, *_, last = sorted(run["date"] for family in FAMILIES for run in swept.recorded(family)["runs"])
     text = (
@@ -127,10 +129,6 @@ def root_summary() -> str:
         "[How to see every pair](tests/sweeps/README.md)."
     )
     return fill(text, README_WIDTH, break_long_words=False, break_on_hyphens=False)
-
-
-def _validated_types(family: str) -> set[str]:
-    return {name for name, tasks in swept.seen(family).items() if swept.validated(tasks)}
 
 
 def pages() -> dict[str, str]:

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from slow_tests import KEPT, LEAST_SECONDS, SLOW, slow_tests
+from slow_tests import KEPT, SLOW
 
 TESTS = Path(__file__).parents[1]
 HEAVY = {"torch", "transformers", "onnx", "onnxruntime"}
@@ -32,14 +32,6 @@ def test_a_slow_test_exists(file):
     names = {slow.partition("::")[2].partition("[")[0] for slow in SLOW if slow.startswith(f"{file}::")}
     text = (TESTS / file).read_text()
     assert [name for name in names if f"def {name}(" not in text] == []
-
-
-def test_a_slow_test_is_one_whose_parts_take_long_together():
-    half = LEAST_SECONDS / 2
-    lines = [f"{half}s {part:8} tests/a/test_b.py::test_c[d e]" for part in ("call", "setup")]
-    assert slow_tests([*lines, f"{half}s call     tests/a/test_b.py::test_f", "1 passed"]) == [
-        "a/test_b.py::test_c[d e]"
-    ]
 
 
 @pytest.mark.parametrize("sample", KEPT)

@@ -214,14 +214,9 @@ def docstring_lines(node):
     return first.end_lineno - first.lineno + 1 if ast.get_docstring(node) else 0
 
 
-def import_count(source):
-    """How many modules a source imports, those of Python and of other packages too."""
-    return len({module for module in imported_modules(source) if module != "__future__"})
-
-
 def many_imports(name, source):
     """No file imports more modules than a reader can look up."""
-    count = import_count(source)
+    count = len({module for module in imported_modules(source) if module != "__future__"})
     if count > MOST_IMPORTS:
         yield f"{name}: imports {count} modules"
 
@@ -425,55 +420,14 @@ VIOLATIONS = {
 }
 """From a rule to sources that break it, each with its complaints, which start with the name of the file."""
 
-ALLOWED = [
-    (inheritance, "errors.py", "class A(Exception): ...\nclass B(OnnxfnError, LookupError): ...\nclass C: ..."),
-    (inheritance, "axes.py", "A = type(b)"),
-    (unfrozen, "axes.py", "from attrs import frozen\n@frozen\nclass A: ...\n@frozen(kw_only=True)\nclass B: ..."),
-    (unfrozen, "axes.py", "from onnxfn.specs.record import record\n@record\nclass A: ..."),
-    (unfrozen, "errors.py", "class A(ValueError): ..."),
-    (global_statements, "axes.py", "def f():\n  a = 1"),
-    (mutable_values, "axes.py", "A = MappingProxyType({'a': 1})\nB = (1, 'b')\nC = frozenset({1})\nD: int"),
-    (mutable_values, "axes.py", "def f():\n  a = {}\nclass A:\n  def f(self):\n    a = []"),
-    (downward_imports, "specs/records.py", "from onnxfn.specs import axes, errors\nimport json"),
-    (
-        downward_imports,
-        "graphs/passes/naming.py",
-        "from onnxfn.graphs.build import f\nfrom onnxfn.specs.axes import axis",
-    ),
-    (downward_imports, "__init__.py", "from onnxfn.export.cli.commands import app"),
-    (downward_imports, "__main__.py", "import onnxfn"),
-    (
-        swallowed_memory_errors,
-        "axes.py",
-        "try: a()\nexcept Exception as error:\n  raise_no_memory(error)\n  raise B from error",
-    ),
-    (
-        swallowed_memory_errors,
-        "axes.py",
-        "try: a()\nexcept BaseException:\n  b()\n  raise\ntry: a()\nexcept KeyError: pass",
-    ),
-    (swallowed_memory_errors, "export/cli/flags.py", "try: a()\nexcept Exception: b()"),
-    (long_functions, "axes.py", "def f():" + "\n  a" * 59),
-    (vague_names, "axes.py", "first = none\ndef f(tensor): return tensor.one"),
-    (many_imports, "axes.py", "from __future__ import a\n" + "".join(f"import a{n}\n" for n in range(25))),
-]
-
-
-def identified(cases):
-    return [pytest.param(*case, id=f"{case[0].__name__}-{number}") for number, case in enumerate(cases)]
-
 
 @pytest.mark.parametrize(
-    ("rule", "violation"), identified([(rule, case) for rule, cases in VIOLATIONS.items() for case in cases])
+    ("rule", "violation"),
+    [pytest.param(rule, case, id=f"{rule.__name__}-{case[0]}") for rule, cases in VIOLATIONS.items() for case in cases],
 )
 def test_a_rule_finds_a_violation(rule, violation):
     source, *complaints = violation
     assert list(rule(complaints[0].partition(":")[0], source)) == complaints
-
-
-@pytest.mark.parametrize(("rule", "name", "source"), identified(ALLOWED))
-def test_a_rule_allows_the_rest(rule, name, source):
-    assert list(rule(name, source)) == []
 
 
 def test_every_rule_has_a_violation():

@@ -77,11 +77,6 @@ def test_a_token_that_the_model_does_not_have_is_refused_and_nothing_is_logged(f
     assert capfd.readouterr() == ("", "")
 
 
-def test_what_is_no_export_is_refused():
-    message = "None is not an export: pass the result of export(...), a folder, or an ONNX file"
-    assert refusal(InvalidSpec, onnxfn.generate, None, [[1]]) == message
-
-
 def test_any_integers_are_tokens(exported):
     texts = [
         onnxfn.generate(exported, np.array([[3, 4]], dtype=dtype), np.array([[1, 1]], dtype=mask), stop=np.array([2]))

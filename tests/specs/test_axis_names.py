@@ -59,19 +59,6 @@ def test_later_edits_may_use_the_new_names():
     assert with_axis_names(renamed, N="batch_size", T="sequence_length") == BERT
 
 
-@pytest.mark.parametrize(
-    ("names", "error", "words"),
-    [
-        ({"batch": "N"}, UnknownName, "no axis 'batch'"),
-        ({"batch_size": "sequence_length"}, InvalidSpec, "has an axis"),
-        ({"batch_size": "a b"}, InvalidSpec, "no name of an axis"),
-        ({"batch_size": "N", "sequence_length": "N"}, InvalidSpec, ""),
-    ],
-)
-def test_a_name_that_an_axis_cannot_have_is_refused(names, error, words):
-    assert words in refusal(error, with_axis_names, BERT, **names)
-
-
 def test_sizes_of_the_trace_and_of_the_check_are_in_the_range():
     spec = with_shapes(BERT, sequence_length=(8, 12))
     assert inputs(spec)["input_ids"] == {0: "batch_size", 1: "sequence_length"}

@@ -25,11 +25,6 @@ def test_overlays_of_one_task_are_composed():
     assert compose(left, right) == ExportSpec(tasks=[Overlay("ner", both, edits)])
 
 
-def test_an_argument_that_is_no_spec_is_refused():
-    message = refusal(InvalidSpec, compose, ExportSpec(), "bert")
-    assert message.startswith("compose joins specs, not the str 'bert'; an edit is a function")
-
-
 SIZES = patched("torch:as_tensor", by="image_sizes.tensor_of_sizes", why="sizes")
 
 

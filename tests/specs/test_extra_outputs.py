@@ -16,7 +16,7 @@ import onnxfn
 from onnxfn import compose, for_task, spec_for, with_behavior, with_outputs, with_past
 from onnxfn.specs.algebra.spec import Cache, ExportSpec, Parts
 from onnxfn.specs.edits.extra_outputs import SINGLE_MODEL_OUTPUTS
-from onnxfn.specs.errors import CaptureFailed, InvalidSpec, UnknownName
+from onnxfn.specs.errors import CaptureFailed
 from onnxfn.specs.records import OutputSpec
 from onnxfn.specs.stored.reports import CheckFailed
 from onnxfn.specs.tasks.tasks import edited
@@ -119,28 +119,6 @@ def test_one_graph_of_an_encoder_decoder_uses_its_own_names():
 
 
 # Refusals
-
-
-def test_an_unknown_output_is_refused_with_the_known_ones():
-    known = "last_hidden_state, pooler_output, hidden_states, attentions, logits"
-    assert refusal(UnknownName, with_outputs, BERT, "hidden_state") == (
-        f"no output 'hidden_state' for bert; known: {known}; did you mean 'hidden_states'?; "
-        "another needs its axes: with_output(spec, 'hidden_state', axes)"
-    )
-
-
-def test_an_unknown_output_is_refused_before_a_task_is_chosen():
-    assert "no output 'hiden_states'" in refusal(UnknownName, with_outputs, spec_for("bert"), "hiden_states")
-
-
-def test_an_encoder_decoder_has_outputs_of_both_sides():
-    t5 = for_task(spec_for("t5"), "text2text-generation")
-    assert "did you mean 'encoder_hidden_states'?" in refusal(UnknownName, with_outputs, t5, "hidden_states")
-
-
-@pytest.mark.parametrize("name", ["hidden_states.last", "pooler_output.0"])
-def test_a_layer_number_of_an_output_without_layers_is_refused(name):
-    assert f"{name!r} names no layer's output" in refusal(InvalidSpec, with_outputs, BERT, name)
 
 
 def test_an_output_that_the_model_lacks_is_refused_at_the_trace(tmp_path):

@@ -14,7 +14,7 @@ from onnxfn import for_task, spec_for, with_shapes
 from onnxfn.check.cases.references import case_inputs
 from onnxfn.specs.axes import axis_map, fix_sizes, names, pattern, shape
 from onnxfn.specs.axis_symbols import fixed_sizes, graph_axes
-from onnxfn.specs.errors import InvalidSpec, UnknownName
+from onnxfn.specs.errors import InvalidSpec
 from onnxfn.specs.plan.check_cases import in_case
 from onnxfn.specs.records import Edit
 from onnxfn.specs.tasks.tasks import edited
@@ -103,22 +103,6 @@ def test_dummies_have_the_fixed_shape():
     assert onnxfn.dummy_inputs(spec, SIZES, "np", sequence_length=5)["input_ids"].shape == (1, 5)
     assert refusal(InvalidSpec, onnxfn.dummy_inputs, spec, SIZES, batch_size=2) == (
         "'batch_size' is fixed at 1 by with_shapes, so no dummy has 2"
-    )
-
-
-# Refusals, and the edit as data
-
-
-def test_an_axis_that_no_input_has_is_refused_with_the_closest():
-    assert refusal(UnknownName, onnxfn.plan, with_shapes(BERT, sequence_lenght=4), SIZES) == (
-        "no axis 'sequence_lenght' for bert; known: batch_size, sequence_length; did you mean 'sequence_length'?"
-    )
-
-
-def test_a_size_below_one_is_refused():
-    assert refusal(InvalidSpec, with_shapes, BERT, batch_size=0) == (
-        "axis 'batch_size' cannot be fixed at 0; a size is a whole number, 1 or more; "
-        "a range is (smallest, largest): batch_size=(1, 128)"
     )
 
 

@@ -82,12 +82,6 @@ def test_a_text_with_a_fault_is_refused(text):
     assert len(str(caught.value)) < 800
 
 
-def test_the_field_its_value_and_its_type_are_in_the_message():
-    assert refusal(InvalidSpec, from_json, '{"record": "Target", "opset": "18"}') == (
-        "no opset '18'; possible: 18 to 25"
-    )
-
-
 def test_a_figure_of_a_report_may_be_infinite():
     """A failed check of a model with infinite outputs has such figures."""
     figures = '"max_abs": Infinity, "max_rel": Infinity, "tolerance": 1e-5, "worst_case": "x", "passed": false'

@@ -1,12 +1,10 @@
 """What a plan leaves out of a model's inputs, and the edit that takes it."""
 
 import pytest
-from refusals import refusal
 
 from onnxfn import (
     LeftOut,
     Plan,
-    UnknownName,
     compose,
     from_json,
     plan,
@@ -115,13 +113,6 @@ def test_an_input_has_the_axes_of_the_one_that_it_belongs_to(model_type, task, n
     spec = spec_for(model_type, task)
     assert str(with_input(spec, name)[name].axes) == axes
     assert with_input(name)(spec) == with_input(spec, name) == with_input(with_input(spec, name), name)
-
-
-def test_an_input_that_is_not_known_is_refused_with_the_line_to_write():
-    line = refusal(UnknownName, with_input, WAVES, "atention_mask")
-    assert "cannot add 'atention_mask' to wav2vec2; it can add: attention_mask, padding_mask" in line
-    assert "did you mean 'attention_mask'?" in line
-    assert "compose(spec, takes('atention_mask', axes, generator))" in line
 
 
 def test_an_encoder_mask_is_not_added_to_a_decoder_that_would_ignore_it():

@@ -12,7 +12,7 @@ from refusals import refusal
 
 from onnxfn.specs.algebra.planned import Plan
 from onnxfn.specs.algebra.spec import ExportSpec
-from onnxfn.specs.errors import InvalidSpec, UnknownName
+from onnxfn.specs.errors import UnknownName
 from onnxfn.specs.named_records import Named, by_name
 from onnxfn.specs.short_repr import LONGEST_REPR
 from onnxfn.specs.stored.digest import digest
@@ -99,10 +99,3 @@ def test_a_name_that_no_record_has_is_an_error_with_the_word_of_the_field(record
     word = field.default.word
     assert refusal(UnknownName, lambda: field.default["x"]) == f"no {word} 'x'; known: none"
     assert word != "record"
-
-
-def test_the_errors_name_what_there_is():
-    assert refusal(UnknownName, lambda: ExportSpec().inputs["ids"]) == "no input 'ids'; known: none"
-    assert refusal(UnknownName, lambda: Plan(()).parts["model"]) == "no part 'model'; known: none"
-    assert "write ('ids',)" in refusal(InvalidSpec, ExportSpec, inputs="ids")
-    assert "a name or a position" in refusal(InvalidSpec, lambda: Named()[1.5])

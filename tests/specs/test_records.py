@@ -8,7 +8,6 @@ import strategies as some
 from attrs import has
 from attrs.exceptions import FrozenInstanceError
 from hypothesis import given
-from refusals import refusal
 
 from onnxfn.specs import records
 from onnxfn.specs.algebra.compose import compose, from_config, quotient
@@ -18,8 +17,7 @@ from onnxfn.specs.algebra.planned import Part, Plan, PlannedSpec
 from onnxfn.specs.algebra.spec import Check, ExportSpec, Overlay, Target
 from onnxfn.specs.axis_symbols import AxisFacts
 from onnxfn.specs.edits.renaming import renamed
-from onnxfn.specs.errors import InvalidSpec
-from onnxfn.specs.records import Generator, InputSpec, Normalizer, OutputSpec, Read
+from onnxfn.specs.records import Generator, InputSpec, OutputSpec, Read
 from onnxfn.specs.stored import reports as results
 from onnxfn.specs.stored.reports import Difference, Exported, Report
 
@@ -60,12 +58,6 @@ def test_keyword_arguments_are_sorted_by_name():
 
 def test_a_pattern_becomes_an_axis_map():
     assert str(InputSpec("ids", "batch_size 4", "token_ids").axes) == "[batch_size, 4]"
-
-
-def test_two_reads_of_one_name_are_refused():
-    assert refusal(InvalidSpec, Normalizer, [Read("heads", "n_head"), Read("heads", "num_heads")]) == (
-        "reads has 'heads' twice; keep one of them, or compose two specs: the right one wins"
-    )
 
 
 def test_the_place_of_a_tensor_is_its_path_or_its_name():

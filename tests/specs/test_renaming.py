@@ -1,11 +1,6 @@
 """Other names for the tensors of a cache. Those of single inputs and outputs: test_tensor_edits.py."""
 
-import pytest
-from refusals import refusal
-
 from onnxfn import (
-    InvalidSpec,
-    UnknownName,
     case,
     compose,
     for_task,
@@ -45,18 +40,6 @@ def test_a_name_reaches_the_cache_of_every_task_and_part():
     chosen = for_task(spec, "text2text-generation-with-past")
     config = {"num_layers": 1, "num_decoder_layers": 1, "num_heads": 2, "d_kv": 4, "d_model": 8, "vocab_size": 9}
     assert "past_cross_0" in plan(chosen, config)["decoder_model_merged"].inputs
-
-
-@pytest.mark.parametrize(
-    ("names", "error", "words"),
-    [
-        ({"past_key_values.0.key": "x"}, UnknownName, "did you mean 'past_key_values.{layer}.key'?"),
-        ({"present.{layer}.key": "present_key"}, InvalidSpec, "each layer has such a tensor; write {layer} in it"),
-        ({"present.{layer}.key": "present.{layer}.value"}, InvalidSpec, "has a tensor of that name"),
-    ],
-)  # fmt: skip
-def test_a_name_that_a_cache_cannot_have_is_refused(names, error, words):
-    assert words in refusal(error, renamed, spec_for("llama", "text-generation-with-past"), **names)
 
 
 def test_an_input_of_a_case_has_the_new_name():

@@ -12,11 +12,11 @@ from onnxfn.specs.algebra.facts import always, takes
 from onnxfn.specs.algebra.planned import Part, Plan, PlannedSpec
 from onnxfn.specs.algebra.quantized_dtypes import QUANTIZED_DTYPES
 from onnxfn.specs.algebra.spec import ExportSpec, Target
-from onnxfn.specs.errors import InvalidSpec, UnknownName
+from onnxfn.specs.errors import InvalidSpec
 from onnxfn.specs.records import Constant, Generator, Read
 from onnxfn.specs.results.measurements import Floors
 from onnxfn.specs.stored.reports import Difference, Event, Exported, Report
-from onnxfn.specs.stored.serialize import RECORDS, SCHEMA, from_json, from_plain, to_json, to_plain
+from onnxfn.specs.stored.serialize import RECORDS, SCHEMA, from_json, to_json, to_plain
 from onnxfn.specs.version import VERSION
 from onnxfn.weights.write import WriteOptions
 
@@ -90,28 +90,6 @@ def test_several_records_go_to_json_as_a_list():
     assert from_json(to_json(several), record=tuple) == several
 
 
-def test_an_unknown_record_is_an_error_that_names_the_closest():
-    message = refusal(UnknownName, from_plain, {"record": "AxisFact", "name": "batch_size", "size": 2})
-    assert message.startswith("no record 'AxisFact'; known: Axis, AxisMap, ")
-    assert message.endswith("; did you mean 'AxisFacts'?")
-
-
-def test_a_record_of_another_class_is_refused():
-    message = "the text describes a record Report, and not ExportSpec; pass record=Report"
-    assert refusal(InvalidSpec, from_json, to_json(REPORT)) == message
-
-
 @pytest.mark.parametrize("value", [{1, 2}, object(), Generator("g", "constant", {"value": object()})])
 def test_what_is_no_record_is_not_written(value):
     assert refusal(InvalidSpec, to_json, value).startswith(f"{type(value).__name__} is not a record, or holds ")
-
-
-def test_text_that_is_not_json_is_an_error():
-    assert refusal(InvalidSpec, from_json, "{") == (
-        "not JSON: Expecting property name enclosed in double quotes: line 1 column 2 (char 1)"
-    )
-
-
-def test_a_record_with_an_unknown_field_is_an_error_that_lists_the_fields():
-    message = refusal(InvalidSpec, from_plain, {"record": "AxisFacts", "name": "batch_size", "value": 2})
-    assert message.startswith("AxisFacts cannot be built from the fields ['name', 'value']: ")

@@ -2,14 +2,12 @@
 
 import pytest
 import transformers
-from refusals import refusal
 
 from onnxfn.specs.algebra.compose import compose
 from onnxfn.specs.algebra.dummies import sized
 from onnxfn.specs.algebra.facts import gives, takes
 from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.axes import pattern
-from onnxfn.specs.errors import InvalidSpec, UnknownName
 from onnxfn.specs.records import Edit
 from onnxfn.specs.tasks.tasks import SYNONYMS, TASKS, canonical, for_task, task_names, tasked
 
@@ -74,15 +72,3 @@ def test_a_canonical_name_is_unchanged(name):
 @pytest.mark.parametrize("name", ["causal-lm-with-pastry", "with-past-causal-lm", "a-with-past-b"])
 def test_a_name_with_the_ending_inside_is_unchanged(name):
     assert canonical(name) == name
-
-
-def test_an_unknown_task_is_refused_with_the_closest():
-    assert refusal(UnknownName, for_task, BERT, "multiple-choise") == (
-        "no task 'multiple-choise' for bert; known: fill-mask, multiple-choice; did you mean 'multiple-choice'?"
-    )
-
-
-def test_a_spec_for_one_task_is_refused_for_another():
-    assert refusal(InvalidSpec, for_task, for_task(BERT, "fill-mask"), "multiple-choice") == (
-        "this spec is already for fill-mask; make one for multiple-choice from the spec without a task"
-    )

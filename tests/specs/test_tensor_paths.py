@@ -41,22 +41,19 @@ def test_a_negative_position_counts_from_the_end():
     assert at(("past_key_values", -1, 0), CACHE) == 4
 
 
-def test_a_mapping_is_read_by_its_keys_alone():
-    assert refusal(UnknownName, at, ("keys",), {"input_ids": 1}) == "nothing at 'keys'; there is: input_ids"
-
-
-def test_a_missing_key_is_an_error_that_names_the_closest():
-    assert refusal(UnknownName, at, ("past_key_value", 0), CACHE) == (
-        "nothing at 'past_key_value'; there is: input_ids, past_key_values; did you mean 'past_key_values'?"
-    )
-
-
-@pytest.mark.parametrize("step", [2, -3])
-def test_a_missing_position_is_an_error_with_the_path_to_it(step):
-    assert refusal(UnknownName, at, ("past_key_values", step, 0), CACHE) == (
-        f"nothing at 'past_key_values.{step}'; there is: tuple"
-    )
-
-
-def test_a_missing_attribute_is_an_error_with_the_type_of_the_object():
-    assert refusal(UnknownName, at, ("logits",), 7) == "nothing at 'logits'; there is: int"
+@pytest.mark.parametrize(
+    ("path", "tree", "message"),
+    [
+        (("keys",), {"input_ids": 1}, "'keys'; there is: input_ids"),  # no method of the mapping
+        (
+            ("past_key_value", 0),
+            CACHE,
+            "'past_key_value'; there is: input_ids, past_key_values; did you mean 'past_",
+        ),
+        (("past_key_values", 2, 0), CACHE, "'past_key_values.2'; there is: tuple"),
+        (("past_key_values", -3, 0), CACHE, "'past_key_values.-3'; there is: tuple"),
+        (("logits",), 7, "'logits'; there is: int"),
+    ],
+)
+def test_a_missing_value_is_an_error_with_the_path_to_it_and_what_there_is(path, tree, message):
+    assert refusal(UnknownName, at, path, tree).startswith(f"nothing at {message}")

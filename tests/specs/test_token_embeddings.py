@@ -8,14 +8,12 @@ import torch
 from agreement import assert_agreement
 from attrs import evolve
 from hypothesis import given
-from refusals import refusal
 
 import onnxfn
 from onnxfn import compose, for_task, spec_for, takes, with_behavior, with_inputs_embeds, with_shapes
 from onnxfn.specs.algebra.planned import PlannedSpec
 from onnxfn.specs.algebra.spec import Parts
 from onnxfn.specs.edits.token_embeddings import by_tokens
-from onnxfn.specs.errors import InvalidSpec, UnknownName
 from onnxfn.specs.records import Link
 
 LLAMA = for_task(spec_for("llama"), "text-generation-with-past")
@@ -68,16 +66,6 @@ def test_by_tokens_restores_the_token_input(spec):
     planned = PlannedSpec(inputs=tuple(embedded.inputs), links=tuple(embedded.parts.links))
     places = [(one.name, one.forward_path, one.axes) for one in by_tokens(planned).inputs]
     assert places == [(one.name, one.forward_path, one.axes) for one in plain.inputs]
-
-
-def test_an_encoder_decoder_needs_a_behavior_first():
-    assert 'with_behavior(spec, "decoder")' in refusal(InvalidSpec, with_inputs_embeds, T5)
-
-
-def test_a_spec_without_tokens_is_refused():
-    assert refusal(UnknownName, with_inputs_embeds, for_task(spec_for("vit"), "image-classification")).startswith(
-        "no input 'input_ids' for vit; known: pixel_values"
-    )
 
 
 def test_both_files_generate_the_tokens_of_pytorch(tmp_path):
