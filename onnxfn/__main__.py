@@ -5,7 +5,7 @@ import os
 
 from onnxfn.export.cli.commands import app
 
-COLLECTION_THRESHOLD = 1_000_000
+COLLECTION_THRESHOLD = 3_000_000
 """The new objects after which Python collects garbage. Imports make most objects of an export, and these stay."""
 
 

@@ -46,6 +46,8 @@ def layers(model, image, strided):
         model.convolution1d(tokens.transpose(1, 2).contiguous()),
         *(heads @ each for each in (heads.mT, heads.contiguous().mT)),
         heads @ heads[:1].mT,
+        *(torch.nn.functional.scaled_dot_product_attention(each, each, each) for each in (heads, heads.contiguous())),
+        *torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(heads, heads, heads),
         merged,
         tokens.view(batch, image.shape[2], image.shape[3], -1),
         tokens.view(batch, -1, image.shape[3], channels),

@@ -1,5 +1,6 @@
 """Sizes are products of their factors, and their quotients are those of torch."""
 
+import operator
 from math import prod
 
 import sympy
@@ -12,7 +13,7 @@ from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, Stateles
 from torch.utils._sympy.functions import FloorDiv, Mod
 
 from onnxfn.graphs.sizes.fake_outputs import fast_fake_outputs
-from onnxfn.graphs.sizes.size_factors import Factors, factors_of, fast_quotients, formula_of
+from onnxfn.graphs.sizes.size_factors import COMPARISONS, Factors, factors_of, fast_sizes, formula_of
 
 WINDOW = 3
 X, Y = sympy.symbols("x y", integer=True, nonnegative=True)
@@ -48,9 +49,8 @@ def test_a_padded_size_is_a_number_of_windows():
     assert factors_of(X + Mod(X, 7)) == Factors(1, {X + Mod(X, 7): 1})
 
 
-@given(formulas, formulas, st.integers(1, 9), st.integers(1, 9))
-def test_quotients_are_those_of_torch(formula, divisor, x, y):
-    """At sizes other than those of the trace, 5 and 7."""
+def sizes_of_a_trace():
+    """A function from a formula to a size in a trace at 5 and 7, and one from such a size to its value at others."""
     mode = FakeTensorMode(shape_env=ShapeEnv())
     context = StatelessSymbolicContext([DimDynamic.DYNAMIC, DimDynamic.DYNAMIC])
     rows, columns = mode.from_tensor(torch.ones(5, 7), symbolic_context=context, source=ConstantSource("x")).shape
@@ -59,15 +59,40 @@ def test_quotients_are_those_of_torch(formula, divisor, x, y):
     def size(of):
         return mode.shape_env.create_symintnode(of.xreplace(symbols), hint=int(at(of, 5, 7)))
 
-    def value(of):
+    def value(of, x, y):
         return of if isinstance(of, int) else of.node.expr.subs({rows.node.expr: x, columns.node.expr: y})
 
+    return size, value
+
+
+@given(formulas, formulas, st.integers(1, 9), st.integers(1, 9))
+def test_quotients_are_those_of_torch(formula, divisor, x, y):
+    """At sizes other than those of the trace, 5 and 7."""
+    size, value = sizes_of_a_trace()
     if at(divisor, x, y) == 0 or at(divisor, 5, 7) == 0:
         return
-    with fast_quotients():
+    with fast_sizes():
         quotient, remainder = size(formula) // size(divisor), size(formula) % size(divisor)
-    assert value(quotient) == at(formula, x, y) // at(divisor, x, y)
-    assert value(remainder) == at(formula, x, y) % at(divisor, x, y)
+    assert value(quotient, x, y) == at(formula, x, y) // at(divisor, x, y)
+    assert value(remainder, x, y) == at(formula, x, y) % at(divisor, x, y)
+
+
+@given(formulas, st.integers(-1, 20), st.integers(2, 9), st.integers(2, 9))
+def test_comparisons_hold_at_all_sizes_that_are_traced(formula, number, x, y):
+    """torch traces sizes from 2 on. An answer that it would have to compute is a formula, and has a value, too."""
+    size, value = sizes_of_a_trace()
+    for name in COMPARISONS:
+        compare = getattr(operator, name)
+        with fast_sizes():
+            answer = compare(size(formula), number)
+        assert bool(value(answer, x, y)) == compare(int(at(formula, x, y)), number)
+
+
+def test_a_comparison_with_less_than_the_least_value_is_known():
+    size, _ = sizes_of_a_trace()
+    with fast_sizes():
+        answers = [getattr(operator, name)(size(X * Y + 1), 4) for name in COMPARISONS]
+    assert all(type(answer) is bool for answer in answers)
 
 
 class Windows(torch.nn.Module):
@@ -86,7 +111,7 @@ class Windows(torch.nn.Module):
 
 def test_windows_that_are_merged_have_the_batch_of_the_images():
     axes = dict.fromkeys(range(3), torch.export.Dim.DYNAMIC)
-    with fast_fake_outputs(), fast_quotients():
+    with fast_fake_outputs(), fast_sizes():
         program = torch.export.export(Windows(), (torch.randn(2, 25, 30, 4),), dynamic_shapes=(axes,))
     (result,) = (node.args[0][0] for node in program.graph.nodes if node.op == "output")
     (images,) = (node for node in program.graph.nodes if node.op == "placeholder")

@@ -33,7 +33,7 @@ BUDGET = {
     "architectures": 9_470,
     "weights": 3_352,
     "models": 1_924,
-    "graphs": 7_672,
+    "graphs": 7_710,
     "run": 1_432,
     "check": 6_711,
     "export": 11_469,

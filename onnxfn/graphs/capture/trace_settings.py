@@ -9,7 +9,7 @@ from typing import Any
 
 from onnxfn.architectures.private.torch_names import torch_name
 from onnxfn.graphs.sizes.fake_outputs import fast_fake_outputs
-from onnxfn.graphs.sizes.size_factors import fast_quotients
+from onnxfn.graphs.sizes.size_factors import fast_sizes
 from onnxfn.models.patching import replaced
 from onnxfn.specs.stored.reports import Tick
 
@@ -36,7 +36,7 @@ def fast_export(tick: Tick) -> Iterator[None]:
     without_cache = torch_name("dynamo_settings").patch(fake_tensor_cache_enabled=False)
     ticking = replaced(torch_name("proxy_tensor"), "_extract_tensor_metadata", ticking_metadata)
     try:
-        with without_cache, ticking, fast_fake_outputs(), fast_quotients():
+        with without_cache, ticking, fast_fake_outputs(), fast_sizes():
             yield
     finally:
         torch.fx.config.do_not_emit_stack_traces = setting

@@ -163,6 +163,7 @@ def elementwise_rules() -> Mapping[Any, Rule]:
         aten.clone.default: _cloned,
         aten.convolution.default: _convolved_by,
         aten.grid_sampler_2d.default: _sampled,
+        aten._scaled_dot_product_flash_attention_for_cpu.default: _attended,
     }
 
 
@@ -317,6 +318,13 @@ def _convolved_by(
 def _sampled(image: Any, grid: Any, *_: Any) -> Any:
     """A contiguous image, as high and wide as the grid."""
     return _contiguous(image, (*image.shape[:2], *grid.shape[1:3])) if _equal(image.shape[:1], grid.shape[:1]) else None
+
+
+def _attended(query: Any, *_: Any, **__: Any) -> Any:
+    """The layout of dense queries, and a number for each query in each head, heads last in memory."""
+    attended = _like_floats(query) if query.element_size() >= 4 else None  # noqa: PLR2004 - the numbers are float32 at least
+    sizes = query.shape[:3]
+    return None if attended is None else (attended, _new(query, sizes, strides_in_order(sizes, (0, 2, 1))))
 
 
 def _interpolated(image: Any, output_size: Sequence[Any] | None, *options: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Sizes of a trace as products, and their quotients.
+"""Sizes of a trace as products, their quotients, and their comparisons with numbers.
 
 To divide two formulas, torch lets sympy simplify both. That takes minutes for nested formulas, as after some stages
 that pad images to windows. Most divisors are factors of the dividend.
@@ -9,8 +9,8 @@ from __future__ import annotations
 import operator
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from functools import lru_cache, reduce
+from contextlib import ExitStack, contextmanager
+from functools import cache, lru_cache, reduce
 from math import prod
 from typing import Any
 
@@ -144,14 +144,44 @@ def _without_max(formula: Any) -> Any:
     return formula.xreplace({atom: next(arg for arg in atom.args if arg != 1) for atom in pairs}) if pairs else formula
 
 
+COMPARISONS = ("gt", "ge", "lt", "le", "eq", "ne")
+
+
 @contextmanager
-def fast_quotients() -> Iterator[None]:
-    """Lets torch divide sizes by their factors first, in this thread while it lasts."""
-    node_type = torch_name("SymNode")
+def fast_sizes() -> Iterator[None]:
+    """Lets torch divide, compare and print sizes by what is known of them, in this thread while it lasts.
+
+    torch lets sympy simplify both formulas of a quotient, and each formula that is compared, and prints the formula of
+    each size of each value anew. These are a tenth of a whole export of a SegFormer.
+    """
+    node_type, text, least = torch_name("SymNode"), cache(str), dict[Any, Any]()
     quotient = _divided_or(node_type.int_floordiv, operator.floordiv, formula_of)
     remainder = _divided_or(node_type.mod, operator.mod, lambda _: formula_of(Factors(0)))
-    with replaced(node_type, "int_floordiv", quotient), replaced(node_type, "mod", remainder):
+    compared = {name: _compared_or(getattr(node_type, name), name, least) for name in COMPARISONS}
+    new = {"int_floordiv": quotient, "mod": remainder, "str": lambda size: text(size.expr), **compared}
+    with ExitStack() as stack:
+        for name, function in new.items():
+            stack.enter_context(replaced(node_type, name, function))
         yield
+
+
+def _compared_or(compare: Callable[..., Any], name: str, least: dict[Any, Any]) -> Callable[..., Any]:
+    """The comparison of a size with a number; known if the least value of the size is larger, else left to torch.
+
+    `least` keeps the least values of formulas. They only rise while a model is traced.
+    """
+    proxy_mode = torch_name("proxy_mode")
+    is_above, is_met_at_least = getattr(operator, name)(1, 0), name in ("ge", "lt")
+
+    def compared(size: Any, other: Any) -> Any:
+        number, formula = other.expr, size.expr
+        if size.shape_env is None or proxy_mode() is not None or not number.is_Integer:
+            return compare(size, other)
+        if formula not in least:
+            least[formula] = size.shape_env.bound_sympy(formula).lower
+        return size.wrap_bool(is_above) if least[formula] > number - is_met_at_least else compare(size, other)
+
+    return compared
 
 
 def _divided_or(
