@@ -80,7 +80,7 @@ def transducer(*encoder_specs: ExportSpec, loader: str = "AutoModelForRNNT") -> 
             gives("present_hidden_state", state),
             gives("present_cell_state", state),
         ),
-        tasked("automatic-speech-recognition", spec=compose(loads(loader), encoder_and_decoder())),
+        tasked("automatic-speech-recognition", loads(loader), encoder_and_decoder()),
     )
 
 
@@ -145,7 +145,7 @@ dac: ExportSpec = compose(
         always(return_dict=True),
         gives("audio_values", "batch_size audio_length"),
     ),
-    tasked("feature-extraction", spec=encoder_and_decoder()),
+    tasked("feature-extraction", encoder_and_decoder()),
 )
 
 
@@ -161,7 +161,7 @@ def vocoder(loader: str) -> ExportSpec:
         generates("mel", "normal"),
         reads(model_in_dim="model_in_dim"),
         sized(batch_size=2, sequence_length=16),
-        tasked("text-to-audio", spec=compose(loads(loader), gives("waveform", "batch_size n_samples"))),
+        tasked("text-to-audio", loads(loader), gives("waveform", "batch_size n_samples")),
     )
 
 
@@ -177,9 +177,8 @@ vits: ExportSpec = compose(
     runs("vits.speech"),
     tasked(
         "text-to-audio",
-        spec=compose(
-            gives("waveform", "text_batch_size n_samples"), gives("spectrogram", "text_batch_size _ num_bins")
-        ),
+        gives("waveform", "text_batch_size n_samples"),
+        gives("spectrogram", "text_batch_size _ num_bins"),
     ),
 )
 
@@ -192,10 +191,7 @@ fastspeech2_conformer: ExportSpec = compose(
     sized_in("one right-padded longer", batch_size=(2, 1, 3, 2), sequence_length=(16, 7, 11, 24)),
     case("one", padded("none")),
     always(return_dict=True),
-    tasked(
-        "text-to-audio",
-        spec=compose(loads("AutoModelForTextToSpectrogram"), gives("spectrogram", "batch_size n_frames _")),
-    ),
+    tasked("text-to-audio", loads("AutoModelForTextToSpectrogram"), gives("spectrogram", "batch_size n_frames _")),
 )
 
 ROWS: Mapping[str, ExportSpec] = MappingProxyType(
@@ -208,7 +204,7 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
             reads(max_length="max_length", num_mel_bins="num_mel_bins"),
             sized(batch_size=2),
             always(return_dict=True),
-            tasked("feature-extraction", spec=gives("last_hidden_state", "batch_size _ _")),
+            tasked("feature-extraction", gives("last_hidden_state", "batch_size _ _")),
             tasked("audio-classification"),
         ),
         "dac": dac,
@@ -234,7 +230,7 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
                 runs("music.single_chunk_decoder"),
                 gives("audio_values", "batch_size _ audio_length"),
             ),
-            tasked("feature-extraction", spec=encoder_and_decoder()),
+            tasked("feature-extraction", encoder_and_decoder()),
         ),
         "fastspeech2_conformer": fastspeech2_conformer,
         # Each step has several stacked frames of a mel spectrogram. The encoder keeps the number of steps.
@@ -247,7 +243,7 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "glmasr_encoder": compose(
             takes("input_features", "batch_size num_mel_bins= sequence_length", "mel", kind="float"),
             without(mel_inputs, "attention_mask", "input_features"),
-            tasked("feature-extraction", spec=gives("last_hidden_state", "batch_size (sequence_length-1)//2+1 _")),
+            tasked("feature-extraction", gives("last_hidden_state", "batch_size (sequence_length-1)//2+1 _")),
         ),
         "granite_speech5_ctc": compose(mel_inputs, granite_frames, audio_transcription),
         "granite_speech5_encoder": compose(mel_inputs, granite_frames, audio_features),
@@ -272,10 +268,7 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
             takes("input_values", "batch_size 1 sequence_length", "waveform", kind="float"),
             always(return_dict=True),
             dac_frames,
-            tasked(
-                "feature-extraction",
-                spec=compose(gives("last_hidden_state", FRAMES), gives("pooler_output", "batch_size _")),
-            ),
+            tasked("feature-extraction", gives("last_hidden_state", FRAMES), gives("pooler_output", "batch_size _")),
         ),
         "univnet": compose(
             takes("input_features", f"{TOKENS} num_mel_bins=", "mel", kind="float"),
@@ -284,7 +277,7 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
             reads(num_mel_bins="num_mel_bins", model_in_channels="model_in_channels"),
             sized(batch_size=2, sequence_length=16),
             always(return_dict=True),
-            tasked("text-to-audio", spec=compose(loads("AutoModel"), gives("waveforms", "batch_size n_samples"))),
+            tasked("text-to-audio", loads("AutoModel"), gives("waveforms", "batch_size n_samples")),
         ),
         "vits": vits,
         # Only the adapter has convolutions. Each pads half a kernel on both sides.
@@ -309,7 +302,7 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "fastspeech2_conformer_hifigan": vocoder("FastSpeech2ConformerHifiGan"),
         "fastspeech2_conformer_with_hifigan": compose(
             fastspeech2_conformer,
-            tasked("text-to-audio", spec=gives("waveform", "batch_size n_samples")),
+            tasked("text-to-audio", gives("waveform", "batch_size n_samples")),
         ),
         "nemotron3_5_asr": transducer(nemotron_frames, language_prompt),
         "nemotron3_diarization": compose(
@@ -317,15 +310,13 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
             diarization_frames,
             tasked(
                 "feature-extraction",
-                spec=gives("last_hidden_state", "batch_size (sequence_length+factor-1)//factor*factor _"),
+                gives("last_hidden_state", "batch_size (sequence_length+factor-1)//factor*factor _"),
             ),
         ),
         "nemotron3_diarization_audio": compose(
             mel_inputs,
             diarization_frames,
-            tasked(
-                "feature-extraction", spec=gives("last_hidden_state", "batch_size (sequence_length+factor-1)//factor _")
-            ),
+            tasked("feature-extraction", gives("last_hidden_state", "batch_size (sequence_length+factor-1)//factor _")),
         ),
         "nemotron_asr_streaming": transducer(nemotron_frames),
         "parakeet_rnnt": transducer(parakeet_frames()),

@@ -49,7 +49,7 @@ gpt_bigcode: ExportSpec = compose(llama, reads(num_key_value_heads="1 if multi_q
 falcon: ExportSpec = compose(
     text_decoder,
     *(
-        tasked(task, spec=takes("position_ids", TOKENS, "token_positions", when="not alibi"))
+        tasked(task, takes("position_ids", TOKENS, "token_positions", when="not alibi"))
         for task in (*FEATURES, *GENERATION)
     ),
     reads(

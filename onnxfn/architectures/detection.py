@@ -74,7 +74,7 @@ yolos: ExportSpec = compose(
     images_of_any_size,
     reads(patch_size="patch_size", num_detection_tokens="num_detection_tokens"),
     sized(height=512, width=864),
-    tasked("feature-extraction", spec=gives("last_hidden_state", f"batch_size {NUM_PATCHES}+num_detection_tokens+1 _")),
+    tasked("feature-extraction", gives("last_hidden_state", f"batch_size {NUM_PATCHES}+num_detection_tokens+1 _")),
     tasked("object-detection"),
 )
 
@@ -84,7 +84,7 @@ def rt_detr(*outputs: ExportSpec) -> ExportSpec:
     return compose(
         images_without_cases,
         image_cases((96, 128), (160, 96), traced=(320, 320)),
-        tasked("object-detection", spec=compose(*outputs)),
+        tasked("object-detection", *outputs),
     )
 
 
@@ -94,13 +94,13 @@ order_outputs: ExportSpec = gives("order_logits", "batch_size _ _")
 glpn: ExportSpec = compose(
     images_without_cases,
     image_cases((96, 64), (64, 128)),
-    tasked("feature-extraction", spec=gives("last_hidden_state", "batch_size _ (height+31)//32 (width+31)//32")),
-    tasked("depth-estimation", spec=gives("predicted_depth", "batch_size height width")),
+    tasked("feature-extraction", gives("last_hidden_state", "batch_size _ (height+31)//32 (width+31)//32")),
+    tasked("depth-estimation", gives("predicted_depth", "batch_size height width")),
 )
 
 segformer: ExportSpec = compose(
     images_of_any_size,
-    tasked("feature-extraction", spec=gives("last_hidden_state", "batch_size _ (height+31)//32 (width+31)//32")),
+    tasked("feature-extraction", gives("last_hidden_state", "batch_size _ (height+31)//32 (width+31)//32")),
     tasked("image-classification"),
     segmentation_tasks(f"batch_size _ {QUARTER_SIZE}"),
 )
@@ -125,22 +125,22 @@ depth_anything: ExportSpec = compose(
     image_cases((84, 70), (61, 83), traced=(70, 98)),
     tasked(
         "depth-estimation",
-        spec=gives("predicted_depth", "batch_size height//patch_size*patch_size width//patch_size*patch_size"),
+        gives("predicted_depth", "batch_size height//patch_size*patch_size width//patch_size*patch_size"),
     ),
 )
 
 TIPSV2_SIZE = DOUBLED_SIZE.format(16)
 tipsv2_dpt: ExportSpec = compose(
     depth_anything,
-    tasked("depth-estimation", spec=gives("predicted_depth", f"batch_size {TIPSV2_SIZE}")),
-    tasked("semantic-segmentation", spec=gives("logits", f"batch_size _ {TIPSV2_SIZE}")),
-    tasked("normal-estimation", spec=gives("normals", f"batch_size 3 {TIPSV2_SIZE}")),
+    tasked("depth-estimation", gives("predicted_depth", f"batch_size {TIPSV2_SIZE}")),
+    tasked("semantic-segmentation", gives("logits", f"batch_size _ {TIPSV2_SIZE}")),
+    tasked("normal-estimation", gives("normals", f"batch_size 3 {TIPSV2_SIZE}")),
 )
 
 uvdoc: ExportSpec = compose(
     images_without_cases,
     image_cases((96, 64), (64, 128)),
-    tasked("feature-extraction", spec=gives("last_hidden_state", "batch_size 2 (height+15)//16 (width+15)//16")),
+    tasked("feature-extraction", gives("last_hidden_state", "batch_size 2 (height+15)//16 (width+15)//16")),
 )
 
 # An image is divided into patches at several scales. At the coarsest it is one patch, so its size is fixed.
@@ -148,7 +148,7 @@ IMAGE_SIDE = "patch_size // scaled_images_ratios[0]"
 depth_pro: ExportSpec = compose(
     pixel_inputs,
     reads(num_channels="image_model_config.num_channels", image_height=IMAGE_SIDE, image_width=IMAGE_SIDE),
-    tasked("depth-estimation", spec=gives("field_of_view", "batch_size", when="use_fov_model")),
+    tasked("depth-estimation", gives("field_of_view", "batch_size", when="use_fov_model")),
 )
 
 
@@ -162,21 +162,19 @@ maskformer: ExportSpec = compose(
     swin_backbone,
     tasked(
         "feature-extraction",
-        spec=gives("last_hidden_state", "batch_size _ _", path=("transformer_decoder_last_hidden_state",)),
+        gives("last_hidden_state", "batch_size _ _", path=("transformer_decoder_last_hidden_state",)),
     ),
-    tasked("image-segmentation", spec=compose(loads("AutoModelForInstanceSegmentation"), mask_query_outputs)),
+    tasked("image-segmentation", loads("AutoModelForInstanceSegmentation"), mask_query_outputs),
 )
 
 universal_segmentation: ExportSpec = compose(loads("AutoModelForUniversalSegmentation"), mask_query_outputs)
-mask2former: ExportSpec = compose(maskformer, size_patches, tasked("image-segmentation", spec=universal_segmentation))
+mask2former: ExportSpec = compose(maskformer, size_patches, tasked("image-segmentation", universal_segmentation))
 
 eomt: ExportSpec = compose(
     pixel_inputs,
     reads(num_channels="num_channels", image_height="image_size", image_width="image_size"),
     runs("detection.with_constant_mask_probs"),
-    tasked(
-        "image-segmentation", spec=compose(universal_segmentation, gives("masks_queries_logits", "batch_size _ _ _"))
-    ),
+    tasked("image-segmentation", universal_segmentation, gives("masks_queries_logits", "batch_size _ _ _")),
 )
 
 vitpose: ExportSpec = compose(
@@ -186,9 +184,7 @@ vitpose: ExportSpec = compose(
         image_height="backbone_config.image_size[0]",
         image_width="backbone_config.image_size[1]",
     ),
-    tasked(
-        "keypoint-detection", spec=compose(loads("AutoModelForPoseEstimation"), gives("heatmaps", "batch_size _ _ _"))
-    ),
+    tasked("keypoint-detection", loads("AutoModelForPoseEstimation"), gives("heatmaps", "batch_size _ _ _")),
 )
 
 # The number of keypoints depends on the image. The axis has that of the image with the most, and a mask for the others.
@@ -197,12 +193,10 @@ superpoint: ExportSpec = compose(
     grayscale_images,
     tasked(
         "keypoint-detection",
-        spec=compose(
-            gives("keypoints", f"{KEYPOINT_AXES} 2", kind="float"),
-            gives("scores", KEYPOINT_AXES, kind="float"),
-            gives("descriptors", f"{KEYPOINT_AXES} _"),
-            gives("mask", KEYPOINT_AXES, kind="int32"),
-        ),
+        gives("keypoints", f"{KEYPOINT_AXES} 2", kind="float"),
+        gives("scores", KEYPOINT_AXES, kind="float"),
+        gives("descriptors", f"{KEYPOINT_AXES} _"),
+        gives("mask", KEYPOINT_AXES, kind="int32"),
     ),
 )
 
@@ -214,12 +208,10 @@ superglue: ExportSpec = compose(
     grayscale_pairs,
     tasked(
         "keypoint-matching",
-        spec=compose(
-            gives("matches", PAIR_AXES, kind="int64"),
-            gives("matching_scores", PAIR_AXES),
-            gives("keypoints", f"{PAIR_AXES} 2", kind="float"),
-            gives("mask", PAIR_AXES, kind="int32"),
-        ),
+        gives("matches", PAIR_AXES, kind="int64"),
+        gives("matching_scores", PAIR_AXES),
+        gives("keypoints", f"{PAIR_AXES} 2", kind="float"),
+        gives("mask", PAIR_AXES, kind="int32"),
     ),
 )
 
@@ -232,11 +224,9 @@ efficientloftr: ExportSpec = compose(
     image_cases((96, 64), (64, 128)),
     tasked(
         "keypoint-matching",
-        spec=compose(
-            gives("matches", CELL_AXES, kind="int64"),
-            gives("matching_scores", CELL_AXES),
-            gives("keypoints", f"{CELL_AXES} 2", kind="float"),
-        ),
+        gives("matches", CELL_AXES, kind="int64"),
+        gives("matching_scores", CELL_AXES),
+        gives("keypoints", f"{CELL_AXES} 2", kind="float"),
     ),
 )
 
@@ -296,7 +286,7 @@ text_detection: ExportSpec = compose(
     images_without_cases,
     image_cases((96, 64), (64, 128)),
     without(
-        tasked("object-detection", spec=gives("last_hidden_state", "batch_size 1 height width")), "logits", "pred_boxes"
+        tasked("object-detection", gives("last_hidden_state", "batch_size 1 height width")), "logits", "pred_boxes"
     ),
 )
 
@@ -306,7 +296,7 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "chmv2": compose(
             depth_anything,
             sized(height=80, width=112),
-            tasked("depth-estimation", spec=gives("predicted_depth", f"batch_size {DOUBLED_SIZE.format(32)}")),
+            tasked("depth-estimation", gives("predicted_depth", f"batch_size {DOUBLED_SIZE.format(32)}")),
         ),
         **rows("conditional_detr dab-detr table-transformer", table_transformer),
         **rows("d_fine deimv2 rt_detr rt_detr_v2", rt_detr()),
@@ -321,7 +311,8 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
             table_transformer,
             tasked(
                 "image-segmentation",
-                spec=compose(gives("logits", "batch_size _ _"), gives("pred_masks", f"batch_size _ {QUARTER_SIZE}")),
+                gives("logits", "batch_size _ _"),
+                gives("pred_masks", f"batch_size _ {QUARTER_SIZE}"),
             ),
         ),
         "dpt": compose(
@@ -329,8 +320,8 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
             reads(patch_size="patch_size"),
             # The trace has odd numbers of patches, so that stages have unequal sizes and are resized.
             image_cases((96, 96), (80, 80), traced=(368, 368)),
-            tasked("feature-extraction", spec=gives("last_hidden_state", f"batch_size {NUM_PATCHES}+1 _")),
-            tasked("depth-estimation", spec=gives("predicted_depth", f"batch_size {DOUBLED_SIZE.format(32)}")),
+            tasked("feature-extraction", gives("last_hidden_state", f"batch_size {NUM_PATCHES}+1 _")),
+            tasked("depth-estimation", gives("predicted_depth", f"batch_size {DOUBLED_SIZE.format(32)}")),
             segmentation_tasks(f"batch_size _ {DOUBLED_SIZE.format(32)}"),
         ),
         "efficientloftr": efficientloftr,
@@ -351,7 +342,7 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
             size_patches,
             takes("task_inputs", "batch_size task_seq_len=", "task_tokens"),
             generates("task_tokens", "integers", high=from_config("text_encoder_vocab_size")),
-            tasked("image-segmentation", spec=universal_segmentation),
+            tasked("image-segmentation", universal_segmentation),
         ),
         **rows("pp_ocrv5_mobile_det pp_ocrv5_server_det pp_ocrv6_medium_det pp_ocrv6_small_det", text_detection),
         "prompt_depth_anything": compose(
@@ -364,12 +355,10 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
             lw_detr,
             tasked(
                 "image-segmentation",
-                spec=compose(
-                    loads("AutoModelForInstanceSegmentation"),
-                    gives("logits", "batch_size _ _"),
-                    gives("pred_boxes", "batch_size _ _"),
-                    gives("pred_masks", f"batch_size _ {QUARTER_SIZE}"),
-                ),
+                loads("AutoModelForInstanceSegmentation"),
+                gives("logits", "batch_size _ _"),
+                gives("pred_boxes", "batch_size _ _"),
+                gives("pred_masks", f"batch_size _ {QUARTER_SIZE}"),
             ),
         ),
         "sam": compose(
@@ -424,18 +413,17 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
             backbone(images_without_cases, "batch_size _ height//patch_size width//patch_size"),
             reads(patch_size="patch_size", enlarged="2 ** len(head_config.upsample_out_channels)"),
             image_cases((96, 64), (61, 83)),
-            tasked("semantic-segmentation", spec=gives("logits", f"batch_size _ {UPSAMPLED_SIZE}")),
+            tasked("semantic-segmentation", gives("logits", f"batch_size _ {UPSAMPLED_SIZE}")),
             tasked(
                 "keypoint-detection",
-                spec=compose(loads("AutoModelForPoseEstimation"), gives("heatmaps", f"batch_size _ {UPSAMPLED_SIZE}")),
+                loads("AutoModelForPoseEstimation"),
+                gives("heatmaps", f"batch_size _ {UPSAMPLED_SIZE}"),
             ),
-            tasked("normal-estimation", spec=gives("normals", f"batch_size _ {UPSAMPLED_SIZE}")),
+            tasked("normal-estimation", gives("normals", f"batch_size _ {UPSAMPLED_SIZE}")),
             tasked(
                 "image-matting",
-                spec=compose(
-                    gives("alphas", f"batch_size _ {UPSAMPLED_SIZE}"),
-                    gives("foregrounds", f"batch_size 3 {UPSAMPLED_SIZE}"),
-                ),
+                gives("alphas", f"batch_size _ {UPSAMPLED_SIZE}"),
+                gives("foregrounds", f"batch_size 3 {UPSAMPLED_SIZE}"),
             ),
         ),
         # The prompt is an image with its mask. The model predicts the mask of another image.
@@ -447,10 +435,7 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
             ),
             generates("pixels", "normal"),
             sized(batch_size=2),
-            tasked(
-                "image-segmentation",
-                spec=compose(loads("SegGptForImageSegmentation"), gives("pred_masks", "batch_size _ _ _")),
-            ),
+            tasked("image-segmentation", loads("SegGptForImageSegmentation"), gives("pred_masks", "batch_size _ _ _")),
         ),
         "segformer": segformer,
         "superglue": superglue,
@@ -458,14 +443,14 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "upernet": compose(
             images_of_any_size,
             swin_backbone,
-            tasked("semantic-segmentation", spec=gives("logits", "batch_size _ height width")),
+            tasked("semantic-segmentation", gives("logits", "batch_size _ height width")),
         ),
         "tipsv2_dpt": tipsv2_dpt,
         "uvdoc": uvdoc,
         "vitmatte": compose(
             images_without_cases,
             image_cases((96, 64), (64, 128), traced=(96, 80)),
-            tasked("image-matting", spec=gives("alphas", "batch_size 1 height width")),
+            tasked("image-matting", gives("alphas", "batch_size 1 height width")),
             patched(
                 "transformers.models.vitdet.modeling_vitdet:get_rel_pos",
                 by="image_sizes.relative_positions",
@@ -484,10 +469,8 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
             image_cases((96, 64), (80, 112), traced=(368, 368)),  # odd numbers of patches, as for DPT
             tasked(
                 "depth-estimation",
-                spec=compose(
-                    gives("predicted_depth", f"batch_size {DOUBLED_SIZE.format(32)}"),
-                    gives("domain_logits", "batch_size _", when="several"),
-                ),
+                gives("predicted_depth", f"batch_size {DOUBLED_SIZE.format(32)}"),
+                gives("domain_logits", "batch_size _", when="several"),
             ),
         ),
         "pp_doclayout_v2": compose(

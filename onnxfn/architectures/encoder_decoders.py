@@ -205,7 +205,7 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
                 encoder_decoder_cache("input_ids"),
             ),
             *(
-                tasked(task, spec=compose(gives("logits", f"{TARGET} _"), files))
+                tasked(task, gives("logits", f"{TARGET} _"), files)
                 for task, files in (
                     ("text-generation", extra_file("decoder_model", "decoder")),
                     ("text-generation-with-past", decoder_with_past()),

@@ -46,7 +46,7 @@ from onnxfn.specs.edits.tensors import only_tasks
 from onnxfn.specs.records import NestedDummy
 from onnxfn.specs.tasks.tasks import tasked
 
-clip: ExportSpec = compose(text_and_vision, text_with_end, tasked("image-classification", spec=image_inputs()))
+clip: ExportSpec = compose(text_and_vision, text_with_end, tasked("image-classification", image_inputs()))
 chinese_clip: ExportSpec = compose(text_and_vision, reads(type_vocab_size="text_config.type_vocab_size"))
 
 # SigLIP's texts are padded to one length, and it has no mask. The batch axis of images has a symbol of its own.
@@ -59,7 +59,7 @@ siglip: ExportSpec = compose(
     model_part(VISION_MODEL, image_inputs(), vision_tower, embedding_output("pooler_output", "batch_size")),
     model_part(TEXT_MODEL, unmasked_text_inputs, text_tower, embedding_output("pooler_output", "text_batch_size")),
     contrastive_tasks(unmasked_text_inputs, image_inputs(IMAGE_BATCH), batch=IMAGE_BATCH),
-    tasked("image-classification", spec=image_inputs()),
+    tasked("image-classification", image_inputs()),
 )
 
 
@@ -93,14 +93,14 @@ siglip2: ExportSpec = compose(
     model_part(VISION_MODEL, patch_inputs("batch_size"), vision_tower, embedding_output("pooler_output", "batch_size")),
     model_part(TEXT_MODEL, unmasked_text_inputs, text_tower, embedding_output("pooler_output", "text_batch_size")),
     contrastive_tasks(unmasked_text_inputs, patch_inputs(IMAGE_BATCH), batch=IMAGE_BATCH),
-    tasked("image-classification", spec=patch_inputs("batch_size")),
+    tasked("image-classification", patch_inputs("batch_size")),
 )
 siglip2_vision_model: ExportSpec = compose(
     patch_dummies(""),
     sized(batch_size=2),
     always(return_dict=True),
     patch_inputs("batch_size"),
-    tasked("feature-extraction", spec=gives("last_hidden_state", "batch_size max_num_patches _")),
+    tasked("feature-extraction", gives("last_hidden_state", "batch_size max_num_patches _")),
     pooler_output(when="not vision_use_head == False"),
 )
 
@@ -134,15 +134,13 @@ owlvit: ExportSpec = compose(
     sized(text_batch_size=4),
     tasked(
         "zero-shot-object-detection",
-        spec=compose(
-            image_inputs(),
-            text_batch_inputs,
-            gives("logits", "batch_size _ num_queries"),
-            gives("pred_boxes", "batch_size _ _"),
-            gives("text_embeds", "batch_size max_text_queries _"),
-            gives("image_embeds", "batch_size _ _ _"),
-            sized_in("one right-padded left-padded", text_batch_size=(4, 3, 3, 6)),
-        ),
+        image_inputs(),
+        text_batch_inputs,
+        gives("logits", "batch_size _ num_queries"),
+        gives("pred_boxes", "batch_size _ _"),
+        gives("text_embeds", "batch_size max_text_queries _"),
+        gives("image_embeds", "batch_size _ _ _"),
+        sized_in("one right-padded left-padded", text_batch_size=(4, 3, 3, 6)),
     ),
 )
 
@@ -163,9 +161,9 @@ layoutlmv3: ExportSpec = compose(
     text_inputs,
     box_inputs,
     image_inputs(),
-    tasked("feature-extraction", spec=gives("last_hidden_state", f"{TOKENS_AND_PATCHES} _")),
+    tasked("feature-extraction", gives("last_hidden_state", f"{TOKENS_AND_PATCHES} _")),
     *(
-        tasked(task, spec=compose(gives("start_logits", TOKENS_AND_PATCHES), gives("end_logits", TOKENS_AND_PATCHES)))
+        tasked(task, gives("start_logits", TOKENS_AND_PATCHES), gives("end_logits", TOKENS_AND_PATCHES))
         for task in ("question-answering", "document-question-answering")
     ),
     tasked("text-classification"),
@@ -189,11 +187,12 @@ visual_bert: ExportSpec = compose(
     takes("visual_embeds", f"{REGION_AXES} visual_embedding_dim=", "regions", kind="float"),
     takes("visual_attention_mask", REGION_AXES, "padding_mask"),
     takes("visual_token_type_ids", REGION_AXES, "segment_ids"),
-    tasked("feature-extraction", spec=gives("last_hidden_state", f"{TOKENS}+visual_seq_length _")),
+    tasked("feature-extraction", gives("last_hidden_state", f"{TOKENS}+visual_seq_length _")),
     # The answer is read at the last token but one, so a text has two tokens.
     tasked(
         "visual-question-answering",
-        spec=compose(loads("VisualBertForQuestionAnswering"), generates("padding_mask", "mask", shortest=2)),
+        loads("VisualBertForQuestionAnswering"),
+        generates("padding_mask", "mask", shortest=2),
     ),
 )
 
@@ -275,12 +274,10 @@ clipseg: ExportSpec = compose(
     text_with_end,
     tasked(
         "image-segmentation",
-        spec=compose(
-            loads("CLIPSegForImageSegmentation"),
-            text_inputs,
-            image_inputs(),
-            gives("logits", "batch_size _ _"),
-        ),
+        loads("CLIPSegForImageSegmentation"),
+        text_inputs,
+        image_inputs(),
+        gives("logits", "batch_size _ _"),
     ),
 )
 RETRIEVAL = "image-text-retrieval"
@@ -288,10 +285,7 @@ RETRIEVAL = "image-text-retrieval"
 blip: ExportSpec = compose(
     text_and_vision,
     tasked(
-        RETRIEVAL,
-        spec=compose(
-            loads("BlipForImageTextRetrieval"), text_inputs, image_inputs(), gives("itm_score", "batch_size _")
-        ),
+        RETRIEVAL, loads("BlipForImageTextRetrieval"), text_inputs, image_inputs(), gives("itm_score", "batch_size _")
     ),
 )
 
@@ -305,9 +299,10 @@ blip_2: ExportSpec = compose(
     case("left-padded", sized(sequence_length=from_config("num_query_tokens + 24"))),
     tasked(
         "zero-shot-image-classification",
-        spec=compose(
-            image_inputs(), text_batch_inputs, similarity_outputs("image"), gives("image_embeds", "batch_size _ _")
-        ),
+        image_inputs(),
+        text_batch_inputs,
+        similarity_outputs("image"),
+        gives("image_embeds", "batch_size _ _"),
     ),
 )
 
@@ -360,8 +355,8 @@ bridgetower: ExportSpec = compose(
         gives("image_features", "batch_size _ _"),
         gives("pooler_output", "batch_size _"),
     ),
-    tasked("fill-mask", spec=loads("BridgeTowerForMaskedLM")),
-    tasked(RETRIEVAL, spec=compose(loads("BridgeTowerForImageAndTextRetrieval"), gives("logits", "batch_size _"))),
+    tasked("fill-mask", loads("BridgeTowerForMaskedLM")),
+    tasked(RETRIEVAL, loads("BridgeTowerForImageAndTextRetrieval"), gives("logits", "batch_size _")),
 )
 
 text_model_with_mask: ExportSpec = compose(text_model, text_inputs)
@@ -413,7 +408,7 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
             feature_outputs(loads("VideoPrismTextModel"), gives("last_hidden_state", f"{TOKENS}+1 _")),
         ),
         "videoprism_vision_model": compose(
-            vision_dummies(tasked("feature-extraction", spec=gives("last_hidden_state", "batch_size _ _"))),
+            vision_dummies(tasked("feature-extraction", gives("last_hidden_state", "batch_size _ _"))),
             image_reads(""),
             reads(num_frames="num_frames"),
             video_inputs,
@@ -449,10 +444,8 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
             ),
             tasked(
                 "visual-question-answering",
-                spec=compose(
-                    loads("LxmertForQuestionAnswering"),
-                    gives("logits", "batch_size _", path=("question_answering_score",)),
-                ),
+                loads("LxmertForQuestionAnswering"),
+                gives("logits", "batch_size _", path=("question_answering_score",)),
             ),
         ),
         **rows("owlv2 owlvit", owlvit),

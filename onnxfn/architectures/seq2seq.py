@@ -22,14 +22,14 @@ from onnxfn.specs.edits.tensors import only_tasks
 from onnxfn.specs.tasks.tasks import tasked
 
 # The class of a text is that of the decoder's state at the last end-of-sequence token.
-text_classification: ExportSpec = tasked("text-classification", spec=ended_texts)
+text_classification: ExportSpec = tasked("text-classification", ended_texts)
 
 t5: ExportSpec = compose(text_seq2seq, t5_reads)
 
 marian: ExportSpec = compose(text_seq2seq, standalone_decoder)
 
 # Their decoders start with the last token of the encoder's text.
-mbart: ExportSpec = compose(marian, text_classification, tasked("question-answering", spec=text_inputs))
+mbart: ExportSpec = compose(marian, text_classification, tasked("question-answering", text_inputs))
 plbart: ExportSpec = compose(marian, text_classification)
 
 global_attention_mask: ExportSpec = takes("global_attention_mask", SOURCE, "global_mask")

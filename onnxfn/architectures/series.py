@@ -44,8 +44,7 @@ series_of_any_length: ExportSpec = compose(
     sized_in("one several longer", batch_size=(2, 1, 3, 2), sequence_length=(64, 19, 96, 130)),
 )
 quantile_forecast: ExportSpec = tasked(
-    "time-series-forecasting",
-    spec=compose(gives("mean_predictions", "batch_size _"), gives("full_predictions", "batch_size _ _")),
+    "time-series-forecasting", gives("mean_predictions", "batch_size _"), gives("full_predictions", "batch_size _ _")
 )
 
 
@@ -63,9 +62,9 @@ timesfm: ExportSpec = compose(
     series_of_any_length,
     takes("freq", "batch_size", "frequencies"),
     generates("frequencies", "integers", high=from_config("freq_size")),
-    tasked("feature-extraction", spec=compose(series_features, takes("freq", "batch_size 1", "frequencies"))),
+    tasked("feature-extraction", series_features, takes("freq", "batch_size 1", "frequencies")),
     quantile_forecast,
-    tasked("time-series-forecasting", spec=runs("timesfm.forecast")),
+    tasked("time-series-forecasting", runs("timesfm.forecast")),
 )
 
 # The inputs are the past values, the features of the time steps, and the forecast so far. The outputs are the states
@@ -105,12 +104,10 @@ time_series_transformer: ExportSpec = compose(
     always(return_dict=True, use_cache=False),
     tasked(
         "feature-extraction",
-        spec=compose(
-            gives("last_hidden_state", "batch_size _ _"),
-            gives("encoder_last_hidden_state", "batch_size _ _"),
-            gives("loc", "batch_size _", kind="float"),
-            gives("scale", "batch_size _", kind="float"),
-        ),
+        gives("last_hidden_state", "batch_size _ _"),
+        gives("encoder_last_hidden_state", "batch_size _ _"),
+        gives("loc", "batch_size _", kind="float"),
+        gives("scale", "batch_size _", kind="float"),
     ),
 )
 
@@ -119,16 +116,16 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "decision_transformer": decision_transformer,
         # No auto class loads these models for forecasts.
         **{
-            model_type: compose(time_series, tasked("time-series-forecasting", spec=loads(f"{name}ForPrediction")))
+            model_type: compose(time_series, tasked("time-series-forecasting", loads(f"{name}ForPrediction")))
             for model_type, name in (("patchtsmixer", "PatchTSMixer"), ("patchtst", "PatchTST"))
         },
         "time_series_transformer": time_series_transformer,
         "timesfm": timesfm,
         "timesfm2_5": compose(
             series_of_any_length,
-            tasked("feature-extraction", spec=series_features),
+            tasked("feature-extraction", series_features),
             quantile_forecast,
-            tasked("time-series-forecasting", spec=runs("timesfm.forecast_by_quantiles")),
+            tasked("time-series-forecasting", runs("timesfm.forecast_by_quantiles")),
         ),
     }
 )

@@ -42,7 +42,7 @@ whisper: ExportSpec = compose(
     generates("mel", "normal"),
     audio_encoder(whisper_inputs, "batch_size _ _"),
     behaves("decoder", encoder_states, next_ids),
-    tasked("audio-classification", spec=whisper_inputs),
+    tasked("audio-classification", whisper_inputs),
 )
 
 # The model accepts whole frames of a few milliseconds only; its processor pads the last one. Each of two convolutions

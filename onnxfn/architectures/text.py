@@ -64,7 +64,7 @@ bros: ExportSpec = only_tasks(
 # AutoModel loads the encoder of questions. The encoder of contexts is the same. Both return a pooled vector only.
 dpr: ExportSpec = without(
     only_tasks(
-        compose(bert, tasked("feature-extraction", spec=gives("pooler_output", "batch_size _"))), "feature-extraction"
+        compose(bert, tasked("feature-extraction", gives("pooler_output", "batch_size _"))), "feature-extraction"
     ),
     "last_hidden_state",
 )
@@ -97,7 +97,7 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
             bert,
             takes("task_type_ids", TOKENS, "task_ids", when="use_task_id"),
             generates("task_ids", "integers", high=from_config("task_type_vocab_size")),
-            tasked("multiple-choice", spec=takes("task_type_ids", TOKENS, "task_ids", when="0")),
+            tasked("multiple-choice", takes("task_type_ids", TOKENS, "task_ids", when="0")),
         ),
         **rows("esm esmc eurobert modernbert", only_tasks(roberta, *BASIC_TASKS)),
         **rows("flaubert xlm", xlm),
@@ -142,7 +142,7 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
             roberta,
             takes("lang_ids", "batch_size", "language_ids", when="not default_language"),
             generates("language_ids", "integers", high=from_config("len(languages)")),
-            tasked("multiple-choice", spec=takes("lang_ids", "1", "language_ids", when="not default_language")),
+            tasked("multiple-choice", takes("lang_ids", "1", "language_ids", when="not default_language")),
         ),
         "yoso": roberta_with_segments,
         "big_bird": roberta,  # the graph has full attention, which the model itself uses for short texts

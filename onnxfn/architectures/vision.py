@@ -46,7 +46,7 @@ mobilevit: ExportSpec = compose(
     fixed_images,
     image_features(FIXED_MAP),
     tasked("image-classification"),
-    tasked("image-segmentation", spec=compose(loads("AutoModelForSemanticSegmentation"), gives("logits", FIXED_MAP))),
+    tasked("image-segmentation", loads("AutoModelForSemanticSegmentation"), gives("logits", FIXED_MAP)),
 )
 
 # The model without a preprocessor takes vectors.
@@ -59,10 +59,10 @@ perceiver_features: ExportSpec = compose(
 )
 perceiver: ExportSpec = compose(
     only_tasks(text_encoder, "fill-mask", "text-classification"),
-    tasked("fill-mask", spec=compose(text_inputs, gives("logits", STATES))),
-    tasked("text-classification", spec=text_inputs),
-    tasked("image-classification", spec=compose(fixed_images, reads(num_channels="3"))),
-    tasked("feature-extraction", spec=perceiver_features),
+    tasked("fill-mask", text_inputs, gives("logits", STATES)),
+    tasked("text-classification", text_inputs),
+    tasked("image-classification", fixed_images, reads(num_channels="3")),
+    tasked("feature-extraction", perceiver_features),
 )
 
 # A line of text has the height that the model was trained with, and any width.
@@ -88,7 +88,7 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
             only_tasks(text_encoder, "feature-extraction"),
             text_inputs,
             generates("token_positions", "positions", mask=NestedDummy("padding_mask", TOKENS)),
-            tasked("feature-extraction", spec=takes("position_ids", TOKENS, "token_positions")),
+            tasked("feature-extraction", takes("position_ids", TOKENS, "token_positions")),
             tasked("image-classification"),
             always(use_cache=False),
             checks(mask_input="attention_mask"),
@@ -98,11 +98,9 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
                 fixed_images,
                 tasked(
                     "feature-extraction",
-                    spec=compose(
-                        *(
-                            gives(f"{kind}_logits", STATES, path=("logits", index))
-                            for index, kind in enumerate(("char", "bpe", "wp"))
-                        )
+                    *(
+                        gives(f"{kind}_logits", STATES, path=("logits", index))
+                        for index, kind in enumerate(("char", "bpe", "wp"))
                     ),
                 ),
             ),
@@ -117,7 +115,7 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
             sized_in("one several", height=(None, 96, 72), width=(None, 152, 64)),
             image_features(DYNAMIC_MAP),
             reads(upscale="upscale"),
-            tasked("image-to-image", spec=gives("reconstruction", "batch_size _ height*upscale width*upscale")),
+            tasked("image-to-image", gives("reconstruction", "batch_size _ height*upscale width*upscale")),
         ),
         # The noise decides which patches are masked. It is an input, so that the outputs depend on the inputs only.
         "vit_mae": compose(
@@ -141,11 +139,11 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         **rows("maskformer-swin lw_detr_vit rf_detr_dinov2", backbone(fixed_images, FIXED_MAP)),
         "focalnet": compose(
             vision_transformer_of_any_size,
-            tasked("masked-im", spec=fixed_images),  # the masked patches are reshaped to a square
+            tasked("masked-im", fixed_images),  # the masked patches are reshaped to a square
         ),
         "pp_lcnet": compose(
             dynamic_images,
-            tasked("image-classification", spec=gives("logits", "batch_size _", path=("last_hidden_state",))),
+            tasked("image-classification", gives("logits", "batch_size _", path=("last_hidden_state",))),
         ),
         # Positions come from rotations, so a video may have any number of frames from 2 on. ONNX Runtime refuses a lone
         # one, which modeling_vjepa2.VJEPA2Embeddings.forward repeats.

@@ -37,11 +37,11 @@ def wav2vec2_frames(config: str, length: str = "sequence_length") -> ExportSpec:
     return reads(frames=f"convolved({encoder_frames}, repeated(1, {adapters}), {strides})")
 
 
-audio_features: ExportSpec = tasked("feature-extraction", spec=gives("last_hidden_state", FRAMES))
+audio_features: ExportSpec = tasked("feature-extraction", gives("last_hidden_state", FRAMES))
 audio_transcription: ExportSpec = tasked(
-    "automatic-speech-recognition", spec=compose(loads("AutoModelForCTC"), gives("logits", FRAMES))
+    "automatic-speech-recognition", loads("AutoModelForCTC"), gives("logits", FRAMES)
 )
-audio_frames: ExportSpec = tasked("audio-frame-classification", spec=gives("logits", FRAMES))
+audio_frames: ExportSpec = tasked("audio-frame-classification", gives("logits", FRAMES))
 """The tasks whose outputs have one vector per frame: features, CTC logits, and the classes of frames."""
 
 audio: ExportSpec = compose(
@@ -115,7 +115,7 @@ fixed_mel_inputs: ExportSpec = compose(
     reads(num_mel_bins="num_mel_bins", num_frames="max_source_positions * 2"),
     sized(batch_size=2),
     always(return_dict=True),
-    tasked("feature-extraction", spec=gives("last_hidden_state", "batch_size _ _")),
+    tasked("feature-extraction", gives("last_hidden_state", "batch_size _ _")),
 )
 """Encoders of mel spectrograms of one length: Qwen2-Audio, Voxtral. They are Whisper's encoder.
 

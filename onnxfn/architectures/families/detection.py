@@ -78,7 +78,7 @@ def segmentation_tasks(logits: str) -> ExportSpec:
     Optimum has both names for the same task: a class for each position of an image.
     """
     task = compose(loads("AutoModelForSemanticSegmentation"), gives("logits", logits))
-    return compose(tasked("image-segmentation", spec=task), tasked("semantic-segmentation", spec=task))
+    return compose(tasked("image-segmentation", task), tasked("semantic-segmentation", task))
 
 
 point_inputs: ExportSpec = compose(
@@ -98,11 +98,9 @@ promptable_segmentation: ExportSpec = compose(
     sized_in("one several", batch_size=(2, 1, 3), point_batch_size=(3, 1, 8), nb_points_per_image=(2, 1, 7)),
     tasked(
         "feature-extraction",
-        spec=compose(
-            loads("AutoModelForMaskGeneration"),
-            extra_file("vision_encoder", "vision_encoder"),
-            extra_file("prompt_encoder_mask_decoder", "prompt_encoder_mask_decoder"),
-        ),
+        loads("AutoModelForMaskGeneration"),
+        extra_file("vision_encoder", "vision_encoder"),
+        extra_file("prompt_encoder_mask_decoder", "prompt_encoder_mask_decoder"),
     ),
 )
 """Models that segment the objects at given points: SAM, SAM-HQ, SAM 2.

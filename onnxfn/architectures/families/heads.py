@@ -58,8 +58,8 @@ Tasks: none.
 
 # The class gives the decoder the tokens of the encoder, one step later.
 seq2seq_heads: ExportSpec = compose(
-    *(tasked(task, spec=text_inputs) for task in ("text-encoding", "question-answering", "token-classification")),
-    tasked("text-classification", spec=ended_texts),
+    *(tasked(task, text_inputs) for task in ("text-encoding", "question-answering", "token-classification")),
+    tasked("text-classification", ended_texts),
 )
 
 audio_heads: ExportSpec = compose(

@@ -106,16 +106,16 @@ def generation_tasks(task: str, *specs: ExportSpec, extra_files: ExportSpec = EM
     ['image-to-text', 'image-to-text-with-past']
     """
     return compose(
-        tasked(task, spec=compose(*specs, encoder_and_decoder(), extra_files)),
-        tasked(f"{task}{WITH_PAST}", spec=compose(*specs, encoder_and_merged_decoder(), extra_files)),
+        tasked(task, *specs, encoder_and_decoder(), extra_files),
+        tasked(f"{task}{WITH_PAST}", *specs, encoder_and_merged_decoder(), extra_files),
     )
 
 
 _features = gives("last_hidden_state", f"{TARGET} _")
 
 seq2seq_tasks: ExportSpec = compose(
-    tasked("feature-extraction", spec=compose(_features, extra_file("model", "monolith"))),
-    tasked("feature-extraction-with-past", spec=compose(_features, encoder_and_merged_decoder())),
+    tasked("feature-extraction", _features, extra_file("model", "monolith")),
+    tasked("feature-extraction-with-past", _features, encoder_and_merged_decoder()),
 )
 """The tasks that all encoder-decoders have: feature-extraction, also with past."""
 
@@ -157,8 +157,8 @@ _causal_lm = compose(
 )
 
 standalone_decoder: ExportSpec = compose(
-    tasked("text-generation", spec=_causal_lm),
-    tasked("text-generation-with-past", Edit("with_past", {"direction": "both"}), spec=_causal_lm),
+    tasked("text-generation", _causal_lm),
+    tasked("text-generation-with-past", Edit("with_past", {"direction": "both"}), _causal_lm),
 )
 """The decoder of an encoder-decoder as a separate model (BartForCausalLM): text-generation, also with past."""
 

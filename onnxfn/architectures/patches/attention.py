@@ -17,10 +17,7 @@ from onnxfn.specs.plan.thresholds import LONGROPE, is_scaled
 
 
 def canine_attention(
-    self: Any,
-    hidden_states: Tensor,
-    attention_mask: Tensor | None = None,
-    output_attentions: bool = False,  # noqa: FBT001, FBT002 - the original's signature
+    self: Any, hidden_states: Tensor, attention_mask: Tensor | None = None, output_attentions: bool = False
 ) -> tuple[Any, ...]:
     """For CanineAttention.forward, whose local attention loops over chunks. Here a mask separates the chunks.
 
@@ -82,11 +79,7 @@ def _alibi_slopes(num_heads: int) -> list[float]:
 
 
 def selected_by_blocks(
-    self: Any,
-    hidden_states: Tensor,
-    position_embeddings: tuple[Tensor, Tensor],
-    attention_mask: Tensor,
-    cache: Any,
+    self: Any, hidden_states: Tensor, position_embeddings: tuple[Tensor, Tensor], attention_mask: Tensor, cache: Any
 ) -> Tensor:
     """For Qwen4ExpTextQSAIndexer.forward (modeling_qwen4_exp, transformers 5.23): `[batch, 1, queries, keys]`, bool.
 

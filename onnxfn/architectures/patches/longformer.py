@@ -23,7 +23,7 @@ def unpadded_inputs(
     token_type_ids: Tensor,
     position_ids: Tensor | None,
     inputs_embeds: Tensor | None,
-    pad_token_id: int,  # noqa: ARG001 - the original's signature
+    pad_token_id: int,
 ) -> tuple[Any, ...]:
     """For LongformerModel._pad_to_window_size: the inputs without padding, since `attention` pads its last block.
 
@@ -34,11 +34,7 @@ def unpadded_inputs(
 
 
 def led_unpadded_inputs(
-    _: Any,
-    input_ids: Tensor | None,
-    attention_mask: Tensor,
-    inputs_embeds: Tensor | None,
-    pad_token_id: int,  # noqa: ARG001 - the original's signature
+    _: Any, input_ids: Tensor | None, attention_mask: Tensor, inputs_embeds: Tensor | None, pad_token_id: int
 ) -> tuple[Any, ...]:
     """`unpadded_inputs` for LEDEncoder._pad_to_window_size (modeling_led), whose attention is Longformer's."""
     return 0, input_ids, attention_mask, inputs_embeds
@@ -50,8 +46,8 @@ def attention(
     attention_mask: Any = None,
     is_index_masked: Any = None,
     is_index_global_attn: Any = None,
-    is_global_attn: Any = None,  # noqa: ARG001 - the original's signature
-    output_attentions: bool = False,  # noqa: FBT001, FBT002
+    is_global_attn: Any = None,
+    output_attentions: bool = False,
 ) -> tuple[Tensor]:
     """For LongformerSelfAttention.forward, which branches on `is_global_attn` and writes into slices of its tensors.
 

@@ -42,10 +42,10 @@ def delta_rule(
     value: Tensor,
     g: Tensor,
     beta: Tensor,
-    chunk_size: int = 64,  # noqa: ARG001 - the original's signature
+    chunk_size: int = 64,
     initial_state: Tensor | None = None,
-    output_final_state: bool = False,  # noqa: ARG001, FBT001, FBT002
-    use_qk_l2norm_in_kernel: bool = False,  # noqa: FBT001, FBT002
+    output_final_state: bool = False,
+    use_qk_l2norm_in_kernel: bool = False,
     **_: Any,
 ) -> tuple[Tensor, Tensor]:
     """For torch_chunk_gated_delta_rule and chunk_kimi_delta_attention, which loop over chunks of the text.
@@ -80,13 +80,13 @@ def mamba2_scan(
     A: Tensor,
     B: Tensor,
     C: Tensor,
-    chunk_size: int = 0,  # noqa: ARG001 - the original's signature
+    chunk_size: int = 0,
     D: Tensor | None = None,
     dt_bias: Tensor | None = None,
     initial_states: Tensor | None = None,
-    dt_softplus: bool = False,  # noqa: FBT001, FBT002
+    dt_softplus: bool = False,
     dt_limit: tuple[float, float] = (0.0, float("inf")),
-    return_final_states: bool = False,  # noqa: FBT001, FBT002
+    return_final_states: bool = False,
     **_: Any,
 ) -> Any:
     """For mamba2_chunk_scan, which pads the text to full chunks.
@@ -109,7 +109,7 @@ def mamba2_scan(
 def lightning_attention(
     self: Any,
     hidden_states: Tensor,
-    position_embeddings: Any = None,  # noqa: ARG001 - the original's signature
+    position_embeddings: Any = None,
     attention_mask: Tensor | None = None,
     cache: Any = None,
     **_: Any,
@@ -130,12 +130,12 @@ def lightning_attention(
 
 
 def rglru_scan(
-    self: Any,  # noqa: ARG001 - the original's signature
+    self: Any,
     hidden_states: Tensor,
     recurrent_gate: Tensor,
     reset: Tensor,
     recurrent_states: Tensor | None,
-    acc_dtype: Any = None,  # noqa: ARG001 - the states of a graph are float32
+    acc_dtype: Any = None,  # the states of a graph are float32
 ) -> tuple[Tensor, Tensor]:
     """For RecurrentGemmaRglru._rnn_scan, which loops over the text.
 
@@ -286,8 +286,8 @@ def matrix_memory(
     c_initial: Tensor | None = None,
     n_initial: Tensor | None = None,
     m_initial: Tensor | None = None,
-    return_last_states: bool | None = None,  # noqa: ARG001, FBT001 - layers read them in inference
-    mode: str | None = None,  # noqa: ARG001 - inference
+    return_last_states: bool | None = None,  # layers read them in inference
+    mode: str | None = None,  # inference
 ) -> tuple[Tensor, tuple[Tensor, Tensor, Tensor]]:
     """For xLSTMBackend.forward. The original loops over chunks of the text, then over the remaining tokens.
 
@@ -321,12 +321,7 @@ def matrix_memory(
 
 
 def linear_attention(
-    time_decay: Tensor,
-    time_first: Tensor,
-    key: Tensor,
-    value: Tensor,
-    state: Any = None,
-    return_state: bool = False,  # noqa: FBT001, FBT002 - the original's signature
+    time_decay: Tensor, time_first: Tensor, key: Tensor, value: Tensor, state: Any = None, return_state: bool = False
 ) -> tuple[Tensor, Any]:
     """For rwkv_linear_attention: the weighted mean of the values so far, and its numerator, denominator and maximum.
 
