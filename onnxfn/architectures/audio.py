@@ -30,7 +30,6 @@ from onnxfn.specs.edits.behaviors import STEMS, behaves, encoder_and_decoder
 from onnxfn.specs.edits.tensors import without
 from onnxfn.specs.tasks.tasks import tasked
 
-hubert: ExportSpec = compose(audio, wav2vec2_frames(""))
 wav2vec2: ExportSpec = compose(audio_with_speaker_tasks, wav2vec2_frames(""))
 
 
@@ -127,26 +126,6 @@ code_dummies: ExportSpec = compose(
     generates("codes", "integers", high=from_config("codebook_size")),
     sized_in("one several longer", chunk_length=(16, 7, 11, 30)),
 )
-dac: ExportSpec = compose(
-    without(waveforms, "input_values"),
-    dac_frames,
-    code_dummies,
-    behaves(
-        "encoder",
-        takes("input_values", "batch_size 1 sequence_length", "waveform", kind="float"),
-        runs("self.encode"),
-        always(return_dict=True),
-        gives("audio_codes", "batch_size _ frames", kind="int64"),
-    ),
-    behaves(
-        "decoder",
-        takes("audio_codes", "batch_size n_codebooks= chunk_length", "codes"),
-        runs("self.decode"),
-        always(return_dict=True),
-        gives("audio_values", "batch_size audio_length"),
-    ),
-    tasked("feature-extraction", encoder_and_decoder()),
-)
 
 
 # Vocoders: from a mel spectrogram to a waveform.
@@ -167,20 +146,6 @@ def vocoder(loader: str) -> ExportSpec:
 
 # The noise is a constant: see wrappers/vits.py.
 TEXT_AXES = "text_batch_size sequence_length"
-vits: ExportSpec = compose(
-    takes("input_ids", TEXT_AXES, "token_ids"),
-    takes("attention_mask", TEXT_AXES, "padding_mask"),
-    generates("token_ids", "integers", high=from_config("vocab_size")),
-    padded("right"),
-    sized_in("one right-padded short", text_batch_size=(2, 1, 3, 3), sequence_length=(16, 7, 11, 3)),
-    case("one", padded("none")),
-    runs("vits.speech"),
-    tasked(
-        "text-to-audio",
-        gives("waveform", "text_batch_size n_samples"),
-        gives("spectrogram", "text_batch_size _ num_bins"),
-    ),
-)
 
 # The model predicts the duration of each token, without random sampling.
 fastspeech2_conformer: ExportSpec = compose(
@@ -207,7 +172,26 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
             tasked("feature-extraction", gives("last_hidden_state", "batch_size _ _")),
             tasked("audio-classification"),
         ),
-        "dac": dac,
+        "dac": compose(
+            without(waveforms, "input_values"),
+            dac_frames,
+            code_dummies,
+            behaves(
+                "encoder",
+                takes("input_values", "batch_size 1 sequence_length", "waveform", kind="float"),
+                runs("self.encode"),
+                always(return_dict=True),
+                gives("audio_codes", "batch_size _ frames", kind="int64"),
+            ),
+            behaves(
+                "decoder",
+                takes("audio_codes", "batch_size n_codebooks= chunk_length", "codes"),
+                runs("self.decode"),
+                always(return_dict=True),
+                gives("audio_values", "batch_size audio_length"),
+            ),
+            tasked("feature-extraction", encoder_and_decoder()),
+        ),
         # Each convolution pads to whole frames. The number of codebooks depends on the bandwidth: the encoder uses the
         # lowest, the decoder takes any.
         "encodec": compose(
@@ -247,7 +231,7 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         ),
         "granite_speech5_ctc": compose(mel_inputs, granite_frames, audio_transcription),
         "granite_speech5_encoder": compose(mel_inputs, granite_frames, audio_features),
-        **rows("hubert sew sew-d unispeech", hubert),
+        **rows("hubert sew sew-d unispeech", compose(audio, wav2vec2_frames(""))),
         "lasr_ctc": compose(mel_inputs, lasr_frames, audio_transcription),
         "lasr_encoder": compose(mel_inputs, lasr_frames, audio_features),
         # transformers 5 no longer has this model. Each convolution pads half its kernel, so the formula takes it as
@@ -279,7 +263,20 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
             always(return_dict=True),
             tasked("text-to-audio", loads("AutoModel"), gives("waveforms", "batch_size n_samples")),
         ),
-        "vits": vits,
+        "vits": compose(
+            takes("input_ids", TEXT_AXES, "token_ids"),
+            takes("attention_mask", TEXT_AXES, "padding_mask"),
+            generates("token_ids", "integers", high=from_config("vocab_size")),
+            padded("right"),
+            sized_in("one right-padded short", text_batch_size=(2, 1, 3, 3), sequence_length=(16, 7, 11, 3)),
+            case("one", padded("none")),
+            runs("vits.speech"),
+            tasked(
+                "text-to-audio",
+                gives("waveform", "text_batch_size n_samples"),
+                gives("spectrogram", "text_batch_size _ num_bins"),
+            ),
+        ),
         # Only the adapter has convolutions. Each pads half a kernel on both sides.
         "wav2vec2-bert": compose(
             mel_inputs,

@@ -30,15 +30,8 @@ marian: ExportSpec = compose(text_seq2seq, standalone_decoder)
 
 # Their decoders start with the last token of the encoder's text.
 mbart: ExportSpec = compose(marian, text_classification, tasked("question-answering", text_inputs))
-plbart: ExportSpec = compose(marian, text_classification)
 
 global_attention_mask: ExportSpec = takes("global_attention_mask", SOURCE, "global_mask")
-led: ExportSpec = compose(
-    text_seq2seq,
-    behaves("monolith", global_attention_mask),
-    behaves("encoder", global_attention_mask),
-    global_mask_dummies,
-)
 
 # The model pads to a multiple of its block size. The trace has another length, so that the padding is in the graph.
 pegasus_x: ExportSpec = compose(text_seq2seq, sized(encoder_sequence_length=15))
@@ -47,13 +40,18 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
     {
         **rows("bart bigbird_pegasus mbart", mbart),
         **rows("blenderbot blenderbot-small marian mvp pegasus", marian),
-        "led": led,
+        "led": compose(
+            text_seq2seq,
+            behaves("monolith", global_attention_mask),
+            behaves("encoder", global_attention_mask),
+            global_mask_dummies,
+        ),
         # The trace has several global blocks, and a length that is not a multiple of the local blocks.
         "longt5": compose(t5, sized(encoder_sequence_length=57)),
         "m2m_100": text_seq2seq,
         **rows("mt5 t5 umt5", t5),
         "pegasus_x": pegasus_x,
-        "plbart": plbart,
+        "plbart": compose(marian, text_classification),
         # With a cache, the decoder reads one token at a time only (modeling_prophetnet.ProphetNetDecoder.forward).
         "prophetnet": compose(
             only_tasks(text_seq2seq, "feature-extraction", "text2text-generation"),

@@ -41,14 +41,6 @@ vision_transformer_of_any_size: ExportSpec = compose(
 """Models for images of any size that return a sequence of patches: DINOv2, FocalNet."""
 
 
-# Each block branches on whether patches divide the image, and resizes it if not. So the image size is fixed.
-mobilevit: ExportSpec = compose(
-    fixed_images,
-    image_features(FIXED_MAP),
-    tasked("image-classification"),
-    tasked("image-segmentation", loads("AutoModelForSemanticSegmentation"), gives("logits", FIXED_MAP)),
-)
-
 # The model without a preprocessor takes vectors.
 perceiver_features: ExportSpec = compose(
     takes("inputs", f"{TOKENS} d_model=", "vectors", kind="float"),
@@ -56,13 +48,6 @@ perceiver_features: ExportSpec = compose(
     generates("vectors", "normal"),
     reads(d_model="d_model"),
     gives("last_hidden_state", STATES),
-)
-perceiver: ExportSpec = compose(
-    only_tasks(text_encoder, "fill-mask", "text-classification"),
-    tasked("fill-mask", text_inputs, gives("logits", STATES)),
-    tasked("text-classification", text_inputs),
-    tasked("image-classification", fixed_images, reads(num_channels="3")),
-    tasked("feature-extraction", perceiver_features),
 )
 
 # A line of text has the height that the model was trained with, and any width.
@@ -106,8 +91,20 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
             ),
             "last_hidden_state",
         ),
-        "mobilevit": mobilevit,
-        "perceiver": perceiver,
+        # Each block branches on whether patches divide the image, and resizes it if not. So the image size is fixed.
+        "mobilevit": compose(
+            fixed_images,
+            image_features(FIXED_MAP),
+            tasked("image-classification"),
+            tasked("image-segmentation", loads("AutoModelForSemanticSegmentation"), gives("logits", FIXED_MAP)),
+        ),
+        "perceiver": compose(
+            only_tasks(text_encoder, "fill-mask", "text-classification"),
+            tasked("fill-mask", text_inputs, gives("logits", STATES)),
+            tasked("text-classification", text_inputs),
+            tasked("image-classification", fixed_images, reads(num_channels="3")),
+            tasked("feature-extraction", perceiver_features),
+        ),
         # The model pads images to whole windows, and then computes as if they had no padding. Its processor pads them
         # before.
         "swin2sr": compose(
