@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from onnxfn.architectures import encoder_decoders, speech_to_text, text_to_audio
-from onnxfn.architectures.families.heads import ended_texts
+from onnxfn.architectures.families.heads import text_classification
 from onnxfn.architectures.families.rows import rows
 from onnxfn.architectures.families.seq2seq import standalone_decoder, t5_reads, text_seq2seq
 from onnxfn.architectures.families.text import global_mask_dummies, text_inputs
@@ -20,9 +20,6 @@ from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.edits.behaviors import behaves
 from onnxfn.specs.edits.tensors import only_tasks
 from onnxfn.specs.tasks.tasks import tasked
-
-# The class of a text is that of the decoder's state at the last end-of-sequence token.
-text_classification: ExportSpec = tasked("text-classification", ended_texts)
 
 t5: ExportSpec = compose(text_seq2seq, t5_reads)
 

@@ -29,7 +29,8 @@ def conv_state(
     A missing state is a state of zeros, as the convolution also pads with zeros before the text.
     """
     width = conv_kernel_size or self.conv_kernel_size[state_idx] or conv_states.shape[-1]
-    past = self.conv_states[state_idx] if self.has_previous_state[state_idx] else _zero_state(conv_states, width)
+    zeros = conv_states.new_zeros((*conv_states.shape[:-1], width))
+    past = self.conv_states[state_idx] if self.has_previous_state[state_idx] else zeros
     states = torch.cat((past, conv_states), dim=-1)
     self.conv_states[state_idx] = states[..., -width:]
     self.has_previous_state[state_idx] = True
@@ -163,10 +164,6 @@ def _limited(dt: Tensor, dt_limit: tuple[float, float], state: Tensor | None) ->
         return dt.clamp(*dt_limit)
     several_tokens = torch.ones_like(dt[0, :, 0]).sum() > 1
     return torch.where(several_tokens | (state == 0).all(), dt.clamp(*dt_limit), dt)
-
-
-def _zero_state(states: Tensor, width: int) -> Tensor:
-    return states.new_zeros((*states.shape[:-1], width))
 
 
 def final_state_and_outputs(
