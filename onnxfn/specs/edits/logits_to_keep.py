@@ -56,5 +56,5 @@ def with_logits_to_keep(spec: ExportSpec) -> ExportSpec:
         return spec
     logits = spec.outputs["logits"]
     batch, _, *rest = logits.axes.axes
-    kept = evolve(logits, axes=AxisMap((batch, Axis(NUM_LOGITS, "dynamic"), *rest)))
-    return compose(spec, ExportSpec(outputs=(kept,)), _KEPT)
+    of_last_tokens = evolve(logits, axes=AxisMap((batch, Axis(NUM_LOGITS, "dynamic"), *rest)))
+    return compose(spec, ExportSpec(outputs=(of_last_tokens,)), _KEPT)
