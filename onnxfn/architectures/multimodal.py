@@ -47,7 +47,6 @@ from onnxfn.specs.records import NestedDummy
 from onnxfn.specs.tasks.tasks import tasked
 
 clip: ExportSpec = compose(text_and_vision, text_with_end, tasked("image-classification", image_inputs()))
-chinese_clip: ExportSpec = compose(text_and_vision, reads(type_vocab_size="text_config.type_vocab_size"))
 
 # SigLIP's texts are padded to one length, and it has no mask. The batch axis of images has a symbol of its own.
 IMAGE_BATCH = "image_batch_size"
@@ -95,30 +94,11 @@ siglip2: ExportSpec = compose(
     contrastive_tasks(unmasked_text_inputs, patch_inputs(IMAGE_BATCH), batch=IMAGE_BATCH),
     tasked("image-classification", patch_inputs("batch_size")),
 )
-siglip2_vision_model: ExportSpec = compose(
-    patch_dummies(""),
-    sized(batch_size=2),
-    always(return_dict=True),
-    patch_inputs("batch_size"),
-    tasked("feature-extraction", gives("last_hidden_state", "batch_size max_num_patches _")),
-    pooler_output(when="not vision_use_head == False"),
-)
 
 # The text models and vision models of these, as models of their own.
 text_layer_states: ExportSpec = layer_states(f"{TOKENS} _")
-clip_text_model: ExportSpec = compose(text_model, text_with_end, pooler_output(), text_layer_states)
 siglip_text_model: ExportSpec = compose(text_model, pooler_output(loader="SiglipTextModel"), text_layer_states)
-siglip_text_with_projection: ExportSpec = compose(
-    text_model_inputs,
-    text_layer_states,
-    feature_outputs(
-        loads("SiglipTextModel"),
-        embedding_output("text_embeds", "batch_size"),
-        gives("last_hidden_state", f"{TOKENS} _"),
-    ),
-)
 clip_vision_model: ExportSpec = compose(vision_model, pooler_output())
-siglip_vision_model: ExportSpec = compose(vision_model, pooler_output(when="not vision_use_head == False"))
 
 groupvit: ExportSpec = compose(
     two_towers,
@@ -269,17 +249,6 @@ text_and_vision_with_segments: ExportSpec = compose(
     model_part(TEXT_MODEL, segment_inputs),
     contrastive_tasks(image_inputs(), text_batch_inputs, segment_inputs),
 )
-clipseg: ExportSpec = compose(
-    text_and_vision,
-    text_with_end,
-    tasked(
-        "image-segmentation",
-        loads("CLIPSegForImageSegmentation"),
-        text_inputs,
-        image_inputs(),
-        gives("logits", "batch_size _ _"),
-    ),
-)
 RETRIEVAL = "image-text-retrieval"
 """The task of image-text matching: two logits for each pair, whether the text describes the image."""
 blip: ExportSpec = compose(
@@ -308,27 +277,7 @@ blip_2: ExportSpec = compose(
 
 # Videos in place of images.
 FRAME_AXES = "batch_size num_frames= num_channels= image_height= image_width="
-xclip: ExportSpec = compose(
-    two_towers,
-    text_with_end,
-    reads(num_frames="vision_config.num_frames"),
-    feature_outputs(
-        takes("pixel_values", FRAME_AXES, "pixels", kind="float"),
-        text_batch_inputs,
-        gives("logits_per_video", "batch_size text_batch_size"),
-        gives("logits_per_text", "text_batch_size batch_size"),
-        gives("text_embeds", "batch_size text_batch_size _"),
-        gives("video_embeds", "batch_size _"),
-    ),
-)
 video_inputs: ExportSpec = takes("pixel_values_videos", FRAME_AXES, "pixels", kind="float")
-videoprism: ExportSpec = compose(
-    two_towers,
-    reads(num_frames="vision_config.num_frames"),
-    model_part(VIDEO_MODEL, video_inputs, video_tower),
-    model_part(TEXT_MODEL, text_batch_inputs, text_tower),
-    contrastive_tasks(video_inputs, text_batch_inputs, other="video"),
-)
 
 # One text for each image, in one encoder.
 flava: ExportSpec = compose(
@@ -419,11 +368,21 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "blip": blip,
         "blip-2": blip_2,
         "bridgetower": bridgetower,
-        "chinese_clip": chinese_clip,
+        "chinese_clip": compose(text_and_vision, reads(type_vocab_size="text_config.type_vocab_size")),
         "clap": clap,
         **rows("clip metaclip_2", clip),
-        "clip_text_model": clip_text_model,
-        "clipseg": clipseg,
+        "clip_text_model": compose(text_model, text_with_end, pooler_output(), text_layer_states),
+        "clipseg": compose(
+            text_and_vision,
+            text_with_end,
+            tasked(
+                "image-segmentation",
+                loads("CLIPSegForImageSegmentation"),
+                text_inputs,
+                image_inputs(),
+                gives("logits", "batch_size _ _"),
+            ),
+        ),
         "colpali": colpali,
         "flava": flava,
         "groupvit": groupvit,
@@ -451,15 +410,48 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         **rows("owlv2 owlvit", owlvit),
         "siglip": siglip,
         "siglip2": siglip2,
-        "siglip2_vision_model": siglip2_vision_model,
+        "siglip2_vision_model": compose(
+            patch_dummies(""),
+            sized(batch_size=2),
+            always(return_dict=True),
+            patch_inputs("batch_size"),
+            tasked("feature-extraction", gives("last_hidden_state", "batch_size max_num_patches _")),
+            pooler_output(when="not vision_use_head == False"),
+        ),
         **rows("siglip-text siglip_text_model", siglip_text_model),
-        "siglip-text-with-projection": siglip_text_with_projection,
-        "siglip_vision_model": siglip_vision_model,
+        "siglip-text-with-projection": compose(
+            text_model_inputs,
+            text_layer_states,
+            feature_outputs(
+                loads("SiglipTextModel"),
+                embedding_output("text_embeds", "batch_size"),
+                gives("last_hidden_state", f"{TOKENS} _"),
+            ),
+        ),
+        "siglip_vision_model": compose(vision_model, pooler_output(when="not vision_use_head == False")),
         "tipsv2": text_and_vision,
         "tipsv2_text_model": compose(text_model_with_mask, pooler_output()),
-        "videoprism": videoprism,
+        "videoprism": compose(
+            two_towers,
+            reads(num_frames="vision_config.num_frames"),
+            model_part(VIDEO_MODEL, video_inputs, video_tower),
+            model_part(TEXT_MODEL, text_batch_inputs, text_tower),
+            contrastive_tasks(video_inputs, text_batch_inputs, other="video"),
+        ),
         "vision-text-dual-encoder": only_tasks(text_and_vision_with_segments, "feature-extraction"),
         "visual_bert": visual_bert,
-        "xclip": xclip,
+        "xclip": compose(
+            two_towers,
+            text_with_end,
+            reads(num_frames="vision_config.num_frames"),
+            feature_outputs(
+                takes("pixel_values", FRAME_AXES, "pixels", kind="float"),
+                text_batch_inputs,
+                gives("logits_per_video", "batch_size text_batch_size"),
+                gives("logits_per_text", "text_batch_size batch_size"),
+                gives("text_embeds", "batch_size text_batch_size _"),
+                gives("video_embeds", "batch_size _"),
+            ),
+        ),
     }
 )

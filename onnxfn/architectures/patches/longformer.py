@@ -89,7 +89,7 @@ def _window_attention(self: Any, hidden_states: Tensor, excluded: Tensor, indice
     """
     side = self.one_sided_attn_window_size
     q, k, v = (
-        _split_heads(self, _scaled(self, self.query(hidden_states))),
+        _split_heads(self, self.query(hidden_states) / self.head_dim**0.5),
         _split_heads(self, self.key(hidden_states)),
         _split_heads(self, self.value(hidden_states)),
     )
@@ -112,7 +112,7 @@ def _global_attention(self: Any, hidden_states: Tensor, is_masked: Tensor, indic
     For _compute_global_attn_output_from_hidden. Rows of indices that hold no global token are not used.
     """
     tokens = hidden_states.gather(1, _expanded_index(indices, hidden_states))
-    q = _split_heads(self, _scaled(self, self.query_global(tokens)))
+    q = _split_heads(self, self.query_global(tokens) / self.head_dim**0.5)
     scores = q @ _split_heads(self, self.key_global(hidden_states)).transpose(-1, -2)
     scores = scores.masked_fill(is_masked[:, None, None, :], _lowest(scores))
     weights = torch.softmax(scores, dim=-1, dtype=torch.float32).type_as(scores)
@@ -124,10 +124,6 @@ def _with_global_tokens(local_output: Tensor, global_output: Tensor, indices: Te
     index = _expanded_index(indices, local_output)
     rows = torch.where(is_global[:, :, None], global_output, local_output.gather(1, index))
     return local_output.scatter(1, index, rows)
-
-
-def _scaled(self: Any, q: Tensor) -> Tensor:
-    return q / self.head_dim**0.5
 
 
 def _split_heads(self: Any, states: Tensor) -> Tensor:
