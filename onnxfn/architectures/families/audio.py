@@ -83,25 +83,23 @@ Tasks: none. A row adds them.
 """
 
 
-subsampling: ExportSpec = reads(
-    num_mel_bins="encoder_config.num_mel_bins or num_mel_bins",
-    mel_kernel="encoder_config.subsampling_conv_kernel_size or subsampling_conv_kernel_size",
-    mel_stride="encoder_config.subsampling_conv_stride or subsampling_conv_stride",
-    mel_halvings="log2(encoder_config.subsampling_factor or subsampling_factor)",
-)
-"""The keys of the convolutions that shorten a mel spectrogram, in a configuration or in its `encoder_config`."""
-
-
 def subsampled_frames(kernel: str, times: str, length: str = "sequence_length") -> ExportSpec:
     """A spec of the number of frames after convolutions that shorten a mel spectrogram.
+
+    Their keys are in the configuration, or in its `encoder_config`.
 
     Args:
         kernel: The kernel of each convolution, less its padding.
         times: The number of convolutions.
         length: The symbol of the number of steps.
     """
-    frames = f"convolved({length}, repeated({kernel}, {times}), repeated(mel_stride, {times}))"
-    return compose(subsampling, reads(frames=frames))
+    return reads(
+        num_mel_bins="encoder_config.num_mel_bins or num_mel_bins",
+        mel_kernel="encoder_config.subsampling_conv_kernel_size or subsampling_conv_kernel_size",
+        mel_stride="encoder_config.subsampling_conv_stride or subsampling_conv_stride",
+        mel_halvings="log2(encoder_config.subsampling_factor or subsampling_factor)",
+        frames=f"convolved({length}, repeated({kernel}, {times}), repeated(mel_stride, {times}))",
+    )
 
 
 def parakeet_frames(length: str = "sequence_length") -> ExportSpec:
