@@ -30,7 +30,6 @@ from onnxfn.specs.edits.behaviors import STEMS, behaves, encoder_and_decoder
 from onnxfn.specs.edits.tensors import without
 from onnxfn.specs.tasks.tasks import tasked
 
-hubert: ExportSpec = compose(audio, wav2vec2_frames(""))
 wav2vec2: ExportSpec = compose(audio_with_speaker_tasks, wav2vec2_frames(""))
 
 
@@ -80,7 +79,7 @@ def transducer(*encoder_specs: ExportSpec, loader: str = "AutoModelForRNNT") -> 
             gives("present_hidden_state", state),
             gives("present_cell_state", state),
         ),
-        tasked("automatic-speech-recognition", spec=compose(loads(loader), encoder_and_decoder())),
+        tasked("automatic-speech-recognition", loads(loader), encoder_and_decoder()),
     )
 
 
@@ -127,26 +126,6 @@ code_dummies: ExportSpec = compose(
     generates("codes", "integers", high=from_config("codebook_size")),
     sized_in("one several longer", chunk_length=(16, 7, 11, 30)),
 )
-dac: ExportSpec = compose(
-    without(waveforms, "input_values"),
-    dac_frames,
-    code_dummies,
-    behaves(
-        "encoder",
-        takes("input_values", "batch_size 1 sequence_length", "waveform", kind="float"),
-        runs("self.encode"),
-        always(return_dict=True),
-        gives("audio_codes", "batch_size _ frames", kind="int64"),
-    ),
-    behaves(
-        "decoder",
-        takes("audio_codes", "batch_size n_codebooks= chunk_length", "codes"),
-        runs("self.decode"),
-        always(return_dict=True),
-        gives("audio_values", "batch_size audio_length"),
-    ),
-    tasked("feature-extraction", spec=encoder_and_decoder()),
-)
 
 
 # Vocoders: from a mel spectrogram to a waveform.
@@ -161,27 +140,12 @@ def vocoder(loader: str) -> ExportSpec:
         generates("mel", "normal"),
         reads(model_in_dim="model_in_dim"),
         sized(batch_size=2, sequence_length=16),
-        tasked("text-to-audio", spec=compose(loads(loader), gives("waveform", "batch_size n_samples"))),
+        tasked("text-to-audio", loads(loader), gives("waveform", "batch_size n_samples")),
     )
 
 
 # The noise is a constant: see wrappers/vits.py.
 TEXT_AXES = "text_batch_size sequence_length"
-vits: ExportSpec = compose(
-    takes("input_ids", TEXT_AXES, "token_ids"),
-    takes("attention_mask", TEXT_AXES, "padding_mask"),
-    generates("token_ids", "integers", high=from_config("vocab_size")),
-    padded("right"),
-    sized_in("one right-padded short", text_batch_size=(2, 1, 3, 3), sequence_length=(16, 7, 11, 3)),
-    case("one", padded("none")),
-    runs("vits.speech"),
-    tasked(
-        "text-to-audio",
-        spec=compose(
-            gives("waveform", "text_batch_size n_samples"), gives("spectrogram", "text_batch_size _ num_bins")
-        ),
-    ),
-)
 
 # The model predicts the duration of each token, without random sampling.
 fastspeech2_conformer: ExportSpec = compose(
@@ -192,10 +156,7 @@ fastspeech2_conformer: ExportSpec = compose(
     sized_in("one right-padded longer", batch_size=(2, 1, 3, 2), sequence_length=(16, 7, 11, 24)),
     case("one", padded("none")),
     always(return_dict=True),
-    tasked(
-        "text-to-audio",
-        spec=compose(loads("AutoModelForTextToSpectrogram"), gives("spectrogram", "batch_size n_frames _")),
-    ),
+    tasked("text-to-audio", loads("AutoModelForTextToSpectrogram"), gives("spectrogram", "batch_size n_frames _")),
 )
 
 ROWS: Mapping[str, ExportSpec] = MappingProxyType(
@@ -208,10 +169,29 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
             reads(max_length="max_length", num_mel_bins="num_mel_bins"),
             sized(batch_size=2),
             always(return_dict=True),
-            tasked("feature-extraction", spec=gives("last_hidden_state", "batch_size _ _")),
+            tasked("feature-extraction", gives("last_hidden_state", "batch_size _ _")),
             tasked("audio-classification"),
         ),
-        "dac": dac,
+        "dac": compose(
+            without(waveforms, "input_values"),
+            dac_frames,
+            code_dummies,
+            behaves(
+                "encoder",
+                takes("input_values", "batch_size 1 sequence_length", "waveform", kind="float"),
+                runs("self.encode"),
+                always(return_dict=True),
+                gives("audio_codes", "batch_size _ frames", kind="int64"),
+            ),
+            behaves(
+                "decoder",
+                takes("audio_codes", "batch_size n_codebooks= chunk_length", "codes"),
+                runs("self.decode"),
+                always(return_dict=True),
+                gives("audio_values", "batch_size audio_length"),
+            ),
+            tasked("feature-extraction", encoder_and_decoder()),
+        ),
         # Each convolution pads to whole frames. The number of codebooks depends on the bandwidth: the encoder uses the
         # lowest, the decoder takes any.
         "encodec": compose(
@@ -234,7 +214,7 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
                 runs("music.single_chunk_decoder"),
                 gives("audio_values", "batch_size _ audio_length"),
             ),
-            tasked("feature-extraction", spec=encoder_and_decoder()),
+            tasked("feature-extraction", encoder_and_decoder()),
         ),
         "fastspeech2_conformer": fastspeech2_conformer,
         # Each step has several stacked frames of a mel spectrogram. The encoder keeps the number of steps.
@@ -247,11 +227,11 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "glmasr_encoder": compose(
             takes("input_features", "batch_size num_mel_bins= sequence_length", "mel", kind="float"),
             without(mel_inputs, "attention_mask", "input_features"),
-            tasked("feature-extraction", spec=gives("last_hidden_state", "batch_size (sequence_length-1)//2+1 _")),
+            tasked("feature-extraction", gives("last_hidden_state", "batch_size (sequence_length-1)//2+1 _")),
         ),
         "granite_speech5_ctc": compose(mel_inputs, granite_frames, audio_transcription),
         "granite_speech5_encoder": compose(mel_inputs, granite_frames, audio_features),
-        **rows("hubert sew sew-d unispeech", hubert),
+        **rows("hubert sew sew-d unispeech", compose(audio, wav2vec2_frames(""))),
         "lasr_ctc": compose(mel_inputs, lasr_frames, audio_transcription),
         "lasr_encoder": compose(mel_inputs, lasr_frames, audio_features),
         # transformers 5 no longer has this model. Each convolution pads half its kernel, so the formula takes it as
@@ -272,10 +252,7 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
             takes("input_values", "batch_size 1 sequence_length", "waveform", kind="float"),
             always(return_dict=True),
             dac_frames,
-            tasked(
-                "feature-extraction",
-                spec=compose(gives("last_hidden_state", FRAMES), gives("pooler_output", "batch_size _")),
-            ),
+            tasked("feature-extraction", gives("last_hidden_state", FRAMES), gives("pooler_output", "batch_size _")),
         ),
         "univnet": compose(
             takes("input_features", f"{TOKENS} num_mel_bins=", "mel", kind="float"),
@@ -284,9 +261,22 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
             reads(num_mel_bins="num_mel_bins", model_in_channels="model_in_channels"),
             sized(batch_size=2, sequence_length=16),
             always(return_dict=True),
-            tasked("text-to-audio", spec=compose(loads("AutoModel"), gives("waveforms", "batch_size n_samples"))),
+            tasked("text-to-audio", loads("AutoModel"), gives("waveforms", "batch_size n_samples")),
         ),
-        "vits": vits,
+        "vits": compose(
+            takes("input_ids", TEXT_AXES, "token_ids"),
+            takes("attention_mask", TEXT_AXES, "padding_mask"),
+            generates("token_ids", "integers", high=from_config("vocab_size")),
+            padded("right"),
+            sized_in("one right-padded short", text_batch_size=(2, 1, 3, 3), sequence_length=(16, 7, 11, 3)),
+            case("one", padded("none")),
+            runs("vits.speech"),
+            tasked(
+                "text-to-audio",
+                gives("waveform", "text_batch_size n_samples"),
+                gives("spectrogram", "text_batch_size _ num_bins"),
+            ),
+        ),
         # Only the adapter has convolutions. Each pads half a kernel on both sides.
         "wav2vec2-bert": compose(
             mel_inputs,
@@ -309,7 +299,7 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "fastspeech2_conformer_hifigan": vocoder("FastSpeech2ConformerHifiGan"),
         "fastspeech2_conformer_with_hifigan": compose(
             fastspeech2_conformer,
-            tasked("text-to-audio", spec=gives("waveform", "batch_size n_samples")),
+            tasked("text-to-audio", gives("waveform", "batch_size n_samples")),
         ),
         "nemotron3_5_asr": transducer(nemotron_frames, language_prompt),
         "nemotron3_diarization": compose(
@@ -317,15 +307,13 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
             diarization_frames,
             tasked(
                 "feature-extraction",
-                spec=gives("last_hidden_state", "batch_size (sequence_length+factor-1)//factor*factor _"),
+                gives("last_hidden_state", "batch_size (sequence_length+factor-1)//factor*factor _"),
             ),
         ),
         "nemotron3_diarization_audio": compose(
             mel_inputs,
             diarization_frames,
-            tasked(
-                "feature-extraction", spec=gives("last_hidden_state", "batch_size (sequence_length+factor-1)//factor _")
-            ),
+            tasked("feature-extraction", gives("last_hidden_state", "batch_size (sequence_length+factor-1)//factor _")),
         ),
         "nemotron_asr_streaming": transducer(nemotron_frames),
         "parakeet_rnnt": transducer(parakeet_frames()),

@@ -49,7 +49,7 @@ gpt_bigcode: ExportSpec = compose(llama, reads(num_key_value_heads="1 if multi_q
 falcon: ExportSpec = compose(
     text_decoder,
     *(
-        tasked(task, spec=takes("position_ids", TOKENS, "token_positions", when="not alibi"))
+        tasked(task, takes("position_ids", TOKENS, "token_positions", when="not alibi"))
         for task in (*FEATURES, *GENERATION)
     ),
     reads(
@@ -74,7 +74,6 @@ gemma3: ExportSpec = compose(
 # The last layers use keys and values of earlier layers, and have no cache (modeling_gemma3n, modeling_gemma4).
 CACHED_LAYERS = "num_layers - num_kv_shared_layers"
 SLIDING_LAYERS = "indices_where(layer_types, 'sliding_attention')"
-gemma3n: ExportSpec = compose(llama, kv_cache(layers=CACHED_LAYERS))
 gemma4: ExportSpec = compose(
     llama,
     kv_cache(layers=f"less_than({SLIDING_LAYERS}, {CACHED_LAYERS})"),
@@ -222,7 +221,7 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         **_rows("qwen3_next", qwen3_next, *ALL_HEADS),
         **_rows("zamba", zamba, TEXT_CLASSIFICATION),
         **_rows("zamba2", compose(llama, hybrid_cache, mamba2_layers()), TEXT_CLASSIFICATION),
-        **_rows("gemma3n_text", compose(gemma3n, own_attention)),
+        **_rows("gemma3n_text", compose(llama, kv_cache(layers=CACHED_LAYERS), own_attention)),
         **_rows("gemma4_text", compose(gemma4, own_attention)),
         **_rows(
             "codegen flint gpt_neox_japanese gpt_oss granite_swa granitemoe_swa xglm", compose(llama, own_attention)

@@ -6,13 +6,14 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from onnxfn.architectures.families.detection import (
+    IMAGE_ENCODER,
+    MASK_DECODER,
     grayscale_images,
     grayscale_pairs,
     image_cases,
+    image_embedding,
     images_of_any_size,
     images_without_cases,
-    mask_outputs,
-    point_inputs,
     promptable_segmentation,
     segmentation_tasks,
 )
@@ -74,7 +75,7 @@ yolos: ExportSpec = compose(
     images_of_any_size,
     reads(patch_size="patch_size", num_detection_tokens="num_detection_tokens"),
     sized(height=512, width=864),
-    tasked("feature-extraction", spec=gives("last_hidden_state", f"batch_size {NUM_PATCHES}+num_detection_tokens+1 _")),
+    tasked("feature-extraction", gives("last_hidden_state", f"batch_size {NUM_PATCHES}+num_detection_tokens+1 _")),
     tasked("object-detection"),
 )
 
@@ -84,26 +85,11 @@ def rt_detr(*outputs: ExportSpec) -> ExportSpec:
     return compose(
         images_without_cases,
         image_cases((96, 128), (160, 96), traced=(320, 320)),
-        tasked("object-detection", spec=compose(*outputs)),
+        tasked("object-detection", *outputs),
     )
 
 
 order_outputs: ExportSpec = gives("order_logits", "batch_size _ _")
-
-# Models that predict a depth, a class or a normal for each position of an image.
-glpn: ExportSpec = compose(
-    images_without_cases,
-    image_cases((96, 64), (64, 128)),
-    tasked("feature-extraction", spec=gives("last_hidden_state", "batch_size _ (height+31)//32 (width+31)//32")),
-    tasked("depth-estimation", spec=gives("predicted_depth", "batch_size height width")),
-)
-
-segformer: ExportSpec = compose(
-    images_of_any_size,
-    tasked("feature-extraction", spec=gives("last_hidden_state", "batch_size _ (height+31)//32 (width+31)//32")),
-    tasked("image-classification"),
-    segmentation_tasks(f"batch_size _ {QUARTER_SIZE}"),
-)
 
 
 def window_multiple(windows: int, otherwise: int) -> Getter:
@@ -125,31 +111,15 @@ depth_anything: ExportSpec = compose(
     image_cases((84, 70), (61, 83), traced=(70, 98)),
     tasked(
         "depth-estimation",
-        spec=gives("predicted_depth", "batch_size height//patch_size*patch_size width//patch_size*patch_size"),
+        gives("predicted_depth", "batch_size height//patch_size*patch_size width//patch_size*patch_size"),
     ),
 )
 
 TIPSV2_SIZE = DOUBLED_SIZE.format(16)
-tipsv2_dpt: ExportSpec = compose(
-    depth_anything,
-    tasked("depth-estimation", spec=gives("predicted_depth", f"batch_size {TIPSV2_SIZE}")),
-    tasked("semantic-segmentation", spec=gives("logits", f"batch_size _ {TIPSV2_SIZE}")),
-    tasked("normal-estimation", spec=gives("normals", f"batch_size 3 {TIPSV2_SIZE}")),
-)
 
-uvdoc: ExportSpec = compose(
-    images_without_cases,
-    image_cases((96, 64), (64, 128)),
-    tasked("feature-extraction", spec=gives("last_hidden_state", "batch_size 2 (height+15)//16 (width+15)//16")),
-)
 
 # An image is divided into patches at several scales. At the coarsest it is one patch, so its size is fixed.
 IMAGE_SIDE = "patch_size // scaled_images_ratios[0]"
-depth_pro: ExportSpec = compose(
-    pixel_inputs,
-    reads(num_channels="image_model_config.num_channels", image_height=IMAGE_SIDE, image_width=IMAGE_SIDE),
-    tasked("depth-estimation", spec=gives("field_of_view", "batch_size", when="use_fov_model")),
-)
 
 
 # Each query predicts a class and a mask.
@@ -162,49 +132,23 @@ maskformer: ExportSpec = compose(
     swin_backbone,
     tasked(
         "feature-extraction",
-        spec=gives("last_hidden_state", "batch_size _ _", path=("transformer_decoder_last_hidden_state",)),
+        gives("last_hidden_state", "batch_size _ _", path=("transformer_decoder_last_hidden_state",)),
     ),
-    tasked("image-segmentation", spec=compose(loads("AutoModelForInstanceSegmentation"), mask_query_outputs)),
+    tasked("image-segmentation", loads("AutoModelForInstanceSegmentation"), mask_query_outputs),
 )
 
 universal_segmentation: ExportSpec = compose(loads("AutoModelForUniversalSegmentation"), mask_query_outputs)
-mask2former: ExportSpec = compose(maskformer, size_patches, tasked("image-segmentation", spec=universal_segmentation))
 
 eomt: ExportSpec = compose(
     pixel_inputs,
     reads(num_channels="num_channels", image_height="image_size", image_width="image_size"),
     runs("detection.with_constant_mask_probs"),
-    tasked(
-        "image-segmentation", spec=compose(universal_segmentation, gives("masks_queries_logits", "batch_size _ _ _"))
-    ),
+    tasked("image-segmentation", universal_segmentation, gives("masks_queries_logits", "batch_size _ _ _")),
 )
 
-vitpose: ExportSpec = compose(
-    pixel_inputs,
-    reads(
-        num_channels="backbone_config.num_channels",
-        image_height="backbone_config.image_size[0]",
-        image_width="backbone_config.image_size[1]",
-    ),
-    tasked(
-        "keypoint-detection", spec=compose(loads("AutoModelForPoseEstimation"), gives("heatmaps", "batch_size _ _ _"))
-    ),
-)
 
 # The number of keypoints depends on the image. The axis has that of the image with the most, and a mask for the others.
 KEYPOINT_AXES = "batch_size num_keypoints"
-superpoint: ExportSpec = compose(
-    grayscale_images,
-    tasked(
-        "keypoint-detection",
-        spec=compose(
-            gives("keypoints", f"{KEYPOINT_AXES} 2", kind="float"),
-            gives("scores", KEYPOINT_AXES, kind="float"),
-            gives("descriptors", f"{KEYPOINT_AXES} _"),
-            gives("mask", KEYPOINT_AXES, kind="int32"),
-        ),
-    ),
-)
 
 # Two images, and the keypoint of the second that matches each keypoint of the first.
 PAIR_AXES = "batch_size 2 num_keypoints"
@@ -214,31 +158,16 @@ superglue: ExportSpec = compose(
     grayscale_pairs,
     tasked(
         "keypoint-matching",
-        spec=compose(
-            gives("matches", PAIR_AXES, kind="int64"),
-            gives("matching_scores", PAIR_AXES),
-            gives("keypoints", f"{PAIR_AXES} 2", kind="float"),
-            gives("mask", PAIR_AXES, kind="int32"),
-        ),
+        gives("matches", PAIR_AXES, kind="int64"),
+        gives("matching_scores", PAIR_AXES),
+        gives("keypoints", f"{PAIR_AXES} 2", kind="float"),
+        gives("mask", PAIR_AXES, kind="int32"),
     ),
 )
 
 # Each cell of one image is compared with each cell of the other. Attention aggregates 4 by 4 cells, so the sides are
 # multiples of 32.
 CELL_AXES = "batch_size 2 (height//cell)*(width//cell)"
-efficientloftr: ExportSpec = compose(
-    grayscale_pairs,
-    reads(cell=" * ".join(f"stage_stride[{stage}]" for stage in range(4))),
-    image_cases((96, 64), (64, 128)),
-    tasked(
-        "keypoint-matching",
-        spec=compose(
-            gives("matches", CELL_AXES, kind="int64"),
-            gives("matching_scores", CELL_AXES),
-            gives("keypoints", f"{CELL_AXES} 2", kind="float"),
-        ),
-    ),
-)
 
 # SAM and models derived from it. One part encodes the image once. The other decodes masks, once per set of points.
 EMBEDDING_AXES = "batch_size channels= places= places="
@@ -265,30 +194,14 @@ sam2: ExportSpec = compose(
         channels_2="mask_decoder_config.hidden_size",
         **{f"places_{level}": f"vision_config.backbone_feature_sizes[{level}][0]" for level in LEVELS},
     ),
-    promptable_segmentation,
-    model_part(
-        "vision_encoder",
-        pixel_inputs,
-        runs("self.get_image_embeddings"),
-        *(gives(f"image_embeddings.{level}", "batch_size _ _ _", path=(level,), kind="float") for level in LEVELS),
+    promptable_segmentation(),
+    *(
+        image_embedding(
+            f"image_embeddings.{level}", f"batch_size channels_{level}= places_{level}= places_{level}=", path=(level,)
+        )
+        for level in LEVELS
     ),
-    model_part(
-        "prompt_encoder_mask_decoder",
-        point_inputs,
-        *(
-            takes(
-                f"image_embeddings.{level}",
-                f"batch_size channels_{level}= places_{level}= places_{level}=",
-                "embeddings",
-                kind="float",
-                path=("image_embeddings", level),
-            )
-            for level in LEVELS
-        ),
-        runs("self.forward"),
-        mask_outputs,
-        gives("object_score_logits", "batch_size point_batch_size _"),
-    ),
+    model_part(MASK_DECODER, gives("object_score_logits", "batch_size point_batch_size _")),
 )
 
 # Models that detect lines of text. Models that recognize their text are in vision.py.
@@ -296,7 +209,7 @@ text_detection: ExportSpec = compose(
     images_without_cases,
     image_cases((96, 64), (64, 128)),
     without(
-        tasked("object-detection", spec=gives("last_hidden_state", "batch_size 1 height width")), "logits", "pred_boxes"
+        tasked("object-detection", gives("last_hidden_state", "batch_size 1 height width")), "logits", "pred_boxes"
     ),
 )
 
@@ -306,7 +219,7 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "chmv2": compose(
             depth_anything,
             sized(height=80, width=112),
-            tasked("depth-estimation", spec=gives("predicted_depth", f"batch_size {DOUBLED_SIZE.format(32)}")),
+            tasked("depth-estimation", gives("predicted_depth", f"batch_size {DOUBLED_SIZE.format(32)}")),
         ),
         **rows("conditional_detr dab-detr table-transformer", table_transformer),
         **rows("d_fine deimv2 rt_detr rt_detr_v2", rt_detr()),
@@ -316,12 +229,17 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
             table_transformer, image_cases((192, 136), (131, 183), traced=(160, 224)), size_patches
         ),
         "depth_anything": depth_anything,
-        "depth_pro": depth_pro,
+        "depth_pro": compose(
+            pixel_inputs,
+            reads(num_channels="image_model_config.num_channels", image_height=IMAGE_SIDE, image_width=IMAGE_SIDE),
+            tasked("depth-estimation", gives("field_of_view", "batch_size", when="use_fov_model")),
+        ),
         "detr": compose(
             table_transformer,
             tasked(
                 "image-segmentation",
-                spec=compose(gives("logits", "batch_size _ _"), gives("pred_masks", f"batch_size _ {QUARTER_SIZE}")),
+                gives("logits", "batch_size _ _"),
+                gives("pred_masks", f"batch_size _ {QUARTER_SIZE}"),
             ),
         ),
         "dpt": compose(
@@ -329,20 +247,35 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
             reads(patch_size="patch_size"),
             # The trace has odd numbers of patches, so that stages have unequal sizes and are resized.
             image_cases((96, 96), (80, 80), traced=(368, 368)),
-            tasked("feature-extraction", spec=gives("last_hidden_state", f"batch_size {NUM_PATCHES}+1 _")),
-            tasked("depth-estimation", spec=gives("predicted_depth", f"batch_size {DOUBLED_SIZE.format(32)}")),
+            tasked("feature-extraction", gives("last_hidden_state", f"batch_size {NUM_PATCHES}+1 _")),
+            tasked("depth-estimation", gives("predicted_depth", f"batch_size {DOUBLED_SIZE.format(32)}")),
             segmentation_tasks(f"batch_size _ {DOUBLED_SIZE.format(32)}"),
         ),
-        "efficientloftr": efficientloftr,
+        "efficientloftr": compose(
+            grayscale_pairs,
+            reads(cell=" * ".join(f"stage_stride[{stage}]" for stage in range(4))),
+            image_cases((96, 64), (64, 128)),
+            tasked(
+                "keypoint-matching",
+                gives("matches", CELL_AXES, kind="int64"),
+                gives("matching_scores", CELL_AXES),
+                gives("keypoints", f"{CELL_AXES} 2", kind="float"),
+            ),
+        ),
         **rows("eomt eomt_dinov3", eomt),
-        "glpn": glpn,
+        "glpn": compose(
+            images_without_cases,
+            image_cases((96, 64), (64, 128)),
+            tasked("feature-extraction", gives("last_hidden_state", "batch_size _ (height+31)//32 (width+31)//32")),
+            tasked("depth-estimation", gives("predicted_depth", "batch_size height width")),
+        ),
         # Attention is eager: the other implementations branch on the number of keypoints.
         "lightglue": compose(
             superglue,
             ExportSpec(call=Call(submodule="detection.keypoint_matcher", attention="eager")),
         ),
         "lw_detr": lw_detr,
-        "mask2former": mask2former,
+        "mask2former": compose(maskformer, size_patches, tasked("image-segmentation", universal_segmentation)),
         "maskformer": maskformer,
         "oneformer": compose(
             images_of_any_size,
@@ -351,7 +284,7 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
             size_patches,
             takes("task_inputs", "batch_size task_seq_len=", "task_tokens"),
             generates("task_tokens", "integers", high=from_config("text_encoder_vocab_size")),
-            tasked("image-segmentation", spec=universal_segmentation),
+            tasked("image-segmentation", universal_segmentation),
         ),
         **rows("pp_ocrv5_mobile_det pp_ocrv5_server_det pp_ocrv6_medium_det pp_ocrv6_small_det", text_detection),
         "prompt_depth_anything": compose(
@@ -364,78 +297,50 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
             lw_detr,
             tasked(
                 "image-segmentation",
-                spec=compose(
-                    loads("AutoModelForInstanceSegmentation"),
-                    gives("logits", "batch_size _ _"),
-                    gives("pred_boxes", "batch_size _ _"),
-                    gives("pred_masks", f"batch_size _ {QUARTER_SIZE}"),
-                ),
+                loads("AutoModelForInstanceSegmentation"),
+                gives("logits", "batch_size _ _"),
+                gives("pred_boxes", "batch_size _ _"),
+                gives("pred_masks", f"batch_size _ {QUARTER_SIZE}"),
             ),
         ),
         "sam": compose(
             sam_reads,
-            promptable_segmentation,
+            promptable_segmentation(
+                takes("image_positional_embeddings", EMBEDDING_AXES, "embeddings", kind="float"),
+                takes("image_embeddings", EMBEDDING_AXES, "embeddings", kind="float"),
+                encoder="sam.vision_encoder",
+                decoder="sam.prompt_encoder_mask_decoder",
+            ),
             model_part(
-                "vision_encoder",
-                pixel_inputs,
-                runs("sam.vision_encoder"),
+                IMAGE_ENCODER,
                 gives("image_embeddings", "batch_size _ _ _"),
                 gives("image_positional_embeddings", "batch_size _ _ _"),
             ),
-            model_part(
-                "prompt_encoder_mask_decoder",
-                takes("image_positional_embeddings", EMBEDDING_AXES, "embeddings", kind="float"),
-                takes("image_embeddings", EMBEDDING_AXES, "embeddings", kind="float"),
-                point_inputs,
-                runs("sam.prompt_encoder_mask_decoder"),
-                mask_outputs,
-            ),
         ),
         **rows("sam2 sam3_tracker", sam2),
-        # The output of the first layer with global attention is also an input of the mask decoder. A part that names a
-        # submodule replaces the inputs and outputs of the task, so the decoder names the model's own `forward`.
+        # The output of the first layer with global attention is also an input of the mask decoder.
         "sam_hq": compose(
             sam_reads,
             reads(vision_size="vision_config.hidden_size"),
-            promptable_segmentation,
-            model_part(
-                "vision_encoder",
-                pixel_inputs,
-                runs("self.get_image_embeddings"),
-                gives("image_embeddings", "batch_size _ _ _", path=(0,), kind="float"),
-                gives("intermediate_embeddings.0", "batch_size _ _ _", path=(1, 0), kind="float"),
-            ),
-            model_part(
-                "prompt_encoder_mask_decoder",
-                point_inputs,
-                takes("image_embeddings", EMBEDDING_AXES, "embeddings", kind="float"),
-                takes(
-                    "intermediate_embeddings.0",
-                    "batch_size places= places= vision_size=",
-                    "embeddings",
-                    kind="float",
-                    path=("intermediate_embeddings", 0),
-                ),
-                runs("self.forward"),
-                mask_outputs,
-            ),
+            promptable_segmentation(),
+            image_embedding("image_embeddings", EMBEDDING_AXES, path=(0,)),
+            image_embedding("intermediate_embeddings.0", "batch_size places= places= vision_size=", path=(1, 0)),
         ),
         "sapiens2": compose(
             backbone(images_without_cases, "batch_size _ height//patch_size width//patch_size"),
             reads(patch_size="patch_size", enlarged="2 ** len(head_config.upsample_out_channels)"),
             image_cases((96, 64), (61, 83)),
-            tasked("semantic-segmentation", spec=gives("logits", f"batch_size _ {UPSAMPLED_SIZE}")),
+            tasked("semantic-segmentation", gives("logits", f"batch_size _ {UPSAMPLED_SIZE}")),
             tasked(
                 "keypoint-detection",
-                spec=compose(loads("AutoModelForPoseEstimation"), gives("heatmaps", f"batch_size _ {UPSAMPLED_SIZE}")),
+                loads("AutoModelForPoseEstimation"),
+                gives("heatmaps", f"batch_size _ {UPSAMPLED_SIZE}"),
             ),
-            tasked("normal-estimation", spec=gives("normals", f"batch_size _ {UPSAMPLED_SIZE}")),
+            tasked("normal-estimation", gives("normals", f"batch_size _ {UPSAMPLED_SIZE}")),
             tasked(
                 "image-matting",
-                spec=compose(
-                    gives("alphas", f"batch_size _ {UPSAMPLED_SIZE}"),
-                    gives("foregrounds", f"batch_size 3 {UPSAMPLED_SIZE}"),
-                ),
+                gives("alphas", f"batch_size _ {UPSAMPLED_SIZE}"),
+                gives("foregrounds", f"batch_size 3 {UPSAMPLED_SIZE}"),
             ),
         ),
         # The prompt is an image with its mask. The model predicts the mask of another image.
@@ -447,32 +352,60 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
             ),
             generates("pixels", "normal"),
             sized(batch_size=2),
+            tasked("image-segmentation", loads("SegGptForImageSegmentation"), gives("pred_masks", "batch_size _ _ _")),
+        ),
+        "segformer": compose(
+            images_of_any_size,
+            tasked("feature-extraction", gives("last_hidden_state", "batch_size _ (height+31)//32 (width+31)//32")),
+            tasked("image-classification"),
+            segmentation_tasks(f"batch_size _ {QUARTER_SIZE}"),
+        ),
+        "superglue": superglue,
+        "superpoint": compose(
+            grayscale_images,
             tasked(
-                "image-segmentation",
-                spec=compose(loads("SegGptForImageSegmentation"), gives("pred_masks", "batch_size _ _ _")),
+                "keypoint-detection",
+                gives("keypoints", f"{KEYPOINT_AXES} 2", kind="float"),
+                gives("scores", KEYPOINT_AXES, kind="float"),
+                gives("descriptors", f"{KEYPOINT_AXES} _"),
+                gives("mask", KEYPOINT_AXES, kind="int32"),
             ),
         ),
-        "segformer": segformer,
-        "superglue": superglue,
-        "superpoint": superpoint,
         "upernet": compose(
             images_of_any_size,
             swin_backbone,
-            tasked("semantic-segmentation", spec=gives("logits", "batch_size _ height width")),
+            tasked("semantic-segmentation", gives("logits", "batch_size _ height width")),
         ),
-        "tipsv2_dpt": tipsv2_dpt,
-        "uvdoc": uvdoc,
+        "tipsv2_dpt": compose(
+            depth_anything,
+            tasked("depth-estimation", gives("predicted_depth", f"batch_size {TIPSV2_SIZE}")),
+            tasked("semantic-segmentation", gives("logits", f"batch_size _ {TIPSV2_SIZE}")),
+            tasked("normal-estimation", gives("normals", f"batch_size 3 {TIPSV2_SIZE}")),
+        ),
+        "uvdoc": compose(
+            images_without_cases,
+            image_cases((96, 64), (64, 128)),
+            tasked("feature-extraction", gives("last_hidden_state", "batch_size 2 (height+15)//16 (width+15)//16")),
+        ),
         "vitmatte": compose(
             images_without_cases,
             image_cases((96, 64), (64, 128), traced=(96, 80)),
-            tasked("image-matting", spec=gives("alphas", "batch_size 1 height width")),
+            tasked("image-matting", gives("alphas", "batch_size 1 height width")),
             patched(
                 "transformers.models.vitdet.modeling_vitdet:get_rel_pos",
                 by="image_sizes.relative_positions",
                 why="converts the height and the width to Python integers",
             ),
         ),
-        "vitpose": vitpose,
+        "vitpose": compose(
+            pixel_inputs,
+            reads(
+                num_channels="backbone_config.num_channels",
+                image_height="backbone_config.image_size[0]",
+                image_width="backbone_config.image_size[1]",
+            ),
+            tasked("keypoint-detection", loads("AutoModelForPoseEstimation"), gives("heatmaps", "batch_size _ _ _")),
+        ),
         "yolos": yolos,
         "zoedepth": compose(
             images_without_cases,
@@ -484,10 +417,8 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
             image_cases((96, 64), (80, 112), traced=(368, 368)),  # odd numbers of patches, as for DPT
             tasked(
                 "depth-estimation",
-                spec=compose(
-                    gives("predicted_depth", f"batch_size {DOUBLED_SIZE.format(32)}"),
-                    gives("domain_logits", "batch_size _", when="several"),
-                ),
+                gives("predicted_depth", f"batch_size {DOUBLED_SIZE.format(32)}"),
+                gives("domain_logits", "batch_size _", when="several"),
             ),
         ),
         "pp_doclayout_v2": compose(

@@ -66,14 +66,6 @@ text_inputs: ExportSpec = compose(
     takes("attention_mask", SOURCE, "padding_mask"),
     generates("encoder_ids", "integers", high=from_config("encoder.vocab_size")),
 )
-encoder_decoder: ExportSpec = compose(
-    seq2seq,
-    composite_reads,
-    composite_monolith(text_inputs),
-    encodes(text_inputs),
-    behaves("decoder", encoder_states, encoder_mask, composite_next_ids),
-    generation_tasks("text2text-generation"),
-)
 
 # The encoder reads waveforms, as wav2vec2 does.
 speech_encoder_decoder: ExportSpec = compose(
@@ -96,33 +88,6 @@ patch_inputs: ExportSpec = compose(
     takes("flattened_patches", f"{SOURCE} patch_size=", "patches", kind="float"),
     takes("attention_mask", SOURCE, "padding_mask"),
     generates("patches", "integers", high=4),
-)
-pix2struct: ExportSpec = compose(
-    seq2seq,
-    reads(
-        vocab_size="text_config.vocab_size",
-        hidden_size="vision_config.hidden_size",
-        decoder_num_layers="text_config.num_layers",
-        decoder_num_attention_heads="text_config.num_heads",
-        decoder_head_dim="text_config.d_kv",
-        patch_size="vision_config.patch_embed_hidden_size + 2",
-    ),
-    behaves(
-        "monolith",
-        patch_inputs,
-        decoder_ids,
-        takes("decoder_attention_mask", TARGET, "padding_mask"),
-        encoder_decoder_cache("decoder_attention_mask"),
-    ),
-    encodes(patch_inputs),
-    behaves(
-        "decoder",
-        encoder_states,
-        encoder_mask,
-        next_ids,
-        takes("attention_mask", TARGET, "padding_mask", path=("decoder_attention_mask",)),
-    ),
-    generation_tasks("image-to-text"),
 )
 
 
@@ -187,8 +152,41 @@ SEEING: Mapping[str, ExportSpec] = MappingProxyType({"blip": blip_captions, "pp_
 
 ROWS: Mapping[str, ExportSpec] = MappingProxyType(
     {
-        "encoder-decoder": encoder_decoder,
-        "pix2struct": pix2struct,
+        "encoder-decoder": compose(
+            seq2seq,
+            composite_reads,
+            composite_monolith(text_inputs),
+            encodes(text_inputs),
+            behaves("decoder", encoder_states, encoder_mask, composite_next_ids),
+            generation_tasks("text2text-generation"),
+        ),
+        "pix2struct": compose(
+            seq2seq,
+            reads(
+                vocab_size="text_config.vocab_size",
+                hidden_size="vision_config.hidden_size",
+                decoder_num_layers="text_config.num_layers",
+                decoder_num_attention_heads="text_config.num_heads",
+                decoder_head_dim="text_config.d_kv",
+                patch_size="vision_config.patch_embed_hidden_size + 2",
+            ),
+            behaves(
+                "monolith",
+                patch_inputs,
+                decoder_ids,
+                takes("decoder_attention_mask", TARGET, "padding_mask"),
+                encoder_decoder_cache("decoder_attention_mask"),
+            ),
+            encodes(patch_inputs),
+            behaves(
+                "decoder",
+                encoder_states,
+                encoder_mask,
+                next_ids,
+                takes("attention_mask", TARGET, "padding_mask", path=("decoder_attention_mask",)),
+            ),
+            generation_tasks("image-to-text"),
+        ),
         "speech-encoder-decoder": speech_encoder_decoder,
         # The decoder alone, TrOCRForCausalLM. It attends to the output of an encoder of images, which is another model.
         "trocr": compose(
@@ -205,7 +203,7 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
                 encoder_decoder_cache("input_ids"),
             ),
             *(
-                tasked(task, spec=compose(gives("logits", f"{TARGET} _"), files))
+                tasked(task, gives("logits", f"{TARGET} _"), files)
                 for task, files in (
                     ("text-generation", extra_file("decoder_model", "decoder")),
                     ("text-generation-with-past", decoder_with_past()),

@@ -46,25 +46,6 @@ clip_text: ExportSpec = compose(
     clip_text_encoder,
     serves("feature-extraction", loads("CLIPTextModel"), LAST_HIDDEN_STATE, gives("pooler_output", "batch_size _")),
 )
-clip_text_with_projection: ExportSpec = compose(
-    clip_text_encoder,
-    serves(
-        "feature-extraction",
-        loads("CLIPTextModelWithProjection"),
-        gives("text_embeds", "batch_size _"),
-        LAST_HIDDEN_STATE,
-    ),
-)
-t5_text: ExportSpec = compose(
-    text_model_inputs, serves("feature-extraction", loads("T5EncoderModel"), LAST_HIDDEN_STATE)
-)
-gemma2_text: ExportSpec = compose(
-    text_model_inputs,
-    takes("attention_mask", TOKENS, "padding_mask"),
-    always(use_cache=False),
-    checks(mask_input="attention_mask"),
-    serves("feature-extraction", loads("Gemma2Model"), LAST_HIDDEN_STATE),
-)
 
 # Models that remove noise from latents.
 LATENT_AXES = "batch_size num_channels= height width"
@@ -139,21 +120,6 @@ pooled_projection_inputs: ExportSpec = compose(
 
 # `txt_ids` and `img_ids` are the positions of tokens and of patches. `guidance` is the guidance scale.
 PACKED_AXES = "batch_size packed_height_width num_channels="
-flux: ExportSpec = compose(
-    float_input("hidden_states", PACKED_AXES, "latents"),
-    denoiser,
-    pooled_projection_inputs,
-    generates("timesteps", "uniform", low=0.0, high=1.0),
-    generates("position_ids", "integers", high=64),
-    takes("txt_ids", "sequence_length 3", "position_ids"),
-    takes("img_ids", "packed_height_width 3", "position_ids"),
-    float_input("guidance", "batch_size", "timesteps", when="guidance_embeds"),
-    sized_in("one several", packed_height_width=(1024, 24, 60)),
-    serves(
-        "semantic-segmentation",
-        gives("out_hidden_states", "batch_size packed_height_width _", path=("sample",), kind="float"),
-    ),
-)
 
 # Autoencoders between images and latents. Nothing is sampled: the encoder returns the parameters of the distribution.
 autoencoder: ExportSpec = compose(generates("pixels", "normal"), sized_in("one several", batch_size=(2, 1, 3)))
@@ -214,7 +180,15 @@ sample_size: Getter = from_config("sample_size")
 ROWS: Mapping[str, ExportSpec] = MappingProxyType(
     {
         "diffusers.clip-text": clip_text,
-        "diffusers.clip-text-with-projection": clip_text_with_projection,
+        "diffusers.clip-text-with-projection": compose(
+            clip_text_encoder,
+            serves(
+                "feature-extraction",
+                loads("CLIPTextModelWithProjection"),
+                gives("text_embeds", "batch_size _"),
+                LAST_HIDDEN_STATE,
+            ),
+        ),
         "diffusers.dcae-decoder": vae_decoder(latent_scale("encoder_block_out_channels")),
         "diffusers.dcae-encoder": vae_encoder(
             "",
@@ -223,8 +197,28 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
             output="latent_sample",
             path=("latent",),
         ),
-        "diffusers.flux-transformer-2d": flux,
-        "diffusers.gemma2-text-encoder": gemma2_text,
+        "diffusers.flux-transformer-2d": compose(
+            float_input("hidden_states", PACKED_AXES, "latents"),
+            denoiser,
+            pooled_projection_inputs,
+            generates("timesteps", "uniform", low=0.0, high=1.0),
+            generates("position_ids", "integers", high=64),
+            takes("txt_ids", "sequence_length 3", "position_ids"),
+            takes("img_ids", "packed_height_width 3", "position_ids"),
+            float_input("guidance", "batch_size", "timesteps", when="guidance_embeds"),
+            sized_in("one several", packed_height_width=(1024, 24, 60)),
+            serves(
+                "semantic-segmentation",
+                gives("out_hidden_states", "batch_size packed_height_width _", path=("sample",), kind="float"),
+            ),
+        ),
+        "diffusers.gemma2-text-encoder": compose(
+            text_model_inputs,
+            takes("attention_mask", TOKENS, "padding_mask"),
+            always(use_cache=False),
+            checks(mask_input="attention_mask"),
+            serves("feature-extraction", loads("Gemma2Model"), LAST_HIDDEN_STATE),
+        ),
         "diffusers.sana-transformer": compose(
             float_input("hidden_states", LATENT_AXES, "latents"),
             denoiser,
@@ -240,7 +234,9 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
             pooled_projection_inputs,
             serves("semantic-segmentation", gives("out_hidden_states", DENOISED_AXES, path=("sample",), kind="float")),
         ),
-        "diffusers.t5-encoder": t5_text,
+        "diffusers.t5-encoder": compose(
+            text_model_inputs, serves("feature-extraction", loads("T5EncoderModel"), LAST_HIDDEN_STATE)
+        ),
         "diffusers.unet-2d-condition": unet,
         "diffusers.vae-decoder": vae_decoder(latent_scale("down_block_types")),
         "diffusers.vae-encoder": vae_encoder(

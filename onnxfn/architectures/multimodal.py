@@ -46,8 +46,7 @@ from onnxfn.specs.edits.tensors import only_tasks
 from onnxfn.specs.records import NestedDummy
 from onnxfn.specs.tasks.tasks import tasked
 
-clip: ExportSpec = compose(text_and_vision, text_with_end, tasked("image-classification", spec=image_inputs()))
-chinese_clip: ExportSpec = compose(text_and_vision, reads(type_vocab_size="text_config.type_vocab_size"))
+clip: ExportSpec = compose(text_and_vision, text_with_end, tasked("image-classification", image_inputs()))
 
 # SigLIP's texts are padded to one length, and it has no mask. The batch axis of images has a symbol of its own.
 IMAGE_BATCH = "image_batch_size"
@@ -59,7 +58,7 @@ siglip: ExportSpec = compose(
     model_part(VISION_MODEL, image_inputs(), vision_tower, embedding_output("pooler_output", "batch_size")),
     model_part(TEXT_MODEL, unmasked_text_inputs, text_tower, embedding_output("pooler_output", "text_batch_size")),
     contrastive_tasks(unmasked_text_inputs, image_inputs(IMAGE_BATCH), batch=IMAGE_BATCH),
-    tasked("image-classification", spec=image_inputs()),
+    tasked("image-classification", image_inputs()),
 )
 
 
@@ -93,32 +92,13 @@ siglip2: ExportSpec = compose(
     model_part(VISION_MODEL, patch_inputs("batch_size"), vision_tower, embedding_output("pooler_output", "batch_size")),
     model_part(TEXT_MODEL, unmasked_text_inputs, text_tower, embedding_output("pooler_output", "text_batch_size")),
     contrastive_tasks(unmasked_text_inputs, patch_inputs(IMAGE_BATCH), batch=IMAGE_BATCH),
-    tasked("image-classification", spec=patch_inputs("batch_size")),
-)
-siglip2_vision_model: ExportSpec = compose(
-    patch_dummies(""),
-    sized(batch_size=2),
-    always(return_dict=True),
-    patch_inputs("batch_size"),
-    tasked("feature-extraction", spec=gives("last_hidden_state", "batch_size max_num_patches _")),
-    pooler_output(when="not vision_use_head == False"),
+    tasked("image-classification", patch_inputs("batch_size")),
 )
 
 # The text models and vision models of these, as models of their own.
 text_layer_states: ExportSpec = layer_states(f"{TOKENS} _")
-clip_text_model: ExportSpec = compose(text_model, text_with_end, pooler_output(), text_layer_states)
 siglip_text_model: ExportSpec = compose(text_model, pooler_output(loader="SiglipTextModel"), text_layer_states)
-siglip_text_with_projection: ExportSpec = compose(
-    text_model_inputs,
-    text_layer_states,
-    feature_outputs(
-        loads("SiglipTextModel"),
-        embedding_output("text_embeds", "batch_size"),
-        gives("last_hidden_state", f"{TOKENS} _"),
-    ),
-)
 clip_vision_model: ExportSpec = compose(vision_model, pooler_output())
-siglip_vision_model: ExportSpec = compose(vision_model, pooler_output(when="not vision_use_head == False"))
 
 groupvit: ExportSpec = compose(
     two_towers,
@@ -134,15 +114,13 @@ owlvit: ExportSpec = compose(
     sized(text_batch_size=4),
     tasked(
         "zero-shot-object-detection",
-        spec=compose(
-            image_inputs(),
-            text_batch_inputs,
-            gives("logits", "batch_size _ num_queries"),
-            gives("pred_boxes", "batch_size _ _"),
-            gives("text_embeds", "batch_size max_text_queries _"),
-            gives("image_embeds", "batch_size _ _ _"),
-            sized_in("one right-padded left-padded", text_batch_size=(4, 3, 3, 6)),
-        ),
+        image_inputs(),
+        text_batch_inputs,
+        gives("logits", "batch_size _ num_queries"),
+        gives("pred_boxes", "batch_size _ _"),
+        gives("text_embeds", "batch_size max_text_queries _"),
+        gives("image_embeds", "batch_size _ _ _"),
+        sized_in("one right-padded left-padded", text_batch_size=(4, 3, 3, 6)),
     ),
 )
 
@@ -163,9 +141,9 @@ layoutlmv3: ExportSpec = compose(
     text_inputs,
     box_inputs,
     image_inputs(),
-    tasked("feature-extraction", spec=gives("last_hidden_state", f"{TOKENS_AND_PATCHES} _")),
+    tasked("feature-extraction", gives("last_hidden_state", f"{TOKENS_AND_PATCHES} _")),
     *(
-        tasked(task, spec=compose(gives("start_logits", TOKENS_AND_PATCHES), gives("end_logits", TOKENS_AND_PATCHES)))
+        tasked(task, gives("start_logits", TOKENS_AND_PATCHES), gives("end_logits", TOKENS_AND_PATCHES))
         for task in ("question-answering", "document-question-answering")
     ),
     tasked("text-classification"),
@@ -189,11 +167,12 @@ visual_bert: ExportSpec = compose(
     takes("visual_embeds", f"{REGION_AXES} visual_embedding_dim=", "regions", kind="float"),
     takes("visual_attention_mask", REGION_AXES, "padding_mask"),
     takes("visual_token_type_ids", REGION_AXES, "segment_ids"),
-    tasked("feature-extraction", spec=gives("last_hidden_state", f"{TOKENS}+visual_seq_length _")),
+    tasked("feature-extraction", gives("last_hidden_state", f"{TOKENS}+visual_seq_length _")),
     # The answer is read at the last token but one, so a text has two tokens.
     tasked(
         "visual-question-answering",
-        spec=compose(loads("VisualBertForQuestionAnswering"), generates("padding_mask", "mask", shortest=2)),
+        loads("VisualBertForQuestionAnswering"),
+        generates("padding_mask", "mask", shortest=2),
     ),
 )
 
@@ -270,28 +249,12 @@ text_and_vision_with_segments: ExportSpec = compose(
     model_part(TEXT_MODEL, segment_inputs),
     contrastive_tasks(image_inputs(), text_batch_inputs, segment_inputs),
 )
-clipseg: ExportSpec = compose(
-    text_and_vision,
-    text_with_end,
-    tasked(
-        "image-segmentation",
-        spec=compose(
-            loads("CLIPSegForImageSegmentation"),
-            text_inputs,
-            image_inputs(),
-            gives("logits", "batch_size _ _"),
-        ),
-    ),
-)
 RETRIEVAL = "image-text-retrieval"
 """The task of image-text matching: two logits for each pair, whether the text describes the image."""
 blip: ExportSpec = compose(
     text_and_vision,
     tasked(
-        RETRIEVAL,
-        spec=compose(
-            loads("BlipForImageTextRetrieval"), text_inputs, image_inputs(), gives("itm_score", "batch_size _")
-        ),
+        RETRIEVAL, loads("BlipForImageTextRetrieval"), text_inputs, image_inputs(), gives("itm_score", "batch_size _")
     ),
 )
 
@@ -305,35 +268,16 @@ blip_2: ExportSpec = compose(
     case("left-padded", sized(sequence_length=from_config("num_query_tokens + 24"))),
     tasked(
         "zero-shot-image-classification",
-        spec=compose(
-            image_inputs(), text_batch_inputs, similarity_outputs("image"), gives("image_embeds", "batch_size _ _")
-        ),
+        image_inputs(),
+        text_batch_inputs,
+        similarity_outputs("image"),
+        gives("image_embeds", "batch_size _ _"),
     ),
 )
 
 # Videos in place of images.
 FRAME_AXES = "batch_size num_frames= num_channels= image_height= image_width="
-xclip: ExportSpec = compose(
-    two_towers,
-    text_with_end,
-    reads(num_frames="vision_config.num_frames"),
-    feature_outputs(
-        takes("pixel_values", FRAME_AXES, "pixels", kind="float"),
-        text_batch_inputs,
-        gives("logits_per_video", "batch_size text_batch_size"),
-        gives("logits_per_text", "text_batch_size batch_size"),
-        gives("text_embeds", "batch_size text_batch_size _"),
-        gives("video_embeds", "batch_size _"),
-    ),
-)
 video_inputs: ExportSpec = takes("pixel_values_videos", FRAME_AXES, "pixels", kind="float")
-videoprism: ExportSpec = compose(
-    two_towers,
-    reads(num_frames="vision_config.num_frames"),
-    model_part(VIDEO_MODEL, video_inputs, video_tower),
-    model_part(TEXT_MODEL, text_batch_inputs, text_tower),
-    contrastive_tasks(video_inputs, text_batch_inputs, other="video"),
-)
 
 # One text for each image, in one encoder.
 flava: ExportSpec = compose(
@@ -360,8 +304,8 @@ bridgetower: ExportSpec = compose(
         gives("image_features", "batch_size _ _"),
         gives("pooler_output", "batch_size _"),
     ),
-    tasked("fill-mask", spec=loads("BridgeTowerForMaskedLM")),
-    tasked(RETRIEVAL, spec=compose(loads("BridgeTowerForImageAndTextRetrieval"), gives("logits", "batch_size _"))),
+    tasked("fill-mask", loads("BridgeTowerForMaskedLM")),
+    tasked(RETRIEVAL, loads("BridgeTowerForImageAndTextRetrieval"), gives("logits", "batch_size _")),
 )
 
 text_model_with_mask: ExportSpec = compose(text_model, text_inputs)
@@ -413,7 +357,7 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
             feature_outputs(loads("VideoPrismTextModel"), gives("last_hidden_state", f"{TOKENS}+1 _")),
         ),
         "videoprism_vision_model": compose(
-            vision_dummies(tasked("feature-extraction", spec=gives("last_hidden_state", "batch_size _ _"))),
+            vision_dummies(tasked("feature-extraction", gives("last_hidden_state", "batch_size _ _"))),
             image_reads(""),
             reads(num_frames="num_frames"),
             video_inputs,
@@ -424,11 +368,21 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "blip": blip,
         "blip-2": blip_2,
         "bridgetower": bridgetower,
-        "chinese_clip": chinese_clip,
+        "chinese_clip": compose(text_and_vision, reads(type_vocab_size="text_config.type_vocab_size")),
         "clap": clap,
         **rows("clip metaclip_2", clip),
-        "clip_text_model": clip_text_model,
-        "clipseg": clipseg,
+        "clip_text_model": compose(text_model, text_with_end, pooler_output(), text_layer_states),
+        "clipseg": compose(
+            text_and_vision,
+            text_with_end,
+            tasked(
+                "image-segmentation",
+                loads("CLIPSegForImageSegmentation"),
+                text_inputs,
+                image_inputs(),
+                gives("logits", "batch_size _ _"),
+            ),
+        ),
         "colpali": colpali,
         "flava": flava,
         "groupvit": groupvit,
@@ -449,24 +403,55 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
             ),
             tasked(
                 "visual-question-answering",
-                spec=compose(
-                    loads("LxmertForQuestionAnswering"),
-                    gives("logits", "batch_size _", path=("question_answering_score",)),
-                ),
+                loads("LxmertForQuestionAnswering"),
+                gives("logits", "batch_size _", path=("question_answering_score",)),
             ),
         ),
         **rows("owlv2 owlvit", owlvit),
         "siglip": siglip,
         "siglip2": siglip2,
-        "siglip2_vision_model": siglip2_vision_model,
+        "siglip2_vision_model": compose(
+            patch_dummies(""),
+            sized(batch_size=2),
+            always(return_dict=True),
+            patch_inputs("batch_size"),
+            tasked("feature-extraction", gives("last_hidden_state", "batch_size max_num_patches _")),
+            pooler_output(when="not vision_use_head == False"),
+        ),
         **rows("siglip-text siglip_text_model", siglip_text_model),
-        "siglip-text-with-projection": siglip_text_with_projection,
-        "siglip_vision_model": siglip_vision_model,
+        "siglip-text-with-projection": compose(
+            text_model_inputs,
+            text_layer_states,
+            feature_outputs(
+                loads("SiglipTextModel"),
+                embedding_output("text_embeds", "batch_size"),
+                gives("last_hidden_state", f"{TOKENS} _"),
+            ),
+        ),
+        "siglip_vision_model": compose(vision_model, pooler_output(when="not vision_use_head == False")),
         "tipsv2": text_and_vision,
         "tipsv2_text_model": compose(text_model_with_mask, pooler_output()),
-        "videoprism": videoprism,
+        "videoprism": compose(
+            two_towers,
+            reads(num_frames="vision_config.num_frames"),
+            model_part(VIDEO_MODEL, video_inputs, video_tower),
+            model_part(TEXT_MODEL, text_batch_inputs, text_tower),
+            contrastive_tasks(video_inputs, text_batch_inputs, other="video"),
+        ),
         "vision-text-dual-encoder": only_tasks(text_and_vision_with_segments, "feature-extraction"),
         "visual_bert": visual_bert,
-        "xclip": xclip,
+        "xclip": compose(
+            two_towers,
+            text_with_end,
+            reads(num_frames="vision_config.num_frames"),
+            feature_outputs(
+                takes("pixel_values", FRAME_AXES, "pixels", kind="float"),
+                text_batch_inputs,
+                gives("logits_per_video", "batch_size text_batch_size"),
+                gives("logits_per_text", "text_batch_size batch_size"),
+                gives("text_embeds", "batch_size text_batch_size _"),
+                gives("video_embeds", "batch_size _"),
+            ),
+        ),
     }
 )

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from onnxfn.architectures import encoder_decoders, speech_to_text, text_to_audio
-from onnxfn.architectures.families.heads import ended_texts
+from onnxfn.architectures.families.heads import text_classification
 from onnxfn.architectures.families.rows import rows
 from onnxfn.architectures.families.seq2seq import standalone_decoder, t5_reads, text_seq2seq
 from onnxfn.architectures.families.text import global_mask_dummies, text_inputs
@@ -21,24 +21,14 @@ from onnxfn.specs.edits.behaviors import behaves
 from onnxfn.specs.edits.tensors import only_tasks
 from onnxfn.specs.tasks.tasks import tasked
 
-# The class of a text is that of the decoder's state at the last end-of-sequence token.
-text_classification: ExportSpec = tasked("text-classification", spec=ended_texts)
-
 t5: ExportSpec = compose(text_seq2seq, t5_reads)
 
 marian: ExportSpec = compose(text_seq2seq, standalone_decoder)
 
 # Their decoders start with the last token of the encoder's text.
-mbart: ExportSpec = compose(marian, text_classification, tasked("question-answering", spec=text_inputs))
-plbart: ExportSpec = compose(marian, text_classification)
+mbart: ExportSpec = compose(marian, text_classification, tasked("question-answering", text_inputs))
 
 global_attention_mask: ExportSpec = takes("global_attention_mask", SOURCE, "global_mask")
-led: ExportSpec = compose(
-    text_seq2seq,
-    behaves("monolith", global_attention_mask),
-    behaves("encoder", global_attention_mask),
-    global_mask_dummies,
-)
 
 # The model pads to a multiple of its block size. The trace has another length, so that the padding is in the graph.
 pegasus_x: ExportSpec = compose(text_seq2seq, sized(encoder_sequence_length=15))
@@ -47,13 +37,18 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
     {
         **rows("bart bigbird_pegasus mbart", mbart),
         **rows("blenderbot blenderbot-small marian mvp pegasus", marian),
-        "led": led,
+        "led": compose(
+            text_seq2seq,
+            behaves("monolith", global_attention_mask),
+            behaves("encoder", global_attention_mask),
+            global_mask_dummies,
+        ),
         # The trace has several global blocks, and a length that is not a multiple of the local blocks.
         "longt5": compose(t5, sized(encoder_sequence_length=57)),
         "m2m_100": text_seq2seq,
         **rows("mt5 t5 umt5", t5),
         "pegasus_x": pegasus_x,
-        "plbart": plbart,
+        "plbart": compose(marian, text_classification),
         # With a cache, the decoder reads one token at a time only (modeling_prophetnet.ProphetNetDecoder.forward).
         "prophetnet": compose(
             only_tasks(text_seq2seq, "feature-extraction", "text2text-generation"),

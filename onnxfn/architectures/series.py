@@ -44,8 +44,7 @@ series_of_any_length: ExportSpec = compose(
     sized_in("one several longer", batch_size=(2, 1, 3, 2), sequence_length=(64, 19, 96, 130)),
 )
 quantile_forecast: ExportSpec = tasked(
-    "time-series-forecasting",
-    spec=compose(gives("mean_predictions", "batch_size _"), gives("full_predictions", "batch_size _ _")),
+    "time-series-forecasting", gives("mean_predictions", "batch_size _"), gives("full_predictions", "batch_size _ _")
 )
 
 
@@ -59,76 +58,72 @@ series_features: ExportSpec = compose(
     gives("loc", "batch_size", kind="float"),
     gives("scale", "batch_size", kind="float"),
 )
-timesfm: ExportSpec = compose(
-    series_of_any_length,
-    takes("freq", "batch_size", "frequencies"),
-    generates("frequencies", "integers", high=from_config("freq_size")),
-    tasked("feature-extraction", spec=compose(series_features, takes("freq", "batch_size 1", "frequencies"))),
-    quantile_forecast,
-    tasked("time-series-forecasting", spec=runs("timesfm.forecast")),
-)
 
 # The inputs are the past values, the features of the time steps, and the forecast so far. The outputs are the states
 # and the parameters from which `generate` samples the next value.
 PAST_AXES = "batch_size past_length="
 FUTURE_AXES = "batch_size prediction_length="
-time_series_transformer: ExportSpec = compose(
-    takes("past_values", PAST_AXES, "values", kind="float"),
-    takes("past_time_features", f"{PAST_AXES} num_time_features=", "values", kind="float"),
-    takes("past_observed_mask", PAST_AXES, "observed", kind="float"),
-    takes(
-        "static_categorical_features",
-        "batch_size num_static_categorical_features=",
-        "category",
-        when="num_static_categorical_features",
-    ),
-    takes(
-        "static_real_features",
-        "batch_size num_static_real_features=",
-        "values",
-        kind="float",
-        when="num_static_real_features",
-    ),
-    takes("future_values", FUTURE_AXES, "values", kind="float"),
-    takes("future_time_features", f"{FUTURE_AXES} num_time_features=", "values", kind="float"),
-    generates("values", "normal"),
-    generates("observed", "mask", padding="left"),
-    generates("category", "integers", high=from_config("cardinality[0]")),
-    reads(
-        past_length="context_length + max(lags_sequence)",
-        prediction_length="prediction_length",
-        num_time_features="num_time_features",
-        num_static_categorical_features="num_static_categorical_features",
-        num_static_real_features="num_static_real_features",
-    ),
-    sized(batch_size=2),
-    always(return_dict=True, use_cache=False),
-    tasked(
-        "feature-extraction",
-        spec=compose(
-            gives("last_hidden_state", "batch_size _ _"),
-            gives("encoder_last_hidden_state", "batch_size _ _"),
-            gives("loc", "batch_size _", kind="float"),
-            gives("scale", "batch_size _", kind="float"),
-        ),
-    ),
-)
 
 ROWS: Mapping[str, ExportSpec] = MappingProxyType(
     {
         "decision_transformer": decision_transformer,
         # No auto class loads these models for forecasts.
         **{
-            model_type: compose(time_series, tasked("time-series-forecasting", spec=loads(f"{name}ForPrediction")))
+            model_type: compose(time_series, tasked("time-series-forecasting", loads(f"{name}ForPrediction")))
             for model_type, name in (("patchtsmixer", "PatchTSMixer"), ("patchtst", "PatchTST"))
         },
-        "time_series_transformer": time_series_transformer,
-        "timesfm": timesfm,
+        "time_series_transformer": compose(
+            takes("past_values", PAST_AXES, "values", kind="float"),
+            takes("past_time_features", f"{PAST_AXES} num_time_features=", "values", kind="float"),
+            takes("past_observed_mask", PAST_AXES, "observed", kind="float"),
+            takes(
+                "static_categorical_features",
+                "batch_size num_static_categorical_features=",
+                "category",
+                when="num_static_categorical_features",
+            ),
+            takes(
+                "static_real_features",
+                "batch_size num_static_real_features=",
+                "values",
+                kind="float",
+                when="num_static_real_features",
+            ),
+            takes("future_values", FUTURE_AXES, "values", kind="float"),
+            takes("future_time_features", f"{FUTURE_AXES} num_time_features=", "values", kind="float"),
+            generates("values", "normal"),
+            generates("observed", "mask", padding="left"),
+            generates("category", "integers", high=from_config("cardinality[0]")),
+            reads(
+                past_length="context_length + max(lags_sequence)",
+                prediction_length="prediction_length",
+                num_time_features="num_time_features",
+                num_static_categorical_features="num_static_categorical_features",
+                num_static_real_features="num_static_real_features",
+            ),
+            sized(batch_size=2),
+            always(return_dict=True, use_cache=False),
+            tasked(
+                "feature-extraction",
+                gives("last_hidden_state", "batch_size _ _"),
+                gives("encoder_last_hidden_state", "batch_size _ _"),
+                gives("loc", "batch_size _", kind="float"),
+                gives("scale", "batch_size _", kind="float"),
+            ),
+        ),
+        "timesfm": compose(
+            series_of_any_length,
+            takes("freq", "batch_size", "frequencies"),
+            generates("frequencies", "integers", high=from_config("freq_size")),
+            tasked("feature-extraction", series_features, takes("freq", "batch_size 1", "frequencies")),
+            quantile_forecast,
+            tasked("time-series-forecasting", runs("timesfm.forecast")),
+        ),
         "timesfm2_5": compose(
             series_of_any_length,
-            tasked("feature-extraction", spec=series_features),
+            tasked("feature-extraction", series_features),
             quantile_forecast,
-            tasked("time-series-forecasting", spec=runs("timesfm.forecast_by_quantiles")),
+            tasked("time-series-forecasting", runs("timesfm.forecast_by_quantiles")),
         ),
     }
 )

@@ -36,14 +36,6 @@ from onnxfn.specs.tasks.tasks import tasked
 
 # The encoder has the positions of a spectrogram of 30 seconds (modeling_whisper.WhisperEncoder.forward).
 whisper_inputs: ExportSpec = takes("input_features", "batch_size num_mel_bins= num_frames=", "mel", kind="float")
-whisper: ExportSpec = compose(
-    speech_seq2seq,
-    reads(num_mel_bins="num_mel_bins", num_frames="max_source_positions * 2"),
-    generates("mel", "normal"),
-    audio_encoder(whisper_inputs, "batch_size _ _"),
-    behaves("decoder", encoder_states, next_ids),
-    tasked("audio-classification", spec=whisper_inputs),
-)
 
 # The model accepts whole frames of a few milliseconds only; its processor pads the last one. Each of two convolutions
 # halves their number. The mask is required: without it the model ignores the windows of the encoder's attention.
@@ -51,20 +43,6 @@ framed_waveform_inputs: ExportSpec = compose(
     takes("input_values", "batch_size frame_length*num_frames", "waveform", kind="float"),
     takes("attention_mask", "batch_size frame_length*num_frames", "padding_mask"),
     sized_in("one right-padded left-padded", num_frames=(50, 29, 44, 83)),
-)
-# The decoder adds positions to the encoder's states in place, so the model in one file does not return them.
-moonshine_streaming: ExportSpec = compose(
-    speech_seq2seq,
-    reads(
-        frame_length="(encoder_config.sample_rate * encoder_config.frame_ms + 500) // 1000",
-        hidden_size="encoder_config.hidden_size",
-        decoder_num_layers="num_hidden_layers",
-        decoder_num_attention_heads="num_key_value_heads or num_attention_heads",
-        decoder_head_dim="head_dim or hidden_size // num_attention_heads",
-    ),
-    generates("waveform", "normal"),
-    audio_encoder(framed_waveform_inputs, "batch_size (num_frames+3)//4 _", monolith_states=False),
-    audio_decoder("moonshine_streaming_encoder_output", 4200, 1700, 2300, 6100, 1900, 5000),
 )
 
 
@@ -160,7 +138,20 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
             audio_encoder(waveform_inputs, "batch_size (((encoder_sequence_length-127)//64+1-7)//3+1-3)//2+1 _"),
             audio_decoder("moonshine_encoder_output", 16000, 3000, 4400, 9300, 3700, 8300),
         ),
-        "moonshine_streaming": moonshine_streaming,
+        # The decoder adds positions to the encoder's states in place, so the model in one file does not return them.
+        "moonshine_streaming": compose(
+            speech_seq2seq,
+            reads(
+                frame_length="(encoder_config.sample_rate * encoder_config.frame_ms + 500) // 1000",
+                hidden_size="encoder_config.hidden_size",
+                decoder_num_layers="num_hidden_layers",
+                decoder_num_attention_heads="num_key_value_heads or num_attention_heads",
+                decoder_head_dim="head_dim or hidden_size // num_attention_heads",
+            ),
+            generates("waveform", "normal"),
+            audio_encoder(framed_waveform_inputs, "batch_size (num_frames+3)//4 _", monolith_states=False),
+            audio_decoder("moonshine_streaming_encoder_output", 4200, 1700, 2300, 6100, 1900, 5000),
+        ),
         "pop2piano": pop2piano,
         "seamless_m4t": seamless,
         "seamless_m4t_v2": seamless,
@@ -175,6 +166,13 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
             audio_encoder(mel_inputs, "batch_size (encoder_sequence_length+shortening-1)//shortening _"),
             behaves("decoder", encoder_states, audio_mask, next_ids, mask_lengths(64, 28, 41, 95, 34, 82)),
         ),
-        "whisper": whisper,
+        "whisper": compose(
+            speech_seq2seq,
+            reads(num_mel_bins="num_mel_bins", num_frames="max_source_positions * 2"),
+            generates("mel", "normal"),
+            audio_encoder(whisper_inputs, "batch_size _ _"),
+            behaves("decoder", encoder_states, next_ids),
+            tasked("audio-classification", whisper_inputs),
+        ),
     }
 )

@@ -23,7 +23,6 @@ roberta: ExportSpec = compose(text_encoder, text_inputs)
 
 # A model that was trained without segments has no `token_type_ids`.
 deberta_v2: ExportSpec = compose(roberta, takes("token_type_ids", TOKENS, "segment_ids", when="type_vocab_size"))
-deberta: ExportSpec = only_tasks(deberta_v2, *BASIC_TASKS, "question-answering")
 
 # XLM and Flaubert look up `token_type_ids` in the embedding of tokens. They have no embedding of segments.
 xlm: ExportSpec = compose(
@@ -34,16 +33,6 @@ xlm: ExportSpec = compose(
 
 # Each path has exactly `max_depth` steps (modeling_markuplm.XPathEmbeddings.forward).
 XPATH = f"{TOKENS} max_depth="
-markuplm: ExportSpec = only_tasks(
-    compose(
-        bert,
-        takes("xpath_subs_seq", XPATH, "xpath_subs"),
-        takes("xpath_tags_seq", XPATH, "xpath_tags"),
-        generates("xpath_subs", "integers", high=from_config("max_xpath_subs_unit_embeddings")),
-        generates("xpath_tags", "integers", high=from_config("max_xpath_tag_unit_embeddings")),
-    ),
-    *WITHOUT_FILL_MASK,
-)
 
 # Models with one segment type or none have no `token_type_ids`.
 roberta_with_segments: ExportSpec = compose(
@@ -51,8 +40,6 @@ roberta_with_segments: ExportSpec = compose(
 )
 
 text_with_boxes: ExportSpec = compose(text_encoder, takes("input_ids", TOKENS, "token_ids"), box_inputs)
-layoutlm: ExportSpec = only_tasks(compose(text_with_boxes, bert_inputs), *BASIC_TASKS)
-lilt: ExportSpec = only_tasks(compose(text_with_boxes, text_inputs), *WITHOUT_FILL_MASK)
 bros: ExportSpec = only_tasks(
     compose(
         bert, takes("bbox", f"{TOKENS} 4", "corners", kind="float"), generates("corners", "uniform", low=0.0, high=1.0)
@@ -64,7 +51,7 @@ bros: ExportSpec = only_tasks(
 # AutoModel loads the encoder of questions. The encoder of contexts is the same. Both return a pooled vector only.
 dpr: ExportSpec = without(
     only_tasks(
-        compose(bert, tasked("feature-extraction", spec=gives("pooler_output", "batch_size _"))), "feature-extraction"
+        compose(bert, tasked("feature-extraction", gives("pooler_output", "batch_size _"))), "feature-extraction"
     ),
     "last_hidden_state",
 )
@@ -89,7 +76,7 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
             *WITHOUT_FILL_MASK,
             "multiple-choice",
         ),
-        "deberta": deberta,
+        "deberta": only_tasks(deberta_v2, *BASIC_TASKS, "question-answering"),
         "deberta-v2": deberta_v2,
         "dpr": dpr,
         # ErnieForMultipleChoice reshapes its inputs to one row per choice, except `task_type_ids`.
@@ -97,7 +84,7 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
             bert,
             takes("task_type_ids", TOKENS, "task_ids", when="use_task_id"),
             generates("task_ids", "integers", high=from_config("task_type_vocab_size")),
-            tasked("multiple-choice", spec=takes("task_type_ids", TOKENS, "task_ids", when="0")),
+            tasked("multiple-choice", takes("task_type_ids", TOKENS, "task_ids", when="0")),
         ),
         **rows("esm esmc eurobert modernbert", only_tasks(roberta, *BASIC_TASKS)),
         **rows("flaubert xlm", xlm),
@@ -107,10 +94,19 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "funnel": compose(bert, reads(type_vocab_size="3")),
         "gte": only_tasks(roberta_with_segments, *BASIC_TASKS),
         "jina_embeddings_v3": only_tasks(roberta_with_segments, *BASIC_TASKS, "question-answering"),
-        "layoutlm": layoutlm,
-        "lilt": lilt,
+        "layoutlm": only_tasks(compose(text_with_boxes, bert_inputs), *BASIC_TASKS),
+        "lilt": only_tasks(compose(text_with_boxes, text_inputs), *WITHOUT_FILL_MASK),
         "longformer": compose(bert, takes("global_attention_mask", TOKENS, "global_mask"), global_mask_dummies),
-        "markuplm": markuplm,
+        "markuplm": only_tasks(
+            compose(
+                bert,
+                takes("xpath_subs_seq", XPATH, "xpath_subs"),
+                takes("xpath_tags_seq", XPATH, "xpath_tags"),
+                generates("xpath_subs", "integers", high=from_config("max_xpath_subs_unit_embeddings")),
+                generates("xpath_tags", "integers", high=from_config("max_xpath_tag_unit_embeddings")),
+            ),
+            *WITHOUT_FILL_MASK,
+        ),
         "nomic_bert": only_tasks(bert, *BASIC_TASKS),
         "roc_bert": compose(
             bert,
@@ -142,7 +138,7 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
             roberta,
             takes("lang_ids", "batch_size", "language_ids", when="not default_language"),
             generates("language_ids", "integers", high=from_config("len(languages)")),
-            tasked("multiple-choice", spec=takes("lang_ids", "1", "language_ids", when="not default_language")),
+            tasked("multiple-choice", takes("lang_ids", "1", "language_ids", when="not default_language")),
         ),
         "yoso": roberta_with_segments,
         "big_bird": roberta,  # the graph has full attention, which the model itself uses for short texts

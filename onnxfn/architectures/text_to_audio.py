@@ -127,13 +127,11 @@ musicgen: ExportSpec = compose(
     *(
         tasked(
             task,
-            spec=compose(
-                gives("logits", f"{CODES} _"),
-                extra_file("text_encoder", "encoder"),
-                extra_file("encodec_decode", "encodec_decode"),
-                files,
-                extra_file("build_delay_pattern_mask", "build_delay_pattern_mask"),
-            ),
+            gives("logits", f"{CODES} _"),
+            extra_file("text_encoder", "encoder"),
+            extra_file("encodec_decode", "encodec_decode"),
+            files,
+            extra_file("build_delay_pattern_mask", "build_delay_pattern_mask"),
         )
         for task, files in (
             ("text-to-audio", extra_file("decoder_model", "decoder")),

@@ -41,14 +41,6 @@ vision_transformer_of_any_size: ExportSpec = compose(
 """Models for images of any size that return a sequence of patches: DINOv2, FocalNet."""
 
 
-# Each block branches on whether patches divide the image, and resizes it if not. So the image size is fixed.
-mobilevit: ExportSpec = compose(
-    fixed_images,
-    image_features(FIXED_MAP),
-    tasked("image-classification"),
-    tasked("image-segmentation", spec=compose(loads("AutoModelForSemanticSegmentation"), gives("logits", FIXED_MAP))),
-)
-
 # The model without a preprocessor takes vectors.
 perceiver_features: ExportSpec = compose(
     takes("inputs", f"{TOKENS} d_model=", "vectors", kind="float"),
@@ -56,13 +48,6 @@ perceiver_features: ExportSpec = compose(
     generates("vectors", "normal"),
     reads(d_model="d_model"),
     gives("last_hidden_state", STATES),
-)
-perceiver: ExportSpec = compose(
-    only_tasks(text_encoder, "fill-mask", "text-classification"),
-    tasked("fill-mask", spec=compose(text_inputs, gives("logits", STATES))),
-    tasked("text-classification", spec=text_inputs),
-    tasked("image-classification", spec=compose(fixed_images, reads(num_channels="3"))),
-    tasked("feature-extraction", spec=perceiver_features),
 )
 
 # A line of text has the height that the model was trained with, and any width.
@@ -88,7 +73,7 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
             only_tasks(text_encoder, "feature-extraction"),
             text_inputs,
             generates("token_positions", "positions", mask=NestedDummy("padding_mask", TOKENS)),
-            tasked("feature-extraction", spec=takes("position_ids", TOKENS, "token_positions")),
+            tasked("feature-extraction", takes("position_ids", TOKENS, "token_positions")),
             tasked("image-classification"),
             always(use_cache=False),
             checks(mask_input="attention_mask"),
@@ -98,18 +83,28 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
                 fixed_images,
                 tasked(
                     "feature-extraction",
-                    spec=compose(
-                        *(
-                            gives(f"{kind}_logits", STATES, path=("logits", index))
-                            for index, kind in enumerate(("char", "bpe", "wp"))
-                        )
+                    *(
+                        gives(f"{kind}_logits", STATES, path=("logits", index))
+                        for index, kind in enumerate(("char", "bpe", "wp"))
                     ),
                 ),
             ),
             "last_hidden_state",
         ),
-        "mobilevit": mobilevit,
-        "perceiver": perceiver,
+        # Each block branches on whether patches divide the image, and resizes it if not. So the image size is fixed.
+        "mobilevit": compose(
+            fixed_images,
+            image_features(FIXED_MAP),
+            tasked("image-classification"),
+            tasked("image-segmentation", loads("AutoModelForSemanticSegmentation"), gives("logits", FIXED_MAP)),
+        ),
+        "perceiver": compose(
+            only_tasks(text_encoder, "fill-mask", "text-classification"),
+            tasked("fill-mask", text_inputs, gives("logits", STATES)),
+            tasked("text-classification", text_inputs),
+            tasked("image-classification", fixed_images, reads(num_channels="3")),
+            tasked("feature-extraction", perceiver_features),
+        ),
         # The model pads images to whole windows, and then computes as if they had no padding. Its processor pads them
         # before.
         "swin2sr": compose(
@@ -117,7 +112,7 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
             sized_in("one several", height=(None, 96, 72), width=(None, 152, 64)),
             image_features(DYNAMIC_MAP),
             reads(upscale="upscale"),
-            tasked("image-to-image", spec=gives("reconstruction", "batch_size _ height*upscale width*upscale")),
+            tasked("image-to-image", gives("reconstruction", "batch_size _ height*upscale width*upscale")),
         ),
         # The noise decides which patches are masked. It is an input, so that the outputs depend on the inputs only.
         "vit_mae": compose(
@@ -141,11 +136,11 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         **rows("maskformer-swin lw_detr_vit rf_detr_dinov2", backbone(fixed_images, FIXED_MAP)),
         "focalnet": compose(
             vision_transformer_of_any_size,
-            tasked("masked-im", spec=fixed_images),  # the masked patches are reshaped to a square
+            tasked("masked-im", fixed_images),  # the masked patches are reshaped to a square
         ),
         "pp_lcnet": compose(
             dynamic_images,
-            tasked("image-classification", spec=gives("logits", "batch_size _", path=("last_hidden_state",))),
+            tasked("image-classification", gives("logits", "batch_size _", path=("last_hidden_state",))),
         ),
         # Positions come from rotations, so a video may have any number of frames from 2 on. ONNX Runtime refuses a lone
         # one, which modeling_vjepa2.VJEPA2Embeddings.forward repeats.

@@ -284,9 +284,5 @@ def _calls_with(forward: Any, others: str) -> tuple[tuple[str, frozenset[str | N
     return tuple(
         (ast.unparse(call.func), frozenset(keyword.arg for keyword in call.keywords))
         for call in calls
-        if any(_is_named(keyword, others) for keyword in call.keywords)
+        if any(ast.unparse(keyword) == f"**{others}" for keyword in call.keywords)
     )
-
-
-def _is_named(keyword: ast.keyword, others: str) -> bool:
-    return keyword.arg is None and isinstance(keyword.value, ast.Name) and keyword.value.id == others

@@ -122,7 +122,7 @@ def model_copy(model: Any) -> Any:
     """
     for _ in range(ATTEMPTS):
         try:
-            duplicate = copied(model, _itself)
+            duplicate = copied(model, lambda tensor: tensor)
         except Exception as error:  # noqa: BLE001 - an attribute of any class may raise anything
             raise_no_memory(error)
             continue
@@ -130,16 +130,15 @@ def model_copy(model: Any) -> Any:
     return model
 
 
-def _itself(tensor: Any) -> Any:
-    return tensor
-
-
 def copied(model: Any, replaced: Callable[[Any], Any]) -> Any:
     """A deep copy of a model with each tensor replaced by the result of a function for it.
 
     The function is called once for each tensor: weights that are tied stay tied.
     """
+    import torch
+
     results: dict[int, tuple[Any, Any]] = {}
+    copies = (torch.Tensor.__deepcopy__, torch.Tensor.clone)  # what `copy.deepcopy` copies a tensor with
 
     def result(tensor: Any) -> Any:
         if id(tensor) not in results:
@@ -147,18 +146,11 @@ def copied(model: Any, replaced: Callable[[Any], Any]) -> Any:
         return results[id(tensor)][1]
 
     def call(function: Callable[..., Any], arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
-        return result(arguments[0]) if function in _copies() else function(*arguments, **named)
+        return result(arguments[0]) if function in copies else function(*arguments, **named)
 
     known = {id(tensor): result(tensor) for tensor in tensors_of(model)}
     with torch_functions(call):
         return copy.deepcopy(model, known)
-
-
-def _copies() -> tuple[Any, ...]:
-    """The functions of torch with which `copy.deepcopy` copies a tensor."""
-    import torch
-
-    return torch.Tensor.__deepcopy__, torch.Tensor.clone
 
 
 def tensors_of(model: Any) -> Iterator[Any]:

@@ -47,15 +47,11 @@ def _module_of(function: Callable[..., Any]) -> Any:
     def forward(*inputs: Any) -> Any:
         return function(*inputs)
 
-    return module(function if _has_signature(function) else forward)
-
-
-def _has_signature(function: Callable[..., Any]) -> bool:
     try:
         inspect.signature(function)
     except (TypeError, ValueError):
-        return False
-    return True
+        return module(forward)
+    return module(function)
 
 
 def token_embeddings(model: Any, input_ids: Any) -> dict[str, Any]:

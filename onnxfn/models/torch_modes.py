@@ -72,13 +72,16 @@ def quiet() -> Iterator[None]:
     """
     thread = ThreadPattern(threading.get_ident(), threading.Event())
     ignored = ("ignore", None, Warning, thread, 0)  # no other form of a filter looks at the thread
+
+    def is_heard(record: logging.LogRecord) -> bool:
+        return record.thread != thread.thread or record.name.partition(".")[0] not in SOURCES
+
     with traces_awaited(), ExitStack() as undo:
         warnings.filters.insert(0, ignored)  # type: ignore[attr-defined]
         undo.callback(_remove_filter, ignored)
         for handler in _handlers():
-            muted = _log_filter(thread.thread)
-            handler.addFilter(muted)
-            undo.callback(handler.removeFilter, muted)
+            handler.addFilter(is_heard)
+            undo.callback(handler.removeFilter, is_heard)
         undo.callback(thread.ended.set)
         yield
 
@@ -104,15 +107,6 @@ def _remove_filter(warning_filter: Any) -> None:
     """Removes a warning filter, if no `catch_warnings` of another thread did so already."""
     if warning_filter in warnings.filters:
         warnings.filters.remove(warning_filter)  # type: ignore[attr-defined]
-
-
-def _log_filter(thread: int) -> Any:
-    """A logging filter that drops records of the tracing libraries in one thread."""
-
-    def accepts(record: logging.LogRecord) -> bool:
-        return record.thread != thread or record.name.partition(".")[0] not in SOURCES
-
-    return accepts
 
 
 def _handlers() -> list[logging.Handler]:

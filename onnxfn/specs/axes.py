@@ -259,7 +259,7 @@ def _canonical_formula(text: str, word: str) -> str:
     for node in ast.walk(tree):
         if isinstance(node, ast.BinOp) and type(node.op) not in _OPERATORS:
             raise InvalidSpec(f"axis {word!r} has an operator other than + - * //")
-        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.FloorDiv) and _is_zero(node.right):
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.FloorDiv) and getattr(node.right, "value", 1) == 0:
             raise InvalidSpec(f"axis {word!r} divides by 0")
         if not isinstance(node, (ast.BinOp, ast.Name, ast.Load, ast.operator)) and not _is_size(node):
             raise InvalidSpec(f"axis {word!r} is not made of names and whole numbers")
@@ -271,10 +271,6 @@ def _canonical_formula(text: str, word: str) -> str:
 def _is_size(node: ast.AST) -> bool:
     """Whether a node is a whole number that fits an axis."""
     return isinstance(node, ast.Constant) and type(node.value) is int and node.value <= LARGEST_SIZE
-
-
-def _is_zero(node: ast.AST) -> bool:
-    return isinstance(node, ast.Constant) and node.value == 0
 
 
 def _size(axis: Axis, sizes: Mapping[str, int]) -> int:

@@ -230,13 +230,14 @@ def refuse_unknown(kind: str, name: str, known: Iterable[str], *, of: str = "") 
         raise unknown(kind, name, known, of=of)
 
 
+NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
+"""The errors whose message has the number of free bytes."""
+
 ADVICE: Mapping[int, str] = MappingProxyType(
     {
-        errno.ENOSPC: "free space, or choose a path on another disk",
-        errno.EDQUOT: "free space, or choose a path on another disk",
+        **dict.fromkeys(NO_SPACE, "free space, or choose a path on another disk"),
         errno.EFBIG: "the system limits the size of a file (ulimit -f); raise the limit, or choose another file system",
-        errno.EACCES: "change the permissions, or choose another path",
-        errno.EPERM: "change the permissions, or choose another path",
+        **dict.fromkeys((errno.EACCES, errno.EPERM), "change the permissions, or choose another path"),
         errno.EROFS: "choose a path on another file system",
         errno.ENAMETOOLONG: "choose a shorter name",
         errno.ENOTDIR: "a part of the path is a file; choose a path below a folder",
@@ -249,9 +250,6 @@ ADVICE: Mapping[int, str] = MappingProxyType(
     }
 )
 """Number of an error of the operating system -> advice for the user."""
-
-NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
-"""The errors whose message has the number of free bytes."""
 
 
 def is_possible_path(path: str | os.PathLike[str]) -> bool:

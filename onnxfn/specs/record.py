@@ -84,7 +84,8 @@ def type_words(annotation: Any) -> Iterator[str]:
 def _refusal(record: type, name: str, value: Any) -> OnnxfnError:
     """The error for a value that does not have the type of a field."""
     annotation = get_type_hints(record)[name]
-    if isinstance(value, str) and (words := [*_literals(annotation)]):
+    literals = [part for part in (annotation, *get_args(annotation)) if get_origin(part) is Literal]
+    if isinstance(value, str) and (words := [word for literal in literals for word in get_args(literal)]):
         return unknown(name, value, words, of=record.__name__)
     verb, strange = "is", value
     if isinstance(value, Named) or (get_args(annotation)[1:] == (Ellipsis,) and isinstance(value, tuple)):
@@ -94,12 +95,6 @@ def _refusal(record: type, name: str, value: Any) -> OnnxfnError:
         f"{name} of {record.__name__} {verb} {shortened(strange)}, of the type {type(strange).__name__}; "
         f"it must be {' or '.join(type_words(annotation))}"
     )
-
-
-def _literals(annotation: Any) -> Iterator[Any]:
-    """The words of the literals in an annotated type."""
-    for part in (annotation, *get_args(annotation)):
-        yield from get_args(part) if get_origin(part) is Literal else ()
 
 
 @cache

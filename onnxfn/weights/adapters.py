@@ -152,18 +152,10 @@ def _layer(folder: Path, name: str, config: Mapping[str, Any], kinds: Mapping[st
     a, b = (kinds.get(f"lora_{letter}", kinds.get(f"lora_embedding_{letter}")) for letter in "AB")
     if a is None or b is None:
         raise LoadFailed(f"the adapter {folder} has no A or no B for {name}; it has: {listed(kinds)}")
-    rank, alpha = len(a), _by_pattern(config.get("alpha_pattern") or {}, name, config.get("lora_alpha", 8))
+    rank, patterns = len(a), config.get("alpha_pattern") or {}
+    alpha = next((value for key, value in patterns.items() if is_match(key, name)), config.get("lora_alpha", 8))
     scale = alpha / (math.sqrt(rank) if config.get("use_rslora") else rank)
     return AdaptedLayer(a, b, scale, kinds.get("lora_magnitude_vector"), "lora_embedding_A" in kinds)
-
-
-def _by_pattern(patterns: Mapping[str, Any], name: str, default: Any) -> Any:
-    """The value of the first pattern that the end of a name has.
-
-    >>> _by_pattern({"q_proj": 3}, "layers.0.q_proj", 8), _by_pattern({"q_proj": 3}, "layers.0.k_proj", 8)
-    (3, 8)
-    """
-    return next((value for key, value in patterns.items() if is_match(key, name)), default)
 
 
 ROWS = 256

@@ -49,31 +49,30 @@ OPTIMUM: LayoutName = "optimum"
 TRANSFORMERS_JS: LayoutName = "transformers.js"
 HUB: LayoutName = "hub"
 
+# A browser fetches an ONNX file and the external data named after it. It cannot list a folder, so files cannot share
+# weights. In Node.js it reads float16 outputs as integers, or refuses them.
+_BROWSER = Layout(
+    TRANSFORMERS_JS,
+    subfolder="onnx",
+    weight_storage="copy",
+    io_dtype="float32",
+    suffixes=True,
+    clients=("transformers.js",),
+    side_files=("external_data", "text_architecture", "text_sizes"),
+)
+
 LAYOUTS: Mapping[str, Layout] = MappingProxyType(
     {
         layout.name: layout
         for layout in (
             Layout(OPTIMUM),
-            # A browser fetches an ONNX file and the external data named after it. It cannot list a folder, so files
-            # cannot share weights. In Node.js it reads float16 outputs as integers, or refuses them.
-            Layout(
-                TRANSFORMERS_JS,
-                subfolder="onnx",
-                weight_storage="copy",
-                io_dtype="float32",
-                suffixes=True,
-                clients=("transformers.js",),
-                side_files=("external_data", "text_architecture", "text_sizes"),
-            ),
+            _BROWSER,
             # What a repository on the hub has. All programs find graphs in `onnx/`, or where a side file says.
-            Layout(
-                HUB,
-                subfolder="onnx",
-                weight_storage="copy",
-                io_dtype="float32",
+            evolve(
+                _BROWSER,
+                name=HUB,
                 # What sentence-transformers calls its first output.
                 output_names=(("token_embeddings", "last_hidden_state"),),
-                suffixes=True,
                 clients=("transformers.js", "onnxruntime-genai", "ORTModel", "sentence-transformers"),
                 side_files=(
                     *("external_data", "default_dtype", "graph_dtype", "layer_words", "separate_heads"),

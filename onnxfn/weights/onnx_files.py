@@ -240,8 +240,8 @@ def graph_nodes(file: Path) -> tuple[Any, ...]:
 def _with_inner_nodes(node: Any) -> Iterator[Any]:
     """A node, and all nodes in its branches."""
     yield node
-    for attribute in node.attribute:
-        for inner in attribute.g.node:
+    for body in (body for attribute in node.attribute for body in (attribute.g, *attribute.graphs)):
+        for inner in body.node:
             yield from _with_inner_nodes(inner)
 
 

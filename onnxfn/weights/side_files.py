@@ -11,10 +11,7 @@ from attrs import frozen
 from onnxfn.specs.errors import LoadFailed, os_error_text
 from onnxfn.weights.names import file_fault
 
-CONFIGURATION_FILES = (
-    "config.json",
-    "generation_config.json",
-)
+CONFIGURATION_FILES = ("config.json", "generation_config.json")
 
 TOKENIZER_FILES = (
     "added_tokens.json",

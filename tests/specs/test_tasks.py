@@ -39,7 +39,7 @@ def test_question_answering_has_start_and_end_logits():
 
 
 def test_the_overlay_of_a_task_is_composed_onto_the_spec():
-    spec = compose(sized(batch_size=2), tasked("ner", spec=compose(sized(batch_size=9), gives("tags", "batch_size"))))
+    spec = compose(sized(batch_size=2), tasked("ner", sized(batch_size=9), gives("tags", "batch_size")))
     assert for_task(spec, "ner") == compose(
         sized(batch_size=9), gives("tags", "batch_size"), ExportSpec(task="ner", tasks=spec.tasks)
     )

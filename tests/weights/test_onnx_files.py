@@ -7,6 +7,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from onnxfn.weights.onnx_files import (
     external_data_names,
+    graph_nodes,
     mentions,
     with_weights_in_place,
     write_model,
@@ -89,3 +90,13 @@ def test_a_file_mentions_a_text(tmp_path):
     assert mentions(path, "a.data")
     assert not mentions(path, "b.data")
     assert not mentions(tmp_path / "missing.onnx", "a.data")
+
+
+def test_nodes_in_branches_and_in_lists_of_branches_are_nodes_of_the_file(tmp_path):
+    deep = helper.make_graph([helper.make_node("Neg", ["w0"], ["c"])], "deep", [], [])
+    inner = helper.make_graph([helper.make_node("If", ["w0"], ["b"], then_branch=deep)], "inner", [], [])
+    proto = model()
+    proto.graph.node.append(helper.make_node("Several", ["w0"], ["a"], domain="own", branches=[inner, deep]))
+    onnx.save(proto, tmp_path / "model.onnx")
+    operators = [node.op_type for node in graph_nodes(tmp_path / "model.onnx")]
+    assert operators == ["Identity", "Several", "If", "Neg", "Neg"]

@@ -37,11 +37,11 @@ def wav2vec2_frames(config: str, length: str = "sequence_length") -> ExportSpec:
     return reads(frames=f"convolved({encoder_frames}, repeated(1, {adapters}), {strides})")
 
 
-audio_features: ExportSpec = tasked("feature-extraction", spec=gives("last_hidden_state", FRAMES))
+audio_features: ExportSpec = tasked("feature-extraction", gives("last_hidden_state", FRAMES))
 audio_transcription: ExportSpec = tasked(
-    "automatic-speech-recognition", spec=compose(loads("AutoModelForCTC"), gives("logits", FRAMES))
+    "automatic-speech-recognition", loads("AutoModelForCTC"), gives("logits", FRAMES)
 )
-audio_frames: ExportSpec = tasked("audio-frame-classification", spec=gives("logits", FRAMES))
+audio_frames: ExportSpec = tasked("audio-frame-classification", gives("logits", FRAMES))
 """The tasks whose outputs have one vector per frame: features, CTC logits, and the classes of frames."""
 
 audio: ExportSpec = compose(
@@ -83,25 +83,23 @@ Tasks: none. A row adds them.
 """
 
 
-subsampling: ExportSpec = reads(
-    num_mel_bins="encoder_config.num_mel_bins or num_mel_bins",
-    mel_kernel="encoder_config.subsampling_conv_kernel_size or subsampling_conv_kernel_size",
-    mel_stride="encoder_config.subsampling_conv_stride or subsampling_conv_stride",
-    mel_halvings="log2(encoder_config.subsampling_factor or subsampling_factor)",
-)
-"""The keys of the convolutions that shorten a mel spectrogram, in a configuration or in its `encoder_config`."""
-
-
 def subsampled_frames(kernel: str, times: str, length: str = "sequence_length") -> ExportSpec:
     """A spec of the number of frames after convolutions that shorten a mel spectrogram.
+
+    Their keys are in the configuration, or in its `encoder_config`.
 
     Args:
         kernel: The kernel of each convolution, less its padding.
         times: The number of convolutions.
         length: The symbol of the number of steps.
     """
-    frames = f"convolved({length}, repeated({kernel}, {times}), repeated(mel_stride, {times}))"
-    return compose(subsampling, reads(frames=frames))
+    return reads(
+        num_mel_bins="encoder_config.num_mel_bins or num_mel_bins",
+        mel_kernel="encoder_config.subsampling_conv_kernel_size or subsampling_conv_kernel_size",
+        mel_stride="encoder_config.subsampling_conv_stride or subsampling_conv_stride",
+        mel_halvings="log2(encoder_config.subsampling_factor or subsampling_factor)",
+        frames=f"convolved({length}, repeated({kernel}, {times}), repeated(mel_stride, {times}))",
+    )
 
 
 def parakeet_frames(length: str = "sequence_length") -> ExportSpec:
@@ -115,7 +113,7 @@ fixed_mel_inputs: ExportSpec = compose(
     reads(num_mel_bins="num_mel_bins", num_frames="max_source_positions * 2"),
     sized(batch_size=2),
     always(return_dict=True),
-    tasked("feature-extraction", spec=gives("last_hidden_state", "batch_size _ _")),
+    tasked("feature-extraction", gives("last_hidden_state", "batch_size _ _")),
 )
 """Encoders of mel spectrograms of one length: Qwen2-Audio, Voxtral. They are Whisper's encoder.
 

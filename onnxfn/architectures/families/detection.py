@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from onnxfn.architectures.families.sizes import sized_in
+from onnxfn.architectures.families.vision import pixel_inputs
 from onnxfn.specs.algebra.compose import compose, from_config, reads
 from onnxfn.specs.algebra.dummies import generates, sized
-from onnxfn.specs.algebra.facts import always, gives, loads, takes
+from onnxfn.specs.algebra.facts import always, gives, loads, runs, takes
 from onnxfn.specs.algebra.spec import ExportSpec
-from onnxfn.specs.edits.behaviors import extra_file
+from onnxfn.specs.converters import Path
+from onnxfn.specs.edits.behaviors import extra_file, model_part
 from onnxfn.specs.records import Getter
 from onnxfn.specs.tasks.tasks import tasked
 
@@ -78,35 +80,56 @@ def segmentation_tasks(logits: str) -> ExportSpec:
     Optimum has both names for the same task: a class for each position of an image.
     """
     task = compose(loads("AutoModelForSemanticSegmentation"), gives("logits", logits))
-    return compose(tasked("image-segmentation", spec=task), tasked("semantic-segmentation", spec=task))
+    return compose(tasked("image-segmentation", task), tasked("semantic-segmentation", task))
 
 
-point_inputs: ExportSpec = compose(
-    takes("input_points", f"{POINT_AXES} 2", "points", kind="float"), takes("input_labels", POINT_AXES, "point_labels")
-)
-"""The prompts of SAM: `input_points`, x and y of each point; `input_labels`, whether the object covers the point."""
+IMAGE_ENCODER, MASK_DECODER = "vision_encoder", "prompt_encoder_mask_decoder"
+"""The parts of SAM, and their files."""
 
-mask_outputs: ExportSpec = compose(
-    gives("iou_scores", "batch_size point_batch_size _"), gives("pred_masks", "batch_size point_batch_size _ _ _")
-)
-"""The outputs of SAM: `pred_masks`, several masks per object, and `iou_scores`, the predicted quality of each mask."""
 
-promptable_segmentation: ExportSpec = compose(
-    generates("points", "uniform", low=0.0, high=from_config("image_size")),
-    generates("point_labels", "integers", low=0, high=2),
-    generates("embeddings", "normal"),
-    sized_in("one several", batch_size=(2, 1, 3), point_batch_size=(3, 1, 8), nb_points_per_image=(2, 1, 7)),
-    tasked(
-        "feature-extraction",
-        spec=compose(
-            loads("AutoModelForMaskGeneration"),
-            extra_file("vision_encoder", "vision_encoder"),
-            extra_file("prompt_encoder_mask_decoder", "prompt_encoder_mask_decoder"),
+def promptable_segmentation(
+    *inputs: ExportSpec, encoder: str = "self.get_image_embeddings", decoder: str = "self.forward"
+) -> ExportSpec:
+    """A spec of a model that segments the objects at given points: SAM, SAM-HQ, SAM 2.
+
+    Inputs: `pixel_values` of the encoder; of the decoder `input_points`, x and y of each point, and `input_labels`,
+    whether the object covers the point. A row adds the embeddings that the encoder hands to the decoder.
+    Tasks: feature-extraction, in two files. The decoder gives several masks per object, and the predicted quality of
+    each mask.
+
+    Args:
+        inputs: Inputs of the decoder before the points.
+        encoder: What the encoder runs.
+        decoder: What the decoder runs. Without a name it would have the inputs and outputs of the task too.
+    """
+    return compose(
+        generates("points", "uniform", low=0.0, high=from_config("image_size")),
+        generates("point_labels", "integers", low=0, high=2),
+        generates("embeddings", "normal"),
+        sized_in("one several", batch_size=(2, 1, 3), point_batch_size=(3, 1, 8), nb_points_per_image=(2, 1, 7)),
+        model_part(IMAGE_ENCODER, pixel_inputs, runs(encoder)),
+        model_part(
+            MASK_DECODER,
+            *inputs,
+            takes("input_points", f"{POINT_AXES} 2", "points", kind="float"),
+            takes("input_labels", POINT_AXES, "point_labels"),
+            runs(decoder),
+            gives("iou_scores", "batch_size point_batch_size _"),
+            gives("pred_masks", "batch_size point_batch_size _ _ _"),
         ),
-    ),
-)
-"""Models that segment the objects at given points: SAM, SAM-HQ, SAM 2.
+        tasked(
+            "feature-extraction",
+            loads("AutoModelForMaskGeneration"),
+            *(extra_file(part, part) for part in (IMAGE_ENCODER, MASK_DECODER)),
+        ),
+    )
 
-Inputs: those of the two parts, which a row adds with `model_part`.
-Tasks: feature-extraction, in two files: `vision_encoder`, and `prompt_encoder_mask_decoder`.
-"""
+
+def image_embedding(name: str, axes: str, *, path: Path) -> ExportSpec:
+    """A spec of an embedding at a path in the encoder's result, which the decoder takes: `image_embeddings.0`."""
+    argument, _, index = name.partition(".")
+    taken = (argument, int(index)) if index else ()
+    return compose(
+        model_part(IMAGE_ENCODER, gives(name, "batch_size _ _ _", path=path, kind="float")),
+        model_part(MASK_DECODER, takes(name, axes, "embeddings", kind="float", path=taken)),
+    )

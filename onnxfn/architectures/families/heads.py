@@ -46,20 +46,17 @@ text_heads: ExportSpec = compose(
     tasked("causal-image-modeling"),
 )
 
-ended_texts: ExportSpec = compose(
+text_classification: ExportSpec = tasked(
+    "text-classification",
     text_inputs,
     generates("token_ids", "ids_with_end", high=from_config("vocab_size"), end=from_config("eos_token_id")),
 )
-"""The inputs of encoder-decoders that classify a text by the state of its last end-of-sequence token: BART, T5.
-
-Inputs: those of `text_inputs`.
-Tasks: none.
-"""
+"""The task of encoder-decoders that classify a text by the state of its last end-of-sequence token: BART, T5."""
 
 # The class gives the decoder the tokens of the encoder, one step later.
 seq2seq_heads: ExportSpec = compose(
-    *(tasked(task, spec=text_inputs) for task in ("text-encoding", "question-answering", "token-classification")),
-    tasked("text-classification", spec=ended_texts),
+    *(tasked(task, text_inputs) for task in ("text-encoding", "question-answering", "token-classification")),
+    text_classification,
 )
 
 audio_heads: ExportSpec = compose(

@@ -112,7 +112,7 @@ def contrastive_tasks(*inputs: ExportSpec, other: str = "image", batch: str = "b
     The outputs are those of `similarity_outputs`.
     """
     both = compose(*inputs, similarity_outputs(other, batch))
-    return compose(feature_outputs(both), tasked("zero-shot-image-classification", spec=both))
+    return compose(feature_outputs(both), tasked("zero-shot-image-classification", both))
 
 
 two_towers: ExportSpec = compose(
@@ -164,7 +164,7 @@ def vision_dummies(*tasks: ExportSpec) -> ExportSpec:
 
 
 vision_model: ExportSpec = compose(
-    vision_dummies(tasked("feature-extraction", spec=gives("last_hidden_state", "batch_size _ _"))),
+    vision_dummies(tasked("feature-extraction", gives("last_hidden_state", "batch_size _ _"))),
     image_reads(""),
     image_inputs(),
 )

@@ -17,23 +17,6 @@ from onnxfn.specs.tasks.tasks import WITH_PAST, tasked
 STATES = f"{SOURCE} _"
 """The axes of an encoder's output that is as long as its input."""
 
-seq2seq_dummies: ExportSpec = compose(
-    sized(batch_size=2, encoder_sequence_length=16, decoder_sequence_length=16, past_decoder_sequence_length=16),
-    case("one", sized(encoder_sequence_length=7, decoder_sequence_length=3, past_decoder_sequence_length=21)),
-    case("right-padded", sized(encoder_sequence_length=11, decoder_sequence_length=1, past_decoder_sequence_length=9)),
-    case("left-padded", sized(encoder_sequence_length=24, decoder_sequence_length=5, past_decoder_sequence_length=4)),
-    generates("hidden_states", "normal"),
-)
-"""The lengths of encoder and decoder in the trace and in each case of the check."""
-
-seq2seq_reads: ExportSpec = reads(
-    hidden_size="d_model",
-    decoder_num_layers="decoder_layers",
-    decoder_num_attention_heads="decoder_attention_heads",
-    decoder_head_dim="hidden_size // decoder_num_attention_heads",
-)
-"""The keys of the decoder's sizes in the configuration of BART and similar models."""
-
 t5_reads: ExportSpec = reads(
     decoder_num_layers="num_decoder_layers",
     decoder_num_attention_heads="num_heads",
@@ -43,9 +26,19 @@ t5_reads: ExportSpec = reads(
 
 seq2seq: ExportSpec = compose(
     text_dummies,
-    seq2seq_dummies,
+    sized(batch_size=2, encoder_sequence_length=16, decoder_sequence_length=16, past_decoder_sequence_length=16),
+    case("one", sized(encoder_sequence_length=7, decoder_sequence_length=3, past_decoder_sequence_length=21)),
+    case("right-padded", sized(encoder_sequence_length=11, decoder_sequence_length=1, past_decoder_sequence_length=9)),
+    case("left-padded", sized(encoder_sequence_length=24, decoder_sequence_length=5, past_decoder_sequence_length=4)),
+    generates("hidden_states", "normal"),
     text_reads,
-    seq2seq_reads,
+    # BART and similar models
+    reads(
+        hidden_size="d_model",
+        decoder_num_layers="decoder_layers",
+        decoder_num_attention_heads="decoder_attention_heads",
+        decoder_head_dim="hidden_size // decoder_num_attention_heads",
+    ),
     text_cases,
     always(return_dict=True, use_cache=False),
 )
@@ -106,16 +99,16 @@ def generation_tasks(task: str, *specs: ExportSpec, extra_files: ExportSpec = EM
     ['image-to-text', 'image-to-text-with-past']
     """
     return compose(
-        tasked(task, spec=compose(*specs, encoder_and_decoder(), extra_files)),
-        tasked(f"{task}{WITH_PAST}", spec=compose(*specs, encoder_and_merged_decoder(), extra_files)),
+        tasked(task, *specs, encoder_and_decoder(), extra_files),
+        tasked(f"{task}{WITH_PAST}", *specs, encoder_and_merged_decoder(), extra_files),
     )
 
 
 _features = gives("last_hidden_state", f"{TARGET} _")
 
 seq2seq_tasks: ExportSpec = compose(
-    tasked("feature-extraction", spec=compose(_features, extra_file("model", "monolith"))),
-    tasked("feature-extraction-with-past", spec=compose(_features, encoder_and_merged_decoder())),
+    tasked("feature-extraction", _features, extra_file("model", "monolith")),
+    tasked("feature-extraction-with-past", _features, encoder_and_merged_decoder()),
 )
 """The tasks that all encoder-decoders have: feature-extraction, also with past."""
 
@@ -157,8 +150,8 @@ _causal_lm = compose(
 )
 
 standalone_decoder: ExportSpec = compose(
-    tasked("text-generation", spec=_causal_lm),
-    tasked("text-generation-with-past", Edit("with_past", {"direction": "both"}), spec=_causal_lm),
+    tasked("text-generation", _causal_lm),
+    tasked("text-generation-with-past", Edit("with_past", {"direction": "both"}), _causal_lm),
 )
 """The decoder of an encoder-decoder as a separate model (BartForCausalLM): text-generation, also with past."""
 

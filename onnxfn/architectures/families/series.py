@@ -14,8 +14,8 @@ time_series: ExportSpec = compose(
     reads(context_length="context_length", num_input_channels="num_input_channels"),
     sized(batch_size=2),
     always(return_dict=True),
-    tasked("feature-extraction", spec=gives("last_hidden_state", "batch_size _ _ _")),
-    tasked("time-series-forecasting", spec=gives("prediction_outputs", "batch_size _ _")),
+    tasked("feature-extraction", gives("last_hidden_state", "batch_size _ _ _")),
+    tasked("time-series-forecasting", gives("prediction_outputs", "batch_size _ _")),
 )
 """Models that forecast several channels from a fixed number of past steps: PatchTST, PatchTSMixer.
 

@@ -44,7 +44,7 @@ choice_axis: Edit = Edit("with_axis", {"axis": "num_choices", "at": 1, "starting
 text_tasks: ExportSpec = compose(
     tasked("feature-extraction"),
     tasked("fill-mask"),
-    tasked("multiple-choice", choice_axis, spec=choice_sizes),
+    tasked("multiple-choice", choice_axis, choice_sizes),
     tasked("question-answering"),
     tasked("text-classification"),
     tasked("token-classification"),
@@ -125,9 +125,9 @@ positions: ExportSpec = takes("position_ids", TOKENS, "token_positions")
 """The input `position_ids` of a model for text: the position of each token; a decoder does not count padding."""
 
 generation_positions: ExportSpec = compose(
-    tasked("feature-extraction", spec=positions),
-    tasked("feature-extraction-with-past", spec=positions),
-    tasked("text-generation", spec=positions),
-    tasked("text-generation-with-past", spec=positions),
+    tasked("feature-extraction", positions),
+    tasked("feature-extraction-with-past", positions),
+    tasked("text-generation", positions),
+    tasked("text-generation-with-past", positions),
 )
 """`positions` in feature-extraction and text-generation alone. As in Optimum, classification has no such input."""

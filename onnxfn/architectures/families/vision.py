@@ -61,7 +61,7 @@ def video_inputs(name: str = "pixel_values") -> ExportSpec:
 
 def image_features(axes: str) -> ExportSpec:
     """A spec of the task feature-extraction, whose output `last_hidden_state` has these axes."""
-    return tasked("feature-extraction", spec=gives("last_hidden_state", axes))
+    return tasked("feature-extraction", gives("last_hidden_state", axes))
 
 
 vision: ExportSpec = compose(fixed_images, image_features("batch_size _ _"), tasked("image-classification"))
@@ -98,7 +98,7 @@ def feature_maps(task: str, axes: str) -> ExportSpec:
         )
         for index in range(8)
     )
-    return tasked(task, spec=compose(loads("AutoBackbone"), *maps))
+    return tasked(task, loads("AutoBackbone"), *maps)
 
 
 def backbone(image: ExportSpec, axes: str) -> ExportSpec:

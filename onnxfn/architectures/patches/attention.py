@@ -11,16 +11,14 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS, dynamic_rope_update
 
 from onnxfn.specs.errors import InvalidSpec
 from onnxfn.specs.plan.thresholds import LONGROPE, is_scaled
 
 
 def canine_attention(
-    self: Any,
-    hidden_states: Tensor,
-    attention_mask: Tensor | None = None,
-    output_attentions: bool = False,  # noqa: FBT001, FBT002 - the original's signature
+    self: Any, hidden_states: Tensor, attention_mask: Tensor | None = None, output_attentions: bool = False
 ) -> tuple[Any, ...]:
     """For CanineAttention.forward, whose local attention loops over chunks. Here a mask separates the chunks.
 
@@ -82,11 +80,7 @@ def _alibi_slopes(num_heads: int) -> list[float]:
 
 
 def selected_by_blocks(
-    self: Any,
-    hidden_states: Tensor,
-    position_embeddings: tuple[Tensor, Tensor],
-    attention_mask: Tensor,
-    cache: Any,
+    self: Any, hidden_states: Tensor, position_embeddings: tuple[Tensor, Tensor], attention_mask: Tensor, cache: Any
 ) -> Tensor:
     """For Qwen4ExpTextQSAIndexer.forward (modeling_qwen4_exp, transformers 5.23): `[batch, 1, queries, keys]`, bool.
 
@@ -174,12 +168,11 @@ def _last(states: Any, most: int) -> Any:
     return states.index_select(-2, positions)
 
 
+@dynamic_rope_update  # type: ignore[untyped-decorator]
 def cos_sin(self: Any, x: Tensor, position_ids: Tensor) -> Tensor:
     """For RotaryEmbedding.forward, which returns complex numbers: cosines and sines, `[batch, length, pairs, 2]`."""
-    from transformers.modeling_rope_utils import dynamic_rope_update
-
-    values: Tensor = dynamic_rope_update(_cos_sin)(self, x, position_ids)
-    return values
+    angles = position_ids[..., None].float() * self.inv_freq.to(x.device).float()
+    return torch.stack((angles.cos(), angles.sin()), dim=-1) * self.attention_scaling
 
 
 def rotated_heads_first(xq: Tensor, xk: Tensor, freqs_cis: Tensor) -> tuple[Tensor, Tensor]:
@@ -190,11 +183,6 @@ def rotated_heads_first(xq: Tensor, xk: Tensor, freqs_cis: Tensor) -> tuple[Tens
 def rotated_length_first(xq: Tensor, xk: Tensor, freqs_cis: Tensor) -> tuple[Tensor, Tensor]:
     """For apply_rotary_emb of modeling_llama4: `[batch, length, heads, size]`."""
     return _rotated(xq, freqs_cis[:, :, None]), _rotated(xk, freqs_cis[:, :, None])
-
-
-def _cos_sin(self: Any, x: Tensor, position_ids: Tensor) -> Tensor:
-    angles = position_ids[..., None].float() * self.inv_freq.to(x.device).float()
-    return torch.stack((angles.cos(), angles.sin()), dim=-1) * self.attention_scaling
 
 
 def _rotated(x: Tensor, cos_sin: Tensor) -> Tensor:
@@ -222,8 +210,6 @@ def scaled_angles(self: Any, x: Tensor, position_ids: Tensor, layer_type: str | 
 
 def _frequencies(self: Any, x: Tensor, position_ids: Tensor, layer_type: str | None, prefix: str) -> Tensor:
     """The frequencies of short texts, or of those that are longer than the texts of the training."""
-    from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
-
     types, scalings = self.rope_type, self.config.rope_parameters
     rope_type, scaling = (types, scalings) if layer_type is None else (types[layer_type], scalings[layer_type])
     short: Tensor = getattr(self, f"{prefix}original_inv_freq")

@@ -10,21 +10,13 @@ from torch import Tensor
 from torch.nn.functional import interpolate
 
 
-def depth_estimation_output(
-    self: Any,
-    pixel_values: Tensor,
-    labels: Any = None,  # noqa: ARG001 - of training alone
-    **_: Any,
-) -> dict[str, Tensor]:
+def depth_estimation_output(self: Any, pixel_values: Tensor, labels: Any = None, **_: Any) -> dict[str, Tensor]:
     """For DPTForDepthEstimation.forward."""
     return {"predicted_depth": self.head(neck_features(self, self.backbone, pixel_values))}
 
 
 def semantic_segmentation_output(
-    self: Any,
-    pixel_values: Any = None,
-    labels: Any = None,  # noqa: ARG001 - of training alone
-    **_: Any,
+    self: Any, pixel_values: Any = None, labels: Any = None, **_: Any
 ) -> dict[str, Tensor]:
     """For DPTForSemanticSegmentation.forward."""
     return {"logits": self.head(neck_features(self, None, pixel_values))}
@@ -61,11 +53,7 @@ def reassembled_features(self: Any, hidden_states: list[Tensor], patch_height: A
 
 
 def metric_depth(
-    self: Any,
-    outconv_activation: Tensor,
-    bottleneck: Tensor,
-    feature_blocks: Any,
-    relative_depth: Any,  # noqa: ARG001
+    self: Any, outconv_activation: Tensor, bottleneck: Tensor, feature_blocks: Any, relative_depth: Any
 ) -> Any:
     """For ZoeDepthMultipleMetricDepthEstimationHeads.forward, which branches on the likeliest range of the batch.
 

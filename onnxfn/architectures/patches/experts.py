@@ -59,8 +59,8 @@ def _weighted(outputs: Tensor, weights: Tensor) -> Tensor:
 
 def batched_mm_forward(
     self: Any,
-    experts_implementation: str,  # noqa: ARG001 - one is traced, whichever is configured
-    default: Callable[..., Any],  # noqa: ARG001
+    experts_implementation: str,  # one is traced, whichever is configured
+    default: Callable[..., Any],
 ) -> Callable[..., Any]:
     """For ExpertsInterface.get_interface, which returns the implementation that the configuration names.
 

@@ -70,7 +70,7 @@ def gathered_along_dim(input: Tensor, indices: Tensor, dim: int) -> Tensor:  # n
 
 def interpolated_bicubic(
     self: Any,
-    embeddings: Tensor,  # noqa: ARG001 - the original compares their number with that of its table
+    embeddings: Tensor,  # the original compares their number with that of its table
     height: int,
     width: int,
 ) -> Tensor:
@@ -126,7 +126,7 @@ def flat_features(
 def patch_embeddings(
     self: Any,
     pixel_values: Tensor,
-    interpolate_pos_encoding: bool = False,  # noqa: ARG001, FBT001, FBT002 - images have the size of the table
+    interpolate_pos_encoding: bool = False,  # images have the size of the table
 ) -> Tensor:
     """For JanusVisionEmbeddings.forward: flatten becomes a Reshape with an unknown size, which no image has.
 
@@ -148,10 +148,7 @@ def channel_attention(self: Any, hidden_states: Tensor) -> Tensor:
 
 
 def visual_embeddings(
-    self: Any,
-    pixel_values: Tensor,
-    pixel_mask: Tensor,
-    max_image_length: int = 200,  # noqa: ARG001 - the original's signature
+    self: Any, pixel_values: Tensor, pixel_mask: Tensor, max_image_length: int = 200
 ) -> tuple[Tensor, Tensor, tuple[Tensor, Any]]:
     """For ViltEmbeddings.visual_embed, which draws the patches of padding, and an order of patches, at random.
 

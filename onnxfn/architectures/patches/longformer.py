@@ -23,7 +23,7 @@ def unpadded_inputs(
     token_type_ids: Tensor,
     position_ids: Tensor | None,
     inputs_embeds: Tensor | None,
-    pad_token_id: int,  # noqa: ARG001 - the original's signature
+    pad_token_id: int,
 ) -> tuple[Any, ...]:
     """For LongformerModel._pad_to_window_size: the inputs without padding, since `attention` pads its last block.
 
@@ -34,11 +34,7 @@ def unpadded_inputs(
 
 
 def led_unpadded_inputs(
-    _: Any,
-    input_ids: Tensor | None,
-    attention_mask: Tensor,
-    inputs_embeds: Tensor | None,
-    pad_token_id: int,  # noqa: ARG001 - the original's signature
+    _: Any, input_ids: Tensor | None, attention_mask: Tensor, inputs_embeds: Tensor | None, pad_token_id: int
 ) -> tuple[Any, ...]:
     """`unpadded_inputs` for LEDEncoder._pad_to_window_size (modeling_led), whose attention is Longformer's."""
     return 0, input_ids, attention_mask, inputs_embeds
@@ -50,8 +46,8 @@ def attention(
     attention_mask: Any = None,
     is_index_masked: Any = None,
     is_index_global_attn: Any = None,
-    is_global_attn: Any = None,  # noqa: ARG001 - the original's signature
-    output_attentions: bool = False,  # noqa: FBT001, FBT002
+    is_global_attn: Any = None,
+    output_attentions: bool = False,
 ) -> tuple[Tensor]:
     """For LongformerSelfAttention.forward, which branches on `is_global_attn` and writes into slices of its tensors.
 
@@ -93,7 +89,7 @@ def _window_attention(self: Any, hidden_states: Tensor, excluded: Tensor, indice
     """
     side = self.one_sided_attn_window_size
     q, k, v = (
-        _split_heads(self, _scaled(self, self.query(hidden_states))),
+        _split_heads(self, self.query(hidden_states) / self.head_dim**0.5),
         _split_heads(self, self.key(hidden_states)),
         _split_heads(self, self.value(hidden_states)),
     )
@@ -116,7 +112,7 @@ def _global_attention(self: Any, hidden_states: Tensor, is_masked: Tensor, indic
     For _compute_global_attn_output_from_hidden. Rows of indices that hold no global token are not used.
     """
     tokens = hidden_states.gather(1, _expanded_index(indices, hidden_states))
-    q = _split_heads(self, _scaled(self, self.query_global(tokens)))
+    q = _split_heads(self, self.query_global(tokens) / self.head_dim**0.5)
     scores = q @ _split_heads(self, self.key_global(hidden_states)).transpose(-1, -2)
     scores = scores.masked_fill(is_masked[:, None, None, :], _lowest(scores))
     weights = torch.softmax(scores, dim=-1, dtype=torch.float32).type_as(scores)
@@ -128,10 +124,6 @@ def _with_global_tokens(local_output: Tensor, global_output: Tensor, indices: Te
     index = _expanded_index(indices, local_output)
     rows = torch.where(is_global[:, :, None], global_output, local_output.gather(1, index))
     return local_output.scatter(1, index, rows)
-
-
-def _scaled(self: Any, q: Tensor) -> Tensor:
-    return q / self.head_dim**0.5
 
 
 def _split_heads(self: Any, states: Tensor) -> Tensor:

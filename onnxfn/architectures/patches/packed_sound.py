@@ -15,7 +15,7 @@ def chunks(
     input_features: Tensor,
     feature_lens: Tensor,
     n_window: int,
-    kwargs: Any = None,  # noqa: ARG001 - the arguments of a tower may hold the chunks already; those of a graph do not
+    kwargs: Any = None,  # the arguments of a tower may hold the chunks already; those of a graph do not
 ) -> tuple[Tensor, Tensor]:
     """For chunk_and_pad_features of Qwen2.5-Omni and Qwen3-Omni (transformers 5.24): chunks of frames, their lengths.
 
@@ -31,7 +31,7 @@ def chunks(
     return torch.where(frames[:, None] < lengths[:, None, None], rows, 0.0).transpose(1, 2), lengths
 
 
-def pairs(feature_lens: Tensor, kwargs: Any = None) -> Tensor:  # noqa: ARG001
+def pairs(feature_lens: Tensor, kwargs: Any = None) -> Tensor:
     """For get_pool_indices of Qwen2.5-Omni: the first row of each pair of rows of a sound, of which a mean is made."""
     rows = (feature_lens - 1) // 2 + 1
     counts = rows // 2
@@ -43,7 +43,7 @@ def omni_features(
     self: Any,
     input_features: Tensor,
     feature_attention_mask: Any = None,
-    audio_feature_lengths: Any = None,  # noqa: ARG001 - the original does not read it either
+    audio_feature_lengths: Any = None,  # the original does not read it either
     **kwargs: Any,
 ) -> Any:
     """For Qwen2_5OmniThinkerModel.get_audio_features. The original reads lengths and compares its rows with them."""
@@ -54,11 +54,7 @@ def omni_features(
 
 
 def segment_ends(
-    chunk_lengths: Tensor,
-    feature_lens: Tensor,
-    n_window_infer: int,
-    n_window: int,
-    kwargs: Any = None,  # noqa: ARG001
+    chunk_lengths: Tensor, feature_lens: Tensor, n_window_infer: int, n_window: int, kwargs: Any = None
 ) -> Tensor:
     """For get_audio_cu_seqlens of Qwen3-ASR (transformers 5.23): 0, then for each row the end of its window.
 

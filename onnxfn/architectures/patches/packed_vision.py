@@ -119,10 +119,7 @@ def starts(counts: Tensor) -> Tensor:
 
 
 def position_ids(
-    grid_thw: Tensor,
-    spatial_merge_size: Any,
-    include_temporal: bool = False,  # noqa: FBT001, FBT002
-    kwargs: Any = None,  # noqa: ARG001
+    grid_thw: Tensor, spatial_merge_size: Any, include_temporal: bool = False, kwargs: Any = None
 ) -> Tensor:
     """For get_vision_position_ids: the frame, if it is wanted, the row and the column of each patch."""
     patches = patches_of(grid_thw, spatial_merge_size)
@@ -131,11 +128,7 @@ def position_ids(
 
 
 def window_index(
-    grid_thw: Tensor,
-    spatial_merge_size: int,
-    window_size: int,
-    patch_size: int,
-    kwargs: Any = None,  # noqa: ARG001
+    grid_thw: Tensor, spatial_merge_size: int, window_size: int, patch_size: int, kwargs: Any = None
 ) -> tuple[Tensor, Tensor]:
     """For get_vision_window_index: the merged patches in the order of windows, and the ends of the windows.
 
@@ -154,32 +147,27 @@ def window_index(
     return index, functional.pad(ends, (1, 0))
 
 
-def whole_windows(self: Any, target_sizes: Tensor, kwargs: Any = None) -> tuple[Tensor, Tensor, int]:  # noqa: ARG001
+def whole_windows(self: Any, target_sizes: Tensor, kwargs: Any = None) -> tuple[Tensor, Tensor, int]:
     """For get_window_index of MiniCPM-V, whose windows are all whole: the order of patches, and the ends of windows."""
     side = self.window_kernel_size[0]
     index, _ = window_index(functional.pad(target_sizes, (1, 0), value=1), 1, side, 1)
     return index, torch.arange(index.shape[0] // side**2 + 1, device=index.device) * side**2, side**2
 
 
-def merged_order(grid_thw: Tensor, merge_size: int, kwargs: Any = None) -> Tensor:  # noqa: ARG001
+def merged_order(grid_thw: Tensor, merge_size: int, kwargs: Any = None) -> Tensor:
     """For get_vision_pixel_shuffle_index: the index of each patch, so that patches to be merged are neighbors."""
     patches = patches_of(grid_thw, merge_size)
     return patches.first + patches.row * patches.width + patches.column
 
 
-def frame_index(grid_thw: Tensor, kwargs: Any = None) -> Tensor:  # noqa: ARG001
+def frame_index(grid_thw: Tensor, kwargs: Any = None) -> Tensor:
     """For get_vision_frame_index of Kimi K2.5: 0 for a patch of an image, and from 1 the frame for one of a video."""
     patches = patches_of(grid_thw)
     frames = grid_thw[:, 0][patches.image]
     return patches.frame + (frames > 1).long()
 
 
-def temporal_merge_index(
-    grid_thw: Tensor,
-    kernel_height: int,
-    kernel_width: int,
-    kwargs: Any = None,  # noqa: ARG001
-) -> Tensor:
+def temporal_merge_index(grid_thw: Tensor, kernel_height: int, kernel_width: int, kwargs: Any = None) -> Tensor:
     """For get_vision_temporal_merge_index of Kimi K2.5 (transformers 5.23): the patches of each merged patch.
 
     `[merged, frames, patches]`. From transformers 5.24 it returns a sum's targets and weights: see `merged_frames`.
@@ -197,12 +185,7 @@ def temporal_merge_index(
 
 
 def merged_frames(
-    _: Any,
-    hidden_states: Tensor,
-    grid_thw: Tensor,
-    kernel_height: int,
-    kernel_width: int,
-    kwargs: Any = None,  # noqa: ARG001
+    _: Any, hidden_states: Tensor, grid_thw: Tensor, kernel_height: int, kernel_width: int, kwargs: Any = None
 ) -> Tensor:
     """For Kimi_K25VisionModel.temporal_merge (transformers 5.24): the mean over the frames of each video.
 
@@ -219,7 +202,7 @@ def merged_frames(
     return merged.index_add(0, target, shares).unflatten(0, (-1, size)).to(hidden_states.dtype)
 
 
-def nearest_position_ids(target_sizes: Tensor, num_patches_per_side: int, kwargs: Any = None) -> Tensor:  # noqa: ARG001
+def nearest_position_ids(target_sizes: Tensor, num_patches_per_side: int, kwargs: Any = None) -> Tensor:
     """For get_vision_nearest_position_ids: the entry of a square table of positions that is nearest to each patch."""
     patches = patches_of(functional.pad(target_sizes, (1, 0), value=1))
     bounds = torch.arange(1 / num_patches_per_side, 1.0, 1 / num_patches_per_side, device=target_sizes.device)
@@ -272,8 +255,8 @@ def averaged_tokens(_: Any, hidden_states: Tensor, pixel_position_ids: Tensor, l
 
 def is_packed(
     config: Any = None,
-    requested_attention_implementation: str | None = None,  # noqa: ARG001 - towers ask by their configuration
-    version: Any = None,  # noqa: ARG001
+    requested_attention_implementation: str | None = None,  # towers ask by their configuration
+    version: Any = None,
 ) -> bool:
     """For is_flash_attention_requested: true for a tower, which then attends to all patches or frames in one call."""
     return hasattr(config, "patch_size") or hasattr(config, "n_window")

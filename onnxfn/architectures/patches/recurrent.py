@@ -29,7 +29,8 @@ def conv_state(
     A missing state is a state of zeros, as the convolution also pads with zeros before the text.
     """
     width = conv_kernel_size or self.conv_kernel_size[state_idx] or conv_states.shape[-1]
-    past = self.conv_states[state_idx] if self.has_previous_state[state_idx] else _zero_state(conv_states, width)
+    zeros = conv_states.new_zeros((*conv_states.shape[:-1], width))
+    past = self.conv_states[state_idx] if self.has_previous_state[state_idx] else zeros
     states = torch.cat((past, conv_states), dim=-1)
     self.conv_states[state_idx] = states[..., -width:]
     self.has_previous_state[state_idx] = True
@@ -42,10 +43,10 @@ def delta_rule(
     value: Tensor,
     g: Tensor,
     beta: Tensor,
-    chunk_size: int = 64,  # noqa: ARG001 - the original's signature
+    chunk_size: int = 64,
     initial_state: Tensor | None = None,
-    output_final_state: bool = False,  # noqa: ARG001, FBT001, FBT002
-    use_qk_l2norm_in_kernel: bool = False,  # noqa: FBT001, FBT002
+    output_final_state: bool = False,
+    use_qk_l2norm_in_kernel: bool = False,
     **_: Any,
 ) -> tuple[Tensor, Tensor]:
     """For torch_chunk_gated_delta_rule and chunk_kimi_delta_attention, which loop over chunks of the text.
@@ -80,13 +81,13 @@ def mamba2_scan(
     A: Tensor,
     B: Tensor,
     C: Tensor,
-    chunk_size: int = 0,  # noqa: ARG001 - the original's signature
+    chunk_size: int = 0,
     D: Tensor | None = None,
     dt_bias: Tensor | None = None,
     initial_states: Tensor | None = None,
-    dt_softplus: bool = False,  # noqa: FBT001, FBT002
+    dt_softplus: bool = False,
     dt_limit: tuple[float, float] = (0.0, float("inf")),
-    return_final_states: bool = False,  # noqa: FBT001, FBT002
+    return_final_states: bool = False,
     **_: Any,
 ) -> Any:
     """For mamba2_chunk_scan, which pads the text to full chunks.
@@ -109,7 +110,7 @@ def mamba2_scan(
 def lightning_attention(
     self: Any,
     hidden_states: Tensor,
-    position_embeddings: Any = None,  # noqa: ARG001 - the original's signature
+    position_embeddings: Any = None,
     attention_mask: Tensor | None = None,
     cache: Any = None,
     **_: Any,
@@ -130,12 +131,12 @@ def lightning_attention(
 
 
 def rglru_scan(
-    self: Any,  # noqa: ARG001 - the original's signature
+    self: Any,
     hidden_states: Tensor,
     recurrent_gate: Tensor,
     reset: Tensor,
     recurrent_states: Tensor | None,
-    acc_dtype: Any = None,  # noqa: ARG001 - the states of a graph are float32
+    acc_dtype: Any = None,  # the states of a graph are float32
 ) -> tuple[Tensor, Tensor]:
     """For RecurrentGemmaRglru._rnn_scan, which loops over the text.
 
@@ -163,10 +164,6 @@ def _limited(dt: Tensor, dt_limit: tuple[float, float], state: Tensor | None) ->
         return dt.clamp(*dt_limit)
     several_tokens = torch.ones_like(dt[0, :, 0]).sum() > 1
     return torch.where(several_tokens | (state == 0).all(), dt.clamp(*dt_limit), dt)
-
-
-def _zero_state(states: Tensor, width: int) -> Tensor:
-    return states.new_zeros((*states.shape[:-1], width))
 
 
 def final_state_and_outputs(
@@ -286,8 +283,8 @@ def matrix_memory(
     c_initial: Tensor | None = None,
     n_initial: Tensor | None = None,
     m_initial: Tensor | None = None,
-    return_last_states: bool | None = None,  # noqa: ARG001, FBT001 - layers read them in inference
-    mode: str | None = None,  # noqa: ARG001 - inference
+    return_last_states: bool | None = None,  # layers read them in inference
+    mode: str | None = None,  # inference
 ) -> tuple[Tensor, tuple[Tensor, Tensor, Tensor]]:
     """For xLSTMBackend.forward. The original loops over chunks of the text, then over the remaining tokens.
 
@@ -321,12 +318,7 @@ def matrix_memory(
 
 
 def linear_attention(
-    time_decay: Tensor,
-    time_first: Tensor,
-    key: Tensor,
-    value: Tensor,
-    state: Any = None,
-    return_state: bool = False,  # noqa: FBT001, FBT002 - the original's signature
+    time_decay: Tensor, time_first: Tensor, key: Tensor, value: Tensor, state: Any = None, return_state: bool = False
 ) -> tuple[Tensor, Any]:
     """For rwkv_linear_attention: the weighted mean of the values so far, and its numerator, denominator and maximum.
 

@@ -49,11 +49,7 @@ def codebook_embedding_sum(quantizer: Any, codes: Tensor) -> Tensor:
 
 
 def block_attention(
-    attention: Any,
-    hidden_states: Tensor,
-    position_embeddings: Tensor,
-    attention_mask: Tensor | None = None,
-    **_: Any,
+    attention: Any, hidden_states: Tensor, position_embeddings: Tensor, attention_mask: Tensor | None = None, **_: Any
 ) -> tuple[Tensor, None]:
     """For GraniteSpeech5EncoderAttention.forward (transformers 5.23) with a mask `[batch, length]`."""
 
@@ -169,7 +165,7 @@ def nemotron_attention(
     hidden_states: Tensor,
     position_embeddings: Tensor,
     attention_mask: Tensor | None = None,
-    cache: Any = None,  # noqa: ARG001 - the export encodes all frames at once
+    cache: Any = None,  # the export encodes all frames at once
     **options: Any,
 ) -> tuple[Tensor, Any]:
     """For NemotronAsrStreamingEncoderAttention.forward (modeling_nemotron_asr_streaming, transformers 5.23).
@@ -191,11 +187,7 @@ def nemotron_attention(
 
 
 def xvector_output(
-    model: Any,
-    input_features: Tensor,
-    attention_mask: Tensor | None = None,
-    labels: Any = None,  # noqa: ARG001 - of training alone
-    **_: Any,
+    model: Any, input_features: Tensor, attention_mask: Tensor | None = None, labels: Any = None, **_: Any
 ) -> Any:
     """For Wav2Vec2BertForXVector.forward, which loops over the batch for the mean and deviation of each row's frames.
 

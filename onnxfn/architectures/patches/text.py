@@ -103,7 +103,7 @@ def joined_embeddings(
     visual_bbox: Tensor | None,
     attention_mask: Tensor | None = None,
     num_patches: int = 14,
-    max_len: int = 0,  # noqa: ARG001 - 0 is the number of all patches, and the model asks for no other
+    max_len: int = 0,  # 0 is the number of all patches, and the model asks for no other
     image_size: int = 224,
     patch_size: int = 16,
 ) -> tuple[Tensor, Tensor, Tensor | None]:

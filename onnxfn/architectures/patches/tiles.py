@@ -52,7 +52,7 @@ def tiled_features(
     vision_feature_layer: int | list[int] | None = None,
     vision_feature_select_strategy: str | None = None,
     vision_aspect_ratio: str | None = None,
-    batch_num_images: Any = None,  # noqa: ARG001 - the number of tiles says which images are several of one text
+    batch_num_images: Any = None,  # the number of tiles says which images are several of one text
     **_: Any,
 ) -> Any:
     """For get_image_features of LLaVA-NeXT and LLaVA-OneVision: tiles `[images, tiles, channels, height, width]`."""

@@ -74,11 +74,6 @@ def _joined(left: ExportSpec, right: ExportSpec) -> ExportSpec:
     return group(left, right)  # type: ignore[no-any-return]
 
 
-def rightmost(left: Any, right: Any) -> Any:
-    """The right value, unless it is None."""
-    return left if right is None else right
-
-
 def named(left: Collection[Any], right: Collection[Any]) -> Any:
     """Records joined by name: the order of first mention, the value of last mention."""
     if not left or not right:  # most fields of most specs, and all of this happens when onnxfn is imported
@@ -139,7 +134,7 @@ def _join(attribute: Any) -> Callable[[Any, Any], Any]:
         return JOINS[attribute.metadata["join"]]
     if isinstance(attribute.default, Named):
         return named
-    return group if has(type(attribute.default)) else rightmost
+    return group if has(type(attribute.default)) else lambda left, right: left if right is None else right
 
 
 def _joined_overlay(left: Overlay | None, right: Overlay) -> Overlay:

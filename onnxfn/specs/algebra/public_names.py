@@ -45,16 +45,14 @@ def public_names(module: str) -> Names:
         if name not in places:
             return _value_elsewhere(module, name)
         value = getattr(import_module(places[name]), name)
-        return _public(value, module) if isinstance(value, FunctionType) and places[name] != PACKAGE else value
+        if not isinstance(value, FunctionType) or places[name] == PACKAGE:
+            return value
+        from onnxfn.specs.algebra.public_calls import public  # imports what a function needs; no import of names does
+
+        return public(value, module)
 
     names = tuple(name for name in places if name not in MODULES)
     return names, value_of, lambda: sorted((*places, "__all__", "__doc__"))
-
-
-def _public(function: Any, module: str) -> Any:
-    from onnxfn.specs.algebra.public_calls import public  # imports what a function needs, and no import of names does
-
-    return public(function, module)
 
 
 def _value_elsewhere(module: str, name: str) -> Any:

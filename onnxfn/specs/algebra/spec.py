@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from math import inf
-from types import MappingProxyType
 from typing import Any, Literal
 
 from attrs import evolve, field
@@ -42,12 +41,6 @@ OPSETS = range(18, 26)
 torch's exporter translates to the first, and onnxscript converts to the others. ONNX Runtime 1.31 runs opset 26, but
 onnxscript 0.7 does not convert to it.
 """
-
-OVERLAYS_JOIN: Mapping[str, str] = MappingProxyType({"join": "overlays"})
-"""The metadata of a field whose overlays join by name, those of the same name field by field."""
-
-PATCHES_JOIN: Mapping[str, str] = MappingProxyType({"join": "patches"})
-"""The metadata of a field whose patches join by target; two functions for one target are an error."""
 
 
 def known_opset(_: Any, __: Any, opset: Any) -> None:
@@ -96,7 +89,7 @@ class Call:
     submodule: str | None = None
     constants: Named[Constant] = field(default=Named((), "constant"), converter=by_name)
     builders: Named[ArgumentBuilder] = field(default=Named((), "builder"), converter=by_name)
-    patches: Named[Patch] = field(default=Named((), "patch"), converter=by_name, metadata=PATCHES_JOIN)
+    patches: Named[Patch] = field(default=Named((), "patch"), converter=by_name, metadata={"join": "patches"})
     attention: str | None = None
 
 
@@ -164,7 +157,7 @@ class Parts:
         links: Inputs that another part computes.
     """
 
-    behaviors: Named[Overlay] = field(default=Named((), "behavior"), converter=by_name, metadata=OVERLAYS_JOIN)
+    behaviors: Named[Overlay] = field(default=Named((), "behavior"), converter=by_name, metadata={"join": "overlays"})
     files: Named[File] = field(default=Named((), "file"), converter=by_name)
     links: Named[Link] = field(default=Named((), "link"), converter=by_name)
 
@@ -207,8 +200,8 @@ class ExportSpec:
     normalizer: Normalizer = Normalizer()
     dummies: Dummies = Dummies()
     axes: Named[AxisFacts] = field(default=Named((), "axis"), converter=by_name, metadata={"join": "axes"})
-    tasks: Named[Overlay] = field(default=Named((), "task"), converter=by_name, metadata=OVERLAYS_JOIN)
-    cases: Named[Overlay] = field(default=Named((), "case"), converter=by_name, metadata=OVERLAYS_JOIN)
+    tasks: Named[Overlay] = field(default=Named((), "task"), converter=by_name, metadata={"join": "overlays"})
+    cases: Named[Overlay] = field(default=Named((), "case"), converter=by_name, metadata={"join": "overlays"})
     parts: Parts = Parts()
     call: Call = Call()
     cache: Cache = Cache()

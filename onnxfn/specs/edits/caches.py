@@ -209,7 +209,13 @@ def with_single_steps(spec: ExportSpec) -> ExportSpec:
 
     Such a model starts every sequence with an empty state, and takes several tokens only then.
     """
-    return compose(spec, _SINGLE_STEPS)
+    return compose(
+        spec,
+        generates("past_states", "constant"),
+        *(case(name, sized(past_sequence_length=0)) for name in ("one", "right-padded", "left-padded")),
+        case("next token", generates("past_states", "normal")),
+        case("next tokens", sized(sequence_length=1), generates("past_states", "normal")),
+    )
 
 
 def _growing_row(name: str, axes: str, layers: Source, kind: str) -> ExportSpec:
@@ -267,13 +273,3 @@ _STATE_PAST = compose(
     case("next tokens", sized(batch_size=1, sequence_length=3), padded("none")),
 )
 """The facts that `with_past` adds to a decoder with a cache of constant size."""
-
-_EMPTY_PAST = sized(past_sequence_length=0)
-_SINGLE_STEPS = compose(
-    generates("past_states", "constant"),
-    case("one", _EMPTY_PAST),
-    case("right-padded", _EMPTY_PAST),
-    case("left-padded", _EMPTY_PAST),
-    case("next token", generates("past_states", "normal")),
-    case("next tokens", sized(sequence_length=1), generates("past_states", "normal")),
-)

@@ -70,7 +70,7 @@ def with_known_output(spec: ExportSpec, name: str) -> ExportSpec:
         if name.partition(".")[0] not in ALL_OUTPUTS:
             raise _unknown_output(name, ALL_OUTPUTS, spec)
         edit = Edit("with_known_output", {"name": name})
-        return evolve(spec, tasks=tuple(_with_edit(overlay, edit) for overlay in spec.tasks))
+        return compose(spec, ExportSpec(tasks=tuple(Overlay(overlay.name, edits=(edit,)) for overlay in spec.tasks)))
     if spec.parts.behaviors:
         return _with_output_in_behaviors(spec, name)
     available = _available(spec, _encoder_axes(spec) or _hidden_state_axes(spec))
@@ -78,10 +78,6 @@ def with_known_output(spec: ExportSpec, name: str) -> ExportSpec:
     if name not in names and name.partition(".")[0] not in available:
         raise _unknown_output(name, (*available, *(known for known in names if known not in available)), spec)
     return spec if name in names else _with_available(spec, available, name)
-
-
-def _with_edit(overlay: Overlay, edit: Edit) -> Overlay:
-    return overlay if edit in overlay.edits else evolve(overlay, edits=(*overlay.edits, edit))
 
 
 def _with_output_in_behaviors(spec: ExportSpec, name: str) -> ExportSpec:
@@ -116,7 +112,7 @@ def _with_available(spec: ExportSpec, available: Available, name: str) -> Export
     if set(addition.outputs) <= set(spec.outputs):
         return compose(spec, addition)
     if not number:
-        others = (output for output in spec.outputs if not _is_of_one_layer(output, stem))
+        others = (each for each in spec.outputs if each.layers is not None or not each.name.startswith(f"{stem}."))
         return compose(evolve(spec, outputs=tuple(others)), addition)
     if per_layer.layers is None or not number.isdecimal():
         example = f"{stem}.0" if per_layer.layers else "hidden_states.0"
@@ -124,10 +120,6 @@ def _with_available(spec: ExportSpec, available: Available, name: str) -> Export
     if per_layer in spec.outputs:
         return spec
     return compose(spec, evolve(addition, outputs=(OutputSpec(name, per_layer.axes, (stem, int(number))),)))
-
-
-def _is_of_one_layer(output: OutputSpec, stem: str) -> bool:
-    return output.name.startswith(f"{stem}.") and output.layers is None
 
 
 def _available(spec: ExportSpec, encoder: AxisMap) -> Available:

@@ -94,9 +94,9 @@ def _fillable(tensor: InputSpec, value: Any) -> InputSpec:
 
 def _with_constant(spec: ExportSpec, name: str, value: float) -> ExportSpec:
     """The spec with a constant in place of the input of a name; unchanged if it has no such input."""
-    if name not in {tensor.name for tensor in spec.inputs}:
+    if name not in spec.inputs:
         return spec
-    tensor = next(tensor for tensor in spec.inputs if tensor.name == name)
+    tensor = spec.inputs[name]
     constant = Constant(name, value, path=tensor.forward_path, axes=tensor.axes, kind=tensor.kind)
     others = tuple(other for other in spec.inputs if other is not tensor)
     check = evolve(spec.check, mask_input=None) if spec.check.mask_input == name else spec.check

@@ -10,7 +10,6 @@ from onnxfn.specs.algebra.facts import builds, case, takes
 from onnxfn.specs.algebra.planned import AnySpec
 from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.axes import Axis, AxisMap, names
-from onnxfn.specs.records import OutputSpec
 
 NUM_LOGITS_TO_KEEP = "num_logits_to_keep"
 """The name of the input, as transformers.js 4.3.1 gives it to a decoder that has it: int64, without axes."""
@@ -55,10 +54,7 @@ def with_logits_to_keep(spec: ExportSpec) -> ExportSpec:
     """
     if not computes_logits(spec):
         return spec
-    outputs = (_of_last_tokens(output) if output.name == "logits" else output for output in spec.outputs)
-    return compose(evolve(spec, outputs=tuple(outputs)), _KEPT)
-
-
-def _of_last_tokens(output: OutputSpec) -> OutputSpec:
-    batch, _, *rest = output.axes.axes
-    return evolve(output, axes=AxisMap((batch, Axis(NUM_LOGITS, "dynamic"), *rest)))
+    logits = spec.outputs["logits"]
+    batch, _, *rest = logits.axes.axes
+    of_last_tokens = evolve(logits, axes=AxisMap((batch, Axis(NUM_LOGITS, "dynamic"), *rest)))
+    return compose(spec, ExportSpec(outputs=(of_last_tokens,)), _KEPT)

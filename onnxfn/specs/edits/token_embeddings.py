@@ -51,7 +51,9 @@ def with_inputs_embeds(spec: ExportSpec) -> ExportSpec:
     if ids is None:
         raise unknown("input", IDS, [tensor.name for tensor in spec.inputs], of=spec.name or "this spec")
     files = spec.parts.files or (File("model"),)
-    lookup = File(EMBEDDING_FILE, (Edit("embedding_lookup", _changed_options(ids)),))
+    options = {"kind": ids.kind, "generator": ids.generator}
+    unusual = {name: value for name, value in options.items() if value != getattr(_ids(ids), name)}
+    lookup = File(EMBEDDING_FILE, (Edit("embedding_lookup", unusual),))
     changed = each_spec(spec, lambda inner: evolve(inner, inputs=tuple(map(_embeds_of, inner.inputs))))
     return compose(
         evolve(changed, parts=evolve(spec.parts, files=(lookup, *files))),
@@ -66,7 +68,7 @@ def embedding_lookup(spec: ExportSpec, *, kind: Kind = "int", generator: str = "
 
     `kind` and `generator` are those of `input_ids`.
     """
-    embeds = next(tensor for tensor in spec.inputs if tensor.name == EMBEDS)
+    embeds = spec.inputs[EMBEDS]
     call = evolve(spec.call, submodule="token_embeddings", builders=(), constants=(), attention=None)
     return compose(
         evolve(
@@ -96,12 +98,6 @@ def by_tokens(spec: PlannedSpec) -> PlannedSpec:
         return evolve(_ids(tensor), path=(*tensor.forward_path[:-1], str(tensor.forward_path[-1]).replace(EMBEDS, IDS)))
 
     return evolve(spec, inputs=tuple(tokens(each) for each in spec.inputs if each.name not in computed))
-
-
-def _changed_options(ids: InputSpec) -> dict[str, str]:
-    """The kind and the generator of token ids, where they are not the usual ones."""
-    options = {"kind": ids.kind, "generator": ids.generator}
-    return {name: value for name, value in options.items() if value != getattr(_ids(ids), name)}
 
 
 def _ids(embeds: InputSpec) -> InputSpec:

@@ -91,18 +91,13 @@ def past_lengths(spec: PlannedSpec) -> dict[str, str]:
     For a decoder: `{"past_sequence_length": "sequence_length"}`. The output of a cache row has the axis
     `past_sequence_length + sequence_length` where its input has `past_sequence_length`.
     """
-    outputs = {output.name: output for output in spec.outputs}
-    inputs = {input_.name: input_ for input_ in spec.inputs}
-    return {
-        symbol: added[0]
-        for feedback in spec.feedback
-        for axis, symbol in symbols(inputs[feedback.input].axes).items()
-        if (
-            added := [
-                name for name in terms(symbols(outputs[feedback.output].axes).get(axis, symbol)) if name != symbol
-            ]
-        )
-    }
+    lengths: dict[str, str] = {}
+    for feedback in spec.feedback:
+        present = symbols(spec.outputs[feedback.output].axes)
+        for axis, symbol in symbols(spec.inputs[feedback.input].axes).items():
+            if added := [name for name in terms(present.get(axis, symbol)) if name != symbol]:
+                lengths[symbol] = added[0]
+    return lengths
 
 
 def in_case(spec: PlannedSpec, case: Case | ExportSpec) -> PlannedSpec:

@@ -139,14 +139,10 @@ def report_sections(report: Any) -> Sections:
 
 
 def _reference_rows(differences: Sequence[Any]) -> Rows:
-    """The references of outputs, the number of outputs for each, and the reason for the allowed errors."""
+    """The references of outputs, the number of outputs for each, and the bound of an error: see check/verdict."""
     counts = Counter(reference for difference in differences for reference in difference.references)
-    return [(reference, counted(count, "outputs"), _why_allowed(reference)) for reference, count in counts.items()]
-
-
-def _why_allowed(reference: str) -> str:
-    """The bound of an error in a comparison, in words; check/verdict/verdict.py has the numbers."""
-    return next((reason for words, reason in WHY_ALLOWED.items() if words in reference), "")
+    why = {each: next((reason for words, reason in WHY_ALLOWED.items() if words in each), "") for each in counts}
+    return [(each, counted(count, "outputs"), why[each]) for each, count in counts.items()]
 
 
 def exported_sections(exported: Any) -> Sections:

@@ -171,20 +171,22 @@ def task_names(spec: ExportSpec) -> tuple[str, ...]:
     return tuple(overlay.name for overlay in spec.tasks)
 
 
-def tasked(name: str, *edits: Edit, spec: ExportSpec = EMPTY) -> ExportSpec:
-    """A spec of one task: its usual loader and outputs from TASKS, then `spec`, then edits.
+def tasked(name: str, *additions: ExportSpec | Edit, spec: ExportSpec = EMPTY) -> ExportSpec:
+    """A spec of one task: its usual loader and outputs from TASKS, then specs, then edits.
 
     Args:
         name: The task, or a synonym; `-with-past` is a task of its own.
-        edits: Edits that `for_task` applies last.
-        spec: What the task adds to, or replaces in, its usual outputs.
+        additions: What the task adds to, or replaces in, its usual outputs; and edits that `for_task` applies last.
+        spec: One more addition.
 
     >>> [overlay.name for overlay in tasked("masked-lm").tasks]
     ['fill-mask']
     """
     task = canonical(name)
     usual = TASKS.get(task.removesuffix(WITH_PAST), EMPTY)
-    return ExportSpec(tasks=(Overlay(task, compose(usual, spec), edits),))
+    edits = tuple(each for each in additions if isinstance(each, Edit))
+    specs = (each for each in additions if not isinstance(each, Edit))
+    return ExportSpec(tasks=(Overlay(task, compose(usual, *specs, spec), edits),))
 
 
 @as_edit

@@ -64,19 +64,11 @@ class QuantizedFormat:
     exact_in: str = "FLOAT"
 
 
-def _gptq_shape(parts: Parts, settings: Settings) -> tuple[int, ...]:
-    words, rows = parts[".qweight"].shape
-    return rows, words * packed_integers.WORD_BITS // settings["bits"]
-
-
-def _awq_shape(parts: Parts, settings: Settings) -> tuple[int, ...]:
-    columns, words = parts[".qweight"].shape
-    return words * packed_integers.WORD_BITS // settings["bits"], columns
-
-
-def _packed_shape(parts: Parts, _: Settings) -> tuple[int, ...]:
-    rows, columns = parts[".weight_shape"].tolist()
-    return rows, columns
+def _unpacked_shape(parts: Parts, settings: Settings, packed: int) -> tuple[int, ...]:
+    """The shape of a matrix that is packed along an axis, and transposed."""
+    sizes = [*parts[".qweight"].shape]
+    sizes[packed] = sizes[packed] * packed_integers.WORD_BITS // settings["bits"]
+    return sizes[1], sizes[0]
 
 
 def _mxfp4_shape(parts: Parts, _: Settings) -> tuple[int, ...]:
@@ -145,7 +137,7 @@ FORMATS = (
         needs=(".qzeros", ".scales"),
         may_have=(".g_idx",),
         dtypes=("INT32",),
-        shape=_gptq_shape,
+        shape=partial(_unpacked_shape, packed=0),
         rows=partial(float_rows, GPTQ),
         packing=GPTQ,
         settings=(("bits", (2, 3, 4, 8)), ("checkpoint_format", ("gptq", packed_integers.GPTQ_V2))),
@@ -156,7 +148,7 @@ FORMATS = (
         values=".qweight",
         needs=(".qzeros", ".scales"),
         dtypes=("INT32",),
-        shape=_awq_shape,
+        shape=partial(_unpacked_shape, packed=1),
         rows=partial(float_rows, AWQ),
         packing=AWQ,
         settings=(("bits", (4,)), ("version", ("gemm", "GEMM"))),
@@ -181,7 +173,7 @@ FORMATS = (
         needs=(".weight_scale", ".weight_shape"),
         may_have=(".weight_zero_point", ".weight_g_idx"),
         dtypes=("INT32",),
-        shape=_packed_shape,
+        shape=lambda parts, _: tuple(parts[".weight_shape"].tolist()),
         rows=partial(float_rows, COMPRESSED_TENSORS),
         packing=COMPRESSED_TENSORS,
     ),
