@@ -36,7 +36,7 @@ BUDGET = {
     "graphs": 7_666,
     "run": 1_432,
     "check": 6_711,
-    "export": 11_469,
+    "export": 11_405,
 }
 """The most lines of Python of each folder. It only goes down: who needs more finds what to merge."""
 
