@@ -35,8 +35,8 @@ BUDGET = {
     "models": 1_924,
     "graphs": 7_666,
     "run": 1_410,
-    "check": 6_711,
-    "export": 11_402,
+    "check": 6_537,
+    "export": 11_398,
 }
 """The most lines of Python of each folder. It only goes down: who needs more finds what to merge."""
 

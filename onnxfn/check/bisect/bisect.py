@@ -8,18 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 from attrs import evolve, field, frozen
 
-from onnxfn.check.bisect.failing_case import FailingCase, case_sizes, failing_case
 from onnxfn.check.bisect.first_wrong import first_wrong
 from onnxfn.check.bisect.matching import TensorPair, counterpart, matched_tensors
-from onnxfn.check.cases.references import CheckCase
+from onnxfn.check.cases.references import CheckCase, Reference, case_reference
 from onnxfn.check.cuts.graph_values import graph_values
 from onnxfn.check.cuts.recorded_tensors import recorded_tensors
-from onnxfn.check.verdict.case_comparisons import CheckedFile
+from onnxfn.check.verdict.case_comparisons import CheckedFile, output_comparisons
+from onnxfn.check.verdict.verdict import Comparison
 from onnxfn.run.sessions import open_check_session
+from onnxfn.specs.algebra.dummies import known_sizes, sized
+from onnxfn.specs.algebra.planned import Part
+from onnxfn.specs.axes import terms
+from onnxfn.specs.axis_symbols import fixed_sizes
 from onnxfn.specs.converters import as_tuple
+from onnxfn.specs.errors import unknown
+from onnxfn.specs.plan.check_cases import with_dummies
 from onnxfn.specs.record import typed_fields
 from onnxfn.specs.short_repr import short_repr
 
@@ -80,9 +87,12 @@ def divergence(checked: CheckedFile, cases: Sequence[CheckCase]) -> Divergence |
     failing = next(filter(None, (failing_case(checked, session, case) for case in cases)), None)
     if failing is None:
         return None
-    sizes = [*case_sizes(checked.part, failing.case).items()]
+    case, every_axis = failing.case, checked.part.inputs.values()
+    dynamic = {name for axes in every_axis for symbol in axes.values() for name in terms(symbol)}
+    known = known_sizes(case.spec, {}).items()
+    sizes = [(name, size) for name, size in known if name in dynamic and name not in fixed_sizes(case.spec)]
     difference = _first_difference(checked, failing)
-    return evolve(difference, case=failing.case.name, sizes=sizes, tolerance=failing.worst.tolerance)
+    return evolve(difference, case=case.name, sizes=sizes, tolerance=failing.worst.tolerance)
 
 
 def _first_difference(checked: CheckedFile, failing: FailingCase) -> Divergence:
@@ -99,3 +109,42 @@ def _first_difference(checked: CheckedFile, failing: FailingCase) -> Divergence:
     later = (pair(each) for each in tensors[index + 1 :] if each.value is None)
     after = None if first.value else next((each for each in later if each.value), None)
     return Divergence(file.name, first, right[-1] if right else None, after)
+
+
+@frozen(eq=False)
+class FailingCase:
+    """A case in which an output differs.
+
+    Attributes:
+        case: The case.
+        reference: Its inputs, and PyTorch's outputs.
+        worst: The comparison of the output that differs most.
+    """
+
+    case: CheckCase
+    reference: Reference
+    worst: Comparison
+
+
+def selected_cases(
+    cases: tuple[CheckCase, ...], part: Part, name: str | None, sizes: dict[str, int]
+) -> tuple[CheckCase, ...]:
+    """The cases of a part, with these sizes; if there is a name, only the case of this name.
+
+    UnknownName if no case has it.
+    """
+    named = [case for case in cases if name in (None, case.name)]
+    if not named:
+        raise unknown("case", str(name), [case.name for case in cases], of=part.name)
+    resized = (evolve(case, spec=with_dummies(case.spec, sized(**sizes))) for case in named)
+    return tuple(case if case.real_inputs is not None else other for case, other in zip(named, resized, strict=True))
+
+
+def failing_case(checked: CheckedFile, session: Any, case: CheckCase) -> FailingCase | None:
+    """The case with the output that differs most from PyTorch's in it; None if all outputs agree."""
+    part, reference = checked.part, case_reference(checked.model, checked.part, case)
+    outputs = session.run([output.name for output in part.spec.outputs], dict(reference.inputs))
+    comparisons = output_comparisons(part, reference, outputs, checked.exact)
+    differing = [comparison for comparison in comparisons if not comparison.passed]
+    worst = max(differing, key=lambda comparison: comparison.max_rel, default=None)
+    return None if worst is None else FailingCase(case, reference, worst)
