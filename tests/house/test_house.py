@@ -35,7 +35,7 @@ BUDGET = {
     "models": 1_924,
     "graphs": 7_666,
     "run": 1_410,
-    "check": 6_537,
+    "check": 6_526,
     "export": 11_398,
 }
 """The most lines of Python of each folder. It only goes down: who needs more finds what to merge."""
