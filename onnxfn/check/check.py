@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -29,15 +29,15 @@ from onnxfn.check.variants.proof import (
     failed_measurements,
     is_quantized,
     measured_cases,
-    quantized_weights,
     variant_measurements,
 )
-from onnxfn.check.variants.quantized_weights import WeightError
+from onnxfn.check.variants.quantized_weights import WeightError, quantized_weight_errors
 from onnxfn.check.variants.weight_bytes import weight_findings
 from onnxfn.check.verdict.case_comparisons import CheckedFile, agreeing_with_any_case, case_comparisons
 from onnxfn.check.verdict.verdict import Comparison, ExactOutputs, exact_outputs
 from onnxfn.models.dtypes import in_dtype_if_small
 from onnxfn.run.sessions import check_options, kept_session, open_check_session, silent_run_options, watched_session
+from onnxfn.specs.algebra.dummies import Array
 from onnxfn.specs.algebra.planned import Part, Plan
 from onnxfn.specs.errors import listed
 from onnxfn.specs.stored.reports import CheckFailed, Difference, Report, Tick, no_tick
@@ -52,6 +52,9 @@ AMPLIFIED = (
     "with_tolerance(spec, atol=...), or export with check=False"
 )
 """The end of the message about outputs that differ by no more than PyTorch's own error allows."""
+
+WITH_WEIGHTS = ", with the weights of the file"
+"""The end of the text about what the outputs of a quantized file were compared with."""
 
 CASES_AHEAD = 4
 """The cases that ONNX Runtime may have computed before the first of them is compared."""
@@ -169,6 +172,39 @@ def compared_file(
     return CheckedFile(model, part, file, exact or exact_outputs(model, part.spec.target.float_dtype), tick)
 
 
+def adapter_report(
+    model: Any,
+    part: Part,
+    file: Path,
+    arrays: Mapping[str, Array],
+    tick: Tick = no_tick,
+    proof: Proof = NO_PROOF,
+) -> Report:
+    """The report on a file that gets the arrays of an adapter in each case of its part.
+
+    Args:
+        model: The PyTorch model, whose weights are merged with the adapter.
+        part: The part of the plan that the file was exported for.
+        file: The ONNX file.
+        arrays: The inputs that the adapter fills, by name.
+        tick: Is called in each case.
+        proof: What a quantized file is measured with: its outputs are not compared.
+    """
+    dtype = part.spec.target.float_dtype
+    model, exact = in_dtype_if_small(model, dtype), exact_outputs(model, dtype)
+    session, names = open_check_session(file, tick), [output.name for output in part.spec.outputs]
+    plain = references(model, part, tick=tick)
+    expected = (evolve(each, case=f"{each.case}, with the adapter", inputs={**each.inputs, **arrays}) for each in plain)
+    if is_quantized(part.spec):
+        known = [*expected]
+        values, findings = measured_cases(part, session, proof, lambda: known)
+        measurements = variant_measurements(part, session, proof, values)
+        return Report((), [each.case for each in known], findings, measurements)
+    pairs = ((each, tuple(session.run(names, dict(each.inputs), silent_run_options()))) for each in expected)
+    judged = judged_cases(CheckedFile(model, part, file, exact, tick), pairs)
+    return Report(differences(part, judged.comparisons), judged.cases, judged.findings)
+
+
 @frozen
 class JudgedCases:
     """The verdict on a file in all cases.
@@ -193,23 +229,25 @@ def judged_cases(checked: CheckedFile, pairs: Iterable[tuple[Reference, OutputAr
         findings += size_findings(part, reference) if not findings else ()
         cases.append(reference.case)
         compared = case_comparisons(checked, reference, outputs)
-        comparisons.extend(map(_with_file_weights, compared) if is_quantized(part.spec) else compared)
+        if is_quantized(part.spec):
+            compared = tuple(
+                evolve(each, reference=each.reference and each.reference + WITH_WEIGHTS) for each in compared
+            )
+        comparisons.extend(compared)
         if not findings and not all(comparison.passed for comparison in compared):
             findings += random_findings(checked.model, part, reference)
         checked.tick()
     return JudgedCases(tuple(comparisons), (*checked.findings, *findings), tuple(cases))
 
 
-def _with_file_weights(comparison: Comparison) -> Comparison:
-    """The comparison of a quantized file, whose text says that PyTorch has the weights of the file."""
-    words = comparison.reference and f"{comparison.reference}, with the weights of the file"
-    return evolve(comparison, reference=words)
-
-
 def file_weights(model: Any, part: Part, file: Path, tick: Tick) -> tuple[tuple[str, ...], tuple[WeightError, ...]]:
     """The faults of the weights of a file, and the errors of its quantized weights."""
-    errors, findings = quantized_weights(model, part, file, tick)
-    return (*weight_findings(model, part, file, tick), *findings), errors
+    findings = weight_findings(model, part, file, tick)
+    if not is_quantized(part.spec):
+        return findings, ()
+    errors, unknown = quantized_weight_errors(model, file, tick)
+    outside = (str(error) for error in sorted(errors, key=lambda error: -error.outside) if error.outside)
+    return (*findings, *(f"{part.name}: {finding}" for finding in (*unknown, *outside))), errors
 
 
 def check_error(report: Report) -> CheckFailed:

@@ -52,7 +52,10 @@ def _array(port: Any, values: Any, name: str) -> Array:
 
 def _with_dtype(input_name: str, values: Any, dtype: np.dtype[Any], name: str) -> Array:
     if hasattr(values, "detach"):
-        values = _numpy_of_tensor(input_name, values, dtype, name)
+        try:
+            values = values.detach().cpu().numpy()
+        except (TypeError, RuntimeError):  # numpy does not have its type, such as bfloat16
+            raise InvalidSpec(f"{input_name} is {values.dtype}; {name} takes {dtype}") from None
     has_dtype = isinstance(values, np.ndarray | np.generic)
     try:
         array = np.asarray(values)
@@ -67,15 +70,6 @@ def _with_dtype(input_name: str, values: Any, dtype: np.dtype[Any], name: str) -
 def _is_safe(numbers: Array, dtype: np.dtype[Any]) -> bool:
     """Whether numbers of a list keep their values in a dtype, but for rounding of real numbers."""
     return numbers.size == 0 or dtype.kind == "f" or bool(np.array_equal(numbers.astype(dtype), numbers))
-
-
-def _numpy_of_tensor(input_name: str, tensor: Any, dtype: np.dtype[Any], name: str) -> Array:
-    """A torch tensor as an array; InvalidSpec for a type that numpy does not have, such as bfloat16."""
-    try:
-        array: Array = tensor.detach().cpu().numpy()
-    except (TypeError, RuntimeError):
-        raise InvalidSpec(f"{input_name} is {tensor.dtype}; {name} takes {dtype}") from None
-    return array
 
 
 def _axes(port: Any) -> str:

@@ -24,7 +24,7 @@ from onnxfn.run.prompts import (
     token_mask,
 )
 from onnxfn.run.sessions import open_session
-from onnxfn.run.towers import TOWERS, embedded, read_arguments, with_features
+from onnxfn.run.towers import TOWERS, argument_of, embedded, with_features
 from onnxfn.specs.algebra.dummies import Array
 from onnxfn.specs.edits.token_embeddings import EMBEDDING_FILE, EMBEDS, IDS
 from onnxfn.specs.errors import InvalidSpec, ModelNotFound, first_line, listed
@@ -206,7 +206,8 @@ def _towers(folder: Path, suffix: str, arguments: Mapping[str, Array]) -> dict[s
     """The sessions of the files that read images and sounds. InvalidSpec if none reads one that is an argument."""
     files = {stem: folder / f"{stem}{suffix}.onnx" for stem in TOWERS}
     sessions = {stem: open_session(file) for stem, file in files.items() if file.is_file()}
-    if unread := sorted(arguments.keys() & MAIN_ARGUMENTS - read_arguments(sessions)):
+    read = {argument_of(name) for session in sessions.values() for name in input_names(session)}
+    if unread := sorted(arguments.keys() & MAIN_ARGUMENTS - read):
         raise InvalidSpec(f"no file in {folder} reads {listed(unread)}; the files that do are {listed(TOWERS)}")
     return sessions
 

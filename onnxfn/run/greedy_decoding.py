@@ -172,7 +172,8 @@ def _cache_by_name(session: Any) -> dict[str, str]:
 
 def _empty_past(session: Any, batch: int, names: Collection[str]) -> dict[str, Array]:
     """The past inputs before the first token: all dynamic axes but the batch have size 0, all values are 0."""
-    symbol = _batch_symbol(session)
+    axes: dict[str, list[int | str]] = {input_.name: input_.shape for input_ in session.get_inputs()}
+    symbol = axes.get("input_ids", axes.get(EMBEDS, ["batch_size"]))[0]  # of the batch: the first axis of the tokens
     return {
         input_.name: np.zeros(
             [size if isinstance(size, int) else batch if size == symbol else 0 for size in input_.shape],
@@ -181,12 +182,6 @@ def _empty_past(session: Any, batch: int, names: Collection[str]) -> dict[str, A
         for input_ in session.get_inputs()
         if input_.name in names
     }
-
-
-def _batch_symbol(session: Any) -> int | str:
-    """The symbol of the batch axis: the first axis of the tokens."""
-    axes: dict[str, list[int | str]] = {input_.name: input_.shape for input_ in session.get_inputs()}
-    return axes.get("input_ids", axes.get(EMBEDS, ["batch_size"]))[0]
 
 
 def numpy_dtype(runtime_type: str) -> np.dtype[Any]:

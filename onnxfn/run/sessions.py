@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from onnxfn.specs.errors import CaptureFailed, ModelNotFound, OnnxfnError, first_line, listed, raise_no_memory
+from onnxfn.specs.algebra.dummies import Array
+from onnxfn.specs.errors import CaptureFailed, ModelNotFound, OnnxfnError, errors_as, first_line, listed
 from onnxfn.specs.stored.reports import CPU, CheckFailed, Tick, no_tick
 from onnxfn.weights.chunks import watched
 from onnxfn.weights.digests import foreign_data
 from onnxfn.weights.journal import half_replaced
-from onnxfn.weights.onnx_files import (
-    StoredTensor,
-    data_fault,
-    external_data_names,
-    stored_tensors,
-    with_weights_in_place,
-)
+from onnxfn.weights.onnx_files import data_fault, external_data_names, stored_tensors, with_weights_in_place
 
 FATAL = 4
 """The highest severity of ONNX Runtime's log: nothing else is logged."""
-
 
 LARGE_HALF_BYTES = 1 << 29
 """Bytes of 16-bit weights from which on they are not converted all at once."""
@@ -54,11 +48,8 @@ def open_session(
         raise CheckFailed(f"{path} is not loaded: {fault}")
     if names := foreign_data(path):
         raise CheckFailed(f"{listed(names)} in {path.parent} is of another export than {path.name}; export again")
-    try:
+    with errors_as(lambda error: CheckFailed(f"ONNX Runtime cannot load {path.name}: {runtime_message(error)}")):
         return onnxruntime.InferenceSession(content or str(path), options or silent_options(), providers=[*providers])
-    except Exception as error:
-        raise_no_memory(error)
-        raise CheckFailed(f"ONNX Runtime cannot load {path.name}: {runtime_message(error)}") from error
 
 
 def silent_options() -> Any:
@@ -79,6 +70,14 @@ def silent_run_options() -> Any:
     return options
 
 
+def run_session(
+    session: Any, names: Sequence[str] | None, feeds: Mapping[str, Array], what: str, run_options: Any = None
+) -> tuple[Array, ...]:
+    """The outputs of these names, or all outputs for None. CheckFailed if ONNX Runtime cannot run `what`."""
+    with errors_as(lambda error: CheckFailed(f"ONNX Runtime cannot run {what}: {runtime_message(error)}")):
+        return tuple(session.run(names, dict(feeds), run_options or silent_run_options()))
+
+
 def open_check_session(file: Path, tick: Tick = no_tick, content: bytes | None = None) -> Any:
     """A session of an ONNX file that is compared with PyTorch in this process: see `check_options`.
 
@@ -87,7 +86,9 @@ def open_check_session(file: Path, tick: Tick = no_tick, content: bytes | None =
     """
     options, content = check_options(file), content or _content(file)
     # The scales of the blocks of codes are 16-bit weights, too.
-    if content is not None and (_has_codes(file) or _half_bytes(file) > LARGE_HALF_BYTES):
+    if content is not None and (
+        _weight_bytes(file, CODES, IN_PLACE_BYTES) or _weight_bytes(file, HALF) > LARGE_HALF_BYTES
+    ):
         convert_on_use(options)
     return watched_session(file, options, content, tick)
 
@@ -130,7 +131,7 @@ def check_options(file: Path) -> Any:
     if external_data_names(file):
         # External data is mapped from the file. Prepacking would copy it into memory.
         options.add_session_config_entry("session.disable_prepacking", "1")
-        if _half_bytes(file) > LARGE_HALF_BYTES:
+        if _weight_bytes(file, HALF) > LARGE_HALF_BYTES:
             convert_on_use(options)
     return options
 
@@ -157,37 +158,30 @@ def runtime_message(error: Exception) -> str:
     return line + (advice if "Could not find an implementation" in line else "")
 
 
-def _has_codes(file: Path) -> bool:
-    """Whether large weights of an ONNX file are codes of a quantizer."""
+CODES, HALF = ("UINT8", "INT8"), ("FLOAT16", "BFLOAT16")
+"""The types of the codes of a quantizer, and those of 16 bits."""
+
+
+def _weight_bytes(file: Path, types: Sequence[str], least: int = 0) -> int:
+    """The bytes of the weights of these types, of those of at least `least` bytes each, in a file or in external data.
+
+    0 for a damaged file, of which `open_session` says what is wrong.
+    """
     from onnx import TensorProto
 
-    codes = (TensorProto.UINT8, TensorProto.INT8)
-    return any(each.dtype in codes and each.length >= IN_PLACE_BYTES for each in _stored(file))
-
-
-def _half_bytes(file: Path) -> int:
-    """The bytes of the float16 and bfloat16 weights of an ONNX file, in the file or in external data."""
-    from onnx import TensorProto
-
-    half = (TensorProto.FLOAT16, TensorProto.BFLOAT16)
-    return sum(each.length for each in _stored(file) if each.dtype in half)
+    numbers = [TensorProto.DataType.Value(name) for name in types]
+    with suppress(ValueError):
+        return sum(each.length for each in stored_tensors(file) if each.dtype in numbers and each.length >= least)
+    return 0
 
 
 @contextmanager
 def file_errors(what: str) -> Iterator[None]:
     """Turns errors of the files into CheckFailed with the text `what`; those of PyTorch and MemoryError pass."""
     try:
-        yield
+        with errors_as(lambda error: CheckFailed(f"{what}: {type(error).__name__}: {runtime_message(error)}")):
+            yield
     except (CheckFailed, CaptureFailed):
         raise
-    except Exception as error:
-        raise_no_memory(error)
-        reason = str(error) if isinstance(error, OnnxfnError) else f"{type(error).__name__}: {runtime_message(error)}"
-        raise CheckFailed(f"{what}: {reason}") from error
-
-
-def _stored(file: Path) -> tuple[StoredTensor, ...]:
-    """The initializers of an ONNX file; none of a damaged file, of which `open_session` says what is wrong."""
-    with suppress(ValueError):
-        return stored_tensors(file)
-    return ()
+    except OnnxfnError as error:
+        raise CheckFailed(f"{what}: {error}") from error

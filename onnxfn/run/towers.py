@@ -32,7 +32,6 @@ ROW_MASK = "input_features_mask"
 GRIDS: Mapping[str, str] = MappingProxyType({IMAGE_FEATURES: "image_grid_thw"})
 """The name of features -> the argument with the patches of each image in time, height and width."""
 
-
 STARTS = ("decoder_start_token_id", "bos_token_id", "pad_token_id")
 """The keys of the first token of a decoder, in the order in which `generate` reads them, and a last resort."""
 
@@ -44,11 +43,6 @@ def argument_of(input_name: str) -> str:
     ('image_grid_thw', 'pixel_values')
     """
     return ARGUMENTS.get(input_name, input_name)
-
-
-def read_arguments(sessions: Mapping[str, Any]) -> set[str]:
-    """The arguments of `forward` that towers read."""
-    return {argument_of(port.name) for session in sessions.values() for port in session.get_inputs()}
 
 
 def tower_features(sessions: Mapping[str, Any], arguments: Mapping[str, Array]) -> dict[str, Array]:

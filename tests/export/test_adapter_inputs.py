@@ -15,7 +15,7 @@ from refusals import refusal
 from safetensors.torch import save_file
 
 import onnxfn
-from onnxfn.check.adapter_inputs import adapter_report
+from onnxfn.check.check import adapter_report
 from onnxfn.export.run import arguments as adapter_inputs
 from onnxfn.models.casting import with_adapter
 from onnxfn.models.dtypes import in_dtype

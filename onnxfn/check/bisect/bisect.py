@@ -6,20 +6,27 @@ A tensor of a module is right if a value of the graph equals it within the toler
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from typing import Any
 
 from attrs import evolve, field, frozen
 
-from onnxfn.check.bisect.failing_case import FailingCase, case_sizes, failing_case
 from onnxfn.check.bisect.first_wrong import first_wrong
 from onnxfn.check.bisect.matching import TensorPair, counterpart, matched_tensors
-from onnxfn.check.cases.references import CheckCase
+from onnxfn.check.cases.references import CheckCase, Reference, case_reference
 from onnxfn.check.cuts.graph_values import graph_values
 from onnxfn.check.cuts.recorded_tensors import recorded_tensors
-from onnxfn.check.verdict.case_comparisons import CheckedFile
+from onnxfn.check.verdict.case_comparisons import CheckedFile, output_comparisons
+from onnxfn.check.verdict.verdict import Comparison
 from onnxfn.run.sessions import open_check_session
+from onnxfn.specs.algebra.dummies import Array, known_sizes, sized
+from onnxfn.specs.algebra.planned import Part
+from onnxfn.specs.axes import terms
+from onnxfn.specs.axis_symbols import fixed_sizes
 from onnxfn.specs.converters import as_tuple
+from onnxfn.specs.errors import unknown
+from onnxfn.specs.plan.check_cases import with_dummies
 from onnxfn.specs.record import typed_fields
 from onnxfn.specs.short_repr import short_repr
 
@@ -77,25 +84,56 @@ def divergence(checked: CheckedFile, cases: Sequence[CheckCase]) -> Divergence |
         CheckFailed: ONNX Runtime cannot load or run the file.
     """
     session = open_check_session(checked.file, content=checked.content)
-    failing = next(filter(None, (failing_case(checked, session, case) for case in cases)), None)
+    failing = next(_failing_cases(checked, session, cases), None)
     if failing is None:
         return None
-    sizes = [*case_sizes(checked.part, failing.case).items()]
-    difference = _first_difference(checked, failing)
-    return evolve(difference, case=failing.case.name, sizes=sizes, tolerance=failing.worst.tolerance)
+    case, reference, worst = failing
+    dynamic = {name for axes in checked.part.inputs.values() for symbol in axes.values() for name in terms(symbol)}
+    known = known_sizes(case.spec, {}).items()
+    sizes = [(name, size) for name, size in known if name in dynamic and name not in fixed_sizes(case.spec)]
+    difference = _first_difference(checked, reference.inputs, worst)
+    return evolve(difference, case=case.name, sizes=sizes, tolerance=worst.tolerance)
 
 
-def _first_difference(checked: CheckedFile, failing: FailingCase) -> Divergence:
+def _first_difference(checked: CheckedFile, inputs: Mapping[str, Array], worst: Comparison) -> Divergence:
     """The first tensor that differs in a case, and those before and after it."""
-    model, part, file, inputs = checked.model, checked.part, checked.file, failing.reference.inputs
+    model, part, file = checked.model, checked.part, checked.file
     values = graph_values(file, inputs, checked.content)
     tensors = matched_tensors(model, part.spec, recorded_tensors(model, part, inputs), values, inputs)
     pair = partial(counterpart, part.spec, values, inputs, {each.value for each in tensors})
     index = first_wrong(tensors, values, pair)
     if index is None:  # ONNX Runtime itself is wrong where it may fuse operators: then no value is an output
-        return Divergence(file.name, TensorPair("", failing.worst.output, failing.worst.max_abs))
+        return Divergence(file.name, TensorPair("", worst.output, worst.max_abs))
     right = [TensorPair(each.tensor.computed_by, each.value, each.max_abs) for each in tensors[:index] if each.value]
     first = pair(tensors[index])
     later = (pair(each) for each in tensors[index + 1 :] if each.value is None)
     after = None if first.value else next((each for each in later if each.value), None)
     return Divergence(file.name, first, right[-1] if right else None, after)
+
+
+def selected_cases(
+    cases: tuple[CheckCase, ...], part: Part, name: str | None, sizes: dict[str, int]
+) -> tuple[CheckCase, ...]:
+    """The cases of a part, with these sizes; if there is a name, only the case of this name.
+
+    UnknownName if no case has it.
+    """
+    named = [case for case in cases if name in (None, case.name)]
+    if not named:
+        raise unknown("case", str(name), [case.name for case in cases], of=part.name)
+    resized = (evolve(case, spec=with_dummies(case.spec, sized(**sizes))) for case in named)
+    return tuple(case if case.real_inputs is not None else other for case, other in zip(named, resized, strict=True))
+
+
+def _failing_cases(
+    checked: CheckedFile, session: Any, cases: Sequence[CheckCase]
+) -> Iterator[tuple[CheckCase, Reference, Comparison]]:
+    """Each case in which an output differs from PyTorch's, with the comparison of the output that differs most."""
+    part = checked.part
+    for case in cases:
+        reference = case_reference(checked.model, part, case)
+        outputs = session.run([output.name for output in part.spec.outputs], dict(reference.inputs))
+        comparisons = output_comparisons(part, reference, outputs, checked.exact)
+        differing = [comparison for comparison in comparisons if not comparison.passed]
+        if differing:
+            yield case, reference, max(differing, key=lambda comparison: comparison.max_rel)

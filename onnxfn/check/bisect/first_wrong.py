@@ -94,12 +94,8 @@ def _source(tensors: Sequence[MatchedTensor], wrong: int) -> int:
         and not each.weights
         and each.tensor.is_result
         and (
-            (each.tensor.call > call and _parent(each.tensor.module) == tensor.computed_by)
+            (each.tensor.call > call and each.tensor.module.rpartition(".")[0] == tensor.computed_by)
             or np.array_equal(each.tensor.array, tensor.array)
         )
     )
     return next(results, wrong)
-
-
-def _parent(path: str) -> str:
-    return path.rpartition(".")[0]

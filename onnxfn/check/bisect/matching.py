@@ -74,7 +74,8 @@ def matched_tensors(
         select = elements_of_tokens(spec, tensor, inputs)
         own = weights(tensor.module)
         value, distance = closest_value(tensor.array, rows, select, partial(_may_equal, tensor, own, values))
-        equal = value is not None and _equal(spec, values.arrays[value], tensor.array, select)
+        actual = None if value is None else values.arrays[value].reshape(tensor.array.shape)
+        equal = actual is not None and compare(spec, "", "", actual, tensor.array, select).passed
         matched.append(MatchedTensor(tensor, value if equal else None, distance if equal else np.inf, own))
     return matched
 
@@ -153,10 +154,6 @@ def _may_equal(tensor: RecordedTensor, weights: frozenset[str], values: GraphVal
     if tensor.output:
         return value == tensor.output
     return not (tensor.is_result and tensor.is_of_leaf) or weights <= values.weights.get(value, frozenset())
-
-
-def _equal(spec: PlannedSpec, actual: Array, expected: Array, select: Select) -> bool:
-    return compare(spec, "", "", actual.reshape(expected.shape), expected, select).passed
 
 
 def _weights_of(model: Any, values: GraphValues) -> Callable[[str], frozenset[str]]:

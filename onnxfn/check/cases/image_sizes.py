@@ -84,7 +84,7 @@ def _runnable_part(model: Any, part: Part) -> Part:
         if runnable is None:
             return with_fixed_images(part)
         moved.append(runnable)
-    if not any(_covers(traced, sizes) for sizes in moved):
+    if not any(all(traced[name] >= size for name, size in sizes.items()) for sizes in moved):
         traced = _moved(model, part, spec, traced, gcd(*traced.values()), {}) or traced
     if moved != planned:
         spec = evolve(spec, smallest=_smallest_sizes(min(moved, key=lambda sizes: prod(sizes.values()))))
@@ -133,10 +133,6 @@ def image_sizes(spec: PlannedSpec) -> Sizes:
     """The sizes of the dynamic sides of images."""
     sizes = known_sizes(spec, {})
     return {name: sizes[name] for name in IMAGE_AXES if name in sizes and name not in fixed_sizes(spec)}
-
-
-def _covers(larger: Sizes, smaller: Sizes) -> bool:
-    return all(larger[name] >= size for name, size in smaller.items())
 
 
 def _smallest_sizes(sizes: Sizes) -> Sequence[AxisFacts]:

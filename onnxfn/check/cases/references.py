@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -18,12 +18,12 @@ import numpy as np
 from attrs import evolve, field, frozen
 
 from onnxfn.models.forward import torch_outputs
-from onnxfn.run.sessions import runtime_message
+from onnxfn.run.sessions import run_session
 from onnxfn.specs.algebra.dummies import Array, dummies, known_sizes, padded
 from onnxfn.specs.algebra.planned import Case, Part, PlannedSpec
 from onnxfn.specs.axes import names, symbols
 from onnxfn.specs.axis_symbols import ends, stated_limits, traced_sizes
-from onnxfn.specs.errors import CaptureFailed, raise_no_memory
+from onnxfn.specs.errors import CaptureFailed
 from onnxfn.specs.plan.check_cases import cases, in_case, past_lengths, resized, with_dummies
 from onnxfn.specs.plan.text_cases import FAR, LONG_PAST, LONG_TEXT, LONGEST, SHORTEST
 from onnxfn.specs.stored.reports import CheckFailed, Tick, no_tick
@@ -53,22 +53,18 @@ def longest_text(model: Any) -> int:
 
     The cost of a token is the number of weights it is multiplied with: all matrices except embedding tables.
     """
-    return max(SHORTEST, LONG_TEXT_BUDGET // max(1, multiplied_parameters(model)))
+    import torch
+
+    tables = {module.weight for module in model.modules() if isinstance(module, torch.nn.Embedding)}
+    matrices = (parameter for parameter in model.parameters() if parameter.dim() > 1)
+    multiplied: int = sum(parameter.numel() for parameter in matrices if parameter not in tables)
+    return max(SHORTEST, LONG_TEXT_BUDGET // max(1, multiplied))
 
 
 def farthest_text(model: Any) -> int:
     """The largest length of the far text that a whole model reads; layers of larger models do, see `far_texts.py`."""
     count: int = sum(parameter.numel() for parameter in model.parameters())
     return FAR_TEXT_BUDGET // max(1, count)
-
-
-def multiplied_parameters(model: Any) -> int:
-    """The number of parameters in all matrices of a model, except embedding tables."""
-    import torch
-
-    tables = {module.weight for module in model.modules() if isinstance(module, torch.nn.Embedding)}
-    matrices = (parameter for parameter in model.parameters() if parameter.dim() > 1)
-    return sum(parameter.numel() for parameter in matrices if parameter not in tables)
 
 
 def largest_sizes(file: Path) -> dict[str, int]:
@@ -127,13 +123,6 @@ def _has_equal_inputs(case: CheckCase, other: CheckCase) -> bool:
         return False
     pair = (dummies(each.spec, {}, seed=each.seed) for each in (case, other))
     return all(map(np.array_equal, *(arrays.values() for arrays in pair)))
-
-
-def file_cases(
-    model: Any, part: Part, file: Path, real_inputs: Mapping[str, Array] | None = None
-) -> tuple[CheckCase, ...]:
-    """The cases in which a file is checked; long texts are cut to the limits of the model and the file."""
-    return affordable_cases(model, part, real_inputs, largest_sizes(file))
 
 
 def far_cases(model: Any, part: Part, file: Path) -> tuple[CheckCase, ...]:
@@ -235,19 +224,14 @@ def case_inputs(model: Any, part: Part, spec: PlannedSpec, *, seed: int = 0) -> 
     after padding is not the state of a text.
     """
     inputs = dummies(spec, {}, seed=seed)
-    if not _has_past(spec):
+    sizes, pasts = known_sizes(spec, {}), past_lengths(spec)
+    if not any(sizes[past] for past in pasts):
         return inputs
     of_prompt = spec if _has_padding_in_past(spec, inputs) else with_dummies(spec, padded("none"))
-    prompt = dummies(of_prompt, _prompt_sizes(known_sizes(spec, {}), past_lengths(spec)), seed=seed)
+    prompt = dummies(of_prompt, _prompt_sizes(sizes, pasts), seed=seed)
     outputs = dict(zip((output.name for output in spec.outputs), _torch_outputs(model, part, prompt), strict=True))
     past = {each.input: outputs[each.output].astype(inputs[each.input].dtype) for each in spec.feedback}
     return inputs | past
-
-
-def _has_past(spec: PlannedSpec) -> bool:
-    """Whether the past of a case is longer than 0."""
-    sizes = known_sizes(spec, {})
-    return any(sizes[past] for past in past_lengths(spec))
 
 
 def _has_padding_in_past(spec: PlannedSpec, inputs: Mapping[str, Array]) -> bool:
@@ -294,25 +278,17 @@ def random_findings(model: Any, part: Part, reference: Reference) -> tuple[str, 
     """The finding for a model whose outputs differ from call to call; empty for any other model."""
     again = torch_outputs(model, part, reference.inputs)
     pairs = zip(part.spec.outputs, reference.outputs, again, strict=True)
-    different = [output.name for output, first, second in pairs if not _agree(first, second)]
+    agree = partial(np.allclose, rtol=SAME, atol=SAME, equal_nan=True)
+    different = [each.name for each, first, second in pairs if first.shape != second.shape or not agree(first, second)]
     if not different:
         return ()
     changed = f"PyTorch itself returns other values of {different[0]!r} at the next call"
     return (f"{changed}: the model draws random numbers; take these as an input, or export with check=False",)
 
 
-def _agree(first: Any, second: Any) -> bool:
-    return first.shape == second.shape and np.allclose(first, second, rtol=SAME, atol=SAME, equal_nan=True)
-
-
 def with_outputs(
     session_of_file: Callable[[], Any], run_options: Any, file: Path, part: Part, reference: Reference
 ) -> tuple[Reference, OutputArrays]:
     """A reference, and ONNX Runtime's outputs in its case. CheckFailed if it cannot run the file."""
-    session, names = session_of_file(), [output.name for output in part.spec.outputs]
-    try:
-        return reference, tuple(session.run(names, dict(reference.inputs), run_options))
-    except Exception as error:
-        raise_no_memory(error)
-        message = f"ONNX Runtime cannot run {file.name} at {reference.case}: {runtime_message(error)}"
-        raise CheckFailed(message) from error
+    names, what = [output.name for output in part.spec.outputs], f"{file.name} at {reference.case}"
+    return reference, run_session(session_of_file(), names, reference.inputs, what, run_options)

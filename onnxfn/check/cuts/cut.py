@@ -70,7 +70,8 @@ def graph_sections(
         InvalidSpec: The layers do not form a chain in this graph.
     """
     vertices = vertices_of(graph, layers, parameters, of_layers)
-    ends = _computing(vertices, {output.name for output in graph.output} - {*of_layers})
+    outputs = {output.name for output in graph.output} - {*of_layers}
+    ends = {index for index, each in enumerate(vertices) if outputs & {*each.outputs}}
     inner = [_hidden_before(vertices, layers, layer, ends, fits) for layer in range(1, len(layers))]
     after = _hidden_after_all(vertices, layers, inner[-1], ends, fits)
     hidden = (_hidden_before_all(vertices, layers, inner[0], ends, fits), *inner, after)
@@ -144,10 +145,6 @@ def _sources(vertices: Sequence[Vertex], layer: int) -> set[int]:
     return {index for index in _descendants(vertices, _starts(vertices)) if layer in vertices[index].reads}
 
 
-def _computing(vertices: Sequence[Vertex], names: set[str]) -> set[int]:
-    return {index for index, each in enumerate(vertices) if names & {*each.outputs}}
-
-
 def _starts(vertices: Sequence[Vertex]) -> set[int]:
     """The vertices where hidden states may start: readers of weights outside the layers, and float inputs."""
     return {index for index, each in enumerate(vertices) if OUTSIDE in each.reads or each.is_float_input}
@@ -173,7 +170,7 @@ def _on_all_paths(
     one after it.
     """
     between = sorted(reached & _ancestors(vertices, sinks | ends))
-    readers = _readers(vertices, between)
+    readers = {name: index for index in between for name in vertices[index].data}  # the last reader of each value
     start = max(sources & {*between}, default=len(vertices))
     stop = min((*sinks, *(end + 1 for end in ends & reached)), default=0)
     farthest = -1
@@ -183,11 +180,6 @@ def _on_all_paths(
         if start <= index < stop and farthest <= index and len(used) == 1:
             yield used[0]
         farthest = max(farthest, *(readers[name] for name in used if name in readers), -1)
-
-
-def _readers(vertices: Sequence[Vertex], among: Sequence[int]) -> dict[str, int]:
-    """The last of these vertices that reads each value."""
-    return {name: index for index in among for name in vertices[index].data}
 
 
 def _descendants(vertices: Sequence[Vertex], sources: set[int]) -> set[int]:

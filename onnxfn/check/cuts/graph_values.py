@@ -12,10 +12,8 @@ from attrs import frozen
 
 from onnxfn.check.cuts.runs import WrittenGraph, written_graph
 from onnxfn.graphs.passes.merging import PREFIX
-from onnxfn.run.sessions import open_check_session, runtime_message, silent_run_options
+from onnxfn.run.sessions import open_check_session, run_session
 from onnxfn.specs.algebra.dummies import Array
-from onnxfn.specs.errors import raise_no_memory
-from onnxfn.specs.stored.reports import CheckFailed
 from onnxfn.weights.quantized import Role
 
 Weights = frozenset[str]
@@ -62,14 +60,7 @@ def computed_values(written: WrittenGraph, names: Iterable[str], inputs: Mapping
     CheckFailed if ONNX Runtime cannot load or run the file.
     """
     session = open_check_session(written.file, content=written.with_outputs([*names]))
-    try:
-        results = session.run(None, dict(inputs), silent_run_options())
-    except Exception as error:
-        raise_no_memory(error)
-        message = (
-            f"ONNX Runtime cannot run {written.file.name} with more of its values as outputs: {runtime_message(error)}"
-        )
-        raise CheckFailed(message) from error
+    results = run_session(session, None, inputs, f"{written.file.name} with more of its values as outputs")
     return dict(zip((output.name for output in session.get_outputs()), results, strict=True))
 
 

@@ -75,14 +75,12 @@ def recorded_tensors(model: Any, part: Part, arrays: Mapping[str, Array]) -> tup
         with torch.no_grad():
             outputs = flat_forward(model, part.spec)(tensors_for(model, part.spec, arrays))
     inner = [tensor for tensor in recorded if tensor.array.size and (tensor.array != tensor.array.flat[0]).any()]
-    return (*inner, *_planned_outputs(part, outputs))
-
-
-def _planned_outputs(part: Part, outputs: Any) -> Iterator[RecordedTensor]:
-    for output, tensor in zip(part.spec.outputs, outputs, strict=True):
-        yield from (
-            RecordedTensor("", "", 0, True, False, output.name, array) for array in map(_array, real_tensors(tensor))
-        )
+    planned = (
+        RecordedTensor("", "", 0, True, False, output.name, array)
+        for output, tensor in zip(part.spec.outputs, outputs, strict=True)
+        for array in map(_array, real_tensors(tensor))
+    )
+    return (*inner, *planned)
 
 
 def _array(tensor: Any) -> Array:

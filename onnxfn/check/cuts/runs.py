@@ -12,16 +12,8 @@ from attrs import field, frozen
 from onnxfn.check.cuts.columns import large_matrices, products_by_columns
 from onnxfn.check.cuts.cut import Section, Sections
 from onnxfn.check.cuts.vertices import read_names
-from onnxfn.run.sessions import (
-    IN_PLACE_BYTES,
-    check_options,
-    convert_on_use,
-    runtime_message,
-    silent_run_options,
-    watched_session,
-)
+from onnxfn.run.sessions import IN_PLACE_BYTES, check_options, convert_on_use, run_session, watched_session
 from onnxfn.specs.algebra.dummies import Array
-from onnxfn.specs.errors import raise_no_memory
 from onnxfn.specs.stored.reports import CheckFailed, Tick, no_tick
 from onnxfn.weights.onnx_files import with_weights_in_place
 
@@ -115,7 +107,10 @@ def section_model(written: WrittenGraph, section: Section) -> bytes:
     graph.name = section.name
     by_columns, constants = products_by_columns(nodes, written.initializers)
     graph.node.extend(by_columns)
-    graph.initializer.extend([*_read_initializers(written, section), *constants])
+    read = dict.fromkeys(name for node in nodes for name in read_names(node))
+    graph.initializer.extend(
+        [*(written.initializers[name] for name in read if name in written.initializers), *constants]
+    )
     for name in section.inputs:
         value = graph.input.add(name=name)
         value.type.tensor_type.elem_type = written.types[name]
@@ -127,11 +122,6 @@ def section_model(written: WrittenGraph, section: Section) -> bytes:
 
 def _nodes(written: WrittenGraph, section: Section) -> list[Any]:
     return [written.model.graph.node[index] for index in section.nodes]
-
-
-def _read_initializers(written: WrittenGraph, section: Section) -> list[Any]:
-    read = dict.fromkeys(name for node in _nodes(written, section) for name in read_names(node))
-    return [written.initializers[name] for name in read if name in written.initializers]
 
 
 def section_session(written: WrittenGraph, section: Section, tick: Tick = no_tick) -> Any:
@@ -213,13 +203,8 @@ def in_type(written: WrittenGraph, name: str, array: Array) -> Array:
 
 def _run(written: WrittenGraph, session: Any, section: Section, values: Values, run_options: Any) -> Values:
     feeds = {name: np.asarray(values[name], order="C") for name in section.inputs}
-    try:
-        arrays = session.run([*section.outputs], feeds, run_options or silent_run_options())
-    except Exception as error:
-        raise_no_memory(error)
-        where = f"section {section.name} of {written.file.name}"
-        raise CheckFailed(f"ONNX Runtime cannot run {where}: {runtime_message(error)}") from error
-    return dict(zip(section.outputs, arrays, strict=True))
+    what = f"section {section.name} of {written.file.name}"
+    return dict(zip(section.outputs, run_session(session, section.outputs, feeds, what, run_options), strict=True))
 
 
 @frozen(eq=False)
@@ -233,9 +218,9 @@ class SectionedSession:
     sections: Sections
     tick: Tick = no_tick
 
-    def run(self, names: Sequence[str], feeds: Values) -> list[Array]:
+    def run(self, names: Sequence[str], feeds: Values, run_options: Any = None) -> list[Array]:
         """The outputs of these names."""
         outputs_by_name: dict[str, Array] = {}
-        for _, [outputs] in run_sections(self.written, self.sections, [feeds], [{}], tick=self.tick):
+        for _, [outputs] in run_sections(self.written, self.sections, [feeds], [{}], run_options, self.tick):
             outputs_by_name |= {name: array for name, array in outputs.items() if name in names}
         return [outputs_by_name[name] for name in names]

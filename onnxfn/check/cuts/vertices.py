@@ -55,7 +55,7 @@ def vertices_of(
     nodes = []
     for index, node in enumerate(graph.node):
         nodes.append(_vertex(index, node, known, initializers))
-    floats = {each.name for each in inputs if each.name not in of_layers and _is_float(each)}
+    floats = {each.name for each in inputs if each.name not in of_layers and is_float(each.type.tensor_type.elem_type)}
     ports = (Vertex(each.name, None, (), (each.name,), (), is_float_input=each.name in floats) for each in inputs)
     return (*ports, *nodes)
 
@@ -111,8 +111,8 @@ def _begins_as(name: str, names: Collection[str]) -> bool:
     return bool(name) and (name in names or _begins_as(name.rpartition(".")[0], names))
 
 
-def _is_float(value: Any) -> bool:
+def is_float(number: int | None) -> bool:
+    """Whether a number of ONNX is that of a type of real numbers."""
     from onnx import TensorProto
 
-    floats = (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.DOUBLE)
-    return value.type.tensor_type.elem_type in floats
+    return number in (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.DOUBLE)

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections import defaultdict
+from collections.abc import Collection, Hashable, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from functools import partial
+from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Any
 
 from attrs import evolve, field, frozen
 
+from onnxfn.check.cuts.cut import Section, Sections
 from onnxfn.check.cuts.recorded_tensors import real_tensors
+from onnxfn.check.cuts.runs import WrittenGraph
+from onnxfn.check.cuts.vertices import read_names
 from onnxfn.check.sections.check import SectionedFile, sectioned_file
 from onnxfn.check.sections.hidden_states import HiddenStates, first_array, recorded_hidden_states
-from onnxfn.check.sections.layer_kinds import layers_of_each_kind
 from onnxfn.check.verdict.case_comparisons import CheckedFile
 from onnxfn.check.verdict.verdict import exact_outputs
+from onnxfn.graphs.passes.merging import PREFIX
 from onnxfn.models.forward import torch_outputs
 from onnxfn.models.patching import replaced
 from onnxfn.specs.algebra.dummies import Array
@@ -60,25 +65,21 @@ def chosen_layers(model: Any, part: Part, file: Path, tick: Tick) -> ChosenLayer
 
 def hidden_states(chosen: ChosenLayers, inputs: Mapping[str, Array], wider: Sequence[str]) -> HiddenStates:
     """The hidden states between the chosen layers; PyTorch runs no other layer, and no head."""
-    with recorded_hidden_states(chosen.model, chosen.paths, wider) as last_run, _only(chosen):
-        with suppress(LastLayerRan):
-            torch_outputs(chosen.model, chosen.part, inputs)
+    with recorded_hidden_states(chosen.model, chosen.paths, wider) as last_run:
+        _run(chosen, inputs)
         return last_run()
 
 
 def layer_results(chosen: ChosenLayers, inputs: Mapping[str, Array], states: Sequence[Array]) -> tuple[Array, ...]:
     """What each chosen layer returns for its own hidden states."""
-    with _only(chosen, states) as results:
-        with suppress(LastLayerRan):
-            torch_outputs(chosen.model, chosen.part, inputs)
-        return tuple(map(first_array, results))
+    return tuple(map(first_array, _run(chosen, inputs, states)))
 
 
-@contextmanager
-def _only(chosen: ChosenLayers, states: Sequence[Array] = ()) -> Iterator[list[Any]]:
-    """Lets hidden states pass by the other layers, in the form in which the chosen return them, and ends the run.
+def _run(chosen: ChosenLayers, inputs: Mapping[str, Array], states: Sequence[Array] = ()) -> list[Any]:
+    """The results of the chosen layers in a run that ends after the last of them.
 
-    Yields the results of the chosen layers so far. With `states`, these are the hidden states that they get.
+    Hidden states pass by the other layers, in the form in which the chosen return them. With `states`, these are the
+    hidden states that the chosen layers get.
     """
     results: list[Any] = []
 
@@ -106,4 +107,61 @@ def _only(chosen: ChosenLayers, states: Sequence[Array] = ()) -> Iterator[list[A
             undo.callback(module.register_forward_hook(partial(leave, path)).remove)
             if states:
                 undo.callback(module.register_forward_pre_hook(enter, with_kwargs=True).remove)
-        yield results
+        with suppress(LastLayerRan):
+            torch_outputs(chosen.model, chosen.part, inputs)
+    return results
+
+
+OF_EACH_KIND, MOST_LAYERS = 2, 8
+"""How many layers of a kind are chosen, and how many in all: layers that all differ would be the whole model."""
+
+
+def layers_of_each_kind(
+    written: WrittenGraph, sections: Sections, layers: Collection[str], of_layers: Collection[str]
+) -> tuple[int, ...]:
+    """The indices of the first layers of each kind, in their order. `of_layers` are the inputs of single layers."""
+    kinds: dict[Hashable, list[int]] = defaultdict(list)
+    by_name = {section.name: section for section in sections.sections}
+    for index, path in enumerate(layers):
+        kinds[_kind(written, by_name[path], {*sections.hidden}, of_layers)].append(index)
+    chosen = chain(*zip_longest(*(members[:OF_EACH_KIND] for members in kinds.values())))
+    return tuple(sorted([index for index in chosen if index is not None][:MOST_LAYERS]))
+
+
+def _kind(
+    written: WrittenGraph, section: Section, hidden: Collection[str], of_layers: Collection[str]
+) -> tuple[Hashable, ...]:
+    """The nodes of a layer, with names that layers of one kind share: constants and shared values keep their own."""
+    numbers: dict[str, int] = {}
+
+    def shared_name(name: str) -> Hashable:
+        if name in hidden:
+            return "hidden states"
+        weight = written.initializers.get(name)
+        if weight is not None:
+            return _weight(weight, section.name)
+        is_own = name in own or name in of_layers
+        return numbers.setdefault(name, len(numbers)) if is_own else name
+
+    nodes = [written.model.graph.node[index] for index in section.nodes]
+    own = {name for node in nodes for name in node.output}
+    return tuple((_operator(node), *map(shared_name, (*read_names(node), *node.output))) for node in nodes)
+
+
+def _weight(weight: Any, layer: str) -> Hashable:
+    """The name of a weight inside its layer, its shape and its type; the content of a constant."""
+    name = weight.name.removeprefix(PREFIX)
+    if name.startswith(f"{layer}."):
+        return name.removeprefix(layer), tuple(weight.dims), weight.data_type
+    content = type(weight).FromString(weight.SerializeToString())
+    content.ClearField("name")
+    constant: bytes = content.SerializeToString()
+    return constant
+
+
+def _operator(node: Any) -> Hashable:
+    """The operator of a node and its attributes; a branch or a loop by its operators."""
+    bodies = (body for attribute in node.attribute for body in (attribute.g, *attribute.graphs))
+    inner = tuple(each.op_type for body in bodies for each in body.node)
+    plain = tuple(each.SerializeToString() for each in node.attribute if not (each.graphs or each.HasField("g")))
+    return node.domain, node.op_type, tuple(sorted(plain)), inner

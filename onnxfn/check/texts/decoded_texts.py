@@ -92,9 +92,6 @@ def _comparison(checked: CheckedFile, plan: Plan, session_for: SessionOpener) ->
         session = session_for(folder / f"{other.name}.onnx")
         return other.name, tuple(session.run(list(other.outputs), dict(inputs)))
 
-    def by_torch(other: Part, inputs: Mapping[str, Array]) -> tuple[str, OutputArrays]:
-        return other.name, torch_outputs(model, other, inputs)
-
     by_files = _linked_inputs(part, plan, by_file)
     prompts = prompts_of(token_part.spec, {*by_files})
     session = session_for(checked.file)
@@ -105,8 +102,10 @@ def _comparison(checked: CheckedFile, plan: Plan, session_for: SessionOpener) ->
     texts = greedy(decoder, ids, mask, steps=NEW_TOKENS, choose=choose)
     case = f"{NEW_TOKENS} tokens, none twice, after {len(texts)} left-padded prompts"
     logits_by = partial(logits_without_cache, token_part, plan, texts, prompts, special)
-    (_, logits), exact = logits_by(by_torch), partial(logits_by, checked.exact)
-    return text_comparison(part.spec, texts, logits, exact=exact, case=case, start=PROMPT_LENGTH)
+    _, logits = logits_by(lambda other, inputs: (other.name, torch_outputs(model, other, inputs)))
+    return text_comparison(
+        part.spec, texts, logits, exact=partial(logits_by, checked.exact), case=case, start=PROMPT_LENGTH
+    )
 
 
 def can_decode(part: Part, plan: Plan) -> bool:

@@ -27,7 +27,6 @@ TOP_BOXES = 10
 POSITIONS_AT_ONCE = 64
 """The positions whose distributions are computed at once: a vocabulary is large."""
 
-
 ELEMENTS_AT_ONCE = 1 << 20
 """The elements that are converted to float64 at once."""
 

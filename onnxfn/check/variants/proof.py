@@ -1,4 +1,4 @@
-"""Measures a quantized or 16-bit file against PyTorch in float32, and proves the weights of a quantized one.
+"""Measures a quantized or 16-bit file against PyTorch in float32.
 
 The graph is proven elsewhere: see `file_weights.py`.
 """
@@ -6,7 +6,6 @@ The graph is proven elsewhere: see `file_weights.py`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -15,15 +14,15 @@ from attrs import field, frozen
 
 from onnxfn.check.cases.references import OutputArrays, Reference
 from onnxfn.check.variants.measures import DYNAMIC, EIGHT_BITS, FOUR_BITS, HALF, MEASURES, output_measures
-from onnxfn.check.variants.quantized_weights import WeightError, quantized_weight_errors
+from onnxfn.check.variants.quantized_weights import WeightError
 from onnxfn.check.verdict.compare import valid_elements
+from onnxfn.run.sessions import run_session
 from onnxfn.specs.algebra.dummies import Array, dtype_of
 from onnxfn.specs.algebra.planned import Part, Plan, PlannedSpec
-from onnxfn.specs.errors import InvalidSpec, listed, raise_no_memory
+from onnxfn.specs.errors import InvalidSpec, listed
 from onnxfn.specs.quantization import WeightRule
 from onnxfn.specs.results.measurements import DEFAULT_FLOORS, Floors, Measurement, stated_floors
 from onnxfn.specs.short_repr import counted
-from onnxfn.specs.stored.reports import CheckFailed, Tick, no_tick
 
 KIND_OF_FLOATS: Mapping[str, str] = MappingProxyType({"float16": HALF, "bfloat16": EIGHT_BITS})
 """The kind by which the floors of a float dtype are looked up: a number in bfloat16 has 8 digits, as in 8 bits."""
@@ -189,22 +188,7 @@ def _text_values(part: Part, session: Any, text: Reference) -> Values:
 
 def _outputs(part: Part, session: Any, feeds: Mapping[str, Array], case: str) -> OutputArrays:
     """The outputs of a file; CheckFailed if ONNX Runtime cannot run it."""
-    try:
-        return tuple(session.run([*part.outputs], dict(feeds)))
-    except Exception as error:
-        raise_no_memory(error)
-        raise CheckFailed(f"ONNX Runtime cannot run {part.name}.onnx on {case}: {error}") from error
-
-
-def quantized_weights(
-    model: Any, part: Part, file: Path, tick: Tick = no_tick
-) -> tuple[tuple[WeightError, ...], tuple[str, ...]]:
-    """The error of each quantized weight of a file, and the findings: weights that are more than a step away."""
-    if not is_quantized(part.spec):
-        return (), ()
-    errors, unknown = quantized_weight_errors(model, file, tick)
-    outside = (str(error) for error in sorted(errors, key=lambda error: -error.outside) if error.outside)
-    return errors, tuple(f"{part.name}: {finding}" for finding in (*unknown, *outside))
+    return run_session(session, [*part.outputs], feeds, f"{part.name}.onnx on {case}")
 
 
 def check_floors(plan: Plan, floors: Floors) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from attrs import evolve, field, frozen
 
+from onnxfn.check.verdict.compare import all_elements
 from onnxfn.specs.algebra.dummies import Array
 from onnxfn.weights.onnx_files import StoredTensor, graph_nodes, numbered_tensors, stored_tensors
 
@@ -76,10 +77,6 @@ class Rounding:
     absolute: float
 
 
-def _all(array: Array) -> Array:
-    return array
-
-
 @frozen(eq=False)
 class Elements:
     """Elements of some rows of a matrix: distances from zero in steps of a scale.
@@ -96,7 +93,7 @@ class Elements:
     scales: Array
     reach: Callable[[], Array]
     rounding: Rounding
-    as_rows: Callable[[Array], Array] = field(default=_all)
+    as_rows: Callable[[Array], Array] = field(default=all_elements)
 
     def values(self) -> Array:
         """The elements as numbers, `[rows, columns]`."""
@@ -136,7 +133,10 @@ def quantized_matrices(file: Path) -> tuple[QuantizedMatrix, ...]:
     @cache
     def read(name: str) -> Tensor:
         name = _source(name, sources)
-        return _in_memory(numbered[name]) if name in numbered else _in_file(stored[name])
+        if name not in numbered:
+            return _in_file(stored[name])
+        array = numbered[name]
+        return Tensor(array.dtype, array.shape, lambda count, index: array.reshape(count, -1)[index])
 
     matrices: dict[tuple[str, tuple[int, int]], QuantizedMatrix] = {}
     for node in nodes:
@@ -152,10 +152,6 @@ def _source(name: str, sources: Mapping[str, str]) -> str:
     while name in sources:
         name = sources[name]
     return name
-
-
-def _in_memory(array: Array) -> Tensor:
-    return Tensor(array.dtype, array.shape, lambda count, index: array.reshape(count, -1)[index])
 
 
 def _in_file(tensor: StoredTensor) -> Tensor:
@@ -361,12 +357,6 @@ def _is_initializer(name: str, read: Tensors) -> bool:
     return True
 
 
-def _levels_of_bytes() -> Array:
-    """From each byte to the two levels in it; the first is in the high bits."""
-    codes = np.arange(256)
-    return np.array(NF4, np.float32)[np.stack([codes >> 4, codes & 15], axis=-1)]
-
-
 def _matmul_bnb4(node: Any, read: Tensors, _: Any) -> QuantizedMatrix:
     """The matrix of a MatMulBnb4, `[N, K]`: levels of a table times the largest element of a block.
 
@@ -374,7 +364,8 @@ def _matmul_bnb4(node: Any, read: Tensors, _: Any) -> QuantizedMatrix:
     """
     facts = _attributes(node)
     columns, count, block = (int(facts[key]) for key in ("K", "N", "block_size"))
-    levels, ordered = _levels_of_bytes(), np.sort(np.array(NF4, np.float32))
+    ordered, bytes_ = np.array(NF4, np.float32), np.arange(256)
+    levels = ordered[np.stack([bytes_ >> 4, bytes_ & 15], axis=-1)]  # the two levels in each byte
     gaps = np.maximum(np.diff(ordered, prepend=ordered[0]), np.diff(ordered, append=ordered[-1]))
     data, largest = read(node.input[1]), read(node.input[2])
     total, blocks = prod(data.shape), prod(largest.shape)
@@ -395,15 +386,12 @@ def _matmul_bnb4(node: Any, read: Tensors, _: Any) -> QuantizedMatrix:
         def as_rows(array: Array) -> Array:
             return array.reshape(-1)[skipped : skipped + (stop - start) * columns].reshape(-1, columns)
 
-        reach = partial(_reach_of_levels, distances, ordered, gaps)
+        def reach() -> Array:
+            return gaps[np.searchsorted(ordered, distances)] / 2  # of the larger gap between neighbours
+
         return Elements(distances, scales, reach, _rounding(largest.dtype), as_rows)
 
     return QuantizedMatrix("", (count, columns), elements)
-
-
-def _reach_of_levels(levels: Array, ordered: Array, gaps: Array) -> Array:
-    """Half of the larger gap between each level and its two neighbours."""
-    return gaps[np.searchsorted(ordered, levels)] / 2
 
 
 READERS: Mapping[str, Callable[[Any, Tensors, Any], QuantizedMatrix | None]] = MappingProxyType(

@@ -6,7 +6,6 @@ some rows at a time.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -14,18 +13,12 @@ from typing import Any
 import numpy as np
 from attrs import evolve, frozen
 
-from onnxfn.check.variants.quantized_matrices import (
-    Elements,
-    Index,
-    QuantizedMatrix,
-    quantized_matrices,
-)
+from onnxfn.check.variants.quantized_matrices import Elements, Index, QuantizedMatrix, quantized_matrices
 from onnxfn.specs.algebra.dummies import Array
 from onnxfn.specs.stored.reports import Tick, no_tick
 
 ELEMENTS_AT_ONCE = 1 << 18
 """The elements that are compared at once: the dozen arrays of a comparison fit the cache of a core."""
-
 
 FEW_ROWS = 16
 """The rows that show in which order the axes of a square matrix are."""
@@ -77,7 +70,8 @@ def weights_of_file(model: Any, file: Path) -> tuple[tuple[FileWeight, ...], tup
     weights: list[FileWeight] = []
     unknown: list[str] = []
     for stored in quantized_matrices(file):
-        name = _weight_name(stored.name, tensors)
+        plain = stored.name.removeprefix("filler.")
+        name = max((known for known in tensors if plain.startswith(known)), key=len, default=None)
         weight = None if name is None else _weight(stored, name, tensors[name])
         if weight is None:
             unknown.append(f"{stored.name} is quantized in the file, and no weight of the model has its name and size")
@@ -134,12 +128,6 @@ def _without_padding(matrix: QuantizedMatrix, tensor: Any) -> QuantizedMatrix:
         return evolve(every, as_rows=lambda array: every.as_rows(array)[:, :width])
 
     return evolve(matrix, shape=(count, width), elements=elements)
-
-
-def _weight_name(name: str, tensors: Mapping[str, Any]) -> str | None:
-    """The name of the weight of an initializer: the longest known start of the initializer's name, without a prefix."""
-    shortened = name.removeprefix("filler.")
-    return max((known for known in tensors if shortened.startswith(known)), key=len, default=None)
 
 
 def _rows_at_once(matrix: QuantizedMatrix) -> int:

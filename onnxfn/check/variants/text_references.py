@@ -155,7 +155,9 @@ def _sizes(spec: PlannedSpec, linked: Mapping[str, Array], batch: int | None) ->
     """The sizes of the text: its rows, the length of a row, an empty past, and the lengths of linked inputs."""
     fixed = fixed_sizes(spec)
     length = _length_symbol(spec)
-    row = min(ROW_TOKENS, _longest_row(spec, length))
+    # A case with a long text knows what the model can take.
+    longest = max((known_sizes(in_case(spec, case), {}).get(length, 1) for case in cases(spec)), default=1)
+    row = min(ROW_TOKENS, longest)
     rows = batch or max(1, round(TEXT_TOKENS / row))
     of_linked = {
         symbol: linked[input_.name].shape[axis]
@@ -167,11 +169,6 @@ def _sizes(spec: PlannedSpec, linked: Mapping[str, Array], batch: int | None) ->
     sizes = {spec.batch: rows, **dict.fromkeys(past_lengths(spec), 0), length: row, **of_linked}
     used = {name for input_ in spec.inputs for name in names(input_.axes)}
     return {name: size for name, size in sizes.items() if name in used and name not in fixed}
-
-
-def _longest_row(spec: PlannedSpec, length: str) -> int:
-    """The most tokens in a case of the check: a case with a long text knows what the model can take."""
-    return max((known_sizes(in_case(spec, case), {}).get(length, 1) for case in cases(spec)), default=1)
 
 
 def _length_symbol(spec: PlannedSpec) -> str:

@@ -37,7 +37,7 @@ def weight_findings(model: Any, part: Part, file: Path, tick: Tick = no_tick) ->
 
     tensors = model.state_dict(keep_vars=True)
     named = [(stored, tensors[stored.name]) for stored in stored_tensors(file) if stored.name in tensors]
-    read = cache(_bytes)
+    read = cache(lambda path: np.asarray(np.memmap(path, np.uint8, "r")))
     parameters = {name for name, tensor in tensors.items() if isinstance(tensor, torch.nn.Parameter)}
     findings: list[str] = []
     for stored, tensor in named:
@@ -90,11 +90,6 @@ def _first_different_row(stored: StoredTensor, tensor: Any, read: Callable[[Path
             return (position + int(np.argmax(actual != expected))) // row_bytes
         position += len(expected)
     return None
-
-
-def _bytes(file: Path) -> Array:
-    """The bytes of a file, mapped into memory."""
-    return np.asarray(np.memmap(file, np.uint8, "r"))
 
 
 def _in_dtype(tensor: Any, dtype: int) -> Any:

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from onnxfn.check.cuts.runs import WrittenGraph
+from onnxfn.check.cuts.vertices import is_float
 from onnxfn.check.verdict.verdict import Precision, Scale, allowed_by_scale
 from onnxfn.models.torch_modes import torch_functions
 from onnxfn.specs.algebra.dummies import Array
@@ -57,9 +58,6 @@ def picked_positions(written: WrittenGraph) -> tuple[str, ...]:
 
 def compared_values(written: WrittenGraph) -> tuple[str, ...]:
     """The answers of a file: the outputs of nodes that compare real numbers with a constant."""
-    from onnx import TensorProto
-
-    floats = (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.DOUBLE, TensorProto.BFLOAT16)
     graph = written.model.graph
     constants = {*written.initializers, *(node.output[0] for node in graph.node if node.op_type == "Constant")}
     return tuple(
@@ -67,7 +65,7 @@ def compared_values(written: WrittenGraph) -> tuple[str, ...]:
         for node in graph.node
         if node.op_type in OPERATORS
         and len(constants.intersection(node.input)) == 1
-        and any(written.types.get(name) in floats for name in node.input)
+        and any(is_float(written.types.get(name)) for name in node.input)
     )
 
 

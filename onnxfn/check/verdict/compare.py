@@ -180,7 +180,7 @@ class Pair:
 def _equal(pair: Pair) -> Comparison:
     distances = _distances(pair.actual, pair.expected)
     largest = float(distances.max(initial=0.0))
-    return _comparison(largest, largest / max(scale_of(pair.expected), 1.0), 0.0, passed=largest == 0)
+    return Comparison("", "", (), largest, largest / max(scale_of(pair.expected), 1.0), 0.0, passed=largest == 0)
 
 
 def _within_tolerance(spec: PlannedSpec, pair: Pair) -> Comparison:
@@ -191,11 +191,7 @@ def _within_tolerance(spec: PlannedSpec, pair: Pair) -> Comparison:
     agree = np.where(np.isfinite(pair.expected), distances <= atol + rtol * np.abs(pair.expected), distances == 0)
     largest = float(distances[pair.ordinary].max(initial=0.0))
     reference = f"PyTorch in {pair.dtype}, by the tolerance of the spec"
-    return evolve(_comparison(largest, largest / scale, atol, passed=bool(agree.all())), reference=reference)
-
-
-def _comparison(max_abs: float, max_rel: float, tolerance: float, *, passed: bool) -> Comparison:
-    return Comparison("", "", (), max_abs, max_rel, tolerance, passed)
+    return Comparison("", "", (), largest, largest / scale, atol, bool(agree.all()), reference=reference)
 
 
 def evidence_of(pair: Pair, select: Select, exact: Exact, tick: Tick = no_tick) -> Evidence:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -96,9 +97,7 @@ def is_text_alone(whole: Whole, prompt: Prompt) -> bool:
 
 def _dummy_prompts(whole: Whole) -> Iterator[Prompt]:
     if whole.table is not None:
-        return whole_prompts(
-            whole.towers, whole.table.spec, whole.known, lambda part, inputs: features_of(whole, part, inputs)
-        )
+        return whole_prompts(whole.towers, whole.table.spec, whole.known, partial(features_of, whole))
     return encoder_prompts(whole.encoder) if whole.encoder is not None else iter(())
 
 

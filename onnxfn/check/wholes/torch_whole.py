@@ -32,7 +32,6 @@ ENDS_TEXTS = ("blip",)
 
 PIXELS, IMAGE_SIZES = "pixel_values", "image_sizes"
 
-
 NO_CACHE = Constant("use_cache", value=False)
 
 
@@ -104,11 +103,6 @@ def _types(texts: Array, new: int, types: TokenTypes, known: Placeholders) -> Ar
     return of_texts
 
 
-def _with_end(arguments: Mapping[str, Array]) -> dict[str, Array]:
-    """The arguments with one more token after each prompt, where its end stands."""
-    return {**arguments, IDS: np.concatenate([arguments[IDS], arguments[IDS][:, -1:]], axis=1)}
-
-
 def texts_of_generate(
     model: Any, part: Part, arguments: Mapping[str, Array], steps: int, never: Collection[int]
 ) -> Array:
@@ -121,7 +115,9 @@ def texts_of_generate(
     import torch
 
     ends_texts = model.config.model_type in ENDS_TEXTS
-    prompts = _with_end(arguments) if ends_texts else arguments
+    # One more token after each prompt, where its end stands.
+    ended = {IDS: np.concatenate([arguments[IDS], arguments[IDS][:, -1:]], axis=1)} if ends_texts else {}
+    prompts = {**arguments, **ended}
     tensors = dict(zip(prompts, tensors_for(model, part.spec, prompts), strict=True))
     attention = with_attention(model, part.spec.call.attention)
     lengths = {"max_new_tokens": steps, "min_new_tokens": steps, "suppress_tokens": sorted(never)}

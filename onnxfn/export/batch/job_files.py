@@ -10,7 +10,7 @@ from typing import Any
 from onnxfn.export.jobs.options import CALLER_KEYS, JOB_KEYS, OPTIONS
 from onnxfn.export.jobs.request import ExportRequest, request_of
 from onnxfn.export.load.load_errors import CONFIG
-from onnxfn.specs.errors import InvalidSpec, ModelNotFound, OnnxfnError, shortened, unknown
+from onnxfn.specs.errors import InvalidSpec, ModelNotFound, OnnxfnError, refuse_unknown, shortened
 from onnxfn.weights.names import name_fault
 
 KEYS = ("model", "out", *JOB_KEYS)
@@ -47,17 +47,15 @@ def read_jobs(source: str | Path, out: str | Path, **defaults: Any) -> tuple[Exp
     """
     source, out = Path(source), Path(out)
     if source.is_dir():
-        return tuple(_job(values, out, defaults) for values in _folder_values(source))
+        models = sorted(file.parent for file in source.glob(f"*/{CONFIG}"))
+        if not models:
+            raise ModelNotFound(
+                f"no folder in {source} has a {CONFIG}; a folder of jobs has a folder for each checkpoint"
+            )
+        return tuple(_job({"model": str(model)}, out, defaults) for model in models)
     if not source.is_file():
         raise ModelNotFound(f"no folder and no file {str(source)!r}; pass a folder of checkpoints, or a file of jobs")
     return tuple(_file_job(source, position, values, out, defaults) for position, values in _line_values(source))
-
-
-def _folder_values(folder: Path) -> Iterator[Mapping[str, Any]]:
-    models = sorted(file.parent for file in folder.glob(f"*/{CONFIG}"))
-    if not models:
-        raise ModelNotFound(f"no folder in {folder} has a {CONFIG}; a folder of jobs has a folder for each checkpoint")
-    return ({"model": str(model)} for model in models)
 
 
 def _line_values(file: Path) -> Iterator[tuple[str, Any]]:
@@ -95,8 +93,7 @@ def _with_local_model(values: Mapping[str, Any], folder: Path) -> Mapping[str, A
 def _job(values: Mapping[str, Any], out: Path, defaults: Mapping[str, Any]) -> ExportRequest:
     values = {**defaults, **values}
     for key in values:
-        if key not in KEYS:
-            raise unknown("key", key, KEYS, of="a job")
+        refuse_unknown("key", key, KEYS, of="a job")
     model = values.get("model")
     if not isinstance(model, str) or not model:
         raise InvalidSpec("the job has no model; write model = the folder of a checkpoint, or a name on the hub")

@@ -277,7 +277,10 @@ def is_unchanged(result: JobResult, digest: str) -> bool:
 
     The files are not read: `verify` does that.
     """
-    return result.succeeded and result.digest == digest and _is_complete(Path(result.path))
+    folder = Path(result.path)
+    report = recorded(folder) if result.succeeded and result.digest == digest else None
+    sizes = {} if report is None else {folder / name: facts.bytes for name, facts in report.files.items()}
+    return report is not None and all(file.is_file() and file.stat().st_size == sizes[file] for file in sizes)
 
 
 def _logged_result(line: str) -> JobResult | None:
@@ -286,12 +289,3 @@ def _logged_result(line: str) -> JobResult | None:
         return JobResult(**{name: values[name] for name in fields_dict(JobResult) if name in values})
     except (ValueError, TypeError, KeyError, RecursionError, OnnxfnError):
         return None
-
-
-def _is_complete(folder: Path) -> bool:
-    """Whether all files in the report of a folder exist with the stated sizes."""
-    report = recorded(folder)
-    if report is None:
-        return False
-    sizes = ((folder / name, facts.bytes) for name, facts in report.files.items())
-    return all(file.is_file() and file.stat().st_size == size for file, size in sizes)

@@ -51,21 +51,20 @@ def tokenizer_config(folder: Folder) -> dict[str, str]:
     if old is None and (TOKENIZER not in folder.names or TOKENIZER_CONFIG in folder.names):
         return {}
     portable = {key: value for key, value in (old or {}).items() if key not in NOT_PUBLISHED}
-    new = _with_known_class(_with_known_tokens(portable))
+    new = _with_known_tokens(portable)
+    if known := CLASSES.get(new.get("tokenizer_class", "")):
+        new = {"model_input_names": [*INPUT_NAMES], **new, "tokenizer_class": known}
     template = _template(folder)
     new = {**new, "chat_template": template} if template and not new.get("chat_template") else new
-    return changed(folder, TOKENIZER_CONFIG, _with_length(folder, new))
+    # The longest text that sentence-transformers gives the model, if the tokenizer states none itself.
+    length = (json_object(folder, "sentence_bert_config.json") or {}).get("max_seq_length")
+    return changed(folder, TOKENIZER_CONFIG, {"model_max_length": length, **new} if isinstance(length, int) else new)
 
 
 def chat_template(folder: Folder) -> dict[str, str]:
     """`chat_template.jinja`, if the template is in the configuration of the tokenizer alone."""
     inside = (json_object(folder, TOKENIZER_CONFIG) or {}).get("chat_template")
     return {TEMPLATE: inside} if isinstance(inside, str) and TEMPLATE not in folder.names else {}
-
-
-def _with_known_class(config: Mapping[str, Any]) -> dict[str, Any]:
-    known = CLASSES.get(config.get("tokenizer_class", ""))
-    return {"model_input_names": [*INPUT_NAMES], **config, "tokenizer_class": known} if known else dict(config)
 
 
 def _with_known_tokens(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -75,12 +74,6 @@ def _with_known_tokens(config: Mapping[str, Any]) -> dict[str, Any]:
         return dict(config)
     others = {key: value for key, value in config.items() if key != "extra_special_tokens"}
     return {"additional_special_tokens": extra, **others} if extra else others
-
-
-def _with_length(folder: Folder, config: Mapping[str, Any]) -> dict[str, Any]:
-    """The configuration with the longest text that sentence-transformers gives the model, if it states none itself."""
-    length = (json_object(folder, "sentence_bert_config.json") or {}).get("max_seq_length")
-    return {"model_max_length": length, **config} if isinstance(length, int) else dict(config)
 
 
 def _template(folder: Folder) -> str:

@@ -70,7 +70,7 @@ def listed_tasks(model_type: str) -> tuple[str, ...]:
 
 def listed_classes(model_type: str, task: str) -> tuple[str, ...]:
     """The classes that the tables of transformers list for a model type and a task; the first table counts."""
-    return next((table.classes[model_type] for table in _tables_with(model_type, task)), ())
+    return next((table.classes[model_type] for table in _tables_of(task) if model_type in table.classes), ())
 
 
 def listed_loader(model_type: str, task: str) -> str | None:
@@ -78,7 +78,7 @@ def listed_loader(model_type: str, task: str) -> str | None:
 
     None if the tables of transformers list no class.
     """
-    table = next(_tables_with(model_type, task), None)
+    table = next((table for table in _tables_of(task) if model_type in table.classes), None)
     return None if table is None else table.loader or table.classes[model_type][0]
 
 
@@ -93,13 +93,11 @@ def is_listed(class_name: str, task: str) -> bool:
 
     The tables list the text decoder of Llama 4 for `llama4`; the configuration of that decoder is a `llama4_text`.
     """
-    tables = (auto_tables().get(name, AutoTable({})) for name in TABLES.get(task, ()))
-    return any(class_name in classes for table in tables for classes in table.classes.values())
+    return any(class_name in classes for table in _tables_of(task) for classes in table.classes.values())
 
 
-def _tables_with(model_type: str, task: str) -> Iterator[AutoTable]:
-    tables = (auto_tables().get(name, AutoTable({})) for name in TABLES.get(task, ()))
-    return (table for table in tables if model_type in table.classes)
+def _tables_of(task: str) -> Iterator[AutoTable]:
+    return (auto_tables().get(name, AutoTable({})) for name in TABLES.get(task, ()))
 
 
 @cache

@@ -196,7 +196,9 @@ def spec_with_cache(model: Any, base: ExportSpec, result: Any, task: str) -> Exp
     inputs = tuple(input_.name for input_ in base.inputs)
     if hasattr(cache, CACHES["encoder"]):
         if task == SEES and "input_ids" not in inputs:
-            return _image_seq2seq_spec(base, result, cache)
+            read = tuple(input_ for input_ in base.inputs if input_.name != "decoder_input_ids")
+            images = image_seq2seq(ExportSpec(inputs=read))
+            return compose(evolve(base, inputs=()), images, _cache_sizes(result, cache))
         return _seq2seq_spec(base, result, cache) if inputs == SEQ2SEQ_INPUTS else None
     states = cache_spec(cache).cache.rows
     is_decoder = states and _reads_text(base) and DECODER_INPUTS.issuperset(inputs)
@@ -216,12 +218,6 @@ def _decoder_spec(model: Any, base: ExportSpec, states: Iterable[CacheRow]) -> E
     may_read_mask = "attention_mask" in parameters or calls_with_others(model)
     family = family if may_read_mask else without(family, "attention_mask")
     return evolve(family, cache=evolve(family.cache, rows=states))
-
-
-def _image_seq2seq_spec(base: ExportSpec, result: Any, cache: Any) -> ExportSpec:
-    """The spec of an encoder of images with a decoder of text."""
-    read = tuple(input_ for input_ in base.inputs if input_.name != "decoder_input_ids")
-    return compose(evolve(base, inputs=()), image_seq2seq(ExportSpec(inputs=read)), _cache_sizes(result, cache))
 
 
 def _cache_sizes(result: Any, cache: Any) -> ExportSpec:

@@ -38,7 +38,7 @@ from onnxfn.specs.algebra.planned import PlannedSpec
 from onnxfn.specs.algebra.spec import Call, Dummies, ExportSpec, FloatDtype, Target
 from onnxfn.specs.converters import Path
 from onnxfn.specs.edits.tensors import FLOAT_DTYPES
-from onnxfn.specs.errors import InvalidSpec, raise_no_memory, unknown
+from onnxfn.specs.errors import InvalidSpec, raise_no_memory, refuse_unknown
 from onnxfn.specs.plan.check_cases import CASE_STEPS, batch_symbol
 from onnxfn.specs.plan.planning import resolved
 from onnxfn.specs.records import Generator, Patch
@@ -86,8 +86,7 @@ def derive_from_sample(
     tensors, call = sample_arguments(model, sample)
     names = [tensor.name for tensor in tensors]
     for name in (*ranges, *axes):
-        if name not in names:
-            raise unknown("tensor", name, names, of="the sample")
+        refuse_unknown("tensor", name, names, of="the sample")
     base = compose(
         ExportSpec(name=type(model).__name__, task=task, target=_target(model, tensors)),
         ExportSpec(call=evolve(call, patches=_inner_patches(model))),

@@ -19,40 +19,35 @@ from onnxfn.specs.errors import raise_no_memory
 Bounds = Mapping[str, tuple[int, int]]
 """From the name of an input to its smallest value, and its largest value plus 1."""
 
-Indexed = Callable[[Sequence[Any]], Iterable[tuple[Any, int]]]
+Indexed = Callable[..., Iterable[tuple[Any, int]]]
 """From the arguments of an operator to its tensors of indices, each with the size of the axis that it indexes."""
 
 
-def _rows(arguments: Sequence[Any]) -> Iterator[tuple[Any, int]]:
-    yield arguments[1], arguments[0].shape[0]
-
-
-def _along(arguments: Sequence[Any]) -> Iterator[tuple[Any, int]]:
-    table, axis, index = arguments[:3]
+def _along(table: Any, axis: int, index: Any, *_: Any) -> Iterator[tuple[Any, int]]:
     if table.dim():
         yield index, table.shape[axis]
 
 
-def _classes(arguments: Sequence[Any]) -> Iterator[tuple[Any, int]]:
-    scores, target = arguments[:2]
-    yield target, scores.shape[min(1, scores.dim() - 1)]
-
-
-def _advanced(arguments: Sequence[Any]) -> Iterator[tuple[Any, int]]:
+def _advanced(table: Any, indices: Any, *_: Any) -> Iterator[tuple[Any, int]]:
     """`table[rows, columns]`; a mask among the indices stands for several axes, so that none is known."""
-    table, indices = arguments[:2]
     if not any(index is not None and str(index.dtype) in ("torch.bool", "torch.uint8") for index in indices):
         yield from ((index, table.shape[axis]) for axis, index in enumerate(indices) if index is not None)
 
 
 INDEXED: Mapping[str, Indexed] = MappingProxyType(
     {
-        **dict.fromkeys(("embedding", "_embedding_bag", "_embedding_bag_forward_only"), _rows),
-        "take": lambda arguments: [(arguments[1], arguments[0].numel())],
+        **dict.fromkeys(
+            ("embedding", "_embedding_bag", "_embedding_bag_forward_only"),
+            lambda table, index, *_: [(index, table.shape[0])],
+        ),
+        "take": lambda table, index, *_: [(index, table.numel())],
         **dict.fromkeys(("index", "index_put", "index_put_", "_unsafe_index"), _advanced),
         **dict.fromkeys(("index_select", "gather", "index_add", "index_copy", "index_fill"), _along),
         **dict.fromkeys(("scatter", "scatter_", "scatter_add", "scatter_add_", "scatter_reduce"), _along),
-        **dict.fromkeys(("nll_loss_forward", "nll_loss2d_forward"), _classes),
+        **dict.fromkeys(
+            ("nll_loss_forward", "nll_loss2d_forward"),
+            lambda scores, target, *_: [(target, scores.shape[min(1, scores.dim() - 1)])],
+        ),
     }
 )
 """Operator -> what it indexes."""
@@ -95,7 +90,7 @@ def index_bounds(model: Any, spec: PlannedSpec, earlier: Bounds) -> Bounds:
     def dispatch(function: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
         name = function.overloadpacket.__name__
         with suppress(AttributeError, IndexError, TypeError, ValueError):  # an overload with other arguments
-            for index, size in INDEXED[name](arguments) if name in INDEXED else ():
+            for index, size in INDEXED[name](*arguments) if name in INDEXED else ():
                 for origin in origins.get(id(index), ()):
                     low, high = bounds.get(origin.input, (-origin.shift, size - origin.shift))
                     bounds[origin.input] = max(low, -origin.shift), min(high, size - origin.shift)

@@ -263,17 +263,14 @@ MEL_FRAMES = compose(
 REQUIRED_FORMS: Mapping[str, Forms] = MappingProxyType({"inputs_embeds": (STATES,), "audio_mel": (MEL_FRAMES,)})
 """Name of an input -> its forms, tried where `forward` requires the input."""
 
-
 CASES = "one right-padded left-padded"
 """The cases of `text_cases`."""
-
 
 TEXTS_AFTER_IMAGES = compose(
     text_cases,
     sized_in(CASES, sequence_length=[from_config(f"num_placeholders + {tokens}") for tokens in (16, 7, 11, 24)]),
 )
 """Texts that begin with `num_placeholders` tokens in place of an image; 7 to 24 follow them."""
-
 
 IMAGES_OF_A_TEXT = compose(
     text_inputs,

@@ -79,8 +79,9 @@ def run_at_sizes(model: Any, spec: PlannedSpec, select: Callable[[Any], Tensors]
 
     def recorded(seed: int, sized: PlannedSpec) -> Run:
         tensors = select(run(model, sized, seed))
+        symbols = (axis.symbol for input_ in sized.inputs for axis in input_.axes.axes if axis.kind == "dynamic")
         return Run(
-            _sizes(sized),
+            {symbol: value(symbol, traced_sizes(sized)) for symbol in symbols},
             {path: tuple(tensor.shape) for path, tensor in tensors.items()},
             {path: tensor_kind(tensor, floats) for path, tensor in tensors.items()},
         )
@@ -154,11 +155,6 @@ def onnx_name(path: Path) -> str:
     ('text_model_output.pooler_output', 'output_1', 'boxes')
     """
     return ".".join(map(str, path)) if isinstance(path[0], str) else "output_" + "_".join(map(str, path))
-
-
-def _sizes(spec: PlannedSpec) -> dict[str, int]:
-    symbols = (axis.symbol for input_ in spec.inputs for axis in input_.axes.axes if axis.kind == "dynamic")
-    return {symbol: value(symbol, traced_sizes(spec)) for symbol in symbols}
 
 
 def tensor_kind(tensor: Any, floats: set[str]) -> Kind | None:

@@ -257,9 +257,7 @@ def _check_task(spec: ExportSpec, model: Any) -> None:
     if spec.task is None or class_task is None:
         return
     name = canonical(spec.task).removesuffix(WITH_PAST)
-    if name in served_tasks(class_task):
-        return
-    if not is_listed(class_name(model), name):
+    if name not in served_tasks(class_task) and not is_listed(class_name(model), name):
         problem = f"{class_name(model)} is a model for {class_task}, not for {spec.task}"
         raise InvalidSpec(f"{problem}; {_advice(spec, _model_type(model), name, class_task)}")
 

@@ -29,7 +29,6 @@ from onnxfn.specs.axis_symbols import with_symbols
 from onnxfn.specs.edits.behaviors import model_part
 from onnxfn.specs.edits.token_embeddings import EMBEDS
 from onnxfn.specs.errors import InvalidSpec
-from onnxfn.specs.records import OutputSpec
 from onnxfn.specs.tasks.tasks import DEFAULT_TASK, WITH_PAST, canonical
 
 SEES, HEARS, SEES_AND_HEARS = "image-text-to-text", "audio-text-to-text", "any-to-any"
@@ -98,13 +97,9 @@ def reads_features(model_or_config: Any, task: str | None) -> bool:
         return False
     towers = [part for part in METHODS if FEATURES[part] in placeholders(config).tokens]
     owner = _class_for(model_or_config, config, stem_of(task))
-    has_towers = bool(towers) and all(has_feature_method(owner, METHODS[part]) for part in towers)
-    return has_towers and _replaces_tokens(owner)
-
-
-def _replaces_tokens(class_: Any) -> bool:
-    """Whether the `forward` of a class takes embeddings of tokens, and no mask of the places of an image."""
-    parameters = inspect.signature(class_.forward).parameters
+    if not towers or not all(has_feature_method(owner, METHODS[part]) for part in towers):
+        return False
+    parameters = inspect.signature(owner.forward).parameters
     return EMBEDS in parameters and PLACES not in parameters
 
 
@@ -142,7 +137,10 @@ def tower_spec(model: Any, part: str) -> ExportSpec:
     towers = (tower(part, CONFIG_KEYS, form, masked_by_eager(model)) for form in forms)
     for spec, runs in accepted(model, towers, all_tensors, errors):
         (output,) = outputs_spec(runs).outputs
-        return model_part(part, spec, ExportSpec(outputs=(_named(output, part),)))
+        # A usual symbol for the number of its rows, where no input has an axis of that size.
+        of_rows = [axis.symbol for axis in output.axes.axes if axis.symbol.startswith(f"{output.name}_axis")][-1:]
+        output = with_symbols(output, dict.fromkeys(of_rows, ROWS[part]))
+        return model_part(part, spec, ExportSpec(outputs=(output,)))
     first = f", first: {summary(errors[0])}" if errors else ""
     raise InvalidSpec(
         f"{METHODS[part]} of {type(model).__name__} runs on no inputs that are known; "
@@ -155,12 +153,6 @@ def _as_clients_say(model: Any, form: ExportSpec) -> ExportSpec:
     names = CLIENT_NAMES.get(model.config.model_type, {})
     inputs = (evolve(each, name=names.get(each.name, each.name), path=each.forward_path) for each in form.inputs)
     return evolve(form, inputs=tuple(inputs))
-
-
-def _named(output: OutputSpec, part: str) -> OutputSpec:
-    """The output with a usual symbol for the number of its rows, where no input has an axis of that size."""
-    of_rows = [axis.symbol for axis in output.axes.axes if axis.symbol.startswith(f"{output.name}_axis")][-1:]
-    return with_symbols(output, dict.fromkeys(of_rows, ROWS[part]))  # type: ignore[no-any-return]
 
 
 def _forms(model: Any, part: str) -> Iterator[ExportSpec]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from attrs import Factory, asdict, field, frozen, has
 
-from onnxfn.specs.errors import InvalidSpec, shortened, unknown
+from onnxfn.specs.errors import InvalidSpec, refuse_unknown, shortened
 
 DTYPES: Mapping[str, str] = MappingProxyType({"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"})
 """Optimum's names of dtypes -> ours."""
@@ -387,8 +387,7 @@ def checked_edits(edits: Any) -> tuple[tuple[str, Any], ...]:
     except (TypeError, ValueError):
         return edits  # type: ignore[no-any-return]  # of a wrong type, which the record refuses
     for name in values:
-        if name not in EDITS:
-            raise unknown("edit", str(name), EDITS)
+        refuse_unknown("edit", str(name), EDITS)
     known = stated(values)
     return tuple((name, value_of(name, known[name])) for name in EDITS if name in known)
 

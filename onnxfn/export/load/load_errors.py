@@ -10,14 +10,7 @@ from pickle import UnpicklingError
 from types import MappingProxyType
 from typing import Any
 
-from onnxfn.specs.errors import (
-    LoadFailed,
-    ModelNotFound,
-    errors_as,
-    first_line,
-    os_error_text,
-    root_cause,
-)
+from onnxfn.specs.errors import LoadFailed, ModelNotFound, errors_as, first_line, os_error_text, root_cause
 from onnxfn.specs.stored.reports import Tick, no_tick
 from onnxfn.weights.checkpoint_links import read_header
 
@@ -131,7 +124,6 @@ CONTENT_FAULTS: Mapping[str, Callable[[Path], str | None]] = MappingProxyType(
     }
 )
 """Pattern of files of a checkpoint -> the function that returns the fault of the content, or None."""
-
 
 LOADING = "Loading weights"
 """The description of the bar of transformers over the weights of a model."""

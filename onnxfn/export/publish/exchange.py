@@ -136,7 +136,9 @@ def keep_newcomers(journal: Journal, old: Path, new: Path) -> None:
     for file in sorted(old.rglob("*")):
         name = file.relative_to(old)
         is_folder = file.is_dir() and not file.is_symlink()
-        if not is_folder and name.as_posix() not in discarded and not _is_same(file, new / name):
+        # A link is not the file that it leads to.
+        is_linked = os.path.lexists(new / name) and os.path.samestat(file.lstat(), (new / name).lstat())
+        if not is_folder and name.as_posix() not in discarded and not is_linked:
             (new / name).parent.mkdir(parents=True, exist_ok=True)
             file.replace(new / name)
 
@@ -174,8 +176,3 @@ def _link_others(old: Path, new: Path, replaced: Collection[Path]) -> None:
     info = old.stat()
     os.chown(new, info.st_uid, info.st_gid)
     shutil.copystat(old, new)
-
-
-def _is_same(first: Path, second: Path) -> bool:
-    """Whether two paths name the same file; a link is not the file that it leads to."""
-    return os.path.lexists(second) and os.path.samestat(first.lstat(), second.lstat())

@@ -76,7 +76,12 @@ def report_content(
         "left_out": [asdict(omitted) for omitted in plan.left_out],
         "remarks": list(plan.remarks),
         "request": None if values is None else dict(values),
-        "options": _options(options),
+        "options": {
+            "layout": options.layout.name,
+            "weight_storage": options.weight_storage,
+            "external_data_threshold": options.external_data_threshold,
+            "external_data_suffix": options.external_data_suffix,
+        },
         "weights_from": weights_from,
         **_variants(plan),
         "check": check_facts(report),
@@ -277,15 +282,6 @@ def _variants(plan: Plan) -> dict[str, Any]:
     plans = {dtype: variant for dtype, variant in plans_by_dtype(plan).items() if dtype is not None}
     stems = {dtype: [part.name for part in variant.parts] for dtype, variant in plans.items()}
     return {"variants": stems} if stems else {}
-
-
-def _options(options: ResolvedWriteOptions) -> dict[str, Any]:
-    return {
-        "layout": options.layout.name,
-        "weight_storage": options.weight_storage,
-        "external_data_threshold": options.external_data_threshold,
-        "external_data_suffix": options.external_data_suffix,
-    }
 
 
 def check_facts(report: Report | None) -> dict[str, Any]:

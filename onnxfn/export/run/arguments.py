@@ -10,7 +10,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from onnxfn.check.adapter_inputs import adapter_report
+from onnxfn.check.check import adapter_report
+from onnxfn.check.variants.proof import Proof
 from onnxfn.export.derive.derive_sample import FROM_SAMPLE, HOW_TO_SPECIFY
 from onnxfn.export.load.loading import load_weights
 from onnxfn.graphs.passes.adapter_inputs import SUFFIXES, adapter_ports, is_selected
@@ -85,7 +86,9 @@ def check_with_adapter(
         own = _own_arrays(graph, arrays)
         if own:
             with timed("check", part.name) as tick:
-                reports.append(adapter_report(merged, part, folder / f"{part.name}.onnx", own, tick, floors))
+                reports.append(
+                    adapter_report(merged, part, folder / f"{part.name}.onnx", own, tick, Proof(None, floors))
+                )
     return tuple(reports)
 
 

@@ -8,9 +8,8 @@ from typing import Any
 
 from attrs import evolve
 
-from onnxfn.check.bisect.bisect import Divergence, divergence
-from onnxfn.check.bisect.failing_case import selected_cases
-from onnxfn.check.cases.references import file_cases
+from onnxfn.check.bisect.bisect import Divergence, divergence, selected_cases
+from onnxfn.check.cases.references import affordable_cases, largest_sizes
 from onnxfn.check.check import compared_file
 from onnxfn.check.verdict.verdict import exact_outputs
 from onnxfn.export.run.loaded import Loaded, variant_of
@@ -77,10 +76,8 @@ def bisect(
         file = folder / f"{part.name}.onnx"
         compared = compared_file(in_dtype(copied, dtype), part, file, exact_outputs(copied, dtype))
         compared = evolve(compared, model=in_dtype(compared.model, dtype or "float32"))
-        cases = selected_cases(
-            file_cases(copied, part, file, real_inputs.get(part.name)), part, case, dict(sizes or {})
-        )
-        different = divergence(compared, cases)
+        cases = affordable_cases(copied, part, real_inputs.get(part.name), largest_sizes(file))
+        different = divergence(compared, selected_cases(cases, part, case, dict(sizes or {})))
         if different is not None:
             return different
     return Divergence(", ".join(plan.files))

@@ -159,7 +159,11 @@ def export_pipeline(
             known: dict[str, Any] = {"config": part.config, "on_event": _listener_of_part(listener, part.name)}
             exported[part.name] = export_part(part.spec, part.model, staging / part.name, **known)
         _save_components(pipeline, staging)
-        _publish_parts({*exported}, staging, destination, overwrite=overwrite)
+        files = sorted(file for file in staging.rglob("*") if file.is_file())
+        # Stale files are those of the parts of this and of an earlier export.
+        names = sorted({*exported} | _earlier_parts(destination.folder))
+        folders = [Destination(destination.folder / name) for name in names]
+        publish(files, staging, destination, overwrite=overwrite, parts=folders)
     return {name: _moved(part, staging, destination.path) for name, part in exported.items()}
 
 
@@ -168,13 +172,6 @@ def _listener_of_part(on_event: OnEvent, name: str) -> OnEvent:
     if on_event is ignore:
         return ignore
     return lambda event: on_event(evolve(event, part=f"{name}/{event.part}".removesuffix("/")))
-
-
-def _publish_parts(names: set[str], staging: Path, destination: Destination, *, overwrite: bool) -> None:
-    """Publishes all files of a staging folder; stale files are those of the parts of this and of an earlier export."""
-    files = sorted(file for file in staging.rglob("*") if file.is_file())
-    folders = [Destination(destination.folder / name) for name in sorted(names | _earlier_parts(destination.folder))]
-    publish(files, staging, destination, overwrite=overwrite, parts=folders)
 
 
 def _has_weights(component: Any) -> bool:

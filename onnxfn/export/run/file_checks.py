@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from attrs import evolve, fields, frozen
+from attrs import fields, frozen
 
 from onnxfn.check.cases.references import far_cases, largest_sizes, references
 from onnxfn.check.check import check as check_part
@@ -24,7 +24,6 @@ from onnxfn.run.sessions import kept_session
 from onnxfn.specs.algebra.dummies import Array
 from onnxfn.specs.algebra.planned import Plan
 from onnxfn.specs.errors import ModelNotFound
-from onnxfn.specs.plan.variants import plans_by_dtype
 from onnxfn.specs.results.measurements import CheckMode, Floors
 from onnxfn.specs.stored.reports import Report, StageTimer
 
@@ -54,11 +53,6 @@ class Job:
     texts: TextReferences
     floors: Floors
     preprocessor: Any
-
-
-def check_variants(job: Job) -> Report:
-    """The report on the files of each dtype of a plan."""
-    return joined([check_files(evolve(job, plan=plan)) for plan in plans_by_dtype(job.plan).values()])
 
 
 def check_files(job: Job, *, must_pass: bool = False) -> Report:

@@ -19,7 +19,7 @@ from onnxfn.run.prompts import export_path
 from onnxfn.run.sessions import open_session, runtime_message
 from onnxfn.specs.algebra.dummies import Array
 from onnxfn.specs.converters import as_tuple
-from onnxfn.specs.errors import InvalidSpec, ModelNotFound, listed, raise_no_memory, unknown, write_errors
+from onnxfn.specs.errors import InvalidSpec, ModelNotFound, errors_as, listed, refuse_unknown, write_errors
 from onnxfn.specs.record import typed_fields
 from onnxfn.specs.short_repr import short_repr
 from onnxfn.specs.stored.reports import CPU
@@ -88,12 +88,11 @@ class Loaded:
         session = self.session_for(file)
         arrays = feeds(session, file.name, inputs)
         names = [output.name for output in session.get_outputs()]
-        try:
+        what = f"ONNX Runtime cannot run {file.name} on these inputs"
+        with errors_as(
+            lambda error: InvalidSpec(f"{what}: {runtime_message(error).rpartition('Status Message: ')[2]}")
+        ):
             return dict(zip(names, session.run(names, arrays), strict=True))
-        except Exception as error:
-            raise_no_memory(error)
-            reason = runtime_message(error).rpartition("Status Message: ")[2]
-            raise InvalidSpec(f"ONNX Runtime cannot run {file.name} on these inputs: {reason}") from error
 
     def save(self, path: str | Path, *, overwrite: bool = False) -> Loaded:
         """Writes the files to a folder, or the only one to a file that ends in `.onnx`; returns those there."""
@@ -207,8 +206,7 @@ def _graph(loaded: Loaded, part: str | None) -> Path:
     if part is None:
         example = next(iter(graphs))
         raise InvalidSpec(f"the export has the parts {listed(graphs)}; name one first, such as {example!r}")
-    if part not in graphs:
-        raise unknown("part", part, graphs)
+    refuse_unknown("part", part, graphs)
     return graphs[part]
 
 
@@ -219,8 +217,7 @@ def check_providers(providers: Sequence[Any]) -> None:
     available = onnxruntime.get_available_providers()
     for provider in providers:
         name = provider[0] if isinstance(provider, tuple) else provider
-        if name not in available:
-            raise unknown("provider", str(name), available, of="this build of ONNX Runtime")
+        refuse_unknown("provider", str(name), available, of="this build of ONNX Runtime")
 
 
 def _names(loaded: Loaded, destination: Destination) -> dict[Path, str]:

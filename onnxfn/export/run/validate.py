@@ -11,7 +11,7 @@ from attrs import evolve
 from onnxfn.check.variants.text_references import text_references
 from onnxfn.export.run.arguments import check_model, check_values, merged_adapter
 from onnxfn.export.run.events import OnEvent, ignore, limited, stage_timer
-from onnxfn.export.run.file_checks import Job, check_variants
+from onnxfn.export.run.file_checks import Job, check_files, joined
 from onnxfn.export.run.loaded import Loaded, variant_of
 from onnxfn.export.run.planned_files import other_variants, planned_files
 from onnxfn.models.casting import adapted_copy
@@ -21,6 +21,7 @@ from onnxfn.run.prompts import export_path
 from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.plan.planning import Decoders
 from onnxfn.specs.plan.real_inputs import real_inputs_by_part
+from onnxfn.specs.plan.variants import plans_by_dtype
 from onnxfn.specs.results.measurements import DEFAULT_FLOORS, CheckMode, Floors, comparing_mode
 from onnxfn.specs.stored.reports import Exported, Report
 
@@ -90,6 +91,7 @@ def validate(
             folder, planned = planned_files(spec, copied, files, config, decoders=decoders, dtypes=dtypes)
             real_inputs = real_inputs_by_part(planned, preprocessor)
         texts = text_references(copied, preprocessor)
-        report = check_variants(Job(copied, planned, folder, timed, mode, real_inputs, texts, floors, preprocessor))
+        job = Job(copied, planned, folder, timed, mode, real_inputs, texts, floors, preprocessor)
+        report = joined([check_files(evolve(job, plan=plan)) for plan in plans_by_dtype(planned).values()])
         others = () if path.suffix == ".onnx" else other_variants(folder, planned)
         return evolve(report, unchecked=[*report.unchecked, *others])
