@@ -29,14 +29,14 @@ MOST_IMPORTS = 25
 MOST_FILES = 20
 
 BUDGET = {
-    "specs": 9_111,
-    "architectures": 9_470,
-    "weights": 3_352,
-    "models": 1_924,
+    "specs": 9_059,
+    "architectures": 9_281,
+    "weights": 3_332,
+    "models": 1_902,
     "graphs": 7_710,
-    "run": 1_432,
-    "check": 6_711,
-    "export": 11_469,
+    "run": 1_410,
+    "check": 6_526,
+    "export": 11_398,
 }
 """The most lines of Python of each folder. It only goes down: who needs more finds what to merge."""
 
