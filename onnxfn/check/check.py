@@ -228,7 +228,7 @@ def judged_cases(checked: CheckedFile, pairs: Iterable[tuple[Reference, OutputAr
         findings += () if cases else interface_findings(part, checked.file, reference)
         findings += size_findings(part, reference) if not findings else ()
         cases.append(reference.case)
-        compared = case_comparisons(checked, reference, outputs)
+        compared = case_comparisons(checked, reference, outputs, comparisons)
         if is_quantized(part.spec):
             compared = tuple(
                 evolve(each, reference=each.reference and each.reference + WITH_WEIGHTS) for each in compared

@@ -5,6 +5,8 @@ from functools import partial
 import numpy as np
 import pytest
 import tiny
+from hypothesis import given
+from hypothesis import strategies as st
 
 import onnxfn
 from onnxfn.check.cases.references import references
@@ -65,6 +67,41 @@ def test_an_error_agrees_that_pytorch_has_in_another_case(classifier, own, passe
         Comparison("y", "two", (9,), 0, 0, 0, passed=True, norms=second and rounded(9), own_norms=second),
     ]
     assert [each.passed for each in agreeing_with_any_case(part, comparisons)] == [passed, True]
+
+
+@given(st.integers(0, 2**32 - 1), st.floats(0, 200), st.floats(0, 200), st.floats(0, 900))
+def test_what_the_error_of_an_earlier_case_allows_is_allowed_with_float64(classifier, seed, own, earlier, error):
+    """All sizes are unit roundoffs. Without float64 no more is allowed than with it; a small difference is."""
+    _, _, part = classifier
+    random = np.random.default_rng(seed)
+    expected = random.normal(size=100)
+    exact, actual = (
+        expected + size * FLOAT32.unit_roundoff * np.sqrt(np.mean(expected**2)) * random.choice([-1, 1], 100)
+        for size in (own, error)
+    )
+    computed = []
+
+    def wider():
+        computed.append("float64")
+        return "float64", exact
+
+    first = Comparison("y", "one", (100,), 0, 0, 0, passed=True, norms=rounded(0), own_norms=rounded(earlier))
+    arrays = (actual.astype(np.float32), expected.astype(np.float32))
+    second = compare(SPEC, "y", "two", *arrays, exact=Exact(wider, known=first.own_norms))
+    if not computed:
+        assert second.passed
+        full = compare(SPEC, "y", "two", *arrays, exact=Exact(wider))
+        assert all(each.passed for each in agreeing_with_any_case(part, [first, full]))
+
+
+def test_a_case_needs_no_float64_if_an_earlier_one_shows_a_larger_error():
+    expected = np.ones(100)
+    actual = expected + 40 * FLOAT32.unit_roundoff
+    arrays = (actual.astype(np.float32), expected.astype(np.float32))
+    comparison = compare(SPEC, "y", "two", *arrays, exact=Exact(known=rounded(30)))
+    assert comparison.passed
+    assert comparison.reference == "PyTorch in float32, by its own error in another case"
+    assert not compare(SPEC, "y", "two", *arrays, exact=Exact(lambda: ("float64", expected), known=rounded(1))).passed
 
 
 def test_an_output_without_an_error_in_float64_stays_as_it_was_judged(classifier):

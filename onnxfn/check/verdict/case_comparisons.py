@@ -66,11 +66,15 @@ def usual_errors(part: Part, index: int, reference: Reference, exact: ExactOutpu
 
 def agreeing_with_any_case(part: Part, comparisons: Sequence[Comparison]) -> list[Comparison]:
     """The comparisons of an output in its cases; those pass, too, whose error PyTorch's largest own error allows."""
-    known = [each.own_norms for each in comparisons if each.own_norms is not None]
-    bound = allowed(precision_of(part.spec.target.float_dtype), larger(NO_ERROR, *known))
+    bound = allowed(precision_of(part.spec.target.float_dtype), _largest_own(comparisons))
     return [
         evolve(each, passed=each.passed or (each.norms is not None and each.norms <= bound)) for each in comparisons
     ]
+
+
+def _largest_own(comparisons: Sequence[Comparison]) -> Norms:
+    """The largest norms of PyTorch's own error among comparisons."""
+    return larger(NO_ERROR, *(each.own_norms for each in comparisons if each.own_norms is not None))
 
 
 def _own_error(part: Part, index: int, other: Callable[[], Reference], exact: ExactOutputs) -> Norms:
@@ -108,13 +112,15 @@ class CheckedFile:
     in_memory: Mapping[str, Array] = field(factory=dict, repr=False)
 
 
-def case_comparisons(checked: CheckedFile, reference: Reference, outputs: OutputArrays) -> tuple[Comparison, ...]:
-    """The comparison of each output in a case.
+def case_comparisons(
+    checked: CheckedFile, reference: Reference, outputs: OutputArrays, earlier: Sequence[Comparison] = ()
+) -> tuple[Comparison, ...]:
+    """The comparison of each output in a case; `earlier` are those in the cases before.
 
     If one differs, PyTorch computes its outputs again with the choices of the file. If these choices are as good as its
     own, the new outputs are compared, and the text of the reference says so: see `choices.py`.
     """
-    comparisons = output_comparisons(checked.part, reference, outputs, checked.exact, checked.tick)
+    comparisons = output_comparisons(checked.part, reference, outputs, checked.exact, checked.tick, earlier)
     if all(comparison.passed for comparison in comparisons):
         return comparisons
     return _for_choices_of_file(checked, reference) or comparisons
@@ -151,7 +157,12 @@ def _for_choices_of_file(checked: CheckedFile, reference: Reference) -> tuple[Co
 
 
 def output_comparisons(
-    part: Part, reference: Reference, outputs: OutputArrays, exact: ExactOutputs, tick: Tick = no_tick
+    part: Part,
+    reference: Reference,
+    outputs: OutputArrays,
+    exact: ExactOutputs,
+    tick: Tick = no_tick,
+    earlier: Sequence[Comparison] = (),
 ) -> tuple[Comparison, ...]:
     """The comparison of each output in the case of a reference; the exact outputs are computed at most once."""
     exact_arrays = cache(partial(exact, part, reference.inputs))
@@ -162,7 +173,8 @@ def output_comparisons(
 
     def compared(index: int) -> Comparison:
         output, actual, expected = part.spec.outputs[index], outputs[index], reference.outputs[index]
-        measures = Exact(partial(exact_output, index), usual_errors(part, index, reference, exact))
+        known = _largest_own([each for each in earlier if each.output == output.name])
+        measures = Exact(partial(exact_output, index), usual_errors(part, index, reference, exact), known)
         select = valid_elements(part.spec, output, reference.inputs)
         return compare(part.spec, output.name, reference.case, actual, expected, select, measures, tick)
 

@@ -9,11 +9,13 @@ import numpy as np
 from attrs import evolve, frozen
 
 from onnxfn.check.verdict.verdict import (
+    NO_ERROR,
     Comparison,
     Error,
     Evidence,
     ExactArray,
     NoReference,
+    Norms,
     OwnError,
     Scale,
     always_allowed,
@@ -97,10 +99,12 @@ class Exact:
     Attributes:
         array: Computes the array.
         usual_errors: Each computes PyTorch's own error for other inputs of these sizes.
+        known: The largest norms of PyTorch's own error in the cases that were compared before.
     """
 
     array: ExactArray = _no_exact
     usual_errors: Sequence[OwnError] = ()
+    known: Norms = NO_ERROR
 
 
 def compare(
@@ -207,7 +211,7 @@ def evidence_of(pair: Pair, select: Select, exact: Exact, tick: Tick = no_tick) 
 
     others = exact.usual_errors if expected.size <= FEW_ELEMENTS else ()
     elements = partial(_exact_elements, pair, select, exact.array)
-    return Evidence(pair.dtype, scale.rms, expected, error, own, elements, others)
+    return Evidence(pair.dtype, scale.rms, expected, error, own, elements, others, exact.known)
 
 
 def _exact_elements(pair: Pair, select: Select, exact: ExactArray) -> tuple[str, Array]:

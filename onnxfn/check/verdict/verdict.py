@@ -15,7 +15,9 @@ largest of several inputs counts. At last the largest own error of all cases cou
 rounding allows nothing: a model may choose differently in float64. Then float64 is not a reference.
 
 PyTorch in float64 costs time and memory. It does not run if `norm(actual - expected) <= agreement`; `agreement` is at
-least the floor. In most models such a difference is rounding, so the graph is not checked further.
+least the floor. In most models such a difference is rounding, so the graph is not checked further. It does not run
+either if `norm(actual - expected) <= (factor - 1) * own_error + floor` with PyTorch's own error in an earlier case: the
+error is at most this difference and PyTorch's own error together, so it would be allowed whatever the latter is here.
 
 Arrays of outputs, hidden states, logits of texts and margins of tokens are evidence of the same form.
 """
@@ -304,6 +306,7 @@ class Evidence:
         own: From PyTorch's array in a wider dtype to PyTorch's own error.
         exact: Computes PyTorch's array in a wider dtype.
         others: Compute PyTorch's own error for other inputs.
+        known: The largest norms of PyTorch's own error in the cases that were compared before.
     """
 
     dtype: str
@@ -313,6 +316,7 @@ class Evidence:
     own: Callable[[Array], Error]
     exact: ExactArray
     others: Sequence[OwnError] = ()
+    known: Norms = NO_ERROR
 
 
 def verdict(evidence: Evidence) -> Comparison:
@@ -321,6 +325,9 @@ def verdict(evidence: Evidence) -> Comparison:
     by = f"PyTorch in {evidence.dtype}"
     if difference.norms <= always_allowed(precision):
         return judged(difference, always_allowed(precision), evidence.rms, f"{by}; float64 was not needed")
+    by_known = allowed(evolve(precision, factor=precision.factor - 1), evidence.known)
+    if difference.norms <= by_known:
+        return judged(difference, by_known, evidence.rms, f"{by}, by its own error in another case")
     try:
         return _by_exact(evidence, precision)
     except NoReference as problem:
