@@ -150,8 +150,10 @@ class ThreadAttribute:
     def own(self) -> tuple[Any, ...]:
         """The last replacement of this thread, if there is one."""
         thread = threading.get_ident()
-        of_thread = (each for each in reversed(self.replacements) if each.thread == thread and not each.ended.is_set())
-        return tuple(each.value for each in of_thread)[:1]
+        for each in reversed(self.replacements):
+            if each.thread == thread and not each.ended.is_set():
+                return (each.value,)
+        return ()
 
     def inherited(self, class_: Any) -> tuple[Any, ...]:
         """What a class has without replacements: the value of the owner, or else of the next class that has one."""

@@ -218,7 +218,7 @@ def _translated(program: Any, part: Part, tick: Tick) -> Any:
 
     tick()
     looked_up: list[Any] = []
-    registry = _watched_registry(onnx_registry(part.spec.target.opset or 0), tick, looked_up)
+    registry = _watched_registry(onnx_registry(part.spec.target.opset or 18), tick, looked_up)
     try:
         # torch would look for the gradient of a Scan when it traces again.
         with torch.no_grad(), signatures_read_once():
