@@ -21,7 +21,7 @@ from onnxfn.check.cases.references import (
     with_outputs,
 )
 from onnxfn.check.texts.decoded_texts import SessionOpener, decoded_text_comparisons
-from onnxfn.check.variants.file_weights import KEPT_WEIGHTS, quantized_file
+from onnxfn.check.variants.file_weights import quantized_file
 from onnxfn.check.variants.float_form import float_form, name_in_memory
 from onnxfn.check.variants.proof import (
     NO_PROOF,
@@ -59,8 +59,8 @@ WITH_WEIGHTS = ", with the weights of the file"
 CASES_AHEAD = 4
 """The cases that ONNX Runtime may have computed before the first of them is compared."""
 
-References = Callable[[Any], Iterable[Reference]]
-"""From a model to the references of a part."""
+References = Callable[..., Iterable[Reference]]
+"""From a model, and the `dtype` that PyTorch computes in, to the references of a part."""
 
 
 def check(
@@ -85,7 +85,8 @@ def check(
         file: The ONNX file.
         plan: The plan of the part. The files of its other parts lie in the folder of `file`. None: the part is alone.
         session_for: Opens an ONNX file at its first call, see `kept_session`, which is the default.
-        expected: From a model to the references of the part: `references` is the default.
+        expected: From a model, and the `dtype` that PyTorch computes in, to the references of the part: `references` is
+            the default.
         exact: Computes PyTorch's outputs in a wider dtype. The default does so with the weights of `model`; if these
             were converted from another dtype, the function should have the model before that.
         proof: What a quantized or 16-bit file is measured with.
@@ -100,10 +101,8 @@ def check(
     session_for = session_for or partial(kept_session, {}, tick)
     expected = expected or partial(references, part=part, largest=largest_sizes(file))
     checked = compared_file(model, part, file, exact, tick)
-    in_torch = checked.model
-    if is_quantized(part.spec):
-        in_torch = in_dtype_if_small(in_torch, part.spec.target.float_dtype or "float32", KEPT_WEIGHTS)
-    judged, (of_weights, errors) = _judged_with_weights(checked, session_for, expected(in_torch), model)
+    in_torch = expected(checked.model, dtype=checked.dtype)
+    judged, (of_weights, errors) = _judged_with_weights(checked, session_for, in_torch, model)
     comparisons, cases = judged.comparisons, judged.cases
     findings = (*of_weights, *judged.findings)
     if not is_quantized(part.spec):
@@ -230,14 +229,18 @@ def judged_cases(checked: CheckedFile, pairs: Iterable[tuple[Reference, OutputAr
         cases.append(reference.case)
         compared = case_comparisons(checked, reference, outputs, comparisons)
         if is_quantized(part.spec):
-            compared = tuple(
-                evolve(each, reference=each.reference and each.reference + WITH_WEIGHTS) for each in compared
-            )
+            compared = tuple(evolve(each, reference=_with_weights(part, each.reference)) for each in compared)
         comparisons.extend(compared)
         if not findings and not all(comparison.passed for comparison in compared):
-            findings += random_findings(checked.model, part, reference)
+            findings += random_findings(checked.model, part, reference, checked.dtype)
         checked.tick()
     return JudgedCases(tuple(comparisons), (*checked.findings, *findings), tuple(cases))
+
+
+def _with_weights(part: Part, reference: str) -> str:
+    """The text about what an output of a quantized file was compared with. PyTorch computes in float32 there."""
+    own = part.spec.target.float_dtype or "float32"
+    return reference and reference.replace(f"PyTorch in {own}", "PyTorch in float32", 1) + WITH_WEIGHTS
 
 
 def file_weights(model: Any, part: Part, file: Path, tick: Tick) -> tuple[tuple[str, ...], tuple[WeightError, ...]]:

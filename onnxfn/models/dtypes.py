@@ -22,6 +22,13 @@ FREQUENCIES = "inv_freq"
 """Part of the names of frequencies of rotary embeddings. transformers has them in float32 in a model of any dtype."""
 
 
+def torch_dtype(name: str | None) -> Any:
+    """The dtype of torch with this name; None for None."""
+    import torch
+
+    return name and getattr(torch, name)
+
+
 def in_dtype(model: Any, dtype: str | None) -> Any:
     """The model with its floating-point weights in a dtype: a copy, or the model itself if they have it already.
 

@@ -35,6 +35,6 @@ def test_pytorch_computes_the_first_case_while_the_file_is_loaded(tmp_path):
         return opened(file, tick)
 
     opened = partial(kept_session, {}, None)
-    report = check(model, part, tmp_path / "model.onnx", session_for=session_for, expected=lambda _: computed())
+    report = check(model, part, tmp_path / "model.onnx", session_for=session_for, expected=lambda *_, **__: computed())
     assert report.passed
     assert waited[0]

@@ -189,7 +189,7 @@ def test_inputs_that_onnx_runtime_cannot_run_are_an_error_without_a_report(bert,
     reference = next(references(bert, part))
     reference.inputs["input_ids"][:] = 10**6
     with pytest.raises(CheckFailed, match=r"ONNX Runtime cannot run model\.onnx at one \(batch_size=1, ") as caught:
-        check(bert, part, Path(exported.files[0]), expected=lambda _: [reference])
+        check(bert, part, Path(exported.files[0]), expected=lambda *_, **__: [reference])
     assert caught.value.report == Report([], [], [str(caught.value)])
 
 
@@ -208,9 +208,9 @@ def test_a_file_can_be_checked_without_its_plan(bert, exported):
 def test_references_are_the_same_whether_computed_before_or_during_the_check(bert, exported):
     part, file = exported.plan.parts[0], Path(exported.files[0])
     expected = list(references(bert, part))
-    assert check(bert, part, file, expected=lambda _: expected) == check(bert, part, file)
+    assert check(bert, part, file, expected=lambda *_, **__: expected) == check(bert, part, file)
     expected[1].outputs[0][0] += 1
-    assert not check(bert, part, file, expected=lambda _: expected).passed
+    assert not check(bert, part, file, expected=lambda *_, **__: expected).passed
 
 
 def test_threads_that_load_a_file_and_read_its_weights_end_before_the_last_case(bert, exported):
@@ -224,7 +224,7 @@ def test_threads_that_load_a_file_and_read_its_weights_end_before_the_last_case(
             yield reference
 
     before = threading.active_count()
-    check(bert, part, file, expected=lambda _: later_cases_when_threads_ended(before))
+    check(bert, part, file, expected=lambda *_, **__: later_cases_when_threads_ended(before))
     assert threads
     assert max(threads) <= 1
 

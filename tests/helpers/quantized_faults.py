@@ -34,12 +34,13 @@ def quantized(model: Any, spec: onnxfn.ExportSpec, dtype: str, folder: Path) -> 
     """The export of a model in a quantized dtype; it passes its check."""
     (part,) = onnxfn.export(spec, model, folder, dtypes=(dtype,), check=False).plan.parts
     file = folder / f"{part.name}.onnx"
-    return Quantized(model, part, file, tuple(references(compared_file(model, part, file).model, part)))
+    compared = compared_file(model, part, file)
+    return Quantized(model, part, file, tuple(references(compared.model, part, dtype=compared.dtype)))
 
 
 def report_of(tested: Quantized, file: Path) -> Report:
     """The report on another graph with the same weights."""
-    return check(tested.model, tested.part, file, expected=lambda _: tested.expected)
+    return check(tested.model, tested.part, file, expected=lambda *_, **__: tested.expected)
 
 
 def finds(tested: Quantized, fault: Kind, index: int, folder: Path) -> bool:

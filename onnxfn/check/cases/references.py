@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from attrs import evolve, field, frozen
 
+from onnxfn.models.dtypes import torch_dtype
 from onnxfn.models.forward import torch_outputs
 from onnxfn.run.sessions import run_session
 from onnxfn.specs.algebra.dummies import Array, dummies, known_sizes, padded
@@ -186,38 +187,43 @@ def references(
     real_inputs: Mapping[str, Array] | None = None,
     *,
     largest: Mapping[str, int] = NO_LIMITS,
+    dtype: str | None = None,
     tick: Tick = no_tick,
 ) -> Iterator[Reference]:
     """The reference of each case of a part, computed one by one. `largest`: see `largest_sizes`.
 
-    `tick` is called with the number of cases that are ready, and of all.
+    PyTorch computes in `dtype`; None is that of the part. `tick` is called with the number of cases that are ready, and
+    of all.
     """
     every_case = affordable_cases(model, part, real_inputs, largest)
     for number, case in enumerate(every_case):
         tick(number, len(every_case))
-        yield case_reference(model, part, case)
+        yield case_reference(model, part, case, dtype)
 
 
-def case_reference(model: Any, part: Part, case: CheckCase) -> Reference:
-    """The reference of one case."""
+def case_reference(model: Any, part: Part, case: CheckCase, dtype: str | None = None) -> Reference:
+    """The reference of one case. PyTorch computes in `dtype`; None is that of the part."""
     inputs, other = case.real_inputs, None
     if inputs is None:
-        inputs = case_inputs(model, part, case.spec, seed=case.seed)
-        other = cache(lambda number: case_reference(model, part, evolve(case, seed=case.seed + SEEDS * number)))
-    return Reference(case_label(part.spec, case.name, inputs), inputs, _torch_outputs(model, part, inputs), other)
+        inputs = case_inputs(model, part, case.spec, dtype, seed=case.seed)
+        other = cache(lambda number: case_reference(model, part, evolve(case, seed=case.seed + SEEDS * number), dtype))
+    outputs = _torch_outputs(model, part, inputs, dtype)
+    return Reference(case_label(part.spec, case.name, inputs), inputs, outputs, other)
 
 
-def _torch_outputs(model: Any, part: Part, inputs: Mapping[str, Array]) -> OutputArrays:
+def _torch_outputs(model: Any, part: Part, inputs: Mapping[str, Array], dtype: str | None) -> OutputArrays:
     """PyTorch's outputs. CheckFailed if it cannot run a model in half precision: its CPU kernels lack some types."""
     try:
-        return torch_outputs(model, part, inputs)
+        return torch_outputs(model, part, inputs, torch_dtype(dtype))
     except CaptureFailed as error:
         if part.spec.target.float_dtype in (None, "float32") or not isinstance(error.__cause__, RuntimeError):
             raise
         raise CheckFailed(f'{error}; export in float32: with_dtypes(spec, float="float32")') from error
 
 
-def case_inputs(model: Any, part: Part, spec: PlannedSpec, *, seed: int = 0) -> dict[str, Array]:
+def case_inputs(
+    model: Any, part: Part, spec: PlannedSpec, dtype: str | None = None, *, seed: int = 0
+) -> dict[str, Array]:
     """The dummy inputs of a case; PyTorch computes a past that is not empty from a prompt of its length.
 
     The prompt has padding only where the mask of the case hides tokens of the past: the state of a recurrent layer
@@ -229,7 +235,8 @@ def case_inputs(model: Any, part: Part, spec: PlannedSpec, *, seed: int = 0) -> 
         return inputs
     of_prompt = spec if _has_padding_in_past(spec, inputs) else with_dummies(spec, padded("none"))
     prompt = dummies(of_prompt, _prompt_sizes(sizes, pasts), seed=seed)
-    outputs = dict(zip((output.name for output in spec.outputs), _torch_outputs(model, part, prompt), strict=True))
+    arrays = _torch_outputs(model, part, prompt, dtype)
+    outputs = dict(zip((output.name for output in spec.outputs), arrays, strict=True))
     past = {each.input: outputs[each.output].astype(inputs[each.input].dtype) for each in spec.feedback}
     return inputs | past
 
@@ -274,9 +281,9 @@ SAME = 1e-3
 """A relative difference that order of summation may make, and random numbers exceed."""
 
 
-def random_findings(model: Any, part: Part, reference: Reference) -> tuple[str, ...]:
+def random_findings(model: Any, part: Part, reference: Reference, dtype: str | None = None) -> tuple[str, ...]:
     """The finding for a model whose outputs differ from call to call; empty for any other model."""
-    again = torch_outputs(model, part, reference.inputs)
+    again = torch_outputs(model, part, reference.inputs, torch_dtype(dtype))
     pairs = zip(part.spec.outputs, reference.outputs, again, strict=True)
     agree = partial(np.allclose, rtol=SAME, atol=SAME, equal_nan=True)
     different = [each.name for each, first, second in pairs if first.shape != second.shape or not agree(first, second)]

@@ -27,6 +27,7 @@ from onnxfn.check.variants.proof import NO_PROOF, Proof, measured_cases, variant
 from onnxfn.check.verdict.case_comparisons import CheckedFile
 from onnxfn.check.verdict.compare import Exact, compare, token_features, valid_elements
 from onnxfn.check.verdict.verdict import Comparison, ExactOutputs, NoReference, precision_of
+from onnxfn.models.dtypes import torch_dtype
 from onnxfn.models.forward import torch_outputs
 from onnxfn.run.sessions import silent_run_options
 from onnxfn.specs.algebra.dummies import Array
@@ -106,9 +107,9 @@ def sectioned_file(checked: CheckedFile, real_inputs: Mapping[str, Array] | None
     written = written_graph(file, checked.content)
     layers = layer_paths(model, written.initializers)
     with recorded_hidden_states(model, layers) as last_run:
-        every = references(model, part, real_inputs, largest=largest_sizes(file), tick=tick)
+        every = references(model, part, real_inputs, largest=largest_sizes(file), dtype=checked.dtype, tick=tick)
         runs = [(reference, last_run()) for reference in every]
-    rerun = partial(_with_exact, model, part, layers, precision_of(part.spec.target.float_dtype).wider)
+    rerun = partial(_with_exact, checked, layers, precision_of(checked.dtype or part.spec.target.float_dtype).wider)
     cases = [RecordedCase(reference, hidden, cache(partial(rerun, reference))) for reference, hidden in runs]
     sections_of = partial(_sections, checked, layers, runs)
     own = written if checked.content is None else written_graph(file)
@@ -134,11 +135,11 @@ def _sections(
 
 
 def _with_exact(
-    model: Any, part: Part, layers: Sequence[str], wider: Sequence[str], reference: Reference
+    checked: CheckedFile, layers: Sequence[str], wider: Sequence[str], reference: Reference
 ) -> HiddenStates:
     """The hidden states of a case, with what the layers return in a wider dtype. PyTorch runs once more."""
-    with recorded_hidden_states(model, layers, wider) as last_run:
-        torch_outputs(model, part, reference.inputs)
+    with recorded_hidden_states(checked.model, layers, wider) as last_run:
+        torch_outputs(checked.model, checked.part, reference.inputs, torch_dtype(checked.dtype))
     return last_run()
 
 

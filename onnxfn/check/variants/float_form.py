@@ -2,8 +2,9 @@
 
 A file may quantize activations while it runs. Then its outputs differ from those of its weights by more than rounding.
 And the kernel of MatMulNBits rounds more than a product of floats: 10 to 17 unit roundoffs where PyTorch has 2 to 7.
-In the float form these products read the weights as numbers. So the rest of the graph is compared with PyTorch at the
-tolerance of its dtype. Products of integers have exactly the neighbours that onnxfn writes, or they are findings; all
+In the float form these products read the weights as numbers, and floats of 16 bits are float32: constants keep their
+rounded values, and no operator rounds. So the rest of the graph is compared with PyTorch in float32, at half a unit
+roundoff of its dtype. Products of integers have exactly the neighbours that onnxfn writes, or they are findings; all
 kernels of the file itself are measured on a text or in the cases.
 """
 
@@ -27,6 +28,10 @@ OF_INTEGERS: Mapping[str, str] = MappingProxyType({"MatMulInteger": "MatMul", "C
 
 OF_BLOCKS, ZERO_POINTS = "MatMulNBits", 3
 """The operator on weights in blocks; its inputs are activations, codes, scales, and zero points if there are any."""
+
+
+TYPE_ATTRIBUTES = ("to", "dtype", "output_dtype")
+"""The attributes of operators that are the type of the output."""
 
 
 @frozen(eq=False)
@@ -66,6 +71,7 @@ def float_form(
         tensor.external_data.add(key="location", value="memory")
     outer = Outer(model.graph, _scale_types(model.graph), {*in_memory})
     findings = [line for graph in _graphs(model.graph) for line in _compute_in_floats(graph, outer)]
+    _widen(model.graph)
     content: bytes = model.SerializeToString()
     return content, tuple(findings)
 
@@ -112,6 +118,34 @@ def _graphs(graph: Any) -> Iterator[Any]:
             if attribute.HasField("g"):
                 yield from _graphs(attribute.g)
     yield graph
+
+
+def _widen(outer: Any) -> None:
+    """Makes the floats of 16 bits of a graph float32, but its inputs and stored weights: a Cast reads each of these."""
+    from onnx import TensorProto, helper, numpy_helper
+
+    halves = (TensorProto.FLOAT16, TensorProto.BFLOAT16)
+    wide: dict[str, str] = {}
+    for graph in [*_graphs(outer)][::-1]:  # what an inner graph reads is known before it
+        ports = [(each.name, each.type.tensor_type.elem_type) for each in graph.input] if graph is outer else []
+        stored = [*ports, *((each.name, each.data_type) for each in graph.initializer)]
+        read = [name for name, dtype in stored if dtype in halves]
+        wide.update({name: f"{name}_in_float32" for name in read})
+        for node in graph.node:
+            node.input[:] = [wide.get(name, name) for name in node.input]
+            for attribute in node.attribute:
+                if attribute.name in TYPE_ATTRIBUTES and attribute.i in halves:
+                    attribute.i = TensorProto.FLOAT
+                if attribute.HasField("t") and attribute.t.data_type in halves:
+                    values = numpy_helper.to_array(attribute.t).astype(np.float32)
+                    attribute.t.CopyFrom(numpy_helper.from_array(values, attribute.t.name))
+        casts = [helper.make_node("Cast", [name], [wide[name]], to=TensorProto.FLOAT) for name in read]
+        nodes = [*casts, *graph.node]
+        del graph.node[:]
+        graph.node.extend(nodes)
+        for value in (*graph.output, *graph.value_info, *([] if graph is outer else graph.input)):
+            if value.type.tensor_type.elem_type in halves and value.name not in wide:
+                value.type.tensor_type.elem_type = TensorProto.FLOAT
 
 
 def _compute_in_floats(graph: Any, outer: Outer) -> Iterator[str]:

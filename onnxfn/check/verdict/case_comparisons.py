@@ -42,6 +42,7 @@ from onnxfn.check.verdict.verdict import (
     larger,
     precision_of,
 )
+from onnxfn.models.dtypes import torch_dtype
 from onnxfn.models.forward import torch_outputs
 from onnxfn.specs.algebra.dummies import Array
 from onnxfn.specs.algebra.planned import Part
@@ -77,6 +78,11 @@ def _largest_own(comparisons: Sequence[Comparison]) -> Norms:
     return larger(NO_ERROR, *(each.own_norms for each in comparisons if each.own_norms is not None))
 
 
+def _known_error(checked: CheckedFile, earlier: Sequence[Comparison], output: str) -> Norms:
+    """The norms of PyTorch's own error in an output that are known from earlier cases."""
+    return larger(checked.least, _largest_own([each for each in earlier if each.output == output]))
+
+
 def _own_error(part: Part, index: int, other: Callable[[], Reference], exact: ExactOutputs) -> Norms:
     """The norms of PyTorch's own error in the output with this index, for the inputs of another reference."""
     reference = other()
@@ -100,6 +106,8 @@ class CheckedFile:
         content: The graph that is compared in place of the file's; its weights are external data. None: the file's.
         findings: Faults of the file that are known before it runs.
         in_memory: From the codes of weights to their elements, which a session of the graph may have in place of them.
+        dtype: The float dtype that PyTorch computes in. None: that of the part.
+        least: The norms that PyTorch's own error has at least: those of constants that the file rounds.
     """
 
     model: Any
@@ -110,6 +118,8 @@ class CheckedFile:
     content: bytes | None = field(default=None, repr=False)
     findings: tuple[str, ...] = ()
     in_memory: Mapping[str, Array] = field(factory=dict, repr=False)
+    dtype: str | None = None
+    least: Norms = NO_ERROR
 
 
 def case_comparisons(
@@ -120,7 +130,8 @@ def case_comparisons(
     If one differs, PyTorch computes its outputs again with the choices of the file. If these choices are as good as its
     own, the new outputs are compared, and the text of the reference says so: see `choices.py`.
     """
-    comparisons = output_comparisons(checked.part, reference, outputs, checked.exact, checked.tick, earlier)
+    known = partial(_known_error, checked, earlier)
+    comparisons = output_comparisons(checked.part, reference, outputs, checked.exact, known, checked.tick)
     if all(comparison.passed for comparison in comparisons):
         return comparisons
     return _for_choices_of_file(checked, reference) or comparisons
@@ -139,7 +150,7 @@ def _for_choices_of_file(checked: CheckedFile, reference: Reference) -> tuple[Co
         values = computed_values(written, [*picked, *compared], reference.inputs)
         picks, answers = ([values[name] for name in names] for names in (picked, compared))
         with choosing_as_file(picks, answers, precision_of(part.spec.target.float_dtype)) as chosen:
-            expected = torch_outputs(checked.model, part, reference.inputs)
+            expected = torch_outputs(checked.model, part, reference.inputs, torch_dtype(checked.dtype))
     except (OnnxfnError, WorseChoice):
         return ()
     if not chosen:
@@ -152,7 +163,8 @@ def _for_choices_of_file(checked: CheckedFile, reference: Reference) -> tuple[Co
     texts = {text for text, _ in chosen.values()}
     label = ", ".join(text for text in (PICKED, ANSWERED) if text in texts)
     actual = tuple(values[output.name] for output in part.spec.outputs)
-    comparisons = output_comparisons(part, evolve(reference, outputs=expected), actual, exact, checked.tick)
+    known = partial(_known_error, checked, ())
+    comparisons = output_comparisons(part, evolve(reference, outputs=expected), actual, exact, known, checked.tick)
     return tuple(evolve(each, reference=f"{each.reference}, {label}") for each in comparisons)
 
 
@@ -161,10 +173,13 @@ def output_comparisons(
     reference: Reference,
     outputs: OutputArrays,
     exact: ExactOutputs,
+    known: Callable[[str], Norms] = lambda _: NO_ERROR,
     tick: Tick = no_tick,
-    earlier: Sequence[Comparison] = (),
 ) -> tuple[Comparison, ...]:
-    """The comparison of each output in the case of a reference; the exact outputs are computed at most once."""
+    """The comparison of each output in the case of a reference; the exact outputs are computed at most once.
+
+    `known`: from an output to the norms of PyTorch's own error in it that are known before.
+    """
     exact_arrays = cache(partial(exact, part, reference.inputs))
 
     def exact_output(index: int) -> tuple[str, Array]:
@@ -173,8 +188,8 @@ def output_comparisons(
 
     def compared(index: int) -> Comparison:
         output, actual, expected = part.spec.outputs[index], outputs[index], reference.outputs[index]
-        known = _largest_own([each for each in earlier if each.output == output.name])
-        measures = Exact(partial(exact_output, index), usual_errors(part, index, reference, exact), known)
+        others = usual_errors(part, index, reference, exact)
+        measures = Exact(partial(exact_output, index), others, known(output.name))
         select = valid_elements(part.spec, output, reference.inputs)
         return compare(part.spec, output.name, reference.case, actual, expected, select, measures, tick)
 

@@ -75,7 +75,7 @@ def bisect(
         dtype = part.spec.target.float_dtype
         file = folder / f"{part.name}.onnx"
         compared = compared_file(in_dtype(copied, dtype), part, file, exact_outputs(copied, dtype))
-        compared = evolve(compared, model=in_dtype(compared.model, dtype or "float32"))
+        compared = evolve(compared, model=in_dtype(compared.model, compared.dtype or dtype or "float32"))
         cases = affordable_cases(copied, part, real_inputs.get(part.name), largest_sizes(file))
         different = divergence(compared, selected_cases(cases, part, case, dict(sizes or {})))
         if different is not None:
