@@ -155,7 +155,8 @@ def _session(checked: CheckedFile, session_for: SessionOpener, tick: Tick) -> An
         return open_check_session(checked.file, tick, checked.content)
     values = [OrtValue.ortvalue_from_numpy(array) for array in in_memory.values()]
     options.add_external_initializers([*map(name_in_memory, in_memory)], values)
-    content, _ = float_form(checked.file, {codes: array.shape for codes, array in in_memory.items()})
+    shapes = {codes: array.shape for codes, array in in_memory.items()}
+    content, _ = float_form(checked.file, checked.part.spec.target.float_dtype, shapes)
     return watched_session(checked.file, options, content, tick)
 
 

@@ -234,15 +234,15 @@ def _name_fault(file: Path, names: Iterable[str]) -> str | None:
 
 def graph_nodes(file: Path) -> tuple[Any, ...]:
     """The nodes of an ONNX file, each an `onnx.NodeProto`, also those in branches; ValueError for another file."""
-    return tuple(inner for node in onnx_model(file).graph.node for inner in _with_inner_nodes(node))
+    return tuple(node for graph in with_inner_graphs(onnx_model(file).graph) for node in graph.node)
 
 
-def _with_inner_nodes(node: Any) -> Iterator[Any]:
-    """A node, and all nodes in its branches."""
-    yield node
-    for body in (body for attribute in node.attribute for body in (attribute.g, *attribute.graphs)):
-        for inner in body.node:
-            yield from _with_inner_nodes(inner)
+def with_inner_graphs(graph: Any) -> Iterator[Any]:
+    """A graph, and those inside its nodes, each after the one that it is in: branches of an If, bodies of loops."""
+    yield graph
+    for attribute in (attribute for node in graph.node for attribute in node.attribute):
+        for inner in (*([attribute.g] if attribute.HasField("g") else ()), *attribute.graphs):
+            yield from with_inner_graphs(inner)
 
 
 def mentions(file: Path, text: str) -> bool:

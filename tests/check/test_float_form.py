@@ -10,7 +10,8 @@ from stock_quantizers import quantized_dynamically
 
 import onnxfn
 from onnxfn.check.variants import file_weights
-from onnxfn.check.variants.float_form import float_form
+from onnxfn.check.variants.float_form import HALVES, float_form
+from onnxfn.weights.onnx_files import with_inner_graphs
 
 SPEC = onnxfn.spec_for("llama", "text-generation-with-past")
 LOW = onnxfn.Floors(agreement=0.0, kl=9.0, cosine=-1.0, cases=-1.0)
@@ -52,6 +53,20 @@ def test_a_float_form_has_no_integers_and_the_weights_of_the_file(integers):
     own = [each.name for each in onnx.load(integers).graph.initializer]
     assert names[: len(own)] == own
     assert all(name.startswith("float_form_") for name in names[len(own) :])
+
+
+@pytest.mark.parametrize("rule", [{"bits": 4}, {"bits": 4, "kind": "nf4"}, {"bits": 8, "kind": "dynamic"}])
+def test_a_float_form_computes_nothing_in_16_bits(rule, tmp_path):
+    """Not in the branches of a merged decoder either; the inputs stay as they are."""
+    model = tiny.model("t5", "AutoModelForSeq2SeqLM")
+    half = onnxfn.with_dtypes(onnxfn.spec_for(model, "text2text-generation-with-past"), float="float16")
+    spec = onnxfn.quantize(half, read_by=["MatMul"], **rule)
+    exported = onnxfn.export(spec, model, tmp_path / "out", floors=LOW)
+    content, _ = float_form(next(Path(file) for file in exported.files if "merged" in str(file)), "float16")
+    values = onnx.shape_inference.infer_shapes(onnx.ModelProto.FromString(content), strict_mode=True).graph
+    computed = {name for graph in with_inner_graphs(values) for node in graph.node for name in node.output}
+    types = {each.name: each.type for graph in with_inner_graphs(values) for each in (*graph.value_info, *graph.output)}
+    assert {types[name].tensor_type.elem_type for name in computed & types.keys()}.isdisjoint(HALVES.values())
 
 
 def test_a_file_whose_products_are_those_of_floats_has_no_other_form(tmp_path):

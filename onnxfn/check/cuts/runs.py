@@ -15,7 +15,7 @@ from onnxfn.check.cuts.vertices import read_names
 from onnxfn.run.sessions import IN_PLACE_BYTES, check_options, convert_on_use, run_session, watched_session
 from onnxfn.specs.algebra.dummies import Array
 from onnxfn.specs.stored.reports import CheckFailed, Tick, no_tick
-from onnxfn.weights.onnx_files import with_weights_in_place
+from onnxfn.weights.onnx_files import with_inner_graphs, with_weights_in_place
 
 
 @frozen(eq=False)
@@ -69,7 +69,7 @@ def _inferred_types(model: Any, file: Path) -> dict[str, int]:
     import onnx
 
     copy = onnx.ModelProto.FromString(model.SerializeToString())
-    for graph in _with_inner_graphs(copy.graph):
+    for graph in with_inner_graphs(copy.graph):
         for value in (*graph.value_info, *graph.output):
             if value.type.HasField("tensor_type"):
                 value.type.tensor_type.ClearField("shape")
@@ -77,15 +77,6 @@ def _inferred_types(model: Any, file: Path) -> dict[str, int]:
         return _types(onnx.shape_inference.infer_shapes(copy).graph)
     except onnx.shape_inference.InferenceError as error:
         raise CheckFailed(f"ONNX cannot infer the types of the values in {file.name}: {error}") from error
-
-
-def _with_inner_graphs(graph: Any) -> Iterator[Any]:
-    """A graph, and the graphs inside its nodes: branches of an If, bodies of loops."""
-    yield graph
-    for node in graph.node:
-        for attribute in node.attribute:
-            for inner in (attribute.g, *attribute.graphs):
-                yield from _with_inner_graphs(inner)
 
 
 def _types(graph: Any) -> dict[str, int]:

@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from onnxfn.check.variants.float_form import OF_BLOCKS, float_form
+from onnxfn.check.variants.float_form import HALVES, OF_BLOCKS, float_form
 from onnxfn.check.variants.quantized_matrices import Index, QuantizedMatrix
 from onnxfn.check.variants.quantized_weights import FileWeight, tensors_by_name, weights_of_file
 from onnxfn.check.verdict.case_comparisons import CheckedFile
-from onnxfn.check.verdict.verdict import PEAK, Norms, exact_outputs, precision_of
+from onnxfn.check.verdict.verdict import NO_ERROR, PEAK, Norms, exact_outputs, precision_of
 from onnxfn.models.dtypes import dtypes_in, in_dtype_if_small, torch_dtype
 from onnxfn.models.read_weights import reads_weights, with_rows
 from onnxfn.specs.algebra.dummies import Array
@@ -32,7 +32,7 @@ In a larger model they are read in each case: 4 seconds for a billion weights.
 """
 
 CONSTANTS = 1.5
-"""The size of what rounded constants add to outputs, in unit roundoffs.
+"""The size of what rounded constants of 16 bits, such as the scale of attention, add to outputs, in unit roundoffs.
 
 A tiny Llama has 0.3, SmolLM2 0.002: its scale is a power of two. Scores that are 5 % larger in one of the 30 layers of
 SmolLM2 change the logits by 3.2 to 7. Two unit roundoffs are allowed together with the floor.
@@ -47,11 +47,13 @@ def quantized_file(model: Any, part: Part, file: Path, tick: Tick = no_tick) -> 
 
     `model` has the float dtype of the part.
     """
-    of_file = with_file_weights(in_rounded_weights(model, part.spec.target.float_dtype or "float32"), file)
+    dtype = part.spec.target.float_dtype
+    of_file = with_file_weights(in_rounded_weights(model, dtype or "float32"), file)
     of_file = in_dtype_if_small(of_file, "float32", KEPT_WEIGHTS)
-    content, lines = float_form(file)
+    content, lines = float_form(file, dtype)
     findings, in_memory = tuple(f"{part.name}: {line}" for line in lines), kept_weights(of_file, file)
-    exact, least = exact_outputs(of_file, "float32"), rounded_constants(part.spec.target.float_dtype)
+    exact, bound = exact_outputs(of_file, "float32"), CONSTANTS * precision_of(dtype).unit_roundoff
+    least = Norms(bound, PEAK * bound) if dtype in HALVES else NO_ERROR
     return CheckedFile(of_file, part, file, exact, tick, content, findings, in_memory, "float32", least)
 
 
@@ -65,12 +67,6 @@ def with_file_weights(model: Any, file: Path) -> Any:
         names = tied if floats.isdisjoint(tied) else [name for name in tied if not _is_table(model, name)]
         rows.update(dict.fromkeys(names, partial(weight_rows, weight, tuple(tensors[weight.name].shape))))
     return with_rows(model, rows)
-
-
-def rounded_constants(dtype: str | None) -> Norms:
-    """The norms that constants of a file of 16 bits, such as the scale of attention, may add by their rounding."""
-    bound = CONSTANTS * precision_of(dtype).unit_roundoff if dtype in ("float16", "bfloat16") else 0.0
-    return Norms(bound, PEAK * bound)
 
 
 def in_rounded_weights(model: Any, dtype: str) -> Any:

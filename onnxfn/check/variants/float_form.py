@@ -21,7 +21,7 @@ from attrs import field, frozen
 from onnxfn.check.cuts.vertices import read_names
 from onnxfn.graphs.nodes.nodes import DOMAIN
 from onnxfn.run.sessions import IN_PLACE_BYTES
-from onnxfn.weights.onnx_files import graph_nodes, with_weights_in_place
+from onnxfn.weights.onnx_files import graph_nodes, with_inner_graphs, with_weights_in_place
 
 OF_INTEGERS: Mapping[str, str] = MappingProxyType({"MatMulInteger": "MatMul", "ConvInteger": "Conv"})
 """An operator on integers -> the operator on floats."""
@@ -29,6 +29,9 @@ OF_INTEGERS: Mapping[str, str] = MappingProxyType({"MatMulInteger": "MatMul", "C
 OF_BLOCKS, ZERO_POINTS = "MatMulNBits", 3
 """The operator on weights in blocks; its inputs are activations, codes, scales, and zero points if there are any."""
 
+
+HALVES: Mapping[str, int] = MappingProxyType({"float16": 10, "bfloat16": 16})
+"""The float dtypes of 16 bits, and the numbers that ONNX has for them."""
 
 TYPE_ATTRIBUTES = ("to", "dtype", "output_dtype")
 """The attributes of operators that are the type of the output."""
@@ -52,17 +55,18 @@ class Group:
 
 
 def float_form(
-    file: Path, in_memory: Mapping[str, Sequence[int]] = MappingProxyType({})
+    file: Path, dtype: str | None = None, in_memory: Mapping[str, Sequence[int]] = MappingProxyType({})
 ) -> tuple[bytes | None, tuple[str, ...]]:
     """The float form of a file, or None if the file has it; and a line for each product of integers of another form.
 
-    `in_memory`: from the codes of a weight in blocks to the shape of its float32 elements, `[rows, columns]`. They are
-    an initializer, see `name_in_memory`, which a session gets as an external one.
+    `dtype`: the float dtype that the file computes in. `in_memory`: from the codes of a weight in blocks to the shape
+    of its float32 elements, `[rows, columns]`. They are an initializer, see `name_in_memory`, which a session gets as
+    an external one.
     """
     from onnx import ModelProto, TensorProto
 
-    nodes = graph_nodes(file)
-    if not any(node.op_type in OF_INTEGERS or node.op_type == OF_BLOCKS for node in nodes):
+    is_half = dtype in HALVES
+    if not is_half and {*OF_INTEGERS, OF_BLOCKS}.isdisjoint(node.op_type for node in graph_nodes(file)):
         return None, ()
     model = ModelProto.FromString(with_weights_in_place(file, IN_PLACE_BYTES))
     for codes, shape in in_memory.items():
@@ -70,8 +74,9 @@ def float_form(
         tensor.data_location = TensorProto.EXTERNAL
         tensor.external_data.add(key="location", value="memory")
     outer = Outer(model.graph, _scale_types(model.graph), {*in_memory})
-    findings = [line for graph in _graphs(model.graph) for line in _compute_in_floats(graph, outer)]
-    _widen(model.graph)
+    findings = [line for graph in [*with_inner_graphs(model.graph)][::-1] for line in _compute_in_floats(graph, outer)]
+    if is_half:
+        _widen(model.graph)
     content: bytes = model.SerializeToString()
     return content, tuple(findings)
 
@@ -106,37 +111,27 @@ class Outer:
 
 def _scale_types(graph: Any) -> dict[str, int]:
     """From the names of initializers, also after a Cast, to the numbers of their types."""
-    casts = [node for inner in _graphs(graph) for node in inner.node if node.op_type == "Cast"]
+    casts = [node for inner in with_inner_graphs(graph) for node in inner.node if node.op_type == "Cast"]
     types = {node.output[0]: attribute.i for node in casts for attribute in node.attribute if attribute.name == "to"}
     return {**types, **{each.name: each.data_type for each in graph.initializer}}
-
-
-def _graphs(graph: Any) -> Iterator[Any]:
-    """The graphs in the branches of the nodes of a graph, the innermost first; then the graph."""
-    for node in graph.node:
-        for attribute in node.attribute:
-            if attribute.HasField("g"):
-                yield from _graphs(attribute.g)
-    yield graph
 
 
 def _widen(outer: Any) -> None:
     """Makes the floats of 16 bits of a graph float32, but its inputs and stored weights: a Cast reads each of these."""
     from onnx import TensorProto, helper, numpy_helper
 
-    halves = (TensorProto.FLOAT16, TensorProto.BFLOAT16)
     wide: dict[str, str] = {}
-    for graph in [*_graphs(outer)][::-1]:  # what an inner graph reads is known before it
+    for graph in with_inner_graphs(outer):  # what an inner graph reads is known before it
         ports = [(each.name, each.type.tensor_type.elem_type) for each in graph.input] if graph is outer else []
         stored = [*ports, *((each.name, each.data_type) for each in graph.initializer)]
-        read = [name for name, dtype in stored if dtype in halves]
+        read = [name for name, dtype in stored if dtype in HALVES.values()]
         wide.update({name: f"{name}_in_float32" for name in read})
         for node in graph.node:
             node.input[:] = [wide.get(name, name) for name in node.input]
             for attribute in node.attribute:
-                if attribute.name in TYPE_ATTRIBUTES and attribute.i in halves:
+                if attribute.name in TYPE_ATTRIBUTES and attribute.i in HALVES.values():
                     attribute.i = TensorProto.FLOAT
-                if attribute.HasField("t") and attribute.t.data_type in halves:
+                if attribute.HasField("t") and attribute.t.data_type in HALVES.values():
                     values = numpy_helper.to_array(attribute.t).astype(np.float32)
                     attribute.t.CopyFrom(numpy_helper.from_array(values, attribute.t.name))
         casts = [helper.make_node("Cast", [name], [wide[name]], to=TensorProto.FLOAT) for name in read]
@@ -144,7 +139,7 @@ def _widen(outer: Any) -> None:
         del graph.node[:]
         graph.node.extend(nodes)
         for value in (*graph.output, *graph.value_info, *([] if graph is outer else graph.input)):
-            if value.type.tensor_type.elem_type in halves and value.name not in wide:
+            if value.type.tensor_type.elem_type in HALVES.values() and value.name not in wide:
                 value.type.tensor_type.elem_type = TensorProto.FLOAT
 
 
