@@ -240,8 +240,8 @@ def judged_cases(checked: CheckedFile, pairs: Iterable[tuple[Reference, OutputAr
 
 def _with_weights(part: Part, reference: str) -> str:
     """The text about what an output of a quantized file was compared with. PyTorch computes in float32 there."""
-    own = part.spec.target.float_dtype or "float32"
-    return reference and reference.replace(f"PyTorch in {own}", "PyTorch in float32", 1) + WITH_WEIGHTS
+    in_float32 = reference.replace(f"PyTorch in {part.spec.target.float_dtype}", "PyTorch in float32", 1)
+    return reference and in_float32 + WITH_WEIGHTS
 
 
 def file_weights(model: Any, part: Part, file: Path, tick: Tick) -> tuple[tuple[str, ...], tuple[WeightError, ...]]:

@@ -79,9 +79,7 @@ def read_names(node: Any) -> Iterator[str]:
     yield from node.input
     for attribute in node.attribute:
         for body in (attribute.g, *attribute.graphs):
-            inner = {each.name for each in (*body.input, *body.initializer)} | {
-                name for each in body.node for name in each.output
-            }
+            inner = {each.name for each in (*body.input, *body.initializer)}.union(*(each.output for each in body.node))
             names = [name for each in body.node for name in read_names(each)]
             yield from (name for name in (*names, *(each.name for each in body.output)) if name not in inner)
 

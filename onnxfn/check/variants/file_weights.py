@@ -48,7 +48,7 @@ def quantized_file(model: Any, part: Part, file: Path, tick: Tick = no_tick) -> 
     `model` has the float dtype of the part.
     """
     dtype = part.spec.target.float_dtype
-    of_file = with_file_weights(in_rounded_weights(model, dtype or "float32"), file)
+    of_file = with_file_weights(in_rounded_weights(model, dtype), file)
     of_file = in_dtype_if_small(of_file, "float32", KEPT_WEIGHTS)
     content, lines = float_form(file, dtype)
     findings, in_memory = tuple(f"{part.name}: {line}" for line in lines), kept_weights(of_file, file)
@@ -69,9 +69,9 @@ def with_file_weights(model: Any, file: Path) -> Any:
     return with_rows(model, rows)
 
 
-def in_rounded_weights(model: Any, dtype: str) -> Any:
-    """A copy of a model whose float weights are rounded to a dtype when they are used; the model if they have it."""
-    names, wanted = model.state_dict(keep_vars=True), dtypes_in(model, torch_dtype(dtype))
+def in_rounded_weights(model: Any, dtype: str | None) -> Any:
+    """A copy of a model whose float weights are rounded to 16 bits when they are used; the model if they are so."""
+    names, wanted = model.state_dict(keep_vars=True), dtypes_in(model, torch_dtype(dtype)) if dtype in HALVES else {}
     others = {name: each for name, each in names.items() if wanted.get(id(each), each.dtype) != each.dtype}
     functions = {id(each): partial(_rounded_rows, each, wanted[id(each)]) for each in others.values()}
     return with_rows(model, {name: functions[id(each)] for name, each in others.items()}) if others else model

@@ -118,7 +118,7 @@ def _scale_types(graph: Any) -> dict[str, int]:
 
 def _widen(outer: Any) -> None:
     """Makes the floats of 16 bits of a graph float32, but its inputs and stored weights: a Cast reads each of these."""
-    from onnx import TensorProto, helper, numpy_helper
+    from onnx import TensorProto, helper
 
     wide: dict[str, str] = {}
     for graph in with_inner_graphs(outer):  # what an inner graph reads is known before it
@@ -127,13 +127,7 @@ def _widen(outer: Any) -> None:
         read = [name for name, dtype in stored if dtype in HALVES.values()]
         wide.update({name: f"{name}_in_float32" for name in read})
         for node in graph.node:
-            node.input[:] = [wide.get(name, name) for name in node.input]
-            for attribute in node.attribute:
-                if attribute.name in TYPE_ATTRIBUTES and attribute.i in HALVES.values():
-                    attribute.i = TensorProto.FLOAT
-                if attribute.HasField("t") and attribute.t.data_type in HALVES.values():
-                    values = numpy_helper.to_array(attribute.t).astype(np.float32)
-                    attribute.t.CopyFrom(numpy_helper.from_array(values, attribute.t.name))
+            _widen_node(node, wide)
         casts = [helper.make_node("Cast", [name], [wide[name]], to=TensorProto.FLOAT) for name in read]
         nodes = [*casts, *graph.node]
         del graph.node[:]
@@ -141,6 +135,19 @@ def _widen(outer: Any) -> None:
         for value in (*graph.output, *graph.value_info, *([] if graph is outer else graph.input)):
             if value.type.tensor_type.elem_type in HALVES.values() and value.name not in wide:
                 value.type.tensor_type.elem_type = TensorProto.FLOAT
+
+
+def _widen_node(node: Any, wide: Mapping[str, str]) -> None:
+    """Lets a node read the float32 values of these names; types and constants among its attributes become float32."""
+    from onnx import TensorProto, numpy_helper
+
+    node.input[:] = [wide.get(name, name) for name in node.input]
+    for attribute in node.attribute:
+        if attribute.name in TYPE_ATTRIBUTES and attribute.i in HALVES.values():
+            attribute.i = TensorProto.FLOAT
+        if attribute.HasField("t") and attribute.t.data_type in HALVES.values():
+            values = numpy_helper.to_array(attribute.t).astype(np.float32)
+            attribute.t.CopyFrom(numpy_helper.from_array(values, attribute.t.name))
 
 
 def _compute_in_floats(graph: Any, outer: Outer) -> Iterator[str]:
