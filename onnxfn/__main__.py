@@ -6,7 +6,7 @@ import os
 from onnxfn.export.cli.commands import app
 
 COLLECTION_THRESHOLD = 1_000_000
-"""New objects after which Python collects garbage. With 3 million a check of 1.1 billion parameters takes 0.5 GB more."""
+"""New objects after which Python collects garbage. 3 million let a check of 1.1 billion parameters take 0.5 GB more."""
 
 
 def main() -> None:
