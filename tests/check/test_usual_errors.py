@@ -100,8 +100,15 @@ def test_a_case_needs_no_float64_if_an_earlier_one_shows_a_larger_error():
     arrays = (actual.astype(np.float32), expected.astype(np.float32))
     comparison = compare(SPEC, "y", "two", *arrays, exact=Exact(known=rounded(30)))
     assert comparison.passed
-    assert comparison.reference == "PyTorch in float32, by its own error in another case"
+    assert comparison.reference == "PyTorch in float32, by its own error that is known before"
     assert not compare(SPEC, "y", "two", *arrays, exact=Exact(lambda: ("float64", expected), known=rounded(1))).passed
+
+
+def test_no_known_error_allows_what_is_refused_without_float64():
+    expected = np.ones(100)
+    actual = expected + 2 * FLOAT32.by_scale * FLOAT32.unit_roundoff
+    arrays = (actual.astype(np.float32), expected.astype(np.float32))
+    assert not compare(SPEC, "y", "two", *arrays, exact=Exact(known=rounded(4 * FLOAT32.by_scale))).passed
 
 
 def test_an_output_without_an_error_in_float64_stays_as_it_was_judged(classifier):

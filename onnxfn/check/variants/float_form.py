@@ -2,10 +2,10 @@
 
 A file may quantize activations while it runs. Then its outputs differ from those of its weights by more than rounding.
 And the kernel of MatMulNBits rounds more than a product of floats: 10 to 17 unit roundoffs where PyTorch has 2 to 7.
-In the float form these products read the weights as numbers, and floats of 16 bits are float32: constants keep their
-rounded values, and no operator rounds. So the rest of the graph is compared with PyTorch in float32, at half a unit
-roundoff of its dtype. Products of integers have exactly the neighbours that onnxfn writes, or they are findings; all
-kernels of the file itself are measured on a text or in the cases.
+In the float form these products read the weights as numbers, and floats of 16 bits are float32: no operator rounds. So
+the rest of the graph is compared with PyTorch in float32; for rounded constants two unit roundoffs of 16 bits are
+allowed. Products of integers have exactly the neighbours that onnxfn writes, or they are findings; all kernels of the
+file itself are measured on a text or in the cases.
 """
 
 from __future__ import annotations
@@ -28,7 +28,6 @@ OF_INTEGERS: Mapping[str, str] = MappingProxyType({"MatMulInteger": "MatMul", "C
 
 OF_BLOCKS, ZERO_POINTS = "MatMulNBits", 3
 """The operator on weights in blocks; its inputs are activations, codes, scales, and zero points if there are any."""
-
 
 HALVES: Mapping[str, int] = MappingProxyType({"float16": 10, "bfloat16": 16})
 """The float dtypes of 16 bits, and the numbers that ONNX has for them."""

@@ -16,8 +16,9 @@ rounding allows nothing: a model may choose differently in float64. Then float64
 
 PyTorch in float64 costs time and memory. It does not run if `norm(actual - expected) <= agreement`; `agreement` is at
 least the floor. In most models such a difference is rounding, so the graph is not checked further. It does not run
-either if `norm(actual - expected) <= (factor - 1) * own_error + floor` with PyTorch's own error in an earlier case: the
-error is at most this difference and PyTorch's own error together, so it would be allowed whatever the latter is here.
+either if `norm(actual - expected) <= (factor - 1) * own_error + floor` with an own error that is known before: the
+error is at most this difference and PyTorch's own error together, so the rule allows it whatever float64 gives. A
+difference that is refused where float64 cannot run does not pass by this.
 
 Arrays of outputs, hidden states, logits of texts and margins of tokens are evidence of the same form.
 """
@@ -326,8 +327,8 @@ def verdict(evidence: Evidence) -> Comparison:
     if difference.norms <= always_allowed(precision):
         return judged(difference, always_allowed(precision), evidence.rms, f"{by}; float64 was not needed")
     by_known = allowed(evolve(precision, factor=precision.factor - 1), evidence.known)
-    if difference.norms <= by_known:
-        return judged(difference, by_known, evidence.rms, f"{by}, by its own error in another case")
+    if difference.norms <= by_known and difference.norms <= allowed_by_scale(precision):
+        return judged(difference, by_known, evidence.rms, f"{by}, by its own error that is known before")
     try:
         return _by_exact(evidence, precision)
     except NoReference as problem:
