@@ -19,6 +19,7 @@ from onnxfn.models.forward import torch_outputs
 from onnxfn.specs.algebra.dummies import dummies, known_sizes, sized
 from onnxfn.specs.algebra.planned import Part, Plan, PlannedSpec
 from onnxfn.specs.axis_symbols import AxisFacts, fixed_sizes, joined_axes, ranges
+from onnxfn.specs.conditions import Condition
 from onnxfn.specs.errors import CaptureFailed
 from onnxfn.specs.plan.check_cases import cases, in_case, resized, with_dummies
 from onnxfn.specs.plan.text_cases import FAR
@@ -87,7 +88,7 @@ def _runnable_part(model: Any, part: Part) -> Part:
     if not any(all(traced[name] >= size for name, size in sizes.items()) for sizes in moved):
         traced = _moved(model, part, spec, traced, gcd(*traced.values()), {}) or traced
     if moved != planned:
-        spec = evolve(spec, smallest=_smallest_sizes(min(moved, key=lambda sizes: prod(sizes.values()))))
+        spec = evolve(spec, limits=_smallest_sizes(min(moved, key=lambda sizes: prod(sizes.values()))))
         spec = evolve(spec, cases=[resized(case, sizes) for case, sizes in zip(every_case, moved, strict=True)])
     return evolve(part, spec=with_dummies(spec, sized(**traced)))
 
@@ -120,7 +121,7 @@ def with_fixed_images(part: Part) -> Part:
     sizes = image_sizes(part.spec)
     fixed = (AxisFacts(name, low=size, high=size) for name, size in sizes.items())
     axes = joined_axes(part.spec.axes, fixed)
-    return evolve(part, spec=evolve(part.spec, axes=axes, smallest=_smallest_sizes(sizes)))
+    return evolve(part, spec=evolve(part.spec, axes=axes, limits=_smallest_sizes(sizes)))
 
 
 def moves_images(part: Part) -> bool:
@@ -135,5 +136,5 @@ def image_sizes(spec: PlannedSpec) -> Sizes:
     return {name: sizes[name] for name in IMAGE_AXES if name in sizes and name not in fixed_sizes(spec)}
 
 
-def _smallest_sizes(sizes: Sizes) -> Sequence[AxisFacts]:
-    return tuple(AxisFacts(name, low=size) for name, size in sizes.items())
+def _smallest_sizes(sizes: Sizes) -> Sequence[Condition]:
+    return tuple(Condition(f"{name} >= {size}") for name, size in sizes.items())

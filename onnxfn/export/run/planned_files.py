@@ -19,7 +19,7 @@ from onnxfn.models.dtypes import with_model_dtype
 from onnxfn.specs.algebra.config_values import config_of
 from onnxfn.specs.algebra.planned import Part, Plan
 from onnxfn.specs.algebra.spec import ExportSpec
-from onnxfn.specs.axis_symbols import stated_limits
+from onnxfn.specs.conditions import range_of, read_conditions
 from onnxfn.specs.converters import as_tuple
 from onnxfn.specs.edits.tensors import with_dtypes
 from onnxfn.specs.errors import InvalidSpec, MissingValue
@@ -145,6 +145,6 @@ def _part_of_file(part: Part, file: Path) -> Part:
     """The part, for images of one size if its file has one height or width, and the spec has no range of them."""
     if not moves_images(part) or not file.is_file():
         return part
-    sides = image_sizes(part.spec)
-    is_fixed = any(limit.low == limit.high and limit.name in sides for limit in stated_limits(metadata(file)))
+    stated = read_conditions(metadata(file).get("onnxfn.limits", ""))
+    is_fixed = any(low == high for low, high in (range_of(stated, side) for side in image_sizes(part.spec)))
     return with_fixed_images(part) if is_fixed else part
