@@ -9,6 +9,7 @@ from typing import Any
 from attrs import evolve, fields, has
 
 from onnxfn.specs.axes import AxisMap, fix_sizes, names
+from onnxfn.specs.conditions import Condition, with_names
 from onnxfn.specs.record import record
 from onnxfn.specs.records import Getter, Source
 
@@ -117,6 +118,8 @@ def with_symbols(value: Any, new: Mapping[str, str]) -> Any:
         return joined_axes(changed_items) if all(isinstance(item, AxisFacts) for item in value) else changed_items
     if not has(type(value)):
         return value
+    if isinstance(value, Condition):
+        return with_names(value, new)
     changed = {each.name: with_symbols(getattr(value, each.name), new) for each in fields(type(value))}
     if isinstance(value, AxisFacts):
         changed["name"] = new.get(value.name, value.name)

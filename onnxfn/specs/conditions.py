@@ -9,11 +9,14 @@ from __future__ import annotations
 import ast
 import math
 import operator
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from itertools import pairwise
 from types import MappingProxyType
 from typing import Any
+
+from attrs import evolve
 
 from onnxfn.specs.axes import LONGEST_WORD
 from onnxfn.specs.errors import InvalidSpec, shortened
@@ -21,6 +24,8 @@ from onnxfn.specs.record import record
 
 SEPARATOR = "; "
 """Between two conditions in the metadata of a file."""
+
+_NAME = re.compile(r"[^\W\d]\w*")
 
 LARGEST_EXPONENT = 8
 """The largest exponent in a condition: a stranger's file may state one."""
@@ -99,6 +104,16 @@ def numbers_in(text: str) -> frozenset[int]:
     """The whole numbers in a condition."""
     nodes = (node for node in ast.walk(_tree(text)) if isinstance(node, ast.Constant))
     return frozenset(node.value for node in nodes if isinstance(node.value, int))
+
+
+def with_names(condition: Condition, new: Mapping[str, str]) -> Condition:
+    """A condition with other names, or formulas, for axes.
+
+    >>> print(with_names(Condition("max(height, width) > 7"), {"height": "H", "width": "2*W"}))
+    max(H, 2 * W) > 7
+    """
+    text = _NAME.sub(lambda word: f"({new[word[0]]})" if word[0] in new else word[0], condition.text)
+    return evolve(condition, text=ast.unparse(ast.parse(text.strip(), mode="eval")))
 
 
 def range_conditions(name: str, low: int | None, high: int | None) -> tuple[Condition, ...]:

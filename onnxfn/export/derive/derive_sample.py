@@ -29,17 +29,19 @@ from onnxfn.export.derive.sample_inputs import (
     with_own_buffers,
     with_windows,
 )
+from onnxfn.export.derive.steps import found_limits
 from onnxfn.models.dtypes import float_dtype, float_dtypes
 from onnxfn.models.model_state import model_copy
 from onnxfn.specs.algebra.compose import compose, named
-from onnxfn.specs.algebra.dummies import known_sizes, sized
-from onnxfn.specs.algebra.facts import case
+from onnxfn.specs.algebra.dummies import known_sizes
 from onnxfn.specs.algebra.planned import PlannedSpec
 from onnxfn.specs.algebra.spec import Call, Dummies, ExportSpec, FloatDtype, Target
+from onnxfn.specs.axis_symbols import AxisFacts, fixed_sizes
+from onnxfn.specs.conditions import Condition, range_of, symbols_of
 from onnxfn.specs.converters import Path
 from onnxfn.specs.edits.tensors import FLOAT_DTYPES
 from onnxfn.specs.errors import InvalidSpec, raise_no_memory, refuse_unknown
-from onnxfn.specs.plan.check_cases import CASE_STEPS, batch_symbol
+from onnxfn.specs.plan.check_cases import resized
 from onnxfn.specs.plan.planning import resolved
 from onnxfn.specs.records import Generator, Patch
 
@@ -147,20 +149,45 @@ def _certain(
 def _accepted_sizes(
     model: Any, base: ExportSpec, tensors: Sequence[SampleTensor], certain: dict[str, Generator]
 ) -> tuple[ExportSpec, Generators, Runs]:
-    """The spec, its generators and the runs; with larger cases if the module does not run on a batch of 1."""
+    """The spec, its generators and the runs; with limits of sizes if the module does not run at all."""
     try:
         return base, *_accepted(model, base, tensors, certain)
     except InvalidSpec:
-        planned = resolved(base, {})
-        batch = batch_symbol(planned)
-        if batch is None:
+        limits = _limits(model, _with_generators(base, _like_sample(tensors, certain)))
+        if not limits:
             raise
-        size = known_sizes(planned, {})[batch]
-        larger = zip(("one", "several"), CASE_STEPS, strict=True)
-        spec = compose(base, *(case(name, sized(**{batch: size + step})) for name, step in larger))
+        limited = compose(base, ExportSpec(limits=limits, axes=_fixed(limits)))
         with suppress(InvalidSpec):
-            return spec, *_accepted(model, spec, tensors, certain)
+            return limited, *_accepted(model, limited, tensors, certain)
         raise
+
+
+def _like_sample(tensors: Sequence[SampleTensor], certain: Generators) -> dict[str, Generator]:
+    """The generators of values between those of the sample, where no others are certain."""
+    return {sample.name: sample_range(sample.name, sample.tensor) for sample in tensors} | dict(certain)
+
+
+def _limits(model: Any, spec: ExportSpec) -> tuple[Condition, ...]:
+    """The limits of the sizes at which a module runs; none if it does not run at those of the sample."""
+    planned = resolved(spec, {})
+    fixed, known = fixed_sizes(planned), known_sizes(planned, {})
+
+    def runs(sizes: Mapping[str, int]) -> bool:
+        try:
+            run(model, resized(planned, sizes))
+        except Exception as error:  # noqa: BLE001 - a module may raise anything
+            raise_no_memory(error)
+            return False
+        return True
+
+    base = {name: size for name, size in known.items() if name not in fixed}
+    return found_limits(base, runs) if runs(base) else ()
+
+
+def _fixed(limits: Sequence[Condition]) -> tuple[AxisFacts, ...]:
+    """The axes that limits fix at one size."""
+    ends = {name: range_of(limits, name) for limit in limits for name in symbols_of(limit.text)}
+    return tuple(AxisFacts(name, low=low, high=high) for name, (low, high) in ends.items() if low == high)
 
 
 def _accepted(
@@ -177,7 +204,7 @@ def _accepted(
             return wide, runs
     except Exception as error:  # noqa: BLE001 - the values may be none that the module accepts; the sample's are
         raise_no_memory(error)
-    generators = {sample.name: sample_range(sample.name, sample.tensor) for sample in tensors} | certain
+    generators = _like_sample(tensors, certain)
     runs = _first_runs(model, base, generators)
     may_have_nan = runs.has_nan
     for name in [name for name in generators if name not in certain]:

@@ -15,6 +15,7 @@ from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.axes import names, symbols, terms
 from onnxfn.specs.axis_symbols import fixed_sizes, joined_axes, ranges, traced_sizes
 from onnxfn.specs.errors import InvalidSpec
+from onnxfn.specs.plan.size_cases import within
 
 Sized = TypeVar("Sized", Case, PlannedSpec)
 """What has sizes of dummies."""
@@ -26,10 +27,10 @@ def within_ranges(spec: PlannedSpec) -> PlannedSpec:
 
 
 def case_within(case: Sized, spec: PlannedSpec) -> Sized:
-    """A case, or a planned spec, with its sizes moved into the ranges of a planned spec."""
+    """A case, or a planned spec, with its sizes moved into the ranges and limits of a planned spec."""
     sizes = traced_sizes(case)
-    within = {name: min(max(sizes[name], low), high) for name, (low, high) in ranges(spec).items() if name in sizes}
-    return resized(case, within)
+    moved = {name: min(max(sizes[name], low), high) for name, (low, high) in ranges(spec).items() if name in sizes}
+    return resized(case, within(sizes | moved, spec.limits) if spec.limits else moved)
 
 
 def check_sizes(spec: PlannedSpec, sizes: Mapping[str, int]) -> None:
