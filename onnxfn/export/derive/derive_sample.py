@@ -12,7 +12,16 @@ from attrs import evolve, frozen
 from onnxfn.architectures import ARCHITECTURES
 from onnxfn.export.derive.auto_tables import row_of
 from onnxfn.export.derive.index_bounds import Bounds, index_bounds
-from onnxfn.export.derive.probe import Run, all_tensors, outputs_spec, run, run_at_sizes, specs_at_sizes, summary
+from onnxfn.export.derive.probe import (
+    Run,
+    all_tensors,
+    outputs_spec,
+    own_symbol,
+    run,
+    run_at_sizes,
+    specs_at_sizes,
+    summary,
+)
 from onnxfn.export.derive.sample_arguments import SampleTensor, sample_arguments
 from onnxfn.export.derive.sample_inputs import (
     Range,
@@ -29,16 +38,18 @@ from onnxfn.export.derive.sample_inputs import (
     with_own_buffers,
     with_windows,
 )
+from onnxfn.graphs.capture.output_formulas import output_formulas
 from onnxfn.models.dtypes import float_dtype, float_dtypes
 from onnxfn.models.model_state import model_copy
 from onnxfn.specs.algebra.compose import compose, named
 from onnxfn.specs.algebra.dummies import known_sizes, sized
 from onnxfn.specs.algebra.facts import case
-from onnxfn.specs.algebra.planned import PlannedSpec
+from onnxfn.specs.algebra.planned import Part, PlannedSpec
 from onnxfn.specs.algebra.spec import Call, Dummies, ExportSpec, FloatDtype, Target
+from onnxfn.specs.axes import axis, pattern, value
 from onnxfn.specs.converters import Path
 from onnxfn.specs.edits.tensors import FLOAT_DTYPES
-from onnxfn.specs.errors import InvalidSpec, raise_no_memory, refuse_unknown
+from onnxfn.specs.errors import InvalidSpec, UnknownName, raise_no_memory, refuse_unknown
 from onnxfn.specs.plan.check_cases import CASE_STEPS, batch_symbol
 from onnxfn.specs.plan.planning import resolved
 from onnxfn.specs.records import Generator, Patch
@@ -100,8 +111,36 @@ def derive_from_sample(
     base, generators, runs = _accepted_sizes(copied, base, tensors, certain)
     check_results(type(model).__name__, runs.runs, runs.complex_paths)
     provenance = ExportSpec(derived=_provenance(model, tensors, call))
-    outputs = outputs_spec(runs.runs, names)
-    return compose(_with_generators(base, generators), outputs, provenance)
+    spec = compose(_with_generators(base, generators), outputs_spec(runs.runs, names), provenance)
+    return _with_traced_axes(copied, spec, runs.runs)
+
+
+def _with_traced_axes(model: Any, spec: ExportSpec, runs: Sequence[Run]) -> ExportSpec:
+    """The spec with the axes that its outputs have in a trace, in formulas of the inputs if these say all runs' sizes.
+
+    Another axis that moves has a symbol of its own; one that the trace fixes has the word that the runs gave it.
+    """
+    planned = resolved(spec, {})
+    sizes = [known_sizes(sized_spec, {}) for sized_spec in specs_at_sizes(planned)]
+    traced = output_formulas(model, Part("model", planned)) or [()] * len(spec.outputs)
+    outputs = []
+    for output, formulas in zip(spec.outputs, traced, strict=True):
+        words = pattern(output.axes).split()
+        shapes = zip(*(run.shapes[output.forward_path] for run in runs), strict=True)
+        for index, (formula, of_runs) in enumerate(zip(formulas, shapes, strict=False)):
+            if not formula.isdecimal():
+                is_said = _says(formula, sizes, of_runs)
+                words[index] = formula if is_said else own_symbol(output.name, index)
+        outputs.append(evolve(output, axes=" ".join(words)))
+    return evolve(spec, outputs=outputs)
+
+
+def _says(formula: str, sizes: Sequence[Mapping[str, int]], of_runs: Sequence[int]) -> bool:
+    """Whether a text is a formula of axes that gives the size of an axis in all runs."""
+    with suppress(InvalidSpec, UnknownName):
+        symbol = axis(formula).symbol
+        return all(value(symbol, known) == size for known, size in zip(sizes, of_runs, strict=True))
+    return False
 
 
 def _target(model: Any, tensors: Sequence[SampleTensor]) -> Target:

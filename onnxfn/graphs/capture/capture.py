@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from onnxfn.architectures.patch_table import patches_of
@@ -54,12 +55,7 @@ def capture(model: Any, part: Part, tick: Tick = no_tick) -> BuiltGraph:
         CaptureFailed: torch.export cannot trace the model as planned, or an operator has no translation. The message
             names the line of the model's source where the trace ended.
     """
-    torch_name("exporter")  # sets up its loggers, which `quiet` then finds
-
-    tick()  # the first import of it takes a quarter of a second
-    attention, patches = with_attention(model, part.spec.call.attention), applied(patches_of(model, part.spec.call))
-    lengths, fast = dynamic_lengths(), fast_export(tick)
-    with quiet(), unchanged_eval(model), attention, lengths, patches as called, fast, annotations_of_this_thread():
+    with tracing(model, part, tick) as called:
         program = exported_program(model, part)
         limits = _limits(program, part)
         _check_ranges(model, part, limits)
@@ -73,6 +69,18 @@ def capture(model: Any, part: Part, tick: Tick = no_tick) -> BuiltGraph:
         limits=_with_smallest(limits, part),
         unused_patches=unused_patches(part.spec.call.patches, called),
     )
+
+
+@contextmanager
+def tracing(model: Any, part: Part, tick: Tick = no_tick) -> Iterator[Any]:
+    """What holds while a part is traced, and is undone afterwards; gives the patches that were called."""
+    torch_name("exporter")  # sets up its loggers, which `quiet` then finds
+
+    tick()  # the first import of it takes a quarter of a second
+    attention, patches = with_attention(model, part.spec.call.attention), applied(patches_of(model, part.spec.call))
+    lengths, fast = dynamic_lengths(), fast_export(tick)
+    with quiet(), unchanged_eval(model), attention, lengths, patches as called, fast, annotations_of_this_thread():
+        yield called
 
 
 class BranchOnValues(Exception):
