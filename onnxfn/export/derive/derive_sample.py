@@ -38,7 +38,7 @@ from onnxfn.export.derive.sample_inputs import (
     with_own_buffers,
     with_windows,
 )
-from onnxfn.graphs.capture.output_formulas import output_formulas
+from onnxfn.graphs.capture.output_formulas import output_words
 from onnxfn.models.dtypes import float_dtype, float_dtypes
 from onnxfn.models.model_state import model_copy
 from onnxfn.specs.algebra.compose import compose, named
@@ -46,10 +46,10 @@ from onnxfn.specs.algebra.dummies import known_sizes, sized
 from onnxfn.specs.algebra.facts import case
 from onnxfn.specs.algebra.planned import Part, PlannedSpec
 from onnxfn.specs.algebra.spec import Call, Dummies, ExportSpec, FloatDtype, Target
-from onnxfn.specs.axes import axis, pattern, value
+from onnxfn.specs.axes import pattern, symbols, terms, value
 from onnxfn.specs.converters import Path
 from onnxfn.specs.edits.tensors import FLOAT_DTYPES
-from onnxfn.specs.errors import InvalidSpec, UnknownName, raise_no_memory, refuse_unknown
+from onnxfn.specs.errors import InvalidSpec, raise_no_memory, refuse_unknown
 from onnxfn.specs.plan.check_cases import CASE_STEPS, batch_symbol
 from onnxfn.specs.plan.planning import resolved
 from onnxfn.specs.records import Generator, Patch
@@ -112,35 +112,41 @@ def derive_from_sample(
     check_results(type(model).__name__, runs.runs, runs.complex_paths)
     provenance = ExportSpec(derived=_provenance(model, tensors, call))
     spec = compose(_with_generators(base, generators), outputs_spec(runs.runs, names), provenance)
-    return _with_traced_axes(copied, spec, runs.runs)
+    return _with_traced_axes(copied, spec)
 
 
-def _with_traced_axes(model: Any, spec: ExportSpec, runs: Sequence[Run]) -> ExportSpec:
-    """The spec with the axes that its outputs have in a trace, in formulas of the inputs if these say all runs' sizes.
+def _with_traced_axes(model: Any, spec: ExportSpec) -> ExportSpec:
+    """The spec with the axes that its outputs have in a trace; an axis without a formula has a symbol of its own.
 
-    Another axis that moves has a symbol of its own; one that the trace fixes has the word that the runs gave it.
+    An axis that the trace fixes has the word that the runs gave it.
     """
-    planned = resolved(spec, {})
-    sizes = [known_sizes(sized_spec, {}) for sized_spec in specs_at_sizes(planned)]
-    traced = output_formulas(model, Part("model", planned)) or [()] * len(spec.outputs)
-    outputs = []
-    for output, formulas in zip(spec.outputs, traced, strict=True):
-        words = pattern(output.axes).split()
-        shapes = zip(*(run.shapes[output.forward_path] for run in runs), strict=True)
-        for index, (formula, of_runs) in enumerate(zip(formulas, shapes, strict=False)):
-            if not formula.isdecimal():
-                is_said = _says(formula, sizes, of_runs)
-                words[index] = formula if is_said else own_symbol(output.name, index)
-        outputs.append(evolve(output, axes=" ".join(words)))
-    return evolve(spec, outputs=outputs)
+    planned, outputs = resolved(spec, {}), []
+    for output, traced in zip(spec.outputs, output_words(model, Part("model", planned)), strict=False):
+        words = zip(pattern(output.axes).split(), traced, strict=True)
+        axes = (old if new.isdecimal() else new or own_symbol(output.name, at) for at, (old, new) in enumerate(words))
+        outputs.append(evolve(output, axes=" ".join(axes)))
+    return _with_moving_outputs(model, evolve(spec, outputs=named(spec.outputs, outputs)), known_sizes(planned, {}))
 
 
-def _says(formula: str, sizes: Sequence[Mapping[str, int]], of_runs: Sequence[int]) -> bool:
-    """Whether a text is a formula of axes that gives the size of an axis in all runs."""
-    with suppress(InvalidSpec, UnknownName):
-        symbol = axis(formula).symbol
-        return all(value(symbol, known) == size for known, size in zip(sizes, of_runs, strict=True))
-    return False
+def _with_moving_outputs(model: Any, spec: ExportSpec, sizes: Mapping[str, int]) -> ExportSpec:
+    """The spec with a larger second case if an axis of an output, such as `samples//160`, has one size in all cases.
+
+    Not if the module does not run at that size.
+    """
+    usual, moved = ({name: size + step for name, size in sizes.items()} for step in CASE_STEPS)
+    for symbol in {symbol for output in spec.outputs for symbol in symbols(output.axes).values()}:
+        for name in terms(symbol) if sizes.keys() >= {*terms(symbol)} else ():
+            grown = ({**sizes, name: sizes[name] + (CASE_STEPS[1] << doublings)} for doublings in range(16))
+            moving = next((each for each in grown if value(symbol, each) != value(symbol, sizes)), sizes)
+            moved[name] = max(moved[name], moving[name])
+    names = [name for name, size in moved.items() if size > sizes[name] + CASE_STEPS[1]]
+    pairs = zip(("one", "several"), (usual, moved), strict=True)
+    moving = compose(spec, *(case(each, sized(**{name: of_case[name] for name in names})) for each, of_case in pairs))
+    if names:
+        with suppress(InvalidSpec):
+            _first_runs(model, moving, {})
+            return moving
+    return spec
 
 
 def _target(model: Any, tensors: Sequence[SampleTensor]) -> Target:

@@ -4,79 +4,77 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from types import MappingProxyType
 from typing import Any
 
 from onnxfn.architectures.private.torch_names import torch_name
 from onnxfn.graphs.capture.capture import exported_program, tracing
 from onnxfn.specs.algebra.planned import Part
-from onnxfn.specs.axes import terms, value
+from onnxfn.specs.axes import axis, terms, value
 from onnxfn.specs.errors import CaptureFailed, InvalidSpec
 
-LARGEST_DENOMINATOR = 1024
-"""Scales of a size with a larger one, such as 0.3, are rounded by torch."""
 
+def output_words(model: Any, part: Part) -> tuple[tuple[str, ...], ...]:
+    """A word of a pattern for each axis of the outputs of a part, from a trace: a number, or a formula of the inputs.
 
-def output_formulas(model: Any, part: Part) -> tuple[tuple[str, ...], ...]:
-    """The size of each axis of the outputs of a part, from a trace: a number, or a text that may be a formula.
-
-    The notation of axes has no words for some, such as sizes that depend on values. None if torch cannot trace the part.
+    The word is empty where the notation has no formula for a size. There are no outputs if torch cannot trace the part.
     """
     import sympy
 
     try:
         with tracing(model, part):
-            program = exported_program(model, part)
+            graph = exported_program(model, part).graph
     except (CaptureFailed, InvalidSpec):
         return ()
-    inputs = [node.meta["val"] for node in program.graph.nodes if node.op == "placeholder"][-len(part.inputs) :]
-    names = {
-        tensor.shape[index].node.expr: value(
-            symbol, {name: sympy.Symbol(name, integer=True, positive=True) for name in terms(symbol)}
-        )
-        for axes, tensor in zip(part.inputs.values(), inputs, strict=True)
-        for index, symbol in axes.items()
-    }
-    outputs = program.graph.output_node().args[0][-len(part.outputs) :]
-    return tuple(tuple(_text(size, names) for size in node.meta["val"].shape) for node in outputs)
+    inputs = [node.meta["val"] for node in graph.nodes if node.op == "placeholder"][-len(part.inputs) :]
+    pairs = zip(part.inputs.values(), inputs, strict=True)
+    symbols = {tensor.shape[index].node.expr: symbol for axes, tensor in pairs for index, symbol in axes.items()}
+    names = {name: sympy.Symbol(name, integer=True, positive=True) for each in symbols.values() for name in terms(each)}
+    known = {expression: value(symbol, names) for expression, symbol in symbols.items()}
+    outputs = graph.output_node().args[0][-len(part.outputs) :]
+    return tuple(tuple(_word(size, known) for size in node.meta["val"].shape) for node in outputs)
 
 
-def _text(size: Any, names: Mapping[Any, Any]) -> str:
-    """A size as Python writes it, with squares as products and without a sign in front."""
-    text = str(_in_quotients(size.node.expr, names)) if hasattr(size, "node") else str(size)
-    text = re.sub(r"(^|\()-", r"\g<1>0-", re.sub(r"\b(\w+)\*\*2\b", r"(\1*\1)", text))
-    return ast.unparse(ast.parse(text)).replace(" ", "")
+def _word(size: Any, known: Mapping[Any, Any]) -> str:
+    """The word of a size. Squares are products, and a minus has a 0 before it."""
+    if not hasattr(size, "node"):
+        return str(size)
+    formula = _in_quotients(size.node.expr, known)
+    if formula.free_symbols <= {name for each in known.values() for name in each.free_symbols}:
+        text = re.sub(r"(^|\()-", r"\g<1>0-", re.sub(r"\b(\w+)\*\*2\b", r"(\1*\1)", str(formula)))
+        with suppress(InvalidSpec):
+            return axis(ast.unparse(ast.parse(text))).symbol.replace(" ", "")
+    return ""
 
 
-def _in_quotients(formula: Any, names: Mapping[Any, Any]) -> Any:
-    """A formula in the names of the plan, with floor quotients in place of remainders, floors and ceilings."""
-    import sympy
-
-    if formula in names or not formula.args:
-        exact = sympy.Rational(formula) if formula.is_Float else formula
-        return names.get(formula, exact if getattr(exact, "q", 0) <= LARGEST_DENOMINATOR else formula)
-    parts = [_in_quotients(part, names) for part in formula.args]
-    match type(formula).__name__:
-        case "FloorDiv":
-            return _floor(*parts)
-        case "Mod" | "PythonMod":
-            return parts[0] - parts[1] * _floor(*parts)
-        case "ToFloat":
-            return parts[0]
-        case "IntTrueDiv":
-            return parts[0] / parts[1]
-        case "TruncToInt" | "FloorToInt":
-            return _floor(*sympy.fraction(sympy.together(parts[0])))
-        case "CeilToInt":
-            return -_floor(*sympy.fraction(sympy.together(-parts[0])))
-    return formula.func(*parts)
+def _in_quotients(formula: Any, known: Mapping[Any, Any]) -> Any:
+    """A formula of known sizes, with floor quotients in place of remainders and of ceilings."""
+    if formula in known or not formula.args:
+        return known.get(formula, formula)
+    return _RULES.get(type(formula).__name__, formula.func)(*(_in_quotients(part, known) for part in formula.args))
 
 
 def _floor(dividend: Any, divisor: Any) -> Any:
-    """A floor quotient; that of a negative number is a ceiling, which reads better without signs."""
-    quotient, sign = torch_name("FloorDiv"), _all_negative(dividend)
-    return -quotient(divisor - 1 - dividend, divisor) if sign else quotient(dividend, divisor)
+    """A floor quotient. That of a negative number is a ceiling, which reads better without its sign."""
+    quotient = torch_name("FloorDiv")
+    is_negative = all(term.as_coeff_Mul()[0] < 0 for term in dividend.as_ordered_terms())
+    return -quotient(divisor - 1 - dividend, divisor) if is_negative else quotient(dividend, divisor)
 
 
-def _all_negative(total: Any) -> bool:
-    return all(term.as_coeff_Mul()[0] < 0 for term in total.as_ordered_terms())
+def _remainder(dividend: Any, divisor: Any) -> Any:
+    return dividend - divisor * _floor(dividend, divisor)
+
+
+_RULES: Mapping[str, Callable[..., Any]] = MappingProxyType(
+    {
+        "FloorDiv": _floor,
+        "Mod": _remainder,
+        "PythonMod": _remainder,
+        "IntTrueDiv": lambda dividend, divisor: dividend / divisor,
+        "FloorToInt": lambda size: _floor(*size.as_numer_denom()),
+        "CeilToInt": lambda size: -_floor(*(-size).as_numer_denom()),
+    }
+)
+"""Function of torch's formulas -> the same in quotients."""
