@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from onnxfn.architectures.patch_table import patches_of
 from onnxfn.architectures.private.torch_names import torch_name
+from onnxfn.graphs.capture.assertions import assertions_hold
 from onnxfn.graphs.capture.built_graph import BuiltGraph
 from onnxfn.graphs.capture.sequence_lengths import dynamic_lengths
 from onnxfn.graphs.capture.trace_errors import (
@@ -78,8 +79,10 @@ def tracing(model: Any, part: Part, tick: Tick = no_tick) -> Iterator[Any]:
 
     tick()  # the first import of it takes a quarter of a second
     attention, patches = with_attention(model, part.spec.call.attention), applied(patches_of(model, part.spec.call))
-    lengths, fast = dynamic_lengths(), fast_export(tick)
-    with quiet(), unchanged_eval(model), attention, lengths, patches as called, fast, annotations_of_this_thread():
+    settings = (dynamic_lengths(), assertions_hold(), fast_export(tick), annotations_of_this_thread())
+    with quiet(), unchanged_eval(model), attention, patches as called, ExitStack() as stack:
+        for setting in settings:
+            stack.enter_context(setting)
         yield called
 
 
