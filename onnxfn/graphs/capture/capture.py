@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
 from onnxfn.architectures.patch_table import patches_of
@@ -17,6 +17,7 @@ from onnxfn.graphs.capture.trace_errors import (
     WRAPPED,
     NotTranslated,
     changed_buffers,
+    fixed_axes,
     trace_message,
     untranslated_message,
 )
@@ -32,11 +33,12 @@ from onnxfn.models.model_state import unchanged_eval, with_attention
 from onnxfn.models.patching import applied, unused_patches
 from onnxfn.models.submodules import submodule_of
 from onnxfn.models.torch_modes import quiet
-from onnxfn.specs.algebra.dummies import dummies
+from onnxfn.specs.algebra.dummies import dummies, known_sizes
 from onnxfn.specs.algebra.planned import Part, PlannedSpec
 from onnxfn.specs.axes import terms, value
 from onnxfn.specs.axis_symbols import SMALLEST_DYNAMIC_SIZE, UNBOUNDED, AxisFacts, ends, fixed_sizes, ranges
 from onnxfn.specs.errors import CaptureFailed, InvalidSpec, OnnxfnError, raise_no_memory, root_cause
+from onnxfn.specs.plan.check_cases import in_case, near_cases
 from onnxfn.specs.stored.reports import Tick, no_tick
 
 Ends = tuple[int, int | None]
@@ -104,11 +106,29 @@ def _memory(tensor: Any) -> tuple[Any, ...]:
 
 
 def exported_program(model: Any, part: Part) -> Any:
-    """The `torch.export.ExportedProgram` of a part. Raises CaptureFailed when the model cannot be traced as planned."""
+    """The `torch.export.ExportedProgram` of a part. Raises CaptureFailed when the model cannot be traced as planned.
+
+    A model may fix an axis because it keeps a table for its last call of the same size, or because two sides are equal.
+    Then it is traced at the sizes of another case.
+    """
+    try:
+        with unchanged_eval(model):
+            return _program(model, part, {})
+    except CaptureFailed as error:
+        fixed = {name for _, _, symbol, _ in fixed_axes(part, error.__cause__) for name in terms(symbol)}
+        others = known_sizes(in_case(part.spec, near_cases(part.spec)[-1]), {})
+        with suppress(CaptureFailed):
+            if fixed:
+                return _program(model, part, {name: others[name] for name in fixed})
+        raise
+
+
+def _program(model: Any, part: Part, sizes: Mapping[str, int]) -> Any:
+    """The program of a part that is traced at these sizes."""
     import torch
 
     spec = part.spec
-    sample = tensors_for(model, spec, dummies(spec, {}))
+    sample = tensors_for(model, spec, dummies(spec, sizes))
     dynamic_shapes = tuple(
         {index: _dynamic_size(spec, symbol) for index, symbol in axes.items()} for axes in part.inputs.values()
     )
@@ -160,6 +180,10 @@ def _read_inputs(program: Any, spec: PlannedSpec) -> set[str]:
     }
 
 
+OVERWRITES = ("aten.copy_.default", "aten.fill_.Scalar", "aten.fill_.Tensor", "aten.zero_.default")
+"""Operators that read nothing of what their first argument was."""
+
+
 def _check_state(model: Any, program: Any, changed: set[str]) -> None:
     """Raises InvalidSpec if an output reads one of the changed buffers as it was before: the next call differs."""
     signature = program.graph_signature
@@ -170,7 +194,8 @@ def _check_state(model: Any, program: Any, changed: set[str]) -> None:
         node = left.pop()
         if node not in read:
             read.add(node)
-            left.extend(node.all_input_nodes)
+            is_written = str(node.target) in OVERWRITES
+            left.extend(each for each in node.all_input_nodes if not is_written or each is not node.args[0])
     state = sorted(changed & {buffers.get(node.name, "") for node in read})
     if state:
         raise InvalidSpec(changed_buffers(type(model).__name__, state))
