@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
+from itertools import count
 from typing import Any, cast
 
 import numpy as np
@@ -39,6 +40,7 @@ from onnxfn.export.derive.sample_inputs import (
     with_windows,
 )
 from onnxfn.graphs.capture.output_formulas import output_words
+from onnxfn.graphs.capture.trace_errors import fixed_axes
 from onnxfn.models.dtypes import float_dtype, float_dtypes
 from onnxfn.models.model_state import model_copy
 from onnxfn.specs.algebra.compose import compose, named
@@ -49,7 +51,7 @@ from onnxfn.specs.algebra.spec import Call, Dummies, ExportSpec, FloatDtype, Tar
 from onnxfn.specs.axes import pattern, symbols, terms, value
 from onnxfn.specs.converters import Path
 from onnxfn.specs.edits.tensors import FLOAT_DTYPES
-from onnxfn.specs.errors import InvalidSpec, raise_no_memory, refuse_unknown
+from onnxfn.specs.errors import CaptureFailed, InvalidSpec, raise_no_memory, refuse_unknown
 from onnxfn.specs.plan.check_cases import CASE_STEPS, batch_symbol
 from onnxfn.specs.plan.planning import resolved
 from onnxfn.specs.records import Generator, Patch
@@ -118,34 +120,60 @@ def derive_from_sample(
 def _with_traced_axes(model: Any, spec: ExportSpec) -> ExportSpec:
     """The spec with the axes that its outputs have in a trace; an axis without a formula has a symbol of its own.
 
-    An axis that the trace fixes has the word that the runs gave it.
+    An axis that the trace fixes has the word that the runs gave it. A module may fix an axis of an input because it
+    keeps a table for its last call, of the same size: then it is traced at another size.
     """
-    planned, outputs = resolved(spec, {}), []
-    for output, traced in zip(spec.outputs, output_words(model, Part("model", planned)), strict=False):
-        words = zip(pattern(output.axes).split(), traced, strict=True)
+    part, traced = Part("model", resolved(spec, {})), ()
+    try:
+        traced = output_words(model, part)
+    except CaptureFailed as error:
+        sizes = known_sizes(part.spec, {})
+        fixed = {name for _, _, symbol, _ in fixed_axes(part, error.__cause__) for name in terms(symbol)}
+        moved = _resized(spec, {name: size + CASE_STEPS[0] * (name in fixed) for name, size in sizes.items()}, "fixed")
+        with suppress(CaptureFailed, InvalidSpec):
+            if fixed:
+                _first_runs(model, moved, {})
+                traced, spec = output_words(model, Part("model", resolved(moved, {}))), moved
+    except InvalidSpec:
+        pass  # the export says so
+    outputs = []
+    for output, new_words in zip(spec.outputs, traced, strict=False):
+        words = zip(pattern(output.axes).split(), new_words, strict=True)
         axes = (old if new.isdecimal() else new or own_symbol(output.name, at) for at, (old, new) in enumerate(words))
         outputs.append(evolve(output, axes=" ".join(axes)))
-    return _with_moving_outputs(model, evolve(spec, outputs=named(spec.outputs, outputs)), known_sizes(planned, {}))
+    return _with_moving_outputs(model, evolve(spec, outputs=named(spec.outputs, outputs)))
 
 
-def _with_moving_outputs(model: Any, spec: ExportSpec, sizes: Mapping[str, int]) -> ExportSpec:
+def _resized(spec: ExportSpec, sizes: Mapping[str, int], earlier: str = "sample", **several: int) -> ExportSpec:
+    """The spec that is traced at other sizes, with cases for larger ones; the case `earlier` has those that it had."""
+    planned = resolved(spec, {})
+    before, batch = known_sizes(planned, {}), batch_symbol(planned)
+    lengths = {name: size for name, size in sizes.items() if name != batch}
+    larger = ({name: size + step for name, size in lengths.items()} for step in CASE_STEPS)
+    cases = dict(zip(("one", "several"), larger, strict=True))
+    cases["several"] |= several
+    if before != sizes:
+        cases[earlier] = {name: before[name] for name in lengths}
+    return compose(spec, sized(**sizes), *(case(name, sized(**of_case)) for name, of_case in cases.items()))
+
+
+def _with_moving_outputs(model: Any, spec: ExportSpec) -> ExportSpec:
     """The spec with a larger second case if an axis of an output, such as `samples//160`, has one size in all cases.
 
     Not if the module does not run at that size.
     """
-    usual, moved = ({name: size + step for name, size in sizes.items()} for step in CASE_STEPS)
+    sizes, moved = known_sizes(resolved(spec, {}), {}), dict[str, int]()
     for symbol in {symbol for output in spec.outputs for symbol in symbols(output.axes).values()}:
         for name in terms(symbol) if sizes.keys() >= {*terms(symbol)} else ():
             grown = ({**sizes, name: sizes[name] + (CASE_STEPS[1] << doublings)} for doublings in range(16))
             moving = next((each for each in grown if value(symbol, each) != value(symbol, sizes)), sizes)
-            moved[name] = max(moved[name], moving[name])
-    names = [name for name, size in moved.items() if size > sizes[name] + CASE_STEPS[1]]
-    pairs = zip(("one", "several"), (usual, moved), strict=True)
-    moving = compose(spec, *(case(each, sized(**{name: of_case[name] for name in names})) for each, of_case in pairs))
-    if names:
+            if moving[name] > moved.get(name, sizes[name] + CASE_STEPS[1]):
+                moved[name] = moving[name]
+    if moved:
         with suppress(InvalidSpec):
-            _first_runs(model, moving, {})
-            return moving
+            moving_spec = _resized(spec, sizes, **moved)
+            _first_runs(model, moving_spec, {})
+            return moving_spec
     return spec
 
 
@@ -192,20 +220,20 @@ def _certain(
 def _accepted_sizes(
     model: Any, base: ExportSpec, tensors: Sequence[SampleTensor], certain: dict[str, Generator]
 ) -> tuple[ExportSpec, Generators, Runs]:
-    """The spec, its generators and the runs; with larger cases if the module does not run on a batch of 1."""
-    try:
-        return base, *_accepted(model, base, tensors, certain)
-    except InvalidSpec:
-        planned = resolved(base, {})
-        batch = batch_symbol(planned)
-        if batch is None:
-            raise
-        size = known_sizes(planned, {})[batch]
-        larger = zip(("one", "several"), CASE_STEPS, strict=True)
-        spec = compose(base, *(case(name, sized(**{batch: size + step})) for name, step in larger))
+    """The spec, its generators and the runs, at sizes that differ from axis to axis if the module runs at these.
+
+    Torch would take two axes for one if a module compares them. The cases are larger if it runs on no batch of 1.
+    """
+    planned, apart = resolved(base, {}), dict[str, int]()
+    batch, sizes = batch_symbol(planned), known_sizes(planned, {})
+    for name, size in sizes.items():
+        apart[name] = next(other for other in count(size) if other not in apart.values())
+    larger = zip(("one", "several"), CASE_STEPS, strict=True)
+    cases = (case(name, sized(**{batch: sizes[batch] + step})) for name, step in larger) if batch else ()
+    for spec in (*([_resized(base, apart)] if apart != sizes else []), base, compose(base, *cases)):
         with suppress(InvalidSpec):
             return spec, *_accepted(model, spec, tensors, certain)
-        raise
+    return base, *_accepted(model, base, tensors, certain)
 
 
 def _accepted(

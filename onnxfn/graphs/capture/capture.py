@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from onnxfn.architectures.patch_table import patches_of
@@ -17,7 +17,6 @@ from onnxfn.graphs.capture.trace_errors import (
     WRAPPED,
     NotTranslated,
     changed_buffers,
-    fixed_axes,
     trace_message,
     untranslated_message,
 )
@@ -33,12 +32,11 @@ from onnxfn.models.model_state import unchanged_eval, with_attention
 from onnxfn.models.patching import applied, unused_patches
 from onnxfn.models.submodules import submodule_of
 from onnxfn.models.torch_modes import quiet
-from onnxfn.specs.algebra.dummies import dummies, known_sizes
+from onnxfn.specs.algebra.dummies import dummies
 from onnxfn.specs.algebra.planned import Part, PlannedSpec
 from onnxfn.specs.axes import terms, value
 from onnxfn.specs.axis_symbols import SMALLEST_DYNAMIC_SIZE, UNBOUNDED, AxisFacts, ends, fixed_sizes, ranges
 from onnxfn.specs.errors import CaptureFailed, InvalidSpec, OnnxfnError, raise_no_memory, root_cause
-from onnxfn.specs.plan.check_cases import in_case, near_cases
 from onnxfn.specs.stored.reports import Tick, no_tick
 
 Ends = tuple[int, int | None]
@@ -106,29 +104,11 @@ def _memory(tensor: Any) -> tuple[Any, ...]:
 
 
 def exported_program(model: Any, part: Part) -> Any:
-    """The `torch.export.ExportedProgram` of a part. Raises CaptureFailed when the model cannot be traced as planned.
-
-    A model may fix an axis because it keeps a table for its last call of the same size, or because two sides are equal.
-    Then it is traced at the sizes of another case.
-    """
-    try:
-        with unchanged_eval(model):
-            return _program(model, part, {})
-    except CaptureFailed as error:
-        fixed = {name for _, _, symbol, _ in fixed_axes(part, error.__cause__) for name in terms(symbol)}
-        others = known_sizes(in_case(part.spec, near_cases(part.spec)[-1]), {})
-        with suppress(CaptureFailed):
-            if fixed:
-                return _program(model, part, {name: others[name] for name in fixed})
-        raise
-
-
-def _program(model: Any, part: Part, sizes: Mapping[str, int]) -> Any:
-    """The program of a part that is traced at these sizes."""
+    """The `torch.export.ExportedProgram` of a part. Raises CaptureFailed when the model cannot be traced as planned."""
     import torch
 
     spec = part.spec
-    sample = tensors_for(model, spec, dummies(spec, sizes))
+    sample = tensors_for(model, spec, dummies(spec, {}))
     dynamic_shapes = tuple(
         {index: _dynamic_size(spec, symbol) for index, symbol in axes.items()} for axes in part.inputs.values()
     )

@@ -13,21 +13,18 @@ from onnxfn.architectures.private.torch_names import torch_name
 from onnxfn.graphs.capture.capture import exported_program, tracing
 from onnxfn.specs.algebra.planned import Part
 from onnxfn.specs.axes import axis, terms, value
-from onnxfn.specs.errors import CaptureFailed, InvalidSpec
+from onnxfn.specs.errors import InvalidSpec
 
 
 def output_words(model: Any, part: Part) -> tuple[tuple[str, ...], ...]:
     """A word of a pattern for each axis of the outputs of a part, from a trace: a number, or a formula of the inputs.
 
-    The word is empty where the notation has no formula for a size. There are no outputs if torch cannot trace the part.
+    The word is empty where the notation has no formula for a size. CaptureFailed if torch cannot trace the part.
     """
     import sympy
 
-    try:
-        with tracing(model, part):
-            graph = exported_program(model, part).graph
-    except (CaptureFailed, InvalidSpec):
-        return ()
+    with tracing(model, part):
+        graph = exported_program(model, part).graph
     inputs = [node.meta["val"] for node in graph.nodes if node.op == "placeholder"][-len(part.inputs) :]
     pairs = zip(part.inputs.values(), inputs, strict=True)
     symbols = {tensor.shape[index].node.expr: symbol for axes, tensor in pairs for index, symbol in axes.items()}
