@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
+from itertools import count
 from typing import Any, cast
 
 import numpy as np
@@ -12,7 +13,16 @@ from attrs import evolve, frozen
 from onnxfn.architectures import ARCHITECTURES
 from onnxfn.export.derive.auto_tables import row_of
 from onnxfn.export.derive.index_bounds import Bounds, index_bounds
-from onnxfn.export.derive.probe import Run, all_tensors, outputs_spec, run, run_at_sizes, specs_at_sizes, summary
+from onnxfn.export.derive.probe import (
+    Run,
+    all_tensors,
+    outputs_spec,
+    own_symbol,
+    run,
+    run_at_sizes,
+    specs_at_sizes,
+    summary,
+)
 from onnxfn.export.derive.sample_arguments import SampleTensor, sample_arguments
 from onnxfn.export.derive.sample_inputs import (
     Range,
@@ -30,19 +40,24 @@ from onnxfn.export.derive.sample_inputs import (
     with_windows,
 )
 from onnxfn.export.derive.steps import found_limits
+from onnxfn.graphs.capture.output_formulas import output_words
+from onnxfn.graphs.capture.trace_errors import fixed_axes
 from onnxfn.models.dtypes import float_dtype, float_dtypes
 from onnxfn.models.model_state import model_copy
 from onnxfn.specs.algebra.compose import compose, named
-from onnxfn.specs.algebra.dummies import known_sizes
-from onnxfn.specs.algebra.planned import PlannedSpec
+from onnxfn.specs.algebra.dummies import known_sizes, sized
+from onnxfn.specs.algebra.facts import case
+from onnxfn.specs.algebra.planned import Part, PlannedSpec
 from onnxfn.specs.algebra.spec import Call, Dummies, ExportSpec, FloatDtype, Target
+from onnxfn.specs.axes import pattern, symbols, terms, value
 from onnxfn.specs.axis_symbols import AxisFacts, fixed_sizes
 from onnxfn.specs.conditions import Condition, range_of, symbols_of
 from onnxfn.specs.converters import Path
 from onnxfn.specs.edits.tensors import FLOAT_DTYPES
-from onnxfn.specs.errors import InvalidSpec, raise_no_memory, refuse_unknown
-from onnxfn.specs.plan.check_cases import resized
+from onnxfn.specs.errors import CaptureFailed, InvalidSpec, raise_no_memory, refuse_unknown
+from onnxfn.specs.plan.check_cases import CASE_STEPS, batch_symbol, resized
 from onnxfn.specs.plan.planning import resolved
+from onnxfn.specs.plan.size_cases import within
 from onnxfn.specs.records import Generator, Patch
 
 FIXED_PROGRAM = "this program of torch.export has fixed sizes: export it with dynamic_shapes, or pass the module"
@@ -102,8 +117,72 @@ def derive_from_sample(
     base, generators, runs = _accepted_sizes(copied, base, tensors, certain)
     check_results(type(model).__name__, runs.runs, runs.complex_paths)
     provenance = ExportSpec(derived=_provenance(model, tensors, call))
-    outputs = outputs_spec(runs.runs, names)
-    return compose(_with_generators(base, generators), outputs, provenance)
+    spec = compose(_with_generators(base, generators), outputs_spec(runs.runs, names), provenance)
+    return _with_traced_axes(copied, spec)
+
+
+def _with_traced_axes(model: Any, spec: ExportSpec) -> ExportSpec:
+    """The spec with the axes that its outputs have in a trace; an axis without a formula has a symbol of its own.
+
+    An axis that the trace fixes has the word that the runs gave it. So has one that equals an axis of an input within
+    the limits of a module. A module may fix an axis of an input because it
+    keeps a table for its last call, of the same size: then it is traced at another size.
+    """
+    part, traced = Part("model", resolved(spec, {})), ()
+    sizes = known_sizes(part.spec, {})
+    try:
+        traced = output_words(model, part)
+    except CaptureFailed as error:
+        fixed = {name for _, _, symbol, _ in fixed_axes(part, error.__cause__) for name in terms(symbol)}
+        moved = _resized(spec, {name: size + CASE_STEPS[0] * (name in fixed) for name, size in sizes.items()}, "fixed")
+        with suppress(CaptureFailed, InvalidSpec):
+            if fixed:
+                _first_runs(model, moved, {})
+                traced, spec = output_words(model, Part("model", resolved(moved, {}))), moved
+    except InvalidSpec:
+        pass  # the export says so
+    outputs = []
+    for output, new_words in zip(spec.outputs, traced, strict=False):
+        words = zip(pattern(output.axes).split(), new_words, strict=True)
+        axes = (
+            old if new.isdecimal() or (spec.limits and old in sizes) else new or own_symbol(output.name, at)
+            for at, (old, new) in enumerate(words)
+        )
+        outputs.append(evolve(output, axes=" ".join(axes)))
+    return _with_moving_outputs(model, evolve(spec, outputs=named(spec.outputs, outputs)))
+
+
+def _resized(spec: ExportSpec, sizes: Mapping[str, int], earlier: str = "sample", **several: int) -> ExportSpec:
+    """The spec that is traced at other sizes, with cases for larger ones; the case `earlier` has those that it had."""
+    planned = resolved(spec, {})
+    before, batch = known_sizes(planned, {}), batch_symbol(planned)
+    lengths = {name: size for name, size in sizes.items() if name != batch}
+    larger = ({name: size + step for name, size in lengths.items()} for step in CASE_STEPS)
+    cases = dict(zip(("one", "several"), larger, strict=True))
+    cases["several"] |= several
+    if before != sizes:
+        cases[earlier] = {name: before[name] for name in lengths}
+    return compose(spec, sized(**sizes), *(case(name, sized(**of_case)) for name, of_case in cases.items()))
+
+
+def _with_moving_outputs(model: Any, spec: ExportSpec) -> ExportSpec:
+    """The spec with a larger second case if an axis of an output, such as `samples//160`, has one size in all cases.
+
+    Not if the module does not run at that size.
+    """
+    sizes, moved = known_sizes(resolved(spec, {}), {}), dict[str, int]()
+    for symbol in {symbol for output in spec.outputs for symbol in symbols(output.axes).values()}:
+        for name in terms(symbol) if sizes.keys() >= {*terms(symbol)} else ():
+            grown = ({**sizes, name: sizes[name] + (CASE_STEPS[1] << doublings)} for doublings in range(16))
+            moving = next((each for each in grown if value(symbol, each) != value(symbol, sizes)), sizes)
+            if moving[name] > moved.get(name, sizes[name] + CASE_STEPS[1]):
+                moved[name] = moving[name]
+    if moved:
+        with suppress(InvalidSpec):
+            moving_spec = _resized(spec, sizes, **moved)
+            _first_runs(model, moving_spec, {})
+            return moving_spec
+    return spec
 
 
 def _target(model: Any, tensors: Sequence[SampleTensor]) -> Target:
@@ -149,17 +228,23 @@ def _certain(
 def _accepted_sizes(
     model: Any, base: ExportSpec, tensors: Sequence[SampleTensor], certain: dict[str, Generator]
 ) -> tuple[ExportSpec, Generators, Runs]:
-    """The spec, its generators and the runs; with limits of sizes if the module does not run at all."""
-    try:
-        return base, *_accepted(model, base, tensors, certain)
-    except InvalidSpec:
-        limits = _limits(model, _with_generators(base, _like_sample(tensors, certain)))
-        if not limits:
-            raise
-        limited = compose(base, ExportSpec(limits=limits, axes=_fixed(limits)))
+    """The spec, its generators and the runs, at sizes that differ from axis to axis if the module runs at these.
+
+    Torch would take two axes for one if a module compares them. If the module does not run, the spec has the limits of
+    its sizes.
+    """
+    apart, sizes = dict[str, int](), known_sizes(resolved(base, {}), {})
+    for name, size in sizes.items():
+        apart[name] = next(other for other in count(size) if other not in apart.values())
+    for spec in (*([_resized(base, apart)] if apart != sizes else []), base):
         with suppress(InvalidSpec):
-            return limited, *_accepted(model, limited, tensors, certain)
-        raise
+            return spec, *_accepted(model, spec, tensors, certain)
+    limits = _limits(model, _with_generators(base, _like_sample(tensors, certain)))
+    limited = compose(base, ExportSpec(limits=limits, axes=_fixed(limits)))
+    for spec in (_resized(limited, {**sizes, **within(apart, limits)}), limited) if limits else ():
+        with suppress(InvalidSpec):
+            return spec, *_accepted(model, spec, tensors, certain)
+    return base, *_accepted(model, base, tensors, certain)
 
 
 def _like_sample(tensors: Sequence[SampleTensor], certain: Generators) -> dict[str, Generator]:

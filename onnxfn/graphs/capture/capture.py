@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from onnxfn.architectures.patch_table import patches_of
 from onnxfn.architectures.private.torch_names import torch_name
+from onnxfn.graphs.capture.assertions import assertions_hold
 from onnxfn.graphs.capture.built_graph import BuiltGraph
 from onnxfn.graphs.capture.sequence_lengths import dynamic_lengths
 from onnxfn.graphs.capture.trace_conditions import conditions, noted_conditions
@@ -56,12 +58,7 @@ def capture(model: Any, part: Part, tick: Tick = no_tick) -> BuiltGraph:
         CaptureFailed: torch.export cannot trace the model as planned, or an operator has no translation. The message
             names the line of the model's source where the trace ended.
     """
-    torch_name("exporter")  # sets up its loggers, which `quiet` then finds
-
-    tick()  # the first import of it takes a quarter of a second
-    attention, patches = with_attention(model, part.spec.call.attention), applied(patches_of(model, part.spec.call))
-    lengths, fast = dynamic_lengths(), fast_export(tick)
-    with quiet(), unchanged_eval(model), attention, lengths, patches as called, fast, annotations_of_this_thread():
+    with tracing(model, part, tick) as called:
         with noted_conditions() as noted:
             program = exported_program(model, part)
         limits = _limits(program, part)
@@ -77,6 +74,20 @@ def capture(model: Any, part: Part, tick: Tick = no_tick) -> BuiltGraph:
         conditions=conditions(noted, _axes_of_symbols(program, part)),
         unused_patches=unused_patches(part.spec.call.patches, called),
     )
+
+
+@contextmanager
+def tracing(model: Any, part: Part, tick: Tick = no_tick) -> Iterator[Any]:
+    """What holds while a part is traced, and is undone afterwards; gives the patches that were called."""
+    torch_name("exporter")  # sets up its loggers, which `quiet` then finds
+
+    tick()  # the first import of it takes a quarter of a second
+    attention, patches = with_attention(model, part.spec.call.attention), applied(patches_of(model, part.spec.call))
+    settings = (dynamic_lengths(), assertions_hold(), fast_export(tick), annotations_of_this_thread())
+    with quiet(), unchanged_eval(model), attention, patches as called, ExitStack() as stack:
+        for setting in settings:
+            stack.enter_context(setting)
+        yield called
 
 
 class BranchOnValues(Exception):
@@ -153,6 +164,10 @@ def _read_inputs(program: Any, spec: PlannedSpec) -> set[str]:
     }
 
 
+OVERWRITES = ("aten.copy_.default", "aten.fill_.Scalar", "aten.fill_.Tensor", "aten.zero_.default")
+"""Operators that read nothing of what their first argument was."""
+
+
 def _check_state(model: Any, program: Any, changed: set[str]) -> None:
     """Raises InvalidSpec if an output reads one of the changed buffers as it was before: the next call differs."""
     signature = program.graph_signature
@@ -163,7 +178,8 @@ def _check_state(model: Any, program: Any, changed: set[str]) -> None:
         node = left.pop()
         if node not in read:
             read.add(node)
-            left.extend(node.all_input_nodes)
+            is_written = str(node.target) in OVERWRITES
+            left.extend(each for each in node.all_input_nodes if not is_written or each is not node.args[0])
     state = sorted(changed & {buffers.get(node.name, "") for node in read})
     if state:
         raise InvalidSpec(changed_buffers(type(model).__name__, state))

@@ -130,11 +130,17 @@ def dynamic_lengths() -> Iterator[None]:
         undo.enter_context(replaced(functions, "_pack_padded_sequence", _pack))
         undo.enter_context(replaced(functions, "_pad_packed_sequence", _pad))
         undo.enter_context(replaced(torch, "max_pool1d", _max_pool1d))
+        undo.enter_context(replaced(torch.SymInt, "__hash__", _hash))
         undo.enter_context(replaced(torch, "cdist", partial(_cdist, torch.cdist)))
         for name, recurrence in RECURRENCES.items():
             function = partial(_recurrent, recurrence, getattr(functions, name))
             undo.enter_context(replaced(functions, name, function))
         yield
+
+
+def _hash(size: Any) -> int:
+    """A hash of a size, which torch has for numbers alone: a module may keep its tables in a dict by their length."""
+    return hash((id(size.node.shape_env), size.node.expr))
 
 
 def _recurrent(recurrence: Recurrence, original: Callable[..., Any], *arguments: Any) -> Any:

@@ -120,16 +120,21 @@ def trace_error(model: Any, part: Part, sample: Sequence[Any], error: BaseExcept
 
 def _fixed_axes(model: Any, part: Part, error: BaseException) -> str | None:
     """The message for dynamic axes that the model fixes, in the names of the plan; None for any other error."""
-    names = list(part.inputs)
-    fixed = [
-        (int(axis), names[int(tensor)], part.inputs[names[int(tensor)]][int(axis)], size)
-        for tensor, axis, size in _SPECIALIZED.findall(str(error))
-    ]
+    fixed = fixed_axes(part, error)
     if not fixed:
         return None
     axes = ", ".join(f"axis {axis} of {name!r} ({symbol}) at {size}" for axis, name, symbol, size in fixed)
     edit = ", ".join(dict.fromkeys(f"{symbol}={size}" for *_, symbol, size in fixed if symbol.isidentifier()))
     return f"{type(model).__name__} fixes {axes}; use with_shapes(spec, {edit or '...'}), or change the model"
+
+
+def fixed_axes(part: Part, error: BaseException | None) -> list[tuple[int, str, str, str]]:
+    """The dynamic axes that the model fixes, by an error of torch: index, input, symbol, size."""
+    names = list(part.inputs)
+    return [
+        (int(axis), names[int(tensor)], part.inputs[names[int(tensor)]][int(axis)], size)
+        for tensor, axis, size in _SPECIALIZED.findall(str(error))
+    ]
 
 
 def _small_axes(part: Part, sample: Sequence[Any]) -> str | None:

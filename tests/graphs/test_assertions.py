@@ -1,0 +1,61 @@
+"""A trace leaves out assertions about values of tensors; branches on values are refused."""
+
+import onnx
+import pytest
+import torch
+
+import onnxfn
+
+
+def with_if(x, lengths):
+    if not (x.abs() >= 0).all() or lengths.max().item() > x.shape[1]:
+        message = "too long"
+        raise ValueError(message)
+    return x * 2
+
+
+def with_assert(x, lengths):
+    assert (x.abs() >= 0).all() and not (  # noqa: PT018 - as users write it
+        lengths > x.shape[1]
+    ).any(), "too long"
+    torch._assert(lengths.min() > 0, "empty")
+    return x * 2
+
+
+def with_handler(x, lengths):
+    try:
+        if (x > lengths[:, None]).any():
+            raise ValueError  # noqa: TRY301 - as users write it
+    except ValueError:
+        return x
+    return x * 2
+
+
+def with_result(x, lengths):
+    if (x > lengths[:, None]).any():
+        if x.shape[1] > 1:
+            return x
+        raise ValueError
+    return x * 2
+
+
+def sample():
+    return {"x": torch.rand(2, 7), "lengths": torch.tensor([3, 5])}
+
+
+def derived(function):
+    return onnxfn.derived(
+        function, sample=sample(), axes={"x": "batch time", "lengths": "batch"}, ranges={"lengths": (1, 6)}
+    )
+
+
+@pytest.mark.parametrize("function", [with_if, with_assert])
+def test_assertions_about_values_are_left_out(function, tmp_path):
+    onnxfn.export(derived(function), function, tmp_path / "m.onnx")
+    assert [node.op_type for node in onnx.load(tmp_path / "m.onnx").graph.node] == ["Mul"]
+
+
+@pytest.mark.parametrize("function", [with_handler, with_result])
+def test_a_branch_on_values_that_may_go_on_is_refused(function):
+    with pytest.raises(onnxfn.CaptureFailed, match="a branch there depends on values of a tensor"):
+        onnxfn.export(derived(function), function)
