@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from math import gcd, prod
+from math import gcd
 from typing import Any
 
 from attrs import evolve
@@ -88,7 +88,7 @@ def _runnable_part(model: Any, part: Part) -> Part:
     if not any(all(traced[name] >= size for name, size in sizes.items()) for sizes in moved):
         traced = _moved(model, part, spec, traced, gcd(*traced.values()), {}) or traced
     if moved != planned:
-        spec = evolve(spec, limits=_smallest_sizes(min(moved, key=lambda sizes: prod(sizes.values()))))
+        spec = evolve(spec, limits=_smallest_sizes({name: min(sizes[name] for sizes in moved) for name in traced}))
         spec = evolve(spec, cases=[resized(case, sizes) for case, sizes in zip(every_case, moved, strict=True)])
     return evolve(part, spec=with_dummies(spec, sized(**traced)))
 

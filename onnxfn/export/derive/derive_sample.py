@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from itertools import count
 from typing import Any, cast
@@ -50,7 +50,7 @@ from onnxfn.specs.algebra.facts import case
 from onnxfn.specs.algebra.planned import Part, PlannedSpec
 from onnxfn.specs.algebra.spec import Call, Dummies, ExportSpec, FloatDtype, Target
 from onnxfn.specs.axes import pattern, symbols, terms, value
-from onnxfn.specs.axis_symbols import AxisFacts, fixed_sizes
+from onnxfn.specs.axis_symbols import AxisFacts
 from onnxfn.specs.conditions import Condition, range_of, symbols_of
 from onnxfn.specs.converters import Path
 from onnxfn.specs.edits.tensors import FLOAT_DTYPES
@@ -59,8 +59,6 @@ from onnxfn.specs.plan.check_cases import CASE_STEPS, batch_symbol, resized
 from onnxfn.specs.plan.planning import resolved
 from onnxfn.specs.plan.size_cases import within
 from onnxfn.specs.records import Generator, Patch
-
-FIXED_PROGRAM = "this program of torch.export has fixed sizes: export it with dynamic_shapes, or pass the module"
 
 SLIDING_WINDOW_CACHE = Patch(
     "transformers.cache_utils:DynamicSlidingWindowLayer.update",
@@ -236,14 +234,15 @@ def _accepted_sizes(
     apart, sizes = dict[str, int](), known_sizes(resolved(base, {}), {})
     for name, size in sizes.items():
         apart[name] = next(other for other in count(size) if other not in apart.values())
-    for spec in (*([_resized(base, apart)] if apart != sizes else []), base):
-        with suppress(InvalidSpec):
-            return spec, *_accepted(model, spec, tensors, certain)
-    limits = _limits(model, _with_generators(base, _like_sample(tensors, certain)))
-    limited = compose(base, ExportSpec(limits=limits, axes=_fixed(limits)))
-    for spec in (_resized(limited, {**sizes, **within(apart, limits)}), limited) if limits else ():
-        with suppress(InvalidSpec):
-            return spec, *_accepted(model, spec, tensors, certain)
+    runs = _runs_at(model, _with_generators(base, _like_sample(tensors, certain)))
+    moves = all(runs({**sizes, name: sizes[name] + CASE_STEPS[0]}) for name in sizes)
+    for is_limited in (False, True) if moves else (True,):
+        limits = found_limits(sizes, runs) if is_limited and runs(sizes) else ()
+        limited = compose(base, ExportSpec(limits=limits, axes=_fixed(limits)))
+        moved = {**sizes, **within(apart, limits)}
+        for spec in (*([_resized(limited, moved)] if moved != sizes else []), limited):
+            with suppress(InvalidSpec):
+                return spec, *_accepted(model, spec, tensors, certain)
     return base, *_accepted(model, base, tensors, certain)
 
 
@@ -252,10 +251,9 @@ def _like_sample(tensors: Sequence[SampleTensor], certain: Generators) -> dict[s
     return {sample.name: sample_range(sample.name, sample.tensor) for sample in tensors} | dict(certain)
 
 
-def _limits(model: Any, spec: ExportSpec) -> tuple[Condition, ...]:
-    """The limits of the sizes at which a module runs; none if it does not run at those of the sample."""
+def _runs_at(model: Any, spec: ExportSpec) -> Callable[[Mapping[str, int]], bool]:
+    """Whether a module runs at some sizes."""
     planned = resolved(spec, {})
-    fixed, known = fixed_sizes(planned), known_sizes(planned, {})
 
     def runs(sizes: Mapping[str, int]) -> bool:
         try:
@@ -265,8 +263,7 @@ def _limits(model: Any, spec: ExportSpec) -> tuple[Condition, ...]:
             return False
         return True
 
-    base = {name: size for name, size in known.items() if name not in fixed}
-    return found_limits(base, runs) if runs(base) else ()
+    return runs
 
 
 def _fixed(limits: Sequence[Condition]) -> tuple[AxisFacts, ...]:
@@ -309,10 +306,10 @@ def _first_runs(model: Any, base: ExportSpec, generators: Generators) -> Runs:
         return _runs(model, _with_generators(base, generators))
     except Exception as error:
         raise_no_memory(error)
-        advice = FIXED_PROGRAM if "Guard failed" in str(error) else "name its dynamic axes in `axes`"
         where = _failing_sizes(model, resolved(_with_generators(base, generators), {}))
         raise InvalidSpec(
-            f"{base.name} does not run on tensors like this sample{where}: {summary(error)}; {advice}"
+            f"{base.name} does not run on tensors like this sample{where}: {summary(error)}; name its dynamic axes "
+            "in `axes`"
         ) from error
 
 
