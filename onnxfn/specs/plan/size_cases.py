@@ -120,7 +120,14 @@ def harmful(conditions: Sequence[Condition], failed: Sequence[Sizes], passed: Se
 
 
 def _lower_end(sizes: Sizes, failed: Sequence[Sizes], passed: Sequence[Sizes]) -> list[Condition]:
-    """The smallest size of an axis above all that failed near to these sizes; empty if none passed above them."""
+    """The smallest size of an axis above all that failed; empty if none passed above them.
+
+    An axis counts whose size tells what failed from what passed; else one that alone differs from these sizes.
+    """
+    for name in sizes:
+        worst = max(each[name] for each in failed)
+        if all(each[name] > worst for each in passed):
+            return [Condition(f"{name} >= {min(each[name] for each in passed)}")]
     for name in sizes:
         alike = [each for each in (*failed, *passed) if {**each, name: 0} == {**sizes, name: 0}]
         worst = max(each[name] for each in failed if each in alike)
