@@ -36,17 +36,24 @@ LONG_TEXT_BUDGET = 800_000_000
 FAR_TEXT_BUDGET = 2_000_000_000
 """The limit of all parameters times tokens up to which a whole model reads a far text."""
 
+LONGEST_RUN = 4105
+"""The most tokens of a far text in one run: 32 heads have 2 GB of scores for them, and take 5 GB of memory."""
+
 NO_LIMITS: Mapping[str, int] = MappingProxyType({})
 
 
 @frozen
 class CheckCase:
-    """A case of a check: the spec of its dummy inputs and their seed, or real inputs in their place."""
+    """A case of a check: the spec of its dummy inputs and their seed, or real inputs in their place.
+
+    `tokens` is the length of a far text, with its past.
+    """
 
     name: str
     spec: PlannedSpec
     seed: int = 0
     real_inputs: Mapping[str, Array] | None = None
+    tokens: int = 0
 
 
 def longest_text(model: Any) -> int:
@@ -65,7 +72,7 @@ def longest_text(model: Any) -> int:
 def farthest_text(model: Any) -> int:
     """The largest length of the far text that a whole model reads; layers of larger models do, see `far_texts.py`."""
     count: int = sum(parameter.numel() for parameter in model.parameters())
-    return FAR_TEXT_BUDGET // max(1, count)
+    return min(FAR_TEXT_BUDGET // max(1, count), LONGEST_RUN)
 
 
 def largest_sizes(file: Path) -> dict[str, int]:
@@ -88,12 +95,13 @@ def check_cases(
 ) -> tuple[CheckCase, ...]:
     """The cases that a planned part is checked in; the last is `real_inputs` from a preprocessor, if there are any.
 
-    Long texts have at most `longest` tokens, all cases at most the sizes of `largest`: see `largest_sizes`. Far texts
-    of more than `farthest` tokens are left out.
+    Long texts have at most `longest` tokens, all cases at most the sizes of `largest`: see `largest_sizes`. Of the far
+    texts, only the longest of at most `farthest` tokens is among them.
     """
     has_other_sizes = all(part.inputs.values())
     within = [_within_limits(case, longest, largest) for case in cases(part.spec)]
-    every_case = [case for case in within if case.name not in FAR or 0 < _tokens_beyond(case, within) <= farthest]
+    affordable = {case.name: case for case, tokens in _far_texts(part, within) if tokens <= farthest}
+    every_case = [*(case for case in within if case.name not in FAR), *affordable.values()]
     planned = tuple(
         # An input without dynamic axes has the same size in all cases. Then each case gets other values.
         CheckCase(case.name, in_case(part.spec, case), seed=0 if has_other_sizes else number)
@@ -103,10 +111,16 @@ def check_cases(
     return (*planned, CheckCase("preprocessed", part.spec, real_inputs=real_inputs)) if real_inputs else planned
 
 
-def _tokens_beyond(far: Case, every_case: Sequence[Case]) -> int:
-    """The tokens of a far text or past; 0 if the long one has as many."""
-    long = next((traced_sizes(case) for case in every_case if case.name == FAR[far.name]), {})
-    return max((size for name, size in traced_sizes(far).items() if size > long.get(name, 0)), default=0)
+def _far_texts(part: Part, every_case: Sequence[Case]) -> Iterator[tuple[Case, int]]:
+    """The far texts and pasts that are longer than the long ones, and their tokens."""
+    grown = past_lengths(part.spec)
+    for case in every_case:
+        sizes = traced_sizes(case)
+        long = next((traced_sizes(each) for each in every_case if each.name == FAR.get(case.name)), {})
+        longer = {name for name, size in sizes.items() if size > long.get(name, 0)}
+        if case.name in FAR and longer:
+            both = (sizes[past] + sizes[new] for past, new in grown.items() if longer & {past, new})
+            yield case, max(both, default=max(sizes[name] for name in longer))
 
 
 def _distinct(every_case: Sequence[CheckCase]) -> tuple[CheckCase, ...]:
@@ -128,11 +142,12 @@ def _has_equal_inputs(case: CheckCase, other: CheckCase) -> bool:
 
 def far_cases(model: Any, part: Part, file: Path) -> tuple[CheckCase, ...]:
     """The far texts that are within the limits of a file, and too long for the whole model."""
-    if not any(case.name in FAR for case in cases(part.spec)):
-        return ()  # as in most exports: the inputs of all cases are not made again
-    affordable = {case.name for case in affordable_cases(model, part, largest=largest_sizes(file))}
-    every = check_cases(part, longest=longest_text(model), largest=largest_sizes(file))
-    return tuple(case for case in every if case.name in FAR and case.name not in affordable)
+    every = cases(part.spec)
+    if not any(case.name in FAR for case in every):
+        return ()  # as in most exports
+    longest, farthest, largest = longest_text(model), farthest_text(model), largest_sizes(file)
+    far = _far_texts(part, [_within_limits(case, longest, largest) for case in every])
+    return tuple(CheckCase(case.name, in_case(part.spec, case), tokens=n) for case, n in far if n > farthest)
 
 
 def affordable_cases(

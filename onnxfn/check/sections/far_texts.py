@@ -15,7 +15,7 @@ from typing import Any
 
 from attrs import evolve
 
-from onnxfn.check.cases.references import CheckCase, Reference, case_label
+from onnxfn.check.cases.references import LONGEST_RUN, CheckCase, Reference, case_label
 from onnxfn.check.cuts.cut import EMBEDDING, SHARED, Section, Sections
 from onnxfn.check.cuts.runs import in_type, run_sections
 from onnxfn.check.sections.check import RecordedCase, exact_result, real_array
@@ -24,33 +24,49 @@ from onnxfn.check.variants.proof import variant_kind
 from onnxfn.check.verdict.choices import WorseChoice, choosing_as_file, picked_positions
 from onnxfn.check.verdict.compare import Exact, compare, token_features
 from onnxfn.check.verdict.verdict import Comparison, precision_of
-from onnxfn.specs.algebra.dummies import Array, dummies, known_sizes
+from onnxfn.specs.algebra.dummies import Array, dummies
 from onnxfn.specs.algebra.planned import Part
 from onnxfn.specs.axes import symbols
 from onnxfn.specs.errors import CaptureFailed, InvalidSpec
-from onnxfn.specs.plan.check_cases import past_lengths
+from onnxfn.specs.plan.check_cases import FAR_PAST, past_lengths, resized
+from onnxfn.specs.plan.text_cases import BEYOND
 from onnxfn.specs.stored.reports import Report, Tick, no_tick
+
+LONGEST_PAST = 16_400
+"""The most tokens of a past that layers read, in several runs."""
 
 
 def far_text_report(model: Any, part: Part, file: Path, far: Sequence[CheckCase], *, tick: Tick = no_tick) -> Report:
     """The cases and the faults of chosen layers on far texts, which are too dear for the whole model.
 
-    `unchecked` has these texts for quantized and 16-bit files, and if the layers form no chain or do not run without
-    the others.
+    `unchecked` has the texts that are too long for layers, too; and all of them for quantized and 16-bit files, and if
+    the layers form no chain or do not run without the others.
     """
+    longest = {case.name: case for case in far if _steps(case)}
+    steps = [step for case in longest.values() for step in _steps(case)]
     try:
         is_variant = variant_kind(part.spec) is not None
-        comparisons = () if is_variant else tuple(_comparisons(chosen_layers(model, part, file, tick), far, tick))
+        comparisons = () if is_variant else tuple(_comparisons(chosen_layers(model, part, file, tick), steps, tick))
     except (CaptureFailed, InvalidSpec):
         comparisons = ()
     cases = dict.fromkeys(each.case for each in comparisons)
     findings = [_finding(part, each) for each in comparisons if not each.passed]
-    return Report((), cases, findings, unchecked=[] if comparisons else [_unchecked(part, each) for each in far])
+    read = max((case.tokens for case in longest.values()), default=0) if comparisons else 0
+    unread = dict.fromkeys(f"texts beyond {case.tokens - BEYOND:,} tokens" for case in far if case.tokens > read)
+    return Report((), cases, findings, unchecked=[f"{part.name}.onnx: {each}" for each in unread])
 
 
-def _unchecked(part: Part, case: CheckCase) -> str:
-    sizes = ", ".join(f"{name}={size}" for name, size in known_sizes(case.spec, {}).items())
-    return f"{part.name}.onnx: {case.name} ({sizes})"
+def _steps(case: CheckCase) -> tuple[CheckCase, ...]:
+    """The runs that read a far text: one; for a past that is too long for one, several with as many scores; or none."""
+    pasts, last = past_lengths(case.spec), case.tokens - 1
+    if case.tokens <= LONGEST_RUN:
+        return (case,)
+    if case.name != FAR_PAST or case.tokens > LONGEST_PAST:
+        return ()
+    step = LONGEST_RUN**2 // case.tokens
+    sizes = [(start, min(step, last - start)) for start in range(0, last, step)]
+    of_axes = [dict.fromkeys(pasts, past) | dict.fromkeys(pasts.values(), new) for past, new in (*sizes, (last, 1))]
+    return tuple(evolve(case, spec=resized(case.spec, each)) for each in of_axes)
 
 
 def _finding(part: Part, each: Comparison) -> str:
