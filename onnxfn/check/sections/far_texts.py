@@ -13,6 +13,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from attrs import evolve
 
 from onnxfn.check.cases.references import LONGEST_RUN, CheckCase, Reference, case_label
@@ -24,16 +25,17 @@ from onnxfn.check.variants.proof import variant_kind
 from onnxfn.check.verdict.choices import WorseChoice, choosing_as_file, picked_positions
 from onnxfn.check.verdict.compare import Exact, compare, token_features
 from onnxfn.check.verdict.verdict import Comparison, precision_of
-from onnxfn.specs.algebra.dummies import Array, dummies
+from onnxfn.specs.algebra.dummies import Array, dtype_of, dummy, known_sizes
 from onnxfn.specs.algebra.planned import Part
-from onnxfn.specs.axes import symbols
+from onnxfn.specs.axes import shape, symbols
 from onnxfn.specs.errors import CaptureFailed, InvalidSpec
 from onnxfn.specs.plan.check_cases import FAR_PAST, past_lengths, resized
-from onnxfn.specs.plan.text_cases import BEYOND
+from onnxfn.specs.plan.text_cases import BEYOND, LONGEST
+from onnxfn.specs.records import InputSpec
 from onnxfn.specs.stored.reports import Report, Tick, no_tick
 
 LONGEST_PAST = 16_400
-"""The most tokens of a past that layers read, in several runs."""
+"""The most tokens of a past that layers read: PyTorch gets one for all layers, 5 GB for 40 layers of 8 heads."""
 
 
 def far_text_report(model: Any, part: Part, file: Path, far: Sequence[CheckCase], *, tick: Tick = no_tick) -> Report:
@@ -57,15 +59,17 @@ def far_text_report(model: Any, part: Part, file: Path, far: Sequence[CheckCase]
 
 
 def _steps(case: CheckCase) -> tuple[CheckCase, ...]:
-    """The runs that read a far text: one; for a past that is too long for one, several with as many scores; or none."""
-    pasts, last = past_lengths(case.spec), case.tokens - 1
+    """The runs that read a far text: one, or none if it is too long.
+
+    A past that is too long for a text of one run repeats that of a short text. The tokens after it have as many scores.
+    """
+    pasts, new = past_lengths(case.spec), LONGEST_RUN**2 // max(1, case.tokens)
     if case.tokens <= LONGEST_RUN:
         return (case,)
     if case.name != FAR_PAST or case.tokens > LONGEST_PAST:
         return ()
-    step = LONGEST_RUN**2 // case.tokens
-    sizes = [(start, min(step, last - start)) for start in range(0, last, step)]
-    of_axes = [dict.fromkeys(pasts, past) | dict.fromkeys(pasts.values(), new) for past, new in (*sizes, (last, 1))]
+    sizes = ((0, LONGEST), (case.tokens - new, new))
+    of_axes = [dict.fromkeys(pasts, past) | dict.fromkeys(pasts.values(), added) for past, added in sizes]
     return tuple(evolve(case, spec=resized(case.spec, each)) for each in of_axes)
 
 
@@ -79,7 +83,7 @@ def _comparisons(chosen: ChosenLayers, far: Sequence[CheckCase], tick: Tick) -> 
     """The comparisons in each case; a past is what the layers of the file computed for the text of the case before."""
     feedback, past = {each.output: each.input for each in chosen.part.spec.feedback}, dict[str, Array]()
     for case in far:
-        recorded = _recorded(chosen, case, _with_past(case, past))
+        recorded = _recorded(chosen, case, _with_past(chosen, case, past))
         values = _file_values(chosen, recorded, tick)
         again = cache(partial(_results_with_picks, chosen, recorded, values))
         for number, expected in enumerate(recorded.hidden.states):
@@ -92,16 +96,23 @@ def _comparisons(chosen: ChosenLayers, far: Sequence[CheckCase], tick: Tick) -> 
         past = {feedback[name]: array for name, array in values.items() if name in feedback}
 
 
-def _with_past(case: CheckCase, past: Mapping[str, Array]) -> dict[str, Array]:
-    """The inputs of a case, with the first tokens of a past."""
-    inputs, lengths = dummies(case.spec, {}, seed=case.seed), past_lengths(case.spec)
-    for input_ in case.spec.inputs:
-        own = inputs[input_.name]
-        of_past = [axis for axis, symbol in symbols(input_.axes).items() if symbol in lengths]
-        sizes = (own.shape[axis] if axis in of_past else None for axis in range(own.ndim))
-        array = past.get(input_.name, own)[tuple(map(slice, sizes))]
-        inputs[input_.name] = array.astype(own.dtype, copy=False)
-    return inputs
+def _with_past(chosen: ChosenLayers, case: CheckCase, past: Mapping[str, Array]) -> dict[str, Array]:
+    """The inputs of a case, with the first tokens of a past, which repeats if it is shorter; zeros for other layers."""
+    spec, lengths, sizes = case.spec, past_lengths(case.spec), known_sizes(case.spec, {})
+    read = {name for section in _sections_with_picks(chosen) for name in section.inputs}
+
+    def array(input_: InputSpec) -> Array:
+        if input_.layer is not None and input_.name not in read:
+            return np.zeros(shape(input_.axes, sizes), dtype_of(spec, input_))
+        if input_.name not in past:
+            return dummy(spec, input_, sizes, seed=case.seed)
+        values = past[input_.name]
+        for axis, symbol in symbols(input_.axes).items():
+            if symbol in lengths:
+                values = values.take(np.arange(sizes[symbol]) % values.shape[axis], axis)
+        return values.astype(dtype_of(spec, input_), copy=False)
+
+    return {input_.name: array(input_) for input_ in spec.inputs}
 
 
 def _recorded(chosen: ChosenLayers, case: CheckCase, inputs: Mapping[str, Array]) -> RecordedCase:

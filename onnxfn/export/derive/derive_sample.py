@@ -21,13 +21,12 @@ from onnxfn.export.derive.sample_inputs import (
     check_results,
     generator_name,
     indexed_range,
+    inner_config,
     inner_models,
     sample_inputs,
     sample_range,
     specified_range,
-    windows,
     with_own_buffers,
-    with_windows,
 )
 from onnxfn.models.dtypes import float_dtype, float_dtypes
 from onnxfn.models.model_state import model_copy
@@ -41,6 +40,7 @@ from onnxfn.specs.edits.tensors import FLOAT_DTYPES
 from onnxfn.specs.errors import InvalidSpec, raise_no_memory, refuse_unknown
 from onnxfn.specs.plan.check_cases import CASE_STEPS, batch_symbol
 from onnxfn.specs.plan.planning import resolved
+from onnxfn.specs.plan.thresholds import thresholds
 from onnxfn.specs.records import Generator, Patch
 
 FIXED_PROGRAM = "this program of torch.export has fixed sizes: export it with dynamic_shapes, or pass the module"
@@ -92,7 +92,6 @@ def derive_from_sample(
         ExportSpec(call=evolve(call, patches=_inner_patches(model))),
         sample_inputs(tensors, axes, str(float_dtype(model)).removeprefix("torch.")),
     )
-    base = with_windows(model, base)
     copied = model_copy(model)
     if copied is not model:
         with_own_buffers(copied)
@@ -116,7 +115,7 @@ def _target(model: Any, tensors: Sequence[SampleTensor]) -> Target:
 def _inner_patches(model: Any) -> Collection[Patch]:
     """The patches of the rows of the transformers models inside a module."""
     types = {str(getattr(module.config, "model_type", None)) for module in inner_models(model)}
-    patches: Collection[Patch] = (SLIDING_WINDOW_CACHE,) if any(windows(model)) else ()
+    patches: Collection[Patch] = (SLIDING_WINDOW_CACHE,) if any(thresholds(inner_config(model))) else ()
     for row in filter(None, (row_of(name, ARCHITECTURES) for name in sorted(types))):
         patches = named(patches, row.call.patches)
     return patches
