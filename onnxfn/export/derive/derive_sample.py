@@ -26,6 +26,7 @@ from onnxfn.export.derive.sample_inputs import (
     sample_inputs,
     sample_range,
     specified_range,
+    with_long_texts,
     with_own_buffers,
 )
 from onnxfn.models.dtypes import float_dtype, float_dtypes
@@ -33,7 +34,7 @@ from onnxfn.models.model_state import model_copy
 from onnxfn.specs.algebra.compose import compose, named
 from onnxfn.specs.algebra.dummies import known_sizes, sized
 from onnxfn.specs.algebra.facts import case
-from onnxfn.specs.algebra.planned import PlannedSpec
+from onnxfn.specs.algebra.planned import Part, PlannedSpec
 from onnxfn.specs.algebra.spec import Call, Dummies, ExportSpec, FloatDtype, Target
 from onnxfn.specs.converters import Path
 from onnxfn.specs.edits.tensors import FLOAT_DTYPES
@@ -121,6 +122,12 @@ def _inner_patches(model: Any) -> Collection[Patch]:
     return patches
 
 
+def _with_long_text(model: Any, spec: ExportSpec) -> PlannedSpec:
+    """The planned spec, with a long text if there are thresholds inside: results may have other sizes beyond them."""
+    planned = resolved(spec, {})
+    return with_long_texts(model, Part("model", planned)).spec if any(thresholds(inner_config(model))) else planned
+
+
 def _with_generators(base: ExportSpec, generators: Generators) -> ExportSpec:
     named_generators = (evolve(generator, name=generator_name(name)) for name, generator in generators.items())
     return compose(base, ExportSpec(dummies=Dummies(generators=tuple(named_generators))))
@@ -132,9 +139,8 @@ def _certain(
     """The generators of inputs whose range was given, or found in the runs at all sizes: the narrowest of these."""
     by_name = {sample.name: sample.tensor for sample in tensors}
     known = {name: specified_range(name, by_name[name], limits) for name, limits in ranges.items()}
-    planned = resolved(
-        _with_generators(base, {name: sample_range(name, by_name[name]) for name in by_name} | known), {}
-    )
+    spec = _with_generators(base, {name: sample_range(name, by_name[name]) for name in by_name} | known)
+    planned = _with_long_text(model, spec)
     bounds: Bounds = {}
     for spec in specs_at_sizes(planned):
         bounds = index_bounds(model, spec, bounds)
@@ -197,7 +203,7 @@ def _first_runs(model: Any, base: ExportSpec, generators: Generators) -> Runs:
     except Exception as error:
         raise_no_memory(error)
         advice = FIXED_PROGRAM if "Guard failed" in str(error) else "name its dynamic axes in `axes`"
-        where = _failing_sizes(model, resolved(_with_generators(base, generators), {}))
+        where = _failing_sizes(model, _with_long_text(model, _with_generators(base, generators)))
         raise InvalidSpec(
             f"{base.name} does not run on tensors like this sample{where}: {summary(error)}; {advice}"
         ) from error
@@ -227,7 +233,7 @@ def _runs(model: Any, spec: ExportSpec) -> Runs:
         complex_paths.extend(path for path, tensor in tensors_of_result.items() if tensor.is_complex())
         return tensors_of_result
 
-    runs = run_at_sizes(model, resolved(spec, {}), tensors)
+    runs = run_at_sizes(model, _with_long_text(model, spec), tensors)
     return Runs(runs, any(nan), tuple(complex_paths))
 
 

@@ -109,12 +109,15 @@ def text_facts(read: Callable[[Source], Any], config: Snapshot) -> TextFacts:
 def with_text_cases(spec: PlannedSpec, facts: TextFacts, others: tuple[str, ...] = ()) -> PlannedSpec:
     """The planned spec with the cases for special tokens and for long texts, if it has token ids and their sizes.
 
-    `others`: the symbols of the lengths of its texts, if it has no token ids.
+    `others`: the symbols of the lengths of its texts, if it has no token ids. With them, its inputs need not decide the
+    sizes of its outputs.
     """
     lengths = tuple(dict.fromkeys(map(_length, _token_inputs(spec)))) or others
     if not lengths or not _has_sizes(spec):
         return spec
     special, long_cases = _with_special_tokens(spec, facts), partial(_long_cases, spec, lengths)
+    if not _may_be_long(spec, lengths, undecided=bool(others)):
+        return evolve(spec, cases=special)
     long = long_cases(min(LONGEST, facts.longest), (LONG_TEXT, LONG_PAST))
     far = (long_cases(length, (FAR_TEXT, FAR_PAST), 1) for length in facts.far)
     return evolve(spec, cases=(*special, *long, *chain(*far)))
@@ -219,13 +222,12 @@ def _long_cases(
 ) -> tuple[Case, ...]:
     """One case with a long text in one row; and one whose past is as long as that text, if the spec has a past.
 
-    At most `most_new` tokens follow that past. There is no case if the length is fixed, if the inputs do not decide the
-    length of an output (speech), or if other cases are as long.
+    At most `most_new` tokens follow that past. There is no case if other cases are as long.
     """
     every_case, pasts = cases(spec), past_lengths(spec)
     single = [case for case in every_case if _sizes(spec, case).get("batch_size", 1) == 1]
     checked = [_sizes(spec, case)[length] for case in every_case for length in lengths]
-    if not (single and _may_be_long(spec, lengths)) or max(checked) >= longest:
+    if not single or max(checked) >= longest:
         return ()
     prompt = min(single, key=lambda case: sum(_sizes(spec, case)[past] for past in pasts))
     before = sum(_sizes(spec, prompt)[past] for past in pasts)
@@ -261,11 +263,11 @@ def _has_sizes(spec: PlannedSpec) -> bool:
     return all(needed <= _sizes(spec, case).keys() for case in cases(spec))
 
 
-def _may_be_long(spec: PlannedSpec, lengths: tuple[str, ...]) -> bool:
-    """Whether the lengths of the tokens are dynamic, and the inputs decide the sizes of all outputs."""
+def _may_be_long(spec: PlannedSpec, lengths: tuple[str, ...], *, undecided: bool) -> bool:
+    """Whether the lengths of the tokens are dynamic, and the inputs decide the sizes of all outputs (not of speech)."""
     known = {name for input_ in spec.inputs for name in names(input_.axes)}
     decided = {name for output in spec.outputs for name in names(output.axes)} <= known | {NUM_LOGITS}
-    return {*lengths} <= known - fixed_sizes(spec).keys() and decided
+    return {*lengths} <= known - fixed_sizes(spec).keys() and (undecided or decided)
 
 
 # Values
