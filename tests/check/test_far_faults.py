@@ -13,6 +13,7 @@ import numpy as np
 import onnx
 import pytest
 import tiny
+import torch
 from graph_edits import after_input, constant, initializers, insert, new_constant, set_constant, users
 
 import onnxfn
@@ -32,6 +33,7 @@ LATENT = {"num_key_value_heads": 4, "head_dim": 4}
 MODELS = {
     "mistral 600": ("mistral", {**LONG, "sliding_window": 600}),
     "mistral 4096": ("mistral", {**LONG, "sliding_window": 4096}),
+    "mistral 8192": ("mistral", {**LONG, "sliding_window": 8192, "max_position_embeddings": 16384}),
     "gemma3": (
         "gemma3_text",
         {**LONG, "sliding_window": 600, "layer_types": ["sliding_attention", "full_attention"] * 2},
@@ -96,6 +98,9 @@ FAULTS = {
     "a window of 600 is dropped": ("mistral 600", LAYERS, partial(number, 600, 100_000)),
     "a window of 4096 is one of 4095": ("mistral 4096", LAYERS, partial(number, 4096, 4095)),
     "a window of 4096 is dropped": ("mistral 4096", LAYERS, partial(number, 4096, 100_000)),
+    "a window of 8192 is one of 8191": ("mistral 8192", WHOLE, partial(number, 8192, 8191)),
+    "a window inside a module is one of 590": ("around mistral 600", WHOLE, partial(number, 600, 590)),
+    "a window inside a module is one of 599": ("around mistral 600", LAYERS, partial(number, 600, 599)),
     "a window of every second layer is one of 599": ("gemma3", LAYERS, partial(number, 600, 599)),
     "positions of a table end at 520": ("gpt2", WHOLE, partial(clipped, 520)),
     "positions of a table end at 1000": ("gpt2", LAYERS, partial(clipped, 1000)),
@@ -111,8 +116,21 @@ SAMPLED = (
     "a window of 600 is one of 590",
     "one layer of four is another at far positions",
     "dynamic scaling is dropped",
+    "a window of 8192 is one of 8191",
+    "a window inside a module is one of 590",
 )
 """The faults of the default run."""
+
+
+class Scores(torch.nn.Module):
+    """A module around a model, without a configuration of its own."""
+
+    def __init__(self, inner):
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, tokens):
+        return self.inner(input_ids=tokens).logits.softmax(-1)
 
 
 @pytest.fixture(scope="module")
@@ -120,8 +138,11 @@ def exports(exports_of):
     """From a name in MODELS to its spec, its model and the folder of its export."""
 
     def built(name):
-        model_type, sizes = MODELS[name]
+        model_type, sizes = MODELS[name.removeprefix("around ")]
         model = tiny.model(model_type, "AutoModelForCausalLM", **sizes)
+        if name not in MODELS:
+            model, sample = Scores(model), torch.arange(8).reshape(2, 4)
+            return onnxfn.derived(model, sample=sample, axes={"tokens": "batch_size length"}), model
         return onnxfn.spec_for(model, "text-generation-with-past"), model
 
     return exports_of(built)
@@ -175,7 +196,26 @@ def test_a_report_names_the_far_texts_that_were_not_read(exports, tmp_path, monk
     assert report_of(spec, model, right).unchecked == ()
     report = onnxfn.export(onnxfn.with_dtypes(spec, float="float16"), model, tmp_path / "out").report
     assert report.passed
-    assert [each.partition(" (")[0] for each in report.unchecked] == ["model.onnx: far text", "model.onnx: far past"]
+    assert report.unchecked == ("model.onnx: texts beyond 600 tokens",)
+
+
+@pytest.mark.parametrize(
+    ("task", "thresholds", "unread"),
+    [
+        ("text-generation", {"sliding_window": 8192}, ["8,192"]),
+        ("text-generation", {"sliding_window": 600, "attention_chunk_size": 5000}, ["5,000"]),
+        ("text-generation-with-past", {"sliding_window": 600, "attention_chunk_size": 30_000}, ["30,000"]),
+        ("text-generation-with-past", {"sliding_window": 60_000}, []),
+    ],
+)
+def test_a_report_names_each_threshold_that_is_within_the_positions_and_beyond_all_texts(
+    task, thresholds, unread, tmp_path
+):
+    sizes = {**LONG, "max_position_embeddings": 32_768, **thresholds}
+    model = tiny.model("mistral", "AutoModelForCausalLM", **sizes)
+    report = onnxfn.export(onnxfn.spec_for(model, task), model, tmp_path / "out").report
+    names = [f"model.onnx: texts beyond {each} tokens" for each in unread]
+    assert (report.passed, [*report.unchecked]) == (True, names)
 
 
 @pytest.mark.parametrize("fault", SAMPLED)

@@ -5,9 +5,10 @@ import onnx
 from onnxfn.check.cases.references import check_cases
 from onnxfn.specs.algebra.dummies import dummies
 from onnxfn.specs.axes import symbols, terms, value
-from onnxfn.specs.plan.text_cases import FAR, LONG_PAST, LONG_TEXT
+from onnxfn.specs.plan.check_cases import FAR_PAST, FAR_TEXT
+from onnxfn.specs.plan.text_cases import LONG_PAST, LONG_TEXT
 
-LONG = (LONG_TEXT, LONG_PAST, *FAR)
+LONG = (LONG_TEXT, LONG_PAST, FAR_TEXT, FAR_PAST)
 
 
 def assert_agreement(result, folder):

@@ -120,35 +120,37 @@ ROTARY = {"max_position_embeddings": 32768, "rope_parameters": {"rope_type": "de
 LONGROPE = {"rope_type": "longrope", "original_max_position_embeddings": 2000}
 
 
-def far_length(config):
-    """The tokens of the far text of a BERT with this configuration; None if there is no such text."""
-    far = case_of(spec_for("bert"), {**BERT, **config}, FAR_TEXT)
-    return None if far is None else dummies(far, {})["input_ids"].shape[1]
+def far_lengths(config):
+    """The tokens of each far text of a BERT with this configuration."""
+    planned = plan(spec_for("bert"), {**BERT, **config}).parts[0].spec
+    far = [in_case(planned, case) for case in planned.cases if case.name.startswith(FAR_TEXT)]
+    return [dummies(each, {})["input_ids"].shape[1] for each in far]
 
 
 @pytest.mark.parametrize(
-    ("config", "length"),
+    ("config", "lengths"),
     [
-        (ROTARY, None),
-        ({**ROTARY, "sliding_window": 5}, None),
-        ({**ROTARY, "sliding_window": 128}, 137),
-        ({**ROTARY, "sliding_window": 4096}, 4105),
-        ({**ROTARY, "text_config": {"attention_chunk_size": 1024}, "vision_config": {"window_size": 2000}}, 1033),
-        ({**ROTARY, "decoder": {"sliding_window_size": 700}}, 709),
-        ({**ROTARY, "attention_window": [600, 650]}, 659),
-        ({**ROTARY, "sliding_window": 600, "index_topk": 2048}, 2057),
-        ({**ROTARY, "rope_parameters": LONGROPE}, 2009),
-        ({**ROTARY, "rope_parameters": {"full_attention": LONGROPE, "sliding_attention": {}}}, 2009),
-        ({**ROTARY, "rope_parameters": {**LONGROPE, "rope_type": "yarn"}}, None),
-        ({"max_position_embeddings": 600, "rope_parameters": {"rope_type": "dynamic"}}, 609),
-        ({"max_position_embeddings": 4100, "rope_parameters": {}, "sliding_window": 4096}, 4098),
-        ({"max_position_embeddings": 1024}, 1022),
-        ({"max_position_embeddings": 512}, None),
-        ({**ROTARY, "sliding_window": 131072}, None),
+        (ROTARY, []),
+        ({**ROTARY, "sliding_window": 5}, []),
+        ({**ROTARY, "sliding_window": 128}, [137]),
+        ({**ROTARY, "sliding_window": 8192}, [8201]),
+        ({**ROTARY, "text_config": {"attention_chunk_size": 1024}, "vision_config": {"window_size": 2000}}, [1033]),
+        ({**ROTARY, "decoder": {"sliding_window_size": 700}}, [709]),
+        ({**ROTARY, "attention_window": [600, 650]}, [609, 659]),
+        ({**ROTARY, "sliding_window": 600, "index_topk": 2048}, [609, 2057]),
+        ({**ROTARY, "rope_parameters": LONGROPE}, [2009]),
+        ({**ROTARY, "rope_parameters": {"full_attention": LONGROPE, "sliding_attention": {}}}, [2009]),
+        ({**ROTARY, "rope_parameters": {**LONGROPE, "rope_type": "yarn"}}, []),
+        ({"max_position_embeddings": 600, "rope_parameters": {"rope_type": "dynamic"}}, [609]),
+        ({"max_position_embeddings": 4100, "rope_parameters": {}, "sliding_window": 4096}, [4098]),
+        ({"max_position_embeddings": 4096, "rope_parameters": {}, "sliding_window": 4096}, []),
+        ({"max_position_embeddings": 1024}, [1022]),
+        ({"max_position_embeddings": 512}, []),
+        ({**ROTARY, "sliding_window": 131072}, []),
     ],
 )
-def test_a_far_text_is_nine_tokens_longer_than_each_threshold_as_far_as_there_are_positions(config, length):
-    assert far_length(config) == length
+def test_a_far_text_is_nine_tokens_longer_than_each_threshold_as_far_as_there_are_positions(config, lengths):
+    assert far_lengths(config) == lengths
 
 
 def test_one_token_follows_a_far_past_that_is_longer_than_the_window():

@@ -25,8 +25,8 @@ from onnxfn.specs.algebra.planned import Case, Part, PlannedSpec
 from onnxfn.specs.axes import names, symbols
 from onnxfn.specs.axis_symbols import ends, stated_limits, traced_sizes
 from onnxfn.specs.errors import CaptureFailed
-from onnxfn.specs.plan.check_cases import cases, in_case, past_lengths, resized, with_dummies
-from onnxfn.specs.plan.text_cases import FAR, LONG_PAST, LONG_TEXT, LONGEST, SHORTEST
+from onnxfn.specs.plan.check_cases import FAR_PAST, cases, in_case, is_far, past_lengths, resized, with_dummies
+from onnxfn.specs.plan.text_cases import LONG_PAST, LONG_TEXT, LONGEST, SHORTEST
 from onnxfn.specs.stored.reports import CheckFailed, Tick, no_tick
 from onnxfn.weights.onnx_files import metadata
 
@@ -100,8 +100,8 @@ def check_cases(
     """
     has_other_sizes = all(part.inputs.values())
     within = [_within_limits(case, longest, largest) for case in cases(part.spec)]
-    affordable = {case.name: case for case, tokens in _far_texts(part, within) if tokens <= farthest}
-    every_case = [*(case for case in within if case.name not in FAR), *affordable.values()]
+    affordable = {case.name.startswith(FAR_PAST): case for case, n in _far_texts(part, within) if n <= farthest}
+    every_case = [*(case for case in within if not is_far(case)), *affordable.values()]
     planned = tuple(
         # An input without dynamic axes has the same size in all cases. Then each case gets other values.
         CheckCase(case.name, in_case(part.spec, case), seed=0 if has_other_sizes else number)
@@ -112,13 +112,12 @@ def check_cases(
 
 
 def _far_texts(part: Part, every_case: Sequence[Case]) -> Iterator[tuple[Case, int]]:
-    """The far texts and pasts that are longer than the long ones, and their tokens."""
-    grown = past_lengths(part.spec)
-    for case in every_case:
+    """The far texts and pasts that are longer than all others, and their tokens."""
+    grown, near = past_lengths(part.spec), [traced_sizes(case) for case in every_case if not is_far(case)]
+    for case in filter(is_far, every_case):
         sizes = traced_sizes(case)
-        long = next((traced_sizes(each) for each in every_case if each.name == FAR.get(case.name)), {})
-        longer = {name for name, size in sizes.items() if size > long.get(name, 0)}
-        if case.name in FAR and longer:
+        longer = {name for name, size in sizes.items() if all(size > other.get(name, 0) for other in near)}
+        if longer:
             both = (sizes[past] + sizes[new] for past, new in grown.items() if longer & {past, new})
             yield case, max(both, default=max(sizes[name] for name in longer))
 
@@ -142,11 +141,8 @@ def _has_equal_inputs(case: CheckCase, other: CheckCase) -> bool:
 
 def far_cases(model: Any, part: Part, file: Path) -> tuple[CheckCase, ...]:
     """The far texts that are within the limits of a file, and too long for the whole model."""
-    every = cases(part.spec)
-    if not any(case.name in FAR for case in every):
-        return ()  # as in most exports
-    longest, farthest, largest = longest_text(model), farthest_text(model), largest_sizes(file)
-    far = _far_texts(part, [_within_limits(case, longest, largest) for case in every])
+    every, farthest, limits = cases(part.spec), farthest_text(model), (longest_text(model), largest_sizes(file))
+    far = _far_texts(part, [_within_limits(case, *limits) for case in every])
     return tuple(CheckCase(case.name, in_case(part.spec, case), tokens=n) for case, n in far if n > farthest)
 
 

@@ -44,7 +44,7 @@ def far_text_report(model: Any, part: Part, file: Path, far: Sequence[CheckCase]
     `unchecked` has the texts that are too long for layers, too; and all of them for quantized and 16-bit files, and if
     the layers form no chain or do not run without the others.
     """
-    longest = {case.name: case for case in far if _steps(case)}
+    longest = {case.name.startswith(FAR_PAST): case for case in far if _steps(case)}
     steps = [step for case in longest.values() for step in _steps(case)]
     try:
         is_variant = variant_kind(part.spec) is not None
@@ -66,7 +66,7 @@ def _steps(case: CheckCase) -> tuple[CheckCase, ...]:
     pasts, new = past_lengths(case.spec), LONGEST_RUN**2 // max(1, case.tokens)
     if case.tokens <= LONGEST_RUN:
         return (case,)
-    if case.name != FAR_PAST or case.tokens > LONGEST_PAST:
+    if not case.name.startswith(FAR_PAST) or case.tokens > LONGEST_PAST:
         return ()
     sizes = ((0, LONGEST), (case.tokens - new, new))
     of_axes = [dict.fromkeys(pasts, past) | dict.fromkeys(pasts.values(), added) for past, added in sizes]

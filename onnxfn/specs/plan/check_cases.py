@@ -63,12 +63,17 @@ def cases(spec: PlannedSpec) -> tuple[Case, ...]:
 
 
 FAR_TEXT, FAR_PAST = "far text", "far past"
-"""The names of cases that are too long for whole models of any size, see `text_cases.py`."""
+"""The names of the longest cases, see `text_cases.py`: not every whole model can read them. Others are numbered."""
+
+
+def is_far(case: Case) -> bool:
+    """Whether a case is one of these."""
+    return case.name.startswith((FAR_TEXT, FAR_PAST))
 
 
 def near_cases(spec: PlannedSpec) -> tuple[Case, ...]:
     """The cases of a planned spec without the far ones."""
-    return tuple(case for case in cases(spec) if case.name not in (FAR_TEXT, FAR_PAST))
+    return tuple(case for case in cases(spec) if not is_far(case))
 
 
 def batch_symbol(spec: PlannedSpec) -> str | None:

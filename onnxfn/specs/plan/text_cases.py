@@ -31,9 +31,6 @@ from onnxfn.specs.records import Generator, InputSpec, NestedDummy, Source
 SPECIAL_TOKENS, LONG_TEXT, LONG_PAST = "special tokens", "long text", "long past"
 """The names of these cases. Far ones are longer than all thresholds of the configuration, see `thresholds.py`."""
 
-FAR: Mapping[str, str] = MappingProxyType({FAR_TEXT: LONG_TEXT, FAR_PAST: LONG_PAST})
-"""From the name of a far case to that of the long one."""
-
 SHORTEST, LONGEST, UNUSED_POSITIONS = 64, 512, 2
 """The tokens of a long text: of large models, and of small ones. The positions that RoBERTa's tables leave unused."""
 
@@ -119,7 +116,10 @@ def with_text_cases(spec: PlannedSpec, facts: TextFacts, others: tuple[str, ...]
     if not _may_be_long(spec, lengths, undecided=bool(others)):
         return evolve(spec, cases=special)
     long = long_cases(min(LONGEST, facts.longest), (LONG_TEXT, LONG_PAST))
-    far = (long_cases(length, (FAR_TEXT, FAR_PAST), 1) for length in facts.far)
+    numbers = (*(f" {number}" for number in range(len(facts.far), 1, -1)), "")
+    far = (
+        long_cases(far, (FAR_TEXT + each, FAR_PAST + each), 1) for each, far in zip(numbers, facts.far, strict=False)
+    )
     return evolve(spec, cases=(*special, *long, *chain(*far)))
 
 
