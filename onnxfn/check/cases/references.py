@@ -44,10 +44,7 @@ NO_LIMITS: Mapping[str, int] = MappingProxyType({})
 
 @frozen
 class CheckCase:
-    """A case of a check: the spec of its dummy inputs and their seed, or real inputs in their place.
-
-    `tokens` is the length of a far text, with its past.
-    """
+    """A case of a check: the spec of its dummy inputs and their seed, or real inputs; and the tokens of a far text."""
 
     name: str
     spec: PlannedSpec
@@ -118,7 +115,7 @@ def _far_texts(part: Part, every_case: Sequence[Case]) -> Iterator[tuple[Case, i
         sizes = traced_sizes(case)
         longer = {name for name, size in sizes.items() if all(size > other.get(name, 0) for other in near)}
         if longer:
-            both = (sizes[past] + sizes[new] for past, new in grown.items() if longer & {past, new})
+            both = (sizes.get(past, 0) + sizes.get(new, 0) for past, new in grown.items() if longer & {past, new})
             yield case, max(both, default=max(sizes[name] for name in longer))
 
 

@@ -47,8 +47,8 @@ def far_text_report(model: Any, part: Part, file: Path, far: Sequence[CheckCase]
     longest = {case.name.startswith(FAR_PAST): case for case in far if _steps(case)}
     steps = [step for case in longest.values() for step in _steps(case)]
     try:
-        is_variant = variant_kind(part.spec) is not None
-        comparisons = () if is_variant else tuple(_comparisons(chosen_layers(model, part, file, tick), steps, tick))
+        is_read = steps and variant_kind(part.spec) is None
+        comparisons = tuple(_comparisons(chosen_layers(model, part, file, tick), steps, tick)) if is_read else ()
     except (CaptureFailed, InvalidSpec):
         comparisons = ()
     cases = dict.fromkeys(each.case for each in comparisons)

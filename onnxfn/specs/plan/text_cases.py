@@ -89,25 +89,22 @@ def text_facts(read: Callable[[Source], Any], config: Snapshot) -> TextFacts:
     pads, ends = (either(*(f"{section}{name}" for section in SECTIONS)) for name in ("pad_token_id", "eos_token_id"))
     counts = [_value(read, f"{section}{name}") for name in POSITION_COUNTS for section in SECTIONS]
     positions = [count - UNUSED_POSITIONS for count in counts if isinstance(count, int) and count > 0]
-    changes = [*thresholds(config)]
-    if grows_with_text(config):
-        positions, changes = [], [*changes, *(count + UNUSED_POSITIONS for count in positions)]
-    longest = min(positions, default=sys.maxsize)
-    far = {min(change + BEYOND, longest) for change in changes if SHORTEST - BEYOND < change < longest}
+    growing = {count + UNUSED_POSITIONS for count in positions} if grows_with_text(config) else set()
+    longest = sys.maxsize if growing else min(positions, default=sys.maxsize)
+    changes = (each for each in (*thresholds(config), *growing) if SHORTEST - BEYOND < each < longest)
     table = {longest} if LONGEST < longest <= LARGEST_TABLE and not has_rotary(config) else set()
     return TextFacts(
         pad=_first_token(_value(read, pads)),
         end=_first_token(_value(read, ends)),
         longest=longest,
-        far=tuple(sorted(far | table)),
+        far=tuple(sorted(table.union(min(each + BEYOND, longest) for each in changes))),
     )
 
 
 def with_text_cases(spec: PlannedSpec, facts: TextFacts, others: tuple[str, ...] = ()) -> PlannedSpec:
     """The planned spec with the cases for special tokens and for long texts, if it has token ids and their sizes.
 
-    `others`: the symbols of the lengths of its texts, if it has no token ids. With them, its inputs need not decide the
-    sizes of its outputs.
+    `others`: the symbols of lengths that count without token ids, and without inputs that decide the sizes of outputs.
     """
     lengths = tuple(dict.fromkeys(map(_length, _token_inputs(spec)))) or others
     if not lengths or not _has_sizes(spec):
@@ -116,10 +113,8 @@ def with_text_cases(spec: PlannedSpec, facts: TextFacts, others: tuple[str, ...]
     if not _may_be_long(spec, lengths, undecided=bool(others)):
         return evolve(spec, cases=special)
     long = long_cases(min(LONGEST, facts.longest), (LONG_TEXT, LONG_PAST))
-    numbers = (*(f" {number}" for number in range(len(facts.far), 1, -1)), "")
-    far = (
-        long_cases(far, (FAR_TEXT + each, FAR_PAST + each), 1) for each, far in zip(numbers, facts.far, strict=False)
-    )
+    numbers = [*(f" {number}" for number in range(len(facts.far), 1, -1)), ""]
+    far = map(lambda length, number: long_cases(length, (FAR_TEXT + number, FAR_PAST + number), 1), facts.far, numbers)
     return evolve(spec, cases=(*special, *long, *chain(*far)))
 
 
