@@ -173,12 +173,7 @@ def compared_file(
 
 
 def adapter_report(
-    model: Any,
-    part: Part,
-    file: Path,
-    arrays: Mapping[str, Array],
-    tick: Tick = no_tick,
-    proof: Proof = NO_PROOF,
+    model: Any, part: Part, file: Path, arrays: Mapping[str, Array], tick: Tick = no_tick, proof: Proof = NO_PROOF
 ) -> Report:
     """The report on a file that gets the arrays of an adapter in each case of its part.
 

@@ -118,10 +118,7 @@ def sectioned_file(checked: CheckedFile, real_inputs: Mapping[str, Array] | None
 
 
 def _sections(
-    checked: CheckedFile,
-    layers: Sequence[str],
-    runs: Sequence[tuple[Reference, HiddenStates]],
-    written: WrittenGraph,
+    checked: CheckedFile, layers: Sequence[str], runs: Sequence[tuple[Reference, HiddenStates]], written: WrittenGraph
 ) -> Sections:
     """The sections of a graph, whose values have the shapes of the hidden states in all runs."""
     graph, spec = written.model.graph, checked.part.spec

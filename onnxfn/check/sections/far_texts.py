@@ -74,9 +74,8 @@ def _steps(case: CheckCase) -> tuple[CheckCase, ...]:
 
 
 def _finding(part: Part, each: Comparison) -> str:
-    error, allowed = f"{each.max_abs:.2e}", f"{each.tolerance:.1e}"
-    where = f"the hidden states after {each.output} are {error} away from PyTorch"
-    return f"{part.name}: {where} at {each.case} (allowed are {allowed})"
+    where = f"the hidden states after {each.output} are {each.max_abs:.2e} away from PyTorch"
+    return f"{part.name}: {where} at {each.case} (allowed are {each.tolerance:.1e})"
 
 
 def _comparisons(chosen: ChosenLayers, far: Sequence[CheckCase], tick: Tick) -> Iterator[Comparison]:
@@ -85,15 +84,26 @@ def _comparisons(chosen: ChosenLayers, far: Sequence[CheckCase], tick: Tick) -> 
     for case in far:
         recorded = _recorded(chosen, case, _with_past(chosen, case, past))
         values = _file_values(chosen, recorded, tick)
-        again = cache(partial(_results_with_picks, chosen, recorded, values))
-        for number, expected in enumerate(recorded.hidden.states):
-            compared = partial(_comparison, chosen, recorded, values, number)
-            exact = Exact(partial(exact_result, recorded, number - 1)) if number else Exact()
-            comparison = compared(expected, exact, tick)
-            if number and not comparison.passed and again():
-                comparison = compared(again()[number - 1], Exact(), tick)
-            yield comparison
+        yield from _case_comparisons(chosen, recorded, values, tick)
         past = {feedback[name]: array for name, array in values.items() if name in feedback}
+
+
+def _case_comparisons(
+    chosen: ChosenLayers, recorded: RecordedCase, values: Mapping[str, Array], tick: Tick
+) -> Iterator[Comparison]:
+    """The comparisons of the embedding and of the result of each chosen layer."""
+    spec, reference, hidden = chosen.part.spec, recorded.reference, chosen.sectioned.sections.hidden
+    outputs = [hidden[0], *(hidden[index + 1] for index in chosen.indices)]
+    again = cache(partial(_results_with_picks, chosen, recorded, values))
+    for number, expected in enumerate(recorded.hidden.states):
+        path, actual = (EMBEDDING, *chosen.paths)[number], real_array(values[outputs[number]])
+        select = token_features(spec, expected.shape, reference.inputs)
+        compared = partial(compare, spec, path, reference.case, actual, select=select, tick=tick)
+        exact = Exact(partial(exact_result, recorded, number - 1)) if number else Exact()
+        comparison = compared(expected, exact=exact)
+        if number and not comparison.passed and again():
+            comparison = compared(again()[number - 1])
+        yield comparison
 
 
 def _with_past(chosen: ChosenLayers, case: CheckCase, past: Mapping[str, Array]) -> dict[str, Array]:
@@ -162,20 +172,3 @@ def _file_values(chosen: ChosenLayers, recorded: RecordedCase, tick: Tick) -> di
     read_later = {*hidden, *picked_positions(written), *(each.output for each in chosen.part.spec.feedback)}
     runs = run_sections(written, sections, [feeds], [states], tick=tick)
     return {name: array for _, [outputs] in runs for name, array in outputs.items() if name in read_later}
-
-
-def _comparison(
-    chosen: ChosenLayers,
-    recorded: RecordedCase,
-    values: Mapping[str, Array],
-    number: int,
-    expected: Array,
-    exact: Exact,
-    tick: Tick,
-) -> Comparison:
-    """The comparison of the result of a chosen layer, from 1 on; 0 is the embedding."""
-    spec, reference, hidden = chosen.part.spec, recorded.reference, chosen.sectioned.sections.hidden
-    output = chosen.paths[number - 1] if number else EMBEDDING
-    actual = real_array(values[hidden[chosen.indices[number - 1] + 1 if number else 0]])
-    select = token_features(spec, expected.shape, reference.inputs)
-    return compare(spec, output, reference.case, actual, expected, select, exact, tick=tick)

@@ -36,10 +36,7 @@ NO_CACHE = Constant("use_cache", value=False)
 
 
 def whole_part(
-    arguments: Mapping[str, Array],
-    spec: PlannedSpec,
-    output: str = "logits",
-    constants: Iterable[Constant] = (),
+    arguments: Mapping[str, Array], spec: PlannedSpec, output: str = "logits", constants: Iterable[Constant] = ()
 ) -> Part:
     """The whole model as a part that takes these arguments and gives one output, in the dtype of another spec.
 
