@@ -5,10 +5,6 @@ import onnx
 from onnxfn.check.cases.references import check_cases
 from onnxfn.specs.algebra.dummies import dummies
 from onnxfn.specs.axes import symbols, terms, value
-from onnxfn.specs.plan.check_cases import FAR_PAST, FAR_TEXT
-from onnxfn.specs.plan.text_cases import LONG_PAST, LONG_TEXT
-
-LONG = (LONG_TEXT, LONG_PAST, FAR_TEXT, FAR_PAST)
 
 
 def assert_agreement(result, folder):
@@ -44,7 +40,7 @@ def assert_axis_sizes(result):
             if difference.part == part.name
         }
         largest = {limit.name: limit.high for limit in result.limits if limit.high is not None}
-        planned = [case for case in check_cases(part, largest=largest) if case.name not in LONG]
+        planned = [case for case in check_cases(part, largest=largest) if not case.name.startswith(("long", "far"))]
         for index, case in enumerate(planned):
             sizes = input_sizes(part, dummies(case.spec, {}))
             for output in part.spec.outputs:

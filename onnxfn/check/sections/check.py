@@ -151,14 +151,13 @@ def compared_sections(
     """
     cases, hidden = sectioned.cases, sectioned.sections.hidden
     feeds = [dict(case.reference.inputs) for case in cases]
-    replaced: list[Values] = [dict(zip(hidden, case.hidden.states, strict=True)) for case in cases]
+    from_torch = (dict(zip(hidden, case.hidden.states, strict=True)) for case in cases)
+    replaced: list[Values] = [*from_torch, *({} for _ in cases)]
     run_options = silent_run_options()
     planned_outputs: list[dict[str, Array]] = [{} for _ in cases]
     errors: list[SectionError] = []
     with stopped_on_error(partial(setattr, run_options, "terminate", True)):
-        runs = run_sections(
-            sectioned.written, sectioned.sections, feeds * 2, [*replaced, *({} for _ in cases)], run_options, tick
-        )
+        runs = run_sections(sectioned.written, sectioned.sections, feeds * 2, replaced, run_options, tick)
         for section, outputs in runs:
             # Each array is released before the next case runs: in the head they are the logits.
             alone: list[Comparison] = []

@@ -106,9 +106,8 @@ def derive_from_sample(
 
 def _target(model: Any, tensors: Sequence[SampleTensor]) -> Target:
     """The float dtype of a module without weights: that of the sample, if its real tensors have one."""
-    dtypes = {
-        str(sample.tensor.dtype).removeprefix("torch.") for sample in tensors if sample.tensor.is_floating_point()
-    }
+    reals = (sample.tensor for sample in tensors if sample.tensor.is_floating_point())
+    dtypes = {str(tensor.dtype).removeprefix("torch.") for tensor in reals}
     has_one = len(dtypes) == 1 and dtypes <= {*FLOAT_DTYPES} - {"float32"} and not float_dtypes(model)
     return Target(float_dtype=cast("FloatDtype", dtypes.pop())) if has_one else Target()
 
@@ -139,10 +138,9 @@ def _certain(
     """The generators of inputs whose range was given, or found in the runs at all sizes: the narrowest of these."""
     by_name = {sample.name: sample.tensor for sample in tensors}
     known = {name: specified_range(name, by_name[name], limits) for name, limits in ranges.items()}
-    spec = _with_generators(base, {name: sample_range(name, by_name[name]) for name in by_name} | known)
-    planned = _with_long_text(model, spec)
+    ranged = _with_generators(base, {name: sample_range(name, by_name[name]) for name in by_name} | known)
     bounds: Bounds = {}
-    for spec in specs_at_sizes(planned):
+    for spec in specs_at_sizes(_with_long_text(model, ranged)):
         bounds = index_bounds(model, spec, bounds)
     ordered = {name: limits for name, limits in bounds.items() if limits[0] < limits[1]}
     indices = {name: limits for name, limits in ordered.items() if str(by_name[name].dtype) != "torch.bool"}

@@ -27,7 +27,7 @@ from onnxfn.specs.axis_symbols import SMALLEST_DYNAMIC_SIZE
 from onnxfn.specs.converters import Path
 from onnxfn.specs.errors import InvalidSpec, listed
 from onnxfn.specs.plan.check_cases import batch_symbol, within_ranges
-from onnxfn.specs.plan.text_cases import LONG_TEXT, text_facts, with_text_cases
+from onnxfn.specs.plan.text_cases import text_facts, with_text_cases
 from onnxfn.specs.plan.thresholds import thresholds
 from onnxfn.specs.records import KINDS, Generator, Kind, Normalizer
 
@@ -52,10 +52,9 @@ def with_long_texts(model: Any, part: Part) -> Part:
     Without token ids, and with a threshold, each axis besides the batch is a length, if it is the only one of an input.
     """
     spec, config = part.spec, inner_config(model)
-    if not config or any(case.name == LONG_TEXT for case in spec.cases):
+    if not config:
         return part
-    batch = {batch_symbol(spec)}
-    free = [[*({*symbols(input_.axes).values()} - batch)] for input_ in spec.inputs]
+    free = [[*({*symbols(input_.axes).values()} - {batch_symbol(spec)})] for input_ in spec.inputs]
     lengths = {axes[0] for axes in free if len(axes) == 1} if any(thresholds(config)) else set()
     facts = text_facts(partial(read_config, Normalizer(), config), config)
     return evolve(part, spec=within_ranges(with_text_cases(spec, facts, tuple(sorted(lengths)))))
@@ -203,9 +202,8 @@ def specified_range(name: str, tensor: Any, limits: Range) -> Generator:
     kind = _values(tensor).dtype.kind
     is_pair = isinstance(limits, tuple) and len(limits) == 2 and all(isinstance(end, (int, float)) for end in limits)  # noqa: PLR2004
     if kind == "b" or not is_pair or limits[0] >= limits[1]:
-        raise InvalidSpec(
-            f"the range of {name!r} is {limits!r}; write (low, high), two numbers, for a tensor of numbers"
-        )
+        advice = "write (low, high), two numbers, for a tensor of numbers"
+        raise InvalidSpec(f"the range of {name!r} is {limits!r}; {advice}")
     function, number = ("uniform", float) if kind == "f" else ("integers", int)
     low, high = map(number, limits)
     return Generator(name, function, {"low": low, "high": high}, "given")
@@ -215,9 +213,8 @@ def indexed_range(name: str, tensor: Any, limits: tuple[int, int]) -> Generator:
     """The generator for a range of indices that runs of the module showed; it is below 0 only if the sample is."""
     low, high = limits
     smallest, _ = _ends(_values(tensor), (0, 0))
-    return Generator(
-        name, "integers", {"low": min(max(low, 0), smallest), "high": high}, f"found: it indexes {high - low} elements"
-    )
+    reason = f"found: it indexes {high - low} elements"
+    return Generator(name, "integers", {"low": min(max(low, 0), smallest), "high": high}, reason)
 
 
 def assumed_range(name: str, tensor: Any) -> Generator:

@@ -106,15 +106,15 @@ def with_text_cases(spec: PlannedSpec, facts: TextFacts, others: tuple[str, ...]
 
     `others`: the symbols of lengths that count without token ids, and without inputs that decide the sizes of outputs.
     """
-    lengths = tuple(dict.fromkeys(map(_length, _token_inputs(spec)))) or others
+    lengths = tuple(dict.fromkeys([*symbols(ids.axes).values()][-1] for ids in _token_inputs(spec))) or others
     if not lengths or not _has_sizes(spec):
         return spec
     special, long_cases = _with_special_tokens(spec, facts), partial(_long_cases, spec, lengths)
     if not _may_be_long(spec, lengths, undecided=bool(others)):
         return evolve(spec, cases=special)
     long = long_cases(min(LONGEST, facts.longest), (LONG_TEXT, LONG_PAST))
-    numbers = [*(f" {number}" for number in range(len(facts.far), 1, -1)), ""]
-    far = map(lambda length, number: long_cases(length, (FAR_TEXT + number, FAR_PAST + number), 1), facts.far, numbers)
+    ends = (*(f" {number}" for number in range(len(facts.far), 1, -1)), "")
+    far = (long_cases(n, (FAR_TEXT + end, FAR_PAST + end), 1) for n, end in zip(facts.far, ends, strict=False))
     return evolve(spec, cases=(*special, *long, *chain(*far)))
 
 
@@ -227,10 +227,9 @@ def _long_cases(
     prompt = min(single, key=lambda case: sum(_sizes(spec, case)[past] for past in pasts))
     before = sum(_sizes(spec, prompt)[past] for past in pasts)
     text = evolve(resized(prompt, dict.fromkeys(lengths, longest - before)), name=case_names[0])
-    continued = [case for case in single if pasts and all(_sizes(spec, case)[past] for past in pasts)]
-    sizes = [_with_long_past(spec, each, _sizes(spec, prompt), longest, most_new) for each in continued[:1]]
-    later = map(resized, continued, sizes)
-    return (text, *(evolve(each, name=case_names[1]) for each in later))
+    continued = [case for case in single if pasts and all(_sizes(spec, case)[past] for past in pasts)][:1]
+    sizes = [_with_long_past(spec, each, _sizes(spec, prompt), longest, most_new) for each in continued]
+    return (text, *(evolve(each, name=case_names[1]) for each in map(resized, continued, sizes)))
 
 
 def _with_long_past(
@@ -240,11 +239,6 @@ def _with_long_past(
     pasts = past_lengths(spec)
     added = {new: min(_sizes(spec, case)[new], most_new) for new in pasts.values()}
     return {**of_prompt, **{symbol: longest - added[new] for symbol, new in pasts.items()}, **added}
-
-
-def _length(ids: InputSpec) -> str:
-    """The symbol of the length of an input with token ids."""
-    return tuple(symbols(ids.axes).values())[-1]
 
 
 def _sizes(spec: PlannedSpec, case: Case) -> dict[str, int]:
