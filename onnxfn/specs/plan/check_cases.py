@@ -56,10 +56,8 @@ def cases(spec: PlannedSpec) -> tuple[Case, ...]:
     batch = batch_symbol(spec)
     single = {name: 1 if name == batch else size + CASE_STEPS[0] for name, size in missing.items()}
     several = {name: 3 if name == batch else size + CASE_STEPS[1] for name, size in missing.items()}
-    default = spec.cases or (Case("one"), Case("several"))
-    return tuple(
-        case_within(resized(case, sizes), spec) for case, sizes in zip(default, cycle((single, several)), strict=False)
-    )
+    pairs = zip(spec.cases or (Case("one"), Case("several")), cycle((single, several)), strict=False)
+    return tuple(case_within(resized(case, sizes), spec) for case, sizes in pairs)
 
 
 FAR_TEXT, FAR_PAST = "far text", "far past"

@@ -199,8 +199,7 @@ def _sides(spec: PlannedSpec, masks: Iterable[str]) -> tuple[str, ...]:
 
 
 def _paddings(dummies: Dummies, masks: Iterable[str]) -> list[str]:
-    generators = [generator for generator in dummies.generators if generator.name in masks]
-    return [dict(generator.arguments).get("padding", "right") for generator in generators]
+    return [dict(each.arguments).get("padding", "right") for each in dummies.generators if each.name in masks]
 
 
 def _suitability(spec: PlannedSpec, case: Case, ids: InputSpec) -> tuple[int, int]:
