@@ -34,7 +34,7 @@ from onnxfn.models.model_state import model_copy
 from onnxfn.specs.algebra.compose import compose, named
 from onnxfn.specs.algebra.dummies import known_sizes, sized
 from onnxfn.specs.algebra.facts import case
-from onnxfn.specs.algebra.planned import Part, PlannedSpec
+from onnxfn.specs.algebra.planned import Part, Plan, PlannedSpec
 from onnxfn.specs.algebra.spec import Call, Dummies, ExportSpec, FloatDtype, Target
 from onnxfn.specs.converters import Path
 from onnxfn.specs.edits.tensors import FLOAT_DTYPES
@@ -125,6 +125,12 @@ def _with_long_text(model: Any, spec: ExportSpec) -> PlannedSpec:
     """The planned spec, with a long text if there are thresholds inside: results may have other sizes beyond them."""
     planned = resolved(spec, {})
     return with_long_texts(model, Part("model", planned)).spec if any(thresholds(inner_config(model))) else planned
+
+
+def with_texts_of_sample(model: Any, spec: ExportSpec, planned: Plan) -> Plan:
+    """The plan with the long texts of the models inside a module, if its spec is from a sample."""
+    from_sample = (spec.derived or "").endswith(FROM_SAMPLE)
+    return evolve(planned, parts=[with_long_texts(model, each) if from_sample else each for each in planned.parts])
 
 
 def _with_generators(base: ExportSpec, generators: Generators) -> ExportSpec:

@@ -52,12 +52,10 @@ def with_long_texts(model: Any, part: Part) -> Part:
     Without token ids, and with a threshold, each axis besides the batch is a length, if it is the only one of an input.
     """
     spec, config = part.spec, inner_config(model)
-    if not config:
-        return part
     free = [[*({*symbols(input_.axes).values()} - {batch_symbol(spec)})] for input_ in spec.inputs]
     lengths = {axes[0] for axes in free if len(axes) == 1} if any(thresholds(config)) else set()
     facts = text_facts(partial(read_config, Normalizer(), config), config)
-    return evolve(part, spec=within_ranges(with_text_cases(spec, facts, tuple(sorted(lengths)))))
+    return evolve(part, spec=within_ranges(with_text_cases(spec, facts, tuple(sorted(lengths))))) if config else part
 
 
 DTYPES = KINDS[2:]

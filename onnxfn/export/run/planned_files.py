@@ -12,8 +12,7 @@ from attrs import evolve
 from onnxfn.check.cases.image_sizes import image_sizes, moves_images, with_fixed_images, with_runnable_images
 from onnxfn.export.clients.side_files import with_remarks
 from onnxfn.export.derive.candidate_inputs import processed_arguments
-from onnxfn.export.derive.derive_sample import FROM_SAMPLE
-from onnxfn.export.derive.sample_inputs import with_long_texts
+from onnxfn.export.derive.derive_sample import with_texts_of_sample
 from onnxfn.export.find.lookup import with_model_task
 from onnxfn.export.publish.staging import Destination
 from onnxfn.export.report.report_file import recorded
@@ -22,7 +21,6 @@ from onnxfn.specs.algebra.config_values import config_of
 from onnxfn.specs.algebra.planned import Part, Plan
 from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.axis_symbols import stated_limits
-from onnxfn.specs.converters import as_tuple
 from onnxfn.specs.edits.tensors import with_dtypes
 from onnxfn.specs.errors import InvalidSpec, MissingValue
 from onnxfn.specs.plan.planning import Decoders, plan
@@ -65,7 +63,7 @@ def plan_for_destination(
         MissingValue: the configuration lacks a value that the spec reads.
         UnknownName: `decoders` or one of `dtypes` is not a known value.
     """
-    names = as_tuple(dtypes)
+    names = checked_dtypes(dtypes)
     values = (config_of(model) or {}) if config is None else config
     with _inner_config_in_errors(model, values):
         spec = with_model_task(spec, model)
@@ -89,9 +87,7 @@ def _plan_for_model(model: Any, values: Any, decoders: Decoders, spec: ExportSpe
         raise InvalidSpec(
             f"{without_inputs.name} of {spec.name or 'this spec'} has no inputs; compose some: takes(...)"
         )
-    if (spec.derived or "").endswith(FROM_SAMPLE):
-        planned = evolve(planned, parts=[with_long_texts(model, part) for part in planned.parts])
-    planned = with_runnable_images(model, planned)
+    planned = with_runnable_images(model, with_texts_of_sample(model, spec, planned))
     parameters, processed = processed_arguments(model)
     return evolve(planned, left_out=left_out(spec, planned, parameters, processed))
 
