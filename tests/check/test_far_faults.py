@@ -29,6 +29,7 @@ LONGROPE = {
     "original_max_position_embeddings": 600,
     **FACTORS,
 }
+LATENT = {"num_key_value_heads": 4, "head_dim": 4}
 MODELS = {
     "mistral 600": ("mistral", {**LONG, "sliding_window": 600}),
     "mistral 4096": ("mistral", {**LONG, "sliding_window": 4096}),
@@ -43,7 +44,7 @@ MODELS = {
         "phi3",
         {**LONG, "sliding_window": None, "original_max_position_embeddings": 600, "rope_parameters": LONGROPE},
     ),
-    "deepseek": ("deepseek_v32", {**LONG, "index_topk": 600, "num_key_value_heads": 4, "head_dim": 4}),
+    "deepseek": ("deepseek_v32", {"max_position_embeddings": 8192, "index_topk": 600, **LATENT}),
     "llama": (
         "llama",
         {

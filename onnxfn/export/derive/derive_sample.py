@@ -127,10 +127,9 @@ def _with_long_text(model: Any, spec: ExportSpec) -> PlannedSpec:
     return with_long_texts(model, Part("model", planned)).spec if any(thresholds(inner_config(model))) else planned
 
 
-def with_texts_of_sample(model: Any, spec: ExportSpec, planned: Plan) -> Plan:
-    """The plan with the long texts of the models inside a module, if its spec is from a sample."""
-    from_sample = (spec.derived or "").endswith(FROM_SAMPLE)
-    return evolve(planned, parts=[with_long_texts(model, each) if from_sample else each for each in planned.parts])
+def with_texts_inside(model: Any, planned: Plan) -> Plan:
+    """The plan of a spec from a sample with the long texts of the models inside a module."""
+    return evolve(planned, parts=[with_long_texts(model, each) for each in planned.parts])
 
 
 def _with_generators(base: ExportSpec, generators: Generators) -> ExportSpec:
