@@ -105,7 +105,6 @@ def check(
     in_torch = expected(checked.model, dtype=checked.dtype)
     judged, (of_weights, errors) = _judged_with_weights(checked, session_for, in_torch, model)
     comparisons, cases = judged.comparisons, judged.cases
-    findings = (*of_weights, *judged.findings)
     if not is_quantized(part.spec):
         decoded = decoded_text_comparisons(checked, plan or Plan((part,)), session_for)
         comparisons += tuple(decoded)
@@ -113,7 +112,7 @@ def check(
     session = session_for(file)
     values, of_shapes = measured_cases(part, session, proof, partial(expected, model))
     measurements = variant_measurements(part, session, proof, values, errors)
-    return Report(differences(part, comparisons), cases, (*findings, *of_shapes), measurements)
+    return Report(differences(part, comparisons), cases, (*of_weights, *judged.findings, *of_shapes), measurements)
 
 
 def _judged_with_weights(
@@ -174,12 +173,7 @@ def compared_file(
 
 
 def adapter_report(
-    model: Any,
-    part: Part,
-    file: Path,
-    arrays: Mapping[str, Array],
-    tick: Tick = no_tick,
-    proof: Proof = NO_PROOF,
+    model: Any, part: Part, file: Path, arrays: Mapping[str, Array], tick: Tick = no_tick, proof: Proof = NO_PROOF
 ) -> Report:
     """The report on a file that gets the arrays of an adapter in each case of its part.
 

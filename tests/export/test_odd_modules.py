@@ -131,7 +131,7 @@ def test_a_module_around_a_sliding_window_is_checked_beyond_it(with_keys, tmp_pa
     assert result.report.cases[:3] == (
         "one (batch_size=1, time=7)",
         "several (batch_size=3, time=9)",
-        "long text (batch_size=1, time=27)",
+        "long text (batch_size=1, time=94)",
     )
 
 

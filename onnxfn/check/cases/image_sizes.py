@@ -21,8 +21,7 @@ from onnxfn.specs.algebra.planned import Part, Plan, PlannedSpec
 from onnxfn.specs.axis_symbols import AxisFacts, fixed_sizes, joined_axes, ranges
 from onnxfn.specs.conditions import Condition
 from onnxfn.specs.errors import CaptureFailed
-from onnxfn.specs.plan.check_cases import cases, in_case, resized, with_dummies
-from onnxfn.specs.plan.text_cases import FAR
+from onnxfn.specs.plan.check_cases import cases, in_case, is_far, resized, with_dummies
 
 IMAGE_AXES = ("height", "width")
 """The symbols of the sides of an image."""
@@ -81,7 +80,7 @@ def _runnable_part(model: Any, part: Part) -> Part:
     moved: list[Sizes] = []
     for case, sizes in zip(every_case, planned, strict=True):
         # A far text is too long to try sizes with: its images are those of the case before.
-        runnable = moved[-1] if case.name in FAR else _moved(model, part, in_case(spec, case), sizes, unit, traced)
+        runnable = moved[-1] if is_far(case) else _moved(model, part, in_case(spec, case), sizes, unit, traced)
         if runnable is None:
             return with_fixed_images(part)
         moved.append(runnable)

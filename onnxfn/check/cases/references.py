@@ -25,9 +25,9 @@ from onnxfn.specs.axes import names, symbols
 from onnxfn.specs.axis_symbols import traced_sizes
 from onnxfn.specs.conditions import Condition, is_range, read_conditions
 from onnxfn.specs.errors import CaptureFailed, InvalidSpec
-from onnxfn.specs.plan.check_cases import cases, in_case, past_lengths, resized, with_dummies
+from onnxfn.specs.plan.check_cases import FAR_PAST, cases, in_case, is_far, past_lengths, resized, with_dummies
 from onnxfn.specs.plan.size_cases import within
-from onnxfn.specs.plan.text_cases import FAR, LONG_PAST, LONG_TEXT, LONGEST, SHORTEST
+from onnxfn.specs.plan.text_cases import LONG_PAST, LONG_TEXT, LONGEST, SHORTEST
 from onnxfn.specs.stored.reports import CheckFailed, Tick, no_tick
 from onnxfn.weights.onnx_files import metadata
 
@@ -37,10 +37,13 @@ LONG_TEXT_BUDGET = 800_000_000
 FAR_TEXT_BUDGET = 2_000_000_000
 """The limit of all parameters times tokens up to which a whole model reads a far text."""
 
+LONGEST_RUN = 4105
+"""The most tokens of a far text in one run: 32 heads have 2 GB of scores for them, and take 5 GB of memory."""
+
 
 @frozen
 class CheckCase:
-    """A case of a check: the spec of its dummy inputs and their seed, or real inputs in their place.
+    """A case of a check: the spec of its dummy inputs and their seed, or real inputs; and the tokens of a far text.
 
     PyTorch need not be able to run it if it `may_be_refused`; then it is left out.
     """
@@ -49,6 +52,7 @@ class CheckCase:
     spec: PlannedSpec
     seed: int = 0
     real_inputs: Mapping[str, Array] | None = None
+    tokens: int = 0
     may_be_refused: bool = False
 
 
@@ -68,7 +72,7 @@ def longest_text(model: Any) -> int:
 def farthest_text(model: Any) -> int:
     """The largest length of the far text that a whole model reads; layers of larger models do, see `far_texts.py`."""
     count: int = sum(parameter.numel() for parameter in model.parameters())
-    return FAR_TEXT_BUDGET // max(1, count)
+    return min(FAR_TEXT_BUDGET // max(1, count), LONGEST_RUN)
 
 
 def stated_limits(file: Path) -> tuple[Condition, ...]:
@@ -90,12 +94,13 @@ def check_cases(
 ) -> tuple[CheckCase, ...]:
     """The cases that a planned part is checked in; the last is `real_inputs` from a preprocessor, if there are any.
 
-    Long texts have at most `longest` tokens. The sizes of all cases are within the limits. Far texts of more than
-    `farthest` tokens are left out.
+    Long texts have at most `longest` tokens. The sizes of all cases are within the limits. Of the far texts, only the
+    longest of at most `farthest` tokens is among them.
     """
     has_other_sizes = all(part.inputs.values())
     within = [_within_limits(case, longest, limits) for case in cases(part.spec)]
-    every_case = [case for case in within if case.name not in FAR or 0 < _tokens_beyond(case, within) <= farthest]
+    affordable = {case.name.startswith(FAR_PAST): case for case, n in _far_texts(part, within) if n <= farthest}
+    every_case = [*(case for case in within if not is_far(case)), *affordable.values()]
     planned = tuple(
         # An input without dynamic axes has the same size in all cases. Then each case gets other values.
         CheckCase(case.name, in_case(part.spec, case), seed=0 if has_other_sizes else number)
@@ -105,10 +110,15 @@ def check_cases(
     return (*planned, CheckCase("preprocessed", part.spec, real_inputs=real_inputs)) if real_inputs else planned
 
 
-def _tokens_beyond(far: Case, every_case: Sequence[Case]) -> int:
-    """The tokens of a far text or past; 0 if the long one has as many."""
-    long = next((traced_sizes(case) for case in every_case if case.name == FAR[far.name]), {})
-    return max((size for name, size in traced_sizes(far).items() if size > long.get(name, 0)), default=0)
+def _far_texts(part: Part, every_case: Sequence[Case]) -> Iterator[tuple[Case, int]]:
+    """The far texts and pasts that are longer than all others, and their tokens."""
+    grown, near = past_lengths(part.spec), [traced_sizes(case) for case in every_case if not is_far(case)]
+    for case in filter(is_far, every_case):
+        sizes = traced_sizes(case)
+        longer = {name for name, size in sizes.items() if all(size > other.get(name, 0) for other in near)}
+        if longer:
+            both = (sizes.get(past, 0) + sizes.get(new, 0) for past, new in grown.items() if longer & {past, new})
+            yield case, max(both, default=max(sizes[name] for name in longer))
 
 
 def _distinct(every_case: Sequence[CheckCase]) -> tuple[CheckCase, ...]:
@@ -130,11 +140,9 @@ def _has_equal_inputs(case: CheckCase, other: CheckCase) -> bool:
 
 def far_cases(model: Any, part: Part, file: Path) -> tuple[CheckCase, ...]:
     """The far texts that are within the limits of a file, and too long for the whole model."""
-    if not any(case.name in FAR for case in cases(part.spec)):
-        return ()  # as in most exports: the inputs of all cases are not made again
-    affordable = {case.name for case in affordable_cases(model, part, limits=stated_limits(file))}
-    every = check_cases(part, longest=longest_text(model), limits=stated_limits(file))
-    return tuple(case for case in every if case.name in FAR and case.name not in affordable)
+    every, farthest, limits = cases(part.spec), farthest_text(model), (longest_text(model), stated_limits(file))
+    far = _far_texts(part, [_within_limits(case, *limits) for case in every])
+    return tuple(CheckCase(case.name, in_case(part.spec, case), tokens=n) for case, n in far if n > farthest)
 
 
 def affordable_cases(

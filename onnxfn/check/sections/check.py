@@ -121,10 +121,7 @@ def sectioned_file(checked: CheckedFile, real_inputs: Mapping[str, Array] | None
 
 
 def _sections(
-    checked: CheckedFile,
-    layers: Sequence[str],
-    runs: Sequence[tuple[Reference, HiddenStates]],
-    written: WrittenGraph,
+    checked: CheckedFile, layers: Sequence[str], runs: Sequence[tuple[Reference, HiddenStates]], written: WrittenGraph
 ) -> Sections:
     """The sections of a graph, whose values have the shapes of the hidden states in all runs."""
     graph, spec = written.model.graph, checked.part.spec
@@ -157,14 +154,13 @@ def compared_sections(
     """
     cases, hidden = sectioned.cases, sectioned.sections.hidden
     feeds = [dict(case.reference.inputs) for case in cases]
-    replaced: list[Values] = [dict(zip(hidden, case.hidden.states, strict=True)) for case in cases]
+    from_torch = (dict(zip(hidden, case.hidden.states, strict=True)) for case in cases)
+    replaced: list[Values] = [*from_torch, *({} for _ in cases)]
     run_options = silent_run_options()
     planned_outputs: list[dict[str, Array]] = [{} for _ in cases]
     errors: list[SectionError] = []
     with stopped_on_error(partial(setattr, run_options, "terminate", True)):
-        runs = run_sections(
-            sectioned.written, sectioned.sections, feeds * 2, [*replaced, *({} for _ in cases)], run_options, tick
-        )
+        runs = run_sections(sectioned.written, sectioned.sections, feeds * 2, replaced, run_options, tick)
         for section, outputs in runs:
             # Each array is released before the next case runs: in the head they are the logits.
             alone: list[Comparison] = []

@@ -31,13 +31,13 @@ from onnxfn.export.derive.sample_inputs import (
     check_results,
     generator_name,
     indexed_range,
+    inner_config,
     inner_models,
     sample_inputs,
     sample_range,
     specified_range,
-    windows,
+    with_long_texts,
     with_own_buffers,
-    with_windows,
 )
 from onnxfn.export.derive.steps import found_limits
 from onnxfn.graphs.capture.output_formulas import output_words
@@ -47,7 +47,7 @@ from onnxfn.models.model_state import model_copy
 from onnxfn.specs.algebra.compose import compose, named
 from onnxfn.specs.algebra.dummies import known_sizes, sized
 from onnxfn.specs.algebra.facts import case
-from onnxfn.specs.algebra.planned import Part, PlannedSpec
+from onnxfn.specs.algebra.planned import Part, Plan, PlannedSpec
 from onnxfn.specs.algebra.spec import Call, Dummies, ExportSpec, FloatDtype, Target
 from onnxfn.specs.axes import pattern, symbols, terms, value
 from onnxfn.specs.axis_symbols import AxisFacts
@@ -58,6 +58,7 @@ from onnxfn.specs.errors import CaptureFailed, InvalidSpec, raise_no_memory, ref
 from onnxfn.specs.plan.check_cases import CASE_STEPS, batch_symbol, resized
 from onnxfn.specs.plan.planning import resolved
 from onnxfn.specs.plan.size_cases import within
+from onnxfn.specs.plan.thresholds import thresholds
 from onnxfn.specs.records import Generator, Patch
 
 SLIDING_WINDOW_CACHE = Patch(
@@ -107,7 +108,6 @@ def derive_from_sample(
         ExportSpec(call=evolve(call, patches=_inner_patches(model))),
         sample_inputs(tensors, axes, str(float_dtype(model)).removeprefix("torch.")),
     )
-    base = with_windows(model, base)
     copied = model_copy(model)
     if copied is not model:
         with_own_buffers(copied)
@@ -123,8 +123,8 @@ def _with_traced_axes(model: Any, spec: ExportSpec) -> ExportSpec:
     """The spec with the axes that its outputs have in a trace; an axis without a formula has a symbol of its own.
 
     An axis that the trace fixes has the word that the runs gave it. So has one that equals an axis of an input within
-    the limits of a module. A module may fix an axis of an input because it
-    keeps a table for its last call, of the same size: then it is traced at another size.
+    the limits of a module. A module may fix an axis of an input because it keeps a table for its last call, of the same
+    size: then it is traced at another size.
     """
     part, traced = Part("model", resolved(spec, {})), ()
     sizes = known_sizes(part.spec, {})
@@ -185,9 +185,8 @@ def _with_moving_outputs(model: Any, spec: ExportSpec) -> ExportSpec:
 
 def _target(model: Any, tensors: Sequence[SampleTensor]) -> Target:
     """The float dtype of a module without weights: that of the sample, if its real tensors have one."""
-    dtypes = {
-        str(sample.tensor.dtype).removeprefix("torch.") for sample in tensors if sample.tensor.is_floating_point()
-    }
+    reals = (sample.tensor for sample in tensors if sample.tensor.is_floating_point())
+    dtypes = {str(tensor.dtype).removeprefix("torch.") for tensor in reals}
     has_one = len(dtypes) == 1 and dtypes <= {*FLOAT_DTYPES} - {"float32"} and not float_dtypes(model)
     return Target(float_dtype=cast("FloatDtype", dtypes.pop())) if has_one else Target()
 
@@ -195,10 +194,21 @@ def _target(model: Any, tensors: Sequence[SampleTensor]) -> Target:
 def _inner_patches(model: Any) -> Collection[Patch]:
     """The patches of the rows of the transformers models inside a module."""
     types = {str(getattr(module.config, "model_type", None)) for module in inner_models(model)}
-    patches: Collection[Patch] = (SLIDING_WINDOW_CACHE,) if any(windows(model)) else ()
+    patches: Collection[Patch] = (SLIDING_WINDOW_CACHE,) if any(thresholds(inner_config(model))) else ()
     for row in filter(None, (row_of(name, ARCHITECTURES) for name in sorted(types))):
         patches = named(patches, row.call.patches)
     return patches
+
+
+def _with_long_text(model: Any, spec: ExportSpec) -> PlannedSpec:
+    """The planned spec, with a long text if there are thresholds inside: results may have other sizes beyond them."""
+    planned = resolved(spec, {})
+    return with_long_texts(model, Part("model", planned)).spec if any(thresholds(inner_config(model))) else planned
+
+
+def with_texts_inside(model: Any, planned: Plan) -> Plan:
+    """The plan of a spec from a sample with the long texts of the models inside a module."""
+    return evolve(planned, parts=[with_long_texts(model, each) for each in planned.parts])
 
 
 def _with_generators(base: ExportSpec, generators: Generators) -> ExportSpec:
@@ -212,11 +222,9 @@ def _certain(
     """The generators of inputs whose range was given, or found in the runs at all sizes: the narrowest of these."""
     by_name = {sample.name: sample.tensor for sample in tensors}
     known = {name: specified_range(name, by_name[name], limits) for name, limits in ranges.items()}
-    planned = resolved(
-        _with_generators(base, {name: sample_range(name, by_name[name]) for name in by_name} | known), {}
-    )
+    ranged = _with_generators(base, {name: sample_range(name, by_name[name]) for name in by_name} | known)
     bounds: Bounds = {}
-    for spec in specs_at_sizes(planned):
+    for spec in specs_at_sizes(_with_long_text(model, ranged)):
         bounds = index_bounds(model, spec, bounds)
     ordered = {name: limits for name, limits in bounds.items() if limits[0] < limits[1]}
     indices = {name: limits for name, limits in ordered.items() if str(by_name[name].dtype) != "torch.bool"}
@@ -306,7 +314,7 @@ def _first_runs(model: Any, base: ExportSpec, generators: Generators) -> Runs:
         return _runs(model, _with_generators(base, generators))
     except Exception as error:
         raise_no_memory(error)
-        where = _failing_sizes(model, resolved(_with_generators(base, generators), {}))
+        where = _failing_sizes(model, _with_long_text(model, _with_generators(base, generators)))
         raise InvalidSpec(
             f"{base.name} does not run on tensors like this sample{where}: {summary(error)}; name its dynamic axes "
             "in `axes`"
@@ -337,7 +345,7 @@ def _runs(model: Any, spec: ExportSpec) -> Runs:
         complex_paths.extend(path for path, tensor in tensors_of_result.items() if tensor.is_complex())
         return tensors_of_result
 
-    runs = run_at_sizes(model, resolved(spec, {}), tensors)
+    runs = run_at_sizes(model, _with_long_text(model, spec), tensors)
     return Runs(runs, any(nan), tuple(complex_paths))
 
 

@@ -57,19 +57,22 @@ def cases(spec: PlannedSpec) -> tuple[Case, ...]:
     batch = batch_symbol(spec)
     single = {name: 1 if name == batch else size + CASE_STEPS[0] for name, size in missing.items()}
     several = {name: 3 if name == batch else size + CASE_STEPS[1] for name, size in missing.items()}
-    default = spec.cases or (Case("one"), Case("several"))
-    return tuple(
-        case_within(resized(case, sizes), spec) for case, sizes in zip(default, cycle((single, several)), strict=False)
-    )
+    pairs = zip(spec.cases or (Case("one"), Case("several")), cycle((single, several)), strict=False)
+    return tuple(case_within(resized(case, sizes), spec) for case, sizes in pairs)
 
 
 FAR_TEXT, FAR_PAST = "far text", "far past"
-"""The names of cases that are too long for whole models of any size, see `text_cases.py`."""
+"""The names of the longest cases, see `text_cases.py`: not every whole model can read them. Others are numbered."""
+
+
+def is_far(case: Case) -> bool:
+    """Whether a case is one of these."""
+    return case.name.startswith((FAR_TEXT, FAR_PAST))
 
 
 def near_cases(spec: PlannedSpec) -> tuple[Case, ...]:
     """The cases of a planned spec without the far ones."""
-    return tuple(case for case in cases(spec) if case.name not in (FAR_TEXT, FAR_PAST))
+    return tuple(case for case in cases(spec) if not is_far(case))
 
 
 def batch_symbol(spec: PlannedSpec) -> str | None:
