@@ -225,7 +225,7 @@ def _translated(program: Any, part: Part, tick: Tick) -> Any:
             if not lower_in_place(program, registry):
                 tick()
                 program = torch_name("for_export")(program, registry=registry)
-            graph = torch_name("as_onnx")(insert_type_promotions(program), registry=registry).model
+            graph = torch_name("as_onnx")(insert_type_promotions(program, registry), registry=registry).model
     except Exception as error:
         raise_no_memory(error)
         failed = [node for node in program.graph.nodes if looked_up and node.target == looked_up[-1]]

@@ -34,6 +34,7 @@ def translations(opset: int) -> dict[Any, Callable[..., Any]]:
         **tensor_translations(),
         **gelu,
         operator.floordiv: _floor_quotient,
+        torch.ops.aten.addmm.default: _addmm,
         torch.ops.aten.adaptive_avg_pool1d.default: _adaptive_avg_pool1d,
         torch.ops.aten.adaptive_avg_pool2d.default: _adaptive_avg_pool2d,
         torch.ops.aten.batch_norm.default: _batch_norm,
@@ -43,6 +44,7 @@ def translations(opset: int) -> dict[Any, Callable[..., Any]]:
         torch.ops.aten.flatten.using_ints: _flatten,
         torch.ops.aten.index.Tensor: _index,
         torch.ops.aten.index_put.default: _index_put,
+        torch.ops.aten.linear.default: _linear,
         torch.ops.aten.log_sigmoid.default: _log_sigmoid,
         torch.ops.aten.sym_numel.default: _sym_numel,
         torch.ops.aten.unflatten.int: _unflatten,
@@ -66,6 +68,20 @@ def _floor_quotient(dividend: Any, divisor: Any) -> Any:
     producer = dividend.producer() if hasattr(dividend, "producer") else None
     is_negative = producer is not None and producer.op_type == "Neg"
     return op.Div(op.Sub(dividend, op.Mod(dividend, divisor)) if is_negative else dividend, divisor)
+
+
+def _addmm(tensor: Any, left: Any, right: Any, beta: Any = 1, alpha: Any = 1) -> Any:
+    """A matrix product plus a tensor; the Gemm of torch's table takes no integers, and no factor from sizes."""
+    is_gemm = left.dtype.is_floating_point() and not any(isinstance(factor, onnx_ir.Value) for factor in (beta, alpha))
+    return (core.aten_addmm if is_gemm else core.aten_baddbmm)(tensor, left, right, beta, alpha)
+
+
+def _linear(tensor: Any, weight: Any, bias: Any = None) -> Any:
+    """A linear layer; the Gemm of torch's table takes no integers."""
+    if tensor.dtype.is_floating_point():
+        return nn.aten_linear(tensor, weight, bias)
+    product = op.MatMul(tensor, op.Transpose(weight))
+    return product if bias is None else op.Add(product, bias)
 
 
 def _reshape_as(tensor: Any, other: Any) -> Any:
