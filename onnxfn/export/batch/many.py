@@ -18,7 +18,7 @@ from typing import Any
 
 from attrs import asdict, evolve, fields_dict, frozen
 
-from onnxfn.export.batch.memory import memory_need, stated_bytes, stored_weights
+from onnxfn.export.batch.memory import UNKNOWN_BYTES, checkpoint_weights, memory_need, stated_bytes
 from onnxfn.export.batch.records import BatchEvent, BatchResult, JobLimits, JobResult, OnBatchEvent, check_paths
 from onnxfn.export.batch.servers import executor_processes, local_processes
 from onnxfn.export.jobs.error_lines import error_line
@@ -39,7 +39,7 @@ class Task:
     Attributes:
         number: The place of the job among all jobs.
         job: The job.
-        bytes: The memory that the job needs at most.
+        bytes: The memory that the job needs at most, or UNKNOWN_BYTES.
         digest: What the result depends on.
         attempt: How often the job was started, with this time.
     """
@@ -75,8 +75,9 @@ def export_many(
             submitted as soon as they may start.
         limits: The limits of each job. A job that exceeds them is stopped.
         memory: The limit in bytes for all running jobs together. The need of a job follows from the sizes of its
-            weights and its check; pages of mapped weights count. A job that needs more runs alone. None: the memory
-            that is available at the start; with an executor no limit.
+            weights and its check; pages of mapped weights count. A job that needs more runs alone, as does a name on
+            the hub whose weights are not in its cache if the hub does not tell their sizes. None: the memory that is
+            available at the start; with an executor no limit.
         retries: How often a job is started again whose process was killed. Jobs that fail are not started again.
         log: A file with one line of JSON per ended job. A job that it lists as exported is skipped if the checkpoint,
             the job and the versions of packages are the same, and the files exist; otherwise its export is replaced.
@@ -139,7 +140,7 @@ def batch_preview(jobs: Iterable[ExportRequest], log: str | os.PathLike[str] | N
 
     Returns:
         The result of each job that need not or cannot run. Any other job has the status `planned`, and the memory that
-        it needs at most.
+        it needs at most; 0 if that is not known.
 
     Raises:
         InvalidSpec: Two jobs have the same path.
@@ -148,7 +149,7 @@ def batch_preview(jobs: Iterable[ExportRequest], log: str | os.PathLike[str] | N
     ()
     """
     return BatchResult(
-        result or JobResult(task.job.checkpoint, task.job.path, "planned", memory_bytes=task.bytes)
+        result or JobResult(task.job.checkpoint, task.job.path, "planned", memory_bytes=task.bytes % UNKNOWN_BYTES)
         for task, result in _prepared(jobs, None if log is None else Path(log))
     )
 
@@ -174,7 +175,7 @@ def _prepared_job(number: int, job: ExportRequest, earlier: JobResult | None) ->
             return task, evolve(earlier, status="unchanged", seconds=0.0)
         is_earlier_export = earlier is not None and earlier.succeeded
         check_destination(Path(job.path), overwrite=job.overwrite or is_earlier_export)
-        need = memory_need(stored_weights(source), job.check)
+        need = memory_need(checkpoint_weights(job.checkpoint, source), job.check)
         return Task(number, evolve(job, overwrite=True), need, digest), None
     except Exception as error:  # noqa: BLE001 - whatever the files of a checkpoint say, the other jobs go on
         return task, JobResult(job.checkpoint, job.path, "failed", error=error_line(error))
