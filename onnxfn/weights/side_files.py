@@ -87,23 +87,29 @@ class Checkpoint:
     Attributes:
         folder: Its folder.
         files: The path of each side file in the folder, and its content.
+        states: When each of them, and the link that it may be, had last changed.
     """
 
     folder: Path
     files: Mapping[str, bytes]
+    states: Mapping[str, tuple[int, ...]]
 
 
 def read_checkpoint(folder: Path) -> Checkpoint:
     """The checkpoint in a folder, with its side files as they are now. LoadFailed if one cannot be read."""
-    files = {file.relative_to(folder).as_posix(): _content(file) for file in side_files(folder)}
-    return Checkpoint(folder, MappingProxyType(files))
+    files = {file.relative_to(folder).as_posix(): file for file in side_files(folder)}
+    states = {name: _state(file) for name, file in files.items()}
+    return Checkpoint(folder, {name: _content(file) for name, file in files.items()}, states)
 
 
 def check_unchanged(checkpoint: Checkpoint) -> None:
-    """Raises LoadFailed if a side file is another one than was read: a model may have been loaded with that."""
+    """Raises LoadFailed if a side file was written since it was read, even if it was written back.
+
+    A model may have been loaded with another one.
+    """
     for name, content in checkpoint.files.items():
         file = checkpoint.folder / name
-        if not file.is_file() or _content(file) != content:
+        if not file.is_file() or _state(file) != checkpoint.states[name] or _content(file) != content:
             raise LoadFailed(f"{file} changed while the checkpoint was loaded; export it again")
 
 
@@ -113,6 +119,10 @@ def copy_side_files(checkpoint: Checkpoint, folder: Path) -> tuple[Path, ...]:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(content)
     return tuple(folder / name for name in checkpoint.files)
+
+
+def _state(file: Path) -> tuple[int, ...]:
+    return tuple(number for each in (file.lstat(), file.stat()) for number in (each.st_ino, each.st_ctime_ns))
 
 
 def _content(file: Path) -> bytes:

@@ -10,6 +10,7 @@ import pytest
 import tiny
 from onnx.numpy_helper import to_array
 from refusals import refusal
+from transformers import AutoModel, BertModel
 
 from onnxfn.export.jobs.request import ExportRequest
 from onnxfn.export.run.requests import export_request
@@ -53,6 +54,32 @@ def test_a_configuration_that_changes_while_the_model_is_loaded_ends_the_export(
         f"{tmp_path / 'bert' / 'config.json'} changed while the checkpoint was loaded; export it again"
     )
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("rename", [False, True])
+def test_a_configuration_that_changes_and_changes_back_while_the_model_is_loaded_ends_the_export(
+    request_of_bert, tmp_path, monkeypatch, rename
+):
+    """Else the graph would compute with one epsilon, and the written configuration state another."""
+    file, load = tmp_path / "bert" / "config.json", BertModel.from_pretrained
+
+    def change(epsilon):
+        new = file.with_name("new") if rename else file
+        new.write_text(json.dumps({**json.loads(file.read_text()), "layer_norm_eps": epsilon}, indent=2))
+        new.rename(file)
+
+    def from_pretrained(*arguments, **options):
+        change(AFTER)
+        model, info = load(*arguments, **options)
+        change(BEFORE)
+        assert model.config.layer_norm_eps == AFTER
+        return model, info
+
+    monkeypatch.setattr(AutoModel, "from_pretrained", from_pretrained)
+    change(BEFORE)
+    assert refusal(LoadFailed, export_request, request_of_bert) == (
+        f"{file} changed while the checkpoint was loaded; export it again"
+    )
 
 
 ON_THE_HUB = """
