@@ -27,7 +27,7 @@ from onnxfn.export.jobs.request import ExportRequest
 from onnxfn.export.load.folders import checkpoint_folder
 from onnxfn.export.load.quantized import is_gguf
 from onnxfn.export.publish.staging import check_destination
-from onnxfn.export.report.report_file import recorded
+from onnxfn.export.report.report_file import REPORT_FILE, recorded, report_folders
 from onnxfn.export.run.events import ignore
 from onnxfn.specs.errors import InvalidSpec, OnnxfnError, first_line
 
@@ -175,7 +175,7 @@ def _prepared_job(number: int, job: ExportRequest, earlier: JobResult | None) ->
             return task, evolve(earlier, status="unchanged", seconds=0.0)
         is_earlier_export = earlier is not None and earlier.succeeded
         check_destination(Path(job.path), overwrite=job.overwrite or is_earlier_export)
-        need = memory_need(checkpoint_weights(job.checkpoint, source), job.check)
+        need = memory_need(checkpoint_weights(job.checkpoint, source, job.library), job.check)
         return Task(number, evolve(job, overwrite=True), need, digest), None
     except Exception as error:  # noqa: BLE001 - whatever the files of a checkpoint say, the other jobs go on
         return task, JobResult(job.checkpoint, job.path, "failed", error=error_line(error))
@@ -278,10 +278,13 @@ def is_unchanged(result: JobResult, digest: str) -> bool:
 
     The files are not read: `verify` does that.
     """
-    folder = Path(result.path)
-    report = recorded(folder) if result.succeeded and result.digest == digest else None
-    sizes = {} if report is None else {folder / name: facts.bytes for name, facts in report.files.items()}
-    return report is not None and all(file.is_file() and file.stat().st_size == sizes[file] for file in sizes)
+    folders = report_folders(Path(result.path)) if result.succeeded and result.digest == digest else []
+    sizes = {folder / REPORT_FILE: (folder / REPORT_FILE).stat().st_size for folder in folders}
+    for folder in folders:
+        report = recorded(folder)
+        sizes |= {folder / name: facts.bytes for name, facts in report.files.items()} if report else {}
+    has_all = bool(sizes) and sum(sizes.values()) == result.file_bytes
+    return has_all and all(file.is_file() and file.stat().st_size == sizes[file] for file in sizes)
 
 
 def _logged_result(line: str) -> JobResult | None:

@@ -10,15 +10,15 @@ from pathlib import Path
 
 from attrs import frozen
 
+from onnxfn.export.jobs.options import TRANSFORMERS
 from onnxfn.export.load.load_errors import INDEX, no_bars
 from onnxfn.export.load.loading import FLOATS
 from onnxfn.export.load.quantized import gguf_tensors
-from onnxfn.weights.checkpoint_files import names_in
-from onnxfn.weights.checkpoint_links import ONNX_DTYPES, TensorEntry, entries
+from onnxfn.weights.checkpoint_files import checkpoint_files, names_in, patterns_of
+from onnxfn.weights.checkpoint_links import ONNX_DTYPES, file_entries
 
-SAFETENSORS = "*.safetensors"
-OTHER_WEIGHTS = ("*.bin", "*.pt", "*.pth", "*.gguf")
-"""Files of weights that are read into memory as a whole."""
+OTHER_WEIGHTS = (".bin", ".pt", ".pth", ".gguf")
+"""The endings of files of weights that are read into memory as a whole."""
 
 FLOAT_BYTES = 4
 """Bytes of a weight in float32, the largest dtype that exports usually have."""
@@ -55,14 +55,14 @@ class StoredWeights:
     largest: int = 0
 
 
-def checkpoint_weights(name: str, source: Path) -> StoredWeights | None:
+def checkpoint_weights(name: str, source: Path, library: str = TRANSFORMERS) -> StoredWeights | None:
     """The weights of a checkpoint by its name and its folder or GGUF file. No weight is read.
 
     The folder of a name on the hub, which is one of its cache, may lack weights that the export downloads: the hub then
     tells their headers. None if it does not: it cannot be reached, or has no safetensors files of this name.
     LoadFailed or ModelNotFound if a file cannot be read.
     """
-    stored = stored_weights(source)
+    stored = stored_weights(source, library)
     listed = [source / file for index in source.glob(INDEX) for file in names_in(index)]
     if Path(name).exists() or (stored.bytes and all(file.is_file() for file in listed)):
         return stored
@@ -73,30 +73,26 @@ def checkpoint_weights(name: str, source: Path) -> StoredWeights | None:
             headers = get_safetensors_metadata(name, revision=source.name).files_metadata
     except Exception:  # noqa: BLE001 - whatever the client of the hub raises, the job runs alone
         return None
-    return _weights(
-        [
-            TensorEntry(key, ONNX_DTYPES.get(each.dtype, ""), source / file, 0, end - start, tuple(each.shape))
-            for file, header in headers.items()
-            for key, each in header.tensors.items()
-            for start, end in (each.data_offsets,)
-        ]
-    )
+    told = [each for header in headers.values() for each in header.tensors.values()]
+    return _weights([(ONNX_DTYPES.get(each.dtype), each.shape, each.data_offsets) for each in told])
 
 
-def stored_weights(source: Path) -> StoredWeights:
+def stored_weights(source: Path, library: str = TRANSFORMERS) -> StoredWeights:
     """The weights in a folder or in a GGUF file. No weight is read. LoadFailed or ModelNotFound as above."""
     if source.is_file():
         counts = [int(tensor.n_elements) for tensor in gguf_tensors(source)]
         return StoredWeights(FLOAT_BYTES * sum(counts), sum(counts), max(counts, default=0))
-    stored = entries(source) if any(source.glob(SAFETENSORS)) else ()
-    return _weights(stored, sum(file.stat().st_size for pattern in OTHER_WEIGHTS for file in source.glob(pattern)))
+    files = checkpoint_files(source, patterns_of(library))
+    stored = [entry for file in files if file.suffix == ".safetensors" for entry in file_entries(file)]
+    others = sum(file.stat().st_size for file in files if file.suffix in OTHER_WEIGHTS)
+    return _weights([(entry.dtype, entry.shape, (0, entry.length)) for entry in stored], others)
 
 
-def _weights(stored: Sequence[TensorEntry], others: int = 0) -> StoredWeights:
-    """The weights of safetensors files, and `others` bytes of files that are read as a whole."""
-    sizes = [prod(entry.shape) for entry in stored]
-    is_mapped = len({entry.dtype for entry in stored} & FLOATS) <= 1
-    in_memory = sum(entry.length for entry in stored) if is_mapped else FLOAT_BYTES * sum(sizes)
+def _weights(stored: Sequence[tuple[str | None, Sequence[int], Sequence[int]]], others: int = 0) -> StoredWeights:
+    """The weights of safetensors files, by dtype, shape, and start and end; `others` bytes are read as a whole."""
+    sizes = [prod(shape) for _, shape, _ in stored]
+    is_mapped = len({dtype for dtype, _, _ in stored} & FLOATS) <= 1
+    in_memory = sum(end - start for _, _, (start, end) in stored) if is_mapped else FLOAT_BYTES * sum(sizes)
     return StoredWeights(in_memory + others, sum(sizes) + others // FLOAT_BYTES, max(sizes, default=0))
 
 
