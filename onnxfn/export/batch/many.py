@@ -279,12 +279,16 @@ def is_unchanged(result: JobResult, digest: str) -> bool:
     The files are not read: `verify` does that.
     """
     folders = report_folders(Path(result.path)) if result.succeeded and result.digest == digest else []
-    sizes = {folder / REPORT_FILE: (folder / REPORT_FILE).stat().st_size for folder in folders}
-    for folder in folders:
-        report = recorded(folder)
-        sizes |= {folder / name: facts.bytes for name, facts in report.files.items()} if report else {}
-    has_all = bool(sizes) and sum(sizes.values()) == result.file_bytes
-    return has_all and all(file.is_file() and file.stat().st_size == sizes[file] for file in sizes)
+    reports = {folder: report for folder in folders if (report := recorded(folder)) is not None}
+    sizes = {folder / name: facts.bytes for folder, report in reports.items() for name, facts in report.files.items()}
+    if not reports or len(reports) < len(folders) or any(not _has_size(file, size) for file, size in sizes.items()):
+        return False
+    stated = sum(sizes.values()) + sum((folder / REPORT_FILE).stat().st_size for folder in folders)
+    return folders == [Path(result.path)] or stated == result.file_bytes  # no part of a pipeline is missing
+
+
+def _has_size(file: Path, size: int) -> bool:
+    return file.is_file() and file.stat().st_size == size
 
 
 def _logged_result(line: str) -> JobResult | None:
