@@ -281,14 +281,11 @@ def is_unchanged(result: JobResult, digest: str) -> bool:
     folders = report_folders(Path(result.path)) if result.succeeded and result.digest == digest else []
     reports = {folder: report for folder in folders if (report := recorded(folder)) is not None}
     sizes = {folder / name: facts.bytes for folder, report in reports.items() for name, facts in report.files.items()}
-    if not reports or len(reports) < len(folders) or any(not _has_size(file, size) for file, size in sizes.items()):
+    if not reports or len(reports) < len(folders) or not all(file.is_file() for file in sizes):
         return False
     stated = sum(sizes.values()) + sum((folder / REPORT_FILE).stat().st_size for folder in folders)
-    return folders == [Path(result.path)] or stated == result.file_bytes  # no part of a pipeline is missing
-
-
-def _has_size(file: Path, size: int) -> bool:
-    return file.is_file() and file.stat().st_size == size
+    has_all = folders == [Path(result.path)] or stated == result.file_bytes  # no part of a pipeline is missing
+    return has_all and all(file.stat().st_size == size for file, size in sizes.items())
 
 
 def _logged_result(line: str) -> JobResult | None:

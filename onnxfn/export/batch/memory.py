@@ -14,6 +14,7 @@ from onnxfn.export.jobs.options import TRANSFORMERS
 from onnxfn.export.load.load_errors import INDEX, no_bars
 from onnxfn.export.load.loading import FLOATS
 from onnxfn.export.load.quantized import gguf_tensors
+from onnxfn.specs.errors import raise_no_memory
 from onnxfn.weights.checkpoint_files import checkpoint_files, names_in, patterns_of
 from onnxfn.weights.checkpoint_links import ONNX_DTYPES, file_entries
 
@@ -36,7 +37,7 @@ CHECK_BYTES = 1_600_000_000
 """Anonymous memory of a check, above that of writing: at most 1.6 GB was measured, for whisper-tiny."""
 
 UNKNOWN_BYTES = sys.maxsize
-"""The need of a job that is not known: larger than any memory, so the job runs alone."""
+"""The need of a job whose weights are not known: larger than any memory, so the job runs alone."""
 
 
 @frozen
@@ -71,10 +72,11 @@ def checkpoint_weights(name: str, source: Path, library: str = TRANSFORMERS) -> 
     try:
         with no_bars():
             headers = get_safetensors_metadata(name, revision=source.name).files_metadata
-    except Exception:  # noqa: BLE001 - whatever the client of the hub raises, the job runs alone
+    except Exception as error:  # noqa: BLE001 - whatever the client of the hub raises, the job runs alone
+        raise_no_memory(error)
         return None
-    told = [each for header in headers.values() for each in header.tensors.values()]
-    return _weights([(ONNX_DTYPES.get(each.dtype), each.shape, each.data_offsets) for each in told])
+    tensors = [tensor for header in headers.values() for tensor in header.tensors.values()]
+    return _weights([(ONNX_DTYPES.get(tensor.dtype), tensor.shape, tensor.data_offsets) for tensor in tensors])
 
 
 def stored_weights(source: Path, library: str = TRANSFORMERS) -> StoredWeights:
@@ -97,9 +99,8 @@ def _weights(stored: Sequence[tuple[str | None, Sequence[int], Sequence[int]]], 
 
 
 def memory_need(stored: StoredWeights | None, check: str) -> int:
-    """The bytes of memory that an export to float32 needs at most, from the weights of its checkpoint and its check.
+    """The bytes of memory that an export to float32 needs at most, from its weights, if they are known, and its check.
 
-    UNKNOWN_BYTES if the weights are not known.
     Anonymous memory counts, and so do the pages of mapped files: an export whose pages another one drives out reads
     them again. A check of whole files has the weights in ONNX Runtime, one by sections those of a layer.
     """

@@ -171,11 +171,7 @@ def export_pipeline(
 
 
 def export_pipeline_request(request: ExportRequest, on_event: OnEvent = ignore) -> dict[str, Exported]:
-    """Exports each part of the pipeline that a request names, without the template cache.
-
-    Raises:
-        OnnxfnError: As `export_pipeline` raises it; InvalidSpec for an option that a whole pipeline cannot have.
-    """
+    """`export_pipeline` for a request. InvalidSpec for an option that a whole pipeline cannot have."""
     if request.spec is not None:
         raise InvalidSpec(f"{request.checkpoint} is a pipeline of diffusers, each part has a spec; leave spec out")
     check_library(request.library, written(request) or {})
@@ -183,7 +179,7 @@ def export_pipeline_request(request: ExportRequest, on_event: OnEvent = ignore) 
         trust = request.trust_remote_code
         pipeline = load_library_model(request.library, request.checkpoint, trust_remote_code=trust)
     requested: dict[str, Any] = {name: getattr(request, name) for name in ("check", "overwrite", "write")}
-    build = evolve(build_of(request), template_cache=None)
+    build = evolve(build_of(request), template_cache=None)  # it is of whole models
     return export_pipeline(pipeline, Path(request.path), build=build, on_event=on_event, **requested)
 
 

@@ -115,7 +115,8 @@ def exported_program(model: Any, part: Part) -> Any:
             raise
         after = _buffer_versions(model)
         common = before.keys() & after.keys()
-        changed.update(name for name in common if _differ(before[name], after[name]))
+        pairs = {name: (*before[name], *after[name]) for name in common}
+        changed.update(name for name, (old, writes, new, later) in pairs.items() if old is not new or writes != later)
         return result
 
     changed: set[str] = set()
@@ -163,11 +164,6 @@ def _check_state(model: Any, program: Any, changed: set[str]) -> None:
     state = sorted(changed & {buffers.get(node.name, "") for node in read})
     if state:
         raise InvalidSpec(changed_buffers(type(model).__name__, state))
-
-
-def _differ(before: tuple[Any, int], after: tuple[Any, int]) -> bool:
-    """Whether a buffer is another tensor, or was written into."""
-    return before[0] is not after[0] or before[1] != after[1]
 
 
 def _buffer_versions(model: Any) -> dict[str, tuple[Any, int]]:

@@ -204,9 +204,6 @@ SCATTERS: Mapping[str, str] = MappingProxyType(
 )
 """Operator that returns a view -> operator that writes a view of this kind into a new tensor, by the same arguments."""
 
-NUMBER = "number"
-"""The type of an argument that is a Python number, in the schema of an operator."""
-
 END = 1 << 62
 """A slice up to an index from here on takes everything."""
 
@@ -403,10 +400,10 @@ def _translated_overload(node: Any, registry: Any) -> Any:
     That number is a tensor in ONNX: `remainder.Scalar`, whose translation reads a constant, is `remainder.Tensor`.
     """
     types = _types(node.target)
-    reads_size = any(hasattr(each, "meta") for each, type_ in zip(node.args, types, strict=False) if type_ == NUMBER)
-    if has_translation(node, registry) and not reads_size:
+    numbers = [argument for argument, type_ in zip(node.args, types, strict=False) if type_ == "number"]
+    if has_translation(node, registry) and not any(hasattr(number, "meta") for number in numbers):
         return node.target
-    of_tensors = ["Tensor" if type_ == NUMBER else type_ for type_ in types]
+    of_tensors = ["Tensor" if type_ == "number" else type_ for type_ in types]
     return _overload(node.target.overloadpacket, of_tensors) or node.target
 
 

@@ -38,7 +38,6 @@ def translations(opset: int) -> dict[Any, Callable[..., Any]]:
         torch.ops.aten.adaptive_avg_pool1d.default: _adaptive_avg_pool1d,
         torch.ops.aten.adaptive_avg_pool2d.default: _adaptive_avg_pool2d,
         torch.ops.aten.batch_norm.default: _batch_norm,
-        torch.ops.aten.conv_transpose2d.input: _conv_transpose2d,
         torch.ops.aten._unsafe_index.Tensor: _index,
         torch.ops.aten._unsafe_index_put.default: _index_put,
         torch.ops.aten.flatten.using_ints: _flatten,
@@ -176,21 +175,6 @@ def _reshaped(tensor: Any, kept: int, sizes: Any) -> Any:
 def _sym_numel(tensor: Any) -> Any:
     """The number of elements of a tensor; torch's table lacks it."""
     return op.Size(tensor)
-
-
-def _conv_transpose2d(
-    image: Any,
-    weight: Any,
-    bias: Any = None,
-    stride: Any = 1,
-    padding: Any = 0,
-    output_padding: Any = 0,
-    groups: int = 1,
-    dilation: Any = 1,
-) -> Any:
-    """A transposed convolution of images; torch's table has it only as an option of `aten.convolution`."""
-    stride, padding, output_padding, dilation = map(_height_and_width, (stride, padding, output_padding, dilation))
-    return core.aten_convolution(image, weight, bias, stride, padding, dilation, True, output_padding, groups)
 
 
 def _height_and_width(value: Any) -> list[int]:
