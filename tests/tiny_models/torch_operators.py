@@ -38,13 +38,9 @@ def whole(x: torch.Tensor) -> torch.Tensor:
 
 
 EXPORTED: Mapping[str, Operator] = {
+    "addmm": Operator(lambda x: torch.addmm(x[:, :1], x, WHOLE.float(), beta=x.shape[0], alpha=1 / x.shape[0]), ROWS),
     "addmm of integers": Operator(lambda x: torch.addmm(whole(x)[:, :1], whole(x), WHOLE, beta=2, alpha=3), ROWS),
-    "addmm by sizes": Operator(
-        lambda x: torch.addmm(x[:, :1], x, WHOLE.float(), beta=x.shape[0], alpha=1 / x.shape[0]), ROWS
-    ),
-    "linear layer of integers": Operator(lambda x: functional.linear(whole(x), WHOLE.T, WHOLE[0]), ROWS),
     "bucketize": Operator(lambda x: torch.bucketize(ties(x), torch.tensor([-1.0, 0, 1])), ROWS),
-    "bits of a size": Operator(lambda x: (whole(x) & x.shape[0]) + (whole(x) | x.shape[0]), ROWS),
     "bucketize right": Operator(
         lambda x: torch.bucketize(ties(x), torch.tensor([-1.0, 0, 1]), right=True, out_int32=True), ROWS
     ),
@@ -71,17 +67,18 @@ EXPORTED: Mapping[str, Operator] = {
     "median of ties": Operator(lambda x: ties(x).median(0, keepdim=True).values, ROWS),
     "median of integers": Operator(lambda x: ties(x).long().median(1).values, ROWS),
     "median of NaN": Operator(lambda x: torch.where(x > 1, torch.nan, x).median(1).values, ROWS),
+    "modulo a size": Operator(lambda x: (whole(x) % x.shape[0], x.shape[0] % (whole(x).abs() + 1)), ROWS),
+    "numbers from sizes": Operator(
+        lambda x: (x ** x.shape[0], whole(x) % (x.shape[0] / 2), whole(x) & x.shape[0], whole(x) * (x.shape[0] / 2)),
+        ROWS,
+    ),
+    "linear layer of integers": Operator(lambda x: functional.linear(whole(x), WHOLE.T, WHOLE[0]), ROWS),
     "nanmedian": Operator(lambda x: torch.where(x > 0, torch.nan, x).nanmedian(1).values, ROWS),
     "pdist": Operator(torch.pdist, ROWS),
     "pow_": Operator(lambda x: (x + 1).pow_(2.0), ROWS),
-    "power of integers": Operator(lambda x: whole(x) ** (x + 3).abs().round(), ROWS),
-    "power by a size": Operator(lambda x: x ** x.shape[0] + (x.shape[0] / 2) ** x, ROWS),
+    "pow of integers": Operator(lambda x: (whole(x) ** (x + 3).abs().round(), whole(x) // 2.5), ROWS),
     "put": Operator(lambda x: x.put(torch.tensor([0, -4]), torch.tensor([1.0, 2.0])), ROWS),
-    "quotient of integers rounded down": Operator(lambda x: whole(x) // 2.5, ROWS),
-    "modulo a size": Operator(lambda x: whole(x) % x.shape[0] + x.shape[0] % (whole(x).abs() + 1), ROWS),
-    "modulo half a size": Operator(lambda x: whole(x) % (x.shape[0] / 2), ROWS),
     "renorm": Operator(lambda x: x.renorm(2, 0, 1.0), ROWS),
-    "scaled by half a size": Operator(lambda x: whole(x) * (x.shape[0] / 2), ROWS),
     "searchsorted": Operator(lambda x, y: torch.searchsorted(ties(x).sort(1).values, ties(y)), (ROWS, real(3, 4))),
     "searchsorted right": Operator(
         lambda x, y: torch.searchsorted(ties(x).sort(1).values, ties(y), side="right"), (ROWS, real(3, 4))

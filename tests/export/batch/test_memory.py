@@ -52,27 +52,22 @@ def cached(checkpoints, tmp_path, monkeypatch):
     return Path(shutil.copytree(checkpoints[0], repository / "snapshots" / ("a" * 40)))
 
 
-def planned_bytes(name):
-    return batch_preview([ExportRequest(name, "out")]).jobs[0].memory_bytes
+def test_a_name_on_the_hub_needs_what_its_folder_needs(cached, checkpoints, monkeypatch):
+    def need(name):
+        return batch_preview([ExportRequest(name, "out")]).jobs[0].memory_bytes
 
-
-def test_a_name_on_the_hub_needs_what_its_folder_needs_once_its_weights_are_in_the_cache(cached, checkpoints):
-    assert planned_bytes("someone/bert") == planned_bytes(checkpoints[0]) == planned_bytes(cached)
-    (cached / "model.safetensors.index.json").write_text('{"weight_map": {"a": "model-00002-of-00002.safetensors"}}')
-    assert planned_bytes("someone/bert") == 0  # it is not known: one of the files is missing
-
-
-def test_the_hub_tells_the_sizes_of_weights_that_are_not_in_the_cache(cached, checkpoints, monkeypatch):
+    assert need("someone/bert") == need(checkpoints[0]) == need(cached)
     header, _ = read_header(cached / "model.safetensors")
+    (cached / "model.safetensors").unlink()
+    assert need("someone/bert") == 0  # unknown: the hub cannot be asked
     tensors = {name: TensorInfo(**tensor) for name, tensor in header.items() if name != "__metadata__"}
     told = SafetensorsRepoMetadata(None, False, {}, {"model.safetensors": SafetensorsFileMetadata({}, tensors)})
-    (cached / "model.safetensors").unlink()
-    asked = []
-    monkeypatch.setattr(
-        huggingface_hub, "get_safetensors_metadata", lambda *names, **of: asked.append((names, of)) or told
-    )
-    assert planned_bytes("someone/bert") == planned_bytes(checkpoints[0])
-    assert asked == [(("someone/bert",), {"revision": "a" * 40})]
+    monkeypatch.setattr(huggingface_hub, "get_safetensors_metadata", lambda *_, **__: told)
+    assert need("someone/bert") == need(checkpoints[0])
+    (cached / "model.safetensors").write_bytes((checkpoints[0] / "model.safetensors").read_bytes())
+    (cached / "model.safetensors.index.json").write_text('{"weight_map": {"a": "model-00002-of-00002.safetensors"}}')
+    monkeypatch.setattr(huggingface_hub, "get_safetensors_metadata", None)
+    assert need("someone/bert") == 0  # one of the files is missing
 
 
 def test_a_job_whose_need_is_not_known_runs_alone():

@@ -89,29 +89,24 @@ def test_a_pipeline_of_diffusers_is_one_job_and_each_of_its_parts_counts(tmp_pat
 @pytest.mark.sweep
 def test_checkpoints_of_three_libraries_are_exported_together(tmp_path):
     """One of timm is in the batch where timm is installed."""
-    library, saved = others.library("diffusers"), {"unet": "unet-2d-condition", "vae": "vae-encoder"}
-    models = {name: others.MODELS[f"diffusers.{row}"]["default"]() for name, row in saved.items()}
-    encoder = others.MODELS["diffusers.clip-text"]["default"]()
-    tokenizer = transformers.CLIPTokenizer({"<|startoftext|>": 0, "<|endoftext|>": 1}, [])
-    scheduler = library.DDIMScheduler(steps_offset=1, clip_sample=False)
+    library, rows = others.library("diffusers"), {"text_encoder": "clip-text", "unet": "unet-2d-condition"}
+    parts = {
+        name: others.MODELS[f"diffusers.{row}"]["default"]() for name, row in {**rows, "vae": "vae-encoder"}.items()
+    }
+    parts["tokenizer"] = transformers.CLIPTokenizer({"<|startoftext|>": 0, "<|endoftext|>": 1}, [])
+    parts["scheduler"] = library.DDIMScheduler(steps_offset=1, clip_sample=False)
     unused = dict.fromkeys(("safety_checker", "feature_extractor"))
-    pipeline = library.StableDiffusionPipeline(
-        **models, text_encoder=encoder, tokenizer=tokenizer, scheduler=scheduler, **unused
-    )
-    pipeline.save_pretrained(tmp_path / "pipeline")
+    library.StableDiffusionPipeline(**parts, **unused).save_pretrained(tmp_path / "pipeline")
     save_berts(tmp_path, 1)
     lines = [{"model": "pipeline", "library": "diffusers"}, {"model": "bert-000"}]
     if find_spec("timm"):
         timm = others.library("timm")
         timm.models.save_for_hf(timm.create_model("test_vit", num_classes=5), tmp_path / "vit", safe_serialization=True)
         lines.append({"model": "vit", "library": "timm"})
-    result = export_many(jobs_of(tmp_path, *lines), log=tmp_path / "log")
-    assert [job.status for job in result.jobs] == ["exported"] * len(lines), result
-    assert {file.parent.name for file in (tmp_path / "out" / "pipeline").glob("*/model.onnx")} == {
-        *("text_encoder", "unet", "vae_decoder", "vae_encoder")
-    }
-    again = batch_preview(jobs_of(tmp_path, *lines), tmp_path / "log")
-    assert [job.status for job in again.jobs] == ["unchanged"] * len(lines)
+    jobs = jobs_of(tmp_path, *lines)
+    assert {job.status for job in export_many(jobs, log=tmp_path / "log").jobs} == {"exported"}
+    assert len([*(tmp_path / "out" / "pipeline").glob("*/model.onnx")]) == len(("text", "unet", "encoder", "decoder"))
+    assert {job.status for job in batch_preview(jobs, tmp_path / "log").jobs} == {"unchanged"}
 
 
 def header(content):
