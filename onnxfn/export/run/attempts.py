@@ -291,18 +291,13 @@ def _graphs(job: Job, output: Output) -> tuple[BuiltGraph, ...]:
         )
         for part in job.plan.parts
     )
-    _check_patches(job.model, graphs)
-    return graphs
-
-
-def _check_patches(model: Any, graphs: Sequence[BuiltGraph]) -> None:
-    """Raises InvalidSpec if a patch of the user was called in the trace of no part."""
     unused = set.intersection(*({*graph.unused_patches} for graph in graphs))
     if unused:
         raise InvalidSpec(
-            f"the patch of {listed(sorted(unused))} has no effect: {type(model).__name__} does not call that; patch "
-            "what it calls, such as package.module:Class.forward, or a function in the module that imports it"
+            f"the patch of {listed(sorted(unused))} has no effect: {type(job.model).__name__} does not call that; "
+            "patch what it calls, such as package.module:Class.forward, or a function in the module that imports it"
         )
+    return graphs
 
 
 def _traced_model(job: Job, dtype: str | None) -> Any:

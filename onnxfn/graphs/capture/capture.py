@@ -130,7 +130,8 @@ def exported_program(model: Any, part: Part) -> Any:
             raise
         after = _buffer_versions(model)
         common = before.keys() & after.keys()
-        changed.update(name for name in common if _differ(before[name], after[name]))
+        pairs = {name: (*before[name], *after[name]) for name in common}
+        changed.update(name for name, (old, writes, new, later) in pairs.items() if old is not new or writes != later)
         return result
 
     changed: set[str] = set()
@@ -183,11 +184,6 @@ def _check_state(model: Any, program: Any, changed: set[str]) -> None:
     state = sorted(changed & {buffers.get(node.name, "") for node in read})
     if state:
         raise InvalidSpec(changed_buffers(type(model).__name__, state))
-
-
-def _differ(before: tuple[Any, int], after: tuple[Any, int]) -> bool:
-    """Whether a buffer is another tensor, or was written into."""
-    return before[0] is not after[0] or before[1] != after[1]
 
 
 def _buffer_versions(model: Any) -> dict[str, tuple[Any, int]]:
@@ -245,7 +241,7 @@ def _translated(program: Any, part: Part, tick: Tick) -> Any:
             if not lower_in_place(program, registry):
                 tick()
                 program = torch_name("for_export")(program, registry=registry)
-            graph = torch_name("as_onnx")(insert_type_promotions(program), registry=registry).model
+            graph = torch_name("as_onnx")(insert_type_promotions(program, registry), registry=registry).model
     except Exception as error:
         raise_no_memory(error)
         failed = [node for node in program.graph.nodes if looked_up and node.target == looked_up[-1]]
