@@ -26,8 +26,8 @@ def found_limits(base: Sizes, runs: Callable[[Sizes], bool]) -> tuple[Condition,
     limits: list[Condition] = []
     for number, name in enumerate(base):
         partners = [(), *((other,) for other in base if other != name)]
-        found = ((_step(base, (name, *others), runs), others) for others in partners)
-        step, others = next(((step, others) for step, others in found if step), (None, ()))
+        moving = ((_step(base, (name, *others), runs), others) for others in partners)
+        step, others = next(((step, others) for step, others in moving if step), (None, ()))
         if step is None:
             limits += range_conditions(name, base[name], base[name])
             continue
