@@ -114,11 +114,8 @@ def unused_patches(patches: Iterable[Patch], called: set[str]) -> tuple[str, ...
 class Replacement:
     """What one thread sees in place of an attribute.
 
-    Attributes:
-        value: What it sees.
-        thread: The identifier of the thread.
-        ended: Set when the thread sees the attribute again. A later thread may have the same identifier, and may hold
-            a stand-in that it read before.
+    `ended` is set when the thread sees the attribute again. A later thread may have the same identifier, and may hold a
+    stand-in that it read before.
     """
 
     value: Any

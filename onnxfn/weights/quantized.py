@@ -32,13 +32,10 @@ THREADS = 2
 
 @frozen
 class QuantizedWeight:
-    """A weight and how it is quantized.
+    """A weight and how it is quantized. Its name is for errors.
 
-    Attributes:
-        name: Its name, for errors.
-        tensor: The `onnx_ir` tensor: matrices, `[rows, columns]`, that follow each other. For `"dynamic"` it has the
-            shape of the codes.
-        rule: How it is quantized.
+    Its `onnx_ir` tensor is matrices, `[rows, columns]`, that follow each other. For `"dynamic"` it has the shape of the
+    codes.
     """
 
     name: str

@@ -83,9 +83,7 @@ def side_files(folder: Path, patterns: tuple[str, ...] = SIDE_FILES) -> tuple[Pa
 class Checkpoint:
     """A checkpoint whose side files were read before its model was loaded.
 
-    Attributes:
-        folder: Its folder.
-        files: The path of each side file in the folder, when it and the link to it had last changed, and its content.
+    `files`: the path of each in the folder, when it and the link to it had last changed, and its content.
     """
 
     folder: Path

@@ -54,12 +54,10 @@ def minicpm_features(self: Any, hidden_states: Tensor, target_sizes: Tensor) -> 
 
 
 def blocks_of(grid_thw: Tensor, merge: int, first: Tensor | None = None) -> Tensor:
-    """The indices of the patches of each block, row by row: `[blocks, merge * merge]`.
+    """The indices of the patches of each block of `merge` by `merge`, row by row: `[blocks, merge * merge]`.
 
-    Args:
-        grid_thw: The frames, the height and the width of each image in patches, `[images, 3]`.
-        merge: The height and the width of a block.
-        first: The index of the first patch of each image, `[images]`. None: images follow each other.
+    `grid_thw`: frames, height and width of each image in patches, `[images, 3]`. `first`: the index of the first patch
+    of each image, `[images]`; None: images follow each other.
     """
     cells = patches_of(torch.cat([grid_thw[:, :1], grid_thw[:, 1:] // merge], dim=1))
     width = grid_thw[:, 2][cells.image]
@@ -93,13 +91,8 @@ def lfm3_vl_convolution(self: Any, hidden_states: Tensor, grid_thw: Tensor, **_:
 def _neighbours(grid_thw: Tensor, merge: int, side: int) -> tuple[Tensor, Tensor]:
     """The indices of the patches in a square around each patch, row by row, and whether they are in its frame.
 
-    Args:
-        grid_thw: The frames, the height and the width of each image in patches, `[images, 3]`.
-        merge: The side of the blocks whose patches follow each other.
-        side: The side of the square, an odd number.
-
-    Returns:
-        Two tensors `[patches, side * side]`. An index outside the frame is that of a patch at its edge.
+    Both are `[patches, side * side]`; the side of the square is odd. An index outside the frame is that of a patch at
+    its edge. `merge`: the side of the blocks whose patches follow each other.
     """
     patches, reach = patches_of(grid_thw, merge), side // 2
     inner = torch.arange(side * side, device=grid_thw.device)
@@ -182,10 +175,8 @@ def _merged(self: Any, states: Tensor, grid_thw: Tensor) -> Tensor:
 def _with_newlines(sizes: Tensor, total: Any, ends: int) -> tuple[Tensor, Tensor, Tensor]:
     """The order of blocks, where `total` stands after each row; the places in an image, and the lengths of images.
 
-    Args:
-        sizes: The height and the width of each image in blocks, `[images, 2]`.
-        total: The number of the blocks of all images.
-        ends: The number of tokens before an image, and of those after it.
+    `sizes`: height and width of each image in blocks, `[images, 2]`. `total`: the number of the blocks of all images.
+    `ends`: the number of tokens before an image, and of those after it.
     """
     height, width = sizes.unbind(-1)
     lengths = height * (width + 1) + 2 * ends

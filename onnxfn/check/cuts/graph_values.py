@@ -24,11 +24,9 @@ NONE: Weights = frozenset()
 
 @frozen(eq=False)
 class GraphValues:
-    """The floating-point values of a graph in one run.
+    """The floating-point values of a graph in one run, as float32; inputs first, then in the order of the nodes.
 
-    Attributes:
-        arrays: From the name of a value to its elements, as float32; inputs first, then in the order of the nodes.
-        weights: From the name of a value to the names of the initializers that it is computed from.
+    `weights`: from the name of a value to the names of the initializers that it is computed from.
     """
 
     arrays: Mapping[str, Array]

@@ -38,14 +38,7 @@ TYPE_ATTRIBUTES = ("to", "dtype", "output_dtype")
 
 @frozen(eq=False)
 class Group:
-    """The nodes that multiply quantized activations with integers, and scale the result.
-
-    Attributes:
-        source: The name of the activations.
-        product: The node that multiplies.
-        scales: The name of the scales of the weight.
-        output: The name of the result.
-    """
+    """The node that multiplies quantized activations with integers, and the names of source, scales and result."""
 
     source: str
     product: Any
@@ -89,10 +82,7 @@ def name_in_memory(codes: str) -> str:
 class Outer:
     """The outer graph, which gets the constants.
 
-    Attributes:
-        graph: The graph.
-        types: The types of the values that may be scales.
-        in_memory: The codes whose elements are in memory.
+    `types`: those of the values that may be scales. `in_memory`: the codes whose elements are in memory.
     """
 
     graph: Any

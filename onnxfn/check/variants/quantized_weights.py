@@ -28,12 +28,8 @@ FEW_ROWS = 16
 class WeightError:
     """The error of a quantized weight in a file against the model's.
 
-    Attributes:
-        weight: The name of the weight in the model.
-        cosine: The cosine of both.
-        outside: The elements that are farther than their step allows.
-        elements: All elements.
-        first_row: The first row in the file with such an element; None if there is none.
+    `outside`: how many of its elements are farther than their step allows. `first_row`: the first row in the file with
+    such an element; None if there is none.
     """
 
     weight: str
@@ -51,12 +47,9 @@ class WeightError:
 
 @frozen(eq=False)
 class FileWeight:
-    """A weight of a model, and the matrix of a file that stands for it.
+    """A weight of a model by its name there, and the matrix of a file that stands for it, without padding.
 
-    Attributes:
-        name: The name of the weight in the model.
-        matrix: The matrix, without the columns that the weight does not have.
-        is_turned: Whether the last two axes of the weight are in the other order in the file.
+    `is_turned`: the last two axes of the weight are in the other order in the file.
     """
 
     name: str

@@ -26,12 +26,6 @@ def weight_findings(model: Any, part: Part, file: Path, tick: Tick = no_tick) ->
     An initializer is compared with the parameter or buffer of the same name and shape; all embedding tables have one. A
     transposed matrix is left to the comparison of outputs: each of its elements takes part in every output. Infinite
     elements of buffers are ignored, because they mask scores.
-
-    Args:
-        model: The PyTorch model.
-        part: The part of the plan that the file was exported for.
-        file: The ONNX file.
-        tick: Is called before each weight. An exception that it raises stops the comparison.
     """
     import torch
 

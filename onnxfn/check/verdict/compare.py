@@ -155,14 +155,7 @@ def has_tolerance(spec: PlannedSpec) -> bool:
 
 @frozen(eq=False)
 class Pair:
-    """The elements of an output that are compared, in float64.
-
-    Attributes:
-        actual: ONNX Runtime's.
-        expected: PyTorch's.
-        ordinary: Where PyTorch's are finite, and stand for no infinity.
-        dtype: The float dtype whose precision they have.
-    """
+    """The compared elements of an output; `ordinary` where PyTorch's are finite, and stand for no infinity."""
 
     actual: Array
     expected: Array

@@ -134,12 +134,7 @@ NO_ERROR = Norms(0.0, 0.0)
 
 @frozen
 class Error:
-    """The size of a difference between two arrays.
-
-    Attributes:
-        largest: The largest size of an element.
-        norms: Its norms, relative to the scale of the output.
-    """
+    """The size of a difference between two arrays: its largest element, and its norms, relative to a scale."""
 
     largest: float
     norms: Norms
@@ -193,8 +188,7 @@ ExactOutputs = Callable[[Part, Mapping[str, Array]], tuple[str, tuple[Array, ...
 class NoReference(Exception):
     """PyTorch cannot compute the outputs in a wider dtype; the message says why.
 
-    Attributes:
-        own: How far PyTorch's outputs in a wider dtype are from its own, if that is why: by more than rounding.
+    `own`: how far PyTorch's outputs in a wider dtype are from its own, if that is why: by more than rounding.
     """
 
     def __init__(self, message: str, own: Norms | None = None) -> None:

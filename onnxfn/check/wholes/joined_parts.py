@@ -39,16 +39,11 @@ SEES = "image-text-to-text"
 
 @frozen
 class Whole:
-    """The parts of a model that sees or hears.
+    """The parts of a model that sees or hears. The towers are by the stem of their files.
 
-    Attributes:
-        model: The model of PyTorch.
-        towers: The parts that read images and sounds, by the stem of their files.
-        table: The part that looks up the embeddings of tokens; None if the decoder takes tokens.
-        decoder: The part that gives logits, or the last hidden states.
-        known: How tokens and features become one sequence.
-        session_of: From a part to the session of its file.
-        encoder: The part that reads the input before the texts of the decoder; None if the decoder reads it itself.
+    `table` looks up the embeddings of tokens; None if the decoder takes tokens. The decoder gives logits, or the last
+    hidden states. `known`: how tokens and features become one sequence. `encoder` reads the input before the texts of
+    the decoder; None if the decoder reads it itself.
     """
 
     model: Any
@@ -182,11 +177,7 @@ def torch_logits(whole: Whole, prompt: Prompt, texts: Array, dtype: Any = None) 
 class PromptLogits:
     """The logits of a prompt, or its last hidden states: of all tokens, or of the last ones if the files give no more.
 
-    Attributes:
-        decoder: The decoder of the files for the prompt.
-        actual: Those of the files.
-        expected: PyTorch's.
-        at_tokens: Selects those that are not of padding.
+    They are those of the files and PyTorch's; `at_tokens` selects those that are not of padding.
     """
 
     decoder: Decoder

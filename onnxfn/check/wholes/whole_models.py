@@ -157,14 +157,9 @@ def _text_comparisons(
 
 
 def generate_comparison(spec: PlannedSpec, texts: Array, generated: Array, logits: Array, case: str) -> Comparison:
-    """Compares texts with those that PyTorch's `generate` writes: their first other token must be as likely.
+    """Compares texts, `[batch, length]`, with those of `generate`: their first other token must be as likely.
 
-    Args:
-        spec: The spec of the decoder: its float dtype.
-        texts: `[batch, length]`.
-        generated: Those of `generate`.
-        logits: PyTorch's logits for `texts`.
-        case: The name of the case.
+    `logits`: PyTorch's for `texts`. `spec`: that of the decoder.
     """
     if texts.shape != generated.shape:
         label = f"{case}: tokens {list(texts.shape)} where generate writes {list(generated.shape)}"

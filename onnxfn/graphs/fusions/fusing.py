@@ -260,11 +260,7 @@ NEUTRAL: Mapping[str, float | None] = MappingProxyType(
 def fuse_operators(model: Any) -> Any:
     """Fuses the nodes of a graph into the largest operators that its opset has.
 
-    Before: a simplified graph, converted to its opset.
-    After: the same function in fewer nodes. No weight is read.
-
-    Args:
-        model: the graph, which is changed.
+    Before: a simplified graph, converted to its opset. After: the same function in fewer nodes. No weight is read.
     """
     from onnx_ir.passes import common
 

@@ -27,10 +27,7 @@ NO_LAYER = -1
 class LayerPort:
     """An input or an output of the graph that belongs to a layer: one side of the cache of this layer.
 
-    Attributes:
-        side: `"input"` or `"output"`.
-        layer: the number of the layer.
-        index: counts the inputs, or outputs, of this layer from 1.
+    `index` counts the inputs, or outputs, of this layer from 1.
     """
 
     side: str
@@ -50,13 +47,8 @@ LayerPorts = Mapping[str, LayerPort]
 class TracedStack:
     """The nodes of a graph with a few layers of a stack, split by what they depend on.
 
-    Attributes:
-        stack: the repeated layers.
-        ports: the inputs and outputs that belong to the traced layers.
-        before: the nodes that depend only on layers before the first period, or on no layer.
-        first: the nodes of the first period.
-        second: the nodes of the second period.
-        after: the nodes that depend on later layers, up to the outputs.
+    `ports`: the inputs and outputs that belong to the traced layers. `before`: the nodes that depend only on layers
+    before the first period, or on no layer. `after`: those that depend on later layers, up to the outputs.
     """
 
     stack: LayerStack

@@ -21,16 +21,10 @@ LEAST_SAVED_SHARE = 0.2
 
 @frozen
 class LayerStack:
-    """A list of layers that repeats with a period, after a few layers at its head.
+    """A list of layers in a model that repeats with a period, after a few layers at its head.
 
     `LayerStack("model.layers", layers=30, head=1, period=2)` has 30 layers: layer 3 equals layer 1 but for parameters,
     layer 4 equals layer 2, and so on. Layer 0 may differ from all others.
-
-    Attributes:
-        path: The path of the list in the model.
-        layers: The number of layers.
-        head: The number of layers before the first period.
-        period: The number of layers after which they repeat.
     """
 
     path: str

@@ -29,15 +29,10 @@ BYTE = 8
 
 @frozen(eq=False)
 class StoredWeight:
-    """A quantized weight in a graph.
+    """A quantized weight in a graph: the outer one, which holds its initializers.
 
-    Attributes:
-        graph: The outer graph, which holds its initializers.
-        name: The name of the weight.
-        rule: How it is quantized.
-        shape: The shape of the weight: `[rows, columns]` for blocks.
-        tensors: The values that hold its codes, scales and zero points.
-        dtype: The dtype that the operators compute in.
+    `shape`: `[rows, columns]` for blocks. `tensors`: the values that hold its codes, scales and zero points. `dtype`:
+    the one that the operators compute in.
     """
 
     graph: Any

@@ -20,15 +20,10 @@ QUANTIZED = "onnxfn.quantized"
 
 @frozen
 class QuantizedSlot:
-    """The codes, the scales or the zero points of a weight.
+    """The codes, the scales or the zero points of a weight: its `role` says which.
 
-    Attributes:
-        name: The name of the weight in the graph.
-        slot: Its parameter, with its axes in the order that its rule reads: `[rows, columns]` for blocks, the order
-            of the operator for `"dynamic"`.
-        rule: How it is quantized.
-        role: What the initializer holds.
-        shape: The shape of the weight, with its axes in that order.
+    The slot and the shape have the axes of the parameter in the order that its rule reads: `[rows, columns]` for
+    blocks, the order of the operator for `"dynamic"`.
     """
 
     name: str
