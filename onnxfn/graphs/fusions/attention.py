@@ -178,15 +178,13 @@ def _replace(match: Match, masks: dict[Any, Any], position: Mapping[Any, int]) -
         attributes["softcap"] = scores.softcap
     past_key, new_key, past_value, new_value = cache or (None, key, None, value)
     inputs = [scores.query, new_key, new_value, mask, past_key, past_value]
+    while inputs[-1] is None:
+        inputs.pop()
     outputs = [match.output, *((key, value) if cache else ())]
     shapes = [(tensor, tensor.shape) for tensor in outputs]
-    node = insert_node(last, "Attention", _without_trailing_none(inputs), shapes, **attributes)
+    node = insert_node(last, "Attention", inputs, shapes, **attributes)
     for old, new in zip(outputs, node.outputs, strict=True):
         replace_value(old, new)
-
-
-def _without_trailing_none(inputs: list[Any]) -> list[Any]:
-    return inputs if inputs[-1] is not None else _without_trailing_none(inputs[:-1])
 
 
 def _keys_and_values(key: Any, value: Any, heads: int) -> tuple[Any, Any, tuple[Any, ...]]:

@@ -250,12 +250,9 @@ def _repeats_angles(table: Any, layout: str) -> bool:
 def _keeps_layout(node: Any) -> bool:
     """Whether a node keeps the layout of a table: elementwise, or a product or quotient with a number."""
     scales = node.op_type in ("Mul", "Div") and any(scalar(value) is not None for value in node.inputs)
-    return node.domain == "" and (node.op_type in ELEMENTWISE or scales) and not _changes_last_axis(node)
-
-
-def _changes_last_axis(node: Any) -> bool:
-    """Whether a node inserts or removes an axis after the last."""
-    return is_operator(node, "Unsqueeze", "Squeeze") and shape_of(node.inputs[0])[-1:] != shape_of(node.outputs[0])[-1:]
+    if is_operator(node, "Unsqueeze", "Squeeze"):  # not after the last axis
+        return shape_of(node.inputs[0])[-1:] == shape_of(node.outputs[0])[-1:]
+    return node.domain == "" and (node.op_type in ELEMENTWISE or scales)
 
 
 def _repeats_halves(node: Any) -> bool:

@@ -158,12 +158,8 @@ def _are_equal(first: tuple[bytes | None, list[int]], second: tuple[bytes | None
 
 def _values_of_layers(model: Any, length: int) -> list[Sequence[Any]]:
     """The lists in the configurations that have one item per layer of a stack of this length, such as `layer_types`."""
-    configs = [config for module in model.modules() if (config := getattr(module, "config", None)) is not None]
-    values = [
-        value
-        for config in {id(config): config for config in configs}.values()
-        for value in getattr(config, "__dict__", {}).values()
-    ]
+    configs = {id(each): each for module in model.modules() if (each := getattr(module, "config", None)) is not None}
+    values = (value for config in configs.values() for value in getattr(config, "__dict__", {}).values())
     return [value for value in values if isinstance(value, (list, tuple)) and len(value) == length]
 
 

@@ -33,9 +33,12 @@ def add_adapter_inputs(model: Any, layers: Sequence[str]) -> Any:
         layer = "" if slot is None else slot.parameter.removesuffix(".weight")
         if slot is not None and layer != slot.parameter and is_selected(layer, layers):
             products = [_product(layer, value, use.node) for use in value.uses()]
-            pair = _ports(model.graph, layer, value.dtype, _sizes(value, products[0]))
+            (features_in, features_out), rank = _sizes(value, products[0]), f"{layer}.{RANK}"
+            shapes = ((features_in, rank), (rank, features_out))
+            names = (f"{layer}{suffix}" for suffix in SUFFIXES)
+            a, b = (_port(model.graph, *port, value.dtype) for port in zip(names, shapes, strict=True))
             for product in products:
-                _add_branch(product, pair)
+                _add_branch(product, (a, b))
     return model
 
 
@@ -71,16 +74,8 @@ def _sizes(weight: Any, product: Any) -> tuple[int, int]:
     return (columns, rows) if is_transposed else (rows, columns)
 
 
-def _ports(graph: Any, layer: str, dtype: Any, sizes: tuple[int, int]) -> tuple[Any, Any]:
-    """Two more inputs of a graph, with empty defaults."""
-    (features_in, features_out), rank = sizes, f"{layer}.{RANK}"
-    return (
-        _port(graph, f"{layer}{SUFFIXES[0]}", dtype, (features_in, rank)),
-        _port(graph, f"{layer}{SUFFIXES[1]}", dtype, (rank, features_out)),
-    )
-
-
-def _port(graph: Any, name: str, dtype: Any, shape: tuple[int | str, ...]) -> Any:
+def _port(graph: Any, name: str, shape: tuple[int | str, ...], dtype: Any) -> Any:
+    """One more input of a graph, with an empty default."""
     import onnx_ir
 
     empty = np.zeros([size if isinstance(size, int) else 0 for size in shape], dtype.numpy())

@@ -31,12 +31,22 @@ def name_ports(model: Any, part: Part) -> Any:
     _check_count(part, "outputs", graph.outputs, part.spec.outputs)
     _separate_outputs(graph)
     symbols = _plan_symbols(graph.inputs, part)
-    _free_names(graph, {*part.inputs, *part.outputs})
+    ports = {id(value) for value in (*graph.inputs, *graph.outputs)}
+    inner = [value for node in graph.all_nodes() for value in node.outputs if id(value) not in ports]
+    planned = {*part.inputs, *part.outputs}
+    for value, end in (
+        *((each, "inner") for each in inner),
+        *((each, "weight") for each in graph.initializers.values()),
+    ):
+        if value.name in planned:
+            value.name = f"{value.name}__{end}"
     for value, input_ in zip(graph.inputs, part.spec.inputs, strict=True):
         _name_port(part, value, input_.name, graph_axes(part.spec, input_))
     for value, output in zip(graph.outputs, part.spec.outputs, strict=True):
         _name_port(part, value, output.name, graph_axes(part.spec, output))
-    _rename_inner_symbols(graph, symbols)
+    for value in inner:
+        if value.shape is not None:
+            value.shape = _renamed(value.shape, symbols)
     return model
 
 
@@ -115,18 +125,6 @@ def _separate_outputs(graph: Any) -> None:
         earlier.add(id(value))
 
 
-def _free_names(graph: Any, names: set[str]) -> None:
-    """Renames other values with a name that an input or an output is about to get."""
-    ports = {id(value) for value in (*graph.inputs, *graph.outputs)}
-    values = [value for node in graph.all_nodes() for value in node.outputs]
-    for value in values:
-        if value.name in names and id(value) not in ports:
-            value.name = f"{value.name}__inner"
-    for value in list(graph.initializers.values()):
-        if value.name in names:
-            value.name = f"{value.name}__weight"
-
-
 def _name_port(part: Part, value: Any, name: str, axes: AxisMap) -> None:
     """Gives an input or an output its name and the shape of the plan."""
     import onnx_ir
@@ -165,15 +163,6 @@ def _plan_symbols(inputs: Sequence[Any], part: Part) -> dict[str, str]:
         if value.shape is not None and index < len(value.shape)
     )
     return {size: symbol for size, symbol in pairs if _SYMBOL.fullmatch(size)}
-
-
-def _rename_inner_symbols(graph: Any, symbols: Mapping[str, str]) -> None:
-    """Replaces the symbols of torch in the shapes of all values but inputs and outputs."""
-    ports = {id(value) for value in (*graph.inputs, *graph.outputs)}
-    for node in graph.all_nodes():
-        for value in node.outputs:
-            if value.shape is not None and id(value) not in ports:
-                value.shape = _renamed(value.shape, symbols)
 
 
 def _renamed(shape: Any, symbols: Mapping[str, str]) -> Any:
