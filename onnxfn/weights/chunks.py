@@ -122,6 +122,18 @@ def chunks(tensor: Any, size: int = CHUNK_BYTES) -> Iterator[Any]:
     yield from (part.reshape(-1).view(np.uint8) for part in parts)
 
 
+def first_difference(tensor: Any, data: Any, tick: Tick = no_tick) -> int | None:
+    """The first place where the bytes of a tensor are not those of an array of bytes; None if they are the same."""
+    start = 0
+    for chunk in chunks(tensor):
+        tick()
+        other = data[start : start + len(chunk)]
+        if not np.array_equal(chunk, other):
+            return start + int((*np.flatnonzero(chunk[: len(other)] != other)[:1], len(other))[0])
+        start += len(chunk)
+    return None if start == len(data) else start
+
+
 def memory_key(tensor: Any) -> Any:
     """A value that is equal for tensors of the same bytes in memory; None if unknown."""
     if KEY in getattr(tensor, "meta", {}):

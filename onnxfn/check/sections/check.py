@@ -112,8 +112,14 @@ def sectioned_file(checked: CheckedFile, real_inputs: Mapping[str, Array] | None
     with recorded_hidden_states(model, layers) as last_run:
         every = references(model, part, real_inputs, limits=stated_limits(file), dtype=checked.dtype, tick=tick)
         runs = [(reference, last_run()) for reference in every]
-    rerun = partial(_with_exact, checked, layers, precision_of(checked.dtype or part.spec.target.float_dtype).wider)
-    cases = [RecordedCase(reference, hidden, cache(partial(rerun, reference))) for reference, hidden in runs]
+    wider = precision_of(checked.dtype or part.spec.target.float_dtype).wider
+
+    def with_exact(reference: Reference) -> HiddenStates:
+        with recorded_hidden_states(model, layers, wider) as last_run:
+            torch_outputs(model, part, reference.inputs, torch_dtype(checked.dtype))
+        return last_run()
+
+    cases = [RecordedCase(reference, hidden, cache(partial(with_exact, reference))) for reference, hidden in runs]
     sections_of = partial(_sections, checked, layers, runs)
     own = written if checked.content is None else written_graph(file)
     session = SectionedSession(own, sections_of(own), tick)
@@ -132,15 +138,6 @@ def _sections(
     of_layers = {each.name for each in (*spec.inputs, *spec.outputs) if each.layer is not None}
     names = checked.model.state_dict(keep_vars=True)
     return graph_sections(graph, layers, names, of_layers, lambda *value: all(each(*value) for each in fits))
-
-
-def _with_exact(
-    checked: CheckedFile, layers: Sequence[str], wider: Sequence[str], reference: Reference
-) -> HiddenStates:
-    """The hidden states of a case, with what the layers return in a wider dtype. PyTorch runs once more."""
-    with recorded_hidden_states(checked.model, layers, wider) as last_run:
-        torch_outputs(checked.model, checked.part, reference.inputs, torch_dtype(checked.dtype))
-    return last_run()
 
 
 def compared_sections(

@@ -123,20 +123,16 @@ def _without_padding(matrix: QuantizedMatrix, tensor: Any) -> QuantizedMatrix:
     return evolve(matrix, shape=(count, width), elements=elements)
 
 
-def _rows_at_once(matrix: QuantizedMatrix) -> int:
-    return max(1, ELEMENTS_AT_ONCE // matrix.shape[1])
-
-
 def _error(weight: FileWeight, tensor: Any, tick: Tick = no_tick, rows: int | None = None) -> WeightError:
     """The error of a weight, or of its first rows in the file."""
     import torch
 
     outside, first_row, sums = 0, None, np.zeros(3)
     matrix, own_rows = weight.matrix, tensor.mT if weight.is_turned else tensor
-    count = min(rows or matrix.shape[0], matrix.shape[0])
-    for start in range(0, count, _rows_at_once(matrix)):
+    count, step = min(rows or matrix.shape[0], matrix.shape[0]), max(1, ELEMENTS_AT_ONCE // matrix.shape[1])
+    for start in range(0, count, step):
         tick()
-        index = slice(start, min(start + _rows_at_once(matrix), count))
+        index = slice(start, min(start + step, count))
         elements = matrix.elements(index)
         values = elements.values()
         own: Array = _rows(own_rows, matrix, index).to("cpu", torch.float32).numpy()

@@ -61,7 +61,9 @@ def whole_model(model: Any, plan: Plan, folder: Path, session_for: SessionOpener
     parts = {part.name.removesuffix(suffix): part for part in plan.parts}
     towers = {stem: parts[stem] for stem in TOWERS if stem in parts}
     table, encoder = parts.get(EMBEDDING_FILE), parts.get(STEMS["encoder"])
-    decoder = next((part for part in plan.parts if part != encoder and _writes(part, table)), None)
+    tokens = IDS if table is None else EMBEDS
+    writers = (part for part in plan.parts if part != encoder and tokens in part.inputs and main_output(part))
+    decoder = next(writers, None)
     sees = bool(towers and table) or (encoder is not None and (encoder.spec.task or "").removesuffix(WITH_PAST) == SEES)
     if not sees or decoder is None:
         return None
@@ -73,14 +75,14 @@ def whole_model(model: Any, plan: Plan, folder: Path, session_for: SessionOpener
     return Whole(model, towers, table, decoder, known, session_of, encoder)
 
 
-def _writes(part: Part, table: Part | None) -> bool:
-    """Whether a part gives logits for tokens, or for their embeddings where a table looks these up."""
-    return (IDS if table is None else EMBEDS) in part.inputs and bool(main_output(part))
-
-
 def prompts_of(whole: Whole, preprocessor: Any = None) -> Iterator[Prompt]:
     """Texts and images from the dummies of the parts, and what a processor makes of a text with pictures."""
-    for prompt in chain(_dummy_prompts(whole), processed_prompts(preprocessor)):
+    of_dummies: Iterator[Prompt] = iter(())
+    if whole.table is not None:
+        of_dummies = whole_prompts(whole.towers, whole.table.spec, whole.known, partial(features_of, whole))
+    elif whole.encoder is not None:
+        of_dummies = encoder_prompts(whole.encoder)
+    for prompt in chain(of_dummies, processed_prompts(preprocessor)):
         yield evolve(prompt, arguments=with_placeholders(prompt.arguments, whole.known))
 
 
@@ -88,12 +90,6 @@ def is_text_alone(whole: Whole, prompt: Prompt) -> bool:
     """Whether a prompt has no image and no sound."""
     read = {str(input_.forward_path[0]) for tower in whole.towers.values() for input_ in tower.spec.inputs}
     return read.isdisjoint(prompt.arguments)
-
-
-def _dummy_prompts(whole: Whole) -> Iterator[Prompt]:
-    if whole.table is not None:
-        return whole_prompts(whole.towers, whole.table.spec, whole.known, partial(features_of, whole))
-    return encoder_prompts(whole.encoder) if whole.encoder is not None else iter(())
 
 
 def name_of(whole: Whole) -> str:
