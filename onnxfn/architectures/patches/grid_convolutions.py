@@ -5,6 +5,7 @@ The patches of all images are in one row. A convolution reads the neighbours of 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -107,19 +108,20 @@ def _neighbours(grid_thw: Tensor, merge: int, side: int) -> tuple[Tensor, Tensor
 
 def hunyuan_vl_features(self: Any, pixel_values: Tensor, grid_thw: Tensor, **_: Any) -> Any:
     """For HunYuanVLVisionTransformer.forward (transformers 5.23), which loops over the images."""
-    states = _hunyuan_embeddings(self.embeddings, pixel_values, grid_thw)[None]
-    for layer in self.layers:
-        states = layer(states, cu_seqlens=get_vision_cu_seqlens(grid_thw), attention_mask=None)
-    features = _hunyuan_rows(self.patch_merger, states[0], grid_thw)[None]
-    return BaseModelOutputWithPooling(last_hidden_state=states, pooler_output=features)
+    return _merged_features(self, _hunyuan_embeddings(self.embeddings, pixel_values, grid_thw), grid_thw, _hunyuan_rows)
 
 
 def hy_v4_vl_features(self: Any, pixel_values: Tensor, grid_thw: Tensor, **_: Any) -> Any:
     """For HYV4VLVisionModel.forward (transformers 5.24), which loops over the images."""
-    states = _hunyuan_embeddings(self.embeddings, pixel_values, grid_thw, beyond=0.1)[None]
+    embeddings = _hunyuan_embeddings(self.embeddings, pixel_values, grid_thw, beyond=0.1)
+    return _merged_features(self, embeddings, grid_thw, _hy_v4_vl_rows)
+
+
+def _merged_features(self: Any, embeddings: Tensor, grid_thw: Tensor, rows: Callable[..., Tensor]) -> Any:
+    states = embeddings[None]
     for layer in self.layers:
         states = layer(states, cu_seqlens=get_vision_cu_seqlens(grid_thw), attention_mask=None)
-    features = _hy_v4_vl_rows(self.patch_merger, states[0], grid_thw)[None]
+    features = rows(self.patch_merger, states[0], grid_thw)[None]
     return BaseModelOutputWithPooling(last_hidden_state=states, pooler_output=features)
 
 

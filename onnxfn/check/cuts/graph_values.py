@@ -36,12 +36,8 @@ class GraphValues:
 def graph_values(file: Path, inputs: Mapping[str, Array], content: bytes | None = None) -> GraphValues:
     """The values of an ONNX file for these inputs. The file is not changed; ONNX Runtime runs once.
 
-    `content` replaces the bytes of the file.
-
-    Values inside the branches of an If and the bodies of loops are not among them.
-
-    Raises:
-        CheckFailed: ONNX Runtime cannot load or run the file.
+    `content` replaces the bytes of the file. Values inside the branches of an If and the bodies of loops are not among
+    them. CheckFailed if ONNX Runtime cannot load or run the file.
     """
     written = written_graph(file, content)
     graph = written.model.graph

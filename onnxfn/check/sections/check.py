@@ -79,9 +79,8 @@ def check_by_sections(
 
     The other figures are those of `check` in the same cases; its docstring describes the arguments. No text is decoded.
 
-    Raises:
-        InvalidSpec: The layers of the model do not form a chain in the graph of the file.
-        CheckFailed: ONNX Runtime cannot load or run a section.
+    InvalidSpec if the layers of the model do not form a chain in the graph of the file; CheckFailed if ONNX Runtime
+    cannot load or run a section.
     """
     of_weights, errors = file_weights(model, part, file, tick)
     session, of_sections, judged = _judged_sections(compared_file(model, part, file, exact, tick), real_inputs)
@@ -145,9 +144,7 @@ def compared_sections(
 ) -> tuple[tuple[SectionError, ...], tuple[OutputArrays, ...]]:
     """Runs all sections with PyTorch's hidden states and with those of the file.
 
-    Returns:
-        How far each section is from PyTorch with PyTorch's hidden states; and the planned outputs of the file in each
-        case, from those of the file.
+    The errors of the sections are those of the first run; the planned outputs in each case, those of the second.
     """
     cases, hidden = sectioned.cases, sectioned.sections.hidden
     feeds = [dict(case.reference.inputs) for case in cases]

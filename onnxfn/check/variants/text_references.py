@@ -94,11 +94,8 @@ def _tokenizer(checkpoint: Path | None) -> Any:
 def text_references(model: Any, preprocessor: Any = None, checkpoint: Path | None = None) -> TextReferences:
     """A function that computes the reference of a part at its first call. Variants of one export can share it.
 
-    Args:
-        model: The PyTorch model; its weights are converted to float32 one by one if they have another dtype.
-        preprocessor: A tokenizer, or a processor that has one.
-        checkpoint: The folder of the checkpoint, whose tokenizer is loaded if there is no other. Without a tokenizer
-            the tokens are random.
+    Weights of another dtype are converted to float32 one by one. The tokenizer is the preprocessor, or that of the
+    preprocessor or of the checkpoint. Without one the tokens are random.
     """
     tokens = cache(partial(text_tokens, preprocessor, checkpoint))
     known: dict[str, Reference | None] = {}

@@ -123,15 +123,8 @@ def compare(
     Arrays that differ in shape or kind of number never agree. Other elements agree by the rule of `verdict.py`, or,
     if the spec has a tolerance, if `|actual - expected| <= atol * max(1, scale) + rtol * |expected|`.
 
-    Args:
-        spec: The planned spec: its tolerances and its float dtype.
-        output: The name of the output.
-        case: The name of the case, with its sizes.
-        actual: ONNX Runtime's array.
-        expected: PyTorch's array in the dtype of the export, as float32 if it holds real numbers.
-        select: Selects the elements that are compared.
-        exact: Computes the exact array, if it is needed.
-        tick: Is called between the blocks of the arrays.
+    `case`: its name, with its sizes. `expected`: PyTorch's array in the dtype of the export, as float32 if it holds
+    real numbers. `select` selects the compared elements. `tick` is called between the blocks of the arrays.
     """
     if actual.shape != expected.shape or actual.dtype.kind != expected.dtype.kind:
         types = f"{actual.dtype}{list(actual.shape)} where PyTorch gives {expected.dtype}{list(expected.shape)}"

@@ -137,8 +137,7 @@ def layer_of(value: Any, stack: LayerStack, ports: LayerPorts) -> int | None:
 def prove_periods(traced: TracedStack, planned: LayerPorts) -> dict[Any, Any]:
     """Proves that the second period is the first one, shifted: `{value of the first period: value of the second}`.
 
-    Raises:
-        LayersDiffer: it is not; the message names the first difference.
+    LayersDiffer if it is not; the message names the first difference.
     """
     _check_ports(traced, planned)
     path, first, second = traced.stack.path, traced.first, traced.second

@@ -25,8 +25,7 @@ def add_adapter_inputs(model: Any, layers: Sequence[str]) -> Any:
     After: the graph has two more inputs for each layer whose name is, or ends with, one of `layers`. They have empty
     defaults. The product of the layer's input with both is added to the product with its weight.
 
-    Raises:
-        CaptureFailed: such a weight is read by another operator than a product.
+    CaptureFailed if such a weight is read by another operator than a product.
     """
     for value in list(model.graph.initializers.values()):
         slot = slot_of(value)

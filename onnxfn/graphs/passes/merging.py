@@ -21,13 +21,7 @@ def insert_filler(model: Any, filler: Any, fills: Mapping[str, str]) -> Any:
     the filler are initializers of the graph; shared weights are duplicates until `merge_slots` merges them. The filler
     cannot be used again.
 
-    Args:
-        model: the graph, which is changed.
-        filler: the graph that computes the inputs; its nodes are moved.
-        fills: `{output of the filler: input of the model}`.
-
-    Raises:
-        CaptureFailed: an output or an input of the filler does not correspond to an input of the model.
+    CaptureFailed if an output or an input of the filler does not correspond to an input of the model.
     """
     import onnx_ir
 

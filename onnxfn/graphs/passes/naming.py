@@ -22,9 +22,7 @@ def name_ports(model: Any, part: Part) -> Any:
     Before: inputs and outputs are in the order of the plan, and have the names and symbols of torch.
     After: they have the names and symbols of the plan. The shapes of all other values use these symbols, too.
 
-    Raises:
-        CaptureFailed: the graph has other inputs or outputs than the plan, or an axis is fixed in one of them and
-            dynamic in the other.
+    CaptureFailed if the graph has other inputs or outputs than the plan, or an axis is fixed in one of them alone.
     """
     graph = model.graph
     _check_count(part, "inputs", graph.inputs, part.spec.inputs)
@@ -55,8 +53,7 @@ def order_ports(model: Any, part: Part) -> Any:
 
     Before: inputs and outputs have the names of the plan. After: they are in its order.
 
-    Raises:
-        CaptureFailed: an input or an output of the plan is not in the graph.
+    CaptureFailed if an input or an output of the plan is not in the graph.
     """
     for side, values, planned in (
         ("input", model.graph.inputs, part.inputs),

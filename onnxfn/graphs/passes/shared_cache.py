@@ -43,8 +43,7 @@ def share_cache(model: Any, part: Part) -> Any:
     After: each Attention is a GroupQueryAttention that reads the whole mask. No node reads the length of the past from
     a cache: it is the length of the mask minus that of the new tokens.
 
-    Raises:
-        CaptureFailed: another operator reads or writes the cache.
+    CaptureFailed if another operator reads or writes the cache.
     """
     from onnx_ir.passes import common
 

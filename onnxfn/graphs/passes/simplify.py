@@ -21,13 +21,11 @@ def simplify(model: Any) -> Any:
     """Simplifies a graph.
 
     Before: a graph as torch translates it.
-    After: the same function; constants are folded, equal nodes are merged,
-    functions are inlined, unused nodes are removed, and all values have different names.
+    After: the same function; constants are folded, equal nodes are merged, functions are inlined, unused nodes are
+    removed, and all values have different names.
 
-    A Resize of constants is not folded: the reference evaluator of onnx takes minutes for it.
-
-    Raises:
-        CaptureFailed: one of the passes fails.
+    A Resize of constants is not folded: the reference evaluator of onnx takes minutes for it. CaptureFailed if one of
+    the passes fails.
     """
     from onnx_ir.passes import PassManager, Sequential, common
     from onnxscript.rewriter import RewritePass
@@ -232,9 +230,8 @@ def convert_opset(model: Any, opset: int) -> Any:
     Before: the graph has the opset of torch's translation.
     After: it computes the same with operators of `opset`.
 
-    Raises:
-        CaptureFailed: the graph cannot be converted. The converter of onnx itself is not a substitute: it leaves the
-            graph as it is, without an error, where it fails.
+    CaptureFailed if the graph cannot be converted. The converter of onnx itself is not a substitute: it leaves the
+    graph as it is, without an error, where it fails.
     """
     from onnxscript.version_converter import convert_version
 

@@ -68,12 +68,7 @@ def bind_quantized_weights(model: Any, tensors: Callable[[str], Any]) -> Any:
     Before: quantized slots have no values.
     After: they have values that are computed from the tensors of their parameters when they are written.
 
-    Args:
-        model: the graph, which is changed.
-        tensors: returns the tensor of a parameter, of torch or of numpy.
-
-    Raises:
-        CaptureFailed: a tensor has another shape than the graph reads.
+    `tensors` returns that of a parameter, of torch or of numpy. CaptureFailed if one has another shape than the graph.
     """
     weights: dict[str, Callable[[Role, Any, Sequence[int]], Any]] = {}
     for value in model.graph.initializers.values():

@@ -22,12 +22,7 @@ def keep_stored_blocks(model: Any, tensors: Mapping[str, Any]) -> tuple[Any, tup
     After: where only products read such a parameter, they are MatMulNBits on its integers, scales and zero points,
     whose values are bit-equal to the float tensor. The second result has the names of these parameters.
 
-    Args:
-        model: the graph, which is changed.
-        tensors: the tensors of all parameters, by their names.
-
-    Raises:
-        InvalidSpec: the dtype of the graph cannot hold the scales.
+    InvalidSpec if the dtype of the graph cannot hold the scales.
     """
     names: list[str] = []
     for value in list(model.graph.initializers.values()):
