@@ -31,13 +31,10 @@ Fits = Callable[[str, int], bool]
 
 @frozen
 class Section:
-    """A part of a graph that runs by itself.
+    """A part of a graph that runs by itself: `shared`, `embedding`, the path of a layer, or `head`.
 
-    Attributes:
-        name: `shared`, `embedding`, the path of a layer, or `head`.
-        nodes: The indices of its nodes in the graph, in their order there.
-        inputs: The values that it reads from inputs of the graph and from other sections.
-        outputs: Its values that other sections read, or that are outputs of the graph.
+    `nodes`: their indices in the graph, in their order there. `inputs`: the values that it reads from inputs of the
+    graph and from other sections. `outputs`: its values that other sections read, or that are outputs of the graph.
     """
 
     name: str

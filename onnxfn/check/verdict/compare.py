@@ -94,12 +94,9 @@ def _no_exact() -> tuple[str, Array]:
 
 @frozen(eq=False)
 class Exact:
-    """PyTorch's array of an output in a wider dtype, and its own error for other inputs.
+    """PyTorch's array of an output in a wider dtype, and its own error for other inputs of these sizes.
 
-    Attributes:
-        array: Computes the array.
-        usual_errors: Each computes PyTorch's own error for other inputs of these sizes.
-        known: The largest norms of PyTorch's own error in the cases that were compared before.
+    `known`: the largest norms of PyTorch's own error in the cases that were compared before.
     """
 
     array: ExactArray = _no_exact

@@ -28,16 +28,22 @@ def name_ports(model: Any, part: Part) -> Any:
     _check_count(part, "inputs", graph.inputs, part.spec.inputs)
     _check_count(part, "outputs", graph.outputs, part.spec.outputs)
     _separate_outputs(graph)
-    symbols = _plan_symbols(graph.inputs, part)
+    sizes = (
+        (str(value.shape[index]), symbol)
+        for value, axes in zip(graph.inputs, part.inputs.values(), strict=True)
+        for index, symbol in axes.items()
+        if value.shape is not None and index < len(value.shape)
+    )
+    symbols = {size: symbol for size, symbol in sizes if _SYMBOL.fullmatch(size)}
     ports = {id(value) for value in (*graph.inputs, *graph.outputs)}
     inner = [value for node in graph.all_nodes() for value in node.outputs if id(value) not in ports]
     planned = {*part.inputs, *part.outputs}
-    for value, end in (
-        *((each, "inner") for each in inner),
-        *((each, "weight") for each in graph.initializers.values()),
-    ):
+    for value in inner:
         if value.name in planned:
-            value.name = f"{value.name}__{end}"
+            value.name = f"{value.name}__inner"
+    for value in list(graph.initializers.values()):
+        if value.name in planned:
+            value.name = f"{value.name}__weight"
     for value, input_ in zip(graph.inputs, part.spec.inputs, strict=True):
         _name_port(part, value, input_.name, graph_axes(part.spec, input_))
     for value, output in zip(graph.outputs, part.spec.outputs, strict=True):
@@ -149,17 +155,6 @@ def _planned_size(part: Part, name: str, index: int, axis: Axis, size: Any) -> i
     if axis.kind == "literal" and size != int(axis.symbol):
         raise CaptureFailed(f"{where} is {size} in the graph, but {axis.symbol} in the plan")
     return size
-
-
-def _plan_symbols(inputs: Sequence[Any], part: Part) -> dict[str, str]:
-    """`{symbol of torch: symbol of the plan}`, from the axes of the inputs."""
-    pairs = (
-        (str(value.shape[index]), symbol)
-        for value, axes in zip(inputs, part.inputs.values(), strict=True)
-        for index, symbol in axes.items()
-        if value.shape is not None and index < len(value.shape)
-    )
-    return {size: symbol for size, symbol in pairs if _SYMBOL.fullmatch(size)}
 
 
 def _renamed(shape: Any, symbols: Mapping[str, str]) -> Any:
