@@ -33,9 +33,8 @@ def add_adapter_inputs(model: Any, layers: Sequence[str]) -> Any:
         if slot is not None and layer != slot.parameter and is_selected(layer, layers):
             products = [_product(layer, value, use.node) for use in value.uses()]
             (features_in, features_out), rank = _sizes(value, products[0]), f"{layer}.{RANK}"
-            shapes = ((features_in, rank), (rank, features_out))
-            names = (f"{layer}{suffix}" for suffix in SUFFIXES)
-            a, b = (_port(model.graph, *port, value.dtype) for port in zip(names, shapes, strict=True))
+            a = _port(model.graph, f"{layer}{SUFFIXES[0]}", value.dtype, (features_in, rank))
+            b = _port(model.graph, f"{layer}{SUFFIXES[1]}", value.dtype, (rank, features_out))
             for product in products:
                 _add_branch(product, (a, b))
     return model
@@ -73,7 +72,7 @@ def _sizes(weight: Any, product: Any) -> tuple[int, int]:
     return (columns, rows) if is_transposed else (rows, columns)
 
 
-def _port(graph: Any, name: str, shape: tuple[int | str, ...], dtype: Any) -> Any:
+def _port(graph: Any, name: str, dtype: Any, shape: tuple[int | str, ...]) -> Any:
     """One more input of a graph, with an empty default."""
     import onnx_ir
 
