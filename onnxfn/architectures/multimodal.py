@@ -203,7 +203,7 @@ clap: ExportSpec = compose(
 
 
 def longer_texts(by: str) -> ExportSpec:
-    """A spec of the lengths of texts that begin with so many placeholder tokens."""
+    """A spec of the lengths of texts that begin with this number of placeholder tokens."""
     lengths = [from_config(f"{by} + {length}") for length in (16, 7, 11, 24)]
     return sized_in("one right-padded left-padded", sequence_length=lengths)
 

@@ -20,7 +20,7 @@ def as_module(model: Any) -> Any:
     """The `nn.Module` of a model that is one, a program of torch.export, or a function of tensors.
 
     `torch.compile` and `DataParallel` wrap a module, which is returned. Anything else is returned as it is.
-    InvalidSpec for a class, which is no instance, and for TorchScript.
+    InvalidSpec for a class in place of an instance, and for TorchScript.
     """
     import torch
 
