@@ -5,8 +5,7 @@ import copy
 import pytest
 import tiny
 import torch
-from graph_edits import edited_export
-from onnx import numpy_helper
+from graph_edits import changed_weight, edited_export, nodes, redirect, users
 
 import onnxfn
 
@@ -88,38 +87,26 @@ def test_the_module_with_the_fault_is_named(exports, model_type, path, change):
     assert result.before is None or result.before.max_abs <= max(1e-4, result.tolerance)
 
 
-def damage(name):
-    def edit(graph):
-        weight = next(weight for weight in graph.initializer if weight.name == name)
-        weight.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(weight) * 1.5, name))
-
-    return edit
-
-
-def read_another_weight(graph):
-    node = next(node for node in graph.node if "model.layers.1.self_attn.k_proj.weight" in node.input)
+def read_another_weight(model):
+    (node,) = users(model, "model.layers.1.self_attn.k_proj.weight")
     node.input[1] = "model.layers.1.self_attn.v_proj.weight"
 
 
-def change_operator(graph):
-    next(node for node in graph.node if node.op_type == "Sigmoid").op_type = "Tanh"
-
-
-def without_a_residual(graph):
+def without_a_residual(model):
     """The sum after the MLP of layer 0 is the output of the MLP alone."""
-    product = next(node for node in graph.node if "model.layers.0.mlp.down_proj.weight" in node.input)
-    total = next(node for node in graph.node if product.output[0] in node.input)
-    total.op_type = "Identity"
-    del total.input[:]
-    total.input.append(product.output[0])
+    (product,) = users(model, "model.layers.0.mlp.down_proj.weight")
+    redirect(model, users(model, product.output[0])[0].output[0], product.output[0])
 
 
 @pytest.mark.parametrize(
     ("edit", "path"),
     [
-        (damage("model.layers.1.mlp.down_proj.weight"), "model.layers.1.mlp.down_proj"),
+        (
+            changed_weight("model.layers.1.mlp.down_proj.weight", lambda array: array * 1.5),
+            "model.layers.1.mlp.down_proj",
+        ),
         (read_another_weight, "model.layers.1.self_attn.k_proj"),
-        (change_operator, "model.layers.0.mlp.act_fn"),
+        (lambda model: setattr(nodes(model, "Sigmoid")[0], "op_type", "Tanh"), "model.layers.0.mlp.act_fn"),
         (without_a_residual, "model.layers.0"),
     ],
     ids=["weight", "input of a node", "operator", "residual"],

@@ -7,9 +7,11 @@ import onnx
 import pytest
 import torch
 from command_line import invoke
+from graph_edits import at, edited_file
 from quantized_faults import gate_up, save_sorted
 from refusals import refusal
 from stock_quantizers import initializers, quantized_in_blocks, with_changed
+from structure_faults import declared_size, past_ignored, present_wrong
 from transformers import BertConfig, BertForSequenceClassification, LlamaConfig, LlamaForCausalLM
 
 import onnxfn
@@ -105,34 +107,16 @@ def test_a_floor_that_is_not_reached_names_the_measure_the_value_and_the_worst_w
     assert "the worst weight is model.layers." in message or "the worst weight is lm_head.weight" in message
 
 
-def with_swapped_outputs(model):
-    """Two outputs of a cache have each other's names."""
-    names = {"present.0.key": "present.1.key", "present.1.key": "present.0.key"}
-    for node in model.graph.node:
-        node.output[:] = [names.get(name, name) for name in node.output]
-        node.input[:] = [names.get(name, name) for name in node.input]
-
-
-def with_a_static_axis(model):
-    """The batch of the logits is 2."""
-    model.graph.output[0].type.tensor_type.shape.dim[0].dim_value = 2
-
-
-def with_ignored_past(model):
-    """The tokens of the past have no effect: their keys are multiplied by zero."""
-    zero = onnx.helper.make_tensor("zero", onnx.TensorProto.FLOAT, [], [0.0])
-    model.graph.initializer.append(zero)
-    for node in model.graph.node:
-        node.input[:] = ["no_past" if name == "past_key_values.1.key" else name for name in node.input]
-    model.graph.node.insert(0, onnx.helper.make_node("Mul", ["past_key_values.1.key", "zero"], ["no_past"]))
-
-
-@pytest.mark.parametrize("fault", [with_swapped_outputs, with_a_static_axis, with_ignored_past])
-def test_a_wrong_interface_or_cache_of_a_quantized_file_is_refused(llama, file, fault, tmp_path):
-    model = onnx.load(file)
-    fault(model)
-    onnx.save(model, tmp_path / "model.onnx")
-    assert not report_of(llama, tmp_path / "model.onnx").passed
+@pytest.mark.parametrize(
+    ("kind", "site"),
+    [
+        (present_wrong, "present.0.key, present.1.key"),
+        (declared_size, "logits[0]"),
+        (past_ignored, "past_key_values.1.key"),
+    ],
+)
+def test_a_wrong_interface_or_cache_of_a_quantized_file_is_refused(llama, file, kind, site, tmp_path):
+    assert not report_of(llama, edited_file(file, at(kind, site), tmp_path / "model.onnx")).passed
 
 
 def test_a_file_in_float16_is_compared_and_measured_and_the_report_has_both(llama, tmp_path):

@@ -4,9 +4,9 @@ import json
 import sys
 
 import numpy as np
-import onnx
 import pytest
 import tiny
+from graph_edits import constant, edited_file, initializers, nodes, set_constant
 from refusals import refusal
 
 import onnxfn
@@ -119,12 +119,9 @@ LOW = onnxfn.Floors(agreement=0.0, kl=99.0, cosine=-1.0, cases=-1.0)
 """Floors that random weights reach."""
 
 
-def with_scales_of_zero(file):
-    model = onnx.load(file)
-    for tensor in model.graph.initializer:
-        if tensor.name.endswith(".scales"):
-            tensor.CopyFrom(onnx.numpy_helper.from_array(0 * onnx.numpy_helper.to_array(tensor), tensor.name))
-    onnx.save(model, file)
+def set_scales_to_zero(model):
+    for name in initializers(model, ".scales"):
+        set_constant(model, name, 0 * constant(model, name))
 
 
 @pytest.mark.parametrize("model_type", ["llama", "t5"])
@@ -137,7 +134,7 @@ def test_the_variant_that_is_loaded_is_validated(model_type, tmp_path):
     assert {each.part for each in right.differences} == {f"{part}_q4" for part in parts}
     assert right.unchecked == tuple(sorted(f"{part}.onnx" for part in parts))
     assert "not checked" in str(right)
-    with_scales_of_zero(tmp_path / "out" / f"{parts[0]}_q4.onnx")
+    edited_file(tmp_path / "out" / f"{parts[0]}_q4.onnx", set_scales_to_zero)
     wrong = onnxfn.validate(spec, model, load(tmp_path / "out", dtype="q4"), floors=LOW)
     assert not wrong.passed
     assert any("more than a step away" in line for line in wrong.findings)
@@ -155,7 +152,7 @@ def test_every_variant_of_an_export_is_validated(tmp_path):
     assert right.passed
     assert right.unchecked == ()
     assert {each.part for each in right.differences} == {"model", "model_q4"}
-    with_scales_of_zero(tmp_path / "out" / "model_q4.onnx")
+    edited_file(tmp_path / "out" / "model_q4.onnx", set_scales_to_zero)
     assert not onnxfn.validate(spec, model, exported, floors=LOW).passed
 
 
@@ -163,10 +160,7 @@ def test_bisect_names_the_module_of_a_variant(tmp_path):
     spec, model = spec_and_model("llama")
     onnxfn.export(spec, model, tmp_path / "out", dtypes=("float32", "q4"), check=False)
     file = tmp_path / "out" / "model_q4.onnx"
-    proto = onnx.load(file)
-    (*_, active) = [node for node in proto.graph.node if node.op_type == "Sigmoid"]
-    active.op_type = "Softplus"
-    onnx.save(proto, file)
+    edited_file(file, lambda model: setattr(nodes(model, "Sigmoid")[-1], "op_type", "Softplus"))
     assert onnxfn.bisect(spec, model, load(tmp_path / "out", dtype="q4")).module == "model.layers.1.mlp.act_fn"
     assert onnxfn.bisect(spec, model, load(tmp_path / "out", dtype="float32")).module is None
 
