@@ -205,15 +205,6 @@ def test_generate_needs_a_decoder_with_a_cache(tmp_path):
     assert message.endswith("generate knows: decoder_model_merged, decoder_model and decoder_with_past_model")
 
 
-def test_decoders_both_writes_the_merged_and_the_separate_decoders(tmp_path):
-    spec = onnxfn.spec_for("marian", "feature-extraction-with-past")
-    model = tiny.model("marian", spec.call.loader)
-    result = onnxfn.export(spec, model, tmp_path / "out", decoders="both", check=False)
-    stems = ("encoder_model", "decoder_model", "decoder_with_past_model", "decoder_model_merged")
-    assert {path.stem for path in (tmp_path / "out").glob("*.onnx")} == set(stems)
-    assert tuple(part.name for part in result.plan.parts) == stems
-
-
 # Models of their own kinds
 
 

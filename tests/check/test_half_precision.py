@@ -76,11 +76,6 @@ def test_bisect_finds_no_difference_in_a_graph_in_float16(tmp_path):
     assert str(onnxfn.bisect(spec, model, exported)) == "model.onnx: no output differs from PyTorch's"
 
 
-def test_a_model_in_bfloat16_as_it_is_gets_an_error_that_says_what_to_do(tmp_path):
-    message = refusal(CheckFailed, onnxfn.export, spec_of("llama"), model_of("llama").bfloat16(), tmp_path / "out")
-    assert 'export in float32, by with_dtypes(spec, float="float32") or model.float(), ' in message
-
-
 def test_a_spec_with_a_float_dtype_and_a_model_in_float32_stay_as_they_are():
     chosen = onnxfn.with_dtypes(spec_of("bert"), float="float32")
     assert with_model_dtype(chosen, model_of("bert").half()) is chosen

@@ -6,10 +6,8 @@ import subprocess
 import sys
 
 import onnx
-import onnxruntime
 import pytest
 import tiny
-import torch
 from refusals import refusal
 
 import onnxfn
@@ -168,13 +166,6 @@ def test_an_earlier_export_is_unchanged_when_a_new_one_fails(bert, tmp_path):
     assert names(tmp_path) == ["model.onnx"]
 
 
-def test_without_the_check_there_is_no_report(bert, tmp_path):
-    spec = onnxfn.with_tolerance(SPEC, atol=0.0, rtol=0.0)
-    result = onnxfn.export(spec, bert, tmp_path / "model.onnx", check=False)
-    assert result.report is None
-    assert "unchecked" in str(result)
-
-
 def test_validate_names_a_missing_file_and_the_files_that_are_present(bert, tmp_path):
     message = refusal(ModelNotFound, onnxfn.validate, SPEC, bert, tmp_path)
     assert message == f"no model.onnx in {tmp_path}; ONNX files there: none"
@@ -219,15 +210,6 @@ assert handlers == {name: list(logging.getLogger(name).handlers) for name in han
     assert (finished.returncode, finished.stdout, finished.stderr) == (0, "", "")
 
 
-def test_floats_can_have_16_bits_and_the_model_is_unchanged(bert, tmp_path):
-    full = onnxfn.export(SPEC, bert, tmp_path / "full.onnx")
-    half = onnxfn.export(onnxfn.with_dtypes(SPEC, float="float16"), bert, tmp_path / "half.onnx")
-    session = onnxruntime.InferenceSession(half.files[0])
-    assert [output.type for output in session.get_outputs()] == ["tensor(float16)"]
-    assert os.path.getsize(half.files[0]) < 0.7 * os.path.getsize(full.files[0])
-    assert {parameter.dtype for parameter in bert.parameters()} == {torch.float32}
-
-
 @pytest.mark.parametrize(
     ("edit", "inputs"),
     [
@@ -240,10 +222,3 @@ def test_a_file_has_the_inputs_of_an_edited_spec(bert, tmp_path, edit, inputs):
     result = onnxfn.export(edit(SPEC), bert, tmp_path / "model.onnx")
     assert [port.name for port in result.session().get_inputs()] == inputs
     assert result.report.passed
-
-
-def test_an_added_output_is_in_the_file(tmp_path):
-    model = tiny.model("bert", "AutoModel")
-    spec = onnxfn.with_output(onnxfn.spec_for("bert", "feature-extraction"), "pooler_output", "batch_size _")
-    result = onnxfn.export(spec, model, tmp_path / "model.onnx")
-    assert [difference.output for difference in result.report.differences] == ["last_hidden_state", "pooler_output"]

@@ -9,6 +9,7 @@ import shrunk
 import tiny
 import torch
 from refusals import refusal
+from stock_quantizers import initializers
 from transformers import LlamaConfig, LlamaForCausalLM
 
 import onnxfn
@@ -24,10 +25,6 @@ SIZES = {"vocab_size": 99, "hidden_size": 64, "intermediate_size": 96, "num_atte
 def llama():
     torch.manual_seed(0)
     return LlamaForCausalLM(LlamaConfig(**SIZES, num_hidden_layers=2, initializer_range=0.15)).eval()
-
-
-def initializers(file):
-    return {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in onnx.load(file).graph.initializer}
 
 
 def halve_scales(monkeypatch, name):

@@ -1,0 +1,21 @@
+"""Python in processes of their own."""
+
+import os
+import subprocess
+import sys
+from typing import Any
+
+
+def printed(*words: Any, given: str | bytes = "", timeout: float | None = None, **variables: str) -> Any:
+    """What a Python prints that imports what this one does; it reads `given`, and its environment has `variables`."""
+    finished = subprocess.run(
+        [sys.executable, *map(str, words)],
+        input=given,
+        capture_output=True,
+        text=isinstance(given, str),
+        timeout=timeout,
+        check=False,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **variables},
+    )
+    assert finished.returncode == 0, finished.stderr
+    return finished.stdout
