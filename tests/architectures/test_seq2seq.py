@@ -54,8 +54,7 @@ SAMPLE = [
 
 def export_checked(model_type, task, folder, *, decoders="merged", **overrides):
     """A tiny model, and its export, whose files agree with PyTorch and have the names and axes of the plan."""
-    spec = onnxfn.spec_for(model_type, task)
-    model = tiny.model(model_type, spec.call.loader, **overrides)
+    spec, model = tiny.spec_and_model(model_type, task, **overrides)
     return model, assert_agreement(onnxfn.export(spec, model, folder, decoders=decoders), folder)
 
 
@@ -294,8 +293,9 @@ def test_an_encoder_and_a_decoder_of_other_kinds_decode_the_tokens_of_pytorch(
 def large(tmp_path_factory):
     """A T5 whose weights are larger than its graph, exported without a check."""
     folder = tmp_path_factory.mktemp("large")
-    spec = onnxfn.spec_for("t5", "text2text-generation-with-past")
-    model = tiny.model("t5", spec.call.loader, hidden_size=256, d_ff=512, vocab_size=4000)
+    spec, model = tiny.spec_and_model(
+        "t5", "text2text-generation-with-past", hidden_size=256, d_ff=512, vocab_size=4000
+    )
     onnxfn.export(spec, model, folder / "out", check=False)
     return model, folder / "out"
 

@@ -5,7 +5,7 @@ import onnx
 import pytest
 import tiny
 import torch
-from stock_quantizers import quantized_as_nf4, quantized_dynamically, quantized_in_blocks
+from stock_quantizers import FORMATS, quantized_in_blocks
 
 import onnxfn
 from onnxfn.check.variants.file_weights import with_file_weights
@@ -22,15 +22,6 @@ MODELS = {
 DTYPES = ("q4", "q8", "int8", "bnb4")
 UNEVEN = {"hidden_size": 40, "head_dim": 8, "intermediate_size": 72}
 """Sizes that are no multiple of a block."""
-
-STOCK = {
-    "4 bits": quantized_in_blocks,
-    "4 bits with zero points": lambda file, target: quantized_in_blocks(file, target, symmetric=False),
-    "8 bits": lambda file, target: quantized_in_blocks(file, target, bits=8),
-    "int8": quantized_dynamically,
-    "uint8 by columns": lambda file, target: quantized_dynamically(file, target, signed=False, per_channel=True),
-    "nf4": quantized_as_nf4,
-}
 
 
 def exported(model, task, folder, dtype=None):
@@ -69,10 +60,10 @@ def test_blocks_that_are_not_full_have_no_padding(dtype, tmp_path):
     assert assert_near(model, with_file_weights(model, exported(model, DECODER[1], tmp_path / "out", dtype)))
 
 
-@pytest.mark.parametrize("form", STOCK)
+@pytest.mark.parametrize("form", FORMATS)
 def test_a_model_has_the_weights_that_stock_quantizers_write(form, tmp_path):
     model = tiny.model("llama", DECODER[0])
-    file = STOCK[form](exported(model, DECODER[1], tmp_path / "own"), tmp_path / "quantized" / "model.onnx")
+    file = FORMATS[form](exported(model, DECODER[1], tmp_path / "own"), tmp_path / "quantized" / "model.onnx")
     assert len(assert_near(model, with_file_weights(model, file))) == 15
 
 

@@ -19,19 +19,19 @@ from onnxfn.specs.errors import InvalidSpec
 from onnxfn.specs.stored.reports import CheckFailed
 
 MODELS = {
-    "bert": ("fill-mask", "AutoModelForMaskedLM"),
-    "llama": ("text-generation-with-past", "AutoModelForCausalLM"),
-    "gpt2": ("text-generation-with-past", "AutoModelForCausalLM"),
-    "t5": ("text2text-generation-with-past", "AutoModelForSeq2SeqLM"),
+    "bert": "fill-mask",
+    "llama": "text-generation-with-past",
+    "gpt2": "text-generation-with-past",
+    "t5": "text2text-generation-with-past",
 }
 
 
-def model_of(model_type):
-    return tiny.model(model_type, MODELS[model_type][1])
-
-
 def spec_of(model_type):
-    return onnxfn.spec_for(model_type, MODELS[model_type][0])
+    return onnxfn.spec_for(model_type, MODELS[model_type])
+
+
+def model_of(model_type):
+    return tiny.model(model_type, spec_of(model_type).call.loader)
 
 
 def assert_exported(model_type, dtype, folder):

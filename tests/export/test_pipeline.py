@@ -8,6 +8,7 @@ import sys
 import onnx
 import pytest
 import tiny
+from exported_folders import content, names, paths
 from refusals import refusal
 
 import onnxfn
@@ -20,10 +21,6 @@ SPEC = onnxfn.spec_for("bert", "fill-mask")
 @pytest.fixture(scope="module")
 def exported(bert, tmp_path_factory):
     return onnxfn.export(SPEC, bert, tmp_path_factory.mktemp("models") / "bert")
-
-
-def names(folder):
-    return sorted(path.name for path in folder.iterdir())
 
 
 def test_a_spec_without_a_task_gets_the_task_of_the_model(bert, tmp_path):
@@ -86,10 +83,6 @@ def test_an_export_without_external_data_deletes_that_of_the_file_it_replaces(be
     assert names(tmp_path) == ["model.onnx"]
 
 
-def files_in(folder):
-    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
-
-
 def test_another_layout_replaces_the_files_of_an_earlier_one(bert, tmp_path):
     for layout, files in {
         "optimum": ["config.json", "model.onnx", "model.onnx_data", "report.json"],
@@ -98,9 +91,9 @@ def test_another_layout_replaces_the_files_of_an_earlier_one(bert, tmp_path):
         write = onnxfn.WriteOptions(layout=layout, external_data_threshold=1000)
         for _ in range(2):
             onnxfn.export(SPEC, bert, tmp_path, check=False, overwrite=True, write=write)
-            assert files_in(tmp_path) == files
+            assert paths(tmp_path) == files
     onnxfn.export(SPEC, bert, tmp_path, check=False, overwrite=True)
-    assert files_in(tmp_path) == ["config.json", "model.onnx", "report.json"]
+    assert paths(tmp_path) == ["config.json", "model.onnx", "report.json"]
     assert not (tmp_path / "onnx").exists()
 
 
@@ -116,13 +109,12 @@ def test_merged_decoders_replace_separate_ones(t5, tmp_path):
 
 def test_an_export_into_the_folder_of_its_checkpoint_never_deletes_the_checkpoint(bert, tmp_path):
     bert.save_pretrained(tmp_path)
-    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    before = content(tmp_path)
     for storage in ("link", "share", "none"):
         write = onnxfn.WriteOptions(weight_storage=storage)
         result = onnxfn.export(SPEC, bert, tmp_path, checkpoint=tmp_path, check=False, overwrite=True, write=write)
         assert storage != "link" or str(tmp_path / "model.safetensors") in result.files
-        after = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-        assert before.items() <= after.items()
+        assert before.items() <= content(tmp_path).items()
 
 
 @pytest.mark.sweep

@@ -6,6 +6,7 @@ import sys
 import numpy as np
 import pytest
 import tiny
+from exported_folders import paths
 from graph_edits import constant, edited_file, initializers, nodes, set_constant
 from refusals import refusal
 
@@ -18,9 +19,9 @@ from onnxfn.specs.stored.reports import CheckFailed
 from onnxfn.weights.layouts import dtype_suffix
 
 MODELS = {
-    "bert": ("AutoModelForSequenceClassification", "text-classification", ["model"]),
-    "llama": ("AutoModelForCausalLM", "text-generation-with-past", ["model"]),
-    "t5": ("AutoModelForSeq2SeqLM", "text2text-generation-with-past", ["encoder_model", "decoder_model_merged"]),
+    "bert": ("text-classification", ["model"]),
+    "llama": ("text-generation-with-past", ["model"]),
+    "t5": ("text2text-generation-with-past", ["encoder_model", "decoder_model_merged"]),
 }
 FLOATS = ("float32", "float16")
 SUFFIXES = {"float32": "", "float16": "_fp16", "q8": "_quantized", "q4": "_q4", "q4f16": "_q4f16"}
@@ -28,13 +29,7 @@ SUFFIXES = {"float32": "", "float16": "_fp16", "q8": "_quantized", "q4": "_q4", 
 
 
 def spec_and_model(model_type):
-    loader, task, _ = MODELS[model_type]
-    model = tiny.model(model_type, loader)
-    return onnxfn.spec_for(model, task), model
-
-
-def names(folder):
-    return sorted(file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file())
+    return tiny.spec_and_model(model_type, MODELS[model_type][0])
 
 
 @pytest.mark.parametrize(
@@ -42,13 +37,13 @@ def names(folder):
     [("bert", "optimum"), ("llama", "transformers.js"), pytest.param("t5", "optimum", marks=pytest.mark.sweep)],
 )
 def test_each_dtype_has_files_of_its_own_and_each_float_dtype_one_trace(model_type, layout, tmp_path):
-    events, (*_, parts) = [], MODELS[model_type]
+    events, (_, parts) = [], MODELS[model_type]
     write = WriteOptions(layout=layout, external_data_threshold=0)
     options = {"write": write, "check": False, "overwrite": True, "on_event": events.append}
     exported = onnxfn.export(*spec_and_model(model_type), tmp_path, dtypes=tuple(SUFFIXES), **options)
     stems = {dtype: [f"{part}{suffix}" for part in parts] for dtype, suffix in SUFFIXES.items()}
     every = [stem for group in stems.values() for stem in group]
-    files = [name.removeprefix("onnx/") for name in names(tmp_path) if ".onnx" in name]
+    files = [name.removeprefix("onnx/") for name in paths(tmp_path) if ".onnx" in name]
     assert sorted(files) == sorted(name for stem in every for name in (f"{stem}.onnx", f"{stem}.onnx_data"))
     assert [part.name for part in exported.plan] == every
     assert onnxfn.verify(tmp_path).passed
@@ -111,7 +106,7 @@ def test_a_variant_is_loaded_under_the_names_of_its_parts(tmp_path):
     assert len(load(tmp_path / "out").graphs) == 4
     saved = half.save(tmp_path / "saved")
     files = ["decoder_model_merged_fp16.onnx", "encoder_model_fp16.onnx"]
-    assert names(tmp_path / "saved") == ["config.json", *files, "generation_config.json"]
+    assert paths(tmp_path / "saved") == ["config.json", *files, "generation_config.json"]
     assert saved.path == str(tmp_path / "saved")
 
 
@@ -169,9 +164,9 @@ def test_fewer_dtypes_delete_the_files_of_the_others(tmp_path):
     spec, model = spec_and_model("bert")
     onnxfn.export(spec, model, tmp_path / "out", dtypes=FLOATS, check=False)
     onnxfn.export(spec, model, tmp_path / "out", dtypes=("float16",), check=False, overwrite=True)
-    assert names(tmp_path / "out") == ["config.json", "model_fp16.onnx", "report.json"]
+    assert paths(tmp_path / "out") == ["config.json", "model_fp16.onnx", "report.json"]
     onnxfn.export(spec, model, tmp_path / "out", check=False, overwrite=True)
-    assert names(tmp_path / "out") == ["config.json", "model.onnx", "report.json"]
+    assert paths(tmp_path / "out") == ["config.json", "model.onnx", "report.json"]
 
 
 def test_one_variant_that_fails_leaves_no_file_and_is_named(tmp_path, monkeypatch):
@@ -186,7 +181,7 @@ def test_one_variant_that_fails_leaves_no_file_and_is_named(tmp_path, monkeypatc
     monkeypatch.setattr(attempts, "check_files", broken)
     message = refusal(CheckFailed, onnxfn.export, *spec_model, tmp_path / "out", dtypes=FLOATS)
     assert message.startswith("float16: model_fp16: 'logits' differs; no file of any dtype was written; leave 'flo")
-    assert names(tmp_path) == []
+    assert paths(tmp_path) == []
 
 
 def test_a_single_file_takes_a_single_dtype(tmp_path):

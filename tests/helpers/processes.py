@@ -1,8 +1,9 @@
-"""Python in processes of their own."""
+"""Python in processes of their own, and the memory of this one."""
 
 import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 
@@ -19,3 +20,9 @@ def printed(*words: Any, given: str | bytes = "", timeout: float | None = None, 
     )
     assert finished.returncode == 0, finished.stderr
     return finished.stdout
+
+
+def anonymous_memory() -> int:
+    """Bytes of memory of this process that are not pages of a file."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return int(next(line for line in lines if line.startswith("RssAnon")).split()[1]) << 10

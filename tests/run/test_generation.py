@@ -172,8 +172,7 @@ def test_the_name_of_a_present_output_follows_from_its_past_input(exported):
 
 
 def test_a_model_with_recurrent_states_alone_decodes_texts(tmp_path):
-    spec = onnxfn.spec_for("mamba2", "text-generation-with-past")
-    model = tiny.model("mamba2", spec.call.loader)
+    spec, model = tiny.spec_and_model("mamba2", "text-generation-with-past")
     result = onnxfn.export(spec, model, tmp_path / "out")
     assert "greedy tokens" in {difference.output for difference in result.report.differences}
     ids = np.random.default_rng(0).integers(2, 100, (2, 7))

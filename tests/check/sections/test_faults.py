@@ -27,14 +27,14 @@ from onnxfn.specs.errors import InvalidSpec, UnknownName
 from onnxfn.specs.stored.reports import Report
 from onnxfn.specs.stored.serialize import from_json, to_json
 
-DECODER = ("AutoModelForCausalLM", "text-generation-with-past")
+PAST = "text-generation-with-past"
 MODELS = {
-    "llama": (*DECODER, {"num_hidden_layers": 6, "num_key_value_heads": 4, "head_dim": 8}),
-    "gemma3_text": (*DECODER, {}),
-    "lfm2": (*DECODER, {}),
-    "bert": ("AutoModelForSequenceClassification", "text-classification", {"num_hidden_layers": 4}),
+    "llama": (PAST, {"num_hidden_layers": 6, "num_key_value_heads": 4, "head_dim": 8}),
+    "gemma3_text": (PAST, {}),
+    "lfm2": (PAST, {}),
+    "bert": ("text-classification", {"num_hidden_layers": 4}),
 }
-"""Model type -> the class of its model, the task, and sizes."""
+"""Model type -> the task, and sizes."""
 
 
 @pytest.fixture(scope="module")
@@ -42,9 +42,8 @@ def exports(exports_of):
     """From a model type to its spec, its model and the folder of its export."""
 
     def built(model_type):
-        loader, task, sizes = MODELS[model_type]
-        model = tiny.model(model_type, loader, **sizes)
-        return onnxfn.spec_for(model, task), model
+        task, sizes = MODELS[model_type]
+        return tiny.spec_and_model(model_type, task, **sizes)
 
     return exports_of(built)
 

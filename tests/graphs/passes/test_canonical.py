@@ -12,6 +12,7 @@ import onnx
 import onnx_ir
 import pytest
 import swept
+from exported_folders import content
 from onnx import TensorProto, helper
 
 from onnxfn.graphs.passes.canonical import order_by_structure
@@ -48,11 +49,7 @@ def exported_bytes(names, folder):
         environment = {**os.environ, "PYTHONHASHSEED": seed}
         processes[seed] = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
     orders = [json.loads(process.communicate()[0].splitlines()[-1]) for process in processes.values()]
-    files = [
-        {file.relative_to(folder / seed).as_posix(): file.read_bytes() for file in (folder / seed).rglob("*.*")}
-        for seed in processes
-    ]
-    return orders, files
+    return orders, [content(folder / seed) for seed in processes]
 
 
 @pytest.mark.parametrize("names", swept.with_sweep([SETS], [(MORE,)]), ids=["sets", "many"])
