@@ -22,11 +22,10 @@ def llama(**values):
     return tiny.model("llama", "AutoModelForCausalLM", **values)
 
 
-def fine_tuned():
-    model = llama()
+def fine_tuned(model, factor=1.5):
     with torch.no_grad():
         for parameter in model.parameters():
-            parameter.mul_(1.5)
+            parameter.mul_(factor)
     return model
 
 
@@ -49,7 +48,7 @@ def saved(tmp_path_factory):
 
 def test_a_fine_tuned_model_is_exported_without_a_trace(saved, tmp_path):
     templates, first = saved
-    second = exported(fine_tuned(), tmp_path / "out", templates)
+    second = exported(fine_tuned(llama()), tmp_path / "out", templates)
     assert "capture" in stages(first)
     assert "capture" not in stages(second)
     assert second.report.passed
@@ -67,20 +66,17 @@ def test_a_fine_tuned_model_is_exported_without_a_trace(saved, tmp_path):
 )
 def test_models_with_hooks_and_with_buffers_of_any_dtype_have_templates(model_type, task, tmp_path):
     spec = onnxfn.spec_for(model_type, task)
-    first, second = tiny.model(model_type, spec.call.loader), tiny.model(model_type, spec.call.loader)
-    with torch.no_grad():
-        for parameter in second.parameters():
-            parameter.mul_(1.1)
+    first, second = (tiny.model(model_type, spec.call.loader) for _ in range(2))
     exported(first, tmp_path / "one", tmp_path / "templates", spec, check=False)
-    result = exported(second, tmp_path / "two", tmp_path / "templates", spec)
+    result = exported(fine_tuned(second, 1.1), tmp_path / "two", tmp_path / "templates", spec)
     assert "capture" not in stages(result)
     assert result.report.passed
 
 
 def test_the_loaded_graph_is_the_one_of_a_trace(saved, tmp_path):
     templates, _ = saved
-    traced = exported(fine_tuned(), tmp_path / "traced", None)
-    loaded = exported(fine_tuned(), tmp_path / "loaded", templates)
+    traced = exported(fine_tuned(llama()), tmp_path / "traced", None)
+    loaded = exported(fine_tuned(llama()), tmp_path / "loaded", templates)
     models = (onnx.load(result.files[0]) for result in (loaded, traced))
     assert len({model.SerializeToString(deterministic=True) for model in models}) == 1
 

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,12 @@ def printed(*words: Any, given: str | bytes = "", timeout: float | None = None, 
     return finished.stdout
 
 
-def anonymous_memory() -> int:
-    """Bytes of memory of this process that are not pages of a file."""
+def memory_growth(chunks: Iterable[Any]) -> list[int]:
+    """The growth of the memory of this process, without pages of a file, at each of some chunks that are read."""
+    before = _anonymous_memory()
+    return [_anonymous_memory() - before + 0 * int(chunk[0]) for chunk in chunks]
+
+
+def _anonymous_memory() -> int:
     lines = Path("/proc/self/status").read_text().splitlines()
     return int(next(line for line in lines if line.startswith("RssAnon")).split()[1]) << 10

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from onnxruntime.capi import _pybind_state
 from onnxruntime.quantization.quant_utils import QuantType, quantize_data
-from processes import anonymous_memory
+from processes import memory_growth
 from refusals import refusal
 
 from onnxfn.specs.errors import InvalidSpec
@@ -118,8 +118,7 @@ def test_memory_does_not_grow_with_the_size_of_the_weight(tmp_path):
     raw = torch.from_file(str(file), shared=False, size=rows * columns, dtype=torch.bfloat16).view(rows, columns)
     weight = QuantizedWeight("w", onnx_ir.tensor_adapters.TorchTensor(raw), rule)
     codes = quantized(weight)("codes", DTYPES["codes"], quantized_shape(rule, "codes", (rows, columns)))
-    before = anonymous_memory()
-    growth = [anonymous_memory() - before + 0 * int(chunk[0]) for chunk in chunks(codes)]
+    growth = memory_growth(chunks(codes))
     assert len(growth) == 4 * rows * columns // BLOCK_BYTES
     assert max(growth) < 4 * rows * columns // 4
 
