@@ -134,7 +134,10 @@ def sharded():
 REFUSED = {
     "on meta": (
         lambda: bert().to("meta"),
-        r"^BertModel has weights without values, on the meta device: .*; load its weights first, or pass checkpoint=, the fo",
+        (
+            "^BertModel has weights without values, on the meta device: .*; "
+            "load its weights first, or pass checkpoint=, the fo"
+        ),
     ),
     "partly on meta": (
         lambda: changed(lambda model: model.encoder.to("meta")),
