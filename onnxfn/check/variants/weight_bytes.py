@@ -77,8 +77,8 @@ def _first_different_row(stored: StoredTensor, tensor: Any, read: Callable[[Path
     if not stored.length:
         return None
     data = read(stored.file)[stored.offset : stored.offset + stored.length]
-    place = first_difference(onnx_ir.tensor_adapters.TorchTensor(tensor), data)
-    return None if place is None else place // max(1, stored.length // (stored.shape or (1,))[0])
+    byte = first_difference(onnx_ir.tensor_adapters.TorchTensor(tensor), data)
+    return None if byte is None else byte // max(1, stored.length // (stored.shape or (1,))[0])
 
 
 def _in_dtype(tensor: Any, dtype: int) -> Any:
