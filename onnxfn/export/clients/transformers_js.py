@@ -87,9 +87,6 @@ DROPPED: Mapping[str, tuple[str, ...]] = MappingProxyType(
 )
 """A model type -> the inputs that the client never gives to its files. The hub has files without masks."""
 
-NEEDED = frozenset({"image_sizes"})
-"""Those of them without which nothing can be computed."""
-
 
 def transformers_js_limits(plan: Plan, config: Mapping[str, Any]) -> tuple[str, ...]:
     """Why transformers.js cannot load a plan, one line each; empty if nothing is known against it."""
@@ -106,16 +103,12 @@ def transformers_js_limits(plan: Plan, config: Mapping[str, Any]) -> tuple[str, 
         return (f"{NAME} loads {missing[0]}.onnx for {model_type}, which this plan does not write",)
     takers = {name: part.name for name in DROPPED.get(model_type, ()) for part in plan.parts if name in part.inputs}
     if takers:
-        return (_dropped(model_type, takers),)
+        name, file = next(iter(takers.items()))
+        # Nothing can be computed without the sizes of images.
+        flags = " ".join(f"--without {each}" for each in takers if each != "image_sizes")
+        advice = f"; it loads the files of {flags}" if flags else ""
+        return (f"{NAME} gives {model_type} no {name}, which {file}.onnx takes{advice}",)
     return tuple(_decoder_limits(decoder, model_type)) if decoder is not None else ()
-
-
-def _dropped(model_type: str, takers: Mapping[str, str]) -> str:
-    """The remark about inputs that a client never passes, and the flags that remove them. `takers`: input -> file."""
-    name, file = next(iter(takers.items()))
-    line = f"{NAME} gives {model_type} no {name}, which {file}.onnx takes"
-    flags = " ".join(f"--without {each}" for each in takers if each not in NEEDED)
-    return f"{line}; it loads the files of {flags}" if flags else line
 
 
 def _files(model_type: str, task: str, config: Mapping[str, Any]) -> tuple[str, ...]:
