@@ -32,9 +32,6 @@ from onnxfn.specs.stored.reports import Exported
 from onnxfn.weights.checkpoint_files import checkpoint_files
 from onnxfn.weights.layouts import dtype_suffix, graphs_of_dtype, onnx_folder
 
-MAIN_ARGUMENTS = frozenset({"pixel_values", "input_features"})
-"""The arguments with images and sounds. A file must read them."""
-
 ENCODER = "encoder_model"
 DECODERS = (("decoder_model_merged",), ("decoder_model", "decoder_with_past_model"))
 """The decoder files of an encoder-decoder: one file, or one for the first token and one for the others."""
@@ -207,7 +204,7 @@ def _towers(folder: Path, suffix: str, arguments: Mapping[str, Array]) -> dict[s
     files = {stem: folder / f"{stem}{suffix}.onnx" for stem in TOWERS}
     sessions = {stem: open_session(file) for stem, file in files.items() if file.is_file()}
     read = {argument_of(name) for session in sessions.values() for name in input_names(session)}
-    if unread := sorted(arguments.keys() & MAIN_ARGUMENTS - read):
+    if unread := sorted(arguments.keys() & {"pixel_values", "input_features"} - read):
         raise InvalidSpec(f"no file in {folder} reads {listed(unread)}; the files that do are {listed(TOWERS)}")
     return sessions
 

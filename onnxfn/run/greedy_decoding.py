@@ -18,9 +18,6 @@ from onnxfn.specs.errors import InvalidSpec, listed
 PAST = "past"
 """The prefix of inputs that hold the cache."""
 
-CROSS_ATTENTION = ".encoder."
-"""Part of the names of the cross-attention's keys and values. They are the same at each step."""
-
 NOTHING: Mapping[Any, Array] = MappingProxyType({})
 
 ChooseTokens = Callable[[Array, Array], Array]
@@ -131,7 +128,7 @@ def present_name(name: str) -> str:
 
 def _is_constant(past: Mapping[str, Array], name: str) -> bool:
     """Whether a past input stays the same from now on: computed keys and values of the cross-attention."""
-    return CROSS_ATTENTION in name and name in past and past[name].size > 0
+    return ".encoder." in name and name in past and past[name].size > 0
 
 
 def _text_feeds(session: Any, new: Array, mask: Array, positions_of: Positions) -> dict[str, Array]:

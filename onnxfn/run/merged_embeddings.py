@@ -14,15 +14,10 @@ Positions = Callable[[Array], Array]
 
 
 def merged_embeddings(embeddings: Array, input_ids: Array, features: Mapping[int, Array]) -> Array:
-    """The embeddings of tokens, with features in the places of placeholder tokens.
+    """The embeddings of tokens, `[batch, length, width]`, with features in the places of placeholder tokens.
 
-    Args:
-        embeddings: `[batch, length, width]`.
-        input_ids: `[batch, length]`.
-        features: From the id of a placeholder token to the rows that replace its embeddings in order, `[rows, width]`.
-
-    Raises:
-        InvalidSpec: There are more or fewer rows than placeholder tokens, or they have another width.
+    By the id of a placeholder token, `features` has the rows that replace its embeddings in order, `[rows, width]`.
+    InvalidSpec if there are more or fewer rows than placeholder tokens, or if they have another width.
 
     >>> embeddings, ids = np.zeros((1, 3, 2)), np.array([[7, 9, 9]])
     >>> merged_embeddings(embeddings, ids, {9: np.array([[1, 2], [3, 4]])}).tolist()
