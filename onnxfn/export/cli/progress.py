@@ -10,9 +10,6 @@ from onnxfn.export.batch.records import BatchEvent, OnBatchEvent
 from onnxfn.export.run.events import OnEvent, title
 from onnxfn.specs.stored.reports import Event
 
-BYTE_STAGES = ("write", "copy", "complete")
-"""The stages whose progress is counted in bytes."""
-
 MEGABYTE = 1_000_000
 
 ENDED = ("end", "failure")
@@ -141,7 +138,7 @@ def amount(event: Event) -> str:
     >>> amount(Event("write", "model", 2.0, "progress", 1_000_000, 4_000_000))
     '1.0/4.0 MB  2.0 s  0.5 MB/s  0:06 left'
     """
-    is_bytes = event.stage in BYTE_STAGES
+    is_bytes = event.stage in ("write", "copy", "complete")
     counts = rate = left = ""
     if event.total:
         sizes = (f"{size / MEGABYTE:.1f}" if is_bytes else str(size) for size in (event.completed, event.total))

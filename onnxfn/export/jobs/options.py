@@ -135,11 +135,8 @@ LIBRARIES = (TRANSFORMERS, "sentence_transformers", "timm", "diffusers")
 WITH_CODE = (TRANSFORMERS, "sentence_transformers", "diffusers")
 """The libraries that can run code of a checkpoint."""
 
-ONE_MODEL = LIBRARIES[:-1]
-"""The libraries whose models have one spec each; a pipeline of diffusers has several."""
-
 OF_ONE_MODEL = (SPEC, "adapter", "dtypes", "decoders", "floors")
-"""What options set that a pipeline cannot have."""
+"""What options set that a pipeline of diffusers cannot have: it has several specs."""
 
 MODEL, GRAPH, CACHE, CHECK, FILES, OUTPUT = "Model", "Graph", "Cache of a decoder", "Check", "Files", "Output"
 """The headings of the help."""
@@ -170,7 +167,7 @@ class Option:
         default=Factory(lambda option: texts if option.kind is list else lambda _, value: value, takes_self=True)
     )
     libraries: tuple[str, ...] = field(
-        default=Factory(lambda option: ONE_MODEL if option.sets in OF_ONE_MODEL else LIBRARIES, takes_self=True)
+        default=Factory(lambda option: LIBRARIES[:-1] if option.sets in OF_ONE_MODEL else LIBRARIES, takes_self=True)
     )
     words: tuple[str, ...] = ()
 

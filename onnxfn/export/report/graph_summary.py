@@ -15,9 +15,6 @@ from onnxfn.specs.short_repr import counted, grouped_rows
 from onnxfn.weights.layouts import onnx_folder
 from onnxfn.weights.onnx_files import external_data_names, graph_nodes, metadata
 
-METADATA_PREFIX = "onnxfn."
-"""The prefix of the keys of onnxfn's metadata."""
-
 LONGEST_VALUE = 80
 """Characters of a value of the metadata that the table shows."""
 
@@ -85,7 +82,13 @@ def summary_text(name: str, summary: Mapping[str, Any]) -> str:
         ("outputs", grouped_rows(list(map(_port, summary["outputs"])))),
         ("operators", _wrapped(f"{operator} {count}" for operator, count in summary["operators"].items())),
         ("weights", weights),
-        ("external data", [(data, _size(size)) for data, size in summary["external_data"].items()]),
+        (
+            "external data",
+            [
+                (data, "no such file" if size is None else file_size(size))
+                for data, size in summary["external_data"].items()
+            ],
+        ),
         ("metadata", [_metadata_row(key, value) for key, value in summary["metadata"].items()]),
     ]
     opsets = [f"{domain or 'opset'} {version}" for domain, version in summary["opsets"].items()]
@@ -103,15 +106,11 @@ def _port(port: Mapping[str, Any]) -> tuple[str, str]:
     return str(port["name"]), f"{port['dtype']}[{sizes}]"
 
 
-def _size(size: int | None) -> str:
-    return "no such file" if size is None else file_size(size)
-
-
 def _metadata_row(key: str, value: str) -> tuple[str, str]:
     """A row of the metadata; a value of several lines, or a long one, is cut."""
     line, *others = value.splitlines() or [""]
     is_whole = len(line) <= LONGEST_VALUE and not others
-    return key.removeprefix(METADATA_PREFIX), line if is_whole else f"{line[:LONGEST_VALUE]}..."
+    return key.removeprefix("onnxfn."), line if is_whole else f"{line[:LONGEST_VALUE]}..."
 
 
 def _wrapped(words: Iterable[str]) -> Rows:

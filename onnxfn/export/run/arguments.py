@@ -102,24 +102,17 @@ def _dtype(plan: Plan) -> Any:
     return plan.parts[0].spec.target.float_dtype or "float32"
 
 
-SPLIT = "splits its weights over processes; export the model as it was before that, with the whole weights loaded"
-"""The effect of FSDP, and advice."""
-
 UNREADABLE: Mapping[str, str] = MappingProxyType(
     {
-        "torch.distributed.fsdp": SPLIT,
-        "torch.distributed._composable": SPLIT,
+        **dict.fromkeys(
+            ("torch.distributed.fsdp", "torch.distributed._composable"),
+            "splits its weights over processes; export the model as it was before that, with the whole weights loaded",
+        ),
         "torch.ao.nn.quantized": "has layers that torch.ao quantized: their weights are not tensors; export the model "
         "as it was before that",
     }
 )
 """The package of a module's class -> why the module's weights cannot be read, and advice."""
-
-OFFLOADED = "accelerate keeps them elsewhere: load the model without device_map, or pass checkpoint=, its folder"
-"""Advice for a model whose weights accelerate loads only when they are used."""
-
-ON_META = "load its weights first, or pass checkpoint=, the folder of its checkpoint"
-"""Advice for a model without weights."""
 
 
 def check_readable(model: Any) -> None:
@@ -141,7 +134,11 @@ def check_values(model: Any) -> None:
     """Raises InvalidSpec if a weight of a module of PyTorch has no value."""
     name = name_without_value(model)
     if name is not None:
-        advice = OFFLOADED if any(hasattr(module, "_hf_hook") for module in model.modules()) else ON_META
+        advice = "load its weights first, or pass checkpoint=, the folder of its checkpoint"
+        if any(hasattr(module, "_hf_hook") for module in model.modules()):
+            advice = (
+                "accelerate keeps them elsewhere: load the model without device_map, or pass checkpoint=, its folder"
+            )
         raise InvalidSpec(f"{type(model).__name__} has weights without values, on the meta device: {name}; {advice}")
 
 

@@ -27,12 +27,13 @@ from onnxfn.specs.errors import InvalidSpec
 from onnxfn.specs.stored.reports import Exported
 from onnxfn.weights.side_files import Checkpoint, check_unchanged, read_checkpoint
 
-OnPlan = Callable[[Plan], None]
-"""Is called with the plan of an export before weights are read, or after they are where the spec is derived."""
 
-
-def export_request(request: ExportRequest, on_event: OnEvent = ignore, on_plan: OnPlan = ignore) -> Exported:
+def export_request(
+    request: ExportRequest, on_event: OnEvent = ignore, on_plan: Callable[[Plan], None] = ignore
+) -> Exported:
     """Exports the model of a request: a checkpoint of transformers, a GGUF file, or a model of another library.
+
+    `on_plan` is called with the plan before weights are read, or after they are where the spec is derived.
 
     Raises:
         OnnxfnError: As `export` raises it; LoadFailed for a checkpoint that cannot be loaded, InvalidSpec for a
