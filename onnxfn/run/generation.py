@@ -144,8 +144,12 @@ def generate(
         raise InvalidSpec(f"start is {start!r}, and a decoder without an encoder starts with input_ids; leave it out")
     ids, decoder = token_ids(inputs), _decoder(_decoder_file(exported, folder, suffix), suffix)
     with run_errors(ids):
-        ids, decoder = _with_towers(decoder, path, suffix, {**arrays_of(arguments), IDS: ids})
-        return greedy(decoder, ids, mask, steps=steps, stop=stop_ids)
+        values: Mapping[str, Array] = {**arrays_of(arguments), IDS: ids}
+        if PLACES in values:
+            values = with_placeholders(values, _known_tokens(path))
+        if towers := _towers(folder, suffix, values):
+            decoder = with_features(decoder, towers, _known_tokens(path), values)
+        return greedy(decoder, values[IDS], mask, steps=steps, stop=stop_ids)
 
 
 def _continuation(
@@ -157,20 +161,12 @@ def _continuation(
     dtype: str | None,
 ) -> Array:
     """The new tokens for the prompt of a text. Those of an encoder-decoder come after `start`, not after the prompt."""
-    ends = (*stop_ids, *_end_tokens(path))
-    texts = generate(exported, prompt, max_new_tokens=steps, stop=ends, dtype=dtype)
+    configured = (config.get("eos_token_id") for config in _configurations(path))
+    ends = next((each for each in configured if each is not None), ())
+    stops = (*stop_ids, *(ends if isinstance(ends, (list, tuple)) else (ends,)))
+    texts = generate(exported, prompt, max_new_tokens=steps, stop=stops, dtype=dtype)
     known = 1 if _encoder_file(onnx_folder(path), _suffix(exported, dtype)).is_file() else prompt[IDS].shape[1]
     return texts[0, known:]
-
-
-def _with_towers(decoder: Decoder, path: Path, suffix: str, values: Mapping[str, Array]) -> tuple[Array, Decoder]:
-    """The prompts with places for images and sounds, and the decoder that reads their features there."""
-    if PLACES in values:
-        values = with_placeholders(values, _known_tokens(path))
-    towers = _towers(onnx_folder(path), suffix, values)
-    if towers:
-        decoder = with_features(decoder, towers, _known_tokens(path), values)
-    return values[IDS], decoder
 
 
 def _suffix(exported: Exported | str | PathLike[str], dtype: str | None) -> str:
@@ -224,13 +220,6 @@ def _json(file: Path) -> Mapping[str, Any]:
     if not isinstance(content, dict):
         raise InvalidSpec(f"{file} holds a {type(content).__name__}, not an object")
     return content
-
-
-def _end_tokens(folder: Path) -> tuple[int, ...]:
-    """The end tokens of the configuration in a folder."""
-    known = (config.get("eos_token_id") for config in _configurations(folder))
-    ends = next((each for each in known if each is not None), ())
-    return tuple(ends) if isinstance(ends, (list, tuple)) else (ends,)
 
 
 def _start_token(folder: Path) -> int:

@@ -82,7 +82,9 @@ def greedy(
             new = np.where(has_ended, texts[:, -1:], new)
         texts = np.concatenate([texts, new], axis=1)
         mask = np.concatenate([mask, np.ones_like(new)], axis=1)
-        past = {name: past[name] if _is_constant(past, name) else outputs[output] for name, output in cache.items()}
+        # The keys and values of the cross-attention stay the same once they are computed.
+        constant = {name for name, array in past.items() if ".encoder." in name and array.size > 0}
+        past = {name: past[name] if name in constant else outputs[output] for name, output in cache.items()}
         if stop and np.isin(new, stop).all():
             break
     return texts
@@ -124,11 +126,6 @@ def present_name(name: str) -> str:
     """
     stem = "past_key_values" if name.startswith("past_key_values.") else PAST
     return name.replace(stem, "present", 1)
-
-
-def _is_constant(past: Mapping[str, Array], name: str) -> bool:
-    """Whether a past input stays the same from now on: computed keys and values of the cross-attention."""
-    return ".encoder." in name and name in past and past[name].size > 0
 
 
 def _text_feeds(session: Any, new: Array, mask: Array, positions_of: Positions) -> dict[str, Array]:

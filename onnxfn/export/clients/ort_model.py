@@ -81,15 +81,10 @@ def _size_limits(cache: tuple[CacheTensor, ...], model_type: str, config: Mappin
     if wrong is None:
         return ()
     started, own = (f"{heads} x {width}" for heads, width in wrong)
-    loads = _loading_flag(cache, model_type, config)
-    return (f"{NAME} starts {model_type} with a cache of {started} for heads and width, not {own}{loads}",)
-
-
-def _loading_flag(cache: tuple[CacheTensor, ...], model_type: str, config: Mapping[str, Any]) -> str:
-    """The end of a remark: the flag with which ORTModel loads the folder; empty if there is none."""
+    loads = "" if _wrong_sizes(cache, _expected(model_type, config)) else "; it loads the folder of --layout optimum"
     if model_type in WIDTHS and all(sizes[1] == 1 for sizes in sizes_of(cache, KEY)):
-        return "; it loads the cache of --expanded-cache"
-    return "" if _wrong_sizes(cache, _expected(model_type, config)) else "; it loads the folder of --layout optimum"
+        loads = "; it loads the cache of --expanded-cache"
+    return (f"{NAME} starts {model_type} with a cache of {started} for heads and width, not {own}{loads}",)
 
 
 def _wrong_sizes(cache: tuple[CacheTensor, ...], expected: Mapping[str, tuple[Any, Any]]) -> tuple[Any, Any] | None:

@@ -28,13 +28,7 @@ from onnxfn.export.clients.folder import (
     sizes_of,
     templates,
 )
-from onnxfn.export.clients.genai import (
-    GENAI_CONFIG,
-    genai_config,
-    genai_limits,
-    vision_processor,
-    write_embedding,
-)
+from onnxfn.export.clients.genai import GENAI_CONFIG, genai_config, genai_limits, vision_processor, write_embedding
 from onnxfn.export.clients.ort_model import ort_model_limits
 from onnxfn.export.clients.tokenizer import (
     TOKENIZER,
@@ -81,11 +75,7 @@ def alias(folder: Folder) -> dict[str, str]:
 
 
 LIMITS: Mapping[str, Callable[[Plan, Mapping[str, Any]], tuple[str, ...]]] = MappingProxyType(
-    {
-        "transformers.js": transformers_js_limits,
-        "onnxruntime-genai": genai_limits,
-        "ORTModel": ort_model_limits,
-    }
+    {"transformers.js": transformers_js_limits, "onnxruntime-genai": genai_limits, "ORTModel": ort_model_limits}
 )
 """A client -> why it cannot load a plan with a configuration. sentence-transformers has the limits of ORTModel."""
 

@@ -234,7 +234,12 @@ def with_model_task(spec: ExportSpec, model: Any) -> ExportSpec:
     """
     if spec.task is None and spec.tasks:
         return _for_class_task(spec, model)
-    _check_task(spec, model)
+    class_task = task_of(model)
+    if spec.task is not None and class_task is not None:
+        name = canonical(spec.task).removesuffix(WITH_PAST)
+        if name not in served_tasks(class_task) and not is_listed(class_name(model), name):
+            problem = f"{class_name(model)} is a model for {class_task}, not for {spec.task}"
+            raise InvalidSpec(f"{problem}; {_advice(spec, _model_type(model), name, class_task)}")
     return spec
 
 
@@ -250,16 +255,6 @@ def _for_class_task(spec: ExportSpec, model: Any) -> ExportSpec:
         f"the class name {type(model).__name__} implies no task; choose one of {listed(task_names(spec))}: "
         "for_task(spec, task)"
     )
-
-
-def _check_task(spec: ExportSpec, model: Any) -> None:
-    class_task = task_of(model)
-    if spec.task is None or class_task is None:
-        return
-    name = canonical(spec.task).removesuffix(WITH_PAST)
-    if name not in served_tasks(class_task) and not is_listed(class_name(model), name):
-        problem = f"{class_name(model)} is a model for {class_task}, not for {spec.task}"
-        raise InvalidSpec(f"{problem}; {_advice(spec, _model_type(model), name, class_task)}")
 
 
 def _advice(spec: ExportSpec, model_type: str, name: str, class_task: str) -> str:

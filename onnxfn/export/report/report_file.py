@@ -98,11 +98,6 @@ def write_report(content: Mapping[str, Any], folder: Path) -> Path:
     return path
 
 
-def with_file(content: Mapping[str, Any], folder: Path, file: Path) -> dict[str, Any]:
-    """The content of `report.json` with one more file of the folder, which is no graph."""
-    return {**content, "files": dict(sorted({**content["files"], **file_facts(folder, {file: ""})["files"]}.items()))}
-
-
 @frozen
 class FileFacts:
     """The size and the SHA-256 of a file, as a report states them."""

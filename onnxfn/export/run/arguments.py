@@ -33,11 +33,6 @@ def merged_adapter(spec: ExportSpec, adapter: str | Path | None) -> str | Path |
     return None if spec.target.adapter_inputs else adapter
 
 
-def input_adapter(spec: ExportSpec, adapter: str | Path | None) -> Path | None:
-    """The adapter that fills inputs of the graphs of an export; None if they have no such inputs."""
-    return Path(adapter) if adapter is not None and spec.target.adapter_inputs else None
-
-
 def check_layers(model: Any, plan: Plan, graphs: Sequence[Any]) -> None:
     """Raises UnknownName if no graph of a plan has a layer that is to get the inputs of an adapter."""
     import torch
@@ -115,15 +110,6 @@ UNREADABLE: Mapping[str, str] = MappingProxyType(
 """The package of a module's class -> why the module's weights cannot be read, and advice."""
 
 
-def check_readable(model: Any) -> None:
-    """Raises InvalidSpec if the weights of a module of PyTorch cannot be read. Weights on the meta device can be."""
-    classes = dict.fromkeys(kind for module in model.modules() for kind in type(module).__mro__)
-    for kind in classes:
-        reason = next((reason for prefix, reason in UNREADABLE.items() if kind.__module__.startswith(prefix)), None)
-        if reason is not None:
-            raise InvalidSpec(f"{type(model).__name__} {reason}")
-
-
 def name_without_value(model: Any) -> str | None:
     """The name of the first weight on the meta device, which has a shape and no value; None if all have values."""
     tensors = chain(model.named_parameters(), model.named_buffers())
@@ -171,7 +157,10 @@ def check_export_arguments(spec: Any, model: Any, path: Any, checkpoint: Any) ->
 
 
 def check_model(spec: Any, model: Any) -> None:
-    """Raises InvalidSpec if `spec` is not a spec, or `model` not a module of PyTorch whose weights can be read."""
+    """Raises InvalidSpec if `spec` is not a spec, or `model` not a module of PyTorch whose weights can be read.
+
+    Weights on the meta device can be read.
+    """
     import torch
 
     if not isinstance(spec, ExportSpec):
@@ -179,7 +168,10 @@ def check_model(spec: Any, model: Any) -> None:
     if not isinstance(model, torch.nn.Module):
         kind = type(model).__name__
         raise InvalidSpec(f"model is of the type {kind}; pass a torch.nn.Module, such as model_for(folder)")
-    check_readable(model)
+    classes = dict.fromkeys(kind for module in model.modules() for kind in type(module).__mro__)
+    reasons = (UNREADABLE[name] for kind in classes for name in UNREADABLE if kind.__module__.startswith(name))
+    if reason := next(reasons, None):
+        raise InvalidSpec(f"{type(model).__name__} {reason}")
 
 
 @contextmanager
