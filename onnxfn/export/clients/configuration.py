@@ -62,9 +62,8 @@ SEPARATE_HEADS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
 )
 """Model type of a `multi_query` model -> the keys that describe a cache with separate keys and values."""
 
-FLAT_TYPES = frozenset({"qwen2_vl"})
 TEXT_SIZES = ("hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads")
-"""The types whose language model clients describe by keys of the whole configuration, and these keys."""
+"""The keys of the whole configuration by which clients describe the language model of Qwen2-VL."""
 
 TEXT_ARCHITECTURES: Mapping[str, str] = MappingProxyType({"Gemma3ForConditionalGeneration": "Gemma3ForCausalLM"})
 """The class of a model of texts and images -> the class of its decoder alone."""
@@ -122,7 +121,7 @@ def text_sizes(_: Folder, config: Mapping[str, Any]) -> Mapping[str, Any]:
     transformers 5 writes them only in `text_config`; the checkpoints that the clients know have them at the top.
     """
     section = config.get("text_config")
-    if config.get("model_type") not in FLAT_TYPES or not isinstance(section, Mapping):
+    if config.get("model_type") != "qwen2_vl" or not isinstance(section, Mapping):
         return config
     return {**{key: section[key] for key in TEXT_SIZES if key in section}, **config}
 

@@ -41,11 +41,6 @@ GENERATION_TASKS = (
 """The tasks whose models generate token by token, or frame by frame."""
 
 
-def rows_of(architectures: Mapping[str, ExportSpec] | None) -> Mapping[str, ExportSpec]:
-    """A table of rows; ARCHITECTURES for None, which is a shorter default in a signature."""
-    return ARCHITECTURES if architectures is None else architectures
-
-
 def spec_for(
     model_or_type: Any, task: str | None = None, *, architectures: Mapping[str, ExportSpec] | None = None
 ) -> ExportSpec:
@@ -298,14 +293,15 @@ def _row(model_or_type: Any, architectures: Mapping[str, ExportSpec] | None) -> 
     if row is None:
         model_type = _model_type(model_or_type)
         raise UnknownName(
-            f"{unknown('model type', model_type, rows_of(architectures))}; "
+            f"{unknown('model type', model_type, ARCHITECTURES if architectures is None else architectures)}; "
             "to derive a spec without a row, pass the model or its configuration: spec_for(model)"
         )
     return row
 
 
 def _row_or_none(model_or_type: Any, architectures: Mapping[str, ExportSpec] | None) -> ExportSpec | None:
-    return row_of(_model_type(model_or_type), rows_of(architectures), model_or_type)
+    rows = ARCHITECTURES if architectures is None else architectures
+    return row_of(_model_type(model_or_type), rows, model_or_type)
 
 
 def _model_type(model_or_config: Any) -> str:

@@ -212,9 +212,6 @@ HALF = MappingProxyType({"BFLOAT16": "bfloat16", "FLOAT16": "float16"})
 
 FLOATS = frozenset((*HALF, "FLOAT", "DOUBLE", "FLOAT8E4M3FN", "FLOAT8E5M2"))
 
-OTHER_WEIGHTS = ("adapter_config.json", "*.bin", "*.gguf")
-"""Files in a folder whose weights are not those of its safetensors files alone."""
-
 
 def stored_dtype(folder: Path, config: Any) -> str | None:
     """The torch dtype, of 16 bits, of all floating-point weights of a checkpoint; None if they have another or several.
@@ -223,7 +220,8 @@ def stored_dtype(folder: Path, config: Any) -> str | None:
     """
     values = config_of(config) or config
     is_quantized = getattr(values, "quantization_config", None) is not None
-    if is_quantized or not folder.is_dir() or any(any(folder.glob(pattern)) for pattern in OTHER_WEIGHTS):
+    others = (ADAPTER, "*.bin", "*.gguf")
+    if is_quantized or not folder.is_dir() or any(any(folder.glob(pattern)) for pattern in others):
         return None
     try:
         dtypes = {entry.dtype for entry in entries(folder)} & FLOATS

@@ -145,12 +145,12 @@ def _is_empty(folder: Path) -> bool:
 
 @contextmanager
 def locked(folder: Path, *, wait: bool = True) -> Iterator[bool]:
-    """Holds the lock of a folder; yields False, without it, where there are no such locks, or if it is not free.
+    """Holds the lock of a folder or file; yields False, without it, where there is no such lock, or if it is not free.
 
     With `wait` it waits until the lock is free.
     """
     try:
-        descriptor = os.open(folder, os.O_RDONLY)
+        descriptor = os.open(folder, os.O_RDONLY | os.O_NONBLOCK)  # a named pipe would wait for a writer
     except OSError:
         yield False
         return
@@ -172,16 +172,8 @@ def lock(descriptor: int, *, wait: bool) -> bool:
 
 def is_locked(file: Path) -> bool:
     """Whether a process holds the lock of a file, as far as the system can tell; False if there is no such file."""
-    try:
-        descriptor = os.open(file, os.O_RDWR)
-    except FileNotFoundError:
-        return False
-    except OSError:
-        return True
-    try:
-        return not lock(descriptor, wait=False)
-    finally:
-        os.close(descriptor)
+    with locked(file, wait=False) as is_free:
+        return file.exists() and not is_free
 
 
 LOCK_FILE = "lock"

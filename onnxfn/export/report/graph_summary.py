@@ -20,11 +20,7 @@ LONGEST_VALUE = 80
 
 
 def graph_files(path: Path) -> list[Path]:
-    """The ONNX files that a path names: the file itself, or those in the folder of an export, in the order of names.
-
-    Raises:
-        ModelNotFound: There is no such path, or no ONNX file in the folder.
-    """
+    """The ONNX files that a path names: it, or those in the folder of an export. ModelNotFound if there is none."""
     if path.is_file():
         return [path]
     files = sorted(onnx_folder(path).glob("*.onnx")) if path.is_dir() else []
@@ -34,16 +30,10 @@ def graph_files(path: Path) -> list[Path]:
 
 
 def graph_summary(file: Path) -> dict[str, Any]:
-    """The inputs, outputs, operators, weights and metadata of an ONNX file, as JSON has them.
+    """The fields of a graph in `report.json`, the operators, the weights and the metadata of an ONNX file, for JSON.
 
-    Returns:
-        The fields of a graph in `report.json` (`opset`, `opsets`, `dtype`, `inputs`, `outputs`), and: `operators`, the
-        number of nodes of each operator, also in branches. `weights`, for each dtype the numbers of tensors, elements
-        and bytes. `bytes` of the file. `external_data`, the bytes of each other file with weights, null for a missing
-        one. `metadata`.
-
-    Raises:
-        InvalidSpec: The file is not an ONNX file.
+    Nodes in branches count. For each dtype of weights it has the numbers of tensors, elements and bytes; for each other
+    file with weights its bytes, null for a missing one. InvalidSpec if the file is not an ONNX file.
     """
     try:
         facts, nodes, weights = graph_facts(file), graph_nodes(file), weights_by_dtype(file)

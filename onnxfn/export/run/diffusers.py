@@ -32,9 +32,6 @@ from onnxfn.weights.write import WriteOptions
 INDEX_FILE = "model_index.json"
 """The file that lists the components of a saved pipeline."""
 
-NOT_EXPORTED = ("image_encoder", "safety_checker")
-"""Components with weights that are not exported; Optimum does not export them either."""
-
 
 @frozen
 class PipelinePart:
@@ -79,7 +76,7 @@ def pipeline_parts(pipeline: Any) -> tuple[PipelinePart, ...]:
     models = {
         name: component
         for name, component in pipeline.components.items()
-        if _has_weights(component) and name not in NOT_EXPORTED
+        if _has_weights(component) and name not in ("image_encoder", "safety_checker")  # as in Optimum
     }
     unknown = [f"{name} ({_class(model)})" for name, model in models.items() if _class(model) not in COMPONENT_ROWS]
     if unknown:

@@ -66,7 +66,7 @@ def request_plan(request: ExportRequest, on_event: OnEvent = ignore) -> Plan:
     Raises:
         InvalidSpec: The library makes no model without its weights, or a spec can only be derived from a model.
     """
-    if request.library not in WITHOUT_WEIGHTS:
+    if request.library not in (TRANSFORMERS, "timm"):
         raise InvalidSpec(
             f"--dry-run reads no weight, and {request.library} makes no model without its weights; leave --dry-run "
             "out, or name a folder in it with a checkpoint of transformers, with --library transformers"
@@ -86,10 +86,6 @@ def request_plan(request: ExportRequest, on_event: OnEvent = ignore) -> Plan:
     planned = plan_of(request, spec, config)
     trust = request.trust_remote_code
     return with_weight_bytes(planned, model_without_weights(config, planned.parts[0].spec, trust_remote_code=trust))
-
-
-WITHOUT_WEIGHTS = (TRANSFORMERS, "timm")
-"""The libraries that make a model of a folder without its weights."""
 
 
 def _how_to_load(request: ExportRequest) -> dict[str, bool]:
