@@ -152,11 +152,8 @@ def genai_limits(plan: Plan, config: Mapping[str, Any]) -> tuple[str, ...]:
         return (f"{NAME} gets no genai_config.json for {config.get('model_type')} with images",)
     if part is None or is_whisper(plan):
         return ()
-    cache, model, others = (
-        cache_of(part),
-        part.spec.name or "this model",
-        other_inputs(part, (*INPUTS, NUM_LOGITS_TO_KEEP)),
-    )
+    cache, model = cache_of(part), part.spec.name or "this model"
+    others = other_inputs(part, (*INPUTS, NUM_LOGITS_TO_KEEP))
     unknown = [tensor.template for tensor in cache if tensor.attribute not in CACHE_WORDS]
     keys, values = ({(each.layer, each.sizes[-1]) for each in of_attribute(cache, name)} for name in (KEYS, VALUES))
     if others:
@@ -169,15 +166,32 @@ def genai_limits(plan: Plan, config: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _parts(folder: Folder, part: Part, config: Mapping[str, Any]) -> dict[str, Any]:
-    """The blocks of the files in `model`; for Whisper also the type."""
+    """The blocks of the files in `model`; for Whisper also the type, for a model that sees also its tokens."""
+    start = f"{folder.subfolder}/".removeprefix("/")
     if is_whisper(folder.plan):
-        names = {name: f"{folder.subfolder}/{name}.onnx".removeprefix("/") for name in PORTS}
-        parts = {name: {"filename": names[name], **_sizes(config, name), **PORTS[name]} for name in PORTS}
+        parts = {name: {"filename": f"{start}{name}.onnx", **_sizes(config, name), **PORTS[name]} for name in PORTS}
         return {"type": "whisper", **parts}
-    processor = VISION_PROCESSOR if VISION_PROCESSOR in folder.names else None
-    sees = sees_in_genai(folder.plan, config)
-    images = image_blocks(folder.plan, config, folder.subfolder, processor) if sees else {}
-    return {"decoder": _decoder(part, config, f"{folder.subfolder}/{part.name}.onnx".removeprefix("/")), **images}
+    decoder = _decoder(part, config, f"{start}{part.name}.onnx")
+    if not sees_in_genai(folder.plan, config):
+        return {"decoder": decoder}
+    vision, sizes = parts_by_stem(folder.plan)[VISION], {**config, **(config.get("vision_config") or {})}
+    return {
+        "decoder": decoder,
+        "type": config["model_type"],
+        **{key: config[key] for key in IMAGE_TOKENS if key in config},
+        "embedding": {
+            "filename": f"{start}{EMBEDDING}.onnx",
+            "inputs": {IDS: IDS, IMAGE_FEATURES: IMAGE_FEATURES},
+            "outputs": {EMBEDS: EMBEDS},
+        },
+        "vision": {
+            "filename": f"{start}{vision.name}.onnx",
+            **({"config_filename": VISION_PROCESSOR} if VISION_PROCESSOR in folder.names else {}),
+            **{key: sizes[key] for key in IMAGE_SIZES if key in sizes},
+            "inputs": {name: name for name in vision.inputs},
+            "outputs": {IMAGE_FEATURES: IMAGE_FEATURES},
+        },
+    }
 
 
 def _tokens(config: Mapping[str, Any], generation: Mapping[str, Any], vocabulary: Any) -> dict[str, Any]:
@@ -325,31 +339,6 @@ TYPES = ("qwen2_5_vl", "qwen3_vl", "qwen3_5", "qwen3_5_moe", "mistral3")
 def sees_in_genai(plan: Plan, config: Mapping[str, Any]) -> bool:
     """Whether onnxruntime-genai has a runtime for a plan with images."""
     return {VISION, EMBEDDING_FILE, MERGED_DECODER} <= {*parts_by_stem(plan)} and config.get("model_type") in TYPES
-
-
-def image_blocks(plan: Plan, config: Mapping[str, Any], folder: str, processor: str | None) -> dict[str, Any]:
-    """The type, the tokens, and the blocks of the files that read images and tokens, in `model`.
-
-    `processor` is the file with the steps from pictures to the inputs of the tower, if there is one.
-    """
-    vision = parts_by_stem(plan)[VISION]
-    sizes = {**config, **(config.get("vision_config") or {})}
-    return {
-        "type": config["model_type"],
-        **{key: config[key] for key in IMAGE_TOKENS if key in config},
-        "embedding": {
-            "filename": f"{folder}/{EMBEDDING}.onnx".removeprefix("/"),
-            "inputs": {IDS: IDS, IMAGE_FEATURES: IMAGE_FEATURES},
-            "outputs": {EMBEDS: EMBEDS},
-        },
-        "vision": {
-            "filename": f"{folder}/{vision.name}.onnx".removeprefix("/"),
-            **({} if processor is None else {"config_filename": processor}),
-            **{key: sizes[key] for key in IMAGE_SIZES if key in sizes},
-            "inputs": {name: name for name in vision.inputs},
-            "outputs": {IMAGE_FEATURES: IMAGE_FEATURES},
-        },
-    }
 
 
 def parts_by_stem(plan: Plan) -> dict[str, Part]:

@@ -15,7 +15,7 @@ from onnxfn.export.jobs.options import TRANSFORMERS
 from onnxfn.export.jobs.request import ExportRequest, build_of, recorded_values
 from onnxfn.export.load.folders import checkpoint_folder
 from onnxfn.export.load.loading import exportable_configuration, load_library_model, load_model, model_without_weights
-from onnxfn.export.load.quantized import checked_gguf, is_gguf, load_gguf, load_gguf_tokenizer
+from onnxfn.export.load.quantized import is_gguf, load_gguf, load_gguf_tokenizer
 from onnxfn.export.run.events import OnEvent, ignore, stage_timer
 from onnxfn.export.run.pipeline import export_model
 from onnxfn.export.run.spec_edits import plan_of, spec_of, suffixed_of
@@ -131,7 +131,6 @@ def _loaded_elsewhere(
                 model = load_library_model(request.library, name, trust_remote_code=trust, with_weights=with_weights)
             yield model, checkpoint
             return
-        checked_gguf(path, dequantize=request.dequantize)
         with timed("load", name) as tick:
             model = load_gguf(path, dequantize=request.dequantize, tick=tick)
         load_gguf_tokenizer(path).save_pretrained(folder)
