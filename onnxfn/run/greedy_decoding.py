@@ -109,13 +109,12 @@ def decoded(
     return session_outputs(session, feeds | {NUM_LOGITS_TO_KEEP: np.array(logits)})
 
 
-def encoder_feeds(session: Any, inputs: Array, mask: Array | None = None) -> dict[str, Array]:
+def encoder_feeds(session: Any, inputs: Array, mask: Array) -> dict[str, Array]:
     """Runs an encoder; returns the inputs that a decoder takes from it: the encoder's states and its mask."""
     names = input_names(session)
-    encoder_mask = np.ones(inputs.shape[:2], dtype=np.int64) if mask is None else np.asarray(mask, dtype=np.int64)
-    feeds = {names[0]: inputs, **({"attention_mask": encoder_mask} if "attention_mask" in names else {})}
+    feeds = {names[0]: inputs, **({"attention_mask": mask} if "attention_mask" in names else {})}
     states = session_outputs(session, feeds)["last_hidden_state"]
-    return {"encoder_hidden_states": states, "encoder_attention_mask": encoder_mask}
+    return {"encoder_hidden_states": states, "encoder_attention_mask": mask}
 
 
 def present_name(name: str) -> str:

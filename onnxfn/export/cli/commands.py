@@ -18,7 +18,6 @@ from onnxfn.specs.errors import InvalidSpec
 from onnxfn.specs.version import VERSION
 
 Folder = Annotated[Path, typer.Argument(help="The folder of an export.")]
-GB = 10**9
 
 app: typer.Typer = typer.Typer(
     name="onnxfn",
@@ -119,7 +118,7 @@ def batch(
 
 
 def _bytes(gigabytes: float | None) -> int | None:
-    return None if gigabytes is None else int(gigabytes * GB)
+    return None if gigabytes is None else int(gigabytes * 10**9)
 
 
 def tasks(model_type: Annotated[str, typer.Argument(help="A model type, such as bert.")]) -> None:

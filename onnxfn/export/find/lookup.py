@@ -23,7 +23,7 @@ from onnxfn.export.derive.derive_sample import derive_from_sample
 from onnxfn.export.derive.probe import accepted, answer_tensors, outputs_spec
 from onnxfn.export.find.multimodal import multimodal_spec
 from onnxfn.export.find.other_libraries import row_name
-from onnxfn.export.find.written_tasks import LISTED, SEES, is_in_parts, reads_features, written_task
+from onnxfn.export.find.written_tasks import LISTED, SEES, TOWERS, reads_features, stem_of, written_task
 from onnxfn.export.load.class_tasks import OTHER_TASKS, class_name, loader_of, served_tasks, task_of
 from onnxfn.models.model_state import model_copy
 from onnxfn.models.submodules import as_module
@@ -74,7 +74,7 @@ def spec_for(
         'text-generation'
     """
     model_or_type = _without_wrapper(model_or_type)
-    written = task if is_in_parts(task) else written_task(model_or_type) if task is None else None
+    written = task if stem_of(task) in TOWERS else written_task(model_or_type) if task is None else None
     if written is not None:
         return _in_parts(model_or_type, written)
     name = task or _task_to_derive(model_or_type)
