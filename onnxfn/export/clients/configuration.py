@@ -145,8 +145,9 @@ def feature_levels(folder: Folder, config: Mapping[str, Any]) -> Mapping[str, An
     vision = config.get("vision_config")
     outputs = {output.name for part in folder.plan.parts for output in part.spec.outputs}
     levels = sum(name.startswith("image_embeddings.") for name in outputs)
-    has_levels = isinstance(vision, Mapping) and levels
-    return {**config, "vision_config": {"num_feature_levels": levels, **vision}} if has_levels else config
+    if not isinstance(vision, Mapping) or not levels:
+        return config
+    return {**config, "vision_config": {"num_feature_levels": levels, **vision}}
 
 
 CONFIG_EDITS = (
