@@ -77,9 +77,9 @@ def _file_job(file: Path, position: str, values: Any, out: Path, defaults: Mappi
             advice = f"pass it to the call, for all jobs: {OPTIONS[refused[0]].flag}"
             raise InvalidSpec(f"a job in a file cannot have {refused[0]}; {advice}")
         model = values.get("model")
-        local = file.parent / model if isinstance(model, str) else file.parent
         # The model is a folder next to the file, or a name on the hub.
-        return _job({**values, "model": str(local)} if model and local.exists() else values, out, defaults)
+        local = file.parent / model if model and isinstance(model, str) else None
+        return _job({**values, "model": str(local)} if local and local.exists() else values, out, defaults)
     except OnnxfnError as error:
         raise type(error)(f"{position} of {file}: {error}") from None
     except (TypeError, ValueError, AttributeError) as error:

@@ -33,7 +33,7 @@ def preprocessor_config(folder: Folder) -> dict[str, str]:
 
 
 TOKENIZER, TOKENIZER_CONFIG = "tokenizer.json", "tokenizer_config.json"
-TEMPLATE, TEMPLATE_JSON = "chat_template.jinja", "chat_template.json"
+TEMPLATE = "chat_template.jinja"
 
 CLASSES: Mapping[str, str] = MappingProxyType({"TokenizersBackend": "PreTrainedTokenizerFast"})
 """A class of transformers 5 alone -> the class of the same behavior that all versions know."""
@@ -76,7 +76,7 @@ def _with_known_tokens(config: Mapping[str, Any]) -> dict[str, Any]:
 
 def _template(folder: Folder) -> str:
     """The chat template of a folder that has it in a file of its own; empty without one."""
-    old = (json_object(folder, TEMPLATE_JSON) or {}).get("chat_template")
+    old = (json_object(folder, "chat_template.json") or {}).get("chat_template")
     return folder.texts.get(TEMPLATE) or (old if isinstance(old, str) else "")
 
 
