@@ -15,19 +15,12 @@ from onnxfn.specs.errors import InvalidSpec, first_line, listed, refuse_unknown
 
 
 def feeds(session: Any, name: str, arrays: Mapping[str, Any]) -> dict[str, Array]:
-    """The inputs of an ONNX Runtime session as numpy arrays, from the values of a caller.
+    """The inputs of an ONNX Runtime session as numpy arrays, from the values of a caller by their names.
 
-    numpy arrays and torch tensors must have the dtype of the input. Numbers and lists are converted to it.
-
-    Args:
-        session: The session of the file.
-        name: The name of the file, for messages.
-        arrays: From the name of an input to its value.
-
-    Raises:
-        UnknownName: The file has no such input.
-        InvalidSpec: An input has no value. A value has another dtype, number of axes or size than the input. Two inputs
-            disagree on the size of an axis. A size is outside the limits in the file.
+    numpy arrays and torch tensors must have the dtype of the input. Numbers and lists are converted to it. `name` is
+    the name of the file. UnknownName if it has no such input. InvalidSpec if an input has no value, or one of another
+    dtype, number of axes or size, if inputs disagree on the size of an axis, or a size is outside the limits in the
+    file.
     """
     ports = {port.name: port for port in session.get_inputs()}
     for input_name in arrays:

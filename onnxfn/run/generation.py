@@ -32,9 +32,6 @@ from onnxfn.specs.stored.reports import Exported
 from onnxfn.weights.checkpoint_files import checkpoint_files
 from onnxfn.weights.layouts import dtype_suffix, graphs_of_dtype, onnx_folder
 
-MAIN_ARGUMENTS = frozenset({"pixel_values", "input_features"})
-"""The arguments with images and sounds. A file must read them."""
-
 ENCODER = "encoder_model"
 DECODERS = (("decoder_model_merged",), ("decoder_model", "decoder_with_past_model"))
 """The decoder files of an encoder-decoder: one file, or one for the first token and one for the others."""
@@ -147,8 +144,12 @@ def generate(
         raise InvalidSpec(f"start is {start!r}, and a decoder without an encoder starts with input_ids; leave it out")
     ids, decoder = token_ids(inputs), _decoder(_decoder_file(exported, folder, suffix), suffix)
     with run_errors(ids):
-        ids, decoder = _with_towers(decoder, path, suffix, {**arrays_of(arguments), IDS: ids})
-        return greedy(decoder, ids, mask, steps=steps, stop=stop_ids)
+        values: Mapping[str, Array] = {**arrays_of(arguments), IDS: ids}
+        if PLACES in values:
+            values = with_placeholders(values, _known_tokens(path))
+        if towers := _towers(folder, suffix, values):
+            decoder = with_features(decoder, towers, _known_tokens(path), values)
+        return greedy(decoder, values[IDS], mask, steps=steps, stop=stop_ids)
 
 
 def _continuation(
@@ -160,20 +161,12 @@ def _continuation(
     dtype: str | None,
 ) -> Array:
     """The new tokens for the prompt of a text. Those of an encoder-decoder come after `start`, not after the prompt."""
-    ends = (*stop_ids, *_end_tokens(path))
-    texts = generate(exported, prompt, max_new_tokens=steps, stop=ends, dtype=dtype)
+    configured = (config.get("eos_token_id") for config in _configurations(path))
+    ends = next((each for each in configured if each is not None), ())
+    stops = (*stop_ids, *(ends if isinstance(ends, (list, tuple)) else (ends,)))
+    texts = generate(exported, prompt, max_new_tokens=steps, stop=stops, dtype=dtype)
     known = 1 if _encoder_file(onnx_folder(path), _suffix(exported, dtype)).is_file() else prompt[IDS].shape[1]
     return texts[0, known:]
-
-
-def _with_towers(decoder: Decoder, path: Path, suffix: str, values: Mapping[str, Array]) -> tuple[Array, Decoder]:
-    """The prompts with places for images and sounds, and the decoder that reads their features there."""
-    if PLACES in values:
-        values = with_placeholders(values, _known_tokens(path))
-    towers = _towers(onnx_folder(path), suffix, values)
-    if towers:
-        decoder = with_features(decoder, towers, _known_tokens(path), values)
-    return values[IDS], decoder
 
 
 def _suffix(exported: Exported | str | PathLike[str], dtype: str | None) -> str:
@@ -207,7 +200,7 @@ def _towers(folder: Path, suffix: str, arguments: Mapping[str, Array]) -> dict[s
     files = {stem: folder / f"{stem}{suffix}.onnx" for stem in TOWERS}
     sessions = {stem: open_session(file) for stem, file in files.items() if file.is_file()}
     read = {argument_of(name) for session in sessions.values() for name in input_names(session)}
-    if unread := sorted(arguments.keys() & MAIN_ARGUMENTS - read):
+    if unread := sorted(arguments.keys() & {"pixel_values", "input_features"} - read):
         raise InvalidSpec(f"no file in {folder} reads {listed(unread)}; the files that do are {listed(TOWERS)}")
     return sessions
 
@@ -227,13 +220,6 @@ def _json(file: Path) -> Mapping[str, Any]:
     if not isinstance(content, dict):
         raise InvalidSpec(f"{file} holds a {type(content).__name__}, not an object")
     return content
-
-
-def _end_tokens(folder: Path) -> tuple[int, ...]:
-    """The end tokens of the configuration in a folder."""
-    known = (config.get("eos_token_id") for config in _configurations(folder))
-    ends = next((each for each in known if each is not None), ())
-    return tuple(ends) if isinstance(ends, (list, tuple)) else (ends,)
 
 
 def _start_token(folder: Path) -> int:

@@ -18,9 +18,6 @@ from onnxfn.specs.errors import InvalidSpec, listed
 PAST = "past"
 """The prefix of inputs that hold the cache."""
 
-CROSS_ATTENTION = ".encoder."
-"""Part of the names of the cross-attention's keys and values. They are the same at each step."""
-
 NOTHING: Mapping[Any, Array] = MappingProxyType({})
 
 ChooseTokens = Callable[[Array, Array], Array]
@@ -85,7 +82,9 @@ def greedy(
             new = np.where(has_ended, texts[:, -1:], new)
         texts = np.concatenate([texts, new], axis=1)
         mask = np.concatenate([mask, np.ones_like(new)], axis=1)
-        past = {name: past[name] if _is_constant(past, name) else outputs[output] for name, output in cache.items()}
+        # The keys and values of the cross-attention stay the same once they are computed.
+        constant = {name for name, array in past.items() if ".encoder." in name and array.size > 0}
+        past = {name: past[name] if name in constant else outputs[output] for name, output in cache.items()}
         if stop and np.isin(new, stop).all():
             break
     return texts
@@ -110,13 +109,12 @@ def decoded(
     return session_outputs(session, feeds | {NUM_LOGITS_TO_KEEP: np.array(logits)})
 
 
-def encoder_feeds(session: Any, inputs: Array, mask: Array | None = None) -> dict[str, Array]:
+def encoder_feeds(session: Any, inputs: Array, mask: Array) -> dict[str, Array]:
     """Runs an encoder; returns the inputs that a decoder takes from it: the encoder's states and its mask."""
     names = input_names(session)
-    encoder_mask = np.ones(inputs.shape[:2], dtype=np.int64) if mask is None else np.asarray(mask, dtype=np.int64)
-    feeds = {names[0]: inputs, **({"attention_mask": encoder_mask} if "attention_mask" in names else {})}
+    feeds = {names[0]: inputs, **({"attention_mask": mask} if "attention_mask" in names else {})}
     states = session_outputs(session, feeds)["last_hidden_state"]
-    return {"encoder_hidden_states": states, "encoder_attention_mask": encoder_mask}
+    return {"encoder_hidden_states": states, "encoder_attention_mask": mask}
 
 
 def present_name(name: str) -> str:
@@ -127,11 +125,6 @@ def present_name(name: str) -> str:
     """
     stem = "past_key_values" if name.startswith("past_key_values.") else PAST
     return name.replace(stem, "present", 1)
-
-
-def _is_constant(past: Mapping[str, Array], name: str) -> bool:
-    """Whether a past input stays the same from now on: computed keys and values of the cross-attention."""
-    return CROSS_ATTENTION in name and name in past and past[name].size > 0
 
 
 def _text_feeds(session: Any, new: Array, mask: Array, positions_of: Positions) -> dict[str, Array]:

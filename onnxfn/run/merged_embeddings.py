@@ -14,15 +14,10 @@ Positions = Callable[[Array], Array]
 
 
 def merged_embeddings(embeddings: Array, input_ids: Array, features: Mapping[int, Array]) -> Array:
-    """The embeddings of tokens, with features in the places of placeholder tokens.
+    """The embeddings of tokens, `[batch, length, width]`, with features in the places of placeholder tokens.
 
-    Args:
-        embeddings: `[batch, length, width]`.
-        input_ids: `[batch, length]`.
-        features: From the id of a placeholder token to the rows that replace its embeddings in order, `[rows, width]`.
-
-    Raises:
-        InvalidSpec: There are more or fewer rows than placeholder tokens, or they have another width.
+    By the id of a placeholder token, `features` has the rows that replace its embeddings in order, `[rows, width]`.
+    InvalidSpec if there are more or fewer rows than placeholder tokens, or if they have another width.
 
     >>> embeddings, ids = np.zeros((1, 3, 2)), np.array([[7, 9, 9]])
     >>> merged_embeddings(embeddings, ids, {9: np.array([[1, 2], [3, 4]])}).tolist()
@@ -61,17 +56,9 @@ def mrope_positions(
     """The positions in time, height and width of the tokens of texts with images (M-RoPE).
 
     An image has a grid of positions that begins after the token before it. The next token follows on its largest one.
-
-    Args:
-        mask: `[batch, length]`. The texts may be longer than `input_ids`: then the last tokens are not images.
-        input_ids: `[batch, prompt length]`.
-        grids: From the id of a placeholder token to the patches of each image in time, height and width, `[images, 3]`,
-            in the order of the texts.
-        merge_size: How many patches in height, and in width, become one token.
-        first: The position of the first token.
-
-    Returns:
-        `[3, batch, length]`; 0 for padding.
+    The texts of the mask may be longer than `input_ids`: then the last tokens are not images. By the id of a
+    placeholder token, `grids` has the patches of each image in time, height and width, `[images, 3]`, in order.
+    `merge_size` patches in height, and in width, become one token. The result is `[3, batch, length]`, 0 for padding.
 
     Source: "Qwen2-VL: Enhancing Vision-Language Model's Perception of the World at Any Resolution", arXiv 2409.12191.
 

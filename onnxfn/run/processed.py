@@ -13,15 +13,14 @@ from onnxfn.models.pretrained import pretrained
 from onnxfn.specs.algebra.dummies import Array
 from onnxfn.specs.errors import InvalidSpec, ModelNotFound, errors_as, first_line
 
-HOW_TO_SAVE = "save the processor of the model there: processor.save_pretrained(folder)"
-
 
 def saved_processor(folder: Path) -> Any:
     """The processor or tokenizer that is saved in a folder; its own code does not run. ModelNotFound if none is."""
     import transformers
 
     # The code of any processor may raise anything.
-    with errors_as(lambda error: ModelNotFound(f"no processor in {folder} ({first_line(error)}); {HOW_TO_SAVE}")):
+    advice = "save the processor of the model there: processor.save_pretrained(folder)"
+    with errors_as(lambda error: ModelNotFound(f"no processor in {folder} ({first_line(error)}); {advice}")):
         return pretrained(transformers.AutoProcessor.from_pretrained, folder, trust_remote_code=False)
 
 
@@ -29,17 +28,8 @@ def processed(processor: Any, text: str, images: Sequence[Any], audio: Sequence[
     """The arguments of `forward` for a text with images and sounds, as a processor computes them.
 
     A chat template, where the processor has one, makes the text the message of a user. Else placeholders stand before
-    a text that has none.
-
-    Args:
-        processor: A processor of transformers.
-        text: The text.
-        images: Images of PIL, arrays, or paths of files.
-        audio: Samples at the sampling rate of the processor, `[samples]`, or paths of files.
-
-    Raises:
-        InvalidSpec: The processor cannot read them.
-        ModelNotFound: There is no such file.
+    a text that has none. Images and sounds are as `generate` takes them. InvalidSpec if the processor cannot read them,
+    ModelNotFound if there is no such file.
     """
     values = {"images": [_image(each) for each in images], "audio": [_sound(processor, each) for each in audio]}
     contents = {name: several for name, several in values.items() if several}

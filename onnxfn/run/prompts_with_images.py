@@ -33,9 +33,6 @@ TEXT = "What is this?"
 PICTURES: tuple[tuple[int, int], ...] = ((50, 70), (96, 64))
 """Height and width of each picture."""
 
-RowsOf = Callable[[Part, Mapping[str, Array]], Array]
-"""Runs a tower on its inputs: the features of all images, `[images, rows, width]` or `[rows, width]`."""
-
 
 @frozen
 class Prompt:
@@ -51,17 +48,16 @@ class Prompt:
 
 
 def whole_prompts(
-    towers: Mapping[str, Part], table: PlannedSpec, known: Placeholders, rows_of: RowsOf
+    towers: Mapping[str, Part],
+    table: PlannedSpec,
+    known: Placeholders,
+    features_of: Callable[[Part, Mapping[str, Array]], Array],
 ) -> Iterator[Prompt]:
     """A text alone; for each tower a text with an image, one with several, and a batch with an image in each text.
 
-    The texts of the batch have other lengths: they are padded on the left.
-
-    Args:
-        towers: The parts that read images and sounds, by the stem of their files without the suffix of a dtype.
-        table: The spec of the part that looks up the embeddings of tokens.
-        known: The placeholder tokens of the model.
-        rows_of: Runs a tower. A text has a placeholder token for each row of features.
+    The texts of the batch have other lengths: they are padded on the left. The towers are by the stem of their files
+    without the suffix of a dtype, and `table` looks up the embeddings of tokens. `features_of` runs a tower on its
+    inputs: a text has a placeholder token for each row of its features.
     """
     ordinary = ordinary_tokens(table, known)
     yield Prompt("a text alone", text_arguments([()], 0, ordinary, known.padding))
@@ -70,7 +66,7 @@ def whole_prompts(
         start = known.starts.get(TOWERS[stem])
         for spec in (for_one(part.spec), part.spec):
             inputs = dummies(spec, {})
-            rows = rows_of_each(rows_of(part, inputs), inputs)
+            rows = rows_of_each(features_of(part, inputs), inputs)
             arguments = {argument_of(name): array for name, array in inputs.items()}
             label = f"1 {noun}" if len(rows) == 1 else f"{len(rows)} {nouns}"
             text = text_arguments([rows], token, ordinary, known.padding, start=start)
@@ -97,10 +93,8 @@ def for_one(spec: PlannedSpec) -> PlannedSpec:
 def rows_of_each(features: Array, inputs: Mapping[str, Array]) -> tuple[int, ...]:
     """The number of rows of features of each image.
 
-    Args:
-        features: `[images, rows, width]`, or `[rows, width]` for all images together.
-        inputs: The inputs of the tower; one of them may be the grids of patches. As many patches of each image become
-            one row.
+    The features are `[images, rows, width]`, or `[rows, width]` for all images together. One of the inputs may be the
+    grids of patches: as many patches of each image become one row.
 
     >>> rows_of_each(np.zeros((2, 5, 8)), {})
     (5, 5)

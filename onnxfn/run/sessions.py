@@ -25,8 +25,6 @@ LARGE_HALF_BYTES = 1 << 29
 LARGE_FILE_BYTES, IN_PLACE_BYTES = 1 << 28, 1 << 16
 """Bytes. In an ONNX file of at least the first size, weights of at least the second size are mapped, not read."""
 
-FOLDER_OF_EXTERNAL_DATA = "session.model_external_initializers_file_folder_path"
-
 
 def open_session(
     file: str | Path, options: Any = None, providers: Sequence[Any] = CPU, content: bytes | None = None
@@ -126,7 +124,7 @@ def check_options(file: Path) -> Any:
     options = silent_options()
     # PyTorch and ONNX Runtime compute in turns. Threads that wait without spinning leave the cores to the other.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    options.add_session_config_entry(FOLDER_OF_EXTERNAL_DATA, str(file.parent))
+    options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(file.parent))
     options.enable_cpu_mem_arena = False  # it would keep the memory of a case, and the next one has other sizes
     if external_data_names(file):
         # External data is mapped from the file. Prepacking would copy it into memory.

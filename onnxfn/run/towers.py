@@ -26,9 +26,6 @@ ARGUMENTS: Mapping[str, str] = MappingProxyType(
 )
 """The input of a file, as clients name it -> the argument of `forward`, where it has another name."""
 
-ROW_MASK = "input_features_mask"
-"""The argument of `forward` with a mask of rows, where the tower does not take it as a mask of frames."""
-
 GRIDS: Mapping[str, str] = MappingProxyType({IMAGE_FEATURES: "image_grid_thw"})
 """The name of features -> the argument with the patches of each image in time, height and width."""
 
@@ -48,12 +45,7 @@ def argument_of(input_name: str) -> str:
 def tower_features(sessions: Mapping[str, Any], arguments: Mapping[str, Array]) -> dict[str, Array]:
     """The features of images and sounds by name, `[rows, width]`, from those towers whose first input is given.
 
-    Args:
-        sessions: The session of each tower by its stem.
-        arguments: What a processor computed, by the names of arguments of `forward`.
-
-    Raises:
-        InvalidSpec: A tower takes an input that is not given.
+    The sessions are by the stem of the tower. InvalidSpec if a tower takes an input that is not given.
     """
     computed = {}
     for stem, session in sessions.items():
@@ -74,11 +66,7 @@ def embedded(
 ) -> dict[str, Array]:
     """The arguments with the embeddings of tokens, and features among them in the places of placeholder tokens.
 
-    Args:
-        table: The session that looks up embeddings.
-        sessions: Those that compute features, see `tower_features`.
-        known: The placeholder tokens of the model.
-        arguments: Those of `forward`; `input_ids` is one of them.
+    `table` looks up embeddings, and `sessions` compute features: see `tower_features`.
     """
     ids = arguments[IDS]
     rows = {placeholder_of(name, known): each for name, each in tower_features(sessions, arguments).items()}
@@ -104,17 +92,12 @@ def start_tokens(model: Any, count: int) -> Array:
 def real_rows(features: Array, arguments: Mapping[str, Array]) -> Array:
     """The rows of features, without those that are padding by a mask of rows, as Granite Speech's processor gives it.
 
-    Args:
-        features: `[sounds, rows, width]`, or `[rows, width]` for all sounds together.
-        arguments: What a processor computed and the tower does not take.
-
-    Returns:
-        `[rows, width]`.
+    The tower does not take the `arguments`: others take this mask as one of frames.
 
     >>> real_rows(np.arange(6).reshape(2, 3, 1), {"input_features_mask": np.array([[1, 1, 0], [1, 0, 0]])}).tolist()
     [[0], [1], [3]]
     """
-    mask = arguments.get(ROW_MASK, np.zeros(0))
+    mask = arguments.get("input_features_mask", np.zeros(0))
     is_row = mask.astype(bool) if mask.shape == features.shape[:-1] else np.ones(features.shape[:-1], bool)
     rows: Array = features[is_row]
     return rows

@@ -114,11 +114,13 @@ def test_an_unsafe_checkpoint_has_no_fingerprint(checkpoint, change):
     assert onnxfn.fingerprint(checkpoint) is onnxfn.fingerprint(checkpoint, weights=True) is None
 
 
-@pytest.mark.parametrize("function", ["package_versions", "_installed_packages"])
-def test_installed_packages_change_the_fingerprint(checkpoint, monkeypatch, function):
+def test_installed_packages_change_the_fingerprint(checkpoint, monkeypatch, tmp_path):
     before = onnxfn.fingerprint(checkpoint)
-    monkeypatch.setattr(identity, function, lambda: ["torch 99"])
-    assert onnxfn.fingerprint(checkpoint) != before
+    (tmp_path / "more-1.dist-info").mkdir()
+    monkeypatch.syspath_prepend(tmp_path)
+    with_more = onnxfn.fingerprint(checkpoint)
+    monkeypatch.setattr(identity, "package_versions", lambda: ["torch 99"])
+    assert len({before, with_more, onnxfn.fingerprint(checkpoint)}) == 3
 
 
 def test_a_checkpoint_whose_index_lacks_a_tensor_has_no_fingerprint(tmp_path):

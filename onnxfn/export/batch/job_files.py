@@ -76,18 +76,14 @@ def _file_job(file: Path, position: str, values: Any, out: Path, defaults: Mappi
         if refused := [key for key in CALLER_KEYS if key in values]:
             advice = f"pass it to the call, for all jobs: {OPTIONS[refused[0]].flag}"
             raise InvalidSpec(f"a job in a file cannot have {refused[0]}; {advice}")
-        return _job(_with_local_model(values, file.parent), out, defaults)
+        model = values.get("model")
+        # The model is a folder next to the file, or a name on the hub.
+        local = file.parent / model if model and isinstance(model, str) else None
+        return _job({**values, "model": str(local)} if local and local.exists() else values, out, defaults)
     except OnnxfnError as error:
         raise type(error)(f"{position} of {file}: {error}") from None
     except (TypeError, ValueError, AttributeError) as error:
         raise InvalidSpec(f"{position} of {file} has a value of a wrong type: {error}") from None
-
-
-def _with_local_model(values: Mapping[str, Any], folder: Path) -> Mapping[str, Any]:
-    """The values with the path of the model, if it is a folder next to the file; a name on the hub stays."""
-    model = values.get("model")
-    local = folder / model if isinstance(model, str) else folder
-    return {**values, "model": str(local)} if model and local.exists() else values
 
 
 def _job(values: Mapping[str, Any], out: Path, defaults: Mapping[str, Any]) -> ExportRequest:

@@ -34,14 +34,9 @@ from onnxfn.specs.errors import InvalidSpec, OnnxfnError, first_line
 
 @frozen
 class Task:
-    """A job with what the order of jobs depends on.
+    """A job, its place among all jobs, and the memory that it needs at most, or UNKNOWN_BYTES.
 
-    Attributes:
-        number: The place of the job among all jobs.
-        job: The job.
-        bytes: The memory that the job needs at most, or UNKNOWN_BYTES.
-        digest: What the result depends on.
-        attempt: How often the job was started, with this time.
+    `digest` is of what the result depends on, and `attempt` says how often the job was started, with this time.
     """
 
     number: int

@@ -145,8 +145,6 @@ def check_paths(jobs: Iterable[ExportRequest]) -> None:
 SCHEMA, SCHEMA_VERSION = "onnxfn-batch", 1
 """The schema in the JSON. The version grows when a field is removed or changes its meaning, not for new fields."""
 
-HEAD = ("path", "status", "seconds", "memory", "files", "starts")
-
 
 def batch_title(result: BatchResult) -> str:
     """The number of jobs of each status, and the time of all of them."""
@@ -159,7 +157,8 @@ def batch_sections(result: BatchResult) -> Sections:
     """The jobs that failed with their errors, then all jobs with their figures."""
     failed = [(job.path, job.status, job.error) for job in result.failed]
     rows = [_row(job) for job in result.jobs]
-    return [("failed", failed), ("jobs", with_heads(HEAD, rows) if rows else [])]
+    head = ("path", "status", "seconds", "memory", "files", "starts")
+    return [("failed", failed), ("jobs", with_heads(head, rows) if rows else [])]
 
 
 def batch_content(result: BatchResult, *, is_dry_run: bool) -> dict[str, Any]:

@@ -23,9 +23,6 @@ from onnxfn.export.run.requests import export_request
 IMPORTED = ("onnx", "onnx_ir", "torch", "transformers.modeling_utils", "onnxruntime", "onnxscript", "torch.onnx")
 """Modules that each job imports. They start no threads, so a process that has them can be copied."""
 
-PR_SET_PDEATHSIG = 1
-"""Linux: the option of prctl(2) that names the signal for the death of the parent process."""
-
 
 def serve(connection: Connection) -> None:
     """Runs jobs until the connection ends. For each it sends the process, the result, and None when the process ended.
@@ -61,7 +58,7 @@ def job_result(job: ExportRequest) -> JobResult:
 def end_with_parent() -> None:
     """Has Linux end this process when the one that started it ends."""
     if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: the signal for the death of the parent
 
 
 def _run(job: ExportRequest, connection: Connection) -> None:

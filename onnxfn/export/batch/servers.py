@@ -22,12 +22,8 @@ from onnxfn.export.batch.records import JobLimits, JobResult
 from onnxfn.export.jobs.request import ExportRequest
 from onnxfn.specs.results.printing import file_size
 
-SERVER = "onnxfn.export.batch.server"
 PERIOD = 0.05
 """Seconds between two looks at the memory of a job."""
-
-ENDING = 5
-"""Seconds in which a server ends whose connection has ended."""
 
 Submit = Callable[[ExportRequest, JobLimits], "Future[JobResult]"]
 """Starts a job, and returns the future of its result."""
@@ -96,7 +92,7 @@ def _started_server() -> Server:
     errors = TemporaryFile()  # noqa: SIM115 - it is closed with the record
     with theirs:
         process = subprocess.Popen(  # noqa: S603 - the interpreter that runs this
-            [sys.executable, "-m", SERVER, str(theirs.fileno())],
+            [sys.executable, "-m", "onnxfn.export.batch.server", str(theirs.fileno())],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=errors,
@@ -122,7 +118,7 @@ def _answer(server: Server, job: ExportRequest, limits: JobLimits) -> JobResult:
         return _watched(server, job, limits)
     except (OSError, EOFError):
         with suppress(subprocess.TimeoutExpired):
-            server.process.wait(ENDING)
+            server.process.wait(5)  # seconds, in which a server ends whose connection has ended
         server.errors.seek(0)
         lines = server.errors.read().decode("utf-8", errors="replace").strip()
         code = server.process.poll() or 0

@@ -18,7 +18,6 @@ from onnxfn.specs.errors import InvalidSpec
 from onnxfn.specs.version import VERSION
 
 Folder = Annotated[Path, typer.Argument(help="The folder of an export.")]
-GB = 10**9
 
 app: typer.Typer = typer.Typer(
     name="onnxfn",
@@ -119,7 +118,7 @@ def batch(
 
 
 def _bytes(gigabytes: float | None) -> int | None:
-    return None if gigabytes is None else int(gigabytes * GB)
+    return None if gigabytes is None else int(gigabytes * 10**9)
 
 
 def tasks(model_type: Annotated[str, typer.Argument(help="A model type, such as bert.")]) -> None:
@@ -159,16 +158,13 @@ def _main(version: Annotated[bool, typer.Option("--version", help="Show the vers
         raise typer.Exit
 
 
-OF_BATCH = (*OF_ALL_JOBS, "dry_run", "json", "verbose", "overwrite")
-"""The options that `batch` shares with `export`."""
-
 app.command("export", context_settings={"token_normalize_func": our_option, "help_option_names": ["-h", "--help"]})(
     command(export, *(name for name in OPTIONS if name != "debug"))
 )
 app.command("verify")(command(verify))
 app.command("inspect")(command(inspect, "json"))
 app.command("push")(command(push, "dry_run"))
-app.command("batch")(command(batch, *OF_BATCH))
+app.command("batch")(command(batch, *OF_ALL_JOBS, "dry_run", "json", "verbose", "overwrite"))
 app.command("tasks")(command(tasks))
 app.command("cache")(command(cache))
 app.command("demo")(command(demonstrate, "overwrite"))

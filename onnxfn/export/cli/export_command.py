@@ -20,7 +20,6 @@ from onnxfn.export.cli.texts import (
 from onnxfn.export.jobs.request import ExportRequest
 from onnxfn.export.publish.staging import Destination, check_destination
 from onnxfn.export.run.diffusers import export_pipeline_request
-from onnxfn.export.run.events import OnEvent
 from onnxfn.export.run.requests import export_request, request_plan
 from onnxfn.specs.algebra.planned import Plan
 from onnxfn.weights.layouts import layout_of
@@ -34,18 +33,13 @@ def run(request: ExportRequest, form: Form, *, dry_run: bool) -> None:
     if dry_run:
         print_plan(request_plan(request, on_event))
     elif request.library == "diffusers":
-        _export_pipeline(request, form, on_event)
+        parts = export_pipeline_request(request, on_event)
+        everything = "\n".join(f"{name}: {part}" for name, part in parts.items())
+        content, brief = partial(pipeline_content, request.path, parts), partial(pipeline_text, request.path, parts)
+        say_in_form(form, content, everything, brief)
     else:
         exported = export_request(request, on_event, print_plan)
         say_in_form(form, partial(result_content, exported), exported, partial(result_text, exported))
-
-
-def _export_pipeline(request: ExportRequest, form: Form, on_event: OnEvent) -> None:
-    """Exports each part of a pipeline of diffusers, and prints the results."""
-    exported = export_pipeline_request(request, on_event)
-    everything = "\n".join(f"{name}: {part}" for name, part in exported.items())
-    content, brief = partial(pipeline_content, request.path, exported), partial(pipeline_text, request.path, exported)
-    say_in_form(form, content, everything, brief)
 
 
 def _print_plan(request: ExportRequest, form: Form, plan: Plan, *, is_all: bool) -> None:

@@ -37,9 +37,6 @@ def say(content: Any, *, err: bool = False) -> None:
         typer.echo(content, err=err)
 
 
-TYPER_ERRORS = (typer.Exit, typer.Abort, BrokenPipeError)
-"""Exceptions that typer itself turns into an exit code. A broken pipe is a reader, such as `head`, that stopped."""
-
 PREFIX, SUFFIX, MOST_FILES = "onnxfn-error-", ".txt", 5
 """The names of files with tracebacks, and how many of them stay."""
 
@@ -54,7 +51,8 @@ def one_line_errors(*, debug: bool) -> Iterator[None]:
     """
     try:
         yield
-    except TYPER_ERRORS:
+    # typer turns these into an exit code. A broken pipe is a reader, such as `head`, that stopped.
+    except (typer.Exit, typer.Abort, BrokenPipeError):
         raise
     except Exception as error:  # noqa: BLE001 - whatever happens, the user sees one line
         if debug:

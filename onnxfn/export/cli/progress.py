@@ -10,11 +10,6 @@ from onnxfn.export.batch.records import BatchEvent, OnBatchEvent
 from onnxfn.export.run.events import OnEvent, title
 from onnxfn.specs.stored.reports import Event
 
-BYTE_STAGES = ("write", "copy", "complete")
-"""The stages whose progress is counted in bytes."""
-
-MEGABYTE = 1_000_000
-
 ENDED = ("end", "failure")
 """The statuses of an event that is the last of its stage."""
 
@@ -141,13 +136,13 @@ def amount(event: Event) -> str:
     >>> amount(Event("write", "model", 2.0, "progress", 1_000_000, 4_000_000))
     '1.0/4.0 MB  2.0 s  0.5 MB/s  0:06 left'
     """
-    is_bytes = event.stage in BYTE_STAGES
+    is_bytes = event.stage in ("write", "copy", "complete")
     counts = rate = left = ""
     if event.total:
-        sizes = (f"{size / MEGABYTE:.1f}" if is_bytes else str(size) for size in (event.completed, event.total))
+        sizes = (f"{size / 10**6:.1f}" if is_bytes else str(size) for size in (event.completed, event.total))
         counts = f"{'/'.join(sizes)} {'MB' if is_bytes else 'weights' if event.stage == 'load' else 'cases'}"
     if event.total and event.completed and event.seconds and is_bytes:
-        rate = f"{event.completed / MEGABYTE / event.seconds:.1f} MB/s"
+        rate = f"{event.completed / 10**6 / event.seconds:.1f} MB/s"
         minutes, seconds = divmod(round(event.seconds * (event.total / event.completed - 1)), 60)
         left = f"{minutes}:{seconds:02} left" if event.status == "progress" else ""
     failed = "failed" if event.status == "failure" else ""

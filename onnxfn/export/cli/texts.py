@@ -176,9 +176,6 @@ def _case_rows(report: Report | None) -> Rows:
 SCHEMA, SCHEMA_VERSION = "onnxfn-export", 1
 """The schema in the JSON. The version grows when a field is removed or changes its meaning, not for new fields."""
 
-UNKNOWN = ("", "int")
-"""Dtypes of planned outputs that only the graph shows."""
-
 
 def plan_content(plan: Plan, destination: Destination) -> dict[str, Any]:
     """A plan as JSON has it. A fact that only the graphs show is null."""
@@ -263,7 +260,8 @@ def _ports(part: Part) -> dict[str, Any]:
 def _port(spec: Any, tensor: Any, dtype: str) -> dict[str, Any]:
     axes = (axis.symbol for axis in graph_axes(spec, tensor).axes)
     shape = [int(symbol) if symbol.isdecimal() else None if symbol == "_" else symbol for symbol in axes]
-    return {"name": tensor.name, "dtype": None if dtype in UNKNOWN else dtype, "shape": shape}
+    # Only the graph shows more of such dtypes of planned outputs.
+    return {"name": tensor.name, "dtype": None if dtype in ("", "int") else dtype, "shape": shape}
 
 
 def _relative(file: str | Path, folder: Path) -> str:

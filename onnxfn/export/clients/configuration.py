@@ -19,9 +19,6 @@ SYNONYMS: Mapping[str, tuple[str, ...]] = MappingProxyType(
 )
 """The name of a value -> the names that older configurations have for it."""
 
-LAYER_LISTS = ("layer_types", "layers_block_type")
-"""Keys of lists that have an entry for each layer."""
-
 
 def config_value(config: Mapping[str, Any], name: str) -> Any:
     """The value of a name or its synonyms in a `config.json`, then in its `text_config`; else None.
@@ -36,7 +33,7 @@ def config_value(config: Mapping[str, Any], name: str) -> Any:
         present = (values[key] for key in (name, *SYNONYMS.get(name, ())) if values.get(key) is not None)
         if (value := next(present, None)) is not None:
             return value
-    lists = (config[key] for key in LAYER_LISTS if isinstance(config.get(key), list))
+    lists = (config[key] for key in ("layer_types", "layers_block_type") if isinstance(config.get(key), list))
     return next(map(len, lists), None) if name == "num_hidden_layers" else None
 
 
@@ -48,11 +45,6 @@ DTYPES = (None, "float32", "q8", "float16", "q4f16", "q4", "int8", "uint8", "bnb
 
 DTYPE_NAMES: Mapping[str | None, str] = MappingProxyType({None: "fp32", "float32": "fp32", "float16": "fp16"})
 """A dtype -> its name in transformers.js, if it differs."""
-
-DTYPE_KEYS = ("dtype", "torch_dtype")
-
-LEVEL_OUTPUTS, LEVELS = "image_embeddings.", "num_feature_levels"
-"""The start of the names of the features of an image, one for each level; the key for the number of levels."""
 
 LAYER_WORDS: Mapping[str, tuple[str, Mapping[str, str]]] = MappingProxyType(
     {
@@ -70,9 +62,8 @@ SEPARATE_HEADS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
 )
 """Model type of a `multi_query` model -> the keys that describe a cache with separate keys and values."""
 
-FLAT_TYPES = frozenset({"qwen2_vl"})
 TEXT_SIZES = ("hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads")
-"""The types whose language model clients describe by keys of the whole configuration, and these keys."""
+"""The keys of the whole configuration by which clients describe the language model of Qwen2-VL."""
 
 TEXT_ARCHITECTURES: Mapping[str, str] = MappingProxyType({"Gemma3ForConditionalGeneration": "Gemma3ForCausalLM"})
 """The class of a model of texts and images -> the class of its decoder alone."""
@@ -96,7 +87,7 @@ def default_dtype(folder: Folder, config: Mapping[str, Any]) -> Mapping[str, Any
 def graph_dtype(folder: Folder, config: Mapping[str, Any]) -> Mapping[str, Any]:
     """The float dtype of the graphs, where the configuration states that of the checkpoint."""
     dtype = first_parts(folder.plan)[0].spec.target.float_dtype or "float32"
-    return {**config, **{key: dtype for key in DTYPE_KEYS if config.get(key)}}
+    return {**config, **{key: dtype for key in ("dtype", "torch_dtype") if config.get(key)}}
 
 
 def layer_words(_: Folder, config: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -130,13 +121,18 @@ def text_sizes(_: Folder, config: Mapping[str, Any]) -> Mapping[str, Any]:
     transformers 5 writes them only in `text_config`; the checkpoints that the clients know have them at the top.
     """
     section = config.get("text_config")
-    if config.get("model_type") not in FLAT_TYPES or not isinstance(section, Mapping):
+    if config.get("model_type") != "qwen2_vl" or not isinstance(section, Mapping):
         return config
     return {**{key: section[key] for key in TEXT_SIZES if key in section}, **config}
 
 
 def separate_heads(_: Folder, config: Mapping[str, Any]) -> Mapping[str, Any]:
     """The keys for the cache of the graph, for types that join keys and values in PyTorch."""
+    return with_separate_heads(config)
+
+
+def with_separate_heads(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A configuration with the keys for a cache of separate keys and values, if PyTorch joins them in a single head."""
     is_joined = config.get("multi_query") and not config.get("new_decoder_architecture")
     return {**config, **SEPARATE_HEADS.get(config.get("model_type", ""), {})} if is_joined else config
 
@@ -148,8 +144,10 @@ def feature_levels(folder: Folder, config: Mapping[str, Any]) -> Mapping[str, An
     """
     vision = config.get("vision_config")
     outputs = {output.name for part in folder.plan.parts for output in part.spec.outputs}
-    levels = sum(name.startswith(LEVEL_OUTPUTS) for name in outputs)
-    return {**config, "vision_config": {LEVELS: levels, **vision}} if isinstance(vision, Mapping) and levels else config
+    levels = sum(name.startswith("image_embeddings.") for name in outputs)
+    if not isinstance(vision, Mapping) or not levels:
+        return config
+    return {**config, "vision_config": {"num_feature_levels": levels, **vision}}
 
 
 CONFIG_EDITS = (

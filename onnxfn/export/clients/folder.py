@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from attrs import field, frozen
+from attrs import frozen
 
 from onnxfn.specs.algebra.planned import Part, Plan
 from onnxfn.specs.axis_symbols import graph_axes
@@ -17,10 +17,6 @@ CONFIG, GENERATION_CONFIG = "config.json", "generation_config.json"
 
 FILE_ORDER = (None, *["float32", "float16", "bfloat16", "q4", "q4f16", "q8", "int8", "uint8", "bnb4", "float64"])
 """The dtypes of variants, in the order of choice for a program that loads a single file. None: no suffix."""
-
-
-def _frozen(texts: Mapping[str, str]) -> Mapping[str, str]:
-    return MappingProxyType({**texts})
 
 
 @frozen
@@ -36,14 +32,10 @@ class Folder:
     """
 
     plan: Plan
-    texts: Mapping[str, str] = field(default=MappingProxyType({}), converter=_frozen)
+    texts: Mapping[str, str] = MappingProxyType({})
     names: frozenset[str] = frozenset()
     subfolder: str = ""
     sidecars: tuple[str, ...] = ()
-
-
-SideFile = Callable[[Folder], dict[str, str]]
-"""From a folder to the paths and the texts of the files that are new or changed."""
 
 
 def json_object(folder: Folder, name: str) -> dict[str, Any] | None:

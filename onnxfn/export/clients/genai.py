@@ -94,30 +94,24 @@ def _sizes(config: Mapping[str, Any], part: str) -> dict[str, int]:
 NAME = "onnxruntime-genai"
 GENAI_CONFIG = "genai_config.json"
 
-GENERIC_WORD = "decoder"
-"""The value of `model.type` for a decoder of any type."""
-
 WORDS = frozenset(
     {
         *("ernie4_5", "gemma", "gemma2", "gemma3_text", "granite", "lfm2", "llama", "mistral", "nemotron", "olmo"),
         *("phi", "phi3", "phimoe", "qwen2", "qwen3", "smollm3"),
     }
 )
-"""The model types that are values of `model.type` for a decoder of keys and values; `gpt2` is one for fused caches."""
+"""The values of `model.type` that are model types, for decoders of keys and values; `gpt2` is one for fused caches.
+
+The value for any other decoder is `decoder`.
+"""
 
 INPUTS = ("input_ids", "attention_mask", "position_ids")
 """The inputs that the runtime computes for each step, under the names in `genai_config.json`."""
-
-GIVEN = (*INPUTS, NUM_LOGITS_TO_KEEP)
-"""The inputs that it passes to a decoder, if the decoder takes them."""
 
 CACHE_WORDS: Mapping[str, str] = MappingProxyType(
     {KEYS: "key", VALUES: "value", "conv_states.0": "conv", "recurrent_states.0": "recurrent"}
 )
 """The attribute of a layer of the cache -> the word for it in `past_<word>_names` and `present_<word>_names`."""
-
-LAYER_TYPES_NEEDED = ("lfm2", "lfm2_moe", "lfm3")
-"""Model types for which the runtime reads the kind of each layer from `decoder.layer_types`."""
 
 TOKENS = ("bos_token_id", "eos_token_id", "pad_token_id")
 
@@ -127,22 +121,19 @@ SEARCH = (
 )
 """Keys of `search` that have the meaning of the same keys in `generation_config.json`."""
 
-DEFAULT_LENGTH = 2048
-"""The longest text of a model whose configuration states none."""
-
 
 def genai_config(folder: Folder) -> dict[str, str]:
     """`genai_config.json` for a decoder that the runtime can load; nothing for other plans."""
     config = json_object(folder, CONFIG) or {}
     sees = sees_in_genai(folder.plan, config)
     part = parts_by_stem(folder.plan)[MERGED_DECODER] if sees else decoder_of(folder.plan)
-    if part is None or not config or genai_limits(folder.plan):
+    if part is None or not config or genai_limits(folder.plan, config):
         return {}
-    length = config_value(config, "max_position_embeddings") or config.get("max_target_positions") or DEFAULT_LENGTH
+    length = config_value(config, "max_position_embeddings") or config.get("max_target_positions") or 2048
     generation = json_object(folder, GENERATION_CONFIG) or {}
     vocabulary = config_value(config, "vocab_size")
     model = {
-        "type": config["model_type"] if config.get("model_type") in WORDS else GENERIC_WORD,
+        "type": config["model_type"] if config.get("model_type") in WORDS else "decoder",
         "vocab_size": vocabulary,
         "context_length": length,
         **_tokens(config, generation, vocabulary),
@@ -154,12 +145,15 @@ def genai_config(folder: Folder) -> dict[str, str]:
     return changed(folder, GENAI_CONFIG, {"model": _without_none(model), "search": search})
 
 
-def genai_limits(plan: Plan) -> tuple[str, ...]:
-    """Why the runtime cannot load the decoder of a plan; empty if it can, or if the plan has no decoder."""
+def genai_limits(plan: Plan, config: Mapping[str, Any]) -> tuple[str, ...]:
+    """Why the runtime cannot load a plan, or gets no files for it; empty if it can, or if the plan has no decoder."""
     part = decoder_of(plan)
+    if {VISION, EMBEDDING_FILE} <= {*parts_by_stem(plan)} and not sees_in_genai(plan, config):
+        return (f"{NAME} gets no genai_config.json for {config.get('model_type')} with images",)
     if part is None or is_whisper(plan):
         return ()
-    cache, model, others = cache_of(part), part.spec.name or "this model", other_inputs(part, GIVEN)
+    cache, model = cache_of(part), part.spec.name or "this model"
+    others = other_inputs(part, (*INPUTS, NUM_LOGITS_TO_KEEP))
     unknown = [tensor.template for tensor in cache if tensor.attribute not in CACHE_WORDS]
     keys, values = ({(each.layer, each.sizes[-1]) for each in of_attribute(cache, name)} for name in (KEYS, VALUES))
     if others:
@@ -172,15 +166,32 @@ def genai_limits(plan: Plan) -> tuple[str, ...]:
 
 
 def _parts(folder: Folder, part: Part, config: Mapping[str, Any]) -> dict[str, Any]:
-    """The blocks of the files in `model`; for Whisper also the type."""
+    """The blocks of the files in `model`; for Whisper also the type, for a model that sees also its tokens."""
+    start = f"{folder.subfolder}/".removeprefix("/")
     if is_whisper(folder.plan):
-        names = {name: f"{folder.subfolder}/{name}.onnx".removeprefix("/") for name in PORTS}
-        parts = {name: {"filename": names[name], **_sizes(config, name), **PORTS[name]} for name in PORTS}
+        parts = {name: {"filename": f"{start}{name}.onnx", **_sizes(config, name), **PORTS[name]} for name in PORTS}
         return {"type": "whisper", **parts}
-    processor = VISION_PROCESSOR if VISION_PROCESSOR in folder.names else None
-    sees = sees_in_genai(folder.plan, config)
-    images = image_blocks(folder.plan, config, folder.subfolder, processor) if sees else {}
-    return {"decoder": _decoder(part, config, f"{folder.subfolder}/{part.name}.onnx".removeprefix("/")), **images}
+    decoder = _decoder(part, config, f"{start}{part.name}.onnx")
+    if not sees_in_genai(folder.plan, config):
+        return {"decoder": decoder}
+    vision, sizes = parts_by_stem(folder.plan)[VISION], {**config, **(config.get("vision_config") or {})}
+    return {
+        "decoder": decoder,
+        "type": config["model_type"],
+        **{key: config[key] for key in IMAGE_TOKENS if key in config},
+        "embedding": {
+            "filename": f"{start}{EMBEDDING}.onnx",
+            "inputs": {IDS: IDS, IMAGE_FEATURES: IMAGE_FEATURES},
+            "outputs": {EMBEDS: EMBEDS},
+        },
+        "vision": {
+            "filename": f"{start}{vision.name}.onnx",
+            **({"config_filename": VISION_PROCESSOR} if VISION_PROCESSOR in folder.names else {}),
+            **{key: sizes[key] for key in IMAGE_SIZES if key in sizes},
+            "inputs": {name: name for name in vision.inputs},
+            "outputs": {IMAGE_FEATURES: IMAGE_FEATURES},
+        },
+    }
 
 
 def _tokens(config: Mapping[str, Any], generation: Mapping[str, Any], vocabulary: Any) -> dict[str, Any]:
@@ -210,11 +221,14 @@ def _decoder(part: Part, config: Mapping[str, Any], filename: str) -> dict[str, 
     cache = cache_of(part)
     _, heads, *_, width = of_attribute(cache, KEYS)[0].sizes
     layers = config_value(config, "num_hidden_layers") or max(tensor.layer for tensor in cache) + 1
+    hidden_size = config_value(config, "hidden_size")
+    if EMBEDS in part.spec.inputs:  # rows of some models carry more than an embedding
+        hidden_size = int(graph_axes(part.spec, part.spec.inputs[EMBEDS]).axes[-1].symbol)
     inputs = {name: name for name in (*INPUTS, EMBEDS) if name in part.spec.inputs}
     return _without_none(
         {
             "filename": filename,
-            "hidden_size": _width(part, config),
+            "hidden_size": hidden_size,
             "num_attention_heads": config_value(config, "num_attention_heads"),
             "num_key_value_heads": heads,
             "head_size": width,
@@ -227,16 +241,9 @@ def _decoder(part: Part, config: Mapping[str, Any], filename: str) -> dict[str, 
     )
 
 
-def _width(part: Part, config: Mapping[str, Any]) -> Any:
-    """The width of the rows that a decoder takes; rows of some models carry more than an embedding."""
-    if EMBEDS not in part.spec.inputs:
-        return config_value(config, "hidden_size")
-    return int(graph_axes(part.spec, part.spec.inputs[EMBEDS]).axes[-1].symbol)
-
-
 def _layer_types(config: Mapping[str, Any], cache: tuple[CacheTensor, ...], layers: int) -> list[str] | None:
     """The kind of each layer, for the types whose kinds the runtime reads."""
-    if config.get("model_type") not in LAYER_TYPES_NEEDED:
+    if config.get("model_type") not in ("lfm2", "lfm2_moe", "lfm3"):
         return None
     attention = {tensor.layer for tensor in of_attribute(cache, KEYS)}
     return ["full_attention" if layer in attention else "conv" for layer in range(layers)]
@@ -332,38 +339,6 @@ TYPES = ("qwen2_5_vl", "qwen3_vl", "qwen3_5", "qwen3_5_moe", "mistral3")
 def sees_in_genai(plan: Plan, config: Mapping[str, Any]) -> bool:
     """Whether onnxruntime-genai has a runtime for a plan with images."""
     return {VISION, EMBEDDING_FILE, MERGED_DECODER} <= {*parts_by_stem(plan)} and config.get("model_type") in TYPES
-
-
-def image_limits(plan: Plan, config: Mapping[str, Any]) -> tuple[str, ...]:
-    """A line for a vision model without known files for the runtime."""
-    if sees_in_genai(plan, config) or not {VISION, EMBEDDING_FILE} <= {*parts_by_stem(plan)}:
-        return ()
-    return (f"onnxruntime-genai gets no genai_config.json for {config.get('model_type')} with images",)
-
-
-def image_blocks(plan: Plan, config: Mapping[str, Any], folder: str, processor: str | None) -> dict[str, Any]:
-    """The type, the tokens, and the blocks of the files that read images and tokens, in `model`.
-
-    `processor` is the file with the steps from pictures to the inputs of the tower, if there is one.
-    """
-    vision = parts_by_stem(plan)[VISION]
-    sizes = {**config, **(config.get("vision_config") or {})}
-    return {
-        "type": config["model_type"],
-        **{key: config[key] for key in IMAGE_TOKENS if key in config},
-        "embedding": {
-            "filename": f"{folder}/{EMBEDDING}.onnx".removeprefix("/"),
-            "inputs": {IDS: IDS, IMAGE_FEATURES: IMAGE_FEATURES},
-            "outputs": {EMBEDS: EMBEDS},
-        },
-        "vision": {
-            "filename": f"{folder}/{vision.name}.onnx".removeprefix("/"),
-            **({} if processor is None else {"config_filename": processor}),
-            **{key: sizes[key] for key in IMAGE_SIZES if key in sizes},
-            "inputs": {name: name for name in vision.inputs},
-            "outputs": {IMAGE_FEATURES: IMAGE_FEATURES},
-        },
-    }
 
 
 def parts_by_stem(plan: Plan) -> dict[str, Part]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from onnxfn.export.clients.configuration import SEPARATE_HEADS, config_value
+from onnxfn.export.clients.configuration import config_value, with_separate_heads
 from onnxfn.export.clients.folder import (
     KEY,
     VALUE,
@@ -47,12 +47,6 @@ WIDTHS: Mapping[str, Mapping[str, tuple[str, ...]]] = MappingProxyType(
 )
 """Types with latent attention: a key and a value of a head are each as wide as these values together."""
 
-HeadSizes = tuple[Any, Any]
-"""Heads, and the width of each."""
-
-SINGLE_HEAD = frozenset({"falcon", "gpt_bigcode"})
-"""Types whose cache has a single head where `config.json` states `multi_query`."""
-
 
 def ort_model_limits(plan: Plan, config: Mapping[str, Any]) -> tuple[str, ...]:
     """Why ORTModel cannot load a plan; empty if nothing is known against it."""
@@ -83,34 +77,27 @@ def _unlike_heads(plan: Plan, model_type: str, config: Mapping[str, Any]) -> tup
 
 def _size_limits(cache: tuple[CacheTensor, ...], model_type: str, config: Mapping[str, Any]) -> tuple[str, ...]:
     """The fault of the empty cache that ORTModel starts from, and whether it is right for the root layout."""
-    # What `config.json` of the export says in place of a cache of keys and values in one tensor.
-    stated = {**config, **(SEPARATE_HEADS.get(model_type, {}) if config.get("multi_query") else {})}
-    wrong = _wrong_sizes(cache, _expected(model_type, stated))
+    wrong = _wrong_sizes(cache, _expected(model_type, with_separate_heads(config)))
     if wrong is None:
         return ()
     started, own = (f"{heads} x {width}" for heads, width in wrong)
-    loads = _loading_flag(cache, model_type, config)
+    loads = "" if _wrong_sizes(cache, _expected(model_type, config)) else "; it loads the folder of --layout optimum"
+    if model_type in WIDTHS and all(sizes[1] == 1 for sizes in sizes_of(cache, KEY)):
+        loads = "; it loads the cache of --expanded-cache"
     return (f"{NAME} starts {model_type} with a cache of {started} for heads and width, not {own}{loads}",)
 
 
-def _loading_flag(cache: tuple[CacheTensor, ...], model_type: str, config: Mapping[str, Any]) -> str:
-    """The end of a remark: the flag with which ORTModel loads the folder; empty if there is none."""
-    if model_type in WIDTHS and all(sizes[1] == 1 for sizes in sizes_of(cache, KEY)):
-        return "; it loads the cache of --expanded-cache"
-    return "" if _wrong_sizes(cache, _expected(model_type, config)) else "; it loads the folder of --layout optimum"
-
-
-def _wrong_sizes(cache: tuple[CacheTensor, ...], expected: Mapping[str, HeadSizes]) -> tuple[HeadSizes, ...] | None:
+def _wrong_sizes(cache: tuple[CacheTensor, ...], expected: Mapping[str, tuple[Any, Any]]) -> tuple[Any, Any] | None:
     """The first heads and width of a cache that are not the expected ones: these, and its own; None if all are."""
     every = ((expected[name], (sizes[1], sizes[-1])) for name in expected for sizes in sizes_of(cache, name))
     return next(((right, own) for right, own in every if own != right), None)
 
 
-def _expected(model_type: str, config: Mapping[str, Any]) -> Mapping[str, HeadSizes]:
+def _expected(model_type: str, config: Mapping[str, Any]) -> Mapping[str, tuple[Any, Any]]:
     """The heads of the empty cache and the width of each, for keys and for values."""
     attention_heads, hidden = config_value(config, "num_attention_heads"), config_value(config, "hidden_size")
     grouped = config_value(config, "num_kv_heads" if model_type == "falcon" else "num_key_value_heads")
-    single = model_type in SINGLE_HEAD and config.get("multi_query") and not config.get("new_decoder_architecture")
+    single = with_separate_heads(config) != config
     has_groups = grouped and (model_type in GROUPED_HEADS or model_type == "falcon")
     heads = 1 if single else grouped if has_groups else attention_heads
     own = config_value(config, "head_dim") if model_type in OWN_WIDTH else None

@@ -21,7 +21,6 @@ from onnxfn.export.clients.folder import (
     KEY,
     VALUE,
     Folder,
-    SideFile,
     cache_of,
     changed,
     decoder_of,
@@ -29,14 +28,7 @@ from onnxfn.export.clients.folder import (
     sizes_of,
     templates,
 )
-from onnxfn.export.clients.genai import (
-    GENAI_CONFIG,
-    genai_config,
-    genai_limits,
-    image_limits,
-    vision_processor,
-    write_embedding,
-)
+from onnxfn.export.clients.genai import GENAI_CONFIG, genai_config, genai_limits, vision_processor, write_embedding
 from onnxfn.export.clients.ort_model import ort_model_limits
 from onnxfn.export.clients.tokenizer import (
     TOKENIZER,
@@ -82,17 +74,10 @@ def alias(folder: Folder) -> dict[str, str]:
     return {**changed(folder, CONFIG, {**config, **change}), **fast}
 
 
-Limits = Callable[[Plan, Mapping[str, Any]], tuple[str, ...]]
-"""From a plan and a configuration to why a client cannot load the plan."""
-
-LIMITS: Mapping[str, Limits] = MappingProxyType(
-    {
-        "transformers.js": transformers_js_limits,
-        "onnxruntime-genai": lambda plan, config: (*genai_limits(plan), *image_limits(plan, config)),
-        "ORTModel": ort_model_limits,
-    }
+LIMITS: Mapping[str, Callable[[Plan, Mapping[str, Any]], tuple[str, ...]]] = MappingProxyType(
+    {"transformers.js": transformers_js_limits, "onnxruntime-genai": genai_limits, "ORTModel": ort_model_limits}
 )
-"""A client -> its limits for a plan. sentence-transformers has the limits of ORTModel."""
+"""A client -> why it cannot load a plan with a configuration. sentence-transformers has the limits of ORTModel."""
 
 
 def with_remarks(plan: Plan, config: Any, layout: Layout) -> Plan:
@@ -108,20 +93,17 @@ def with_remarks(plan: Plan, config: Any, layout: Layout) -> Plan:
     return evolve(plan, remarks=(*([remark] if change else []), *limits))
 
 
-SIDE_FILES: Mapping[str, SideFile] = MappingProxyType(
+SIDE_FILES: Mapping[str, Callable[[Folder], dict[str, str]]] = MappingProxyType(
     {
         **{edit.__name__: partial(edited_config, edit) for edit in CONFIG_EDITS},
         **{file.__name__: file for file in (tokenizer_config, chat_template, preprocessor_config, modules, pooling)},
         **{file.__name__: file for file in (vision_processor, genai_config, alias)},
     }
 )
-"""The functions that `Layout.side_files` names."""
+"""What `Layout.side_files` names: from a folder to the paths and the texts of the files that are new or changed."""
 
 TEXTS = ("*.json", "chat_template.jinja", "[0-9]_*/config.json")
 """Patterns of the files that side files are computed from."""
-
-LARGEST_TEXT = 1 << 20
-"""Bytes. A larger file is not a configuration; a `tokenizer.json` may have more than ten million."""
 
 
 def with_side_files(folder: Folder, names: Iterable[str]) -> Folder:
@@ -150,7 +132,10 @@ def write_side_files(
 
 
 def _texts(staging: Path) -> dict[str, str]:
-    """The texts of the configuration files in a folder, by their paths. Files above LARGEST_TEXT are skipped."""
-    files = [file for pattern in TEXTS for file in staging.glob(pattern) if file.stat().st_size <= LARGEST_TEXT]
+    """The texts of the configuration files in a folder, by their paths.
+
+    A file of more than a megabyte is none: a `tokenizer.json` may have more than ten.
+    """
+    files = [file for pattern in TEXTS for file in staging.glob(pattern) if file.stat().st_size <= 1 << 20]
     texts = {file: file.read_bytes().decode("utf-8", errors="replace") for file in files}
     return {file.relative_to(staging).as_posix(): text for file, text in texts.items()}

@@ -33,13 +33,10 @@ def preprocessor_config(folder: Folder) -> dict[str, str]:
 
 
 TOKENIZER, TOKENIZER_CONFIG = "tokenizer.json", "tokenizer_config.json"
-TEMPLATE, TEMPLATE_JSON = "chat_template.jinja", "chat_template.json"
+TEMPLATE = "chat_template.jinja"
 
 CLASSES: Mapping[str, str] = MappingProxyType({"TokenizersBackend": "PreTrainedTokenizerFast"})
 """A class of transformers 5 alone -> the class of the same behavior that all versions know."""
-
-INPUT_NAMES = ("input_ids", "attention_mask")
-"""The outputs of a generic tokenizer in transformers 5. In 4.57 it also has `token_type_ids`."""
 
 NOT_PUBLISHED = ("backend", "is_local", "local_files_only")
 """The keys of transformers 5 about the machine that saved a tokenizer."""
@@ -53,7 +50,8 @@ def tokenizer_config(folder: Folder) -> dict[str, str]:
     portable = {key: value for key, value in (old or {}).items() if key not in NOT_PUBLISHED}
     new = _with_known_tokens(portable)
     if known := CLASSES.get(new.get("tokenizer_class", "")):
-        new = {"model_input_names": [*INPUT_NAMES], **new, "tokenizer_class": known}
+        # In 4.57 a generic tokenizer also has `token_type_ids`.
+        new = {"model_input_names": ["input_ids", "attention_mask"], **new, "tokenizer_class": known}
     template = _template(folder)
     new = {**new, "chat_template": template} if template and not new.get("chat_template") else new
     # The longest text that sentence-transformers gives the model, if the tokenizer states none itself.
@@ -78,7 +76,7 @@ def _with_known_tokens(config: Mapping[str, Any]) -> dict[str, Any]:
 
 def _template(folder: Folder) -> str:
     """The chat template of a folder that has it in a file of its own; empty without one."""
-    old = (json_object(folder, TEMPLATE_JSON) or {}).get("chat_template")
+    old = (json_object(folder, "chat_template.json") or {}).get("chat_template")
     return folder.texts.get(TEMPLATE) or (old if isinstance(old, str) else "")
 
 

@@ -28,9 +28,6 @@ TYPES_BY_TASK: Mapping[str, frozenset[str]] = MappingProxyType(
 
 NAME = "transformers.js"
 
-ANY_TYPE = frozenset({"feature-extraction", "zero-shot-image-classification"})
-"""Tasks of `AutoModel`, which loads `model.onnx` of any type."""
-
 ENCODER_DECODER = ("encoder_model", "decoder_model_merged")
 PARTS = ("embed_tokens", "decoder_model_merged")
 VISION_PARTS = ("embed_tokens", "vision_encoder", "decoder_model_merged")
@@ -71,9 +68,6 @@ CACHES: Mapping[str, frozenset[str]] = MappingProxyType(
 )
 """A model type -> the names of its cache. All others have keys and values alone."""
 
-WITHOUT_CACHE = frozenset({"mbart", "trocr"})
-"""Types for whose decoder alone no cache is made: their layers are counted under the names of an encoder-decoder."""
-
 POSITIONS_OF_RANK_3 = frozenset(
     {"qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_text", "qwen3_5_moe", "glm_ocr"}
 )
@@ -87,14 +81,12 @@ DROPPED: Mapping[str, tuple[str, ...]] = MappingProxyType(
 )
 """A model type -> the inputs that the client never gives to its files. The hub has files without masks."""
 
-NEEDED = frozenset({"image_sizes"})
-"""Those of them without which nothing can be computed."""
-
 
 def transformers_js_limits(plan: Plan, config: Mapping[str, Any]) -> tuple[str, ...]:
     """Why transformers.js cannot load a plan, one line each; empty if nothing is known against it."""
     model_type, task = str(config.get("model_type") or ""), (plan.task or "").removesuffix(WITH_PAST)
-    if not model_type or task in ANY_TYPE or not task:
+    # `AutoModel`, of these tasks, loads `model.onnx` of any type.
+    if not model_type or task in ("", "feature-extraction", "zero-shot-image-classification"):
         return ()
     if model_type not in TYPES_BY_TASK.get(task, ()):
         return (f"{NAME} has no session for {model_type} ({task})",)
@@ -106,16 +98,12 @@ def transformers_js_limits(plan: Plan, config: Mapping[str, Any]) -> tuple[str, 
         return (f"{NAME} loads {missing[0]}.onnx for {model_type}, which this plan does not write",)
     takers = {name: part.name for name in DROPPED.get(model_type, ()) for part in plan.parts if name in part.inputs}
     if takers:
-        return (_dropped(model_type, takers),)
+        name, file = next(iter(takers.items()))
+        # Nothing can be computed without the sizes of images.
+        flags = " ".join(f"--without {each}" for each in takers if each != "image_sizes")
+        advice = f"; it loads the files of {flags}" if flags else ""
+        return (f"{NAME} gives {model_type} no {name}, which {file}.onnx takes{advice}",)
     return tuple(_decoder_limits(decoder, model_type)) if decoder is not None else ()
-
-
-def _dropped(model_type: str, takers: Mapping[str, str]) -> str:
-    """The remark about inputs that a client never passes, and the flags that remove them. `takers`: input -> file."""
-    name, file = next(iter(takers.items()))
-    line = f"{NAME} gives {model_type} no {name}, which {file}.onnx takes"
-    flags = " ".join(f"--without {each}" for each in takers if each not in NEEDED)
-    return f"{line}; it loads the files of {flags}" if flags else line
 
 
 def _files(model_type: str, task: str, config: Mapping[str, Any]) -> tuple[str, ...]:
@@ -133,7 +121,7 @@ def _decoder_limits(part: Part, model_type: str) -> Iterator[str]:
     other = [name for name in templates(cache_of(part)) if name not in known]
     if other:
         yield f"{NAME} has no name for the cache {other[0].replace('%d', '0')} of {model_type}"
-    if model_type in WITHOUT_CACHE:
+    if model_type in ("mbart", "trocr"):  # their layers are counted under the names of an encoder-decoder
         yield f"{NAME} has no cache for {model_type} as a decoder alone"
     if model_type in POSITIONS_OF_RANK_3 and "position_ids" in part.spec.inputs:
         rank = len(part.spec.inputs["position_ids"].axes.axes)

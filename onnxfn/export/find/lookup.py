@@ -23,7 +23,7 @@ from onnxfn.export.derive.derive_sample import derive_from_sample
 from onnxfn.export.derive.probe import accepted, answer_tensors, outputs_spec
 from onnxfn.export.find.multimodal import multimodal_spec
 from onnxfn.export.find.other_libraries import row_name
-from onnxfn.export.find.written_tasks import LISTED, SEES, is_in_parts, reads_features, written_task
+from onnxfn.export.find.written_tasks import LISTED, SEES, TOWERS, reads_features, stem_of, written_task
 from onnxfn.export.load.class_tasks import OTHER_TASKS, class_name, loader_of, served_tasks, task_of
 from onnxfn.models.model_state import model_copy
 from onnxfn.models.submodules import as_module
@@ -39,11 +39,6 @@ GENERATION_TASKS = (
     "text-to-audio",
 )
 """The tasks whose models generate token by token, or frame by frame."""
-
-
-def rows_of(architectures: Mapping[str, ExportSpec] | None) -> Mapping[str, ExportSpec]:
-    """A table of rows; ARCHITECTURES for None, which is a shorter default in a signature."""
-    return ARCHITECTURES if architectures is None else architectures
 
 
 def spec_for(
@@ -79,7 +74,7 @@ def spec_for(
         'text-generation'
     """
     model_or_type = _without_wrapper(model_or_type)
-    written = task if is_in_parts(task) else written_task(model_or_type) if task is None else None
+    written = task if stem_of(task) in TOWERS else written_task(model_or_type) if task is None else None
     if written is not None:
         return _in_parts(model_or_type, written)
     name = task or _task_to_derive(model_or_type)
@@ -234,7 +229,12 @@ def with_model_task(spec: ExportSpec, model: Any) -> ExportSpec:
     """
     if spec.task is None and spec.tasks:
         return _for_class_task(spec, model)
-    _check_task(spec, model)
+    class_task = task_of(model)
+    if spec.task is not None and class_task is not None:
+        name = canonical(spec.task).removesuffix(WITH_PAST)
+        if name not in served_tasks(class_task) and not is_listed(class_name(model), name):
+            problem = f"{class_name(model)} is a model for {class_task}, not for {spec.task}"
+            raise InvalidSpec(f"{problem}; {_advice(spec, _model_type(model), name, class_task)}")
     return spec
 
 
@@ -250,16 +250,6 @@ def _for_class_task(spec: ExportSpec, model: Any) -> ExportSpec:
         f"the class name {type(model).__name__} implies no task; choose one of {listed(task_names(spec))}: "
         "for_task(spec, task)"
     )
-
-
-def _check_task(spec: ExportSpec, model: Any) -> None:
-    class_task = task_of(model)
-    if spec.task is None or class_task is None:
-        return
-    name = canonical(spec.task).removesuffix(WITH_PAST)
-    if name not in served_tasks(class_task) and not is_listed(class_name(model), name):
-        problem = f"{class_name(model)} is a model for {class_task}, not for {spec.task}"
-        raise InvalidSpec(f"{problem}; {_advice(spec, _model_type(model), name, class_task)}")
 
 
 def _advice(spec: ExportSpec, model_type: str, name: str, class_task: str) -> str:
@@ -303,14 +293,15 @@ def _row(model_or_type: Any, architectures: Mapping[str, ExportSpec] | None) -> 
     if row is None:
         model_type = _model_type(model_or_type)
         raise UnknownName(
-            f"{unknown('model type', model_type, rows_of(architectures))}; "
+            f"{unknown('model type', model_type, ARCHITECTURES if architectures is None else architectures)}; "
             "to derive a spec without a row, pass the model or its configuration: spec_for(model)"
         )
     return row
 
 
 def _row_or_none(model_or_type: Any, architectures: Mapping[str, ExportSpec] | None) -> ExportSpec | None:
-    return row_of(_model_type(model_or_type), rows_of(architectures), model_or_type)
+    rows = ARCHITECTURES if architectures is None else architectures
+    return row_of(_model_type(model_or_type), rows, model_or_type)
 
 
 def _model_type(model_or_config: Any) -> str:

@@ -6,7 +6,6 @@ Each part is derived from the model: transformers 5 uses the same names for the 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 from attrs import evolve
@@ -40,8 +39,8 @@ def multimodal_spec(model: Any, task: str) -> ExportSpec:
     name = canonical(task)
     stem = name.removesuffix(WITH_PAST)
     wanted = TOWERS.get(stem, tuple(METHODS))
-    has = partial(has_section, model)
-    towers = [part for part in wanted if has(part) and feature_method(model, METHODS[part]) is not None]
+    possible = [part for part in wanted if has_section(model, part)]
+    towers = [part for part in possible if feature_method(model, METHODS[part]) is not None]
     is_encoded = stem == SEES and (model.config.is_encoder_decoder or model.config.model_type in SEEING)
     if not towers and is_encoded:
         row, own = {**ARCHITECTURES, **SEEING}.get(model.config.model_type, EMPTY), name.replace(SEES, "image-to-text")

@@ -37,7 +37,7 @@ SEES, HEARS, SEES_AND_HEARS = "image-text-to-text", "audio-text-to-text", "any-t
 TOWERS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {SEES: (VISION,), HEARS: (AUDIO,), SEES_AND_HEARS: (VISION, AUDIO)}
 )
-"""Task of multimodal models -> their possible towers."""
+"""Task of multimodal models, all of which are written in parts -> their possible towers."""
 
 OTHER_TASKS = (DEFAULT_TASK, "automatic-speech-recognition", "text2text-generation")
 """Tasks of other models too: only a model whose configuration names placeholder tokens is written in parts."""
@@ -76,11 +76,6 @@ def _has_tower(name: str, model_or_config: Any, part: str) -> bool:
 def has_section(model_or_config: Any, part: str) -> bool:
     """Whether a tower may exist: False if the configuration denies it."""
     return snapshot(model_or_config).get(SECTIONS[part], {}) is not None
-
-
-def is_in_parts(task: str | None) -> bool:
-    """Whether all models for a task are written as towers, a table of tokens and a language model."""
-    return task is not None and canonical(task).removesuffix(WITH_PAST) in TOWERS
 
 
 def reads_features(model_or_config: Any, task: str | None) -> bool:

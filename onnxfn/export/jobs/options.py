@@ -124,9 +124,6 @@ def _as_text(value: Any) -> str:
 Values = Mapping[str, Any]
 """The written values of options, by their names."""
 
-Read = Callable[[str, Any], Any]
-"""From the flag of an option and its written value, at the command line or in a file, to its value."""
-
 SPEC = "spec"
 """The value of `Option.sets` for an edit of the spec; the edits are in `export/run/spec_edits.py`."""
 
@@ -135,11 +132,8 @@ LIBRARIES = (TRANSFORMERS, "sentence_transformers", "timm", "diffusers")
 WITH_CODE = (TRANSFORMERS, "sentence_transformers", "diffusers")
 """The libraries that can run code of a checkpoint."""
 
-ONE_MODEL = LIBRARIES[:-1]
-"""The libraries whose models have one spec each; a pipeline of diffusers has several."""
-
 OF_ONE_MODEL = (SPEC, "adapter", "dtypes", "decoders", "floors")
-"""What options set that a pipeline cannot have."""
+"""What options set that a pipeline of diffusers cannot have: it has several specs."""
 
 MODEL, GRAPH, CACHE, CHECK, FILES, OUTPUT = "Model", "Graph", "Cache of a decoder", "Check", "Files", "Output"
 """The headings of the help."""
@@ -156,7 +150,8 @@ class Option:
         sets: The field of `ExportRequest` that it sets, such as `write.layout`; `spec` for an edit of the spec; empty
             for what only the command line has.
         help: The help text.
-        read: From what was written to the value of the field, or of the edit. Default: texts for `list`, else the same.
+        read: From the flag and what was written to the value of the field, or of the edit. Default: texts for `list`,
+            else the same.
         libraries: The libraries whose models can have it.
         words: Other words of the command line.
     """
@@ -166,11 +161,11 @@ class Option:
     group: str
     sets: str
     help: str
-    read: Read = field(
+    read: Callable[[str, Any], Any] = field(
         default=Factory(lambda option: texts if option.kind is list else lambda _, value: value, takes_self=True)
     )
     libraries: tuple[str, ...] = field(
-        default=Factory(lambda option: ONE_MODEL if option.sets in OF_ONE_MODEL else LIBRARIES, takes_self=True)
+        default=Factory(lambda option: LIBRARIES[:-1] if option.sets in OF_ONE_MODEL else LIBRARIES, takes_self=True)
     )
     words: tuple[str, ...] = ()
 

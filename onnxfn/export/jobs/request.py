@@ -97,9 +97,8 @@ class ExportRequest:
 def request_of(checkpoint: str, path: str | Path, values: Values) -> ExportRequest:
     """The request that options make, from their written values at the command line or in a file.
 
-    Raises:
-        InvalidSpec: A value is of a wrong type, two options exclude each other, or the library has no such option.
-        UnknownName: A value is none of those that an option can have.
+    InvalidSpec if a value is of a wrong type, two options exclude each other, or the library has no such option.
+    UnknownName if a value is none of those that an option can have.
 
     >>> request_of("org/bert", "onnx/bert", {"dtype": "q8", "weights": "share"}).write.weight_storage
     'share'

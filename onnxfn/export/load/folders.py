@@ -9,9 +9,6 @@ from onnxfn.specs.errors import LoadFailed, ModelNotFound, first_line, listed, o
 from onnxfn.weights.checkpoint_files import checkpoint_files, patterns_of
 from onnxfn.weights.side_files import SIDE_FILES
 
-CODE_FILES = ("*.py",)
-"""Patterns of the files in a checkpoint with code of its own: a configuration with `auto_map` names them."""
-
 ADAPTER = "adapter_config.json"
 """The file of an adapter. Without the package peft, transformers would load the weights without it, and say nothing."""
 
@@ -38,8 +35,8 @@ def _folder(name: str, library: str) -> Path:
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
     try:
-        with no_bars():
-            return Path(snapshot_download(name, allow_patterns=[*SIDE_FILES, *CODE_FILES]))
+        with no_bars():  # a configuration with `auto_map` names code of the checkpoint
+            return Path(snapshot_download(name, allow_patterns=[*SIDE_FILES, "*.py"]))
     except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
         raise ModelNotFound(f"no folder and no model on the hub has the name {name!r}: {first_line(error)}") from None
 

@@ -20,10 +20,6 @@ LFS_POINTER = b"version https://git-lfs.github.com/spec/"
 CONFIG = "config.json"
 INDEX = "*.index.json"
 
-HOW_TO_TRUST = "it runs only if you trust it: trust_remote_code=True (--trust-remote-code)"
-
-PICKLE = "the weights are a pickle that is damaged or would run code, so it is refused; convert them to safetensors"
-
 
 def load_errors(name: str, step: str) -> AbstractContextManager[None]:
     """Raises LoadFailed for any error inside, while a checkpoint is loaded; `step` says what failed.
@@ -55,7 +51,9 @@ def _reason(error: Exception) -> str:
     if isinstance(error, OSError) and error.errno is not None:
         return os_error_text(error)
     if isinstance(root_cause(error), UnpicklingError):
-        return PICKLE
+        return (
+            "the weights are a pickle that is damaged or would run code, so it is refused; convert them to safetensors"
+        )
     advice = "; install the package, or change config.json" if isinstance(error, ImportError) else ""
     return f"{type(error).__name__}: {first_line(error)}{advice}"
 
@@ -125,9 +123,6 @@ CONTENT_FAULTS: Mapping[str, Callable[[Path], str | None]] = MappingProxyType(
 )
 """Pattern of files of a checkpoint -> the function that returns the fault of the content, or None."""
 
-LOADING = "Loading weights"
-"""The description of the bar of transformers over the weights of a model."""
-
 
 @contextmanager
 def weights_ticked(tick: Tick = no_tick) -> Iterator[None]:
@@ -136,7 +131,7 @@ def weights_ticked(tick: Tick = no_tick) -> Iterator[None]:
 
     def hook(factory: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]) -> Any:
         bar = factory(*args, **options)
-        return _ticked([*args[0]], tick) if options.get("desc") == LOADING and args else bar
+        return _ticked([*args[0]], tick) if options.get("desc") == "Loading weights" and args else bar
 
     with no_bars():
         before = logging.set_tqdm_hook(hook)

@@ -17,7 +17,7 @@ from typing import Any
 
 from onnxfn.export.load.class_tasks import served_tasks, task_of
 from onnxfn.export.load.folders import ADAPTER
-from onnxfn.export.load.load_errors import CONFIG, HOW_TO_TRUST, load_errors, no_bars, weights_ticked
+from onnxfn.export.load.load_errors import CONFIG, load_errors, no_bars, weights_ticked
 from onnxfn.export.load.quantized import checked_quantization, load_dequantized
 from onnxfn.models.pretrained import pretrained
 from onnxfn.models.torch_modes import quiet
@@ -57,7 +57,8 @@ def load_configuration(folder: Path, *, trust_remote_code: bool = False) -> Any:
         if not isinstance(classes, list | str | None):
             raise LoadFailed(f"{folder / CONFIG} has architectures of the type {type(classes).__name__}, not a list")
         if not trust_remote_code and content.get("auto_map") and model_type not in CONFIG_MAPPING:
-            raise LoadFailed(f"{folder} has its own code for the model type {model_type!r}; {HOW_TO_TRUST}")
+            advice = "it runs only if you trust it: trust_remote_code=True (--trust-remote-code)"
+            raise LoadFailed(f"{folder} has its own code for the model type {model_type!r}; {advice}")
         return pretrained(AutoConfig.from_pretrained, folder, trust_remote_code=trust_remote_code)
 
 
@@ -152,14 +153,11 @@ def _check_weights(name: str, model: Any, mismatched: Iterable[tuple[str, Any, A
         raise InvalidSpec(f"{name} lacks weights that {type(model).__name__} needs: {listed(lacking, most=4)}")
 
 
-def _loaded(
-    loader: Any, name: str, dtype: str, *, trust_remote_code: bool, **more: Any
-) -> tuple[Any, Mapping[str, Any]]:
+def _loaded(loader: Any, name: str, dtype: str, *, trust_remote_code: bool, **more: Any) -> Any:
     """A model with its weights in a dtype, and which weights are missing or have other shapes."""
     # Mismatched sizes are an error, which names them.
     options = {"dtype": dtype, "output_loading_info": True, "ignore_mismatched_sizes": True, **more}
-    model, info = pretrained(loader.from_pretrained, name, trust_remote_code=trust_remote_code, **options)
-    return model, info
+    return pretrained(loader.from_pretrained, name, trust_remote_code=trust_remote_code, **options)
 
 
 def model_without_weights(config: Any, spec: ExportSpec | PlannedSpec, *, trust_remote_code: bool = False) -> Any:
@@ -214,9 +212,6 @@ HALF = MappingProxyType({"BFLOAT16": "bfloat16", "FLOAT16": "float16"})
 
 FLOATS = frozenset((*HALF, "FLOAT", "DOUBLE", "FLOAT8E4M3FN", "FLOAT8E5M2"))
 
-OTHER_WEIGHTS = ("adapter_config.json", "*.bin", "*.gguf")
-"""Files in a folder whose weights are not those of its safetensors files alone."""
-
 
 def stored_dtype(folder: Path, config: Any) -> str | None:
     """The torch dtype, of 16 bits, of all floating-point weights of a checkpoint; None if they have another or several.
@@ -225,7 +220,8 @@ def stored_dtype(folder: Path, config: Any) -> str | None:
     """
     values = config_of(config) or config
     is_quantized = getattr(values, "quantization_config", None) is not None
-    if is_quantized or not folder.is_dir() or any(any(folder.glob(pattern)) for pattern in OTHER_WEIGHTS):
+    others = (ADAPTER, "*.bin", "*.gguf")
+    if is_quantized or not folder.is_dir() or any(any(folder.glob(pattern)) for pattern in others):
         return None
     try:
         dtypes = {entry.dtype for entry in entries(folder)} & FLOATS

@@ -143,15 +143,9 @@ def gigabytes(count: int) -> str:
     return f"{count / 10**9:.3g} GB"
 
 
-GGUF_SUFFIX, GGUF_FLOATS = ".gguf", frozenset(("F32", "F16", "BF16", "F64"))
-
-GGUF_PACKAGES = ("gguf", "accelerate")
-"""The packages without which transformers reads no GGUF file."""
-
-
 def is_gguf(name: str) -> bool:
     """Whether a name is the name of a GGUF file."""
-    return Path(name).suffix == GGUF_SUFFIX and Path(name).is_file()
+    return Path(name).suffix == ".gguf" and Path(name).is_file()
 
 
 def checked_gguf(file: Path, *, dequantize: bool) -> str:
@@ -162,7 +156,7 @@ def checked_gguf(file: Path, *, dequantize: bool) -> str:
     tensors = gguf_tensors(file)
     parameters = sum(int(tensor.n_elements) for tensor in tensors)
     types = Counter(tensor.tensor_type.name for tensor in tensors)
-    quantized = [name for name, _ in types.most_common() if name not in GGUF_FLOATS]
+    quantized = [name for name, _ in types.most_common() if name not in ("F32", "F16", "BF16", "F64")]
     described = f"GGUF with {', '.join(quantized) or 'floats'}, {gigabytes(file.stat().st_size)}"
     if quantized and not dequantize:
         raise not_kept(str(file), described, "its blocks", parameters * FLOAT32_BYTES)
@@ -171,7 +165,7 @@ def checked_gguf(file: Path, *, dequantize: bool) -> str:
 
 def gguf_tensors(file: Path) -> list[Any]:
     """What a GGUF file says of its tensors. LoadFailed if it cannot be read, or if a package is missing."""
-    missing = [package for package in GGUF_PACKAGES if find_spec(package) is None]
+    missing = [package for package in ("gguf", "accelerate") if find_spec(package) is None]
     if missing:
         raise LoadFailed(f"{file} needs {' and '.join(missing)}: pip install {' '.join(missing)}")
     from gguf import GGUFReader

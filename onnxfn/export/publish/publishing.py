@@ -16,9 +16,6 @@ from onnxfn.weights.names import file_fault
 from onnxfn.weights.onnx_files import external_data_names, mentions, written_by_onnxfn
 from onnxfn.weights.side_files import WRITTEN_FILES, side_files
 
-CHECKPOINT_WEIGHTS = ("*.safetensors", "*.bin", "*.pt", "*.pth", "*.h5", "*.msgpack", "*.gguf")
-"""Patterns of the files that hold the weights of a checkpoint."""
-
 
 def stale_files(destination: Destination, published: Collection[Path]) -> tuple[Path, ...]:
     """The files of earlier exports at a destination that are unused after an export of the `published` files.
@@ -61,7 +58,8 @@ def checkpoint_files(folder: Path) -> frozenset[str]:
 
 def _has_weights(folder: Path) -> bool:
     """Whether weights of a checkpoint lie in a folder."""
-    return any(file for pattern in CHECKPOINT_WEIGHTS for file in folder.glob(pattern))
+    patterns = ("*.safetensors", "*.bin", "*.pt", "*.pth", "*.h5", "*.msgpack", "*.gguf")
+    return any(file for pattern in patterns for file in folder.glob(pattern))
 
 
 def _stale_in(folder: Path, published: Collection[Path], *, all_graphs: bool) -> Iterator[Path]:
@@ -94,11 +92,8 @@ def publish(
     files are moved away, and the new files take their place: external data, graphs, the rest. If a move fails, earlier
     moves are undone.
 
-    `parts` are the destinations in which earlier exports are looked for: by default `destination` alone.
-
-    Returns:
-        The new paths of the files. OutputExists if the destination exists by now, unless `overwrite`; and if a folder
-        has the name of one of the files.
+    `parts` are the destinations in which earlier exports are looked for: by default `destination` alone. Returns the
+    new paths. OutputExists if the destination exists by now, unless `overwrite`, or if a folder has the name of a file.
     """
     files = tuple(dict.fromkeys(files))
     folder = destination.folder

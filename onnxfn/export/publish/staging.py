@@ -6,6 +6,7 @@ once the files are being moved. A staging folder whose lock is free was left by 
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import tempfile
@@ -29,9 +30,6 @@ from onnxfn.weights.journal import (
     read_journal,
 )
 from onnxfn.weights.names import read_regular
-
-PREFIX = "onnxfn-"
-"""The prefix of the names of these folders."""
 
 
 @frozen(eq=False)
@@ -59,7 +57,7 @@ def export_target(path: Any) -> Iterator[tuple[Path, PrivateFolder | None]]:
         yield Path(path), None
         return
     with write_errors(Path(tempfile.gettempdir())):
-        owner = PrivateFolder(Path(tempfile.mkdtemp(prefix=PREFIX)))
+        owner = PrivateFolder(Path(tempfile.mkdtemp(prefix="onnxfn-")))
     weakref.finalize(owner, _delete, owner.path, os.getpid())
     try:
         yield owner.path / ("export" if path is None else "model.onnx"), owner
@@ -145,12 +143,12 @@ def _is_empty(folder: Path) -> bool:
 
 @contextmanager
 def locked(folder: Path, *, wait: bool = True) -> Iterator[bool]:
-    """Holds the lock of a folder; yields False, without it, where there are no such locks, or if it is not free.
+    """Holds the lock of a folder or file; yields False, without it, where there is no such lock, or if it is not free.
 
     With `wait` it waits until the lock is free.
     """
     try:
-        descriptor = os.open(folder, os.O_RDONLY)
+        descriptor = os.open(folder, os.O_RDONLY | os.O_NONBLOCK)  # a named pipe would wait for a writer
     except OSError:
         yield False
         return
@@ -162,9 +160,7 @@ def locked(folder: Path, *, wait: bool = True) -> Iterator[bool]:
 
 def lock(descriptor: int, *, wait: bool) -> bool:
     """Locks an open file; returns False if it is locked already, or if the system has no such locks."""
-    with suppress(ImportError, OSError):
-        import fcntl
-
+    with suppress(OSError):
         fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         return True
     return False
@@ -172,16 +168,8 @@ def lock(descriptor: int, *, wait: bool) -> bool:
 
 def is_locked(file: Path) -> bool:
     """Whether a process holds the lock of a file, as far as the system can tell; False if there is no such file."""
-    try:
-        descriptor = os.open(file, os.O_RDWR)
-    except FileNotFoundError:
-        return False
-    except OSError:
-        return True
-    try:
-        return not lock(descriptor, wait=False)
-    finally:
-        os.close(descriptor)
+    with locked(file, wait=False) as is_free:
+        return file.exists() and not is_free
 
 
 LOCK_FILE = "lock"

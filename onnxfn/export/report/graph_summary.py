@@ -15,19 +15,12 @@ from onnxfn.specs.short_repr import counted, grouped_rows
 from onnxfn.weights.layouts import onnx_folder
 from onnxfn.weights.onnx_files import external_data_names, graph_nodes, metadata
 
-METADATA_PREFIX = "onnxfn."
-"""The prefix of the keys of onnxfn's metadata."""
-
 LONGEST_VALUE = 80
 """Characters of a value of the metadata that the table shows."""
 
 
 def graph_files(path: Path) -> list[Path]:
-    """The ONNX files that a path names: the file itself, or those in the folder of an export, in the order of names.
-
-    Raises:
-        ModelNotFound: There is no such path, or no ONNX file in the folder.
-    """
+    """The ONNX files that a path names: it, or those in the folder of an export. ModelNotFound if there is none."""
     if path.is_file():
         return [path]
     files = sorted(onnx_folder(path).glob("*.onnx")) if path.is_dir() else []
@@ -37,16 +30,10 @@ def graph_files(path: Path) -> list[Path]:
 
 
 def graph_summary(file: Path) -> dict[str, Any]:
-    """The inputs, outputs, operators, weights and metadata of an ONNX file, as JSON has them.
+    """The fields of a graph in `report.json`, the operators, the weights and the metadata of an ONNX file, for JSON.
 
-    Returns:
-        The fields of a graph in `report.json` (`opset`, `opsets`, `dtype`, `inputs`, `outputs`), and: `operators`, the
-        number of nodes of each operator, also in branches. `weights`, for each dtype the numbers of tensors, elements
-        and bytes. `bytes` of the file. `external_data`, the bytes of each other file with weights, null for a missing
-        one. `metadata`.
-
-    Raises:
-        InvalidSpec: The file is not an ONNX file.
+    Nodes in branches count. For each dtype of weights it has the numbers of tensors, elements and bytes; for each other
+    file with weights its bytes, null for a missing one. InvalidSpec if the file is not an ONNX file.
     """
     try:
         facts, nodes, weights = graph_facts(file), graph_nodes(file), weights_by_dtype(file)
@@ -85,7 +72,13 @@ def summary_text(name: str, summary: Mapping[str, Any]) -> str:
         ("outputs", grouped_rows(list(map(_port, summary["outputs"])))),
         ("operators", _wrapped(f"{operator} {count}" for operator, count in summary["operators"].items())),
         ("weights", weights),
-        ("external data", [(data, _size(size)) for data, size in summary["external_data"].items()]),
+        (
+            "external data",
+            [
+                (data, "no such file" if size is None else file_size(size))
+                for data, size in summary["external_data"].items()
+            ],
+        ),
         ("metadata", [_metadata_row(key, value) for key, value in summary["metadata"].items()]),
     ]
     opsets = [f"{domain or 'opset'} {version}" for domain, version in summary["opsets"].items()]
@@ -103,15 +96,11 @@ def _port(port: Mapping[str, Any]) -> tuple[str, str]:
     return str(port["name"]), f"{port['dtype']}[{sizes}]"
 
 
-def _size(size: int | None) -> str:
-    return "no such file" if size is None else file_size(size)
-
-
 def _metadata_row(key: str, value: str) -> tuple[str, str]:
     """A row of the metadata; a value of several lines, or a long one, is cut."""
     line, *others = value.splitlines() or [""]
     is_whole = len(line) <= LONGEST_VALUE and not others
-    return key.removeprefix(METADATA_PREFIX), line if is_whole else f"{line[:LONGEST_VALUE]}..."
+    return key.removeprefix("onnxfn."), line if is_whole else f"{line[:LONGEST_VALUE]}..."
 
 
 def _wrapped(words: Iterable[str]) -> Rows:

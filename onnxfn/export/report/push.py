@@ -13,8 +13,6 @@ from onnxfn.weights.names import name_fault
 from onnxfn.weights.side_files import SIDE_FILES, side_files
 
 PIPELINE_INDEX = "model_index.json"
-PIPELINE_FILES = (*SIDE_FILES, PIPELINE_INDEX, "scheduler_config.json")
-"""Patterns of the files of a pipeline of diffusers besides those of its parts."""
 
 
 def verified(folder: Path) -> Verification:
@@ -36,7 +34,8 @@ def uploaded_files(folder: Path) -> list[Path]:
     listed = [each / name for each, report in reports.items() for name in (*report.files, REPORT_FILE)]
     named = [folder / name for name in names_in(folder / PIPELINE_INDEX) if name_fault(name, folder) is None]
     others = [] if folder in folders else [folder, *named]
-    return sorted({*listed, *(file for each in others for file in side_files(each, PIPELINE_FILES))})
+    patterns = (*SIDE_FILES, PIPELINE_INDEX, "scheduler_config.json")
+    return sorted({*listed, *(file for each in others for file in side_files(each, patterns))})
 
 
 def uploaded(folder: Path, repository: str, *, private: bool = False) -> str:

@@ -43,8 +43,8 @@ PACKAGES = ("torch", "transformers", "onnx", "onnx-ir", "onnxscript", "onnxrunti
 FIGURES = ("part", "output", "passed", "max_abs", "max_rel", "tolerance", "own_error", "worst_case", "references")
 """The fields of `Difference` that are in the report, null where a check has no such figure."""
 
-PASSED, NOT_CHECKED = "passed", "not checked"
-"""The status of a check. A check that failed leaves no files."""
+PASSED = "passed"
+"""The status of a check; else `not checked`. A check that failed leaves no files."""
 
 DTYPE_NAMES: Mapping[str, str] = MappingProxyType({"float": "float32", "double": "float64"})
 """Types that ONNX names in another way than numpy and torch."""
@@ -65,6 +65,8 @@ def report_content(
     `weights_from` says from what quantized checkpoint the weights come; it is empty for float weights. `values` is what
     was written for the options of the export; None for an export of a spec. `tick` is called while files are read.
     """
+    plans = {dtype: each for dtype, each in plans_by_dtype(plan).items() if dtype is not None}
+    variants = {dtype: [part.name for part in each.parts] for dtype, each in plans.items()}
     return {
         "schema": SCHEMA,
         "schema_version": SCHEMA_VERSION,
@@ -83,7 +85,7 @@ def report_content(
             "external_data_suffix": options.external_data_suffix,
         },
         "weights_from": weights_from,
-        **_variants(plan),
+        **({"variants": variants} if variants else {}),
         "check": check_facts(report),
         **file_facts(folder, files, tick),
     }
@@ -94,11 +96,6 @@ def write_report(content: Mapping[str, Any], folder: Path) -> Path:
     path = folder / REPORT_FILE
     path.write_text(json.dumps(content, indent=2, allow_nan=False) + "\n", encoding="utf-8")
     return path
-
-
-def with_file(content: Mapping[str, Any], folder: Path, file: Path) -> dict[str, Any]:
-    """The content of `report.json` with one more file of the folder, which is no graph."""
-    return {**content, "files": dict(sorted({**content["files"], **file_facts(folder, {file: ""})["files"]}.items()))}
 
 
 @frozen
@@ -117,7 +114,7 @@ class ExportReport:
         files: From the name of each file of the export, relative to the folder, to its size and its digest.
         graphs: From the name of each ONNX file, which is among `files`, to its facts as `graph_facts` returns them.
         options: How the files were written.
-        status: `PASSED` or `NOT_CHECKED`.
+        status: `passed` or `not checked`.
         outputs: How many outputs were compared.
         measurements: What was measured of quantized and 16-bit files: output, measure and value.
     """
@@ -277,17 +274,10 @@ def package_versions() -> dict[str, str | None]:
     return {name: None if package is None else package.version for name, package in installed.items()}
 
 
-def _variants(plan: Plan) -> dict[str, Any]:
-    """The stems of the files of each dtype, if an export has several."""
-    plans = {dtype: variant for dtype, variant in plans_by_dtype(plan).items() if dtype is not None}
-    stems = {dtype: [part.name for part in variant.parts] for dtype, variant in plans.items()}
-    return {"variants": stems} if stems else {}
-
-
 def check_facts(report: Report | None) -> dict[str, Any]:
     """What a check found, as JSON has it."""
     if report is None:
-        return {"status": NOT_CHECKED, "cases": [], "outputs": [], "measurements": [], "sections": []}
+        return {"status": "not checked", "cases": [], "outputs": [], "measurements": [], "sections": []}
     return {
         "status": PASSED,
         "cases": list(report.cases),

@@ -111,10 +111,9 @@ def _verified(folder: Path) -> Verification:
     file = folder / REPORT_FILE
     try:
         report = read_report(file)
-    except OSError as error:
-        return Verification(str(folder), 0, 0, faults=[f"{file} cannot be read: {first_line(error)}"])
-    except InvalidSpec as error:
-        return Verification(str(folder), 0, 0, faults=[f"{file} cannot be used: {error}"])
+    except (OSError, InvalidSpec) as error:
+        verb = "used" if isinstance(error, InvalidSpec) else "read"
+        return Verification(str(folder), 0, 0, faults=[f"{file} cannot be {verb}: {first_line(error)}"])
     faults = [
         *(fault for path, facts in report.files.items() for fault in _file_faults(folder / path, facts)),
         *(fault for path, facts in report.graphs.items() for fault in _graph_faults(folder / path, facts)),

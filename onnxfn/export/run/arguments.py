@@ -33,11 +33,6 @@ def merged_adapter(spec: ExportSpec, adapter: str | Path | None) -> str | Path |
     return None if spec.target.adapter_inputs else adapter
 
 
-def input_adapter(spec: ExportSpec, adapter: str | Path | None) -> Path | None:
-    """The adapter that fills inputs of the graphs of an export; None if they have no such inputs."""
-    return Path(adapter) if adapter is not None and spec.target.adapter_inputs else None
-
-
 def check_layers(model: Any, plan: Plan, graphs: Sequence[Any]) -> None:
     """Raises UnknownName if no graph of a plan has a layer that is to get the inputs of an adapter."""
     import torch
@@ -102,33 +97,17 @@ def _dtype(plan: Plan) -> Any:
     return plan.parts[0].spec.target.float_dtype or "float32"
 
 
-SPLIT = "splits its weights over processes; export the model as it was before that, with the whole weights loaded"
-"""The effect of FSDP, and advice."""
-
 UNREADABLE: Mapping[str, str] = MappingProxyType(
     {
-        "torch.distributed.fsdp": SPLIT,
-        "torch.distributed._composable": SPLIT,
+        **dict.fromkeys(
+            ("torch.distributed.fsdp", "torch.distributed._composable"),
+            "splits its weights over processes; export the model as it was before that, with the whole weights loaded",
+        ),
         "torch.ao.nn.quantized": "has layers that torch.ao quantized: their weights are not tensors; export the model "
         "as it was before that",
     }
 )
 """The package of a module's class -> why the module's weights cannot be read, and advice."""
-
-OFFLOADED = "accelerate keeps them elsewhere: load the model without device_map, or pass checkpoint=, its folder"
-"""Advice for a model whose weights accelerate loads only when they are used."""
-
-ON_META = "load its weights first, or pass checkpoint=, the folder of its checkpoint"
-"""Advice for a model without weights."""
-
-
-def check_readable(model: Any) -> None:
-    """Raises InvalidSpec if the weights of a module of PyTorch cannot be read. Weights on the meta device can be."""
-    classes = dict.fromkeys(kind for module in model.modules() for kind in type(module).__mro__)
-    for kind in classes:
-        reason = next((reason for prefix, reason in UNREADABLE.items() if kind.__module__.startswith(prefix)), None)
-        if reason is not None:
-            raise InvalidSpec(f"{type(model).__name__} {reason}")
 
 
 def name_without_value(model: Any) -> str | None:
@@ -141,7 +120,11 @@ def check_values(model: Any) -> None:
     """Raises InvalidSpec if a weight of a module of PyTorch has no value."""
     name = name_without_value(model)
     if name is not None:
-        advice = OFFLOADED if any(hasattr(module, "_hf_hook") for module in model.modules()) else ON_META
+        advice = "load its weights first, or pass checkpoint=, the folder of its checkpoint"
+        if any(hasattr(module, "_hf_hook") for module in model.modules()):
+            advice = (
+                "accelerate keeps them elsewhere: load the model without device_map, or pass checkpoint=, its folder"
+            )
         raise InvalidSpec(f"{type(model).__name__} has weights without values, on the meta device: {name}; {advice}")
 
 
@@ -174,7 +157,10 @@ def check_export_arguments(spec: Any, model: Any, path: Any, checkpoint: Any) ->
 
 
 def check_model(spec: Any, model: Any) -> None:
-    """Raises InvalidSpec if `spec` is not a spec, or `model` not a module of PyTorch whose weights can be read."""
+    """Raises InvalidSpec if `spec` is not a spec, or `model` not a module of PyTorch whose weights can be read.
+
+    Weights on the meta device can be read.
+    """
     import torch
 
     if not isinstance(spec, ExportSpec):
@@ -182,7 +168,10 @@ def check_model(spec: Any, model: Any) -> None:
     if not isinstance(model, torch.nn.Module):
         kind = type(model).__name__
         raise InvalidSpec(f"model is of the type {kind}; pass a torch.nn.Module, such as model_for(folder)")
-    check_readable(model)
+    classes = dict.fromkeys(kind for module in model.modules() for kind in type(module).__mro__)
+    reasons = (UNREADABLE[name] for kind in classes for name in UNREADABLE if kind.__module__.startswith(name))
+    if reason := next(reasons, None):
+        raise InvalidSpec(f"{type(model).__name__} {reason}")
 
 
 @contextmanager

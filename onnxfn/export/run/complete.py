@@ -14,7 +14,7 @@ from onnxfn.export.jobs.options import Values
 from onnxfn.export.load.quantized import weights_from
 from onnxfn.export.publish.publishing import checkpoint_files
 from onnxfn.export.publish.staging import Destination
-from onnxfn.export.report.report_file import package_versions, report_content, with_file, write_report
+from onnxfn.export.report.report_file import file_facts, package_versions, report_content, write_report
 from onnxfn.export.run.attempts import Built
 from onnxfn.export.run.loaded import Loaded
 from onnxfn.graphs.fusions.fusing import fusions
@@ -51,8 +51,8 @@ def complete_folder(
     of_report = (built.report, options, built.weights_from, values)
     content = report_content(every_file, staging, built.plan, *of_report, tick)
     cards = write_card(content, staging, destination.folder) if options.layout.has_card else ()
-    for card in cards:
-        content = with_file(content, staging, card)
+    of_cards = file_facts(staging, dict.fromkeys(cards, ""))["files"]
+    content = {**content, "files": dict(sorted({**content["files"], **of_cards}.items()))}
     return (*every_file, *cards, write_report(content, staging))
 
 

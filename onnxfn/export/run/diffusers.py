@@ -32,12 +32,6 @@ from onnxfn.weights.write import WriteOptions
 INDEX_FILE = "model_index.json"
 """The file that lists the components of a saved pipeline."""
 
-NOT_EXPORTED = ("image_encoder", "safety_checker")
-"""Components with weights that are not exported; Optimum does not export them either."""
-
-TEXT_PROJECTION_CLASS = "CLIPTextModelWithProjection"
-"""A class of text encoders whose pipelines read hidden states before the last (Stable Diffusion XL and 3)."""
-
 
 @frozen
 class PipelinePart:
@@ -82,16 +76,22 @@ def pipeline_parts(pipeline: Any) -> tuple[PipelinePart, ...]:
     models = {
         name: component
         for name, component in pipeline.components.items()
-        if _has_weights(component) and name not in NOT_EXPORTED
+        if _has_weights(component) and name not in ("image_encoder", "safety_checker")  # as in Optimum
     }
     unknown = [f"{name} ({_class(model)})" for name, model in models.items() if _class(model) not in COMPONENT_ROWS]
     if unknown:
         raise UnknownName(
             f"no spec for {', '.join(unknown)} of {type(pipeline).__name__}; known classes: {listed(COMPONENT_ROWS)}"
         )
-    pipeline_facts = _pipeline_facts(pipeline, models)
+    # What a pipeline adds to the configurations of its parts, under Optimum's names. Stable Diffusion XL and 3 read
+    # hidden states before the last of their text encoders.
+    facts: dict[str, Any] = {"requires_aesthetics_score": bool(pipeline.config.get("requires_aesthetics_score"))}
+    for model in models.values():
+        if _class(model) == "CLIPTextModelWithProjection":
+            facts |= {"output_hidden_states": True, "text_encoder_projection_dim": model.config.projection_dim}
+            break
     return tuple(
-        PipelinePart(f"{name}{suffix}", spec_for(row), model, {**snapshot(model), **pipeline_facts})
+        PipelinePart(f"{name}{suffix}", spec_for(row), model, {**snapshot(model), **facts})
         for name, model in models.items()
         for suffix, row in COMPONENT_ROWS[_class(model)]
     )
@@ -161,7 +161,10 @@ def export_pipeline(
         for part in parts:
             known: dict[str, Any] = {"config": part.config, "on_event": _listener_of_part(listener, part.name)}
             exported[part.name] = export_part(part.spec, part.model, staging / part.name, **known)
-        _save_components(pipeline, staging)
+        (staging / INDEX_FILE).write_text(pipeline.to_json_string())
+        for name, component in pipeline.components.items():
+            if not _has_weights(component) and hasattr(component, "save_pretrained"):
+                component.save_pretrained(staging / name)
         files = sorted(file for file in staging.rglob("*") if file.is_file())
         # Stale files are those of the parts of this and of an earlier export.
         names = sorted({*exported} | _earlier_parts(destination.folder))
@@ -196,21 +199,6 @@ def _has_weights(component: Any) -> bool:
 
 def _class(model: Any) -> str:
     return type(model).__name__
-
-
-def _pipeline_facts(pipeline: Any, models: Mapping[str, Any]) -> dict[str, Any]:
-    """The additions of a pipeline to the configurations of its parts, under Optimum's names."""
-    widths = [model.config.projection_dim for model in models.values() if _class(model) == TEXT_PROJECTION_CLASS]
-    facts = {"requires_aesthetics_score": bool(pipeline.config.get("requires_aesthetics_score"))}
-    return facts | ({"output_hidden_states": True, "text_encoder_projection_dim": widths[0]} if widths else {})
-
-
-def _save_components(pipeline: Any, folder: Path) -> None:
-    """Saves the index of a pipeline, and its components without weights."""
-    (folder / INDEX_FILE).write_text(pipeline.to_json_string())
-    for name, component in pipeline.components.items():
-        if not _has_weights(component) and hasattr(component, "save_pretrained"):
-            component.save_pretrained(folder / name)
 
 
 def _earlier_parts(folder: Path) -> set[str]:

@@ -21,11 +21,7 @@ PERIOD = 0.25
 
 
 class Stopped(BaseException):
-    """Carries an exception of the caller's function out of an export: no handler inside takes it for a failed stage.
-
-    Attributes:
-        error: The exception.
-    """
+    """Carries an exception of the caller's function out of an export: no handler inside takes it for a failed stage."""
 
     def __init__(self, error: BaseException) -> None:
         super().__init__(str(error))

@@ -78,8 +78,16 @@ class Loaded:
         return onnx.load(_graph(self, part))
 
     def session(self, part: str | None = None, *, providers: Sequence[Any] = CPU, options: Any = None) -> Any:
-        """A new `onnxruntime.InferenceSession` of a part."""
-        check_providers(providers)
+        """A new `onnxruntime.InferenceSession` of a part.
+
+        UnknownName for a provider that this build of ONNX Runtime does not have: it would use another one.
+        """
+        import onnxruntime
+
+        available = onnxruntime.get_available_providers()
+        for provider in providers:
+            name = provider[0] if isinstance(provider, tuple) else provider
+            refuse_unknown("provider", str(name), available, of="this build of ONNX Runtime")
         return open_session(_graph(self, part), options, providers)
 
     def __call__(self, part: str | None = None, /, **inputs: Any) -> dict[str, Array]:
@@ -208,16 +216,6 @@ def _graph(loaded: Loaded, part: str | None) -> Path:
         raise InvalidSpec(f"the export has the parts {listed(graphs)}; name one first, such as {example!r}")
     refuse_unknown("part", part, graphs)
     return graphs[part]
-
-
-def check_providers(providers: Sequence[Any]) -> None:
-    """Raises UnknownName for a provider that this build of ONNX Runtime does not have: it would use another one."""
-    import onnxruntime
-
-    available = onnxruntime.get_available_providers()
-    for provider in providers:
-        name = provider[0] if isinstance(provider, tuple) else provider
-        refuse_unknown("provider", str(name), available, of="this build of ONNX Runtime")
 
 
 def _names(loaded: Loaded, destination: Destination) -> dict[Path, str]:

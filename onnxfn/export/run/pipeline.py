@@ -11,13 +11,7 @@ from onnxfn.check.variants.text_references import text_references
 from onnxfn.export.jobs.request import ExportRequest
 from onnxfn.export.publish.publishing import publish
 from onnxfn.export.publish.staging import Destination, check_destination, export_target, staging_folder
-from onnxfn.export.run.arguments import (
-    check_values,
-    input_adapter,
-    merged_adapter,
-    provenance_in_errors,
-    with_checkpoint_weights,
-)
+from onnxfn.export.run.arguments import check_values, merged_adapter, provenance_in_errors, with_checkpoint_weights
 from onnxfn.export.run.attempts import build_variants, output_of
 from onnxfn.export.run.complete import complete_folder, exported_result, write_checkpoint_files
 from onnxfn.export.run.events import OnEvent, ignore, limited, stage_timer
@@ -60,7 +54,8 @@ def export_model(
     with export_target(path) as (target, owner):
         check_destination(target, overwrite=request.overwrite)
         destination = Destination(target, layout_of(request.write.layout).subfolder)
-        output = output_of(request, build, folder, destination, input_adapter(spec, request.adapter))
+        input_adapter = request.adapter if spec.target.adapter_inputs else None
+        output = output_of(request, build, folder, destination, input_adapter)
         writing = write_errors(target, sum(weight.nbytes for weight in model.parameters()))
         with stage_timer(limited(on_event, timeout)) as (timed, seconds), writing, provenance_in_errors(spec):
             with timed("plan", "") as tick, ticking_operators(tick):

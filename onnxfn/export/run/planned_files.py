@@ -55,13 +55,8 @@ def plan_for_destination(
     """The plan of a spec for a model; a single part is named after the file, if the destination is a file.
 
     `config` is the configuration that the spec reads; None: that of the model, if it has one. A model for images is
-    run: pass a `model_copy` if other threads may call the model. `dtypes`: see `plan_of_variants`.
-
-    Raises:
-        InvalidSpec: the model is not for the task of the spec, a part has no inputs, its parameters have several dtypes
-            and the spec names none, or the plan has several parts for one file.
-        MissingValue: the configuration lacks a value that the spec reads.
-        UnknownName: `decoders` or one of `dtypes` is not a known value.
+    run: pass a `model_copy` if other threads may call the model. `dtypes`: see `plan_of_variants`. Raises the errors of
+    `export` about specs and arguments.
     """
     names = checked_dtypes(dtypes)
     values = (config_of(model) or {}) if config is None else config

@@ -15,7 +15,7 @@ from onnxfn.export.jobs.options import TRANSFORMERS
 from onnxfn.export.jobs.request import ExportRequest, build_of, recorded_values
 from onnxfn.export.load.folders import checkpoint_folder
 from onnxfn.export.load.loading import exportable_configuration, load_library_model, load_model, model_without_weights
-from onnxfn.export.load.quantized import checked_gguf, is_gguf, load_gguf, load_gguf_tokenizer
+from onnxfn.export.load.quantized import is_gguf, load_gguf, load_gguf_tokenizer
 from onnxfn.export.run.events import OnEvent, ignore, stage_timer
 from onnxfn.export.run.pipeline import export_model
 from onnxfn.export.run.spec_edits import plan_of, spec_of, suffixed_of
@@ -27,12 +27,13 @@ from onnxfn.specs.errors import InvalidSpec
 from onnxfn.specs.stored.reports import Exported
 from onnxfn.weights.side_files import Checkpoint, check_unchanged, read_checkpoint
 
-OnPlan = Callable[[Plan], None]
-"""Is called with the plan of an export before weights are read, or after they are where the spec is derived."""
 
-
-def export_request(request: ExportRequest, on_event: OnEvent = ignore, on_plan: OnPlan = ignore) -> Exported:
+def export_request(
+    request: ExportRequest, on_event: OnEvent = ignore, on_plan: Callable[[Plan], None] = ignore
+) -> Exported:
     """Exports the model of a request: a checkpoint of transformers, a GGUF file, or a model of another library.
+
+    `on_plan` is called with the plan before weights are read, or after they are where the spec is derived.
 
     Raises:
         OnnxfnError: As `export` raises it; LoadFailed for a checkpoint that cannot be loaded, InvalidSpec for a
@@ -67,7 +68,7 @@ def request_plan(request: ExportRequest, on_event: OnEvent = ignore) -> Plan:
     Raises:
         InvalidSpec: The library makes no model without its weights, or a spec can only be derived from a model.
     """
-    if request.library not in WITHOUT_WEIGHTS:
+    if request.library not in (TRANSFORMERS, "timm"):
         raise InvalidSpec(
             f"--dry-run reads no weight, and {request.library} makes no model without its weights; leave --dry-run "
             "out, or name a folder in it with a checkpoint of transformers, with --library transformers"
@@ -87,10 +88,6 @@ def request_plan(request: ExportRequest, on_event: OnEvent = ignore) -> Plan:
     planned = plan_of(request, spec, config)
     trust = request.trust_remote_code
     return with_weight_bytes(planned, model_without_weights(config, planned.parts[0].spec, trust_remote_code=trust))
-
-
-WITHOUT_WEIGHTS = (TRANSFORMERS, "timm")
-"""The libraries that make a model of a folder without its weights."""
 
 
 def _how_to_load(request: ExportRequest) -> dict[str, bool]:
@@ -136,7 +133,6 @@ def _loaded_elsewhere(
                 model = load_library_model(request.library, name, trust_remote_code=trust, with_weights=with_weights)
             yield model, checkpoint
             return
-        checked_gguf(path, dequantize=request.dequantize)
         with timed("load", name) as tick:
             model = load_gguf(path, dequantize=request.dequantize, tick=tick)
         load_gguf_tokenizer(path).save_pretrained(folder)

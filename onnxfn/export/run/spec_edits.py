@@ -28,16 +28,13 @@ from onnxfn.specs.tasks.tasks import WITH_PAST, for_some_task
 from onnxfn.weights.layouts import layout_of
 from onnxfn.weights.write import resolved_write_options
 
-Change = Callable[[ExportSpec, Any, Any], ExportSpec]
-"""From a spec, the value of an option, and the configuration or model of the spec to the edited spec."""
-
 
 def _with_sizes(spec: ExportSpec, sizes: Any, config_or_model: Any) -> ExportSpec:
     known_sizes(plan(spec, config_or_model).parts[0].spec, dict(sizes))
     return compose(spec, sized(**dict(sizes)))
 
 
-CHANGES: Mapping[str, Change] = MappingProxyType(
+CHANGES: Mapping[str, Callable[[ExportSpec, Any, Any], ExportSpec]] = MappingProxyType(
     {
         "opset": lambda spec, opset, _: with_opset(spec, opset),
         "atol": lambda spec, atol, _: with_tolerance(spec, atol=atol),
@@ -56,7 +53,10 @@ CHANGES: Mapping[str, Change] = MappingProxyType(
         "rename": lambda spec, names, _: renamed(spec, **dict(names)),
     }
 )
-"""The name of an option that edits the spec -> its change. `task` and `monolith` choose the spec itself."""
+"""The name of an option that edits the spec -> its change: of a spec, by the value of the option, for a configuration.
+
+`task` and `monolith` choose the spec itself.
+"""
 
 
 def spec_of(request: ExportRequest, config_or_model: Any) -> ExportSpec:
