@@ -50,5 +50,5 @@ def test_sides_that_are_equal_in_the_sample_are_two_axes():
 def test_another_branch_at_the_sizes_of_the_sample_is_refused(branch):
     function = lambda x: x * 2 if branch(x) else x * 3  # noqa: E731
     spec = onnxfn.derived(function, sample=torch.rand(2, 8, 8), axes={"x": "batch n m"})
-    with pytest.raises(onnxfn.CheckFailed, match=r"away from PyTorch at (sample|fixed) \(batch=1, n=8, m=[89]\)"):
+    with pytest.raises(onnxfn.CheckFailed, match=r"away from PyTorch at (sample|fixed) \(batch=[13], n=8, m=[89]\)"):
         onnxfn.export(spec, function)
