@@ -136,10 +136,13 @@ def _with_traced_axes(model: Any, spec: ExportSpec) -> ExportSpec:
                 traced, spec = output_words(model, Part("model", resolved(moved, {}))), moved
     except InvalidSpec:
         pass  # the export says so
-    outputs = []
+    outputs, own = [], dict[str, str]()
     for output, new_words in zip(spec.outputs, traced, strict=False):
         words = zip(pattern(output.axes).split(), new_words, strict=True)
-        axes = (old if new.isdecimal() else new or own_symbol(output.name, at) for at, (old, new) in enumerate(words))
+        axes = [
+            old if new.isdecimal() else own.setdefault(new, own_symbol(output.name, at)) if new.startswith("[") else new
+            for at, (old, new) in enumerate(words)
+        ]
         outputs.append(evolve(output, axes=" ".join(axes)))
     return _with_moving_outputs(model, evolve(spec, outputs=named(spec.outputs, outputs)))
 

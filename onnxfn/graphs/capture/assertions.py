@@ -39,11 +39,18 @@ def _held(truth: Callable[[Any], bool]) -> Callable[[Any], bool]:
             code, condition_end = sys._getframe(1).f_code, sys._getframe(1).f_lasti // 2 - 1
             place = next(islice(code.co_positions(), condition_end, None), None)
             holds = _truths_of(code.co_filename).get(place) if DATA_DEPENDENT in str(error) else None
-            if holds is None:
+            if holds is None and (holds := _of_counts(condition)) is None:
                 raise
             return holds
 
     return held
+
+
+def _of_counts(condition: Any) -> bool | None:
+    """The truth of a condition on sizes that depend on values, such as counts of boxes, if these are 2, as in torch."""
+    node = getattr(condition, "node", None)
+    counts = node.expr.free_symbols & node.shape_env.size_like if node else set()
+    return bool(node.shape_env.evaluate_expr(node.expr.subs(dict.fromkeys(counts, 2)))) if counts else None
 
 
 @cache

@@ -8,6 +8,7 @@ A GRU, an LSTM and an RNN loop over time, so a trace would unroll the steps of t
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -115,8 +116,11 @@ RECURRENCES: Mapping[str, Recurrence] = MappingProxyType(
 
 
 @contextmanager
-def dynamic_lengths() -> Iterator[None]:
-    """Replaces the functions that fix the length of a sequence, or pack and pad it, in this thread while it lasts."""
+def dynamic_lengths(model: Any) -> Iterator[None]:
+    """Replaces the functions that fix the length of a sequence, or pack and pad it, in this thread while it lasts.
+
+    Where the source of a module of the model calls `len`, the length of a tensor is that of its first axis.
+    """
     import torch
 
     functions, check = torch_name("recurrent_functions"), torch.nn.RNNBase.check_forward_args
@@ -131,11 +135,19 @@ def dynamic_lengths() -> Iterator[None]:
         undo.enter_context(replaced(functions, "_pad_packed_sequence", _pad))
         undo.enter_context(replaced(torch, "max_pool1d", _max_pool1d))
         undo.enter_context(replaced(torch.SymInt, "__hash__", _hash))
+        for owner in {module.forward.__module__ for module in model.modules()} & sys.modules.keys():
+            undo.enter_context(replaced(sys.modules[owner], "len", _len))
         undo.enter_context(replaced(torch, "cdist", partial(_cdist, torch.cdist)))
         for name, recurrence in RECURRENCES.items():
             function = partial(_recurrent, recurrence, getattr(functions, name))
             undo.enter_context(replaced(functions, name, function))
         yield
+
+
+def _len(items: Any) -> Any:
+    import torch
+
+    return items.shape[0] if isinstance(items, torch.Tensor) else len(items)
 
 
 def _hash(size: Any) -> int:
