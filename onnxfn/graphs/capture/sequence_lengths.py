@@ -133,6 +133,7 @@ def dynamic_lengths(model: Any) -> Iterator[None]:
         undo.enter_context(replaced(torch.nn.RNNBase, "check_forward_args", check_padded))
         undo.enter_context(replaced(functions, "_pack_padded_sequence", _pack))
         undo.enter_context(replaced(functions, "_pad_packed_sequence", _pad))
+        undo.enter_context(replaced(functions, "stft", partial(_stft, functions.stft)))
         undo.enter_context(replaced(torch, "max_pool1d", _max_pool1d))
         undo.enter_context(replaced(torch.SymInt, "__hash__", _hash))
         for owner in {module.forward.__module__ for module in model.modules()} & sys.modules.keys():
@@ -142,6 +143,21 @@ def dynamic_lengths(model: Any) -> Iterator[None]:
             function = partial(_recurrent, recurrence, getattr(functions, name))
             undo.enter_context(replaced(functions, name, function))
         yield
+
+
+def _stft(original: Callable[..., Any], signal: Any, count: int, *settings: Any, **named: Any) -> Any:
+    """The spectra of the frames of a signal; STFT of ONNX Runtime is inaccurate where the length is no power of 2."""
+    import torch
+
+    hop, length, window, is_normalized, is_half = settings[:5]
+    if count.bit_count() == 1 or is_half is False or named:
+        return original(signal, count, *settings, **named)
+    window = torch.ones(length or count) if window is None else window
+    before = (count - window.shape[0]) // 2
+    padded_window = torch.nn.functional.pad(window, (before, count - window.shape[0] - before))
+    frames = signal.unfold(-1, count, hop or count // 4) * padded_window
+    spectra = torch.fft.rfft(frames, norm="ortho" if is_normalized else None).transpose(-1, -2)
+    return spectra if settings[5] else torch.view_as_real(spectra)
 
 
 def _len(items: Any) -> Any:
