@@ -21,11 +21,6 @@ def symbolic_int(x: Any) -> Any:
     return x if isinstance(x, torch.SymInt) else int(x)
 
 
-def symbolic_length(values: Any) -> Any:
-    """For len: the size of the first axis of a tensor. The original returns an int, so a trace fixes the size."""
-    return values.shape[0] if isinstance(values, Tensor) else len(values)
-
-
 def relative_positions(q_size: Any, k_size: Any, rel_pos: Tensor) -> Tensor:
     """For get_rel_pos of modeling_vitdet: the embedding of each distance, `[q_size, k_size, size]`.
 

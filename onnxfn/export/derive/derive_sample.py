@@ -13,16 +13,7 @@ from attrs import evolve, frozen
 from onnxfn.architectures import ARCHITECTURES
 from onnxfn.export.derive.auto_tables import row_of
 from onnxfn.export.derive.index_bounds import Bounds, index_bounds
-from onnxfn.export.derive.probe import (
-    Run,
-    all_tensors,
-    outputs_spec,
-    own_symbol,
-    run,
-    run_at_sizes,
-    specs_at_sizes,
-    summary,
-)
+from onnxfn.export.derive.probe import Run, all_tensors, outputs_spec, run, run_at_sizes, specs_at_sizes, summary
 from onnxfn.export.derive.sample_arguments import SampleTensor, sample_arguments
 from onnxfn.export.derive.sample_inputs import (
     Range,
@@ -118,66 +109,65 @@ def derive_from_sample(
 
 
 def _with_traced_axes(model: Any, spec: ExportSpec) -> ExportSpec:
-    """The spec with the axes that its outputs have in a trace; an axis without a formula has a symbol of its own.
+    """The spec with the axes that its outputs have in a trace; a size without a formula has a symbol of its own.
 
-    An axis that the trace fixes has the word that the runs gave it. A module may fix an axis of an input because it
-    keeps a table for its last call, of the same size: then it is traced at another size.
+    An axis that the trace fixes has the word that the runs gave it. The second case is so large, if the module runs at
+    it, that no axis such as `samples//160` has the size of the trace.
     """
-    part, traced = Part("model", resolved(spec, {})), ()
-    try:
-        traced = output_words(model, part)
-    except CaptureFailed as error:
-        sizes = known_sizes(part.spec, {})
-        fixed = {name for _, _, symbol, _ in fixed_axes(part, error.__cause__) for name in terms(symbol)}
-        moved = _resized(spec, {name: size + CASE_STEPS[0] * (name in fixed) for name, size in sizes.items()}, "fixed")
-        with suppress(CaptureFailed, InvalidSpec):
-            if fixed:
-                _first_runs(model, moved, {})
-                traced, spec = output_words(model, Part("model", resolved(moved, {}))), moved
-    except InvalidSpec:
-        pass  # the export says so
+    spec, traced = _traced(model, spec)
     outputs, own = [], dict[str, str]()
-    for output, new_words in zip(spec.outputs, traced, strict=False):
-        words = zip(pattern(output.axes).split(), new_words, strict=True)
-        axes = [
-            old if new.isdecimal() else own.setdefault(new, own_symbol(output.name, at)) if new.startswith("[") else new
-            for at, (old, new) in enumerate(words)
-        ]
-        outputs.append(evolve(output, axes=" ".join(axes)))
-    return _with_moving_outputs(model, evolve(spec, outputs=named(spec.outputs, outputs)))
+    for output, of_trace in zip(spec.outputs, traced, strict=False):
+        words = pattern(output.axes).split()
+        for at, word in enumerate(of_trace):
+            symbol = f"{output.name}_axis_{at}".replace(".", "_")
+            words[at] = words[at] if word.isdecimal() else own.setdefault(word, symbol) if "[" in word else word
+        outputs.append(evolve(output, axes=" ".join(words)))
+    spec, sizes = evolve(spec, outputs=named(spec.outputs, outputs)), known_sizes(resolved(spec, {}), {})
+    said = {
+        symbol for output in outputs for symbol in symbols(output.axes).values() if sizes.keys() >= {*terms(symbol)}
+    }
+    steps = (CASE_STEPS[1] << doublings for doublings in range(16))
+    grown = (({name: size + step for name, size in sizes.items()}, step) for step in steps)
+    step = next((step for more, step in grown if all(value(each, more) != value(each, sizes) for each in said)), 0)
+    larger = _resized(spec, sizes, step)
+    return larger if step > CASE_STEPS[1] and _does_run(model, larger) else spec
 
 
-def _resized(spec: ExportSpec, sizes: Mapping[str, int], earlier: str = "sample", **several: int) -> ExportSpec:
-    """The spec that is traced at other sizes, with cases for larger ones; the case `earlier` has those that it had."""
-    planned = resolved(spec, {})
-    before, batch = known_sizes(planned, {}), batch_symbol(planned)
-    lengths = {name: size for name, size in sizes.items() if name != batch}
-    larger = ({name: size + step for name, size in lengths.items()} for step in CASE_STEPS)
-    cases = dict(zip(("one", "several"), larger, strict=True))
-    cases["several"] |= several
-    if before != sizes:
-        cases[earlier] = {name: before[name] for name in lengths}
-    return compose(spec, sized(**sizes), *(case(name, sized(**of_case)) for name, of_case in cases.items()))
+def _traced(model: Any, spec: ExportSpec) -> tuple[ExportSpec, tuple[tuple[str, ...], ...]]:
+    """The spec and the words of its outputs in a trace; no words if it fails, as the export will say.
 
-
-def _with_moving_outputs(model: Any, spec: ExportSpec) -> ExportSpec:
-    """The spec with a larger second case if an axis of an output, such as `samples//160`, has one size in all cases.
-
-    Not if the module does not run at that size.
+    A module may fix an axis because it keeps a table for its last call, of the same size: it is traced at another size.
     """
-    sizes, moved = known_sizes(resolved(spec, {}), {}), dict[str, int]()
-    for symbol in {symbol for output in spec.outputs for symbol in symbols(output.axes).values()}:
-        for name in terms(symbol) if sizes.keys() >= {*terms(symbol)} else ():
-            grown = ({**sizes, name: sizes[name] + (CASE_STEPS[1] << doublings)} for doublings in range(16))
-            moving = next((each for each in grown if value(symbol, each) != value(symbol, sizes)), sizes)
-            if moving[name] > moved.get(name, sizes[name] + CASE_STEPS[1]):
-                moved[name] = moving[name]
-    if moved:
-        with suppress(InvalidSpec):
-            moving_spec = _resized(spec, sizes, **moved)
-            _first_runs(model, moving_spec, {})
-            return moving_spec
-    return spec
+    part = Part("model", resolved(spec, {}))
+    try:
+        return spec, output_words(model, part)
+    except (CaptureFailed, InvalidSpec) as error:
+        fixed = {name for _, _, symbol, _ in fixed_axes(part, error.__cause__) for name in terms(symbol)}
+        sizes = {name: size + CASE_STEPS[0] * (name in fixed) for name, size in known_sizes(part.spec, {}).items()}
+    moved = _resized(spec, sizes, CASE_STEPS[1], "fixed")
+    with suppress(CaptureFailed, InvalidSpec):
+        if fixed and _does_run(model, moved):
+            return moved, output_words(model, Part("model", resolved(moved, {})))
+    return spec, ()
+
+
+def _resized(spec: ExportSpec, sizes: Mapping[str, int], step: int, earlier: str = "sample") -> ExportSpec:
+    """The spec that is traced at other sizes. Its cases are larger, the second by a step; `earlier` has its own sizes."""
+    planned = resolved(spec, {})
+    before, lengths = known_sizes(planned, {}), [name for name in sizes if name != batch_symbol(planned)]
+    cases = {
+        "one": (sizes, CASE_STEPS[0]),
+        "several": (sizes, step),
+        **({} if before == sizes else {earlier: (before, 0)}),
+    }
+    of_cases = (case(each, sized(**{name: of[name] + more for name in lengths})) for each, (of, more) in cases.items())
+    return compose(spec, sized(**sizes), *of_cases)
+
+
+def _does_run(model: Any, spec: ExportSpec) -> bool:
+    with suppress(InvalidSpec):
+        return bool(_first_runs(model, spec, {}))
+    return False
 
 
 def _target(model: Any, tensors: Sequence[SampleTensor]) -> Target:
@@ -233,7 +223,7 @@ def _accepted_sizes(
         apart[name] = next(other for other in count(size) if other not in apart.values())
     larger = zip(("one", "several"), CASE_STEPS, strict=True)
     cases = (case(name, sized(**{batch: sizes[batch] + step})) for name, step in larger) if batch else ()
-    for spec in (*([_resized(base, apart)] if apart != sizes else []), base, compose(base, *cases)):
+    for spec in (*([_resized(base, apart, CASE_STEPS[1])] if apart != sizes else []), base, compose(base, *cases)):
         with suppress(InvalidSpec):
             return spec, *_accepted(model, spec, tensors, certain)
     return base, *_accepted(model, base, tensors, certain)

@@ -186,9 +186,4 @@ def _axis_word(name: str, axis: int, sizes: Sequence[int], runs: Sequence[Run]) 
         for symbol in runs[0].sizes
         if all(each.sizes[symbol] == size for each, size in zip(runs, sizes, strict=True))
     )
-    return next(equal, own_symbol(name, axis)).replace(" ", "")
-
-
-def own_symbol(output: str, axis: int) -> str:
-    """The symbol of an axis of an output that no formula of the inputs says."""
-    return f"{output.replace('.', '_')}_axis_{axis}"
+    return next(equal, f"{name.replace('.', '_')}_axis_{axis}").replace(" ", "")

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import Any
 
 from onnxfn.architectures.patch_table import patches_of
 from onnxfn.architectures.private.torch_names import torch_name
-from onnxfn.graphs.capture.assertions import assertions_hold
 from onnxfn.graphs.capture.built_graph import BuiltGraph
 from onnxfn.graphs.capture.sequence_lengths import dynamic_lengths
 from onnxfn.graphs.capture.trace_errors import (
@@ -74,15 +73,13 @@ def capture(model: Any, part: Part, tick: Tick = no_tick) -> BuiltGraph:
 
 @contextmanager
 def tracing(model: Any, part: Part, tick: Tick = no_tick) -> Iterator[Any]:
-    """What holds while a part is traced, and is undone afterwards; gives the patches that were called."""
+    """The state in which torch traces a part, undone afterwards; gives the patches that were called."""
     torch_name("exporter")  # sets up its loggers, which `quiet` then finds
 
     tick()  # the first import of it takes a quarter of a second
     attention, patches = with_attention(model, part.spec.call.attention), applied(patches_of(model, part.spec.call))
-    settings = (dynamic_lengths(model), assertions_hold(), fast_export(tick), annotations_of_this_thread())
-    with quiet(), unchanged_eval(model), attention, patches as called, ExitStack() as stack:
-        for setting in settings:
-            stack.enter_context(setting)
+    lengths, fast = dynamic_lengths(model), fast_export(tick)
+    with quiet(), unchanged_eval(model), attention, lengths, patches as called, fast, annotations_of_this_thread():
         yield called
 
 

@@ -17,7 +17,9 @@ from typing import Any
 
 from attrs import field, frozen
 
+from onnxfn.architectures.patches.text import cos_sin_matrices
 from onnxfn.architectures.private.torch_names import torch_name
+from onnxfn.graphs.capture.assertions import asserted
 from onnxfn.graphs.capture.projections import projected_layer
 from onnxfn.models.patching import replaced
 
@@ -117,9 +119,9 @@ RECURRENCES: Mapping[str, Recurrence] = MappingProxyType(
 
 @contextmanager
 def dynamic_lengths(model: Any) -> Iterator[None]:
-    """Replaces the functions that fix the length of a sequence, or pack and pad it, in this thread while it lasts.
+    """Replaces the functions that fix a length, or pack and pad a sequence, in this thread while it lasts.
 
-    Where the source of a module of the model calls `len`, the length of a tensor is that of its first axis.
+    The modules of a model may call `len`, keep a table for each length in a dict, and assert what holds for values.
     """
     import torch
 
@@ -135,40 +137,36 @@ def dynamic_lengths(model: Any) -> Iterator[None]:
         undo.enter_context(replaced(functions, "_pad_packed_sequence", _pad))
         undo.enter_context(replaced(functions, "stft", partial(_stft, functions.stft)))
         undo.enter_context(replaced(torch, "max_pool1d", _max_pool1d))
-        undo.enter_context(replaced(torch.SymInt, "__hash__", _hash))
-        for owner in {module.forward.__module__ for module in model.modules()} & sys.modules.keys():
-            undo.enter_context(replaced(sys.modules[owner], "len", _len))
         undo.enter_context(replaced(torch, "cdist", partial(_cdist, torch.cdist)))
+        undo.enter_context(replaced(torch.SymInt, "__hash__", lambda size: hash((id(size.node.shape_env), str(size)))))
+        for condition in (torch.Tensor, torch.SymBool):
+            undo.enter_context(replaced(condition, "__bool__", asserted(condition.__bool__)))
+        for owner in {module.forward.__module__ for module in model.modules()} & sys.modules.keys():
+            undo.enter_context(replaced(sys.modules[owner], "len", _length))
         for name, recurrence in RECURRENCES.items():
             function = partial(_recurrent, recurrence, getattr(functions, name))
             undo.enter_context(replaced(functions, name, function))
         yield
 
 
-def _stft(original: Callable[..., Any], signal: Any, count: int, *settings: Any, **named: Any) -> Any:
-    """The spectra of the frames of a signal; STFT of ONNX Runtime is inaccurate where the length is no power of 2."""
+def _length(items: Any) -> Any:
+    """For len: the size of the first axis of a tensor. The original returns an int, so a trace fixes the size."""
+    return items.shape[0] if hasattr(items, "shape") else len(items)
+
+
+def _stft(original: Callable[..., Any], signal: Any, count: int, *settings: Any) -> Any:
+    """The spectra of a signal by products with cosines and sines, as ONNX Runtime's are inexact but for powers of 2."""
     import torch
 
-    hop, length, window, is_normalized, is_half = settings[:5]
-    if count.bit_count() == 1 or is_half is False or named:
-        return original(signal, count, *settings, **named)
-    window = torch.ones(length or count) if window is None else window
+    hop, length, window, is_normalized, is_half, is_complex, *_ = settings
+    if count.bit_count() == 1 or is_half is False:
+        return original(signal, count, *settings)
+    window = signal.new_ones(length or count) if window is None else window
     before = (count - window.shape[0]) // 2
-    padded_window = torch.nn.functional.pad(window, (before, count - window.shape[0] - before))
-    frames = signal.unfold(-1, count, hop or count // 4) * padded_window
-    spectra = torch.fft.rfft(frames, norm="ortho" if is_normalized else None).transpose(-1, -2)
-    return spectra if settings[5] else torch.view_as_real(spectra)
-
-
-def _len(items: Any) -> Any:
-    import torch
-
-    return items.shape[0] if isinstance(items, torch.Tensor) else len(items)
-
-
-def _hash(size: Any) -> int:
-    """A hash of a size, which torch has for numbers alone: a module may keep its tables in a dict by their length."""
-    return hash((id(size.node.shape_env), size.node.expr))
+    centered = torch.nn.functional.pad(window, (before, count - window.shape[0] - before))
+    frames = signal.unfold(-1, count, hop or count // 4) * (centered / count**0.5 if is_normalized else centered)
+    cosines, sines = ((frames @ waves[:, : count // 2 + 1]).mT for waves in cos_sin_matrices(count, frames))
+    return torch.complex(cosines, -sines) if is_complex else torch.stack((cosines, -sines), dim=-1)
 
 
 def _recurrent(recurrence: Recurrence, original: Callable[..., Any], *arguments: Any) -> Any:

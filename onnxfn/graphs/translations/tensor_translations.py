@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-import numpy as np
 import onnx_ir
 import torch
 from onnx_ir import DataType
@@ -54,7 +53,6 @@ def tensor_translations() -> dict[Any, Callable[..., Any]]:
     aten = torch.ops.aten
     return {
         aten._cdist_forward.default: _cdist,
-        aten._fft_r2c.default: _spectrum,
         aten._pdist_forward.default: _pdist,
         aten.bucketize.Tensor: _bucketize,
         aten.cdist.default: _cdist,
@@ -175,56 +173,18 @@ def complex_translations() -> dict[Any, Callable[..., Any]]:
     }
 
 
-def _spectrum(signal: Any, dim: Sequence[int], normalization: int, onesided: bool) -> Any:
-    """The spectrum of a real signal: a product with cosines and sines where `_is_by_product`."""
-    count, rank = signal.shape[dim[-1]], len(signal.shape)
-    if not _is_by_product(count, dim, rank):
-        return fft.aten__fft_r2c(signal, dim, normalization, onesided)
-    waves = _waves(count, count // 2 + 1 if onesided else count, normalization)
-    product = op.MatMul(signal, op.Constant(value=onnx_ir.tensor(_matrix(waves).astype(signal.dtype.numpy()))))
-    return op.Reshape(product, integers(*[0] * (rank - 1), waves.shape[1], 2))
-
-
 def _real_signal(spectrum: Any, dim: Sequence[int], normalization: int, last_dim_size: Any) -> Any:
     """The real signal of half a spectrum; torch's table has an inverse DFT of one side, which ONNX Runtime lacks.
 
     The other half is the mirrored conjugate of the first.
     """
-    axis, rank = dim[-1], len(spectrum.shape) - 1
-    if _is_by_product(last_dim_size, dim, rank):
-        waves = _waves(last_dim_size, last_dim_size // 2 + 1, normalization)
-        waves[:, 1 : (last_dim_size + 1) // 2] *= 2
-        flat = op.Reshape(spectrum, integers(*[0] * (rank - 1), 2 * waves.shape[1]))
-        return op.MatMul(flat, op.Constant(value=onnx_ir.tensor(_matrix(waves).T.astype(spectrum.dtype.numpy()))))
+    axis = dim[-1]
     conjugate = op.Mul(spectrum, op.Constant(value_floats=[1.0, -1.0]))
     last = integers((last_dim_size - 1) // 2) if isinstance(last_dim_size, int) else _half(last_dim_size)
     mirrored = op.Slice(conjugate, last, integers(0), integers(axis), integers(-1))
     spectrum = op.Concat(spectrum, mirrored, axis=axis)
     signal = fft.aten__fft_c2c(spectrum, dim, normalization, False)
     return op.Squeeze(op.Slice(signal, integers(0), integers(1), integers(-1)), integers(-1))
-
-
-LONGEST_PRODUCT = 2048
-"""The longest signal whose spectrum is a matrix product: the matrix has the square of its numbers."""
-
-
-def _is_by_product(count: Any, dim: Sequence[int], rank: int) -> bool:
-    """Whether a DFT along the last of so many axes has a fixed length that is no power of 2.
-
-    ONNX Runtime's DFT is a hundred times less accurate than torch's for such lengths, as are the 400 of Whisper.
-    """
-    is_last = [axis % rank for axis in dim] == [rank - 1]
-    return is_last and isinstance(count, int) and count.bit_count() > 1 and count <= LONGEST_PRODUCT
-
-
-def _waves(count: int, bins: int, normalization: int) -> Any:
-    """The cosines and the negative sines `[count, bins, 2]` of the frequencies of a DFT, normalized as torch does."""
-    angles = np.outer(np.arange(count), np.arange(bins)) % count * (2 * np.pi / count)
-    return np.stack([np.cos(angles), -np.sin(angles)], -1) * count ** (-normalization / 2)
-
-
-def _matrix(waves: Any) -> Any:
-    return waves.reshape(len(waves), -1)
 
 
 def _product(left: Any, right: Any) -> Any:
