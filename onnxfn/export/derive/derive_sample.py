@@ -13,7 +13,16 @@ from attrs import evolve, frozen
 from onnxfn.architectures import ARCHITECTURES
 from onnxfn.export.derive.auto_tables import row_of
 from onnxfn.export.derive.index_bounds import Bounds, index_bounds
-from onnxfn.export.derive.probe import Run, all_tensors, outputs_spec, run, run_at_sizes, specs_at_sizes, summary
+from onnxfn.export.derive.probe import (
+    Run,
+    all_tensors,
+    axis_words,
+    outputs_spec,
+    run,
+    run_at_sizes,
+    specs_at_sizes,
+    summary,
+)
 from onnxfn.export.derive.sample_arguments import SampleTensor, sample_arguments
 from onnxfn.export.derive.sample_inputs import (
     Range,
@@ -30,7 +39,6 @@ from onnxfn.export.derive.sample_inputs import (
     with_own_buffers,
     with_windows,
 )
-from onnxfn.graphs.capture.output_formulas import output_words
 from onnxfn.graphs.capture.trace_errors import fixed_axes
 from onnxfn.models.dtypes import float_dtype, float_dtypes
 from onnxfn.models.model_state import model_copy
@@ -140,19 +148,19 @@ def _traced(model: Any, spec: ExportSpec) -> tuple[ExportSpec, tuple[tuple[str, 
     """
     part = Part("model", resolved(spec, {}))
     try:
-        return spec, output_words(model, part)
+        return spec, axis_words(model, part)
     except (CaptureFailed, InvalidSpec) as error:
         fixed = {name for _, _, symbol, _ in fixed_axes(part, error.__cause__) for name in terms(symbol)}
         sizes = {name: size + CASE_STEPS[0] * (name in fixed) for name, size in known_sizes(part.spec, {}).items()}
     moved = _resized(spec, sizes, CASE_STEPS[1], "fixed")
     with suppress(CaptureFailed, InvalidSpec):
         if fixed and _does_run(model, moved):
-            return moved, output_words(model, Part("model", resolved(moved, {})))
+            return moved, axis_words(model, Part("model", resolved(moved, {})))
     return spec, ()
 
 
 def _resized(spec: ExportSpec, sizes: Mapping[str, int], step: int, earlier: str = "sample") -> ExportSpec:
-    """The spec that is traced at other sizes. Its cases are larger, the second by a step; `earlier` has its own sizes."""
+    """The spec that is traced at other sizes. Its cases are larger, the second by a step; `earlier` has the old ones."""
     planned = resolved(spec, {})
     before, lengths = known_sizes(planned, {}), [name for name in sizes if name != batch_symbol(planned)]
     cases = {

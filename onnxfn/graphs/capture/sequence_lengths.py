@@ -19,8 +19,8 @@ from attrs import field, frozen
 
 from onnxfn.architectures.patches.text import cos_sin_matrices
 from onnxfn.architectures.private.torch_names import torch_name
-from onnxfn.graphs.capture.assertions import asserted
 from onnxfn.graphs.capture.projections import projected_layer
+from onnxfn.graphs.capture.trace_settings import asserted
 from onnxfn.models.patching import replaced
 
 
