@@ -160,7 +160,7 @@ def _traced(model: Any, spec: ExportSpec) -> tuple[ExportSpec, tuple[tuple[str, 
 
 
 def _resized(spec: ExportSpec, sizes: Mapping[str, int], step: int, earlier: str = "sample") -> ExportSpec:
-    """The spec that is traced at other sizes. Its cases are larger, the second by a step; `earlier` has the old ones."""
+    """The spec that is traced at other sizes. Its cases are larger, the second by `step`; `earlier` has the old."""
     planned = resolved(spec, {})
     before, lengths = known_sizes(planned, {}), [name for name in sizes if name != batch_symbol(planned)]
     cases = {

@@ -17,6 +17,7 @@ from typing import Any
 
 from attrs import field, frozen
 
+from onnxfn.architectures.patches.image_sizes import tensor_of_sizes, unit_steps
 from onnxfn.architectures.patches.text import cos_sin_matrices
 from onnxfn.architectures.private.torch_names import torch_name
 from onnxfn.graphs.capture.projections import projected_layer
@@ -136,6 +137,8 @@ def dynamic_lengths(model: Any) -> Iterator[None]:
         undo.enter_context(replaced(functions, "_pack_padded_sequence", _pack))
         undo.enter_context(replaced(functions, "_pad_packed_sequence", _pad))
         undo.enter_context(replaced(functions, "stft", partial(_stft, functions.stft)))
+        undo.enter_context(replaced(torch, "linspace", unit_steps))
+        undo.enter_context(replaced(torch, "as_tensor", tensor_of_sizes))
         undo.enter_context(replaced(torch, "max_pool1d", _max_pool1d))
         undo.enter_context(replaced(torch, "cdist", partial(_cdist, torch.cdist)))
         undo.enter_context(replaced(torch.SymInt, "__hash__", lambda size: hash((id(size.node.shape_env), str(size)))))
