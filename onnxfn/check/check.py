@@ -12,12 +12,13 @@ from typing import Any
 from attrs import evolve, frozen
 
 from onnxfn.check.cases.interface import interface_findings, size_findings
+from onnxfn.check.cases.other_sizes import other_sizes
 from onnxfn.check.cases.references import (
     OutputArrays,
     Reference,
-    largest_sizes,
     random_findings,
     references,
+    stated_limits,
     with_outputs,
 )
 from onnxfn.check.texts.decoded_texts import SessionOpener, decoded_text_comparisons
@@ -99,12 +100,11 @@ def check(
         CheckFailed: ONNX Runtime cannot load or run the file.
     """
     session_for = session_for or partial(kept_session, {}, tick)
-    expected = expected or partial(references, part=part, largest=largest_sizes(file))
+    expected = expected or partial(references, part=part, limits=stated_limits(file), others=other_sizes(part, file))
     checked = compared_file(model, part, file, exact, tick)
     in_torch = expected(checked.model, dtype=checked.dtype)
     judged, (of_weights, errors) = _judged_with_weights(checked, session_for, in_torch, model)
     comparisons, cases = judged.comparisons, judged.cases
-    findings = (*of_weights, *judged.findings)
     if not is_quantized(part.spec):
         decoded = decoded_text_comparisons(checked, plan or Plan((part,)), session_for)
         comparisons += tuple(decoded)
@@ -112,7 +112,7 @@ def check(
     session = session_for(file)
     values, of_shapes = measured_cases(part, session, proof, partial(expected, model))
     measurements = variant_measurements(part, session, proof, values, errors)
-    return Report(differences(part, comparisons), cases, (*findings, *of_shapes), measurements)
+    return Report(differences(part, comparisons), cases, (*of_weights, *judged.findings, *of_shapes), measurements)
 
 
 def _judged_with_weights(
@@ -136,7 +136,7 @@ def _judged_with_weights(
     # See GOMP_SPINCOUNT in the manual of libgomp.
     with ThreadPoolExecutor(2) as pool, stopped_on_error(stop):
         weights = pool.submit(file_weights, model, part, file, tick_of_thread)
-        session = pool.submit(_session, checked, session_for, tick_of_thread)
+        session = pool.submit(checked_session, checked, session_for, tick_of_thread)
         pool.shutdown(wait=False)  # so each ends with its work
         run = partial(with_outputs, session.result, run_options, file, part)
         with prefetched(run, expected, CASES_AHEAD, tick=tick) as pairs, stopped_on_error(stop):
@@ -144,7 +144,7 @@ def _judged_with_weights(
         return judged, result_of(weights, tick)
 
 
-def _session(checked: CheckedFile, session_for: SessionOpener, tick: Tick) -> Any:
+def checked_session(checked: CheckedFile, session_for: SessionOpener, tick: Tick) -> Any:
     """A session of the graph that is compared. One that is not the file's own is released after the cases."""
     if checked.content is None:
         return session_for(checked.file, tick)
@@ -173,12 +173,7 @@ def compared_file(
 
 
 def adapter_report(
-    model: Any,
-    part: Part,
-    file: Path,
-    arrays: Mapping[str, Array],
-    tick: Tick = no_tick,
-    proof: Proof = NO_PROOF,
+    model: Any, part: Part, file: Path, arrays: Mapping[str, Array], tick: Tick = no_tick, proof: Proof = NO_PROOF
 ) -> Report:
     """The report on a file that gets the arrays of an adapter in each case of its part.
 

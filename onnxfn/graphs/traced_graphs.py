@@ -23,6 +23,7 @@ from onnxfn.graphs.passes.shared_cache import share_cache
 from onnxfn.graphs.passes.simplify import convert_opset, separate_pads, share_size_reads, simplify, widen_integers
 from onnxfn.models.torch_modes import quiet
 from onnxfn.specs.algebra.planned import Part
+from onnxfn.specs.conditions import stated
 from onnxfn.specs.errors import CaptureFailed, LayersDiffer, errors_as, first_line, root_cause
 from onnxfn.specs.stored.reports import StageTimer
 
@@ -103,7 +104,8 @@ def _from_trace(model: Any, part: Part, timed: StageTimer, options: BuildOptions
     facts = {
         "task": part.spec.task,
         "model": type(model).__name__,
-        "limits": ", ".join(map(str, built.limits)),
+        "limits": stated(built.limits),
+        "conditions": stated(built.conditions),
     }
     graph = built.model
     with timed("passes", part.name) as tick, quiet(), pass_errors(part):

@@ -10,7 +10,7 @@ import numpy as np
 from onnxfn.run.greedy_decoding import numpy_dtype
 from onnxfn.specs.algebra.dummies import Array
 from onnxfn.specs.axes import terms, value
-from onnxfn.specs.axis_symbols import AxisFacts, ends, stated_limits
+from onnxfn.specs.conditions import Condition, is_true, read_conditions, symbols_of
 from onnxfn.specs.errors import InvalidSpec, first_line, listed, refuse_unknown
 
 
@@ -37,7 +37,7 @@ def feeds(session: Any, name: str, arrays: Mapping[str, Any]) -> dict[str, Array
     converted = {port.name: _array(port, arrays[port.name], name) for port in ports.values()}
     sizes = _symbol_sizes(ports, converted, name)
     _check_formulas(ports, converted, sizes, name)
-    _check_limits(stated_limits(session.get_modelmeta().custom_metadata_map), sizes, name)
+    _check_limits(read_conditions(session.get_modelmeta().custom_metadata_map.get("onnxfn.limits", "")), sizes, name)
     return converted
 
 
@@ -123,10 +123,11 @@ def _terms(axis: Any) -> tuple[str, ...]:
         return ()
 
 
-def _check_limits(limits: Sequence[AxisFacts], sizes: Mapping[str, tuple[int, str]], name: str) -> None:
-    """Raises InvalidSpec if a size is outside the limits that a file states."""
+def _check_limits(limits: Sequence[Condition], sizes: Mapping[str, tuple[int, str]], name: str) -> None:
+    """Raises InvalidSpec if sizes are outside the limits that a file states."""
+    plain = {symbol: size for symbol, (size, _) in sizes.items()}
     for limit in limits:
-        low, high = ends(limit)
-        size, source = sizes.get(limit.name, (low, ""))
-        if not low <= size <= high:
-            raise InvalidSpec(f"{limit.name} is {size} in {source}; {name} is valid for {', '.join(map(str, limits))}")
+        axes = symbols_of(limit.text)
+        if plain.keys() >= {*axes} and not is_true(limit.text, plain):
+            known = " and ".join(f"{axis} is {sizes[axis][0]} in {sizes[axis][1]}" for axis in axes)
+            raise InvalidSpec(f"{known}; {name} is valid for {'; '.join(map(str, limits))}")

@@ -77,6 +77,7 @@ class AxisMap:
         return shortened_call("axis_map", [repr(pattern(self))])
 
 
+@cache
 def axis(word: str) -> Axis:
     """The axis of one word of a pattern; InvalidSpec if the word has none of the five forms."""
     if word == "_":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 from attrs import evolve, fields, has
 
 from onnxfn.specs.axes import AxisMap, fix_sizes, names
+from onnxfn.specs.conditions import Condition, with_names
 from onnxfn.specs.record import record
 from onnxfn.specs.records import Getter, Source
 
@@ -18,8 +18,6 @@ SMALLEST_DYNAMIC_SIZE = 2
 
 UNBOUNDED = 1 << 40
 """Upper ends from here on are no limit: torch writes a very large number where there is none."""
-
-_LIMIT = re.compile(r"(.+?)(?: is (\d+))?(?: from (\d+))?(?: up to (\d+))?")
 
 
 @record
@@ -120,6 +118,8 @@ def with_symbols(value: Any, new: Mapping[str, str]) -> Any:
         return joined_axes(changed_items) if all(isinstance(item, AxisFacts) for item in value) else changed_items
     if not has(type(value)):
         return value
+    if isinstance(value, Condition):
+        return with_names(value, new)
     changed = {each.name: with_symbols(getattr(value, each.name), new) for each in fields(type(value))}
     if isinstance(value, AxisFacts):
         changed["name"] = new.get(value.name, value.name)
@@ -146,15 +146,3 @@ def graph_axes(spec: Any, tensor: Any) -> AxisMap:
     """The axes of an input or output of a spec as the graph has them: by their names there, fixed axes as numbers."""
     renamed = new_names(spec)
     return fix_sizes(with_symbols(tensor.axes, renamed) if renamed else tensor.axes, fixed_sizes(spec))
-
-
-def stated_limits(metadata: Mapping[str, str]) -> tuple[AxisFacts, ...]:
-    """The limits that the metadata of an ONNX file state; a smallest size that they leave out is 0.
-
-    >>> stated_limits({"onnxfn.limits": "width from 7, height is 256"})
-    (AxisFacts(name='width', low=7), AxisFacts(name='height', low=256, high=256))
-    """
-    texts = filter(None, metadata.get("onnxfn.limits", "").split(", "))
-    parsed = (match.groups() for match in map(_LIMIT.fullmatch, texts) if match is not None)
-    sizes = ((name, only or low or 0, only or high) for name, only, low, high in parsed)
-    return tuple(AxisFacts(name, low=int(low), high=None if high is None else int(high)) for name, low, high in sizes)

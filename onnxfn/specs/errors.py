@@ -88,6 +88,10 @@ class CaptureFailed(OnnxfnError, RuntimeError):
     """The model could not be traced, or its graph does not have the planned inputs, outputs and axes."""
 
 
+class FixedSizes(CaptureFailed):
+    """A trace has one size for an axis that is planned to move. The sizes of the sample may be the cause."""
+
+
 class PatchFailed(OnnxfnError, TypeError):
     """A patch does not take an argument of the function that it replaces, or uses one as another type.
 

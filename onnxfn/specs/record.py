@@ -46,9 +46,11 @@ def _typed(field: Attribute[Any], *, is_named: bool) -> Attribute[Any]:
 
 
 def _with_field_in_errors(converter: Any) -> Any:
-    """A converter whose errors start with the field and the record."""
+    """A converter whose errors start with the field and the record. It leaves the default, as most fields have it."""
 
     def converted(value: Any, record: Any, field: Attribute[Any]) -> Any:
+        if value is field.default:
+            return value
         try:
             result = converter(value)
             if isinstance(result, Named) and isinstance(field.default, Named) and result is not value:

@@ -67,10 +67,11 @@ def entries(folder: Path) -> tuple[TensorEntry, ...]:
             f"weight storage 'link' needs *.safetensors files; {folder} has none; it has: {known}; "
             "use 'copy' or 'share'"
         )
-    return tuple(entry for file in files for entry in _file_entries(file))
+    return tuple(entry for file in files for entry in file_entries(file))
 
 
-def _file_entries(file: Path) -> Iterator[TensorEntry]:
+def file_entries(file: Path) -> Iterator[TensorEntry]:
+    """The tensors in a safetensors file. ModelNotFound if it is none."""
     header, data_start = read_header(file)
     for name, tensor in header.items():
         match tensor:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from types import MappingProxyType
 
 from attrs import frozen
 
@@ -86,37 +85,37 @@ class Checkpoint:
 
     Attributes:
         folder: Its folder.
-        files: The path of each side file in the folder, and its content.
+        files: The path of each side file in the folder, when it and the link to it had last changed, and its content.
     """
 
     folder: Path
-    files: Mapping[str, bytes]
+    files: Mapping[str, tuple[tuple[int, ...], bytes]]
 
 
 def read_checkpoint(folder: Path) -> Checkpoint:
     """The checkpoint in a folder, with its side files as they are now. LoadFailed if one cannot be read."""
-    files = {file.relative_to(folder).as_posix(): _content(file) for file in side_files(folder)}
-    return Checkpoint(folder, MappingProxyType(files))
+    return Checkpoint(folder, {file.relative_to(folder).as_posix(): _read(file) for file in side_files(folder)})
 
 
 def check_unchanged(checkpoint: Checkpoint) -> None:
-    """Raises LoadFailed if a side file is another one than was read: a model may have been loaded with that."""
-    for name, content in checkpoint.files.items():
+    """Raises LoadFailed if a side file was written since it was read, even back: the model may be of another one."""
+    for name, read in checkpoint.files.items():
         file = checkpoint.folder / name
-        if not file.is_file() or _content(file) != content:
+        if not file.is_file() or _read(file) != read:
             raise LoadFailed(f"{file} changed while the checkpoint was loaded; export it again")
 
 
 def copy_side_files(checkpoint: Checkpoint, folder: Path) -> tuple[Path, ...]:
     """Writes the side files of a checkpoint, as they were read, to `folder`; returns the copies."""
-    for name, content in checkpoint.files.items():
+    for name, (_, content) in checkpoint.files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(content)
     return tuple(folder / name for name in checkpoint.files)
 
 
-def _content(file: Path) -> bytes:
+def _read(file: Path) -> tuple[tuple[int, ...], bytes]:
     try:
-        return file.read_bytes()
+        states = (file.lstat(), file.stat())
+        return tuple(number for each in states for number in (each.st_ino, each.st_ctime_ns)), file.read_bytes()
     except OSError as error:
         raise LoadFailed(f"{file} cannot be read: {os_error_text(error, file)}") from error

@@ -122,7 +122,7 @@ def test_a_detector_of_300_positions_is_checked_with_larger_images(model_type, t
     model = tiny.model(model_type, spec.call.loader, num_queries=300)
     result = onnxfn.export(spec, model, tmp_path / "out")
     assert result.report.passed
-    assert {limit.name: limit.low for limit in result.limits} == {"height": 160, "width": 96}
+    assert [*map(str, result.limits)] == ["height >= 160", "width >= 96"]
 
 
 def test_the_sample_has_every_task_but_the_slow_ones():

@@ -13,6 +13,7 @@ import numpy as np
 import onnx
 import pytest
 import tiny
+import torch
 from graph_edits import after_input, constant, initializers, insert, new_constant, set_constant, users
 
 import onnxfn
@@ -32,6 +33,7 @@ LATENT = {"num_key_value_heads": 4, "head_dim": 4}
 MODELS = {
     "mistral 600": ("mistral", {**LONG, "sliding_window": 600}),
     "mistral 4096": ("mistral", {**LONG, "sliding_window": 4096}),
+    "mistral 8192": ("mistral", {**LONG, "sliding_window": 8192, "max_position_embeddings": 16384}),
     "gemma3": (
         "gemma3_text",
         {**LONG, "sliding_window": 600, "layer_types": ["sliding_attention", "full_attention"] * 2},
@@ -92,10 +94,10 @@ def louder_layer(layer, model):
 
 FAULTS = {
     "a window of 600 is one of 590": ("mistral 600", WHOLE, partial(number, 600, 590)),
-    "a window of 600 is one of 520": ("mistral 600", WHOLE, partial(number, 600, 520)),
     "a window of 600 is dropped": ("mistral 600", LAYERS, partial(number, 600, 100_000)),
     "a window of 4096 is one of 4095": ("mistral 4096", LAYERS, partial(number, 4096, 4095)),
-    "a window of 4096 is dropped": ("mistral 4096", LAYERS, partial(number, 4096, 100_000)),
+    "a window of 8192 is one of 8191": ("mistral 8192", WHOLE, partial(number, 8192, 8191)),
+    "a window inside a module is one of 590": ("around mistral 600", LAYERS, partial(number, 600, 590)),
     "a window of every second layer is one of 599": ("gemma3", LAYERS, partial(number, 600, 599)),
     "positions of a table end at 520": ("gpt2", WHOLE, partial(clipped, 520)),
     "positions of a table end at 1000": ("gpt2", LAYERS, partial(clipped, 1000)),
@@ -111,8 +113,17 @@ SAMPLED = (
     "a window of 600 is one of 590",
     "one layer of four is another at far positions",
     "dynamic scaling is dropped",
+    "a window of 8192 is one of 8191",
+    "a window inside a module is one of 590",
 )
 """The faults of the default run."""
+
+
+class Scores(torch.nn.Module):
+    """A module around a model, without a configuration of its own."""
+
+    def forward(self, tokens):
+        return self.inner(input_ids=tokens).logits.softmax(-1)
 
 
 @pytest.fixture(scope="module")
@@ -120,8 +131,12 @@ def exports(exports_of):
     """From a name in MODELS to its spec, its model and the folder of its export."""
 
     def built(name):
-        model_type, sizes = MODELS[name]
+        model_type, sizes = MODELS[name.removeprefix("around ")]
         model = tiny.model(model_type, "AutoModelForCausalLM", **sizes)
+        if name not in MODELS:
+            scores = Scores()
+            scores.inner = model
+            return onnxfn.derived(scores, sample=torch.ones(2, 4).long(), axes={"tokens": "batch_size length"}), scores
         return onnxfn.spec_for(model, "text-generation-with-past"), model
 
     return exports_of(built)
@@ -164,18 +179,25 @@ def test_two_layers_of_each_kind_are_four_of_six(tmp_path, monkeypatch):
     kinds = {"layer_types": [*["sliding_attention"] * 2, "full_attention"] * 2, "num_hidden_layers": 6}
     model = tiny.model("gemma3_text", "AutoModelForCausalLM", **{**MODELS["gemma3"][1], **kinds})
     report = onnxfn.export(onnxfn.spec_for(model, "text-generation-with-past"), model, tmp_path / "out").report
-    assert [case.partition("), ")[2] for case in report.cases if case.startswith("far")] == [
-        "layers 0, 1, 2, 5 of 6"
-    ] * 2
+    far = [case.partition("), ")[2] for case in report.cases if case.startswith("far")]
+    assert far == ["layers 0, 1, 2, 5 of 6"] * 2
 
 
-def test_a_report_names_the_far_texts_that_were_not_read(exports, tmp_path, monkeypatch):
-    monkeypatch.setattr(references, "FAR_TEXT_BUDGET", LAYERS)
-    spec, model, right = exports("mistral 600")
-    assert report_of(spec, model, right).unchecked == ()
-    report = onnxfn.export(onnxfn.with_dtypes(spec, float="float16"), model, tmp_path / "out").report
+@pytest.mark.parametrize(
+    ("task", "dtype", "thresholds", "unread"),
+    [
+        ("text-generation", "float32", {"sliding_window": 600, "attention_chunk_size": 8192}, ["8,192"]),
+        ("text-generation-with-past", "float32", {"sliding_window": 8192, "attention_chunk_size": 30_000}, ["30,000"]),
+        ("text-generation-with-past", "float32", {"sliding_window": 60_000}, []),
+        ("text-generation-with-past", "float16", {"sliding_window": 8192}, ["8,192"]),
+    ],
+)
+def test_a_report_names_each_threshold_beyond_all_texts(task, dtype, thresholds, unread, tmp_path):
+    model = tiny.model("mistral", "AutoModelForCausalLM", **{**LONG, "max_position_embeddings": 32_768, **thresholds})
+    spec = onnxfn.with_dtypes(onnxfn.spec_for(model, task), float=dtype)
+    report = onnxfn.export(spec, model, tmp_path / "out").report
     assert report.passed
-    assert [each.partition(" (")[0] for each in report.unchecked] == ["model.onnx: far text", "model.onnx: far past"]
+    assert [*report.unchecked] == [f"model.onnx: texts beyond {each} tokens" for each in unread]
 
 
 @pytest.mark.parametrize("fault", SAMPLED)

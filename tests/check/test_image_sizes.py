@@ -16,6 +16,7 @@ from onnxfn.architectures.families.detection import image_cases, images_without_
 from onnxfn.check.cases.image_sizes import LARGEST_SIDE, smallest_runnable, with_runnable_images
 from onnxfn.check.cases.references import check_cases
 from onnxfn.specs.algebra.dummies import dummies, known_sizes
+from onnxfn.specs.conditions import Condition
 from onnxfn.specs.plan.check_cases import cases, in_case
 from onnxfn.specs.plan.planning import plan
 from onnxfn.weights.onnx_files import metadata
@@ -86,7 +87,7 @@ def test_the_smallest_size_runs_and_smaller_ones_do_not(height, width, unit, are
 def test_cases_are_moved_to_images_with_as_many_positions_as_the_model_picks():
     part = runnable(Picker(110), plan(spec(), {}))
     assert image_sizes(part) == [(128, 128), (73, 109), (77, 105)]
-    assert [(size.name, size.low) for size in part.spec.smallest] == [("height", 73), ("width", 109)]
+    assert [limit.text for limit in part.spec.limits] == ["height >= 73", "width >= 105"]
 
 
 def test_a_model_that_takes_all_cases_keeps_its_plan():
@@ -103,8 +104,8 @@ def test_a_case_is_never_moved_to_the_size_of_the_trace():
 
 def test_the_smallest_size_is_in_the_limits_and_in_the_file(tmp_path):
     exported = onnxfn.export(spec(), Picker(110), tmp_path / "model.onnx")
-    assert list(map(str, exported.limits)) == ["height from 73", "width from 109"]
-    assert metadata(Path(exported.files[0]))["onnxfn.limits"] == "height from 73, width from 109"
+    assert list(map(str, exported.limits)) == ["height >= 73", "width >= 105"]
+    assert metadata(Path(exported.files[0]))["onnxfn.limits"] == "height >= 73; width >= 105"
     assert [re.findall(r"height=(\d+), width=(\d+)", case) for case in exported.report.cases] == [
         [("73", "109")],
         [("77", "105")],
@@ -116,8 +117,8 @@ def test_a_model_for_images_of_one_size_has_that_size_in_the_graph_and_any_batch
     model = Grid()
     exported = onnxfn.export(spec(), model, tmp_path / "model.onnx")
     assert exported.inputs == {"pixel_values": {0: "batch_size"}}
-    assert list(map(str, exported.limits)) == ["height is 64", "width is 64"]
-    assert metadata(Path(exported.files[0]))["onnxfn.limits"] == "height is 64, width is 64"
+    assert list(map(str, exported.limits)) == ["height == 64", "width == 64"]
+    assert metadata(Path(exported.files[0]))["onnxfn.limits"] == "height == 64; width == 64"
     sizes = [re.findall(r"batch_size=(\d+), height=(\d+), width=(\d+)", case) for case in exported.report.cases]
     assert sizes == [[("1", "64", "64")], [("3", "64", "64")]]
     assert onnxfn.validate(spec(), model, tmp_path / "model.onnx").passed
@@ -167,7 +168,8 @@ def test_texts_are_at_most_as_long_as_the_file_says():
     config = {"vocab_size": 99, "type_vocab_size": 2}
     part = plan(compose(onnxfn.text_encoder, onnxfn.bert_inputs), config).parts[0]
     lengths = [
-        known_sizes(case.spec, {})["sequence_length"] for case in check_cases(part, largest={"sequence_length": 9})
+        known_sizes(case.spec, {})["sequence_length"]
+        for case in check_cases(part, limits=[Condition("sequence_length <= 9")])
     ]
     assert max(lengths) == 9
     assert min(lengths) < 9

@@ -10,6 +10,7 @@ import pytest
 import tiny
 from onnx.numpy_helper import to_array
 from refusals import refusal
+from transformers import AutoModel, BertModel
 
 from onnxfn.export.jobs.request import ExportRequest
 from onnxfn.export.run.requests import export_request
@@ -28,29 +29,37 @@ def request_of_bert(tmp_path):
     return ExportRequest(tmp_path / "bert", tmp_path / "out", edits={"task": "feature-extraction"})
 
 
-def changing_at(stage, folder):
-    """A function that changes a checkpoint when a stage of its export starts."""
-
-    def on_event(event):
-        if (event.stage, event.status) == (stage, "start"):
-            config = json.loads((folder / "config.json").read_text())
-            (folder / "config.json").write_text(json.dumps({**config, "layer_norm_eps": AFTER}))
-            (folder / "vocab.txt").write_text("new")
-
-    return on_event
-
-
 def test_files_that_change_after_the_model_is_loaded_are_written_as_they_were(request_of_bert, tmp_path):
-    export_request(request_of_bert, on_event=changing_at("plan", tmp_path / "bert"))
+    def on_event(event):
+        if (event.stage, event.status) == ("plan", "start"):
+            config = json.loads((tmp_path / "bert" / "config.json").read_text())
+            (tmp_path / "bert" / "config.json").write_text(json.dumps({**config, "layer_norm_eps": AFTER}))
+            (tmp_path / "bert" / "vocab.txt").write_text("new")
+
+    export_request(request_of_bert, on_event=on_event)
     assert (tmp_path / "out" / "vocab.txt").read_text() == "old"
     assert json.loads((tmp_path / "out" / "config.json").read_text())["layer_norm_eps"] == BEFORE
     assert json.loads((tmp_path / "bert" / "config.json").read_text())["layer_norm_eps"] == AFTER
 
 
-def test_a_configuration_that_changes_while_the_model_is_loaded_ends_the_export(request_of_bert, tmp_path):
-    on_event = changing_at("load", tmp_path / "bert")
-    assert refusal(LoadFailed, export_request, request_of_bert, on_event=on_event) == (
-        f"{tmp_path / 'bert' / 'config.json'} changed while the checkpoint was loaded; export it again"
+@pytest.mark.parametrize("last", [BEFORE, AFTER])
+def test_a_configuration_that_changes_while_the_model_is_loaded_ends_the_export(
+    request_of_bert, tmp_path, monkeypatch, last
+):
+    """Also if it is in the end as it was: the graph would compute with one epsilon, and the files state another."""
+    file, load = tmp_path / "bert" / "config.json", BertModel.from_pretrained
+    texts = {epsilon: file.read_text().replace(str(BEFORE), str(epsilon)) for epsilon in (BEFORE, AFTER)}
+
+    def from_pretrained(*arguments, **options):
+        file.write_text(texts[AFTER])
+        model, info = load(*arguments, **options)
+        file.write_text(texts[last])
+        assert model.config.layer_norm_eps == AFTER
+        return model, info
+
+    monkeypatch.setattr(AutoModel, "from_pretrained", from_pretrained)
+    assert refusal(LoadFailed, export_request, request_of_bert) == (
+        f"{file} changed while the checkpoint was loaded; export it again"
     )
     assert not (tmp_path / "out").exists()
 

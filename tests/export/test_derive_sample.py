@@ -302,23 +302,43 @@ def test_the_least_size_that_a_module_takes_is_a_limit(tmp_path):
     pooled = lambda x: nn.functional.avg_pool1d(x, 4, stride=1)  # noqa: E731
     spec = onnxfn.derived(pooled, sample=torch.randn(2, 3, 9), axes={"x": "batch_size 3 time"})
     result = exported(spec, pooled, tmp_path)
-    assert [str(limit) for limit in result.limits] == ["time from 4"]
+    assert [str(limit) for limit in result.limits] == ["time >= 4"]
     assert result(x=np.ones((1, 3, 4), np.float32))["output"].shape == (1, 3, 1)
 
 
-@pytest.mark.parametrize(
-    ("build", "message"),
-    [
-        (lambda: nn.Linear, "the model is the class Linear; pass an instance: Linear(...)"),
-        (
-            lambda: torch.export.export(nn.Linear(4, 2), (torch.ones(3, 4),)),
-            "this program of torch.export has fixed sizes: export it with dynamic_shapes",
-        ),
-    ],
-)
-def test_a_model_that_cannot_be_exported_as_it_is_is_refused_with_advice(build, message):
-    with pytest.raises(InvalidSpec, match=re.escape(message)):
-        onnxfn.derived(build(), sample=torch.ones(3, 4))
+def test_a_class_is_refused_with_advice():
+    with pytest.raises(InvalidSpec, match=re.escape("the model is the class Linear; pass an instance: Linear(...)")):
+        onnxfn.derived(nn.Linear, sample=torch.ones(3, 4))
+
+
+STEPS = {
+    "a program of fixed sizes": (
+        lambda: torch.export.export(nn.Linear(4, 2), (torch.ones(3, 4),)),
+        (torch.ones(3, 4), {"input": "batch 4"}),
+        ["batch == 3"],
+    ),
+    "pairs": (lambda: lambda x: x.view(-1, 2, 8), (torch.ones(4, 8), {"x": "batch 8"}), ["batch % 2 == 0"]),
+    "patches": (
+        lambda: nn.Sequential(nn.PixelUnshuffle(8), nn.PixelShuffle(8)),
+        (torch.ones(2, 1, 16, 24), {"input": "batch 1 high wide"}),
+        ["high >= 16", "wide >= 16", "high % 8 == 0", "wide % 8 == 0"],
+    ),
+    "a square and more": (
+        lambda: lambda x: x[:, :, 2:] @ x,
+        (torch.ones(2, 6, 8), {"x": "batch high wide"}),
+        ["wide >= 4", "wide == high + 2"],
+    ),
+    "from a batch of 2": (lambda: lambda x: x[1:] - x[1], (torch.ones(3, 8), {"x": "batch 8"}), ["batch >= 2"]),
+}
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_a_spec_has_the_steps_in_which_a_module_takes_sizes(name, tmp_path):
+    build, (sample, axes), limits = STEPS[name]
+    model = build()
+    spec = onnxfn.derived(model, sample=sample, axes=axes)
+    result = exported(spec, model, tmp_path)
+    assert [limit.text for limit in result.limits] == limits
 
 
 # Specs that are written by hand

@@ -33,4 +33,4 @@ def test_an_axis_of_an_output_is_a_formula_of_the_trace(name, tmp_path):
     assert result.report.passed
     assert result.outputs["output"] == symbols(axis_map(expected))
     if name == "frames of a sound":
-        assert result.report.cases == ("one (batch=1, samples=4003)", "several (batch=3, samples=4080)")
+        assert result.report.cases[:2] == ("one (batch=1, samples=4003)", "several (batch=3, samples=4080)")

@@ -5,7 +5,7 @@ the file says it cannot, is no case.
 """
 
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from math import gcd
 from pathlib import Path
@@ -27,6 +27,7 @@ from onnxfn.specs.algebra.dummies import known_sizes, padded
 from onnxfn.specs.algebra.planned import Case, Part
 from onnxfn.specs.axes import names
 from onnxfn.specs.axis_symbols import fixed_sizes
+from onnxfn.specs.conditions import Condition, is_true
 from onnxfn.specs.errors import CaptureFailed
 from onnxfn.specs.plan.check_cases import in_case, past_lengths, resized
 from onnxfn.specs.tasks.tasks import task_names
@@ -87,12 +88,11 @@ def other_sizes(part: Part) -> dict[str, dict[str, int]]:
     return cases
 
 
-def cases_of(part: Part, limits: Mapping[str, tuple[int, int | None]]) -> Iterator[Case]:
+def cases_of(part: Part, limits: Sequence[Condition]) -> Iterator[Case]:
     """The cases of a part, within the limits of its file."""
     for name, sizes in other_sizes(part).items():
-        within = all(
-            low <= sizes.get(axis, low) <= (high or sizes.get(axis, 0)) for axis, (low, high) in limits.items()
-        )
+        known = known_sizes(part.spec, {}) | sizes
+        within = all(is_true(each.text, known) for each in limits)
         sides = TEXT_SIDES if part.spec.check.mask_input else ("right",)
         for side in sides if within else ():
             yield resized(Case(f"{name}, padded {side}", padded(side).dummies), sizes)
@@ -117,10 +117,9 @@ def tried(spec: onnxfn.ExportSpec, model: Any, folder: Path, **options: Any) -> 
     Raises CheckFailed if a file differs.
     """
     result = onnxfn.export(spec, model, folder, check=False, **options)
-    limits = {limit.name: (limit.low, limit.high) for limit in result.limits}
     copied, worst, count = model_copy(model).eval(), 0.0, 0
     for part in result.plan.parts:
-        cases = tuple(case for case in cases_of(part, limits) if runs(copied, part, case))
+        cases = tuple(case for case in cases_of(part, result.limits) if runs(copied, part, case))
         if cases:
             report = check(copied, with_cases(part, cases), folder / f"{part.name}.onnx", result.plan)
             if not report.passed:

@@ -18,6 +18,7 @@ class Operator:
     sample: Any
 
 
+WHOLE = torch.arange(24).reshape(6, 4)
 ROWS, ROWS_OF_MATRICES, SQUARES = real(3, 6), real(3, 5, 4), real(3, 4, 4) + 3 * torch.eye(4)
 
 
@@ -31,7 +32,14 @@ def positive(x: torch.Tensor) -> torch.Tensor:
     return x @ x.mT + torch.eye(x.shape[-1])
 
 
+def whole(x: torch.Tensor) -> torch.Tensor:
+    """Whole numbers in int64, of both signs."""
+    return (5 * x).round().long()
+
+
 EXPORTED: Mapping[str, Operator] = {
+    "addmm": Operator(lambda x: torch.addmm(x[:, :1], x, WHOLE.float(), beta=x.shape[0], alpha=1 / x.shape[0]), ROWS),
+    "addmm of integers": Operator(lambda x: torch.addmm(whole(x)[:, :1], whole(x), WHOLE, beta=2, alpha=3), ROWS),
     "bucketize": Operator(lambda x: torch.bucketize(ties(x), torch.tensor([-1.0, 0, 1])), ROWS),
     "bucketize right": Operator(
         lambda x: torch.bucketize(ties(x), torch.tensor([-1.0, 0, 1]), right=True, out_int32=True), ROWS
@@ -59,8 +67,16 @@ EXPORTED: Mapping[str, Operator] = {
     "median of ties": Operator(lambda x: ties(x).median(0, keepdim=True).values, ROWS),
     "median of integers": Operator(lambda x: ties(x).long().median(1).values, ROWS),
     "median of NaN": Operator(lambda x: torch.where(x > 1, torch.nan, x).median(1).values, ROWS),
+    "modulo a size": Operator(lambda x: (whole(x) % x.shape[0], x.shape[0] % (whole(x).abs() + 1)), ROWS),
+    "numbers from sizes": Operator(
+        lambda x: (x ** x.shape[0], whole(x) % (x.shape[0] / 2), whole(x) & x.shape[0], whole(x) * (x.shape[0] / 2)),
+        ROWS,
+    ),
+    "linear layer of integers": Operator(lambda x: functional.linear(whole(x), WHOLE.T, WHOLE[0]), ROWS),
     "nanmedian": Operator(lambda x: torch.where(x > 0, torch.nan, x).nanmedian(1).values, ROWS),
     "pdist": Operator(torch.pdist, ROWS),
+    "pow_": Operator(lambda x: (x + 1).pow_(2.0), ROWS),
+    "pow of integers": Operator(lambda x: (whole(x) ** (x + 3).abs().round(), whole(x) // 2.5), ROWS),
     "put": Operator(lambda x: x.put(torch.tensor([0, -4]), torch.tensor([1.0, 2.0])), ROWS),
     "renorm": Operator(lambda x: x.renorm(2, 0, 1.0), ROWS),
     "searchsorted": Operator(lambda x, y: torch.searchsorted(ties(x).sort(1).values, ties(y)), (ROWS, real(3, 4))),

@@ -59,6 +59,7 @@ NAMES: Mapping[str, str] = MappingProxyType(
         "Mod": "torch.utils._sympy.functions:Mod",
         "ToFloat": "torch.utils._sympy.functions:ToFloat",
         "PythonMod": "torch.utils._sympy.functions:PythonMod",
+        "PythonPrinter": "torch.utils._sympy.printers:PythonPrinter",
         # onnxscript
         "FoldConstantsPass": "onnxscript.optimizer._constant_folding:FoldConstantsPass",
         "no_op_rules": "onnxscript.rewriter.rules.common._no_op:rules",

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from math import gcd, prod
+from math import gcd
 from typing import Any
 
 from attrs import evolve
@@ -19,9 +19,9 @@ from onnxfn.models.forward import torch_outputs
 from onnxfn.specs.algebra.dummies import dummies, known_sizes, sized
 from onnxfn.specs.algebra.planned import Part, Plan, PlannedSpec
 from onnxfn.specs.axis_symbols import AxisFacts, fixed_sizes, joined_axes, ranges
+from onnxfn.specs.conditions import Condition
 from onnxfn.specs.errors import CaptureFailed
-from onnxfn.specs.plan.check_cases import cases, in_case, resized, with_dummies
-from onnxfn.specs.plan.text_cases import FAR
+from onnxfn.specs.plan.check_cases import cases, in_case, is_far, resized, with_dummies
 
 IMAGE_AXES = ("height", "width")
 """The symbols of the sides of an image."""
@@ -80,14 +80,14 @@ def _runnable_part(model: Any, part: Part) -> Part:
     moved: list[Sizes] = []
     for case, sizes in zip(every_case, planned, strict=True):
         # A far text is too long to try sizes with: its images are those of the case before.
-        runnable = moved[-1] if case.name in FAR else _moved(model, part, in_case(spec, case), sizes, unit, traced)
+        runnable = moved[-1] if is_far(case) else _moved(model, part, in_case(spec, case), sizes, unit, traced)
         if runnable is None:
             return with_fixed_images(part)
         moved.append(runnable)
     if not any(all(traced[name] >= size for name, size in sizes.items()) for sizes in moved):
         traced = _moved(model, part, spec, traced, gcd(*traced.values()), {}) or traced
     if moved != planned:
-        spec = evolve(spec, smallest=_smallest_sizes(min(moved, key=lambda sizes: prod(sizes.values()))))
+        spec = evolve(spec, limits=_smallest_sizes({name: min(sizes[name] for sizes in moved) for name in traced}))
         spec = evolve(spec, cases=[resized(case, sizes) for case, sizes in zip(every_case, moved, strict=True)])
     return evolve(part, spec=with_dummies(spec, sized(**traced)))
 
@@ -120,7 +120,7 @@ def with_fixed_images(part: Part) -> Part:
     sizes = image_sizes(part.spec)
     fixed = (AxisFacts(name, low=size, high=size) for name, size in sizes.items())
     axes = joined_axes(part.spec.axes, fixed)
-    return evolve(part, spec=evolve(part.spec, axes=axes, smallest=_smallest_sizes(sizes)))
+    return evolve(part, spec=evolve(part.spec, axes=axes, limits=_smallest_sizes(sizes)))
 
 
 def moves_images(part: Part) -> bool:
@@ -135,5 +135,5 @@ def image_sizes(spec: PlannedSpec) -> Sizes:
     return {name: sizes[name] for name in IMAGE_AXES if name in sizes and name not in fixed_sizes(spec)}
 
 
-def _smallest_sizes(sizes: Sizes) -> Sequence[AxisFacts]:
-    return tuple(AxisFacts(name, low=size) for name, size in sizes.items())
+def _smallest_sizes(sizes: Sizes) -> Sequence[Condition]:
+    return tuple(Condition(f"{name} >= {size}") for name, size in sizes.items())

@@ -11,7 +11,6 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -23,10 +22,12 @@ from onnxfn.run.sessions import run_session
 from onnxfn.specs.algebra.dummies import Array, dummies, known_sizes, padded
 from onnxfn.specs.algebra.planned import Case, Part, PlannedSpec
 from onnxfn.specs.axes import names, symbols
-from onnxfn.specs.axis_symbols import ends, stated_limits, traced_sizes
-from onnxfn.specs.errors import CaptureFailed
-from onnxfn.specs.plan.check_cases import cases, in_case, past_lengths, resized, with_dummies
-from onnxfn.specs.plan.text_cases import FAR, LONG_PAST, LONG_TEXT, LONGEST, SHORTEST
+from onnxfn.specs.axis_symbols import traced_sizes
+from onnxfn.specs.conditions import Condition, is_range, read_conditions
+from onnxfn.specs.errors import CaptureFailed, InvalidSpec
+from onnxfn.specs.plan.check_cases import FAR_PAST, cases, in_case, is_far, past_lengths, resized, with_dummies
+from onnxfn.specs.plan.size_cases import within
+from onnxfn.specs.plan.text_cases import LONG_PAST, LONG_TEXT, LONGEST, SHORTEST
 from onnxfn.specs.stored.reports import CheckFailed, Tick, no_tick
 from onnxfn.weights.onnx_files import metadata
 
@@ -36,17 +37,23 @@ LONG_TEXT_BUDGET = 800_000_000
 FAR_TEXT_BUDGET = 2_000_000_000
 """The limit of all parameters times tokens up to which a whole model reads a far text."""
 
-NO_LIMITS: Mapping[str, int] = MappingProxyType({})
+LONGEST_RUN = 4105
+"""The most tokens of a far text in one run: 32 heads have 2 GB of scores for them, and take 5 GB of memory."""
 
 
 @frozen
 class CheckCase:
-    """A case of a check: the spec of its dummy inputs and their seed, or real inputs in their place."""
+    """A case of a check: the spec of its dummy inputs and their seed, or real inputs; and the tokens of a far text.
+
+    PyTorch need not be able to run it if it `may_be_refused`; then it is left out.
+    """
 
     name: str
     spec: PlannedSpec
     seed: int = 0
     real_inputs: Mapping[str, Array] | None = None
+    tokens: int = 0
+    may_be_refused: bool = False
 
 
 def longest_text(model: Any) -> int:
@@ -65,17 +72,16 @@ def longest_text(model: Any) -> int:
 def farthest_text(model: Any) -> int:
     """The largest length of the far text that a whole model reads; layers of larger models do, see `far_texts.py`."""
     count: int = sum(parameter.numel() for parameter in model.parameters())
-    return FAR_TEXT_BUDGET // max(1, count)
+    return min(FAR_TEXT_BUDGET // max(1, count), LONGEST_RUN)
 
 
-def largest_sizes(file: Path) -> dict[str, int]:
-    """From each axis symbol for which a graph is not valid at every size to its largest size, as the file says.
+def stated_limits(file: Path) -> tuple[Condition, ...]:
+    """The sizes for which a file says that its graph is valid.
 
     An axis of a single size is not among them: if the plan has others, the check has to find that the file lacks them.
     """
-    return {
-        limit.name: ends(limit)[1] for limit in stated_limits(metadata(file)) if limit.high not in (None, limit.low)
-    }
+    every = read_conditions(metadata(file).get("onnxfn.limits", ""))
+    return tuple(each for each in every if not is_range(each) or " == " not in each.text)
 
 
 def check_cases(
@@ -84,16 +90,17 @@ def check_cases(
     *,
     longest: int = LONGEST,
     farthest: int = sys.maxsize,
-    largest: Mapping[str, int] = NO_LIMITS,
+    limits: Sequence[Condition] = (),
 ) -> tuple[CheckCase, ...]:
     """The cases that a planned part is checked in; the last is `real_inputs` from a preprocessor, if there are any.
 
-    Long texts have at most `longest` tokens, all cases at most the sizes of `largest`: see `largest_sizes`. Far texts
-    of more than `farthest` tokens are left out.
+    Long texts have at most `longest` tokens. The sizes of all cases are within the limits. Of the far texts, only the
+    longest of at most `farthest` tokens is among them.
     """
     has_other_sizes = all(part.inputs.values())
-    within = [_within_limits(case, longest, largest) for case in cases(part.spec)]
-    every_case = [case for case in within if case.name not in FAR or 0 < _tokens_beyond(case, within) <= farthest]
+    within = [_within_limits(case, longest, limits) for case in cases(part.spec)]
+    affordable = {case.name.startswith(FAR_PAST): case for case, n in _far_texts(part, within) if n <= farthest}
+    every_case = [*(case for case in within if not is_far(case)), *affordable.values()]
     planned = tuple(
         # An input without dynamic axes has the same size in all cases. Then each case gets other values.
         CheckCase(case.name, in_case(part.spec, case), seed=0 if has_other_sizes else number)
@@ -103,10 +110,15 @@ def check_cases(
     return (*planned, CheckCase("preprocessed", part.spec, real_inputs=real_inputs)) if real_inputs else planned
 
 
-def _tokens_beyond(far: Case, every_case: Sequence[Case]) -> int:
-    """The tokens of a far text or past; 0 if the long one has as many."""
-    long = next((traced_sizes(case) for case in every_case if case.name == FAR[far.name]), {})
-    return max((size for name, size in traced_sizes(far).items() if size > long.get(name, 0)), default=0)
+def _far_texts(part: Part, every_case: Sequence[Case]) -> Iterator[tuple[Case, int]]:
+    """The far texts and pasts that are longer than all others, and their tokens."""
+    grown, near = past_lengths(part.spec), [traced_sizes(case) for case in every_case if not is_far(case)]
+    for case in filter(is_far, every_case):
+        sizes = traced_sizes(case)
+        longer = {name for name, size in sizes.items() if all(size > other.get(name, 0) for other in near)}
+        if longer:
+            both = (sizes.get(past, 0) + sizes.get(new, 0) for past, new in grown.items() if longer & {past, new})
+            yield case, max(both, default=max(sizes[name] for name in longer))
 
 
 def _distinct(every_case: Sequence[CheckCase]) -> tuple[CheckCase, ...]:
@@ -128,33 +140,27 @@ def _has_equal_inputs(case: CheckCase, other: CheckCase) -> bool:
 
 def far_cases(model: Any, part: Part, file: Path) -> tuple[CheckCase, ...]:
     """The far texts that are within the limits of a file, and too long for the whole model."""
-    if not any(case.name in FAR for case in cases(part.spec)):
-        return ()  # as in most exports: the inputs of all cases are not made again
-    affordable = {case.name for case in affordable_cases(model, part, largest=largest_sizes(file))}
-    every = check_cases(part, longest=longest_text(model), largest=largest_sizes(file))
-    return tuple(case for case in every if case.name in FAR and case.name not in affordable)
+    every, farthest, limits = cases(part.spec), farthest_text(model), (longest_text(model), stated_limits(file))
+    far = _far_texts(part, [_within_limits(case, *limits) for case in every])
+    return tuple(CheckCase(case.name, in_case(part.spec, case), tokens=n) for case, n in far if n > farthest)
 
 
 def affordable_cases(
-    model: Any, part: Part, real_inputs: Mapping[str, Array] | None = None, largest: Mapping[str, int] = NO_LIMITS
+    model: Any, part: Part, real_inputs: Mapping[str, Array] | None = None, limits: Sequence[Condition] = ()
 ) -> tuple[CheckCase, ...]:
     """The `check_cases` of a part for the lengths that a check of the whole model can afford."""
     longest, farthest = longest_text(model), farthest_text(model)
-    return check_cases(part, real_inputs, longest=longest, farthest=farthest, largest=largest)
+    return check_cases(part, real_inputs, longest=longest, farthest=farthest, limits=limits)
 
 
-def _within_limits(case: Case, longest: int, largest: Mapping[str, int]) -> Case:
-    """A case with sizes of at most `largest`; one for long texts also with at most `longest` tokens.
+def _within_limits(case: Case, longest: int, limits: Sequence[Condition]) -> Case:
+    """A case with sizes within the limits; one for long texts also with at most `longest` tokens.
 
     A size above LONGEST is not a number of tokens: a waveform next to a long text keeps its length.
     """
-    is_long = case.name in (LONG_TEXT, LONG_PAST)
-
-    def within_limits(name: str, size: int) -> int:
-        most = longest if is_long and size <= LONGEST else sys.maxsize
-        return min(size, most, largest.get(name, sys.maxsize))
-
-    return resized(case, {name: within_limits(name, size) for name, size in traced_sizes(case).items()})
+    most = longest if case.name in (LONG_TEXT, LONG_PAST) else sys.maxsize
+    sizes = {name: min(size, most) if size <= LONGEST else size for name, size in traced_sizes(case).items()}
+    return resized(case, within(sizes, limits))
 
 
 SEEDS = 1000
@@ -186,19 +192,32 @@ def references(
     part: Part,
     real_inputs: Mapping[str, Array] | None = None,
     *,
-    largest: Mapping[str, int] = NO_LIMITS,
+    limits: Sequence[Condition] = (),
+    others: Sequence[CheckCase] = (),
     dtype: str | None = None,
     tick: Tick = no_tick,
 ) -> Iterator[Reference]:
-    """The reference of each case of a part, computed one by one. `largest`: see `largest_sizes`.
+    """The reference of each case of a part within limits, computed one by one; then those of other cases.
 
     PyTorch computes in `dtype`; None is that of the part. `tick` is called with the number of cases that are ready, and
     of all.
     """
-    every_case = affordable_cases(model, part, real_inputs, largest)
+    every_case = (*affordable_cases(model, part, real_inputs, limits), *others)
     for number, case in enumerate(every_case):
         tick(number, len(every_case))
-        yield case_reference(model, part, case, dtype)
+        reference = possible_reference(model, part, case, dtype)
+        if reference is not None:
+            yield reference
+
+
+def possible_reference(model: Any, part: Part, case: CheckCase, dtype: str | None = None) -> Reference | None:
+    """The reference of one case; None if it may be refused, and PyTorch cannot run it."""
+    try:
+        return case_reference(model, part, case, dtype)
+    except (CaptureFailed, CheckFailed, InvalidSpec):
+        if case.may_be_refused:
+            return None
+        raise
 
 
 def case_reference(model: Any, part: Part, case: CheckCase, dtype: str | None = None) -> Reference:

@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 from attrs import field, frozen
 
-from onnxfn.check.cases.references import OutputArrays, Reference, largest_sizes, references, symbol_sizes
+from onnxfn.check.cases.other_sizes import trace_conditions
+from onnxfn.check.cases.references import OutputArrays, Reference, references, stated_limits, symbol_sizes
 from onnxfn.check.check import JudgedCases, compared_file, differences, file_weights, judged_cases
 from onnxfn.check.cuts.cut import Section, Sections, graph_sections
 from onnxfn.check.cuts.layer_chains import fits_shapes, layer_paths
@@ -84,11 +85,13 @@ def check_by_sections(
     """
     of_weights, errors = file_weights(model, part, file, tick)
     session, of_sections, judged = _judged_sections(compared_file(model, part, file, exact, tick), real_inputs)
-    expected = partial(references, model, part, real_inputs, largest=largest_sizes(file), tick=tick)
+    expected = partial(references, model, part, real_inputs, limits=stated_limits(file), tick=tick)
     values, of_shapes = measured_cases(part, session, proof, expected)
     measurements = variant_measurements(part, session, proof, values, errors)
     findings = (*of_weights, *judged.findings, *of_shapes)
-    return Report(differences(part, judged.comparisons), judged.cases, findings, measurements, of_sections)
+    unchecked = [f"{file.name}: other side of {each}" for each in trace_conditions(file)]
+    compared = differences(part, judged.comparisons)
+    return Report(compared, judged.cases, findings, measurements, of_sections, unchecked=unchecked)
 
 
 def _judged_sections(
@@ -107,7 +110,7 @@ def sectioned_file(checked: CheckedFile, real_inputs: Mapping[str, Array] | None
     written = written_graph(file, checked.content)
     layers = layer_paths(model, written.initializers)
     with recorded_hidden_states(model, layers) as last_run:
-        every = references(model, part, real_inputs, largest=largest_sizes(file), dtype=checked.dtype, tick=tick)
+        every = references(model, part, real_inputs, limits=stated_limits(file), dtype=checked.dtype, tick=tick)
         runs = [(reference, last_run()) for reference in every]
     rerun = partial(_with_exact, checked, layers, precision_of(checked.dtype or part.spec.target.float_dtype).wider)
     cases = [RecordedCase(reference, hidden, cache(partial(rerun, reference))) for reference, hidden in runs]
@@ -118,10 +121,7 @@ def sectioned_file(checked: CheckedFile, real_inputs: Mapping[str, Array] | None
 
 
 def _sections(
-    checked: CheckedFile,
-    layers: Sequence[str],
-    runs: Sequence[tuple[Reference, HiddenStates]],
-    written: WrittenGraph,
+    checked: CheckedFile, layers: Sequence[str], runs: Sequence[tuple[Reference, HiddenStates]], written: WrittenGraph
 ) -> Sections:
     """The sections of a graph, whose values have the shapes of the hidden states in all runs."""
     graph, spec = written.model.graph, checked.part.spec
@@ -154,14 +154,13 @@ def compared_sections(
     """
     cases, hidden = sectioned.cases, sectioned.sections.hidden
     feeds = [dict(case.reference.inputs) for case in cases]
-    replaced: list[Values] = [dict(zip(hidden, case.hidden.states, strict=True)) for case in cases]
+    from_torch = (dict(zip(hidden, case.hidden.states, strict=True)) for case in cases)
+    replaced: list[Values] = [*from_torch, *({} for _ in cases)]
     run_options = silent_run_options()
     planned_outputs: list[dict[str, Array]] = [{} for _ in cases]
     errors: list[SectionError] = []
     with stopped_on_error(partial(setattr, run_options, "terminate", True)):
-        runs = run_sections(
-            sectioned.written, sectioned.sections, feeds * 2, [*replaced, *({} for _ in cases)], run_options, tick
-        )
+        runs = run_sections(sectioned.written, sectioned.sections, feeds * 2, replaced, run_options, tick)
         for section, outputs in runs:
             # Each array is released before the next case runs: in the head they are the logits.
             alone: list[Comparison] = []

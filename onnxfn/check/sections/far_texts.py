@@ -13,9 +13,10 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from attrs import evolve
 
-from onnxfn.check.cases.references import CheckCase, Reference, case_label
+from onnxfn.check.cases.references import LONGEST_RUN, CheckCase, Reference, case_label
 from onnxfn.check.cuts.cut import EMBEDDING, SHARED, Section, Sections
 from onnxfn.check.cuts.runs import in_type, run_sections
 from onnxfn.check.sections.check import RecordedCase, exact_result, real_array
@@ -24,68 +25,104 @@ from onnxfn.check.variants.proof import variant_kind
 from onnxfn.check.verdict.choices import WorseChoice, choosing_as_file, picked_positions
 from onnxfn.check.verdict.compare import Exact, compare, token_features
 from onnxfn.check.verdict.verdict import Comparison, precision_of
-from onnxfn.specs.algebra.dummies import Array, dummies, known_sizes
+from onnxfn.specs.algebra.dummies import Array, dtype_of, dummy, known_sizes
 from onnxfn.specs.algebra.planned import Part
-from onnxfn.specs.axes import symbols
+from onnxfn.specs.axes import shape, symbols
 from onnxfn.specs.errors import CaptureFailed, InvalidSpec
-from onnxfn.specs.plan.check_cases import past_lengths
+from onnxfn.specs.plan.check_cases import FAR_PAST, past_lengths, resized
+from onnxfn.specs.plan.text_cases import BEYOND, LONGEST
+from onnxfn.specs.records import InputSpec
 from onnxfn.specs.stored.reports import Report, Tick, no_tick
+
+LONGEST_PAST = 16_400
+"""The most tokens of a past that layers read: PyTorch gets one for all layers, 5 GB for 40 layers of 8 heads."""
 
 
 def far_text_report(model: Any, part: Part, file: Path, far: Sequence[CheckCase], *, tick: Tick = no_tick) -> Report:
     """The cases and the faults of chosen layers on far texts, which are too dear for the whole model.
 
-    `unchecked` has these texts for quantized and 16-bit files, and if the layers form no chain or do not run without
-    the others.
+    `unchecked` has the texts that are too long for layers, too; and all of them for quantized and 16-bit files, and if
+    the layers form no chain or do not run without the others.
     """
+    longest = {case.name.startswith(FAR_PAST): case for case in far if _steps(case)}
+    steps = [step for case in longest.values() for step in _steps(case)]
     try:
-        is_variant = variant_kind(part.spec) is not None
-        comparisons = () if is_variant else tuple(_comparisons(chosen_layers(model, part, file, tick), far, tick))
+        is_read = steps and variant_kind(part.spec) is None
+        comparisons = tuple(_comparisons(chosen_layers(model, part, file, tick), steps, tick)) if is_read else ()
     except (CaptureFailed, InvalidSpec):
         comparisons = ()
     cases = dict.fromkeys(each.case for each in comparisons)
     findings = [_finding(part, each) for each in comparisons if not each.passed]
-    return Report((), cases, findings, unchecked=[] if comparisons else [_unchecked(part, each) for each in far])
+    read = max((case.tokens for case in longest.values()), default=0) if comparisons else 0
+    unread = dict.fromkeys(f"texts beyond {case.tokens - BEYOND:,} tokens" for case in far if case.tokens > read)
+    return Report((), cases, findings, unchecked=[f"{part.name}.onnx: {each}" for each in unread])
 
 
-def _unchecked(part: Part, case: CheckCase) -> str:
-    sizes = ", ".join(f"{name}={size}" for name, size in known_sizes(case.spec, {}).items())
-    return f"{part.name}.onnx: {case.name} ({sizes})"
+def _steps(case: CheckCase) -> tuple[CheckCase, ...]:
+    """The runs that read a far text: one, or none if it is too long.
+
+    A past that is too long for a text of one run repeats that of a short text. The tokens after it have as many scores.
+    """
+    pasts, new = past_lengths(case.spec), LONGEST_RUN**2 // max(1, case.tokens)
+    if case.tokens <= LONGEST_RUN:
+        return (case,)
+    if not case.name.startswith(FAR_PAST) or case.tokens > LONGEST_PAST:
+        return ()
+    sizes = ((0, LONGEST), (case.tokens - new, new))
+    of_axes = [dict.fromkeys(pasts, past) | dict.fromkeys(pasts.values(), added) for past, added in sizes]
+    return tuple(evolve(case, spec=resized(case.spec, each)) for each in of_axes)
 
 
 def _finding(part: Part, each: Comparison) -> str:
-    error, allowed = f"{each.max_abs:.2e}", f"{each.tolerance:.1e}"
-    where = f"the hidden states after {each.output} are {error} away from PyTorch"
-    return f"{part.name}: {where} at {each.case} (allowed are {allowed})"
+    where = f"the hidden states after {each.output} are {each.max_abs:.2e} away from PyTorch"
+    return f"{part.name}: {where} at {each.case} (allowed are {each.tolerance:.1e})"
 
 
 def _comparisons(chosen: ChosenLayers, far: Sequence[CheckCase], tick: Tick) -> Iterator[Comparison]:
     """The comparisons in each case; a past is what the layers of the file computed for the text of the case before."""
     feedback, past = {each.output: each.input for each in chosen.part.spec.feedback}, dict[str, Array]()
     for case in far:
-        recorded = _recorded(chosen, case, _with_past(case, past))
+        recorded = _recorded(chosen, case, _with_past(chosen, case, past))
         values = _file_values(chosen, recorded, tick)
-        again = cache(partial(_results_with_picks, chosen, recorded, values))
-        for number, expected in enumerate(recorded.hidden.states):
-            compared = partial(_comparison, chosen, recorded, values, number)
-            exact = Exact(partial(exact_result, recorded, number - 1)) if number else Exact()
-            comparison = compared(expected, exact, tick)
-            if number and not comparison.passed and again():
-                comparison = compared(again()[number - 1], Exact(), tick)
-            yield comparison
+        yield from _case_comparisons(chosen, recorded, values, tick)
         past = {feedback[name]: array for name, array in values.items() if name in feedback}
 
 
-def _with_past(case: CheckCase, past: Mapping[str, Array]) -> dict[str, Array]:
-    """The inputs of a case, with the first tokens of a past."""
-    inputs, lengths = dummies(case.spec, {}, seed=case.seed), past_lengths(case.spec)
-    for input_ in case.spec.inputs:
-        own = inputs[input_.name]
-        of_past = [axis for axis, symbol in symbols(input_.axes).items() if symbol in lengths]
-        sizes = (own.shape[axis] if axis in of_past else None for axis in range(own.ndim))
-        array = past.get(input_.name, own)[tuple(map(slice, sizes))]
-        inputs[input_.name] = array.astype(own.dtype, copy=False)
-    return inputs
+def _case_comparisons(
+    chosen: ChosenLayers, recorded: RecordedCase, values: Mapping[str, Array], tick: Tick
+) -> Iterator[Comparison]:
+    """The comparisons of the embedding and of the result of each chosen layer."""
+    spec, reference, hidden = chosen.part.spec, recorded.reference, chosen.sectioned.sections.hidden
+    outputs = [hidden[0], *(hidden[index + 1] for index in chosen.indices)]
+    again = cache(partial(_results_with_picks, chosen, recorded, values))
+    for number, expected in enumerate(recorded.hidden.states):
+        path, actual = (EMBEDDING, *chosen.paths)[number], real_array(values[outputs[number]])
+        select = token_features(spec, expected.shape, reference.inputs)
+        compared = partial(compare, spec, path, reference.case, actual, select=select, tick=tick)
+        exact = Exact(partial(exact_result, recorded, number - 1)) if number else Exact()
+        comparison = compared(expected, exact=exact)
+        if number and not comparison.passed and again():
+            comparison = compared(again()[number - 1])
+        yield comparison
+
+
+def _with_past(chosen: ChosenLayers, case: CheckCase, past: Mapping[str, Array]) -> dict[str, Array]:
+    """The inputs of a case, with the first tokens of a past, which repeats if it is shorter; zeros for other layers."""
+    spec, lengths, sizes = case.spec, past_lengths(case.spec), known_sizes(case.spec, {})
+    read = {name for section in _sections_with_picks(chosen) for name in section.inputs}
+
+    def array(input_: InputSpec) -> Array:
+        if input_.layer is not None and input_.name not in read:
+            return np.zeros(shape(input_.axes, sizes), dtype_of(spec, input_))
+        if input_.name not in past:
+            return dummy(spec, input_, sizes, seed=case.seed)
+        values = past[input_.name]
+        for axis, symbol in symbols(input_.axes).items():
+            if symbol in lengths:
+                values = values.take(np.arange(sizes[symbol]) % values.shape[axis], axis)
+        return values.astype(dtype_of(spec, input_), copy=False)
+
+    return {input_.name: array(input_) for input_ in spec.inputs}
 
 
 def _recorded(chosen: ChosenLayers, case: CheckCase, inputs: Mapping[str, Array]) -> RecordedCase:
@@ -135,20 +172,3 @@ def _file_values(chosen: ChosenLayers, recorded: RecordedCase, tick: Tick) -> di
     read_later = {*hidden, *picked_positions(written), *(each.output for each in chosen.part.spec.feedback)}
     runs = run_sections(written, sections, [feeds], [states], tick=tick)
     return {name: array for _, [outputs] in runs for name, array in outputs.items() if name in read_later}
-
-
-def _comparison(
-    chosen: ChosenLayers,
-    recorded: RecordedCase,
-    values: Mapping[str, Array],
-    number: int,
-    expected: Array,
-    exact: Exact,
-    tick: Tick,
-) -> Comparison:
-    """The comparison of the result of a chosen layer, from 1 on; 0 is the embedding."""
-    spec, reference, hidden = chosen.part.spec, recorded.reference, chosen.sectioned.sections.hidden
-    output = chosen.paths[number - 1] if number else EMBEDDING
-    actual = real_array(values[hidden[chosen.indices[number - 1] + 1 if number else 0]])
-    select = token_features(spec, expected.shape, reference.inputs)
-    return compare(spec, output, reference.case, actual, expected, select, exact, tick=tick)

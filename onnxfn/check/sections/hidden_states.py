@@ -68,12 +68,8 @@ def recorded_hidden_states(
             )
         end = len(layers)
         states = (*(before[index] for index in range(end)), after[end - 1])
-        return HiddenStates(
-            states,
-            tuple(
-                exact.get(index) if np.array_equal(after[index], states[index + 1]) else None for index in range(end)
-            ),
-        )
+        passed_on = [np.array_equal(after[index], states[index + 1]) for index in range(end)]
+        return HiddenStates(states, tuple(exact.get(index) if same else None for index, same in enumerate(passed_on)))
 
     with ExitStack() as hooks:
         for index, path in enumerate(layers):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 from attrs import frozen
@@ -41,13 +42,13 @@ class Measure:
     Attributes:
         values: From the name of an output, the outputs of the file and of PyTorch to one value for each position.
         floors: From the kind of a variant to the floor of the measure.
-        whole: From the values of all cases to the value of the measure.
+        whole: From the values of all cases, if there are any, to the value of the measure.
         least: Whether a lower value is better.
     """
 
     values: Callable[[str, Outputs, Outputs], Array]
     floors: Mapping[str, float]
-    whole: Callable[[Array], float]
+    whole: Callable[[Array], Any]
     least: bool = False
 
     def passed(self, value: float, floor: float | None) -> bool:
@@ -187,14 +188,6 @@ def _overlaps(left: Array, right: Array) -> Array:
     return result
 
 
-def _mean(values: Array) -> float:
-    return float(values.mean()) if values.size else float("nan")
-
-
-def _worst(values: Array) -> float:
-    return float(values.min()) if values.size else float("nan")
-
-
 HALF, EIGHT_BITS, DYNAMIC, FOUR_BITS = "16 bits", "8 bits", "8 bits, dynamic", "4 bits"
 """The kinds of variants that have floors. Of a dynamic one the activations are quantized, too."""
 
@@ -218,12 +211,12 @@ def _floors(*, half: float | None, eight: float, dynamic: float, four: float) ->
 # and a KL divergence above 3. The floors of the cosine of float16 and of 8 bits are what users of embeddings expect.
 MEASURES: Mapping[str, Measure] = MappingProxyType(
     {
-        "agreement": Measure(agreement, _floors(half=0.97, eight=0.9, dynamic=0.4, four=0.4), _mean),
-        "kl": Measure(kl, _floors(half=0.005, eight=0.05, dynamic=1.0, four=0.8), _mean, least=True),
-        "cosine": Measure(cosine, _floors(half=0.9999, eight=0.99, dynamic=0.99, four=0.9), _worst),
-        "iou": Measure(iou, _floors(half=0.98, eight=0.9, dynamic=0.75, four=0.75), _mean),
-        "cases": Measure(cosine, _floors(half=None, eight=0.95, dynamic=0.5, four=0.5), _worst),
-        "weights": Measure(cosine, _floors(half=None, eight=0.999, dynamic=0.9, four=0.97), _worst),
+        "agreement": Measure(agreement, _floors(half=0.97, eight=0.9, dynamic=0.4, four=0.4), np.mean),
+        "kl": Measure(kl, _floors(half=0.005, eight=0.05, dynamic=1.0, four=0.8), np.mean, least=True),
+        "cosine": Measure(cosine, _floors(half=0.9999, eight=0.99, dynamic=0.99, four=0.9), np.min),
+        "iou": Measure(iou, _floors(half=0.98, eight=0.9, dynamic=0.75, four=0.75), np.mean),
+        "cases": Measure(cosine, _floors(half=None, eight=0.95, dynamic=0.5, four=0.5), np.min),
+        "weights": Measure(cosine, _floors(half=None, eight=0.999, dynamic=0.9, four=0.97), np.min),
     }
 )
 

@@ -170,7 +170,7 @@ def measurement(part: Part, output: str, name: str, values: Array, floors: Floor
     """
     measure, stated = MEASURES[name], stated_floors(floors).get(name)
     floor = measure.floors.get(variant_kind(part.spec) or "") if stated is None else stated
-    value = measure.whole(values)
+    value = float(measure.whole(values)) if values.size else float("nan")
     return Measurement(part.name, output, name, value, floor, cases, measure.passed(value, floor))
 
 

@@ -36,10 +36,7 @@ NO_CACHE = Constant("use_cache", value=False)
 
 
 def whole_part(
-    arguments: Mapping[str, Array],
-    spec: PlannedSpec,
-    output: str = "logits",
-    constants: Iterable[Constant] = (),
+    arguments: Mapping[str, Array], spec: PlannedSpec, output: str = "logits", constants: Iterable[Constant] = ()
 ) -> Part:
     """The whole model as a part that takes these arguments and gives one output, in the dtype of another spec.
 
@@ -124,8 +121,7 @@ def texts_of_generate(
     constants = {each.name: each.value for each in part.spec.call.constants if each != NO_CACHE}
     if DECODER_IDS in arguments:
         lengths["decoder_start_token_id"] = int(arguments[DECODER_IDS][0, 0])
-    forced = {} if ends_texts else {"eos_token_id": None}
-    forced |= {"forced_bos_token_id": None, "forced_eos_token_id": None}
+    forced = dict.fromkeys(["forced_bos_token_id", "forced_eos_token_id", *([] if ends_texts else ["eos_token_id"])])
     try:
         with quiet(), unchanged_eval(model), attention, torch.no_grad():
             options = {**lengths, **constants, **forced, "do_sample": False, "num_beams": 1}

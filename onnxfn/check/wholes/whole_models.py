@@ -186,10 +186,8 @@ def _unread_types(whole: Whole) -> list[str]:
 
     parameters = inspect.signature(whole.model.forward).parameters
     taken = {*whole.decoder.inputs, width_of(whole.model).types}
-    types = whole.known.types
-    taken |= {
-        each.argument for each in types if each.tells_prompts and reads_prompts_both_ways(whole.decoder.spec.call)
-    }
+    types, both_ways = whole.known.types, reads_prompts_both_ways(whole.decoder.spec.call)
+    taken |= {each.argument for each in types if each.tells_prompts and both_ways}
     unread = [each for each in types if each.attention and each.argument in parameters.keys() - taken]
     return [f"no file takes {each.argument}, which processors give: by it {each.attention}" for each in unread]
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from attrs import asdict, evolve, fields_dict, frozen
 
-from onnxfn.export.batch.memory import memory_need, stated_bytes, stored_weights
+from onnxfn.export.batch.memory import UNKNOWN_BYTES, checkpoint_weights, memory_need, stated_bytes
 from onnxfn.export.batch.records import BatchEvent, BatchResult, JobLimits, JobResult, OnBatchEvent, check_paths
 from onnxfn.export.batch.servers import executor_processes, local_processes
 from onnxfn.export.jobs.error_lines import error_line
@@ -27,7 +27,7 @@ from onnxfn.export.jobs.request import ExportRequest
 from onnxfn.export.load.folders import checkpoint_folder
 from onnxfn.export.load.quantized import is_gguf
 from onnxfn.export.publish.staging import check_destination
-from onnxfn.export.report.report_file import recorded
+from onnxfn.export.report.report_file import REPORT_FILE, recorded, report_folders
 from onnxfn.export.run.events import ignore
 from onnxfn.specs.errors import InvalidSpec, OnnxfnError, first_line
 
@@ -39,7 +39,7 @@ class Task:
     Attributes:
         number: The place of the job among all jobs.
         job: The job.
-        bytes: The memory that the job needs at most.
+        bytes: The memory that the job needs at most, or UNKNOWN_BYTES.
         digest: What the result depends on.
         attempt: How often the job was started, with this time.
     """
@@ -75,8 +75,9 @@ def export_many(
             submitted as soon as they may start.
         limits: The limits of each job. A job that exceeds them is stopped.
         memory: The limit in bytes for all running jobs together. The need of a job follows from the sizes of its
-            weights and its check; pages of mapped weights count. A job that needs more runs alone. None: the memory
-            that is available at the start; with an executor no limit.
+            weights and its check; pages of mapped weights count. A job that needs more runs alone, as does a name on
+            the hub whose weights are not in its cache if the hub does not tell their sizes. None: the memory that is
+            available at the start; with an executor no limit.
         retries: How often a job is started again whose process was killed. Jobs that fail are not started again.
         log: A file with one line of JSON per ended job. A job that it lists as exported is skipped if the checkpoint,
             the job and the versions of packages are the same, and the files exist; otherwise its export is replaced.
@@ -139,7 +140,7 @@ def batch_preview(jobs: Iterable[ExportRequest], log: str | os.PathLike[str] | N
 
     Returns:
         The result of each job that need not or cannot run. Any other job has the status `planned`, and the memory that
-        it needs at most.
+        it needs at most; 0 if that is not known.
 
     Raises:
         InvalidSpec: Two jobs have the same path.
@@ -148,7 +149,7 @@ def batch_preview(jobs: Iterable[ExportRequest], log: str | os.PathLike[str] | N
     ()
     """
     return BatchResult(
-        result or JobResult(task.job.checkpoint, task.job.path, "planned", memory_bytes=task.bytes)
+        result or JobResult(task.job.checkpoint, task.job.path, "planned", memory_bytes=task.bytes % UNKNOWN_BYTES)
         for task, result in _prepared(jobs, None if log is None else Path(log))
     )
 
@@ -174,7 +175,7 @@ def _prepared_job(number: int, job: ExportRequest, earlier: JobResult | None) ->
             return task, evolve(earlier, status="unchanged", seconds=0.0)
         is_earlier_export = earlier is not None and earlier.succeeded
         check_destination(Path(job.path), overwrite=job.overwrite or is_earlier_export)
-        need = memory_need(stored_weights(source), job.check)
+        need = memory_need(checkpoint_weights(job.checkpoint, source, job.library), job.check)
         return Task(number, evolve(job, overwrite=True), need, digest), None
     except Exception as error:  # noqa: BLE001 - whatever the files of a checkpoint say, the other jobs go on
         return task, JobResult(job.checkpoint, job.path, "failed", error=error_line(error))
@@ -277,10 +278,14 @@ def is_unchanged(result: JobResult, digest: str) -> bool:
 
     The files are not read: `verify` does that.
     """
-    folder = Path(result.path)
-    report = recorded(folder) if result.succeeded and result.digest == digest else None
-    sizes = {} if report is None else {folder / name: facts.bytes for name, facts in report.files.items()}
-    return report is not None and all(file.is_file() and file.stat().st_size == sizes[file] for file in sizes)
+    folders = report_folders(Path(result.path)) if result.succeeded and result.digest == digest else []
+    reports = {folder: report for folder in folders if (report := recorded(folder)) is not None}
+    sizes = {folder / name: facts.bytes for folder, report in reports.items() for name, facts in report.files.items()}
+    if not reports or len(reports) < len(folders) or not all(file.is_file() for file in sizes):
+        return False
+    stated = sum(sizes.values()) + sum((folder / REPORT_FILE).stat().st_size for folder in folders)
+    has_all = folders == [Path(result.path)] or stated == result.file_bytes  # no part of a pipeline is missing
+    return has_all and all(file.stat().st_size == size for file, size in sizes.items())
 
 
 def _logged_result(line: str) -> JobResult | None:

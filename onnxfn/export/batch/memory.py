@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import re
+import sys
+from collections.abc import Sequence
 from math import prod
 from pathlib import Path
 
 from attrs import frozen
 
+from onnxfn.export.jobs.options import TRANSFORMERS
+from onnxfn.export.load.load_errors import INDEX, no_bars
 from onnxfn.export.load.loading import FLOATS
 from onnxfn.export.load.quantized import gguf_tensors
-from onnxfn.weights.checkpoint_links import entries
+from onnxfn.specs.errors import raise_no_memory
+from onnxfn.weights.checkpoint_files import checkpoint_files, names_in, patterns_of
+from onnxfn.weights.checkpoint_links import ONNX_DTYPES, file_entries
 
-SAFETENSORS = "*.safetensors"
-OTHER_WEIGHTS = ("*.bin", "*.pt", "*.pth", "*.gguf")
-"""Files of weights that are read into memory as a whole."""
+OTHER_WEIGHTS = (".bin", ".pt", ".pth", ".gguf")
+"""The endings of files of weights that are read into memory as a whole."""
 
 FLOAT_BYTES = 4
 """Bytes of a weight in float32, the largest dtype that exports usually have."""
@@ -30,6 +35,9 @@ Measured above the imports: 0.2 GB at 65 million elements, 0.71 GB at 525 millio
 
 CHECK_BYTES = 1_600_000_000
 """Anonymous memory of a check, above that of writing: at most 1.6 GB was measured, for whisper-tiny."""
+
+UNKNOWN_BYTES = sys.maxsize
+"""The need of a job whose weights are not known: larger than any memory, so the job runs alone."""
 
 
 @frozen
@@ -48,28 +56,56 @@ class StoredWeights:
     largest: int = 0
 
 
-def stored_weights(folder: Path) -> StoredWeights:
-    """The weights of the checkpoint in a folder, or of a GGUF file. No weight is read.
+def checkpoint_weights(name: str, source: Path, library: str = TRANSFORMERS) -> StoredWeights | None:
+    """The weights of a checkpoint by its name and its folder or GGUF file. No weight is read.
 
+    The folder of a name on the hub, which is one of its cache, may lack weights that the export downloads: the hub then
+    tells their headers. None if it does not: it cannot be reached, or has no safetensors files of this name.
     LoadFailed or ModelNotFound if a file cannot be read.
     """
-    if folder.is_file():
-        counts = [int(tensor.n_elements) for tensor in gguf_tensors(folder)]
+    stored = stored_weights(source, library)
+    listed = [source / file for index in source.glob(INDEX) for file in names_in(index)]
+    if Path(name).exists() or (stored.bytes and all(file.is_file() for file in listed)):
+        return stored
+    from huggingface_hub import get_safetensors_metadata
+
+    try:
+        with no_bars():
+            headers = get_safetensors_metadata(name, revision=source.name).files_metadata
+    except Exception as error:  # noqa: BLE001 - whatever the client of the hub raises, the job runs alone
+        raise_no_memory(error)
+        return None
+    tensors = [tensor for header in headers.values() for tensor in header.tensors.values()]
+    return _weights([(ONNX_DTYPES.get(tensor.dtype), tensor.shape, tensor.data_offsets) for tensor in tensors])
+
+
+def stored_weights(source: Path, library: str = TRANSFORMERS) -> StoredWeights:
+    """The weights in a folder or in a GGUF file. No weight is read. LoadFailed or ModelNotFound as above."""
+    if source.is_file():
+        counts = [int(tensor.n_elements) for tensor in gguf_tensors(source)]
         return StoredWeights(FLOAT_BYTES * sum(counts), sum(counts), max(counts, default=0))
-    stored = entries(folder) if any(folder.glob(SAFETENSORS)) else ()
-    others = sum(file.stat().st_size for pattern in OTHER_WEIGHTS for file in folder.glob(pattern))
-    sizes = [prod(entry.shape) for entry in stored]
-    is_mapped = len({entry.dtype for entry in stored} & FLOATS) <= 1
-    in_memory = sum(entry.length for entry in stored) if is_mapped else FLOAT_BYTES * sum(sizes)
+    files = checkpoint_files(source, patterns_of(library))
+    stored = [entry for file in files if file.suffix == ".safetensors" for entry in file_entries(file)]
+    others = sum(file.stat().st_size for file in files if file.suffix in OTHER_WEIGHTS)
+    return _weights([(entry.dtype, entry.shape, (0, entry.length)) for entry in stored], others)
+
+
+def _weights(stored: Sequence[tuple[str | None, Sequence[int], Sequence[int]]], others: int = 0) -> StoredWeights:
+    """The weights of safetensors files, by dtype, shape, and start and end; `others` bytes are read as a whole."""
+    sizes = [prod(shape) for _, shape, _ in stored]
+    is_mapped = len({dtype for dtype, _, _ in stored} & FLOATS) <= 1
+    in_memory = sum(end - start for _, _, (start, end) in stored) if is_mapped else FLOAT_BYTES * sum(sizes)
     return StoredWeights(in_memory + others, sum(sizes) + others // FLOAT_BYTES, max(sizes, default=0))
 
 
-def memory_need(stored: StoredWeights, check: str) -> int:
-    """The bytes of memory that an export to float32 needs at most, from the weights of its checkpoint and its check.
+def memory_need(stored: StoredWeights | None, check: str) -> int:
+    """The bytes of memory that an export to float32 needs at most, from its weights, if they are known, and its check.
 
     Anonymous memory counts, and so do the pages of mapped files: an export whose pages another one drives out reads
     them again. A check of whole files has the weights in ONNX Runtime, one by sections those of a layer.
     """
+    if stored is None:
+        return UNKNOWN_BYTES
     converted = {"whole": stored.elements, "sections": stored.largest}
     checked = CHECK_BYTES + FLOAT_BYTES * converted[check] if check in converted else 0
     return IMPORTS_BYTES + STREAM_BYTES + STREAM_BYTES_OF_LARGEST * stored.largest + stored.bytes + checked

@@ -17,6 +17,7 @@ from pathlib import Path
 from onnxfn.export.batch.records import JobResult
 from onnxfn.export.jobs.error_lines import error_line
 from onnxfn.export.jobs.request import ExportRequest
+from onnxfn.export.run.diffusers import export_pipeline_request
 from onnxfn.export.run.requests import export_request
 
 IMPORTED = ("onnx", "onnx_ir", "torch", "transformers.modeling_utils", "onnxruntime", "onnxscript", "torch.onnx")
@@ -49,11 +50,12 @@ def serve(connection: Connection) -> None:
 def job_result(job: ExportRequest) -> JobResult:
     """Exports a job: its result, which also says why it failed."""
     try:
-        exported = export_request(job)
+        is_pipeline = job.library == "diffusers"
+        parts = tuple(export_pipeline_request(job).values()) if is_pipeline else (export_request(job),)
     except Exception as error:  # noqa: BLE001 - whatever fails, the other jobs go on
         return JobResult(job.checkpoint, job.path, "failed", error=error_line(error))
-    size = sum(Path(file).stat().st_size for file in exported.files)
-    return JobResult(job.checkpoint, job.path, "exported", file_bytes=size, task=exported.plan.task or "")
+    size = sum(Path(file).stat().st_size for part in parts for file in part.files)
+    return JobResult(job.checkpoint, job.path, "exported", file_bytes=size, task=parts[0].plan.task or "")
 
 
 def end_with_parent() -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-from attrs import evolve
-
 from onnxfn.export.cli.flags import say
 from onnxfn.export.cli.progress import stages
 from onnxfn.export.cli.texts import (
@@ -19,11 +17,10 @@ from onnxfn.export.cli.texts import (
     result_text,
     say_in_form,
 )
-from onnxfn.export.jobs.request import ExportRequest, build_of
-from onnxfn.export.load.loading import load_library_model
+from onnxfn.export.jobs.request import ExportRequest
 from onnxfn.export.publish.staging import Destination, check_destination
-from onnxfn.export.run.diffusers import export_pipeline
-from onnxfn.export.run.events import OnEvent, stage_timer
+from onnxfn.export.run.diffusers import export_pipeline_request
+from onnxfn.export.run.events import OnEvent
 from onnxfn.export.run.requests import export_request, request_plan
 from onnxfn.specs.algebra.planned import Plan
 from onnxfn.weights.layouts import layout_of
@@ -44,13 +41,8 @@ def run(request: ExportRequest, form: Form, *, dry_run: bool) -> None:
 
 
 def _export_pipeline(request: ExportRequest, form: Form, on_event: OnEvent) -> None:
-    """Exports each part of a pipeline of diffusers; the template cache is not used."""
-    with stage_timer(on_event) as (timed, _), timed("load", request.checkpoint):
-        trust = request.trust_remote_code
-        pipeline = load_library_model(request.library, request.checkpoint, trust_remote_code=trust)
-    requested = {name: getattr(request, name) for name in ("check", "overwrite", "write")}
-    build = evolve(build_of(request), template_cache=None)
-    exported = export_pipeline(pipeline, Path(request.path), build=build, on_event=on_event, **requested)
+    """Exports each part of a pipeline of diffusers, and prints the results."""
+    exported = export_pipeline_request(request, on_event)
     everything = "\n".join(f"{name}: {part}" for name, part in exported.items())
     content, brief = partial(pipeline_content, request.path, exported), partial(pipeline_text, request.path, exported)
     say_in_form(form, content, everything, brief)

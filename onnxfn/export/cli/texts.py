@@ -204,7 +204,7 @@ def result_content(exported: Exported) -> dict[str, Any]:
         "versions": dict(exported.versions),
         "weights_from": exported.weights_from,
         "not_quantized": [asdict(weight) for weight in exported.not_quantized],
-        "limits": [{"name": limit.name, "low": limit.low, "high": limit.high} for limit in exported.limits],
+        "limits": [asdict(limit) for limit in exported.limits],
         "seconds": {stage: round(seconds, 3) for stage, seconds in exported.seconds},
         "bytes": exported.bytes,
         "files": [_relative(file, folder) for file in exported.files],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -33,15 +33,18 @@ def card_text(report: Mapping[str, Any]) -> str:
     It names no folder, so that equal exports have equal cards.
     """
     task = (report["task"] or "").removesuffix(WITH_PAST)
+    rows = [_file_row(path, graph, report) for path, graph in report["graphs"].items()]
+    left_out = [f"left out: {each['name']} ({each['reason']})" for each in report["left_out"]]
+    limits = [*report.get("remarks", ()), *left_out]
     sections = (
         _front_matter(report, task),
         f"# {report['name'] or 'A model'}{f' for {task}' if task else ''}, in ONNX",
         _origin(report),
         "## Files",
-        _file_table(report),
+        "\n".join(("| file | dtype | MB | measured against PyTorch |", "| --- | --- | --- | --- |", *rows)),
         _check_words(report["check"]),
         ONNXFN_CODE,
-        *_remark_section(report),
+        "## Limits\n\n" + "\n".join(f"- {line}" for line in limits) if limits else "",
     )
     return "\n\n".join(filter(None, sections)) + "\n"
 
@@ -78,11 +81,6 @@ def _origin(report: Mapping[str, Any]) -> str:
     return f"{written}\n\nThis command writes such a folder:\n\n```sh\n{command_line(report['request'])}\n```"
 
 
-def _file_table(report: Mapping[str, Any]) -> str:
-    rows = [_file_row(path, graph, report) for path, graph in report["graphs"].items()]
-    return "\n".join(("| file | dtype | MB | measured against PyTorch |", "| --- | --- | --- | --- |", *rows))
-
-
 def _file_row(path: str, graph: Mapping[str, Any], report: Mapping[str, Any]) -> str:
     stem = PurePosixPath(path).stem
     dtype = dtype_of_stem(stem) if report.get("variants") else graph["dtype"]
@@ -107,13 +105,3 @@ def _check_words(check: Mapping[str, Any]) -> str:
     if not check["cases"]:
         return "The files were not compared with PyTorch."
     return f"The files were compared with PyTorch in {len(check['cases'])} cases, at sizes that were not traced."
-
-
-def _remark_section(report: Mapping[str, Any]) -> Iterator[str]:
-    """What a client cannot load, and what no graph takes."""
-    lines = [
-        *report.get("remarks", ()),
-        *(f"left out: {each['name']} ({each['reason']})" for each in report["left_out"]),
-    ]
-    if lines:
-        yield "## Limits\n\n" + "\n".join(f"- {line}" for line in lines)

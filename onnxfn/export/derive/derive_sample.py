@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from itertools import count
 from typing import Any, cast
@@ -31,31 +31,34 @@ from onnxfn.export.derive.sample_inputs import (
     check_results,
     generator_name,
     indexed_range,
+    inner_config,
     inner_models,
     sample_inputs,
     sample_range,
     specified_range,
-    windows,
+    with_long_texts,
     with_own_buffers,
-    with_windows,
 )
+from onnxfn.export.derive.steps import found_limits
 from onnxfn.graphs.capture.trace_errors import fixed_axes
 from onnxfn.models.dtypes import float_dtype, float_dtypes
 from onnxfn.models.model_state import model_copy
 from onnxfn.specs.algebra.compose import compose, named
 from onnxfn.specs.algebra.dummies import known_sizes, sized
 from onnxfn.specs.algebra.facts import case
-from onnxfn.specs.algebra.planned import Part, PlannedSpec
+from onnxfn.specs.algebra.planned import Part, Plan, PlannedSpec
 from onnxfn.specs.algebra.spec import Call, Dummies, ExportSpec, FloatDtype, Target
 from onnxfn.specs.axes import pattern, symbols, terms, value
+from onnxfn.specs.axis_symbols import AxisFacts
+from onnxfn.specs.conditions import Condition, range_of, symbols_of
 from onnxfn.specs.converters import Path
 from onnxfn.specs.edits.tensors import FLOAT_DTYPES
 from onnxfn.specs.errors import CaptureFailed, InvalidSpec, raise_no_memory, refuse_unknown
-from onnxfn.specs.plan.check_cases import CASE_STEPS, batch_symbol
+from onnxfn.specs.plan.check_cases import CASE_STEPS, batch_symbol, resized
 from onnxfn.specs.plan.planning import resolved
+from onnxfn.specs.plan.size_cases import within
+from onnxfn.specs.plan.thresholds import thresholds
 from onnxfn.specs.records import Generator, Patch
-
-FIXED_PROGRAM = "this program of torch.export has fixed sizes: export it with dynamic_shapes, or pass the module"
 
 SLIDING_WINDOW_CACHE = Patch(
     "transformers.cache_utils:DynamicSlidingWindowLayer.update",
@@ -104,7 +107,6 @@ def derive_from_sample(
         ExportSpec(call=evolve(call, patches=_inner_patches(model))),
         sample_inputs(tensors, axes, str(float_dtype(model)).removeprefix("torch.")),
     )
-    base = with_windows(model, base)
     copied = model_copy(model)
     if copied is not model:
         with_own_buffers(copied)
@@ -119,18 +121,20 @@ def derive_from_sample(
 def _with_traced_axes(model: Any, spec: ExportSpec) -> ExportSpec:
     """The spec with the axes that its outputs have in a trace; a size without a formula has a symbol of its own.
 
-    An axis that the trace fixes has the word that the runs gave it. The second case is so large, if the module runs at
-    it, that no axis such as `samples//160` has the size of the trace.
+    An axis that the trace fixes has the word that the runs gave it. So has one that equals an axis of an input within
+    the limits of a module. The second case is so large, if the module runs at it, that no axis such as `samples//160`
+    has the size of the trace.
     """
     spec, traced = _traced(model, spec)
-    outputs, own = [], dict[str, str]()
+    outputs, own, sizes = [], dict[str, str](), known_sizes(resolved(spec, {}), {})
     for output, of_trace in zip(spec.outputs, traced, strict=False):
         words = pattern(output.axes).split()
         for at, word in enumerate(of_trace):
             symbol = f"{output.name}_axis_{at}".replace(".", "_")
-            words[at] = words[at] if word.isdecimal() else own.setdefault(word, symbol) if "[" in word else word
+            if not word.isdecimal() and not (spec.limits and words[at] in sizes):
+                words[at] = own.setdefault(word, symbol) if "[" in word else word
         outputs.append(evolve(output, axes=" ".join(words)))
-    spec, sizes = evolve(spec, outputs=named(spec.outputs, outputs)), known_sizes(resolved(spec, {}), {})
+    spec = evolve(spec, outputs=named(spec.outputs, outputs))
     said = {
         symbol for output in outputs for symbol in symbols(output.axes).values() if sizes.keys() >= {*terms(symbol)}
     }
@@ -180,9 +184,8 @@ def _does_run(model: Any, spec: ExportSpec) -> bool:
 
 def _target(model: Any, tensors: Sequence[SampleTensor]) -> Target:
     """The float dtype of a module without weights: that of the sample, if its real tensors have one."""
-    dtypes = {
-        str(sample.tensor.dtype).removeprefix("torch.") for sample in tensors if sample.tensor.is_floating_point()
-    }
+    reals = (sample.tensor for sample in tensors if sample.tensor.is_floating_point())
+    dtypes = {str(tensor.dtype).removeprefix("torch.") for tensor in reals}
     has_one = len(dtypes) == 1 and dtypes <= {*FLOAT_DTYPES} - {"float32"} and not float_dtypes(model)
     return Target(float_dtype=cast("FloatDtype", dtypes.pop())) if has_one else Target()
 
@@ -190,10 +193,21 @@ def _target(model: Any, tensors: Sequence[SampleTensor]) -> Target:
 def _inner_patches(model: Any) -> Collection[Patch]:
     """The patches of the rows of the transformers models inside a module."""
     types = {str(getattr(module.config, "model_type", None)) for module in inner_models(model)}
-    patches: Collection[Patch] = (SLIDING_WINDOW_CACHE,) if any(windows(model)) else ()
+    patches: Collection[Patch] = (SLIDING_WINDOW_CACHE,) if any(thresholds(inner_config(model))) else ()
     for row in filter(None, (row_of(name, ARCHITECTURES) for name in sorted(types))):
         patches = named(patches, row.call.patches)
     return patches
+
+
+def _with_long_text(model: Any, spec: ExportSpec) -> PlannedSpec:
+    """The planned spec, with a long text if there are thresholds inside: results may have other sizes beyond them."""
+    planned = resolved(spec, {})
+    return with_long_texts(model, Part("model", planned)).spec if any(thresholds(inner_config(model))) else planned
+
+
+def with_texts_inside(model: Any, planned: Plan) -> Plan:
+    """The plan of a spec from a sample with the long texts of the models inside a module."""
+    return evolve(planned, parts=[with_long_texts(model, each) for each in planned.parts])
 
 
 def _with_generators(base: ExportSpec, generators: Generators) -> ExportSpec:
@@ -207,11 +221,9 @@ def _certain(
     """The generators of inputs whose range was given, or found in the runs at all sizes: the narrowest of these."""
     by_name = {sample.name: sample.tensor for sample in tensors}
     known = {name: specified_range(name, by_name[name], limits) for name, limits in ranges.items()}
-    planned = resolved(
-        _with_generators(base, {name: sample_range(name, by_name[name]) for name in by_name} | known), {}
-    )
+    ranged = _with_generators(base, {name: sample_range(name, by_name[name]) for name in by_name} | known)
     bounds: Bounds = {}
-    for spec in specs_at_sizes(planned):
+    for spec in specs_at_sizes(_with_long_text(model, ranged)):
         bounds = index_bounds(model, spec, bounds)
     ordered = {name: limits for name, limits in bounds.items() if limits[0] < limits[1]}
     indices = {name: limits for name, limits in ordered.items() if str(by_name[name].dtype) != "torch.bool"}
@@ -223,18 +235,48 @@ def _accepted_sizes(
 ) -> tuple[ExportSpec, Generators, Runs]:
     """The spec, its generators and the runs, at sizes that differ from axis to axis if the module runs at these.
 
-    Torch would take two axes for one if a module compares them. The cases are larger if it runs on no batch of 1.
+    Torch would take two axes for one if a module compares them. If the module does not run, the spec has the limits of
+    its sizes.
     """
-    planned, apart = resolved(base, {}), dict[str, int]()
-    batch, sizes = batch_symbol(planned), known_sizes(planned, {})
+    apart, sizes = dict[str, int](), known_sizes(resolved(base, {}), {})
     for name, size in sizes.items():
         apart[name] = next(other for other in count(size) if other not in apart.values())
-    larger = zip(("one", "several"), CASE_STEPS, strict=True)
-    cases = (case(name, sized(**{batch: sizes[batch] + step})) for name, step in larger) if batch else ()
-    for spec in (*([_resized(base, apart, CASE_STEPS[1])] if apart != sizes else []), base, compose(base, *cases)):
-        with suppress(InvalidSpec):
-            return spec, *_accepted(model, spec, tensors, certain)
+    runs = _runs_at(model, _with_generators(base, _like_sample(tensors, certain)))
+    moves = all(runs({**sizes, name: sizes[name] + CASE_STEPS[0]}) for name in sizes)
+    for is_limited in (False, True) if moves else (True,):
+        limits = found_limits(sizes, runs) if is_limited and runs(sizes) else ()
+        limited = compose(base, ExportSpec(limits=limits, axes=_fixed(limits)))
+        moved = {**sizes, **within(apart, limits)}
+        for spec in (*([_resized(limited, moved, CASE_STEPS[1])] if moved != sizes else []), limited):
+            with suppress(InvalidSpec):
+                return spec, *_accepted(model, spec, tensors, certain)
     return base, *_accepted(model, base, tensors, certain)
+
+
+def _like_sample(tensors: Sequence[SampleTensor], certain: Generators) -> dict[str, Generator]:
+    """The generators of values between those of the sample, where no others are certain."""
+    return {sample.name: sample_range(sample.name, sample.tensor) for sample in tensors} | dict(certain)
+
+
+def _runs_at(model: Any, spec: ExportSpec) -> Callable[[Mapping[str, int]], bool]:
+    """Whether a module runs at some sizes."""
+    planned = resolved(spec, {})
+
+    def runs(sizes: Mapping[str, int]) -> bool:
+        try:
+            run(model, resized(planned, sizes))
+        except Exception as error:  # noqa: BLE001 - a module may raise anything
+            raise_no_memory(error)
+            return False
+        return True
+
+    return runs
+
+
+def _fixed(limits: Sequence[Condition]) -> tuple[AxisFacts, ...]:
+    """The axes that limits fix at one size."""
+    ends = {name: range_of(limits, name) for limit in limits for name in symbols_of(limit.text)}
+    return tuple(AxisFacts(name, low=low, high=high) for name, (low, high) in ends.items() if low == high)
 
 
 def _accepted(
@@ -251,7 +293,7 @@ def _accepted(
             return wide, runs
     except Exception as error:  # noqa: BLE001 - the values may be none that the module accepts; the sample's are
         raise_no_memory(error)
-    generators = {sample.name: sample_range(sample.name, sample.tensor) for sample in tensors} | certain
+    generators = _like_sample(tensors, certain)
     runs = _first_runs(model, base, generators)
     may_have_nan = runs.has_nan
     for name in [name for name in generators if name not in certain]:
@@ -271,10 +313,10 @@ def _first_runs(model: Any, base: ExportSpec, generators: Generators) -> Runs:
         return _runs(model, _with_generators(base, generators))
     except Exception as error:
         raise_no_memory(error)
-        advice = FIXED_PROGRAM if "Guard failed" in str(error) else "name its dynamic axes in `axes`"
-        where = _failing_sizes(model, resolved(_with_generators(base, generators), {}))
+        where = _failing_sizes(model, _with_long_text(model, _with_generators(base, generators)))
         raise InvalidSpec(
-            f"{base.name} does not run on tensors like this sample{where}: {summary(error)}; {advice}"
+            f"{base.name} does not run on tensors like this sample{where}: {summary(error)}; name its dynamic axes "
+            "in `axes`"
         ) from error
 
 
@@ -302,7 +344,7 @@ def _runs(model: Any, spec: ExportSpec) -> Runs:
         complex_paths.extend(path for path, tensor in tensors_of_result.items() if tensor.is_complex())
         return tensors_of_result
 
-    runs = run_at_sizes(model, resolved(spec, {}), tensors)
+    runs = run_at_sizes(model, _with_long_text(model, spec), tensors)
     return Runs(runs, any(nan), tuple(complex_paths))
 
 

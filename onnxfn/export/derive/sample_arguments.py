@@ -154,7 +154,10 @@ def _leaves(path: Path, value: Any, owner: type) -> Iterator[tuple[Path, Any]]:
     if isinstance(value, torch.Tensor):
         yield path, _dense(path, value)
     elif items is not None:
-        _check_keys(path, items)
+        if [*items] != [*range(len(items))] and not all(isinstance(key, str) for key in items):
+            raise InvalidSpec(
+                f"the keys of {_name(path)!r} in the sample are {listed(map(str, items))}; a dict has texts as keys"
+            )
         for step, item in items.items():
             yield from _leaves((*path, step), item, owner)
     elif value is None or isinstance(value, (bool, int, float, str)):
@@ -164,14 +167,6 @@ def _leaves(path: Path, value: Any, owner: type) -> Iterator[tuple[Path, Any]]:
         raise InvalidSpec(
             f"{_name(path)!r} in the sample for {owner.__name__} is {kind}; a sample holds {HOLDS}: "
             "wrap the module in one whose forward takes these"
-        )
-
-
-def _check_keys(path: Path, items: Mapping[Any, Any]) -> None:
-    """Raises InvalidSpec for a dict with keys other than texts: a path takes a number for a position."""
-    if [*items] != [*range(len(items))] and not all(isinstance(key, str) for key in items):
-        raise InvalidSpec(
-            f"the keys of {_name(path)!r} in the sample are {listed(map(str, items))}; a dict has texts as keys"
         )
 
 

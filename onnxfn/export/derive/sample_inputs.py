@@ -1,68 +1,61 @@
-"""The inputs of any module, from sample tensors and axis patterns, and a case beyond its sliding windows.
+"""The inputs of any module, from sample tensors and axis patterns, and the long texts of the models inside.
 
 Then dummy values like a tensor of a sample and beyond it, and the results of a module for them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
+from attrs import evolve
 
 from onnxfn.export.derive.probe import Run, onnx_name, tensor_kind
 from onnxfn.export.derive.sample_arguments import SampleTensor
 from onnxfn.models.submodules import SCRIPTED
 from onnxfn.specs.algebra.compose import compose
-from onnxfn.specs.algebra.dummies import Array, known_sizes, sized
-from onnxfn.specs.algebra.facts import case, takes
+from onnxfn.specs.algebra.config_values import Snapshot, read_config, snapshot
+from onnxfn.specs.algebra.dummies import Array, sized
+from onnxfn.specs.algebra.facts import takes
 from onnxfn.specs.algebra.fills import SCALES
+from onnxfn.specs.algebra.planned import Part
 from onnxfn.specs.algebra.spec import ExportSpec
-from onnxfn.specs.axes import AxisMap, axis_map, solve_for_name
+from onnxfn.specs.axes import AxisMap, axis_map, solve_for_name, symbols
 from onnxfn.specs.axis_symbols import SMALLEST_DYNAMIC_SIZE
 from onnxfn.specs.converters import Path
 from onnxfn.specs.errors import InvalidSpec, listed
-from onnxfn.specs.plan.check_cases import CASE_STEPS, batch_symbol
-from onnxfn.specs.plan.planning import resolved
-from onnxfn.specs.plan.text_cases import LONG_TEXT, LONGEST
-from onnxfn.specs.records import KINDS, Generator, Kind
-
-WINDOWS = ("sliding_window", "attention_chunk_size", "window_size", "local_attention")
-"""The keys of configurations for the window of attention in tokens."""
-
-BEYOND = 3
-"""By how much the long case is longer than the window."""
+from onnxfn.specs.plan.check_cases import batch_symbol, within_ranges
+from onnxfn.specs.plan.text_cases import text_facts, with_text_cases
+from onnxfn.specs.plan.thresholds import thresholds
+from onnxfn.specs.records import KINDS, Generator, Kind, Normalizer
 
 
 def inner_models(model: Any) -> tuple[Any, ...]:
     """The modules of transformers inside a module that have a configuration."""
     modules = (module for module in model.modules() if type(module).__module__.startswith("transformers."))
-    return tuple(module for module in modules if hasattr(module, "config"))
+    return tuple(module for module in modules if hasattr(getattr(module, "config", None), "to_dict"))
 
 
-def with_windows(model: Any, spec: ExportSpec) -> ExportSpec:
-    """The spec of a module with a case that is longer than the windows inside, if one is longer than the other cases.
+def inner_config(model: Any) -> Snapshot:
+    """The configuration of the model of transformers inside a module; of several, each is inside it."""
+    inner = inner_models(model)
+    inside = {id(part) for each in inner for part in each.modules() if part is not each}
+    configs = [snapshot(each.config) for each in inner if id(each) not in inside]
+    return configs[0] if len(configs) == 1 else dict(zip(("text_config", "decoder", "encoder"), configs, strict=False))
 
-    A window of more than 512 tokens costs too much.
+
+def with_long_texts(model: Any, part: Part) -> Part:
+    """A part of a spec from a sample, with the long and far texts that the configurations inside its module ask for.
+
+    Without token ids, and with a threshold, each axis besides the batch is a length, if it is the only one of an input.
     """
-    planned = resolved(spec, {})
-    batch, sizes = batch_symbol(planned), known_sizes(planned, {})
-    lengths = {name: size for name, size in sizes.items() if name != batch}
-    affordable = [window for window in windows(model) if window + BEYOND <= LONGEST]
-    longest = max(affordable, default=0) + BEYOND
-    if not affordable or all(longest <= size + min(CASE_STEPS) for size in lengths.values()):
-        return spec
-    usual = (sized(**{name: size + step for name, size in lengths.items()}) for step in CASE_STEPS)
-    long = sized(**{name: max(longest, size + max(CASE_STEPS)) for name, size in lengths.items()})
-    names = ("one", "several", LONG_TEXT)
-    return compose(spec, *(case(name, more) for name, more in zip(names, (*usual, long), strict=True)))
-
-
-def windows(model: Any) -> Iterator[int]:
-    """The sliding windows of the models of transformers inside a module."""
-    for module in inner_models(model):
-        values = (getattr(module.config, name, None) for name in WINDOWS)
-        yield from (value for value in values if type(value) is int)
+    spec, config = part.spec, inner_config(model)
+    free = [[*({*symbols(input_.axes).values()} - {batch_symbol(spec)})] for input_ in spec.inputs]
+    lengths = {axes[0] for axes in free if len(axes) == 1} if any(thresholds(config)) else set()
+    facts = text_facts(partial(read_config, Normalizer(), config), config)
+    return evolve(part, spec=within_ranges(with_text_cases(spec, facts, tuple(sorted(lengths))))) if config else part
 
 
 DTYPES = KINDS[2:]
@@ -207,9 +200,8 @@ def specified_range(name: str, tensor: Any, limits: Range) -> Generator:
     kind = _values(tensor).dtype.kind
     is_pair = isinstance(limits, tuple) and len(limits) == 2 and all(isinstance(end, (int, float)) for end in limits)  # noqa: PLR2004
     if kind == "b" or not is_pair or limits[0] >= limits[1]:
-        raise InvalidSpec(
-            f"the range of {name!r} is {limits!r}; write (low, high), two numbers, for a tensor of numbers"
-        )
+        advice = "write (low, high), two numbers, for a tensor of numbers"
+        raise InvalidSpec(f"the range of {name!r} is {limits!r}; {advice}")
     function, number = ("uniform", float) if kind == "f" else ("integers", int)
     low, high = map(number, limits)
     return Generator(name, function, {"low": low, "high": high}, "given")
@@ -219,9 +211,8 @@ def indexed_range(name: str, tensor: Any, limits: tuple[int, int]) -> Generator:
     """The generator for a range of indices that runs of the module showed; it is below 0 only if the sample is."""
     low, high = limits
     smallest, _ = _ends(_values(tensor), (0, 0))
-    return Generator(
-        name, "integers", {"low": min(max(low, 0), smallest), "high": high}, f"found: it indexes {high - low} elements"
-    )
+    reason = f"found: it indexes {high - low} elements"
+    return Generator(name, "integers", {"low": min(max(low, 0), smallest), "high": high}, reason)
 
 
 def assumed_range(name: str, tensor: Any) -> Generator:

@@ -44,7 +44,9 @@ def multimodal_spec(model: Any, task: str) -> ExportSpec:
     towers = [part for part in wanted if has(part) and feature_method(model, METHODS[part]) is not None]
     is_encoded = stem == SEES and (model.config.is_encoder_decoder or model.config.model_type in SEEING)
     if not towers and is_encoded:
-        return _read_by_encoder(model, name)
+        row, own = {**ARCHITECTURES, **SEEING}.get(model.config.model_type, EMPTY), name.replace(SEES, "image-to-text")
+        has_own = own in task_names(row)
+        return evolve(for_task(row, own), task=name, tasks=()) if has_own else derive_from_model(model, name)
     model = model_copy(model)
     model.main_input_name = "input_ids"  # of the decoder, which may run on texts alone
     if not towers:
@@ -64,15 +66,6 @@ def multimodal_spec(model: Any, task: str) -> ExportSpec:
         in_parts(*towers, EMBEDDING, decoder),
         EMPTY if layer_sizes(model) is None else links(LAYER_INPUTS, part=EMBEDDING, output=LAYER_INPUTS),
     )
-
-
-def _read_by_encoder(model: Any, name: str) -> ExportSpec:
-    """The spec of an encoder-decoder whose encoder reads images: from its row, or derived from the model."""
-    row = {**ARCHITECTURES, **SEEING}.get(model.config.model_type, EMPTY)
-    own = name.replace(SEES, "image-to-text")
-    if own not in task_names(row):
-        return derive_from_model(model, name)
-    return evolve(for_task(row, own), task=name, tasks=())
 
 
 def _encoded(model: Any, name: str, towers: Sequence[str]) -> ExportSpec:

@@ -114,7 +114,8 @@ def _checkpoint_fingerprint(folder: Path) -> str | None:
         facts.append(_file_digest(folder / CONFIG_FILES["generation_config"]))
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError, OnnxfnError):
         return None
-    facts.extend((*package_versions(), *_installed_packages()))
+    installed = sorted(info.name for path in sys.path for info in Path(path or ".").glob("*.dist-info"))
+    facts.extend((*package_versions(), *installed))
     return None if unsafe else _sha256(facts)
 
 
@@ -155,8 +156,3 @@ def _keys_set(config: Any, keys: Sequence[str]) -> Iterator[str]:
 
 def _file_digest(file: Path) -> str:
     return hashlib.sha256(file.read_bytes()).hexdigest() if file.exists() else "no such file"
-
-
-def _installed_packages() -> tuple[str, ...]:
-    """Every package that can be imported, with its version."""
-    return tuple(sorted(info.name for path in sys.path for info in Path(path or ".").glob("*.dist-info")))

@@ -166,7 +166,9 @@ class Option:
     group: str
     sets: str
     help: str
-    read: Read = field(default=Factory(lambda option: texts if option.kind is list else _as_it_is, takes_self=True))
+    read: Read = field(
+        default=Factory(lambda option: texts if option.kind is list else lambda _, value: value, takes_self=True)
+    )
     libraries: tuple[str, ...] = field(
         default=Factory(lambda option: ONE_MODEL if option.sets in OF_ONE_MODEL else LIBRARIES, takes_self=True)
     )
@@ -176,10 +178,6 @@ class Option:
     def flag(self) -> str:
         """The word of the command line."""
         return f"--{self.name.replace('_', '-')}"
-
-
-def _as_it_is(_: str, value: Any) -> Any:
-    return value
 
 
 def _tolerance(_: str, tolerance: Any) -> Any:

@@ -35,8 +35,15 @@ def move_files(journal: Journal, root: Path, folder: Path) -> None:
             undo.callback(inside.rename, root)
         write_journal(inside, journal)
         undo.callback((inside / JOURNAL_FILE).unlink, missing_ok=True)
-        _withdraw([folder / name for name in _old_names(journal)], inside / REPLACED_FILES, undo)
-        _move_in([(inside / STAGED_FILES / name, folder / name) for name in journal.files], undo)
+        (inside / REPLACED_FILES).mkdir()
+        for number, file in enumerate(folder / name for name in _old_names(journal)):
+            if os.path.lexists(file):
+                undo.callback(file.replace(inside / REPLACED_FILES / str(number)).replace, file)
+        for name in journal.files:
+            file, target = inside / STAGED_FILES / name, folder / name
+            _make_folder(target.parent, undo)
+            file.replace(target)
+            undo.callback(target.replace, file)
         undo.pop_all()
         _remove_empty_folders(journal, folder)
         (inside / JOURNAL_FILE).unlink()
@@ -65,23 +72,6 @@ def _old_names(journal: Journal) -> list[str]:
 def _own(names: Iterable[str], folder: Path) -> list[str]:
     """Those of the names whose files lie in a folder. A file that is itself a link is moved as a link."""
     return [name for name in names if file_fault((folder / name).parent, folder) is None]
-
-
-def _withdraw(files: Iterable[Path], backups: Path, undo: ExitStack) -> None:
-    """Moves the files that exist to a folder of backups; `undo` moves them back."""
-    backups.mkdir()
-    for number, file in enumerate(files):
-        if os.path.lexists(file):
-            backup = file.replace(backups / str(number))
-            undo.callback(backup.replace, file)
-
-
-def _move_in(files: Iterable[tuple[Path, Path]], undo: ExitStack) -> None:
-    """Moves each file to its target path; `undo` moves them back."""
-    for file, target in files:
-        _make_folder(target.parent, undo)
-        file.replace(target)
-        undo.callback(target.replace, file)
 
 
 def _make_folder(folder: Path, undo: ExitStack) -> None:

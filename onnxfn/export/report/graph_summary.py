@@ -76,23 +76,21 @@ def summary_text(name: str, summary: Mapping[str, Any]) -> str:
       operators
         Relu 2
     """
+    weights = [
+        (dtype, *(counted(facts[name], name) for name in ("tensors", "elements")), file_size(facts["bytes"]))
+        for dtype, facts in summary["weights"].items()
+    ]
     sections = [
         ("inputs", grouped_rows(list(map(_port, summary["inputs"])))),
         ("outputs", grouped_rows(list(map(_port, summary["outputs"])))),
         ("operators", _wrapped(f"{operator} {count}" for operator, count in summary["operators"].items())),
-        ("weights", [_weights_row(dtype, facts) for dtype, facts in summary["weights"].items()]),
+        ("weights", weights),
         ("external data", [(data, _size(size)) for data, size in summary["external_data"].items()]),
         ("metadata", [_metadata_row(key, value) for key, value in summary["metadata"].items()]),
     ]
-    return text(name, sections, _heading(summary))
-
-
-def _heading(summary: Mapping[str, Any]) -> str:
-    opsets = [
-        f"opset {version}" if not domain else f"{domain} {version}" for domain, version in summary["opsets"].items()
-    ]
+    opsets = [f"{domain or 'opset'} {version}" for domain, version in summary["opsets"].items()]
     nodes = counted(sum(summary["operators"].values()), "nodes")
-    return " · ".join((*opsets, nodes, file_size(summary["bytes"])))
+    return text(name, sections, " · ".join((*opsets, nodes, file_size(summary["bytes"]))))
 
 
 def _operator(node: Any) -> str:
@@ -103,10 +101,6 @@ def _operator(node: Any) -> str:
 def _port(port: Mapping[str, Any]) -> tuple[str, str]:
     sizes = ", ".join("?" if size is None else str(size) for size in port["shape"])
     return str(port["name"]), f"{port['dtype']}[{sizes}]"
-
-
-def _weights_row(dtype: str, facts: Mapping[str, int]) -> tuple[str, ...]:
-    return dtype, *(counted(facts[name], name) for name in ("tensors", "elements")), file_size(facts["bytes"])
 
 
 def _size(size: int | None) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache, partial
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ from attrs import evolve, field, frozen
 
 from onnxfn.check.cases.image_sizes import moves_images, with_fixed_images
 from onnxfn.check.check import check_error, differs_by_rounding
+from onnxfn.check.limits import FoundLimits, found_limits, with_limits
+from onnxfn.check.verdict.verdict import exact_outputs
 from onnxfn.export.jobs.request import ExportRequest
 from onnxfn.export.load.quantized import weights_text
 from onnxfn.export.publish.staging import Destination
@@ -20,12 +23,17 @@ from onnxfn.export.run.file_checks import Job, check_files, joined
 from onnxfn.graphs.build import UnboundGraph, build_graph, captured_once, drop_templates, traced_fully
 from onnxfn.graphs.build_options import BuildOptions, trace_all_layers
 from onnxfn.graphs.capture.built_graph import BuiltGraph
-from onnxfn.models.dtypes import has_dtype, without_values
+from onnxfn.models.dtypes import has_dtype, in_dtype_if_small, without_values
 from onnxfn.models.torch_modes import ticking_operators
-from onnxfn.specs.algebra.planned import Plan
-from onnxfn.specs.errors import CaptureFailed, InvalidSpec, OnnxfnError, TimedOut, WriteFailed, listed
+from onnxfn.run.sessions import kept_session
+from onnxfn.specs.algebra.dummies import known_sizes
+from onnxfn.specs.algebra.planned import Part, Plan
+from onnxfn.specs.axis_symbols import SMALLEST_DYNAMIC_SIZE
+from onnxfn.specs.errors import CaptureFailed, FixedSizes, InvalidSpec, OnnxfnError, TimedOut, WriteFailed, listed
+from onnxfn.specs.plan.check_cases import resized
+from onnxfn.specs.plan.size_cases import Sizes
 from onnxfn.specs.plan.variants import plans_by_dtype
-from onnxfn.specs.stored.reports import CheckFailed, Report
+from onnxfn.specs.stored.reports import CheckFailed, Report, no_tick
 from onnxfn.weights.write import (
     LINK,
     ResolvedWriteOptions,
@@ -141,11 +149,13 @@ class Failure:
         error: What was raised.
         plan: What was built.
         graphs: The graphs of the attempt; none if a part could not be traced.
+        found: Where the file of each part is wrong; none if no file was checked.
     """
 
     error: Exception
     plan: Plan
     graphs: tuple[BuiltGraph, ...]
+    found: tuple[FoundLimits, ...] = ()
 
 
 def _all_layers(job: Job, output: Output, failure: Failure) -> tuple[Job, Output] | None:
@@ -153,12 +163,42 @@ def _all_layers(job: Job, output: Output, failure: Failure) -> tuple[Job, Output
     return None if all(map(traced_fully, failure.graphs)) else (job, _with_all_layers(output))
 
 
-def _one_image_size(job: Job, output: Output, failure: Failure) -> tuple[Job, Output] | None:
-    """Images have one size, and all layers are traced.
+def _at_larger_sizes(job: Job, output: Output, failure: Failure) -> tuple[Job, Output] | None:
+    """The trace is at the largest sizes where the file was wrong, which is the side of a branch that most sizes take.
 
-    A model may call other functions for images of other sizes, and torch cannot solve all conditions on sizes.
+    If the trace fixed a size, it is at twice the sizes: a model that asks whether a size is above 2 fixes it at 2.
     """
-    parts = [with_fixed_images(part) if moves_images(part) else part for part in job.plan.parts]
+    if isinstance(failure.error, FixedSizes):
+        parts = [_traced_at(part, [_doubled(part)]) for part in failure.plan.parts]
+    else:
+        pairs = zip(failure.plan.parts, failure.found or [FoundLimits()] * len(failure.plan.parts), strict=True)
+        parts = [_traced_at(part, found.wrong) for part, found in pairs]
+    if parts == [*job.plan.parts]:
+        return None
+    return evolve(job, plan=evolve(job.plan, parts=parts)), _with_all_layers(output)
+
+
+def _doubled(part: Part) -> Sizes:
+    return {name: 2 * size for name, size in known_sizes(part.spec, {}).items()}
+
+
+def _traced_at(part: Part, failed: Sequence[Sizes]) -> Part:
+    """A part with the largest of some sizes for its trace; as it is if those of its trace are larger."""
+    sizes = max((known_sizes(part.spec, {}), *failed), key=lambda each: prod(each.values()))
+    within = {name: max(size, SMALLEST_DYNAMIC_SIZE) for name, size in sizes.items()}
+    return evolve(part, spec=resized(part.spec, within))
+
+
+def _limited(job: Job, output: Output, failure: Failure) -> tuple[Job, Output] | None:
+    """Sizes at which the file was wrong are left out: by conditions of the model's branches, or images have one size.
+
+    torch cannot solve all conditions on sizes, so for some models no condition explains the sizes.
+    """
+    if any(found.limits for found in failure.found):
+        pairs = zip(failure.plan.parts, failure.found, strict=True)
+        parts = [with_limits(part, found.limits) for part, found in pairs]
+    else:
+        parts = [with_fixed_images(part) if moves_images(part) else part for part in job.plan.parts]
     if parts == [*job.plan.parts] or not isinstance(failure.error, OnnxfnError):
         return None
     return evolve(job, plan=evolve(job.plan, parts=parts)), _with_all_layers(output)
@@ -167,7 +207,11 @@ def _one_image_size(job: Job, output: Output, failure: Failure) -> tuple[Job, Ou
 Change = Callable[[Job, Output, Failure], tuple[Job, Output] | None]
 """What an attempt changes after a failure; None where it would change nothing."""
 
-ATTEMPTS: tuple[tuple[str, Change], ...] = (("all layers", _all_layers), ("one image size", _one_image_size))
+ATTEMPTS: tuple[tuple[str, Change], ...] = (
+    ("all layers", _all_layers),
+    ("larger sizes", _at_larger_sizes),
+    ("limits of sizes", _limited),
+)
 """The attempts after the first: the stage of its event, and what it changes."""
 
 
@@ -176,12 +220,12 @@ def build_until_checked(job: Job, output: Output) -> Built:
 
     Raises the error of the last attempt at the plan as it is. No attempt follows if outputs differ by rounding.
     """
-    result, failures = _tried(job, output), []
+    result, failures = _tried(job, output), list[Failure]()
     for stage, change in ATTEMPTS:
         if isinstance(result, Built) or _is_rounding(result.error):
             break
         failures.append(result)
-        changed = change(job, output, result)
+        changed = change(job, output, next((each for each in failures if each.found), failures[0]))
         if changed is not None:
             with job.timed(stage, ""):
                 pass
@@ -212,7 +256,21 @@ def _tried(job: Job, output: Output) -> Built | Failure:
         return _written(job, output, graphs)
     except (CaptureFailed, CheckFailed, KeyError, TypeError) as error:
         drop_templates(output.build, graphs)
-        return Failure(error, job.plan, graphs)
+        is_checked = isinstance(error, CheckFailed) and not _is_rounding(error) and job.check == "whole"
+        return Failure(error, job.plan, graphs, _found(job) if is_checked else ())
+
+
+def _found(job: Job) -> tuple[FoundLimits, ...]:
+    """Where the file of each part is wrong."""
+    dtype = job.plan.parts[0].spec.target.float_dtype
+    model = in_dtype_if_small(job.model, dtype)
+    session_for, exact = partial(kept_session, {}, no_tick), exact_outputs(model, dtype)
+    try:
+        return tuple(
+            found_limits(model, part, job.folder / f"{part.name}.onnx", session_for, exact) for part in job.plan.parts
+        )
+    except OnnxfnError:  # a file cannot be loaded at all
+        return ()
 
 
 def _with_all_layers(output: Output) -> Output:
@@ -233,18 +291,13 @@ def _graphs(job: Job, output: Output) -> tuple[BuiltGraph, ...]:
         )
         for part in job.plan.parts
     )
-    _check_patches(job.model, graphs)
-    return graphs
-
-
-def _check_patches(model: Any, graphs: Sequence[BuiltGraph]) -> None:
-    """Raises InvalidSpec if a patch of the user was called in the trace of no part."""
     unused = set.intersection(*({*graph.unused_patches} for graph in graphs))
     if unused:
         raise InvalidSpec(
-            f"the patch of {listed(sorted(unused))} has no effect: {type(model).__name__} does not call that; patch "
-            "what it calls, such as package.module:Class.forward, or a function in the module that imports it"
+            f"the patch of {listed(sorted(unused))} has no effect: {type(job.model).__name__} does not call that; "
+            "patch what it calls, such as package.module:Class.forward, or a function in the module that imports it"
         )
+    return graphs
 
 
 def _traced_model(job: Job, dtype: str | None) -> Any:

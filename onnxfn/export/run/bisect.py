@@ -9,7 +9,8 @@ from typing import Any
 from attrs import evolve
 
 from onnxfn.check.bisect.bisect import Divergence, divergence, selected_cases
-from onnxfn.check.cases.references import affordable_cases, largest_sizes
+from onnxfn.check.cases.other_sizes import other_sizes
+from onnxfn.check.cases.references import affordable_cases, stated_limits
 from onnxfn.check.check import compared_file
 from onnxfn.check.verdict.verdict import exact_outputs
 from onnxfn.export.run.loaded import Loaded, variant_of
@@ -76,7 +77,8 @@ def bisect(
         file = folder / f"{part.name}.onnx"
         compared = compared_file(in_dtype(copied, dtype), part, file, exact_outputs(copied, dtype))
         compared = evolve(compared, model=in_dtype(compared.model, compared.dtype or dtype or "float32"))
-        cases = affordable_cases(copied, part, real_inputs.get(part.name), largest_sizes(file))
+        near = affordable_cases(copied, part, real_inputs.get(part.name), stated_limits(file))
+        cases = (*near, *other_sizes(part, file))
         different = divergence(compared, selected_cases(cases, part, case, dict(sizes or {})))
         if different is not None:
             return different

@@ -11,9 +11,12 @@ from attrs import evolve, frozen
 
 from onnxfn.export.find.lookup import spec_for
 from onnxfn.export.find.other_libraries import COMPONENT_ROWS
+from onnxfn.export.jobs.options import check_library
+from onnxfn.export.jobs.request import ExportRequest, build_of, written
+from onnxfn.export.load.loading import load_library_model
 from onnxfn.export.publish.publishing import publish
 from onnxfn.export.publish.staging import Destination, check_destination, staging_folder
-from onnxfn.export.run.events import OnEvent, ignore, limited
+from onnxfn.export.run.events import OnEvent, ignore, limited, stage_timer
 from onnxfn.export.run.export import export
 from onnxfn.export.run.loaded import Loaded
 from onnxfn.graphs.build_options import BuildOptions
@@ -165,6 +168,19 @@ def export_pipeline(
         folders = [Destination(destination.folder / name) for name in names]
         publish(files, staging, destination, overwrite=overwrite, parts=folders)
     return {name: _moved(part, staging, destination.path) for name, part in exported.items()}
+
+
+def export_pipeline_request(request: ExportRequest, on_event: OnEvent = ignore) -> dict[str, Exported]:
+    """`export_pipeline` for a request. InvalidSpec for an option that a whole pipeline cannot have."""
+    if request.spec is not None:
+        raise InvalidSpec(f"{request.checkpoint} is a pipeline of diffusers, each part has a spec; leave spec out")
+    check_library(request.library, written(request) or {})
+    with stage_timer(on_event) as (timed, _), timed("load", request.checkpoint):
+        trust = request.trust_remote_code
+        pipeline = load_library_model(request.library, request.checkpoint, trust_remote_code=trust)
+    requested: dict[str, Any] = {name: getattr(request, name) for name in ("check", "overwrite", "write")}
+    build = evolve(build_of(request), template_cache=None)  # it is of whole models
+    return export_pipeline(pipeline, Path(request.path), build=build, on_event=on_event, **requested)
 
 
 def _listener_of_part(on_event: OnEvent, name: str) -> OnEvent:

@@ -9,7 +9,8 @@ from typing import Any
 
 from attrs import fields, frozen
 
-from onnxfn.check.cases.references import far_cases, largest_sizes, references
+from onnxfn.check.cases.other_sizes import other_sizes
+from onnxfn.check.cases.references import far_cases, references, stated_limits
 from onnxfn.check.check import check as check_part
 from onnxfn.check.check import check_error
 from onnxfn.check.sections.check import check_by_sections
@@ -77,8 +78,9 @@ def check_files(job: Job, *, must_pass: bool = False) -> Report:
             if job.check == "sections":
                 reports.append(check_by_sections(*of_part, exact=exact, proof=proof, real_inputs=real, tick=tick))
             else:
-                largest = largest_sizes(file)
-                with_model = partial(references, part=part, real_inputs=real, largest=largest, tick=tick)
+                limits = stated_limits(file)
+                others = other_sizes(part, file)
+                with_model = partial(references, part=part, real_inputs=real, limits=limits, others=others, tick=tick)
                 checked = partial(check_part, *of_part, job.plan, exact=exact, tick=tick)
                 reports.append(checked(session_for=session_for, expected=with_model, proof=proof))
             far = far_cases(*of_part) if reports[-1].passed else ()

@@ -12,6 +12,7 @@ from attrs import evolve
 from onnxfn.check.cases.image_sizes import image_sizes, moves_images, with_fixed_images, with_runnable_images
 from onnxfn.export.clients.side_files import with_remarks
 from onnxfn.export.derive.candidate_inputs import processed_arguments
+from onnxfn.export.derive.derive_sample import FROM_SAMPLE, with_texts_inside
 from onnxfn.export.find.lookup import with_model_task
 from onnxfn.export.publish.staging import Destination
 from onnxfn.export.report.report_file import recorded
@@ -19,8 +20,7 @@ from onnxfn.models.dtypes import with_model_dtype
 from onnxfn.specs.algebra.config_values import config_of
 from onnxfn.specs.algebra.planned import Part, Plan
 from onnxfn.specs.algebra.spec import ExportSpec
-from onnxfn.specs.axis_symbols import stated_limits
-from onnxfn.specs.converters import as_tuple
+from onnxfn.specs.conditions import range_of, read_conditions
 from onnxfn.specs.edits.tensors import with_dtypes
 from onnxfn.specs.errors import InvalidSpec, MissingValue
 from onnxfn.specs.plan.planning import Decoders, plan
@@ -63,7 +63,7 @@ def plan_for_destination(
         MissingValue: the configuration lacks a value that the spec reads.
         UnknownName: `decoders` or one of `dtypes` is not a known value.
     """
-    names = as_tuple(dtypes)
+    names = checked_dtypes(dtypes)
     values = (config_of(model) or {}) if config is None else config
     with _inner_config_in_errors(model, values):
         spec = with_model_task(spec, model)
@@ -87,7 +87,8 @@ def _plan_for_model(model: Any, values: Any, decoders: Decoders, spec: ExportSpe
         raise InvalidSpec(
             f"{without_inputs.name} of {spec.name or 'this spec'} has no inputs; compose some: takes(...)"
         )
-    planned = with_runnable_images(model, planned)
+    texts = with_texts_inside(model, planned) if (spec.derived or "").endswith(FROM_SAMPLE) else planned
+    planned = with_runnable_images(model, texts)
     parameters, processed = processed_arguments(model)
     return evolve(planned, left_out=left_out(spec, planned, parameters, processed))
 
@@ -145,6 +146,6 @@ def _part_of_file(part: Part, file: Path) -> Part:
     """The part, for images of one size if its file has one height or width, and the spec has no range of them."""
     if not moves_images(part) or not file.is_file():
         return part
-    sides = image_sizes(part.spec)
-    is_fixed = any(limit.low == limit.high and limit.name in sides for limit in stated_limits(metadata(file)))
+    stated = read_conditions(metadata(file).get("onnxfn.limits", ""))
+    is_fixed = any(low == high for low, high in (range_of(stated, side) for side in image_sizes(part.spec)))
     return with_fixed_images(part) if is_fixed else part

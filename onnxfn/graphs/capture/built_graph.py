@@ -6,7 +6,7 @@ from typing import Any
 
 from attrs import field, frozen
 
-from onnxfn.specs.axis_symbols import AxisFacts
+from onnxfn.specs.conditions import Condition
 from onnxfn.specs.converters import as_tuple
 
 
@@ -16,7 +16,8 @@ class BuiltGraph:
 
     Attributes:
         model: The graph, an `onnx_ir.Model`. Passes change it.
-        limits: The limits of the sizes of dynamic axes, from branches in the model.
+        limits: The sizes of dynamic axes for which the graph is valid.
+        conditions: What the model's code evaluated of sizes in the trace, as it was true there.
         unused_patches: The patches of the user that the trace did not call.
         traced_layers: Which layers were traced and repeated, or why all were; "" for a model without repeated layers.
         from_repeats: Whether layers were repeated: fewer layers were traced than the graph has.
@@ -27,7 +28,8 @@ class BuiltGraph:
     """
 
     model: Any
-    limits: tuple[AxisFacts, ...] = field(default=(), converter=as_tuple)
+    limits: tuple[Condition, ...] = field(default=(), converter=as_tuple)
+    conditions: tuple[Condition, ...] = field(default=(), converter=as_tuple)
     unused_patches: tuple[str, ...] = field(default=(), converter=as_tuple)
     traced_layers: str = ""
     from_repeats: bool = False

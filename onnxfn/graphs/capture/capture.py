@@ -11,12 +11,13 @@ from onnxfn.architectures.patch_table import patches_of
 from onnxfn.architectures.private.torch_names import torch_name
 from onnxfn.graphs.capture.built_graph import BuiltGraph
 from onnxfn.graphs.capture.sequence_lengths import dynamic_lengths
+from onnxfn.graphs.capture.trace_conditions import conditions, noted_conditions
 from onnxfn.graphs.capture.trace_errors import (
     DATA_DEPENDENT,
     WRAPPED,
     NotTranslated,
     changed_buffers,
-    trace_message,
+    trace_error,
     untranslated_message,
 )
 from onnxfn.graphs.capture.trace_settings import annotations_of_this_thread, fast_export, source_lines
@@ -34,7 +35,8 @@ from onnxfn.models.torch_modes import quiet
 from onnxfn.specs.algebra.dummies import dummies
 from onnxfn.specs.algebra.planned import Part, PlannedSpec
 from onnxfn.specs.axes import terms, value
-from onnxfn.specs.axis_symbols import SMALLEST_DYNAMIC_SIZE, UNBOUNDED, AxisFacts, ends, fixed_sizes, ranges
+from onnxfn.specs.axis_symbols import SMALLEST_DYNAMIC_SIZE, UNBOUNDED, fixed_sizes, ranges
+from onnxfn.specs.conditions import Condition, is_range, range_conditions, range_of, symbols_of
 from onnxfn.specs.errors import CaptureFailed, InvalidSpec, OnnxfnError, raise_no_memory, root_cause
 from onnxfn.specs.stored.reports import Tick, no_tick
 
@@ -56,7 +58,8 @@ def capture(model: Any, part: Part, tick: Tick = no_tick) -> BuiltGraph:
             names the line of the model's source where the trace ended.
     """
     with tracing(model, part, tick) as called:
-        program = exported_program(model, part)
+        with noted_conditions() as noted:
+            program = exported_program(model, part)
         limits = _limits(program, part)
         _check_ranges(model, part, limits)
         tick()
@@ -66,7 +69,8 @@ def capture(model: Any, part: Part, tick: Tick = no_tick) -> BuiltGraph:
             raise CaptureFailed(_refusal(model, part, tick, error)) from error.__cause__
     return BuiltGraph(
         model=graph,
-        limits=_with_smallest(limits, part),
+        limits=_stated(limits, part),
+        conditions=conditions(noted, _axes_of_symbols(program, part)),
         unused_patches=unused_patches(part.spec.call.patches, called),
     )
 
@@ -123,7 +127,8 @@ def exported_program(model: Any, part: Part) -> Any:
             raise
         after = _buffer_versions(model)
         common = before.keys() & after.keys()
-        changed.update(name for name in common if _differ(before[name], after[name]))
+        pairs = {name: (*before[name], *after[name]) for name in common}
+        changed.update(name for name, (old, writes, new, later) in pairs.items() if old is not new or writes != later)
         return result
 
     changed: set[str] = set()
@@ -141,7 +146,7 @@ def exported_program(model: Any, part: Part) -> Any:
     except Exception as error:
         raise_no_memory(error)
         shown = root_cause(error) if isinstance(error, BranchOnValues) else error
-        raise CaptureFailed(trace_message(model, part, sample, shown)) from error
+        raise trace_error(model, part, sample, shown) from error
 
 
 def _read_inputs(program: Any, spec: PlannedSpec) -> set[str]:
@@ -176,11 +181,6 @@ def _check_state(model: Any, program: Any, changed: set[str]) -> None:
     state = sorted(changed & {buffers.get(node.name, "") for node in read})
     if state:
         raise InvalidSpec(changed_buffers(type(model).__name__, state))
-
-
-def _differ(before: tuple[Any, int], after: tuple[Any, int]) -> bool:
-    """Whether a buffer is another tensor, or was written into."""
-    return before[0] is not after[0] or before[1] != after[1]
 
 
 def _buffer_versions(model: Any) -> dict[str, tuple[Any, int]]:
@@ -238,7 +238,7 @@ def _translated(program: Any, part: Part, tick: Tick) -> Any:
             if not lower_in_place(program, registry):
                 tick()
                 program = torch_name("for_export")(program, registry=registry)
-            graph = torch_name("as_onnx")(insert_type_promotions(program), registry=registry).model
+            graph = torch_name("as_onnx")(insert_type_promotions(program, registry), registry=registry).model
     except Exception as error:
         raise_no_memory(error)
         failed = [node for node in program.graph.nodes if looked_up and node.target == looked_up[-1]]
@@ -267,21 +267,29 @@ def _watched_registry(registry: Any, tick: Tick, looked_up: list[Any]) -> Any:
     return watched
 
 
+def _input_sizes(program: Any, part: Part) -> list[tuple[str, Any]]:
+    """The dynamic axes of the inputs, each with its size in the trace."""
+    tensors = [node.meta["val"] for node in program.graph.nodes if node.op == "placeholder"][-len(part.inputs) :]
+    pairs = zip(part.inputs.values(), tensors, strict=True)
+    return [(symbol, tensor.shape[index]) for axes, tensor in pairs for index, symbol in axes.items()]
+
+
+def _axes_of_symbols(program: Any, part: Part) -> dict[Any, str]:
+    """From each symbol of sympy that is the size of an input's axis to the axis."""
+    sizes = _input_sizes(program, part)
+    return {size.node._expr: symbol for symbol, size in reversed(sizes) if hasattr(size, "node")}
+
+
 def _limits(program: Any, part: Part) -> dict[str, Ends]:
     """The sizes of dynamic axes that the model's own branches allow, where these are not all.
 
-    A lower end of 2 is not a limit: torch always specializes the sizes 0 and 1.
+    A lower end of 2 is not a limit: torch always specializes the sizes 0 and 1. A sum has the limits of its terms.
     """
-    tensors = [node.meta["val"] for node in program.graph.nodes if node.op == "placeholder"][-len(part.inputs) :]
     limits: dict[str, Ends] = {}
-    for axes, tensor in zip(part.inputs.values(), tensors, strict=True):
-        for index, symbol in axes.items():
-            if terms(symbol) != (symbol,):
-                continue  # a sum has the limits of its terms
-            size = tensor.shape[index]
-            allowed = program.range_constraints.get(getattr(getattr(size, "node", None), "expr", None))
-            if allowed is not None:
-                limits.setdefault(symbol, _ends(allowed))
+    for symbol, size in _input_sizes(program, part):
+        allowed = program.range_constraints.get(getattr(getattr(size, "node", None), "expr", None))
+        if allowed is not None and terms(symbol) == (symbol,):
+            limits.setdefault(symbol, _ends(allowed))
     return {name: limit for name, limit in limits.items() if limit[0] > SMALLEST_DYNAMIC_SIZE or limit[1] is not None}
 
 
@@ -298,13 +306,14 @@ def _check_ranges(model: Any, part: Part, limits: Mapping[str, Ends]) -> None:
             )
 
 
-def _with_smallest(limits: Mapping[str, Ends], part: Part) -> tuple[AxisFacts, ...]:
-    """The limits, raised to the smallest sizes in the plan; a fixed size is also the upper limit."""
-    fixed, joined = fixed_sizes(part.spec), dict(limits)
-    for size in part.spec.smallest:
-        low, high = limits.get(size.name, ANY_SIZE)
-        joined[size.name] = max(low, ends(size)[0]), fixed.get(size.name, high)
-    return tuple(AxisFacts(name, low=low, high=high) for name, (low, high) in joined.items())
+def _stated(limits: Mapping[str, Ends], part: Part) -> tuple[Condition, ...]:
+    """The limits of the trace and of the plan. What is fixed has one size, and a larger smallest size wins."""
+    of_plan, fixed, stated = part.spec.limits, fixed_sizes(part.spec), list[Condition]()
+    for name in dict.fromkeys((*limits, *(name for each in of_plan for name in symbols_of(each.text)))):
+        low, high = limits.get(name, ANY_SIZE)
+        low = max(low if low > SMALLEST_DYNAMIC_SIZE else 0, range_of(of_plan, name)[0])
+        stated += range_conditions(name, low or None, fixed.get(name, high))
+    return (*stated, *(each for each in of_plan if not is_range(each)))
 
 
 def _ends(allowed: Any) -> Ends:

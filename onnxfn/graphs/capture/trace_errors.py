@@ -14,7 +14,7 @@ from onnxfn.models import forward
 from onnxfn.specs.algebra.planned import Part
 from onnxfn.specs.axes import terms
 from onnxfn.specs.axis_symbols import SMALLEST_DYNAMIC_SIZE
-from onnxfn.specs.errors import first_line, listed, root_cause
+from onnxfn.specs.errors import CaptureFailed, FixedSizes, first_line, listed, root_cause
 
 CAPTURE = (str(Path(__file__).parent), str(Path(forward.__file__).parent))
 """The folders whose functions call `forward`."""
@@ -111,9 +111,11 @@ def changed_buffers(name: str, buffers: Sequence[str]) -> str:
     )
 
 
-def trace_message(model: Any, part: Part, sample: Sequence[Any], error: BaseException) -> str:
-    """The message for a model that torch.export cannot trace."""
-    return _fixed_axes(model, part, error) or _small_axes(part, sample) or _where_it_failed(model, part, error)
+def trace_error(model: Any, part: Part, sample: Sequence[Any], error: BaseException) -> CaptureFailed:
+    """The error for a model that torch.export cannot trace."""
+    if fixed := _fixed_axes(model, part, error):
+        return FixedSizes(fixed)
+    return CaptureFailed(_small_axes(part, sample) or _where_it_failed(model, part, error))
 
 
 def _fixed_axes(model: Any, part: Part, error: BaseException) -> str | None:

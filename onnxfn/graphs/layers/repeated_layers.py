@@ -69,7 +69,8 @@ def repeated_layers(model: Any) -> tuple[LayerStack, ...]:
 
     stacks: list[LayerStack] = []
     for path, module in model.named_modules():
-        if type(module) not in (torch.nn.ModuleList, torch.nn.Sequential) or _is_inside(path, stacks):
+        is_inside = path.startswith(tuple(stack.prefix for stack in stacks))
+        if is_inside or type(module) not in (torch.nn.ModuleList, torch.nn.Sequential):
             continue
         stack = _shortest_stack(path, list(module.children()), _values_of_layers(model, len(module)))
         if stack is not None and _has_own_parameters(model, module):
@@ -103,10 +104,6 @@ def truncated(model: Any, stacks: Sequence[LayerStack]) -> Iterator[None]:
     finally:
         for (container, _), layers in zip(containers, all_layers, strict=True):
             container._modules = layers
-
-
-def _is_inside(path: str, stacks: Sequence[LayerStack]) -> bool:
-    return any(path.startswith(stack.prefix) for stack in stacks)
 
 
 def _shortest_stack(path: str, layers: Sequence[Any], values: Sequence[Sequence[Any]]) -> LayerStack | None:

@@ -149,17 +149,11 @@ def _planned_size(part: Part, name: str, index: int, axis: Axis, size: Any) -> i
             raise CaptureFailed(f"{where} is dynamic in the plan ({axis.symbol}), but the model fixes it to {size}")
         return axis.symbol
     if not isinstance(size, int):
-        raise CaptureFailed(
-            f"{where} is dynamic in the graph ({size}), but the plan has no symbol for it; {_with_symbol(name, index)}"
-        )
+        edit = f"use gives({name!r}, ...) with a word such as 'n' for axis {index}"
+        raise CaptureFailed(f"{where} is dynamic in the graph ({size}), but the plan has no symbol for it; {edit}")
     if axis.kind == "literal" and size != int(axis.symbol):
         raise CaptureFailed(f"{where} is {size} in the graph, but {axis.symbol} in the plan")
     return size
-
-
-def _with_symbol(name: str, index: int) -> str:
-    """The edit that gives an axis of an output a symbol."""
-    return f"use gives({name!r}, ...) with a word such as 'n' for axis {index}"
 
 
 def _plan_symbols(inputs: Sequence[Any], part: Part) -> dict[str, str]:

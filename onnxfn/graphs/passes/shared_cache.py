@@ -55,17 +55,13 @@ def share_cache(model: Any, part: Part) -> Any:
     lengths = _lengths(first, inputs[LENGTHS[1]])
     biases: dict[Any, Any] = {}
     for node in [node for node in model.graph if is_operator(node, "Attention")]:
-        if _has_cache(node, past):
+        if len(node.inputs) > RANK + 1 and node.inputs[4] in past and node.inputs[5] in past:
             _replace(node, lengths, biases)
     common.RemoveUnusedNodesPass()(model)
     for value, name in past.items():
         _refuse_other_readers(value, name)
     model.graph.sort()
     return import_domain(model)
-
-
-def _has_cache(attention: Any, past: dict[Any, str]) -> bool:
-    return len(attention.inputs) > RANK + 1 and attention.inputs[4] in past and attention.inputs[5] in past
 
 
 def _refuse_other_readers(value: Any, name: str) -> None:

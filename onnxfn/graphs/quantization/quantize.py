@@ -43,8 +43,8 @@ def quantize_weights(
     left: list[tuple[str, str]] = []
     for value in list(model.graph.initializers.values()):
         slot = slot_of(value)
-        if slot is None or len(shape_of(value)) < MATRIX_RANK or _are_biases(slot):
-            continue
+        if slot is None or len(shape_of(value)) < MATRIX_RANK or slot.parameter.endswith("bias"):
+            continue  # one bias for each expert: vectors that a lookup reads as it reads the rows of a table
         reads, problem = weight_reads(value)
         operators = tuple(dict.fromkeys(read.operator for read in reads))
         rule = rule_for(rules, names.get(slot.parameter, (slot.parameter,)), operators)
@@ -55,11 +55,6 @@ def quantize_weights(
             _quantize(model.graph, value, reads, rule)
     # A node in a branch of an If may not have the name of one outside.
     return common.NameFixPass()(import_domain(model)).model, tuple(left)
-
-
-def _are_biases(slot: Slot) -> bool:
-    """Whether a slot holds one bias for each expert: vectors that a lookup reads as it reads the rows of a table."""
-    return slot.parameter.endswith("bias")
 
 
 def _obstacle(value: Any, reads: Sequence[Read], rule: WeightRule) -> str:

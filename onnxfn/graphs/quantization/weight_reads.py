@@ -65,22 +65,14 @@ def _read(node: Any, index: int) -> Read | None:
     rank = len(shape_of(node.inputs[index]))
     if is_operator(node, "MatMul") and index == 1 and rank == MATRIX_RANK and len(shape_of(node.inputs[0])) != 1:
         return Read("MatMul", node, rows_first=False)
-    if is_operator(node, "Gemm") and index == 1 and _is_plain_gemm(node):
+    factors = (attribute(node, "alpha", 1.0), attribute(node, "beta", 1.0), attribute(node, "transA", 0))
+    if is_operator(node, "Gemm") and index == 1 and factors == (1.0, 1.0, 0):
         return Read("MatMul", node, rows_first=bool(attribute(node, "transB", 0)))
     if is_operator(node, "Gather") and index == 0 and attribute(node, "axis", 0) == 0 and rank >= MATRIX_RANK:
         return Read("Gather", node, rows_first=True)
-    if is_operator(node, "GatherND") and index == 0 and _is_lookup(node) and rank >= MATRIX_RANK:
-        return Read("Gather", node, rows_first=True)
+    if is_operator(node, "GatherND") and index == 0 and attribute(node, "batch_dims", 0) == 0 and rank >= MATRIX_RANK:
+        is_lookup = shape_of(node.inputs[1])[-1:] == (1,)  # each index is a single number
+        return Read("Gather", node, rows_first=True) if is_lookup else None
     if is_operator(node, "Conv") and index == 1:
         return Read("Conv", node, rows_first=True)
     return None
-
-
-def _is_plain_gemm(node: Any) -> bool:
-    factors = (attribute(node, "alpha", 1.0), attribute(node, "beta", 1.0))
-    return factors == (1.0, 1.0) and not attribute(node, "transA", 0)
-
-
-def _is_lookup(node: Any) -> bool:
-    """Whether each index of a GatherND is a single number, so that it looks up along the first axis."""
-    return attribute(node, "batch_dims", 0) == 0 and shape_of(node.inputs[1])[-1:] == (1,)

@@ -107,16 +107,12 @@ def _content(total: Any) -> tuple[int, Any]:
     content, rest = total.primitive()
     if not content.is_Integer:
         return 1, total
-    for number in sorted(_divisors(rest), reverse=True):
+    terms = [term.as_coeff_Mul()[1] for term in rest.args]
+    divisors = {term.args[1] for term in terms if _is_remainder(term) and term.args[1].is_Integer and term.args[1] > 1}
+    for number in sorted(map(int, divisors), reverse=True):
         if _is_multiple(rest, number):
             return int(content) * number, torch_name("FloorDiv")(rest, number)
     return int(content), rest
-
-
-def _divisors(total: Any) -> set[int]:
-    """The divisors of the remainders among the terms of a sum."""
-    terms = [term.as_coeff_Mul()[1] for term in total.args]
-    return {int(term.args[1]) for term in terms if _is_remainder(term) and term.args[1].is_Integer and term.args[1] > 1}
 
 
 def _is_multiple(formula: Any, number: int) -> bool:

@@ -64,7 +64,11 @@ def fingerprint(model: Any, *others: Any) -> str | None:
         classes = [base for base in dict.fromkeys(bases) if base is not object]
         modules = dict.fromkeys(class_.__module__ for class_ in classes)
         packages = dict.fromkeys(map(_package, (*modules, *_modules_named_in(others))))
-        lines = [*map(_plain_text, others), *package_versions(), *map(_version, packages)]
+        lines = [
+            *(json.dumps(to_plain(each), default=repr) for each in others),
+            *package_versions(),
+            *map(_version, packages),
+        ]
         lines.extend((_config(model), module_bytes(model, _stand_in, lambda *_: False).hex()))
         for names in (*map(vars, classes), *(vars(sys.modules[module]) for module in modules)):
             lines.extend(_code_lines(names))
@@ -79,11 +83,6 @@ def weights_digest(model: Any) -> str:
     state = model.state_dict()
     lines = (f"{name}: {tensor_type(state[name])} {elements_digest(state[name])}" for name in sorted(state))
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
-
-
-def _plain_text(value: Any) -> str:
-    """A record or a plain value as JSON, with every specified field."""
-    return json.dumps(to_plain(value), default=repr)
 
 
 def _modules_named_in(value: Any) -> Iterator[str]:

@@ -27,7 +27,7 @@ from attrs import asdict, fields, frozen
 from onnxfn.graphs.capture.built_graph import BuiltGraph
 from onnxfn.graphs.nodes.slots import SLOT, Slot, slot_of
 from onnxfn.models.torch_modes import quiet
-from onnxfn.specs.axis_symbols import AxisFacts
+from onnxfn.specs.conditions import Condition
 from onnxfn.specs.errors import raise_no_memory
 
 MAX_CACHE_BYTES = 512 * 2**20
@@ -257,7 +257,7 @@ def _graph(content: bytes) -> BuiltGraph:
         value = graph.graph.initializers[value_name]
         value.shape, value.dtype = value.const_value.shape, value.const_value.dtype
         value.const_value, value.meta[SLOT] = None, Slot(**slot)
-    limits = [AxisFacts(**limit) for limit in note["facts"].pop("limits")]
+    limits = [Condition(**limit) for limit in note["facts"].pop("limits")]
     return BuiltGraph(model=graph, limits=limits, **note["facts"], from_template=True)
 
 

@@ -20,6 +20,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from copy import copy
 from functools import cache
 from types import MappingProxyType, SimpleNamespace
 from typing import Any
@@ -217,7 +218,7 @@ def write_out_of_place(graph: Any, node: Any) -> bool:
     views of this memory, only the written view and those that it is a view of are read after the write. The new tensor
     has the shape and the dtype of the old one.
     """
-    operator, views = _out_of_place(operator_name(node)), _views(node.args[0])
+    operator, views = _out_of_place(node), _views(node.args[0])
     order = {other: index for index, other in enumerate(graph.nodes)}
     readers = [[user for user in view.users if order[user] > order[node]] for view in views]
     last = max((index for index, users in enumerate(readers) if users), default=0)
@@ -233,16 +234,25 @@ def write_out_of_place(graph: Any, node: Any) -> bool:
     return True
 
 
-def _out_of_place(name: str) -> Any:
-    """The out-of-place form of an operator: `aten::relu` for `aten::relu_`; None if there is none."""
+def _out_of_place(node: Any) -> Any:
+    """The out-of-place form of a node's operator: `aten::relu` for `aten::relu_`; None if there is none."""
     import torch
 
-    packet, _, overload = name.removeprefix("aten::").partition(".")
+    packet = operator_name(node).removeprefix("aten::").partition(".")[0]
     if not packet.endswith("_") or packet.startswith("_"):
         return None
-    operators = getattr(torch.ops.aten, packet.removesuffix("_"), None)
-    # Some have the overload `Tensor` only where they write, as `floor_divide_` does.
-    return getattr(operators, overload or "default", getattr(operators, "default", None))
+    return _overload(getattr(torch.ops.aten, packet.removesuffix("_"), None), _types(node.target))
+
+
+def _types(operator: Any) -> list[str]:
+    """The types of the arguments of an operator, such as `Tensor` and `number`."""
+    return [str(argument.type) for argument in operator._schema.arguments]
+
+
+def _overload(packet: Any, types: list[str]) -> Any:
+    """The overload with arguments of these types, under any name: `Tensor_Scalar` for `pow_.Scalar`; else None."""
+    overloads = [getattr(packet, name) for name in (packet.overloads() if packet else ())]
+    return next((overload for overload in overloads if _types(overload) == types), None)
 
 
 def _views(written: Any) -> list[Any]:
@@ -366,7 +376,7 @@ def _name_outputs(program: Any) -> None:
             spec.arg.name = node.name
 
 
-def insert_type_promotions(program: Any) -> Any:
+def insert_type_promotions(program: Any, registry: Any) -> Any:
     """Inserts a cast at each implicit type promotion, by torch's rules.
 
     torch's pass runs the whole graph once more on fake tensors. Here only the nodes that promote are run.
@@ -375,12 +385,26 @@ def insert_type_promotions(program: Any) -> Any:
     calls = [node for node in module.graph.nodes if node.op == "call_function"]
     if promoting := [node for node in calls if _promotes(node, operators)]:
         values = {node: node.meta["val"] for node in module.graph.nodes if "val" in node.meta}
-        pass_ = torch_name("type_promotions")(module, torch_name("type_promotion").TypePromotionTable())
+        pass_ = torch_name("type_promotions")(module, _promotion_table())
         pass_.env.update(values)
         with torch_name("fake_mode_of")(list(values.values())):
             for node in promoting:
                 pass_.run_node(node)
+                node.target = _translated_overload(node, registry)
     return program
+
+
+def _translated_overload(node: Any, registry: Any) -> Any:
+    """The operator of a node; for tensors alone if it has no translation, or reads a number computed from sizes.
+
+    That number is a tensor in ONNX: `remainder.Scalar`, whose translation reads a constant, is `remainder.Tensor`.
+    """
+    types = _types(node.target)
+    numbers = [argument for argument, type_ in zip(node.args, types, strict=False) if type_ == "number"]
+    if has_translation(node, registry) and not any(hasattr(number, "meta") for number in numbers):
+        return node.target
+    of_tensors = ["Tensor" if type_ == "number" else type_ for type_ in types]
+    return _overload(node.target.overloadpacket, of_tensors) or node.target
 
 
 def _complete_users(graph: Any) -> None:
@@ -453,6 +477,15 @@ def _promotes(node: Any, operators: frozenset[str]) -> bool:
 
 @cache
 def _promoting_operators() -> frozenset[str]:
-    """The operators whose inputs are promoted, by torch's own table."""
+    """The operators whose inputs are promoted, by torch's own table and `_promotion_table`."""
     rules = torch_name("generated_promotion_rules") | torch_name("extra_promotion_rules")
-    return frozenset(f"{rule.namespace}::{rule.op_name}" for rule in rules)
+    return frozenset(f"{rule.namespace}::{rule.op_name}" for rule in rules) | {"aten::pow"}
+
+
+def _promotion_table() -> Any:
+    """Torch's table of rules of type promotion, and the rule of powers, which it lacks: that of remainders."""
+    table = torch_name("type_promotion").TypePromotionTable()
+    (rule,) = (copy(each) for each in torch_name("generated_promotion_rules") if each.op_name == "remainder")
+    rule.op_name = "pow"
+    table.add_rule(rule)
+    return table

@@ -35,15 +35,16 @@ def translations(opset: int) -> dict[Any, Callable[..., Any]]:
         **tensor_translations(),
         **gelu,
         operator.floordiv: _floor_quotient,
+        torch.ops.aten.addmm.default: _addmm,
         torch.ops.aten.adaptive_avg_pool1d.default: _adaptive_avg_pool1d,
         torch.ops.aten.adaptive_avg_pool2d.default: _adaptive_avg_pool2d,
         torch.ops.aten.batch_norm.default: _batch_norm,
-        torch.ops.aten.conv_transpose2d.input: _conv_transpose2d,
         torch.ops.aten._unsafe_index.Tensor: _index,
         torch.ops.aten._unsafe_index_put.default: _index_put,
         torch.ops.aten.flatten.using_ints: _flatten,
         torch.ops.aten.index.Tensor: _index,
         torch.ops.aten.index_put.default: _index_put,
+        torch.ops.aten.linear.default: _linear,
         torch.ops.aten.log_sigmoid.default: _log_sigmoid,
         torch.ops.aten.sym_numel.default: _sym_numel,
         torch.ops.aten.unflatten.int: _unflatten,
@@ -67,6 +68,20 @@ def _floor_quotient(dividend: Any, divisor: Any) -> Any:
     producer = dividend.producer() if hasattr(dividend, "producer") else None
     is_negative = producer is not None and producer.op_type == "Neg"
     return op.Div(op.Sub(dividend, op.Mod(dividend, divisor)) if is_negative else dividend, divisor)
+
+
+def _addmm(tensor: Any, left: Any, right: Any, beta: Any = 1, alpha: Any = 1) -> Any:
+    """A matrix product plus a tensor; the Gemm of torch's table takes no integers, and no factor from sizes."""
+    is_gemm = left.dtype.is_floating_point() and not any(isinstance(factor, onnx_ir.Value) for factor in (beta, alpha))
+    return (core.aten_addmm if is_gemm else core.aten_baddbmm)(tensor, left, right, beta, alpha)
+
+
+def _linear(tensor: Any, weight: Any, bias: Any = None) -> Any:
+    """A linear layer; the Gemm of torch's table takes no integers."""
+    if tensor.dtype.is_floating_point():
+        return nn.aten_linear(tensor, weight, bias)
+    product = op.MatMul(tensor, op.Transpose(weight))
+    return product if bias is None else op.Add(product, bias)
 
 
 def _reshape_as(tensor: Any, other: Any) -> Any:
@@ -163,21 +178,6 @@ def _reshaped(tensor: Any, kept: int, sizes: Any) -> Any:
 def _sym_numel(tensor: Any) -> Any:
     """The number of elements of a tensor; torch's table lacks it."""
     return op.Size(tensor)
-
-
-def _conv_transpose2d(
-    image: Any,
-    weight: Any,
-    bias: Any = None,
-    stride: Any = 1,
-    padding: Any = 0,
-    output_padding: Any = 0,
-    groups: int = 1,
-    dilation: Any = 1,
-) -> Any:
-    """A transposed convolution of images; torch's table has it only as an option of `aten.convolution`."""
-    stride, padding, output_padding, dilation = map(_height_and_width, (stride, padding, output_padding, dilation))
-    return core.aten_convolution(image, weight, bias, stride, padding, dilation, True, output_padding, groups)
 
 
 def _height_and_width(value: Any) -> list[int]:

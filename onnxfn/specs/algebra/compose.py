@@ -22,6 +22,7 @@ from toolz import reduce
 
 from onnxfn.specs.algebra.spec import ExportSpec, Overlay
 from onnxfn.specs.axis_symbols import joined_axes
+from onnxfn.specs.conditions import Condition
 from onnxfn.specs.errors import InvalidSpec, shortened
 from onnxfn.specs.named_records import Named
 from onnxfn.specs.quantization import WeightRule, unique_rules
@@ -102,6 +103,11 @@ def overlays(left: tuple[Overlay, ...], right: tuple[Overlay, ...]) -> tuple[Ove
     return tuple({**by_name, **joined}.values())
 
 
+def limits(left: tuple[Condition, ...], right: tuple[Condition, ...]) -> tuple[Condition, ...]:
+    """The conditions of both, each once."""
+    return tuple(dict.fromkeys((*left, *right)))
+
+
 def rules(left: tuple[WeightRule, ...], right: tuple[WeightRule, ...]) -> tuple[WeightRule, ...]:
     """The rules of both, those of the right last: the last rule that selects a weight wins."""
     return unique_rules((*left, *right))
@@ -115,7 +121,7 @@ def group(left: Any, right: Any) -> Any:
 
 
 JOINS: Mapping[str, Callable[..., Any]] = MappingProxyType(
-    {"overlays": overlays, "axes": joined_axes, "rules": rules, "patches": patches}
+    {"overlays": overlays, "axes": joined_axes, "limits": limits, "rules": rules, "patches": patches}
 )
 """The joins that fields name in their metadata."""
 

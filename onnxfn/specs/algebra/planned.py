@@ -9,6 +9,7 @@ from attrs import field
 from onnxfn.specs.algebra.spec import Call, Check, Dummies, ExportSpec, Target
 from onnxfn.specs.axes import symbols
 from onnxfn.specs.axis_symbols import AxisFacts, graph_axes
+from onnxfn.specs.conditions import Condition
 from onnxfn.specs.converters import as_tuple
 from onnxfn.specs.named_records import Named, by_name, has_tensor, tensor_of
 from onnxfn.specs.record import record
@@ -76,7 +77,7 @@ class PlannedSpec:
         feedback: Inputs that the next call takes from an output of this call.
         links: Inputs that another part computes.
         io_names: Inputs and outputs that have `target.io_dtype`: floats that are no cache.
-        smallest: The smallest sizes that the model accepts. For a fixed axis it is the only size.
+        limits: The sizes that the model accepts, or for which its graph is right, as conditions.
     """
 
     name: str | None = None
@@ -94,7 +95,7 @@ class PlannedSpec:
     feedback: Named[Feedback] = field(default=Named((), "feedback"), converter=by_name)
     links: Named[Link] = field(default=Named((), "link"), converter=by_name)
     io_names: tuple[str, ...] = field(default=(), converter=as_tuple)
-    smallest: Named[AxisFacts] = field(default=Named((), "smallest size"), converter=by_name)
+    limits: tuple[Condition, ...] = field(default=(), converter=as_tuple)
 
     @property
     def batch(self) -> str:

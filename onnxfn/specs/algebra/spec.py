@@ -9,6 +9,7 @@ from typing import Any, Literal
 from attrs import evolve, field
 
 from onnxfn.specs.axis_symbols import AxisFacts
+from onnxfn.specs.conditions import Condition
 from onnxfn.specs.converters import as_tuple
 from onnxfn.specs.errors import InvalidSpec, refuse_unknown
 from onnxfn.specs.named_records import Named, by_name, has_tensor, tensor_of
@@ -175,6 +176,7 @@ class ExportSpec:
         normalizer: Where the configuration keeps the values that axes and generators name.
         dummies: How dummy tensors are made.
         axes: What is known of axes: sizes in dummy tensors, static axes, ranges, other names in ONNX.
+        limits: The sizes that the model takes, where these are not all: `height % 32 == 0`.
         tasks: What each task adds to the spec.
         cases: The cases of the check: what each changes in the dummies.
         parts: Which ONNX files the spec is written as.
@@ -200,6 +202,7 @@ class ExportSpec:
     normalizer: Normalizer = Normalizer()
     dummies: Dummies = Dummies()
     axes: Named[AxisFacts] = field(default=Named((), "axis"), converter=by_name, metadata={"join": "axes"})
+    limits: tuple[Condition, ...] = field(default=(), converter=as_tuple, metadata={"join": "limits"})
     tasks: Named[Overlay] = field(default=Named((), "task"), converter=by_name, metadata={"join": "overlays"})
     cases: Named[Overlay] = field(default=Named((), "case"), converter=by_name, metadata={"join": "overlays"})
     parts: Parts = Parts()

@@ -157,9 +157,7 @@ def _hidden_states(name: str, axes: AxisMap, layers: Source) -> ExportSpec:
     """A spec of the input of the first layer (number 0) and the output of each layer."""
     per_layer = OutputSpec(f"{name}.{NEXT}", axes, (name, NEXT), layers=layers)
     return compose(
-        gives(f"{name}.0", axes, path=(name, 0)),
-        ExportSpec(outputs=(per_layer,)),
-        always(output_hidden_states=True),
+        gives(f"{name}.0", axes, path=(name, 0)), ExportSpec(outputs=(per_layer,)), always(output_hidden_states=True)
     )
 
 

@@ -15,6 +15,7 @@ from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.axes import names, symbols, terms
 from onnxfn.specs.axis_symbols import fixed_sizes, joined_axes, ranges, traced_sizes
 from onnxfn.specs.errors import InvalidSpec
+from onnxfn.specs.plan.size_cases import within
 
 Sized = TypeVar("Sized", Case, PlannedSpec)
 """What has sizes of dummies."""
@@ -26,10 +27,10 @@ def within_ranges(spec: PlannedSpec) -> PlannedSpec:
 
 
 def case_within(case: Sized, spec: PlannedSpec) -> Sized:
-    """A case, or a planned spec, with its sizes moved into the ranges of a planned spec."""
+    """A case, or a planned spec, with its sizes moved into the ranges and limits of a planned spec."""
     sizes = traced_sizes(case)
-    within = {name: min(max(sizes[name], low), high) for name, (low, high) in ranges(spec).items() if name in sizes}
-    return resized(case, within)
+    moved = {name: min(max(sizes[name], low), high) for name, (low, high) in ranges(spec).items() if name in sizes}
+    return resized(case, within(sizes | moved, spec.limits) if spec.limits else moved)
 
 
 def check_sizes(spec: PlannedSpec, sizes: Mapping[str, int]) -> None:
@@ -56,19 +57,22 @@ def cases(spec: PlannedSpec) -> tuple[Case, ...]:
     batch = batch_symbol(spec)
     single = {name: 1 if name == batch else size + CASE_STEPS[0] for name, size in missing.items()}
     several = {name: 3 if name == batch else size + CASE_STEPS[1] for name, size in missing.items()}
-    default = spec.cases or (Case("one"), Case("several"))
-    return tuple(
-        case_within(resized(case, sizes), spec) for case, sizes in zip(default, cycle((single, several)), strict=False)
-    )
+    pairs = zip(spec.cases or (Case("one"), Case("several")), cycle((single, several)), strict=False)
+    return tuple(case_within(resized(case, sizes), spec) for case, sizes in pairs)
 
 
 FAR_TEXT, FAR_PAST = "far text", "far past"
-"""The names of cases that are too long for whole models of any size, see `text_cases.py`."""
+"""The names of the longest cases, see `text_cases.py`: not every whole model can read them. Others are numbered."""
+
+
+def is_far(case: Case) -> bool:
+    """Whether a case is one of these."""
+    return case.name.startswith((FAR_TEXT, FAR_PAST))
 
 
 def near_cases(spec: PlannedSpec) -> tuple[Case, ...]:
     """The cases of a planned spec without the far ones."""
-    return tuple(case for case in cases(spec) if case.name not in (FAR_TEXT, FAR_PAST))
+    return tuple(case for case in cases(spec) if not is_far(case))
 
 
 def batch_symbol(spec: PlannedSpec) -> str | None:

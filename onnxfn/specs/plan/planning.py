@@ -100,6 +100,7 @@ def resolved(spec: ExportSpec, config: Snapshot) -> PlannedSpec:
         outputs=_outputs(complete, config, {name for tensor in taken for name in names(tensor.axes)}),
         dummies=_planned_dummies(complete, config, complete.dummies, used),
         axes=complete.axes,
+        limits=complete.limits,
         cases=tuple(_case(complete, config, overlay, used, taken) for overlay in complete.cases),
         call=evolve(
             complete.call,

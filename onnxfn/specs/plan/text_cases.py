@@ -6,7 +6,10 @@ if the configuration has the tokens and the longest text that they need.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from itertools import chain
 from types import MappingProxyType
 from typing import Any
 
@@ -28,14 +31,11 @@ from onnxfn.specs.records import Generator, InputSpec, NestedDummy, Source
 SPECIAL_TOKENS, LONG_TEXT, LONG_PAST = "special tokens", "long text", "long past"
 """The names of these cases. Far ones are longer than all thresholds of the configuration, see `thresholds.py`."""
 
-FAR: Mapping[str, str] = MappingProxyType({FAR_TEXT: LONG_TEXT, FAR_PAST: LONG_PAST})
-"""From the name of a far case to that of the long one."""
-
 SHORTEST, LONGEST, UNUSED_POSITIONS = 64, 512, 2
 """The tokens of a long text: of large models, and of small ones. The positions that RoBERTa's tables leave unused."""
 
-LARGEST_THRESHOLD, BEYOND = 4096, 9
-"""The largest threshold that a check can afford, and by how many tokens a far text is longer than a threshold."""
+LARGEST_TABLE, BEYOND = 4096, 9
+"""The largest table of positions that is read to its end, and by how many tokens a far text exceeds a threshold."""
 
 SECTIONS = ("text_config.", "", "decoder.", "decoder_config.", "encoder.", "encoder_config.")
 """Where a configuration may keep the facts about its texts, the first that has them counts."""
@@ -67,14 +67,14 @@ class TextFacts:
     Attributes:
         pad: The pad token.
         end: An end token.
-        longest: How many tokens a long text has.
-        farthest: How many tokens a far text has; 0 without a threshold.
+        longest: How many tokens a text may have.
+        far: The lengths of far texts: one for each threshold, in ascending order.
     """
 
     pad: int | None
     end: int | None
     longest: int
-    farthest: int = 0
+    far: tuple[int, ...] = ()
 
 
 NO_FACTS = TextFacts(pad=None, end=None, longest=0)
@@ -89,25 +89,33 @@ def text_facts(read: Callable[[Source], Any], config: Snapshot) -> TextFacts:
     pads, ends = (either(*(f"{section}{name}" for section in SECTIONS)) for name in ("pad_token_id", "eos_token_id"))
     counts = [_value(read, f"{section}{name}") for name in POSITION_COUNTS for section in SECTIONS]
     positions = [count - UNUSED_POSITIONS for count in counts if isinstance(count, int) and count > 0]
-    beyond = [*thresholds(config), *(count for count in positions if count > LONGEST and not has_rotary(config))]
-    if grows_with_text(config):
-        positions, beyond = [], [*beyond, *(count + UNUSED_POSITIONS for count in positions)]
-    affordable = [threshold for threshold in beyond if SHORTEST - BEYOND < threshold <= LARGEST_THRESHOLD]
+    growing = {count + UNUSED_POSITIONS for count in positions} if grows_with_text(config) else set()
+    longest = sys.maxsize if growing else min(positions, default=sys.maxsize)
+    changes = (each for each in (*thresholds(config), *growing) if SHORTEST - BEYOND < each < longest)
+    table = {longest} if LONGEST < longest <= LARGEST_TABLE and not has_rotary(config) else set()
     return TextFacts(
         pad=_first_token(_value(read, pads)),
         end=_first_token(_value(read, ends)),
-        longest=min([LONGEST, *positions]),
-        farthest=min([max(affordable, default=-BEYOND) + BEYOND, *positions]),
+        longest=longest,
+        far=tuple(sorted(table.union(min(each + BEYOND, longest) for each in changes))),
     )
 
 
-def with_text_cases(spec: PlannedSpec, facts: TextFacts) -> PlannedSpec:
-    """The planned spec with the cases for special tokens and for long texts, if it has token ids and their sizes."""
-    if not _token_inputs(spec) or not _has_sizes(spec):
+def with_text_cases(spec: PlannedSpec, facts: TextFacts, others: tuple[str, ...] = ()) -> PlannedSpec:
+    """The planned spec with the cases for special tokens and for long texts, if it has token ids and their sizes.
+
+    `others`: the symbols of lengths that count without token ids, and without inputs that decide the sizes of outputs.
+    """
+    lengths = tuple(dict.fromkeys([*symbols(ids.axes).values()][-1] for ids in _token_inputs(spec))) or others
+    if not lengths or not _has_sizes(spec):
         return spec
-    special, long = _with_special_tokens(spec, facts), _long_cases(spec, facts.longest, (LONG_TEXT, LONG_PAST))
-    far = _long_cases(spec, facts.farthest, (FAR_TEXT, FAR_PAST), 1) if facts.farthest > 0 else ()
-    return evolve(spec, cases=(*special, *long, *far))
+    special, long_cases = _with_special_tokens(spec, facts), partial(_long_cases, spec, lengths)
+    if not _may_be_long(spec, lengths, undecided=bool(others)):
+        return evolve(spec, cases=special)
+    long = long_cases(min(LONGEST, facts.longest), (LONG_TEXT, LONG_PAST))
+    ends = (*(f" {number}" for number in range(len(facts.far), 1, -1)), "")
+    far = (long_cases(n, (FAR_TEXT + end, FAR_PAST + end), 1) for n, end in zip(facts.far, ends, strict=False))
+    return evolve(spec, cases=(*special, *long, *chain(*far)))
 
 
 # Special tokens
@@ -191,8 +199,7 @@ def _sides(spec: PlannedSpec, masks: Iterable[str]) -> tuple[str, ...]:
 
 
 def _paddings(dummies: Dummies, masks: Iterable[str]) -> list[str]:
-    generators = [generator for generator in dummies.generators if generator.name in masks]
-    return [dict(generator.arguments).get("padding", "right") for generator in generators]
+    return [dict(each.arguments).get("padding", "right") for each in dummies.generators if each.name in masks]
 
 
 def _suitability(spec: PlannedSpec, case: Case, ids: InputSpec) -> tuple[int, int]:
@@ -205,26 +212,23 @@ def _suitability(spec: PlannedSpec, case: Case, ids: InputSpec) -> tuple[int, in
 
 
 def _long_cases(
-    spec: PlannedSpec, longest: int, case_names: tuple[str, str], most_new: int = LONGEST
+    spec: PlannedSpec, lengths: tuple[str, ...], longest: int, case_names: tuple[str, str], most_new: int = LONGEST
 ) -> tuple[Case, ...]:
     """One case with a long text in one row; and one whose past is as long as that text, if the spec has a past.
 
-    At most `most_new` tokens follow that past. There is no case if the length is fixed, if the inputs do not decide the
-    length of an output (speech), or if other cases are as long.
+    At most `most_new` tokens follow that past. There is no case if other cases are as long.
     """
-    lengths = tuple(dict.fromkeys(_length(ids) for ids in _token_inputs(spec)))
     every_case, pasts = cases(spec), past_lengths(spec)
     single = [case for case in every_case if _sizes(spec, case).get("batch_size", 1) == 1]
     checked = [_sizes(spec, case)[length] for case in every_case for length in lengths]
-    if not (single and _may_be_long(spec, lengths)) or max(checked) >= longest:
+    if not single or max(checked) >= longest:
         return ()
     prompt = min(single, key=lambda case: sum(_sizes(spec, case)[past] for past in pasts))
     before = sum(_sizes(spec, prompt)[past] for past in pasts)
     text = evolve(resized(prompt, dict.fromkeys(lengths, longest - before)), name=case_names[0])
-    continued = [case for case in single if pasts and all(_sizes(spec, case)[past] for past in pasts)]
-    sizes = [_with_long_past(spec, each, _sizes(spec, prompt), longest, most_new) for each in continued[:1]]
-    later = map(resized, continued, sizes)
-    return (text, *(evolve(each, name=case_names[1]) for each in later))
+    continued = [case for case in single if pasts and all(_sizes(spec, case)[past] for past in pasts)][:1]
+    sizes = [_with_long_past(spec, each, _sizes(spec, prompt), longest, most_new) for each in continued]
+    return (text, *(evolve(each, name=case_names[1]) for each in map(resized, continued, sizes)))
 
 
 def _with_long_past(
@@ -234,11 +238,6 @@ def _with_long_past(
     pasts = past_lengths(spec)
     added = {new: min(_sizes(spec, case)[new], most_new) for new in pasts.values()}
     return {**of_prompt, **{symbol: longest - added[new] for symbol, new in pasts.items()}, **added}
-
-
-def _length(ids: InputSpec) -> str:
-    """The symbol of the length of an input with token ids."""
-    return tuple(symbols(ids.axes).values())[-1]
 
 
 def _sizes(spec: PlannedSpec, case: Case) -> dict[str, int]:
@@ -252,11 +251,11 @@ def _has_sizes(spec: PlannedSpec) -> bool:
     return all(needed <= _sizes(spec, case).keys() for case in cases(spec))
 
 
-def _may_be_long(spec: PlannedSpec, lengths: tuple[str, ...]) -> bool:
-    """Whether the lengths of the tokens are dynamic, and the inputs decide the sizes of all outputs."""
+def _may_be_long(spec: PlannedSpec, lengths: tuple[str, ...], *, undecided: bool) -> bool:
+    """Whether the lengths of the tokens are dynamic, and the inputs decide the sizes of all outputs (not of speech)."""
     known = {name for input_ in spec.inputs for name in names(input_.axes)}
     decided = {name for output in spec.outputs for name in names(output.axes)} <= known | {NUM_LOGITS}
-    return bool(lengths) and {*lengths} <= known - fixed_sizes(spec).keys() and decided
+    return {*lengths} <= known - fixed_sizes(spec).keys() and (undecided or decided)
 
 
 # Values

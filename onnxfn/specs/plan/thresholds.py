@@ -29,7 +29,6 @@ ROPE_TYPES, ROTARY = (
 )
 """The keys of the type of scaling, and of models that have rotary embeddings and no table of positions."""
 
-
 LONG_QUERIES = "llama_4_scaling_beta"
 """The key of a scaling that multiplies the queries of far positions."""
 

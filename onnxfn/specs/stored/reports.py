@@ -11,7 +11,7 @@ from attrs import evolve, field
 
 from onnxfn.specs.algebra.planned import Plan
 from onnxfn.specs.algebra.public_calls import public
-from onnxfn.specs.axis_symbols import AxisFacts
+from onnxfn.specs.conditions import Condition
 from onnxfn.specs.converters import as_tuple
 from onnxfn.specs.errors import InvalidSpec, OnnxfnError
 from onnxfn.specs.record import record
@@ -235,7 +235,7 @@ class Exported:
         opset: The opset of the graphs.
         seconds: The time of each stage.
         report: The report of the check; None when there was no check.
-        limits: The axes with limited sizes in the graphs, also the axes that the model fixes.
+        limits: The sizes for which the graphs are valid, also of axes that the model fixes.
         repeats: Which layers were traced and repeated for the others, or why all layers were traced.
         fusions: For each part, the fused operators of its graph.
         graphs: How large each graph is, and the types of its outputs.
@@ -259,7 +259,7 @@ class Exported:
     opset: int
     seconds: tuple[tuple[str, float], ...] = field(converter=as_tuple)
     report: Report | None = None
-    limits: tuple[AxisFacts, ...] = field(default=(), converter=as_tuple)
+    limits: tuple[Condition, ...] = field(default=(), converter=as_tuple)
     repeats: tuple[str, ...] = field(default=(), converter=as_tuple)
     fusions: tuple[tuple[str, tuple[Fusion, ...]], ...] = field(default=(), converter=as_tuple)
     graphs: tuple[GraphSize, ...] = field(default=(), converter=as_tuple)

@@ -1,14 +1,20 @@
 """The memory that a job needs, and that jobs which need too much together do not run at a time."""
 
+import shutil
+from pathlib import Path
+
+import huggingface_hub
 import pytest
 from attrs import evolve
 from fine_tunes import save_berts, save_llamas
+from huggingface_hub.utils import SafetensorsFileMetadata, SafetensorsRepoMetadata, TensorInfo
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onnxfn import BuildOptions, ExportRequest, export_many
+from onnxfn import BuildOptions, ExportRequest, batch_preview, export_many
 from onnxfn.export.batch.many import Task, next_task
 from onnxfn.export.batch.memory import StoredWeights, memory_need, stored_weights
+from onnxfn.weights.checkpoint_links import read_header
 
 GB = 10**9
 EIGHT_BILLION = StoredWeights(16_060_522_496, 8_030_261_248, 128256 * 4096)
@@ -33,6 +39,42 @@ def test_weights_that_are_copied_into_memory_count_in_float32(checkpoints, tmp_p
     assert stored.bytes == 4 * stored.elements
     (tmp_path / "pytorch_model.bin").write_bytes(bytes(400))
     assert stored_weights(tmp_path) == StoredWeights(400, 100, 0)
+
+
+@pytest.fixture
+def cached(checkpoints, tmp_path, monkeypatch):
+    """The folder of `someone/bert` in the cache of the hub."""
+    repository = tmp_path / "models--someone--bert"
+    (repository / "refs").mkdir(parents=True)
+    (repository / "refs" / "main").write_text("a" * 40)
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+    return Path(shutil.copytree(checkpoints[0], repository / "snapshots" / ("a" * 40)))
+
+
+def test_a_name_on_the_hub_needs_what_its_folder_needs(cached, checkpoints, monkeypatch):
+    def need(name):
+        return batch_preview([ExportRequest(name, "out")]).jobs[0].memory_bytes
+
+    assert need("someone/bert") == need(checkpoints[0]) == need(cached)
+    header, _ = read_header(cached / "model.safetensors")
+    (cached / "model.safetensors").unlink()
+    assert need("someone/bert") == 0  # unknown: the hub cannot be asked
+    tensors = {name: TensorInfo(**tensor) for name, tensor in header.items() if name != "__metadata__"}
+    told = SafetensorsRepoMetadata(None, False, {}, {"model.safetensors": SafetensorsFileMetadata({}, tensors)})
+    monkeypatch.setattr(huggingface_hub, "get_safetensors_metadata", lambda *_, **__: told)
+    assert need("someone/bert") == need(checkpoints[0])
+    (cached / "model.safetensors").write_bytes((checkpoints[0] / "model.safetensors").read_bytes())
+    (cached / "model.safetensors.index.json").write_text('{"weight_map": {"a": "model-00002-of-00002.safetensors"}}')
+    monkeypatch.setattr(huggingface_hub, "get_safetensors_metadata", None)
+    assert need("someone/bert") == 0  # one of the files is missing
+
+
+def test_a_job_whose_need_is_not_known_runs_alone():
+    unknown, small = Task(0, ExportRequest("a", "x"), memory_need(None, "none")), Task(1, ExportRequest("b", "y"), 1)
+    assert next_task([unknown, small], [], 2**60) is small
+    assert next_task([unknown], [], 2**60) is unknown
+    assert next_task([unknown], [small], 2**60) is next_task([small], [unknown], 2**60) is None
 
 
 def statuses(jobs, memory):

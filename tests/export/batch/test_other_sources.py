@@ -1,16 +1,25 @@
 """Jobs whose model is no checkpoint of transformers: a GGUF file, a model of another library; and damaged ones."""
 
 import json
+import shutil
 import struct
+from importlib.util import find_spec
+from types import SimpleNamespace
 
 import others
 import pytest
+import transformers
+from attrs import evolve
 from fine_tunes import save_berts
 from gguf import GGMLQuantizationType as Kind
 from gguf_files import SHAPES, write_gguf
 
-from onnxfn import batch_preview, export_many, load, read_jobs
+from onnxfn import ExportSpec, batch_preview, export_many, load, read_jobs
+from onnxfn.export.batch.many import is_unchanged
 from onnxfn.export.batch.memory import memory_need, stored_weights
+from onnxfn.export.batch.server import job_result
+from onnxfn.export.run import diffusers
+from onnxfn.weights.checkpoint_links import file_entries
 
 
 def jobs_of(folder, *lines):
@@ -52,9 +61,52 @@ def test_a_model_of_another_library_is_exported_and_its_subfolders_count(tmp_pat
     assert result.status == "exported", result.error
     assert "sentence_embedding" in load(tmp_path / "out" / "sentences").outputs
     assert [job.status for job in batch_preview(jobs, tmp_path / "log").jobs] == ["unchanged"]
+    files = (tmp_path / "sentences").rglob("*.safetensors")
+    sizes = [entry.length for file in files for entry in file_entries(file)]
+    assert stored_weights(tmp_path / "sentences", "sentence_transformers").bytes == sum(sizes)
     [weights] = (tmp_path / "sentences").glob("*_Dense/*.safetensors")
     weights.write_bytes(weights.read_bytes()[:-1] + b"x")
     assert [job.status for job in batch_preview(jobs, tmp_path / "log").jobs] == ["planned"]
+
+
+def test_a_pipeline_of_diffusers_is_one_job_and_each_of_its_parts_counts(tmp_path, monkeypatch):
+    parts = {name: others.MODELS["diffusers.clip-text"]["default"]() for name in ("text_encoder", "text_encoder_2")}
+    pipeline = SimpleNamespace(components=parts, config={}, to_json_string=lambda: "{}")
+    monkeypatch.setattr(diffusers, "load_library_model", lambda *_, **__: pipeline)
+    [job] = jobs_of(tmp_path, {"model": "pipeline", "library": "diffusers"})
+    result = evolve(job_result(job), digest="a")
+    assert result.status == "exported", result.error
+    files = [tmp_path / "out" / "pipeline" / name / "model.onnx" for name in parts]
+    assert result.file_bytes > sum(file.stat().st_size for file in files)
+    assert is_unchanged(result, "a")
+    assert not is_unchanged(result, "b")
+    shutil.rmtree(files[1].parent)
+    assert not is_unchanged(result, "a")
+    assert "--dtype is not for a whole pipeline" in job_result(evolve(job, dtypes=("q8",))).error
+    assert "each part has a spec" in job_result(evolve(job, spec=ExportSpec())).error
+
+
+@pytest.mark.sweep
+def test_checkpoints_of_three_libraries_are_exported_together(tmp_path):
+    """One of timm is in the batch where timm is installed."""
+    library, rows = others.library("diffusers"), {"text_encoder": "clip-text", "unet": "unet-2d-condition"}
+    parts = {
+        name: others.MODELS[f"diffusers.{row}"]["default"]() for name, row in {**rows, "vae": "vae-encoder"}.items()
+    }
+    parts["tokenizer"] = transformers.CLIPTokenizer({"<|startoftext|>": 0, "<|endoftext|>": 1}, [])
+    parts["scheduler"] = library.DDIMScheduler(steps_offset=1, clip_sample=False)
+    unused = dict.fromkeys(("safety_checker", "feature_extractor"))
+    library.StableDiffusionPipeline(**parts, **unused).save_pretrained(tmp_path / "pipeline")
+    save_berts(tmp_path, 1)
+    lines = [{"model": "pipeline", "library": "diffusers"}, {"model": "bert-000"}]
+    if find_spec("timm"):
+        timm = others.library("timm")
+        timm.models.save_for_hf(timm.create_model("test_vit", num_classes=5), tmp_path / "vit", safe_serialization=True)
+        lines.append({"model": "vit", "library": "timm"})
+    jobs = jobs_of(tmp_path, *lines)
+    assert {job.status for job in export_many(jobs, log=tmp_path / "log").jobs} == {"exported"}
+    assert len([*(tmp_path / "out" / "pipeline").glob("*/model.onnx")]) == len(("text", "unet", "encoder", "decoder"))
+    assert {job.status for job in batch_preview(jobs, tmp_path / "log").jobs} == {"unchanged"}
 
 
 def header(content):

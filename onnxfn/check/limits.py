@@ -1,0 +1,69 @@
+"""The sizes at which a file is wrong, and the limits that leave them out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from attrs import evolve, frozen
+
+from onnxfn.check.cases.other_sizes import other_sizes, trace_conditions
+from onnxfn.check.cases.references import CheckCase, check_cases, possible_reference, stated_limits, with_outputs
+from onnxfn.check.check import checked_session, compared_file
+from onnxfn.check.texts.decoded_texts import SessionOpener
+from onnxfn.check.verdict.case_comparisons import CheckedFile, case_comparisons
+from onnxfn.check.verdict.verdict import Comparison, ExactOutputs
+from onnxfn.run.sessions import silent_run_options
+from onnxfn.specs.algebra.dummies import known_sizes
+from onnxfn.specs.algebra.planned import Part
+from onnxfn.specs.conditions import Condition
+from onnxfn.specs.plan.size_cases import Sizes, harmful
+from onnxfn.specs.stored.reports import CheckFailed, Tick, no_tick
+
+
+@frozen
+class FoundLimits:
+    """Where a file is wrong.
+
+    Attributes:
+        limits: The conditions that leave out all sizes at which it is wrong; none if no conditions explain these.
+        wrong: The sizes at which it is wrong; none if it is right nowhere.
+    """
+
+    limits: tuple[Condition, ...] = ()
+    wrong: tuple[Sizes, ...] = ()
+
+
+def found_limits(
+    model: Any, part: Part, file: Path, session_for: SessionOpener, exact: ExactOutputs, tick: Tick = no_tick
+) -> FoundLimits:
+    """The limits of a file from its check in all cases; the arguments are those of `check`."""
+    checked = compared_file(model, part, file, exact, tick)
+    session, compared = checked_session(checked, session_for, tick), list[Comparison]()
+    right, wrong = list[Sizes](), list[Sizes]()
+    for case in (*check_cases(part, limits=stated_limits(file)), *other_sizes(part, file)):
+        agrees = _agrees(checked, case, session, compared)
+        if agrees is not None:
+            (right if agrees else wrong).append(known_sizes(case.spec, {}))
+    return FoundLimits(harmful(trace_conditions(file), wrong, right), tuple(wrong)) if right else FoundLimits()
+
+
+def _agrees(checked: CheckedFile, case: CheckCase, session: Any, compared: list[Comparison]) -> bool | None:
+    """Whether a file agrees with PyTorch in a case; None if PyTorch refuses its sizes."""
+    reference = possible_reference(checked.model, checked.part, case, checked.dtype)
+    checked.tick()
+    if reference is None:
+        return None
+    try:
+        _, arrays = with_outputs(lambda: session, silent_run_options(), checked.file, checked.part, reference)
+    except CheckFailed:
+        return False
+    comparisons = case_comparisons(checked, reference, arrays, compared)
+    compared += comparisons
+    return all(each.passed for each in comparisons)
+
+
+def with_limits(part: Part, limits: Sequence[Condition]) -> Part:
+    """A part with more limits of its sizes."""
+    return evolve(part, spec=evolve(part.spec, limits=(*part.spec.limits, *limits)))

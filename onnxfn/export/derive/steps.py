@@ -1,0 +1,54 @@
+"""The steps in which a module takes the sizes of its axes, found by running it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from onnxfn.specs.conditions import Condition, range_conditions
+
+LARGEST_STEP = 64
+"""The largest step between two sizes of an axis that is tried."""
+
+Sizes = Mapping[str, int]
+"""From the name of an axis to its size."""
+
+
+def found_limits(base: Sizes, runs: Callable[[Sizes], bool]) -> tuple[Condition, ...]:
+    """The conditions on the sizes of a module's axes; `runs` is whether it runs at some sizes, and true of `base`.
+
+    An axis that cannot move alone moves with another. One that moves with none has one size.
+
+    >>> def fits(sizes):
+    ...     return sizes["h"] % 4 == 0 and sizes["w"] == sizes["h"] + 8
+    >>> [each.text for each in found_limits({"h": 8, "w": 16, "n": 3}, fits)]
+    ['h % 4 == 0', 'w == h + 8']
+    """
+    limits: list[Condition] = []
+    for number, name in enumerate(base):
+        partners = [(), *((other,) for other in base if other != name)]
+        found = ((_step(base, (name, *others), runs), others) for others in partners)
+        step, others = next(((step, others) for step, others in found if step), (None, ()))
+        if step is None:
+            limits += range_conditions(name, base[name], base[name])
+            continue
+        with_earlier = [other for other in others if [*base].index(other) < number]
+        limits += [_difference(base, other, name) for other in with_earlier]
+        if not with_earlier and step > 1:
+            limits.append(Condition(f"{name} % {step} == {base[name] % step}"))
+        if not others and not with_earlier and not runs({**base, name: 1}) and step == 1 and runs({**base, name: 2}):
+            limits.append(Condition(f"{name} >= 2"))
+    return tuple(limits)
+
+
+def _step(base: Sizes, names: tuple[str, ...], runs: Callable[[Sizes], bool]) -> int | None:
+    """By how much some axes together can grow once, and twice; None up to `LARGEST_STEP`."""
+    for step in range(1, LARGEST_STEP + 1):
+        if all(runs({**base, **{name: base[name] + count * step for name in names}}) for count in (1, 2)):
+            return step
+    return None
+
+
+def _difference(base: Sizes, first: str, second: str) -> Condition:
+    """That the sizes of two axes differ by as much as in `base`."""
+    more = base[second] - base[first]
+    return Condition(f"{second} == {first} {'+' if more > 0 else '-'} {abs(more)}" if more else f"{second} == {first}")

@@ -1,0 +1,243 @@
+"""Conditions on the sizes of axes: what a trace took for true, and the sizes for which a graph is valid.
+
+A condition is a comparison of formulas. The notation is that of axes, with more operators: `height % 32 == 0`,
+`height * width <= 4096`, `max(height, width) > 7`. Files state conditions, so a text is only parsed, never run.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+import operator
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache
+from itertools import pairwise
+from types import MappingProxyType
+from typing import Any
+
+from attrs import evolve
+
+from onnxfn.specs.axes import LONGEST_WORD
+from onnxfn.specs.errors import InvalidSpec, shortened
+from onnxfn.specs.record import record
+
+SEPARATOR = "; "
+"""Between two conditions in the metadata of a file."""
+
+_NAME = re.compile(r"[^\W\d]\w*")
+
+LARGEST_EXPONENT = 8
+"""The largest exponent in a condition: a stranger's file may state one."""
+
+OPERATORS: Mapping[type, Callable[..., Any]] = MappingProxyType(
+    {
+        ast.Add: operator.add,
+        ast.Sub: operator.sub,
+        ast.Mult: operator.mul,
+        ast.Div: operator.truediv,
+        ast.FloorDiv: operator.floordiv,
+        ast.Mod: operator.mod,
+        ast.Pow: operator.pow,
+        ast.USub: operator.neg,
+        ast.Not: operator.not_,
+        ast.Eq: operator.eq,
+        ast.NotEq: operator.ne,
+        ast.Lt: operator.lt,
+        ast.LtE: operator.le,
+        ast.Gt: operator.gt,
+        ast.GtE: operator.ge,
+    }
+)
+
+FUNCTIONS: Mapping[str, Callable[..., Any]] = MappingProxyType(
+    {
+        **{function.__name__: function for function in (max, min, abs, int, float, round)},
+        **{f"math.{name}": getattr(math, name) for name in ("ceil", "floor", "trunc", "sqrt", "log2")},
+    }
+)
+"""The functions that a condition may call."""
+
+
+@record
+class Condition:
+    """A condition on the sizes of axes.
+
+    Attributes:
+        text: A comparison of formulas: `height % 32 == 0`.
+        line: The line of the model's source that asks for it, as `file.py:12`; empty if no line does.
+
+    >>> print(Condition("height % 32 == 0", "unet.py:40"))
+    height % 32 == 0 (unet.py:40)
+    """
+
+    text: str
+    line: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.text} ({self.line})" if self.line else self.text
+
+
+def is_true(text: str, sizes: Mapping[str, int]) -> bool:
+    """Whether a condition is true for these sizes; one that is not defined for them, as it divides by 0, is not.
+
+    >>> is_true("max(height, width) // 4 > 7", {"height": 16, "width": 32})
+    True
+    """
+    try:
+        return bool(_value(_tree(text), sizes))
+    except ArithmeticError:
+        return False
+
+
+def symbols_of(text: str) -> tuple[str, ...]:
+    """The names of the axes in a condition, in order, without duplicates.
+
+    >>> symbols_of("max(height, width) > height")
+    ('height', 'width')
+    """
+    names = [node for node in ast.walk(_tree(text)) if isinstance(node, ast.Name)]
+    return tuple(dict.fromkeys(node.id for node in sorted(names, key=lambda node: node.col_offset) if _is_axis(node)))
+
+
+def numbers_in(text: str) -> frozenset[int]:
+    """The whole numbers in a condition."""
+    nodes = (node for node in ast.walk(_tree(text)) if isinstance(node, ast.Constant))
+    return frozenset(node.value for node in nodes if isinstance(node.value, int))
+
+
+def with_names(condition: Condition, new: Mapping[str, str]) -> Condition:
+    """A condition with other names, or formulas, for axes.
+
+    >>> print(with_names(Condition("max(height, width) > 7"), {"height": "H", "width": "2*W"}))
+    max(H, 2 * W) > 7
+    """
+    text = _NAME.sub(lambda word: f"({new[word[0]]})" if word[0] in new else word[0], condition.text)
+    return evolve(condition, text=ast.unparse(ast.parse(text.strip(), mode="eval")))
+
+
+def range_conditions(name: str, low: int | None, high: int | None) -> tuple[Condition, ...]:
+    """The conditions for a size between two numbers; None is no end.
+
+    >>> range_conditions("width", 7, 24), range_conditions("height", 64, 64)
+    ((Condition(text='width >= 7'), Condition(text='width <= 24')), (Condition(text='height == 64'),))
+    """
+    if low == high:
+        return () if low is None else (Condition(f"{name} == {low}"),)
+    ends = ((">=", low), ("<=", high))
+    return tuple(Condition(f"{name} {sign} {end}") for sign, end in ends if end is not None)
+
+
+def range_of(conditions: Iterable[Condition], name: str) -> tuple[int, int | None]:
+    """The smallest and the largest size of an axis that conditions state as `range_conditions` does; None for none.
+
+    >>> range_of([Condition("width >= 7"), Condition("height == 64"), Condition("height % 2 == 0")], "height")
+    (64, 64)
+    """
+    own = [_tree(each.text) for each in conditions if is_range(each) and symbols_of(each.text) == (name,)]
+    lows = [each.comparators[0].value for each in own if isinstance(each.ops[0], ast.GtE | ast.Eq)]
+    highs = [each.comparators[0].value for each in own if isinstance(each.ops[0], ast.LtE | ast.Eq)]
+    return max(lows, default=0), min(highs, default=None)
+
+
+def is_range(condition: Condition) -> bool:
+    """Whether a condition is an end of the range of one axis: `width >= 7`, `width <= 24`, `width == 64`."""
+    match _tree(condition.text):
+        case ast.Compare(ast.Name(), [ast.GtE() | ast.LtE() | ast.Eq()], [ast.Constant(int())]):
+            return True
+    return False
+
+
+def stated(conditions: Iterable[Condition]) -> str:
+    """The text of conditions in the metadata of a file."""
+    return SEPARATOR.join(dict.fromkeys(map(str, conditions)))
+
+
+def read_conditions(text: str) -> tuple[Condition, ...]:
+    """The conditions in a text of `stated`. What is no condition is left out: a stranger may have written it.
+
+    >>> read_conditions("height % 32 == 0 (unet.py:40); width >= 7; import os")
+    (Condition(text='height % 32 == 0', line='unet.py:40'), Condition(text='width >= 7'))
+    """
+    return tuple(_read(text))
+
+
+def _read(text: str) -> Iterator[Condition]:
+    for part in filter(None, text.split(SEPARATOR)):
+        formula, bracket, line = part.rpartition(" (")
+        is_line = bracket and ":" in line
+        condition = Condition(formula, line.removesuffix(")")) if is_line else Condition(part)
+        if is_condition(condition.text):
+            yield condition
+
+
+def is_condition(text: str) -> bool:
+    """Whether a text is a condition: a comparison, or several, of formulas that this module can compute."""
+    try:
+        return _is_comparison(_tree(text))
+    except InvalidSpec:
+        return False
+
+
+@cache
+def _tree(text: str) -> Any:
+    """The syntax tree of a condition. InvalidSpec for another text."""
+    try:
+        tree = ast.parse(text.strip(), mode="eval").body if len(text) <= LONGEST_WORD else None
+    except (SyntaxError, ValueError, MemoryError, RecursionError):
+        tree = None
+    if tree is None or not all(map(_is_known, ast.walk(tree))):
+        raise InvalidSpec(f"{shortened(text)} is no condition on sizes; write a comparison such as 'height % 32 == 0'")
+    return tree
+
+
+def _is_comparison(tree: ast.expr) -> bool:
+    parts = tree.values if isinstance(tree, ast.BoolOp) else [tree.operand] if isinstance(tree, ast.UnaryOp) else []
+    return isinstance(tree, ast.Compare) or (bool(parts) and all(map(_is_comparison, parts)))
+
+
+def _is_axis(node: ast.Name) -> bool:
+    return node.id not in FUNCTIONS and node.id != "math"
+
+
+def _is_known(node: ast.AST) -> bool:
+    """Whether `_value` can compute a node of a syntax tree. A power of a power could be larger than memory."""
+    match node:
+        case ast.BinOp(base, ast.Pow(), exponent):
+            is_small = isinstance(exponent, ast.Constant) and exponent.value in range(LARGEST_EXPONENT + 1)
+            return is_small and not any(isinstance(each, ast.Pow) for each in ast.walk(base))
+        case ast.Call(function, _, keywords):
+            return ast.unparse(function) in FUNCTIONS and not keywords
+        case ast.Attribute():
+            return ast.unparse(node) in FUNCTIONS
+        case ast.Constant(number):
+            return type(number) in (int, float)
+        case ast.Name() | ast.BinOp() | ast.UnaryOp() | ast.BoolOp() | ast.Compare():
+            return True
+    return type(node) in OPERATORS or isinstance(node, ast.Load | ast.And | ast.Or)
+
+
+def _value(node: ast.expr, sizes: Mapping[str, int]) -> Any:
+    """The value of a node of a syntax tree for these sizes."""
+    match node:
+        case ast.Constant(number):
+            return number
+        case ast.Name(name):
+            if name not in sizes:
+                raise InvalidSpec(f"no size for {name}; known: {', '.join(sizes)}")
+            return sizes[name]
+        case ast.BoolOp(sign, parts):
+            return (all if isinstance(sign, ast.And) else any)(_value(part, sizes) for part in parts)
+        case ast.Compare(left, signs, rights):
+            values = [_value(each, sizes) for each in (left, *rights)]
+            return all(OPERATORS[type(sign)](*pair) for sign, pair in zip(signs, pairwise(values), strict=True))
+    function, operands = _call(node)
+    return function(*(_value(operand, sizes) for operand in operands))
+
+
+def _call(node: Any) -> tuple[Callable[..., Any], list[ast.expr]]:
+    """The function that a node calls, or that its operator stands for, and its arguments."""
+    if isinstance(node, ast.Call):
+        return FUNCTIONS[ast.unparse(node.func)], node.args
+    operands = [node.operand] if isinstance(node, ast.UnaryOp) else [node.left, node.right]
+    return OPERATORS[type(node.op)], operands

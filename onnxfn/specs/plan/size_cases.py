@@ -1,0 +1,236 @@
+"""Sizes that try what a trace took for true: both sides of each condition, and sizes far from the sample.
+
+A trace takes one side of each branch on sizes. The graph may be wrong on the other side, so the check goes there. Where
+PyTorch and the graph agree on both sides, the condition does not matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from math import gcd, prod
+
+from attrs import frozen
+
+from onnxfn.specs.conditions import Condition, is_true, numbers_in, symbols_of
+
+Sizes = Mapping[str, int]
+"""From the name of an axis to its size."""
+
+NEAR, GROWTH = 64, 1.25
+"""Sizes up to this distance are tried one by one; farther ones each this much larger than the one before."""
+
+MOST_GROWTH = 16
+"""How many times the elements of the sample a case may have."""
+
+SMALL = (1, 2, 3, 4, 5, 7)
+"""The small sizes that are tried of each axis."""
+
+MOST_CASES = 32
+"""The cases for conditions that a check has at most."""
+
+
+@frozen
+class SizeCase:
+    """Sizes to check, and why.
+
+    Attributes:
+        reason: What the sizes try: `other side of swin.py:160`, `height=1`, `far sizes`.
+        sizes: The size of each axis.
+    """
+
+    reason: str
+    sizes: Sizes
+
+
+def other_sides(base: Sizes, conditions: Sequence[Condition], allowed: Callable[[Sizes], bool]) -> tuple[SizeCase, ...]:
+    """The sizes nearest to `base` on the other side of each condition, and a far one; `base` is on the side of all.
+
+    No sizes have more than `MOST_GROWTH` times the elements of `base`, or are not `allowed`. A condition that no such
+    sizes leave has no case.
+
+    >>> [dict(each.sizes) for each in other_sides({"n": 9, "m": 4}, [Condition("n <= 10")], lambda sizes: True)]
+    [{'n': 11, 'm': 4}, {'n': 10, 'm': 4}, {'n': 144, 'm': 4}]
+    """
+    found = (case for condition in conditions for case in _sides(base, condition, _affordable(base, allowed)))
+    return tuple(_distinct(found, base))[:MOST_CASES]
+
+
+def small_and_far_sizes(base: Sizes, allowed: Callable[[Sizes], bool]) -> tuple[SizeCase, ...]:
+    """Sizes that need no condition: each axis small, all of them small, twice as large, and unequal primes.
+
+    >>> [case.reason for case in small_and_far_sizes({"n": 9}, lambda sizes: sizes["n"] > 4)]
+    ['n=5', 'n=7', 'larger sizes', 'prime sizes']
+    """
+    small = (SizeCase(f"{name}={size}", {**base, name: size}) for name in base for size in SMALL if size < base[name])
+    of_all = {
+        "small sizes": {name: min(size, 2 + number) for number, (name, size) in enumerate(base.items())},
+        "larger sizes": {name: 2 * size for name, size in base.items()},
+        "prime sizes": dict(zip(base, _primes_above(base.values()), strict=True)),
+    }
+    every = (*small, *(SizeCase(reason, sizes) for reason, sizes in of_all.items()))
+    return tuple(_distinct((case for case in every if allowed(case.sizes)), base))
+
+
+def nearest(base: Sizes, name: str, fits: Callable[[Sizes], bool], marks: Iterable[int] = ()) -> Iterator[Sizes]:
+    """The nearest sizes above and below `base` that fit, where only one axis differs; none for a side without any.
+
+    `marks` are sizes to try besides near and far ones.
+
+    >>> [sizes["n"] for sizes in nearest({"n": 9}, "n", lambda sizes: sizes["n"] % 8 == 0)]
+    [16, 8]
+    """
+    for direction in (1, -1):
+        if (size := _nearest(base, name, fits, direction, marks)) is not None:
+            yield {**base, name: size}
+
+
+def within(sizes: Sizes, conditions: Sequence[Condition]) -> Sizes:
+    """The sizes, moved to near ones for which all conditions are true, where there are such; larger ones first.
+
+    >>> within({"height": 99, "width": 64}, [Condition("height % 32 == 0"), Condition("width == height")])
+    {'height': 64, 'width': 64}
+    """
+    for condition in conditions:
+        for name in reversed(symbols_of(condition.text)):
+            if name in sizes and not is_true(condition.text, sizes):
+                fits = _met(condition, conditions[: conditions.index(condition)])
+                sizes = next(nearest(sizes, name, fits, _marks(sizes, condition)), sizes)
+    return sizes
+
+
+def harmful(conditions: Sequence[Condition], failed: Sequence[Sizes], passed: Sequence[Sizes]) -> tuple[Condition, ...]:
+    """The limits that leave out the sizes that failed; none if no limits explain them.
+
+    These are conditions that were true in the trace, are not true where it failed, and never untrue where it passed. If
+    all conditions are true where it failed, the limit is the end of one axis, above all sizes that failed.
+
+    >>> harmful([Condition("n <= 10"), Condition("n > 1")], [{"n": 11}], [{"n": 1}])
+    (Condition(text='n <= 10'),)
+    >>> harmful([], [{"n": 2}, {"n": 4}], [{"n": 3}, {"n": 5}, {"n": 9}])
+    (Condition(text='n >= 5'),)
+    """
+    harmless = {each for each in conditions if not all(is_true(each.text, sizes) for sizes in passed)}
+    limits: list[Condition] = []
+    for sizes in sorted(failed, key=lambda sizes: sum(not is_true(each.text, sizes) for each in conditions)):
+        if all(is_true(each.text, sizes) for each in limits):
+            untrue = [each for each in conditions if not is_true(each.text, sizes)]
+            limits += [each for each in untrue if each not in harmless] or untrue or _lower_end(sizes, failed, passed)
+    explained = all(not all(is_true(each.text, sizes) for each in limits) for sizes in failed)
+    return tuple(limits) if explained else ()
+
+
+def _lower_end(sizes: Sizes, failed: Sequence[Sizes], passed: Sequence[Sizes]) -> list[Condition]:
+    """The smallest size of an axis above all that failed; empty if none passed above them.
+
+    An axis counts whose size tells what failed from what passed; else one that alone differs from these sizes.
+    """
+    for name in sizes:
+        worst = max(each[name] for each in failed)
+        if all(each[name] > worst for each in passed):
+            return [Condition(f"{name} >= {min(each[name] for each in passed)}")]
+    for name in sizes:
+        alike = [each for each in (*failed, *passed) if {**each, name: 0} == {**sizes, name: 0}]
+        worst = max(each[name] for each in failed if each in alike)
+        above = [each[name] for each in passed if each in alike and each[name] > worst]
+        if above:
+            return [Condition(f"{name} >= {min(above)}")]
+    return []
+
+
+def _sides(base: Sizes, condition: Condition, affordable: Callable[[Sizes], bool]) -> Iterator[SizeCase]:
+    """The sizes near to the border of a condition on its two sides, and the farthest on the other side."""
+    reason, names = f"other side of {condition}", [name for name in symbols_of(condition.text) if name in base]
+
+    def leaves(sizes: Sizes) -> bool:
+        return affordable(sizes) and not is_true(condition.text, sizes)
+
+    for name in names:
+        for sizes in nearest(base, name, leaves, _marks(base, condition)):
+            yield SizeCase(reason, sizes)
+            border = sizes[name] + (1 if sizes[name] < base[name] else -1)
+            yield SizeCase(f"border of {condition}", {**base, name: border})
+    together = [{**base, **_scaled(base, names, size)} for size in _tries(base[names[0]], ())] if names else []
+    left = [sizes for sizes in together if leaves(sizes)]
+    if left:
+        yield SizeCase(reason, min(left, key=lambda sizes: abs(_elements(sizes) - _elements(base))))
+        yield SizeCase(f"far on the {reason}", max(left, key=_elements))
+
+
+def _scaled(base: Sizes, names: Sequence[str], size: int) -> dict[str, int]:
+    """The sizes of some axes in their proportions, the first of them `size`."""
+    return {name: max(1, base[name] * size // base[names[0]]) for name in names}
+
+
+def _affordable(base: Sizes, allowed: Callable[[Sizes], bool]) -> Callable[[Sizes], bool]:
+    most = MOST_GROWTH * _elements(base)
+    return lambda sizes: _elements(sizes) <= most and allowed(sizes)
+
+
+def _elements(sizes: Sizes) -> int:
+    return prod(max(1, size) for size in sizes.values())
+
+
+def _met(condition: Condition, earlier: Sequence[Condition]) -> Callable[[Sizes], bool]:
+    """Whether sizes meet a condition, and those of the earlier ones that they can: a pair of equal axes moves alone."""
+    return lambda sizes: is_true(condition.text, sizes) and all(is_true(each.text, sizes) for each in earlier)
+
+
+def _marks(base: Sizes, condition: Condition) -> set[int]:
+    """Sizes where a condition may change: its numbers, the sizes of the other axes, and their neighbors."""
+    return {size + step for size in (*numbers_in(condition.text), *base.values()) for step in (-1, 0, 1)}
+
+
+def _tries(size: int, marks: Iterable[int]) -> list[int]:
+    """The sizes that are tried in place of one, the smallest first."""
+    far, tried = size + NEAR, [*range(max(1, size - NEAR), size + NEAR), *marks]
+    while far < MOST_GROWTH * size:
+        tried.append(far)
+        far = int(far * GROWTH) + 1
+    below = size - NEAR
+    while below > 0:
+        tried.append(below)
+        below = int(below / GROWTH) - 1
+    return sorted({each for each in (*tried, 1, MOST_GROWTH * size) if each > 0})
+
+
+def _nearest(base: Sizes, name: str, fits: Callable[[Sizes], bool], direction: int, marks: Iterable[int]) -> int | None:
+    """The nearest size of an axis in a direction that fits."""
+
+    def fits_at(size: int) -> bool:
+        return fits({**base, name: size})
+
+    before = base[name]
+    for size in _tries(base[name], marks)[::direction]:
+        if (size - base[name]) * direction > 0:
+            if fits_at(size):
+                return _bisected(before, size, fits_at)
+            before = size
+    return None
+
+
+def _bisected(misses: int, hits: int, fits_at: Callable[[int], bool]) -> int:
+    """A size between two that fits and whose neighbor does not; `hits` fits."""
+    while abs(hits - misses) > 1:
+        middle = (hits + misses) // 2
+        hits, misses = (middle, misses) if fits_at(middle) else (hits, middle)
+    return hits
+
+
+def _distinct(every: Iterable[SizeCase], base: Sizes) -> Iterator[SizeCase]:
+    """The cases without those of equal sizes, and of the sizes of the trace."""
+    seen = [dict(base)]
+    for case in every:
+        if dict(case.sizes) not in seen:
+            seen.append(dict(case.sizes))
+            yield case
+
+
+def _primes_above(sizes: Iterable[int]) -> list[int]:
+    """A prime above each size, all different."""
+    primes: list[int] = []
+    for size in sizes:
+        prime = size + 1
+        while prime in primes or any(gcd(prime, each) > 1 for each in range(2, prime)):
+            prime += 1
+        primes.append(prime)
+    return primes

@@ -1,0 +1,87 @@
+"""Modules with branches on sizes: no file is wrong at sizes that it states to be valid for, and limits are exact."""
+
+import random
+
+import numpy as np
+import pytest
+import torch
+from branching_modules import IMAGES, TEXTS
+
+import onnxfn
+from onnxfn.specs.conditions import is_true, symbols_of
+from onnxfn.specs.plan.size_cases import nearest
+
+MODULES = {
+    **{name: (function, (2, 10), "batch length") for name, function in TEXTS.items()},
+    **{name: (function, (2, 32, 32), "batch height width") for name, function in IMAGES.items()},
+    **{f"{name}, larger": (IMAGES[name], (2, 96, 40), "batch height width") for name in ("rolled", "height == width")},
+}
+EVERY_RUN = (
+    *("length % 7", "length in", "length == 1", "batch * length", "batch % 2", "nested", "chunked", "tried"),
+    *("height == width", "rolled", "rolled, larger", "even product"),
+)
+REFUSED = {
+    "tried": (onnxfn.CheckFailed, "cannot run m.onnx at one"),
+    "sqrt": (onnxfn.CaptureFailed, r"fixes axis 1 of 'x' \(length\) at 10"),
+}
+RANDOM_SIZES = 40
+
+
+def names():
+    return [name if name in EVERY_RUN else pytest.param(name, marks=pytest.mark.sweep) for name in MODULES]
+
+
+def in_pytorch(function, x):
+    try:
+        return function(x)
+    except RuntimeError:
+        return None
+
+
+def agrees(result, function, x):
+    """Whether a file and PyTorch agree on a tensor; None if PyTorch or the limits of the file do not take it."""
+    expected = in_pytorch(function, x)
+    if expected is None:
+        return None
+    try:
+        actual = result(x=x)["output"]
+    except onnxfn.InvalidSpec as refused:
+        return None if "is valid for" in str(refused) else False
+    return actual.shape == tuple(expected.shape) and np.allclose(actual, expected, rtol=1e-3, atol=1e-3)
+
+
+def is_same(session, function, x):
+    expected = in_pytorch(function, x)
+    try:
+        actual = session.run(None, {"x": x.numpy()})[0]
+    except Exception:  # noqa: BLE001 - the file cannot run at this size
+        return False
+    return expected is None or (actual.shape == tuple(expected.shape) and np.allclose(actual, expected, atol=1e-3))
+
+
+@pytest.mark.parametrize("name", names())
+def test_a_module_with_branches_on_sizes_is_right_within_its_limits_or_is_refused(name, tmp_path):
+    function, shape, axes = MODULES[name]
+    spec = onnxfn.derived(function, sample=torch.randn(*shape), axes={"x": axes})
+    if name in REFUSED:
+        kind, message = REFUSED[name]
+        with pytest.raises(kind, match=message):
+            onnxfn.export(spec, function, tmp_path / "m.onnx")
+        return
+    result = onnxfn.export(spec, function, tmp_path / "m.onnx")
+    draw, symbols = random.Random(0), axes.split()
+    for number in range(RANDOM_SIZES):
+        batch, *sides = (draw.randint(1, most) for most in (7, 140, 140)[: len(shape)])
+        sides = [sides[0]] * len(sides) if number % 5 == 0 else sides
+        assert agrees(result, function, torch.randn(batch, *sides)) in (True, None), (batch, *sides)
+    session = result.session()
+    base = dict(zip(symbols, shape, strict=True))
+    for limit in result.limits:
+        outside = [
+            sizes
+            for axis in symbols_of(limit.text)
+            if is_true(limit.text, base)
+            for sizes in nearest(base, axis, lambda sizes: not is_true(limit.text, sizes))  # noqa: B023
+        ]
+        differ = [not is_same(session, function, torch.randn(*sizes.values())) for sizes in outside]
+        assert any(differ) or not outside, limit

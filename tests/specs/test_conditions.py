@@ -1,0 +1,115 @@
+"""Conditions on sizes: what they compute, how files state them, and the sizes that are chosen to try them."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from onnxfn.specs.conditions import (
+    Condition,
+    is_condition,
+    is_true,
+    range_conditions,
+    range_of,
+    read_conditions,
+    stated,
+    symbols_of,
+    with_names,
+)
+from onnxfn.specs.errors import InvalidSpec
+from onnxfn.specs.plan.size_cases import MOST_GROWTH, harmful, nearest, other_sides, within
+
+NAMES = ("n", "m")
+size = st.integers(1, 300)
+sizes = st.fixed_dictionaries(dict.fromkeys(NAMES, size))
+formula = st.recursive(
+    st.sampled_from(NAMES) | st.integers(1, 40).map(str),
+    lambda inner: (
+        st.tuples(inner, st.sampled_from(["+", "-", "*", "//", "%"]), inner).map(
+            lambda parts: f"({parts[0]} {parts[1]} {parts[2]})"
+        )
+        | st.tuples(st.sampled_from(["max", "min"]), inner, inner).map(
+            lambda parts: f"{parts[0]}({parts[1]}, {parts[2]})"
+        )
+    ),
+    max_leaves=5,
+)
+condition = st.tuples(formula, st.sampled_from(["==", "!=", "<", "<=", ">", ">="]), formula).map(" ".join)
+conditions = st.lists(st.builds(Condition, condition, st.sampled_from(["", "model.py:7"])), max_size=3, unique=True)
+
+
+@given(condition, sizes)
+def test_a_condition_is_what_python_computes(text, known):
+    try:
+        expected = bool(eval(text, {"max": max, "min": min}, dict(known)))
+    except ZeroDivisionError:
+        expected = False
+    assert is_condition(text)
+    assert is_true(text, known) == expected
+    assert {*symbols_of(text)} <= {*NAMES}
+
+
+@given(conditions)
+def test_a_file_states_conditions_as_they_are_read(every):
+    assert [*map(str, read_conditions(stated(every)))] == [*map(str, every)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("import os", "__import__('os') == 1", "n.real == 1", "n == 'a'", "max(n, key=m) > 2", "n[0] == 1", "n + 1"),
+        *("9**9**9 > 1", "(n**8)**8 > 1", "n**999 > 1", "(lambda: 1)() == 1", "[n] == [1]", "n == True", "n" * 600, ""),
+        "(" * 400 + "n" + ")" * 400 + " == 1",
+    ],
+)
+def test_what_is_no_condition_is_not_computed(text):
+    assert not is_condition(text)
+    assert read_conditions(text) == ()
+
+
+def test_a_condition_on_a_size_that_is_not_known_is_refused():
+    with pytest.raises(InvalidSpec, match="no size for m; known: n"):
+        is_true("n == m", {"n": 1})
+
+
+@given(st.integers(2, 99) | st.none(), st.integers(2, 99) | st.none())
+def test_the_range_of_an_axis_is_that_of_its_conditions(low, high):
+    found = range_of((*range_conditions("n", low, high), *range_conditions("m", 1, 2)), "n")
+    assert found == ((0, None) if low == high is None else (low or 0, high))
+
+
+@given(condition, sizes)
+def test_a_condition_with_other_names_is_the_same_of_their_sizes(text, known):
+    renamed = with_names(Condition(text), {"n": "batch", "m": "2*length"})
+    if known["m"] % 2 == 0:
+        assert is_true(renamed.text, {"batch": known["n"], "length": known["m"] // 2}) == is_true(text, known)
+
+
+@given(sizes, conditions)
+def test_the_sizes_on_the_other_side_are_there_and_the_border_is_not(base, every):
+    true = [each for each in every if is_true(each.text, base)]
+    allowed = lambda tried: tried["n"] < 200  # noqa: E731
+    for case in other_sides(base, true, allowed):
+        if case.reason.startswith(("other side", "far")):
+            assert any(not is_true(each.text, case.sizes) for each in true)
+            assert allowed(case.sizes)
+            assert case.sizes["n"] * case.sizes["m"] <= MOST_GROWTH * base["n"] * base["m"]
+
+
+@given(sizes, st.integers(1, 64))
+def test_the_nearest_multiples_are_found_on_both_sides(base, step):
+    found = {each["n"] for each in nearest(base, "n", lambda tried: tried["n"] % step == 0)}
+    assert found == {base["n"] // step * step + step, (base["n"] - 1) // step * step} - {0}
+
+
+@given(sizes, st.integers(1, 64), st.integers(1, 64))
+def test_sizes_are_moved_into_limits(base, step, other):
+    limits = [Condition(f"n % {step} == 0"), Condition(f"m >= {other}"), Condition("n != 7")]
+    moved = within(base, limits)
+    assert step == 7 or all(is_true(each.text, moved) for each in limits)
+    assert all(moved[name] == base[name] for name in NAMES if all(is_true(each.text, base) for each in limits))
+
+
+@given(st.lists(sizes, max_size=4), st.lists(sizes, min_size=1, max_size=4), conditions)
+def test_limits_leave_out_all_that_failed_or_there_are_none(failed, passed, every):
+    limits = harmful(every, failed, passed)
+    assert not limits or all(not all(is_true(each.text, sizes) for each in limits) for sizes in failed)
