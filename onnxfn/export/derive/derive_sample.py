@@ -16,7 +16,6 @@ from onnxfn.export.derive.index_bounds import Bounds, index_bounds
 from onnxfn.export.derive.probe import (
     Run,
     all_tensors,
-    axis_words,
     outputs_spec,
     run,
     run_at_sizes,
@@ -40,21 +39,19 @@ from onnxfn.export.derive.sample_inputs import (
     with_own_buffers,
 )
 from onnxfn.export.derive.steps import found_limits
-from onnxfn.graphs.capture.trace_errors import fixed_axes
+from onnxfn.export.derive.traced_axes import at_sizes, with_traced_axes
 from onnxfn.models.dtypes import float_dtype, float_dtypes
 from onnxfn.models.model_state import model_copy
 from onnxfn.specs.algebra.compose import compose, named
-from onnxfn.specs.algebra.dummies import known_sizes, sized
-from onnxfn.specs.algebra.facts import case
+from onnxfn.specs.algebra.dummies import known_sizes
 from onnxfn.specs.algebra.planned import Part, Plan, PlannedSpec
 from onnxfn.specs.algebra.spec import Call, Dummies, ExportSpec, FloatDtype, Target
-from onnxfn.specs.axes import pattern, symbols, terms, value
 from onnxfn.specs.axis_symbols import AxisFacts
 from onnxfn.specs.conditions import Condition, range_of, symbols_of
 from onnxfn.specs.converters import Path
 from onnxfn.specs.edits.tensors import FLOAT_DTYPES
-from onnxfn.specs.errors import CaptureFailed, InvalidSpec, raise_no_memory, refuse_unknown
-from onnxfn.specs.plan.check_cases import CASE_STEPS, batch_symbol, resized
+from onnxfn.specs.errors import InvalidSpec, raise_no_memory, refuse_unknown
+from onnxfn.specs.plan.check_cases import CASE_STEPS, resized
 from onnxfn.specs.plan.planning import resolved
 from onnxfn.specs.plan.size_cases import within
 from onnxfn.specs.plan.thresholds import thresholds
@@ -115,71 +112,13 @@ def derive_from_sample(
     check_results(type(model).__name__, runs.runs, runs.complex_paths)
     provenance = ExportSpec(derived=_provenance(model, tensors, call))
     spec = compose(_with_generators(base, generators), outputs_spec(runs.runs, names), provenance)
-    return _with_traced_axes(copied, spec)
 
+    def does_run(changed: ExportSpec) -> bool:
+        with suppress(InvalidSpec):
+            return bool(_first_runs(copied, changed, {}))
+        return False
 
-def _with_traced_axes(model: Any, spec: ExportSpec) -> ExportSpec:
-    """The spec with the axes that its outputs have in a trace; a size without a formula has a symbol of its own.
-
-    An axis that the trace fixes has the word that the runs gave it. So has one that equals an axis of an input within
-    the limits of a module. The second case is so large, if the module runs at it, that no axis such as `samples//160`
-    has the size of the trace.
-    """
-    spec, traced = _traced(model, spec)
-    outputs, own, sizes = [], dict[str, str](), known_sizes(resolved(spec, {}), {})
-    for output, of_trace in zip(spec.outputs, traced, strict=False):
-        words = pattern(output.axes).split()
-        for at, word in enumerate(of_trace):
-            symbol = f"{output.name}_axis_{at}".replace(".", "_")
-            if not word.isdecimal() and not (spec.limits and words[at] in sizes):
-                words[at] = own.setdefault(word, symbol) if "[" in word else word
-        outputs.append(evolve(output, axes=" ".join(words)))
-    spec = evolve(spec, outputs=named(spec.outputs, outputs))
-    said = {
-        symbol for output in outputs for symbol in symbols(output.axes).values() if sizes.keys() >= {*terms(symbol)}
-    }
-    steps = (CASE_STEPS[1] << doublings for doublings in range(16))
-    grown = (({name: size + step for name, size in sizes.items()}, step) for step in steps)
-    step = next((step for more, step in grown if all(value(each, more) != value(each, sizes) for each in said)), 0)
-    larger = _resized(spec, sizes, step)
-    return larger if step > CASE_STEPS[1] and _does_run(model, larger) else spec
-
-
-def _traced(model: Any, spec: ExportSpec) -> tuple[ExportSpec, tuple[tuple[str, ...], ...]]:
-    """The spec and the words of its outputs in a trace; no words if it fails, as the export will say.
-
-    A module may fix an axis because it keeps a table for its last call, of the same size: it is traced at another size.
-    """
-    part = Part("model", resolved(spec, {}))
-    try:
-        return spec, axis_words(model, part)
-    except (CaptureFailed, InvalidSpec) as error:
-        fixed = {name for _, _, symbol, _ in fixed_axes(part, error.__cause__) for name in terms(symbol)}
-        sizes = {name: size + CASE_STEPS[0] * (name in fixed) for name, size in known_sizes(part.spec, {}).items()}
-    moved = _resized(spec, sizes, CASE_STEPS[1], "fixed")
-    with suppress(CaptureFailed, InvalidSpec):
-        if fixed and _does_run(model, moved):
-            return moved, axis_words(model, Part("model", resolved(moved, {})))
-    return spec, ()
-
-
-def _resized(spec: ExportSpec, sizes: Mapping[str, int], step: int, earlier: str = "sample") -> ExportSpec:
-    """The spec that is traced at other sizes. Its cases are larger, the second by `step`; `earlier` has the old."""
-    planned = resolved(spec, {})
-    before, lengths = known_sizes(planned, {}), [name for name in sizes if name != batch_symbol(planned)]
-    cases = {
-        "one": (sizes, CASE_STEPS[0]),
-        "several": (sizes, step),
-        **({} if before == sizes else {earlier: (before, 0)}),
-    }
-    of_cases = (case(each, sized(**{name: of[name] + more for name in lengths})) for each, (of, more) in cases.items())
-    return compose(spec, sized(**sizes), *of_cases)
-
-
-def _does_run(model: Any, spec: ExportSpec) -> bool:
-    with suppress(InvalidSpec):
-        return bool(_first_runs(model, spec, {}))
-    return False
+    return with_traced_axes(copied, spec, does_run)
 
 
 def _target(model: Any, tensors: Sequence[SampleTensor]) -> Target:
@@ -247,7 +186,7 @@ def _accepted_sizes(
         limits = found_limits(sizes, runs) if is_limited and runs(sizes) else ()
         limited = compose(base, ExportSpec(limits=limits, axes=_fixed(limits)))
         moved = {**sizes, **within(apart, limits)}
-        for spec in (*([_resized(limited, moved, CASE_STEPS[1])] if moved != sizes else []), limited):
+        for spec in (*([at_sizes(limited, moved, CASE_STEPS[1])] if moved != sizes else []), limited):
             with suppress(InvalidSpec):
                 return spec, *_accepted(model, spec, tensors, certain)
     return base, *_accepted(model, base, tensors, certain)

@@ -1,20 +1,15 @@
-"""The outputs and the cache of a model, found by running it on dummy inputs of several sizes, and by a trace."""
+"""The outputs and the cache of a model, found by running it on dummy inputs of several sizes."""
 
 from __future__ import annotations
 
-import ast
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from typing import Any
 
 from attrs import frozen
 
 from onnxfn.architectures.patch_table import patches_of
 from onnxfn.architectures.private.renamed import CACHES, INNER_RESULTS
-from onnxfn.architectures.private.torch_names import torch_name
 from onnxfn.export.derive.sample_arguments import fields_of
-from onnxfn.graphs.capture.capture import exported_program, tracing
 from onnxfn.models.dtypes import float_dtypes
 from onnxfn.models.forward import raw_forward, tensors_for
 from onnxfn.models.model_state import unchanged_eval
@@ -24,12 +19,12 @@ from onnxfn.specs.algebra.compose import compose
 from onnxfn.specs.algebra.config_values import snapshot
 from onnxfn.specs.algebra.dummies import dummies
 from onnxfn.specs.algebra.facts import gives
-from onnxfn.specs.algebra.planned import Part, PlannedSpec
+from onnxfn.specs.algebra.planned import PlannedSpec
 from onnxfn.specs.algebra.spec import ExportSpec
-from onnxfn.specs.axes import axis, terms, value
+from onnxfn.specs.axes import value
 from onnxfn.specs.axis_symbols import traced_sizes
 from onnxfn.specs.converters import Path
-from onnxfn.specs.errors import InvalidSpec, OnnxfnError, PatchFailed, first_line, raise_no_memory
+from onnxfn.specs.errors import OnnxfnError, PatchFailed, first_line, raise_no_memory
 from onnxfn.specs.plan.check_cases import in_case, near_cases
 from onnxfn.specs.plan.planning import resolved
 from onnxfn.specs.records import KINDS, Kind
@@ -182,7 +177,7 @@ def _output_spec(name: str, path: Path, runs: Sequence[Run]) -> ExportSpec:
     return gives(name, " ".join(words), path=() if path == (name,) else path, kind=kind)
 
 
-def _axis_word(name: str, index: int, sizes: Sequence[int], runs: Sequence[Run]) -> str:
+def _axis_word(name: str, axis: int, sizes: Sequence[int], runs: Sequence[Run]) -> str:
     """The word of an axis in a pattern: `_` if constant, the symbol whose size it always has, or else a new symbol."""
     if len(set(sizes)) == 1:
         return "_"
@@ -191,54 +186,9 @@ def _axis_word(name: str, index: int, sizes: Sequence[int], runs: Sequence[Run])
         for symbol in runs[0].sizes
         if all(each.sizes[symbol] == size for each, size in zip(runs, sizes, strict=True))
     )
-    return next(equal, f"{name.replace('.', '_')}_axis_{index}").replace(" ", "")
+    return next(equal, own_symbol(name, axis)).replace(" ", "")
 
 
-def axis_words(model: Any, part: Part) -> tuple[tuple[str, ...], ...]:
-    """A word of a pattern for each axis of the outputs of a part in a trace: a number, or a formula of the inputs.
-
-    A word is in brackets where the notation has no formula for a size. CaptureFailed if torch cannot trace the part.
-    """
-    import sympy
-
-    with tracing(model, part):
-        graph = exported_program(model, part).graph
-    inputs = [node.meta["val"] for node in graph.nodes if node.op == "placeholder"][-len(part.inputs) :]
-    pairs = zip(part.inputs.values(), inputs, strict=True)
-    symbols = {tensor.shape[index].node.expr: symbol for axes, tensor in pairs for index, symbol in axes.items()}
-    names = {name: sympy.Symbol(name, integer=True, positive=True) for each in symbols.values() for name in terms(each)}
-    known = {expression: value(symbol, names) for expression, symbol in symbols.items()}
-    outputs = graph.output_node().args[0][-len(part.outputs) :]
-    return tuple(tuple(_word(size, known, {*names.values()}) for size in node.meta["val"].shape) for node in outputs)
-
-
-def _word(size: Any, known: Mapping[Any, Any], names: set[Any]) -> str:
-    """The word of a size. Squares are products, and a minus has a 0 before it."""
-    formula = _in_quotients(size.node.expr, known) if hasattr(size, "node") else size
-    text = re.sub(r"(^|\()-", r"\g<1>0-", re.sub(r"\b(\w+)\*\*2\b", r"(\1*\1)", str(formula)))
-    with suppress(InvalidSpec):
-        if isinstance(size, int) or formula.free_symbols <= names:
-            return axis(ast.unparse(ast.parse(text))).symbol.replace(" ", "")
-    return f"[{formula}]"
-
-
-def _in_quotients(formula: Any, known: Mapping[Any, Any]) -> Any:
-    """A formula of known sizes, with floor quotients in place of remainders, floors and ceilings."""
-    if formula in known or not formula.args:
-        return known.get(formula, formula)
-    first, *others = parts = [_in_quotients(part, known) for part in formula.args]
-    quotients: Mapping[str, Callable[[], Any]] = {
-        "FloorDiv": lambda: _floor(*parts),
-        **dict.fromkeys(("Mod", "PythonMod"), lambda: first - others[0] * _floor(*parts)),
-        "IntTrueDiv": lambda: first / others[0],
-        "FloorToInt": lambda: _floor(*first.as_numer_denom()),
-        "CeilToInt": lambda: -_floor(*(-first).as_numer_denom()),
-    }
-    return quotients.get(type(formula).__name__, lambda: formula.func(*parts))()
-
-
-def _floor(dividend: Any, divisor: Any) -> Any:
-    """A floor quotient. That of a negative number is a ceiling, which reads better without its sign."""
-    is_negative = all(term.as_coeff_Mul()[0] < 0 for term in dividend.as_ordered_terms())
-    quotient = torch_name("FloorDiv")(divisor - 1 - dividend if is_negative else dividend, divisor)
-    return -quotient if is_negative else quotient
+def own_symbol(output: str, axis: int) -> str:
+    """The symbol of an axis of an output that no formula of the inputs says."""
+    return f"{output.replace('.', '_')}_axis_{axis}"

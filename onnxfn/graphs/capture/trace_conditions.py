@@ -16,7 +16,7 @@ from typing import Any
 from attrs import frozen
 
 from onnxfn.architectures.private.torch_names import torch_name
-from onnxfn.graphs.capture import assertions
+from onnxfn.graphs.capture import trace_settings
 from onnxfn.graphs.sizes import size_factors
 from onnxfn.models import patching
 from onnxfn.models.patching import replaced
@@ -79,7 +79,7 @@ def _files_of_steps() -> frozenset[str]:
     import torch
     from torch.fx.experimental import recording, sym_node, symbolic_shapes
 
-    modules = (torch, recording, sym_node, symbolic_shapes, patching, size_factors, assertions)
+    modules = (torch, recording, sym_node, symbolic_shapes, patching, size_factors, trace_settings)
     return frozenset(str(module.__file__) for module in modules) | {__file__}
 
 
