@@ -14,7 +14,7 @@ from typing import Any
 
 from onnxfn.specs.algebra.compose import named
 from onnxfn.specs.algebra.spec import Call
-from onnxfn.specs.plan.thresholds import is_scaled
+from onnxfn.specs.plan.text_cases import is_scaled
 from onnxfn.specs.records import Patch
 
 MODELS = ("transformers.models.", "diffusers.models.", "timm.models.")

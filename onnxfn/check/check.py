@@ -12,10 +12,10 @@ from typing import Any
 from attrs import evolve, frozen
 
 from onnxfn.check.cases.interface import interface_findings, size_findings
-from onnxfn.check.cases.other_sizes import other_sizes
 from onnxfn.check.cases.references import (
     OutputArrays,
     Reference,
+    other_sizes,
     random_findings,
     references,
     stated_limits,

@@ -8,8 +8,15 @@ from typing import Any
 
 from attrs import evolve, frozen
 
-from onnxfn.check.cases.other_sizes import other_sizes, trace_conditions
-from onnxfn.check.cases.references import CheckCase, check_cases, possible_reference, stated_limits, with_outputs
+from onnxfn.check.cases.references import (
+    CheckCase,
+    check_cases,
+    other_sizes,
+    possible_reference,
+    stated_limits,
+    trace_conditions,
+    with_outputs,
+)
 from onnxfn.check.check import checked_session, compared_file
 from onnxfn.check.texts.decoded_texts import SessionOpener
 from onnxfn.check.verdict.case_comparisons import CheckedFile, case_comparisons

@@ -4,7 +4,7 @@ import pytest
 from transformers import AutoConfig
 
 from onnxfn.specs.algebra.config_values import snapshot
-from onnxfn.specs.plan.thresholds import thresholds
+from onnxfn.specs.plan.text_cases import thresholds
 
 THRESHOLDS = {
     "mistral": {4096},

@@ -9,6 +9,7 @@ from onnxfn.specs.algebra.fills import FILLS
 from onnxfn.specs.algebra.spec import Cache, Call, Check, Dummies, ExportSpec, Overlay, Parts, Target
 from onnxfn.specs.axes import Axis, AxisMap
 from onnxfn.specs.axis_symbols import AxisFacts
+from onnxfn.specs.conditions import Condition
 from onnxfn.specs.edits.behaviors import BEHAVIORS
 from onnxfn.specs.quantization import WeightRule
 from onnxfn.specs.records import (
@@ -243,6 +244,8 @@ calls = st.builds(
     attention=optional(st.sampled_from(("eager", "sdpa"))),
 )
 
+conditions = st.builds(Condition, st.sampled_from(("n % 8 == 0", "n >= 4", "n == m")), st.sampled_from(("", "a.py:1")))
+
 thin_specs = st.builds(
     ExportSpec,
     name=optional(st.sampled_from(("bert", "roberta"))),
@@ -270,6 +273,7 @@ specs = st.builds(
     normalizer=normalizers,
     dummies=dummies,
     axes=by_name(axis_facts),
+    limits=st.lists(conditions, unique=True, max_size=2).map(tuple),
     tasks=overlays(TASK_NAMES, thin_specs | thick_specs),
     cases=overlays(CASE_NAMES, thin_specs),
     parts=parts,

@@ -15,6 +15,7 @@ BASES = {
     "InvalidSpec": ValueError,
     "WrongType": ValueError,
     "CaptureFailed": RuntimeError,
+    "FixedSizes": RuntimeError,
     "PatchFailed": TypeError,
     "LayersDiffer": RuntimeError,
     "CheckFailed": RuntimeError,

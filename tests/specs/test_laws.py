@@ -39,7 +39,7 @@ BY_NAME = (
     *("cache.rows", "parts.files", "parts.links"),
 )
 OVERLAYS = ("tasks", "cases", "parts.behaviors")
-RULES = "target.quantization"
+RULES, LIMITS = "target.quantization", "limits"
 SCALARS = (
     *("name", "task", "derived", "call.loader", "call.submodule", "call.attention", "cache.past"),
     *("check.atol", "check.rtol", "check.mask_input", "target.opset", "target.int_dtype", "target.float_dtype"),
@@ -88,7 +88,7 @@ def lost(right, joined):
     """What the right spec specifies and the joined one does not have."""
     missing = [path for path in SCALARS if value(right, path) not in (None, value(joined, path))]
     missing += [one for path in BY_NAME for one in value(right, path) if one not in value(joined, path)]
-    missing += [rule for rule in value(right, RULES) if rule not in value(joined, RULES)]
+    missing += [one for path in (RULES, LIMITS) for one in value(right, path) if one not in value(joined, path)]
     missing += [one for one in right.normalizer.reads if one not in joined.normalizer.reads]
     for path in OVERLAYS:
         known = {one.name: one for one in value(joined, path)}
@@ -110,7 +110,7 @@ def compose(*specs):
 
 
 def test_the_laws_cover_every_field():
-    assert {*BY_NAME, *OVERLAYS, *SCALARS, RULES, "axes", "normalizer"} == set(field_paths(EMPTY))
+    assert {*BY_NAME, *OVERLAYS, *SCALARS, RULES, LIMITS, "axes", "normalizer"} == set(field_paths(EMPTY))
 
 
 def test_composing_nothing_is_empty():

@@ -14,7 +14,7 @@ from torch import Tensor
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS, dynamic_rope_update
 
 from onnxfn.specs.errors import InvalidSpec
-from onnxfn.specs.plan.thresholds import LONGROPE, is_scaled
+from onnxfn.specs.plan.text_cases import LONGROPE, is_scaled
 
 
 def canine_attention(

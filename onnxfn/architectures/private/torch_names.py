@@ -53,6 +53,9 @@ NAMES: Mapping[str, str] = MappingProxyType(
         "DispatchMode": "torch.utils._python_dispatch:TorchDispatchMode",
         "without_dispatch": "torch.utils._mode_utils:no_dispatch",
         # sizes
+        "sym_node": "torch.fx.experimental.sym_node",
+        "symbolic_shapes": "torch.fx.experimental.symbolic_shapes",
+        "size_records": "torch.fx.experimental.recording",
         "SymNode": "torch.fx.experimental.sym_node:SymNode",
         "FloorDiv": "torch.utils._sympy.functions:FloorDiv",
         "Max": "torch.utils._sympy.functions:Max",
@@ -79,6 +82,7 @@ ATTRIBUTES: Mapping[str, str] = MappingProxyType(
         "_filter_traceback_frames": "torch.fx.proxy:TracerBase",
         "_hop_compile_and_call": "torch._higher_order_ops:utils",
         "_version": "torch:Tensor",
+        "_expr": "torch.fx.experimental.sym_node:SymNode",
         "_schema": "torch._ops:OpOverload",
         "_dispatch_cache": "torch._ops:OpOverload",
         "_op_dk": "torch._ops:OpOverload",

@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, partial
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +23,11 @@ from onnxfn.run.sessions import run_session
 from onnxfn.specs.algebra.dummies import Array, dummies, known_sizes, padded
 from onnxfn.specs.algebra.planned import Case, Part, PlannedSpec
 from onnxfn.specs.axes import names, symbols
-from onnxfn.specs.axis_symbols import traced_sizes
-from onnxfn.specs.conditions import Condition, is_range, read_conditions
+from onnxfn.specs.axis_symbols import fixed_sizes, ranges, traced_sizes
+from onnxfn.specs.conditions import Condition, is_range, is_true, read_conditions, symbols_of
 from onnxfn.specs.errors import CaptureFailed, InvalidSpec
 from onnxfn.specs.plan.check_cases import FAR_PAST, cases, in_case, is_far, past_lengths, resized, with_dummies
-from onnxfn.specs.plan.size_cases import within
+from onnxfn.specs.plan.size_cases import Sizes, other_sides, small_and_far_sizes, within
 from onnxfn.specs.plan.text_cases import LONG_PAST, LONG_TEXT, LONGEST, SHORTEST
 from onnxfn.specs.stored.reports import CheckFailed, Tick, no_tick
 from onnxfn.weights.onnx_files import metadata
@@ -160,7 +161,38 @@ def _within_limits(case: Case, longest: int, limits: Sequence[Condition]) -> Cas
     """
     most = longest if case.name in (LONG_TEXT, LONG_PAST) else sys.maxsize
     sizes = {name: min(size, most) if size <= LONGEST else size for name, size in traced_sizes(case).items()}
-    return resized(case, within(sizes, limits))
+    return resized(case, within(sizes, limits) if limits else sizes)
+
+
+def trace_conditions(file: Path) -> tuple[Condition, ...]:
+    """What was true of the sizes in the trace of a file, as the model's own code evaluated it."""
+    return read_conditions(metadata(file).get("onnxfn.conditions", ""))
+
+
+def other_sizes(part: Part, file: Path) -> tuple[CheckCase, ...]:
+    """The cases on the other side of each condition of a file; for a derived spec also small, far and prime sizes.
+
+    They are within the limits of the file and the ranges of the part. PyTorch may refuse such sizes.
+    """
+    spec, limits, moved = part.spec, stated_limits(file), ranges(part.spec)
+    known = known_sizes(spec, {})
+    conditions = [each for each in trace_conditions(file) if known.keys() >= {*symbols_of(each.text)}]
+    if not conditions and (spec.derived is None or past_lengths(spec)):
+        return ()
+    planned = [known_sizes(case.spec, {}) for case in check_cases(part, limits=limits)]
+    alike = [sizes for sizes in (known, *planned) if all(is_true(each.text, sizes) for each in conditions)]
+    smallest = min(alike, key=lambda sizes: prod(sizes.values()), default=known)
+    base = {name: size for name, size in smallest.items() if name not in fixed_sizes(spec)}
+
+    def allowed(sizes: Sizes) -> bool:
+        in_ranges = all(low <= sizes.get(name, low) <= high for name, (low, high) in moved.items())
+        return in_ranges and all(is_true(each.text, known | dict(sizes)) for each in limits)
+
+    tried = list(other_sides(base, conditions, allowed))
+    if base and spec.derived is not None and not past_lengths(spec):
+        tried += small_and_far_sizes(base, allowed)
+    new = [case for case in tried if known | dict(case.sizes) not in planned]
+    return tuple(CheckCase(case.reason, resized(spec, case.sizes), seed=1, may_be_refused=True) for case in new)
 
 
 SEEDS = 1000

@@ -17,8 +17,14 @@ from typing import Any
 import numpy as np
 from attrs import field, frozen
 
-from onnxfn.check.cases.other_sizes import trace_conditions
-from onnxfn.check.cases.references import OutputArrays, Reference, references, stated_limits, symbol_sizes
+from onnxfn.check.cases.references import (
+    OutputArrays,
+    Reference,
+    references,
+    stated_limits,
+    symbol_sizes,
+    trace_conditions,
+)
 from onnxfn.check.check import JudgedCases, compared_file, differences, file_weights, judged_cases
 from onnxfn.check.cuts.cut import Section, Sections, graph_sections
 from onnxfn.check.cuts.layer_chains import fits_shapes, layer_paths

@@ -27,8 +27,7 @@ from onnxfn.specs.axis_symbols import SMALLEST_DYNAMIC_SIZE
 from onnxfn.specs.converters import Path
 from onnxfn.specs.errors import InvalidSpec, listed
 from onnxfn.specs.plan.check_cases import batch_symbol, within_ranges
-from onnxfn.specs.plan.text_cases import text_facts, with_text_cases
-from onnxfn.specs.plan.thresholds import thresholds
+from onnxfn.specs.plan.text_cases import text_facts, thresholds, with_text_cases
 from onnxfn.specs.records import KINDS, Generator, Kind, Normalizer
 
 

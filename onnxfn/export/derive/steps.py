@@ -27,8 +27,8 @@ def found_limits(base: Sizes, runs: Callable[[Sizes], bool]) -> tuple[Condition,
     limits: list[Condition] = []
     for number, name in enumerate(base):
         partners = [(), *((other,) for other in base if other != name)]
-        found = ((_step(base, (name, *others), runs), others) for others in partners)
-        step, others = next(((step, others) for step, others in found if step), (None, ()))
+        moving = ((_step(base, (name, *others), runs), others) for others in partners)
+        step, others = next(((step, others) for step, others in moving if step), (None, ()))
         if step is None:
             limits += range_conditions(name, base[name], base[name])
             continue
@@ -36,7 +36,7 @@ def found_limits(base: Sizes, runs: Callable[[Sizes], bool]) -> tuple[Condition,
         limits += [_difference(base, other, name) for other in with_earlier]
         if not with_earlier and step > 1:
             limits.append(Condition(f"{name} % {step} == {base[name] % step}"))
-        if not others and not with_earlier and step == 1 and not runs({**base, name: 1}):
+        if not others and not with_earlier and not runs({**base, name: 1}) and step == 1:
             limits.append(Condition(f"{name} >= {_least(base, name, runs)}"))
     return tuple(limits)
 
@@ -50,6 +50,7 @@ def _step(base: Sizes, names: tuple[str, ...], runs: Callable[[Sizes], bool]) ->
 
 
 def _least(base: Sizes, name: str, runs: Callable[[Sizes], bool]) -> int:
+    """The smallest size of an axis at which a module runs, if it runs at all larger ones."""
     return bisect_left(range(base[name]), True, key=lambda size: runs({**base, name: size}))
 
 

@@ -2,64 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache, partial
-from math import prod
 from pathlib import Path
 from typing import Any
 
-from attrs import evolve, field, frozen
+from attrs import evolve, frozen
 
-from onnxfn.check.cases.image_sizes import moves_images, with_fixed_images
 from onnxfn.check.check import check_error, differs_by_rounding
-from onnxfn.check.limits import FoundLimits, found_limits, with_limits
-from onnxfn.check.verdict.verdict import exact_outputs
 from onnxfn.export.jobs.request import ExportRequest
 from onnxfn.export.load.quantized import weights_text
 from onnxfn.export.publish.staging import Destination
 from onnxfn.export.run.arguments import check_layers, check_with_adapter, write_input_adapter
 from onnxfn.export.run.file_checks import Job, check_files, joined
-from onnxfn.graphs.build import UnboundGraph, build_graph, captured_once, drop_templates, traced_fully
+from onnxfn.export.run.retries import RETRIES, Failure, Output, faults_of
+from onnxfn.graphs.build import build_graph, drop_templates, traced_fully
 from onnxfn.graphs.build_options import BuildOptions, trace_all_layers
 from onnxfn.graphs.capture.built_graph import BuiltGraph
-from onnxfn.models.dtypes import has_dtype, in_dtype_if_small, without_values
+from onnxfn.models.dtypes import has_dtype, without_values
 from onnxfn.models.torch_modes import ticking_operators
-from onnxfn.run.sessions import kept_session
-from onnxfn.specs.algebra.dummies import known_sizes
-from onnxfn.specs.algebra.planned import Part, Plan
-from onnxfn.specs.axis_symbols import SMALLEST_DYNAMIC_SIZE
-from onnxfn.specs.errors import CaptureFailed, FixedSizes, InvalidSpec, OnnxfnError, TimedOut, WriteFailed, listed
-from onnxfn.specs.plan.check_cases import resized
-from onnxfn.specs.plan.size_cases import Sizes
+from onnxfn.specs.algebra.planned import Plan
+from onnxfn.specs.errors import CaptureFailed, InvalidSpec, OnnxfnError, TimedOut, WriteFailed, listed
 from onnxfn.specs.plan.variants import plans_by_dtype
-from onnxfn.specs.stored.reports import CheckFailed, Report, no_tick
+from onnxfn.specs.stored.reports import CheckFailed, Report
 from onnxfn.weights.write import (
     LINK,
-    ResolvedWriteOptions,
     resolved_write_options,
     with_checkpoint_entries,
     write_graphs,
 )
 
 RETRACED = "all layers were traced because the graph built from repeated or cached layers failed the check"
-
-
-@frozen
-class Output:
-    """How the graphs of a plan are built and written.
-
-    Attributes:
-        build: How graphs are built.
-        options: How the files are written.
-        adapter: The adapter that fills inputs of the graphs, if there is one.
-        unbound_graph: Builds graphs; it traces once for variants of the same float dtype.
-    """
-
-    build: BuildOptions
-    options: ResolvedWriteOptions
-    adapter: Path | None = None
-    unbound_graph: UnboundGraph = field(factory=captured_once)
 
 
 def output_of(
@@ -141,91 +115,17 @@ def _joined_variants(built: Sequence[Built]) -> Built:
     )
 
 
-@frozen
-class Failure:
-    """Why the files of an attempt are not published.
-
-    Attributes:
-        error: What was raised.
-        plan: What was built.
-        graphs: The graphs of the attempt; none if a part could not be traced.
-        found: Where the file of each part is wrong; none if no file was checked.
-    """
-
-    error: Exception
-    plan: Plan
-    graphs: tuple[BuiltGraph, ...]
-    found: tuple[FoundLimits, ...] = ()
-
-
-def _all_layers(job: Job, output: Output, failure: Failure) -> tuple[Job, Output] | None:
-    """All layers are traced: repeated layers, or those of the template cache, may be wrong."""
-    return None if all(map(traced_fully, failure.graphs)) else (job, _with_all_layers(output))
-
-
-def _at_larger_sizes(job: Job, output: Output, failure: Failure) -> tuple[Job, Output] | None:
-    """The trace is at the largest sizes where the file was wrong, which is the side of a branch that most sizes take.
-
-    If the trace fixed a size, it is at twice the sizes: a model that asks whether a size is above 2 fixes it at 2.
-    """
-    if isinstance(failure.error, FixedSizes):
-        parts = [_traced_at(part, [_doubled(part)]) for part in failure.plan.parts]
-    else:
-        pairs = zip(failure.plan.parts, failure.found or [FoundLimits()] * len(failure.plan.parts), strict=True)
-        parts = [_traced_at(part, found.wrong) for part, found in pairs]
-    if parts == [*job.plan.parts]:
-        return None
-    return evolve(job, plan=evolve(job.plan, parts=parts)), _with_all_layers(output)
-
-
-def _doubled(part: Part) -> Sizes:
-    return {name: 2 * size for name, size in known_sizes(part.spec, {}).items()}
-
-
-def _traced_at(part: Part, failed: Sequence[Sizes]) -> Part:
-    """A part with the largest of some sizes for its trace; as it is if those of its trace are larger."""
-    sizes = max((known_sizes(part.spec, {}), *failed), key=lambda each: prod(each.values()))
-    within = {name: max(size, SMALLEST_DYNAMIC_SIZE) for name, size in sizes.items()}
-    return evolve(part, spec=resized(part.spec, within))
-
-
-def _limited(job: Job, output: Output, failure: Failure) -> tuple[Job, Output] | None:
-    """Sizes at which the file was wrong are left out: by conditions of the model's branches, or images have one size.
-
-    torch cannot solve all conditions on sizes, so for some models no condition explains the sizes.
-    """
-    if any(found.limits for found in failure.found):
-        pairs = zip(failure.plan.parts, failure.found, strict=True)
-        parts = [with_limits(part, found.limits) for part, found in pairs]
-    else:
-        parts = [with_fixed_images(part) if moves_images(part) else part for part in job.plan.parts]
-    if parts == [*job.plan.parts] or not isinstance(failure.error, OnnxfnError):
-        return None
-    return evolve(job, plan=evolve(job.plan, parts=parts)), _with_all_layers(output)
-
-
-Change = Callable[[Job, Output, Failure], tuple[Job, Output] | None]
-"""What an attempt changes after a failure; None where it would change nothing."""
-
-ATTEMPTS: tuple[tuple[str, Change], ...] = (
-    ("all layers", _all_layers),
-    ("larger sizes", _at_larger_sizes),
-    ("limits of sizes", _limited),
-)
-"""The attempts after the first: the stage of its event, and what it changes."""
-
-
 def build_until_checked(job: Job, output: Output) -> Built:
-    """Builds, writes and checks the graphs of a plan; after a failure again, as ATTEMPTS say, each with an event.
+    """Builds, writes and checks the graphs of a plan; after a failure again, as RETRIES say, each with an event.
 
     Raises the error of the last attempt at the plan as it is. No attempt follows if outputs differ by rounding.
     """
     result, failures = _tried(job, output), list[Failure]()
-    for stage, change in ATTEMPTS:
+    for stage, change in RETRIES:
         if isinstance(result, Built) or _is_rounding(result.error):
             break
         failures.append(result)
-        changed = change(job, output, next((each for each in failures if each.found), failures[0]))
+        changed = change(job, output, next((each for each in failures if each.faults), failures[0]))
         if changed is not None:
             with job.timed(stage, ""):
                 pass
@@ -257,24 +157,7 @@ def _tried(job: Job, output: Output) -> Built | Failure:
     except (CaptureFailed, CheckFailed, KeyError, TypeError) as error:
         drop_templates(output.build, graphs)
         is_checked = isinstance(error, CheckFailed) and not _is_rounding(error) and job.check == "whole"
-        return Failure(error, job.plan, graphs, _found(job) if is_checked else ())
-
-
-def _found(job: Job) -> tuple[FoundLimits, ...]:
-    """Where the file of each part is wrong."""
-    dtype = job.plan.parts[0].spec.target.float_dtype
-    model = in_dtype_if_small(job.model, dtype)
-    session_for, exact = partial(kept_session, {}, no_tick), exact_outputs(model, dtype)
-    try:
-        return tuple(
-            found_limits(model, part, job.folder / f"{part.name}.onnx", session_for, exact) for part in job.plan.parts
-        )
-    except OnnxfnError:  # a file cannot be loaded at all
-        return ()
-
-
-def _with_all_layers(output: Output) -> Output:
-    return evolve(output, build=evolve(output.build, find_repeats=trace_all_layers, template_cache=None))
+        return Failure(error, job.plan, graphs, faults_of(job) if is_checked else ())
 
 
 def _graphs(job: Job, output: Output) -> tuple[BuiltGraph, ...]:

@@ -9,8 +9,7 @@ from typing import Any
 from attrs import evolve
 
 from onnxfn.check.bisect.bisect import Divergence, divergence, selected_cases
-from onnxfn.check.cases.other_sizes import other_sizes
-from onnxfn.check.cases.references import affordable_cases, stated_limits
+from onnxfn.check.cases.references import affordable_cases, other_sizes, stated_limits
 from onnxfn.check.check import compared_file
 from onnxfn.check.verdict.verdict import exact_outputs
 from onnxfn.export.run.loaded import Loaded, variant_of

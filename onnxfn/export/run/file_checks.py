@@ -9,8 +9,7 @@ from typing import Any
 
 from attrs import fields, frozen
 
-from onnxfn.check.cases.other_sizes import other_sizes
-from onnxfn.check.cases.references import far_cases, references, stated_limits
+from onnxfn.check.cases.references import far_cases, other_sizes, references, stated_limits
 from onnxfn.check.check import check as check_part
 from onnxfn.check.check import check_error
 from onnxfn.check.sections.check import check_by_sections

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from onnxfn.architectures.patch_table import patches_of
 from onnxfn.architectures.private.torch_names import torch_name
 from onnxfn.graphs.capture.built_graph import BuiltGraph
 from onnxfn.graphs.capture.sequence_lengths import dynamic_lengths
-from onnxfn.graphs.capture.trace_conditions import conditions, noted_conditions
+from onnxfn.graphs.capture.trace_conditions import (
+    axes_of_symbols,
+    check_ranges,
+    conditions,
+    dynamic_size,
+    noted_conditions,
+    range_limits,
+    stated_limits,
+)
 from onnxfn.graphs.capture.trace_errors import (
     DATA_DEPENDENT,
     WRAPPED,
@@ -20,7 +28,7 @@ from onnxfn.graphs.capture.trace_errors import (
     trace_error,
     untranslated_message,
 )
-from onnxfn.graphs.capture.trace_settings import annotations_of_this_thread, fast_export, source_lines
+from onnxfn.graphs.capture.trace_settings import annotations_of_this_thread, assertions_hold, fast_export, source_lines
 from onnxfn.graphs.translations.lowering import (
     insert_type_promotions,
     lower_in_place,
@@ -35,15 +43,8 @@ from onnxfn.models.torch_modes import quiet
 from onnxfn.specs.algebra.dummies import dummies
 from onnxfn.specs.algebra.planned import Part, PlannedSpec
 from onnxfn.specs.axes import terms, value
-from onnxfn.specs.axis_symbols import SMALLEST_DYNAMIC_SIZE, UNBOUNDED, fixed_sizes, ranges
-from onnxfn.specs.conditions import Condition, is_range, range_conditions, range_of, symbols_of
 from onnxfn.specs.errors import CaptureFailed, InvalidSpec, OnnxfnError, raise_no_memory, root_cause
 from onnxfn.specs.stored.reports import Tick, no_tick
-
-Ends = tuple[int, int | None]
-"""The smallest and the largest size of an axis; None where there is no largest one."""
-
-ANY_SIZE: Ends = (SMALLEST_DYNAMIC_SIZE, None)
 
 
 def capture(model: Any, part: Part, tick: Tick = no_tick) -> BuiltGraph:
@@ -60,8 +61,8 @@ def capture(model: Any, part: Part, tick: Tick = no_tick) -> BuiltGraph:
     with tracing(model, part, tick) as called:
         with noted_conditions() as noted:
             program = exported_program(model, part)
-        limits = _limits(program, part)
-        _check_ranges(model, part, limits)
+        limits = range_limits(program, part)
+        check_ranges(model, part, limits)
         tick()
         try:
             graph = _translated(program, part, tick)
@@ -69,21 +70,23 @@ def capture(model: Any, part: Part, tick: Tick = no_tick) -> BuiltGraph:
             raise CaptureFailed(_refusal(model, part, tick, error)) from error.__cause__
     return BuiltGraph(
         model=graph,
-        limits=_stated(limits, part),
-        conditions=conditions(noted, _axes_of_symbols(program, part)),
+        limits=stated_limits(limits, part),
+        conditions=conditions(noted.values(), axes_of_symbols(program, part)),
         unused_patches=unused_patches(part.spec.call.patches, called),
     )
 
 
 @contextmanager
 def tracing(model: Any, part: Part, tick: Tick = no_tick) -> Iterator[Any]:
-    """The state in which torch traces a part, undone afterwards; gives the patches that were called."""
+    """What holds while a part is traced, and is undone afterwards; gives the patches that were called."""
     torch_name("exporter")  # sets up its loggers, which `quiet` then finds
 
     tick()  # the first import of it takes a quarter of a second
     attention, patches = with_attention(model, part.spec.call.attention), applied(patches_of(model, part.spec.call))
-    lengths, fast = dynamic_lengths(model), fast_export(tick)
-    with quiet(), unchanged_eval(model), attention, lengths, patches as called, fast, annotations_of_this_thread():
+    settings = (dynamic_lengths(model), assertions_hold(), fast_export(tick), annotations_of_this_thread())
+    with quiet(), unchanged_eval(model), attention, patches as called, ExitStack() as stack:
+        for setting in settings:
+            stack.enter_context(setting)
         yield called
 
 
@@ -111,7 +114,7 @@ def exported_program(model: Any, part: Part) -> Any:
     spec = part.spec
     sample = tensors_for(model, spec, dummies(spec, {}))
     dynamic_shapes = tuple(
-        {index: _dynamic_size(spec, symbol) for index, symbol in axes.items()} for axes in part.inputs.values()
+        {index: dynamic_size(spec, symbol) for index, symbol in axes.items()} for axes in part.inputs.values()
     )
     forward = flat_forward(model, spec)
 
@@ -188,16 +191,6 @@ def _buffer_versions(model: Any) -> dict[str, tuple[Any, int]]:
     return {name: (buffer, 0 if buffer.is_inference() else buffer._version) for name, buffer in model.named_buffers()}
 
 
-def _dynamic_size(spec: PlannedSpec, symbol: str) -> Any:
-    """The sizes of an axis, for torch.export: those of its range, if it has one. Torch takes 0 and 1 for fixed."""
-    from torch.export import Dim
-
-    if symbol not in ranges(spec):
-        return Dim.DYNAMIC
-    low, high = ranges(spec)[symbol]
-    return Dim.DYNAMIC(min=low if low > SMALLEST_DYNAMIC_SIZE else None, max=high if high < UNBOUNDED else None)
-
-
 def _size_equalities(part: Part, tensors: Sequence[Any]) -> list[Any]:
     """The equalities of the plan's symbols: axes of one symbol are equal, and an axis `a + b` is the sum of a and b."""
     sizes: dict[str, Any] = {}
@@ -265,58 +258,3 @@ def _watched_registry(registry: Any, tick: Tick, looked_up: list[Any]) -> Any:
     watched = copy.copy(registry)
     watched.get_decomps = look_up
     return watched
-
-
-def _input_sizes(program: Any, part: Part) -> list[tuple[str, Any]]:
-    """The dynamic axes of the inputs, each with its size in the trace."""
-    tensors = [node.meta["val"] for node in program.graph.nodes if node.op == "placeholder"][-len(part.inputs) :]
-    pairs = zip(part.inputs.values(), tensors, strict=True)
-    return [(symbol, tensor.shape[index]) for axes, tensor in pairs for index, symbol in axes.items()]
-
-
-def _axes_of_symbols(program: Any, part: Part) -> dict[Any, str]:
-    """From each symbol of sympy that is the size of an input's axis to the axis."""
-    sizes = _input_sizes(program, part)
-    return {size.node._expr: symbol for symbol, size in reversed(sizes) if hasattr(size, "node")}
-
-
-def _limits(program: Any, part: Part) -> dict[str, Ends]:
-    """The sizes of dynamic axes that the model's own branches allow, where these are not all.
-
-    A lower end of 2 is not a limit: torch always specializes the sizes 0 and 1. A sum has the limits of its terms.
-    """
-    limits: dict[str, Ends] = {}
-    for symbol, size in _input_sizes(program, part):
-        allowed = program.range_constraints.get(getattr(getattr(size, "node", None), "expr", None))
-        if allowed is not None and terms(symbol) == (symbol,):
-            limits.setdefault(symbol, _ends(allowed))
-    return {name: limit for name, limit in limits.items() if limit[0] > SMALLEST_DYNAMIC_SIZE or limit[1] is not None}
-
-
-def _check_ranges(model: Any, part: Part, limits: Mapping[str, Ends]) -> None:
-    """Raises CaptureFailed if the range of an axis goes beyond what the branches of the model allow."""
-    for name, (smallest, largest) in ranges(part.spec).items():
-        low, high = limits.get(name, ANY_SIZE)
-        low = smallest if low == SMALLEST_DYNAMIC_SIZE else max(smallest, low)
-        high = min(largest, high or largest)
-        if (low, high) != (smallest, largest):
-            raise CaptureFailed(
-                f"{type(model).__name__} takes the sizes {low} to {high} of {name}, and its range is {smallest} "
-                f"to {largest}; use with_shapes(spec, {name}=({low}, {high}))"
-            )
-
-
-def _stated(limits: Mapping[str, Ends], part: Part) -> tuple[Condition, ...]:
-    """The limits of the trace and of the plan. What is fixed has one size, and a larger smallest size wins."""
-    of_plan, fixed, stated = part.spec.limits, fixed_sizes(part.spec), list[Condition]()
-    for name in dict.fromkeys((*limits, *(name for each in of_plan for name in symbols_of(each.text)))):
-        low, high = limits.get(name, ANY_SIZE)
-        low = max(low if low > SMALLEST_DYNAMIC_SIZE else 0, range_of(of_plan, name)[0])
-        stated += range_conditions(name, low or None, fixed.get(name, high))
-    return (*stated, *(each for each in of_plan if not is_range(each)))
-
-
-def _ends(allowed: Any) -> Ends:
-    """The ends of a range of torch."""
-    low, high = int(allowed.lower), str(allowed.upper)
-    return low, int(high) if high.isdecimal() and int(high) < UNBOUNDED else None

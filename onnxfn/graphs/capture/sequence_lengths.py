@@ -21,7 +21,6 @@ from onnxfn.architectures.patches.image_sizes import tensor_of_sizes, unit_steps
 from onnxfn.architectures.patches.text import cos_sin_matrices
 from onnxfn.architectures.private.torch_names import torch_name
 from onnxfn.graphs.capture.projections import projected_layer
-from onnxfn.graphs.capture.trace_settings import asserted
 from onnxfn.models.patching import replaced
 
 
@@ -122,7 +121,7 @@ RECURRENCES: Mapping[str, Recurrence] = MappingProxyType(
 def dynamic_lengths(model: Any) -> Iterator[None]:
     """Replaces the functions that fix a length, or pack and pad a sequence, in this thread while it lasts.
 
-    The modules of a model may call `len`, keep a table for each length in a dict, and assert what holds for values.
+    The modules of a model may call `len` for a tensor, and keep a table for each length in a dict.
     """
     import torch
 
@@ -142,8 +141,6 @@ def dynamic_lengths(model: Any) -> Iterator[None]:
         undo.enter_context(replaced(torch, "max_pool1d", _max_pool1d))
         undo.enter_context(replaced(torch, "cdist", partial(_cdist, torch.cdist)))
         undo.enter_context(replaced(torch.SymInt, "__hash__", lambda size: hash((id(size.node.shape_env), str(size)))))
-        for condition in (torch.Tensor, torch.SymBool):
-            undo.enter_context(replaced(condition, "__bool__", asserted(condition.__bool__)))
         for owner in {module.forward.__module__ for module in model.modules()} & sys.modules.keys():
             undo.enter_context(replaced(sys.modules[owner], "len", _length))
         for name, recurrence in RECURRENCES.items():

@@ -1,4 +1,4 @@
-"""The conditions on sizes that a model's own code evaluates while it is traced.
+"""The conditions on sizes that a model's own code evaluates while it is traced, and the limits that follow.
 
 A trace takes one side of each branch. torch keeps the conditions as guards, among hundreds of its own about strides and
 broadcasting. Those of the model are the ones that are asked for outside of torch.
@@ -7,9 +7,9 @@ broadcasting. Those of the model are the ones that are asked for outside of torc
 from __future__ import annotations
 
 import ast
-import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from inspect import currentframe
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,11 @@ from onnxfn.graphs.capture import trace_settings
 from onnxfn.graphs.sizes import size_factors
 from onnxfn.models import patching
 from onnxfn.models.patching import replaced
-from onnxfn.specs.conditions import Condition, is_condition
+from onnxfn.specs.algebra.planned import Part, PlannedSpec
+from onnxfn.specs.axes import terms
+from onnxfn.specs.axis_symbols import SMALLEST_DYNAMIC_SIZE, UNBOUNDED, fixed_sizes, ranges
+from onnxfn.specs.conditions import Condition, is_condition, is_range, range_conditions, range_of, symbols_of
+from onnxfn.specs.errors import CaptureFailed
 
 
 @frozen(eq=False)
@@ -39,25 +43,24 @@ class Evaluated:
 
 
 @contextmanager
-def noted_conditions() -> Iterator[list[Evaluated]]:
+def noted_conditions() -> Iterator[Mapping[Any, Evaluated]]:
     """Notes the formulas of sizes that the code outside of torch evaluates in this thread while it lasts."""
     node_type, noted = torch_name("SymNode"), dict[Any, Evaluated]()
     evaluate, steps, packages = node_type.evaluate, _files_of_steps(), _packages()
-    found: list[Evaluated] = []
 
     def noting(size: Any, *arguments: Any, **named: Any) -> Any:
         answer = evaluate(size, *arguments, **named)
-        frame = sys._getframe(1)
+        frame: Any = currentframe()
         while frame.f_back is not None and frame.f_code.co_filename in steps:
             frame = frame.f_back
         file = frame.f_code.co_filename
-        if (size.expr, file) not in noted and size.expr.free_symbols and not file.startswith(packages):
-            noted[size.expr, file] = Evaluated(size.expr, _plain(size, answer), f"{Path(file).name}:{frame.f_lineno}")
-            found.append(noted[size.expr, file])
+        if size.expr.free_symbols and not file.startswith(packages):
+            line = f"{Path(file).name}:{frame.f_lineno}"
+            noted.setdefault((size.expr, file), Evaluated(size.expr, _plain(size, answer), line))
         return answer
 
     with replaced(node_type, "evaluate", noting):
-        yield found
+        yield noted
 
 
 def _plain(size: Any, answer: Any) -> Any:
@@ -77,20 +80,20 @@ def _packages() -> tuple[str, ...]:
 def _files_of_steps() -> frozenset[str]:
     """The files through which the question of a line of code passes on its way to torch's formulas."""
     import torch
-    from torch.fx.experimental import recording, sym_node, symbolic_shapes
 
-    modules = (torch, recording, sym_node, symbolic_shapes, patching, size_factors, trace_settings)
+    of_torch = (torch, torch_name("sym_node"), torch_name("symbolic_shapes"), torch_name("size_records"))
+    modules = (*of_torch, patching, size_factors, trace_settings)
     return frozenset(str(module.__file__) for module in modules) | {__file__}
 
 
-def conditions(evaluated: list[Evaluated], symbols: Mapping[Any, str]) -> tuple[Condition, ...]:
+def conditions(evaluated: Iterable[Evaluated], symbols: Mapping[Any, str]) -> tuple[Condition, ...]:
     """What was true of the axes in a trace, in their names; `symbols` has the axis of each symbol of sympy.
 
     A formula of values of a tensor is left out, and one that a condition cannot write.
     """
     import sympy
 
-    found, printed = dict[str, Condition](), torch_name("PythonPrinter")().doprint
+    by_text, printed = dict[str, Condition](), torch_name("PythonPrinter")().doprint
     for each in evaluated:
         was = sympy.Eq(each.formula, each.answer) if type(each.answer) is not bool else each.formula
         formula = was if each.answer is not False else sympy.Not(was)
@@ -99,5 +102,79 @@ def conditions(evaluated: list[Evaluated], symbols: Mapping[Any, str]) -> tuple[
             text = printed(formula.xreplace(named)).replace("torch.sym_float", "float")
             if is_condition(text):
                 plain = ast.unparse(ast.parse(text))
-                found.setdefault(plain, Condition(plain, each.line))
-    return tuple(found.values())
+                by_text.setdefault(plain, Condition(plain, each.line))
+    return tuple(by_text.values())
+
+
+# Limits
+
+
+Ends = tuple[int, int | None]
+"""The smallest and the largest size of an axis; None where there is no largest one."""
+
+ANY_SIZE: Ends = (SMALLEST_DYNAMIC_SIZE, None)
+
+
+def dynamic_size(spec: PlannedSpec, symbol: str) -> Any:
+    """The sizes of an axis, for torch.export: those of its range, if it has one. Torch takes 0 and 1 for fixed."""
+    from torch.export import Dim
+
+    if symbol not in ranges(spec):
+        return Dim.DYNAMIC
+    low, high = ranges(spec)[symbol]
+    return Dim.DYNAMIC(min=low if low > SMALLEST_DYNAMIC_SIZE else None, max=high if high < UNBOUNDED else None)
+
+
+def _input_sizes(program: Any, part: Part) -> list[tuple[str, Any]]:
+    """The dynamic axes of the inputs, each with its size in the trace."""
+    tensors = [node.meta["val"] for node in program.graph.nodes if node.op == "placeholder"][-len(part.inputs) :]
+    pairs = zip(part.inputs.values(), tensors, strict=True)
+    return [(symbol, tensor.shape[index]) for axes, tensor in pairs for index, symbol in axes.items()]
+
+
+def axes_of_symbols(program: Any, part: Part) -> dict[Any, str]:
+    """From each symbol of sympy that is the size of an input's axis to the axis."""
+    sizes = _input_sizes(program, part)
+    return {size.node._expr: symbol for symbol, size in reversed(sizes) if hasattr(size, "node")}
+
+
+def range_limits(program: Any, part: Part) -> dict[str, Ends]:
+    """The sizes of dynamic axes that the model's own branches allow, where these are not all.
+
+    A lower end of 2 is not a limit: torch always specializes the sizes 0 and 1. A sum has the limits of its terms.
+    """
+    limits: dict[str, Ends] = {}
+    for symbol, size in _input_sizes(program, part):
+        allowed = program.range_constraints.get(getattr(getattr(size, "node", None), "expr", None))
+        if allowed is not None and terms(symbol) == (symbol,):
+            limits.setdefault(symbol, _ends(allowed))
+    return {name: limit for name, limit in limits.items() if limit[0] > SMALLEST_DYNAMIC_SIZE or limit[1] is not None}
+
+
+def check_ranges(model: Any, part: Part, limits: Mapping[str, Ends]) -> None:
+    """Raises CaptureFailed if the range of an axis goes beyond what the branches of the model allow."""
+    for name, (smallest, largest) in ranges(part.spec).items():
+        low, high = limits.get(name, ANY_SIZE)
+        low = smallest if low == SMALLEST_DYNAMIC_SIZE else max(smallest, low)
+        high = min(largest, high or largest)
+        if (low, high) != (smallest, largest):
+            raise CaptureFailed(
+                f"{type(model).__name__} takes the sizes {low} to {high} of {name}, and its range is {smallest} "
+                f"to {largest}; use with_shapes(spec, {name}=({low}, {high}))"
+            )
+
+
+def stated_limits(limits: Mapping[str, Ends], part: Part) -> tuple[Condition, ...]:
+    """The limits of the trace and of the plan. What is fixed has one size, and a larger smallest size wins."""
+    of_plan, fixed, stated = part.spec.limits, fixed_sizes(part.spec), list[Condition]()
+    for name in dict.fromkeys((*limits, *(name for each in of_plan for name in symbols_of(each.text)))):
+        low, high = limits.get(name, ANY_SIZE)
+        low = max(low if low > SMALLEST_DYNAMIC_SIZE else 0, range_of(of_plan, name)[0])
+        stated += range_conditions(name, low or None, fixed.get(name, high))
+    return (*stated, *(each for each in of_plan if not is_range(each)))
+
+
+def _ends(allowed: Any) -> Ends:
+    """The ends of a range of torch."""
+    low, high = int(allowed.lower), str(allowed.upper)
+    return low, int(high) if high.isdecimal() and int(high) < UNBOUNDED else None

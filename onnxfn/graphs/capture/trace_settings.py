@@ -1,14 +1,14 @@
-"""Settings of torch during a trace: nothing that nobody reads is computed, assertions hold, threads are left alone."""
+"""Settings of torch in a trace: what nobody reads is not computed, other threads are left alone, assertions hold."""
 
 from __future__ import annotations
 
 import ast
 import linecache
-import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from functools import cache
+from inspect import currentframe
 from itertools import islice
 from typing import Any
 
@@ -78,54 +78,72 @@ def source_lines() -> Iterator[None]:
         yield
 
 
-def asserted(truth: Callable[[Any], bool]) -> Callable[[Any], bool]:
-    """A `__bool__` of conditions that depend on values: the truth with which the running assertion holds.
+# Assertions
 
-    A condition on the number of elements that were chosen by values is that of 2 elements, as for torch's own code.
-    """
 
-    def holds(condition: Any) -> bool:
+GOES_ON = (ast.Return, ast.Break, ast.Continue, ast.Yield)
+"""Statements in an `if` after which it goes on without an error."""
+
+
+@contextmanager
+def assertions_hold() -> Iterator[None]:
+    """Takes assertions about values of tensors for true in a trace, in this thread: they hold where the module runs."""
+    import torch
+
+    with ExitStack() as undo:
+        for owner in (torch.Tensor, torch.SymBool):
+            undo.enter_context(replaced(owner, "__bool__", _held(owner.__bool__)))
+        yield
+
+
+def _held(truth: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    """The truth of a condition; where it depends on values, the one with which the running assertion holds."""
+
+    def held(condition: Any) -> bool:
         try:
             return truth(condition)
         except RuntimeError as error:
-            code, condition_end = sys._getframe(1).f_code, sys._getframe(1).f_lasti // 2 - 1
-            known = _truths(code.co_filename).get(next(islice(code.co_positions(), condition_end, None), None))
-            if known is None and (node := getattr(condition, "node", None)):
-                counts = dict.fromkeys(node.expr.free_symbols & node.shape_env.size_like, 2)
-                known = bool(node.shape_env.evaluate_expr(node.expr.subs(counts))) if counts else None
-            if DATA_DEPENDENT not in str(error) or known is None:
+            caller: Any = currentframe().f_back  # type: ignore[union-attr]
+            code, condition_end = caller.f_code, caller.f_lasti // 2 - 1
+            test = next(islice(code.co_positions(), condition_end, None), None)
+            holds = _truths_of(code.co_filename).get(test, _of_counts(condition))
+            if DATA_DEPENDENT not in str(error) or holds is None:
                 raise
-            return known
+            return holds
 
-    return holds
+    return held
+
+
+def _of_counts(condition: Any) -> bool | None:
+    """The truth of a condition on sizes that depend on values, such as counts of boxes, if these are 2, as in torch."""
+    node = getattr(condition, "node", None)
+    counts = node.expr.free_symbols & node.shape_env.size_like if node else ()
+    return bool(node.shape_env.evaluate_expr(node.expr.subs(dict.fromkeys(counts, 2)))) if counts else None
 
 
 @cache
-def _truths(file: str) -> Mapping[Any, bool]:
-    """Place of each condition in the assertions of a file -> the truth with which it holds.
-
-    An `if` in a `try` whose errors are handled does more than raise.
-    """
+def _truths_of(file: str) -> Mapping[Any, bool]:
+    """Place of a condition in an assertion -> the truth with which it holds; not where its error is handled."""
     nodes = list(ast.walk(ast.parse("".join(linecache.getlines(file)))))
     tries = [node for node in nodes if isinstance(node, ast.Try) and node.handlers]
     handled = {id(node) for each in tries for statement in each.body for node in ast.walk(statement)}
-    raising = [node for node in nodes if isinstance(node, ast.Assert) or (isinstance(node, ast.If) and _raises(node))]
-    tests = [(node.test, isinstance(node, ast.Assert)) for node in raising if id(node) not in handled]
-    return dict(pair for test, truth in tests for pair in _conditions(test, truth))
+    asserting = [node for node in nodes if isinstance(node, ast.Assert) or (isinstance(node, ast.If) and _raises(node))]
+    tests = [(node.test, isinstance(node, ast.Assert)) for node in asserting if id(node) not in handled]
+    return dict(pair for test, truth in tests for pair in _truths(test, truth))
 
 
 def _raises(branch: ast.If) -> bool:
-    *before, last = branch.body
-    return isinstance(last, ast.Raise) and all(isinstance(each, ast.Assign | ast.Expr) for each in before)
+    inside = (node for statement in branch.body for node in ast.walk(statement))
+    return isinstance(branch.body[-1], ast.Raise) and not any(isinstance(node, GOES_ON) for node in inside)
 
 
-def _conditions(test: Any, truth: bool) -> Iterator[tuple[Any, bool]]:  # noqa: FBT001
-    """The place of each condition in a test, and its truth where the test has this one."""
+def _truths(test: Any, truth: bool) -> Iterator[tuple[Any, bool]]:  # noqa: FBT001
+    """The places of the conditions in a test, and the truths of each with which the test has this one."""
     match test:
         case ast.UnaryOp(ast.Not(), operand):
-            yield from _conditions(operand, not truth)
+            yield from _truths(operand, not truth)
         case ast.BoolOp(_, values):
             for each in values:
-                yield from _conditions(each, truth)
+                yield from _truths(each, truth)
         case _:
             yield (test.lineno, test.end_lineno, test.col_offset, test.end_col_offset), truth

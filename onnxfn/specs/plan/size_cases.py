@@ -51,8 +51,8 @@ def other_sides(base: Sizes, conditions: Sequence[Condition], allowed: Callable[
     >>> [dict(each.sizes) for each in other_sides({"n": 9, "m": 4}, [Condition("n <= 10")], lambda sizes: True)]
     [{'n': 11, 'm': 4}, {'n': 10, 'm': 4}, {'n': 144, 'm': 4}]
     """
-    found = (case for condition in conditions for case in _sides(base, condition, _affordable(base, allowed)))
-    return tuple(_distinct(found, base))[:MOST_CASES]
+    tried = (case for condition in conditions for case in _sides(base, condition, _affordable(base, allowed)))
+    return tuple(_distinct(tried, base))[:MOST_CASES]
 
 
 def small_and_far_sizes(base: Sizes, allowed: Callable[[Sizes], bool]) -> tuple[SizeCase, ...]:

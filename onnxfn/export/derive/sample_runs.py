@@ -1,0 +1,209 @@
+"""The sizes and the values on which a module runs, found from those of a sample."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from itertools import count
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from attrs import evolve, frozen
+
+from onnxfn.export.derive.probe import (
+    Run,
+    all_tensors,
+    run,
+    run_at_sizes,
+    specs_at_sizes,
+    summary,
+)
+from onnxfn.export.derive.sample_arguments import SampleTensor
+from onnxfn.export.derive.sample_inputs import (
+    assumed_range,
+    generator_name,
+    inner_config,
+    sample_range,
+    with_long_texts,
+)
+from onnxfn.export.derive.steps import found_limits
+from onnxfn.specs.algebra.compose import compose
+from onnxfn.specs.algebra.dummies import known_sizes, sized
+from onnxfn.specs.algebra.facts import case
+from onnxfn.specs.algebra.planned import Part, PlannedSpec
+from onnxfn.specs.algebra.spec import Dummies, ExportSpec
+from onnxfn.specs.axis_symbols import AxisFacts
+from onnxfn.specs.conditions import Condition, range_of, symbols_of
+from onnxfn.specs.converters import Path
+from onnxfn.specs.errors import InvalidSpec, raise_no_memory
+from onnxfn.specs.plan.check_cases import CASE_STEPS, batch_symbol, resized
+from onnxfn.specs.plan.planning import resolved
+from onnxfn.specs.plan.size_cases import within
+from onnxfn.specs.plan.text_cases import thresholds
+from onnxfn.specs.records import Generator
+
+NO_SIZES: Mapping[str, int] = MappingProxyType({})
+
+Generators = Mapping[str, Generator]
+"""The generator of each input, by the name of the input."""
+
+
+@frozen
+class Runs:
+    """The runs of a module at all sizes.
+
+    Attributes:
+        runs: The sizes and shapes of each.
+        has_nan: Whether a result has NaN.
+        complex_paths: Where results have complex numbers.
+    """
+
+    runs: tuple[Run, ...]
+    has_nan: bool
+    complex_paths: tuple[Path, ...]
+
+
+def with_long_text(model: Any, spec: ExportSpec) -> PlannedSpec:
+    """The planned spec, with a long text if there are thresholds inside: results may have other sizes beyond them."""
+    planned = resolved(spec, {})
+    return with_long_texts(model, Part("model", planned)).spec if any(thresholds(inner_config(model))) else planned
+
+
+def with_generators(base: ExportSpec, generators: Generators) -> ExportSpec:
+    """The spec with a generator for each input."""
+    named_generators = (evolve(generator, name=generator_name(name)) for name, generator in generators.items())
+    return compose(base, ExportSpec(dummies=Dummies(generators=tuple(named_generators))))
+
+
+def accepted_sizes(
+    model: Any, base: ExportSpec, tensors: Sequence[SampleTensor], certain: dict[str, Generator]
+) -> tuple[ExportSpec, Generators, Runs]:
+    """The spec, its generators and the runs, at sizes that differ from axis to axis if the module runs at these.
+
+    Torch would take two axes for one if a module compares them. If the module does not run, the spec has the limits of
+    its sizes.
+    """
+    apart, sizes = dict[str, int](), known_sizes(resolved(base, {}), {})
+    for name, size in sizes.items():
+        apart[name] = next(other for other in count(size) if other not in apart.values())
+    runs = _runs_at(model, with_generators(base, _like_sample(tensors, certain)))
+    moves = all(runs({**sizes, name: sizes[name] + CASE_STEPS[0]}) for name in sizes)
+    for is_limited in (False, True) if moves else (True,):
+        limits = found_limits(sizes, runs) if is_limited and runs(sizes) else ()
+        limited = compose(base, ExportSpec(limits=limits, axes=_fixed(limits)))
+        moved = {**sizes, **within(apart, limits)}
+        for spec in (*([at_sizes(limited, moved)] if moved != sizes else []), limited):
+            with suppress(InvalidSpec):
+                return spec, *_accepted(model, spec, tensors, certain)
+    return base, *_accepted(model, base, tensors, certain)
+
+
+def _like_sample(tensors: Sequence[SampleTensor], certain: Generators) -> dict[str, Generator]:
+    """The generators of values between those of the sample, where no others are certain."""
+    return {sample.name: sample_range(sample.name, sample.tensor) for sample in tensors} | dict(certain)
+
+
+def _runs_at(model: Any, spec: ExportSpec) -> Callable[[Mapping[str, int]], bool]:
+    """Whether a module runs at some sizes."""
+    planned = resolved(spec, {})
+
+    def runs(sizes: Mapping[str, int]) -> bool:
+        try:
+            run(model, resized(planned, sizes))
+        except Exception as error:  # noqa: BLE001 - a module may raise anything
+            raise_no_memory(error)
+            return False
+        return True
+
+    return runs
+
+
+def _fixed(limits: Sequence[Condition]) -> tuple[AxisFacts, ...]:
+    """The axes that limits fix at one size."""
+    ends = {name: range_of(limits, name) for limit in limits for name in symbols_of(limit.text)}
+    return tuple(AxisFacts(name, low=low, high=high) for name, (low, high) in ends.items() if low == high)
+
+
+def _accepted(
+    model: Any, base: ExportSpec, tensors: Sequence[SampleTensor], certain: dict[str, Generator]
+) -> tuple[Generators, Runs]:
+    """The generators with the widest values on which the module runs at all sizes, and these runs.
+
+    If it does not run on all wide ranges together, each input in turn keeps its own if the module then runs.
+    """
+    wide = {sample.name: assumed_range(sample.name, sample.tensor) for sample in tensors} | certain
+    try:
+        runs = _runs(model, with_generators(base, wide))
+        if not runs.has_nan:
+            return wide, runs
+    except Exception as error:  # noqa: BLE001 - the values may be none that the module accepts; the sample's are
+        raise_no_memory(error)
+    generators = _like_sample(tensors, certain)
+    runs = first_runs(model, base, generators)
+    may_have_nan = runs.has_nan
+    for name in [name for name in generators if name not in certain]:
+        try:
+            wider_runs = _runs(model, with_generators(base, {**generators, name: wide[name]}))
+        except Exception as error:  # noqa: BLE001
+            raise_no_memory(error)
+            continue
+        if may_have_nan or not wider_runs.has_nan:
+            generators, runs = {**generators, name: wide[name]}, wider_runs
+    return generators, runs
+
+
+def first_runs(model: Any, base: ExportSpec, generators: Generators) -> Runs:
+    """The runs on values like the sample's; InvalidSpec if the module does not run on them."""
+    try:
+        return _runs(model, with_generators(base, generators))
+    except Exception as error:
+        raise_no_memory(error)
+        where = _failing_sizes(model, with_long_text(model, with_generators(base, generators)))
+        raise InvalidSpec(
+            f"{base.name} does not run on tensors like this sample{where}: {summary(error)}; name its dynamic axes "
+            "in `axes`"
+        ) from error
+
+
+def _failing_sizes(model: Any, spec: PlannedSpec) -> str:
+    """The sizes at which a module does not run, for a message; nothing if it fails at the sizes of the sample."""
+    for seed, sized_spec in enumerate(specs_at_sizes(spec)):
+        try:
+            run(model, sized_spec, seed)
+        except Exception as error:  # noqa: BLE001 - a module may raise anything
+            raise_no_memory(error)
+            sizes = (f"{name}={size}" for name, size in known_sizes(sized_spec, {}).items())
+            return f" at {', '.join(sizes)}" if seed else ""
+    return ""
+
+
+def _runs(model: Any, spec: ExportSpec) -> Runs:
+    """The runs of a module at all sizes."""
+    nan: list[bool] = []
+    complex_paths: list[Path] = []
+
+    def tensors(result: Any) -> Mapping[Any, Any]:
+        tensors_of_result = all_tensors(result)
+        real = (tensor for tensor in tensors_of_result.values() if tensor.is_floating_point())
+        nan.extend(bool(np.isnan(tensor.float().numpy()).any()) for tensor in real)
+        complex_paths.extend(path for path, tensor in tensors_of_result.items() if tensor.is_complex())
+        return tensors_of_result
+
+    runs = run_at_sizes(model, with_long_text(model, spec), tensors)
+    return Runs(runs, any(nan), tuple(complex_paths))
+
+
+def at_sizes(
+    spec: ExportSpec, sizes: Mapping[str, int], earlier: str = "sample", several: Mapping[str, int] = NO_SIZES
+) -> ExportSpec:
+    """The spec that is traced at other sizes, with cases for larger ones; the case `earlier` has those that it had."""
+    planned = resolved(spec, {})
+    before, batch = known_sizes(planned, {}), batch_symbol(planned)
+    lengths = {name: size for name, size in sizes.items() if name != batch}
+    larger = ({name: size + step for name, size in lengths.items()} for step in CASE_STEPS)
+    cases = dict(zip(("one", "several"), larger, strict=True))
+    cases["several"] |= {name: size for name, size in several.items() if name != batch}
+    if before != sizes:
+        cases[earlier] = {name: before[name] for name in lengths}
+    return compose(spec, sized(**sizes), *(case(name, sized(**of_case)) for name, of_case in cases.items()))

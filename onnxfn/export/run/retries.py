@@ -1,0 +1,137 @@
+"""What is built in another way after a failure: each attempt is a row of RETRIES."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from math import prod
+from pathlib import Path
+
+from attrs import evolve, field, frozen
+
+from onnxfn.check.cases.image_sizes import moves_images, with_fixed_images
+from onnxfn.check.limits import FoundLimits, found_limits, with_limits
+from onnxfn.check.verdict.verdict import exact_outputs
+from onnxfn.export.run.file_checks import Job
+from onnxfn.graphs.build import UnboundGraph, captured_once, traced_fully
+from onnxfn.graphs.build_options import BuildOptions, trace_all_layers
+from onnxfn.graphs.capture.built_graph import BuiltGraph
+from onnxfn.models.dtypes import in_dtype_if_small
+from onnxfn.run.sessions import kept_session
+from onnxfn.specs.algebra.dummies import known_sizes
+from onnxfn.specs.algebra.planned import Part, Plan
+from onnxfn.specs.axis_symbols import SMALLEST_DYNAMIC_SIZE
+from onnxfn.specs.errors import FixedSizes, OnnxfnError
+from onnxfn.specs.plan.check_cases import resized
+from onnxfn.specs.plan.size_cases import Sizes
+from onnxfn.specs.stored.reports import no_tick
+from onnxfn.weights.write import ResolvedWriteOptions
+
+
+@frozen
+class Output:
+    """How the graphs of a plan are built and written.
+
+    Attributes:
+        build: How graphs are built.
+        options: How the files are written.
+        adapter: The adapter that fills inputs of the graphs, if there is one.
+        unbound_graph: Builds graphs; it traces once for variants of the same float dtype.
+    """
+
+    build: BuildOptions
+    options: ResolvedWriteOptions
+    adapter: Path | None = None
+    unbound_graph: UnboundGraph = field(factory=captured_once)
+
+
+def with_all_layers(output: Output) -> Output:
+    """The output of graphs whose layers are all traced, and that no cache has."""
+    return evolve(output, build=evolve(output.build, find_repeats=trace_all_layers, template_cache=None))
+
+
+@frozen
+class Failure:
+    """Why the files of an attempt are not published.
+
+    Attributes:
+        error: What was raised.
+        plan: What was built.
+        graphs: The graphs of the attempt; none if a part could not be traced.
+        faults: Where the file of each part is wrong; none if no file was checked.
+    """
+
+    error: Exception
+    plan: Plan
+    graphs: tuple[BuiltGraph, ...]
+    faults: tuple[FoundLimits, ...] = ()
+
+
+def _all_layers(job: Job, output: Output, failure: Failure) -> tuple[Job, Output] | None:
+    """All layers are traced: repeated layers, or those of the template cache, may be wrong."""
+    return None if all(map(traced_fully, failure.graphs)) else (job, with_all_layers(output))
+
+
+def _at_larger_sizes(job: Job, output: Output, failure: Failure) -> tuple[Job, Output] | None:
+    """The trace is at the largest sizes where the file was wrong, which is the side of a branch that most sizes take.
+
+    If the trace fixed a size, it is at twice the sizes: a model that asks whether a size is above 2 fixes it at 2.
+    """
+    if isinstance(failure.error, FixedSizes):
+        parts = [_traced_at(part, [_doubled(part)]) for part in failure.plan.parts]
+    else:
+        pairs = zip(failure.plan.parts, failure.faults or [FoundLimits()] * len(failure.plan.parts), strict=True)
+        parts = [_traced_at(part, fault.wrong) for part, fault in pairs]
+    if parts == [*job.plan.parts]:
+        return None
+    return evolve(job, plan=evolve(job.plan, parts=parts)), with_all_layers(output)
+
+
+def _doubled(part: Part) -> Sizes:
+    return {name: 2 * size for name, size in known_sizes(part.spec, {}).items()}
+
+
+def _traced_at(part: Part, failed: Sequence[Sizes]) -> Part:
+    """A part with the largest of some sizes for its trace; as it is if those of its trace are larger."""
+    sizes = max((known_sizes(part.spec, {}), *failed), key=lambda each: prod(each.values()))
+    within = {name: max(size, SMALLEST_DYNAMIC_SIZE) for name, size in sizes.items()}
+    return evolve(part, spec=resized(part.spec, within))
+
+
+def _limited(job: Job, output: Output, failure: Failure) -> tuple[Job, Output] | None:
+    """Sizes at which the file was wrong are left out: by conditions of the model's branches, or images have one size.
+
+    torch cannot solve all conditions on sizes, so for some models no condition explains the sizes.
+    """
+    if any(fault.limits for fault in failure.faults):
+        pairs = zip(failure.plan.parts, failure.faults, strict=True)
+        parts = [with_limits(part, fault.limits) for part, fault in pairs]
+    else:
+        parts = [with_fixed_images(part) if moves_images(part) else part for part in job.plan.parts]
+    if parts == [*job.plan.parts] or not isinstance(failure.error, OnnxfnError):
+        return None
+    return evolve(job, plan=evolve(job.plan, parts=parts)), with_all_layers(output)
+
+
+Change = Callable[[Job, Output, Failure], tuple[Job, Output] | None]
+"""What an attempt changes after a failure; None where it would change nothing."""
+
+RETRIES: tuple[tuple[str, Change], ...] = (
+    ("all layers", _all_layers),
+    ("larger sizes", _at_larger_sizes),
+    ("limits of sizes", _limited),
+)
+"""The attempts after the first: the stage of its event, and what it changes."""
+
+
+def faults_of(job: Job) -> tuple[FoundLimits, ...]:
+    """Where the file of each part is wrong."""
+    dtype = job.plan.parts[0].spec.target.float_dtype
+    model = in_dtype_if_small(job.model, dtype)
+    session_for, exact = partial(kept_session, {}, no_tick), exact_outputs(model, dtype)
+    try:
+        return tuple(
+            found_limits(model, part, job.folder / f"{part.name}.onnx", session_for, exact) for part in job.plan.parts
+        )
+    except OnnxfnError:  # a file cannot be loaded at all
+        return ()
