@@ -116,7 +116,7 @@ def _held(truth: Callable[[Any], bool]) -> Callable[[Any], bool]:
 
 def _of_counts(condition: Any) -> bool | None:
     """The truth of a condition on sizes that depend on values, such as counts of boxes, if these are 2, as in torch."""
-    node = getattr(condition, "node", None)
+    node: Any = getattr(condition, "node", None)
     counts = node.expr.free_symbols & node.shape_env.size_like if node else ()
     return bool(node.shape_env.evaluate_expr(node.expr.subs(dict.fromkeys(counts, 2)))) if counts else None
 
