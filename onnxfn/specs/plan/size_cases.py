@@ -25,7 +25,7 @@ MOST_GROWTH = 16
 SMALL = (1, 2, 3, 4, 5, 7)
 """The small sizes that are tried of each axis."""
 
-MOST_CASES = 32
+MOST_CASES = 24
 """The cases for conditions that a check has at most."""
 
 
@@ -43,16 +43,19 @@ class SizeCase:
 
 
 def other_sides(base: Sizes, conditions: Sequence[Condition], allowed: Callable[[Sizes], bool]) -> tuple[SizeCase, ...]:
-    """The sizes nearest to `base` on the other side of each condition, and a far one; `base` is on the side of all.
+    """The sizes nearest to `base` on the other side of each condition, at its border, and the farthest of all.
 
-    No sizes have more than `MOST_GROWTH` times the elements of `base`, or are not `allowed`. A condition that no such
-    sizes leave has no case.
+    `base` is on the side of all conditions. No sizes have more than `MOST_GROWTH` times the elements of `base`, or are
+    not `allowed`. A condition that no such sizes leave has no case.
 
     >>> [dict(each.sizes) for each in other_sides({"n": 9, "m": 4}, [Condition("n <= 10")], lambda sizes: True)]
     [{'n': 11, 'm': 4}, {'n': 10, 'm': 4}, {'n': 144, 'm': 4}]
     """
-    tried = (case for condition in conditions for case in _sides(base, condition, _affordable(base, allowed)))
-    return tuple(_distinct(tried, base))[:MOST_CASES]
+    affordable = _affordable(base, allowed)
+    tried = [case for each in conditions for case in _sides(base, each, affordable)]
+    far = [case for each in conditions for case in _far_sides(base, each, affordable)]
+    farthest = sorted(far, key=lambda case: _elements(case.sizes))[-1:]
+    return (*_distinct((*tried[: MOST_CASES - 1], *farthest), base),)
 
 
 def small_and_far_sizes(base: Sizes, allowed: Callable[[Sizes], bool]) -> tuple[SizeCase, ...]:
@@ -138,22 +141,36 @@ def _lower_end(sizes: Sizes, failed: Sequence[Sizes], passed: Sequence[Sizes]) -
 
 
 def _sides(base: Sizes, condition: Condition, affordable: Callable[[Sizes], bool]) -> Iterator[SizeCase]:
-    """The sizes near to the border of a condition on its two sides, and the farthest on the other side."""
-    reason, names = f"other side of {condition}", [name for name in symbols_of(condition.text) if name in base]
+    """The nearest sizes on the other side of a condition, and those at its border; all its axes move if one cannot.
 
-    def leaves(sizes: Sizes) -> bool:
-        return affordable(sizes) and not is_true(condition.text, sizes)
+    A branch depends on the truth of its condition alone, so one pair is enough.
+    """
+    names, marks = [name for name in symbols_of(condition.text) if name in base], _marks(base, condition)
+    pairs = [(name, sizes) for name in names for sizes in nearest(base, name, _leaves(condition, affordable), marks)]
+    for name, sizes in sorted(pairs, key=lambda pair: _distance(base, pair[1]))[:1]:
+        border = sizes[name] + (1 if sizes[name] < base[name] else -1)
+        yield SizeCase(f"other side of {condition}", sizes)
+        yield SizeCase(f"border of {condition}", {**base, name: border})
+    if not pairs:
+        together = [case.sizes for case in _far_sides(base, condition, affordable)]
+        for sizes in sorted(together, key=lambda sizes: _distance(base, sizes))[:1]:
+            yield SizeCase(f"other side of {condition}", sizes)
 
-    for name in names:
-        for sizes in nearest(base, name, leaves, _marks(base, condition)):
-            yield SizeCase(reason, sizes)
-            border = sizes[name] + (1 if sizes[name] < base[name] else -1)
-            yield SizeCase(f"border of {condition}", {**base, name: border})
+
+def _far_sides(base: Sizes, condition: Condition, affordable: Callable[[Sizes], bool]) -> list[SizeCase]:
+    """Sizes on the other side of a condition where all its axes grow, or shrink, in their proportions."""
+    names, leaves = [name for name in symbols_of(condition.text) if name in base], _leaves(condition, affordable)
     together = [{**base, **_scaled(base, names, size)} for size in _tries(base[names[0]], ())] if names else []
-    left = [sizes for sizes in together if leaves(sizes)]
-    if left:
-        yield SizeCase(reason, min(left, key=lambda sizes: abs(_elements(sizes) - _elements(base))))
-        yield SizeCase(f"far on the {reason}", max(left, key=_elements))
+    return [SizeCase(f"far on the other side of {condition}", sizes) for sizes in together if leaves(sizes)]
+
+
+def _leaves(condition: Condition, affordable: Callable[[Sizes], bool]) -> Callable[[Sizes], bool]:
+    """Whether sizes are on the other side of a condition."""
+    return lambda sizes: affordable(sizes) and not is_true(condition.text, sizes)
+
+
+def _distance(base: Sizes, sizes: Sizes) -> int:
+    return sum(abs(size - base[name]) for name, size in sizes.items())
 
 
 def _scaled(base: Sizes, names: Sequence[str], size: int) -> dict[str, int]:
