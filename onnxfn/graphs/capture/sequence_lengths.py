@@ -17,8 +17,6 @@ from typing import Any
 
 from attrs import field, frozen
 
-from onnxfn.architectures.patches.image_sizes import tensor_of_sizes, unit_steps
-from onnxfn.architectures.patches.text import cos_sin_matrices
 from onnxfn.architectures.private.torch_names import torch_name
 from onnxfn.graphs.capture.projections import projected_layer
 from onnxfn.models.patching import replaced
@@ -125,6 +123,8 @@ def dynamic_lengths(model: Any) -> Iterator[None]:
     """
     import torch
 
+    from onnxfn.architectures.patches.image_sizes import tensor_of_sizes, unit_steps
+
     functions, check = torch_name("recurrent_functions"), torch.nn.RNNBase.check_forward_args
 
     def check_padded(layer: Any, steps: Any, hidden: Any, sizes: Any) -> None:
@@ -157,6 +157,8 @@ def _length(items: Any) -> Any:
 def _stft(original: Callable[..., Any], signal: Any, count: int, *settings: Any) -> Any:
     """The spectra of a signal by products with cosines and sines, as ONNX Runtime's are inexact but for powers of 2."""
     import torch
+
+    from onnxfn.architectures.patches.text import cos_sin_matrices
 
     hop, length, window, is_normalized, is_half, is_complex, *_ = settings
     if count.bit_count() == 1 or is_half is False:
