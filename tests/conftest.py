@@ -1,6 +1,7 @@
 """What all tests share: the marker of fast tests, the profiles of hypothesis, a cache folder of their own, sweeps."""
 
 import os
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -134,6 +135,35 @@ def _cache_of_the_module(tmp_path_factory):
 def _own_cache(_cache_of_the_module, monkeypatch, tmp_path_factory):
     """No test reads the cache of another test or of the user."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+
+
+@pytest.fixture(scope="module")
+def exports_of(tmp_path_factory):
+    """From a function of a name to a spec and a model: one to both and the folder of the export, which is made once."""
+    import onnxfn
+
+    def exports(build):
+        @cache
+        def exported(name):
+            spec, model = build(name)
+            folder = tmp_path_factory.mktemp("export") / "out"
+            onnxfn.export(spec, model, folder, check=False)
+            return spec, model, folder
+
+        return exported
+
+    return exports
+
+
+@pytest.fixture(scope="module")
+def wide_llama():
+    """A model whose matrices have whole blocks of the quantizers."""
+    import torch
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    torch.manual_seed(0)
+    sizes = {"vocab_size": 99, "hidden_size": 64, "intermediate_size": 96, "num_attention_heads": 4}
+    return LlamaForCausalLM(LlamaConfig(**sizes, num_hidden_layers=2, initializer_range=0.15)).eval()
 
 
 @pytest.fixture

@@ -37,12 +37,8 @@ def transducer(*encoder_specs: ExportSpec, loader: str = "AutoModelForRNNT") -> 
     """A spec of a transducer: an encoder of mel spectrograms, and a decoder with a recurrent state: Parakeet, Nemotron.
 
     Inputs: `input_features` and `attention_mask` of the encoder; `input_ids`, `encoder_hidden_states` (one frame or
-    more), `past_hidden_state` and `past_cell_state` of the decoder.
-    Tasks: automatic-speech-recognition.
-
-    Args:
-        encoder_specs: Specs of the encoder beyond `mel_inputs`: its number of frames, its other inputs.
-        loader: The class that loads the model.
+    more), `past_hidden_state` and `past_cell_state` of the decoder. Tasks: automatic-speech-recognition.
+    `encoder_specs`: its number of frames, its other inputs.
     """
     state = "num_decoder_layers= batch_size decoder_hidden_size="
     return compose(

@@ -94,11 +94,8 @@ patch_inputs: ExportSpec = compose(
 def captions(encoder: str, decoder: str, *facts: ExportSpec, rows: str = "last_hidden_state") -> ExportSpec:
     """A spec of a model from an image to a text, whose decoder attends to the features of its tower.
 
-    Args:
-        encoder: The function that the encoder part runs.
-        decoder: The function that the decoder part runs.
-        facts: Where the configuration has its sizes.
-        rows: The field of the encoder's result that the decoder reads.
+    `encoder` and `decoder`: the functions that the parts run. `rows`: the field of the encoder's result that the
+    decoder reads.
     """
     return compose(
         seq2seq,

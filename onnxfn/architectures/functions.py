@@ -20,16 +20,9 @@ def is_short(name: str) -> bool:
 
 
 def function_named(name: str, folder: str, *, kind: str, known: tuple[str, ...] = ()) -> Any:
-    """The function that a spec names.
+    """The function that a spec names: by a short name in `folder`, or by `package.module:function`.
 
-    Args:
-        name: A short name, or `package.module:function`.
-        folder: The folder of the functions with short names: `patches` or `wrappers`.
-        kind: What the function is used for. It is part of the error message.
-        known: Other names that the error message lists.
-
-    Raises:
-        UnknownName: there is no such function.
+    `kind` and `known`, which are other names, are for the error message. UnknownName if there is no such function.
 
     >>> function_named("attention.padding_mask", "patches", kind="patch").__module__
     'onnxfn.architectures.patches.attention'

@@ -77,15 +77,7 @@ Tasks: none. A row adds them.
 def float_input(
     name: str, axes: str, generator: str = "hidden_states", *, inside: str = "", **options: Source
 ) -> ExportSpec:
-    """A spec of a float input.
-
-    Args:
-        name: The name of the input.
-        axes: Its axes.
-        generator: The generator of its dummy values.
-        inside: The argument of `forward` that is a dict with this input. The empty string: the input is an argument.
-        options: Other options of `takes`.
-    """
+    """A spec of a float input. `inside`: the argument of `forward` that is a dict with it, if any."""
     return takes(name, axes, generator, kind="float", path=(inside, name) if inside else (), **options)
 
 
@@ -128,14 +120,9 @@ autoencoder: ExportSpec = compose(generates("pixels", "normal"), sized_in("one s
 def vae_encoder(side: str, *specs: ExportSpec, output: str, path: tuple[str, ...]) -> ExportSpec:
     """A spec of the encoder of an autoencoder, from images to latents: AutoencoderKL, AutoencoderDC.
 
-    Inputs: `sample`, `[batch_size, num_channels, height, width]`.
-    Tasks: semantic-segmentation, which is Optimum's name for the models of diffusers.
-
-    Args:
-        side: The prefix of the symbols of height and width.
-        specs: Specs to add.
-        output: The name of the output.
-        path: Where the output is in the result of `encode`.
+    Inputs: `sample`, `[batch_size, num_channels, height, width]`, where `side` is a prefix of the symbols. Tasks:
+    semantic-segmentation, which is Optimum's name for the models of diffusers. `path`: where the output is in the
+    result of `encode`.
     """
     height, width = f"{side}height", f"{side}width"
     latents = gives(output, f"batch_size _ {height}//scale {width}//scale", path=path, kind="float")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from onnxfn.architectures.families.multimodal import (
@@ -39,7 +39,7 @@ from onnxfn.architectures.families.sizes import sized_in
 from onnxfn.architectures.families.text import box_inputs, text_cases, text_dummies, text_inputs
 from onnxfn.specs.algebra.compose import compose, from_config, reads
 from onnxfn.specs.algebra.dummies import generates, sized
-from onnxfn.specs.algebra.facts import TOKENS, always, case, gives, loads, runs, serves, takes
+from onnxfn.specs.algebra.facts import TOKENS, always, gives, loads, runs, serves, takes
 from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.edits.behaviors import extra_file, model_part
 from onnxfn.specs.edits.tensors import only_tasks
@@ -52,14 +52,20 @@ clip: ExportSpec = compose(text_and_vision, text_with_end, tasked("image-classif
 IMAGE_BATCH = "image_batch_size"
 unmasked_text_inputs: ExportSpec = takes("input_ids", TEXT_AXES, "token_ids")
 image_batch_cases: ExportSpec = sized_in("one right-padded left-padded", image_batch_size=(2, 1, 3, 4))
-siglip: ExportSpec = compose(
-    two_towers,
-    image_batch_cases,
-    model_part(VISION_MODEL, image_inputs(), vision_tower, embedding_output("pooler_output", "batch_size")),
-    model_part(TEXT_MODEL, unmasked_text_inputs, text_tower, embedding_output("pooler_output", "text_batch_size")),
-    contrastive_tasks(unmasked_text_inputs, image_inputs(IMAGE_BATCH), batch=IMAGE_BATCH),
-    tasked("image-classification", image_inputs()),
-)
+
+
+def siglip_towers(images: Callable[[str], ExportSpec], *dummies: ExportSpec) -> ExportSpec:
+    """A spec of SigLIP, whose images are inputs with a symbol for the batch axis."""
+    of_images, of_texts = (embedding_output("pooler_output", batch) for batch in ("batch_size", "text_batch_size"))
+    return compose(
+        two_towers,
+        *dummies,
+        image_batch_cases,
+        model_part(VISION_MODEL, images("batch_size"), vision_tower, of_images),
+        model_part(TEXT_MODEL, unmasked_text_inputs, text_tower, of_texts),
+        contrastive_tasks(unmasked_text_inputs, images(IMAGE_BATCH), batch=IMAGE_BATCH),
+        tasked("image-classification", images("batch_size")),
+    )
 
 
 # SigLIP 2 takes patches of images of any shape. `spatial_shapes` is the grid of each image: height times width is the
@@ -84,16 +90,7 @@ def patch_dummies(at: str = "vision_config.") -> ExportSpec:
     )
 
 
-siglip2: ExportSpec = compose(
-    two_towers,
-    patch_dummies(),
-    sized_in("one right-padded left-padded", max_num_patches=(16, 12, 21, 35)),
-    image_batch_cases,
-    model_part(VISION_MODEL, patch_inputs("batch_size"), vision_tower, embedding_output("pooler_output", "batch_size")),
-    model_part(TEXT_MODEL, unmasked_text_inputs, text_tower, embedding_output("pooler_output", "text_batch_size")),
-    contrastive_tasks(unmasked_text_inputs, patch_inputs(IMAGE_BATCH), batch=IMAGE_BATCH),
-    tasked("image-classification", patch_inputs("batch_size")),
-)
+patch_sizes: ExportSpec = sized_in("one right-padded left-padded", max_num_patches=(16, 12, 21, 35))
 
 # The text models and vision models of these, as models of their own.
 text_layer_states: ExportSpec = layer_states(f"{TOKENS} _")
@@ -204,6 +201,13 @@ clap: ExportSpec = compose(
     feature_outputs(audio_inputs, text_batch_inputs, similarity_outputs("audio", AUDIO_BATCH)),
 )
 
+
+def longer_texts(by: str) -> ExportSpec:
+    """A spec of the lengths of texts that begin with this number of placeholder tokens."""
+    lengths = [from_config(f"{by} + {length}") for length in (16, 7, 11, 24)]
+    return sized_in("one right-padded left-padded", sequence_length=lengths)
+
+
 # Pages and questions become one vector per token. The first tokens of a page stand for the patches of its image.
 colpali: ExportSpec = compose(
     text_dummies,
@@ -234,10 +238,7 @@ colpali: ExportSpec = compose(
             image=from_config("vlm_config.image_token_id"),
             count=from_config("num_image_tokens"),
         ),
-        sized(sequence_length=from_config("num_image_tokens + 16")),
-        case("one", sized(sequence_length=from_config("num_image_tokens + 7"))),
-        case("right-padded", sized(sequence_length=from_config("num_image_tokens + 11"))),
-        case("left-padded", sized(sequence_length=from_config("num_image_tokens + 24"))),
+        longer_texts("num_image_tokens"),
     ),
     feature_outputs(loads("ColPaliForRetrieval"), extra_file("model", VISION_MODEL)),
 )
@@ -262,10 +263,7 @@ blip: ExportSpec = compose(
 blip_2: ExportSpec = compose(
     two_towers,
     reads(vocab_size="qformer_config.vocab_size"),
-    sized(sequence_length=from_config("num_query_tokens + 16")),
-    case("one", sized(sequence_length=from_config("num_query_tokens + 7"))),
-    case("right-padded", sized(sequence_length=from_config("num_query_tokens + 11"))),
-    case("left-padded", sized(sequence_length=from_config("num_query_tokens + 24"))),
+    longer_texts("num_query_tokens"),
     tasked(
         "zero-shot-image-classification",
         image_inputs(),
@@ -408,8 +406,8 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
             ),
         ),
         **rows("owlv2 owlvit", owlvit),
-        "siglip": siglip,
-        "siglip2": siglip2,
+        "siglip": siglip_towers(image_inputs),
+        "siglip2": siglip_towers(patch_inputs, patch_dummies(), patch_sizes),
         "siglip2_vision_model": compose(
             patch_dummies(""),
             sized(batch_size=2),

@@ -37,14 +37,10 @@ PLACES = "image_embeds_position_mask"
 
 @frozen
 class TokenTypes:
-    """An argument of `forward` with the type of each token.
+    """An argument of `forward` with the type of each token: of a prompt, `text`, and of what the model writes, `new`.
 
-    Attributes:
-        argument: The name of the argument.
-        text: The type of a token of the prompt.
-        features: From the name of features to the type of their placeholder tokens.
-        new: The type of a token that the model writes.
-        attention: The rule of attention between these types; empty if the types only give positions.
+    `features`: from the name of features to the type of their placeholder tokens. `attention`: the rule of attention
+    between these types; empty if the types only give positions.
     """
 
     argument: str
@@ -86,14 +82,11 @@ OTHER_TOKEN_TYPES: Mapping[str, tuple[TokenTypes, ...]] = MappingProxyType(
 class Placeholders:
     """The rules by which tokens and features become one sequence.
 
-    Attributes:
-        tokens: From the name of features to the id of the token that stands for one row of them.
-        first_position: The position of the first token.
-        merge_size: How many patches in height, and in width, become one token: for positions in three axes.
-        types: The arguments for types of tokens.
-        special: Ids of all tokens that the configuration names: begins, ends, placeholders, padding.
-        padding: The id of padding, where a model counts no tokens with that id. None: any token may be padding.
-        starts: From the name of features to the id of the token before them, if the configuration names one.
+    `tokens`: from the name of features to the id of the token that stands for one row of them. `merge_size`: how many
+    patches in height, and in width, become one token: for positions in three axes. `special`: ids of all tokens that
+    the configuration names: begins, ends, placeholders, padding. `padding`: its id, where a model counts no tokens with
+    that id; None: any token may be padding. `starts`: from the name of features to the id of the token before them, if
+    there is one.
     """
 
     tokens: Mapping[str, int] = field(factory=dict)

@@ -69,21 +69,11 @@ def dynamic_cache(model: Any, tensors: CacheTensors) -> Any:
     more = range(len(cache.layers), 1 + max(map(int, tensors), default=-1)) if cache.layers else ()
     layers = (*cache.layers, *(_new_layer(kinds[frozenset(tensors[str(index)])]) for index in more))
     cache.layers = [_filled_layer(layer, tensors.get(str(index), {})) for index, layer in enumerate(layers)]
-    _end_windows(model)
-    return cache
-
-
-def _end_windows(model: Any) -> None:
-    """Takes the sliding window from attention that reads the keys of the cache itself: its layers are full ones.
-
-    Such attention takes `shared_kv_states`, and would cut them to its window. The mask has the window.
-    """
-    for module in model.modules():
-        if (
-            getattr(module, "sliding_window", None)
-            and "shared_kv_states" in inspect.signature(module.forward).parameters
-        ):
+    for module in (each for each in model.modules() if getattr(each, "sliding_window", None)):
+        # Such attention reads the keys of the cache itself, and would cut them to its window. The mask has the window.
+        if "shared_kv_states" in inspect.signature(module.forward).parameters:
             module.sliding_window = None
+    return cache
 
 
 def dynamic_cache_without_config(_: Any, tensors: CacheTensors) -> Any:
@@ -196,7 +186,12 @@ def _filled_layer(layer: Any, tensors: Mapping[str, Any]) -> Any:
     for name, tensor in _joined_parts(tensors).items():
         attribute, _, index = name.partition(".")
         if index:
-            _set_state(filled, attribute, int(index), tensor)
+            getattr(filled, attribute)[int(index)] = tensor.clone()  # the layer writes into its states in place
+            getattr(filled, f"is_{attribute}_initialized")[int(index)] = True
+            filled.has_previous_state[int(index)] = True
+            filled.dtype, filled.device = tensor.dtype, tensor.device
+            if attribute == "conv_states":
+                filled.conv_kernel_size[int(index)] = tensor.shape[-1]
     return filled
 
 
@@ -214,16 +209,6 @@ def _joined_parts(tensors: Mapping[str, Any]) -> dict[str, Any]:
             parts.setdefault(f"{attribute}.0", []).append(tensor)
     whole = {"".join(words): tensor for words, tensor in pairs if not words[2] or words[2].isdecimal()}
     return {**whole, **{name: torch.cat(each, dim=1) for name, each in parts.items()}}
-
-
-def _set_state(layer: Any, attribute: str, index: int, tensor: Any) -> None:
-    """Sets a state of a recurrent layer to a copy of a tensor, since the layer writes into its states in place."""
-    getattr(layer, attribute)[index] = tensor.clone()
-    getattr(layer, f"is_{attribute}_initialized")[index] = True
-    layer.has_previous_state[index] = True
-    layer.dtype, layer.device = tensor.dtype, tensor.device
-    if attribute == "conv_states":
-        layer.conv_kernel_size[index] = tensor.shape[-1]
 
 
 ARGUMENT_BUILDERS: Mapping[str, Callable[[Any, Any], Any]] = MappingProxyType(

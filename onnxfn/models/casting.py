@@ -162,15 +162,6 @@ def cast_on_use(model: Any, dtype: Any) -> Iterator[None]:
         yield
 
 
-@contextmanager
-def in_float32(model: Any) -> Iterator[None]:
-    """`cast_on_use` in float32: a model whose weights stay in the 16 bits of its checkpoint takes inputs in float32."""
-    import torch
-
-    with cast_on_use(model, torch.float32):
-        yield
-
-
 @cache
 def _calls() -> Mapping[Any, Call]:
     """From a function of torch to how it is called; the others by `_on_converted`."""

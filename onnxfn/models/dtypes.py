@@ -92,19 +92,12 @@ def dtypes_in(model: Any, dtype: Any) -> dict[int, Any]:
         own = float_dtype(model)
         parameters = model.parameters() if _is_half(own) else ()
         wide = {id(parameter) for parameter in parameters if parameter.dtype == torch.float32}
-        wide |= _kept_by_transformers(model, dtype) if own != dtype else set()
+        for module in model.modules() if own != dtype else ():
+            if hasattr(module, "_get_dtype_plan"):
+                names = "|".join(name.replace("*", ".*") for name in (*module._get_dtype_plan(dtype), FREQUENCIES))
+                tensors = (*module.named_parameters(), *module.named_buffers())
+                wide |= {id(tensor) for name, tensor in tensors if re.search(names, name)}
     return {id(tensor): torch.float32 if id(tensor) in wide else dtype for tensor in float_tensors(model)}
-
-
-def _kept_by_transformers(model: Any, dtype: Any) -> set[int]:
-    """The identities of the tensors that transformers keeps in float32 when it loads a model in a dtype of 16 bits."""
-    wide: set[int] = set()
-    for module in model.modules():
-        if hasattr(module, "_get_dtype_plan"):
-            names = "|".join(name.replace("*", ".*") for name in (*module._get_dtype_plan(dtype), FREQUENCIES))
-            tensors = (*module.named_parameters(), *module.named_buffers())
-            wide |= {id(tensor) for name, tensor in tensors if re.search(names, name)}
-    return wide
 
 
 def has_dtype(model: Any, dtype: str) -> bool:

@@ -35,6 +35,8 @@ def unchanged_eval(model: Any) -> Iterator[None]:
     A model that several parts and cases use is the same for each. While it lasts, no other thread may call the model:
     callers pass a `model_copy`. The caller's autocast is off meanwhile, so that the model computes in its own dtypes.
     """
+    import torch
+
     modules = list(model.modules())
     owners = {id(owner): owner for owner in (*modules, *_configs(modules)) if hasattr(owner, "__dict__")}
     saved = [(vars(owner), dict(vars(owner)), _dicts(owner)) for owner in owners.values()]
@@ -44,7 +46,9 @@ def unchanged_eval(model: Any) -> Iterator[None]:
             vars(module)[NESTED] = False
         _forget_long_texts(module)
     try:
-        with _without_autocast():
+        with ExitStack() as undo:
+            for device in filter(torch.is_autocast_enabled, AUTOCAST_DEVICES):
+                undo.enter_context(torch.autocast(device, enabled=False))
             yield
     finally:
         for attributes, contents, dicts in saved:
@@ -65,18 +69,6 @@ def _forget_long_texts(module: Any) -> None:
             prefix = name.removesuffix("max_seq_len_cached")
             vars(module)[name] = original
             module._buffers[f"{prefix}inv_freq"] = getattr(module, f"{prefix}original_inv_freq")
-
-
-@contextmanager
-def _without_autocast() -> Iterator[None]:
-    """Turns off autocast in this thread, for the types of devices for which it is on."""
-    import torch
-
-    with ExitStack() as undo:
-        for device in AUTOCAST_DEVICES:
-            if torch.is_autocast_enabled(device):
-                undo.enter_context(torch.autocast(device, enabled=False))
-        yield
 
 
 @contextmanager

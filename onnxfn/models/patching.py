@@ -114,11 +114,8 @@ def unused_patches(patches: Iterable[Patch], called: set[str]) -> tuple[str, ...
 class Replacement:
     """What one thread sees in place of an attribute.
 
-    Attributes:
-        value: What it sees.
-        thread: The identifier of the thread.
-        ended: Set when the thread sees the attribute again. A later thread may have the same identifier, and may hold
-            a stand-in that it read before.
+    `ended` is set when the thread sees the attribute again. A later thread may have the same identifier, and may hold a
+    stand-in that it read before.
     """
 
     value: Any
@@ -228,7 +225,9 @@ def original(owner: Any, name: str) -> Any:
 def _set(owner: Any, name: str, new: tuple[Replacement, ...] = ()) -> None:
     """Stores an attribute with the replacements that have not ended and with new ones, or as it was without any."""
     with CHANGES:
-        before = _before(owner, name)
+        is_computed = not inspect.isclass(owner) and hasattr(owner, name)  # maybe when a module is asked for it
+        stored = tuple(vars(owner)[key] for key in {name} & vars(owner).keys())
+        before = (getattr(owner, name),) if is_computed else stored
         here = ThreadAttribute(owner, name, before, name in vars(owner))
         attribute = next(filter(None, map(_attribute, before)), here)
         left = tuple(each for each in attribute.replacements if not each.ended.is_set())
@@ -238,12 +237,6 @@ def _set(owner: Any, name: str, new: tuple[Replacement, ...] = ()) -> None:
             setattr(owner, name, attribute.before[0])
         elif here.is_stored:
             delattr(owner, name)
-
-
-def _before(owner: Any, name: str) -> tuple[Any, ...]:
-    """The attribute that a module or class itself has, if it has one. A module may compute it when it is read."""
-    is_read = not inspect.isclass(owner) and hasattr(owner, name)
-    return (getattr(owner, name),) if is_read else tuple(vars(owner)[key] for key in {name} & vars(owner).keys())
 
 
 def _attribute(value: Any) -> ThreadAttribute | None:

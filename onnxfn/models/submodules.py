@@ -20,9 +20,7 @@ def as_module(model: Any) -> Any:
     """The `nn.Module` of a model that is one, a program of torch.export, or a function of tensors.
 
     `torch.compile` and `DataParallel` wrap a module, which is returned. Anything else is returned as it is.
-
-    Raises:
-        InvalidSpec: `model` is a class, not an instance, or it is TorchScript.
+    InvalidSpec for a class in place of an instance, and for TorchScript.
     """
     import torch
 
@@ -69,10 +67,7 @@ def submodule_of(model: Any, name: str | None) -> Any:
     """The callable that `name` stands for: the model itself when it is None, and `self.encoder` is `model.encoder`.
 
     A wrapper takes the model and the inputs, and returns the outputs. One that takes the model alone returns a module.
-
-    Raises:
-        UnknownName: no function has this name.
-        InvalidSpec: The model has no such attribute.
+    UnknownName if no function has this name, InvalidSpec if the model has no such attribute.
     """
     if name is None:
         return model

@@ -50,10 +50,8 @@ def tracing_alone(timed: StageTimer, part: str) -> Iterator[None]:
 class ThreadPattern:
     """Matches every text in one thread, and none in others: the pattern of a warning filter.
 
-    Attributes:
-        thread: The identifier of the thread.
-        ended: Set when that thread is heard again. Another thread may have saved the list of filters meanwhile, and
-            restore it later, with this pattern in it.
+    `ended` is set when that thread is heard again. Another thread may have saved the list of filters meanwhile, and
+    restore it later, with this pattern in it.
     """
 
     thread: int

@@ -74,13 +74,7 @@ class AdaptedLayer:
 
 @frozen(eq=False)
 class Adapter:
-    """A LoRA adapter.
-
-    Attributes:
-        folder: Its folder.
-        layers: What it has for each layer, by the name of the layer in the model.
-        tensors: Parameters of the model that it replaces, by name.
-    """
+    """A LoRA adapter: what it has for each layer, by name, and the parameters of the model that it replaces."""
 
     folder: Path
     layers: Mapping[str, AdaptedLayer] = field(repr=False)

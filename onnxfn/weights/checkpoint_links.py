@@ -13,7 +13,7 @@ from attrs import frozen
 
 from onnxfn.specs.errors import ModelNotFound, listed, shortened
 from onnxfn.specs.stored.reports import Tick, no_tick
-from onnxfn.weights.chunks import chunks, viewed_array
+from onnxfn.weights.chunks import first_difference, viewed_array
 
 MAX_HEADER_BYTES = 100_000_000
 """Bytes. The safetensors library refuses longer headers."""
@@ -119,7 +119,7 @@ def entries_by_bytes(
     matches = {}
     for name, tensor in tensors.items() if views else ():
         ordered = sorted(candidates.get(_prefix_key(tensor), ()), key=lambda entry: not names_match(entry.name, name))
-        matches[name] = next((entry for entry in ordered if _same_bytes(tensor, views[entry], tick)), None)
+        matches[name] = next((entry for entry in ordered if first_difference(tensor, views[entry], tick) is None), None)
     return {name: entry for name, entry in matches.items() if entry is not None}
 
 
@@ -155,13 +155,3 @@ def _prefix_key(tensor: Any) -> Any:
     if array is None or not array.flags.c_contiguous:
         return None
     return tensor.dtype.name, tensor.nbytes, bytes(array.reshape(-1).view(np.uint8)[:PREFIX_BYTES])
-
-
-def _same_bytes(tensor: Any, view: Any, tick: Tick = no_tick) -> bool:
-    start = 0
-    for chunk in chunks(tensor):
-        tick()
-        if not np.array_equal(chunk, view[start : start + len(chunk)]):
-            return False
-        start += len(chunk)
-    return start == len(view)

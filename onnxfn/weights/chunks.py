@@ -122,6 +122,18 @@ def chunks(tensor: Any, size: int = CHUNK_BYTES) -> Iterator[Any]:
     yield from (part.reshape(-1).view(np.uint8) for part in parts)
 
 
+def first_difference(tensor: Any, data: Any, tick: Tick = no_tick) -> int | None:
+    """The first place where the bytes of a tensor are not those of an array of bytes; None if they are the same."""
+    start = 0
+    for chunk in chunks(tensor):
+        tick()
+        other = data[start : start + len(chunk)]
+        if not np.array_equal(chunk, other):
+            return start + int((*np.flatnonzero(chunk[: len(other)] != other)[:1], len(other))[0])
+        start += len(chunk)
+    return None if start == len(data) else start
+
+
 def memory_key(tensor: Any) -> Any:
     """A value that is equal for tensors of the same bytes in memory; None if unknown."""
     if KEY in getattr(tensor, "meta", {}):
@@ -154,20 +166,14 @@ def viewed_array(tensor: Any) -> Any:
         return None
     raw: Any = getattr(tensor, "raw", None)
     if hasattr(raw, "untyped_storage") and raw.numel() * raw.element_size() == tensor.nbytes:
-        return _integer_view(raw.detach().resolve_conj().resolve_neg())
+        import torch
+
+        plain = raw.detach().resolve_conj().resolve_neg()
+        # numpy lacks some dtypes of torch. Elements of 16 bytes (complex128) have no integer dtype; they keep theirs.
+        integers = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+        return plain.view(integers.get(plain.element_size(), plain.dtype)).numpy()
     is_array = isinstance(raw, np.ndarray) and raw.itemsize == tensor.dtype.itemsize
     return raw if is_array else None
-
-
-def _integer_view(raw: Any) -> Any:
-    """A torch tensor as a numpy array of integers of the same size, because numpy lacks some dtypes of torch.
-
-    16-byte elements (complex128) have no integer dtype; they keep theirs.
-    """
-    import torch
-
-    integer = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}.get(raw.element_size(), raw.dtype)
-    return raw.view(integer).numpy()
 
 
 def _contiguous_chunks(array: Any, size: int) -> Iterator[Any]:
@@ -176,7 +182,7 @@ def _contiguous_chunks(array: Any, size: int) -> Iterator[Any]:
         yield from _row_slices(array.reshape(-1), size // array.itemsize)
     elif array.nbytes <= size:
         yield np.ascontiguousarray(array)
-    elif _is_transposed(array):
+    elif array.ndim == 2 and array.strides[0] < array.strides[1]:  # noqa: PLR2004 - a transposed matrix
         yield from map(_copied_by_tiles, _row_slices(array, min(TILE_SIZE, MAX_CHUNK_BYTES // array[0].nbytes)))
     elif array.ndim > 1 and array[0].nbytes > size:
         for row in array:
@@ -213,10 +219,6 @@ def _row_slices(array: Any, rows: int) -> Iterator[Any]:
     """Slices of an array along its first axis, each with `rows` rows."""
     step = max(1, rows)
     return (array[start : start + step] for start in range(0, len(array), step))
-
-
-def _is_transposed(array: Any) -> bool:
-    return array.ndim == 2 and bool(array.strides[0] < array.strides[1])  # noqa: PLR2004 - rows and columns
 
 
 def _copied_by_tiles(rows: Any) -> Any:

@@ -45,9 +45,8 @@ def sha256_of(file: Path, tick: Tick = no_tick) -> str:
 class DataDigests:
     """The SHA-256 of a file of external data, in hexadecimal digits.
 
-    Attributes:
-        weights: That of the content before `END_MARK`, which the file ends with and ONNX files state.
-        file: That of all content.
+    `weights`: that of the content before `END_MARK`, which the file ends with and ONNX files state. `file`: that of
+    all.
     """
 
     weights: str

@@ -27,14 +27,10 @@ JOURNAL_FILE, NEW_JOURNAL_FILE = "journal.json", "journal.json.new"
 
 @frozen
 class Journal:
-    """The changes of an export to the folder of an earlier export.
+    """The changes of an export to the folder of an earlier export; names are relative to it.
 
-    Names are relative to that folder.
-
-    Attributes:
-        files: The names of the files that are moved to the folder, in this order.
-        stale: The names of the other files of the earlier export, which are deleted.
-        new_folder: The inode of the new folder, if the whole folder is swapped; 0 if files are moved one by one.
+    `files` are moved to the folder, in this order. `stale`: the other files of the earlier export, which are deleted.
+    `new_folder`: the inode of the new folder, if the whole folder is swapped; 0 if files are moved one by one.
     """
 
     files: tuple[str, ...] = field(converter=as_tuple)

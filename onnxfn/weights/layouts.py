@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
@@ -11,7 +11,7 @@ from attrs import evolve, frozen
 
 from onnxfn.specs.algebra.spec import ExportSpec, FloatDtype, tensor_names
 from onnxfn.specs.edits.renaming import renamed
-from onnxfn.specs.errors import InvalidSpec, ModelNotFound, listed, unknown
+from onnxfn.specs.errors import InvalidSpec, ModelNotFound, listed, refuse_unknown
 from onnxfn.weights.names import file_fault
 
 
@@ -99,8 +99,7 @@ def with_alias(layout: Layout) -> Layout:
 
 def layout_of(name: str) -> Layout:
     """The layout with a name; UnknownName if there is none."""
-    if name not in LAYOUTS:
-        raise unknown("layout", name, LAYOUTS)
+    refuse_unknown("layout", name, LAYOUTS)
     return LAYOUTS[name]
 
 
@@ -127,9 +126,10 @@ def dtype_suffix(dtype: str | None) -> str:
     >>> dtype_suffix("q8"), dtype_suffix(None)
     ('_quantized', '')
     """
-    if dtype is not None and dtype not in DTYPE_SUFFIXES:
-        raise unknown("dtype", dtype, DTYPE_SUFFIXES)
-    return "" if dtype is None else DTYPE_SUFFIXES[dtype]
+    if dtype is None:
+        return ""
+    refuse_unknown("dtype", dtype, DTYPE_SUFFIXES)
+    return DTYPE_SUFFIXES[dtype]
 
 
 def dtype_of_stem(stem: str) -> str:
@@ -205,21 +205,16 @@ def _check_inside(paths: Iterable[Path], folder: Path) -> None:
             raise InvalidSpec(f"{path} {fault}; it is not opened")
 
 
-def write_texts(texts: Collection[tuple[str, str]], folder: Path) -> tuple[Path, ...]:
-    """Writes text files, given as pairs of name and content; returns their paths."""
-    for name, text in texts:
-        (folder / name).write_text(text)
-    return tuple(folder / name for name, _ in texts)
-
-
 def write_configs(model: Any, folder: Path) -> tuple[Path, ...]:
     """Writes a model's configuration and generation configuration as transformers saves them; returns their paths.
 
     Writes nothing for a model without a configuration that can be written as JSON.
     """
     configs = [(file, _json_config(model, attribute)) for attribute, file in CONFIG_FILES.items()]
-    texts = [(file, config.to_json_string()) for file, config in configs if hasattr(config, "to_json_string")]
-    return write_texts(texts, folder)
+    texts = {folder / file: config.to_json_string() for file, config in configs if hasattr(config, "to_json_string")}
+    for file, text in texts.items():
+        file.write_text(text)
+    return tuple(texts)
 
 
 def _json_config(model: Any, attribute: str) -> Any:

@@ -47,8 +47,12 @@ def file_fault(file: Path, folder: Path) -> str | None:
 
     Its links may lead to other files of the folder, and to the blobs of the same repository in the cache of the hub.
     """
-    target = Path(os.path.realpath(file))
-    if not any(target.is_relative_to(root) for root in _roots(folder)):
+    target, root = Path(os.path.realpath(file)), Path(os.path.realpath(folder))
+    snapshots = next((parent for parent in root.parents if parent.name == SNAPSHOTS), root)
+    repository = snapshots.parent
+    is_cached = repository.name.startswith(CACHE_PREFIX) and snapshots != root
+    roots = (root, repository / BLOBS, repository.parent / BLOBS) if is_cached else (root,)
+    if not any(target.is_relative_to(each) for each in roots):
         return "is a link out of its folder"
     try:
         mode = target.stat().st_mode
@@ -63,12 +67,3 @@ def read_regular(file: Path) -> bytes:
     if not stat.S_ISREG(file.stat().st_mode):
         raise OSError(errno.EINVAL, "not a regular file", str(file))
     return file.read_bytes()
-
-
-def _roots(folder: Path) -> tuple[Path, ...]:
-    """The folders in which the files of a folder may lie."""
-    root = Path(os.path.realpath(folder))
-    snapshots = next((parent for parent in root.parents if parent.name == SNAPSHOTS), root)
-    repository = snapshots.parent
-    is_cached = repository.name.startswith(CACHE_PREFIX) and snapshots != root
-    return (root, repository / BLOBS, repository.parent / BLOBS) if is_cached else (root,)

@@ -32,13 +32,10 @@ THREADS = 2
 
 @frozen
 class QuantizedWeight:
-    """A weight and how it is quantized.
+    """A weight and how it is quantized. Its name is for errors.
 
-    Attributes:
-        name: Its name, for errors.
-        tensor: The `onnx_ir` tensor: matrices, `[rows, columns]`, that follow each other. For `"dynamic"` it has the
-            shape of the codes.
-        rule: How it is quantized.
+    Its `onnx_ir` tensor is matrices, `[rows, columns]`, that follow each other. For `"dynamic"` it has the shape of the
+    codes.
     """
 
     name: str
@@ -76,13 +73,14 @@ def quantized(weight: QuantizedWeight) -> Callable[[Role, Any, Sequence[int]], A
     they are read themselves: a file holds them next to the codes. Reading raises InvalidSpec if an element of the
     weight is not finite, or if a scale does not fit its dtype.
     """
-    return partial(_tensor, weight, deque(maxlen=1))
-
-
-def _tensor(weight: QuantizedWeight, computed: Parameters, role: Role, dtype: Any, shape: Sequence[int]) -> Any:
+    computed: Parameters = deque(maxlen=1)
     key = memory_key(weight.tensor)
-    of_role = None if key is None else (key, weight.rule, role, dtype)
-    return lazy_tensor(dtype, shape, partial(_role_chunks, weight, computed, role, dtype), of_role)
+
+    def tensor(role: Role, dtype: Any, shape: Sequence[int]) -> Any:
+        of_role = None if key is None else (key, weight.rule, role, dtype)
+        return lazy_tensor(dtype, shape, partial(_role_chunks, weight, computed, role, dtype), of_role)
+
+    return tensor
 
 
 def _role_chunks(weight: QuantizedWeight, computed: Parameters, role: Role, dtype: Any) -> Iterator[Any]:
@@ -140,7 +138,11 @@ def _quantized_parts(weight: QuantizedWeight) -> Iterator[Mapping[str, Any]]:
 
 def _parts_of_rows(weight: QuantizedWeight, bits: tuple[Any, Any]) -> Mapping[str, Any]:
     """The codes, scales and zero points of rows, which are an array of bits and their dtype in torch."""
-    rule, rows = weight.rule, _finite(weight, _as_float32(*bits))
+    import torch
+
+    rule, (array, dtype) = weight.rule, bits
+    own = np.array(array, order="C")  # a copy: torch warns of a read-only array
+    rows = _finite(weight, torch.from_numpy(own).view(dtype).to(torch.float32).numpy())
     if rule.kind == "nf4":
         return dict(zip(("codes", "scales"), nf4_codes(rows, rule.block_size), strict=True))
     arrays = block_codes(rows, rule.bits, rule.block_size, symmetric=rule.symmetric)
@@ -149,27 +151,11 @@ def _parts_of_rows(weight: QuantizedWeight, bits: tuple[Any, Any]) -> Mapping[st
 
 def _row_slices(weight: QuantizedWeight) -> Iterator[tuple[Any, Any]]:
     """The rows of all matrices, about `BLOCK_BYTES` of float32 at once, a multiple of the block size."""
-    for matrix, dtype in _matrices(weight.tensor):
-        block = weight.rule.block_size
+    (array, dtype), block = element_view(weight.tensor), weight.rule.block_size
+    array = array.reshape(-1, array.shape[-1]) if array.flags.c_contiguous else array
+    for matrix in array if array.ndim > MATRIX_RANK else (array,):
         step = max(1, BLOCK_BYTES // (4 * matrix.shape[1]) // block) * block
         yield from ((matrix[start : start + step], dtype) for start in range(0, len(matrix), step))
-
-
-def _matrices(tensor: Any) -> Iterator[tuple[Any, Any]]:
-    """The matrices that follow each other in a tensor, as arrays of bits and their dtype in torch."""
-    array, dtype = element_view(tensor)
-    if array.flags.c_contiguous:
-        yield array.reshape(-1, array.shape[-1]), dtype
-    else:
-        yield from ((matrix, dtype) for matrix in (array if array.ndim > MATRIX_RANK else (array,)))
-
-
-def _as_float32(array: Any, dtype: Any) -> Any:
-    """An array of the bits of a float dtype of torch as float32."""
-    import torch
-
-    bits = np.array(array, order="C")  # a copy: torch warns of a read-only array
-    return torch.from_numpy(bits).view(dtype).to(torch.float32).numpy()
 
 
 def _finite(weight: QuantizedWeight, rows: Any) -> Any:

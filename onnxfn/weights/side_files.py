@@ -13,38 +13,12 @@ from onnxfn.weights.names import file_fault
 CONFIGURATION_FILES = ("config.json", "generation_config.json")
 
 TOKENIZER_FILES = (
-    "added_tokens.json",
-    "additional_chat_templates/*.jinja",
-    "alphabet.json",
-    "bpe.codes",
-    "byte_maps.json",
-    "chat_template.jinja",
-    "chat_template.json",
-    "dict.txt",
-    "emoji.json",
-    "entity_vocab.json",
-    "merges.txt",
-    "normalizer.json",
-    "prophetnet.tokenizer",
-    "sentencepiece.bpe.model",
-    "sentencepiece.model",
-    "source.spm",
-    "special_tokens_map.json",
-    "spiece.model",
-    "spm.model",
-    "spm_char.model",
-    "target.spm",
-    "target_vocab.json",
-    "tekken.json",
-    "tokenizer.json",
-    "tokenizer.model",
-    "tokenizer_config.json",
-    "vocab-src.json",
-    "vocab-tgt.json",
-    "vocab.json",
-    "vocab.txt",
-    "word_pronunciation.json",
-    "word_shape.json",
+    *("added_tokens.json", "additional_chat_templates/*.jinja", "alphabet.json", "bpe.codes", "byte_maps.json"),
+    *("chat_template.jinja", "chat_template.json", "dict.txt", "emoji.json", "entity_vocab.json", "merges.txt"),
+    *("normalizer.json", "prophetnet.tokenizer", "sentencepiece.bpe.model", "sentencepiece.model", "source.spm"),
+    *("special_tokens_map.json", "spiece.model", "spm.model", "spm_char.model", "target.spm", "target_vocab.json"),
+    *("tekken.json", "tokenizer.json", "tokenizer.model", "tokenizer_config.json", "vocab-src.json"),
+    *("vocab-tgt.json", "vocab.json", "vocab.txt", "word_pronunciation.json", "word_shape.json"),
 )
 """The files that tokenizers of transformers read: the values of their `vocab_files_names`, and those of their base."""
 
@@ -83,9 +57,7 @@ def side_files(folder: Path, patterns: tuple[str, ...] = SIDE_FILES) -> tuple[Pa
 class Checkpoint:
     """A checkpoint whose side files were read before its model was loaded.
 
-    Attributes:
-        folder: Its folder.
-        files: The path of each side file in the folder, when it and the link to it had last changed, and its content.
+    `files`: the path of each in the folder, when it and the link to it had last changed, and its content.
     """
 
     folder: Path

@@ -35,34 +35,32 @@ def test_a_configuration_without_convolutions_is_refused():
 
 
 @pytest.fixture(scope="module")
-def vits_model():
-    return tiny.model("vits")
-
-
-def test_vits_speaks_as_the_model_with_the_same_noise(vits_model, monkeypatch):
+def vits():
+    """A model, and two texts with their mask."""
     ids = torch.randint(1, 38, (2, 9), generator=torch.Generator().manual_seed(0))
-    mask = torch.ones_like(ids)
-    mask[1, 6:] = 0
+    return tiny.model("vits"), ids, torch.tensor([[1] * 9, [1] * 6 + [0] * 3])
+
+
+def test_vits_speaks_as_the_model_with_the_same_noise(vits, monkeypatch):
+    model, ids, mask = vits
 
     def noise_like(tensor):
         return normal_noise(tensor.shape[2], tensor.shape[1], 7).T.expand_as(tensor)
 
     with torch.no_grad():
-        actual = speech(vits_model, ids, mask)
+        actual = speech(model, ids, mask)
         monkeypatch.setattr(torch, "randn", lambda *_: normal_noise(9, 2, 3).T[None].expand(2, -1, -1))
         monkeypatch.setattr(torch, "randn_like", noise_like)
-        expected = vits_model(ids, mask)
+        expected = model(ids, mask)
     assert torch.equal(actual["waveform"], expected.waveform)
     assert torch.equal(actual["spectrogram"], expected.spectrogram)
 
 
-def test_vits_speaks_a_text_the_same_in_every_batch(vits_model):
-    ids = torch.randint(1, 38, (2, 9), generator=torch.Generator().manual_seed(0))
-    mask = torch.ones_like(ids)
-    mask[1, 6:] = 0
+def test_vits_speaks_a_text_the_same_in_every_batch(vits):
+    model, ids, mask = vits
     with torch.no_grad():
-        batch = speech(vits_model, ids, mask)["spectrogram"]
-        single = speech(vits_model, ids[1:, :6], mask[1:, :6])["spectrogram"]
+        batch = speech(model, ids, mask)["spectrogram"]
+        single = speech(model, ids[1:, :6], mask[1:, :6])["spectrogram"]
     torch.testing.assert_close(batch[1:, :, : single.shape[2]], single, atol=1e-5, rtol=1e-4)
 
 
@@ -74,27 +72,20 @@ def test_the_noise_is_close_to_a_normal_distribution():
     assert np.abs(np.corrcoef(noise.T) - np.eye(40)).max() < 0.25
 
 
-@pytest.mark.parametrize("length", [19, 96, 130])
-def test_timesfm_forecasts_a_batch_as_the_model_forecasts_a_list(length):
-    series = torch.randn(3, length, generator=torch.Generator().manual_seed(0))
-    model = tiny.model("timesfm", "AutoModelForTimeSeriesPrediction")
-    with torch.no_grad():
-        expected = model(list(series), freq=[0, 2, 1])
-        actual = forecast(model, series, torch.tensor([0, 2, 1]))
-    torch.testing.assert_close(actual["full_predictions"], expected.full_predictions, atol=1e-6, rtol=1e-5)
-    torch.testing.assert_close(actual["mean_predictions"], expected.mean_predictions, atol=1e-6, rtol=1e-5)
-
-
 @pytest.mark.parametrize("positive", [False, True])
-@pytest.mark.parametrize("length", [19, 130])
-def test_timesfm_forecasts_quantiles_of_a_batch_as_the_model_of_a_list(length, positive):
+@pytest.mark.parametrize("length", [19, 96, 130])
+@pytest.mark.parametrize("model_type", ["timesfm", "timesfm2_5"])
+def test_timesfm_forecasts_a_batch_and_its_quantiles_as_the_model_forecasts_a_list(model_type, length, positive):
     series = torch.randn(3, length, generator=torch.Generator().manual_seed(0))
     series = series.abs() if positive else series
-    model = tiny.model("timesfm2_5", "AutoModelForTimeSeriesPrediction")
+    model = tiny.model(model_type, "AutoModelForTimeSeriesPrediction")
     with torch.no_grad():
-        expected, actual = model(list(series)), forecast_by_quantiles(model, series)
-    torch.testing.assert_close(actual["full_predictions"], expected.full_predictions, atol=1e-6, rtol=1e-5)
-    torch.testing.assert_close(actual["mean_predictions"], expected.mean_predictions, atol=1e-6, rtol=1e-5)
+        if model_type == "timesfm":
+            expected, actual = model(list(series), freq=[0, 2, 1]), forecast(model, series, torch.tensor([0, 2, 1]))
+        else:
+            expected, actual = model(list(series)), forecast_by_quantiles(model, series)
+    for name in ("full_predictions", "mean_predictions"):
+        torch.testing.assert_close(actual[name], expected[name], atol=1e-6, rtol=1e-5)
 
 
 @pytest.mark.parametrize(("patches", "offset"), [(1, 0.0), (37, 0.0), (12, 300.0)])

@@ -28,6 +28,12 @@ prompts that are read both ways, DeepStack, tiles; sounds: in blocks, with featu
 without noise, and of one length; two towers with inputs of layers, and two that pack images and sounds."""
 
 
+def planned(model_type, task):
+    """The plan of a tiny model for a task."""
+    model = every_part.tiny_model(model_type, task)
+    return onnxfn.plan(onnxfn.spec_for(model, task), model)
+
+
 @pytest.mark.parametrize(("model_type", "task"), SAMPLE)
 def test_each_part_agrees_with_pytorch(model_type, task, tmp_path):
     every_part.exported(every_part.tiny_model(model_type, task), task, tmp_path / "out")
@@ -121,8 +127,7 @@ def test_the_text_half_is_one_graph_that_says_what_it_leaves_out():
 
 
 def test_the_parts_have_the_names_that_clients_look_for():
-    model = every_part.tiny_model("qwen2_vl", SEES)
-    plan = onnxfn.plan(onnxfn.spec_for(model, SEES), model)
+    plan = planned("qwen2_vl", SEES)
     decoder = plan["decoder_model_merged"]
     assert plan["embed_tokens"].inputs == {"input_ids": {0: "batch_size", 1: "sequence_length"}}
     assert plan["embed_tokens"].outputs == {"inputs_embeds": {0: "batch_size", 1: "sequence_length"}}
@@ -132,8 +137,7 @@ def test_the_parts_have_the_names_that_clients_look_for():
 
 
 def test_inputs_of_layers_are_looked_up_with_the_embeddings():
-    model = every_part.tiny_model("gemma4", SEES)
-    plan = onnxfn.plan(onnxfn.spec_for(model, SEES), model)
+    plan = planned("gemma4", SEES)
     axes = {0: "batch_size", 1: "sequence_length"}
     assert plan["embed_tokens"].outputs == {"inputs_embeds": axes, "per_layer_inputs": axes}
     assert plan["decoder_model_merged"].inputs["per_layer_inputs"] == axes
@@ -179,8 +183,7 @@ EARS = {
     [*((name, SEES, names) for name, names in TOWERS.items()), *((name, HEARS, names) for name, names in EARS.items())],
 )
 def test_a_tower_takes_what_a_processor_gives(model_type, task, names):
-    model = every_part.tiny_model(model_type, task)
-    plan = onnxfn.plan(onnxfn.spec_for(model, task), model)
+    plan = planned(model_type, task)
     encoder, features = ("vision_encoder", "image_features") if task == SEES else ("audio_encoder", "audio_features")
     assert [part.name for part in plan] == [encoder, "embed_tokens", "decoder_model_merged"]
     assert tuple(plan[encoder].inputs) == names
@@ -196,14 +199,12 @@ def test_an_audio_encoder_that_groups_frames_takes_a_spectrogram_of_whole_groups
 
 
 def test_the_spectrogram_of_voxtral_has_the_name_that_clients_use():
-    model = every_part.tiny_model("voxtral", HEARS)
-    plan = onnxfn.plan(onnxfn.spec_for(model, HEARS), model)
+    plan = planned("voxtral", HEARS)
     assert list(plan["audio_encoder"].inputs) == ["audio_values"]
     assert plan["audio_encoder"].outputs == {"audio_features": {0: "num_audio_tokens"}}
 
 
 def test_a_cache_has_the_keys_of_an_index():
-    model = every_part.tiny_model("mistral_large4", SEES)
-    decoder = onnxfn.plan(onnxfn.spec_for(model, SEES), model)["decoder_model_merged"]
+    decoder = planned("mistral_large4", SEES)["decoder_model_merged"]
     assert decoder.inputs["past_key_values.0.indexer_key"] == {0: "batch_size", 1: "past_sequence_length"}
     assert decoder.outputs["present.0.indexer_key"] == {0: "batch_size", 1: "past_sequence_length + sequence_length"}

@@ -1,5 +1,8 @@
 """Keypoint models with any number of keypoints: none, some in one image of a batch only, more than the maximum."""
 
+from functools import cache
+
+import numpy as np
 import pytest
 import tiny
 import torch
@@ -36,42 +39,46 @@ def keypoint_counts(model, result, folder, images):
     return actual[names.index("mask")].sum(-1).tolist()
 
 
+MODELS = {
+    "superpoint": ("keypoint-detection", "AutoModelForKeypointDetection", {"max_keypoints": MAX_KEYPOINTS}),
+    "superglue": ("keypoint-matching", "AutoModelForKeypointMatching", {"keypoint_detector_config": STRICT}),
+}
+
+
 @pytest.fixture(scope="module")
-def superpoint(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("superpoint") / "out"
-    model = tiny.model("superpoint", "AutoModelForKeypointDetection", max_keypoints=MAX_KEYPOINTS)
-    return model, onnxfn.export(onnxfn.spec_for("superpoint", "keypoint-detection"), model, folder), folder
+def exported(tmp_path_factory):
+    """From a model type to its model, its export and the folder; each is exported once."""
+
+    @cache
+    def export(name):
+        task, loader, options = MODELS[name]
+        model, folder = tiny.model(name, loader, **options), tmp_path_factory.mktemp(name) / "out"
+        return model, onnxfn.export(onnxfn.spec_for(name, task), model, folder), folder
+
+    return export
 
 
-def test_a_batch_mixes_images_with_the_maximum_of_keypoints_and_images_with_fewer(superpoint):
-    counts = keypoint_counts(*superpoint, noise(3, 3, 72, 64, empty=[(1, slice(None), slice(32, None))]))
+def test_a_batch_mixes_images_with_the_maximum_of_keypoints_and_images_with_fewer(exported):
+    counts = keypoint_counts(*exported("superpoint"), noise(3, 3, 72, 64, empty=[(1, slice(None), slice(32, None))]))
     assert counts[0] == counts[2] == MAX_KEYPOINTS
     assert 0 < counts[1] < MAX_KEYPOINTS
 
 
-def test_an_image_of_a_batch_without_keypoints(superpoint):
-    counts = keypoint_counts(*superpoint, noise(3, 3, 64, 48, empty=[0]))
-    assert counts[0] == 0 < min(counts[1:])
-
-
-def test_a_batch_without_keypoints(superpoint):
-    assert keypoint_counts(*superpoint, noise(2, 3, 64, 48, empty=[0, 1])) == [0, 0]
-
-
-@pytest.fixture(scope="module")
-def superglue(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("superglue") / "out"
-    model = tiny.model("superglue", "AutoModelForKeypointMatching", keypoint_detector_config=STRICT)
-    return model, onnxfn.export(onnxfn.spec_for("superglue", "keypoint-matching"), model, folder), folder
-
-
-def test_one_image_of_a_pair_without_keypoints(superglue):
-    counts = keypoint_counts(*superglue, noise(2, 2, 3, 64, 48, empty=[(0, 1)]))
-    assert counts[0][1] == 0 < min(counts[0][0], *counts[1])
-
-
-def test_pairs_without_keypoints(superglue):
-    assert keypoint_counts(*superglue, noise(2, 2, 3, 64, 48, empty=[0, 1])) == [[0, 0], [0, 0]]
+@pytest.mark.parametrize(
+    ("name", "shape", "empty"),
+    [
+        ("superpoint", (3, 3, 64, 48), [0]),
+        ("superpoint", (2, 3, 64, 48), [0, 1]),
+        ("superglue", (2, 2, 3, 64, 48), [(0, 1)]),
+        ("superglue", (2, 2, 3, 64, 48), [0, 1]),
+    ],
+)
+def test_images_without_keypoints_have_none_and_the_others_of_a_batch_or_pair_have_some(exported, name, shape, empty):
+    counts = keypoint_counts(*exported(name), noise(*shape, empty=empty))
+    is_empty = np.zeros(shape[:-3], bool)
+    for index in empty:
+        is_empty[index] = True
+    assert ((np.array(counts) == 0) == is_empty).all()
 
 
 def test_a_matcher_that_stops_early_is_refused_with_the_options_to_set(tmp_path):

@@ -90,8 +90,7 @@ TABLES = {family: {pair.values[1:] for pair in PAIRS if pair.values[0] == family
 
 def export_checked(model_type, task, folder, **overrides):
     """The export of a tiny model, whose files agree with PyTorch and have the names and axes of the plan."""
-    spec = onnxfn.spec_for(model_type, task)
-    model = tiny.model(model_type, spec.call.loader, **overrides)
+    spec, model = tiny.spec_and_model(model_type, task, **overrides)
     return assert_axis_sizes(assert_agreement(onnxfn.export(spec, model, folder), folder))
 
 
@@ -118,8 +117,7 @@ def test_a_model_with_swin_takes_images_of_any_size(model_type, tmp_path):
 @pytest.mark.sweep
 @pytest.mark.parametrize("model_type", ["d_fine", "rt_detr", "rt_detr_v2"])
 def test_a_detector_of_300_positions_is_checked_with_larger_images(model_type, tmp_path):
-    spec = onnxfn.spec_for(model_type, "object-detection")
-    model = tiny.model(model_type, spec.call.loader, num_queries=300)
+    spec, model = tiny.spec_and_model(model_type, "object-detection", num_queries=300)
     result = onnxfn.export(spec, model, tmp_path / "out")
     assert result.report.passed
     assert [*map(str, result.limits)] == ["height >= 160", "width >= 96"]

@@ -14,9 +14,11 @@ import swept
 import tiny
 import torch
 from agreement import assert_agreement
+from graph_edits import at, edited_file
 from refusals import refusal
 from session_outputs import outputs_of
 from sizes import SHARED
+from structure_faults import past_ignored
 from warm import warm
 
 import onnxfn
@@ -52,8 +54,7 @@ SAMPLE = [
 
 def export_checked(model_type, task, folder, *, decoders="merged", **overrides):
     """A tiny model, and its export, whose files agree with PyTorch and have the names and axes of the plan."""
-    spec = onnxfn.spec_for(model_type, task)
-    model = tiny.model(model_type, spec.call.loader, **overrides)
+    spec, model = tiny.spec_and_model(model_type, task, **overrides)
     return model, assert_agreement(onnxfn.export(spec, model, folder, decoders=decoders), folder)
 
 
@@ -180,12 +181,7 @@ def test_the_check_finds_a_decoder_that_ignores_its_past(t5, tmp_path):
     model, _, folder = t5
     shutil.copytree(folder, tmp_path / "out")
     file = tmp_path / "out" / "decoder_model_merged.onnx"
-    graph = onnx.load(file)
-    for node in graph.graph.node:
-        node.input[:] = ["empty_key" if name == "past_key_values.1.decoder.key" else name for name in node.input]
-    lost = ["past_key_values.1.decoder.key"] * 2
-    graph.graph.node.insert(0, onnx.helper.make_node("Sub", lost, ["empty_key"]))
-    onnx.save(graph, file)
+    edited_file(file, at(past_ignored, "past_key_values.1.decoder.key"))
     report = onnxfn.validate(onnxfn.spec_for("t5", "text2text-generation-with-past"), model, tmp_path / "out")
     assert "greedy tokens" in {difference.output for difference in report.differences if not difference.passed}
 
@@ -206,15 +202,6 @@ def test_generate_needs_a_decoder_with_a_cache(tmp_path):
     result = onnxfn.export(spec, tiny.model("t5", spec.call.loader), tmp_path / "out", check=False)
     message = refusal(ModelNotFound, onnxfn.generate, result, np.ones((1, 3), "int64"))
     assert message.endswith("generate knows: decoder_model_merged, decoder_model and decoder_with_past_model")
-
-
-def test_decoders_both_writes_the_merged_and_the_separate_decoders(tmp_path):
-    spec = onnxfn.spec_for("marian", "feature-extraction-with-past")
-    model = tiny.model("marian", spec.call.loader)
-    result = onnxfn.export(spec, model, tmp_path / "out", decoders="both", check=False)
-    stems = ("encoder_model", "decoder_model", "decoder_with_past_model", "decoder_model_merged")
-    assert {path.stem for path in (tmp_path / "out").glob("*.onnx")} == set(stems)
-    assert tuple(part.name for part in result.plan.parts) == stems
 
 
 # Models of their own kinds
@@ -306,8 +293,9 @@ def test_an_encoder_and_a_decoder_of_other_kinds_decode_the_tokens_of_pytorch(
 def large(tmp_path_factory):
     """A T5 whose weights are larger than its graph, exported without a check."""
     folder = tmp_path_factory.mktemp("large")
-    spec = onnxfn.spec_for("t5", "text2text-generation-with-past")
-    model = tiny.model("t5", spec.call.loader, hidden_size=256, d_ff=512, vocab_size=4000)
+    spec, model = tiny.spec_and_model(
+        "t5", "text2text-generation-with-past", hidden_size=256, d_ff=512, vocab_size=4000
+    )
     onnxfn.export(spec, model, folder / "out", check=False)
     return model, folder / "out"
 

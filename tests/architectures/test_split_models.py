@@ -5,17 +5,14 @@ import pytest
 import tiny
 import torch
 from agreement import assert_agreement
+from session_outputs import outputs_of
 from sizes import SHARED, SPECIAL
 
 import onnxfn
 from onnxfn.architectures import multimodal
 
+FEATURES = "feature-extraction"
 SPLIT = [name for name, row in multimodal.ROWS.items() if row.parts.behaviors]
-
-
-def spec_and_model(model_type, task="feature-extraction", **overrides):
-    spec = onnxfn.spec_for(model_type, task)
-    return spec, tiny.model(model_type, spec.call.loader, **overrides)
 
 
 def export_checked(spec, model, folder):
@@ -25,20 +22,19 @@ def export_checked(spec, model, folder):
 @pytest.mark.sweep
 @pytest.mark.parametrize("model_type", SPLIT)
 def test_the_parts_of_a_model_agree_with_pytorch(model_type, tmp_path):
-    spec, model = spec_and_model(model_type)
+    spec, model = tiny.spec_and_model(model_type, FEATURES)
     result = export_checked(onnxfn.split(spec), model, tmp_path / "out")
     assert len(result.plan.parts) == 2
 
 
 def test_the_vectors_of_both_parts_compare_as_those_of_the_model(tmp_path):
-    spec, model = spec_and_model("clip")
+    spec, model = tiny.spec_and_model("clip", FEATURES)
     export_checked(onnxfn.split(spec), model, tmp_path / "out")
     arguments = onnxfn.dummy_inputs(spec, model, text_batch_size=5, batch_size=3)
     vectors = {}
     for part in ("vision_model", "text_model"):
         session = onnxruntime.InferenceSession(str(tmp_path / "out" / f"{part}.onnx"))
-        names = [input_.name for input_ in session.get_inputs()]
-        (output,) = session.run(None, {name: arguments[name].numpy() for name in names})
+        (output,) = outputs_of(session, {name: array.numpy() for name, array in arguments.items()}).values()
         vectors[part] = torch.nn.functional.normalize(torch.from_numpy(output), dim=-1)
     logits = vectors["vision_model"] @ vectors["text_model"].T * model.logit_scale.exp()
     with torch.no_grad():
@@ -48,24 +44,26 @@ def test_the_vectors_of_both_parts_compare_as_those_of_the_model(tmp_path):
 
 
 def test_a_model_without_two_towers_is_refused(tmp_path):
-    spec, model = spec_and_model("clip", "image-classification")
+    spec, model = tiny.spec_and_model("clip", "image-classification")
     with pytest.raises(onnxfn.InvalidSpec, match="CLIPForImageClassification does not have the part"):
         onnxfn.export(onnxfn.split(spec), model, tmp_path / "out")
 
 
 def test_a_text_ends_at_its_highest_token_with_the_end_token_of_old_configurations(tmp_path):
     text = {**SHARED["text"], "eos_token_id": 2}
-    export_checked(*spec_and_model("clip", text_config=text), tmp_path / "out")
+    export_checked(*tiny.spec_and_model("clip", FEATURES, text_config=text), tmp_path / "out")
 
 
 @pytest.mark.sweep
 def test_a_clap_with_fusion_has_an_input_for_long_sounds(tmp_path):
     sound = {**SPECIAL["clap"]["audio_config"], "enable_fusion": True}
-    result = export_checked(*spec_and_model("clap", audio_config=sound), tmp_path / "out")
+    result = export_checked(*tiny.spec_and_model("clap", FEATURES, audio_config=sound), tmp_path / "out")
     assert "is_longer" in result.inputs
 
 
 def test_hidden_states_are_outputs_where_the_configuration_asks_for_them(tmp_path):
-    result = export_checked(*spec_and_model("siglip_text_model", output_hidden_states=True), tmp_path / "out")
+    result = export_checked(
+        *tiny.spec_and_model("siglip_text_model", FEATURES, output_hidden_states=True), tmp_path / "out"
+    )
     layers = {f"hidden_states.{layer}": {0: "batch_size", 1: "sequence_length"} for layer in range(3)}
     assert {name: axes for name, axes in result.outputs.items() if name.startswith("hidden")} == layers

@@ -60,8 +60,7 @@ def speech_from_transformers(model, text, speaker, monkeypatch):
 
 
 def test_speecht5_speaks_as_transformers(tmp_path, monkeypatch):
-    spec = onnxfn.spec_for("speecht5", "text-to-audio-with-past")
-    model = tiny.model("speecht5", spec.call.loader)
+    spec, model = tiny.spec_and_model("speecht5", "text-to-audio-with-past")
     onnxfn.export(spec, model, tmp_path / "out", check=False)
     text = np.random.default_rng(0).integers(3, 128, (1, 11))
     speaker = np.random.default_rng(1).normal(size=(1, 12)).astype("float32")
@@ -157,8 +156,7 @@ def test_a_transducer_transcribes_as_transformers(model_type, tmp_path):
 
 
 def test_pop2piano_generates_as_transformers_for_each_composer(tmp_path):
-    spec = onnxfn.spec_for("pop2piano", "automatic-speech-recognition-with-past")
-    model = tiny.model("pop2piano", spec.call.loader)
+    spec, model = tiny.spec_and_model("pop2piano", "automatic-speech-recognition-with-past")
     model.generation_config.composer_to_feature_token = {str(number): 40 + number for number in range(7)}
     model.generation_config.decoder_start_token_id = 0
     onnxfn.export(spec, model, tmp_path / "out")

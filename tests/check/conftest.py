@@ -1,27 +1,7 @@
 """What the tests of seeded faults share."""
 
-from functools import cache
-
 import pytest
 import swept
-
-
-@pytest.fixture(scope="module")
-def exports_of(tmp_path_factory):
-    """From a function of a name to a spec and a model: one to both and the folder of the export, which is made once."""
-    import onnxfn
-
-    def exports(build):
-        @cache
-        def exported(name):
-            spec, model = build(name)
-            folder = tmp_path_factory.mktemp("export") / "out"
-            onnxfn.export(spec, model, folder, check=False)
-            return spec, model, folder
-
-        return exported
-
-    return exports
 
 
 @pytest.fixture

@@ -5,22 +5,22 @@ import copy
 import pytest
 import tiny
 import torch
-from graph_edits import edited_export
-from onnx import numpy_helper
+from graph_edits import changed_weight, edited_export, nodes, users
+from onnx import helper
 
 import onnxfn
 
 MODELS = {
-    "bert": ("AutoModelForSequenceClassification", "text-classification"),
-    "llama": ("AutoModelForCausalLM", "text-generation-with-past"),
-    "gpt2": ("AutoModelForCausalLM", "text-generation-with-past"),
-    "mistral": ("AutoModelForCausalLM", "text-generation"),
-    "t5": ("AutoModelForSeq2SeqLM", "text2text-generation-with-past"),
-    "vit": ("AutoModelForImageClassification", "image-classification"),
-    "mamba": ("AutoModelForCausalLM", "text-generation-with-past"),
-    "whisper": ("AutoModelForSpeechSeq2Seq", "automatic-speech-recognition-with-past"),
+    "bert": "text-classification",
+    "llama": "text-generation-with-past",
+    "gpt2": "text-generation-with-past",
+    "mistral": "text-generation",
+    "t5": "text2text-generation-with-past",
+    "vit": "image-classification",
+    "mamba": "text-generation-with-past",
+    "whisper": "automatic-speech-recognition-with-past",
 }
-"""Model type -> the class of its model, and the task."""
+"""Model type -> the task."""
 
 
 def scale(module):
@@ -67,12 +67,7 @@ FAULTS = [
 @pytest.fixture(scope="module")
 def exports(exports_of):
     """From a model type to its spec, its model and the folder of its export."""
-
-    def built(model_type):
-        loader, task = MODELS[model_type]
-        return onnxfn.spec_for(model_type, task), tiny.model(model_type, loader)
-
-    return exports_of(built)
+    return exports_of(lambda model_type: tiny.spec_and_model(model_type, MODELS[model_type]))
 
 
 @pytest.mark.parametrize(
@@ -88,38 +83,27 @@ def test_the_module_with_the_fault_is_named(exports, model_type, path, change):
     assert result.before is None or result.before.max_abs <= max(1e-4, result.tolerance)
 
 
-def damage(name):
-    def edit(graph):
-        weight = next(weight for weight in graph.initializer if weight.name == name)
-        weight.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(weight) * 1.5, name))
-
-    return edit
-
-
-def read_another_weight(graph):
-    node = next(node for node in graph.node if "model.layers.1.self_attn.k_proj.weight" in node.input)
+def read_another_weight(model):
+    (node,) = users(model, "model.layers.1.self_attn.k_proj.weight")
     node.input[1] = "model.layers.1.self_attn.v_proj.weight"
 
 
-def change_operator(graph):
-    next(node for node in graph.node if node.op_type == "Sigmoid").op_type = "Tanh"
-
-
-def without_a_residual(graph):
+def without_a_residual(model):
     """The sum after the MLP of layer 0 is the output of the MLP alone."""
-    product = next(node for node in graph.node if "model.layers.0.mlp.down_proj.weight" in node.input)
-    total = next(node for node in graph.node if product.output[0] in node.input)
-    total.op_type = "Identity"
-    del total.input[:]
-    total.input.append(product.output[0])
+    (product,) = users(model, "model.layers.0.mlp.down_proj.weight")
+    total = users(model, product.output[0])[0]
+    total.CopyFrom(helper.make_node("Identity", product.output, total.output))
 
 
 @pytest.mark.parametrize(
     ("edit", "path"),
     [
-        (damage("model.layers.1.mlp.down_proj.weight"), "model.layers.1.mlp.down_proj"),
+        (
+            changed_weight("model.layers.1.mlp.down_proj.weight", lambda array: array * 1.5),
+            "model.layers.1.mlp.down_proj",
+        ),
         (read_another_weight, "model.layers.1.self_attn.k_proj"),
-        (change_operator, "model.layers.0.mlp.act_fn"),
+        (lambda model: setattr(nodes(model, "Sigmoid")[0], "op_type", "Tanh"), "model.layers.0.mlp.act_fn"),
         (without_a_residual, "model.layers.0"),
     ],
     ids=["weight", "input of a node", "operator", "residual"],
@@ -131,14 +115,9 @@ def test_the_module_is_named_for_a_file_that_was_changed(exports, tmp_path, edit
 
 def test_fused_operators_and_external_data(tmp_path):
     """Fused operators leave few values; the file of the weights stays where it is."""
-    loader, task = MODELS["bert"]
-    spec, model = onnxfn.with_opset(onnxfn.spec_for("bert", task), 23), tiny.model("bert", loader)
-    exported = onnxfn.export(
-        spec,
-        model,
-        tmp_path / "out",
-        write=onnxfn.WriteOptions(external_data_threshold=0),
-    )
+    spec, model = tiny.spec_and_model("bert", MODELS["bert"])
+    spec, write = onnxfn.with_opset(spec, 23), onnxfn.WriteOptions(external_data_threshold=0)
+    exported = onnxfn.export(spec, model, tmp_path / "out", write=write)
     assert onnxfn.bisect(spec, model, exported).module is None
     scale(model.bert.encoder.layer[1].intermediate.dense)
     result = onnxfn.bisect(spec, model, exported)

@@ -5,15 +5,14 @@ import time
 from pathlib import Path
 
 import numpy as np
-import onnx
 import pytest
 import tiny
 import torch
-from graph_edits import change_weights
+from graph_edits import at, changed_weight, edited_file
 from hypothesis import given
 from hypothesis import strategies as st
-from onnx import numpy_helper
 from refusals import refusal
+from structure_faults import mask_ignored
 from vector_specs import vector_spec
 
 import onnxfn
@@ -131,8 +130,8 @@ def test_a_report_has_the_shape_of_every_case(exported):
 
 
 def test_a_wrong_weight_fails(bert, exported):
-    first = {"bert.encoder.layer.1.output.LayerNorm.bias": lambda array: array + 0.05 * (np.arange(len(array)) == 0)}
-    change_weights(exported.files[0], first)
+    first = "bert.encoder.layer.1.output.LayerNorm.bias"
+    edited_file(exported.files[0], changed_weight(first, lambda array: array + 0.05 * (np.arange(len(array)) == 0)))
     report = onnxfn.validate(onnxfn.spec_for("bert", "fill-mask"), bert, exported)
     assert not report.passed
     assert "FAILED" in str(report)
@@ -140,16 +139,7 @@ def test_a_wrong_weight_fails(bert, exported):
 
 def test_a_graph_that_ignores_the_mask_fails(bert, exported):
     """An exporter that drops the mask writes such a graph: right without padding, wrong with padding."""
-    model = onnx.load(exported.files[0])
-    shape = onnx.helper.make_node("Shape", ["attention_mask"], ["mask_shape"])
-    ones = onnx.helper.make_node(
-        "ConstantOfShape", ["mask_shape"], ["ones"], value=numpy_helper.from_array(np.array([1]))
-    )
-    for node in model.graph.node:
-        node.input[:] = ["ones" if name == "attention_mask" else name for name in node.input]
-    model.graph.node.insert(0, ones)
-    model.graph.node.insert(0, shape)
-    onnx.save(model, exported.files[0])
+    edited_file(exported.files[0], at(mask_ignored, "attention_mask"))
     (difference,) = onnxfn.validate(onnxfn.spec_for("bert", "fill-mask"), bert, exported).differences
     assert not difference.passed
     assert "one" not in difference.worst_case

@@ -5,37 +5,29 @@ import onnx
 import pytest
 import tiny
 import torch
-from stock_quantizers import quantized_as_nf4, quantized_dynamically, quantized_in_blocks
+from stock_quantizers import FORMATS, quantized_in_blocks
 
 import onnxfn
 from onnxfn.check.variants.file_weights import with_file_weights
 from onnxfn.models.dtypes import in_dtype
 from onnxfn.models.read_weights import rows_of
 
-DECODER = ("AutoModelForCausalLM", "text-generation")
-MODELS = {
-    "llama": DECODER,  # matrices [outputs, inputs]
-    "gpt2": DECODER,  # matrices [inputs, outputs], a tied table
-    "mixtral": DECODER,  # matrices of experts
-    "resnet": ("AutoModelForImageClassification", "image-classification"),  # kernels
+TASKS = {
+    "llama": "text-generation",  # matrices [outputs, inputs]
+    "gpt2": "text-generation",  # matrices [inputs, outputs], a tied table
+    "mixtral": "text-generation",  # matrices of experts
+    "resnet": "image-classification",  # kernels
 }
 DTYPES = ("q4", "q8", "int8", "bnb4")
 UNEVEN = {"hidden_size": 40, "head_dim": 8, "intermediate_size": 72}
 """Sizes that are no multiple of a block."""
 
-STOCK = {
-    "4 bits": quantized_in_blocks,
-    "4 bits with zero points": lambda file, target: quantized_in_blocks(file, target, symmetric=False),
-    "8 bits": lambda file, target: quantized_in_blocks(file, target, bits=8),
-    "int8": quantized_dynamically,
-    "uint8 by columns": lambda file, target: quantized_dynamically(file, target, signed=False, per_channel=True),
-    "nf4": quantized_as_nf4,
-}
 
-
-def exported(model, task, folder, dtype=None):
-    onnxfn.export(onnxfn.spec_for(model, task), model, folder, dtypes=(dtype,) if dtype else (), check=False)
-    return next(folder.glob("*.onnx"))
+def exported(model_type, folder, dtype=None, **sizes):
+    """A model, and its file in a dtype."""
+    spec, model = tiny.spec_and_model(model_type, TASKS[model_type], **sizes)
+    onnxfn.export(spec, model, folder, dtypes=(dtype,) if dtype else (), check=False)
+    return model, next(folder.glob("*.onnx"))
 
 
 def assert_near(model, of_file):
@@ -52,12 +44,10 @@ def assert_near(model, of_file):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("model_type", MODELS)
+@pytest.mark.parametrize("model_type", TASKS)
 def test_a_model_has_the_weights_of_each_form(model_type, dtype, tmp_path):
-    loader, task = MODELS[model_type]
-    model = tiny.model(model_type, loader)
-    of_file = with_file_weights(model, exported(model, task, tmp_path / "out", dtype))
-    read = assert_near(model, of_file)
+    model, file = exported(model_type, tmp_path / "out", dtype)
+    read = assert_near(model, with_file_weights(model, file))
     if model_type != "resnet":
         assert len(read) > len([name for name in model.state_dict() if "_proj" in name or "c_" in name]) // 2
     assert bool(read) or (model_type, dtype) in (("resnet", "q4"), ("resnet", "bnb4"))
@@ -65,22 +55,20 @@ def test_a_model_has_the_weights_of_each_form(model_type, dtype, tmp_path):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_blocks_that_are_not_full_have_no_padding(dtype, tmp_path):
-    model = tiny.model("llama", DECODER[0], **UNEVEN)
-    assert assert_near(model, with_file_weights(model, exported(model, DECODER[1], tmp_path / "out", dtype)))
+    model, file = exported("llama", tmp_path / "out", dtype, **UNEVEN)
+    assert assert_near(model, with_file_weights(model, file))
 
 
-@pytest.mark.parametrize("form", STOCK)
+@pytest.mark.parametrize("form", FORMATS)
 def test_a_model_has_the_weights_that_stock_quantizers_write(form, tmp_path):
-    model = tiny.model("llama", DECODER[0])
-    file = STOCK[form](exported(model, DECODER[1], tmp_path / "own"), tmp_path / "quantized" / "model.onnx")
+    model, own = exported("llama", tmp_path / "own")
+    file = FORMATS[form](own, tmp_path / "quantized" / "model.onnx")
     assert len(assert_near(model, with_file_weights(model, file))) == 15
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_rows_are_those_of_the_whole_weight(dtype, tmp_path):
-    model = tiny.model("llama", DECODER[0], **UNEVEN)
-    of_file = with_file_weights(model, exported(model, DECODER[1], tmp_path / "out", dtype))
-    for tensor in of_file.parameters():
+    for tensor in with_file_weights(*exported("llama", tmp_path / "out", dtype, **UNEVEN)).parameters():
         if rows := rows_of(tensor):
             whole = rows(slice(None))
             assert torch.equal(rows(slice(3, 8)), whole[3:8])
@@ -89,8 +77,8 @@ def test_rows_are_those_of_the_whole_weight(dtype, tmp_path):
 
 def test_a_tied_table_that_a_file_has_as_floats_stays(tmp_path):
     """The stock quantizer leaves the table, and quantizes the output layer that is tied to it."""
-    model = tiny.model("llama", DECODER[0], tie_word_embeddings=True)
-    file = quantized_in_blocks(exported(model, DECODER[1], tmp_path / "own"), tmp_path / "quantized" / "model.onnx")
+    model, own = exported("llama", tmp_path / "own", tie_word_embeddings=True)
+    file = quantized_in_blocks(own, tmp_path / "quantized" / "model.onnx")
     stored = {tensor.name for tensor in onnx.load(file).graph.initializer}
     read = {
         name for name, tensor in with_file_weights(model, file).state_dict(keep_vars=True).items() if rows_of(tensor)
@@ -101,8 +89,7 @@ def test_a_tied_table_that_a_file_has_as_floats_stays(tmp_path):
 
 
 def test_a_weight_of_a_file_is_the_product_of_its_codes_and_scales(tmp_path):
-    model = tiny.model("llama", DECODER[0])
-    file = exported(model, DECODER[1], tmp_path / "out", "q4")
+    model, file = exported("llama", tmp_path / "out", "q4")
     arrays = {each.name: onnx.numpy_helper.to_array(each) for each in onnx.load(file).graph.initializer}
     name = "model.layers.1.mlp.down_proj.weight"
     codes, scales = arrays[f"{name}.codes"], arrays[f"{name}.scales"].astype(np.float32)

@@ -6,6 +6,7 @@ import numpy as np
 import onnx
 import pytest
 import tiny
+from graph_edits import edited_file, new_constant, nodes, users
 from stock_quantizers import quantized_dynamically
 
 import onnxfn
@@ -33,10 +34,8 @@ def integers(llama, tmp_path_factory):
 
 def report_of(llama, file, change, folder):
     """The report on a file after a change of its graph."""
-    model = onnx.load(file)
-    change(model.graph)
     folder.mkdir()
-    onnx.save(model, folder / file.name)
+    edited_file(file, change, folder / file.name)
     return onnxfn.validate(SPEC, llama, onnxfn.load(folder, dtype="q8"), floors=LOW)
 
 
@@ -113,33 +112,24 @@ def test_the_form_of_stock_quantizers_is_known(llama, tmp_path):
     assert "MatMulInteger" not in operators(content)
 
 
-def first(graph, operator):
-    return next(node for node in graph.node if node.op_type == operator)
-
-
-def without_zero_point(graph):
+def without_zero_point(model):
     """The product takes the activations' codes as they are."""
-    product = first(graph, "MatMulInteger")
-    zero = onnx.numpy_helper.from_array(np.zeros((), np.uint8), "zero")
-    graph.initializer.append(zero)
-    product.input[2] = "zero"
+    nodes(model, "MatMulInteger")[0].input[2] = new_constant(model, np.zeros((), np.uint8))
 
 
-def with_another_scale(graph):
+def with_another_scale(model):
     """The result is scaled with the weight's scale twice."""
-    quantizer = first(graph, "DynamicQuantizeLinear")
-    factor = next(node for node in graph.node if node.op_type == "Mul" and quantizer.output[1] in node.input)
+    quantizer = nodes(model, "DynamicQuantizeLinear")[0]
+    factor = users(model, quantizer.output[1], "Mul")[0]
     other = next(name for name in factor.input if name != quantizer.output[1])
     factor.input[:] = [other, other]
 
 
-def with_codes_of_other_activations(graph):
+def with_codes_of_other_activations(model):
     """The codes are those of other activations, the scale is that of these."""
-    quantizers = [node for node in graph.node if node.op_type == "DynamicQuantizeLinear"]
-    first_layer, second_layer = quantizers[0], quantizers[len(quantizers) // 2]
-    readers = [node for node in graph.node if second_layer.output[0] in node.input]
-    product = next(node for node in readers if node.op_type == "MatMulInteger")
-    product.input[0] = first_layer.output[0]
+    quantizers = nodes(model, "DynamicQuantizeLinear")
+    product = users(model, quantizers[len(quantizers) // 2].output[0], "MatMulInteger")[0]
+    product.input[0] = quantizers[0].output[0]
 
 
 @pytest.mark.parametrize("change", [without_zero_point, with_another_scale, with_codes_of_other_activations])

@@ -5,9 +5,9 @@ from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
-import onnx
 import pytest
 import tiny
+from graph_edits import at, edited_file
 from onnx import TensorProto, helper
 from refusals import refusal
 from structure_faults import axis_name, declared_size, input_order, input_type, output_type
@@ -41,14 +41,6 @@ def more_outputs(model):
     yield "more", partial(add, model.graph)
 
 
-def changed(exported, kind, site, folder):
-    """A copy of an exported file with a fault of a kind at a site."""
-    model = onnx.load(exported.files[0])
-    dict(kind(model))[site]()
-    onnx.save(model, folder / "model.onnx")
-    return folder / "model.onnx"
-
-
 @pytest.mark.parametrize(
     ("kind", "site", "finding"),
     [
@@ -60,7 +52,7 @@ def changed(exported, kind, site, folder):
     ],
 )
 def test_an_interface_that_is_not_the_plans_is_found(kind, site, finding, bert, exported, tmp_path):
-    report = onnxfn.validate(SPEC, bert, changed(exported, kind, site, tmp_path))
+    report = onnxfn.validate(SPEC, bert, edited_file(exported.files[0], at(kind, site), tmp_path / "model.onnx"))
     assert not report.passed
     assert report.findings[0].startswith(f"model: {finding}")
     assert "findings" in str(report)
@@ -68,7 +60,8 @@ def test_an_interface_that_is_not_the_plans_is_found(kind, site, finding, bert, 
 
 
 def test_an_input_of_another_dtype_is_refused_by_onnx_runtime(bert, exported, tmp_path):
-    message = refusal(CheckFailed, onnxfn.validate, SPEC, bert, changed(exported, input_type, "input_ids", tmp_path))
+    file = edited_file(exported.files[0], at(input_type, "input_ids"), tmp_path / "model.onnx")
+    message = refusal(CheckFailed, onnxfn.validate, SPEC, bert, file)
     assert "Unexpected input data type" in message
 
 

@@ -7,10 +7,12 @@ import onnx
 import pytest
 import torch
 from command_line import invoke
+from graph_edits import at, edited_file
 from quantized_faults import gate_up, save_sorted
 from refusals import refusal
 from stock_quantizers import initializers, quantized_in_blocks, with_changed
-from transformers import BertConfig, BertForSequenceClassification, LlamaConfig, LlamaForCausalLM
+from structure_faults import declared_size, past_ignored, present_wrong
+from transformers import BertConfig, BertForSequenceClassification
 
 import onnxfn
 from onnxfn.check.check import check, check_error
@@ -25,33 +27,27 @@ DOWN = "model.layers.0.mlp.down_proj.weight"
 
 
 @pytest.fixture(scope="module")
-def llama():
-    torch.manual_seed(0)
-    return LlamaForCausalLM(LlamaConfig(**SIZES, num_hidden_layers=2, initializer_range=0.15)).eval()
-
-
-@pytest.fixture(scope="module")
-def file(llama, tmp_path_factory):
+def file(wide_llama, tmp_path_factory):
     """A file whose matrices have 4 bits."""
     folder = tmp_path_factory.mktemp("proof")
-    onnxfn.export(SPEC, llama, folder / "own", check=False)
+    onnxfn.export(SPEC, wide_llama, folder / "own", check=False)
     return quantized_in_blocks(folder / "own" / "model.onnx", folder / "quantized" / "model.onnx")
 
 
-def report_of(llama, file, **floors):
-    planned = plan(QUANTIZED, llama.config)
-    text = text_references(llama)(planned.parts[0], planned)
-    return check(llama, planned.parts[0], file, proof=Proof(text, onnxfn.Floors(**floors)))
+def report_of(wide_llama, file, **floors):
+    planned = plan(QUANTIZED, wide_llama.config)
+    text = text_references(wide_llama)(planned.parts[0], planned)
+    return check(wide_llama, planned.parts[0], file, proof=Proof(text, onnxfn.Floors(**floors)))
 
 
 def measured(report):
     return {(each.output, each.measure): each for each in report.measurements}
 
 
-def test_a_quantized_decoder_is_compared_by_rounding_and_measured(llama, file):
-    report = report_of(llama, file)
+def test_a_quantized_decoder_is_compared_by_rounding_and_measured(wide_llama, file):
+    report = report_of(wide_llama, file)
     assert report.passed, report
-    assert {each.output for each in report.differences} == {*plan(QUANTIZED, llama.config).parts[0].outputs}
+    assert {each.output for each in report.differences} == {*plan(QUANTIZED, wide_llama.config).parts[0].outputs}
     assert max(each.max_rel for each in report.differences) < 1e-5
     values = measured(report)
     assert values["logits", "agreement"].value > 0.4
@@ -65,13 +61,13 @@ def test_a_quantized_decoder_is_compared_by_rounding_and_measured(llama, file):
     assert "agreement" in str(report)
 
 
-def test_a_wrong_graph_that_reaches_the_floors_is_refused(llama, file, tmp_path):
+def test_a_wrong_graph_that_reaches_the_floors_is_refused(wide_llama, file, tmp_path):
     """The text and the weights pass: the outputs differ from those of PyTorch with the same weights."""
     model = onnx.load(file)
     _, exchange = next(gate_up(model))
     exchange()
     save_sorted(model, tmp_path / "model.onnx")
-    report = report_of(llama, tmp_path / "model.onnx", agreement=0.0, kl=9.0)
+    report = report_of(wide_llama, tmp_path / "model.onnx", agreement=0.0, kl=9.0)
     assert all(each.passed for each in report.measurements)
     assert report.findings == ()
     assert not report.passed
@@ -89,15 +85,15 @@ def test_a_part_without_a_text_is_compared_and_measured_in_its_cases(tmp_path):
     assert 0.9 < measured(report)["output", "cosine"].value < 0.9999
 
 
-def test_halved_scales_of_one_layer_are_refused_and_the_weight_is_named(llama, file, tmp_path):
+def test_halved_scales_of_one_layer_are_refused_and_the_weight_is_named(wide_llama, file, tmp_path):
     name = next(name for name in initializers(file) if name.startswith(DOWN) and name.endswith("_scales"))
-    report = report_of(llama, with_changed(file, tmp_path / "model.onnx", {name: lambda data, _: data / 2}))
+    report = report_of(wide_llama, with_changed(file, tmp_path / "model.onnx", {name: lambda data, _: data / 2}))
     assert not report.passed
     assert f"elements of {DOWN} in the file are more than a step away" in str(check_error(report))
 
 
-def test_a_floor_that_is_not_reached_names_the_measure_the_value_and_the_worst_weight(llama, file):
-    report = report_of(llama, file, agreement=0.9999, kl=1e-9)
+def test_a_floor_that_is_not_reached_names_the_measure_the_value_and_the_worst_weight(wide_llama, file):
+    report = report_of(wide_llama, file, agreement=0.9999, kl=1e-9)
     message = str(check_error(report))
     assert not report.passed
     for words in ("agreement of 'logits' is 0.", "(at least 0.9999)", "kl of 'logits' is ", "(at most 1e-09)"):
@@ -105,39 +101,21 @@ def test_a_floor_that_is_not_reached_names_the_measure_the_value_and_the_worst_w
     assert "the worst weight is model.layers." in message or "the worst weight is lm_head.weight" in message
 
 
-def with_swapped_outputs(model):
-    """Two outputs of a cache have each other's names."""
-    names = {"present.0.key": "present.1.key", "present.1.key": "present.0.key"}
-    for node in model.graph.node:
-        node.output[:] = [names.get(name, name) for name in node.output]
-        node.input[:] = [names.get(name, name) for name in node.input]
+@pytest.mark.parametrize(
+    ("kind", "site"),
+    [
+        (present_wrong, "present.0.key, present.1.key"),
+        (declared_size, "logits[0]"),
+        (past_ignored, "past_key_values.1.key"),
+    ],
+)
+def test_a_wrong_interface_or_cache_of_a_quantized_file_is_refused(wide_llama, file, kind, site, tmp_path):
+    assert not report_of(wide_llama, edited_file(file, at(kind, site), tmp_path / "model.onnx")).passed
 
 
-def with_a_static_axis(model):
-    """The batch of the logits is 2."""
-    model.graph.output[0].type.tensor_type.shape.dim[0].dim_value = 2
-
-
-def with_ignored_past(model):
-    """The tokens of the past have no effect: their keys are multiplied by zero."""
-    zero = onnx.helper.make_tensor("zero", onnx.TensorProto.FLOAT, [], [0.0])
-    model.graph.initializer.append(zero)
-    for node in model.graph.node:
-        node.input[:] = ["no_past" if name == "past_key_values.1.key" else name for name in node.input]
-    model.graph.node.insert(0, onnx.helper.make_node("Mul", ["past_key_values.1.key", "zero"], ["no_past"]))
-
-
-@pytest.mark.parametrize("fault", [with_swapped_outputs, with_a_static_axis, with_ignored_past])
-def test_a_wrong_interface_or_cache_of_a_quantized_file_is_refused(llama, file, fault, tmp_path):
-    model = onnx.load(file)
-    fault(model)
-    onnx.save(model, tmp_path / "model.onnx")
-    assert not report_of(llama, tmp_path / "model.onnx").passed
-
-
-def test_a_file_in_float16_is_compared_and_measured_and_the_report_has_both(llama, tmp_path):
+def test_a_file_in_float16_is_compared_and_measured_and_the_report_has_both(wide_llama, tmp_path):
     spec = onnxfn.with_dtypes(SPEC, float="float16")
-    exported = onnxfn.export(spec, llama, tmp_path / "half")
+    exported = onnxfn.export(spec, wide_llama, tmp_path / "half")
     report = exported.report
     assert report.differences
     values = measured(report)
@@ -149,10 +127,10 @@ def test_a_file_in_float16_is_compared_and_measured_and_the_report_has_both(llam
     assert onnxfn.from_json(onnxfn.to_json(report), record=onnxfn.Report) == report
 
 
-def test_a_variant_below_its_floor_leaves_no_file(llama, tmp_path):
+def test_a_variant_below_its_floor_leaves_no_file(wide_llama, tmp_path):
     spec = onnxfn.with_dtypes(SPEC, float="float16")
     with pytest.raises(onnxfn.CheckFailed, match="kl of 'logits'"):
-        onnxfn.export(spec, llama, tmp_path / "half", floors=onnxfn.Floors(kl=-1.0))
+        onnxfn.export(spec, wide_llama, tmp_path / "half", floors=onnxfn.Floors(kl=-1.0))
     assert not (tmp_path / "half").exists()
 
 
@@ -166,8 +144,8 @@ def test_a_classifier_in_float16_is_measured_by_its_classes(tmp_path):
     assert measured(report)["logits", "cosine"].value > 0.9999
 
 
-def test_a_file_in_float32_is_not_measured(llama, tmp_path):
-    assert onnxfn.export(SPEC, llama, tmp_path / "own").report.measurements == ()
+def test_a_file_in_float32_is_not_measured(wide_llama, tmp_path):
+    assert onnxfn.export(SPEC, wide_llama, tmp_path / "own").report.measurements == ()
 
 
 @pytest.mark.parametrize(
@@ -178,8 +156,8 @@ def test_a_file_in_float32_is_not_measured(llama, tmp_path):
         (onnxfn.with_dtypes(SPEC, float="float16"), onnxfn.Floors(weights=0.5), "'weights', which measures no output"),
     ],
 )
-def test_a_floor_of_a_measure_that_an_export_does_not_have_is_refused(llama, spec, floors, words):
-    assert words in refusal(onnxfn.InvalidSpec, check_floors, plan(spec, llama.config), floors)
+def test_a_floor_of_a_measure_that_an_export_does_not_have_is_refused(wide_llama, spec, floors, words):
+    assert words in refusal(onnxfn.InvalidSpec, check_floors, plan(spec, wide_llama.config), floors)
 
 
 class Words:
@@ -200,21 +178,21 @@ def test_the_text_of_the_package_has_a_few_hundred_words():
     assert real_text().isascii()
 
 
-def test_the_tokens_of_the_text_are_measured_where_the_model_has_them(llama):
-    planned = plan(QUANTIZED, llama.config)
+def test_the_tokens_of_the_text_are_measured_where_the_model_has_them(wide_llama):
+    planned = plan(QUANTIZED, wide_llama.config)
     part = planned.parts[0]
-    reference = text_references(llama, Words(99))(part, planned)
+    reference = text_references(wide_llama, Words(99))(part, planned)
     assert reference.case == "300 tokens of text"
     assert np.array_equal(reference.inputs["input_ids"].ravel(), np.resize(text_tokens(Words(99)).ids, 300))
-    unknown = text_references(llama, Words(5000))(part, planned)
+    unknown = text_references(wide_llama, Words(5000))(part, planned)
     assert unknown.case.startswith("300 random tokens")
 
 
-def test_variants_share_the_outputs_of_pytorch(llama):
-    texts, calls = text_references(llama), []
-    handle = llama.register_forward_hook(lambda *_: calls.append(1))
+def test_variants_share_the_outputs_of_pytorch(wide_llama):
+    texts, calls = text_references(wide_llama), []
+    handle = wide_llama.register_forward_hook(lambda *_: calls.append(1))
     for dtype in ("float16", "float32"):
-        planned = plan(onnxfn.with_dtypes(QUANTIZED, float=dtype), llama.config)
+        planned = plan(onnxfn.with_dtypes(QUANTIZED, float=dtype), wide_llama.config)
         texts(planned.parts[0], planned)
     handle.remove()
     assert len(calls) == 1

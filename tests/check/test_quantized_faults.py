@@ -8,20 +8,25 @@ from functools import cache
 
 import fault_models
 import pytest
+import swept
 from quantized_faults import PLANTED, WITHOUT, finds, quantized, report_of
 from smollm2_weights import load_smollm2
 
 import onnxfn
 
 DTYPES = ("q4", "q8", "q4f16", "bnb4")
-EVERY = [
-    (name, DTYPES[(shift + place + number) % 4], fault, number == 0)
-    for shift, name in enumerate(WITHOUT)
-    for place, fault in enumerate(PLANTED)
-    if fault not in WITHOUT[name]
-    for number in range(len(DTYPES))
-]
-"""A model, a dtype, a fault, and whether it belongs to the default run: one dtype for each fault of a model."""
+EVERY = {
+    is_default: [
+        (name, DTYPES[(shift + place + number) % 4], fault)
+        for shift, name in enumerate(WITHOUT)
+        for place, fault in enumerate(PLANTED)
+        if fault not in WITHOUT[name]
+        for number in range(len(DTYPES))
+        if (number == 0) is is_default
+    ]
+    for is_default in (True, False)
+}
+"""A model, a dtype and a fault, of the default run or of the sweep: by default one dtype for each fault of a model."""
 
 SMOLLM2 = (
     *("gate and up are exchanged", "a head sees the future", "attention is scaled by 1.05"),
@@ -43,14 +48,8 @@ def tiny_files(tmp_path_factory):
     return file_of
 
 
-@pytest.mark.parametrize(("name", "dtype", "fault"), [each[:3] for each in EVERY if each[3]])
+@pytest.mark.parametrize(("name", "dtype", "fault"), swept.with_sweep(EVERY[True], EVERY[False]))
 def test_a_fault_is_found(tiny_files, name, dtype, fault, tmp_path):
-    assert finds(tiny_files(name, dtype), *PLANTED[fault], tmp_path)
-
-
-@pytest.mark.sweep
-@pytest.mark.parametrize(("name", "dtype", "fault"), [each[:3] for each in EVERY if not each[3]])
-def test_a_fault_is_found_in_the_other_dtypes(tiny_files, name, dtype, fault, tmp_path):
     assert finds(tiny_files(name, dtype), *PLANTED[fault], tmp_path)
 
 
@@ -65,10 +64,9 @@ def test_files_without_a_fault_agree(tiny_files, name, dtype):
 
 
 def test_at_least_40_faults_are_planted_by_default_in_every_dtype():
-    default = [each for each in EVERY if each[3]]
-    assert len(default) >= 40
-    assert {dtype for _, dtype, _, _ in default} == {*DTYPES}
-    assert {fault for _, _, fault, _ in default} == {*PLANTED}
+    assert len(EVERY[True]) >= 40
+    assert {dtype for _, dtype, _ in EVERY[True]} == {*DTYPES}
+    assert {fault for _, _, fault in EVERY[True]} == {*PLANTED}
 
 
 @pytest.mark.sweep

@@ -6,46 +6,23 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from stock_quantizers import (
-    initializers,
-    quantized_as_nf4,
-    quantized_dynamically,
-    quantized_in_blocks,
-    with_changed,
-)
-from transformers import LlamaConfig, LlamaForCausalLM
+from stock_quantizers import FORMATS, initializers, with_changed
 
 import onnxfn
 from onnxfn.check.variants.quantized_matrices import quantized_matrices
 from onnxfn.check.variants.quantized_weights import quantized_weight_errors
 
-SIZES = {"vocab_size": 99, "hidden_size": 64, "intermediate_size": 96, "num_attention_heads": 4}
-FORMATS = {
-    "4 bits": quantized_in_blocks,
-    "4 bits with zero points": lambda file, target: quantized_in_blocks(file, target, symmetric=False),
-    "8 bits": lambda file, target: quantized_in_blocks(file, target, bits=8),
-    "int8": quantized_dynamically,
-    "int8 by columns": lambda file, target: quantized_dynamically(file, target, per_channel=True),
-    "uint8": lambda file, target: quantized_dynamically(file, target, signed=False),
-    "nf4": quantized_as_nf4,
-}
 DOWN, OTHER_DOWN = (f"model.layers.{layer}.mlp.down_proj.weight" for layer in (0, 1))
 TABLE = "model.embed_tokens.weight"
 SPEC = onnxfn.spec_for("llama", "text-generation")
 
 
 @pytest.fixture(scope="module")
-def llama():
-    torch.manual_seed(0)
-    return LlamaForCausalLM(LlamaConfig(**SIZES, num_hidden_layers=2, initializer_range=0.15)).eval()
-
-
-@pytest.fixture(scope="module")
-def quantized(llama, tmp_path_factory):
+def quantized(wide_llama, tmp_path_factory):
     """From the name of a format to a file in it."""
     folder = tmp_path_factory.mktemp("quantized")
-    onnxfn.export(SPEC, llama, folder / "own", check=False)
-    onnxfn.export(onnxfn.quantize(SPEC, bits=4), llama, folder / "with tables", check=False)
+    onnxfn.export(SPEC, wide_llama, folder / "own", check=False)
+    onnxfn.export(onnxfn.quantize(SPEC, bits=4), wide_llama, folder / "with tables", check=False)
     stock = {
         name: write(folder / "own" / "model.onnx", folder / name / "model.onnx") for name, write in FORMATS.items()
     }
@@ -53,8 +30,8 @@ def quantized(llama, tmp_path_factory):
 
 
 @pytest.mark.parametrize("form", [*FORMATS, "with tables"])
-def test_the_weights_of_a_right_file_are_within_their_steps(llama, quantized, form):
-    errors, unknown = quantized_weight_errors(llama, quantized[form])
+def test_the_weights_of_a_right_file_are_within_their_steps(wide_llama, quantized, form):
+    errors, unknown = quantized_weight_errors(wide_llama, quantized[form])
     tables = 1 if form == "with tables" else 0
     assert (len(errors), unknown) == (2 * 7 + 1 + tables, ())
     assert not any(error.outside for error in errors)
@@ -62,7 +39,7 @@ def test_the_weights_of_a_right_file_are_within_their_steps(llama, quantized, fo
 
 
 @pytest.mark.parametrize("form", ["4 bits", "4 bits with zero points", "8 bits", "nf4"])
-def test_the_elements_are_those_that_onnx_runtime_multiplies_with(quantized, form, tmp_path):
+def test_the_elements_are_those_that_onnx_runtime_multiplies_with(wide_llama, quantized, form, tmp_path):
     """The product with an identity matrix gives the elements; they are compared with those that were read."""
     import onnx
     from onnx import TensorProto, helper
@@ -70,7 +47,7 @@ def test_the_elements_are_those_that_onnx_runtime_multiplies_with(quantized, for
     model = onnx.load(quantized[form])
     node = next(node for node in model.graph.node if node.input[1:] and node.input[1].startswith(DOWN))
     tensors = [tensor for tensor in model.graph.initializer if tensor.name in node.input[1:]]
-    size = SIZES["intermediate_size"]
+    size = wide_llama.config.intermediate_size
     graph = helper.make_graph(
         [helper.make_node(node.op_type, ["x", *node.input[1:]], ["y"], domain=node.domain)],
         "product",
@@ -133,20 +110,20 @@ def changed_byte(data):
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_fault_in_one_weight_is_found_and_the_weight_is_named(llama, quantized, fault, tmp_path):
+def test_a_fault_in_one_weight_is_found_and_the_weight_is_named(wide_llama, quantized, fault, tmp_path):
     form, weight, changes = FAULTS[fault]
     names = initializers(quantized[form])
     full = {
         next(name for name in names if name.startswith(weight) and name.endswith(end)): change
         for end, change in changes.items()
     }
-    errors, unknown = quantized_weight_errors(llama, with_changed(quantized[form], tmp_path / "model.onnx", full))
+    errors, unknown = quantized_weight_errors(wide_llama, with_changed(quantized[form], tmp_path / "model.onnx", full))
     assert unknown == ()
     assert [error.weight for error in errors if error.outside] == [weight]
     assert weight in str(next(error for error in errors if error.outside))
 
 
-def test_a_quantized_weight_that_the_model_does_not_have_is_named(llama, quantized):
+def test_a_quantized_weight_that_the_model_does_not_have_is_named(wide_llama, quantized):
     renamed = torch.nn.ModuleDict({"other": torch.nn.Linear(2, 2)})
     errors, unknown = quantized_weight_errors(renamed, quantized["8 bits"])
     assert errors == ()

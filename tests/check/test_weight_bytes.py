@@ -1,12 +1,11 @@
 """Weights are compared as bytes, whether or not a case of the check reaches them."""
 
-import shutil
 from functools import partial
 
 import pytest
 import tiny
 import torch
-from graph_edits import change_weights
+from graph_edits import changed_weight, edited_file
 from refusals import refusal
 from vector_specs import vector_spec
 
@@ -34,9 +33,7 @@ def folder(bert, tmp_path_factory):
 
 def changed(folder, path, name, change):
     """A copy of an export in which one weight is changed."""
-    shutil.copy(folder / "model.onnx", path / "model.onnx")
-    change_weights(path / "model.onnx", {name: change})
-    return path / "model.onnx"
+    return edited_file(folder / "model.onnx", changed_weight(name, change), path / "model.onnx")
 
 
 def test_an_unchanged_file_has_no_findings(bert, folder):

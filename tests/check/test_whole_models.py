@@ -14,10 +14,9 @@ import onnxfn
 from onnxfn.architectures.families.features import DECODER_WITH_PAST, wide_decoder
 from onnxfn.check.verdict.verdict import exact_outputs
 from onnxfn.check.wholes import joined_parts
-from onnxfn.check.wholes.joined_parts import whole_model
+from onnxfn.check.wholes.joined_parts import prompts_of, whole_model
 from onnxfn.check.wholes.torch_whole import WHOLE
 from onnxfn.check.wholes.whole_models import generate_comparison, prompt_comparisons, whole_model_report
-from onnxfn.run.prompts_with_images import whole_prompts
 from onnxfn.run.sessions import open_check_session
 from onnxfn.specs.edits.behaviors import model_part
 from onnxfn.specs.errors import CaptureFailed
@@ -113,10 +112,7 @@ def test_the_parts_without_a_fault_agree(whole):
 
 
 def test_another_placeholder_token_is_refused_with_both_numbers(whole):
-    def rows_of(part, inputs):
-        return whole.session_of(part).run(None, dict(inputs))[0]
-
-    prompts = [*whole_prompts(whole.towers, whole.table.spec, whole.known, rows_of)]
+    prompts = [*prompts_of(whole)]
     wrong = evolve(whole, known=evolve(whole.known, tokens={"image_features": 98}))
     said = refusal(CheckFailed, list, prompt_comparisons(wrong, exact_outputs(whole.model, None), prompts[1]))
     assert "1 image in a text" in said
@@ -125,11 +121,7 @@ def test_another_placeholder_token_is_refused_with_both_numbers(whole):
 
 def compared(whole):
     """The comparisons of all prompts, of which the last is a padded batch."""
-
-    def rows_of(part, inputs):
-        return whole.session_of(part).run(None, dict(inputs))[0]
-
-    for prompt in whole_prompts(whole.towers, whole.table.spec, whole.known, rows_of):
+    for prompt in prompts_of(whole):
         yield from prompt_comparisons(whole, exact_outputs(whole.model, None), prompt)
 
 

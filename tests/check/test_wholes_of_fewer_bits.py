@@ -6,6 +6,7 @@ from pathlib import Path
 
 import every_part
 import pytest
+import swept
 from command_line import succeed
 from faulty_sessions import Faulty
 
@@ -24,36 +25,25 @@ def exported(model_type, task, folder, **options):
     return model, onnxfn.export(onnxfn.spec_for(model, task), model, folder, **options)
 
 
-def of_whole(lines):
-    return {each.output: each for each in lines if each.part == WHOLE}
+MORE = (
+    *((model_type, SEES) for model_type in ("llava", "llava_onevision", "gemma3", "idefics3", "lfm2_vl")),
+    *((model_type, SEES) for model_type in ("mistral3", "paligemma", "qwen3_vl", "smolvlm", "gemma4")),
+    *((model_type, HEARS) for model_type in ("granite_speech", "qwen2_audio")),
+)
 
 
-def assert_half(model_type, task, folder):
+@pytest.mark.parametrize(
+    ("model_type", "task"),
+    swept.with_sweep([("florence2", SEES), ("qwen2_vl", SEES), ("voxtral", HEARS)], MORE),
+)
+def test_files_in_float16_write_the_tokens_of_pytorch(model_type, task, tmp_path):
     model = every_part.tiny_model(model_type, task)
     spec = onnxfn.with_dtypes(onnxfn.spec_for(model, task), float="float16")
-    report = onnxfn.export(spec, model, folder).report
-    lines = of_whole(report.differences)
+    report = onnxfn.export(spec, model, tmp_path / "out").report
+    lines = {each.output: each for each in report.differences if each.part == WHOLE}
     assert {*lines} == OUTPUTS
     assert all(each.passed for each in lines.values())
     assert any(case.startswith("16 tokens after 2") for case in report.cases)
-
-
-@pytest.mark.parametrize(("model_type", "task"), [("florence2", SEES), ("qwen2_vl", SEES), ("voxtral", HEARS)])
-def test_files_in_float16_write_the_tokens_of_pytorch(model_type, task, tmp_path):
-    assert_half(model_type, task, tmp_path / "out")
-
-
-@pytest.mark.sweep
-@pytest.mark.parametrize(
-    ("model_type", "task"),
-    [
-        *((model_type, SEES) for model_type in ("llava", "llava_onevision", "gemma3", "idefics3", "lfm2_vl")),
-        *((model_type, SEES) for model_type in ("mistral3", "paligemma", "qwen3_vl", "smolvlm", "gemma4")),
-        *((model_type, HEARS) for model_type in ("granite_speech", "qwen2_audio")),
-    ],
-)
-def test_files_of_more_models_in_float16_write_the_tokens_of_pytorch(model_type, task, tmp_path):
-    assert_half(model_type, task, tmp_path / "out")
 
 
 def test_the_command_line_writes_float16_of_a_checkpoint_in_bfloat16(tmp_path):

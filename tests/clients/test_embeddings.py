@@ -12,14 +12,6 @@ pytestmark = pytest.mark.clients
 PAIRS = [["what is my name?", "the cat sat"], ["a dog", "the cat sat on the mat"]]
 
 
-def test_sentence_transformers_gives_the_embeddings_of_pytorch(exports, note, assert_close):
-    note({"client": "optimum", "kind": "SentenceTransformer", "case": "minilm"})
-    folder = exported(exports, "minilm", "feature-extraction")
-    job = {"folder": str(folder), "function": "embeddings", "class": "SentenceTransformer", "texts": TEXTS}
-    expected = text_embeddings(reference(exports, "minilm", folder), TEXTS)
-    assert_close(run_client("optimum", job)["result"], expected)
-
-
 @pytest.mark.parametrize("checkpoint", ["bert score", "bert classes"])
 def test_a_cross_encoder_gives_the_scores_of_pytorch(checkpoint, exports, note, assert_close):
     note({"client": "optimum", "kind": "CrossEncoder", "case": checkpoint})
@@ -41,10 +33,19 @@ def test_a_sparse_encoder_gives_the_weights_of_pytorch(exports, note, assert_clo
     assert_close(run_client("optimum", job)["result"], weights.amax(1).tolist())
 
 
-@pytest.mark.parametrize(("checkpoint", "size"), [("minilm", 384), ("bert", 32)])
-def test_fastembed_gives_the_embeddings_of_pytorch(checkpoint, size, exports, note, assert_close):
-    note({"client": "fastembed", "kind": "TextEmbedding", "case": checkpoint})
+BY_CLASS = {"function": "embeddings", "class": "SentenceTransformer"}
+
+
+@pytest.mark.parametrize(
+    ("client", "kind", "checkpoint", "job"),
+    [
+        ("optimum", "SentenceTransformer", "minilm", BY_CLASS),
+        ("fastembed", "TextEmbedding", "minilm", {"size": 384, "file": "onnx/model.onnx"}),
+        ("fastembed", "TextEmbedding", "bert", {"size": 32, "file": "onnx/model.onnx"}),
+    ],
+)
+def test_a_client_gives_the_embeddings_of_pytorch(client, kind, checkpoint, job, exports, note, assert_close):
+    note({"client": client, "kind": kind, "case": checkpoint})
     folder = exported(exports, checkpoint, "feature-extraction")
-    job = {"folder": str(folder), "texts": TEXTS, "size": size, "file": "onnx/model.onnx"}
     expected = text_embeddings(reference(exports, checkpoint, folder), TEXTS)
-    assert_close(run_client("fastembed", job)["result"], expected)
+    assert_close(run_client(client, {"folder": str(folder), "texts": TEXTS, **job})["result"], expected)

@@ -53,20 +53,6 @@ def test_a_checkpoint_that_is_no_folder_is_refused(name, bert, tmp_path):
     assert [file.name for file in tmp_path.iterdir()] == ["file"]
 
 
-def test_a_template_cache_may_be_a_text(tmp_path):
-    assert onnxfn.BuildOptions(template_cache=str(tmp_path)).template_cache == tmp_path
-
-
-def test_a_model_on_meta_is_refused(bert, tmp_path):
-    with torch.device("meta"):
-        empty = type(bert)(bert.config)
-    message = refusal(InvalidSpec, onnxfn.export, SPEC, empty, tmp_path / "out")
-    assert message == (
-        "BertForMaskedLM has weights without values, on the meta device: bert.embeddings.word_embeddings.weight; "
-        "load its weights first, or pass checkpoint=, the folder of its checkpoint"
-    )
-
-
 @pytest.mark.parametrize("size", [0, 1])
 def test_a_dynamic_axis_cannot_be_traced_at_0_or_1(size, bert, tmp_path):
     spec = onnxfn.compose(SPEC, onnxfn.sized(batch_size=size))

@@ -1,14 +1,12 @@
 """A checkpoint that changes during an export: graph, configuration and tokenizer are of one state, or there is none."""
 
 import json
-import os
-import subprocess
-import sys
 
 import onnx
 import pytest
 import tiny
 from onnx.numpy_helper import to_array
+from processes import printed
 from refusals import refusal
 from transformers import AutoModel, BertModel
 
@@ -89,11 +87,8 @@ def test_the_weights_of_a_name_on_the_hub_are_of_the_commit_of_its_configuration
         model = tiny.model("bert", "AutoModel")
         model.embeddings.LayerNorm.bias.data.fill_(value)
         model.save_pretrained(cached / "snapshots" / (commit * 40))
-    subprocess.run(
-        [sys.executable, "-c", ON_THE_HUB, cached / "refs" / "main", tmp_path / "out"],
-        check=True,
-        env={**os.environ, "HF_HOME": str(tmp_path), "HF_HUB_OFFLINE": "1"},
-    )
+    folders = (cached / "refs" / "main", tmp_path / "out")
+    printed("-c", ON_THE_HUB, *folders, HF_HOME=str(tmp_path), HF_HUB_OFFLINE="1")
     (file,) = (tmp_path / "out").rglob("*.onnx")
     weights = {each.name: to_array(each) for each in onnx.load(file).graph.initializer}
     assert (weights["embeddings.LayerNorm.bias"] == 1.0).all()

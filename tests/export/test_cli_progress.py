@@ -9,6 +9,7 @@ import sys
 
 import pytest
 import tiny
+from command_line import Terminal
 from rich.console import Console
 
 from onnxfn import Event, spec_for
@@ -23,13 +24,6 @@ WRITE = (
     Event("copy", "model.safetensors", 1.0, "end", 8_000_000, 8_000_000),
     Event("write", "model", 2.0, "end", 4_000_000, 4_000_000),
 )
-
-
-class Terminal(io.StringIO):
-    """A stream that says that it is a terminal."""
-
-    def isatty(self):
-        return True
 
 
 @pytest.fixture

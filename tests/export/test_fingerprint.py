@@ -43,16 +43,6 @@ def test_checkpoints_that_differ_in_the_values_of_weights_alone_have_one_fingerp
     a, b = tmp_path / "a", tmp_path / "b"
     assert onnxfn.fingerprint(a) == onnxfn.fingerprint(str(a)) == onnxfn.fingerprint(b) is not None
     assert onnxfn.fingerprint(a, weights=True) != onnxfn.fingerprint(b, weights=True)
-    config = json.loads((b / "config.json").read_text())
-    (b / "config.json").write_text(json.dumps(config | {"hidden_act": "relu"}))
-    assert onnxfn.fingerprint(a) != onnxfn.fingerprint(b)
-
-
-def test_what_cannot_be_known_has_no_fingerprint(tmp_path):
-    bert().save_pretrained(tmp_path / "a")
-    (tmp_path / "a" / "modeling_own.py").write_text("")
-    assert onnxfn.fingerprint(tmp_path / "a") is None
-    assert onnxfn.fingerprint(tmp_path / "a", weights=True) is None
 
 
 # What the fingerprint of a checkpoint depends on
@@ -121,13 +111,7 @@ def test_what_may_change_the_files_changes_the_fingerprint(checkpoint, change):
 @pytest.mark.parametrize("change", UNSAFE_CHANGES.values(), ids=UNSAFE_CHANGES)
 def test_an_unsafe_checkpoint_has_no_fingerprint(checkpoint, change):
     change(checkpoint)
-    assert onnxfn.fingerprint(checkpoint) is None
-
-
-def test_values_of_weights_do_not_change_the_fingerprint(checkpoint):
-    before = onnxfn.fingerprint(checkpoint)
-    weights(lambda tensors: tensors.update({name: tensor + 1 for name, tensor in tensors.items()}))(checkpoint)
-    assert onnxfn.fingerprint(checkpoint) == before is not None
+    assert onnxfn.fingerprint(checkpoint) is onnxfn.fingerprint(checkpoint, weights=True) is None
 
 
 @pytest.mark.parametrize("function", ["package_versions", "_installed_packages"])

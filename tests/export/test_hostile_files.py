@@ -5,17 +5,14 @@ python -m pytest tests/export/test_hostile_files.py -m sweep --record   # and wr
 """
 
 import json
-import os
-import subprocess
-import sys
 from collections import Counter
 from hashlib import sha256
 from pathlib import Path
 
 import pytest
+from processes import printed
 
-TESTS = Path(__file__).parents[1]
-PROGRAM = TESTS / "helpers" / "hostile_files.py"
+PROGRAM = Path(__file__).parents[1] / "helpers" / "hostile_files.py"
 
 SEEDS, CHUNK, SAMPLE = 2000, 100, 25
 """The seeds of the sweep, those of one process, and those of each run."""
@@ -26,12 +23,7 @@ TABLE = {(f"seeds {first} to {first + CHUNK - 1}", "all") for first in CHUNKS}
 
 def program(*words):
     """The lines of the program. It ends itself at a call that hangs, unless that is in a library: then it is killed."""
-    path = os.pathsep.join(map(str, (TESTS.parent, TESTS / "helpers", TESTS / "tiny_models")))
-    command = [sys.executable, str(PROGRAM), *map(str, words)]
-    process = subprocess.run(
-        command, env={**os.environ, "PYTHONPATH": path}, stdout=subprocess.PIPE, text=True, timeout=600, check=True
-    )
-    return [json.loads(line) for line in process.stdout.splitlines()]
+    return [json.loads(line) for line in printed(PROGRAM, *words, timeout=600).splitlines()]
 
 
 @pytest.fixture(scope="module")
@@ -86,9 +78,4 @@ os.system(f"cat {private}/secret > /dev/null")
 state["watches"] = False
 print(events == [f"open {private.resolve()}/secret"], program.seen(watched))
 """
-    path = os.pathsep.join(map(str, (TESTS.parent, TESTS / "helpers")))
-    command = [sys.executable, "-c", code, str(tmp_path)]
-    process = subprocess.run(
-        command, env={**os.environ, "PYTHONPATH": path}, stdout=subprocess.PIPE, text=True, check=True
-    )
-    assert process.stdout.split() == ["True", "['secret']"]
+    assert printed("-c", code, tmp_path).split() == ["True", "['secret']"]

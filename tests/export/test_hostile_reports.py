@@ -7,6 +7,7 @@ import shutil
 import onnx
 import pytest
 import tiny
+from exported_folders import write_other
 from refusals import refusal
 from reports import report_text
 
@@ -86,17 +87,6 @@ def test_what_a_report_names_outside_its_folder_is_not_saved(name, exported, tmp
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b", "secret"]
 
 
-def write_graph(file, location):
-    """Writes an ONNX file with external data at a location."""
-    weight = onnx.helper.make_tensor("w", onnx.TensorProto.FLOAT, [4], [1.0] * 4)
-    weight.data_location = onnx.TensorProto.EXTERNAL
-    weight.ClearField("float_data")
-    weight.external_data.add(key="location", value=location)
-    port = onnx.helper.make_tensor_value_info("w", onnx.TensorProto.FLOAT, [4])
-    graph = onnx.helper.make_graph([], "g", [], [port], [weight])
-    file.write_bytes(onnx.helper.make_model(graph, ir_version=10).SerializeToString())
-
-
 @pytest.mark.parametrize(
     ("location", "fault"),
     [("../secret", OUTSIDE_FAULT), ("link", LINK), ("pipe", "is not a regular file"), ("/secret", OUTSIDE_FAULT)],
@@ -107,7 +97,7 @@ def test_external_data_outside_the_folder_is_not_loaded(location, fault, tmp_pat
     (tmp_path / "secret").write_bytes(bytes(16))
     (out / "link").symlink_to("../secret")
     os.mkfifo(out / "pipe")
-    write_graph(out / "model.onnx", location)
+    write_other(out / "model.onnx", location)
     words = f"external data '{location}', which {fault}"
     assert words in refusal(InvalidSpec, onnxfn.load, out)
     assert words in refusal(CheckFailed, open_session, out / "model.onnx")
@@ -225,8 +215,8 @@ def test_a_missing_file_is_named_before_anything_is_saved(exported, tmp_path):
 
 @pytest.mark.parametrize(("key", "value"), [("offset", "x"), ("length", "1.5"), ("length", "-1")])
 def test_external_data_with_other_numbers_is_refused_in_one_line(key, value, tmp_path):
-    write_graph(tmp_path / "model.onnx", "data")
-    (tmp_path / "data").write_bytes(bytes(16))
+    write_other(tmp_path / "model.onnx", "data")
+    (tmp_path / "data").write_bytes(bytes(24))
     model = onnx.load(tmp_path / "model.onnx", load_external_data=False)
     model.graph.initializer[0].external_data.add(key=key, value=value)
     (tmp_path / "model.onnx").write_bytes(model.SerializeToString())

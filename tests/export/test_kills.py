@@ -1,16 +1,12 @@
 """Killed exports: the destination is absent, old, new, or a part of one of these; and the next export cleans up."""
 
 import json
-import os
-import subprocess
-import sys
 from collections import Counter
-from pathlib import Path
 
 import killed_exports
 import pytest
+from processes import printed
 
-ROOT = Path(__file__).parents[2]
 STATES = {
     "fresh": {"absent", "new"},
     "empty": {"absent", "new"},
@@ -24,12 +20,7 @@ STATES = {
 
 def killed(*words):
     """What the program prints; it runs in a process that has not imported torch, and forks."""
-    path = os.pathsep.join(map(str, (ROOT, Path(killed_exports.__file__).parent)))
-    environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, killed_exports.__file__, *map(str, words)]
-    finished = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
-    assert finished.returncode == 0, finished.stderr
-    return json.loads(finished.stdout)
+    return json.loads(printed(killed_exports.__file__, *words, OMP_NUM_THREADS="1"))
 
 
 @pytest.mark.parametrize("way", STATES)

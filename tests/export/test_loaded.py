@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 import pytest
 import torch
+from exported_folders import content
 from refusals import refusal
 
 import onnxfn
@@ -19,10 +20,6 @@ BERT = onnxfn.spec_for("bert", "fill-mask")
 T5 = onnxfn.spec_for("t5", "text2text-generation")
 IDS = torch.arange(1, 11).reshape(2, 5)
 FEEDS = {"input_ids": IDS, "attention_mask": torch.ones_like(IDS), "token_type_ids": torch.zeros_like(IDS)}
-
-
-def contents(folder):
-    return {file.relative_to(folder).as_posix(): file.read_bytes() for file in Path(folder).rglob("*.*")}
 
 
 def test_a_result_without_a_path_is_called_and_its_folder_is_deleted_with_it(bert, temporary_files):
@@ -48,7 +45,7 @@ def test_what_is_saved_is_what_an_export_with_a_path_writes(bert, tmp_path, temp
     assert [*temporary_files.iterdir()] == []
     onnxfn.export(BERT, bert, tmp_path / "expected")
     onnxfn.export(BERT, bert, tmp_path / "expected.onnx")
-    assert contents(tmp_path / "out") == contents(tmp_path / "expected")
+    assert content(tmp_path / "out") == content(tmp_path / "expected")
     assert (tmp_path / "model.onnx").read_bytes() == (tmp_path / "expected" / "model.onnx").read_bytes()
     assert onnxfn.verify(saved.path).passed
     assert [*saved.files] == [str(tmp_path / "out" / name) for name in ("model.onnx", "config.json", "report.json")]
@@ -124,7 +121,7 @@ def test_a_result_with_a_path_has_the_same_methods(exported, tmp_path):
     assert session.get_providers() == ["CPUExecutionProvider"]
     assert "no provider 'CUDA'" in refusal(UnknownName, exported.session, providers=["CUDA"])
     exported.save(tmp_path / "copy")
-    assert contents(tmp_path / "copy") == contents(exported.path)
+    assert content(tmp_path / "copy") == content(Path(exported.path))
     assert not (tmp_path / "copy" / "model.onnx").samefile(exported.files[0])
     refusal(OutputExists, exported.save, tmp_path / "copy")
     exported.save(tmp_path / "copy", overwrite=True)

@@ -1,12 +1,9 @@
 """Configurations and models are loaded from a folder or from the hub."""
 
-import os
-import subprocess
-import sys
-
 import pytest
 import tiny
 import torch
+from processes import printed
 from refusals import refusal
 
 import onnxfn
@@ -66,14 +63,7 @@ def test_a_name_of_the_hub_is_found_in_the_cache(folder, tmp_path):
     (cached / "refs").mkdir()
     (cached / "refs" / "main").write_text("0123")
     code = "from onnxfn.export.load.folders import checkpoint_folder; print(checkpoint_folder('someone/bert'))"
-    process = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        check=True,
-        env={**os.environ, "HF_HOME": str(tmp_path), "HF_HUB_OFFLINE": "1"},
-    )
-    assert process.stdout.strip() == str(snapshot)
+    assert printed("-c", code, HF_HOME=str(tmp_path), HF_HUB_OFFLINE="1").strip() == str(snapshot)
 
 
 def test_a_name_that_is_no_folder_and_not_on_the_hub_raises_an_error(monkeypatch):

@@ -132,7 +132,13 @@ def sharded():
 
 
 REFUSED = {
-    "on meta": (lambda: bert().to("meta"), "on the meta device: embeddings.word_embeddings.weight; load its weights"),
+    "on meta": (
+        lambda: bert().to("meta"),
+        (
+            "^BertModel has weights without values, on the meta device: .*; "
+            "load its weights first, or pass checkpoint=, the fo"
+        ),
+    ),
     "partly on meta": (
         lambda: changed(lambda model: model.encoder.to("meta")),
         "on the meta device: encoder.layer.0.attention.self.query.weight; load its",

@@ -13,9 +13,9 @@ from tempfile import TemporaryDirectory
 import exported_folders
 import pytest
 from exported_folders import content, staged, write, write_set
+from processes import printed
 from refusals import refusal
 
-import onnxfn
 from onnxfn.export.publish import exchange, publishing
 from onnxfn.export.publish.publishing import publish
 from onnxfn.export.publish.staging import Destination, staging_folder
@@ -232,10 +232,7 @@ def test_the_second_of_two_exports_to_a_fresh_destination_is_refused(tmp_path, n
 @pytest.mark.parametrize(("way", "codes"), [("fresh", [0, 3]), ("empty", [0, 3]), ("file", [0, 3]), ("over", [0, 0])])
 def test_of_two_processes_that_publish_at_a_time_each_is_whole(tmp_path, way, codes):
     program = Path(exported_folders.__file__).with_name("paired_exports.py")
-    environment = {**os.environ, "PYTHONPATH": f"{Path(onnxfn.__file__).parents[1]}{os.pathsep}{program.parent}"}
-    command = [sys.executable, program, tmp_path / "pair", way, "10"]
-    finished = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    assert json.loads(finished.stdout) == [[codes, True]] * 10, finished.stderr
+    assert json.loads(printed(program, tmp_path / "pair", way, "10")) == [[codes, True]] * 10
 
 
 @pytest.mark.usefixtures("way")

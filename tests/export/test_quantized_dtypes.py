@@ -7,9 +7,8 @@ import onnx
 import pytest
 import shrunk
 import tiny
-import torch
 from refusals import refusal
-from transformers import LlamaConfig, LlamaForCausalLM
+from stock_quantizers import initializers
 
 import onnxfn
 from onnxfn.weights import quantized
@@ -17,17 +16,6 @@ from onnxfn.weights import quantized
 TASK = "text-generation-with-past"
 DTYPES = ("q4", "q8", "q4f16", "bnb4")
 DOWN = "model.layers.1.mlp.down_proj.weight"
-SIZES = {"vocab_size": 99, "hidden_size": 64, "intermediate_size": 96, "num_attention_heads": 4}
-
-
-@pytest.fixture(scope="module")
-def llama():
-    torch.manual_seed(0)
-    return LlamaForCausalLM(LlamaConfig(**SIZES, num_hidden_layers=2, initializer_range=0.15)).eval()
-
-
-def initializers(file):
-    return {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in onnx.load(file).graph.initializer}
 
 
 def halve_scales(monkeypatch, name):
@@ -42,18 +30,18 @@ def halve_scales(monkeypatch, name):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_halved_scales_of_one_layer_leave_no_file(dtype, llama, tmp_path, monkeypatch):
-    spec = onnxfn.with_dtypes(onnxfn.spec_for(llama, TASK), float=dtype)
-    assert onnxfn.export(spec, llama, tmp_path / "correct").report.passed
+def test_halved_scales_of_one_layer_leave_no_file(dtype, wide_llama, tmp_path, monkeypatch):
+    spec = onnxfn.with_dtypes(onnxfn.spec_for(wide_llama, TASK), float=dtype)
+    assert onnxfn.export(spec, wide_llama, tmp_path / "correct").report.passed
     halve_scales(monkeypatch, DOWN)
-    message = refusal(onnxfn.CheckFailed, onnxfn.export, spec, llama, tmp_path / "wrong")
+    message = refusal(onnxfn.CheckFailed, onnxfn.export, spec, wide_llama, tmp_path / "wrong")
     assert f"elements of {DOWN} in the file are more than a step away from the model's, first in row 0" in message
     assert not (tmp_path / "wrong").exists()
 
 
-def test_products_of_a_float16_graph_read_scales_of_float16(llama, tmp_path):
+def test_products_of_a_float16_graph_read_scales_of_float16(wide_llama, tmp_path):
     """A float32 graph casts them first."""
-    onnxfn.export(onnxfn.spec_for(llama, TASK), llama, tmp_path / "out", dtypes=("q4", "q4f16"), check=False)
+    onnxfn.export(onnxfn.spec_for(wide_llama, TASK), wide_llama, tmp_path / "out", dtypes=("q4", "q4f16"), check=False)
     read, stored = {}, {}
     for suffix in ("_q4", "_q4f16"):
         graph = onnx.load(tmp_path / "out" / f"model{suffix}.onnx").graph

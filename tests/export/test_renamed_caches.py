@@ -9,7 +9,7 @@ from agreement import assert_agreement
 from command_line import succeed
 
 import onnxfn
-from onnxfn import renamed, spec_for, with_input, with_shared_cache
+from onnxfn import renamed, with_input, with_shared_cache
 
 TASK = "text-generation-with-past"
 PAST = {f"past_key_values.{{layer}}.{kind}": f"past.{{layer}}.{kind}" for kind in ("key", "value")}
@@ -25,9 +25,9 @@ OTHER = {"past_key_values.{layer}.key": "cache_k_{layer}", "present.{layer}.key"
     ],
 )
 def test_a_decoder_with_another_cache_or_number_of_logits_writes_the_same_text(edit, name, tmp_path):
-    model = tiny.model("llama", "AutoModelForCausalLM")
-    plain = onnxfn.export(spec_for("llama", TASK), model, tmp_path / "plain", check=False)
-    result = onnxfn.export(edit(spec_for("llama", TASK)), model, tmp_path / "out")
+    spec, model = tiny.spec_and_model("llama", TASK)
+    plain = onnxfn.export(spec, model, tmp_path / "plain", check=False)
+    result = onnxfn.export(edit(spec), model, tmp_path / "out")
     assert_agreement(result, tmp_path / "out")
     assert name in result.inputs
     ids = np.array([[5, 7, 9], [4, 4, 8]])
@@ -35,8 +35,8 @@ def test_a_decoder_with_another_cache_or_number_of_logits_writes_the_same_text(e
 
 
 def test_names_that_do_not_show_the_cache_are_checked_token_by_token(tmp_path):
-    model = tiny.model("llama", "AutoModelForCausalLM")
-    result = onnxfn.export(renamed(spec_for("llama", TASK), **OTHER), model, tmp_path / "out")
+    spec, model = tiny.spec_and_model("llama", TASK)
+    result = onnxfn.export(renamed(spec, **OTHER), model, tmp_path / "out")
     assert any(output.output == "greedy tokens" for output in result.report.differences)
     with pytest.raises(onnxfn.InvalidSpec, match="generate has no value for the inputs cache_k_0"):
         onnxfn.generate(result, [[3, 4]])

@@ -6,7 +6,6 @@ import os
 import pytest
 from exported_folders import content, staged
 
-from onnxfn.export.publish import staging as locks
 from onnxfn.export.publish import staging as staging_module
 from onnxfn.export.publish.staging import Destination, clean_up, is_locked, lock, locked, staging_folder
 from onnxfn.weights.journal import STAGING_PREFIX
@@ -65,8 +64,7 @@ def test_the_staging_folder_of_a_living_export_stays(tmp_path, exists):
 
 def test_where_no_lock_can_be_taken_nothing_is_deleted(tmp_path, monkeypatch):
     root = left_by_a_killed_process(tmp_path, "out")
-    for module in (locks, staging_module):
-        monkeypatch.setattr(module, "lock", lambda *_, **__: False)
+    monkeypatch.setattr(staging_module, "lock", lambda *_, **__: False)
     with staging_folder(Destination(tmp_path / "out")) as staging:
         staged(staging, "model.onnx")
     assert root.is_dir()

@@ -46,24 +46,16 @@ def test_files_of_other_programs_are_not_stale(tmp_path):
     assert stale(tmp_path, "model.onnx") == ["model.onnx_data"]
 
 
-def test_external_data_that_another_file_uses_is_not_stale(tmp_path):
-    write(tmp_path / "model.onnx", "model.onnx_data")
-    write_other(tmp_path / "optimized.onnx", "model.onnx_data")
-    assert stale(tmp_path, "model.onnx") == []
-
-
-def test_a_checkpoint_is_never_stale(tmp_path):
-    write(tmp_path / "model.onnx", "model.safetensors")
-    write(tmp_path / "decoder.onnx", "model-00001-of-00002.safetensors")
-    (tmp_path / "pytorch_model.bin").write_text("weights")
-    assert stale(tmp_path, "model.onnx") == ["decoder.onnx"]
-
-
-def test_data_outside_the_folder_is_never_stale(tmp_path):
-    write(tmp_path / "out" / "model.onnx")
-    write_other(tmp_path / "out" / "encoder.onnx", "../weights.bin")
-    (tmp_path / "weights.bin").write_text("mine")
-    assert stale(tmp_path / "out", "encoder.onnx", "model.onnx") == []
+def test_data_of_a_checkpoint_outside_the_folder_or_of_another_file_is_never_stale(tmp_path):
+    out = tmp_path / "out"
+    write(out / "model.onnx", "model.safetensors")
+    write(out / "decoder.onnx", "model-00001-of-00002.safetensors")
+    write(out / "used.onnx", "used.onnx_data")
+    write_other(out / "optimized.onnx", "used.onnx_data")
+    write_other(out / "encoder.onnx", "../weights.bin")
+    for name in ("pytorch_model.bin", "../weights.bin"):
+        (out / name).write_text("mine")
+    assert stale(out, "encoder.onnx", "model.onnx", "used.onnx") == ["decoder.onnx"]
 
 
 def test_a_target_that_is_a_file_leaves_its_neighbours_alone(tmp_path):
@@ -91,34 +83,29 @@ def write_with_report(folder, names, number=0):
     (folder / REPORT_FILE).write_text(report_text(files=facts))
 
 
-def test_side_files_of_an_earlier_export_are_stale(tmp_path):
-    write_with_report(tmp_path, ["model.onnx", "config.json", "vocab.txt", "generation_config.json"])
-    (tmp_path / "merges.txt").write_text("mine")
-    assert stale(tmp_path, "model.onnx", "model.onnx_data", "config.json", REPORT_FILE) == [
-        "generation_config.json",
-        "vocab.txt",
-    ]
+SIDE_FILES = {
+    "of an earlier export": (
+        ["model.onnx", "config.json", "vocab.txt", "generation_config.json"],
+        "merges.txt",
+        ["model.onnx", "model.onnx_data", "config.json", REPORT_FILE],
+        ["generation_config.json", "vocab.txt"],
+    ),
+    "one that was changed": (["vocab.txt", "vocab.json"], "vocab.txt", [], ["vocab.json", REPORT_FILE]),
+    "those of a checkpoint": (["vocab.txt", "config.json"], "model-00001-of-00002.safetensors", [], [REPORT_FILE]),
+    "files of other kinds": (["notes.txt", "train.py"], "merges.txt", [], [REPORT_FILE]),
+}
+"""The files of an export, a file that is then written, those of the next export, and those that are stale."""
 
 
-def test_a_side_file_that_was_changed_is_not_stale(tmp_path):
-    write_with_report(tmp_path, ["vocab.txt", "vocab.json"])
-    (tmp_path / "vocab.txt").write_text("edited")
-    assert stale(tmp_path) == ["vocab.json", REPORT_FILE]
-
-
-def test_the_side_files_of_a_checkpoint_are_never_stale(tmp_path):
-    write_with_report(tmp_path, ["vocab.txt", "config.json"])
-    (tmp_path / "model-00001-of-00002.safetensors").write_text("weights")
-    assert stale(tmp_path) == [REPORT_FILE]
+@pytest.mark.parametrize(("names", "own", "published", "expected"), SIDE_FILES.values(), ids=SIDE_FILES)
+def test_side_files_of_an_earlier_export_are_stale_as_they_were_written(tmp_path, names, own, published, expected):
+    write_with_report(tmp_path, names)
+    (tmp_path / own).write_text("mine")
+    assert stale(tmp_path, *published) == expected
 
 
 @pytest.mark.parametrize("files", [[], 1, {"vocab.txt": 1}, {"vocab.txt": {}}, {"vocab.txt": [1]}, {"../victim": {}}])
 def test_a_report_with_other_fields_makes_no_file_stale(tmp_path, files):
     (tmp_path / "vocab.txt").write_text("mine")
     (tmp_path / REPORT_FILE).write_text(report_text(files=files))
-    assert stale(tmp_path) == [REPORT_FILE]
-
-
-def test_files_of_other_kinds_are_not_stale_though_a_report_names_them(tmp_path):
-    write_with_report(tmp_path, ["notes.txt", "train.py"])
     assert stale(tmp_path) == [REPORT_FILE]

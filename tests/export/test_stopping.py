@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import pytest
 import tiny
 import torch
+from command_line import Terminal
 from refusals import refusal
 from torch.utils._python_dispatch import _get_current_dispatch_mode
 from transformers import BertConfig, BertModel
@@ -298,13 +299,6 @@ def test_two_exports_to_a_path_at_once_are_one_export_and_one_refusal(tmp_path):
 
 
 FAILED = Event("check", "model", 3.0, "failure", 2, 9)
-
-
-class Terminal(io.StringIO):
-    """A file that says that it is a terminal."""
-
-    def isatty(self):
-        return True
 
 
 def test_the_bar_shows_each_stage_and_what_failed(monkeypatch):

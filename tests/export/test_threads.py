@@ -5,11 +5,11 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from itertools import cycle
-from pathlib import Path
 
 import pytest
 import tiny
 import torch
+from exported_folders import content
 
 import onnxfn
 
@@ -51,16 +51,12 @@ def repeated_while(export, *calls):
     return exported, *results
 
 
-def contents(folder):
-    return {file.name: file.read_bytes() for file in Path(folder).iterdir()}
-
-
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory):
     """The files of an export during which no other thread runs."""
     folder = tmp_path_factory.mktemp("alone") / "out"
     onnxfn.export(SPEC, llama(), folder)
-    return contents(folder)
+    return content(folder)
 
 
 def test_models_that_are_called_and_streams_that_are_used_meanwhile_are_right(alone, tmp_path, monkeypatch):
@@ -86,7 +82,7 @@ def test_models_that_are_called_and_streams_that_are_used_meanwhile_are_right(al
     assert all(seen == at_end for seen in attributes)
     assert (tmp_path / "lines.txt").read_text() == "a line\n" * len(lines)
     assert exported.report.passed
-    assert contents(tmp_path / "out") == alone
+    assert content(tmp_path / "out") == alone
 
 
 def test_a_model_in_training_mode_stays_in_it_meanwhile_and_its_files_are_the_same(alone, tmp_path):
@@ -98,7 +94,7 @@ def test_a_model_in_training_mode_stays_in_it_meanwhile_and_its_files_are_the_sa
     )
     assert exported.report.passed
     assert {frozenset(mode) for mode in modes} == {frozenset([True])}
-    assert contents(tmp_path / "out") == alone
+    assert content(tmp_path / "out") == alone
 
 
 def test_a_custom_operator_and_a_patched_function_are_right_in_another_thread_meanwhile(tmp_path):
@@ -113,7 +109,7 @@ def test_a_custom_operator_and_a_patched_function_are_right_in_another_thread_me
 
 def test_two_exports_at_once_write_what_each_writes_alone(tmp_path):
     onnxfn.export(SPEC, llama(), tmp_path / "alone", check=False)
-    alone = contents(tmp_path / "alone")
+    alone = content(tmp_path / "alone")
     models = {"first": llama(), "second": llama(), "other": llama(scale=2.0)}
     with ThreadPoolExecutor(len(models)) as pool:
         exports = {
@@ -121,7 +117,7 @@ def test_two_exports_at_once_write_what_each_writes_alone(tmp_path):
             for name, model in models.items()
         }
     assert all(not export.exception() for export in exports.values())
-    first, second = contents(tmp_path / "first"), contents(tmp_path / "second")
+    first, second = content(tmp_path / "first"), content(tmp_path / "second")
     assert first == second
     assert first == alone
     assert onnxfn.validate(SPEC, models["other"], tmp_path / "other").passed

@@ -4,9 +4,10 @@ import json
 import sys
 
 import numpy as np
-import onnx
 import pytest
 import tiny
+from exported_folders import paths
+from graph_edits import constant, edited_file, initializers, nodes, set_constant
 from refusals import refusal
 
 import onnxfn
@@ -18,9 +19,9 @@ from onnxfn.specs.stored.reports import CheckFailed
 from onnxfn.weights.layouts import dtype_suffix
 
 MODELS = {
-    "bert": ("AutoModelForSequenceClassification", "text-classification", ["model"]),
-    "llama": ("AutoModelForCausalLM", "text-generation-with-past", ["model"]),
-    "t5": ("AutoModelForSeq2SeqLM", "text2text-generation-with-past", ["encoder_model", "decoder_model_merged"]),
+    "bert": ("text-classification", ["model"]),
+    "llama": ("text-generation-with-past", ["model"]),
+    "t5": ("text2text-generation-with-past", ["encoder_model", "decoder_model_merged"]),
 }
 FLOATS = ("float32", "float16")
 SUFFIXES = {"float32": "", "float16": "_fp16", "q8": "_quantized", "q4": "_q4", "q4f16": "_q4f16"}
@@ -28,13 +29,7 @@ SUFFIXES = {"float32": "", "float16": "_fp16", "q8": "_quantized", "q4": "_q4", 
 
 
 def spec_and_model(model_type):
-    loader, task, _ = MODELS[model_type]
-    model = tiny.model(model_type, loader)
-    return onnxfn.spec_for(model, task), model
-
-
-def names(folder):
-    return sorted(file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file())
+    return tiny.spec_and_model(model_type, MODELS[model_type][0])
 
 
 @pytest.mark.parametrize(
@@ -42,13 +37,13 @@ def names(folder):
     [("bert", "optimum"), ("llama", "transformers.js"), pytest.param("t5", "optimum", marks=pytest.mark.sweep)],
 )
 def test_each_dtype_has_files_of_its_own_and_each_float_dtype_one_trace(model_type, layout, tmp_path):
-    events, (*_, parts) = [], MODELS[model_type]
+    events, (_, parts) = [], MODELS[model_type]
     write = WriteOptions(layout=layout, external_data_threshold=0)
     options = {"write": write, "check": False, "overwrite": True, "on_event": events.append}
     exported = onnxfn.export(*spec_and_model(model_type), tmp_path, dtypes=tuple(SUFFIXES), **options)
     stems = {dtype: [f"{part}{suffix}" for part in parts] for dtype, suffix in SUFFIXES.items()}
     every = [stem for group in stems.values() for stem in group]
-    files = [name.removeprefix("onnx/") for name in names(tmp_path) if ".onnx" in name]
+    files = [name.removeprefix("onnx/") for name in paths(tmp_path) if ".onnx" in name]
     assert sorted(files) == sorted(name for stem in every for name in (f"{stem}.onnx", f"{stem}.onnx_data"))
     assert [part.name for part in exported.plan] == every
     assert onnxfn.verify(tmp_path).passed
@@ -74,7 +69,7 @@ def test_variants_of_one_float_dtype_have_one_trace():
     dtypes = ("float32", "q8", "q4")
     planned = variants_plan(lambda _: onnxfn.plan(quantized, model.config), dtypes, dtype_suffix)
     assert len({part.spec.target.quantization for part in planned}) == 3
-    assert len({captured_part(part) for part in planned}) == len(MODELS["t5"][2])
+    assert len({captured_part(part) for part in planned}) == len(MODELS["t5"][1])
     assert planned["decoder_model_merged"].spec.target.quantization == ()
     links = {(link.input, link.part) for link in planned["decoder_model_merged_q4"].spec.links}
     assert ("encoder_hidden_states", "encoder_model_q4") in links
@@ -111,7 +106,7 @@ def test_a_variant_is_loaded_under_the_names_of_its_parts(tmp_path):
     assert len(load(tmp_path / "out").graphs) == 4
     saved = half.save(tmp_path / "saved")
     files = ["decoder_model_merged_fp16.onnx", "encoder_model_fp16.onnx"]
-    assert names(tmp_path / "saved") == ["config.json", *files, "generation_config.json"]
+    assert paths(tmp_path / "saved") == ["config.json", *files, "generation_config.json"]
     assert saved.path == str(tmp_path / "saved")
 
 
@@ -119,12 +114,9 @@ LOW = onnxfn.Floors(agreement=0.0, kl=99.0, cosine=-1.0, cases=-1.0)
 """Floors that random weights reach."""
 
 
-def with_scales_of_zero(file):
-    model = onnx.load(file)
-    for tensor in model.graph.initializer:
-        if tensor.name.endswith(".scales"):
-            tensor.CopyFrom(onnx.numpy_helper.from_array(0 * onnx.numpy_helper.to_array(tensor), tensor.name))
-    onnx.save(model, file)
+def set_scales_to_zero(model):
+    for name in initializers(model, ".scales"):
+        set_constant(model, name, 0 * constant(model, name))
 
 
 @pytest.mark.parametrize("model_type", ["llama", "t5"])
@@ -137,7 +129,7 @@ def test_the_variant_that_is_loaded_is_validated(model_type, tmp_path):
     assert {each.part for each in right.differences} == {f"{part}_q4" for part in parts}
     assert right.unchecked == tuple(sorted(f"{part}.onnx" for part in parts))
     assert "not checked" in str(right)
-    with_scales_of_zero(tmp_path / "out" / f"{parts[0]}_q4.onnx")
+    edited_file(tmp_path / "out" / f"{parts[0]}_q4.onnx", set_scales_to_zero)
     wrong = onnxfn.validate(spec, model, load(tmp_path / "out", dtype="q4"), floors=LOW)
     assert not wrong.passed
     assert any("more than a step away" in line for line in wrong.findings)
@@ -155,7 +147,7 @@ def test_every_variant_of_an_export_is_validated(tmp_path):
     assert right.passed
     assert right.unchecked == ()
     assert {each.part for each in right.differences} == {"model", "model_q4"}
-    with_scales_of_zero(tmp_path / "out" / "model_q4.onnx")
+    edited_file(tmp_path / "out" / "model_q4.onnx", set_scales_to_zero)
     assert not onnxfn.validate(spec, model, exported, floors=LOW).passed
 
 
@@ -163,10 +155,7 @@ def test_bisect_names_the_module_of_a_variant(tmp_path):
     spec, model = spec_and_model("llama")
     onnxfn.export(spec, model, tmp_path / "out", dtypes=("float32", "q4"), check=False)
     file = tmp_path / "out" / "model_q4.onnx"
-    proto = onnx.load(file)
-    (*_, active) = [node for node in proto.graph.node if node.op_type == "Sigmoid"]
-    active.op_type = "Softplus"
-    onnx.save(proto, file)
+    edited_file(file, lambda model: setattr(nodes(model, "Sigmoid")[-1], "op_type", "Softplus"))
     assert onnxfn.bisect(spec, model, load(tmp_path / "out", dtype="q4")).module == "model.layers.1.mlp.act_fn"
     assert onnxfn.bisect(spec, model, load(tmp_path / "out", dtype="float32")).module is None
 
@@ -175,9 +164,9 @@ def test_fewer_dtypes_delete_the_files_of_the_others(tmp_path):
     spec, model = spec_and_model("bert")
     onnxfn.export(spec, model, tmp_path / "out", dtypes=FLOATS, check=False)
     onnxfn.export(spec, model, tmp_path / "out", dtypes=("float16",), check=False, overwrite=True)
-    assert names(tmp_path / "out") == ["config.json", "model_fp16.onnx", "report.json"]
+    assert paths(tmp_path / "out") == ["config.json", "model_fp16.onnx", "report.json"]
     onnxfn.export(spec, model, tmp_path / "out", check=False, overwrite=True)
-    assert names(tmp_path / "out") == ["config.json", "model.onnx", "report.json"]
+    assert paths(tmp_path / "out") == ["config.json", "model.onnx", "report.json"]
 
 
 def test_one_variant_that_fails_leaves_no_file_and_is_named(tmp_path, monkeypatch):
@@ -192,7 +181,7 @@ def test_one_variant_that_fails_leaves_no_file_and_is_named(tmp_path, monkeypatc
     monkeypatch.setattr(attempts, "check_files", broken)
     message = refusal(CheckFailed, onnxfn.export, *spec_model, tmp_path / "out", dtypes=FLOATS)
     assert message.startswith("float16: model_fp16: 'logits' differs; no file of any dtype was written; leave 'flo")
-    assert names(tmp_path) == []
+    assert paths(tmp_path) == []
 
 
 def test_a_single_file_takes_a_single_dtype(tmp_path):

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import onnx
 import pytest
-import tiny
 from command_line import error_of, invoke, succeed
+from exported_folders import content
 from onnx import TensorProto, helper
 from refusals import refusal
 
@@ -113,12 +113,12 @@ def test_an_export_is_verified(exported):
 
 
 def test_the_report_has_the_errors_of_the_check_and_the_opset_of_the_graphs(exported):
-    content = json.loads((exported / REPORT_FILE).read_text())
-    assert content["check"]["status"] == "passed"
-    assert {figures["part"] for figures in content["check"]["outputs"]} == {"encoder_model", "decoder_model_merged"}
-    assert all(0 <= figures["max_abs"] < 1e-3 for figures in content["check"]["outputs"])
-    assert {facts["opset"] for facts in content["graphs"].values()} == {18}
-    assert {facts["dtype"] for facts in content["graphs"].values()} == {"float32"}
+    report = json.loads((exported / REPORT_FILE).read_text())
+    assert report["check"]["status"] == "passed"
+    assert {figures["part"] for figures in report["check"]["outputs"]} == {"encoder_model", "decoder_model_merged"}
+    assert all(0 <= figures["max_abs"] < 1e-3 for figures in report["check"]["outputs"])
+    assert {facts["opset"] for facts in report["graphs"].values()} == {18}
+    assert {facts["dtype"] for facts in report["graphs"].values()} == {"float32"}
 
 
 def test_a_report_holds_no_path_of_the_machine(exported):
@@ -130,14 +130,11 @@ def test_a_report_holds_no_path_of_the_machine(exported):
 def test_the_same_export_writes_the_same_bytes(exported, t5, tmp_path):
     spec = onnxfn.spec_for("t5", "text2text-generation-with-past")
     onnxfn.export(spec, t5, tmp_path / "again", write=SEVERAL_FILES)
-    assert {file.name: file.read_bytes() for file in (tmp_path / "again").iterdir()} == {
-        file.name: file.read_bytes() for file in exported.iterdir()
-    }
+    assert content(tmp_path / "again") == content(exported)
 
 
-def test_an_export_without_a_check_says_so(tmp_path):
-    module = tiny.model("bert")
-    onnxfn.export(onnxfn.spec_for(module), module, tmp_path / "out", check=False)
+def test_an_export_without_a_check_says_so(bert, tmp_path):
+    onnxfn.export(onnxfn.spec_for(bert), bert, tmp_path / "out", check=False)
     verification = onnxfn.verify(tmp_path / "out")
     assert verification.passed
     assert verification.checks == ("the export was not checked",)
@@ -145,12 +142,11 @@ def test_an_export_without_a_check_says_so(tmp_path):
 
 
 @pytest.mark.parametrize("storage", ["link", "none"])
-def test_linked_weights_are_verified_and_weights_that_were_not_written_are_not_missed(storage, tmp_path):
-    module = tiny.model("bert")
-    module.save_pretrained(tmp_path / "checkpoint")
+def test_linked_weights_are_verified_and_weights_that_were_not_written_are_not_missed(storage, bert, tmp_path):
+    bert.save_pretrained(tmp_path / "checkpoint")
     write = onnxfn.WriteOptions(weight_storage=storage)
-    spec = onnxfn.spec_for(module)
-    onnxfn.export(spec, module, tmp_path / "out", checkpoint=tmp_path / "checkpoint", check=False, write=write)
+    spec = onnxfn.spec_for(bert)
+    onnxfn.export(spec, bert, tmp_path / "out", checkpoint=tmp_path / "checkpoint", check=False, write=write)
     assert onnxfn.verify(tmp_path / "out").faults == ()
     names = json.loads((tmp_path / "out" / REPORT_FILE).read_text())["files"]
     assert ("model.safetensors" in names) == (storage == "link")
@@ -276,24 +272,21 @@ def test_a_folder_that_does_not_exist_is_an_error(tmp_path):
     assert error_of("verify", tmp_path / "none") == message
 
 
-def test_a_report_of_another_program_is_not_replaced(tmp_path):
+def test_a_report_of_another_program_is_not_replaced(bert, tmp_path):
     (tmp_path / REPORT_FILE).write_text('{"accuracy": 0.9}')
-    module = tiny.model("bert")
-    message = refusal(OutputExists, onnxfn.export, onnxfn.spec_for(module), module, tmp_path, overwrite=True)
+    message = refusal(OutputExists, onnxfn.export, onnxfn.spec_for(bert), bert, tmp_path, overwrite=True)
     assert message.startswith(f"onnxfn did not write {tmp_path / REPORT_FILE}, and would replace it")
     assert (tmp_path / REPORT_FILE).read_text() == '{"accuracy": 0.9}'
 
 
-def test_the_report_of_an_earlier_export_is_replaced(folder):
-    module = tiny.model("bert")
-    onnxfn.export(onnxfn.spec_for(module), module, folder, overwrite=True)
+def test_the_report_of_an_earlier_export_is_replaced(bert, folder):
+    onnxfn.export(onnxfn.spec_for(bert), bert, folder, overwrite=True)
     assert onnxfn.verify(folder).passed
     assert list(read_report(folder / REPORT_FILE).graphs) == ["model.onnx"]
 
 
-def test_an_export_to_a_file_writes_no_report(tmp_path):
-    module = tiny.model("bert")
-    exported = onnxfn.export(onnxfn.spec_for(module), module, tmp_path / "model.onnx", check=False)
+def test_an_export_to_a_file_writes_no_report(bert, tmp_path):
+    exported = onnxfn.export(onnxfn.spec_for(bert), bert, tmp_path / "model.onnx", check=False)
     assert [Path(file).name for file in exported.files] == ["model.onnx"] == os.listdir(tmp_path)
 
 

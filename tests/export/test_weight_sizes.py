@@ -18,12 +18,12 @@ from onnxfn.export.run import requests
 from onnxfn.weights.onnx_files import stored_tensors
 
 MODELS = {
-    "bert": ("AutoModelForMaskedLM", "fill-mask"),
-    "llama": ("AutoModelForCausalLM", "text-generation-with-past"),
-    "t5": ("AutoModelForSeq2SeqLM", "text2text-generation-with-past"),
-    "whisper": ("AutoModelForSpeechSeq2Seq", "automatic-speech-recognition-with-past"),
-    "resnet": ("AutoModelForImageClassification", "image-classification"),
-    "gpt2": ("AutoModelForCausalLM", "text-generation-with-past"),
+    "bert": "fill-mask",
+    "llama": "text-generation-with-past",
+    "t5": "text2text-generation-with-past",
+    "whisper": "automatic-speech-recognition-with-past",
+    "resnet": "image-classification",
+    "gpt2": "text-generation-with-past",
 }
 SIZES = {"vocab_size": 600, "hidden_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4}
 CONFIGS = {
@@ -36,15 +36,9 @@ CONSTANTS = 1600
 """Bytes that the constants of these tiny graphs have at most: tables that the model computes, numbers of operators."""
 
 
-def spec_and_model(model_type):
-    loader, task = MODELS[model_type]
-    model = tiny.model(model_type, loader)
-    return onnxfn.spec_for(model, task), model
-
-
 @pytest.mark.parametrize("model_type", MODELS)
 def test_the_bytes_are_those_of_the_weights_in_the_files(model_type, tmp_path):
-    spec, model = spec_and_model(model_type)
+    spec, model = tiny.spec_and_model(model_type, MODELS[model_type])
     write = onnxfn.WriteOptions(weight_storage="copy", external_data_threshold=0)
     exported = onnxfn.export(spec, model, tmp_path / "out", dtypes=FLOATS, write=write, check=False)
     written = {f"{size.part}.onnx": size.bytes for size in exported.plan.weight_bytes}
@@ -58,9 +52,9 @@ def test_the_bytes_are_those_of_the_weights_in_the_files(model_type, tmp_path):
 @pytest.mark.parametrize("model_type", CONFIGS)
 def test_the_bytes_of_quantized_weights_are_within_2_percent(model_type, tmp_path):
     """The constants of the graph are not weights: those of the float32 file are taken off."""
-    loader, task = MODELS[model_type]
-    model = getattr(transformers, loader).from_config(CONFIGS[model_type])
-    spec, dtypes = onnxfn.spec_for(model, task), ("float32", "q8", "uint8", "q4", "q4f16", "bnb4")
+    spec = onnxfn.spec_for(model_type, MODELS[model_type])
+    model = getattr(transformers, spec.call.loader).from_config(CONFIGS[model_type])
+    dtypes = ("float32", "q8", "uint8", "q4", "q4f16", "bnb4")
     write = onnxfn.WriteOptions(weight_storage="copy", external_data_threshold=0)
     exported = onnxfn.export(spec, model, tmp_path / "out", dtypes=dtypes, write=write, check=False)
     planned = weight_bytes(spec, model, dtypes)
@@ -74,14 +68,14 @@ def test_the_bytes_of_quantized_weights_are_within_2_percent(model_type, tmp_pat
 
 @pytest.mark.parametrize("model_type", ["bert", "t5"])
 def test_a_checkpoint_whose_weights_are_missing_has_sizes(model_type, tmp_path):
-    spec, model = spec_and_model(model_type)
+    spec, model = tiny.spec_and_model(model_type, MODELS[model_type])
     model.save_pretrained(tmp_path)
     (tmp_path / "model.safetensors").unlink()
     assert weight_bytes(spec, tmp_path, FLOATS) == weight_bytes(spec, model, FLOATS)
 
 
 def test_a_dry_run_prints_the_plan_and_reads_no_weight(tmp_path):
-    spec, model = spec_and_model("llama")
+    spec, model = tiny.spec_and_model("llama", MODELS["llama"])
     model.save_pretrained(tmp_path / "checkpoint")
     weights = tmp_path / "checkpoint" / "model.safetensors"
     content = weights.read_bytes()
@@ -98,7 +92,7 @@ def test_a_dry_run_prints_the_plan_and_reads_no_weight(tmp_path):
 
 
 def test_a_dry_run_of_a_model_type_without_a_row_reads_no_weight(tmp_path, monkeypatch):
-    spec, model = spec_and_model("llama")
+    spec, model = tiny.spec_and_model("llama", MODELS["llama"])
     model.save_pretrained(tmp_path / "checkpoint")
     (tmp_path / "checkpoint" / "model.safetensors").unlink()
     for module in (requests, lookup):

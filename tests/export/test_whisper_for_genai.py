@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import tiny
 import torch
+from session_outputs import outputs_of
 
 import onnxfn
 from onnxfn import WriteOptions, spec_for, whisper_for_genai
@@ -41,9 +42,7 @@ def test_the_two_files_write_the_tokens_of_pytorch(exported):
     encoder, decoder = (open_session(folder / "onnx" / f"{name}.onnx") for name in ("encoder", "decoder"))
     shape = (1, model.config.num_mel_bins, 2 * model.config.max_source_positions)
     sound = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
-    states = dict(
-        zip([port.name for port in encoder.get_outputs()], encoder.run(None, {"audio_features": sound}), strict=True)
-    )
+    states = outputs_of(encoder, {"audio_features": sound})
     cross = {name.replace("present", "past"): array for name, array in states.items() if "cross" in name}
     own = {
         port.name: np.zeros([1, port.shape[1], 0, port.shape[3]], np.float32)
@@ -52,8 +51,7 @@ def test_the_two_files_write_the_tokens_of_pytorch(exported):
     }
     written, new = list(PROMPT), list(PROMPT)
     for _ in range(COUNT):
-        given = decoder.run(None, {"input_ids": np.array([new], np.int32), **cross, **own})
-        outputs = dict(zip([port.name for port in decoder.get_outputs()], given, strict=True))
+        outputs = outputs_of(decoder, {"input_ids": np.array([new], np.int32), **cross, **own})
         own = {name: outputs[name.replace("past", "present")] for name in own}
         new = [int(outputs["logits"][0, -1].argmax())]
         written += new

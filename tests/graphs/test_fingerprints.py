@@ -1,15 +1,13 @@
 """A fingerprint depends on everything that a graph depends on, and not on the values of parameters."""
 
 import functools
-import os
-import subprocess
-import sys
 from operator import attrgetter
 from pathlib import Path
 
 import pytest
 import tiny
 import torch
+from processes import printed
 from torch import nn
 from transformers import CONFIG_MAPPING
 from transformers.models.llama import modeling_llama
@@ -184,13 +182,6 @@ def test_a_patch_of_an_installed_package_has_a_fingerprint_and_one_of_the_user_n
     assert with_patch("patches_of_a_user:patch") is None
 
 
-def printed(program, **environment):
-    """The words that a program prints in another process."""
-    words = [sys.executable, "-c", f"import sys; sys.path[:0] = sys.argv[1:]\n{program}", *sys.path]
-    run = subprocess.run(words, capture_output=True, check=True, text=True, env={**os.environ, **environment})
-    return run.stdout.split()
-
-
 FIRST_MODEL = """
 import torch
 from onnxfn.graphs.templates.fingerprints import fingerprint
@@ -202,7 +193,7 @@ print(before, fingerprint(torch.nn.Linear(3, 3)))
 
 
 def test_the_first_model_of_transformers_changes_no_other_fingerprint():
-    before, after = printed(FIRST_MODEL)
+    before, after = printed("-c", FIRST_MODEL).split()
     assert before == after != "None"
 
 
@@ -214,7 +205,7 @@ print(*[fingerprint(tiny.model(name, "AutoModel")) for name in ("llama", "bert",
 
 
 def test_another_process_computes_the_same_fingerprints():
-    first, second = (printed(PROGRAM, PYTHONHASHSEED=seed) for seed in ("1", "2"))
+    first, second = (printed("-c", PROGRAM, PYTHONHASHSEED=seed).split() for seed in ("1", "2"))
     assert first == second
     assert "None" not in first
 

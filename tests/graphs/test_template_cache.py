@@ -22,16 +22,15 @@ def llama(**values):
     return tiny.model("llama", "AutoModelForCausalLM", **values)
 
 
-def fine_tuned():
-    model = llama()
+def fine_tuned(model, factor=1.5):
     with torch.no_grad():
         for parameter in model.parameters():
-            parameter.mul_(1.5)
+            parameter.mul_(factor)
     return model
 
 
-def exported(model, folder, templates, **options):
-    return onnxfn.export(SPEC, model, folder, build=onnxfn.BuildOptions(template_cache=templates), **options)
+def exported(model, folder, templates, spec=SPEC, **options):
+    return onnxfn.export(spec, model, folder, build=onnxfn.BuildOptions(template_cache=templates), **options)
 
 
 def stages(result):
@@ -49,7 +48,7 @@ def saved(tmp_path_factory):
 
 def test_a_fine_tuned_model_is_exported_without_a_trace(saved, tmp_path):
     templates, first = saved
-    second = exported(fine_tuned(), tmp_path / "out", templates)
+    second = exported(fine_tuned(llama()), tmp_path / "out", templates)
     assert "capture" in stages(first)
     assert "capture" not in stages(second)
     assert second.report.passed
@@ -67,21 +66,17 @@ def test_a_fine_tuned_model_is_exported_without_a_trace(saved, tmp_path):
 )
 def test_models_with_hooks_and_with_buffers_of_any_dtype_have_templates(model_type, task, tmp_path):
     spec = onnxfn.spec_for(model_type, task)
-    first, second = tiny.model(model_type, spec.call.loader), tiny.model(model_type, spec.call.loader)
-    with torch.no_grad():
-        for parameter in second.parameters():
-            parameter.mul_(1.1)
-    build = onnxfn.BuildOptions(template_cache=tmp_path / "templates")
-    onnxfn.export(spec, first, tmp_path / "one", build=build, check=False)
-    result = onnxfn.export(spec, second, tmp_path / "two", build=build)
+    first, second = (tiny.model(model_type, spec.call.loader) for _ in range(2))
+    exported(first, tmp_path / "one", tmp_path / "templates", spec, check=False)
+    result = exported(fine_tuned(second, 1.1), tmp_path / "two", tmp_path / "templates", spec)
     assert "capture" not in stages(result)
     assert result.report.passed
 
 
 def test_the_loaded_graph_is_the_one_of_a_trace(saved, tmp_path):
     templates, _ = saved
-    traced = exported(fine_tuned(), tmp_path / "traced", None)
-    loaded = exported(fine_tuned(), tmp_path / "loaded", templates)
+    traced = exported(fine_tuned(llama()), tmp_path / "traced", None)
+    loaded = exported(fine_tuned(llama()), tmp_path / "loaded", templates)
     models = (onnx.load(result.files[0]) for result in (loaded, traced))
     assert len({model.SerializeToString(deterministic=True) for model in models}) == 1
 
@@ -96,8 +91,7 @@ def test_a_template_has_no_weights(saved):
 
 @pytest.mark.parametrize(("spec", "values"), [(SPEC, {"rms_norm_eps": 0.01}), (onnxfn.with_opset(SPEC, 20), {})])
 def test_another_configuration_and_another_plan_are_traced(spec, values, saved, tmp_path):
-    build = onnxfn.BuildOptions(template_cache=saved[0])
-    assert "capture" in stages(onnxfn.export(spec, llama(**values), tmp_path / "out", build=build))
+    assert "capture" in stages(exported(llama(**values), tmp_path / "out", saved[0], spec))
 
 
 @pytest.mark.parametrize("model_type", ["llama", "bert"])
@@ -110,8 +104,7 @@ def test_a_checkpoint_in_another_folder_is_exported_without_a_trace(model_type, 
         tiny.model(model_type, spec.call.loader).save_pretrained(folder / "checkpoint")
         model = getattr(transformers, spec.call.loader).from_pretrained(folder / "checkpoint")
         assert model.name_or_path == model.base_model.name_or_path == str(folder / "checkpoint")
-        build = onnxfn.BuildOptions(template_cache=tmp_path / "templates")
-        results.append(onnxfn.export(spec, model, folder / "out", build=build))
+        results.append(exported(model, folder / "out", tmp_path / "templates", spec))
     assert ["capture" in stages(result) for result in results] == [True, False]
     assert all(result.report.passed for result in results)
     assert len({result.path for result in results}) == 2
@@ -211,26 +204,15 @@ def test_a_model_that_fails_the_check_without_a_template_is_traced_once(tmp_path
     events = []
     spec = onnxfn.with_tolerance(SPEC, atol=0.0, rtol=0.0)
     with pytest.raises(onnxfn.CheckFailed, match="away from PyTorch"):
-        onnxfn.export(
-            spec,
-            llama(),
-            tmp_path / "out",
-            build=onnxfn.BuildOptions(template_cache=tmp_path / "templates"),
-            on_event=events.append,
-        )
+        exported(llama(), tmp_path / "out", tmp_path / "templates", spec, on_event=events.append)
     assert [(event.stage, event.status) for event in events].count(("capture", "start")) == 1
     assert list((tmp_path / "templates").iterdir()) == []
 
 
 def test_each_part_has_a_template(tmp_path):
-    spec = onnxfn.spec_for("t5", "text2text-generation-with-past")
     for name in ("one", "two"):
-        result = onnxfn.export(
-            spec,
-            tiny.model("t5", spec.call.loader),
-            tmp_path / name,
-            build=onnxfn.BuildOptions(template_cache=tmp_path / "templates"),
-        )
+        spec, model = tiny.spec_and_model("t5", "text2text-generation-with-past")
+        result = exported(model, tmp_path / name, tmp_path / "templates", spec)
         assert result.report.passed
     assert "capture" not in stages(result)
     assert len(list((tmp_path / "templates").iterdir())) == 2

@@ -1,8 +1,17 @@
 """The command line of onnxfn, called in this process."""
 
+import io
+
 from typer.testing import CliRunner, Result
 
 from onnxfn.export.cli.commands import app
+
+
+class Terminal(io.StringIO):
+    """A stream that says that it is a terminal."""
+
+    def isatty(self):
+        return True
 
 
 def invoke(*words: object, **options: str) -> Result:

@@ -75,3 +75,13 @@ def write_set(folder: Path, names: Iterable[str], number: float) -> list[Path]:
 def content(folder: Path) -> dict[str, bytes]:
     """The content of each file in a folder, by its relative path."""
     return {file.relative_to(folder).as_posix(): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+
+
+def paths(folder: Path) -> list[str]:
+    """The relative paths of the files in a folder, sorted."""
+    return sorted(content(folder))
+
+
+def names(folder: Path) -> list[str]:
+    """The names of what a folder holds, sorted."""
+    return sorted(path.name for path in folder.iterdir())

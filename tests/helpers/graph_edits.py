@@ -93,21 +93,34 @@ def set_constant(model: Model, name: str, value: np.ndarray) -> None:
     found.CopyFrom(numpy_helper.from_array(np.asarray(value, dtype, order="C"), name))
 
 
+def edited_file(file: Path, edit: Callable[[Model], Any], target: Path | None = None) -> Path:
+    """Edits an ONNX file in place, or writes it elsewhere as it is after an edit."""
+    model = onnx.load(file)
+    edit(model)
+    onnx.save(model, target or file)
+    return target or file
+
+
+def edited_export(folder: Path, copied: Path, edit: Callable[[Model], Any]) -> Path:
+    """A copy of an export whose ONNX file was edited."""
+    edited_file(Path(shutil.copytree(folder, copied)) / "model.onnx", edit)
+    return copied
+
+
+def changed_weight(name: str, change: Callable[[np.ndarray], np.ndarray]) -> Callable[[Model], None]:
+    """An edit that gives an initializer another array: a function of its array, which is a copy."""
+    return lambda model: set_constant(model, name, change(constant(model, name)))
+
+
 def change_weights(file: Path, changes: Mapping[str, Callable[[np.ndarray], np.ndarray]]) -> None:
     """Gives initializers of an ONNX file other arrays: a name -> a function of its array, which is a copy."""
-    model = onnx.load(file)
     for name, change in changes.items():
-        set_constant(model, name, change(constant(model, name)))
-    onnx.save(model, file)
+        edited_file(file, changed_weight(name, change))
 
 
-def edited_export(folder: Path, copied: Path, edit: Callable[[onnx.GraphProto], Any]) -> Path:
-    """A copy of an export whose ONNX file was edited."""
-    shutil.copytree(folder, copied)
-    model = onnx.load(copied / "model.onnx")
-    edit(model.graph)
-    onnx.save(model, copied / "model.onnx")
-    return copied
+def at(kind: Callable[[Model], Iterator[Any]], end: str) -> Callable[[Model], None]:
+    """The edit of a kind of faults at the first site whose name has this end."""
+    return lambda model: next(edit for site, edit in kind(model) if site.endswith(end))()
 
 
 def set_attribute(node: Node, name: str, value: Any) -> None:

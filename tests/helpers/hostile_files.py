@@ -23,6 +23,7 @@ from typing import Any
 
 import onnx
 from google.protobuf.message import DecodeError
+from mutated import places
 
 import onnxfn
 from onnxfn.export.jobs.request import ExportRequest
@@ -63,10 +64,10 @@ def change_json(file: Path, draw: random.Random) -> str:
 
 
 def _change(content: Any, draw: random.Random) -> str:
-    places = list(_places(content))
-    if not places:
+    found = list(places(content))
+    if not found:
         return "nothing"
-    holder, key = draw.choice(places)
+    holder, key = draw.choice(found)
     value = draw.choice(VALUES)
     if isinstance(holder, dict) and isinstance(value, str) and draw.random() < 0.4:
         holder[value] = holder.pop(key)
@@ -76,13 +77,6 @@ def _change(content: Any, draw: random.Random) -> str:
         return f"no {key}"
     holder[key] = value
     return f"{key} is {value!r:.30}"
-
-
-def _places(content: Any) -> Iterator[tuple[Any, Any]]:
-    items = content.items() if isinstance(content, dict) else enumerate(content) if isinstance(content, list) else ()
-    for key, value in list(items):
-        yield content, key
-        yield from _places(value)
 
 
 def change_bytes(file: Path, draw: random.Random) -> str:

@@ -79,18 +79,18 @@ def mutated_texts(count, seed):
         yield _cut(text, random) if random.random() < 0.05 else text
 
 
-def _places(data):
+def places(data):
     """`(container, key)` of every value inside data."""
     items = data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ()
-    for key, value in items:
+    for key, value in list(items):
         yield data, key
-        yield from _places(value)
+        yield from places(value)
 
 
 def _chosen(data, random, kinds=(object,)):
     """A random place whose value is of one of the kinds."""
-    places = [(inside, key) for inside, key in _places(data) if isinstance(inside[key], kinds)]
-    return random.choice(places or list(_places(data)))
+    found = [(inside, key) for inside, key in places(data) if isinstance(inside[key], kinds)]
+    return random.choice(found or list(places(data)))
 
 
 def replace(data, random):
@@ -137,12 +137,12 @@ def exchange(data, random):
     """Puts the value of another place of the same kind in a place."""
     inside, key = _chosen(data, random)
     kind = _kind(inside[key])
-    same_kind = [other[name] for other, name in _places(data) if _kind(other[name]) == kind]
+    same_kind = [other[name] for other, name in places(data) if _kind(other[name]) == kind]
     inside[key] = json.loads(json.dumps(random.choice(same_kind)))
 
 
 def change_getter(data, random):
-    getters = [inside[key] for inside, key in _places(data) if _kind(inside[key]) == "Getter"]
+    getters = [inside[key] for inside, key in places(data) if _kind(inside[key]) == "Getter"]
     if getters:
         random.choice(getters)["function"] = random.choice(sorted(GETTERS))
 

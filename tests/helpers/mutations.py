@@ -5,6 +5,7 @@ A kind is a function from a model to its sites: see `structure_faults`.
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
+from typing import Any
 
 import numpy as np
 import onnx
@@ -121,29 +122,14 @@ def constant_of_one_node(model: Model) -> Iterator[Site]:
                 yield label(node, f"input {index}"), partial(set_input, model, node, index, change)
 
 
-def float_attribute(model: Model) -> Iterator[Site]:
+def attribute_changed(model: Model, kind: int, changes: Mapping[str, Callable[[Any], Any]]) -> Iterator[Site]:
+    """Attributes of a type, types of values and the axes of a Transpose excepted."""
     for node in nodes(model):
         for one in node.attribute:
-            if one.type == onnx.AttributeProto.FLOAT:
-                for factor in (0.5, 100.0):
-                    text = label(node, f"{one.name} * {factor:g}")
-                    yield text, partial(set_attribute, node, one.name, one.f * factor)
-
-
-def integer_attribute(model: Model) -> Iterator[Site]:
-    for node in nodes(model):
-        for one in node.attribute:
-            if one.type == onnx.AttributeProto.INT and one.name not in ("to", "stash_type", "dtype"):
-                for step in (1, -1):
-                    yield label(node, f"{one.name} {step:+d}"), partial(set_attribute, node, one.name, one.i + step)
-
-
-def list_attribute(model: Model) -> Iterator[Site]:
-    for node in nodes(model):
-        for one in node.attribute:
-            if one.type == onnx.AttributeProto.INTS and node.op_type != "Transpose":
-                changed = [one.ints[0] + 1, *one.ints[1:]]
-                yield label(node, f"{one.name}[0] + 1"), partial(set_attribute, node, one.name, changed)
+            if one.type == kind and one.name not in ("to", "stash_type", "dtype", "perm"):
+                for text, change in changes.items():
+                    value = change(onnx.helper.get_attribute_value(one))
+                    yield label(node, f"{one.name}{text}"), partial(set_attribute, node, one.name, value)
 
 
 def transpose_axes(model: Model) -> Iterator[Site]:
@@ -298,6 +284,14 @@ def shape_changed(model: Model) -> Iterator[Site]:
                 yield label(node, f"reads {others[0]}"), partial(set_edge, node, index, others[0])
 
 
+ATTRIBUTES: Mapping[str, tuple[int, Mapping[str, Callable[[Any], Any]]]] = {
+    "float attribute": (
+        onnx.AttributeProto.FLOAT,
+        {" * 0.5": lambda value: value * 0.5, " * 100": lambda value: value * 100},
+    ),
+    "integer attribute": (onnx.AttributeProto.INT, {" +1": lambda value: value + 1, " -1": lambda value: value - 1}),
+    "list attribute": (onnx.AttributeProto.INTS, {"[0] + 1": lambda value: [value[0] + 1, *value[1:]]}),
+}
 OPERANDS = ("Sub", "Div", "MatMul", "Pow", "Greater", "Less", "LessOrEqual", "GreaterOrEqual")
 
 RANDOM: Mapping[str, Kind] = {
@@ -305,7 +299,9 @@ RANDOM: Mapping[str, Kind] = {
     "float constant": partial(constant_changed, change=FLOAT_CHANGES, kinds="f"),
     "integer constant": partial(constant_changed, change=INTEGER_CHANGES, kinds="i"),
     "boolean constant": partial(constant_changed, change={"negated": lambda value: ~value}, kinds="b"),
-    **by_name(constant_of_one_node, float_attribute, integer_attribute, list_attribute, transpose_axes),
+    **by_name(constant_of_one_node),
+    **{name: partial(attribute_changed, kind=kind, changes=made) for name, (kind, made) in ATTRIBUTES.items()},
+    **by_name(transpose_axes),
     **by_name(edge_moved, edge_to_another_weight),
     "operands exchanged": partial(edges_exchanged, operators=OPERANDS, word="operands exchanged", left=0, right=1),
     "where exchanged": partial(edges_exchanged, operators=("Where",), word="branches exchanged", left=1, right=2),

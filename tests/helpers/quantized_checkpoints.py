@@ -36,19 +36,21 @@ def words(rows, bits):
     return torch.from_numpy(np.array([into_words(row, bits) for row in rows], np.uint32).view(np.int32))
 
 
+def dequantized(values, zeros, scale, of_group):
+    """The weight of integers [rows, columns]: each less the zero point of its row and group, times their scale."""
+    weight = np.empty(values.shape, np.float32)
+    for row, column in np.ndindex(values.shape):
+        place = row, of_group[column]
+        weight[row, column] = np.float32(int(values[row, column]) - int(zeros[place])) * np.float32(scale[place])
+    return weight
+
+
 def gptq(random, out, width, bits=4, group=GROUP, *, act_order=False, v2=False) -> Packed:
     """GPTQ: words hold columns of one output; zero points less one hold outputs of one group."""
     groups = width // group
     values, zeros = integers(random, bits, out, width), integers(random, bits, groups, out)
     scale = scales(random, groups, out)
     of_group = random.permutation(width) // group if act_order else np.arange(width) // group
-    weight = np.empty((out, width), np.float32)
-    for row in range(out):
-        for column in range(width):
-            found = of_group[column]
-            weight[row, column] = np.float32(int(values[row, column]) - int(zeros[found, row])) * np.float32(
-                scale[found, row]
-            )
     stored_zeros = zeros if v2 else (zeros - 1) % 2**bits
     tensors = {
         ".qweight": words(values, bits).T.contiguous(),
@@ -56,7 +58,7 @@ def gptq(random, out, width, bits=4, group=GROUP, *, act_order=False, v2=False) 
         ".scales": torch.from_numpy(scale),
         ".g_idx": torch.from_numpy(of_group.astype(np.int32)),
     }
-    return tensors, weight
+    return tensors, dequantized(values, zeros.T, scale.T, of_group)
 
 
 def awq(random, out, width, group=GROUP) -> Packed:
@@ -64,16 +66,7 @@ def awq(random, out, width, group=GROUP) -> Packed:
     groups = width // group
     values, zeros = integers(random, 4, width, out), integers(random, 4, groups, out)
     scale = scales(random, groups, out)
-    weight = np.array(
-        [
-            [
-                np.float32(int(values[column, row]) - int(zeros[column // group, row]))
-                * np.float32(scale[column // group, row])
-                for column in range(width)
-            ]
-            for row in range(out)
-        ]
-    )
+    weight = dequantized(values.T, zeros.T, scale.T, np.arange(width) // group)
 
     def packed(table):
         order = [8 * start + index for start in range(out // 8) for index in (0, 2, 4, 6, 1, 3, 5, 7)]
@@ -96,15 +89,7 @@ def packed4(random, out, width, group=GROUP, *, symmetric=True) -> Packed:
     values, groups = integers(random, 4, out, width), width // group
     zeros = np.full((out, groups), 8) if symmetric else integers(random, 4, out, groups)
     scale = scales(random, out, groups)
-    weight = np.array(
-        [
-            [
-                np.float32(int(values[i, j]) - int(zeros[i, j // group])) * np.float32(scale[i, j // group])
-                for j in range(width)
-            ]
-            for i in range(out)
-        ]
-    )
+    weight = dequantized(values, zeros, scale, np.arange(width) // group)
     tensors = {".weight_packed": words(values, 4), ".weight_scale": torch.from_numpy(scale)}
     if not symmetric:
         tensors[".weight_zero_point"] = words(zeros.T, 4).T.contiguous()

@@ -1,6 +1,7 @@
 """ONNX files that the quantizers of ONNX Runtime write, and changes of their initializers."""
 
 import logging
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -87,3 +88,16 @@ def with_changed(file: Path, target: Path, changes) -> Path:
 def initializers(file: Path) -> dict[str, np.ndarray]:
     """The arrays of the initializers of a file, by name."""
     return {tensor.name: numpy_helper.to_array(tensor) for tensor in onnx.load(file).graph.initializer}
+
+
+FORMATS = {
+    "4 bits": quantized_in_blocks,
+    "4 bits with zero points": partial(quantized_in_blocks, symmetric=False),
+    "8 bits": partial(quantized_in_blocks, bits=8),
+    "int8": quantized_dynamically,
+    "int8 by columns": partial(quantized_dynamically, per_channel=True),
+    "uint8": partial(quantized_dynamically, signed=False),
+    "uint8 by columns": partial(quantized_dynamically, signed=False, per_channel=True),
+    "nf4": quantized_as_nf4,
+}
+"""The name of a format -> a function of a file and its target in that format."""

@@ -154,8 +154,9 @@ def renamed(model: Model) -> Iterator[Site]:
 # Masks
 
 
-def mask_inputs(model: Model) -> list[str]:
-    return [name for name in inputs(model, "mask") if users(model, name)]
+def read_inputs(model: Model, word: str) -> list[str]:
+    """The names of the inputs with a word in them that a node reads."""
+    return [name for name in inputs(model, word) if users(model, name)]
 
 
 def mask_ignored(model: Model) -> Iterator[Site]:
@@ -165,7 +166,7 @@ def mask_ignored(model: Model) -> Iterator[Site]:
         value = insert(model, model.graph.node[1], "ConstantOfShape", [shape], value=ones)
         redirect(model, name, value, only=[node for node in users(model, name) if node.op_type != "Shape"])
 
-    for name in mask_inputs(model):
+    for name in read_inputs(model, "mask"):
         yield name, partial(ignore, name)
 
 
@@ -183,7 +184,7 @@ def mask_batch(model: Model) -> Iterator[Site]:
         numbers = [new_constant(model, np.array([number])) for number in (-1, -(2**31), 0, -1)]
         after_input(model, name, "Slice", *numbers)
 
-    for name in mask_inputs(model):
+    for name in read_inputs(model, "mask"):
         yield f"{name}: row 0", partial(first_row, name)
         yield f"{name}: reversed", partial(reverse, name)
 
@@ -199,7 +200,7 @@ def mask_shifted(model: Model) -> Iterator[Site]:
         head = insert(model, start, "Slice", [name, new_constant(model, np.array([0])), numbers[0], numbers[2]])
         redirect(model, name, insert(model, start, "Concat", [tail, head], axis=1), only=readers)
 
-    for name in mask_inputs(model):
+    for name in read_inputs(model, "mask"):
         yield name, partial(shift, name)
 
 
@@ -264,17 +265,13 @@ def layers(names: list[str]) -> list[tuple[str, str]]:
     return [pair for group in by_pattern.values() for pair in pairwise(group)]
 
 
-def past_inputs(model: Model) -> list[str]:
-    return [name for name in inputs(model, "past") if users(model, name)]
-
-
 def past_ignored(model: Model) -> Iterator[Site]:
-    for name in past_inputs(model):
+    for name in read_inputs(model, "past"):
         yield name, lambda name=name: after_input(model, name, "Mul", new_constant(model, zero_of(model, name)))
 
 
 def past_of_another_layer(model: Model, *, cross: bool = False) -> Iterator[Site]:
-    for left, right in layers([name for name in past_inputs(model) if (".encoder." in name) == cross]):
+    for left, right in layers([name for name in read_inputs(model, "past") if (".encoder." in name) == cross]):
         yield f"{left}, {right}", partial(exchange_inputs, model, left, right)
 
 

@@ -261,6 +261,14 @@ def locked(name: str) -> Iterator[None]:
 # Choosing
 
 
+def with_sweep(sample: Iterable[Any], more: Iterable[Any]) -> list[Any]:
+    """The parameters of a test: those of the default run, and more that the sweep alone has."""
+    import pytest
+
+    left = (each if isinstance(each, tuple) else (each,) for each in more)
+    return [*sample, *(pytest.param(*each, marks=pytest.mark.sweep) for each in left)]
+
+
 def sampled(names: Iterable[str], count: int, seed: str) -> set[str]:
     """A sample of `count` names: those with the lowest hashes of seed and name."""
     return set(sorted(names, key=lambda name: sha256(f"{seed} {name}".encode()).digest())[:count])

@@ -30,20 +30,41 @@ def by_torch(model, inputs):
         return model.generate(**inputs, max_new_tokens=STEPS, do_sample=False, eos_token_id=None)
 
 
-@pytest.fixture(scope="module")
-def idefics3(tmp_path_factory):
-    """A model, the folder of its export, and its processor, which is saved there."""
-    from transformers import AutoTokenizer, Idefics3Processor
+def idefics3(config, tokenizer):
+    from transformers import Idefics3Processor
     from transformers.models.idefics3.image_processing_pil_idefics3 import Idefics3ImageProcessorPil
 
-    root = tmp_path_factory.mktemp("idefics3")
-    model = every_part.tiny_model("idefics3", TASK)
-    vision = model.config.vision_config
+    side, patch = config.vision_config.image_size, config.vision_config.patch_size
+    sides = {"size": {"longest_edge": 2 * side}, "max_image_size": {"longest_edge": side}}
+    rows = (side // patch) ** 2 // config.scale_factor**2
+    return Idefics3Processor(Idefics3ImageProcessorPil(**sides), tokenizer, image_seq_len=rows)
+
+
+def llava_next(config, tokenizer):
+    from transformers import LlavaNextProcessor
+    from transformers.models.llava_next.image_processing_pil_llava_next import LlavaNextImageProcessorPil
+
+    side = config.vision_config.image_size
+    sides = {"size": {"shortest_edge": side}, "crop_size": {"height": side, "width": side}}
+    return LlavaNextProcessor(
+        LlavaNextImageProcessorPil(**sides, image_grid_pinpoints=config.image_grid_pinpoints),
+        tokenizer,
+        patch_size=config.vision_config.patch_size,
+        vision_feature_select_strategy=config.vision_feature_select_strategy,
+        num_additional_image_tokens=1,
+    )
+
+
+@pytest.fixture(scope="module", params=[idefics3, llava_next], ids=["idefics3", "llava_next"])
+def processed(request, tmp_path_factory):
+    """A model, the folder of its export, and its processor, which is saved there."""
+    from transformers import AutoTokenizer
+
+    root = tmp_path_factory.mktemp("processed")
+    model = every_part.tiny_model(request.param.__name__, TASK)
     write_pieces(root / "tokenizer", last=["<image>"])
     tokenizer = AutoTokenizer.from_pretrained(root / "tokenizer")
-    sides = {"size": {"longest_edge": 2 * vision.image_size}, "max_image_size": {"longest_edge": vision.image_size}}
-    rows = (vision.image_size // vision.patch_size) ** 2 // model.config.scale_factor**2
-    processor = Idefics3Processor(Idefics3ImageProcessorPil(**sides), tokenizer, image_seq_len=rows)
+    processor = request.param(model.config, tokenizer)
     model.resize_token_embeddings(len(tokenizer))
     model.config.image_token_id = tokenizer.convert_tokens_to_ids("<image>")
     onnxfn.export(onnxfn.spec_for(model, TASK), model, root / "out", check=False)
@@ -52,35 +73,19 @@ def idefics3(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def llava_next(tmp_path_factory):
-    """A model, the folder of its export, and its processor, which is saved there."""
-    from transformers import AutoTokenizer, LlavaNextProcessor
-    from transformers.models.llava_next.image_processing_pil_llava_next import LlavaNextImageProcessorPil
+def exports(exports_of):
+    """From a model type to its spec, its model and the folder of its export."""
 
-    root = tmp_path_factory.mktemp("llava_next")
-    model = every_part.tiny_model("llava_next", TASK)
-    config, side = model.config, model.config.vision_config.image_size
-    write_pieces(root / "tokenizer", last=["<image>"])
-    tokenizer = AutoTokenizer.from_pretrained(root / "tokenizer")
-    sides = {"size": {"shortest_edge": side}, "crop_size": {"height": side, "width": side}}
-    processor = LlavaNextProcessor(
-        LlavaNextImageProcessorPil(**sides, image_grid_pinpoints=config.image_grid_pinpoints),
-        tokenizer,
-        patch_size=config.vision_config.patch_size,
-        vision_feature_select_strategy=config.vision_feature_select_strategy,
-        num_additional_image_tokens=1,
-    )
-    model.resize_token_embeddings(len(tokenizer))
-    config.image_token_id = tokenizer.convert_tokens_to_ids("<image>")
-    onnxfn.export(onnxfn.spec_for(model, TASK), model, root / "out", check=False)
-    processor.save_pretrained(root / "out")
-    return model, root / "out", processor
+    def built(model_type):
+        model = every_part.tiny_model(model_type, TASK)
+        return onnxfn.spec_for(model, TASK), model
+
+    return exports_of(built)
 
 
 @pytest.mark.parametrize("count", [1, 2])
-@pytest.mark.parametrize("model_type", ["idefics3", "llava_next"])
-def test_tiles_of_pictures_are_answered_as_by_pytorch(request, model_type, count):
-    model, folder, processor = request.getfixturevalue(model_type)
+def test_tiles_of_pictures_are_answered_as_by_pytorch(processed, count):
+    model, folder, processor = processed
     text = processor.image_token * count + "what is this?"
     inputs = processor(text=[text], images=pictures(count), return_tensors="pt")
     new = by_torch(model, inputs)[0, inputs["input_ids"].shape[1] :]
@@ -89,18 +94,11 @@ def test_tiles_of_pictures_are_answered_as_by_pytorch(request, model_type, count
     assert onnxfn.generate(folder, "what is this?", images=pictures(count), max_new_tokens=STEPS) == expected
 
 
-@pytest.fixture(scope="module")
-def qwen2_vl(tmp_path_factory):
-    model, folder = every_part.tiny_model("qwen2_vl", TASK), tmp_path_factory.mktemp("qwen2_vl") / "out"
-    onnxfn.export(onnxfn.spec_for(model, TASK), model, folder, check=False)
-    return model, folder
-
-
 @pytest.mark.parametrize("count", [1, 2])
-def test_patches_of_pictures_are_continued_as_by_pytorch(qwen2_vl, count):
+def test_patches_of_pictures_are_continued_as_by_pytorch(exports, count):
     from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 
-    model, folder = qwen2_vl
+    _, model, folder = exports("qwen2_vl")
     config, vision = model.config, model.config.vision_config
     processor = Qwen2VLImageProcessorPil(
         patch_size=vision.patch_size,
@@ -118,25 +116,18 @@ def test_patches_of_pictures_are_continued_as_by_pytorch(qwen2_vl, count):
     assert onnxfn.generate(folder, inputs, max_new_tokens=STEPS).tolist() == by_torch(model, inputs).tolist()
 
 
-@pytest.fixture(scope="module")
-def llava_onevision(tmp_path_factory):
-    model, folder = every_part.tiny_model("llava_onevision", TASK), tmp_path_factory.mktemp("onevision") / "out"
-    onnxfn.export(onnxfn.spec_for(model, TASK), model, folder, check=False)
-    return model, folder
-
-
 @pytest.mark.parametrize(
     ("given", "tiles"),
     [(pictures(1), 3), (pictures(2), 3), ([pictures(2)], 1)],
     ids=["a picture", "pictures in tiles", "pictures of one text, whole"],
 )
-def test_tiles_and_wholes_of_pictures_are_continued_as_by_pytorch(llava_onevision, given, tiles):
+def test_tiles_and_wholes_of_pictures_are_continued_as_by_pytorch(exports, given, tiles):
     """The processor makes no tiles of several pictures if they are passed as those of one text."""
     from transformers.models.llava_onevision.image_processing_pil_llava_onevision import (
         LlavaOnevisionImageProcessorPil,
     )
 
-    model, folder = llava_onevision
+    _, model, folder = exports("llava_onevision")
     side, token = model.config.vision_config.image_size, model.config.image_token_id
     processor = LlavaOnevisionImageProcessorPil(
         size={"height": side, "width": side}, image_grid_pinpoints=model.config.image_grid_pinpoints

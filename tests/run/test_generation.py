@@ -6,8 +6,9 @@ import onnxruntime
 import pytest
 import tiny
 import torch
-from onnx import helper
+from graph_edits import at, edited_file
 from refusals import refusal
+from structure_faults import past_ignored
 
 import onnxfn
 from onnxfn.check.cases.references import references
@@ -121,19 +122,9 @@ def test_the_encoder_runs_once_for_the_decoded_texts(monkeypatch, tmp_path):
     ]
 
 
-def replace_input_by_zeros(file, name):
-    """Edit an ONNX file in place, so that it ignores an input and uses zeros."""
-    model = onnx.load(file)
-    zeros = helper.make_node("Sub", [name, name], ["zeros"])
-    for node in model.graph.node:
-        node.input[:] = ["zeros" if input_ == name else input_ for input_ in node.input]
-    model.graph.node.insert(0, zeros)
-    onnx.save(model, file)
-
-
 def test_a_graph_that_ignores_an_input_of_its_past_fails(llama, tmp_path):
     result = onnxfn.export(SPEC, llama, tmp_path / "model.onnx")
-    replace_input_by_zeros(result.files[0], "past_key_values.1.key")
+    edited_file(result.files[0], at(past_ignored, "past_key_values.1.key"))
     report = onnxfn.validate(SPEC, llama, result)
     failed = {difference.output for difference in report.differences if not difference.passed}
     assert {"logits", "present.1.key", "greedy tokens"} <= failed
@@ -181,8 +172,7 @@ def test_the_name_of_a_present_output_follows_from_its_past_input(exported):
 
 
 def test_a_model_with_recurrent_states_alone_decodes_texts(tmp_path):
-    spec = onnxfn.spec_for("mamba2", "text-generation-with-past")
-    model = tiny.model("mamba2", spec.call.loader)
+    spec, model = tiny.spec_and_model("mamba2", "text-generation-with-past")
     result = onnxfn.export(spec, model, tmp_path / "out")
     assert "greedy tokens" in {difference.output for difference in result.report.differences}
     ids = np.random.default_rng(0).integers(2, 100, (2, 7))

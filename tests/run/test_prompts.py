@@ -8,19 +8,14 @@ from refusals import refusal
 import onnxfn
 from onnxfn.specs.errors import InvalidSpec
 
-
-@pytest.fixture(scope="module")
-def exported(tmp_path_factory):
-    model = tiny.model("llama", "AutoModelForCausalLM")
-    spec = onnxfn.spec_for(model, "text-generation-with-past")
-    return onnxfn.export(spec, model, tmp_path_factory.mktemp("llama") / "out", check=False)
+TASKS = {"llama": "text-generation-with-past", "t5": "text2text-generation-with-past"}
 
 
 @pytest.fixture(scope="module")
-def translator(tmp_path_factory):
-    model = tiny.model("t5", "AutoModelForSeq2SeqLM")
-    spec = onnxfn.spec_for(model, "text2text-generation-with-past")
-    return onnxfn.export(spec, model, tmp_path_factory.mktemp("t5") / "out", check=False)
+def folder_of(exports_of):
+    """From a model type to the folder of its export."""
+    exports = exports_of(lambda model_type: tiny.spec_and_model(model_type, TASKS[model_type]))
+    return lambda model_type: exports(model_type)[-1]
 
 
 REFUSED = [
@@ -45,9 +40,9 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("arguments", "message"), REFUSED, ids=range(len(REFUSED)))
-@pytest.mark.parametrize("fixture", ["exported", "translator"])
-def test_prompts_that_no_model_can_have_are_refused(fixture, arguments, message, request):
-    assert refusal(InvalidSpec, onnxfn.generate, request.getfixturevalue(fixture), **arguments) == message
+@pytest.mark.parametrize("model_type", TASKS)
+def test_prompts_that_no_model_can_have_are_refused(folder_of, model_type, arguments, message):
+    assert refusal(InvalidSpec, onnxfn.generate, folder_of(model_type), **arguments) == message
 
 
 @pytest.mark.parametrize(
@@ -57,19 +52,19 @@ def test_prompts_that_no_model_can_have_are_refused(fixture, arguments, message,
         ([[1.5]], "input_ids holds fractions, float64; pass token ids, which are integers"),
     ],
 )
-def test_prompts_of_a_decoder_are_texts_of_tokens(exported, input_ids, message):
-    assert refusal(InvalidSpec, onnxfn.generate, exported, input_ids) == message
+def test_prompts_of_a_decoder_are_texts_of_tokens(folder_of, input_ids, message):
+    assert refusal(InvalidSpec, onnxfn.generate, folder_of("llama"), input_ids) == message
 
 
-def test_a_first_token_is_for_a_decoder_with_an_encoder(exported):
+def test_a_first_token_is_for_a_decoder_with_an_encoder(folder_of):
     message = "start is 1, and a decoder without an encoder starts with input_ids; leave it out"
-    assert refusal(InvalidSpec, onnxfn.generate, exported, [[1]], start=1) == message
-    assert onnxfn.generate(exported, [[1, 2]], max_new_tokens=0).tolist() == [[1, 2]]
+    assert refusal(InvalidSpec, onnxfn.generate, folder_of("llama"), [[1]], start=1) == message
+    assert onnxfn.generate(folder_of("llama"), [[1, 2]], max_new_tokens=0).tolist() == [[1, 2]]
 
 
-@pytest.mark.parametrize(("fixture", "start"), [("exported", None), ("translator", 0)])
-def test_a_token_that_the_model_does_not_have_is_refused_and_nothing_is_logged(fixture, start, request, capfd):
-    message = refusal(InvalidSpec, onnxfn.generate, request.getfixturevalue(fixture), [[3, 5000]], start=start)
+@pytest.mark.parametrize(("model_type", "start"), [("llama", None), ("t5", 0)])
+def test_a_token_that_the_model_does_not_have_is_refused_and_nothing_is_logged(folder_of, model_type, start, capfd):
+    message = refusal(InvalidSpec, onnxfn.generate, folder_of(model_type), [[3, 5000]], start=start)
     assert message.startswith(
         "ONNX Runtime cannot run the model on input_ids of the shape [1, 2] with tokens from 3 to"
     )
@@ -77,9 +72,10 @@ def test_a_token_that_the_model_does_not_have_is_refused_and_nothing_is_logged(f
     assert capfd.readouterr() == ("", "")
 
 
-def test_any_integers_are_tokens(exported):
+def test_any_integers_are_tokens(folder_of):
+    llama = folder_of("llama")
     texts = [
-        onnxfn.generate(exported, np.array([[3, 4]], dtype=dtype), np.array([[1, 1]], dtype=mask), stop=np.array([2]))
+        onnxfn.generate(llama, np.array([[3, 4]], dtype=dtype), np.array([[1, 1]], dtype=mask), stop=np.array([2]))
         for dtype, mask in [("int64", "int64"), ("int32", "bool"), ("uint8", "float32"), ("float64", "int64")]
     ]
     assert all(np.array_equal(text, texts[0]) for text in texts)

@@ -97,16 +97,26 @@ def test_a_shape_has_the_sizes_of_the_names():
     assert shape(AxisMap(KV.axes[:4]), sizes) == (2, 12, 6, 64)
 
 
-def test_a_missing_size_is_an_error_that_names_the_closest():
-    assert refusal(UnknownName, shape, axis_map("batch seq_length"), {"batch": 2, "sequence_length": 3}) == (
-        "no size for 'seq_length' in axis 'seq_length'; known: batch, sequence_length; did you mean 'sequence_length'?"
-    )
+@pytest.mark.parametrize(
+    ("error", "word", "sizes", "message"),
+    [
+        (
+            *(UnknownName, "seq_length", {"sequence_length": 3}),
+            "no size for 'seq_length' in axis 'seq_length'; known: sequence_length; did you mean 'sequence_length'?",
+        ),
+        (InvalidSpec, "_", {}, "the size of an axis '_' is unknown, so only outputs may have such an axis"),
+        (
+            *(InvalidSpec, "frames//stride", {"frames": 8, "stride": 0}),
+            "axis 'frames // stride' divides by 0 for these sizes: {'frames': 8, 'stride': 0}",
+        ),
+    ],
+)
+def test_an_axis_without_a_size_is_an_error(error, word, sizes, message):
+    assert refusal(error, shape, axis_map(word), sizes) == message
 
 
-def test_an_unspecified_axis_has_no_size():
-    assert refusal(InvalidSpec, shape, axis_map("_"), {}) == (
-        "the size of an axis '_' is unknown, so only outputs may have such an axis"
-    )
+def test_a_symbol_that_no_pattern_can_describe_has_no_value():
+    assert refusal(InvalidSpec, value, "a.b", {"a": 1}) == "axis 'a.b' is not made of names and whole numbers"
 
 
 @given(
@@ -131,10 +141,6 @@ def test_a_quotient_is_rounded_down(dividend, divisor):
 )
 def test_operators_bind_as_in_python(symbol, size):
     assert value(symbol, {"a": 2, "b": 3}) == size
-
-
-def test_a_symbol_that_no_pattern_can_describe_has_no_value():
-    assert refusal(InvalidSpec, value, "a.b", {"a": 1}) == "axis 'a.b' is not made of names and whole numbers"
 
 
 def test_resolve_configured_replaces_the_configured_axes_alone():

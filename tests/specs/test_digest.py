@@ -1,14 +1,11 @@
 """A digest is equal for equal meaning, in every process."""
 
-import os
-import subprocess
-import sys
-
 import pytest
 import strategies as some
 from attrs import evolve
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from processes import printed
 
 import onnxfn
 from onnxfn import case, compose, digest, generates, gives, reads, sized, takes
@@ -26,11 +23,7 @@ def test_the_digest_of_a_spec_stays_the_same_over_versions():
 @pytest.mark.parametrize("seed", ["0", "1"])
 def test_the_digest_is_the_same_in_another_process(seed):
     code = "import sys, onnxfn; print(onnxfn.digest(onnxfn.from_json(sys.stdin.read())), 'torch' in sys.modules)"
-    environment = {**os.environ, "PYTHONHASHSEED": seed}
-    done = subprocess.run(
-        [sys.executable, "-c", code], input=to_json(SPEC), env=environment, capture_output=True, text=True, check=True
-    )
-    assert done.stdout.split() == [DIGEST, "False"]
+    assert printed("-c", code, given=to_json(SPEC), PYTHONHASHSEED=seed).split() == [DIGEST, "False"]
 
 
 @settings(max_examples=100)

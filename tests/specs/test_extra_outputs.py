@@ -1,7 +1,6 @@
 """What a graph gives besides its task's outputs: which, under which names and axes, and that the numbers are right."""
 
 import numpy as np
-import onnxruntime
 import pytest
 import strategies as some
 import tiny
@@ -11,6 +10,7 @@ from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 from refusals import refusal
+from session_outputs import outputs_of
 
 import onnxfn
 from onnxfn import compose, for_task, spec_for, with_behavior, with_outputs, with_past
@@ -31,11 +31,6 @@ def given_by(spec, config=SIZES):
 
 def exported(spec, model, folder):
     return assert_agreement(onnxfn.export(spec, model, folder), folder)
-
-
-def answers(file, **feeds):
-    session = onnxruntime.InferenceSession(str(file))
-    return dict(zip((one.name for one in session.get_outputs()), session.run(None, feeds), strict=True))
 
 
 # Plans
@@ -146,7 +141,8 @@ def test_layers_and_attentions_of_a_decoder_are_pytorchs(tmp_path):
     assert result.repeats == ("6 layers of model.layers from 4",)
     ids = np.array([[3, 1, 4, 1, 5], [9, 2, 6, 5, 3]])
     empty = {name: np.zeros((2, 2, 0, 8), np.float32) for name in result.inputs if name.startswith("past")}
-    told = answers(result.files[0], input_ids=ids, attention_mask=ids**0, position_ids=ids * 0 + np.arange(5), **empty)
+    feeds = {"input_ids": ids, "attention_mask": ids**0, "position_ids": ids * 0 + np.arange(5)}
+    told = outputs_of(result.session(), {**feeds, **empty})
     model.set_attn_implementation("eager")
     truth = model(torch.tensor(ids), output_hidden_states=True, output_attentions=True)
     for name in ("hidden_states", "attentions"):

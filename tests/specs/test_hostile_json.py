@@ -123,12 +123,6 @@ def test_the_largest_size_is_an_axis():
     assert shape(axis_map(str((1 << 63) - 1)), {}) == ((1 << 63) - 1,)
 
 
-def test_a_division_by_a_size_of_0_is_refused():
-    assert refusal(InvalidSpec, shape, axis_map("frames//stride"), {"frames": 8, "stride": 0}) == (
-        "axis 'frames // stride' divides by 0 for these sizes: {'frames': 8, 'stride': 0}"
-    )
-
-
 @pytest.mark.parametrize(
     ("getter", "reason"),
     [

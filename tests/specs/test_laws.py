@@ -1,12 +1,8 @@
 """The laws of the algebra, of patterns, of paths, of dummies, of records as data, and of edits."""
 
 import json
-import os
 import pickle
-import subprocess
-import sys
 from operator import attrgetter
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,6 +10,7 @@ import strategies as some
 from attrs import evolve, fields
 from hypothesis import given, reject
 from hypothesis import strategies as st
+from processes import printed
 from refusals import refusal
 
 from onnxfn.architectures import ARCHITECTURES
@@ -33,7 +30,6 @@ from onnxfn.specs.records import Read
 from onnxfn.specs.stored.serialize import from_json, to_json, to_plain
 from onnxfn.specs.tasks.tasks import SYNONYMS, for_task, task_names, tasked
 
-ROOT = Path(__file__).parents[2]
 BY_NAME = (
     *("inputs", "outputs", "dummies.generators", "call.constants", "call.builders", "call.patches"),
     *("cache.rows", "parts.files", "parts.links"),
@@ -334,23 +330,11 @@ def test_a_dummy_is_the_same_in_another_process():
     code = "import sys; from onnxfn.specs.stored.serialize import from_json\n"
     code += "from onnxfn.specs.algebra.dummies import dummies\n"
     code += "print(dummies(from_json(sys.stdin.read()), {}, seed=7)['input_ids'].tolist())"
-    told = elsewhere(code, to_json(TOKENS).encode())
+    told = printed("-c", code, given=to_json(TOKENS), PYTHONHASHSEED="1")
     assert json.loads(told) == dummies(TOKENS, {}, seed=7)["input_ids"].tolist()
 
 
 # Records as data
-
-
-def elsewhere(code, given_to_it):
-    """What a fresh Python, which hashes text otherwise, answers to these bytes."""
-    ran = subprocess.run(
-        [sys.executable, "-c", code],
-        input=given_to_it,
-        capture_output=True,
-        check=True,
-        env={**os.environ, "PYTHONHASHSEED": "1"},
-    )
-    return ran.stdout
 
 
 def pickled(record):
@@ -401,7 +385,7 @@ pairs = [(spec, from_json(text)) for spec, text in pickle.load(sys.stdin.buffer)
 agreed = all(spec == told and hash(spec) == hash(told) for spec, told in pairs)
 sys.stdout.buffer.write(pickle.dumps((agreed, [spec for spec, _ in pairs])))
 """
-    told = elsewhere(code, pickle.dumps([(spec, to_json(spec)) for spec in specs]))
+    told = printed("-c", code, given=pickle.dumps([(spec, to_json(spec)) for spec in specs]), PYTHONHASHSEED="1")
     agreed, back = pickle.loads(told)
     assert agreed
     assert back == specs
@@ -480,7 +464,4 @@ def test_an_edit_returns_another_spec_and_does_not_change_its_argument(name, spe
 @pytest.mark.sweep
 def test_the_laws_hold_for_300_examples():
     options = ["-q", "--hypothesis-profile=many", "-p", "no:cacheprovider", __file__]
-    run = subprocess.run(
-        [sys.executable, "-m", "pytest", *options], cwd=ROOT, capture_output=True, check=False, text=True
-    )
-    assert run.returncode == 0, run.stdout
+    printed("-m", "pytest", *options)

@@ -154,8 +154,7 @@ def test_an_object_that_is_no_preprocessor_is_an_error():
     ],
 )
 def test_real_inputs_are_a_case_of_the_check(model_type, task, case, tokenizer, tmp_path):
-    spec = spec_for(model_type, task)
-    model = tiny.model(model_type, spec.call.loader, **WIDE)
+    spec, model = tiny.spec_and_model(model_type, task, **WIDE)
     result = onnxfn.export(spec, model, tmp_path / "out", preprocessor=tokenizer)
     assert result.report.passed
     assert case in result.report.cases

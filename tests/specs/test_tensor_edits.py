@@ -8,7 +8,6 @@ from onnxfn.specs.algebra.facts import always, gives, patched, takes
 from onnxfn.specs.algebra.spec import OPSETS, Call, Check, ExportSpec, Overlay, Target
 from onnxfn.specs.axes import axis_map, pattern
 from onnxfn.specs.edits.axes import with_axis
-from onnxfn.specs.edits.renaming import renamed
 from onnxfn.specs.edits.tensors import (
     only_tasks,
     with_dtypes,
@@ -61,13 +60,6 @@ def test_facts_are_specs_of_one_record():
 
 def test_removing_nothing_changes_nothing():
     assert without(BERT) == BERT
-
-
-# Other names
-
-
-def test_an_output_is_renamed_in_the_tasks_too():
-    assert output_names(for_task(renamed(BERT, logits="scores"), "fill-mask")) == ["scores"]
 
 
 # Outputs, opset, tolerance, types

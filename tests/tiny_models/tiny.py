@@ -71,6 +71,14 @@ def model(
     return found
 
 
+def spec_and_model(model_type: str, task: str, **overrides: Any) -> tuple[Any, Any]:
+    """The spec of a row for a task, and a model of the class that it names."""
+    import onnxfn
+
+    spec = onnxfn.spec_for(model_type, task)
+    return spec, model(model_type, spec.call.loader, **overrides)
+
+
 def _tokens(told: Mapping[str, Any], vocabulary: int | None) -> dict[str, int]:
     """Special tokens that the small vocabulary lacks, moved to 1."""
     ids = {name: value for name, value in told.items() if name.endswith("_token_id") and isinstance(value, int)}

@@ -2,7 +2,6 @@
 
 import sys
 import time
-from pathlib import Path
 
 import numpy as np
 import onnx_ir as ir
@@ -10,6 +9,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from processes import memory_growth
 
 from onnxfn.weights.chunks import (
     CHUNK_BYTES,
@@ -150,18 +150,9 @@ def test_memory_does_not_grow_with_the_size_of_the_tensor(tmp_path, transposed):
     with file.open("wb") as stream:
         stream.truncate(1 << 28)
     raw = torch.from_file(str(file), shared=False, size=1 << 26).view(1 << 13, 1 << 13)
-    before = anonymous_memory()
-    growth = [
-        anonymous_memory() - before + 0 * int(chunk[0]) for chunk in chunks(weight(raw.t() if transposed else raw))
-    ]
+    growth = memory_growth(chunks(weight(raw.t() if transposed else raw)))
     assert len(growth) >= (1 << 13) // TILE_SIZE
     assert max(growth) < raw.nbytes // 3
-
-
-def anonymous_memory():
-    """Bytes of memory of this process that are not pages of a file."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return int(next(line for line in lines if line.startswith("RssAnon")).split()[1]) << 10
 
 
 def test_prefetched_results_come_in_order_and_are_limited_in_number():

@@ -12,6 +12,7 @@ import onnxruntime
 import pytest
 import tiny
 import torch
+from exported_folders import names
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from refusals import refusal
@@ -169,10 +170,6 @@ def bert(checkpoint):
     from transformers import AutoModelForMaskedLM
 
     return AutoModelForMaskedLM.from_pretrained(checkpoint)
-
-
-def names(folder):
-    return sorted(path.name for path in folder.iterdir())
 
 
 def locations(file):

@@ -1,7 +1,6 @@
 """Weights that are quantized while they are read."""
 
 import sys
-from pathlib import Path
 
 import numpy as np
 import onnx_ir
@@ -11,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from onnxruntime.capi import _pybind_state
 from onnxruntime.quantization.quant_utils import QuantType, quantize_data
+from processes import memory_growth
 from refusals import refusal
 
 from onnxfn.specs.errors import InvalidSpec
@@ -118,16 +118,9 @@ def test_memory_does_not_grow_with_the_size_of_the_weight(tmp_path):
     raw = torch.from_file(str(file), shared=False, size=rows * columns, dtype=torch.bfloat16).view(rows, columns)
     weight = QuantizedWeight("w", onnx_ir.tensor_adapters.TorchTensor(raw), rule)
     codes = quantized(weight)("codes", DTYPES["codes"], quantized_shape(rule, "codes", (rows, columns)))
-    before = anonymous_memory()
-    growth = [anonymous_memory() - before + 0 * int(chunk[0]) for chunk in chunks(codes)]
+    growth = memory_growth(chunks(codes))
     assert len(growth) == 4 * rows * columns // BLOCK_BYTES
     assert max(growth) < 4 * rows * columns // 4
-
-
-def anonymous_memory():
-    """Bytes of memory of this process that are not pages of a file."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return int(next(line for line in lines if line.startswith("RssAnon")).split()[1]) << 10
 
 
 def test_scales_are_computed_with_the_codes_and_let_go_when_they_were_read(monkeypatch):

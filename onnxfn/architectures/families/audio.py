@@ -22,14 +22,10 @@ waveforms: ExportSpec = compose(
 
 
 def wav2vec2_frames(config: str, length: str = "sequence_length") -> ExportSpec:
-    """A spec of the number of frames of wav2vec2's encoder.
+    """A spec of the number of frames of wav2vec2's encoder for `length`, the symbol of the number of samples.
 
     The convolutions have no padding. Those of the adapter have kernel 3 and padding 1 on both sides, so the formula
-    takes them as kernel 1.
-
-    Args:
-        config: The prefix of the configuration's keys.
-        length: The symbol of the number of samples.
+    takes them as kernel 1. `config`: the prefix of the configuration's keys.
     """
     adapters = f"{config}num_adapter_layers if {config}add_adapter else 0"
     encoder_frames = f"convolved({length}, {config}conv_kernel, {config}conv_stride)"
@@ -84,14 +80,10 @@ Tasks: none. A row adds them.
 
 
 def subsampled_frames(kernel: str, times: str, length: str = "sequence_length") -> ExportSpec:
-    """A spec of the number of frames after convolutions that shorten a mel spectrogram.
+    """A spec of the number of frames after convolutions that shorten a mel spectrogram: `times` of them.
 
-    Their keys are in the configuration, or in its `encoder_config`.
-
-    Args:
-        kernel: The kernel of each convolution, less its padding.
-        times: The number of convolutions.
-        length: The symbol of the number of steps.
+    Their keys are in the configuration, or in its `encoder_config`. `kernel`: that of each, less its padding. `length`:
+    the symbol of the number of steps.
     """
     return reads(
         num_mel_bins="encoder_config.num_mel_bins or num_mel_bins",

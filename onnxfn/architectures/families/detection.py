@@ -92,15 +92,10 @@ def promptable_segmentation(
 ) -> ExportSpec:
     """A spec of a model that segments the objects at given points: SAM, SAM-HQ, SAM 2.
 
-    Inputs: `pixel_values` of the encoder; of the decoder `input_points`, x and y of each point, and `input_labels`,
-    whether the object covers the point. A row adds the embeddings that the encoder hands to the decoder.
-    Tasks: feature-extraction, in two files. The decoder gives several masks per object, and the predicted quality of
-    each mask.
-
-    Args:
-        inputs: Inputs of the decoder before the points.
-        encoder: What the encoder runs.
-        decoder: What the decoder runs. Without a name it would have the inputs and outputs of the task too.
+    Inputs: `pixel_values` of the encoder; of the decoder `inputs`, then `input_points`, x and y of each point, and
+    `input_labels`, whether the object covers the point. A row adds the embeddings that the encoder hands to the
+    decoder. Tasks: feature-extraction, in two files. The decoder gives several masks per object, and the predicted
+    quality of each mask. Without a name of what it runs it would have the inputs and outputs of the task too.
     """
     return compose(
         generates("points", "uniform", low=0.0, high=from_config("image_size")),

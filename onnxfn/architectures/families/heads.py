@@ -22,13 +22,10 @@ from onnxfn.specs.tasks.tasks import DEFAULT_TASK, task_names, tasked
 
 @frozen
 class Heads:
-    """The heads of the rows of a family.
+    """The heads of the rows of a family: the tasks of the rows that have its input, with these axes.
 
-    Attributes:
-        tensor: The input that a row of the family has, with its axes.
-        tasks: A spec of the tasks.
-        behavior: The behavior that has the input; None for the spec itself.
-        reads: Names that a row of the family reads from the configuration.
+    `behavior`: the one that has the input; None for the spec itself. `reads`: names that such a row reads from the
+    configuration.
     """
 
     tensor: InputSpec

@@ -87,9 +87,7 @@ LANGUAGE_MODEL = "language_model"
 def drawing_parts(decoder: ExportSpec, *specs: ExportSpec) -> ExportSpec:
     """A spec of the files of a model that draws.
 
-    Args:
-        decoder: The spec of the model that takes embeddings and gives logits; its part gives states instead.
-        specs: What holds for all parts: where the configuration has its values.
+    `decoder` takes embeddings and gives logits; its part gives states instead. `specs` hold for all parts.
     """
     states = evolve(decoder, outputs=gives("last_hidden_state", f"{TOKENS} _").outputs)
     names = [PARTS[0][0], LANGUAGE_MODEL, *(name for name, _, _ in PARTS[1:])]

@@ -89,9 +89,8 @@ Each output is one vector per row, except `video_embeds`, which has one more axi
 def similarity_outputs(other: str, batch: str = "batch_size") -> ExportSpec:
     """A spec of the outputs of a contrastive model: the similarities, and the embeddings of both sides.
 
-    Args:
-        other: What the texts are compared with: image or audio. It is part of the names of the outputs.
-        batch: The symbol of the batch axis of the images or the audio.
+    `other`: what the texts are compared with: image or audio. It is part of the names. `batch`: the symbol of its batch
+    axis.
     """
     return compose(
         gives(f"logits_per_{other}", f"{batch} text_batch_size"),
@@ -192,11 +191,6 @@ Tasks: feature-extraction.
 
 
 def pooler_output(*, when: Source | None = None, loader: str | None = None) -> ExportSpec:
-    """A spec of the output `pooler_output` of feature-extraction: one vector per row.
-
-    Args:
-        when: The condition on the configuration under which the model has the output. None: always.
-        loader: The class that loads the model. None: the class of the task.
-    """
+    """A spec of the output `pooler_output` of feature-extraction: one vector per row. `when`: see `gives`."""
     model_class = EMPTY if loader is None else loads(loader)
     return serves("feature-extraction", model_class, gives("pooler_output", "batch_size _", when=when))

@@ -97,13 +97,8 @@ def mamba_layers(
 ) -> ExportSpec:
     """A spec of layers with the selective scan of the first Mamba: Mamba, Jamba, Zamba.
 
-    PyTorch continues from a state by single tokens only, so the check does too. Steps of several tokens are compared
-    in tests.
-
-    Args:
-        state: The axes of the state of the scan.
-        layers: How many layers have such a mixer, or which.
-        argument: The argument of `forward` that is the cache.
+    PyTorch continues from a state by single tokens only, so the check does too. Steps of several tokens are compared in
+    tests. `layers`: how many have such a mixer, or which. `argument`: that of `forward` that is the cache.
     """
     return compose(
         reads(
@@ -120,9 +115,7 @@ def mamba_layers(
 def mamba2_layers(*, layers: Source = "num_layers", argument: str = "past_key_values") -> ExportSpec:
     """A spec of layers with the state space of Mamba 2: Mamba 2, Bamba, Nemotron-H.
 
-    Args:
-        layers: How many layers have a state, or which.
-        argument: The argument of `forward` that is the cache.
+    `layers`: how many have a state, or which. `argument`: that of `forward` that is the cache.
     """
     return compose(
         reads(

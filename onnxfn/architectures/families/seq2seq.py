@@ -90,10 +90,7 @@ def encodes(inputs: ExportSpec, states: str = STATES) -> ExportSpec:
 def generation_tasks(task: str, *specs: ExportSpec, extra_files: ExportSpec = EMPTY) -> ExportSpec:
     """A spec of a task of an encoder-decoder, without and with past.
 
-    Args:
-        task: The task without past: `text2text-generation`.
-        specs: What both tasks also need.
-        extra_files: Files that are written after encoder and decoder.
+    `specs`: what both tasks need. `extra_files` are written after encoder and decoder.
 
     >>> [overlay.name for overlay in generation_tasks("image-to-text").tasks]
     ['image-to-text', 'image-to-text-with-past']
@@ -204,13 +201,9 @@ def input_lengths(traced: int, single: int, right_padded: int, left_padded: int)
 def mask_lengths(traced: int, *checked: int) -> ExportSpec:
     """A spec of the length of the decoder's audio mask in the trace and in each case of the check.
 
-    Choose lengths that the encoder shortens to about as many states as the case has. `prompt` and `prompts` are the
-    cases of a merged decoder without a past. Their numbers of states are repeated here, because a decoder in a file of
-    its own gets these cases too.
-
-    Args:
-        traced: The length in the trace.
-        checked: The lengths in the cases one, right-padded, left-padded, prompt and prompts.
+    Choose lengths that the encoder shortens to about as many states as the case has. `checked` are those of the cases
+    one, right-padded, left-padded, prompt and prompts. The last two are the cases of a merged decoder without a past.
+    Their numbers of states are repeated here, because a decoder in a file of its own gets these cases too.
     """
     names = ("one", "right-padded", "left-padded", "prompt", "prompts")
     masks = (case(name, sized(audio_sequence_length=length)) for name, length in zip(names, checked, strict=True))
@@ -220,12 +213,9 @@ def mask_lengths(traced: int, *checked: int) -> ExportSpec:
 
 
 def audio_encoder(inputs: ExportSpec, states: str, *, monolith_states: bool = True) -> ExportSpec:
-    """A spec of an encoder of audio, and of the model in one file.
+    """A spec of an encoder of audio, and of the model in one file. `states`: the axes of the encoder's output.
 
-    Args:
-        inputs: The audio inputs.
-        states: The axes of the encoder's output.
-        monolith_states: Whether the model in one file also returns the encoder's output.
+    `monolith_states`: whether the model in one file also returns the encoder's output.
     """
     outputs = (gives("encoder_last_hidden_state", states),) if monolith_states else ()
     return compose(
@@ -237,9 +227,7 @@ def audio_encoder(inputs: ExportSpec, states: str, *, monolith_states: bool = Tr
 def audio_decoder(builder: str, *lengths: int) -> ExportSpec:
     """A spec of a decoder whose argument `encoder_outputs` holds the encoder's states and a mask of them.
 
-    Args:
-        builder: The function that builds the argument from the states and the audio mask.
-        lengths: The lengths of the audio mask: see `mask_lengths`.
+    `builder`: the function that builds the argument from the states and the audio mask. `lengths`: see `mask_lengths`.
     """
     return behaves(
         "decoder",

@@ -13,6 +13,7 @@ from onnxfn.specs.algebra.compose import compose, from_config, reads
 from onnxfn.specs.algebra.dummies import generates, padded, sized
 from onnxfn.specs.algebra.facts import always, takes
 from onnxfn.specs.algebra.spec import ExportSpec
+from onnxfn.specs.records import Kind
 
 Forms = tuple[ExportSpec, ...]
 
@@ -31,9 +32,9 @@ def _spectrogram(axes: str) -> ExportSpec:
     return compose(SOUNDS, takes("input_features", f"num_sounds {axes}", "spectrogram", kind="float"))
 
 
-def _masked(axes: str, mask: str, frames: str) -> ExportSpec:
-    """A spec of a spectrogram and of the mask of its frames."""
-    return compose(_spectrogram(axes), takes(mask, f"num_sounds {frames}", "padding_mask"))
+def _masked(axes: str, mask: str, frames: str, kind: Kind = "int") -> ExportSpec:
+    """A spec of a spectrogram and of the mask of its frames; bool, if a model also chooses features by it."""
+    return compose(_spectrogram(axes), takes(mask, f"num_sounds {frames}", "padding_mask", kind=kind))
 
 
 CHUNKED = "chunk_frames*num_chunks"
@@ -46,20 +47,14 @@ CHUNKS = compose(
 """Three chunks in each sound, and other numbers of chunks."""
 
 
-def _masked_by_bools(axes: str) -> ExportSpec:
-    """A spec of a spectrogram and of the mask of its frames, by which a model also chooses features: so it is bool."""
-    mask = takes("input_features_mask", f"num_sounds {FRAMES}", "padding_mask", kind="bool")
-    return compose(_spectrogram(axes), mask)
-
-
 CONVOLVED = compose(
-    _masked_by_bools(f"{FRAMES} convolved_mels="),
+    _masked(f"{FRAMES} convolved_mels=", "input_features_mask", FRAMES, kind="bool"),
     reads(convolved_mels="audio_config.subsampling_conv_channels[0]"),
 )
 """Spectrograms with one value per frame for each channel of the first convolution, and a mask of their frames."""
 
 WAVE_FRAMES = compose(
-    _masked_by_bools(f"{FRAMES} audio_embed_dim="),
+    _masked(f"{FRAMES} audio_embed_dim=", "input_features_mask", FRAMES, kind="bool"),
     reads(audio_embed_dim="audio_config.audio_embed_dim"),
     sized_in("one several", sound_length=(20, 11, 31)),
 )
@@ -152,7 +147,7 @@ SOUND_FORMS: Mapping[str, Forms] = MappingProxyType(
             CONVOLVED,
             GROUPED,
             *_masked_forms("input_features_mask"),
-            _masked_by_bools(f"{FRAMES} num_mel_bins="),
+            _masked(f"{FRAMES} num_mel_bins=", "input_features_mask", FRAMES, kind="bool"),
         ),
         "input_features feature_attention_mask": _masked_forms("feature_attention_mask"),
         "input_features chunk_sample_lengths": (COUNTED,),

@@ -84,10 +84,8 @@ Tasks: feature-extraction, image-classification.
 def feature_maps(task: str, axes: str) -> ExportSpec:
     """A spec of a task of a backbone: one output per entry of `out_features` in the configuration, 8 at most.
 
-    Args:
-        task: The name of the task.
-        axes: The axes of a feature map. `{index}` in them stands for the index of the map: each map is smaller than
-            the one before, so their sizes have symbols of their own.
+    `{index}` in the axes stands for the index of the map: each map is smaller than the one before, so their sizes have
+    symbols of their own.
     """
     maps = (
         gives(
@@ -104,12 +102,7 @@ def feature_maps(task: str, axes: str) -> ExportSpec:
 def backbone(image: ExportSpec, axes: str) -> ExportSpec:
     """A spec of a backbone, which returns one feature map per stage: MaskFormer's Swin, RT-DETR's ResNet, ViTPose's.
 
-    Inputs: those of `image`.
-    Tasks: feature-extraction, with the outputs of `feature_maps`.
-
-    Args:
-        image: The spec of the image inputs.
-        axes: The axes of a feature map, as for `feature_maps`.
+    Inputs: those of `image`. Tasks: feature-extraction, with the outputs of `feature_maps`, whose axes are `axes`.
     """
     return without(compose(image, feature_maps("feature-extraction", axes)), "last_hidden_state")
 

@@ -252,27 +252,18 @@ def position_embeds(self: Any, seq_len: int, dtype: Any, device: Any) -> Any:
         return torch.cat(sin_cos(start - step * torch.arange(count, device=device)), dim=-1)
 
     if self.config.attention_type == "factorized":
-        return _factors(*sin_cos(torch.arange(seq_len, device=device)))
+        sin, cos = sin_cos(torch.arange(seq_len, device=device))
+        # The matrices phi, pi, psi and omega of the paper's appendix A.2.2, as in the original.
+        return tuple(torch.cat(pair, dim=-1) for pair in ((sin, sin), (cos, cos), (cos, sin), (-sin, cos)))
+    is_cut = self.config.separate_cls and not self.config.truncate_seq
     embeds = [[descending_embeds(seq_len, 1, 2 * seq_len), None]]
     for block in range(1, self.config.num_blocks):
-        step, pooled_length = 2 ** (block - 1), _pooled_length(self.config, seq_len)
+        step, pooled_length = 2 ** (block - 1), seq_len // 2 + 1 if is_cut else (seq_len + 1) // 2  # as stride_pool_pos
         shift = -step if self.config.separate_cls else 0
         pooling = descending_embeds(shift + 2 * pooled_length * step, step, 2 * pooled_length + seq_len)
         embeds.append([descending_embeds(2 * pooled_length * step, 2 * step, 2 * pooled_length), pooling])
         seq_len = pooled_length
     return embeds
-
-
-def _factors(sin: Tensor, cos: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The matrices phi, pi, psi and omega of the paper's appendix A.2.2, as in the original."""
-    pairs = ((sin, sin), (cos, cos), (cos, sin), (-sin, cos))
-    phi, pi, psi, omega = (torch.cat(pair, dim=-1) for pair in pairs)
-    return phi, pi, psi, omega
-
-
-def _pooled_length(config: Any, length: int) -> int:
-    """The number of positions that stride_pool_pos returns for `length` positions."""
-    return length // 2 + 1 if config.separate_cls and not config.truncate_seq else (length + 1) // 2
 
 
 def axial_positions(module: Any, position_ids: Tensor) -> Tensor:

@@ -29,17 +29,13 @@ def neck_features(self: Any, backbone: Any, pixel_values: Tensor) -> Any:
     if backbone is not None:
         feature_maps = backbone.forward_with_filtered_kwargs(pixel_values).feature_maps
     else:
-        feature_maps = selected_hidden_states(
-            self.config, self.dpt(pixel_values, output_hidden_states=True, return_dict=True)
-        )
+        outputs = self.dpt(pixel_values, output_hidden_states=True, return_dict=True)
+        # In a hybrid, the first come from its convolutions.
+        convolutional = list(outputs.intermediate_activations) if self.config.is_hybrid else []
+        indices = self.config.backbone_out_indices[len(convolutional) :]
+        chosen = [state for index, state in enumerate(outputs.hidden_states[1:]) if index in indices]
+        feature_maps = convolutional + chosen
     return self.neck(feature_maps, height // patch_size, width // patch_size)
-
-
-def selected_hidden_states(config: Any, outputs: Any) -> list[Tensor]:
-    """The hidden states that `backbone_out_indices` selects. In a hybrid, the first come from its convolutions."""
-    convolutional = list(outputs.intermediate_activations) if config.is_hybrid else []
-    indices = config.backbone_out_indices[len(convolutional) :]
-    return convolutional + [state for index, state in enumerate(outputs.hidden_states[1:]) if index in indices]
 
 
 def reassembled_features(self: Any, hidden_states: list[Tensor], patch_height: Any, patch_width: Any) -> list[Tensor]:

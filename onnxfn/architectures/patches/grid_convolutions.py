@@ -5,6 +5,7 @@ The patches of all images are in one row. A convolution reads the neighbours of 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -54,12 +55,10 @@ def minicpm_features(self: Any, hidden_states: Tensor, target_sizes: Tensor) -> 
 
 
 def blocks_of(grid_thw: Tensor, merge: int, first: Tensor | None = None) -> Tensor:
-    """The indices of the patches of each block, row by row: `[blocks, merge * merge]`.
+    """The indices of the patches of each block of `merge` by `merge`, row by row: `[blocks, merge * merge]`.
 
-    Args:
-        grid_thw: The frames, the height and the width of each image in patches, `[images, 3]`.
-        merge: The height and the width of a block.
-        first: The index of the first patch of each image, `[images]`. None: images follow each other.
+    `grid_thw`: frames, height and width of each image in patches, `[images, 3]`. `first`: the index of the first patch
+    of each image, `[images]`; None: images follow each other.
     """
     cells = patches_of(torch.cat([grid_thw[:, :1], grid_thw[:, 1:] // merge], dim=1))
     width = grid_thw[:, 2][cells.image]
@@ -93,13 +92,8 @@ def lfm3_vl_convolution(self: Any, hidden_states: Tensor, grid_thw: Tensor, **_:
 def _neighbours(grid_thw: Tensor, merge: int, side: int) -> tuple[Tensor, Tensor]:
     """The indices of the patches in a square around each patch, row by row, and whether they are in its frame.
 
-    Args:
-        grid_thw: The frames, the height and the width of each image in patches, `[images, 3]`.
-        merge: The side of the blocks whose patches follow each other.
-        side: The side of the square, an odd number.
-
-    Returns:
-        Two tensors `[patches, side * side]`. An index outside the frame is that of a patch at its edge.
+    Both are `[patches, side * side]`; the side of the square is odd. An index outside the frame is that of a patch at
+    its edge. `merge`: the side of the blocks whose patches follow each other.
     """
     patches, reach = patches_of(grid_thw, merge), side // 2
     inner = torch.arange(side * side, device=grid_thw.device)
@@ -114,19 +108,20 @@ def _neighbours(grid_thw: Tensor, merge: int, side: int) -> tuple[Tensor, Tensor
 
 def hunyuan_vl_features(self: Any, pixel_values: Tensor, grid_thw: Tensor, **_: Any) -> Any:
     """For HunYuanVLVisionTransformer.forward (transformers 5.23), which loops over the images."""
-    states = _hunyuan_embeddings(self.embeddings, pixel_values, grid_thw)[None]
-    for layer in self.layers:
-        states = layer(states, cu_seqlens=get_vision_cu_seqlens(grid_thw), attention_mask=None)
-    features = _hunyuan_rows(self.patch_merger, states[0], grid_thw)[None]
-    return BaseModelOutputWithPooling(last_hidden_state=states, pooler_output=features)
+    return _merged_features(self, _hunyuan_embeddings(self.embeddings, pixel_values, grid_thw), grid_thw, _hunyuan_rows)
 
 
 def hy_v4_vl_features(self: Any, pixel_values: Tensor, grid_thw: Tensor, **_: Any) -> Any:
     """For HYV4VLVisionModel.forward (transformers 5.24), which loops over the images."""
-    states = _hunyuan_embeddings(self.embeddings, pixel_values, grid_thw, beyond=0.1)[None]
+    embeddings = _hunyuan_embeddings(self.embeddings, pixel_values, grid_thw, beyond=0.1)
+    return _merged_features(self, embeddings, grid_thw, _hy_v4_vl_rows)
+
+
+def _merged_features(self: Any, embeddings: Tensor, grid_thw: Tensor, rows: Callable[..., Tensor]) -> Any:
+    states = embeddings[None]
     for layer in self.layers:
         states = layer(states, cu_seqlens=get_vision_cu_seqlens(grid_thw), attention_mask=None)
-    features = _hy_v4_vl_rows(self.patch_merger, states[0], grid_thw)[None]
+    features = rows(self.patch_merger, states[0], grid_thw)[None]
     return BaseModelOutputWithPooling(last_hidden_state=states, pooler_output=features)
 
 
@@ -182,10 +177,8 @@ def _merged(self: Any, states: Tensor, grid_thw: Tensor) -> Tensor:
 def _with_newlines(sizes: Tensor, total: Any, ends: int) -> tuple[Tensor, Tensor, Tensor]:
     """The order of blocks, where `total` stands after each row; the places in an image, and the lengths of images.
 
-    Args:
-        sizes: The height and the width of each image in blocks, `[images, 2]`.
-        total: The number of the blocks of all images.
-        ends: The number of tokens before an image, and of those after it.
+    `sizes`: height and width of each image in blocks, `[images, 2]`. `total`: the number of the blocks of all images.
+    `ends`: the number of tokens before an image, and of those after it.
     """
     height, width = sizes.unbind(-1)
     lengths = height * (width + 1) + 2 * ends

@@ -95,11 +95,7 @@ def interpolated_bicubic(
 
 @frozen
 class LevelSizes:
-    """Stands for the tensor of the height and the width of each level, `[levels, 2]`. No value is read from a tensor.
-
-    Attributes:
-        sizes: The height and the width of each level.
-    """
+    """Stands for the tensor of the height and the width of each level. No value is read from a tensor."""
 
     sizes: tuple[tuple[int, int], ...]
 

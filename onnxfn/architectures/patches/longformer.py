@@ -54,10 +54,7 @@ def attention(
     Here both kinds of attention are always computed. A token attends to the tokens of its window that are neither
     masked nor global, and to all global tokens of its row. The output of a masked token is 0. A global token attends to
     all tokens that are not masked, with separate projections. Dropout is omitted: models are exported in evaluation
-    mode.
-
-    Raises:
-        InvalidSpec: `output_attentions` is set. Attention weights are not an output of this form.
+    mode. InvalidSpec for `output_attentions`: attention weights are not an output of this form.
     """
     if output_attentions:
         raise InvalidSpec("longformer is exported without its attentions; leave out output_attentions")

@@ -54,15 +54,8 @@ def antialiased_weights(indices: Tensor, sizes: Tensor, source: int) -> Tensor:
 class Patches:
     """Facts about each patch of all images: `[patches]`.
 
-    Attributes:
-        image: The index of its image.
-        within: Its index within its image.
-        frame: The index of its frame within its image.
-        first: The index of the first patch of its frame.
-        height: The height of its image.
-        width: The width of its image.
-        row: Its row in its frame.
-        column: Its column in its frame.
+    They are the index of its image, its index within it, the index of its frame within it, the index of the first patch
+    of that frame, height and width of its image, and its row and column in its frame.
     """
 
     image: Tensor
@@ -76,11 +69,9 @@ class Patches:
 
 
 def patches_of(grid_thw: Tensor, merge: Any = 1) -> Patches:
-    """The facts about each patch of images with these grids.
+    """The facts about each patch of images with these grids: frames, height and width in patches, `[images, 3]`.
 
-    Args:
-        grid_thw: The frames, the height and the width of each image in patches, `[images, 3]`.
-        merge: The side of the blocks whose patches follow each other: a number, or one for each image.
+    `merge`: the side of the blocks whose patches follow each other: a number, or one for each image.
     """
     image, within = members(grid_thw.prod(-1))
     height, width = grid_thw[:, 1][image], grid_thw[:, 2][image]

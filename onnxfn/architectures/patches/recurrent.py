@@ -171,13 +171,8 @@ def final_state_and_outputs(
 ) -> tuple[Tensor, Tensor]:
     """The final state and the outputs of a recurrence along axis 1, which torch exports as one Scan.
 
-    Args:
-        step: `(state, inputs of one token) -> (next state, output of that token)`.
-        state: The initial state.
-        inputs: Tensors with the length at axis 1.
-
-    Returns:
-        The final state, and the outputs with the length at axis 1.
+    `step`: `(state, inputs of one token) -> (next state, output of that token)`. Inputs and outputs have the length at
+    axis 1.
     """
     final_state, outputs = torch_name("scan")(step, state, [tensor.transpose(0, 1) for tensor in inputs])
     return final_state, outputs.transpose(0, 1)
@@ -188,12 +183,9 @@ def linear_recurrence(
 ) -> tuple[Tensor, Tensor]:
     """The final state and the outputs of a recurrence: the state decays, and each token adds a product to it.
 
-    Args:
-        decay: The factor of the state, `[batch, length, ..., rows, columns]`, where a size may be 1.
-        rows: The first factor of the product, `[batch, length, ..., rows]`.
-        columns: The second one, `[batch, length, ..., columns]`.
-        reader: The weights of the sum over the columns of the state that gives an output.
-        state: The initial state, `[batch, ..., rows, columns]`; None: zeros.
+    The factor `decay` is `[batch, length, ..., rows, columns]`, where a size may be 1. The factors of the product are
+    `rows`, `[batch, length, ..., rows]`, and `columns`. An output is a sum over the columns of the state, with the
+    weights `reader`. The initial state is `[batch, ..., rows, columns]`; None: zeros.
     """
 
     def step(state: Tensor, inputs: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:

@@ -77,14 +77,9 @@ def _attended_in_blocks(
     """The attention of each frame to the frames of its block, `[batch, length, width]`.
 
     The originals pad only if the block size does not divide the length, and slice the result then. Here the last block
-    is always padded, by 0 if it is full.
-
-    Args:
-        states: `[batch, length, width]`.
-        mask: True for frames that are not padding, `[batch, length]`. None: all.
-        projected: The queries, keys and values of padded states, `[batch, padded length, heads * size]` each.
-        positions: The embedding of each distance in a block, `[block, block, size]`.
-        scale: That of the scores.
+    is always padded, by 0 if it is full. `mask`: true for frames that are not padding, `[batch, length]`. `projected`:
+    queries, keys and values of padded states, `[batch, padded length, heads * size]` each. `positions`: the embedding
+    of each distance in a block, `[block, block, size]`. `scale`: that of the scores.
     """
     length, (block, _, size) = states.shape[1], positions.shape
     padding = (length + block - 1) // block * block - length

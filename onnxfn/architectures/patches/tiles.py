@@ -83,10 +83,7 @@ class Areas:
 def best_grids(sizes: Tensor, resolutions: list[list[int]], side: int) -> Tensor:
     """The number of tiles of each image in height and width, `[images, 2]`: see select_best_resolution.
 
-    Args:
-        sizes: The height and the width of each image in pixels, `[images, 2]`.
-        resolutions: The heights and widths that tiles may form.
-        side: The height and the width of a tile.
+    `sizes`: those of each image in pixels, `[images, 2]`. `resolutions`: those that tiles of a side may form.
     """
     known = torch.tensor(resolutions, dtype=torch.float64, device=sizes.device)
     wanted = sizes.to(torch.float64)[:, None]
@@ -137,15 +134,11 @@ def _of_tiles(shown: Areas, pixel_values: Tensor) -> Areas:
 
 
 def _rows(features: Tensor, grids: Tensor, areas: Areas, shown: Areas, newline: Tensor, *, is_scaled: bool) -> Tensor:
-    """The rows of all images, `[rows, width]`.
+    """The rows of all images, `[rows, width]`, from features `[images, tiles, patches of a tile, width]`.
 
-    Args:
-        features: Those of each tile, the whole image first, `[images, tiles, patches of a tile, width]`.
-        grids: How many tiles each image has in height and width.
-        areas: Where each image lies in its tiles.
-        shown: The height and the width in which it is shown.
-        newline: The vector for a new line.
-        is_scaled: Whether images may be shown smaller.
+    The whole image is the first tile. `grids`: how many tiles each image has in height and width. `areas`: where each
+    lies in its tiles. `shown`: the height and the width in which it is shown. `newline`: the vector for a new line.
+    `is_scaled`: images may be shown smaller.
     """
     _, tiles, patches, _ = features.shape
     side = int(patches**0.5)

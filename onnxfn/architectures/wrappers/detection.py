@@ -30,10 +30,8 @@ OFF = ", ".join(f"{name}=-1.0" for name in SWITCHES)
 def keypoint_matcher(model: Any) -> Any:
     """Image pairs -> matches and scores `[batch, 2, keypoints]`.
 
-    The model returns them per image if it does not prune keypoints.
-
-    Raises:
-        InvalidSpec: The configuration stops early or prunes keypoints: the amount of computation depends on the images.
+    The model returns them per image if it does not prune keypoints. InvalidSpec if the configuration stops early or
+    prunes keypoints: the amount of computation depends on the images.
     """
     enabled = [f"{name}={getattr(model, name)}" for name in SWITCHES if getattr(model, name) > 0]
     if enabled:

@@ -50,13 +50,8 @@ def feature_method(model: Any, name: str) -> Callable[..., Any] | None:
 def fixed_sides(model: Any) -> tuple[int, int] | None:
     """Height and width of images for a tower of timm that pools each image to a fixed number of tokens (Gemma 3n).
 
-    The tower runs on images of any size. Only the configuration of timm has the size that it was trained for.
-
-    Args:
-        model: A model of transformers.
-
-    Returns:
-        Height and width in pixels; None for any other tower.
+    The tower runs on images of any size. Only the configuration of timm has the size that it was trained for, in
+    pixels. None for any other tower.
     """
     if getattr(model.config, "vision_soft_tokens_per_image", None) is None:
         return None

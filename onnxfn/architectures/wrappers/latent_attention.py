@@ -63,11 +63,7 @@ def _expanding(model: Any, cache: Any) -> Iterator[None]:
 
 
 def unexpanded(passed: dict[int, Any]) -> Callable[..., tuple[Any, Any]]:
-    """A function for Cache.update that returns the unexpanded states.
-
-    Args:
-        passed: Gets, for the index of each layer, what the layer hands to the cache beside its states.
-    """
+    """A function for Cache.update that returns the unexpanded states; `passed` gets what layers hand it beside them."""
 
     def update(key_states: Any, value_states: Any, layer_idx: int, *args: Any, **kwargs: Any) -> tuple[Any, Any]:
         passed[layer_idx] = (args, kwargs)

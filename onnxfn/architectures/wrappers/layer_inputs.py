@@ -32,11 +32,15 @@ def decoder_inputs(model: Any, input_ids: Any) -> tuple[Any, Any]:
     Both are tensors. Models differ in how they look up placeholder tokens, so the model itself runs, without its
     language model.
     """
+    from transformers.utils import ModelOutput
+
     handed: dict[str, Any] = {}
 
     def forward(**inputs: Any) -> Any:
         handed.update(inputs)
-        return _result(inputs["inputs_embeds"])
+        result = ModelOutput(last_hidden_state=inputs["inputs_embeds"])
+        vars(result).update(dict.fromkeys(FIELDS), **result)  # some models read attributes
+        return result
 
     decoder = layered_decoder(model)
     decoder.forward = forward  # type: ignore[union-attr]
@@ -45,12 +49,3 @@ def decoder_inputs(model: Any, input_ids: Any) -> tuple[Any, Any]:
     finally:
         del decoder.forward  # type: ignore[union-attr]
     return handed["inputs_embeds"], handed[LAYER_INPUTS]
-
-
-def _result(states: Any) -> Any:
-    """A result with these states, as a mapping and by attributes; its other fields are None."""
-    from transformers.utils import ModelOutput
-
-    result = ModelOutput(last_hidden_state=states)
-    vars(result).update(dict.fromkeys(FIELDS), last_hidden_state=states)
-    return result

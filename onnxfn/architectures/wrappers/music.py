@@ -12,11 +12,7 @@ from onnxfn.specs.errors import InvalidSpec
 
 
 def single_chunk_encoder(model: Any) -> Any:
-    """Audio -> codes `[1, batch, codebooks, frames]` of the lowest bandwidth, all audio in one chunk.
-
-    Raises:
-        InvalidSpec: The configuration splits audio into chunks.
-    """
+    """Audio -> codes `[1, batch, codebooks, frames]` of the lowest bandwidth. InvalidSpec if a model splits audio."""
     if model.config.chunk_length is not None:
         raise InvalidSpec(
             f"{type(model).__name__} splits audio into overlapping chunks of {model.config.chunk_length} samples, and "

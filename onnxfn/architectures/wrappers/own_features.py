@@ -29,15 +29,9 @@ def gemma3n_audio(model: Any, input_features: Tensor, input_features_mask: Tenso
     """The features of sounds, as forward of Gemma3nModel (transformers 5.23) puts them among the tokens.
 
     The processor writes the same number of placeholder tokens for every sound. So each sound has that number of rows:
-    its own, then the embedding of the last token of the vocabulary.
-
-    Args:
-        model: The model.
-        input_features: `[sounds, frames, mels]`.
-        input_features_mask: `[sounds, frames]`, true for frames of the sound.
-
-    Returns:
-        `[sounds, config.audio_soft_tokens_per_image, width]`.
+    its own, then the embedding of the last token of the vocabulary. They are `[sounds,
+    config.audio_soft_tokens_per_image, width]`; the features, `[sounds, frames, mels]`; their mask is true for frames
+    of the sound.
     """
     inside = model.model
     result = inside.get_audio_features(input_features, ~input_features_mask, return_dict=True)
@@ -58,8 +52,7 @@ def frame_features(
 def qwen2_audio(model: Any, input_features: Tensor, feature_attention_mask: Tensor, **_: Any) -> Tensor:
     """The features of sounds, as forward of Qwen2AudioModel (transformers 5.23) puts them among the tokens.
 
-    Returns:
-        The rows of all sounds, without those of padding, `[tokens, width]`.
+    They are the rows of all sounds, without those of padding, `[tokens, width]`.
     """
     from transformers.masking_utils import create_bidirectional_mask
 

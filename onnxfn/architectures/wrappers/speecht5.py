@@ -31,9 +31,11 @@ def decoder(
 ) -> dict[str, Any]:
     """All frames so far -> the next frames. `output_sequence` holds all frames, the past those before the last."""
     frames = prenet_output(model.speecht5.decoder.prenet, output_sequence, speaker_embeddings)
+    layers = [] if past_key_values is None else past_key_values.self_attention_cache.layers
+    past = layers[0].keys.shape[-2] if layers and layers[0].is_initialized else 0
     outputs = called(
         model.speecht5.decoder.wrapped_decoder,
-        hidden_states=frames.index_select(1, torch.arange(_past_length(past_key_values), frames.shape[1])),
+        hidden_states=frames.index_select(1, torch.arange(past, frames.shape[1])),
         encoder_hidden_states=encoder_hidden_states,
         encoder_attention_mask=encoder_attention_mask,
         past_key_values=past_key_values,
@@ -51,11 +53,7 @@ def decoder(
 
 
 def postnet_and_vocoder(model: Any) -> Any:
-    """All frames -> waveform.
-
-    Raises:
-        InvalidSpec: The model has no vocoder. SpeechT5's vocoder is a separate model.
-    """
+    """All frames -> waveform. InvalidSpec if the model has no vocoder: that of SpeechT5 is a separate model."""
     if getattr(model, "vocoder", None) is None:
         raise InvalidSpec(
             f"{type(model).__name__} has no vocoder, which computes the waveform; before the export set "
@@ -86,9 +84,3 @@ def prenet_output(prenet: Any, frames: Tensor, speaker: Tensor) -> Tensor:
 def dropout_mask(frames: int, units: int, layer: int, share: float) -> Tensor:
     """Pseudo-random booleans `[frames, units]`, of which `share` are true."""
     return pseudo_random(frames, units, (layer + 1) * 977) < int(share * PRIME)
-
-
-def _past_length(past_key_values: Any) -> int:
-    """The number of frames in the cache."""
-    layers = [] if past_key_values is None else past_key_values.self_attention_cache.layers
-    return layers[0].keys.shape[-2] if layers and layers[0].is_initialized else 0

@@ -30,12 +30,7 @@ WRITERS = ("language_model", "text_model")
 
 @frozen
 class Width:
-    """The contents of a row after the embedding.
-
-    Attributes:
-        deep: The number of DeepStack features.
-        types: The argument that the mark is for; empty if rows have no mark.
-    """
+    """What a row has after the embedding: a number of DeepStack features, and the mark for an argument, if any."""
 
     deep: int = 0
     types: str = ""

@@ -211,12 +211,14 @@ class Reference:
         inputs: The arrays of the inputs.
         outputs: PyTorch's arrays of the outputs.
         other: `other(n)`: the same case with other random inputs. None for inputs from a preprocessor.
+        is_of_other_sizes: Whether the case tries sizes on the other side of a condition, or small and far ones.
     """
 
     case: str
     inputs: Mapping[str, Array]
     outputs: OutputArrays
     other: Callable[[int], Reference] | None = field(default=None, eq=False, repr=False)
+    is_of_other_sizes: bool = False
 
 
 def references(
@@ -245,7 +247,7 @@ def references(
 def possible_reference(model: Any, part: Part, case: CheckCase, dtype: str | None = None) -> Reference | None:
     """The reference of one case; None if it may be refused, and PyTorch cannot run it."""
     try:
-        return case_reference(model, part, case, dtype)
+        return evolve(case_reference(model, part, case, dtype), is_of_other_sizes=case.may_be_refused)
     except (CaptureFailed, CheckFailed, InvalidSpec):
         if case.may_be_refused:
             return None

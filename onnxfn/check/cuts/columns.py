@@ -29,14 +29,9 @@ SWAPPED = (1, 0)
 
 @frozen
 class Matrix:
-    """A matrix that a product reads.
+    """The initializer that a product reads. The product sums over the axis of the rows.
 
-    Attributes:
-        name: The name of its initializer.
-        rows: The size of the axis over which the product sums.
-        columns: The size of the other axis.
-        dtype: Its type, as a number of ONNX.
-        is_transposed: Whether the columns are the first axis of the initializer.
+    `is_transposed`: the columns are the first axis of the initializer. `dtype`: a number of ONNX.
     """
 
     name: str

@@ -31,13 +31,10 @@ Fits = Callable[[str, int], bool]
 
 @frozen
 class Section:
-    """A part of a graph that runs by itself.
+    """A part of a graph that runs by itself: `shared`, `embedding`, the path of a layer, or `head`.
 
-    Attributes:
-        name: `shared`, `embedding`, the path of a layer, or `head`.
-        nodes: The indices of its nodes in the graph, in their order there.
-        inputs: The values that it reads from inputs of the graph and from other sections.
-        outputs: Its values that other sections read, or that are outputs of the graph.
+    `nodes`: their indices in the graph, in their order there. `inputs`: the values that it reads from inputs of the
+    graph and from other sections. `outputs`: its values that other sections read, or that are outputs of the graph.
     """
 
     name: str
@@ -57,17 +54,10 @@ class Sections:
 def graph_sections(
     graph: Any, layers: Sequence[str], parameters: Iterable[str], of_layers: Collection[str], fits: Fits
 ) -> Sections:
-    """The sections of a graph.
+    """The sections of a graph. InvalidSpec if the layers do not form a chain in it.
 
-    Args:
-        graph: The `onnx.GraphProto`.
-        layers: The paths of the layers in the model, in the order of their calls.
-        parameters: The names of all parameters and buffers of the model.
-        of_layers: The inputs and outputs of the graph that belong to a layer, such as its cache.
-        fits: Whether a value may be hidden states. Of the values on all paths, the last that fits is taken.
-
-    Raises:
-        InvalidSpec: The layers do not form a chain in this graph.
+    `layers`: their paths in the model, in the order of their calls. `of_layers`: the inputs and outputs of the graph
+    that belong to a layer, such as its cache. Of the values on all paths, the last that fits is taken.
     """
     vertices = vertices_of(graph, layers, parameters, of_layers)
     outputs = {output.name for output in graph.output} - {*of_layers}

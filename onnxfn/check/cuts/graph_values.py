@@ -24,11 +24,9 @@ NONE: Weights = frozenset()
 
 @frozen(eq=False)
 class GraphValues:
-    """The floating-point values of a graph in one run.
+    """The floating-point values of a graph in one run, as float32; inputs first, then in the order of the nodes.
 
-    Attributes:
-        arrays: From the name of a value to its elements, as float32; inputs first, then in the order of the nodes.
-        weights: From the name of a value to the names of the initializers that it is computed from.
+    `weights`: from the name of a value to the names of the initializers that it is computed from.
     """
 
     arrays: Mapping[str, Array]
@@ -38,12 +36,8 @@ class GraphValues:
 def graph_values(file: Path, inputs: Mapping[str, Array], content: bytes | None = None) -> GraphValues:
     """The values of an ONNX file for these inputs. The file is not changed; ONNX Runtime runs once.
 
-    `content` replaces the bytes of the file.
-
-    Values inside the branches of an If and the bodies of loops are not among them.
-
-    Raises:
-        CheckFailed: ONNX Runtime cannot load or run the file.
+    `content` replaces the bytes of the file. Values inside the branches of an If and the bodies of loops are not among
+    them. CheckFailed if ONNX Runtime cannot load or run the file.
     """
     written = written_graph(file, content)
     graph = written.model.graph

@@ -34,10 +34,7 @@ def layer_paths(model: Any, weights: Collection[str]) -> tuple[str, ...]:
 def fits_shapes(graph: Any, shapes: Iterable[tuple[int, ...]], sizes: Mapping[str, int]) -> Fits:
     """Whether a value of a graph may have the shape of the hidden states before a layer, or after the last one.
 
-    Args:
-        graph: The `onnx.GraphProto`, which states the axes of its values.
-        shapes: The shapes of the hidden states in a case.
-        sizes: The sizes of the symbols in this case, as far as they are known.
+    `shapes` and `sizes`: those of the hidden states and of the symbols in a case, as far as they are known.
     """
     axes = {value.name: value.type.tensor_type for value in (*graph.value_info, *graph.input, *graph.output)}
     expected = tuple(shapes)

@@ -19,17 +19,11 @@ from onnxfn.specs.algebra.planned import Part
 
 @frozen(eq=False)
 class RecordedTensor:
-    """A floating-point tensor that a module takes or returns.
+    """A floating-point tensor that a module takes or returns, as float32. The path of the model itself is empty.
 
-    Attributes:
-        module: The path of the module; empty for the model itself.
-        computed_by: The path of the module with the code that computes the tensor: it returns the tensor, or passes it
-            to another module.
-        call: The number of the call of the module, counted over the run.
-        is_result: Whether the module returns the tensor.
-        is_of_leaf: Whether the module has no modules inside it.
-        output: The name of the planned output that the tensor is; empty for the tensors of modules.
-        array: The elements, as float32.
+    `computed_by`: the path of the module with the code that computes the tensor: it returns the tensor, or passes it to
+    another module. `call`: the number of the call of the module, counted over the run. `is_of_leaf`: the module has no
+    modules inside it. `output`: the name of the planned output that the tensor is; empty for the tensors of modules.
     """
 
     module: str

@@ -22,11 +22,7 @@ from onnxfn.weights.onnx_files import with_inner_graphs, with_weights_in_place
 class WrittenGraph:
     """A written ONNX file without its weights: they are external data, also those in the file itself.
 
-    Attributes:
-        file: The file.
-        model: The `onnx.ModelProto`.
-        initializers: Its initializers by name.
-        types: The type of each value, as a number of ONNX.
+    `types`: that of each value, as a number of ONNX.
     """
 
     file: Path
@@ -144,13 +140,8 @@ def run_sections(
     The iterator runs the section, and must be at its end before the next section. Only one section is in memory at a
     time, and only the outputs that later sections read are kept. CheckFailed if ONNX Runtime cannot load or run it.
 
-    Args:
-        written: The file.
-        sections: Its sections.
-        feeds: The inputs of the graph in each case.
-        replaced: For each case, values that later sections read in place of the computed values.
-        run_options: A run ends when their `terminate` is set.
-        tick: Is called between two runs.
+    `feeds`: the inputs of the graph in each case. `replaced`: for each case, values that later sections read in place
+    of the computed values. A run ends when `terminate` of the run options is set.
     """
     known: list[dict[str, Array]] = [dict(each) for each in feeds]
     last = {name: index for index, section in enumerate(sections.sections) for name in section.inputs}

@@ -20,18 +20,12 @@ NO_LAYERS: frozenset[int] = frozenset()
 
 @frozen(eq=False)
 class Vertex:
-    """An input of a graph, or a node.
+    """A node of a graph with its index there, or an input.
 
-    Attributes:
-        key: The name of the node, or of the input.
-        node: The index of the node; None for an input.
-        inputs: The values that it reads, also inside the branches of a node; initializers are not among them.
-        outputs: Its values.
-        data: The inputs on whose elements its values depend.
-        reads: The indices of the layers whose weights it reads, and `OUTSIDE` for weights of no layer. A node that
-            reads nothing but weights has none: its readers read them.
-        operator: The operator of the node; empty for an input.
-        is_float_input: Whether it is an input of real numbers that belongs to no layer.
+    `inputs`: the values that it reads, also inside the branches of a node; initializers are not among them. `data`: the
+    inputs on whose elements its values depend. `reads`: the indices of the layers whose weights it reads, and `OUTSIDE`
+    for weights of no layer. A node that reads nothing but weights has none: its readers read them. `operator`: empty
+    for an input. `is_float_input`: it is an input of real numbers that belongs to no layer.
     """
 
     key: str

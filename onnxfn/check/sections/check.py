@@ -85,9 +85,8 @@ def check_by_sections(
 
     The other figures are those of `check` in the same cases; its docstring describes the arguments. No text is decoded.
 
-    Raises:
-        InvalidSpec: The layers of the model do not form a chain in the graph of the file.
-        CheckFailed: ONNX Runtime cannot load or run a section.
+    InvalidSpec if the layers of the model do not form a chain in the graph of the file; CheckFailed if ONNX Runtime
+    cannot load or run a section.
     """
     of_weights, errors = file_weights(model, part, file, tick)
     session, of_sections, judged = _judged_sections(compared_file(model, part, file, exact, tick), real_inputs)
@@ -118,8 +117,14 @@ def sectioned_file(checked: CheckedFile, real_inputs: Mapping[str, Array] | None
     with recorded_hidden_states(model, layers) as last_run:
         every = references(model, part, real_inputs, limits=stated_limits(file), dtype=checked.dtype, tick=tick)
         runs = [(reference, last_run()) for reference in every]
-    rerun = partial(_with_exact, checked, layers, precision_of(checked.dtype or part.spec.target.float_dtype).wider)
-    cases = [RecordedCase(reference, hidden, cache(partial(rerun, reference))) for reference, hidden in runs]
+    wider = precision_of(checked.dtype or part.spec.target.float_dtype).wider
+
+    def with_exact(reference: Reference) -> HiddenStates:
+        with recorded_hidden_states(model, layers, wider) as last_run:
+            torch_outputs(model, part, reference.inputs, torch_dtype(checked.dtype))
+        return last_run()
+
+    cases = [RecordedCase(reference, hidden, cache(partial(with_exact, reference))) for reference, hidden in runs]
     sections_of = partial(_sections, checked, layers, runs)
     own = written if checked.content is None else written_graph(file)
     session = SectionedSession(own, sections_of(own), tick)
@@ -140,23 +145,12 @@ def _sections(
     return graph_sections(graph, layers, names, of_layers, lambda *value: all(each(*value) for each in fits))
 
 
-def _with_exact(
-    checked: CheckedFile, layers: Sequence[str], wider: Sequence[str], reference: Reference
-) -> HiddenStates:
-    """The hidden states of a case, with what the layers return in a wider dtype. PyTorch runs once more."""
-    with recorded_hidden_states(checked.model, layers, wider) as last_run:
-        torch_outputs(checked.model, checked.part, reference.inputs, torch_dtype(checked.dtype))
-    return last_run()
-
-
 def compared_sections(
     sectioned: SectionedFile, tick: Tick = no_tick
 ) -> tuple[tuple[SectionError, ...], tuple[OutputArrays, ...]]:
     """Runs all sections with PyTorch's hidden states and with those of the file.
 
-    Returns:
-        How far each section is from PyTorch with PyTorch's hidden states; and the planned outputs of the file in each
-        case, from those of the file.
+    The errors of the sections are those of the first run; the planned outputs in each case, those of the second.
     """
     cases, hidden = sectioned.cases, sectioned.sections.hidden
     feeds = [dict(case.reference.inputs) for case in cases]

@@ -36,15 +36,7 @@ class LastLayerRan(OnnxfnError):
 
 @frozen(eq=False)
 class ChosenLayers:
-    """The layers of a file that read far texts.
-
-    Attributes:
-        model: The PyTorch model.
-        part: The part of the file.
-        sectioned: The sections of the file.
-        indices: The chosen ones of its layers.
-        paths: Their paths.
-    """
+    """The layers of a file that read far texts: their indices among its layers, and their paths."""
 
     model: Any
     part: Part

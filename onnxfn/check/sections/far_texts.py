@@ -80,9 +80,14 @@ def _finding(part: Part, each: Comparison) -> str:
 
 def _comparisons(chosen: ChosenLayers, far: Sequence[CheckCase], tick: Tick) -> Iterator[Comparison]:
     """The comparisons in each case; a past is what the layers of the file computed for the text of the case before."""
-    feedback, past = {each.output: each.input for each in chosen.part.spec.feedback}, dict[str, Array]()
+    spec, past = chosen.part.spec, dict[str, Array]()
+    feedback, wider = {each.output: each.input for each in spec.feedback}, precision_of(spec.target.float_dtype).wider
+    numbers = f"{', '.join(map(str, chosen.indices))} of {len(chosen.sectioned.layers)}"
     for case in far:
-        recorded = _recorded(chosen, case, _with_past(chosen, case, past))
+        inputs = _with_past(chosen, case, past)
+        run = partial(hidden_states, chosen, inputs)
+        label = f"{case_label(spec, case.name, inputs)}, layers {numbers}"
+        recorded = RecordedCase(Reference(label, inputs, ()), run(()), cache(partial(run, wider)))
         values = _file_values(chosen, recorded, tick)
         yield from _case_comparisons(chosen, recorded, values, tick)
         past = {feedback[name]: array for name, array in values.items() if name in feedback}
@@ -123,15 +128,6 @@ def _with_past(chosen: ChosenLayers, case: CheckCase, past: Mapping[str, Array])
         return values.astype(dtype_of(spec, input_), copy=False)
 
     return {input_.name: array(input_) for input_ in spec.inputs}
-
-
-def _recorded(chosen: ChosenLayers, case: CheckCase, inputs: Mapping[str, Array]) -> RecordedCase:
-    """A case with the hidden states of the chosen layers in PyTorch."""
-    run = partial(hidden_states, chosen, inputs)
-    wider = precision_of(chosen.part.spec.target.float_dtype).wider
-    numbers = f"{', '.join(map(str, chosen.indices))} of {len(chosen.sectioned.layers)}"
-    label = f"{case_label(chosen.part.spec, case.name, inputs)}, layers {numbers}"
-    return RecordedCase(Reference(label, inputs, ()), run(()), cache(partial(run, wider)))
 
 
 def _results_with_picks(chosen: ChosenLayers, recorded: RecordedCase, values: Mapping[str, Array]) -> tuple[Array, ...]:

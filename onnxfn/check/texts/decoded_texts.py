@@ -150,10 +150,6 @@ def token_part_of(part: Part, plan: Plan) -> Part:
     return evolve(part, spec=by_tokens(evolve(part.spec, dummies=token_dummies)))
 
 
-def _fixed_batch(spec: PlannedSpec) -> int | None:
-    return fixed_sizes(spec).get(spec.batch)
-
-
 # Prompts
 
 
@@ -169,8 +165,11 @@ def prompts_of(spec: PlannedSpec, known: set[str]) -> Prompts:
 def _text_sizes(spec: PlannedSpec, length: int) -> dict[str, int]:
     """The sizes of a batch of texts of this length, with an empty past."""
     new_length = names(next(input_.axes for input_ in spec.inputs if input_.name == "input_ids"))[-1]
-    batch_size = _fixed_batch(spec) or TEXTS
-    return {spec.batch: batch_size, **dict.fromkeys(past_lengths(spec), 0), new_length: length}
+    return {
+        spec.batch: fixed_sizes(spec).get(spec.batch, TEXTS),
+        **dict.fromkeys(past_lengths(spec), 0),
+        new_length: length,
+    }
 
 
 # Inputs that other parts compute
@@ -190,7 +189,7 @@ def _linked_inputs(part: Part, plan: Plan, run: RunPart) -> dict[str, Array]:
     """The inputs of the texts that other parts compute. Token embeddings are left out: they change at each step."""
     linked_inputs: dict[str, Array] = {}
     for linked in (other for other in plan.parts if other.name in {*_linked_parts(part)} - {_embedding_part(part)}):
-        sizes = {linked.spec.batch: _fixed_batch(linked.spec) or TEXTS}
+        sizes = {linked.spec.batch: fixed_sizes(linked.spec).get(linked.spec.batch, TEXTS)}
         inputs = dummies(with_dummies(linked.spec, padded("right")), sizes)
         _, outputs = run(linked, inputs)
         known = {**inputs, **dict(zip(linked.outputs, outputs, strict=True))}

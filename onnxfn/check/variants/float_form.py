@@ -38,14 +38,7 @@ TYPE_ATTRIBUTES = ("to", "dtype", "output_dtype")
 
 @frozen(eq=False)
 class Group:
-    """The nodes that multiply quantized activations with integers, and scale the result.
-
-    Attributes:
-        source: The name of the activations.
-        product: The node that multiplies.
-        scales: The name of the scales of the weight.
-        output: The name of the result.
-    """
+    """The node that multiplies quantized activations with integers, and the names of source, scales and result."""
 
     source: str
     product: Any
@@ -72,7 +65,10 @@ def float_form(
         tensor = model.graph.initializer.add(name=name_in_memory(codes), dims=shape, data_type=TensorProto.FLOAT)
         tensor.data_location = TensorProto.EXTERNAL
         tensor.external_data.add(key="location", value="memory")
-    outer = Outer(model.graph, _scale_types(model.graph), {*in_memory})
+    casts = [node for inner in with_inner_graphs(model.graph) for node in inner.node if node.op_type == "Cast"]
+    types = {node.output[0]: attribute.i for node in casts for attribute in node.attribute if attribute.name == "to"}
+    types |= {each.name: each.data_type for each in model.graph.initializer}
+    outer = Outer(model.graph, types, {*in_memory})
     findings = [line for graph in [*with_inner_graphs(model.graph)][::-1] for line in _compute_in_floats(graph, outer)]
     if is_half:
         _widen(model.graph)
@@ -89,10 +85,7 @@ def name_in_memory(codes: str) -> str:
 class Outer:
     """The outer graph, which gets the constants.
 
-    Attributes:
-        graph: The graph.
-        types: The types of the values that may be scales.
-        in_memory: The codes whose elements are in memory.
+    `types`: those of the values that may be scales. `in_memory`: the codes whose elements are in memory.
     """
 
     graph: Any
@@ -106,13 +99,6 @@ class Outer:
         name = f"float_form_{len(self.graph.initializer)}"
         self.graph.initializer.append(numpy_helper.from_array(array, name))
         return name
-
-
-def _scale_types(graph: Any) -> dict[str, int]:
-    """From the names of initializers, also after a Cast, to the numbers of their types."""
-    casts = [node for inner in with_inner_graphs(graph) for node in inner.node if node.op_type == "Cast"]
-    types = {node.output[0]: attribute.i for node in casts for attribute in node.attribute if attribute.name == "to"}
-    return {**types, **{each.name: each.data_type for each in graph.initializer}}
 
 
 def _widen(outer: Any) -> None:
@@ -151,7 +137,11 @@ def _widen_node(node: Any, wide: Mapping[str, str]) -> None:
 
 def _compute_in_floats(graph: Any, outer: Outer) -> Iterator[str]:
     """Replaces the products of a graph; yields a line for each product of integers that is in no group."""
-    producers, readers = _neighbours(graph)
+    producers = {name: node for node in graph.node for name in node.output}
+    readers: dict[str, list[Any]] = {}
+    for node in graph.node:
+        for name in {*read_names(node)}:
+            readers.setdefault(name, []).append(node)
     groups: dict[str, Group] = {}
     for product in [node for node in graph.node if node.op_type in OF_INTEGERS]:
         group = _group(product, producers, readers)
@@ -174,15 +164,6 @@ Producers = Mapping[str, Any]
 
 Readers = Mapping[str, list[Any]]
 """From the name of a value to the nodes that read it."""
-
-
-def _neighbours(graph: Any) -> tuple[Producers, Readers]:
-    producers = {name: node for node in graph.node for name in node.output}
-    readers: dict[str, list[Any]] = {}
-    for node in graph.node:
-        for name in {*read_names(node)}:
-            readers.setdefault(name, []).append(node)
-    return producers, readers
 
 
 def _in_floats(node: Any, groups: Mapping[str, Group], outer: Outer) -> Sequence[Any]:

@@ -122,11 +122,7 @@ def measured_cases(
 ) -> tuple[tuple[Values, ...], tuple[str, ...]]:
     """The values of the measures of a quantized part in its cases, and findings; none if a text measures it.
 
-    Args:
-        part: The part of the plan.
-        session: The ONNX Runtime session of its file.
-        proof: The reference for the text.
-        expected: Computes the references by the float model.
+    `expected` computes the references by the float model.
     """
     if proof.text is not None or not is_quantized(part.spec):
         return (), ()
@@ -139,12 +135,7 @@ def variant_measurements(
 ) -> tuple[Measurement, ...]:
     """The measurements of a part: on the text if it reads text, in its cases, and of its quantized weights.
 
-    Args:
-        part: The part of the plan.
-        session: The ONNX Runtime session of its file.
-        proof: The reference for the text, and the floors.
-        cases: The values of each case, as `case_values` returns them.
-        weights: The errors of its quantized weights.
+    `cases`: the values of each case, as `case_values` returns them. `weights`: the errors of its quantized weights.
     """
 
     def measured(key: tuple[str, str], values: Sequence[Values], words: str) -> Measurement:

@@ -47,13 +47,10 @@ Index = slice | Array
 
 @frozen(eq=False)
 class Tensor:
-    """A tensor of a file. Its bytes stay there until some of its rows are read.
+    """A tensor of a file, whose bytes stay there until some of its rows are read.
 
-    Attributes:
-        dtype: Its dtype.
-        shape: Its shape.
-        rows: From the number of its rows and an index to these rows, `[rows, columns]`: an `Index`, or a pair of
-            indices of rows and columns.
+    `rows`: from their number and an index to these rows, `[rows, columns]`: an `Index`, or a pair of indices of rows
+    and columns.
     """
 
     dtype: Any
@@ -111,11 +108,8 @@ class Elements:
 class QuantizedMatrix:
     """A quantized matrix in a file. A row of a product belongs to an output; a row of a lookup, to a token.
 
-    Attributes:
-        name: The name of the initializer that holds its codes.
-        shape: Its rows and columns.
-        elements: From an index of rows to their elements.
-        padding: How many of its columns may be padding at most: those of a block that is not full.
+    `name`: the initializer that holds its codes. `padding`: how many of its columns may be padding at most: those of a
+    block that is not full.
     """
 
     name: str

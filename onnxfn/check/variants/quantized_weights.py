@@ -28,12 +28,8 @@ FEW_ROWS = 16
 class WeightError:
     """The error of a quantized weight in a file against the model's.
 
-    Attributes:
-        weight: The name of the weight in the model.
-        cosine: The cosine of both.
-        outside: The elements that are farther than their step allows.
-        elements: All elements.
-        first_row: The first row in the file with such an element; None if there is none.
+    `outside`: how many of its elements are farther than their step allows. `first_row`: the first row in the file with
+    such an element; None if there is none.
     """
 
     weight: str
@@ -51,12 +47,9 @@ class WeightError:
 
 @frozen(eq=False)
 class FileWeight:
-    """A weight of a model, and the matrix of a file that stands for it.
+    """A weight of a model by its name there, and the matrix of a file that stands for it, without padding.
 
-    Attributes:
-        name: The name of the weight in the model.
-        matrix: The matrix, without the columns that the weight does not have.
-        is_turned: Whether the last two axes of the weight are in the other order in the file.
+    `is_turned`: the last two axes of the weight are in the other order in the file.
     """
 
     name: str
@@ -130,20 +123,16 @@ def _without_padding(matrix: QuantizedMatrix, tensor: Any) -> QuantizedMatrix:
     return evolve(matrix, shape=(count, width), elements=elements)
 
 
-def _rows_at_once(matrix: QuantizedMatrix) -> int:
-    return max(1, ELEMENTS_AT_ONCE // matrix.shape[1])
-
-
 def _error(weight: FileWeight, tensor: Any, tick: Tick = no_tick, rows: int | None = None) -> WeightError:
     """The error of a weight, or of its first rows in the file."""
     import torch
 
     outside, first_row, sums = 0, None, np.zeros(3)
     matrix, own_rows = weight.matrix, tensor.mT if weight.is_turned else tensor
-    count = min(rows or matrix.shape[0], matrix.shape[0])
-    for start in range(0, count, _rows_at_once(matrix)):
+    count, step = min(rows or matrix.shape[0], matrix.shape[0]), max(1, ELEMENTS_AT_ONCE // matrix.shape[1])
+    for start in range(0, count, step):
         tick()
-        index = slice(start, min(start + _rows_at_once(matrix), count))
+        index = slice(start, min(start + step, count))
         elements = matrix.elements(index)
         values = elements.values()
         own: Array = _rows(own_rows, matrix, index).to("cpu", torch.float32).numpy()

@@ -94,11 +94,8 @@ def _tokenizer(checkpoint: Path | None) -> Any:
 def text_references(model: Any, preprocessor: Any = None, checkpoint: Path | None = None) -> TextReferences:
     """A function that computes the reference of a part at its first call. Variants of one export can share it.
 
-    Args:
-        model: The PyTorch model; its weights are converted to float32 one by one if they have another dtype.
-        preprocessor: A tokenizer, or a processor that has one.
-        checkpoint: The folder of the checkpoint, whose tokenizer is loaded if there is no other. Without a tokenizer
-            the tokens are random.
+    Weights of another dtype are converted to float32 one by one. The tokenizer is the preprocessor, or that of the
+    preprocessor or of the checkpoint. Without one the tokens are random.
     """
     tokens = cache(partial(text_tokens, preprocessor, checkpoint))
     known: dict[str, Reference | None] = {}
@@ -139,11 +136,8 @@ def _text_inputs(model: Any, part: Part, plan: Plan, tokens: TextTokens | None) 
         outputs = torch_outputs(model, other, inputs, torch.float32)
         values = {**inputs, **dict(zip(other.outputs, outputs, strict=True))}
         linked |= {link.input: values[link.output] for link in spec.links if link.part == other.name}
-    return _filled(spec, linked, tokens) if _reads_text(spec) else {**dummies(spec, {}), **linked}
-
-
-def _filled(spec: PlannedSpec, linked: Mapping[str, Array], tokens: TextTokens | None) -> dict[str, Array]:
-    """The dummies of a spec at the sizes of the text, with the text and the inputs of other parts in their places."""
+    if not _reads_text(spec):
+        return {**dummies(spec, {}), **linked}
     batch = next((len(array) for array in linked.values()), None)
     arrays = dummies(spec, _sizes(spec, linked, batch))
     text = {IDS: tokens.rows(arrays[IDS].shape)} if tokens is not None and IDS in arrays else {}
@@ -154,7 +148,8 @@ def _filled(spec: PlannedSpec, linked: Mapping[str, Array], tokens: TextTokens |
 def _sizes(spec: PlannedSpec, linked: Mapping[str, Array], batch: int | None) -> dict[str, int]:
     """The sizes of the text: its rows, the length of a row, an empty past, and the lengths of linked inputs."""
     fixed = fixed_sizes(spec)
-    length = _length_symbol(spec)
+    embeddings = {link.input for link in spec.links if link.part.startswith(EMBEDDING_FILE)}
+    length = (*names(next(each for each in spec.inputs if each.name in {IDS, *embeddings}).axes),)[1]
     # A case with a long text knows what the model can take.
     longest = max((known_sizes(in_case(spec, case), {}).get(length, 1) for case in cases(spec)), default=1)
     row = min(ROW_TOKENS, longest)
@@ -169,13 +164,6 @@ def _sizes(spec: PlannedSpec, linked: Mapping[str, Array], batch: int | None) ->
     sizes = {spec.batch: rows, **dict.fromkeys(past_lengths(spec), 0), length: row, **of_linked}
     used = {name for input_ in spec.inputs for name in names(input_.axes)}
     return {name: size for name, size in sizes.items() if name in used and name not in fixed}
-
-
-def _length_symbol(spec: PlannedSpec) -> str:
-    """The symbol of the length of the tokens, or of their embeddings."""
-    linked = {link.input for link in spec.links if link.part.startswith(EMBEDDING_FILE)}
-    tokens = next(input_ for input_ in spec.inputs if input_.name == IDS or input_.name in linked)
-    return (*names(tokens.axes),)[1]
 
 
 def _reads_text(spec: PlannedSpec) -> bool:

@@ -16,7 +16,7 @@ from attrs import evolve
 from onnxfn.specs.algebra.dummies import Array
 from onnxfn.specs.algebra.planned import Part
 from onnxfn.specs.stored.reports import Tick, no_tick
-from onnxfn.weights.chunks import chunks
+from onnxfn.weights.chunks import first_difference
 from onnxfn.weights.onnx_files import StoredTensor, stored_tensors
 
 
@@ -26,12 +26,6 @@ def weight_findings(model: Any, part: Part, file: Path, tick: Tick = no_tick) ->
     An initializer is compared with the parameter or buffer of the same name and shape; all embedding tables have one. A
     transposed matrix is left to the comparison of outputs: each of its elements takes part in every output. Infinite
     elements of buffers are ignored, because they mask scores.
-
-    Args:
-        model: The PyTorch model.
-        part: The part of the plan that the file was exported for.
-        file: The ONNX file.
-        tick: Is called before each weight. An exception that it raises stops the comparison.
     """
     import torch
 
@@ -83,13 +77,8 @@ def _first_different_row(stored: StoredTensor, tensor: Any, read: Callable[[Path
     if not stored.length:
         return None
     data = read(stored.file)[stored.offset : stored.offset + stored.length]
-    position, row_bytes = 0, max(1, stored.length // (stored.shape or (1,))[0])
-    for expected in chunks(onnx_ir.tensor_adapters.TorchTensor(tensor)):
-        actual = data[position : position + len(expected)]
-        if not np.array_equal(actual, expected):
-            return (position + int(np.argmax(actual != expected))) // row_bytes
-        position += len(expected)
-    return None
+    byte = first_difference(onnx_ir.tensor_adapters.TorchTensor(tensor), data)
+    return None if byte is None else byte // max(1, stored.length // (stored.shape or (1,))[0])
 
 
 def _in_dtype(tensor: Any, dtype: int) -> Any:

@@ -95,19 +95,13 @@ def _own_error(part: Part, index: int, other: Callable[[], Reference], exact: Ex
 
 @frozen(eq=False)
 class CheckedFile:
-    """A file that is compared with PyTorch.
+    """A file that is compared with PyTorch: a model in the float dtype of the part.
 
-    Attributes:
-        model: The PyTorch model, in the float dtype of the part.
-        part: The part of the plan that the file was exported for.
-        file: The ONNX file.
-        exact: Computes PyTorch's outputs in a wider dtype.
-        tick: Is called between steps.
-        content: The graph that is compared in place of the file's; its weights are external data. None: the file's.
-        findings: Faults of the file that are known before it runs.
-        in_memory: From the codes of weights to their elements, which a session of the graph may have in place of them.
-        dtype: The float dtype that PyTorch computes in. None: that of the part.
-        least: The norms that PyTorch's own error has at least: those of constants that the file rounds.
+    `exact` computes PyTorch's outputs in a wider dtype. `content`: the graph that is compared in place of the file's;
+    its weights are external data. `findings`: faults of the file that are known before it runs. `in_memory`: from the
+    codes of weights to their elements, which a session of the graph may have in place of them. `dtype`: the float dtype
+    that PyTorch computes in; None: that of the part. `least`: the norms that PyTorch's own error has at least: those of
+    constants that the file rounds.
     """
 
     model: Any

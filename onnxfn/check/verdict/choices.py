@@ -124,6 +124,8 @@ def choosing_again(chosen: Chosen) -> Iterator[None]:
 @contextmanager
 def _choosing(of_pick: OfChoice, of_comparison: OfChoice) -> Iterator[None]:
     """A context in which torch picks positions, and compares real numbers with a number, by two functions."""
+    import torch
+
     numbers = count()
 
     def run(function: Any, arguments: Sequence[Any], named: Mapping[str, Any]) -> Any:
@@ -138,20 +140,13 @@ def _choosing(of_pick: OfChoice, of_comparison: OfChoice) -> Iterator[None]:
             return positions if name == "argsort" else type(own)((scores.gather(dim, positions), positions))
         if name in COMPARISONS:
             values, threshold = (*arguments, *named.values())[:2]
-            if _compares_with_number(values, threshold):
+            is_number = isinstance(threshold, (int, float)) and not isinstance(threshold, bool)
+            if isinstance(values, torch.Tensor) and values.is_floating_point() and is_number:
                 return of_comparison(next(numbers), values, threshold, own)
         return own
 
     with torch_functions(run):
         yield
-
-
-def _compares_with_number(values: Any, threshold: Any) -> bool:
-    """Whether a tensor of real numbers is compared with a number."""
-    import torch
-
-    is_number = isinstance(threshold, (int, float)) and not isinstance(threshold, bool)
-    return isinstance(values, torch.Tensor) and values.is_floating_point() and is_number
 
 
 def _check_positions(scores: Any, dim: int, positions: Any, own: Any, precision: Precision) -> None:

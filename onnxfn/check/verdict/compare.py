@@ -94,12 +94,9 @@ def _no_exact() -> tuple[str, Array]:
 
 @frozen(eq=False)
 class Exact:
-    """PyTorch's array of an output in a wider dtype, and its own error for other inputs.
+    """PyTorch's array of an output in a wider dtype, and its own error for other inputs of these sizes.
 
-    Attributes:
-        array: Computes the array.
-        usual_errors: Each computes PyTorch's own error for other inputs of these sizes.
-        known: The largest norms of PyTorch's own error in the cases that were compared before.
+    `known`: the largest norms of PyTorch's own error in the cases that were compared before.
     """
 
     array: ExactArray = _no_exact
@@ -123,15 +120,8 @@ def compare(
     Arrays that differ in shape or kind of number never agree. Other elements agree by the rule of `verdict.py`, or,
     if the spec has a tolerance, if `|actual - expected| <= atol * max(1, scale) + rtol * |expected|`.
 
-    Args:
-        spec: The planned spec: its tolerances and its float dtype.
-        output: The name of the output.
-        case: The name of the case, with its sizes.
-        actual: ONNX Runtime's array.
-        expected: PyTorch's array in the dtype of the export, as float32 if it holds real numbers.
-        select: Selects the elements that are compared.
-        exact: Computes the exact array, if it is needed.
-        tick: Is called between the blocks of the arrays.
+    `case`: its name, with its sizes. `expected`: PyTorch's array in the dtype of the export, as float32 if it holds
+    real numbers. `select` selects the compared elements. `tick` is called between the blocks of the arrays.
     """
     if actual.shape != expected.shape or actual.dtype.kind != expected.dtype.kind:
         types = f"{actual.dtype}{list(actual.shape)} where PyTorch gives {expected.dtype}{list(expected.shape)}"
@@ -155,14 +145,7 @@ def has_tolerance(spec: PlannedSpec) -> bool:
 
 @frozen(eq=False)
 class Pair:
-    """The elements of an output that are compared, in float64.
-
-    Attributes:
-        actual: ONNX Runtime's.
-        expected: PyTorch's.
-        ordinary: Where PyTorch's are finite, and stand for no infinity.
-        dtype: The float dtype whose precision they have.
-    """
+    """The compared elements of an output; `ordinary` where PyTorch's are finite, and stand for no infinity."""
 
     actual: Array
     expected: Array

@@ -134,12 +134,7 @@ NO_ERROR = Norms(0.0, 0.0)
 
 @frozen
 class Error:
-    """The size of a difference between two arrays.
-
-    Attributes:
-        largest: The largest size of an element.
-        norms: Its norms, relative to the scale of the output.
-    """
+    """The size of a difference between two arrays: its largest element, and its norms, relative to a scale."""
 
     largest: float
     norms: Norms
@@ -193,8 +188,7 @@ ExactOutputs = Callable[[Part, Mapping[str, Array]], tuple[str, tuple[Array, ...
 class NoReference(Exception):
     """PyTorch cannot compute the outputs in a wider dtype; the message says why.
 
-    Attributes:
-        own: How far PyTorch's outputs in a wider dtype are from its own, if that is why: by more than rounding.
+    `own`: how far PyTorch's outputs in a wider dtype are from its own, if that is why: by more than rounding.
     """
 
     def __init__(self, message: str, own: Norms | None = None) -> None:
@@ -297,17 +291,11 @@ class Comparison:
 
 @frozen(eq=False)
 class Evidence:
-    """The evidence that decides whether an output agrees with PyTorch's.
+    """The evidence that decides whether an output agrees with PyTorch's array in the dtype of the export, `expected`.
 
-    Attributes:
-        dtype: The float dtype of the export.
-        rms: The scale of the output.
-        expected: PyTorch's array in that dtype.
-        error: From an array of PyTorch to the error of the file against it.
-        own: From PyTorch's array in a wider dtype to PyTorch's own error.
-        exact: Computes PyTorch's array in a wider dtype.
-        others: Compute PyTorch's own error for other inputs.
-        known: The largest norms of PyTorch's own error in the cases that were compared before.
+    `rms`: the scale of the output. `error`: from an array of PyTorch to the error of the file against it. `own`: from
+    PyTorch's array in a wider dtype, which `exact` computes, to PyTorch's own error. `others` compute that error for
+    other inputs. `known`: its largest norms in the cases that were compared before.
     """
 
     dtype: str

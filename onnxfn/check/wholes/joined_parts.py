@@ -39,16 +39,11 @@ SEES = "image-text-to-text"
 
 @frozen
 class Whole:
-    """The parts of a model that sees or hears.
+    """The parts of a model that sees or hears. The towers are by the stem of their files.
 
-    Attributes:
-        model: The model of PyTorch.
-        towers: The parts that read images and sounds, by the stem of their files.
-        table: The part that looks up the embeddings of tokens; None if the decoder takes tokens.
-        decoder: The part that gives logits, or the last hidden states.
-        known: How tokens and features become one sequence.
-        session_of: From a part to the session of its file.
-        encoder: The part that reads the input before the texts of the decoder; None if the decoder reads it itself.
+    `table` looks up the embeddings of tokens; None if the decoder takes tokens. The decoder gives logits, or the last
+    hidden states. `known`: how tokens and features become one sequence. `encoder` reads the input before the texts of
+    the decoder; None if the decoder reads it itself.
     """
 
     model: Any
@@ -66,7 +61,9 @@ def whole_model(model: Any, plan: Plan, folder: Path, session_for: SessionOpener
     parts = {part.name.removesuffix(suffix): part for part in plan.parts}
     towers = {stem: parts[stem] for stem in TOWERS if stem in parts}
     table, encoder = parts.get(EMBEDDING_FILE), parts.get(STEMS["encoder"])
-    decoder = next((part for part in plan.parts if part != encoder and _writes(part, table)), None)
+    tokens = IDS if table is None else EMBEDS
+    writers = (part for part in plan.parts if part != encoder and tokens in part.inputs and main_output(part))
+    decoder = next(writers, None)
     sees = bool(towers and table) or (encoder is not None and (encoder.spec.task or "").removesuffix(WITH_PAST) == SEES)
     if not sees or decoder is None:
         return None
@@ -78,14 +75,14 @@ def whole_model(model: Any, plan: Plan, folder: Path, session_for: SessionOpener
     return Whole(model, towers, table, decoder, known, session_of, encoder)
 
 
-def _writes(part: Part, table: Part | None) -> bool:
-    """Whether a part gives logits for tokens, or for their embeddings where a table looks these up."""
-    return (IDS if table is None else EMBEDS) in part.inputs and bool(main_output(part))
-
-
 def prompts_of(whole: Whole, preprocessor: Any = None) -> Iterator[Prompt]:
     """Texts and images from the dummies of the parts, and what a processor makes of a text with pictures."""
-    for prompt in chain(_dummy_prompts(whole), processed_prompts(preprocessor)):
+    of_dummies: Iterator[Prompt] = iter(())
+    if whole.table is not None:
+        of_dummies = whole_prompts(whole.towers, whole.table.spec, whole.known, partial(features_of, whole))
+    elif whole.encoder is not None:
+        of_dummies = encoder_prompts(whole.encoder)
+    for prompt in chain(of_dummies, processed_prompts(preprocessor)):
         yield evolve(prompt, arguments=with_placeholders(prompt.arguments, whole.known))
 
 
@@ -93,12 +90,6 @@ def is_text_alone(whole: Whole, prompt: Prompt) -> bool:
     """Whether a prompt has no image and no sound."""
     read = {str(input_.forward_path[0]) for tower in whole.towers.values() for input_ in tower.spec.inputs}
     return read.isdisjoint(prompt.arguments)
-
-
-def _dummy_prompts(whole: Whole) -> Iterator[Prompt]:
-    if whole.table is not None:
-        return whole_prompts(whole.towers, whole.table.spec, whole.known, partial(features_of, whole))
-    return encoder_prompts(whole.encoder) if whole.encoder is not None else iter(())
 
 
 def name_of(whole: Whole) -> str:
@@ -182,11 +173,7 @@ def torch_logits(whole: Whole, prompt: Prompt, texts: Array, dtype: Any = None) 
 class PromptLogits:
     """The logits of a prompt, or its last hidden states: of all tokens, or of the last ones if the files give no more.
 
-    Attributes:
-        decoder: The decoder of the files for the prompt.
-        actual: Those of the files.
-        expected: PyTorch's.
-        at_tokens: Selects those that are not of padding.
+    They are those of the files and PyTorch's; `at_tokens` selects those that are not of padding.
     """
 
     decoder: Decoder

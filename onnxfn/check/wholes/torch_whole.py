@@ -56,14 +56,9 @@ def forward_arguments(
 ) -> dict[str, Array]:
     """The arguments of `forward` for texts that begin with a prompt: also the positions and types of its tokens.
 
-    A model with positions in time, height and width computes these by itself.
-
-    Args:
-        model: The model.
-        arguments: Those of the prompt, as a processor gives them.
-        texts: Token ids, `[batch, length]`.
-        known: How tokens and features become one sequence.
-        has_three_positions: Whether positions are in time, height and width.
+    A model with positions in time, height and width computes these by itself. `arguments` are those of the prompt, as a
+    processor gives them; `texts` are token ids, `[batch, length]`; `known` says how tokens and features become one
+    sequence.
     """
     parameters = inspect.signature(model.forward).parameters
     mask, new = arguments[MASK], texts.shape[1] - arguments[IDS].shape[1]

@@ -68,18 +68,8 @@ def whole_model_report(
     Quantized files are measured: each has a proof of its own. A prompt that PyTorch refuses is a finding: nothing of it
     is compared. A text alone is none if another prompt is compared: Kosmos-2 and BLIP-2 refuse a text without an image.
 
-    Args:
-        model: The model of PyTorch, in the float dtype of the plan.
-        plan: The plan. Parts that read images or sounds are those of `TOWERS`.
-        folder: The folder of the files.
-        session_for: Opens an ONNX file.
-        exact: Computes PyTorch's outputs in a wider dtype.
-        tick: Is called between the cases.
-        preprocessor: The processor of the model. What it makes of a text with pictures is one more case.
-        proof: What quantized files are measured with.
-
-    Raises:
-        CheckFailed: The files cannot be run one after the other.
+    `model` has the float dtype of the plan. What the processor makes of a text with pictures is one more case.
+    CheckFailed if the files cannot be run one after the other.
     """
     whole = whole_model(model, plan, folder, session_for)
     if whole is None:
@@ -157,14 +147,9 @@ def _text_comparisons(
 
 
 def generate_comparison(spec: PlannedSpec, texts: Array, generated: Array, logits: Array, case: str) -> Comparison:
-    """Compares texts with those that PyTorch's `generate` writes: their first other token must be as likely.
+    """Compares texts, `[batch, length]`, with those of `generate`: their first other token must be as likely.
 
-    Args:
-        spec: The spec of the decoder: its float dtype.
-        texts: `[batch, length]`.
-        generated: Those of `generate`.
-        logits: PyTorch's logits for `texts`.
-        case: The name of the case.
+    `logits`: PyTorch's for `texts`. `spec`: that of the decoder.
     """
     if texts.shape != generated.shape:
         label = f"{case}: tokens {list(texts.shape)} where generate writes {list(generated.shape)}"

@@ -20,7 +20,7 @@ from onnxfn.export.run.events import OnEvent, ignore, stage_timer
 from onnxfn.export.run.pipeline import export_model
 from onnxfn.export.run.spec_edits import plan_of, spec_of, suffixed_of
 from onnxfn.export.run.weight_sizes import with_weight_bytes
-from onnxfn.models.casting import in_float32
+from onnxfn.models.casting import cast_on_use
 from onnxfn.specs.algebra.planned import Plan, PlannedSpec
 from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.errors import InvalidSpec
@@ -51,9 +51,11 @@ def export_request(request: ExportRequest, on_event: OnEvent = ignore, on_plan: 
         on_plan(planned)
         model = _loaded(request, config, planned.parts[0].spec, checkpoint.folder, on_event)
     else:
+        import torch
+
         # The spec is derived from the model, so the model is loaded first. It runs in float32, which its inputs have.
         model = _loaded(request, config, loader_spec(config, request.task), checkpoint.folder, on_event)
-        with in_float32(model):
+        with cast_on_use(model, torch.float32):
             spec = spec_of(request, model)
         on_plan(plan_of(request, spec, model))
     return _export_loaded(request, spec, model, checkpoint, on_event)

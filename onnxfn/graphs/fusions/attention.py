@@ -28,13 +28,8 @@ RANK = 4
 class Scores:
     """The attention scores before the softmax: `softcap(query @ transpose(key) * scale) + masks`.
 
-    Attributes:
-        query: the queries, `[batch, heads, length, size]`.
-        key: the keys, `[batch, heads, keys, size]`.
-        transpose: the node that transposes the keys.
-        scale: the factor of the product.
-        softcap: the bound of the tanh, 0.0 if there is none.
-        masks: the tensors that are added.
+    `query`: `[batch, heads, length, size]`. `key`: `[batch, heads, keys, size]`. `transpose`: the node that transposes
+    the keys. `softcap`: the bound of the tanh, 0.0 if there is none.
     """
 
     query: Any
@@ -47,14 +42,10 @@ class Scores:
 
 @frozen(eq=False)
 class Match:
-    """An attention that was found in the graph.
+    """An attention that was found in the graph: `product` multiplies the weights with the values.
 
-    Attributes:
-        scores: the scores before the softmax.
-        value: the values, `[batch, heads, keys, size]`.
-        product: the node that multiplies the weights with the values.
-        boolean_mask: True for the keys that a query may attend to; None if the masks of the scores are added.
-        output: the output of the attention, `[batch, heads, length, size]`.
+    `value`: `[batch, heads, keys, size]`. `boolean_mask`: true for the keys that a query may attend to; None if the
+    masks of the scores are added. `output`: `[batch, heads, length, size]`.
     """
 
     scores: Scores
@@ -187,15 +178,13 @@ def _replace(match: Match, masks: dict[Any, Any], position: Mapping[Any, int]) -
         attributes["softcap"] = scores.softcap
     past_key, new_key, past_value, new_value = cache or (None, key, None, value)
     inputs = [scores.query, new_key, new_value, mask, past_key, past_value]
+    while inputs[-1] is None:
+        inputs.pop()
     outputs = [match.output, *((key, value) if cache else ())]
     shapes = [(tensor, tensor.shape) for tensor in outputs]
-    node = insert_node(last, "Attention", _without_trailing_none(inputs), shapes, **attributes)
+    node = insert_node(last, "Attention", inputs, shapes, **attributes)
     for old, new in zip(outputs, node.outputs, strict=True):
         replace_value(old, new)
-
-
-def _without_trailing_none(inputs: list[Any]) -> list[Any]:
-    return inputs if inputs[-1] is not None else _without_trailing_none(inputs[:-1])
 
 
 def _keys_and_values(key: Any, value: Any, heads: int) -> tuple[Any, Any, tuple[Any, ...]]:

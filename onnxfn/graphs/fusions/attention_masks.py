@@ -52,12 +52,8 @@ def zeroed_rows(masks: tuple[Any, ...], output: Any) -> tuple[Any, Any] | None:
 def attention_mask(last: Any, query: Any, boolean: Any, added: tuple[Any, ...], known: dict[Any, Any]) -> Any:
     """The mask of an attention as one tensor, with the lengths of queries and keys; None without a mask.
 
-    Args:
-        last: the node that new nodes are inserted before.
-        query: the queries, `[batch, heads, length, size]`.
-        boolean: the boolean mask, if there is one; then `added` is ignored.
-        added: the masks that are added to the scores.
-        known: the tensors of earlier attentions; new ones are added.
+    New nodes are inserted before `last`. With a boolean mask `added`, the masks that are added to the scores, is
+    ignored. `known`: the tensors of earlier attentions; new ones are added.
     """
     if boolean is not None:
         return _per_query(last, boolean, query, known)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from heapq import heapify, heappop, heappush
 from types import MappingProxyType
 from typing import Any
@@ -184,12 +184,15 @@ def drop_expands(model: Any) -> Any:
     After: the mask is inverted and cast at its own size, and the sum with the scores broadcasts it. The outputs of the
     graph keep their shapes.
     """
+    import onnx_ir
+
     positions = {node: index for index, node in enumerate(model.graph)}
     for node in list(model.graph):
         sizes = _expanded_sizes(node) if is_operator(node, "Expand") else {}
         smaller = _read_by_broadcasting(node.outputs[0], sizes, positions) if sizes else ()
         for value in smaller:
-            value.shape = _with_ones(value, sizes)
+            rank = len(value.shape)
+            value.shape = onnx_ir.Shape([1 if axis - rank in sizes else size for axis, size in enumerate(value.shape)])
         if smaller:
             node.outputs[0].replace_all_uses_with(node.inputs[0])
     return model
@@ -240,14 +243,6 @@ def _has(value: Any, sizes: Sizes) -> bool:
     return all((shape[axis] if -axis <= len(shape) else 1) == size for axis, size in sizes.items())
 
 
-def _with_ones(value: Any, sizes: Sizes) -> Any:
-    """The shape of a value, with 1 for the axes that are no longer expanded."""
-    import onnx_ir
-
-    rank = len(shape_of(value))
-    return onnx_ir.Shape([1 if axis - rank in sizes else size for axis, size in enumerate(value.shape)])
-
-
 STANDARD_OPERATOR: Mapping[str, str] = MappingProxyType({"GroupQueryAttention": "Attention"})
 """An operator of ONNX Runtime -> the standard operator that is a part of it."""
 
@@ -260,26 +255,17 @@ NEUTRAL: Mapping[str, float | None] = MappingProxyType(
 def fuse_operators(model: Any) -> Any:
     """Fuses the nodes of a graph into the largest operators that its opset has.
 
-    Before: a simplified graph, converted to its opset.
-    After: the same function in fewer nodes. No weight is read.
-
-    Args:
-        model: the graph, which is changed.
+    Before: a simplified graph, converted to its opset. After: the same function in fewer nodes. No weight is read.
     """
     from onnx_ir.passes import common
 
-    opset = model.opset_imports.get("", 0)
+    has_attention = model.opset_imports.get("", 0) >= ATTENTION_OPSET
+    of_attention = (fuse_rotary, fuse_attention, simplify_masks) if has_attention else ()
     remove_unused = common.RemoveUnusedNodesPass()
-    for fuse_pass in (drop_neutral_nodes, drop_expands, *_passes(opset)):
+    for fuse_pass in (drop_neutral_nodes, drop_expands, fuse_norms, fold_reciprocal, *of_attention):
         remove_unused(fuse_pass(model))  # an unused node still counts as a consumer of its inputs
     model.graph.sort()
     return common.NameFixPass()(model).model
-
-
-def _passes(opset: int) -> tuple[Callable[[Any], Any], ...]:
-    """The passes for an opset, in their order."""
-    attention = (fuse_rotary, fuse_attention, simplify_masks) if opset >= ATTENTION_OPSET else ()
-    return (fuse_norms, fold_reciprocal, *attention)
 
 
 def drop_neutral_nodes(model: Any) -> Any:

@@ -35,18 +35,12 @@ RANK = 4
 
 @frozen(eq=False)
 class Rotation:
-    """A rotary embedding in a graph.
+    """A rotary embedding of `x`, `[batch, heads, length, size]` or `[batch, length, heads, size]`, in a graph.
 
-    Attributes:
-        x: the tensor that is rotated, `[batch, heads, length, size]` or `[batch, length, heads, size]`.
-        cos: the table of cosines, `[length, width]`, or with four axes and size 1 at the axis of the heads.
-        sin: the table of sines, of the same shape.
-        size: the number of rotated elements at the start of the last axis of x.
-        layout: the layout of both tables.
-        backwards: whether the angles are those of the opposite direction.
-        interleaved: whether an element is rotated with its neighbor; else with the element `size / 2` away.
-        heads_axis: the axis of the heads in x, 1 or 2.
-        output: the rotated tensor.
+    `cos` and `sin`: tables `[length, width]`, or with four axes and size 1 at the axis of the heads. `size`: the number
+    of rotated elements at the start of the last axis of x. `layout`: that of both tables. `backwards`: the angles are
+    those of the opposite direction. `interleaved`: an element is rotated with its neighbor; else with the element `size
+    / 2` away. `heads_axis`: that of x, 1 or 2.
     """
 
     x: Any
@@ -256,12 +250,9 @@ def _repeats_angles(table: Any, layout: str) -> bool:
 def _keeps_layout(node: Any) -> bool:
     """Whether a node keeps the layout of a table: elementwise, or a product or quotient with a number."""
     scales = node.op_type in ("Mul", "Div") and any(scalar(value) is not None for value in node.inputs)
-    return node.domain == "" and (node.op_type in ELEMENTWISE or scales) and not _changes_last_axis(node)
-
-
-def _changes_last_axis(node: Any) -> bool:
-    """Whether a node inserts or removes an axis after the last."""
-    return is_operator(node, "Unsqueeze", "Squeeze") and shape_of(node.inputs[0])[-1:] != shape_of(node.outputs[0])[-1:]
+    if is_operator(node, "Unsqueeze", "Squeeze"):  # not after the last axis
+        return shape_of(node.inputs[0])[-1:] == shape_of(node.outputs[0])[-1:]
+    return node.domain == "" and (node.op_type in ELEMENTWISE or scales)
 
 
 def _repeats_halves(node: Any) -> bool:

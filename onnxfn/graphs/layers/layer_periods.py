@@ -27,10 +27,7 @@ NO_LAYER = -1
 class LayerPort:
     """An input or an output of the graph that belongs to a layer: one side of the cache of this layer.
 
-    Attributes:
-        side: `"input"` or `"output"`.
-        layer: the number of the layer.
-        index: counts the inputs, or outputs, of this layer from 1.
+    `index` counts the inputs, or outputs, of this layer from 1.
     """
 
     side: str
@@ -50,13 +47,8 @@ LayerPorts = Mapping[str, LayerPort]
 class TracedStack:
     """The nodes of a graph with a few layers of a stack, split by what they depend on.
 
-    Attributes:
-        stack: the repeated layers.
-        ports: the inputs and outputs that belong to the traced layers.
-        before: the nodes that depend only on layers before the first period, or on no layer.
-        first: the nodes of the first period.
-        second: the nodes of the second period.
-        after: the nodes that depend on later layers, up to the outputs.
+    `ports`: the inputs and outputs that belong to the traced layers. `before`: the nodes that depend only on layers
+    before the first period, or on no layer. `after`: those that depend on later layers, up to the outputs.
     """
 
     stack: LayerStack
@@ -145,8 +137,7 @@ def layer_of(value: Any, stack: LayerStack, ports: LayerPorts) -> int | None:
 def prove_periods(traced: TracedStack, planned: LayerPorts) -> dict[Any, Any]:
     """Proves that the second period is the first one, shifted: `{value of the first period: value of the second}`.
 
-    Raises:
-        LayersDiffer: it is not; the message names the first difference.
+    LayersDiffer if it is not; the message names the first difference.
     """
     _check_ports(traced, planned)
     path, first, second = traced.stack.path, traced.first, traced.second

@@ -30,10 +30,8 @@ def module_bytes(module: Any, stand_in: StandIn, ignored: Ignored) -> bytes:
     """Bytes that are equal for two modules only if they compute the same but for the values of their parameters.
 
     They hold the submodules, their classes and attributes, the shapes and dtypes of parameters and stored buffers, and
-    the elements of all other tensors.
-
-    Raises:
-        Exception: A value cannot be pickled, or is a parameter or a module that is not registered.
+    the elements of all other tensors. An error of any type for a value that cannot be pickled, and for a parameter or a
+    module that is not registered.
     """
     import torch
 

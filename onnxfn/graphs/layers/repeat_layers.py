@@ -35,14 +35,8 @@ def repeat_layers(model: Any, stack: LayerStack, ports: LayerPorts, planned: Lay
     the operators and the inputs. An input is a value of the same period, of the period before or of outside both, or a
     parameter or the cache of the same layer.
 
-    Args:
-        model: the graph, which is changed.
-        stack: the repeated layers.
-        ports: the inputs and outputs of the graph that belong to the layers of the stack.
-        planned: the inputs and outputs of the graph with all layers.
-
-    Raises:
-        LayersDiffer: the periods differ. The message says where, and the graph is unchanged.
+    `ports` are the inputs and outputs of the traced layers, `planned` those of all layers. LayersDiffer if the periods
+    differ: the message says where, and the graph is unchanged.
     """
     traced = traced_stack(model.graph, stack, ports)
     if traced is None:

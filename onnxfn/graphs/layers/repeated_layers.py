@@ -21,16 +21,10 @@ LEAST_SAVED_SHARE = 0.2
 
 @frozen
 class LayerStack:
-    """A list of layers that repeats with a period, after a few layers at its head.
+    """A list of layers in a model that repeats with a period, after a few layers at its head.
 
     `LayerStack("model.layers", layers=30, head=1, period=2)` has 30 layers: layer 3 equals layer 1 but for parameters,
     layer 4 equals layer 2, and so on. Layer 0 may differ from all others.
-
-    Attributes:
-        path: The path of the list in the model.
-        layers: The number of layers.
-        head: The number of layers before the first period.
-        period: The number of layers after which they repeat.
     """
 
     path: str
@@ -164,12 +158,8 @@ def _are_equal(first: tuple[bytes | None, list[int]], second: tuple[bytes | None
 
 def _values_of_layers(model: Any, length: int) -> list[Sequence[Any]]:
     """The lists in the configurations that have one item per layer of a stack of this length, such as `layer_types`."""
-    configs = [config for module in model.modules() if (config := getattr(module, "config", None)) is not None]
-    values = [
-        value
-        for config in {id(config): config for config in configs}.values()
-        for value in getattr(config, "__dict__", {}).values()
-    ]
+    configs = {id(each): each for module in model.modules() if (each := getattr(module, "config", None)) is not None}
+    values = (value for config in configs.values() for value in getattr(config, "__dict__", {}).values())
     return [value for value in values if isinstance(value, (list, tuple)) and len(value) == length]
 
 

@@ -25,17 +25,18 @@ def add_adapter_inputs(model: Any, layers: Sequence[str]) -> Any:
     After: the graph has two more inputs for each layer whose name is, or ends with, one of `layers`. They have empty
     defaults. The product of the layer's input with both is added to the product with its weight.
 
-    Raises:
-        CaptureFailed: such a weight is read by another operator than a product.
+    CaptureFailed if such a weight is read by another operator than a product.
     """
     for value in list(model.graph.initializers.values()):
         slot = slot_of(value)
         layer = "" if slot is None else slot.parameter.removesuffix(".weight")
         if slot is not None and layer != slot.parameter and is_selected(layer, layers):
             products = [_product(layer, value, use.node) for use in value.uses()]
-            pair = _ports(model.graph, layer, value.dtype, _sizes(value, products[0]))
+            (features_in, features_out), rank = _sizes(value, products[0]), f"{layer}.{RANK}"
+            a = _port(model.graph, f"{layer}{SUFFIXES[0]}", value.dtype, (features_in, rank))
+            b = _port(model.graph, f"{layer}{SUFFIXES[1]}", value.dtype, (rank, features_out))
             for product in products:
-                _add_branch(product, pair)
+                _add_branch(product, (a, b))
     return model
 
 
@@ -71,16 +72,8 @@ def _sizes(weight: Any, product: Any) -> tuple[int, int]:
     return (columns, rows) if is_transposed else (rows, columns)
 
 
-def _ports(graph: Any, layer: str, dtype: Any, sizes: tuple[int, int]) -> tuple[Any, Any]:
-    """Two more inputs of a graph, with empty defaults."""
-    (features_in, features_out), rank = sizes, f"{layer}.{RANK}"
-    return (
-        _port(graph, f"{layer}{SUFFIXES[0]}", dtype, (features_in, rank)),
-        _port(graph, f"{layer}{SUFFIXES[1]}", dtype, (rank, features_out)),
-    )
-
-
 def _port(graph: Any, name: str, dtype: Any, shape: tuple[int | str, ...]) -> Any:
+    """One more input of a graph, with an empty default."""
     import onnx_ir
 
     empty = np.zeros([size if isinstance(size, int) else 0 for size in shape], dtype.numpy())

@@ -21,13 +21,7 @@ def insert_filler(model: Any, filler: Any, fills: Mapping[str, str]) -> Any:
     the filler are initializers of the graph; shared weights are duplicates until `merge_slots` merges them. The filler
     cannot be used again.
 
-    Args:
-        model: the graph, which is changed.
-        filler: the graph that computes the inputs; its nodes are moved.
-        fills: `{output of the filler: input of the model}`.
-
-    Raises:
-        CaptureFailed: an output or an input of the filler does not correspond to an input of the model.
+    CaptureFailed if an output or an input of the filler does not correspond to an input of the model.
     """
     import onnx_ir
 
@@ -37,12 +31,20 @@ def insert_filler(model: Any, filler: Any, fills: Mapping[str, str]) -> Any:
     filled = [inputs[fills.get(value.name, value.name)] for value in filler.graph.outputs]
     for value in filler.graph.inputs:
         value.replace_all_uses_with(inputs[value.name])
-    _move_weights(model.graph, filler.graph)
+    names = {*model.graph.initializers, *(value.name for node in model.graph.all_nodes() for value in node.outputs)}
+    for name, value in list(filler.graph.initializers.items()):
+        del filler.graph.initializers[name]
+        value.name = f"{PREFIX}{name}" if name in names else name
+        model.graph.initializers.add(value)
     chosen = [onnx_ir.val(f"{value.name}__filled", type=value.type, shape=value.shape) for value in filled]
     for value, output in zip(filled, chosen, strict=True):
         value.replace_all_uses_with(output)
     branches = {"then_branch": _filler_branch(filler.graph), "else_branch": _identity_branch(filled)}
-    _prepend(model.graph, _if_empty(filled[0], branches, chosen))
+    nodes, first = _if_empty(filled[0], branches, chosen), next(iter(model.graph), None)
+    if first is None:
+        model.graph.extend(nodes)
+    else:
+        model.graph.insert_before(first, nodes)
     model.opset_imports.update({**filler.opset_imports, **model.opset_imports})
     model.functions.update(filler.functions)
     return model
@@ -55,15 +57,6 @@ def _check_names(side: str, names: Iterable[str], inputs: Mapping[str, Any]) -> 
             f"the {side} of the filler must be inputs of the graph; unknown: {', '.join(unknown)}; "
             f"known: {', '.join(inputs)}"
         )
-
-
-def _move_weights(graph: Any, filler: Any) -> None:
-    """Moves the initializers of the filler to the graph, under names that nothing in the graph has."""
-    names = {*graph.initializers, *(value.name for node in graph.all_nodes() for value in node.outputs)}
-    for name, value in list(filler.initializers.items()):
-        del filler.initializers[name]
-        value.name = f"{PREFIX}{name}" if name in names else name
-        graph.initializers.add(value)
 
 
 def _filler_branch(filler: Any) -> Any:
@@ -107,11 +100,3 @@ def _if_empty(value: Any, branches: Mapping[str, Any], outputs: Sequence[Any]) -
     for name, node in (("shape", shape), ("size", size), ("zero", zero), ("empty", empty)):
         node.outputs[0].name = f"{PREFIX}{name}"
     return [shape, size, zero, empty, branch]
-
-
-def _prepend(graph: Any, nodes: Sequence[Any]) -> None:
-    first = next(iter(graph), None)
-    if first is None:
-        graph.extend(nodes)
-    else:
-        graph.insert_before(first, nodes)

@@ -22,21 +22,35 @@ def name_ports(model: Any, part: Part) -> Any:
     Before: inputs and outputs are in the order of the plan, and have the names and symbols of torch.
     After: they have the names and symbols of the plan. The shapes of all other values use these symbols, too.
 
-    Raises:
-        CaptureFailed: the graph has other inputs or outputs than the plan, or an axis is fixed in one of them and
-            dynamic in the other.
+    CaptureFailed if the graph has other inputs or outputs than the plan, or an axis is fixed in one of them alone.
     """
     graph = model.graph
     _check_count(part, "inputs", graph.inputs, part.spec.inputs)
     _check_count(part, "outputs", graph.outputs, part.spec.outputs)
     _separate_outputs(graph)
-    symbols = _plan_symbols(graph.inputs, part)
-    _free_names(graph, {*part.inputs, *part.outputs})
+    sizes = (
+        (str(value.shape[index]), symbol)
+        for value, axes in zip(graph.inputs, part.inputs.values(), strict=True)
+        for index, symbol in axes.items()
+        if value.shape is not None and index < len(value.shape)
+    )
+    symbols = {size: symbol for size, symbol in sizes if _SYMBOL.fullmatch(size)}
+    ports = {id(value) for value in (*graph.inputs, *graph.outputs)}
+    inner = [value for node in graph.all_nodes() for value in node.outputs if id(value) not in ports]
+    planned = {*part.inputs, *part.outputs}
+    for value in inner:
+        if value.name in planned:
+            value.name = f"{value.name}__inner"
+    for value in list(graph.initializers.values()):
+        if value.name in planned:
+            value.name = f"{value.name}__weight"
     for value, input_ in zip(graph.inputs, part.spec.inputs, strict=True):
         _name_port(part, value, input_.name, graph_axes(part.spec, input_))
     for value, output in zip(graph.outputs, part.spec.outputs, strict=True):
         _name_port(part, value, output.name, graph_axes(part.spec, output))
-    _rename_inner_symbols(graph, symbols)
+    for value in inner:
+        if value.shape is not None:
+            value.shape = _renamed(value.shape, symbols)
     return model
 
 
@@ -45,8 +59,7 @@ def order_ports(model: Any, part: Part) -> Any:
 
     Before: inputs and outputs have the names of the plan. After: they are in its order.
 
-    Raises:
-        CaptureFailed: an input or an output of the plan is not in the graph.
+    CaptureFailed if an input or an output of the plan is not in the graph.
     """
     for side, values, planned in (
         ("input", model.graph.inputs, part.inputs),
@@ -115,18 +128,6 @@ def _separate_outputs(graph: Any) -> None:
         earlier.add(id(value))
 
 
-def _free_names(graph: Any, names: set[str]) -> None:
-    """Renames other values with a name that an input or an output is about to get."""
-    ports = {id(value) for value in (*graph.inputs, *graph.outputs)}
-    values = [value for node in graph.all_nodes() for value in node.outputs]
-    for value in values:
-        if value.name in names and id(value) not in ports:
-            value.name = f"{value.name}__inner"
-    for value in list(graph.initializers.values()):
-        if value.name in names:
-            value.name = f"{value.name}__weight"
-
-
 def _name_port(part: Part, value: Any, name: str, axes: AxisMap) -> None:
     """Gives an input or an output its name and the shape of the plan."""
     import onnx_ir
@@ -154,26 +155,6 @@ def _planned_size(part: Part, name: str, index: int, axis: Axis, size: Any) -> i
     if axis.kind == "literal" and size != int(axis.symbol):
         raise CaptureFailed(f"{where} is {size} in the graph, but {axis.symbol} in the plan")
     return size
-
-
-def _plan_symbols(inputs: Sequence[Any], part: Part) -> dict[str, str]:
-    """`{symbol of torch: symbol of the plan}`, from the axes of the inputs."""
-    pairs = (
-        (str(value.shape[index]), symbol)
-        for value, axes in zip(inputs, part.inputs.values(), strict=True)
-        for index, symbol in axes.items()
-        if value.shape is not None and index < len(value.shape)
-    )
-    return {size: symbol for size, symbol in pairs if _SYMBOL.fullmatch(size)}
-
-
-def _rename_inner_symbols(graph: Any, symbols: Mapping[str, str]) -> None:
-    """Replaces the symbols of torch in the shapes of all values but inputs and outputs."""
-    ports = {id(value) for value in (*graph.inputs, *graph.outputs)}
-    for node in graph.all_nodes():
-        for value in node.outputs:
-            if value.shape is not None and id(value) not in ports:
-                value.shape = _renamed(value.shape, symbols)
 
 
 def _renamed(shape: Any, symbols: Mapping[str, str]) -> Any:

@@ -43,8 +43,7 @@ def share_cache(model: Any, part: Part) -> Any:
     After: each Attention is a GroupQueryAttention that reads the whole mask. No node reads the length of the past from
     a cache: it is the length of the mask minus that of the new tokens.
 
-    Raises:
-        CaptureFailed: another operator reads or writes the cache.
+    CaptureFailed if another operator reads or writes the cache.
     """
     from onnx_ir.passes import common
 
@@ -141,26 +140,21 @@ def _unflat(before: Any, flat: Any, like: Any) -> Any:
 
 
 def _bias(attention: Any, mask: Any, dtype: Any, known: dict[Any, Any]) -> Any:
-    """A mask as the operator reads it: four axes, of the dtype of the queries, added to the scores."""
+    """A mask as the operator reads it: four axes, of the dtype of the queries, added to the scores.
+
+    It is zero for a key that a query may attend to, else half the lowest number.
+    """
+    import onnx_ir
+
     if mask is None:
         raise CaptureFailed("an attention without a mask cannot have its cache in a shared buffer")
     if mask not in known:
-        known[mask] = _four_axes(attention, _added(attention, mask, dtype))
+        graph, added, sizes = attention.graph, mask, shape_of(mask)
+        if mask.dtype == onnx_ir.DataType.BOOL:
+            zero, half = (filled_constant(graph, number, [], dtype) for number in (0.0, dtype.min / 2))
+            added = insert_node(attention, "Where", [mask, zero, half], [(dtype, mask.shape)]).outputs[0]
+        if len(sizes) != RANK:
+            axes = int_constant(graph, 0, 1)
+            added = insert_node(attention, "Unsqueeze", [added, axes], [(added, (1, 1, *sizes))]).outputs[0]
+        known[mask] = added
     return known[mask]
-
-
-def _added(before: Any, mask: Any, dtype: Any) -> Any:
-    """A mask to add to the scores: zero for a key that a query may attend to, else half the lowest number."""
-    import onnx_ir
-
-    if mask.dtype != onnx_ir.DataType.BOOL:
-        return mask
-    zero, half = (filled_constant(before.graph, number, [], dtype) for number in (0.0, dtype.min / 2))
-    return insert_node(before, "Where", [mask, zero, half], [(dtype, mask.shape)]).outputs[0]
-
-
-def _four_axes(before: Any, mask: Any) -> Any:
-    if len(shape_of(mask)) == RANK:
-        return mask
-    axes, sizes = int_constant(before.graph, 0, 1), (1, 1, *shape_of(mask))
-    return insert_node(before, "Unsqueeze", [mask, axes], [(mask, sizes)]).outputs[0]

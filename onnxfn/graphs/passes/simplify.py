@@ -21,13 +21,11 @@ def simplify(model: Any) -> Any:
     """Simplifies a graph.
 
     Before: a graph as torch translates it.
-    After: the same function; constants are folded, equal nodes are merged,
-    functions are inlined, unused nodes are removed, and all values have different names.
+    After: the same function; constants are folded, equal nodes are merged, functions are inlined, unused nodes are
+    removed, and all values have different names.
 
-    A Resize of constants is not folded: the reference evaluator of onnx takes minutes for it.
-
-    Raises:
-        CaptureFailed: one of the passes fails.
+    A Resize of constants is not folded: the reference evaluator of onnx takes minutes for it. CaptureFailed if one of
+    the passes fails.
     """
     from onnx_ir.passes import PassManager, Sequential, common
     from onnxscript.rewriter import RewritePass
@@ -122,27 +120,19 @@ def separate_pads(model: Any) -> Any:
     the same.
     """
     for node in list(model.graph):
-        pad = _pad_before(node) if is_operator(node, "MaxPool") else None
+        if not is_operator(node, "MaxPool"):
+            continue
+        cast = producer(node.inputs[0], "Cast")
+        pad = producer(first_input(cast) if cast is not None else node.inputs[0], "Pad")
         sizes = integers(pad.inputs[1]) if pad is not None and len(pad.inputs) <= 3 else None  # noqa: PLR2004 - no axes
         if sizes and any(sizes):
-            _name_axes(model.graph, pad, sizes)
+            rank = len(sizes) // 2
+            axes = [axis for axis in range(rank) if sizes[axis] or sizes[rank + axis]]
+            ends = [sizes[start + axis] for start in (0, rank) for axis in axes]
+            pad.resize_inputs(4)
+            pad.replace_input_with(1, int_constant(model.graph, *ends))
+            pad.replace_input_with(3, int_constant(model.graph, *axes))
     return model
-
-
-def _pad_before(pool: Any) -> Any:
-    """The Pad that a pool reads, also through a Cast; None if it reads another node."""
-    cast = producer(pool.inputs[0], "Cast")
-    return producer(first_input(cast) if cast is not None else pool.inputs[0], "Pad")
-
-
-def _name_axes(graph: Any, pad: Any, sizes: tuple[int, ...]) -> None:
-    """Gives a Pad the sizes of the axes that it pads, and these axes."""
-    rank = len(sizes) // 2
-    axes = [axis for axis in range(rank) if sizes[axis] or sizes[rank + axis]]
-    ends = [sizes[start + axis] for start in (0, rank) for axis in axes]
-    pad.resize_inputs(4)
-    pad.replace_input_with(1, int_constant(graph, *ends))
-    pad.replace_input_with(3, int_constant(graph, *axes))
 
 
 SIXTEEN: Mapping[str, str] = MappingProxyType({"INT16": "INT32", "UINT16": "INT32"})
@@ -240,9 +230,8 @@ def convert_opset(model: Any, opset: int) -> Any:
     Before: the graph has the opset of torch's translation.
     After: it computes the same with operators of `opset`.
 
-    Raises:
-        CaptureFailed: the graph cannot be converted. The converter of onnx itself is not a substitute: it leaves the
-            graph as it is, without an error, where it fails.
+    CaptureFailed if the graph cannot be converted. The converter of onnx itself is not a substitute: it leaves the
+    graph as it is, without an error, where it fails.
     """
     from onnxscript.version_converter import convert_version
 

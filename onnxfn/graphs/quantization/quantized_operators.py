@@ -29,15 +29,10 @@ BYTE = 8
 
 @frozen(eq=False)
 class StoredWeight:
-    """A quantized weight in a graph.
+    """A quantized weight in a graph: the outer one, which holds its initializers.
 
-    Attributes:
-        graph: The outer graph, which holds its initializers.
-        name: The name of the weight.
-        rule: How it is quantized.
-        shape: The shape of the weight: `[rows, columns]` for blocks.
-        tensors: The values that hold its codes, scales and zero points.
-        dtype: The dtype that the operators compute in.
+    `shape`: `[rows, columns]` for blocks. `tensors`: the values that hold its codes, scales and zero points. `dtype`:
+    the one that the operators compute in.
     """
 
     graph: Any
@@ -57,7 +52,10 @@ def with_cast_scales(weight: StoredWeight, reads: Sequence[Read]) -> StoredWeigh
     scales = weight.tensors["scales"]
     if scales.dtype == weight.dtype:
         return weight
-    first = _first_node(weight.graph, [read.node for read in reads])
+    nodes = [read.node for read in reads]
+    if any(node.graph is not weight.graph for node in nodes):  # in a graph within this one
+        nodes = [weight.graph[0]]
+    first = nodes[0] if len(nodes) == 1 else next(node for node in weight.graph if node in nodes)
     node = insert_node(first, "Cast", [scales], [(weight.dtype, shape_of(scales))], to=weight.dtype.value)
     return evolve(weight, tensors={**weight.tensors, "scales": node.outputs[0]})
 
@@ -69,19 +67,13 @@ def replace_read(weight: StoredWeight, read: Read) -> None:
 
 
 def _matmul_of_blocks(weight: StoredWeight, node: Any) -> None:
-    rows, columns = weight.shape
-    rule = weight.rule
+    (rows, columns), rule = weight.shape, weight.rule
     level = {"accuracy_level": rule.accuracy_level} if rule.accuracy_level else {}
+    of_blocks = ("MatMulNBits", {"bits": rule.bits, **level})
+    operator, own = ("MatMulBnb4", {"quant_type": NF4}) if rule.kind == "nf4" else of_blocks
+    attributes = {"K": columns, "N": rows, "block_size": rule.block_size, **own}
     inputs = [node.inputs[0], *weight.tensors.values()]
-    attributes = {"K": columns, "N": rows, "bits": rule.bits, "block_size": rule.block_size, **level}
-    _finish_product(node, insert_node(node, f"{DOMAIN}::MatMulNBits", inputs, [_like(node)], **attributes))
-
-
-def _matmul_of_nf4(weight: StoredWeight, node: Any) -> None:
-    rows, columns = weight.shape
-    inputs = [node.inputs[0], *weight.tensors.values()]
-    attributes = {"K": columns, "N": rows, "block_size": weight.rule.block_size, "quant_type": NF4}
-    _finish_product(node, insert_node(node, f"{DOMAIN}::MatMulBnb4", inputs, [_like(node)], **attributes))
+    _finish_product(node, insert_node(node, f"{DOMAIN}::{operator}", inputs, [_like(node)], **attributes))
 
 
 def _matmul_of_integers(weight: StoredWeight, node: Any) -> None:
@@ -156,12 +148,15 @@ def _lookup(weight: StoredWeight, node: Any) -> None:
     distances = insert_node(node, "Sub", [numbers, zero], [(numbers, shape_of(numbers))])
     elements = insert_node(node, "Mul", [distances.outputs[0], scales], [(numbers, shape_of(numbers))])
     width = blocks * rule.block_size
-    flat = _reshaped(weight, node, elements.outputs[0], outer, width)
-    if width == weight.shape[-1]:
-        _finish(node, flat)
-        return
-    bounds = [int_constant(weight.graph, number) for number in (0, weight.shape[-1], -1)]
-    _finish(node, insert_node(node, "Slice", [flat.outputs[0], *bounds], [_like(node)]))
+    _finish_lookup(weight, node, _reshaped(weight, node, elements.outputs[0], outer, width), width)
+
+
+def _finish_lookup(weight: StoredWeight, node: Any, rows: Any, width: int) -> None:
+    """Puts the rows of a lookup, without the padding of their last block, in the place of the output of a node."""
+    if width != weight.shape[-1]:
+        bounds = [int_constant(weight.graph, number) for number in (0, weight.shape[-1], -1)]
+        rows = insert_node(node, "Slice", [rows.outputs[0], *bounds], [_like(node)])
+    _finish(node, rows)
 
 
 def _gathered(weight: StoredWeight, node: Any, indices: Any, role: str, outer: Sequence[Any]) -> Any:
@@ -211,20 +206,12 @@ def _reshaped(weight: StoredWeight, node: Any, value: Any, outer: Sequence[Any],
 def _gather_of_blocks(weight: StoredWeight, node: Any) -> None:
     rule, output = weight.rule, node.outputs[0]
     width = weight.tensors["scales"].shape[-1] * rule.block_size
-    attributes = {
-        "bits": rule.bits,
-        "block_size": rule.block_size,
-        "gather_axis": 0,
-        "quantize_axis": len(weight.shape) - 1,
-    }
+    axes = {"gather_axis": 0, "quantize_axis": len(weight.shape) - 1}
+    attributes = {"bits": rule.bits, "block_size": rule.block_size, **axes}
     inputs = [_flat_codes(weight), _indices(weight, node), *list(weight.tensors.values())[1:]]
     sizes = None if output.shape is None else (*shape_of(output)[:-1], width)
     gather = insert_node(node, f"{DOMAIN}::GatherBlockQuantized", inputs, [(output, sizes)], **attributes)
-    if width == weight.shape[-1]:
-        _finish(node, gather)
-        return
-    bounds = [int_constant(weight.graph, number) for number in (0, weight.shape[-1], -1)]
-    _finish(node, insert_node(node, "Slice", [gather.outputs[0], *bounds], [_like(node)]))
+    _finish_lookup(weight, node, gather, width)
 
 
 def _flat_codes(weight: StoredWeight) -> Any:
@@ -264,20 +251,13 @@ def _like(node: Any) -> tuple[Any, Any]:
     return node.outputs[0], node.outputs[0].shape
 
 
-def _first_node(graph: Any, nodes: Sequence[Any]) -> Any:
-    """The first of some nodes of a graph; the first node of the graph if one of them is in a graph within it."""
-    if any(node.graph is not graph for node in nodes):
-        return graph[0]
-    return nodes[0] if len(nodes) == 1 else next(node for node in graph if node in nodes)
-
-
 REPLACEMENTS: Mapping[tuple[str, str], Callable[[StoredWeight, Any], None]] = MappingProxyType(
     {
         ("blocks", "MatMul"): _matmul_of_blocks,
         ("blocks", "Gather"): _lookup,
         ("dynamic", "MatMul"): _matmul_of_integers,
         ("dynamic", "Conv"): _conv_of_integers,
-        ("nf4", "MatMul"): _matmul_of_nf4,
+        ("nf4", "MatMul"): _matmul_of_blocks,
     }
 )
 """The kind of a rule, and the operator that reads the weight -> the function that replaces the node."""

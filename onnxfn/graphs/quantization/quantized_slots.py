@@ -20,15 +20,10 @@ QUANTIZED = "onnxfn.quantized"
 
 @frozen
 class QuantizedSlot:
-    """The codes, the scales or the zero points of a weight.
+    """The codes, the scales or the zero points of a weight: its `role` says which.
 
-    Attributes:
-        name: The name of the weight in the graph.
-        slot: Its parameter, with its axes in the order that its rule reads: `[rows, columns]` for blocks, the order
-            of the operator for `"dynamic"`.
-        rule: How it is quantized.
-        role: What the initializer holds.
-        shape: The shape of the weight, with its axes in that order.
+    The slot and the shape have the axes of the parameter in the order that its rule reads: `[rows, columns]` for
+    blocks, the order of the operator for `"dynamic"`.
     """
 
     name: str
@@ -73,12 +68,7 @@ def bind_quantized_weights(model: Any, tensors: Callable[[str], Any]) -> Any:
     Before: quantized slots have no values.
     After: they have values that are computed from the tensors of their parameters when they are written.
 
-    Args:
-        model: the graph, which is changed.
-        tensors: returns the tensor of a parameter, of torch or of numpy.
-
-    Raises:
-        CaptureFailed: a tensor has another shape than the graph reads.
+    `tensors` returns that of a parameter, of torch or of numpy. CaptureFailed if one has another shape than the graph.
     """
     weights: dict[str, Callable[[Role, Any, Sequence[int]], Any]] = {}
     for value in model.graph.initializers.values():

@@ -22,12 +22,7 @@ def keep_stored_blocks(model: Any, tensors: Mapping[str, Any]) -> tuple[Any, tup
     After: where only products read such a parameter, they are MatMulNBits on its integers, scales and zero points,
     whose values are bit-equal to the float tensor. The second result has the names of these parameters.
 
-    Args:
-        model: the graph, which is changed.
-        tensors: the tensors of all parameters, by their names.
-
-    Raises:
-        InvalidSpec: the dtype of the graph cannot hold the scales.
+    InvalidSpec if the dtype of the graph cannot hold the scales.
     """
     names: list[str] = []
     for value in list(model.graph.initializers.values()):
@@ -46,8 +41,16 @@ def _only_products_read(value: Any) -> bool:
 
 
 def _replace_products(model: Any, value: Any, weight: QuantizedWeight) -> None:
-    """Lets the products that read a weight read its integers, scales and zero points."""
-    _check_scales(value, weight)
+    """Lets the products that read a weight read its integers, scales and zero points.
+
+    InvalidSpec if the dtype of the graph has no kernel, or does not hold the scales of the weight.
+    """
+    dtype = scale_dtype(weight).name
+    if value.dtype.name != "FLOAT" and (value.dtype.name, dtype) != ("FLOAT16", "float16"):
+        raise InvalidSpec(
+            f"{weight.name} has scales in {dtype}, and a graph in {value.dtype.name.lower()} "
+            "cannot keep them; export in float32, or dequantize the checkpoint (--dequantize, dequantize=True)"
+        )
     inputs = [_initializer(model, value, weight, role) for role in ROLES]
     columns, rows = value.shape
     for node in [use.node for use in value.uses()]:
@@ -77,13 +80,3 @@ def _initializer(model: Any, value: Any, weight: QuantizedWeight, role: Any) -> 
     initializer = onnx_ir.val(tensor.name, const_value=tensor)
     model.graph.register_initializer(initializer)
     return initializer
-
-
-def _check_scales(value: Any, weight: QuantizedWeight) -> None:
-    """Raises InvalidSpec if the dtype of a graph has no kernel, or does not hold the scales of a weight."""
-    dtype = scale_dtype(weight).name
-    if value.dtype.name != "FLOAT" and (value.dtype.name, dtype) != ("FLOAT16", "float16"):
-        raise InvalidSpec(
-            f"{weight.name} has scales in {dtype}, and a graph in {value.dtype.name.lower()} "
-            "cannot keep them; export in float32, or dequantize the checkpoint (--dequantize, dequantize=True)"
-        )

@@ -14,14 +14,10 @@ MATRIX_RANK = 2
 
 @frozen(eq=False)
 class Read:
-    """A node that reads a weight.
+    """A node that reads a weight, by `MatMul` (also Gemm), `Gather` (also a GatherND that does the same), or `Conv`.
 
-    Attributes:
-        operator: `MatMul` (also for Gemm), `Gather` (also for a GatherND that does the same), or `Conv`.
-        node: The node.
-        rows_first: Whether the weight has the axes `[rows, columns]`. A product sums over the elements of a row; in a
-            lookup, a row belongs to one token.
-        transpose: The Transpose between the weight and the node, if there is one.
+    `rows_first`: the weight has the axes `[rows, columns]`. A product sums over the elements of a row; in a lookup, a
+    row belongs to one token. `transpose`: the Transpose between the weight and the node, if there is one.
     """
 
     operator: ReadingOperator

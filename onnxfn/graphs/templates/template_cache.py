@@ -20,7 +20,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import accumulate
 from pathlib import Path
-from typing import Any
 
 from attrs import asdict, fields, frozen
 
@@ -48,13 +47,7 @@ _WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 @frozen
 class CacheEntry:
-    """A file of a cache folder.
-
-    Attributes:
-        path: The file.
-        size: Its size in bytes.
-        used: When it was last written or read, in seconds since 1970.
-    """
+    """A file of a cache folder, its size in bytes, and when it was last written or read, in seconds since 1970."""
 
     path: Path
     size: int
@@ -69,32 +62,18 @@ def default_cache_folder() -> Path:
 def cache_entries(folder: Path) -> tuple[CacheEntry, ...]:
     """The files that onnxfn wrote into a cache folder, of every version of onnxfn, the most recently used first.
 
-    Args:
-        folder: The cache folder. It does not have to exist.
-
-    Returns:
-        One entry per file. Other files of the folder are left out.
-
-    Example:
-        >>> cache_entries(Path("no such folder"))
-        ()
+    >>> cache_entries(Path("no such folder"))
+    ()
     """
     entries = filter(None, map(_entry, folder.glob("*")))
     return tuple(sorted(entries, key=lambda entry: (entry.used, entry.path), reverse=True))
 
 
 def clear_cache(folder: Path) -> tuple[CacheEntry, ...]:
-    """Deletes the files that onnxfn wrote into a cache folder; returns those that it deleted.
+    """Deletes the files that onnxfn wrote into a cache folder; returns those that it deleted. Other files stay.
 
-    Args:
-        folder: The cache folder. It does not have to exist.
-
-    Returns:
-        One entry per deleted file. Other files of the folder stay.
-
-    Example:
-        >>> clear_cache(Path("no such folder"))
-        ()
+    >>> clear_cache(Path("no such folder"))
+    ()
     """
     entries = cache_entries(folder)
     for entry in entries:
@@ -216,9 +195,13 @@ def save_template(folder: Path | None, name: str | None, built: BuiltGraph, max_
     slots = {value.name: slot for value in graph.graph.initializers.values() if (slot := slot_of(value))}
     facts = asdict(built, filter=lambda field, _: field.name in SAVED or field not in fields(BuiltGraph))
     note = {"slots": {value: asdict(slot) for value, slot in slots.items()}, "facts": facts}
-    proto = onnx_ir.to_proto(_with_external_slots(graph))
-    for value in slots:
-        graph.graph.initializers[value].const_value = None
+    values = [graph.graph.initializers[value] for value in slots]
+    for value in values:  # ONNX requires initializers to have values
+        of_slot = onnx_ir.ExternalTensor("nowhere", None, None, value.dtype, shape=value.shape, name=value.name)
+        value.const_value = of_slot
+    proto = onnx_ir.to_proto(graph)
+    for value in values:
+        value.const_value = None
     proto.metadata_props.add(key=NOTE, value=json.dumps(note))
     write_file(_file(folder, name), proto.SerializeToString(), max_bytes)
 
@@ -259,18 +242,6 @@ def _graph(content: bytes) -> BuiltGraph:
         value.const_value, value.meta[SLOT] = None, Slot(**slot)
     limits = [Condition(**limit) for limit in note["facts"].pop("limits")]
     return BuiltGraph(model=graph, limits=limits, **note["facts"], from_template=True)
-
-
-def _with_external_slots(graph: Any) -> Any:
-    """The graph with its slots marked as external data, since ONNX requires initializers to have values."""
-    import onnx_ir
-
-    for value in graph.graph.initializers.values():
-        if slot_of(value):
-            value.const_value = onnx_ir.ExternalTensor(
-                "nowhere", None, None, value.dtype, shape=value.shape, name=value.name
-            )
-    return graph
 
 
 def _file(folder: Path, name: str) -> Path:

@@ -19,8 +19,8 @@ Sizes = Mapping[str, int]
 NEAR, GROWTH = 64, 1.25
 """Sizes up to this distance are tried one by one; farther ones each this much larger than the one before."""
 
-MOST_GROWTH = 16
-"""How many times the elements of the sample a case may have."""
+MOST_GROWTH, FAR_GROWTH = 16, 4
+"""How many times the elements of the sample a case may have, and the farthest one of all."""
 
 SMALL = (1, 2, 3, 4, 5, 7)
 """The small sizes that are tried of each axis."""
@@ -49,11 +49,11 @@ def other_sides(base: Sizes, conditions: Sequence[Condition], allowed: Callable[
     not `allowed`. A condition that no such sizes leave has no case.
 
     >>> [dict(each.sizes) for each in other_sides({"n": 9, "m": 4}, [Condition("n <= 10")], lambda sizes: True)]
-    [{'n': 11, 'm': 4}, {'n': 10, 'm': 4}, {'n': 144, 'm': 4}]
+    [{'n': 11, 'm': 4}, {'n': 10, 'm': 4}, {'n': 36, 'm': 4}]
     """
-    affordable = _affordable(base, allowed)
+    affordable, far_affordable = (_affordable(base, allowed, growth) for growth in (MOST_GROWTH, FAR_GROWTH))
     tried = [case for each in conditions for case in _sides(base, each, affordable)]
-    far = [case for each in conditions for case in _far_sides(base, each, affordable)]
+    far = [case for each in conditions for case in _far_sides(base, each, far_affordable)]
     farthest = sorted(far, key=lambda case: _elements(case.sizes))[-1:]
     return (*_distinct((*tried[: MOST_CASES - 1], *farthest), base),)
 
@@ -178,8 +178,8 @@ def _scaled(base: Sizes, names: Sequence[str], size: int) -> dict[str, int]:
     return {name: max(1, base[name] * size // base[names[0]]) for name in names}
 
 
-def _affordable(base: Sizes, allowed: Callable[[Sizes], bool]) -> Callable[[Sizes], bool]:
-    most = MOST_GROWTH * _elements(base)
+def _affordable(base: Sizes, allowed: Callable[[Sizes], bool], growth: int) -> Callable[[Sizes], bool]:
+    most = growth * _elements(base)
     return lambda sizes: _elements(sizes) <= most and allowed(sizes)
 
 

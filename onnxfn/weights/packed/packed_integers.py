@@ -38,14 +38,9 @@ GPTQ_V2 = "gptq_v2"
 
 @frozen
 class Packing:
-    """The storage of integers, zero points and scales in a format.
+    """The storage of integers, zero points and scales in a format: bits of an integer, and the group of each column.
 
-    Attributes:
-        bits: The bits of an integer.
-        groups: The group of each column.
-        values: The integers of rows: rows by columns.
-        zeros: Their zero points: rows by groups.
-        scales: Their scales: rows by groups.
+    The values of rows are rows by columns; their zero points and scales, rows by groups.
     """
 
     bits: Callable[[Parts, Settings], int]

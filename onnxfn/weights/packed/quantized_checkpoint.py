@@ -22,13 +22,9 @@ SINGLE_FILE, INDEX_FILE = "model.safetensors", "model.safetensors.index.json"
 
 @frozen(eq=False)
 class QuantizedWeight:
-    """A weight of a quantized checkpoint.
+    """A weight of a quantized checkpoint by its float name, and its stored tensors, by the ends of their names.
 
-    Attributes:
-        name: The name of the float weight in the checkpoint.
-        format: How it is stored.
-        parts: The stored tensors, by the ends of their names, mapped from their files.
-        settings: The `quantization_config` of the checkpoint.
+    `settings`: the `quantization_config` of the checkpoint.
     """
 
     name: str
@@ -48,13 +44,7 @@ class QuantizedWeight:
 
 @frozen
 class QuantizedCheckpoint:
-    """A checkpoint with quantized weights.
-
-    Attributes:
-        folder: Its folder.
-        weights: Its quantized weights.
-        others: Its other tensors, as they are stored.
-    """
+    """A checkpoint with quantized weights; `others` are its other tensors, as they are stored."""
 
     folder: Path
     weights: tuple[QuantizedWeight, ...] = field(converter=as_tuple)

@@ -14,16 +14,15 @@ from onnxfn.check.cuts.layer_chains import layer_paths
 from onnxfn.specs.errors import InvalidSpec
 from onnxfn.specs.stored.reports import CheckFailed
 
-DECODER = ("AutoModelForCausalLM", "text-generation-with-past")
-ENCODER = ("AutoModel", "feature-extraction")
+PAST = "text-generation-with-past"
 MODELS = {
-    **dict.fromkeys(("llama", "gpt2", "gemma3_text", "lfm2", "falcon", "mixtral", "mamba", "opt", "cohere2"), DECODER),
-    **dict.fromkeys(("bert", "deberta-v2", "modernbert", "albert", "clip"), ENCODER),
-    "vit": ("AutoModelForImageClassification", "image-classification"),
-    "t5": ("AutoModelForSeq2SeqLM", "text2text-generation-with-past"),
-    "timesfm2_5": ("AutoModelForTimeSeriesPrediction", "time-series-forecasting"),
+    **dict.fromkeys(("llama", "gpt2", "gemma3_text", "lfm2", "falcon", "mixtral", "mamba", "opt", "cohere2"), PAST),
+    **dict.fromkeys(("bert", "deberta-v2", "modernbert", "albert", "clip"), "feature-extraction"),
+    "vit": "image-classification",
+    "t5": "text2text-generation-with-past",
+    "timesfm2_5": "time-series-forecasting",
 }
-"""Model type -> the class of its model, and the task."""
+"""Model type -> the task."""
 
 PATHS = {
     "model.layers": ("llama", "gemma3_text", "lfm2", "mixtral", "cohere2", "timesfm2_5"),
@@ -46,9 +45,9 @@ def graphs(tmp_path_factory):
 
     @cache
     def graph(model_type):
-        loader, task = MODELS[model_type]
-        model, folder = tiny.model(model_type, loader), tmp_path_factory.mktemp(model_type) / "out"
-        part = onnxfn.export(onnxfn.spec_for(model, task), model, folder, check=False).plan.parts[0]
+        spec, model = tiny.spec_and_model(model_type, MODELS[model_type])
+        folder = tmp_path_factory.mktemp(model_type) / "out"
+        part = onnxfn.export(spec, model, folder, check=False).plan.parts[0]
         return model, part, onnx.load(folder / f"{part.name}.onnx").graph
 
     return graph

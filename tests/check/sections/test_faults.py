@@ -3,12 +3,20 @@
 import json
 
 import numpy as np
-import onnx
 import pytest
 import tiny
 from command_line import error_of, succeed
-from graph_edits import edited_export
-from onnx import helper, numpy_helper
+from graph_edits import (
+    changed_weight,
+    edited_export,
+    edited_file,
+    exchange_inputs,
+    nodes,
+    producer,
+    set_input,
+    users,
+)
+from onnx import helper
 from refusals import refusal
 
 import onnxfn
@@ -19,14 +27,14 @@ from onnxfn.specs.errors import InvalidSpec, UnknownName
 from onnxfn.specs.stored.reports import Report
 from onnxfn.specs.stored.serialize import from_json, to_json
 
-DECODER = ("AutoModelForCausalLM", "text-generation-with-past")
+PAST = "text-generation-with-past"
 MODELS = {
-    "llama": (*DECODER, {"num_hidden_layers": 6, "num_key_value_heads": 4, "head_dim": 8}),
-    "gemma3_text": (*DECODER, {}),
-    "lfm2": (*DECODER, {}),
-    "bert": ("AutoModelForSequenceClassification", "text-classification", {"num_hidden_layers": 4}),
+    "llama": (PAST, {"num_hidden_layers": 6, "num_key_value_heads": 4, "head_dim": 8}),
+    "gemma3_text": (PAST, {}),
+    "lfm2": (PAST, {}),
+    "bert": ("text-classification", {"num_hidden_layers": 4}),
 }
-"""Model type -> the class of its model, the task, and sizes."""
+"""Model type -> the task, and sizes."""
 
 
 @pytest.fixture(scope="module")
@@ -34,9 +42,8 @@ def exports(exports_of):
     """From a model type to its spec, its model and the folder of its export."""
 
     def built(model_type):
-        loader, task, sizes = MODELS[model_type]
-        model = tiny.model(model_type, loader, **sizes)
-        return onnxfn.spec_for(model, task), model
+        task, sizes = MODELS[model_type]
+        return tiny.spec_and_model(model_type, task, **sizes)
 
     return exports_of(built)
 
@@ -45,68 +52,46 @@ def by_sections(spec, model, folder):
     return onnxfn.validate(spec, model, folder, check="sections")
 
 
-def initializer(graph, name):
-    return next(each for each in graph.initializer if each.name == name)
-
-
-def changed(name, change):
-    """An edit of a weight by a function of its array."""
-
-    def edit(graph):
-        weight = initializer(graph, name)
-        array = np.asarray(change(numpy_helper.to_array(weight).copy()), order="C")
-        weight.CopyFrom(numpy_helper.from_array(array, name))
-
-    return edit
-
-
-def node_after(graph, weight, operator):
+def after(model, weight, operator):
     """The first node with an operator among those after the first reader of a weight."""
-    start = next(index for index, node in enumerate(graph.node) if weight in node.input)
-    return next(node for node in graph.node[start:] if node.op_type == operator)
-
-
-def reader(graph, weight):
-    return next(node for node in graph.node if weight in node.input)
+    start = nodes(model).index(users(model, weight)[0])
+    return next(node for node in nodes(model)[start:] if node.op_type == operator)
 
 
 def other_operator(weight, operator, new, **attributes):
     """An edit of the first node with an operator after the reader of a weight: another operator reads its input."""
 
-    def edit(graph):
-        node = node_after(graph, weight, operator)
-        fresh = helper.make_node(new, node.input[:1], node.output, **attributes)
-        node.CopyFrom(fresh)
+    def edit(model):
+        node = after(model, weight, operator)
+        node.CopyFrom(helper.make_node(new, node.input[:1], node.output, **attributes))
 
     return edit
 
 
 def swapped(first, second):
     """An edit of a graph in which the readers of two weights read those of each other."""
-
-    def edit(graph):
-        nodes = reader(graph, first), reader(graph, second)
-        for node, old, new in zip(nodes, (first, second), (second, first), strict=True):
-            node.input[[*node.input].index(old)] = new
-
-    return edit
+    return lambda model: exchange_inputs(model, first, second)
 
 
 def other_epsilon(weight, epsilon):
     """An edit of the norm of a weight: its variance gets another epsilon."""
 
-    def edit(graph):
-        end = [*graph.node].index(reader(graph, weight))
-        add = next(node for node in reversed(graph.node[:end]) if node.op_type == "Add" and "constant" in node.input[1])
-        graph.initializer.append(numpy_helper.from_array(np.float32([epsilon]).reshape(()), "another epsilon"))
-        add.input[1] = "another epsilon"
+    def edit(model):
+        end = nodes(model).index(users(model, weight)[0])
+        add = [node for node in nodes(model)[:end] if node.op_type == "Add" and "constant" in node.input[1]][-1]
+        set_input(model, add, 1, epsilon)
 
     return edit
 
 
-def without_first_row(array):
-    array[0] = 0.0
-    return array
+def without_mask(weight):
+    """An edit of a softmax after the reader of a weight: it reads the scores before the mask is added."""
+
+    def edit(model):
+        softmax = after(model, weight, "Softmax")
+        softmax.input[0] = producer(model, softmax.input[0]).input[0]
+
+    return edit
 
 
 LOW = onnxfn.Floors(agreement=0.0, kl=9.0, cosine=-1.0)
@@ -114,10 +99,15 @@ LOW = onnxfn.Floors(agreement=0.0, kl=9.0, cosine=-1.0)
 
 LAYERS = "model.layers"
 LLAMA_FAULTS = {
-    "a weight is scaled": (3, changed(f"{LAYERS}.3.mlp.down_proj.weight", lambda array: 1.01 * array)),
-    "a matrix is transposed": (4, changed(f"{LAYERS}.4.self_attn.o_proj.weight", np.transpose)),
-    "a row is zero": (5, changed(f"{LAYERS}.5.self_attn.v_proj.weight", without_first_row)),
-    "a norm is shifted": (2, changed(f"{LAYERS}.2.post_attention_layernorm.weight", lambda array: array + 1e-3)),
+    "a weight is scaled": (3, changed_weight(f"{LAYERS}.3.mlp.down_proj.weight", lambda array: 1.01 * array)),
+    "a matrix is transposed": (4, changed_weight(f"{LAYERS}.4.self_attn.o_proj.weight", np.transpose)),
+    "a row is zero": (
+        5,
+        changed_weight(
+            f"{LAYERS}.5.self_attn.v_proj.weight", lambda array: array * (np.arange(len(array)) > 0)[:, None]
+        ),
+    ),
+    "a norm is shifted": (2, changed_weight(f"{LAYERS}.2.post_attention_layernorm.weight", lambda array: array + 1e-3)),
     "q and k are swapped": (1, swapped(f"{LAYERS}.1.self_attn.q_proj.weight", f"{LAYERS}.1.self_attn.k_proj.weight")),
     "gate and up are swapped": (0, swapped(f"{LAYERS}.0.mlp.gate_proj.weight", f"{LAYERS}.0.mlp.up_proj.weight")),
     "another epsilon": (2, other_epsilon(f"{LAYERS}.2.post_attention_layernorm.weight", 1e-4)),
@@ -128,27 +118,20 @@ LLAMA_FAULTS = {
         1,
         other_operator(f"{LAYERS}.1.self_attn.q_proj.weight", "Softmax", "Softmax", axis=2),
     ),
-    "no mask": (0, lambda graph: node_before(graph, f"{LAYERS}.0.self_attn.q_proj.weight", "Softmax")),
+    "no mask": (0, without_mask(f"{LAYERS}.0.self_attn.q_proj.weight")),
 }
 """A fault -> the layer where it is, and the edit of the graph."""
 
 
-def node_before(graph, weight, operator):
-    """Lets the node with an operator read the first input of the Add before it: scores without a mask."""
-    softmax = node_after(graph, weight, operator)
-    add = next(node for node in graph.node if softmax.input[0] in node.output)
-    softmax.input[0] = add.input[0]
-
-
 BERT = "bert.encoder.layer"
 OTHER_FAULTS = [
-    ("bert", f"{BERT}.2", changed(f"{BERT}.2.output.dense.weight", lambda array: 1.01 * array)),
+    ("bert", f"{BERT}.2", changed_weight(f"{BERT}.2.output.dense.weight", lambda array: 1.01 * array)),
     ("bert", f"{BERT}.0", swapped(f"{BERT}.0.attention.self.query.weight", f"{BERT}.0.attention.self.key.weight")),
-    ("bert", f"{BERT}.3", changed(f"{BERT}.3.intermediate.dense.bias", lambda array: array + 0.01)),
-    ("gemma3_text", f"{LAYERS}.0", changed(f"{LAYERS}.0.self_attn.q_norm.weight", lambda array: array + 0.01)),
+    ("bert", f"{BERT}.3", changed_weight(f"{BERT}.3.intermediate.dense.bias", lambda array: array + 0.01)),
+    ("gemma3_text", f"{LAYERS}.0", changed_weight(f"{LAYERS}.0.self_attn.q_norm.weight", lambda array: array + 0.01)),
     ("gemma3_text", f"{LAYERS}.1", other_operator(f"{LAYERS}.1.mlp.gate_proj.weight", "Tanh", "Sigmoid")),
-    ("lfm2", f"{LAYERS}.0", changed(f"{LAYERS}.0.feed_forward.w2.weight", lambda array: 1.01 * array)),
-    ("lfm2", f"{LAYERS}.1", changed(f"{LAYERS}.1.feed_forward.w3.weight", lambda array: 1.01 * array)),
+    ("lfm2", f"{LAYERS}.0", changed_weight(f"{LAYERS}.0.feed_forward.w2.weight", lambda array: 1.01 * array)),
+    ("lfm2", f"{LAYERS}.1", changed_weight(f"{LAYERS}.1.feed_forward.w3.weight", lambda array: 1.01 * array)),
 ]
 """Model type, the section with the fault, and the edit of the graph."""
 
@@ -192,7 +175,7 @@ def test_a_report_names_the_layer_in_its_table_its_json_and_its_error(exports, t
     facts = check_facts(passed)["sections"]
     assert [each["section"] for each in facts] == ["embedding", *(f"{BERT}.{index}" for index in range(4)), "head"]
     assert all(0 <= each["max_abs"] <= each["tolerance"] for each in facts)
-    edit = changed(f"{BERT}.2.output.dense.weight", lambda array: 1.01 * array)
+    edit = changed_weight(f"{BERT}.2.output.dense.weight", lambda array: 1.01 * array)
     failed = by_sections(spec, model, edited_export(folder, tmp_path / "out", edit))
     assert f"model: {BERT}.2 differ: " in str(check_error(failed))
 
@@ -228,9 +211,7 @@ def test_a_fault_in_a_layer_of_a_quantized_file_is_found_in_that_layer(exports, 
     loaded = onnxfn.load(tmp_path / "out", dtype=dtype)
     (file,) = loaded.graphs.values()
     right = onnxfn.validate(spec, model, loaded, check="sections", floors=LOW)
-    proto = onnx.load(file)
-    other_operator(f"{LAYERS}.5.mlp.gate_proj.weight.codes", "Sigmoid", "Tanh")(proto.graph)
-    onnx.save(proto, file)
+    edited_file(file, other_operator(f"{LAYERS}.5.mlp.gate_proj.weight.codes", "Sigmoid", "Tanh"))
     wrong = onnxfn.validate(spec, model, loaded, check="sections", floors=LOW)
     assert right.passed
     assert [each.section for each in wrong.sections if not each.passed] == [f"{LAYERS}.5"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -37,32 +38,36 @@ def prompt(tokenizer: Any, job: dict[str, Any]) -> str:
     return tokenizer.apply_chat_template(messages=json.dumps(job["messages"]), add_generation_prompt=True)
 
 
-def new_tokens(model: Any, ids: Any, count: int, sound: Any = None) -> list[int]:
-    """The tokens that the model adds, the most likely each time, to the end of the text or up to a count.
+def generated(model: Any, start: Callable[[Any], None], length: int, count: int, rows: int = 1) -> list[list[int]]:
+    """The tokens that the model adds to each text, the most likely each time, to the end of the text or up to a count.
 
-    A model that hears also takes the features of a sound.
+    `start` gives a generator what it reads.
     """
     parameters = genai.GeneratorParams(model)
-    parameters.set_search_options(do_sample=False, max_length=len(ids) + count)
+    parameters.set_search_options(do_sample=False, max_length=length + count, batch_size=rows)
     generator = genai.Generator(model, parameters)
-    if sound is not None:
-        generator.set_model_input("audio_features", array(sound))
-    generator.append_tokens(ids)
+    start(generator)
     while not generator.is_done():
         generator.generate_next_token()
-    return [int(token) for token in generator.get_sequence(0)[len(ids) :]]
+    return [[int(token) for token in generator.get_sequence(row)[length:]] for row in range(rows)]
+
+
+def new_tokens(model: Any, ids: Any, count: int, sound: Any = None) -> list[int]:
+    """The tokens that the model adds. A model that hears also takes the features of a sound."""
+
+    def start(generator: Any) -> None:
+        if sound is not None:
+            generator.set_model_input("audio_features", array(sound))
+        generator.append_tokens(ids)
+
+    return generated(model, start, len(ids), count)[0]
 
 
 def new_texts(model: Any, tokenizer: Any, job: dict[str, Any]) -> list[str]:
     """The texts that the model adds to texts of a batch, which the tokenizer pads."""
     ids = tokenizer.encode_batch(job["texts"]).as_numpy()
-    parameters = genai.GeneratorParams(model)
-    parameters.set_search_options(do_sample=False, max_length=ids.shape[1] + job["count"], batch_size=len(ids))
-    generator = genai.Generator(model, parameters)
-    generator.append_tokens(ids)
-    while not generator.is_done():
-        generator.generate_next_token()
-    return [tokenizer.decode(generator.get_sequence(row)[ids.shape[1] :]) for row in range(len(ids))]
+    added = generated(model, lambda generator: generator.append_tokens(ids), ids.shape[1], job["count"], len(ids))
+    return [tokenizer.decode(tokens) for tokens in added]
 
 
 def array(tensor: dict[str, Any]) -> Any:
@@ -74,31 +79,19 @@ def tokens_with_images(model: Any, job: dict[str, Any]) -> list[list[int]]:
     """The tokens that the model adds to texts with images. The feeds are what a processor gives."""
     feeds = {name: array(each) for name, each in job["feeds"].items()}
     ids = feeds["input_ids"].astype(np.int32)
-    parameters = genai.GeneratorParams(model)
-    parameters.set_search_options(do_sample=False, max_length=ids.shape[1] + job["count"], batch_size=len(ids))
-    generator = genai.Generator(model, parameters)
     tensors = genai.NamedTensors()
     placeholders = np.array([(ids == job["placeholder"]).sum()], np.int64)
     for name, each in {**feeds, "input_ids": ids, "num_image_tokens": placeholders}.items():
         if name != "attention_mask":  # the runtime makes it
             tensors[name] = each
-    generator.set_inputs(tensors)
-    while not generator.is_done():
-        generator.generate_next_token()
-    return [[int(token) for token in generator.get_sequence(row)[ids.shape[1] :]] for row in range(len(ids))]
+    return generated(model, lambda generator: generator.set_inputs(tensors), ids.shape[1], job["count"], len(ids))
 
 
 def tokens_after_pictures(model: Any, job: dict[str, Any]) -> list[int]:
     """The tokens that the model adds to a text with pictures, which the runtime reads and makes into its inputs."""
     inputs = model.create_multimodal_processor()(job["text"], images=genai.Images.open(*job["pictures"]))
     length = inputs["input_ids"].shape()[-1]
-    parameters = genai.GeneratorParams(model)
-    parameters.set_search_options(do_sample=False, max_length=length + job["count"])
-    generator = genai.Generator(model, parameters)
-    generator.set_inputs(inputs)
-    while not generator.is_done():
-        generator.generate_next_token()
-    return [int(token) for token in generator.get_sequence(0)[length:]]
+    return generated(model, lambda generator: generator.set_inputs(inputs), length, job["count"])[0]
 
 
 if __name__ == "__main__":

@@ -11,6 +11,8 @@ from pathlib import Path
 import onnx
 import onnx_ir
 import pytest
+import swept
+from exported_folders import content
 from onnx import TensorProto, helper
 
 from onnxfn.graphs.passes.canonical import order_by_structure
@@ -47,27 +49,15 @@ def exported_bytes(names, folder):
         environment = {**os.environ, "PYTHONHASHSEED": seed}
         processes[seed] = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
     orders = [json.loads(process.communicate()[0].splitlines()[-1]) for process in processes.values()]
-    files = [
-        {file.relative_to(folder / seed).as_posix(): file.read_bytes() for file in (folder / seed).rglob("*.*")}
-        for seed in processes
-    ]
-    return orders, files
+    return orders, [content(folder / seed) for seed in processes]
 
 
-def assert_equal_files(names, folder):
-    orders, (first, second) = exported_bytes(names, folder)
+@pytest.mark.parametrize("names", swept.with_sweep([SETS], [(MORE,)]), ids=["sets", "many"])
+def test_exports_in_two_processes_write_the_same_bytes(names, tmp_path):
+    orders, (first, second) = exported_bytes(names, tmp_path)
     assert orders[0] != orders[1]
     assert {Path(name).parts[0] for name in first} == set(names)
     assert [name for name in first if first[name] != second.get(name)] == []
-
-
-def test_exports_in_two_processes_write_the_same_bytes(tmp_path):
-    assert_equal_files(SETS, tmp_path)
-
-
-@pytest.mark.sweep
-def test_exports_of_many_model_types_in_two_processes_write_the_same_bytes(tmp_path):
-    assert_equal_files(MORE, tmp_path)
 
 
 def branch(name, captured, weight):
@@ -168,10 +158,18 @@ def canonical_graph(nodes, *names):
     return canonical(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)).graph
 
 
-def test_a_name_of_a_port_is_not_given_again():
-    nodes = [helper.make_node("Abs", ["Abs_0"], ["mid"]), helper.make_node("Neg", ["mid"], ["Neg_0"])]
-    ordered = canonical_graph(nodes, "Abs_0", "Neg_0")
-    assert [list(node.output) for node in ordered.node] == [["Abs_1"], ["Neg_0"]]
+@pytest.mark.parametrize(
+    ("names", "operators", "outputs", "expected"),
+    [
+        (("Abs_0", "Neg_0"), ("Abs", "Neg"), ["mid"], ["Abs_1"]),
+        (("x", "y"), ("Dropout", "Neg"), ["mid", ""], ["Dropout_0"]),
+    ],
+    ids=["of a port", "of an output that is not computed"],
+)
+def test_a_name_is_not_given(names, operators, outputs, expected):
+    first, last = operators
+    nodes = [helper.make_node(first, names[:1], outputs), helper.make_node(last, ["mid"], names[1:])]
+    assert [list(node.output) for node in canonical_graph(nodes, *names).node] == [expected, [names[1]]]
 
 
 def test_a_deep_graph_needs_no_deep_stack():
@@ -180,9 +178,3 @@ def test_a_deep_graph_needs_no_deep_stack():
     ordered = canonical_graph(nodes, "x", "y")
     assert len(ordered.node) == 3001
     assert ordered.node[-1].output == ["y"]
-
-
-def test_an_output_that_is_not_computed_gets_no_name():
-    nodes = [helper.make_node("Dropout", ["x"], ["a", ""]), helper.make_node("Neg", ["a"], ["y"])]
-    ordered = canonical_graph(nodes, "x", "y")
-    assert [list(node.output) for node in ordered.node] == [["Dropout_0"], ["y"]]

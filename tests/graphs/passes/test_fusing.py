@@ -11,7 +11,7 @@ from agreement import assert_agreement
 import onnxfn
 from onnxfn.architectures import decoders
 from onnxfn.specs.edits.tensors import with_opset
-from onnxfn.specs.tasks.tasks import TASKS, task_names
+from onnxfn.specs.tasks.tasks import task_names
 
 PAST = "text-generation-with-past"
 
@@ -44,11 +44,10 @@ def operator_counts(folder):
     return Counter((node.domain, node.op_type) for node in nodes(folder))
 
 
-def exported(model_type, task, loader, folder):
+def exported(model_type, task, folder, **sizes):
     """The result of an export at opset 23, which agrees with PyTorch."""
-    model = tiny.model(model_type, loader)
-    spec = with_opset(onnxfn.spec_for(model_type, task), 23)
-    return assert_agreement(onnxfn.export(spec, model, folder), folder)
+    spec, model = tiny.spec_and_model(model_type, task, **sizes)
+    return assert_agreement(onnxfn.export(with_opset(spec, 23), model, folder), folder)
 
 
 def fused(result, part="model"):
@@ -58,7 +57,7 @@ def fused(result, part="model"):
 
 @pytest.mark.parametrize("model_type", DECODERS)
 def test_a_decoder_is_fused_and_agrees(model_type, tmp_path):
-    result = exported(model_type, PAST, "AutoModelForCausalLM", tmp_path)
+    result = exported(model_type, PAST, tmp_path)
     assert fused(result) == DECODERS[model_type]
     counts = operator_counts(tmp_path)
     assert {domain for domain, _ in counts} == {""}
@@ -68,11 +67,11 @@ def test_a_decoder_is_fused_and_agrees(model_type, tmp_path):
 @pytest.mark.sweep
 @pytest.mark.parametrize("model_type", GENERATORS)
 def test_every_decoder_agrees_when_it_is_fused(model_type, tmp_path):
-    exported(model_type, PAST, TASKS["text-generation"].call.loader, tmp_path)
+    exported(model_type, PAST, tmp_path)
 
 
 def test_attention_reads_and_writes_the_cache_itself(tmp_path):
-    exported("llama", PAST, "AutoModelForCausalLM", tmp_path)
+    exported("llama", PAST, tmp_path)
     first, second = (node for node in nodes(tmp_path) if node.op_type == "Attention")
     assert list(first.input[4:]) == ["past_key_values.0.key", "past_key_values.0.value"]
     assert list(second.output[1:]) == ["present.1.key", "present.1.value"]
@@ -90,29 +89,23 @@ def test_attention_reads_and_writes_the_cache_itself(tmp_path):
 
 @pytest.mark.parametrize("model_type", ENCODERS)
 def test_an_encoder_is_fused_and_agrees(model_type, tmp_path):
-    assert fused(exported(model_type, "feature-extraction", "AutoModel", tmp_path)) == ENCODERS[model_type]
+    assert fused(exported(model_type, "feature-extraction", tmp_path)) == ENCODERS[model_type]
 
 
 def test_an_encoder_decoder_is_fused_and_agrees(tmp_path):
-    model = tiny.model("t5", "AutoModelForSeq2SeqLM")
-    spec = with_opset(onnxfn.spec_for("t5", "text2text-generation-with-past"), 23)
-    result = onnxfn.export(spec, model, tmp_path)
-    assert result.report.passed
+    result = exported("t5", "text2text-generation-with-past", tmp_path)
     assert fused(result, "encoder_model") == {"Attention": 2, "RMSNormalization": 5}
     assert fused(result, "decoder_model_merged") == {"Attention": 4, "RMSNormalization": 7}
 
 
 def test_layers_that_are_not_traced_have_the_operators_of_those_that_are(tmp_path):
-    model = tiny.model("llama", "AutoModelForCausalLM", num_hidden_layers=7)
-    spec = with_opset(onnxfn.spec_for("llama", PAST), 23)
-    result = assert_agreement(onnxfn.export(spec, model, tmp_path), tmp_path)
+    result = exported("llama", PAST, tmp_path, num_hidden_layers=7)
     assert "7 layers" in str(result.repeats)
     assert fused(result) == {"Attention": 7, "RMSNormalization": 15, "RotaryEmbedding": 14}
 
 
 def test_an_operator_that_the_opset_lacks_is_not_used(tmp_path):
-    model = tiny.model("llama", "AutoModelForCausalLM")
-    result = onnxfn.export(onnxfn.spec_for("llama", PAST), model, tmp_path)
+    result = onnxfn.export(*tiny.spec_and_model("llama", PAST), tmp_path)
     assert result.opset == 18
     assert fused(result) == {}
     used = {op_type for _, op_type in operator_counts(tmp_path)}

@@ -3,6 +3,7 @@
 from contextlib import nullcontext
 
 import pytest
+import swept
 import tiny
 import torch
 from graph_equality import first_difference
@@ -72,7 +73,7 @@ def assert_repeated_in_all_parts(model_type, task):
         assert_repeated(model, part)
 
 
-@pytest.mark.parametrize(("model_type", "task"), SAMPLE)
+@pytest.mark.parametrize(("model_type", "task"), swept.with_sweep(SAMPLE, SWEPT))
 def test_a_graph_of_repeated_layers_is_that_of_all_layers(model_type, task):
     assert_repeated_in_all_parts(model_type, task)
 
@@ -103,12 +104,6 @@ def test_layers_of_a_vision_model_are_repeated(model_type):
     model = AutoModel.from_config(config).eval()
     (part,) = plan(VISION, config).parts
     assert_repeated(model, part)
-
-
-@pytest.mark.sweep
-@pytest.mark.parametrize(("model_type", "task"), SWEPT)
-def test_every_kind_of_layer_is_repeated(model_type, task):
-    assert_repeated_in_all_parts(model_type, task)
 
 
 def test_an_export_with_repeated_layers_passes_its_check(tmp_path):

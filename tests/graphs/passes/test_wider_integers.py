@@ -2,8 +2,8 @@
 
 import numpy as np
 import onnx_ir
-import onnxruntime
 import pytest
+from small_graphs import run_unoptimized
 
 from onnxfn.graphs.passes.simplify import WIDER, widen_integers
 
@@ -20,11 +20,6 @@ def graph_of(operator, dtype):
     return onnx_ir.Model(graph, ir_version=10)
 
 
-def result_of(model, feeds):
-    session = onnxruntime.InferenceSession(onnx_ir.to_proto(model).SerializeToString())
-    return session.run(None, feeds)[0]
-
-
 CASES = [(operator, dtype) for operator in BINARY for dtype in WIDER[operator]]
 
 
@@ -35,7 +30,7 @@ def test_an_operator_gives_what_its_own_dtype_would_give(operator, dtype):
     a, b = (random.integers(limits.min, limits.max, (3, 3), dtype=dtype.lower(), endpoint=True) for _ in "ab")
     with np.errstate(over="ignore"):
         expected = BINARY[operator](a, b).astype(a.dtype)
-    actual = result_of(widen_integers(graph_of(operator, dtype)), {"a": a, "b": b})
+    (actual,) = run_unoptimized(widen_integers(graph_of(operator, dtype)), a=a, b=b)
     assert actual.dtype == a.dtype
     assert (actual == expected).all()
 
