@@ -40,19 +40,6 @@ table_transformer: ExportSpec = compose(
     images_of_any_size, image_features("batch_size _ _"), tasked("object-detection")
 )
 
-size_patches: ExportSpec = compose(
-    patched(
-        "torch:linspace",
-        by="image_sizes.unit_steps",
-        why="the trace fixes the number of steps, which depends on the image size",
-    ),
-    patched(
-        "torch:as_tensor",
-        by="image_sizes.tensor_of_sizes",
-        why="the trace fixes the values, which are sizes of feature maps",
-    ),
-)
-
 
 def windows(number: int) -> Getter:
     """The side in pixels of an image that has `number` patches per window of the backbone along a side."""
@@ -67,7 +54,6 @@ lw_detr: ExportSpec = compose(
         windows_per_side="backbone_config.num_windows_side or backbone_config.num_windows",
     ),
     image_cases((windows(3), windows(2)), (windows(2), windows(4)), traced=(windows(4), windows(3))),
-    size_patches,
     tasked("object-detection"),
 )
 
@@ -225,9 +211,7 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         **rows("d_fine deimv2 rt_detr rt_detr_v2", rt_detr()),
         # The sides of the smallest feature map are a 64th of those of the image. The trace has an image for which they
         # are greater than 1.
-        "deformable_detr": compose(
-            table_transformer, image_cases((192, 136), (131, 183), traced=(160, 224)), size_patches
-        ),
+        "deformable_detr": compose(table_transformer, image_cases((192, 136), (131, 183), traced=(160, 224))),
         "depth_anything": depth_anything,
         "depth_pro": compose(
             pixel_inputs,
@@ -275,13 +259,12 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
             ExportSpec(call=Call(submodule="detection.keypoint_matcher", attention="eager")),
         ),
         "lw_detr": lw_detr,
-        "mask2former": compose(maskformer, size_patches, tasked("image-segmentation", universal_segmentation)),
+        "mask2former": compose(maskformer, tasked("image-segmentation", universal_segmentation)),
         "maskformer": maskformer,
         "oneformer": compose(
             images_of_any_size,
             swin_backbone,
             reads(task_seq_len="task_seq_len", text_encoder_vocab_size="text_encoder_vocab_size"),
-            size_patches,
             takes("task_inputs", "batch_size task_seq_len=", "task_tokens"),
             generates("task_tokens", "integers", high=from_config("text_encoder_vocab_size")),
             tasked("image-segmentation", universal_segmentation),

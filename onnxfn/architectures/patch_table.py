@@ -57,8 +57,6 @@ computes with sizes in Python, or in tensors
     attention.position_embeds FunnelAttentionStructure.get_position_embeds
     image_padding.windowed_block timm.models.hieradet_sam2:MultiScaleBlock.forward
     image_sizes.symbolic_int torch_int depth_anything:int
-    image_sizes.symbolic_length clipseg:len d_fine:len deimv2:len depth_pro:len pp_doclayout_v2:len pp_doclayout_v3:len
-        rt_detr:len rt_detr_v2:len
     text.global_aggregates longt5:_create_global_aggregates
     sound.feature_lengths MoonshinePreTrainedModel._get_feat_extract_output_lengths
     sound.conv1d_output MimiConv1d.forward PocketTTSAudioTokenizerConv1d.forward WavTokenizerConv1d.forward

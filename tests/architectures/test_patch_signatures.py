@@ -37,7 +37,7 @@ NOT_INSTALLED = ("diffusers", "timm")
 MOST_OF_THEM = 250
 """Fewer patches than this are no more all of them."""
 
-WITHOUT_SIGNATURE = ("torch:as_tensor", "torch:linspace", "torch:take_along_dim")
+WITHOUT_SIGNATURE = ("torch:take_along_dim",)
 """Functions of C++, of which Python knows no signature."""
 
 OF_ONE_VERSION = {

@@ -10,8 +10,17 @@ from onnxfn.specs.axes import axis_map, symbols
 WAVE, SQUARE = {"x": (torch.randn(2, 4000), "batch samples")}, {"x": (torch.randn(2, 2, 8, 8), "batch 2 high wide")}
 PAIR = {"a": (torch.randn(2, 32), "batch n"), "b": (torch.randn(2, 32), "batch m")}
 WEIGHT = torch.randn(4, 1, 400)
+
+
+def spectra(x, size, hop):
+    return torch.stft(x, size, hop, window=torch.hann_window(size), return_complex=True).abs()
+
+
 MODULES = {
     "frames of a sound": (lambda x: F.conv1d(x[:, None], WEIGHT, stride=160), WAVE, "batch 4 (samples-400)//160+1"),
+    "spectra": (lambda x: spectra(x, 400, 160), WAVE, "batch 201 samples//160+1"),
+    "a lone sound": (lambda x: spectra(x, 40, 16), {"x": (torch.randn(900), "samples")}, "21 samples//16+1"),
+    "coordinates": (lambda x: x * torch.linspace(0, 1, x.shape[1]), WAVE, "batch samples"),
     "every 160th": (lambda x: x[:, ::160] * 2, WAVE, "batch (samples+159)//160"),
     "whole windows": (lambda x: F.pad(x, (0, -x.shape[1] % 16)) * 2, WAVE, "batch 16*((samples+15)//16)"),
     "nested": (lambda x: F.max_pool1d(x[:, ::10], 2, 2, ceil_mode=True), WAVE, "batch ((samples+9)//10-1)//2+1"),

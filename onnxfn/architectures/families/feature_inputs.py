@@ -12,7 +12,7 @@ from types import MappingProxyType
 from onnxfn.architectures.families.sizes import sized_in
 from onnxfn.specs.algebra.compose import compose, from_config, reads
 from onnxfn.specs.algebra.dummies import generates, padded, sized
-from onnxfn.specs.algebra.facts import case, patched, runs, takes
+from onnxfn.specs.algebra.facts import case, runs, takes
 from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.records import Getter, NestedDummy
 
@@ -53,9 +53,6 @@ ONE_SIZED_IMAGE = compose(
     SIZED_PIXELS,
     takes("pixel_values", "1 num_channels= height width", "pixels", kind="float"),
     runs("features.image_features_of_whole_images"),
-    patched(
-        "torch:as_tensor", by="image_sizes.tensor_of_sizes", why="the trace fixes the height and the width of an image"
-    ),
 )
 """One unpadded image of any size: `image_sizes` is the size of the tensor."""
 

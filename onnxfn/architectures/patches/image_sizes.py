@@ -21,11 +21,6 @@ def symbolic_int(x: Any) -> Any:
     return x if isinstance(x, torch.SymInt) else int(x)
 
 
-def symbolic_length(values: Any) -> Any:
-    """For len: the size of the first axis of a tensor. The original returns an int, so a trace fixes the size."""
-    return values.shape[0] if isinstance(values, Tensor) else len(values)
-
-
 def relative_positions(q_size: Any, k_size: Any, rel_pos: Tensor) -> Tensor:
     """For get_rel_pos of modeling_vitdet: the embedding of each distance, `[q_size, k_size, size]`.
 
@@ -39,8 +34,10 @@ def relative_positions(q_size: Any, k_size: Any, rel_pos: Tensor) -> Tensor:
 def unit_steps(start: Any, end: Any, steps: Any, **options: Any) -> Tensor:
     """For torch.linspace, whose number of steps a trace fixes.
 
-    The models call linspace for the centers of pixels, whose distance is 1 at any size: no node computes that.
+    Models call it for the centers of pixels, whose distance is 1 at any size: no node computes that.
     """
+    if not is_symbolic((start, end, steps)):
+        return torch.ops.aten.linspace(start, end, steps, **options)
     numbers = torch.arange(steps, **{"dtype": torch.get_default_dtype(), **options})
     if _is_zero(end - start - (steps - 1)):
         return numbers + start
@@ -54,13 +51,18 @@ def _is_zero(difference: Any) -> bool:
     return bool(difference.node.expr.replace(torch_name("ToFloat"), lambda size: size).expand().is_zero)
 
 
-def tensor_of_sizes(data: Any, **options: Any) -> Tensor:
-    """For torch.as_tensor: rows of symbolic sizes become a dynamic tensor. A trace of the original fixes the values."""
-    is_rows = isinstance(data, list) and all(isinstance(row, (list, tuple)) for row in data)
-    if not is_rows or all(isinstance(size, int) for row in data for size in row):
-        return torch.asarray(data, **options)
-    options = {"dtype": torch.int64, **options}
-    return torch.stack([torch.stack([torch.scalar_tensor(size, **options) for size in row]) for row in data])
+def tensor_of_sizes(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
+    """For torch.as_tensor: symbolic sizes become a dynamic tensor. A trace of the original fixes the values."""
+    if not is_symbolic(data):
+        return torch.asarray(data, dtype=dtype, device=device)
+    if isinstance(data, torch.SymInt):
+        return torch.scalar_tensor(data, dtype=dtype or torch.int64, device=device)
+    return torch.stack([tensor_of_sizes(each, dtype or torch.int64, device) for each in data])
+
+
+def is_symbolic(data: Any) -> bool:
+    """Whether a number, or a number in a list, is a size of the inputs."""
+    return any(map(is_symbolic, data)) if isinstance(data, (list, tuple)) else isinstance(data, torch.SymInt)
 
 
 def gathered_along_dim(input: Tensor, indices: Tensor, dim: int) -> Tensor:  # noqa: A002 - the original's signature

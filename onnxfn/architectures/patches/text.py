@@ -34,11 +34,11 @@ def fourier_transform(_: Any, hidden_states: Tensor) -> tuple[Tensor]:
     1e-3 at 768). Products with matrices of cosines and sines are as accurate as torch's transform. Every
     implementation of the transform that a configuration can choose computes these numbers.
     """
-    length, size = (_cos_sin_matrices(count, hidden_states) for count in hidden_states.shape[1:])
+    length, size = (cos_sin_matrices(count, hidden_states) for count in hidden_states.shape[1:])
     return (length[0] @ hidden_states @ size[0] - length[1] @ hidden_states @ size[1],)
 
 
-def _cos_sin_matrices(count: int, like: Tensor) -> tuple[Tensor, Tensor]:
+def cos_sin_matrices(count: int, like: Tensor) -> tuple[Tensor, Tensor]:
     """Cosines and sines of the angles `2 pi * row * column / count`, reduced modulo `2 pi` to keep precision."""
     indices = torch.arange(count, device=like.device)
     period = torch.full((), count, device=like.device)  # a tensor: torch's ONNX table has no remainder by a size

@@ -203,7 +203,7 @@ def at_sizes(
     lengths = {name: size for name, size in sizes.items() if name != batch}
     larger = ({name: size + step for name, size in lengths.items()} for step in CASE_STEPS)
     cases = dict(zip(("one", "several"), larger, strict=True))
-    cases["several"] |= several
+    cases["several"] |= {name: size for name, size in several.items() if name != batch}
     if before != sizes:
         cases[earlier] = {name: before[name] for name in lengths}
     return compose(spec, sized(**sizes), *(case(name, sized(**of_case)) for name, of_case in cases.items()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Mapping
 
 from onnxfn.specs.conditions import Condition, range_conditions
@@ -35,8 +36,8 @@ def found_limits(base: Sizes, runs: Callable[[Sizes], bool]) -> tuple[Condition,
         limits += [_difference(base, other, name) for other in with_earlier]
         if not with_earlier and step > 1:
             limits.append(Condition(f"{name} % {step} == {base[name] % step}"))
-        if not others and not with_earlier and not runs({**base, name: 1}) and step == 1 and runs({**base, name: 2}):
-            limits.append(Condition(f"{name} >= 2"))
+        if not others and not with_earlier and not runs({**base, name: 1}) and step == 1:
+            limits.append(Condition(f"{name} >= {_least(base, name, runs)}"))
     return tuple(limits)
 
 
@@ -46,6 +47,11 @@ def _step(base: Sizes, names: tuple[str, ...], runs: Callable[[Sizes], bool]) ->
         if all(runs({**base, **{name: base[name] + count * step for name in names}}) for count in (1, 2)):
             return step
     return None
+
+
+def _least(base: Sizes, name: str, runs: Callable[[Sizes], bool]) -> int:
+    """The smallest size of an axis at which a module runs, if it runs at all larger ones."""
+    return bisect_left(range(base[name]), True, key=lambda size: runs({**base, name: size}))
 
 
 def _difference(base: Sizes, first: str, second: str) -> Condition:

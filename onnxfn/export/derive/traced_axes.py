@@ -7,9 +7,7 @@ from typing import Any
 
 from attrs import evolve
 
-from onnxfn.export.derive.probe import (
-    own_symbol,
-)
+from onnxfn.export.derive.probe import own_symbol
 from onnxfn.export.derive.sample_runs import at_sizes, first_runs
 from onnxfn.graphs.capture.output_formulas import output_words
 from onnxfn.graphs.capture.trace_errors import fixed_axes
@@ -24,7 +22,7 @@ from onnxfn.specs.plan.planning import resolved
 
 
 def with_traced_axes(model: Any, spec: ExportSpec) -> ExportSpec:
-    """The spec with the axes that its outputs have in a trace; an axis without a formula has a symbol of its own.
+    """The spec with the axes that its outputs have in a trace; a size without a formula has a symbol of its own.
 
     An axis that the trace fixes has the word that the runs gave it. So has one that equals an axis of an input within
     the limits of a module. A module may fix an axis of an input because it keeps a table for its last call, of the same
@@ -43,14 +41,13 @@ def with_traced_axes(model: Any, spec: ExportSpec) -> ExportSpec:
                 traced, spec = output_words(model, Part("model", resolved(moved, {}))), moved
     except InvalidSpec:
         pass  # the export says so
-    outputs = []
-    for output, new_words in zip(spec.outputs, traced, strict=False):
-        words = zip(pattern(output.axes).split(), new_words, strict=True)
-        axes = (
-            old if new.isdecimal() or (spec.limits and old in sizes) else new or own_symbol(output.name, at)
-            for at, (old, new) in enumerate(words)
-        )
-        outputs.append(evolve(output, axes=" ".join(axes)))
+    outputs, own = [], dict[str, str]()
+    for output, of_trace in zip(spec.outputs, traced, strict=False):
+        words = pattern(output.axes).split()
+        for at, word in enumerate(of_trace):
+            if not word.isdecimal() and not (spec.limits and words[at] in sizes):
+                words[at] = own.setdefault(word, own_symbol(output.name, at)) if "[" in word else word
+        outputs.append(evolve(output, axes=" ".join(words)))
     return _with_moving_outputs(model, evolve(spec, outputs=named(spec.outputs, outputs)))
 
 
@@ -59,16 +56,15 @@ def _with_moving_outputs(model: Any, spec: ExportSpec) -> ExportSpec:
 
     Not if the module does not run at that size.
     """
-    sizes, moved = known_sizes(resolved(spec, {}), {}), dict[str, int]()
-    for symbol in {symbol for output in spec.outputs for symbol in symbols(output.axes).values()}:
-        for name in terms(symbol) if sizes.keys() >= {*terms(symbol)} else ():
-            grown = ({**sizes, name: sizes[name] + (CASE_STEPS[1] << doublings)} for doublings in range(16))
-            moving = next((each for each in grown if value(symbol, each) != value(symbol, sizes)), sizes)
-            if moving[name] > moved.get(name, sizes[name] + CASE_STEPS[1]):
-                moved[name] = moving[name]
-    if moved:
+    sizes = known_sizes(resolved(spec, {}), {})
+    of_outputs = {symbol for output in spec.outputs for symbol in symbols(output.axes).values()}
+    formulas = [symbol for symbol in of_outputs if sizes.keys() >= {*terms(symbol)}]
+    steps = (CASE_STEPS[1] << doublings for doublings in range(16))
+    grown = ({name: size + step for name, size in sizes.items()} for step in steps)
+    larger = next((each for each in grown if all(value(of, each) != value(of, sizes) for of in formulas)), sizes)
+    if any(larger[name] > size + CASE_STEPS[1] for name, size in sizes.items()):
         with suppress(InvalidSpec):
-            moving_spec = at_sizes(spec, sizes, several=moved)
+            moving_spec = at_sizes(spec, sizes, several=larger)
             first_runs(model, moving_spec, {})
             return moving_spec
     return spec

@@ -83,7 +83,7 @@ def tracing(model: Any, part: Part, tick: Tick = no_tick) -> Iterator[Any]:
 
     tick()  # the first import of it takes a quarter of a second
     attention, patches = with_attention(model, part.spec.call.attention), applied(patches_of(model, part.spec.call))
-    settings = (dynamic_lengths(), assertions_hold(), fast_export(tick), annotations_of_this_thread())
+    settings = (dynamic_lengths(model), assertions_hold(), fast_export(tick), annotations_of_this_thread())
     with quiet(), unchanged_eval(model), attention, patches as called, ExitStack() as stack:
         for setting in settings:
             stack.enter_context(setting)

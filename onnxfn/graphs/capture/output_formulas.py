@@ -19,7 +19,7 @@ from onnxfn.specs.errors import InvalidSpec
 def output_words(model: Any, part: Part) -> tuple[tuple[str, ...], ...]:
     """A word of a pattern for each axis of the outputs of a part, from a trace: a number, or a formula of the inputs.
 
-    The word is empty where the notation has no formula for a size. CaptureFailed if torch cannot trace the part.
+    A word is in brackets where the notation has no formula for a size. CaptureFailed if torch cannot trace the part.
     """
     import sympy
 
@@ -43,7 +43,7 @@ def _word(size: Any, known: Mapping[Any, Any]) -> str:
         text = re.sub(r"(^|\()-", r"\g<1>0-", re.sub(r"\b(\w+)\*\*2\b", r"(\1*\1)", str(formula)))
         with suppress(InvalidSpec):
             return axis(ast.unparse(ast.parse(text))).symbol.replace(" ", "")
-    return ""
+    return f"[{formula}]"
 
 
 def _in_quotients(formula: Any, known: Mapping[Any, Any]) -> Any:

@@ -8,6 +8,7 @@ A GRU, an LSTM and an RNN loop over time, so a trace would unroll the steps of t
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -115,9 +116,14 @@ RECURRENCES: Mapping[str, Recurrence] = MappingProxyType(
 
 
 @contextmanager
-def dynamic_lengths() -> Iterator[None]:
-    """Replaces the functions that fix the length of a sequence, or pack and pad it, in this thread while it lasts."""
+def dynamic_lengths(model: Any) -> Iterator[None]:
+    """Replaces the functions that fix a length, or pack and pad a sequence, in this thread while it lasts.
+
+    The modules of a model may call `len` for a tensor, and keep a table for each length in a dict.
+    """
     import torch
+
+    from onnxfn.architectures.patches.image_sizes import tensor_of_sizes, unit_steps
 
     functions, check = torch_name("recurrent_functions"), torch.nn.RNNBase.check_forward_args
 
@@ -129,18 +135,40 @@ def dynamic_lengths() -> Iterator[None]:
         undo.enter_context(replaced(torch.nn.RNNBase, "check_forward_args", check_padded))
         undo.enter_context(replaced(functions, "_pack_padded_sequence", _pack))
         undo.enter_context(replaced(functions, "_pad_packed_sequence", _pad))
+        undo.enter_context(replaced(functions, "stft", partial(_stft, functions.stft)))
+        undo.enter_context(replaced(torch, "linspace", unit_steps))
+        undo.enter_context(replaced(torch, "as_tensor", tensor_of_sizes))
         undo.enter_context(replaced(torch, "max_pool1d", _max_pool1d))
-        undo.enter_context(replaced(torch.SymInt, "__hash__", _hash))
         undo.enter_context(replaced(torch, "cdist", partial(_cdist, torch.cdist)))
+        undo.enter_context(replaced(torch.SymInt, "__hash__", lambda size: hash((id(size.node.shape_env), str(size)))))
+        for owner in {module.forward.__module__ for module in model.modules()} & sys.modules.keys():
+            undo.enter_context(replaced(sys.modules[owner], "len", _length))
         for name, recurrence in RECURRENCES.items():
             function = partial(_recurrent, recurrence, getattr(functions, name))
             undo.enter_context(replaced(functions, name, function))
         yield
 
 
-def _hash(size: Any) -> int:
-    """A hash of a size, which torch has for numbers alone: a module may keep its tables in a dict by their length."""
-    return hash((id(size.node.shape_env), size.node.expr))
+def _length(items: Any) -> Any:
+    """For len: the size of the first axis of a tensor. The original returns an int, so a trace fixes the size."""
+    return items.shape[0] if hasattr(items, "shape") else len(items)
+
+
+def _stft(original: Callable[..., Any], signal: Any, count: int, *settings: Any) -> Any:
+    """The spectra of a signal by products with cosines and sines, as ONNX Runtime's are inexact but for powers of 2."""
+    import torch
+
+    from onnxfn.architectures.patches.text import cos_sin_matrices
+
+    hop, length, window, is_normalized, is_half, is_complex, *_ = settings
+    if count.bit_count() == 1 or is_half is False:
+        return original(signal, count, *settings)
+    window = signal.new_ones(length or count) if window is None else window
+    before = (count - window.shape[0]) // 2
+    centered = torch.nn.functional.pad(window, (before, count - window.shape[0] - before))
+    frames = signal.unfold(-1, count, hop or count // 4) * (centered / count**0.5 if is_normalized else centered)
+    cosines, sines = ((frames @ waves[:, : count // 2 + 1]).mT for waves in cos_sin_matrices(count, frames))
+    return torch.complex(cosines, -sines) if is_complex else torch.stack((cosines, -sines), dim=-1)
 
 
 def _recurrent(recurrence: Recurrence, original: Callable[..., Any], *arguments: Any) -> Any:

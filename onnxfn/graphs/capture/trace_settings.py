@@ -106,12 +106,19 @@ def _held(truth: Callable[[Any], bool]) -> Callable[[Any], bool]:
             caller: Any = currentframe().f_back  # type: ignore[union-attr]
             code, condition_end = caller.f_code, caller.f_lasti // 2 - 1
             test = next(islice(code.co_positions(), condition_end, None), None)
-            holds = _truths_of(code.co_filename).get(test) if DATA_DEPENDENT in str(error) else None
-            if holds is None:
+            holds = _truths_of(code.co_filename).get(test, _of_counts(condition))
+            if DATA_DEPENDENT not in str(error) or holds is None:
                 raise
             return holds
 
     return held
+
+
+def _of_counts(condition: Any) -> bool | None:
+    """The truth of a condition on sizes that depend on values, such as counts of boxes, if these are 2, as in torch."""
+    node: Any = getattr(condition, "node", None)
+    counts = node.expr.free_symbols & node.shape_env.size_like if node else ()
+    return bool(node.shape_env.evaluate_expr(node.expr.subs(dict.fromkeys(counts, 2)))) if counts else None
 
 
 @cache

@@ -63,6 +63,7 @@ def tensor_translations() -> dict[Any, Callable[..., Any]]:
         aten.hypot.default: _hypot,
         aten.kthvalue.default: _kthvalue,
         aten.logcumsumexp.default: _logcumsumexp,
+        aten.masked_select.default: _masked_select,
         aten.median.default: lambda tensor: _median(_flat(tensor), 0)[0],
         aten.median.dim: _median,
         aten.nanmedian.default: lambda tensor: _nanmedian(_flat(tensor), 0)[0],
@@ -90,6 +91,11 @@ def _copysign(tensor: Any, other: Any) -> Any:
     # 1 over -0.0 is minus infinity
     is_negative = op.Less(op.Where(op.Equal(other, zero), op.Div(unit, other), other), zero)
     return op.Where(is_negative, op.Neg(size), size)
+
+
+def _masked_select(tensor: Any, mask: Any) -> Any:
+    chosen = op.Reshape(op.Expand(mask, op.Shape(tensor)), integers(-1))
+    return op.Compress(op.Expand(tensor, op.Shape(mask)), chosen)
 
 
 def _put(tensor: Any, index: Any, source: Any, accumulate: bool = False) -> Any:

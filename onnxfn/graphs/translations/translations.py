@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
+from math import prod
 from typing import Any
 
 import onnx_ir
@@ -157,7 +158,9 @@ def _flatten(tensor: Any, start_dim: int = 0, end_dim: int = -1) -> Any:
     """Some axes of a tensor as one axis; torch's table reads sizes where a constant shape says the same."""
     rank = len(tensor.shape)
     start, end = (axis % max(rank, 1) for axis in (start_dim, end_dim))
-    return _reshaped(tensor, start, [-1, *tensor.shape[end + 1 :]]) or core.aten_flatten(tensor, start_dim, end_dim)
+    sizes = tensor.shape[start : end + 1]
+    joined = prod(sizes) if all(isinstance(size, int) for size in sizes) else -1  # -1 is none if a kept axis is empty
+    return _reshaped(tensor, start, [joined, *tensor.shape[end + 1 :]]) or core.aten_flatten(tensor, start_dim, end_dim)
 
 
 def _unflatten(tensor: Any, dim: int, sizes: Any) -> Any:
