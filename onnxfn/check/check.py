@@ -19,6 +19,7 @@ from onnxfn.check.cases.references import (
     random_findings,
     references,
     stated_limits,
+    untried,
     with_outputs,
 )
 from onnxfn.check.texts.decoded_texts import SessionOpener, decoded_text_comparisons
@@ -112,7 +113,13 @@ def check(
     session = session_for(file)
     values, of_shapes = measured_cases(part, session, proof, partial(expected, model))
     measurements = variant_measurements(part, session, proof, values, errors)
-    return Report(differences(part, comparisons), cases, (*of_weights, *judged.findings, *of_shapes), measurements)
+    return Report(
+        differences(part, comparisons),
+        cases,
+        (*of_weights, *judged.findings, *of_shapes),
+        measurements,
+        unchecked=untried(part, file),
+    )
 
 
 def _judged_with_weights(

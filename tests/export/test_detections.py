@@ -28,6 +28,9 @@ def test_a_number_of_detections_moves(function, tmp_path):
     spec = onnxfn.derived(function, sample=sample, axes={"boxes": "n 2 2", "scores": "n"})
     result = onnxfn.export(spec, function, tmp_path / "m.onnx")
     assert result.outputs == {"kept": {0: "kept_axis_0"}, "best": {0: "kept_axis_0"}}
+    decided = ["count != 0 (test_detections.py:12)", "4 * count <= 4000 (test_detections.py:14)"]
+    branches = [f"m.onnx: other side of {each}" for each in decided] if function is best else []
+    assert [*result.report.unchecked][: len(decided)] == branches
     for count in (0, 1, 4, 30):
         boxes, scores = torch.rand(40, 2, 2), (torch.arange(40) < count) * torch.rand(40).add(0.4)
         actual, expected = result(boxes=boxes.numpy(), scores=scores.numpy()), function(boxes, scores)

@@ -169,6 +169,14 @@ def trace_conditions(file: Path) -> tuple[Condition, ...]:
     return read_conditions(metadata(file).get("onnxfn.conditions", ""))
 
 
+def untried(part: Part, file: Path) -> list[str]:
+    """The branches of a file's model that no sizes of its inputs decide, such as on a count of boxes."""
+    known = known_sizes(part.spec, {}).keys()
+    return [
+        f"{file.name}: other side of {each}" for each in trace_conditions(file) if not known >= {*symbols_of(each.text)}
+    ]
+
+
 def other_sizes(part: Part, file: Path) -> tuple[CheckCase, ...]:
     """The cases on the other side of each condition of a file; for a derived spec also small, far and prime sizes.
 

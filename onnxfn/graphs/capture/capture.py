@@ -28,7 +28,13 @@ from onnxfn.graphs.capture.trace_errors import (
     trace_error,
     untranslated_message,
 )
-from onnxfn.graphs.capture.trace_settings import annotations_of_this_thread, assertions_hold, fast_export, source_lines
+from onnxfn.graphs.capture.trace_settings import (
+    Noted,
+    annotations_of_this_thread,
+    assertions_hold,
+    fast_export,
+    source_lines,
+)
 from onnxfn.graphs.translations.lowering import (
     insert_type_promotions,
     lower_in_place,
@@ -58,9 +64,9 @@ def capture(model: Any, part: Part, tick: Tick = no_tick) -> BuiltGraph:
         CaptureFailed: torch.export cannot trace the model as planned, or an operator has no translation. The message
             names the line of the model's source where the trace ended.
     """
-    with tracing(model, part, tick) as called:
-        with noted_conditions() as noted:
-            program = exported_program(model, part)
+    noted: Noted = {}
+    with tracing(model, part, noted, tick) as called:
+        program = exported_program(model, part)
         limits = range_limits(program, part)
         check_ranges(model, part, limits)
         tick()
@@ -71,21 +77,21 @@ def capture(model: Any, part: Part, tick: Tick = no_tick) -> BuiltGraph:
     return BuiltGraph(
         model=graph,
         limits=stated_limits(limits, part),
-        conditions=conditions(noted.values(), axes_of_symbols(program, part)),
+        conditions=conditions(noted, axes_of_symbols(program, part)),
         unused_patches=unused_patches(part.spec.call.patches, called),
     )
 
 
 @contextmanager
-def tracing(model: Any, part: Part, tick: Tick = no_tick) -> Iterator[Any]:
+def tracing(model: Any, part: Part, noted: Noted, tick: Tick = no_tick) -> Iterator[Any]:
     """What holds while a part is traced, and is undone afterwards; gives the patches that were called."""
     torch_name("exporter")  # sets up its loggers, which `quiet` then finds
 
     tick()  # the first import of it takes a quarter of a second
     attention, patches = with_attention(model, part.spec.call.attention), applied(patches_of(model, part.spec.call))
-    settings = (dynamic_lengths(model), assertions_hold(), fast_export(tick), annotations_of_this_thread())
+    own = (dynamic_lengths(model), assertions_hold(noted), noted_conditions(noted))
     with quiet(), unchanged_eval(model), attention, patches as called, ExitStack() as stack:
-        for setting in settings:
+        for setting in (*own, fast_export(tick), annotations_of_this_thread()):
             stack.enter_context(setting)
         yield called
 

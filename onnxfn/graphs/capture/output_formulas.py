@@ -23,7 +23,7 @@ def output_words(model: Any, part: Part) -> tuple[tuple[str, ...], ...]:
     """
     import sympy
 
-    with tracing(model, part):
+    with tracing(model, part, {}):
         graph = exported_program(model, part).graph
     inputs = [node.meta["val"] for node in graph.nodes if node.op == "placeholder"][-len(part.inputs) :]
     pairs = zip(part.inputs.values(), inputs, strict=True)

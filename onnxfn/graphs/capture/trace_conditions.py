@@ -7,16 +7,14 @@ broadcasting. Those of the model are the ones that are asked for outside of torc
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from inspect import currentframe
-from pathlib import Path
 from typing import Any
-
-from attrs import frozen
 
 from onnxfn.architectures.private.torch_names import torch_name
 from onnxfn.graphs.capture import trace_settings
+from onnxfn.graphs.capture.trace_settings import Noted, note
 from onnxfn.graphs.sizes import size_factors
 from onnxfn.models import patching
 from onnxfn.models.patching import replaced
@@ -27,54 +25,22 @@ from onnxfn.specs.conditions import Condition, is_condition, is_range, range_con
 from onnxfn.specs.errors import CaptureFailed
 
 
-@frozen(eq=False)
-class Evaluated:
-    """A formula of sizes that the model's code has evaluated.
-
-    Attributes:
-        formula: The formula, of sympy.
-        answer: The answer for the sizes of the trace: a bool or a number.
-        line: The line of the source, as `file.py:12`.
-    """
-
-    formula: Any
-    answer: Any
-    line: str
-
-
 @contextmanager
-def noted_conditions() -> Iterator[Mapping[Any, Evaluated]]:
+def noted_conditions(noted: Noted) -> Iterator[None]:
     """Notes the formulas of sizes that the code outside of torch evaluates in this thread while it lasts."""
-    node_type, noted = torch_name("SymNode"), dict[Any, Evaluated]()
-    evaluate, steps, packages = node_type.evaluate, _files_of_steps(), _packages()
+    node_type, steps = torch_name("SymNode"), _files_of_steps()
+    evaluate = node_type.evaluate
 
     def noting(size: Any, *arguments: Any, **named: Any) -> Any:
         answer = evaluate(size, *arguments, **named)
         frame: Any = currentframe()
         while frame.f_back is not None and frame.f_code.co_filename in steps:
             frame = frame.f_back
-        file = frame.f_code.co_filename
-        if size.expr.free_symbols and not file.startswith(packages):
-            line = f"{Path(file).name}:{frame.f_lineno}"
-            noted.setdefault((size.expr, file), Evaluated(size.expr, _plain(size, answer), line))
+        note(noted, frame, size.expr, bool(answer) if size.is_bool() else answer)
         return answer
 
     with replaced(node_type, "evaluate", noting):
-        yield noted
-
-
-def _plain(size: Any, answer: Any) -> Any:
-    """The answer of torch as a bool of Python, if it is one; torch may return one of sympy."""
-    return bool(answer) if size.is_bool() else answer
-
-
-def _packages() -> tuple[str, ...]:
-    """The folders of the code that traces: what it evaluates is not asked by a model."""
-    import sympy
-    import torch
-
-    of_others = (Path(package.__file__ or "").parent for package in (torch, sympy))
-    return tuple(map(str, (*of_others, Path(__file__).parents[1], Path(patching.__file__).parent)))
+        yield
 
 
 def _files_of_steps() -> frozenset[str]:
@@ -86,28 +52,31 @@ def _files_of_steps() -> frozenset[str]:
     return frozenset(str(module.__file__) for module in modules) | {__file__}
 
 
-def conditions(evaluated: Iterable[Evaluated], symbols: Mapping[Any, str]) -> tuple[Condition, ...]:
+def conditions(noted: Noted, symbols: Mapping[Any, str]) -> tuple[Condition, ...]:
     """What was true of the axes in a trace, in their names; `symbols` has the axis of each symbol of sympy.
 
-    A formula of values of a tensor is left out, and one that a condition cannot write.
+    A size that depends on values is `count` there. A formula that a condition cannot write is left out.
     """
     import sympy
 
     by_text, printed = dict[str, Condition](), torch_name("PythonPrinter")().doprint
-    for each in evaluated:
+    for each in noted.values():
         was = sympy.Eq(each.formula, each.answer) if type(each.answer) is not bool else each.formula
         formula = was if each.answer is not False else sympy.Not(was)
-        if formula.free_symbols and formula.free_symbols <= symbols.keys():
-            named = {symbol: sympy.Symbol(f"({axis})", integer=True, positive=True) for symbol, axis in symbols.items()}
-            text = printed(formula.xreplace(named)).replace("torch.sym_float", "float")
-            if is_condition(text):
-                plain = ast.unparse(ast.parse(text))
-                by_text.setdefault(plain, Condition(plain, each.line))
+        words = {symbol: symbols.get(symbol, COUNT) for symbol in formula.free_symbols}
+        named = {symbol: sympy.Symbol(f"({word})", integer=True) for symbol, word in words.items()}
+        text = printed(formula.xreplace(named)).replace("torch.sym_float", "float")
+        if words and is_condition(text):
+            plain = ast.unparse(ast.parse(text))
+            by_text.setdefault(plain, Condition(plain, each.line))
     return tuple(by_text.values())
 
 
 # Limits
 
+
+COUNT = "count"
+"""The name, in conditions, of a size that depends on values of a tensor."""
 
 Ends = tuple[int, int | None]
 """The smallest and the largest size of an axis; None where there is no largest one."""

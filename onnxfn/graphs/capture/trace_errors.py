@@ -188,5 +188,5 @@ def _tracing_packages() -> tuple[str, ...]:
     import sympy
     import torch
 
-    folders = (str(Path(package.__file__ or "").parent) for package in (torch, sympy))
+    folders = (f"{Path(package.__file__ or '').parent}/" for package in (torch, sympy))
     return *folders, *CAPTURE, "<"

@@ -10,12 +10,16 @@ from contextlib import ExitStack, contextmanager, nullcontext
 from functools import cache
 from inspect import currentframe
 from itertools import islice
+from pathlib import Path
 from typing import Any
+
+from attrs import frozen
 
 from onnxfn.architectures.private.torch_names import torch_name
 from onnxfn.graphs.capture.trace_errors import DATA_DEPENDENT
 from onnxfn.graphs.sizes.fake_outputs import fast_fake_outputs
 from onnxfn.graphs.sizes.size_factors import fast_sizes
+from onnxfn.models import patching
 from onnxfn.models.patching import replaced
 from onnxfn.specs.stored.reports import Tick
 
@@ -78,6 +82,45 @@ def source_lines() -> Iterator[None]:
         yield
 
 
+# Conditions
+
+
+@frozen(eq=False)
+class Evaluated:
+    """A formula of sizes that the model's code has evaluated.
+
+    Attributes:
+        formula: The formula, of sympy.
+        answer: The answer for the sizes of the trace: a bool or a number.
+        line: The line of the source, as `file.py:12`.
+    """
+
+    formula: Any
+    answer: Any
+    line: str
+
+
+Noted = dict[Any, Evaluated]
+"""What was evaluated in a trace; the keys are a formula and the file that asks for it."""
+
+
+def note(noted: Noted, frame: Any, formula: Any, answer: Any) -> None:
+    """Notes the answer to a formula of sizes, if a line of a model asks for it."""
+    file = frame.f_code.co_filename
+    if formula.free_symbols and not file.startswith(_packages()):
+        noted.setdefault((formula, file), Evaluated(formula, answer, f"{Path(file).name}:{frame.f_lineno}"))
+
+
+@cache
+def _packages() -> tuple[str, ...]:
+    """The folders of the code that traces: what it evaluates is not asked by a model."""
+    import sympy
+    import torch
+
+    of_others = (Path(package.__file__ or "").parent for package in (torch, sympy))
+    return tuple(f"{folder}/" for folder in (*of_others, Path(__file__).parents[1], Path(patching.__file__).parent))
+
+
 # Assertions
 
 
@@ -86,17 +129,20 @@ GOES_ON = (ast.Return, ast.Break, ast.Continue, ast.Yield)
 
 
 @contextmanager
-def assertions_hold() -> Iterator[None]:
-    """Takes assertions about values of tensors for true in a trace, in this thread: they hold where the module runs."""
+def assertions_hold(noted: Noted) -> Iterator[None]:
+    """Takes assertions about values of tensors for true in a trace, in this thread: they hold where the module runs.
+
+    Branches on sizes that depend on values are decided, and noted.
+    """
     import torch
 
     with ExitStack() as undo:
         for owner in (torch.Tensor, torch.SymBool):
-            undo.enter_context(replaced(owner, "__bool__", _held(owner.__bool__)))
+            undo.enter_context(replaced(owner, "__bool__", _held(owner.__bool__, noted)))
         yield
 
 
-def _held(truth: Callable[[Any], bool]) -> Callable[[Any], bool]:
+def _held(truth: Callable[[Any], bool], noted: Noted) -> Callable[[Any], bool]:
     """The truth of a condition; where it depends on values, the one with which the running assertion holds."""
 
     def held(condition: Any) -> bool:
@@ -106,10 +152,13 @@ def _held(truth: Callable[[Any], bool]) -> Callable[[Any], bool]:
             caller: Any = currentframe().f_back  # type: ignore[union-attr]
             code, condition_end = caller.f_code, caller.f_lasti // 2 - 1
             test = next(islice(code.co_positions(), condition_end, None), None)
-            holds = _truths_of(code.co_filename).get(test, _of_counts(condition))
-            if DATA_DEPENDENT not in str(error) or holds is None:
+            holds = _truths_of(code.co_filename).get(test)
+            of_counts = _of_counts(condition) if holds is None else None
+            if of_counts is not None:
+                note(noted, caller, condition.node.expr, of_counts)
+            if DATA_DEPENDENT not in str(error) or holds is of_counts is None:
                 raise
-            return holds
+            return bool(holds or of_counts)
 
     return held
 
