@@ -24,7 +24,7 @@ from onnxfn.check.verdict.verdict import Comparison, ExactOutputs
 from onnxfn.run.sessions import silent_run_options
 from onnxfn.specs.algebra.dummies import known_sizes
 from onnxfn.specs.algebra.planned import Part
-from onnxfn.specs.conditions import Condition
+from onnxfn.specs.conditions import Condition, as_ranges
 from onnxfn.specs.plan.size_cases import Sizes, harmful
 from onnxfn.specs.stored.reports import CheckFailed, Tick, no_tick
 
@@ -53,7 +53,8 @@ def found_limits(
         agrees = _agrees(checked, case, session, compared)
         if agrees is not None:
             (right if agrees else wrong).append(known_sizes(case.spec, {}))
-    return FoundLimits(harmful(trace_conditions(file), wrong, right), tuple(wrong)) if right else FoundLimits()
+    limits = harmful(trace_conditions(file), wrong, right) if right else ()
+    return FoundLimits(tuple(end for each in limits for end in as_ranges(each)), tuple(wrong) if right else ())
 
 
 def _agrees(checked: CheckedFile, case: CheckCase, session: Any, compared: list[Comparison]) -> bool | None:

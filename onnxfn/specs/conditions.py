@@ -27,6 +27,10 @@ SEPARATOR = "; "
 
 _NAME = re.compile(r"[^\W\d]\w*")
 
+DENSE = 4096
+DENSE_AND_FAR = (*range(1, DENSE + 1), *(2**power for power in range(13, 31)))
+"""The sizes at which a condition is computed to find the range in which it is true."""
+
 LARGEST_EXPONENT = 8
 """The largest exponent in a condition: a stranger's file may state one."""
 
@@ -126,6 +130,26 @@ def range_conditions(name: str, low: int | None, high: int | None) -> tuple[Cond
         return () if low is None else (Condition(f"{name} == {low}"),)
     ends = ((">=", low), ("<=", high))
     return tuple(Condition(f"{name} {sign} {end}") for sign, end in ends if end is not None)
+
+
+def as_ranges(condition: Condition) -> tuple[Condition, ...]:
+    """The ends of the range in which a condition on one axis is true; the condition itself if that is no range.
+
+    It is computed for each size up to `DENSE`, and for powers of 2 beyond.
+
+    >>> [each.text for each in as_ranges(Condition("(n // 4 + 7) // 8 == 2"))], as_ranges(Condition("n % 2 == 0"))
+    (['n >= 36', 'n <= 67'], (Condition(text='n % 2 == 0'),))
+    """
+    names = symbols_of(condition.text)
+    if len(names) != 1 or is_range(condition):
+        return (condition,)
+    true = [size for size in DENSE_AND_FAR if is_true(condition.text, {names[0]: size})]
+    inside = [size for size in DENSE_AND_FAR if true and true[0] <= size <= true[-1]]
+    ends_far = bool(true) and true[-1] == DENSE_AND_FAR[-1]
+    if not true or true != inside or not (ends_far or true[-1] < DENSE):
+        return (condition,)
+    ends = range_conditions(names[0], true[0] if true[0] > 1 else None, None if ends_far else true[-1])
+    return tuple(evolve(end, line=condition.line) for end in ends)
 
 
 def range_of(conditions: Iterable[Condition], name: str) -> tuple[int, int | None]:

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from onnxfn.specs.conditions import (
     Condition,
+    as_ranges,
     is_condition,
     is_true,
     range_conditions,
@@ -75,6 +76,13 @@ def test_a_condition_on_a_size_that_is_not_known_is_refused():
 def test_the_range_of_an_axis_is_that_of_its_conditions(low, high):
     found = range_of((*range_conditions("n", low, high), *range_conditions("m", 1, 2)), "n")
     assert found == ((0, None) if low == high is None else (low or 0, high))
+
+
+@given(condition, sizes)
+def test_a_condition_as_ranges_is_true_of_the_same_sizes(text, known):
+    ranges = as_ranges(Condition(text, "a.py:1"))
+    assert is_true(text, known) == all(is_true(each.text, known) for each in ranges)
+    assert all(each.line == "a.py:1" for each in ranges)
 
 
 @given(condition, sizes)
