@@ -28,6 +28,9 @@ from onnxfn.specs.conditions import Condition, as_ranges
 from onnxfn.specs.plan.size_cases import Sizes, harmful
 from onnxfn.specs.stored.reports import CheckFailed, Tick, no_tick
 
+MOST_ROUNDS = 4
+"""How often limits are tried."""
+
 
 @frozen
 class FoundLimits:
@@ -45,16 +48,25 @@ class FoundLimits:
 def found_limits(
     model: Any, part: Part, file: Path, session_for: SessionOpener, exact: ExactOutputs, tick: Tick = no_tick
 ) -> FoundLimits:
-    """The limits of a file from its check in all cases; the arguments are those of `check`."""
+    """The limits of a file from its check in all cases; the arguments are those of `check`.
+
+    Within the limits that are found, other sizes are tried, until the file is right at all of them.
+    """
     checked = compared_file(model, part, file, exact, tick)
     session, compared = checked_session(checked, session_for, tick), list[Comparison]()
-    right, wrong = list[Sizes](), list[Sizes]()
-    for case in (*check_cases(part, limits=stated_limits(file)), *other_sizes(part, file)):
-        agrees = _agrees(checked, case, session, compared)
-        if agrees is not None:
-            (right if agrees else wrong).append(known_sizes(case.spec, {}))
-    limits = harmful(trace_conditions(file), wrong, right) if right else ()
-    return FoundLimits(tuple(end for each in limits for end in as_ranges(each)), tuple(wrong) if right else ())
+    right, wrong, limits = list[Sizes](), list[Sizes](), tuple[Condition, ...]()
+    for _ in range(MOST_ROUNDS):
+        stated, before = (*stated_limits(file), *limits), len(wrong)
+        for case in (*check_cases(part, limits=stated), *other_sizes(part, file, limits)):
+            sizes = known_sizes(case.spec, {})
+            agrees = None if sizes in (*right, *wrong) else _agrees(checked, case, session, compared)
+            if agrees is not None:
+                (right if agrees else wrong).append(sizes)
+        found = harmful(trace_conditions(file), wrong, right) if right and len(wrong) > before else ()
+        if not found:
+            break
+        limits = tuple(end for each in found for end in as_ranges(each))
+    return FoundLimits(limits, tuple(wrong) if right else ())
 
 
 def _agrees(checked: CheckedFile, case: CheckCase, session: Any, compared: list[Comparison]) -> bool | None:

@@ -17,7 +17,17 @@ MODULES = {
     **{f"{name}, larger": (IMAGES[name], (2, 96, 40), "batch height width") for name in ("rolled", "height == width")},
 }
 EVERY_RUN = (
-    *("length % 7", "length in", "length == 1", "batch * length", "batch % 2", "nested", "chunked", "tried"),
+    *(
+        "length % 7",
+        "length in",
+        "length == 1",
+        "batch * length",
+        "batch % 2",
+        "a window",
+        "nested",
+        "chunked",
+        "tried",
+    ),
     *("height == width", "rolled", "rolled, larger", "even product"),
 )
 REFUSED = {

@@ -73,6 +73,7 @@ TEXTS: Mapping[str, Function] = MappingProxyType(
         "length <= 3": either(lambda _, length: length <= 3),
         "length // 2": either(lambda _, length: length // 2 > 32),
         "ceil": either(lambda _, length: math.ceil(length / 8) > 4),
+        "a window": either(lambda _, length: (length // 4 + 7) // 8 == 1),
         "floor": either(lambda _, length: math.floor(length * 0.3) > 4),
         "sqrt": either(lambda _, length: math.sqrt(length) > 5.5),
         "square": either(lambda _, length: length**2 > 1000),

@@ -177,12 +177,12 @@ def untried(part: Part, file: Path) -> list[str]:
     ]
 
 
-def other_sizes(part: Part, file: Path) -> tuple[CheckCase, ...]:
+def other_sizes(part: Part, file: Path, more_limits: Sequence[Condition] = ()) -> tuple[CheckCase, ...]:
     """The cases on the other side of each condition of a file; for a derived spec also small, far and prime sizes.
 
-    They are within the limits of the file and the ranges of the part. PyTorch may refuse such sizes.
+    They are within the limits of the file, more limits, and the ranges of the part. PyTorch may refuse such sizes.
     """
-    spec, limits, moved = part.spec, stated_limits(file), ranges(part.spec)
+    spec, limits, moved = part.spec, (*stated_limits(file), *more_limits), ranges(part.spec)
     known = known_sizes(spec, {})
     conditions = [each for each in trace_conditions(file) if known.keys() >= {*symbols_of(each.text)}]
     if not conditions and (spec.derived is None or past_lengths(spec)):

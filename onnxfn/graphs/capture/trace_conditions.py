@@ -134,13 +134,16 @@ def check_ranges(model: Any, part: Part, limits: Mapping[str, Ends]) -> None:
 
 
 def stated_limits(limits: Mapping[str, Ends], part: Part) -> tuple[Condition, ...]:
-    """The limits of the trace and of the plan. What is fixed has one size, and a larger smallest size wins."""
+    """The limits of the trace and those of the plan, of each axis the narrowest ones. What is fixed has one size."""
     of_plan, fixed, stated = part.spec.limits, fixed_sizes(part.spec), list[Condition]()
     for name in dict.fromkeys((*limits, *(name for each in of_plan for name in symbols_of(each.text)))):
-        low, high = limits.get(name, ANY_SIZE)
-        low = max(low if low > SMALLEST_DYNAMIC_SIZE else 0, range_of(of_plan, name)[0])
-        stated += range_conditions(name, low or None, fixed.get(name, high))
-    return (*stated, *(each for each in of_plan if not is_range(each)))
+        (low, high), (least, most) = limits.get(name, ANY_SIZE), range_of(of_plan, name)
+        low = max(low if low > SMALLEST_DYNAMIC_SIZE else 0, least)
+        highest = min((end for end in (high, most, fixed.get(name)) if end is not None), default=None)
+        stated += range_conditions(name, low or None, highest)
+    with_lines = {each.text: each for each in of_plan}
+    ranged = (with_lines.get(each.text, each) for each in stated)
+    return (*ranged, *(each for each in of_plan if not is_range(each)))
 
 
 def _ends(allowed: Any) -> Ends:
