@@ -28,7 +28,7 @@ EVERY_RUN = (
         "chunked",
         "tried",
     ),
-    *("height == width", "rolled", "rolled, larger", "even product"),
+    *("tried", "height == width", "rolled", "rolled, larger", "even product"),
 )
 REFUSED = {
     "tried": (onnxfn.CheckFailed, "cannot run m.onnx at one"),
