@@ -11,7 +11,7 @@ from attrs import evolve, frozen
 
 from onnxfn.specs.algebra.spec import ExportSpec, FloatDtype, tensor_names
 from onnxfn.specs.edits.renaming import renamed
-from onnxfn.specs.errors import InvalidSpec, ModelNotFound, listed, refuse_unknown
+from onnxfn.specs.errors import InvalidSpec, ModelNotFound, listed, refuse_unknown, unknown
 from onnxfn.weights.names import file_fault
 
 
@@ -99,7 +99,8 @@ def with_alias(layout: Layout) -> Layout:
 
 def layout_of(name: str) -> Layout:
     """The layout with a name; UnknownName if there is none."""
-    refuse_unknown("layout", name, LAYOUTS)
+    if name not in LAYOUTS:
+        raise unknown("layout", name, LAYOUTS)
     return LAYOUTS[name]
 
 

@@ -10,13 +10,13 @@ from typing import Any, Literal, get_args
 from attrs import Attribute, evolve, field, frozen
 
 from onnxfn.specs.algebra.planned import Plan
-from onnxfn.specs.errors import InvalidSpec, OutputExists, listed, refuse_unknown
+from onnxfn.specs.errors import InvalidSpec, OutputExists, listed, unknown
 from onnxfn.specs.record import typed_fields
 from onnxfn.specs.short_repr import short_repr
 from onnxfn.specs.stored.reports import StageTimer
 from onnxfn.weights.checkpoint_links import TensorEntry, entries
 from onnxfn.weights.chunks import CHUNK_BYTES, counted
-from onnxfn.weights.layouts import OPTIMUM, Layout, LayoutName, layout_of, with_alias
+from onnxfn.weights.layouts import LAYOUTS, OPTIMUM, Layout, LayoutName, layout_of, with_alias
 from onnxfn.weights.placement import (
     NO_SHARED_PLACEMENTS,
     PROTOBUF_LIMIT,
@@ -39,8 +39,13 @@ LINK: WeightStorage = "link"
 
 
 def _check_weight_storage(_: Any, __: Attribute[str | None], storage: str | None) -> None:
-    if storage is not None:
-        refuse_unknown("weight storage", storage, WEIGHT_STORAGES)
+    if storage is not None and storage not in WEIGHT_STORAGES:
+        raise unknown("weight storage", storage, WEIGHT_STORAGES)
+
+
+def _check_layout(_: Any, __: Attribute[str], name: str) -> None:
+    if name not in LAYOUTS:
+        raise unknown("layout", name, LAYOUTS)
 
 
 def _check_suffix(_: Any, __: Attribute[str | None], suffix: str | None) -> None:
@@ -94,7 +99,7 @@ class WriteOptions:
 
     __repr__ = short_repr
 
-    layout: LayoutName = field(default=OPTIMUM, validator=lambda _, __, name: layout_of(name))
+    layout: LayoutName = field(default=OPTIMUM, validator=_check_layout)
     weight_storage: WeightStorage | None = field(default=None, validator=_check_weight_storage)
     external_data_threshold: int = PROTOBUF_LIMIT
     external_data_suffix: str | None = field(default=None, validator=_check_suffix)

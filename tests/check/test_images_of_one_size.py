@@ -49,12 +49,13 @@ def axes(planned):
 
 def test_a_model_that_resizes_some_images_alone_is_traced_with_one_that_it_resizes(tmp_path):
     model = Patches(lambda images: images if multiples(images) == list(images.shape[2:]) else resized(images))
-    exported = onnxfn.export(SPEC, model, tmp_path / "model.onnx")
+    spec = onnxfn.with_tolerance(SPEC, atol=1e-3)  # interpolation rounds more in larger images
+    exported = onnxfn.export(spec, model, tmp_path / "model.onnx")
     assert axes(exported.plan) == {0: "batch_size", 2: "height", 3: "width"}
     assert exported.limits == ()
     assert exported.report.passed
-    assert onnxfn.validate(SPEC, model, tmp_path / "model.onnx").passed
-    assert onnxfn.validate(SPEC, model, exported).passed
+    assert onnxfn.validate(spec, model, tmp_path / "model.onnx").passed
+    assert onnxfn.validate(spec, model, exported).passed
 
 
 def test_a_model_that_resizes_all_images_is_exported_for_all_sizes(tmp_path):

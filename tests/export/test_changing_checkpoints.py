@@ -6,7 +6,7 @@ import onnx
 import pytest
 import tiny
 from onnx.numpy_helper import to_array
-from processes import printed
+from own_processes import printed
 from refusals import refusal
 from transformers import AutoModel, BertModel
 

@@ -8,7 +8,7 @@ import onnxruntime
 import pytest
 import tiny
 from command_line import error_of, invoke, succeed
-from processes import printed
+from own_processes import printed
 
 import onnxfn
 from onnxfn.export.cli.demo import minilm

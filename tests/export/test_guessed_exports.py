@@ -22,8 +22,6 @@ WORKING = (
 """A line, and its value."""
 
 REFUSED = (
-    ("export(compose(tc, sized(batch_size=1)), m)", CaptureFailed,
-     "or fix it: with_shapes(spec, batch_size=1)"),
     ("export(compose(tc, takes('input_ids', 'batch_size 16', 'token_ids')), m)", CaptureFailed,
      "use with_shapes(spec, sequence_length=16)"),
     ("export(m, tc)", InvalidSpec, "pass an ExportSpec, such as spec_for(model)"),

@@ -10,7 +10,7 @@ from hashlib import sha256
 from pathlib import Path
 
 import pytest
-from processes import printed
+from own_processes import printed
 
 PROGRAM = Path(__file__).parents[1] / "helpers" / "hostile_files.py"
 

@@ -5,7 +5,7 @@ from collections import Counter
 
 import killed_exports
 import pytest
-from processes import printed
+from own_processes import printed
 
 STATES = {
     "fresh": {"absent", "new"},

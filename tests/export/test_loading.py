@@ -3,7 +3,7 @@
 import pytest
 import tiny
 import torch
-from processes import printed
+from own_processes import printed
 from refusals import refusal
 
 import onnxfn

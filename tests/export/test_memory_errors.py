@@ -47,9 +47,8 @@ def test_a_trace_without_enough_memory_is_no_model_that_cannot_be_traced(error):
             raise error
 
     model = Watched(fails).eval()
-    spec = onnxfn.derived(model, sample={"x": torch.randn(3, 4)})
     with pytest.raises(MemoryError):
-        onnxfn.export(spec, model)
+        onnxfn.export(onnxfn.derived(model, sample={"x": torch.randn(3, 4)}), model)
 
 
 @pytest.mark.parametrize("error", NO_MEMORY, ids=lambda error: type(error).__name__)

@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 import exported_folders
 import pytest
 from exported_folders import content, staged, write, write_set
-from processes import printed
+from own_processes import printed
 from refusals import refusal
 
 from onnxfn.export.publish import exchange, publishing

@@ -14,7 +14,7 @@ from onnxfn.export.jobs.request import ExportRequest
 from onnxfn.export.load.loading import load_configuration, load_model, stored_dtype
 from onnxfn.export.run import requests
 from onnxfn.export.run.requests import export_request
-from onnxfn.models.casting import in_float32
+from onnxfn.models.casting import cast_on_use
 
 SEES = "image-text-to-text-with-past"
 TASKS = {"llama": "text-generation-with-past", "gemma2": "text-generation-with-past", "bert": "fill-mask"}
@@ -81,7 +81,7 @@ def test_a_spec_is_derived_in_float32_from_weights_of_16_bits(dtype):
     """A model without a row runs on inputs in float32 to show its spec; its weights are not copied into memory."""
     half, model = (every_part.tiny_model("llava", SEES) for _ in range(2))
     half = half.to(dtype)
-    with in_float32(half):
+    with cast_on_use(half, torch.float32):
         spec = onnxfn.spec_for(half, SEES)
     assert spec == onnxfn.spec_for(model, SEES)
     assert {parameter.dtype for parameter in half.parameters()} == {dtype}

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import tiny
 import torch
-from processes import printed
+from own_processes import printed
 from torch import nn
 from transformers import CONFIG_MAPPING
 from transformers.models.llama import modeling_llama

@@ -5,7 +5,7 @@ import strategies as some
 from attrs import evolve
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from processes import printed
+from own_processes import printed
 
 import onnxfn
 from onnxfn import case, compose, digest, generates, gives, reads, sized, takes

@@ -10,7 +10,7 @@ import strategies as some
 from attrs import evolve, fields
 from hypothesis import given, reject
 from hypothesis import strategies as st
-from processes import printed
+from own_processes import printed
 from refusals import refusal
 
 from onnxfn.architectures import ARCHITECTURES

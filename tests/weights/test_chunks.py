@@ -9,7 +9,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from processes import memory_growth
+from own_processes import memory_growth
 
 from onnxfn.weights.chunks import (
     CHUNK_BYTES,

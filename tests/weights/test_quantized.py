@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from onnxruntime.capi import _pybind_state
 from onnxruntime.quantization.quant_utils import QuantType, quantize_data
-from processes import memory_growth
+from own_processes import memory_growth
 from refusals import refusal
 
 from onnxfn.specs.errors import InvalidSpec

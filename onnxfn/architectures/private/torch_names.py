@@ -82,7 +82,6 @@ ATTRIBUTES: Mapping[str, str] = MappingProxyType(
         "_filter_traceback_frames": "torch.fx.proxy:TracerBase",
         "_hop_compile_and_call": "torch._higher_order_ops:utils",
         "_version": "torch:Tensor",
-        "_expr": "torch.fx.experimental.sym_node:SymNode",
         "_schema": "torch._ops:OpOverload",
         "_dispatch_cache": "torch._ops:OpOverload",
         "_op_dk": "torch._ops:OpOverload",

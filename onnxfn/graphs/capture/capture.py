@@ -12,7 +12,6 @@ from onnxfn.architectures.private.torch_names import torch_name
 from onnxfn.graphs.capture.built_graph import BuiltGraph
 from onnxfn.graphs.capture.sequence_lengths import dynamic_lengths
 from onnxfn.graphs.capture.trace_conditions import (
-    axes_of_symbols,
     check_ranges,
     conditions,
     dynamic_size,
@@ -77,7 +76,7 @@ def capture(model: Any, part: Part, tick: Tick = no_tick) -> BuiltGraph:
     return BuiltGraph(
         model=graph,
         limits=stated_limits(limits, part),
-        conditions=conditions(noted, axes_of_symbols(program, part)),
+        conditions=conditions(noted, program, part),
         unused_patches=unused_patches(part.spec.call.patches, called),
     )
 

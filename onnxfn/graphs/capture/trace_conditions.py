@@ -52,16 +52,19 @@ def _files_of_steps() -> frozenset[str]:
     return frozenset(str(module.__file__) for module in modules) | {__file__}
 
 
-def conditions(noted: Noted, symbols: Mapping[Any, str]) -> tuple[Condition, ...]:
-    """What was true of the axes in a trace, in their names; `symbols` has the axis of each symbol of sympy.
+def conditions(noted: Noted, program: Any, part: Part) -> tuple[Condition, ...]:
+    """What was true of the sizes in a trace, in the names of the axes of a part.
 
     A size that depends on values is `count` there. A formula that a condition cannot write is left out.
     """
     import sympy
 
     by_text, printed = dict[str, Condition](), torch_name("PythonPrinter")().doprint
-    for each in noted.values():
-        was = sympy.Eq(each.formula, each.answer) if type(each.answer) is not bool else each.formula
+    sizes = [(size.node, axis) for axis, size in _input_sizes(program, part) if hasattr(size, "node")]
+    symbols = {node.expr: axis for node, axis in reversed(sizes)}
+    for each in noted.values() if sizes else ():
+        formula = sizes[0][0].shape_env.replace(each.formula)
+        was = sympy.Eq(formula, each.answer) if type(each.answer) is not bool else formula
         formula = was if each.answer is not False else sympy.Not(was)
         words = {symbol: symbols.get(symbol, COUNT) for symbol in formula.free_symbols}
         named = {symbol: sympy.Symbol(f"({word})", integer=True) for symbol, word in words.items()}
@@ -99,12 +102,6 @@ def _input_sizes(program: Any, part: Part) -> list[tuple[str, Any]]:
     tensors = [node.meta["val"] for node in program.graph.nodes if node.op == "placeholder"][-len(part.inputs) :]
     pairs = zip(part.inputs.values(), tensors, strict=True)
     return [(symbol, tensor.shape[index]) for axes, tensor in pairs for index, symbol in axes.items()]
-
-
-def axes_of_symbols(program: Any, part: Part) -> dict[Any, str]:
-    """From each symbol of sympy that is the size of an input's axis to the axis."""
-    sizes = _input_sizes(program, part)
-    return {size.node._expr: symbol for symbol, size in reversed(sizes) if hasattr(size, "node")}
 
 
 def range_limits(program: Any, part: Part) -> dict[str, Ends]:
