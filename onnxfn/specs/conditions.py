@@ -18,7 +18,6 @@ from typing import Any
 
 from attrs import evolve
 
-from onnxfn.specs.axes import LONGEST_WORD
 from onnxfn.specs.errors import InvalidSpec, shortened
 from onnxfn.specs.record import record
 
@@ -30,6 +29,9 @@ _NAME = re.compile(r"[^\W\d]\w*")
 DENSE = 4096
 DENSE_AND_FAR = (*range(1, DENSE + 1), *(2**power for power in range(13, 31)))
 """The sizes at which a condition is computed to find the range in which it is true."""
+
+LONGEST_CONDITION = 10_000
+"""Characters of the longest condition. That of the fourth stage of a Swin v2 has 700."""
 
 LARGEST_EXPONENT = 8
 """The largest exponent in a condition: a stranger's file may state one."""
@@ -207,7 +209,7 @@ def is_condition(text: str) -> bool:
 def _tree(text: str) -> Any:
     """The syntax tree of a condition. InvalidSpec for another text."""
     try:
-        tree = ast.parse(text.strip(), mode="eval").body if len(text) <= LONGEST_WORD else None
+        tree = ast.parse(text.strip(), mode="eval").body if len(text) <= LONGEST_CONDITION else None
     except (SyntaxError, ValueError, MemoryError, RecursionError):
         tree = None
     if tree is None or not all(map(_is_known, ast.walk(tree))):
