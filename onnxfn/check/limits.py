@@ -50,7 +50,7 @@ def found_limits(
 ) -> FoundLimits:
     """The limits of a file from its check in all cases; the arguments are those of `check`.
 
-    Within the limits that are found, other sizes are tried, until the file is right at all of them.
+    Within the limits that explain these, other sizes are tried, until the file is right at all of them.
     """
     checked = compared_file(model, part, file, exact, tick)
     session, compared = checked_session(checked, session_for, tick), list[Comparison]()
@@ -62,10 +62,10 @@ def found_limits(
             agrees = None if sizes in (*right, *wrong) else _agrees(checked, case, session, compared)
             if agrees is not None:
                 (right if agrees else wrong).append(sizes)
-        found = harmful(trace_conditions(file), wrong, right) if right and len(wrong) > before else ()
-        if not found:
+        explaining = harmful(trace_conditions(file), wrong, right) if right and len(wrong) > before else ()
+        if not explaining:
             break
-        limits = tuple(end for each in found for end in as_ranges(each))
+        limits = tuple(end for each in explaining for end in as_ranges(each))
     return FoundLimits(limits, tuple(wrong) if right else ())
 
 
