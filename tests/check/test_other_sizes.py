@@ -95,3 +95,28 @@ def test_a_module_with_branches_on_sizes_is_right_within_its_limits_or_is_refuse
         ]
         differ = [not is_same(session, function, torch.randn(*sizes.values())) for sizes in outside]
         assert any(differ) or not outside, limit
+
+
+def strided(convolution, *sizes):
+    """Convolutions of 4 channels, and the means over all places of a channel."""
+    layers = [convolution(3 if number == 0 else 4, 4, *size) for number, size in enumerate(sizes)]
+    return torch.nn.Sequential(*layers, torch.nn.Flatten(2), torch.nn.AdaptiveAvgPool1d(1), torch.nn.Flatten())
+
+
+@pytest.mark.parametrize(
+    ("module", "sample", "axes", "beyond"),
+    [
+        (strided(torch.nn.Conv2d, (4, 4), (2, 2)), (2, 3, 16, 24), "batch _ height width", (1, 3, 8, 15)),
+        (strided(torch.nn.Conv1d, (3, 2, 1), (3, 2, 1)), (2, 3, 4), "batch _ frames", (1, 3, 41)),
+    ],
+)
+def test_what_torch_assumes_of_a_size_is_no_limit_where_the_module_does_not_ask_for_it(
+    module, sample, axes, beyond, tmp_path
+):
+    """Torch takes a length of 4, which two strides make 1, for one of at most 4."""
+    result = onnxfn.export(
+        onnxfn.derived(module, sample={"input": torch.randn(sample)}, axes={"input": axes}), module, tmp_path / "out"
+    )
+    x = torch.randn(beyond)
+    assert result.limits == ()
+    np.testing.assert_allclose(result(input=x)["output"], module(x).detach(), rtol=1e-3, atol=1e-5)

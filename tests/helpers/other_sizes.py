@@ -27,7 +27,7 @@ from onnxfn.specs.algebra.dummies import known_sizes, padded
 from onnxfn.specs.algebra.planned import Case, Part
 from onnxfn.specs.axes import names
 from onnxfn.specs.axis_symbols import fixed_sizes
-from onnxfn.specs.conditions import Condition, is_true
+from onnxfn.specs.conditions import Condition, is_true, symbols_of
 from onnxfn.specs.errors import CaptureFailed
 from onnxfn.specs.plan.check_cases import in_case, past_lengths, resized
 from onnxfn.specs.tasks.tasks import task_names
@@ -92,16 +92,17 @@ def cases_of(part: Part, limits: Sequence[Condition]) -> Iterator[Case]:
     """The cases of a part, within the limits of its file."""
     for name, sizes in other_sizes(part).items():
         known = known_sizes(part.spec, {}) | sizes
-        within = all(is_true(each.text, known) for each in limits)
+        of_part = (each.text for each in limits if known.keys() >= {*symbols_of(each.text)})
+        within = all(is_true(text, known) for text in of_part)
         sides = TEXT_SIDES if part.spec.check.mask_input else ("right",)
         for side in sides if within else ():
             yield resized(Case(f"{name}, padded {side}", padded(side).dummies), sizes)
 
 
-def runs(model: Any, part: Part, case: Case) -> bool:
-    """Whether PyTorch can run a model in a case."""
+def runs(model: Any, part: Part, cases: tuple[Case, ...]) -> bool:
+    """Whether PyTorch can run a model in some cases. The size of a batch depends on a case's place among them."""
     try:
-        list(references(model, with_cases(part, (case,))))
+        list(references(model, with_cases(part, cases)))
     except CaptureFailed:
         return False
     return True
@@ -119,7 +120,9 @@ def tried(spec: onnxfn.ExportSpec, model: Any, folder: Path, **options: Any) -> 
     result = onnxfn.export(spec, model, folder, check=False, **options)
     copied, worst, count = model_copy(model).eval(), 0.0, 0
     for part in result.plan.parts:
-        cases = tuple(case for case in cases_of(part, result.limits) if runs(copied, part, case))
+        cases = tuple[Case, ...]()
+        for case in cases_of(part, result.limits):
+            cases += (case,) if runs(copied, part, (*cases, case)) else ()
         if cases:
             report = check(copied, with_cases(part, cases), folder / f"{part.name}.onnx", result.plan)
             if not report.passed:

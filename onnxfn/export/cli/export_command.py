@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -38,8 +40,14 @@ def run(request: ExportRequest, form: Form, *, dry_run: bool) -> None:
         content, brief = partial(pipeline_content, request.path, parts), partial(pipeline_text, request.path, parts)
         say_in_form(form, content, everything, brief)
     else:
-        exported = export_request(request, on_event, print_plan)
+        exported = export_request(request, on_event, partial(_before_graphs, print_plan))
         say_in_form(form, partial(result_content, exported), exported, partial(result_text, exported))
+
+
+def _before_graphs(print_plan: Callable[[Plan], None], plan: Plan) -> None:
+    """Prints the plan. What exists by now is no garbage later: not to search it saves a MobileViT 0.3 s of 6.9."""
+    print_plan(plan)
+    gc.freeze()
 
 
 def _print_plan(request: ExportRequest, form: Form, plan: Plan, *, is_all: bool) -> None:

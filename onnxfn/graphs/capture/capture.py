@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Any
 
 from onnxfn.architectures.patch_table import patches_of
@@ -18,6 +19,8 @@ from onnxfn.graphs.capture.trace_conditions import (
     noted_conditions,
     range_limits,
     stated_limits,
+    takes_sizes,
+    without_assumed,
 )
 from onnxfn.graphs.capture.trace_errors import (
     DATA_DEPENDENT,
@@ -66,7 +69,8 @@ def capture(model: Any, part: Part, tick: Tick = no_tick) -> BuiltGraph:
     noted: Noted = {}
     with tracing(model, part, noted, tick) as called:
         program = exported_program(model, part)
-        limits = range_limits(program, part)
+        branches, takes = conditions(noted, program, part), partial(takes_sizes, model, part)
+        limits, assumed = without_assumed(range_limits(program, part), branches, part, takes)
         check_ranges(model, part, limits)
         tick()
         try:
@@ -76,7 +80,7 @@ def capture(model: Any, part: Part, tick: Tick = no_tick) -> BuiltGraph:
     return BuiltGraph(
         model=graph,
         limits=stated_limits(limits, part),
-        conditions=conditions(noted, program, part),
+        conditions=(*branches, *assumed),
         unused_patches=unused_patches(part.spec.call.patches, called),
     )
 

@@ -7,7 +7,7 @@ broadcasting. Those of the model are the ones that are asked for outside of torc
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from inspect import currentframe
 from typing import Any
@@ -17,12 +17,18 @@ from onnxfn.graphs.capture import trace_settings
 from onnxfn.graphs.capture.trace_settings import Noted, note
 from onnxfn.graphs.sizes import size_factors
 from onnxfn.models import patching
+from onnxfn.models.forward import flat_forward, tensors_for
 from onnxfn.models.patching import replaced
+from onnxfn.specs.algebra.dummies import dummies
 from onnxfn.specs.algebra.planned import Part, PlannedSpec
 from onnxfn.specs.axes import terms
 from onnxfn.specs.axis_symbols import SMALLEST_DYNAMIC_SIZE, UNBOUNDED, fixed_sizes, ranges
-from onnxfn.specs.conditions import Condition, is_condition, is_range, range_conditions, range_of, symbols_of
-from onnxfn.specs.errors import CaptureFailed
+from onnxfn.specs.conditions import Condition, is_condition, is_range, is_true, range_conditions, range_of, symbols_of
+from onnxfn.specs.errors import CaptureFailed, raise_no_memory
+from onnxfn.specs.plan.check_cases import resized
+
+COUNT = "count"
+"""The name, in conditions, of a size that depends on values of a tensor."""
 
 
 @contextmanager
@@ -60,7 +66,7 @@ def conditions(noted: Noted, program: Any, part: Part) -> tuple[Condition, ...]:
     import sympy
 
     by_text, printed = dict[str, Condition](), torch_name("PythonPrinter")().doprint
-    sizes = [(size.node, axis) for axis, size in _input_sizes(program, part) if hasattr(size, "node")]
+    sizes = [(size.node, axis) for axis, size in input_sizes(program, part) if hasattr(size, "node")]
     symbols = {node.expr: axis for node, axis in reversed(sizes)}
     for each in noted.values() if sizes else ():
         formula = sizes[0][0].shape_env.replace(each.formula)
@@ -75,14 +81,21 @@ def conditions(noted: Noted, program: Any, part: Part) -> tuple[Condition, ...]:
     return tuple(by_text.values())
 
 
+def input_sizes(program: Any, part: Part) -> list[tuple[str, Any]]:
+    """The dynamic axes of the inputs, each with its size in the trace."""
+    tensors = [node.meta["val"] for node in program.graph.nodes if node.op == "placeholder"][-len(part.inputs) :]
+    pairs = zip(part.inputs.values(), tensors, strict=True)
+    return [(symbol, tensor.shape[index]) for axes, tensor in pairs for index, symbol in axes.items()]
+
+
 # Limits
 
 
-COUNT = "count"
-"""The name, in conditions, of a size that depends on values of a tensor."""
-
 Ends = tuple[int, int | None]
 """The smallest and the largest size of an axis; None where there is no largest one."""
+
+TORCH = "torch"
+"""The line of a condition that no line of a module asks for."""
 
 ANY_SIZE: Ends = (SMALLEST_DYNAMIC_SIZE, None)
 
@@ -97,24 +110,57 @@ def dynamic_size(spec: PlannedSpec, symbol: str) -> Any:
     return Dim.DYNAMIC(min=low if low > SMALLEST_DYNAMIC_SIZE else None, max=high if high < UNBOUNDED else None)
 
 
-def _input_sizes(program: Any, part: Part) -> list[tuple[str, Any]]:
-    """The dynamic axes of the inputs, each with its size in the trace."""
-    tensors = [node.meta["val"] for node in program.graph.nodes if node.op == "placeholder"][-len(part.inputs) :]
-    pairs = zip(part.inputs.values(), tensors, strict=True)
-    return [(symbol, tensor.shape[index]) for axes, tensor in pairs for index, symbol in axes.items()]
-
-
 def range_limits(program: Any, part: Part) -> dict[str, Ends]:
     """The sizes of dynamic axes that the model's own branches allow, where these are not all.
 
     A lower end of 2 is not a limit: torch always specializes the sizes 0 and 1. A sum has the limits of its terms.
     """
     limits: dict[str, Ends] = {}
-    for symbol, size in _input_sizes(program, part):
+    for symbol, size in input_sizes(program, part):
         allowed = program.range_constraints.get(getattr(getattr(size, "node", None), "expr", None))
         if allowed is not None and terms(symbol) == (symbol,):
-            limits.setdefault(symbol, _ends(allowed))
+            low, high = _ends(allowed)
+            is_asked_for = low <= ranges(part.spec).get(symbol, ANY_SIZE)[0] or _excludes(size.node, low - 1)
+            limits.setdefault(symbol, (low if is_asked_for else SMALLEST_DYNAMIC_SIZE, high))
     return {name: limit for name, limit in limits.items() if limit[0] > SMALLEST_DYNAMIC_SIZE or limit[1] is not None}
+
+
+def without_assumed(
+    limits: Mapping[str, Ends], branches: Sequence[Condition], part: Part, takes: Callable[[Mapping[str, int]], bool]
+) -> tuple[dict[str, Ends], list[Condition]]:
+    """The limits without the ends that torch assumed, and these; `takes` is whether the module takes some sizes.
+
+    Torch assumes of each size that it computes that it is not 1, or that it is: a quarter of a height of at most 7. The
+    graph may be right beyond. So an end beyond which the module runs, and that no branch of it has, is no limit. The
+    upper ends of a spec that is not derived are those of tables.
+    """
+    left, assumed = dict[str, Ends](), list[Condition]()
+
+    def is_assumed(name: str, size: int) -> bool:
+        of_axis = (each.text for each in branches if symbols_of(each.text) == (name,))
+        return all(is_true(text, {name: size}) for text in of_axis) and takes({name: size})
+
+    for name, (low, high) in limits.items():
+        is_open = name not in ranges(part.spec)
+        no_low = is_open and low > SMALLEST_DYNAMIC_SIZE and is_assumed(name, low - 1)
+        no_high = is_open and high is not None and part.spec.derived is not None and is_assumed(name, high + 1)
+        assumed += [Condition(f"{name} >= {low}", TORCH)] * no_low + [Condition(f"{name} <= {high}", TORCH)] * no_high
+        left[name] = (SMALLEST_DYNAMIC_SIZE if no_low else low, None if no_high else high)
+    return {name: ends for name, ends in left.items() if ends != ANY_SIZE}, assumed
+
+
+def takes_sizes(model: Any, part: Part, sizes: Mapping[str, int]) -> bool:
+    """Whether a model runs at other sizes of some axes. It runs without values."""
+    import torch
+
+    mode, spec = torch_name("FakeTensorMode")(allow_non_fake_inputs=True), resized(part.spec, sizes)
+    try:
+        with torch.no_grad(), mode:
+            flat_forward(model, spec)([mode.from_tensor(each) for each in tensors_for(model, spec, dummies(spec, {}))])
+    except Exception as error:  # noqa: BLE001 - a module may raise anything
+        raise_no_memory(error)
+        return False
+    return True
 
 
 def check_ranges(model: Any, part: Part, limits: Mapping[str, Ends]) -> None:
@@ -141,6 +187,19 @@ def stated_limits(limits: Mapping[str, Ends], part: Part) -> tuple[Condition, ..
     with_lines = {each.text: each for each in of_plan}
     ranged = (with_lines.get(each.text, each) for each in stated)
     return (*ranged, *(each for each in of_plan if not is_range(each)))
+
+
+def _excludes(node: Any, size: int) -> bool:
+    """Whether a guard on an axis alone excludes a size of it.
+
+    From guards on several axes torch concludes too much: from `texts // images != 1`, and at least two images, that
+    there are four texts. There are three with one image.
+    """
+    try:
+        every = (guard.expr for guard in node.shape_env.guards)
+        return any(each.subs(node.expr, size) == False for each in every if each.free_symbols == {node.expr})  # noqa: E712
+    except ZeroDivisionError:  # a guard on a remainder by this size
+        return True
 
 
 def _ends(allowed: Any) -> Ends:
