@@ -11,14 +11,16 @@ from onnxfn.export.derive.probe import own_symbol
 from onnxfn.export.derive.sample_runs import at_sizes, first_runs
 from onnxfn.graphs.capture.output_formulas import output_words
 from onnxfn.graphs.capture.trace_errors import fixed_axes
+from onnxfn.models.forward import torch_outputs
 from onnxfn.specs.algebra.compose import named
-from onnxfn.specs.algebra.dummies import known_sizes
+from onnxfn.specs.algebra.dummies import dummies, known_sizes
 from onnxfn.specs.algebra.planned import Part
 from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.axes import pattern, symbols, terms, value
 from onnxfn.specs.errors import CaptureFailed, InvalidSpec
-from onnxfn.specs.plan.check_cases import CASE_STEPS
+from onnxfn.specs.plan.check_cases import CASE_STEPS, batch_symbol, resized
 from onnxfn.specs.plan.planning import resolved
+from onnxfn.specs.plan.size_cases import within
 
 
 def with_traced_axes(model: Any, spec: ExportSpec) -> ExportSpec:
@@ -26,8 +28,10 @@ def with_traced_axes(model: Any, spec: ExportSpec) -> ExportSpec:
 
     An axis that the trace fixes has the word that the runs gave it. So has one that equals an axis of an input within
     the limits of a module. A module may fix an axis of an input because it keeps a table for its last call, of the same
-    size: then it is traced at another size.
+    size: then it is traced at another size. It is not traced if outputs have the axes of the spec at far sizes, too.
     """
+    if _is_right_far_away(model, spec):
+        return spec
     part, traced = Part("model", resolved(spec, {})), tuple[tuple[str, ...], ...]()
     sizes = known_sizes(part.spec, {})
     try:
@@ -49,6 +53,25 @@ def with_traced_axes(model: Any, spec: ExportSpec) -> ExportSpec:
                 words[at] = own.setdefault(word, own_symbol(output.name, at)) if "[" in word else word
         outputs.append(evolve(output, axes=" ".join(words)))
     return _with_moving_outputs(model, evolve(spec, outputs=named(spec.outputs, outputs)))
+
+
+def _is_right_far_away(model: Any, spec: ExportSpec) -> bool:
+    """Whether each axis of the outputs has the size of one of the inputs, or one size, also at twice all lengths."""
+    planned = resolved(spec, {})
+    near, batch = known_sizes(planned, {}), batch_symbol(planned)
+    far = within({name: size if name == batch else 2 * size + 1 for name, size in near.items()}, spec.limits)
+    moving = [symbols(output.axes) for output in spec.outputs]
+    if far == near or not all(near.keys() >= {*terms(symbol)} for each in moving for symbol in each.values()):
+        return False
+    try:
+        pairs = (Part("model", resized(planned, sizes)) for sizes in (near, far))
+        outputs = [torch_outputs(model, part, dummies(part.spec, {})) for part in pairs]
+    except CaptureFailed:
+        return False
+    return all(
+        array.shape == tuple(value(each[at], far) if at in each else size for at, size in enumerate(before.shape))
+        for each, before, array in zip(moving, *outputs, strict=True)
+    )
 
 
 def _with_moving_outputs(model: Any, spec: ExportSpec) -> ExportSpec:
