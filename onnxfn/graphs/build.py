@@ -52,7 +52,7 @@ def build_graph(
         name, built = None, None
         if options.template_cache is not None:
             with timed("template", part.name):
-                name = template_name(model, part, options)
+                name = fingerprint(model, captured_part(part), options.pretranspose)
                 built = _from_template(tensors, name, options.template_cache, part)
         if built is None:
             built = (unbound_graph or _unbound_graph)(model, part, timed, options)
@@ -99,11 +99,6 @@ def _from_template(tensors: Mapping[str, Any], name: str | None, folder: Path, p
         raise_no_memory(error)
         delete_template(folder, name)
         return None
-
-
-def template_name(model: Any, part: Part, options: BuildOptions) -> str | None:
-    """The name of a part's template: equal for models that differ in weight values alone; None if undecidable."""
-    return fingerprint(model, captured_part(part), options.pretranspose)
 
 
 def captured_part(part: Part) -> Part:

@@ -229,21 +229,17 @@ def _layer(
     )
     bias = torch.stack([torch.cat(both) for both in zip(*biases, strict=True)]) if biases else None
     counts = None if lengths is None else lengths.to(torch.int32)
+    direction = {"direction": "bidirectional"} if directions > 1 else {}
+    activations = {"activations": [recurrence.activation] * directions} if recurrence.activation else {}
     outputs, *last_states = torch.onnx.ops.symbolic_multi_out(
         recurrence.operator,
         (steps, torch.stack(inner), torch.stack(recurrent), bias, counts, *states),
-        _attributes(recurrence, size, directions),
+        {"hidden_size": size, **direction, **activations, **dict(recurrence.attributes)},
         dtypes=[steps.dtype] * (1 + len(states)),
         shapes=[(steps.shape[0], directions, batch, size), *[(directions, batch, size)] * len(states)],
     )
     joined = outputs.squeeze(1) if directions == 1 else outputs.transpose(1, 2).flatten(2)
     return joined, *last_states
-
-
-def _attributes(recurrence: Recurrence, size: int, directions: int) -> dict[str, Any]:
-    direction = {"direction": "bidirectional"} if directions > 1 else {}
-    activations = {"activations": [recurrence.activation] * directions} if recurrence.activation else {}
-    return {"hidden_size": size, **direction, **activations, **dict(recurrence.attributes)}
 
 
 def _max_pool1d(

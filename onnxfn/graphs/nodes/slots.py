@@ -69,6 +69,8 @@ def pretranspose(model: Any) -> Any:
     After: a slot that only equal Transpose nodes read has its axes in their order, and the nodes are gone. If another
     node reads the slot, too (a tied embedding), nothing changes: the parameter would be stored twice.
     """
+    import onnx_ir
+
     for value in list(model.graph.initializers.values()):
         if slot_of(value) is None or value.is_graph_output():
             continue
@@ -76,7 +78,8 @@ def pretranspose(model: Any) -> Any:
         perms = [_perm(node) for node in consumers]
         if not perms or perms[0] is None or perms.count(perms[0]) < len(perms):
             continue
-        _transpose_slot(value, perms[0])
+        value.meta[SLOT] = evolve(value.meta[SLOT], perm=perms[0])
+        value.shape = onnx_ir.Shape([value.shape[axis] for axis in perms[0]])
         for node in consumers:
             node.outputs[0].replace_all_uses_with(value, replace_graph_outputs=True)
             node.graph.remove(node, safe=True)
@@ -119,8 +122,13 @@ def bind_weights(model: Any, tensors: Callable[[str], Any]) -> Any:
     for value in model.graph.initializers.values():
         slot = slot_of(value)
         if slot is not None:
-            view = parameter_view(tensors(slot.parameter), slot.perm, value.name)
-            value.const_value = _checked(value, slot, float_view(view, value.dtype))
+            view = float_view(parameter_view(tensors(slot.parameter), slot.perm, value.name), value.dtype)
+            if tuple(view.shape) != tuple(value.shape) or view.dtype != value.dtype:
+                raise CaptureFailed(
+                    f"parameter {slot.parameter} is {view.dtype.name}{list(view.shape)}, "
+                    f"but the graph reads {value.dtype.name}{list(value.shape)}"
+                )
+            value.const_value = view
     return model
 
 
@@ -138,26 +146,9 @@ def float_view(view: Any, dtype: Any) -> Any:
     return converted(view, dtype) if view.dtype.is_floating_point() and dtype.is_floating_point() else view
 
 
-def _checked(value: Any, slot: Slot, view: Any) -> Any:
-    """The view, if it has the shape and the dtype of the value."""
-    if tuple(view.shape) != tuple(value.shape) or view.dtype != value.dtype:
-        raise CaptureFailed(
-            f"parameter {slot.parameter} is {view.dtype.name}{list(view.shape)}, "
-            f"but the graph reads {value.dtype.name}{list(value.shape)}"
-        )
-    return view
-
-
 def _perm(node: Any) -> tuple[int, ...] | None:
     """The order in which a Transpose puts the axes of its input; None for other nodes and for outputs of the graph."""
     if node.op_type != "Transpose" or node.domain or node.outputs[0].is_graph_output():
         return None
     perm = node.attributes.get("perm")
     return tuple(perm.as_ints()) if perm is not None else tuple(reversed(range(len(node.inputs[0].shape))))
-
-
-def _transpose_slot(value: Any, perm: tuple[int, ...]) -> None:
-    import onnx_ir
-
-    value.meta[SLOT] = evolve(value.meta[SLOT], perm=perm)
-    value.shape = onnx_ir.Shape([value.shape[axis] for axis in perm])

@@ -46,10 +46,10 @@ def translations(opset: int) -> dict[Any, Callable[..., Any]]:
         torch.ops.aten.index_put.default: _index_put,
         torch.ops.aten.linear.default: _linear,
         torch.ops.aten.log_sigmoid.default: _log_sigmoid,
-        torch.ops.aten.sym_numel.default: _sym_numel,
+        torch.ops.aten.sym_numel.default: op.Size,
         torch.ops.aten.unflatten.int: _unflatten,
         torch.ops.aten.repeat_interleave.self_int: _repeat_interleave,
-        torch.ops.aten.reshape_as.default: _reshape_as,
+        torch.ops.aten.reshape_as.default: lambda tensor, other: op.Reshape(tensor, op.Shape(other)),
         torch.ops.aten.rrelu_with_noise_functional.default: _rrelu,
         torch.ops.aten.rsub.Scalar: _rsub,
         torch.ops.aten.scaled_dot_product_attention.default: _attention,
@@ -82,11 +82,6 @@ def _linear(tensor: Any, weight: Any, bias: Any = None) -> Any:
         return nn.aten_linear(tensor, weight, bias)
     product = op.MatMul(tensor, op.Transpose(weight))
     return product if bias is None else op.Add(product, bias)
-
-
-def _reshape_as(tensor: Any, other: Any) -> Any:
-    """A tensor reshaped to the shape of another; torch's table lacks it."""
-    return op.Reshape(tensor, op.Shape(other))
 
 
 def _log_sigmoid(tensor: Any) -> Any:
@@ -173,11 +168,6 @@ def _reshaped(tensor: Any, kept: int, sizes: Any) -> Any:
     """A tensor with its first `kept` axes and then these; None if more than one of their sizes is not a constant."""
     known = [size if isinstance(size, int) else -1 for size in sizes]
     return op.Reshape(tensor, integers(*[0] * kept, *known)) if known.count(-1) <= 1 else None
-
-
-def _sym_numel(tensor: Any) -> Any:
-    """The number of elements of a tensor; torch's table lacks it."""
-    return op.Size(tensor)
 
 
 def _height_and_width(value: Any) -> list[int]:
