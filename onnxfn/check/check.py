@@ -55,15 +55,6 @@ AMPLIFIED = (
 )
 """The end of the message about outputs that differ by no more than PyTorch's own error allows."""
 
-WITH_WEIGHTS = ", with the weights of the file"
-"""The end of the text about what the outputs of a quantized file were compared with."""
-
-CASES_AHEAD = 4
-"""The cases that ONNX Runtime may have computed before the first of them is compared."""
-
-References = Callable[..., Iterable[Reference]]
-"""From a model, and the `dtype` that PyTorch computes in, to the references of a part."""
-
 
 def check(
     model: Any,
@@ -72,7 +63,7 @@ def check(
     plan: Plan | None = None,
     *,
     session_for: SessionOpener | None = None,
-    expected: References | None = None,
+    expected: Callable[..., Iterable[Reference]] | None = None,
     exact: ExactOutputs | None = None,
     proof: Proof = NO_PROOF,
     tick: Tick = no_tick,
@@ -146,7 +137,7 @@ def _judged_with_weights(
         session = pool.submit(checked_session, checked, session_for, tick_of_thread)
         pool.shutdown(wait=False)  # so each ends with its work
         run = partial(with_outputs, session.result, run_options, file, part)
-        with prefetched(run, expected, CASES_AHEAD, tick=tick) as pairs, stopped_on_error(stop):
+        with prefetched(run, expected, 4, tick=tick) as pairs, stopped_on_error(stop):
             judged = judged_cases(checked, pairs)
         return judged, result_of(weights, tick)
 
@@ -245,7 +236,7 @@ def judged_cases(checked: CheckedFile, pairs: Iterable[tuple[Reference, OutputAr
 def _with_weights(part: Part, reference: str) -> str:
     """The text about what an output of a quantized file was compared with. PyTorch computes in float32 there."""
     in_float32 = reference.replace(f"PyTorch in {part.spec.target.float_dtype}", "PyTorch in float32", 1)
-    return reference and in_float32 + WITH_WEIGHTS
+    return reference and in_float32 + ", with the weights of the file"
 
 
 def file_weights(model: Any, part: Part, file: Path, tick: Tick) -> tuple[tuple[str, ...], tuple[WeightError, ...]]:

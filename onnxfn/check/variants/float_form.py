@@ -32,9 +32,6 @@ OF_BLOCKS, ZERO_POINTS = "MatMulNBits", 3
 HALVES: Mapping[str, int] = MappingProxyType({"float16": 10, "bfloat16": 16})
 """The float dtypes of 16 bits, and the numbers that ONNX has for them."""
 
-TYPE_ATTRIBUTES = ("to", "dtype", "output_dtype")
-"""The attributes of operators that are the type of the output."""
-
 
 @frozen(eq=False)
 class Group:
@@ -128,7 +125,7 @@ def _widen_node(node: Any, wide: Mapping[str, str]) -> None:
 
     node.input[:] = [wide.get(name, name) for name in node.input]
     for attribute in node.attribute:
-        if attribute.name in TYPE_ATTRIBUTES and attribute.i in HALVES.values():
+        if attribute.name in ("to", "dtype", "output_dtype") and attribute.i in HALVES.values():
             attribute.i = TensorProto.FLOAT
         if attribute.HasField("t") and attribute.t.data_type in HALVES.values():
             values = numpy_helper.to_array(attribute.t).astype(np.float32)
@@ -158,9 +155,6 @@ def _compute_in_floats(graph: Any, outer: Outer) -> Iterator[str]:
     del graph.node[:]
     graph.node.extend(reversed(remaining))
 
-
-Producers = Mapping[str, Any]
-"""From the name of a value to the node that computes it."""
 
 Readers = Mapping[str, list[Any]]
 """From the name of a value to the nodes that read it."""
@@ -226,7 +220,7 @@ def _with_output(new: Nodes, attributes: Sequence[Any], output: str) -> Sequence
     return new.nodes
 
 
-def _group(product: Any, producers: Producers, readers: Readers) -> Group | None:
+def _group(product: Any, producers: Mapping[str, Any], readers: Readers) -> Group | None:
     """The group of a product of integers, as `quantized_operators.py` writes it; None for another form."""
     quantizer = producers.get(product.input[0])
     if quantizer is None or quantizer.op_type != "DynamicQuantizeLinear":

@@ -22,9 +22,6 @@ Outputs = Mapping[str, Array]
 BOXES = "pred_boxes"
 """The output of detectors that holds boxes, as centers and sizes."""
 
-TOP_BOXES = 10
-"""The boxes of each image that are measured: those of the highest scores."""
-
 POSITIONS_AT_ONCE = 64
 """The positions whose distributions are computed at once: a vocabulary is large."""
 
@@ -164,7 +161,7 @@ def _box_agreement(output: str, actual: Outputs, expected: Outputs) -> Array:
 def _best_boxes(output: str, actual: Outputs, expected: Outputs) -> list[tuple[Array, Array]]:
     """For each image the overlaps `[best of PyTorch, boxes of the file]`, and the indices of the best."""
     scores = expected["logits"].max(-1) if "logits" in expected else np.zeros(expected[output].shape[:2])
-    best = np.argsort(-scores, axis=-1, kind="stable")[:, :TOP_BOXES]
+    best = np.argsort(-scores, axis=-1, kind="stable")[:, :10]
     return [
         (_overlaps(_corners(boxes[index]), _corners(of_file)), index)
         for boxes, of_file, index in zip(expected[output], actual[output], best, strict=True)
@@ -226,9 +223,6 @@ TOKEN_TASKS = (
 )
 """The tasks whose `logits` are scores of tokens."""
 
-CLASS_OUTPUTS = ("logits", "start_logits", "end_logits")
-"""The outputs whose last axis has one score for each class or position, in tasks without tokens."""
-
 
 def output_measures(spec: PlannedSpec, output: str) -> tuple[str, ...]:
     """The names of the measures of an output of a part.
@@ -245,4 +239,4 @@ def output_measures(spec: PlannedSpec, output: str) -> tuple[str, ...]:
         return ("agreement",)
     if output == "logits" and task in TOKEN_TASKS:
         return ("agreement", "kl")
-    return ("agreement", "cosine") if output in CLASS_OUTPUTS else ("cosine",)
+    return ("agreement", "cosine") if output in ("logits", "start_logits", "end_logits") else ("cosine",)

@@ -18,9 +18,6 @@ from onnxfn.specs.errors import raise_no_memory
 from onnxfn.weights.checkpoint_files import checkpoint_files, names_in, patterns_of
 from onnxfn.weights.checkpoint_links import ONNX_DTYPES, file_entries
 
-OTHER_WEIGHTS = (".bin", ".pt", ".pth", ".gguf")
-"""The endings of files of weights that are read into memory as a whole."""
-
 FLOAT_BYTES = 4
 """Bytes of a weight in float32, the largest dtype that exports usually have."""
 
@@ -86,7 +83,8 @@ def stored_weights(source: Path, library: str = TRANSFORMERS) -> StoredWeights:
         return StoredWeights(FLOAT_BYTES * sum(counts), sum(counts), max(counts, default=0))
     files = checkpoint_files(source, patterns_of(library))
     stored = [entry for file in files if file.suffix == ".safetensors" for entry in file_entries(file)]
-    others = sum(file.stat().st_size for file in files if file.suffix in OTHER_WEIGHTS)
+    # read into memory as a whole
+    others = sum(file.stat().st_size for file in files if file.suffix in (".bin", ".pt", ".pth", ".gguf"))
     return _weights([(entry.dtype, entry.shape, (0, entry.length)) for entry in stored], others)
 
 

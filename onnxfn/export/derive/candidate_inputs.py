@@ -180,9 +180,6 @@ SEES = "image-text-to-text"
 SEQ2SEQ_INPUTS = ("input_ids", "attention_mask", "decoder_input_ids")
 """The inputs of an encoder-decoder whose spec may be derived with a cache."""
 
-DECODER_INPUTS = frozenset({"input_ids", "attention_mask", "token_type_ids"})
-"""The possible inputs of a decoder whose spec is derived with a cache; `input_ids` is required."""
-
 STATE_NAMES: Mapping[str, str] = MappingProxyType({"conv_states": "conv", "recurrent_states": "recurrent"})
 """Attribute of a layer of a cache, whose tensors have a fixed size -> the name of the state in ONNX."""
 
@@ -201,7 +198,7 @@ def spec_with_cache(model: Any, base: ExportSpec, result: Any, task: str) -> Exp
             return compose(evolve(base, inputs=()), images, _cache_sizes(result, cache))
         return _seq2seq_spec(base, result, cache) if inputs == SEQ2SEQ_INPUTS else None
     states = cache_spec(cache).cache.rows
-    is_decoder = states and _reads_text(base) and DECODER_INPUTS.issuperset(inputs)
+    is_decoder = states and _reads_text(base) and {"input_ids", "attention_mask", "token_type_ids"}.issuperset(inputs)
     return _decoder_spec(model, base, states) if is_decoder else None
 
 

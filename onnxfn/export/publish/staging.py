@@ -176,9 +176,6 @@ LOCK_FILE = "lock"
 """The file in a staging folder that its process locks. It holds the path of the destination, relative to the folder
 that holds the staging folder."""
 
-ENTRIES = frozenset({LOCK_FILE, STAGED_FILES, JOURNAL_FILE, NEW_JOURNAL_FILE, REPLACED_FILES})
-"""All that a staging folder may hold. A folder of another program is never deleted, whatever its name is."""
-
 
 @contextmanager
 def staging_folder(destination: Destination) -> Iterator[Path]:
@@ -254,7 +251,8 @@ def _is_dead(root: Path, folder: Path) -> bool:
         entries = {"a link" if entry.is_symlink() else entry.name for entry in root.iterdir()}
     except FileNotFoundError:  # its process has just deleted it
         return False
-    if not entries <= ENTRIES:
+    # a folder of another program is never deleted
+    if not entries <= {LOCK_FILE, STAGED_FILES, JOURNAL_FILE, NEW_JOURNAL_FILE, REPLACED_FILES}:
         return False
     return root.parent == folder or _target(root) in ("", folder.relative_to(root.parent).as_posix())
 

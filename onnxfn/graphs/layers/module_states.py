@@ -15,14 +15,11 @@ INTERNAL = (
 )
 """Attributes of a module that are read elsewhere, or only state where its weights come from."""
 
-StandIn = Callable[[Any], Any]
-"""Function from a value to what is written in its place; None if it has no stand-in and is written itself."""
-
 Ignored = Callable[[str, Any], bool]
 """Function from the name and the value of an attribute to whether it is left out."""
 
 
-def module_bytes(module: Any, stand_in: StandIn, ignored: Ignored) -> bytes:
+def module_bytes(module: Any, stand_in: Callable[[Any], Any], ignored: Ignored) -> bytes:
     """Bytes that are equal for two modules only if they compute the same but for the values of their parameters.
 
     They hold the submodules, their classes and attributes, the shapes and dtypes of parameters and stored buffers, and

@@ -78,9 +78,6 @@ ROPE_TYPES, ROTARY = (
 )
 """The keys of the type of scaling, and of models that have rotary embeddings and no table of positions."""
 
-LONG_QUERIES = "llama_4_scaling_beta"
-"""The key of a scaling that multiplies the queries of far positions."""
-
 
 @frozen
 class TextFacts:
@@ -350,4 +347,4 @@ def _of_texts(config: Mapping[Any, Any]) -> Iterator[tuple[str, Any]]:
 def _is_fixed_scaling(rope: Mapping[str, Any]) -> bool:
     """Whether a dict describes a scaling that is the same for all texts. Some also scale the queries of long texts."""
     types = [rope.get(key) for key in ROPE_TYPES if key in rope]
-    return bool(types) and not any(map(is_scaled, types)) and LONG_QUERIES not in rope
+    return bool(types) and not any(map(is_scaled, types)) and "llama_4_scaling_beta" not in rope

@@ -95,9 +95,6 @@ DEFAULT_FLOORS = Floors()
 
 MEASURE_NAMES: tuple[str, ...] = tuple(fields_dict(Floors))
 
-AT_MOST = ("kl",)
-"""The measures of which less is better."""
-
 
 def stated_floors(floors: Floors) -> dict[str, float]:
     """The floors that a caller stated, by measure.
@@ -253,4 +250,4 @@ def _worst_value(measurements: Sequence[Measurement]) -> str:
     if not measurements:
         return ""
     values = [each.value for each in measurements]
-    return rounded(max(values) if measurements[0].measure in AT_MOST else min(values))
+    return rounded(max(values) if measurements[0].measure == "kl" else min(values))
