@@ -36,12 +36,7 @@ PICTURES: tuple[tuple[int, int], ...] = ((50, 70), (96, 64))
 
 @frozen
 class Prompt:
-    """Texts with images or sounds.
-
-    Attributes:
-        case: What they are, for a report.
-        arguments: The arguments of `forward` by name, as a processor gives them: `input_ids`, `pixel_values`.
-    """
+    """Texts with images or sounds: a name for a report, and arguments of `forward` as a processor gives them."""
 
     case: str
     arguments: Mapping[str, Array]

@@ -34,13 +34,11 @@ LARGEST_ORDINARY = 3e4
 
 @frozen
 class Measure:
-    """A measure of an output.
+    """A measure of an output, and its floor for each kind of variant.
 
-    Attributes:
-        values: From the name of an output, the outputs of the file and of PyTorch to one value for each position.
-        floors: From the kind of a variant to the floor of the measure.
-        whole: From the values of all cases, if there are any, to the value of the measure.
-        least: Whether a lower value is better.
+    `values`: from the name of an output, the outputs of the file and of PyTorch to one value for each position.
+    `whole`: from the values of all cases, if there are any, to the value of the measure. `least`: whether a lower value
+    is better.
     """
 
     values: Callable[[str, Outputs, Outputs], Array]

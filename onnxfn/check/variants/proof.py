@@ -31,10 +31,8 @@ Values = Mapping[tuple[str, str], Array]
 class Proof:
     """The inputs of the proof of a variant besides the model and the file.
 
-    Attributes:
-        text: The reference for the real text; None if the part reads no text.
-        floors: The floors that the caller stated.
-        model: The PyTorch model before its weights were converted; None: the model that the file is compared with.
+    `text`: the reference for the real text; None if the part reads none. `floors`: those of the caller. `model`: the
+    PyTorch model before its weights were converted; None: the model that the file is compared with.
     """
 
     text: Reference | None = None

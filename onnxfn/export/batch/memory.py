@@ -39,13 +39,10 @@ UNKNOWN_BYTES = sys.maxsize
 
 @frozen
 class StoredWeights:
-    """The weights of a checkpoint, from the headers of its files.
+    """The weights of a checkpoint: their bytes, all elements, and the elements of the largest weight.
 
-    Attributes:
-        bytes: The bytes in memory while an export reads the weights: those of the files if they are mapped, else those
-            of all weights in float32, because a library copies them.
-        elements: The number of elements of all weights.
-        largest: The number of elements of the largest weight.
+    The bytes are those in memory while an export reads the weights: those of the files if they are mapped, else those
+    of all weights in float32, because a library copies them.
     """
 
     bytes: int = 0

@@ -43,12 +43,9 @@ Tensors = Mapping[Path, Any]
 
 @frozen
 class Run:
-    """One run of a model.
+    """One run of a model: the size of each symbol of the dummy inputs, and the shapes of the results by their paths.
 
-    Attributes:
-        sizes: The size of each symbol in the axes of the dummy inputs.
-        shapes: The shape of each tensor in the result, by its path.
-        kinds: The kind of each of these tensors; None for a dtype that no graph has.
+    `kinds`: that of each of these tensors; None for a dtype that no graph has.
     """
 
     sizes: Mapping[str, int]

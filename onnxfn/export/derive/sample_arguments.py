@@ -68,13 +68,7 @@ PLACED = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEY
 
 @frozen(eq=False)
 class SampleTensor:
-    """A tensor of a sample.
-
-    Attributes:
-        name: Its name in ONNX: the argument, or the path to it with dots.
-        path: Where it sits in the arguments of `forward`.
-        tensor: The tensor.
-    """
+    """A tensor of a sample, its name in ONNX (the path to it, with dots), and its path in the arguments."""
 
     name: str
     path: Path

@@ -36,11 +36,8 @@ from onnxfn.weights.names import read_regular
 class PrivateFolder:
     """A folder for temporary files. It is deleted when nothing refers to this record any more, at the latest at exit.
 
-    A folder serves several parts, external data of any size and ONNX Runtime, which maps external data from its file.
-    A `ModelProto` in memory would do none of these: protobuf ends at 2 GiB.
-
-    Attributes:
-        path: The path of the folder.
+    A folder serves several parts, external data of any size and ONNX Runtime, which maps external data from its file. A
+    `ModelProto` in memory would do none of these: protobuf ends at 2 GiB.
     """
 
     path: Path
@@ -74,11 +71,9 @@ def _delete(folder: Path, process: int) -> None:
 
 @frozen
 class Destination:
-    """The destination of an export.
+    """The destination of an export: a folder, or a file that ends in `.onnx`.
 
-    Attributes:
-        path: A folder, or a file that ends in `.onnx`.
-        subfolder: The folder in it that holds the ONNX files, as the layout says.
+    `subfolder`: the folder in it that holds the ONNX files, as the layout says.
     """
 
     path: Path

@@ -13,11 +13,9 @@ def projected_layer(
 ) -> tuple[Any, Any, Any]:
     """The outputs `[time, batch, directions * size]` and the last states of one layer.
 
-    Args:
-        steps: The inputs, `[time, batch, features]`.
-        states: The first hidden and cell states, each `[directions, batch, size]`.
-        weights: For each direction torch's weights: of inputs, of hidden states, two biases or none, the projection.
-        lengths: The number of steps of each sequence; None if all have all.
+    `steps` are `[time, batch, features]`, the first hidden and cell states `[directions, batch, size]` each. `weights`
+    has torch's for each direction: of inputs, of hidden states, two biases or none, the projection. `lengths`: the
+    number of steps of each sequence; None if all have all.
     """
     import torch
 

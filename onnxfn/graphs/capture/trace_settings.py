@@ -86,12 +86,9 @@ def source_lines() -> Iterator[None]:
 
 @frozen(eq=False)
 class Evaluated:
-    """A formula of sizes that the model's code has evaluated.
+    """A formula of sympy that the model's code has evaluated, and its answer, a bool or a number, in the trace.
 
-    Attributes:
-        formula: The formula, of sympy.
-        answer: The answer for the sizes of the trace: a bool or a number.
-        line: The line of the source, as `file.py:12`.
+    `line`: that of the source, as `file.py:12`.
     """
 
     formula: Any

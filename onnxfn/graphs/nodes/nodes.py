@@ -102,12 +102,8 @@ def insert_node(
 ) -> Any:
     """Inserts a node before another node and returns it.
 
-    Args:
-        before: the node that follows the new one.
-        operator: the operator, `"Add"` or `"com.microsoft::MatMulNBits"`.
-        inputs: the inputs of the new node; None for an optional input that is left out.
-        outputs: for each output its dtype or a value of this dtype, and its sizes; None for an unknown shape.
-        attributes: the attributes of the new node.
+    `operator` is `"Add"`, or `"com.microsoft::MatMulNBits"`. `inputs` has None for an optional input that is left out.
+    `outputs`: for each output its dtype or a value of this dtype, and its sizes; None for an unknown shape.
     """
     import onnx_ir
 

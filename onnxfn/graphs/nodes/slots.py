@@ -17,11 +17,9 @@ SLOT = "onnxfn.slot"
 
 @frozen
 class Slot:
-    """A parameter of the model that an initializer of a graph holds.
+    """A parameter of the model that an initializer of a graph holds, by its name in the model.
 
-    Attributes:
-        parameter: the name of the parameter in the model.
-        perm: the order of its axes in the graph; () if it is that of the model.
+    `perm`: the order of its axes in the graph; () if it is that of the model.
     """
 
     parameter: str
@@ -41,10 +39,8 @@ def to_slots(model: Any, parameter_name: Callable[[Any], str | None]) -> Any:
     After: each parameter is one initializer, a slot without values. Other tensors, such as a table that the model
     computes, are constants of the graph. No later pass can read a parameter, so the graph fits every checkpoint.
 
-    Args:
-        model: the graph, which is changed.
-        parameter_name: returns the name of the parameter with this tensor, None if there is none. Tensors with the same
-            view of the same memory have the same name.
+    `parameter_name` returns the name of the parameter with a tensor, None if there is none. Tensors with the same view
+    of the same memory have the same name.
     """
     first: dict[str, Any] = {}
     for initializer, value in list(model.graph.initializers.items()):
@@ -112,12 +108,8 @@ def bind_weights(model: Any, tensors: Callable[[str], Any]) -> Any:
     After: the initializer of a slot is a view of the tensor of its parameter, with its axes in the order of the slot.
     Nothing is copied. A tensor of another float dtype than the graph reads is converted when it is written.
 
-    Args:
-        model: the graph, which is changed.
-        tensors: returns the tensor of a parameter, of torch or of numpy.
-
-    Raises:
-        CaptureFailed: a tensor has another shape than the graph reads, or numbers of another kind.
+    `tensors` returns the tensor of a parameter, of torch or of numpy. CaptureFailed if one has another shape than the
+    graph reads, or numbers of another kind.
     """
     for value in model.graph.initializers.values():
         slot = slot_of(value)

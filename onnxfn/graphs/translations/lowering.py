@@ -111,10 +111,7 @@ def decompositions() -> Mapping[Any, Any]:
 def decompose_in_place(graph: Any, nodes: Sequence[Any], registry: Any) -> bool:
     """Replaces nodes of a program's graph by nodes that compute the same; returns whether it could.
 
-    Args:
-        graph: The `torch.fx.Graph`. It is changed.
-        nodes: The nodes to replace. None of them writes into memory.
-        registry: Torch's table of translations: an operator in it is not decomposed.
+    None of the nodes writes into memory. An operator in `registry`, torch's table of translations, is not decomposed.
     """
     untranslated = set(nodes)
     sizes: dict[Any, Any] = {}

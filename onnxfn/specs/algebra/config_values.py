@@ -61,10 +61,7 @@ FUNCTIONS: Mapping[str, str] = MappingProxyType(
 
 @cache
 def parsed(text: str) -> Source:
-    """The getter that a formula stands for; a name or a dotted path is itself.
-
-    Raises:
-        InvalidSpec: the text is neither.
+    """The getter that a formula stands for; a name or a dotted path is itself. InvalidSpec for any other text.
 
     >>> print(parsed("head_dim or hidden_size // num_attention_heads"))
     either(head_dim, quotient(hidden_size, num_attention_heads))
@@ -127,11 +124,8 @@ Reader = Callable[[Source], Any]
 def snapshot(config: Any) -> Snapshot:
     """A configuration as a plain dict that also has the names of transformers' `attribute_map`.
 
-    Args:
-        config: A mapping, an object with `to_dict`, or a model whose configuration is one of these.
-
-    Raises:
-        InvalidSpec: `config` is none of these.
+    `config` is a mapping, an object with `to_dict`, or a model whose configuration is one of these; InvalidSpec for
+    anything else.
     """
     for value in (config, config_of(config)):
         if isinstance(value, Mapping):

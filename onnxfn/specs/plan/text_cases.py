@@ -81,13 +81,9 @@ ROPE_TYPES, ROTARY = (
 
 @frozen
 class TextFacts:
-    """What a configuration says about texts.
+    """What a configuration says about texts: the pad token, an end token, and how many tokens a text may have.
 
-    Attributes:
-        pad: The pad token.
-        end: An end token.
-        longest: How many tokens a text may have.
-        far: The lengths of far texts: one for each threshold, in ascending order.
+    `far`: the lengths of far texts: one for each threshold, in ascending order.
     """
 
     pad: int | None
