@@ -77,19 +77,13 @@ def candidate_inputs(model: Any, *, of_texts: bool = False) -> Iterator[ExportSp
         if parameters.keys() >= {*names.split()}:
             whole = (form for form in joined if all(input_.forward_path[0] in parameters for input_ in form.inputs))
             yield from (_restricted_to(compose(COMMON_SPEC, form), parameters) for form in whole)
-    for group in _input_groups(model, parameters):
+    main = getattr(model, "main_input_name", None)
+    needed = tuple(name for name in known if name == main or _is_required(parameters[name])) or tuple(known)[:1]
+    for group in filter(None, dict.fromkeys((needed, tuple(known)))):
         for forms in combinations(*(known[name] for name in group)):
             if "decoder_input_ids" in parameters:
                 yield from (_restricted_to(spec, parameters) for spec in _seq2seq_inputs(group, forms))
             yield _restricted_to(compose(COMMON_SPEC, *forms), parameters)
-
-
-def _input_groups(model: Any, parameters: Mapping[str, inspect.Parameter]) -> Iterator[tuple[str, ...]]:
-    """The main input with the required ones, or else the first known one; then all known inputs."""
-    known = tuple(_known_forms(parameters))
-    main = getattr(model, "main_input_name", None)
-    needed = tuple(name for name in known if name == main or _is_required(parameters[name]))
-    return filter(None, dict.fromkeys((needed or known[:1], known)))
 
 
 def _known_forms(parameters: Mapping[str, inspect.Parameter]) -> Mapping[str, Forms]:

@@ -25,7 +25,7 @@ from onnxfn.specs.axes import value
 from onnxfn.specs.axis_symbols import traced_sizes
 from onnxfn.specs.converters import Path
 from onnxfn.specs.errors import OnnxfnError, PatchFailed, first_line, raise_no_memory
-from onnxfn.specs.plan.check_cases import in_case, near_cases
+from onnxfn.specs.plan.check_cases import cases, in_case, is_far
 from onnxfn.specs.plan.planning import resolved
 from onnxfn.specs.records import KINDS, Kind
 
@@ -88,7 +88,7 @@ def run_at_sizes(model: Any, spec: PlannedSpec, select: Callable[[Any], Tensors]
 
 def specs_at_sizes(spec: PlannedSpec) -> tuple[PlannedSpec, ...]:
     """A planned spec at the traced sizes, and in each near case of its check."""
-    return (spec, *(in_case(spec, case) for case in near_cases(spec)))
+    return (spec, *(in_case(spec, case) for case in cases(spec) if not is_far(case)))
 
 
 def summary(error: BaseException) -> str:

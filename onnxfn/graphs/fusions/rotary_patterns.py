@@ -14,7 +14,6 @@ from onnxfn.graphs.nodes.nodes import (
     insert_node,
     is_last_axis,
     is_operator,
-    is_readable,
     last_size,
     other_operand,
     producer,
@@ -224,7 +223,8 @@ def _heads_axis(graph: Any, cos: Any, sin: Any, x: Any, width: int) -> int | Non
     batch, *middle = table[:-1] if len(table) == RANK else (1, 1, table[0])
     if table[-1] != width or batch not in (1, full[0]):
         return None
-    if batch != full[0] and not is_readable(graph, full[0]):
+    is_readable = isinstance(full[0], int) or any(full[0] in shape_of(value) for value in graph.inputs)
+    if batch != full[0] and not is_readable:
         return None
     for axis, length_axis in ((1, 2), (2, 1)):
         fits = middle[axis - 1] == 1 and middle[length_axis - 1] == full[length_axis]

@@ -233,12 +233,6 @@ def is_last_axis(axis: int | None, rank: int) -> bool:
     return axis in (-1, rank - 1)
 
 
-def transposed_from(value: Any, perm: Sequence[int]) -> Any:
-    """The tensor that a node transposes by `perm` to compute a value; None if there is no such node."""
-    node = producer(value, "Transpose")
-    return node.inputs[0] if node is not None and tuple(attribute(node, "perm", ())) == tuple(perm) else None
-
-
 def slice_of(value: Any, size: int) -> Slice | None:
     """The slice that computes a value, if the last axis of the sliced tensor has `size` elements; else None.
 
@@ -268,11 +262,6 @@ def _split_slice(node: Any, value: Any) -> Slice | None:
         return None
     start = sum(widths[: value.index()])
     return node.inputs[0], (start, start + widths[value.index()], 1)
-
-
-def is_readable(graph: Any, size: Any) -> bool:
-    """Whether a size is an integer, or a symbol that an axis of an input of the graph has."""
-    return isinstance(size, int) or any(True for _ in _inputs_with(graph, size))
 
 
 def size_tensor(before: Any, size: Any, fallback: Any = None) -> Any:

@@ -19,10 +19,10 @@ from onnxfn.graphs.nodes.nodes import (
     insert_node,
     int_constant,
     is_operator,
+    producer,
     replace_value,
     shape_of,
     size_tensor,
-    transposed_from,
 )
 from onnxfn.specs.algebra.planned import Part
 from onnxfn.specs.errors import CaptureFailed
@@ -127,12 +127,12 @@ def _replace(attention: Any, lengths: Lengths, biases: dict[Any, Any]) -> None:
 
 def _flat(before: Any, value: Any) -> Any:
     """A tensor `[batch, heads, length, size]` as `[batch, length, heads * size]`."""
-    swapped = transposed_from(value, SWAP_HEADS)
-    if swapped is None:
-        batch, heads, length, size = shape_of(value)
-        outputs = [(value, (batch, length, heads, size))]
-        swapped = insert_node(before, "Transpose", [value], outputs, perm=SWAP_HEADS).outputs[0]
-    return flatten_heads(before, swapped)
+    node = producer(value, "Transpose")
+    if node is not None and tuple(attribute(node, "perm", ())) == SWAP_HEADS:
+        return flatten_heads(before, node.inputs[0])
+    batch, heads, length, size = shape_of(value)
+    outputs = [(value, (batch, length, heads, size))]
+    return flatten_heads(before, insert_node(before, "Transpose", [value], outputs, perm=SWAP_HEADS).outputs[0])
 
 
 def _bias(attention: Any, mask: Any, dtype: Any, known: dict[Any, Any]) -> Any:

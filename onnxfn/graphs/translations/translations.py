@@ -45,7 +45,8 @@ def translations(opset: int) -> dict[Any, Callable[..., Any]]:
         torch.ops.aten.index.Tensor: _index,
         torch.ops.aten.index_put.default: _index_put,
         torch.ops.aten.linear.default: _linear,
-        torch.ops.aten.log_sigmoid.default: _log_sigmoid,
+        # torch's table takes the logarithm of a number that is 0 for -20 in ONNX Runtime
+        torch.ops.aten.log_sigmoid.default: lambda tensor: op.Neg(op.Softplus(op.Neg(tensor))),
         torch.ops.aten.sym_numel.default: op.Size,
         torch.ops.aten.unflatten.int: _unflatten,
         torch.ops.aten.repeat_interleave.self_int: _repeat_interleave,
@@ -82,11 +83,6 @@ def _linear(tensor: Any, weight: Any, bias: Any = None) -> Any:
         return nn.aten_linear(tensor, weight, bias)
     product = op.MatMul(tensor, op.Transpose(weight))
     return product if bias is None else op.Add(product, bias)
-
-
-def _log_sigmoid(tensor: Any) -> Any:
-    """The logarithm of the sigmoid; torch's table takes the logarithm of a number that is 0 for -20 in ONNX Runtime."""
-    return op.Neg(op.Softplus(op.Neg(tensor)))
 
 
 def _gelu(tensor: Any, approximate: str = "none") -> Any:
@@ -170,12 +166,6 @@ def _reshaped(tensor: Any, kept: int, sizes: Any) -> Any:
     return op.Reshape(tensor, integers(*[0] * kept, *known)) if known.count(-1) <= 1 else None
 
 
-def _height_and_width(value: Any) -> list[int]:
-    """The values for height and width, of which torch gives one or both."""
-    values = list(value) if isinstance(value, (list, tuple)) else [value]
-    return values if len(values) > 1 else values * 2
-
-
 def _adaptive_avg_pool1d(sequence: Any, output_size: Any) -> Any:
     """The means of `output_size` parts of the last axis, which may have any size; see `_adaptive_avg_pool2d`."""
     axis = len(sequence.shape) - 1
@@ -190,7 +180,7 @@ def _adaptive_avg_pool2d(image: Any, output_size: Any) -> Any:
     torch decomposes it into windows of the traced sizes (in UPerNet's pyramid). Parts overlap where a side is not a
     multiple of their number.
     """
-    parts = _height_and_width(output_size)
+    parts = [*output_size] if len(output_size) > 1 else [*output_size] * 2
     if parts == [1, 1]:
         return op.ReduceMean(image, integers(2, 3), keepdims=1)
     rows, columns = (_mean_weights(image, axis, count) for axis, count in zip((2, 3), parts, strict=True))

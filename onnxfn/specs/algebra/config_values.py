@@ -234,16 +234,12 @@ def _path_value(config: Snapshot, path: str) -> Any:
     for index, key in enumerate(path.split(".")):
         keys = value if isinstance(value, Mapping) else {}
         if keys.get(key) is None:
-            raise MissingValue(_no_key(keys, key, path, index))
+            part = f" (part {index + 1} of {path!r})" if "." in path else ""
+            known = sorted(name for name, value in keys.items() if value is not None)
+            has = f"it has: {listed(known)}{closest(key, known)}"
+            raise MissingValue(f"the configuration has no {key!r}{part}; {has}")
         value = keys[key]
     return value
-
-
-def _no_key(keys: Snapshot, key: str, path: str, index: int) -> str:
-    """The message for a key of a path that a configuration does not have."""
-    part = f" (part {index + 1} of {path!r})" if "." in path else ""
-    known = sorted(name for name, value in keys.items() if value is not None)
-    return f"the configuration has no {key!r}{part}; it has: {listed(known)}{closest(key, known)}"
 
 
 def _either(read: Reader, *sources: Source) -> Any:

@@ -213,11 +213,6 @@ def section_rows(sections: Sequence[SectionError]) -> Rows:
     return with_heads(head, rows)
 
 
-def has_variants(plan: Any) -> bool:
-    """Whether the files of a plan are of several dtypes."""
-    return len({part.dtype for part in plan.parts}) > 1
-
-
 def is_first_variant(part: Any, plan: Any) -> bool:
     """Whether a part is of the first dtype of a plan; those of the others have the same inputs, outputs and axes."""
     return bool(part.dtype == plan.parts[0].dtype)

@@ -19,7 +19,6 @@ from onnxfn.specs.axis_symbols import graph_axes
 from onnxfn.specs.errors import OnnxfnError
 from onnxfn.specs.results.measurements import (
     STATUS,
-    has_variants,
     measured_rows,
     section_rows,
     variant_rows,
@@ -169,7 +168,7 @@ def exported_sections(exported: Any) -> Sections:
 def _check_sections(exported: Any) -> Sections:
     """The report of an export without its cases. Of several dtypes one row for each file; the report has the rest."""
     report = exported.report
-    if not has_variants(exported.plan) or report.findings:
+    if len({part.dtype for part in exported.plan.parts}) == 1 or report.findings:
         return report_sections(report)[:-1]
     worst = ("ONNX Runtime against PyTorch, the worst of all outputs; .report has each", variant_rows(report))
     return [worst, (BY_SECTIONS, section_rows(report.sections))]
