@@ -190,7 +190,12 @@ def spec_with_cache(model: Any, base: ExportSpec, result: Any, task: str) -> Exp
             read = tuple(input_ for input_ in base.inputs if input_.name != "decoder_input_ids")
             images = image_seq2seq(ExportSpec(inputs=read))
             return compose(evolve(base, inputs=()), images, _cache_sizes(result, cache))
-        return _seq2seq_spec(base, result, cache) if inputs == SEQ2SEQ_INPUTS else None
+        if inputs != SEQ2SEQ_INPUTS:
+            return None
+        with_experts = hasattr(result, "encoder_router_logits")
+        encoder = behaves("decoder", builds("encoder_outputs", "moe_encoder_output")) if with_experts else ExportSpec()
+        name = ExportSpec(name=base.name, call=Call(attention=base.call.attention))
+        return compose(text_seq2seq, CONFIG_KEYS, _cache_sizes(result, cache), encoder, name)
     states = cache_spec(cache).cache.rows
     is_decoder = states and _reads_text(base) and {"input_ids", "attention_mask", "token_type_ids"}.issuperset(inputs)
     return _decoder_spec(model, base, states) if is_decoder else None
@@ -221,13 +226,6 @@ def _cache_sizes(result: Any, cache: Any) -> ExportSpec:
         decoder_num_attention_heads=constant(heads),
         decoder_head_dim=constant(head_size),
     )
-
-
-def _seq2seq_spec(base: ExportSpec, result: Any, cache: Any) -> ExportSpec:
-    with_experts = hasattr(result, "encoder_router_logits")
-    encoder = behaves("decoder", builds("encoder_outputs", "moe_encoder_output")) if with_experts else ExportSpec()
-    name = ExportSpec(name=base.name, call=Call(attention=base.call.attention))
-    return compose(text_seq2seq, CONFIG_KEYS, _cache_sizes(result, cache), encoder, name)
 
 
 def cache_spec(cache: Any) -> ExportSpec:

@@ -107,7 +107,8 @@ def text_facts(read: Callable[[Source], Any], config: Snapshot) -> TextFacts:
     growing = {count + UNUSED_POSITIONS for count in positions} if grows_with_text(config) else set()
     longest = sys.maxsize if growing else min(positions, default=sys.maxsize)
     changes = (each for each in (*thresholds(config), *growing) if SHORTEST - BEYOND < each < longest)
-    table = {longest} if LONGEST < longest <= LARGEST_TABLE and not has_rotary(config) else set()
+    has_rotary = any(name in ROTARY and value is not None for name, value in _of_texts(config))
+    table = {longest} if LONGEST < longest <= LARGEST_TABLE and not has_rotary else set()
     return TextFacts(
         pad=_first_token(_value(read, pads)),
         end=_first_token(_value(read, ends)),
@@ -125,7 +126,9 @@ def with_text_cases(spec: PlannedSpec, facts: TextFacts, others: tuple[str, ...]
     if not lengths or not _has_sizes(spec):
         return spec
     special, long_cases = _with_special_tokens(spec, facts), partial(_long_cases, spec, lengths)
-    if not _may_be_long(spec, lengths, undecided=bool(others)):
+    known = {name for input_ in spec.inputs for name in names(input_.axes)}
+    decided = {name for output in spec.outputs for name in names(output.axes)} <= known | {NUM_LOGITS}  # not of speech
+    if not {*lengths} <= known - fixed_sizes(spec).keys() or not (others or decided):
         return evolve(spec, cases=special)
     long = long_cases(min(LONGEST, facts.longest), (LONG_TEXT, LONG_PAST))
     ends = (*(f" {number}" for number in range(len(facts.far), 1, -1)), "")
@@ -149,7 +152,8 @@ def _with_special_tokens(spec: PlannedSpec, facts: TextFacts) -> tuple[Case, ...
     replaced = tuple(input_ for input_ in _token_inputs(spec) if input_.name in masks)
     generators = {generator.name: generator for generator in spec.dummies.generators}
     mask_names = {mask.generator for mask in masks.values()}
-    base = max(_padded_cases(spec, mask_names), key=lambda case: _suitability(spec, case, replaced[0]))
+    padded = [case for case in cases(spec) if {"left", "right"} & {*_paddings(case.dummies, mask_names)}]
+    base = max(padded or cases(spec), key=lambda case: _suitability(spec, case, replaced[0]))
     sides = _sides(spec, mask_names)
     special = [_special_ids(generators[ids.generator], ids, masks[ids.name], facts) for ids in replaced]
     masked = [_mixed_mask(generators[name], sides) for name in sorted(mask_names)]
@@ -198,12 +202,6 @@ def _masks(spec: PlannedSpec, ids: InputSpec) -> list[InputSpec]:
         return mask_rows == rows and length in (mask_length, terms(mask_length)[-1])
 
     return [input_ for input_ in spec.inputs if is_mask(input_)]
-
-
-def _padded_cases(spec: PlannedSpec, masks: Iterable[str]) -> list[Case]:
-    """The cases whose masks have padding; all cases if none says so."""
-    padded = [case for case in cases(spec) if {"left", "right"} & {*_paddings(case.dummies, masks)}]
-    return padded or list(cases(spec))
 
 
 def _sides(spec: PlannedSpec, masks: Iterable[str]) -> tuple[str, ...]:
@@ -266,13 +264,6 @@ def _has_sizes(spec: PlannedSpec) -> bool:
     return all(needed <= _sizes(spec, case).keys() for case in cases(spec))
 
 
-def _may_be_long(spec: PlannedSpec, lengths: tuple[str, ...], *, undecided: bool) -> bool:
-    """Whether the lengths of the tokens are dynamic, and the inputs decide the sizes of all outputs (not of speech)."""
-    known = {name for input_ in spec.inputs for name in names(input_.axes)}
-    decided = {name for output in spec.outputs for name in names(output.axes)} <= known | {NUM_LOGITS}
-    return {*lengths} <= known - fixed_sizes(spec).keys() and (undecided or decided)
-
-
 # Values
 
 
@@ -325,11 +316,6 @@ def grows_with_text(config: Mapping[str, Any]) -> bool:
     """
     types = [value for name, value in _of_texts(config) if name in ROPE_TYPES]
     return any(is_scaled(each) and each != LONGROPE for each in types)
-
-
-def has_rotary(config: Mapping[str, Any]) -> bool:
-    """Whether a configuration has the keys of rotary embeddings."""
-    return any(name in ROTARY and value is not None for name, value in _of_texts(config))
 
 
 def _of_texts(config: Mapping[Any, Any]) -> Iterator[tuple[str, Any]]:
