@@ -17,7 +17,7 @@ from attrs import evolve
 from onnxfn.architectures.families.seq2seq import decoder_ids, encoder_inputs, image_seq2seq, seq2seq, text_seq2seq
 from onnxfn.architectures.families.text import positions, text_decoder, text_dummies, text_reads
 from onnxfn.architectures.private.renamed import field, spec_name
-from onnxfn.export.derive.known_inputs import CONFIG_KEYS, INPUT_FORMS, JOINED_FORMS, REQUIRED_FORMS, Forms
+from onnxfn.export.derive.known_inputs import CONFIG_KEYS, INPUT_FORMS, JOINED_FORMS, REQUIRED_FORMS
 from onnxfn.models.forward import calls_with_others
 from onnxfn.specs.algebra.compose import compose, constant, reads
 from onnxfn.specs.algebra.config_values import config_of
@@ -72,25 +72,20 @@ def candidate_inputs(model: Any, *, of_texts: bool = False) -> Iterator[ExportSp
     `of_texts` leaves JOINED_FORMS out: they hold images or sounds with the texts.
     """
     parameters = forward_parameters(model)
-    known = _known_forms(parameters)
+    required = {name for name, parameter in parameters.items() if _is_required(parameter)}
+    known = {name: forms for name, forms in INPUT_FORMS.items() if name in parameters}
+    known |= {name: forms for name, forms in REQUIRED_FORMS.items() if name in required}
     for names, joined in () if of_texts else JOINED_FORMS.items():
         if parameters.keys() >= {*names.split()}:
             whole = (form for form in joined if all(input_.forward_path[0] in parameters for input_ in form.inputs))
             yield from (_restricted_to(compose(COMMON_SPEC, form), parameters) for form in whole)
     main = getattr(model, "main_input_name", None)
-    needed = tuple(name for name in known if name == main or _is_required(parameters[name])) or tuple(known)[:1]
+    needed = tuple(name for name in known if name == main or name in required) or tuple(known)[:1]
     for group in filter(None, dict.fromkeys((needed, tuple(known)))):
         for forms in combinations(*(known[name] for name in group)):
             if "decoder_input_ids" in parameters:
                 yield from (_restricted_to(spec, parameters) for spec in _seq2seq_inputs(group, forms))
             yield _restricted_to(compose(COMMON_SPEC, *forms), parameters)
-
-
-def _known_forms(parameters: Mapping[str, inspect.Parameter]) -> Mapping[str, Forms]:
-    """The forms of the inputs that `forward` has; those of REQUIRED_FORMS only if it requires them."""
-    required = {name for name, parameter in parameters.items() if _is_required(parameter)}
-    own = {name: forms for name, forms in INPUT_FORMS.items() if name in parameters}
-    return own | {name: forms for name, forms in REQUIRED_FORMS.items() if name in required}
 
 
 def _seq2seq_inputs(group: tuple[str, ...], forms: Sequence[ExportSpec]) -> Iterator[ExportSpec]:

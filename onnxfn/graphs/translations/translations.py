@@ -261,7 +261,9 @@ def _attention(
             query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa
         )
     if is_causal:
-        attn_mask = _causal_mask(query, key)
+        rows, columns = (counted(size(tensor, -2)) for tensor in (query, key))
+        is_earlier = op.LessOrEqual(op.Unsqueeze(columns, integers(0)), op.Unsqueeze(rows, integers(1)))
+        attn_mask = typed(is_earlier, DataType.BOOL, onnx_ir.Shape([query.shape[-2], key.shape[-2]]))
     if enable_gqa:
         key, value = (_repeat_groups(tensor, query.shape[1]) for tensor in (key, value))
     dtype = query.dtype
@@ -277,13 +279,6 @@ def _attention(
     # The same in every layer that shares the mask, so one copy is left once common subexpressions are removed.
     has_keys = op.ReduceMax(op.Cast(attn_mask, to=int(dtype)), integers(-1), keepdims=1)
     return op.Mul(op.MatMul(weights, value), has_keys)
-
-
-def _causal_mask(query: Any, key: Any) -> Any:
-    """The mask `[queries, keys]` that is true for keys up to the index of the query."""
-    rows, columns = (counted(size(tensor, -2)) for tensor in (query, key))
-    mask = op.LessOrEqual(op.Unsqueeze(columns, integers(0)), op.Unsqueeze(rows, integers(1)))
-    return typed(mask, DataType.BOOL, onnx_ir.Shape([query.shape[-2], key.shape[-2]]))
 
 
 def _repeat_groups(states: Any, heads: int) -> Any:
