@@ -67,18 +67,14 @@ def finished_graph(built: BuiltGraph, part: Part, tensors: Mapping[str, Any]) ->
     """A graph with its weights: those that the rules of the part select are quantized when they are written."""
     graph, rules = built.model, part.spec.target.quantization
     if rules:
+        keys = {name: _memory(tensor) for name, tensor in tensors.items()}
+        sharing = groupby(keys.__getitem__, keys)  # tied weights share their memory
+        names = {name: tuple(sharing[key]) for name, key in keys.items()}
         with pass_errors(part):
-            graph, left = quantize_weights(graph, rules, _names_by_memory(tensors))
+            graph, left = quantize_weights(graph, rules, names)
         built = evolve(built, not_quantized=left)
     graph = bind_quantized_weights(bind_weights(graph, tensors.__getitem__), tensors.__getitem__)
     return evolve(built, model=graph)
-
-
-def _names_by_memory(tensors: Mapping[str, Any]) -> Mapping[str, tuple[str, ...]]:
-    """From the name of each tensor to the names of all tensors that share its memory, as tied weights do."""
-    keys = {name: _memory(tensor) for name, tensor in tensors.items()}
-    names = groupby(keys.__getitem__, keys)
-    return {name: tuple(names[key]) for name, key in keys.items()}
 
 
 def _memory(tensor: Any) -> Any:

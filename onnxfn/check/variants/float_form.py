@@ -164,7 +164,12 @@ def _in_floats(node: Any, groups: Mapping[str, Group], outer: Outer) -> Sequence
     """The nodes in place of a node: the last one of a group becomes a product, and so does one of blocks."""
     group = groups.get(node.output[0])
     if group is not None:
-        return _product_of_integers(group, outer)
+        # ONNX Runtime would optimize DequantizeLinear to a kernel of integers.
+        product, new = group.product, Nodes(f"{group.output}_of", outer)
+        codes, zero = (new("Cast", product.input[index], to=outer.types[group.scales]) for index in (1, ZERO_POINTS))
+        weight = new("Mul", new("Sub", codes, zero), group.scales)
+        new(OF_INTEGERS[product.op_type], group.source, weight)
+        return _with_output(new, product.attribute, group.output)
     is_known = node.op_type == OF_BLOCKS and not any(node.input[ZERO_POINTS + 1 :])
     return _product_of_blocks(node, outer) if is_known else [node]
 
@@ -185,15 +190,6 @@ class Nodes:
         output = f"{self.name}_{len(self.nodes)}"
         self.nodes.append(helper.make_node(operator, names, [output], **attributes))
         return output
-
-
-def _product_of_integers(group: Group, outer: Outer) -> Sequence[Any]:
-    """The product of a group in floats. ONNX Runtime would optimize DequantizeLinear to a kernel of integers."""
-    product, new = group.product, Nodes(f"{group.output}_of", outer)
-    codes, zero = (new("Cast", product.input[index], to=outer.types[group.scales]) for index in (1, ZERO_POINTS))
-    weight = new("Mul", new("Sub", codes, zero), group.scales)
-    new(OF_INTEGERS[product.op_type], group.source, weight)
-    return _with_output(new, product.attribute, group.output)
 
 
 def _product_of_blocks(node: Any, outer: Outer) -> Sequence[Any]:

@@ -67,7 +67,11 @@ def agreement(output: str, actual: Outputs, expected: Outputs) -> Array:
     if right.dtype.kind != "f":
         return np.asarray(left == right, np.float64).reshape(-1)
     if BOXES in expected:
-        return _box_agreement(output, actual, expected)
+        values = []  # of PyTorch's best boxes, and of the boxes of the file that overlap them most
+        for image, (overlaps, best) in enumerate(_best_boxes(BOXES, actual, expected)):
+            of_file = left[image][overlaps.argmax(-1)]
+            values.append(of_file.argmax(-1) == right[image][best].argmax(-1))
+        return np.concatenate(values).astype(np.float64)
     return np.asarray(_rows(left).argmax(-1) == _rows(right).argmax(-1), np.float64)
 
 
@@ -145,15 +149,6 @@ def iou(output: str, actual: Outputs, expected: Outputs) -> Array:
     [1.0, 1.0]
     """
     return np.concatenate([overlaps.max(-1) for overlaps, *_ in _best_boxes(output, actual, expected)])
-
-
-def _box_agreement(output: str, actual: Outputs, expected: Outputs) -> Array:
-    """Whether PyTorch's best boxes and the boxes of the file that overlap them most have the same class."""
-    values = []
-    for image, (overlaps, best) in enumerate(_best_boxes(BOXES, actual, expected)):
-        of_file = actual[output][image][overlaps.argmax(-1)]
-        values.append(of_file.argmax(-1) == expected[output][image][best].argmax(-1))
-    return np.concatenate(values).astype(np.float64)
 
 
 def _best_boxes(output: str, actual: Outputs, expected: Outputs) -> list[tuple[Array, Array]]:
