@@ -22,9 +22,6 @@ PLACEHOLDER_KEYS: Mapping[str, tuple[str, ...]] = MappingProxyType(
 )
 """The output of a file that reads images or sounds -> the keys of a configuration with its placeholder token."""
 
-FIRST_POSITIONS: Mapping[str, int] = MappingProxyType({"paligemma": 1, "gemma3": 1})
-"""Model type -> the position of the first token of a text, where it is not 0. transformers.js counts likewise."""
-
 MERGE_KEYS = ("spatial_merge_size", "merge_size", "merge_kernel_size")
 """Keys of a configuration with the number of patches in height, and in width, that become one token: one or two."""
 
@@ -114,7 +111,8 @@ def placeholders(config: Mapping[str, Any]) -> Placeholders:
     if counts_from_padding:  # the model does not read the token in a marked place, so any token may stand there
         tokens = {IMAGE_FEATURES: values["eos_token_id"]} if "eos_token_id" in values else {}
     padding = values.get("pad_token_id") if counts_from_padding else None
-    first = FIRST_POSITIONS.get(model_type, 0) if padding is None else padding + 1
+    # transformers.js counts likewise
+    first = {"paligemma": 1, "gemma3": 1}.get(model_type, 0) if padding is None else padding + 1
     types = OTHER_TOKEN_TYPES.get(model_type, TOKEN_TYPES)
     start = values.get("vision_start_token_id")  # the token before an image, by which Qwen2.5-Omni counts the images
     starts = {} if start is None else {IMAGE_FEATURES: start}

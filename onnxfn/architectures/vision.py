@@ -32,9 +32,6 @@ STATES = "batch_size _ _"
 SEQUENCE = "batch_size sequence_length _"
 
 
-vision_with_masks: ExportSpec = compose(vision, tasked("masked-im"))
-"""Models for images of one size that also predict masked patches: ViT, DeiT, Swin."""
-
 vision_transformer_of_any_size: ExportSpec = compose(
     dynamic_images, image_features(SEQUENCE), tasked("image-classification")
 )
@@ -60,7 +57,7 @@ text_recognition: ExportSpec = compose(
 
 ROWS: Mapping[str, ExportSpec] = MappingProxyType(
     {
-        **rows("vit deit swin swinv2", vision_with_masks),
+        **rows("vit deit swin swinv2", compose(vision, tasked("masked-im"))),
         **rows("beit data2vec-vision hiera levit pvt vit_msn dinov2_with_registers ijepa", vision),
         **rows(
             "convnext convnextv2 cvt efficientnet mobilenet_v1 mobilenet_v2 poolformer regnet resnet bit pvt_v2 "

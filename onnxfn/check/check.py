@@ -55,15 +55,6 @@ AMPLIFIED = (
 )
 """The end of the message about outputs that differ by no more than PyTorch's own error allows."""
 
-WITH_WEIGHTS = ", with the weights of the file"
-"""The end of the text about what the outputs of a quantized file were compared with."""
-
-CASES_AHEAD = 4
-"""The cases that ONNX Runtime may have computed before the first of them is compared."""
-
-References = Callable[..., Iterable[Reference]]
-"""From a model, and the `dtype` that PyTorch computes in, to the references of a part."""
-
 
 def check(
     model: Any,
@@ -72,33 +63,23 @@ def check(
     plan: Plan | None = None,
     *,
     session_for: SessionOpener | None = None,
-    expected: References | None = None,
+    expected: Callable[..., Iterable[Reference]] | None = None,
     exact: ExactOutputs | None = None,
     proof: Proof = NO_PROOF,
     tick: Tick = no_tick,
 ) -> Report:
-    """Compares an ONNX file with PyTorch in every case of its part.
+    """Compares an ONNX file with PyTorch in every case of its part; the report says whether they agree.
 
-    PyTorch has the quantized weights of the file. What quantization costs is measured: see `measures.py`.
+    PyTorch has the quantized weights of the file. What quantization costs is measured with `proof`: see `measures.py`.
 
-    Args:
-        model: The PyTorch model, in the float dtype of the part.
-        part: The part of the plan that the file was exported for.
-        file: The ONNX file.
-        plan: The plan of the part. The files of its other parts lie in the folder of `file`. None: the part is alone.
-        session_for: Opens an ONNX file at its first call, see `kept_session`, which is the default.
-        expected: From a model, and the `dtype` that PyTorch computes in, to the references of the part: `references` is
-            the default.
-        exact: Computes PyTorch's outputs in a wider dtype. The default does so with the weights of `model`; if these
-            were converted from another dtype, the function should have the model before that.
-        proof: What a quantized or 16-bit file is measured with.
-        tick: Is called while ONNX Runtime runs. An exception that it raises stops ONNX Runtime.
+    `model` has the float dtype of the part. `plan`: the files of its other parts lie in the folder of `file`; None: the
+    part is alone. `session_for` opens an ONNX file at its first call, see `kept_session`. `expected`: from a model, and
+    the `dtype` that PyTorch computes in, to the references of the part; by default `references`. `exact` computes
+    PyTorch's outputs in a wider dtype. The default does so with the weights of `model`; if these were converted from
+    another dtype, the function should have the model before that. `tick` is called while ONNX Runtime runs. An
+    exception that it raises stops ONNX Runtime.
 
-    Returns:
-        The report, also if the file does not agree with PyTorch: see `report.passed`.
-
-    Raises:
-        CheckFailed: ONNX Runtime cannot load or run the file.
+    CheckFailed if ONNX Runtime cannot load or run the file.
     """
     session_for = session_for or partial(kept_session, {}, tick)
     expected = expected or partial(references, part=part, limits=stated_limits(file), others=other_sizes(part, file))
@@ -146,7 +127,7 @@ def _judged_with_weights(
         session = pool.submit(checked_session, checked, session_for, tick_of_thread)
         pool.shutdown(wait=False)  # so each ends with its work
         run = partial(with_outputs, session.result, run_options, file, part)
-        with prefetched(run, expected, CASES_AHEAD, tick=tick) as pairs, stopped_on_error(stop):
+        with prefetched(run, expected, 4, tick=tick) as pairs, stopped_on_error(stop):
             judged = judged_cases(checked, pairs)
         return judged, result_of(weights, tick)
 
@@ -182,15 +163,10 @@ def compared_file(
 def adapter_report(
     model: Any, part: Part, file: Path, arrays: Mapping[str, Array], tick: Tick = no_tick, proof: Proof = NO_PROOF
 ) -> Report:
-    """The report on a file that gets the arrays of an adapter in each case of its part.
+    """The report on a file whose inputs `arrays` of an adapter fill, in each case of its part.
 
-    Args:
-        model: The PyTorch model, whose weights are merged with the adapter.
-        part: The part of the plan that the file was exported for.
-        file: The ONNX file.
-        arrays: The inputs that the adapter fills, by name.
-        tick: Is called in each case.
-        proof: What a quantized file is measured with: its outputs are not compared.
+    The weights of `model` are merged with the adapter. A quantized file is measured with `proof`: its outputs are not
+    compared. `tick` is called in each case.
     """
     dtype = part.spec.target.float_dtype
     model, exact = in_dtype_if_small(model, dtype), exact_outputs(model, dtype)
@@ -209,12 +185,9 @@ def adapter_report(
 
 @frozen
 class JudgedCases:
-    """The verdict on a file in all cases.
+    """The comparison of each output of a file in each case, and the names of the cases.
 
-    Attributes:
-        comparisons: The comparison of each output in each case.
-        findings: Other faults: wrong declarations of the file, and models that do not follow the plan.
-        cases: The names of the cases.
+    `findings`: wrong declarations of the file, and models that do not follow the plan.
     """
 
     comparisons: tuple[Comparison, ...]
@@ -245,7 +218,7 @@ def judged_cases(checked: CheckedFile, pairs: Iterable[tuple[Reference, OutputAr
 def _with_weights(part: Part, reference: str) -> str:
     """The text about what an output of a quantized file was compared with. PyTorch computes in float32 there."""
     in_float32 = reference.replace(f"PyTorch in {part.spec.target.float_dtype}", "PyTorch in float32", 1)
-    return reference and in_float32 + WITH_WEIGHTS
+    return reference and in_float32 + ", with the weights of the file"
 
 
 def file_weights(model: Any, part: Part, file: Path, tick: Tick) -> tuple[tuple[str, ...], tuple[WeightError, ...]]:

@@ -52,7 +52,7 @@ def build_graph(
         name, built = None, None
         if options.template_cache is not None:
             with timed("template", part.name):
-                name = template_name(model, part, options)
+                name = fingerprint(model, captured_part(part), options.pretranspose)
                 built = _from_template(tensors, name, options.template_cache, part)
         if built is None:
             built = (unbound_graph or _unbound_graph)(model, part, timed, options)
@@ -67,18 +67,14 @@ def finished_graph(built: BuiltGraph, part: Part, tensors: Mapping[str, Any]) ->
     """A graph with its weights: those that the rules of the part select are quantized when they are written."""
     graph, rules = built.model, part.spec.target.quantization
     if rules:
+        keys = {name: _memory(tensor) for name, tensor in tensors.items()}
+        sharing = groupby(keys.__getitem__, keys)  # tied weights share their memory
+        names = {name: tuple(sharing[key]) for name, key in keys.items()}
         with pass_errors(part):
-            graph, left = quantize_weights(graph, rules, _names_by_memory(tensors))
+            graph, left = quantize_weights(graph, rules, names)
         built = evolve(built, not_quantized=left)
     graph = bind_quantized_weights(bind_weights(graph, tensors.__getitem__), tensors.__getitem__)
     return evolve(built, model=graph)
-
-
-def _names_by_memory(tensors: Mapping[str, Any]) -> Mapping[str, tuple[str, ...]]:
-    """From the name of each tensor to the names of all tensors that share its memory, as tied weights do."""
-    keys = {name: _memory(tensor) for name, tensor in tensors.items()}
-    names = groupby(keys.__getitem__, keys)
-    return {name: tuple(names[key]) for name, key in keys.items()}
 
 
 def _memory(tensor: Any) -> Any:
@@ -99,11 +95,6 @@ def _from_template(tensors: Mapping[str, Any], name: str | None, folder: Path, p
         raise_no_memory(error)
         delete_template(folder, name)
         return None
-
-
-def template_name(model: Any, part: Part, options: BuildOptions) -> str | None:
-    """The name of a part's template: equal for models that differ in weight values alone; None if undecidable."""
-    return fingerprint(model, captured_part(part), options.pretranspose)
 
 
 def captured_part(part: Part) -> Part:

@@ -30,9 +30,6 @@ from onnxfn.specs.stored.reports import StageTimer
 GRAPHS = str(Path(__file__).parent)
 """The folder of the folders of passes."""
 
-Pass = Callable[[Any], Any]
-"""Function from a graph to a graph."""
-
 
 def graph_with_slots(model: Any, part: Part, timed: StageTimer, options: BuildOptions) -> BuiltGraph:
     """The graph of a part without its filler; its parameters are slots.
@@ -116,7 +113,7 @@ def _from_trace(model: Any, part: Part, timed: StageTimer, options: BuildOptions
         return evolve(built, model=add_metadata(strip_metadata(graph), known))
 
 
-def _passes(model: Any, part: Part, options: BuildOptions) -> tuple[Pass, ...]:
+def _passes(model: Any, part: Part, options: BuildOptions) -> tuple[Callable[[Any], Any], ...]:
     """The passes over the graph of a trace, in their order; `fuse_operators` has its own list."""
     target = part.spec.target
     return (

@@ -18,10 +18,6 @@ SMALL_COPY = 1 << 28
 """The bytes of a copy of a model in another dtype up to which the copy is made."""
 
 
-FREQUENCIES = "inv_freq"
-"""Part of the names of frequencies of rotary embeddings. transformers has them in float32 in a model of any dtype."""
-
-
 def torch_dtype(name: str | None) -> Any:
     """The dtype of torch with this name; None for None."""
     import torch
@@ -94,7 +90,8 @@ def dtypes_in(model: Any, dtype: Any) -> dict[int, Any]:
         wide = {id(parameter) for parameter in parameters if parameter.dtype == torch.float32}
         for module in model.modules() if own != dtype else ():
             if hasattr(module, "_get_dtype_plan"):
-                names = "|".join(name.replace("*", ".*") for name in (*module._get_dtype_plan(dtype), FREQUENCIES))
+                # transformers has them in float32 in a model of any dtype
+                names = "|".join(name.replace("*", ".*") for name in (*module._get_dtype_plan(dtype), "inv_freq"))
                 tensors = (*module.named_parameters(), *module.named_buffers())
                 wide |= {id(tensor) for name, tensor in tensors if re.search(names, name)}
     return {id(tensor): torch.float32 if id(tensor) in wide else dtype for tensor in float_tensors(model)}

@@ -25,9 +25,6 @@ from onnxfn.specs.converters import Path, at, nested
 from onnxfn.specs.errors import CaptureFailed, UnknownName, errors_as, first_line, listed, unknown
 from onnxfn.specs.records import KINDS, Constant
 
-OF_TRANSFORMERS = "Kwargs"
-"""Part of the annotation of `**kwargs` in transformers. The annotation lists the names that a model reads."""
-
 COMMON_ARGUMENTS = (
     *("return_dict", "use_cache", "use_mems", "is_decoder"),
     *("output_hidden_states", "output_attentions", "output_router_logits"),
@@ -204,7 +201,7 @@ def _check_constants(submodule: Any, spec: PlannedSpec) -> None:
     """
     parameters = inspect.signature(submodule.forward).parameters
     others = [each.annotation for each in parameters.values() if each.kind is each.VAR_KEYWORD]
-    if spec.call.submodule or any(OF_TRANSFORMERS not in str(annotation) for annotation in others):
+    if spec.call.submodule or any("Kwargs" not in str(annotation) for annotation in others):
         return
     for constant in spec.call.constants:
         if not constant.path and constant.name not in {*parameters, *COMMON_ARGUMENTS}:

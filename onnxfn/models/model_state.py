@@ -20,12 +20,6 @@ NESTED = "use_nested_tensor"
 torch.export ignores it: the graph has the outputs of the layers for padding.
 """
 
-AUTOCAST_DEVICES = ("cpu", "cuda", "mps", "xpu")
-"""The types of devices that have autocast."""
-
-DICTS = (dict, OrderedDict)
-"""Types of the dicts that a module stores its parts in: torch keeps hooks in ordered dicts."""
-
 
 @contextmanager
 def unchanged_eval(model: Any) -> Iterator[None]:
@@ -47,7 +41,7 @@ def unchanged_eval(model: Any) -> Iterator[None]:
         _forget_long_texts(module)
     try:
         with ExitStack() as undo:
-            for device in filter(torch.is_autocast_enabled, AUTOCAST_DEVICES):
+            for device in filter(torch.is_autocast_enabled, ("cpu", "cuda", "mps", "xpu")):
                 undo.enter_context(torch.autocast(device, enabled=False))
             yield
     finally:
@@ -92,7 +86,8 @@ def _dicts(owner: Any) -> list[tuple[dict[str, Any], dict[str, Any]]]:
     transformers registers hooks that collect hidden states, and sets an attribute that says so. Restoring one without
     the other would register the hooks again at each call.
     """
-    return [(value, dict(value)) for value in vars(owner).values() if type(value) in DICTS]
+    # torch keeps hooks in ordered dicts
+    return [(value, dict(value)) for value in vars(owner).values() if type(value) in (dict, OrderedDict)]
 
 
 def _restore(items: dict[str, Any], saved: dict[str, Any]) -> None:

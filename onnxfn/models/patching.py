@@ -130,12 +130,8 @@ class ThreadAttribute:
     It never changes. Each replacement that begins or ends puts another one in its place, so what a replacement read
     before it began stays what was there: it may call it.
 
-    Attributes:
-        owner: The class or module.
-        name: The name of the attribute.
-        before: The one value, if any, that the owner itself has, or that a module computes when it is read.
-        is_stored: Whether the owner holds that value.
-        replacements: Those of all threads, the last one last.
+    `before`: the one value, if any, that the owner itself has, or that a module computes when it is read. `is_stored`:
+    whether the owner holds that value. `replacements`: those of all threads, the last one last.
     """
 
     owner: Any

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 from onnxfn.run.greedy_decoding import numpy_dtype
 from onnxfn.specs.algebra.dummies import Array
 from onnxfn.specs.axes import terms, value
-from onnxfn.specs.conditions import Condition, is_true, read_conditions, symbols_of
+from onnxfn.specs.conditions import is_true, read_conditions, symbols_of
 from onnxfn.specs.errors import InvalidSpec, first_line, listed, refuse_unknown
 
 
@@ -30,7 +30,13 @@ def feeds(session: Any, name: str, arrays: Mapping[str, Any]) -> dict[str, Array
     converted = {port.name: _array(port, arrays[port.name], name) for port in ports.values()}
     sizes = _symbol_sizes(ports, converted, name)
     _check_formulas(ports, converted, sizes, name)
-    _check_limits(read_conditions(session.get_modelmeta().custom_metadata_map.get("onnxfn.limits", "")), sizes, name)
+    limits = read_conditions(session.get_modelmeta().custom_metadata_map.get("onnxfn.limits", ""))
+    plain = {symbol: size for symbol, (size, _) in sizes.items()}
+    for limit in limits:
+        axes = symbols_of(limit.text)
+        if plain.keys() >= {*axes} and not is_true(limit.text, plain):
+            known = " and ".join(f"{axis} is {sizes[axis][0]} in {sizes[axis][1]}" for axis in axes)
+            raise InvalidSpec(f"{known}; {name} is valid for {'; '.join(map(str, limits))}")
     return converted
 
 
@@ -114,13 +120,3 @@ def _terms(axis: Any) -> tuple[str, ...]:
         return terms(axis)
     except SyntaxError:
         return ()
-
-
-def _check_limits(limits: Sequence[Condition], sizes: Mapping[str, tuple[int, str]], name: str) -> None:
-    """Raises InvalidSpec if sizes are outside the limits that a file states."""
-    plain = {symbol: size for symbol, (size, _) in sizes.items()}
-    for limit in limits:
-        axes = symbols_of(limit.text)
-        if plain.keys() >= {*axes} and not is_true(limit.text, plain):
-            known = " and ".join(f"{axis} is {sizes[axis][0]} in {sizes[axis][1]}" for axis in axes)
-            raise InvalidSpec(f"{known}; {name} is valid for {'; '.join(map(str, limits))}")

@@ -36,12 +36,7 @@ PICTURES: tuple[tuple[int, int], ...] = ((50, 70), (96, 64))
 
 @frozen
 class Prompt:
-    """Texts with images or sounds.
-
-    Attributes:
-        case: What they are, for a report.
-        arguments: The arguments of `forward` by name, as a processor gives them: `input_ids`, `pixel_values`.
-    """
+    """Texts with images or sounds: a name for a report, and arguments of `forward` as a processor gives them."""
 
     case: str
     arguments: Mapping[str, Array]
@@ -59,7 +54,9 @@ def whole_prompts(
     without the suffix of a dtype, and `table` looks up the embeddings of tokens. `features_of` runs a tower on its
     inputs: a text has a placeholder token for each row of its features.
     """
-    ordinary = ordinary_tokens(table, known)
+    ids = next(input_ for input_ in table.inputs if input_.name == IDS)
+    drawn = dummies(table, dict(zip(names(ids.axes), (1, 16 * TOKENS), strict=True)))[IDS].ravel().tolist()
+    ordinary = [token for token in drawn if token not in known.special][:TOKENS]  # no placeholder, no end
     yield Prompt("a text alone", text_arguments([()], 0, ordinary, known.padding))
     for stem, part in towers.items():
         token, (noun, nouns) = placeholder_of(TOWERS[stem], known), NOUNS[TOWERS[stem]]
@@ -109,14 +106,6 @@ def rows_of_each(features: Array, inputs: Mapping[str, Array]) -> tuple[int, ...
         return (prod(features.shape[1:-1]),) * len(features)
     count = max(1, len(next(iter(inputs.values()))))  # any division will do: the rows follow each other
     return tuple(len(part) for part in np.array_split(features, count))
-
-
-def ordinary_tokens(table: PlannedSpec, known: Placeholders) -> list[int]:
-    """Random tokens of a model that its configuration does not name: no placeholder, no end."""
-    ids = next(input_ for input_ in table.inputs if input_.name == IDS)
-    sizes = dict(zip(names(ids.axes), (1, 16 * TOKENS), strict=True))
-    drawn = dummies(table, sizes)[IDS].ravel().tolist()
-    return [token for token in drawn if token not in known.special][:TOKENS]
 
 
 def text_arguments(

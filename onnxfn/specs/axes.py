@@ -30,8 +30,6 @@ LARGEST_SIZE = (1 << 63) - 1
 LONGEST_WORD = 500
 """Characters of the longest word of a pattern. The formulas of the tables have at most 63."""
 
-AxisKind = Literal["dynamic", "configured", "literal", "unspecified"]
-
 _OPERATOR_WITH_SPACES = re.compile(r"\s*(//|[-+*()])\s*")
 _OPERATORS: Mapping[type[ast.operator], Callable[[int, int], int]] = MappingProxyType(
     {
@@ -54,7 +52,7 @@ class Axis:
     """
 
     symbol: str
-    kind: AxisKind
+    kind: Literal["dynamic", "configured", "literal", "unspecified"]
 
 
 @record

@@ -19,9 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
-NO_MEMORY_CLASS = "OutOfMemoryError"
-"""The class that torch raises for the memory of an accelerator."""
-
 NO_MEMORY = ("allocate memory", "std::bad_alloc")
 """What a RuntimeError of torch or ONNX Runtime says if there is not enough memory."""
 
@@ -147,7 +144,7 @@ def raise_no_memory(error: BaseException) -> None:
     """
     if isinstance(error, MemoryError):
         raise error
-    if type(error).__name__ == NO_MEMORY_CLASS or any(text in str(error) for text in NO_MEMORY):
+    if type(error).__name__ == "OutOfMemoryError" or any(text in str(error) for text in NO_MEMORY):
         raise MemoryError(first_line(error)) from error
     if error.__cause__ is not None:
         raise_no_memory(error.__cause__)

@@ -25,10 +25,6 @@ BITS: Mapping[str, tuple[int, ...]] = MappingProxyType({"blocks": (2, 4, 8), "dy
 SMALLEST_BLOCK = 16
 """The smallest block of the kernels of ONNX Runtime; the others are powers of two."""
 
-ACCURACY_LEVELS = range(5)
-"""The values of `accuracy_level` of MatMulNBits."""
-
-
 MATRICES: tuple[ReadingOperator, ...] = ("MatMul", "Gather")
 """The operators that read matrices of linear layers and embedding tables."""
 
@@ -80,7 +76,7 @@ class WeightRule:
             )
         if self.block_size < SMALLEST_BLOCK or self.block_size.bit_count() > 1:
             raise InvalidSpec(f"block_size is {self.block_size}; possible: powers of two from {SMALLEST_BLOCK}")
-        if self.accuracy_level not in ACCURACY_LEVELS:
+        if self.accuracy_level not in range(5):
             raise InvalidSpec(f"accuracy_level is {self.accuracy_level}; possible: 0 to 4")
 
 

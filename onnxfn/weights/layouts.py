@@ -46,13 +46,12 @@ class Layout:
 
 LayoutName = Literal["optimum", "transformers.js", "hub"]
 OPTIMUM: LayoutName = "optimum"
-TRANSFORMERS_JS: LayoutName = "transformers.js"
 HUB: LayoutName = "hub"
 
 # A browser fetches an ONNX file and the external data named after it. It cannot list a folder, so files cannot share
 # weights. In Node.js it reads float16 outputs as integers, or refuses them.
 _BROWSER = Layout(
-    TRANSFORMERS_JS,
+    "transformers.js",
     subfolder="onnx",
     weight_storage="copy",
     io_dtype="float32",
@@ -154,9 +153,6 @@ def graphs_of_dtype(folder: Path, dtype: str | None) -> list[Path]:
     return chosen
 
 
-HALF_DTYPES: tuple[FloatDtype, ...] = ("float16", "bfloat16")
-
-
 def with_layout_io(spec: ExportSpec, layout: Layout) -> ExportSpec:
     """The spec with the inputs and outputs that a layout needs: their names, and their float type.
 
@@ -169,7 +165,7 @@ def with_layout_io(spec: ExportSpec, layout: Layout) -> ExportSpec:
     """
     known = tensor_names(spec)
     spec = renamed(spec, **{old: new for old, new in layout.output_names if old in known and new not in known})
-    if spec.target.io_dtype is not None or spec.target.float_dtype not in HALF_DTYPES:
+    if spec.target.io_dtype is not None or spec.target.float_dtype not in ("float16", "bfloat16"):
         return spec
     return evolve(spec, target=evolve(spec.target, io_dtype=layout.io_dtype))
 

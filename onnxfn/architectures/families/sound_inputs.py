@@ -82,11 +82,9 @@ def _masked_forms(mask: str) -> Forms:
     )
 
 
-TWO_BLOCKS = sized(sound_length=from_config("encoder_config.context_size * 2 or 200"))
-"""Sounds longer than a block of attention: in a trace of one block, the number of blocks would be 1."""
-
 PLAIN: Forms = tuple(
-    compose(_spectrogram(axes), TWO_BLOCKS)
+    # in a trace of one block of attention, the number of blocks would be 1
+    compose(_spectrogram(axes), sized(sound_length=from_config("encoder_config.context_size * 2 or 200")))
     for axes in (f"num_mel_bins= {FRAMES}", f"{FRAMES} num_mel_bins=", f"num_mel_bins= {WINDOW}")
 )
 """Spectrograms without a mask."""
@@ -107,9 +105,6 @@ WAVES: Forms = tuple(
     for axes in ("num_samples", "1 num_samples")
 )
 """Waveforms and their masks."""
-
-NOT_SAMPLED = always(sample=False)
-"""No noise in the latents of a sound: the same features for the same sound."""
 
 FRAMES_OF_SAMPLES = compose(
     WAVE_DUMMIES,
@@ -152,7 +147,8 @@ SOUND_FORMS: Mapping[str, Forms] = MappingProxyType(
         "input_features feature_attention_mask": _masked_forms("feature_attention_mask"),
         "input_features chunk_sample_lengths": (COUNTED,),
         "input_features": PLAIN,
-        "input_values padding_mask sample": tuple(compose(form, NOT_SAMPLED) for form in WAVES),
+        # the same features for the same sound
+        "input_values padding_mask sample": tuple(compose(form, always(sample=False)) for form in WAVES),
         "input_values padding_mask": WAVES,
         "input_values input_values_mask": (FRAMES_OF_SAMPLES,),
         "audio_input_ids audio_input_ids_mask": (CODES,),

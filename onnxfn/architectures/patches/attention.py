@@ -25,19 +25,12 @@ def canine_attention(
     The model configures its local layers so that a character attends to its own chunk only. Memory grows with the
     square of the length, as it does in the original's last layer, which is not local.
     """
-    mask = _chunk_mask(attention_mask, self.attend_from_chunk_stride) if self.local else attention_mask
+    mask: Any = attention_mask
+    if self.local:  # CanineSelfAttention adds `(1 - mask) * lowest value`; a chunk of padding attends to itself evenly
+        chunks = torch.arange(mask.shape[1], device=mask.device) // self.attend_from_chunk_stride
+        mask = mask.masked_fill(chunks[:, None] != chunks, -torch.inf)
     outputs = self.self(hidden_states, hidden_states, mask, output_attentions)
     return (self.output(outputs[0], hidden_states), *outputs[1:])
-
-
-def _chunk_mask(mask: Any, stride: int) -> Tensor:
-    """The mask `[batch, from, to]` of 1 and 0, with minus infinity between characters of different chunks.
-
-    CanineSelfAttention adds `(1 - mask) * lowest value`. A chunk of padding only attends to itself evenly, as in the
-    original.
-    """
-    chunks = torch.arange(mask.shape[1], device=mask.device) // stride
-    return mask.masked_fill(chunks[:, None] != chunks, -torch.inf)
 
 
 def attention_mask(self: Any, input_ids: Tensor, span: Tensor, context: Tensor, length: Tensor) -> Tensor:
@@ -67,16 +60,13 @@ def alibi_bias(attention_mask: Tensor, num_heads: int, dtype: Any) -> Tensor:
     numbers is exact in float32, so it is rounded once here, as in the original.
     """
     positions = ((attention_mask.cumsum(dim=-1) - 1) * attention_mask)[:, None, :]
-    slopes = torch.tensor(_alibi_slopes(num_heads), device=attention_mask.device)[:, None]
+    # A geometric sequence for the largest power of 2 heads. Further heads have every other slope of the next power.
+    power_of_2 = 1 << (num_heads.bit_length() - 1)
+    own = [2.0 ** (-8.0 / power_of_2 * power) for power in range(1, power_of_2 + 1)]
+    further = [2.0 ** (-4.0 / power_of_2 * power) for power in range(1, 2 * (num_heads - power_of_2) + 1, 2)]
+    slopes = torch.tensor(own + further, device=attention_mask.device)[:, None]
     products = (slopes.bfloat16().float() * positions.bfloat16().float()).bfloat16()
     return products.reshape(-1, 1, attention_mask.shape[1]).to(dtype)
-
-
-def _alibi_slopes(num_heads: int) -> list[float]:
-    """A geometric sequence for the largest power of 2 heads. Further heads have every other slope of the next power."""
-    power_of_2 = 1 << (num_heads.bit_length() - 1)
-    further = [2.0 ** (-4.0 / power_of_2 * power) for power in range(1, 2 * (num_heads - power_of_2) + 1, 2)]
-    return [2.0 ** (-8.0 / power_of_2 * power) for power in range(1, power_of_2 + 1)] + further
 
 
 def selected_by_blocks(

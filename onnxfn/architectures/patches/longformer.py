@@ -62,7 +62,9 @@ def attention(
     local_output = _window_attention(self, hidden_states, attention_mask != 0, indices, is_global)
     local_output = local_output.masked_fill(is_index_masked[:, :, None], 0.0)
     global_output = _global_attention(self, hidden_states, is_index_masked, indices)
-    return (_with_global_tokens(local_output, global_output, indices, is_global),)
+    index = _expanded_index(indices, local_output)
+    rows = torch.where(is_global[:, :, None], global_output, local_output.gather(1, index))
+    return (local_output.scatter(1, index, rows),)
 
 
 def _global_token_indices(is_index_global: Tensor) -> tuple[Tensor, Tensor]:
@@ -114,13 +116,6 @@ def _global_attention(self: Any, hidden_states: Tensor, is_masked: Tensor, indic
     scores = scores.masked_fill(is_masked[:, None, None, :], _lowest(scores))
     weights = torch.softmax(scores, dim=-1, dtype=torch.float32).type_as(scores)
     return _merged_heads(weights @ _split_heads(self, self.value_global(hidden_states)))
-
-
-def _with_global_tokens(local_output: Tensor, global_output: Tensor, indices: Tensor, is_global: Tensor) -> Tensor:
-    """`local_output` with `global_output` at the global tokens: the end of LongformerSelfAttention.forward."""
-    index = _expanded_index(indices, local_output)
-    rows = torch.where(is_global[:, :, None], global_output, local_output.gather(1, index))
-    return local_output.scatter(1, index, rows)
 
 
 def _split_heads(self: Any, states: Tensor) -> Tensor:

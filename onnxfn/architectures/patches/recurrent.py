@@ -17,9 +17,6 @@ from torch import Tensor
 
 from onnxfn.architectures.private.torch_names import torch_name
 
-UNLIMITED = (0.0, float("inf"))
-"""The limits of `dt` that change nothing, as `dt` is positive after softplus."""
-
 
 def conv_state(
     self: Any, conv_states: Tensor, state_idx: int = 0, conv_kernel_size: int | None = None, **_: Any
@@ -160,7 +157,7 @@ def _limited(dt: Tensor, dt_limit: tuple[float, float], state: Tensor | None) ->
     PyTorch computes that token by mamba2_selective_state_update, which has no limits. In the graph a missing state is
     a state of zeros, so a state of zeros counts as missing.
     """
-    if dt_limit == UNLIMITED or state is None:
+    if dt_limit == (0.0, float("inf")) or state is None:  # `dt` is positive after softplus
         return dt.clamp(*dt_limit)
     several_tokens = torch.ones_like(dt[0, :, 0]).sum() > 1
     return torch.where(several_tokens | (state == 0).all(), dt.clamp(*dt_limit), dt)

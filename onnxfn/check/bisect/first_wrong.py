@@ -11,7 +11,6 @@ import numpy as np
 
 from onnxfn.check.bisect.matching import MatchedTensor, TensorPair
 from onnxfn.check.cuts.graph_values import GraphValues
-from onnxfn.specs.algebra.dummies import Array
 
 SAME_ELEMENTS = 1e-3
 """The difference, relative to the largest element, up to which two arrays have the same elements in another order."""
@@ -72,12 +71,11 @@ def _wrong_results(tensors: Sequence[MatchedTensor]) -> list[int]:
 def _is_another(each: MatchedTensor, values: GraphValues, counterpart: Callable[[MatchedTensor], TensorPair]) -> bool:
     """Whether the counterpart of a tensor has other elements; the same elements in another layout do not count."""
     value = counterpart(each).value
-    return value is not None and not _same_elements(values.arrays[value], each.tensor.array)
-
-
-def _same_elements(left: Array, right: Array) -> bool:
+    if value is None:
+        return False
+    left, right = (np.sort(array, axis=None) for array in (values.arrays[value], each.tensor.array))
     tolerance = SAME_ELEMENTS * float(np.abs(right).max(initial=0.0))
-    return bool(np.allclose(np.sort(left, axis=None), np.sort(right, axis=None), rtol=0.0, atol=tolerance))
+    return not np.allclose(left, right, rtol=0.0, atol=tolerance)
 
 
 def _source(tensors: Sequence[MatchedTensor], wrong: int) -> int:

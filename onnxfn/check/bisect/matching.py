@@ -49,13 +49,10 @@ class TensorPair:
 
 @frozen(eq=False)
 class MatchedTensor:
-    """A recorded tensor and the value of the graph that equals it.
+    """A recorded tensor and the name of the value of the graph that equals it; None if none does within the tolerance.
 
-    Attributes:
-        tensor: The tensor.
-        value: The name of the value; None if none equals it within the tolerance.
-        max_abs: The largest absolute difference; infinite without a value.
-        weights: The weights of the module that takes or returns the tensor, as far as the graph has them.
+    `max_abs`: the largest absolute difference; infinite without a value. `weights`: the weights of the module that
+    takes or returns the tensor, as far as the graph has them.
     """
 
     tensor: RecordedTensor

@@ -21,10 +21,7 @@ from onnxfn.weights.onnx_files import onnx_model
 def interface_findings(part: Part, file: Path, reference: Reference) -> tuple[str, ...]:
     """One line for each difference between the inputs and outputs of a file and those of the plan.
 
-    Args:
-        part: The part of the plan that the file was exported for.
-        file: The ONNX file.
-        reference: PyTorch's outputs in some case. The outputs of the file must have their dtypes and sizes.
+    `reference`: PyTorch's outputs in some case. The outputs of the file must have their dtypes and sizes.
     """
     graph = onnx_model(file).graph
     inputs, outputs = tuple(graph.input), tuple(graph.output)

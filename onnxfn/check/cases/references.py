@@ -214,12 +214,8 @@ OutputArrays = tuple[Array, ...]
 class Reference:
     """The inputs of a case, and PyTorch's outputs for them.
 
-    Attributes:
-        case: The name of the case, with its sizes.
-        inputs: The arrays of the inputs.
-        outputs: PyTorch's arrays of the outputs.
-        other: `other(n)`: the same case with other random inputs. None for inputs from a preprocessor.
-        is_of_other_sizes: Whether the case tries sizes on the other side of a condition, or small and far ones.
+    `case`: its name, with its sizes. `other(n)`: the same case with other random inputs; None for inputs from a
+    preprocessor. `is_of_other_sizes`: the case tries sizes on the other side of a condition, or small and far ones.
     """
 
     case: str

@@ -12,9 +12,6 @@ from onnxfn.graphs.passes.merging import PREFIX
 OUTSIDE = -1
 """The mark of weights that belong to no layer."""
 
-OF_SHAPES = ("Shape", "Size")
-"""Operators whose result depends only on the shapes of their inputs."""
-
 NO_LAYERS: frozenset[int] = frozenset()
 
 
@@ -64,7 +61,7 @@ def _vertex(
         known.update(dict.fromkeys(node.output, marks))
         marks = NO_LAYERS
     inputs = tuple(name for name in names if name not in initializers)
-    data = () if node.op_type in OF_SHAPES else inputs
+    data = () if node.op_type in ("Shape", "Size") else inputs
     return Vertex(f"node {index} ({node.op_type})", index, inputs, tuple(node.output), data, marks, node.op_type)
 
 

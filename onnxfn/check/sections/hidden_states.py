@@ -21,12 +21,10 @@ from onnxfn.specs.errors import InvalidSpec
 
 @frozen(eq=False)
 class HiddenStates:
-    """The hidden states of a run.
+    """The hidden states of a run: the input of each layer, and the result of the last layer.
 
-    Attributes:
-        states: The input of each layer, and the result of the last layer.
-        exact: The result of each layer in the wider dtype for the same input; None if it was not computed, or if it is
-            not the input of the next layer.
+    `exact`: the result of each layer in the wider dtype for the same input; None if it was not computed, or if it is
+    not the input of the next layer.
     """
 
     states: tuple[Array, ...]

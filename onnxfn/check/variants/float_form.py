@@ -32,9 +32,6 @@ OF_BLOCKS, ZERO_POINTS = "MatMulNBits", 3
 HALVES: Mapping[str, int] = MappingProxyType({"float16": 10, "bfloat16": 16})
 """The float dtypes of 16 bits, and the numbers that ONNX has for them."""
 
-TYPE_ATTRIBUTES = ("to", "dtype", "output_dtype")
-"""The attributes of operators that are the type of the output."""
-
 
 @frozen(eq=False)
 class Group:
@@ -128,7 +125,7 @@ def _widen_node(node: Any, wide: Mapping[str, str]) -> None:
 
     node.input[:] = [wide.get(name, name) for name in node.input]
     for attribute in node.attribute:
-        if attribute.name in TYPE_ATTRIBUTES and attribute.i in HALVES.values():
+        if attribute.name in ("to", "dtype", "output_dtype") and attribute.i in HALVES.values():
             attribute.i = TensorProto.FLOAT
         if attribute.HasField("t") and attribute.t.data_type in HALVES.values():
             values = numpy_helper.to_array(attribute.t).astype(np.float32)
@@ -159,9 +156,6 @@ def _compute_in_floats(graph: Any, outer: Outer) -> Iterator[str]:
     graph.node.extend(reversed(remaining))
 
 
-Producers = Mapping[str, Any]
-"""From the name of a value to the node that computes it."""
-
 Readers = Mapping[str, list[Any]]
 """From the name of a value to the nodes that read it."""
 
@@ -170,7 +164,12 @@ def _in_floats(node: Any, groups: Mapping[str, Group], outer: Outer) -> Sequence
     """The nodes in place of a node: the last one of a group becomes a product, and so does one of blocks."""
     group = groups.get(node.output[0])
     if group is not None:
-        return _product_of_integers(group, outer)
+        # ONNX Runtime would optimize DequantizeLinear to a kernel of integers.
+        product, new = group.product, Nodes(f"{group.output}_of", outer)
+        codes, zero = (new("Cast", product.input[index], to=outer.types[group.scales]) for index in (1, ZERO_POINTS))
+        weight = new("Mul", new("Sub", codes, zero), group.scales)
+        new(OF_INTEGERS[product.op_type], group.source, weight)
+        return _with_output(new, product.attribute, group.output)
     is_known = node.op_type == OF_BLOCKS and not any(node.input[ZERO_POINTS + 1 :])
     return _product_of_blocks(node, outer) if is_known else [node]
 
@@ -191,15 +190,6 @@ class Nodes:
         output = f"{self.name}_{len(self.nodes)}"
         self.nodes.append(helper.make_node(operator, names, [output], **attributes))
         return output
-
-
-def _product_of_integers(group: Group, outer: Outer) -> Sequence[Any]:
-    """The product of a group in floats. ONNX Runtime would optimize DequantizeLinear to a kernel of integers."""
-    product, new = group.product, Nodes(f"{group.output}_of", outer)
-    codes, zero = (new("Cast", product.input[index], to=outer.types[group.scales]) for index in (1, ZERO_POINTS))
-    weight = new("Mul", new("Sub", codes, zero), group.scales)
-    new(OF_INTEGERS[product.op_type], group.source, weight)
-    return _with_output(new, product.attribute, group.output)
 
 
 def _product_of_blocks(node: Any, outer: Outer) -> Sequence[Any]:
@@ -226,7 +216,7 @@ def _with_output(new: Nodes, attributes: Sequence[Any], output: str) -> Sequence
     return new.nodes
 
 
-def _group(product: Any, producers: Producers, readers: Readers) -> Group | None:
+def _group(product: Any, producers: Mapping[str, Any], readers: Readers) -> Group | None:
     """The group of a product of integers, as `quantized_operators.py` writes it; None for another form."""
     quantizer = producers.get(product.input[0])
     if quantizer is None or quantizer.op_type != "DynamicQuantizeLinear":

@@ -22,9 +22,6 @@ Outputs = Mapping[str, Array]
 BOXES = "pred_boxes"
 """The output of detectors that holds boxes, as centers and sizes."""
 
-TOP_BOXES = 10
-"""The boxes of each image that are measured: those of the highest scores."""
-
 POSITIONS_AT_ONCE = 64
 """The positions whose distributions are computed at once: a vocabulary is large."""
 
@@ -37,13 +34,11 @@ LARGEST_ORDINARY = 3e4
 
 @frozen
 class Measure:
-    """A measure of an output.
+    """A measure of an output, and its floor for each kind of variant.
 
-    Attributes:
-        values: From the name of an output, the outputs of the file and of PyTorch to one value for each position.
-        floors: From the kind of a variant to the floor of the measure.
-        whole: From the values of all cases, if there are any, to the value of the measure.
-        least: Whether a lower value is better.
+    `values`: from the name of an output, the outputs of the file and of PyTorch to one value for each position.
+    `whole`: from the values of all cases, if there are any, to the value of the measure. `least`: whether a lower value
+    is better.
     """
 
     values: Callable[[str, Outputs, Outputs], Array]
@@ -72,7 +67,11 @@ def agreement(output: str, actual: Outputs, expected: Outputs) -> Array:
     if right.dtype.kind != "f":
         return np.asarray(left == right, np.float64).reshape(-1)
     if BOXES in expected:
-        return _box_agreement(output, actual, expected)
+        values = []  # of PyTorch's best boxes, and of the boxes of the file that overlap them most
+        for image, (overlaps, best) in enumerate(_best_boxes(BOXES, actual, expected)):
+            of_file = left[image][overlaps.argmax(-1)]
+            values.append(of_file.argmax(-1) == right[image][best].argmax(-1))
+        return np.concatenate(values).astype(np.float64)
     return np.asarray(_rows(left).argmax(-1) == _rows(right).argmax(-1), np.float64)
 
 
@@ -152,19 +151,10 @@ def iou(output: str, actual: Outputs, expected: Outputs) -> Array:
     return np.concatenate([overlaps.max(-1) for overlaps, *_ in _best_boxes(output, actual, expected)])
 
 
-def _box_agreement(output: str, actual: Outputs, expected: Outputs) -> Array:
-    """Whether PyTorch's best boxes and the boxes of the file that overlap them most have the same class."""
-    values = []
-    for image, (overlaps, best) in enumerate(_best_boxes(BOXES, actual, expected)):
-        of_file = actual[output][image][overlaps.argmax(-1)]
-        values.append(of_file.argmax(-1) == expected[output][image][best].argmax(-1))
-    return np.concatenate(values).astype(np.float64)
-
-
 def _best_boxes(output: str, actual: Outputs, expected: Outputs) -> list[tuple[Array, Array]]:
     """For each image the overlaps `[best of PyTorch, boxes of the file]`, and the indices of the best."""
     scores = expected["logits"].max(-1) if "logits" in expected else np.zeros(expected[output].shape[:2])
-    best = np.argsort(-scores, axis=-1, kind="stable")[:, :TOP_BOXES]
+    best = np.argsort(-scores, axis=-1, kind="stable")[:, :10]
     return [
         (_overlaps(_corners(boxes[index]), _corners(of_file)), index)
         for boxes, of_file, index in zip(expected[output], actual[output], best, strict=True)
@@ -226,9 +216,6 @@ TOKEN_TASKS = (
 )
 """The tasks whose `logits` are scores of tokens."""
 
-CLASS_OUTPUTS = ("logits", "start_logits", "end_logits")
-"""The outputs whose last axis has one score for each class or position, in tasks without tokens."""
-
 
 def output_measures(spec: PlannedSpec, output: str) -> tuple[str, ...]:
     """The names of the measures of an output of a part.
@@ -245,4 +232,4 @@ def output_measures(spec: PlannedSpec, output: str) -> tuple[str, ...]:
         return ("agreement",)
     if output == "logits" and task in TOKEN_TASKS:
         return ("agreement", "kl")
-    return ("agreement", "cosine") if output in CLASS_OUTPUTS else ("cosine",)
+    return ("agreement", "cosine") if output in ("logits", "start_logits", "end_logits") else ("cosine",)

@@ -6,7 +6,6 @@ The graph is proven elsewhere: see `file_weights.py`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -24,12 +23,6 @@ from onnxfn.specs.quantization import WeightRule
 from onnxfn.specs.results.measurements import DEFAULT_FLOORS, Floors, Measurement, stated_floors
 from onnxfn.specs.short_repr import counted
 
-KIND_OF_FLOATS: Mapping[str, str] = MappingProxyType({"float16": HALF, "bfloat16": EIGHT_BITS})
-"""The kind by which the floors of a float dtype are looked up: a number in bfloat16 has 8 digits, as in 8 bits."""
-
-KIND_OF_BITS: Mapping[int, str] = MappingProxyType({2: "2 bits", 4: FOUR_BITS, 8: EIGHT_BITS})
-"""The kind of a variant by the bits of its weights. 2 bits have no floors."""
-
 Values = Mapping[tuple[str, str], Array]
 """From the name of an output and of a measure to the values of some cases."""
 
@@ -38,10 +31,8 @@ Values = Mapping[tuple[str, str], Array]
 class Proof:
     """The inputs of the proof of a variant besides the model and the file.
 
-    Attributes:
-        text: The reference for the real text; None if the part reads no text.
-        floors: The floors that the caller stated.
-        model: The PyTorch model before its weights were converted; None: the model that the file is compared with.
+    `text`: the reference for the real text; None if the part reads none. `floors`: those of the caller. `model`: the
+    PyTorch model before its weights were converted; None: the model that the file is compared with.
     """
 
     text: Reference | None = None
@@ -66,10 +57,11 @@ def variant_kind(spec: PlannedSpec) -> str | None:
     """
     rules = _rules(spec)
     if not rules:
-        return KIND_OF_FLOATS.get(spec.target.float_dtype or "float32")
+        # bfloat16 has 8 digits
+        return {"float16": HALF, "bfloat16": EIGHT_BITS}.get(spec.target.float_dtype or "float32")
     bits = min(rule.bits for rule in rules)
     is_dynamic = any(rule.kind == "dynamic" and rule.bits == bits for rule in rules)
-    return DYNAMIC if is_dynamic else KIND_OF_BITS[bits]
+    return DYNAMIC if is_dynamic else {2: "2 bits", 4: FOUR_BITS, 8: EIGHT_BITS}[bits]
 
 
 def _rules(spec: PlannedSpec) -> list[WeightRule]:

@@ -76,14 +76,11 @@ class Rounding:
 
 @frozen(eq=False)
 class Elements:
-    """Elements of some rows of a matrix: distances from zero in steps of a scale.
+    """Elements of some rows of a matrix: distances from zero in steps of a scale, in float32.
 
-    Attributes:
-        distances: The distances; float32.
-        scales: The scale of each, in the shape of the distances or in one that is broadcast to it; float32.
-        reach: Computes the error of rounding to the codes, in steps: half a step, or a step at the ends of the range.
-        rounding: The rounding of the weight and of the scale to the dtype of the scale.
-        as_rows: From an array of the shape of the distances to the rows.
+    `scales`: that of each, in the shape of the distances or in one that is broadcast to it. `reach` computes the error
+    of rounding to the codes, in steps: half a step, or a step at the ends of the range. `rounding`: that of the weight
+    and of the scale to the dtype of the scale. `as_rows`: from an array of the shape of the distances to the rows.
     """
 
     distances: Array

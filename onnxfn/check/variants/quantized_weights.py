@@ -20,9 +20,6 @@ from onnxfn.specs.stored.reports import Tick, no_tick
 ELEMENTS_AT_ONCE = 1 << 18
 """The elements that are compared at once: the dozen arrays of a comparison fit the cache of a core."""
 
-FEW_ROWS = 16
-"""The rows that show in which order the axes of a square matrix are."""
-
 
 @frozen
 class WeightError:
@@ -98,7 +95,7 @@ def _weight(stored: QuantizedMatrix, name: str, tensor: Any) -> FileWeight | Non
     every = [each for each in every if _fits(each, tensor)]
     if len(every) < 2:  # noqa: PLR2004 - both orders
         return next(iter(every), None)
-    errors = [_error(each, tensor, rows=FEW_ROWS) for each in every]
+    errors = [_error(each, tensor, rows=16) for each in every]
     return every[min((0, 1), key=lambda index: (errors[index].outside, -errors[index].cosine))]
 
 

@@ -28,8 +28,6 @@ from onnxfn.specs.plan.check_cases import cases, in_case, past_lengths, with_dum
 from onnxfn.specs.plan.text_cases import TOKEN_FILLS
 from onnxfn.weights.layouts import dtype_suffix
 
-TEXT_FILE = "real_text.txt"
-
 TEXT_TOKENS, ROW_TOKENS = 300, 100
 """The tokens that are measured, and the tokens of a row: attention costs less in several rows than in a single one."""
 
@@ -39,7 +37,7 @@ TextReferences = Callable[[Part, Plan], Reference | None]
 
 def real_text() -> str:
     """The text of the package, of about 500 tokens."""
-    return (files("onnxfn.check.variants") / TEXT_FILE).read_text(encoding="utf-8")
+    return (files("onnxfn.check.variants") / "real_text.txt").read_text(encoding="utf-8")
 
 
 @frozen(eq=False)

@@ -31,9 +31,6 @@ PICKED = "which picks what ONNX Runtime picks, since the scores are equal but fo
 ANSWERED = "which answers as ONNX Runtime does where a value equals a threshold but for rounding"
 """The end of the text about what outputs were compared with."""
 
-PICKS = ("topk", "sort", "argsort")
-"""The names of the functions of torch that pick positions."""
-
 OPERATORS = ("Less", "LessOrEqual", "Greater", "GreaterOrEqual")
 """The operators of ONNX that compare."""
 
@@ -130,7 +127,7 @@ def _choosing(of_pick: OfChoice, of_comparison: OfChoice) -> Iterator[None]:
 
     def run(function: Any, arguments: Sequence[Any], named: Mapping[str, Any]) -> Any:
         own, name = function(*arguments, **named), getattr(function, "__name__", "").strip("_")
-        if name in PICKS:
+        if name in ("topk", "sort", "argsort"):
             scores, *options = arguments
             dim = named.get("dim", (*options[name == "topk" :], -1)[0])
             own_positions = own if name == "argsort" else own.indices

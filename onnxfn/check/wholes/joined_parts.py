@@ -30,9 +30,6 @@ from onnxfn.specs.edits.token_embeddings import EMBEDDING_FILE, EMBEDS, IDS
 from onnxfn.specs.tasks.tasks import WITH_PAST
 from onnxfn.weights.layouts import dtype_suffix
 
-MAIN_OUTPUTS = ("logits", "last_hidden_state")
-"""The output to compare: for a model that writes texts, and for one that does not."""
-
 SEES = "image-text-to-text"
 """The task of encoder-decoders whose encoder reads images."""
 
@@ -137,7 +134,7 @@ def written(whole: Whole, decoder: Decoder, ids: Array, mask: Array) -> tuple[Ar
 
 def main_output(part: Part) -> str:
     """The output of a part that is compared with the whole model; empty if it has none."""
-    return next((name for name in MAIN_OUTPUTS if name in part.outputs), "")
+    return next((name for name in ("logits", "last_hidden_state") if name in part.outputs), "")
 
 
 def features_of(whole: Whole, tower: Part, inputs: Mapping[str, Array]) -> Array:

@@ -27,9 +27,6 @@ WHOLE = "whole model"
 
 MASK, POSITIONS = "attention_mask", "position_ids"
 DECODER_IDS = "decoder_input_ids"
-ENDS_TEXTS = ("blip",)
-"""Model types whose `generate` has an end token of its own, and leaves out the last token of a prompt."""
-
 PIXELS, IMAGE_SIZES = "pixel_values", "image_sizes"
 
 NO_CACHE = Constant("use_cache", value=False)
@@ -106,7 +103,7 @@ def texts_of_generate(
     """
     import torch
 
-    ends_texts = model.config.model_type in ENDS_TEXTS
+    ends_texts = model.config.model_type == "blip"
     # One more token after each prompt, where its end stands.
     ended = {IDS: np.concatenate([arguments[IDS], arguments[IDS][:, -1:]], axis=1)} if ends_texts else {}
     prompts = {**arguments, **ended}

@@ -9,7 +9,7 @@ import json
 import os
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from concurrent.futures import CancelledError, Executor, Future
-from contextlib import closing, nullcontext
+from contextlib import closing, nullcontext, suppress
 from itertools import chain
 from pathlib import Path
 from queue import SimpleQueue
@@ -118,7 +118,10 @@ def _announced(
         if result is not None:
             results[task.number] = result
             run_count += result.status != "unchanged"
-            log_result(log, result)
+            if log is not None:
+                log.parent.mkdir(parents=True, exist_ok=True)
+                with log.open("a", encoding="utf-8") as stream:
+                    stream.write(json.dumps(asdict(result)) + "\n")
         seconds = perf_counter() - start
         # Jobs that did not have to run say nothing about the time of the others.
         remaining = seconds / run_count * (count - len(results)) if run_count else None
@@ -194,7 +197,11 @@ def _run(
         while waiting or running:
             while len(running) < workers and (task := next_task(waiting, running.values(), memory)):
                 waiting.remove(task)
-                future = _submitted(submit, task.job)
+                try:
+                    future = submit(task.job)
+                except RuntimeError as error:  # a pool that is broken or shut down
+                    future = Future()
+                    future.set_exception(error)
                 running[future] = task
                 future.add_done_callback(ended.put)
                 yield "start" if task.attempt == 1 else "retry", task, None
@@ -227,16 +234,6 @@ def next_task(waiting: Sequence[Task], running: Collection[Task], memory: int | 
     return next(fitting, None if running else next(iter(waiting), None))
 
 
-def _submitted(submit: Callable[[ExportRequest], Future[JobResult]], job: ExportRequest) -> Future[JobResult]:
-    """The future of a job; one that has failed, if the executor takes no more jobs."""
-    try:
-        return submit(job)
-    except RuntimeError as error:  # a pool that is broken or shut down
-        future: Future[JobResult] = Future()
-        future.set_exception(error)
-        return future
-
-
 def _result(future: Future[JobResult], task: Task) -> JobResult:
     """The result of a task; `lost` if the executor could not run it."""
     job = task.job
@@ -248,14 +245,6 @@ def _result(future: Future[JobResult], task: Task) -> JobResult:
     return evolve(result, attempts=task.attempt, digest=task.digest)
 
 
-def log_result(file: Path | None, result: JobResult) -> None:
-    """Adds a result to the end of a log, if there is one."""
-    if file is not None:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        with file.open("a", encoding="utf-8") as stream:
-            stream.write(json.dumps(asdict(result)) + "\n")
-
-
 def logged_results(file: Path | None) -> Mapping[str, JobResult]:
     """From the path of each export in a log to its last result; other lines are skipped.
 
@@ -263,9 +252,13 @@ def logged_results(file: Path | None) -> Mapping[str, JobResult]:
     """
     if file is None or not file.is_file():
         return {}
-    lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
-    results = filter(None, map(_logged_result, lines))
-    return {result.path: result for result in results}
+    results: dict[str, JobResult] = {}
+    for line in file.read_text(encoding="utf-8", errors="replace").splitlines():
+        with suppress(ValueError, TypeError, KeyError, RecursionError, OnnxfnError):
+            values: Any = json.loads(line)
+            result = JobResult(**{name: values[name] for name in fields_dict(JobResult) if name in values})
+            results[result.path] = result
+    return results
 
 
 def is_unchanged(result: JobResult, digest: str) -> bool:
@@ -281,11 +274,3 @@ def is_unchanged(result: JobResult, digest: str) -> bool:
     stated = sum(sizes.values()) + sum((folder / REPORT_FILE).stat().st_size for folder in folders)
     has_all = folders == [Path(result.path)] or stated == result.file_bytes  # no part of a pipeline is missing
     return has_all and all(file.stat().st_size == size for file, size in sizes.items())
-
-
-def _logged_result(line: str) -> JobResult | None:
-    try:
-        values: Any = json.loads(line)
-        return JobResult(**{name: values[name] for name in fields_dict(JobResult) if name in values})
-    except (ValueError, TypeError, KeyError, RecursionError, OnnxfnError):
-        return None

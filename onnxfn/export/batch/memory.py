@@ -18,9 +18,6 @@ from onnxfn.specs.errors import raise_no_memory
 from onnxfn.weights.checkpoint_files import checkpoint_files, names_in, patterns_of
 from onnxfn.weights.checkpoint_links import ONNX_DTYPES, file_entries
 
-OTHER_WEIGHTS = (".bin", ".pt", ".pth", ".gguf")
-"""The endings of files of weights that are read into memory as a whole."""
-
 FLOAT_BYTES = 4
 """Bytes of a weight in float32, the largest dtype that exports usually have."""
 
@@ -42,13 +39,10 @@ UNKNOWN_BYTES = sys.maxsize
 
 @frozen
 class StoredWeights:
-    """The weights of a checkpoint, from the headers of its files.
+    """The weights of a checkpoint: their bytes, all elements, and the elements of the largest weight.
 
-    Attributes:
-        bytes: The bytes in memory while an export reads the weights: those of the files if they are mapped, else those
-            of all weights in float32, because a library copies them.
-        elements: The number of elements of all weights.
-        largest: The number of elements of the largest weight.
+    The bytes are those in memory while an export reads the weights: those of the files if they are mapped, else those
+    of all weights in float32, because a library copies them.
     """
 
     bytes: int = 0
@@ -86,7 +80,8 @@ def stored_weights(source: Path, library: str = TRANSFORMERS) -> StoredWeights:
         return StoredWeights(FLOAT_BYTES * sum(counts), sum(counts), max(counts, default=0))
     files = checkpoint_files(source, patterns_of(library))
     stored = [entry for file in files if file.suffix == ".safetensors" for entry in file_entries(file)]
-    others = sum(file.stat().st_size for file in files if file.suffix in OTHER_WEIGHTS)
+    # read into memory as a whole
+    others = sum(file.stat().st_size for file in files if file.suffix in (".bin", ".pt", ".pth", ".gguf"))
     return _weights([(entry.dtype, entry.shape, (0, entry.length)) for entry in stored], others)
 
 

@@ -31,12 +31,10 @@ Submit = Callable[[ExportRequest, JobLimits], "Future[JobResult]"]
 
 @frozen(eq=False)
 class Server:
-    """A process that runs one job after the other, each in a copy of itself.
+    """A process that leads a group of its own, and runs one job after the other, each in a copy of itself.
 
-    Attributes:
-        process: The process, which leads a group of its own.
-        connection: Takes jobs, and returns the messages of `server.serve`.
-        errors: The file of what it writes to its error stream, without what its jobs write.
+    `connection` takes jobs, and returns the messages of `server.serve`. `errors`: the file of what it writes to its
+    error stream, without what its jobs write.
     """
 
     process: subprocess.Popen[bytes]

@@ -72,17 +72,12 @@ def _saved_traceback(error: Exception) -> str:
             traceback.print_exception(error, file=file)
     except (OSError, UnicodeError):
         return "not saved; repeat the command with --debug"
-    _delete_older(Path(file.name))
+    with suppress(OSError):  # the files of earlier errors of the same user, the latest few excepted
+        states = {other: other.lstat() for other in Path(file.name).parent.glob(f"{PREFIX}*{SUFFIX}")}
+        own = [other for other in states if states[other].st_uid == states[Path(file.name)].st_uid]
+        for other in sorted(own, key=lambda other: states[other].st_mtime_ns)[:-MOST_FILES]:
+            other.unlink(missing_ok=True)
     return file.name
-
-
-def _delete_older(latest: Path) -> None:
-    """Deletes the files of earlier errors of the same user, the latest few excepted."""
-    with suppress(OSError):
-        states = {file: file.lstat() for file in latest.parent.glob(f"{PREFIX}*{SUFFIX}")}
-        own = [file for file, state in states.items() if state.st_uid == states[latest].st_uid]
-        for file in sorted(own, key=lambda file: states[file].st_mtime_ns)[:-MOST_FILES]:
-            file.unlink(missing_ok=True)
 
 
 Out = Annotated[Path, typer.Argument(help="A folder, or a file that ends in .onnx.")]

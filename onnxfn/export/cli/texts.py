@@ -70,6 +70,7 @@ def result_text(exported: Exported) -> str:
     """A result in at most `LINES - 1` lines: the line of the task is printed before the model is loaded."""
     part = exported.plan.parts[0]
     folder = str(Destination(Path(exported.path)).folder)
+    cases = dict.fromkeys(case.partition(" (")[0] for case in (exported.report.cases if exported.report else ()))
     sections: Sections = [
         ("derived from", [(part.spec.derived,)] if part.spec.derived else []),
         (f"files in {folder}", _file_rows([exported], folder)),
@@ -78,7 +79,7 @@ def result_text(exported: Exported) -> str:
         ("weights", [(exported.weights_from,)] if exported.weights_from else []),
         ("not quantized", [(left.weight, left.reason) for left in exported.not_quantized]),
         ("limits of dynamic axes", [(str(limit),) for limit in exported.limits]),
-        ("cases", _case_rows(exported.report)),
+        ("cases", [(", ".join(cases),)] if cases else []),
     ]
     return screen(exported_title(exported), sections, exported_summary(exported))
 
@@ -165,12 +166,6 @@ def _figures(report: Report | None) -> dict[str, dict[str, str]]:
     """From each file to the worst figures of its check, by column."""
     head, *rows = variant_rows(report) if report is not None and report.passed else [()]
     return {row[0]: dict(zip(head[1:], row[1:], strict=False)) for row in rows}
-
-
-def _case_rows(report: Report | None) -> Rows:
-    """The names of the cases of a check, each once, in one row."""
-    cases = [] if report is None else dict.fromkeys(case.partition(" (")[0] for case in report.cases)
-    return [(", ".join(cases),)] if cases else []
 
 
 SCHEMA, SCHEMA_VERSION = "onnxfn-export", 1

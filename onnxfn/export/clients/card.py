@@ -32,12 +32,16 @@ def card_text(report: Mapping[str, Any]) -> str:
 
     It names no folder, so that equal exports have equal cards.
     """
+    from huggingface_hub import ModelCardData
+
     task = (report["task"] or "").removesuffix(WITH_PAST)
     rows = [_file_row(path, graph, report) for path, graph in report["graphs"].items()]
     left_out = [f"left out: {each['name']} ({each['reason']})" for each in report["left_out"]]
     limits = [*report.get("remarks", ()), *left_out]
+    tags = ["onnx", "onnxfn", *([report["name"]] if report["name"] else [])]
+    for_hub = ModelCardData(library_name="onnx", pipeline_tag=task or None, tags=tags).to_yaml()
     sections = (
-        _front_matter(report, task),
+        f"---\n{for_hub}\n---",
         f"# {report['name'] or 'A model'}{f' for {task}' if task else ''}, in ONNX",
         _origin(report),
         "## Files",
@@ -60,14 +64,6 @@ def write_card(report: Mapping[str, Any], staging: Path, folder: Path) -> tuple[
         return ()
     (staging / CARD).write_text(card_text(report), encoding="utf-8")
     return (staging / CARD,)
-
-
-def _front_matter(report: Mapping[str, Any], task: str) -> str:
-    """The block of metadata that the hub reads."""
-    from huggingface_hub import ModelCardData
-
-    tags = ["onnx", "onnxfn", *([report["name"]] if report["name"] else [])]
-    return f"---\n{ModelCardData(library_name='onnx', pipeline_tag=task or None, tags=tags).to_yaml()}\n---"
 
 
 def _origin(report: Mapping[str, Any]) -> str:

@@ -23,12 +23,9 @@ FILE_ORDER = (None, *["float32", "float16", "bfloat16", "q4", "q4f16", "q8", "in
 class Folder:
     """The folder of an export before it is published.
 
-    Attributes:
-        plan: The plan of the export.
-        texts: The path of each configuration file in the folder, and its text.
-        names: The paths of all files in the folder.
-        subfolder: The folder in it that holds the graphs; empty for the folder itself.
-        sidecars: The names of the graphs that have external data.
+    `texts`: the path of each configuration file in the folder, and its text. `names`: the paths of all files in it.
+    `subfolder`: the one that holds the graphs, if it is not the folder itself. `sidecars`: the names of the graphs that
+    have external data.
     """
 
     plan: Plan
@@ -81,14 +78,10 @@ _LAYER = re.compile(r"(?<=[._])(\d+)(?=[._]|$)")
 
 @frozen
 class CacheTensor:
-    """One tensor of a cache.
+    """One tensor of a cache: its input and its output, with `%d` for the layer, and the number of the layer.
 
-    Attributes:
-        template: The name of the input, with `%d` for the layer.
-        output: The name of the output, with `%d` for the layer.
-        layer: The number of the layer.
-        sizes: The sizes of the axes; None for a dynamic one.
-        attribute: The attribute of a layer of the cache in PyTorch: `keys`, `conv_states.0`.
+    `sizes`: those of the axes; None for a dynamic one. `attribute`: that of a layer of the cache in PyTorch: `keys`,
+    `conv_states.0`.
     """
 
     template: str

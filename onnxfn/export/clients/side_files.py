@@ -44,9 +44,6 @@ from onnxfn.specs.algebra.config_values import snapshot
 from onnxfn.specs.algebra.planned import Plan
 from onnxfn.weights.layouts import ALIAS_FILE, Layout
 
-ALIAS = "gemma"
-"""A type with keys and values, grouped heads, and a width of its own."""
-
 
 def alias_of(plan: Plan, config: Mapping[str, Any]) -> dict[str, Any]:
     """The changes of a configuration by an alias; empty if clients load the plan anyway, or not even with an alias."""
@@ -59,7 +56,8 @@ def alias_of(plan: Plan, config: Mapping[str, Any]) -> dict[str, Any]:
         return {}
     layers = max(tensor.layer for tensor in cache) + 1
     heads = {"num_key_value_heads": sizes[0][1], "head_dim": sizes[0][-1]}
-    return {"model_type": ALIAS, "num_hidden_layers": layers, **heads}
+    # keys and values, grouped heads, a width of its own
+    return {"model_type": "gemma", "num_hidden_layers": layers, **heads}
 
 
 def alias(folder: Folder) -> dict[str, str]:

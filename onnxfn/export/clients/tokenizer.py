@@ -48,7 +48,10 @@ def tokenizer_config(folder: Folder) -> dict[str, str]:
     if old is None and (TOKENIZER not in folder.names or TOKENIZER_CONFIG in folder.names):
         return {}
     portable = {key: value for key, value in (old or {}).items() if key not in NOT_PUBLISHED}
-    new = _with_known_tokens(portable)
+    extra, new = portable.get("extra_special_tokens"), portable
+    if isinstance(extra, list):  # a list has an older name; 4.57 knows a dict under the newer one
+        others = {key: value for key, value in portable.items() if key != "extra_special_tokens"}
+        new = {"additional_special_tokens": extra, **others} if extra else others
     if known := CLASSES.get(new.get("tokenizer_class", "")):
         # In 4.57 a generic tokenizer also has `token_type_ids`.
         new = {"model_input_names": ["input_ids", "attention_mask"], **new, "tokenizer_class": known}
@@ -63,15 +66,6 @@ def chat_template(folder: Folder) -> dict[str, str]:
     """`chat_template.jinja`, if the template is in the configuration of the tokenizer alone."""
     inside = (json_object(folder, TOKENIZER_CONFIG) or {}).get("chat_template")
     return {TEMPLATE: inside} if isinstance(inside, str) and TEMPLATE not in folder.names else {}
-
-
-def _with_known_tokens(config: Mapping[str, Any]) -> dict[str, Any]:
-    """A list of `extra_special_tokens` under its older name; 4.57 knows a dict under the newer one."""
-    extra = config.get("extra_special_tokens")
-    if not isinstance(extra, list):
-        return dict(config)
-    others = {key: value for key, value in config.items() if key != "extra_special_tokens"}
-    return {"additional_special_tokens": extra, **others} if extra else others
 
 
 def _template(folder: Folder) -> str:

@@ -47,12 +47,7 @@ transformers/models/auto/modeling_auto.py; transformers has no table for some of
 
 @frozen
 class AutoTable:
-    """A table of transformers.
-
-    Attributes:
-        classes: Model type -> the names of its classes.
-        loader: The auto class that reads the table; None if transformers has none.
-    """
+    """A table of transformers: model type -> the names of its classes; and the auto class that reads it, if any."""
 
     classes: Mapping[str, tuple[str, ...]]
     loader: str | None = None

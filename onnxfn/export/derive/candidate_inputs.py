@@ -17,7 +17,7 @@ from attrs import evolve
 from onnxfn.architectures.families.seq2seq import decoder_ids, encoder_inputs, image_seq2seq, seq2seq, text_seq2seq
 from onnxfn.architectures.families.text import positions, text_decoder, text_dummies, text_reads
 from onnxfn.architectures.private.renamed import field, spec_name
-from onnxfn.export.derive.known_inputs import CONFIG_KEYS, INPUT_FORMS, JOINED_FORMS, REQUIRED_FORMS, Forms
+from onnxfn.export.derive.known_inputs import CONFIG_KEYS, INPUT_FORMS, JOINED_FORMS, REQUIRED_FORMS
 from onnxfn.models.forward import calls_with_others
 from onnxfn.specs.algebra.compose import compose, constant, reads
 from onnxfn.specs.algebra.config_values import config_of
@@ -72,31 +72,20 @@ def candidate_inputs(model: Any, *, of_texts: bool = False) -> Iterator[ExportSp
     `of_texts` leaves JOINED_FORMS out: they hold images or sounds with the texts.
     """
     parameters = forward_parameters(model)
-    known = _known_forms(parameters)
+    required = {name for name, parameter in parameters.items() if _is_required(parameter)}
+    known = {name: forms for name, forms in INPUT_FORMS.items() if name in parameters}
+    known |= {name: forms for name, forms in REQUIRED_FORMS.items() if name in required}
     for names, joined in () if of_texts else JOINED_FORMS.items():
         if parameters.keys() >= {*names.split()}:
             whole = (form for form in joined if all(input_.forward_path[0] in parameters for input_ in form.inputs))
             yield from (_restricted_to(compose(COMMON_SPEC, form), parameters) for form in whole)
-    for group in _input_groups(model, parameters):
+    main = getattr(model, "main_input_name", None)
+    needed = tuple(name for name in known if name == main or name in required) or tuple(known)[:1]
+    for group in filter(None, dict.fromkeys((needed, tuple(known)))):
         for forms in combinations(*(known[name] for name in group)):
             if "decoder_input_ids" in parameters:
                 yield from (_restricted_to(spec, parameters) for spec in _seq2seq_inputs(group, forms))
             yield _restricted_to(compose(COMMON_SPEC, *forms), parameters)
-
-
-def _input_groups(model: Any, parameters: Mapping[str, inspect.Parameter]) -> Iterator[tuple[str, ...]]:
-    """The main input with the required ones, or else the first known one; then all known inputs."""
-    known = tuple(_known_forms(parameters))
-    main = getattr(model, "main_input_name", None)
-    needed = tuple(name for name in known if name == main or _is_required(parameters[name]))
-    return filter(None, dict.fromkeys((needed or known[:1], known)))
-
-
-def _known_forms(parameters: Mapping[str, inspect.Parameter]) -> Mapping[str, Forms]:
-    """The forms of the inputs that `forward` has; those of REQUIRED_FORMS only if it requires them."""
-    required = {name for name, parameter in parameters.items() if _is_required(parameter)}
-    own = {name: forms for name, forms in INPUT_FORMS.items() if name in parameters}
-    return own | {name: forms for name, forms in REQUIRED_FORMS.items() if name in required}
 
 
 def _seq2seq_inputs(group: tuple[str, ...], forms: Sequence[ExportSpec]) -> Iterator[ExportSpec]:
@@ -180,9 +169,6 @@ SEES = "image-text-to-text"
 SEQ2SEQ_INPUTS = ("input_ids", "attention_mask", "decoder_input_ids")
 """The inputs of an encoder-decoder whose spec may be derived with a cache."""
 
-DECODER_INPUTS = frozenset({"input_ids", "attention_mask", "token_type_ids"})
-"""The possible inputs of a decoder whose spec is derived with a cache; `input_ids` is required."""
-
 STATE_NAMES: Mapping[str, str] = MappingProxyType({"conv_states": "conv", "recurrent_states": "recurrent"})
 """Attribute of a layer of a cache, whose tensors have a fixed size -> the name of the state in ONNX."""
 
@@ -199,9 +185,14 @@ def spec_with_cache(model: Any, base: ExportSpec, result: Any, task: str) -> Exp
             read = tuple(input_ for input_ in base.inputs if input_.name != "decoder_input_ids")
             images = image_seq2seq(ExportSpec(inputs=read))
             return compose(evolve(base, inputs=()), images, _cache_sizes(result, cache))
-        return _seq2seq_spec(base, result, cache) if inputs == SEQ2SEQ_INPUTS else None
+        if inputs != SEQ2SEQ_INPUTS:
+            return None
+        with_experts = hasattr(result, "encoder_router_logits")
+        encoder = behaves("decoder", builds("encoder_outputs", "moe_encoder_output")) if with_experts else ExportSpec()
+        name = ExportSpec(name=base.name, call=Call(attention=base.call.attention))
+        return compose(text_seq2seq, CONFIG_KEYS, _cache_sizes(result, cache), encoder, name)
     states = cache_spec(cache).cache.rows
-    is_decoder = states and _reads_text(base) and DECODER_INPUTS.issuperset(inputs)
+    is_decoder = states and _reads_text(base) and {"input_ids", "attention_mask", "token_type_ids"}.issuperset(inputs)
     return _decoder_spec(model, base, states) if is_decoder else None
 
 
@@ -230,13 +221,6 @@ def _cache_sizes(result: Any, cache: Any) -> ExportSpec:
         decoder_num_attention_heads=constant(heads),
         decoder_head_dim=constant(head_size),
     )
-
-
-def _seq2seq_spec(base: ExportSpec, result: Any, cache: Any) -> ExportSpec:
-    with_experts = hasattr(result, "encoder_router_logits")
-    encoder = behaves("decoder", builds("encoder_outputs", "moe_encoder_output")) if with_experts else ExportSpec()
-    name = ExportSpec(name=base.name, call=Call(attention=base.call.attention))
-    return compose(text_seq2seq, CONFIG_KEYS, _cache_sizes(result, cache), encoder, name)
 
 
 def cache_spec(cache: Any) -> ExportSpec:

@@ -41,9 +41,6 @@ from onnxfn.specs.errors import (
 from onnxfn.specs.plan.planning import resolved
 from onnxfn.specs.tasks.tasks import TASKS, WITH_PAST, canonical, for_task, task_names
 
-CACHE_TASKS = ("feature-extraction", "text-generation", "text2text-generation", SEES)
-"""The tasks whose specs may be derived with a cache: text or images in, text or features out."""
-
 CACHE_REFUSALS = (TypeError, ValueError, NotImplementedError)
 """The errors with which a model refuses `use_cache=True`.
 
@@ -142,7 +139,7 @@ def _result_with_cache(model: Any, base: ExportSpec, task: str) -> tuple[Any, st
 
     None and "" for a task or a model that has no cache. Errors that do not mean a refusal propagate.
     """
-    if task not in CACHE_TASKS or not _takes_cache(model):
+    if task not in ("feature-extraction", "text-generation", "text2text-generation", SEES) or not _takes_cache(model):
         return None, ""
     spec = resolved(compose(base, always(use_cache=True)), snapshot(model))
     try:

@@ -19,9 +19,6 @@ from onnxfn.specs.errors import raise_no_memory
 Bounds = Mapping[str, tuple[int, int]]
 """From the name of an input to its smallest value, and its largest value plus 1."""
 
-Indexed = Callable[..., Iterable[tuple[Any, int]]]
-"""From the arguments of an operator to its tensors of indices, each with the size of the axis that it indexes."""
-
 
 def _along(table: Any, axis: int, index: Any, *_: Any) -> Iterator[tuple[Any, int]]:
     if table.dim():
@@ -34,7 +31,7 @@ def _advanced(table: Any, indices: Any, *_: Any) -> Iterator[tuple[Any, int]]:
         yield from ((index, table.shape[axis]) for axis, index in enumerate(indices) if index is not None)
 
 
-INDEXED: Mapping[str, Indexed] = MappingProxyType(
+INDEXED: Mapping[str, Callable[..., Iterable[tuple[Any, int]]]] = MappingProxyType(
     {
         **dict.fromkeys(
             ("embedding", "_embedding_bag", "_embedding_bag_forward_only"),
@@ -59,9 +56,6 @@ SAME_VALUES = frozenset(
     )
 )
 """Operators, other than views, with values of their first argument as result."""
-
-SEVERAL = frozenset({"cat", "stack", "where"})
-"""Operators whose result holds values of several arguments."""
 
 SHIFTS: Mapping[str, int] = MappingProxyType({"add": 1, "add_": 1, "sub": -1, "sub_": -1})
 """Operators that add a number to each value, or subtract it."""
@@ -123,4 +117,4 @@ def _sources(function: Any, arguments: Sequence[Any]) -> Sequence[Any]:
     if function.is_view or name in SAME_VALUES or (name in SHIFTS and type(arguments[1]) is int):
         return arguments[:1]
     inner = arguments[0] if name in ("cat", "stack") else arguments[1:]
-    return inner if name in SEVERAL else ()
+    return inner if name in {"cat", "stack", "where"} else ()

@@ -25,7 +25,7 @@ from onnxfn.specs.axes import value
 from onnxfn.specs.axis_symbols import traced_sizes
 from onnxfn.specs.converters import Path
 from onnxfn.specs.errors import OnnxfnError, PatchFailed, first_line, raise_no_memory
-from onnxfn.specs.plan.check_cases import in_case, near_cases
+from onnxfn.specs.plan.check_cases import cases, in_case, is_far
 from onnxfn.specs.plan.planning import resolved
 from onnxfn.specs.records import KINDS, Kind
 
@@ -43,12 +43,9 @@ Tensors = Mapping[Path, Any]
 
 @frozen
 class Run:
-    """One run of a model.
+    """One run of a model: the size of each symbol of the dummy inputs, and the shapes of the results by their paths.
 
-    Attributes:
-        sizes: The size of each symbol in the axes of the dummy inputs.
-        shapes: The shape of each tensor in the result, by its path.
-        kinds: The kind of each of these tensors; None for a dtype that no graph has.
+    `kinds`: that of each of these tensors; None for a dtype that no graph has.
     """
 
     sizes: Mapping[str, int]
@@ -91,7 +88,7 @@ def run_at_sizes(model: Any, spec: PlannedSpec, select: Callable[[Any], Tensors]
 
 def specs_at_sizes(spec: PlannedSpec) -> tuple[PlannedSpec, ...]:
     """A planned spec at the traced sizes, and in each near case of its check."""
-    return (spec, *(in_case(spec, case) for case in near_cases(spec)))
+    return (spec, *(in_case(spec, case) for case in cases(spec) if not is_far(case)))
 
 
 def summary(error: BaseException) -> str:

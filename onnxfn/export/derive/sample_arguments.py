@@ -15,9 +15,6 @@ from onnxfn.specs.converters import Path, resolve
 from onnxfn.specs.errors import InvalidSpec, UnknownName, listed, unknown
 from onnxfn.specs.records import ArgumentBuilder, Constant
 
-LIST = "as_list"
-"""The argument builder of a list; a tuple and a dict need none."""
-
 
 def items_of(value: Any) -> Mapping[Any, Any] | None:
     """The items of a container by their keys; None for anything else, and for a container without items.
@@ -48,7 +45,7 @@ def builder_name(name: str, value: Any) -> str | None:
     if type(value) in (tuple, dict):
         return None
     if type(value) is list:
-        return LIST
+        return "as_list"  # a tuple and a dict need no builder
     owner = type(value)
     path = f"{owner.__module__}:{owner.__qualname__}"
     try:
@@ -71,13 +68,7 @@ PLACED = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEY
 
 @frozen(eq=False)
 class SampleTensor:
-    """A tensor of a sample.
-
-    Attributes:
-        name: Its name in ONNX: the argument, or the path to it with dots.
-        path: Where it sits in the arguments of `forward`.
-        tensor: The tensor.
-    """
+    """A tensor of a sample, its name in ONNX (the path to it, with dots), and its path in the arguments."""
 
     name: str
     path: Path

@@ -22,7 +22,6 @@ from onnxfn.weights.packed.quantized_checkpoint import (
     CONFIG_KEY,
     QuantizedCheckpoint,
     QuantizedWeight,
-    format_names,
     quantized_checkpoint,
 )
 from onnxfn.weights.packed.stored_blocks import ATTRIBUTE, no_blocks_reason, stored_weight
@@ -126,7 +125,10 @@ def weights_text(model: Any, stored: Collection[str]) -> str:
 
 def described(checkpoint: QuantizedCheckpoint) -> str:
     """The formats and the size of a quantized checkpoint."""
-    return f"{' and '.join(format_names(checkpoint))}, {gigabytes(checkpoint.stored_bytes)}"
+    settings = checkpoint.weights[0].settings
+    bits = f" with {settings['bits']} bits" if "bits" in settings else ""
+    names = dict.fromkeys(f"{weight.format.name}{bits}" for weight in checkpoint.weights)
+    return f"{' and '.join(names)}, {gigabytes(checkpoint.stored_bytes)}"
 
 
 def float_bytes(checkpoint: QuantizedCheckpoint) -> int:

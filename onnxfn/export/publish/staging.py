@@ -36,11 +36,8 @@ from onnxfn.weights.names import read_regular
 class PrivateFolder:
     """A folder for temporary files. It is deleted when nothing refers to this record any more, at the latest at exit.
 
-    A folder serves several parts, external data of any size and ONNX Runtime, which maps external data from its file.
-    A `ModelProto` in memory would do none of these: protobuf ends at 2 GiB.
-
-    Attributes:
-        path: The path of the folder.
+    A folder serves several parts, external data of any size and ONNX Runtime, which maps external data from its file. A
+    `ModelProto` in memory would do none of these: protobuf ends at 2 GiB.
     """
 
     path: Path
@@ -74,11 +71,9 @@ def _delete(folder: Path, process: int) -> None:
 
 @frozen
 class Destination:
-    """The destination of an export.
+    """The destination of an export: a folder, or a file that ends in `.onnx`.
 
-    Attributes:
-        path: A folder, or a file that ends in `.onnx`.
-        subfolder: The folder in it that holds the ONNX files, as the layout says.
+    `subfolder`: the folder in it that holds the ONNX files, as the layout says.
     """
 
     path: Path
@@ -176,9 +171,6 @@ LOCK_FILE = "lock"
 """The file in a staging folder that its process locks. It holds the path of the destination, relative to the folder
 that holds the staging folder."""
 
-ENTRIES = frozenset({LOCK_FILE, STAGED_FILES, JOURNAL_FILE, NEW_JOURNAL_FILE, REPLACED_FILES})
-"""All that a staging folder may hold. A folder of another program is never deleted, whatever its name is."""
-
 
 @contextmanager
 def staging_folder(destination: Destination) -> Iterator[Path]:
@@ -254,7 +246,8 @@ def _is_dead(root: Path, folder: Path) -> bool:
         entries = {"a link" if entry.is_symlink() else entry.name for entry in root.iterdir()}
     except FileNotFoundError:  # its process has just deleted it
         return False
-    if not entries <= ENTRIES:
+    # a folder of another program is never deleted
+    if not entries <= {LOCK_FILE, STAGED_FILES, JOURNAL_FILE, NEW_JOURNAL_FILE, REPLACED_FILES}:
         return False
     return root.parent == folder or _target(root) in ("", folder.relative_to(root.parent).as_posix())
 

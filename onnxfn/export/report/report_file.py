@@ -108,15 +108,12 @@ class FileFacts:
 
 @frozen
 class ExportReport:
-    """What a `report.json` says.
+    """What a `report.json` says; its status is `passed` or `not checked`.
 
-    Attributes:
-        files: From the name of each file of the export, relative to the folder, to its size and its digest.
-        graphs: From the name of each ONNX file, which is among `files`, to its facts as `graph_facts` returns them.
-        options: How the files were written.
-        status: `passed` or `not checked`.
-        outputs: How many outputs were compared.
-        measurements: What was measured of quantized and 16-bit files: output, measure and value.
+    `files`: from the name of each file of the export, relative to the folder, to its size and its digest. `graphs`:
+    from the name of each ONNX file, which is among `files`, to its facts as `graph_facts` returns them. `options`: how
+    the files were written. `outputs`: how many were compared. `measurements` of quantized and 16-bit files: output,
+    measure, value.
     """
 
     files: Mapping[str, FileFacts]

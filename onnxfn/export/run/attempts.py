@@ -52,15 +52,10 @@ def output_of(
 
 @frozen
 class Built:
-    """The graphs of a plan, written to files.
+    """The graphs of the parts of a plan, written to files; the report is None without a check.
 
-    Attributes:
-        plan: The plan that the graphs were built for.
-        graphs: The graph of each part.
-        files: The ONNX files and their external data, as `write_graphs` returns them.
-        report: The report of the check; None without a check.
-        traced_layers: Which layers were traced, or why all were.
-        weights_from: From what quantized checkpoint the weights come; an empty text for float weights.
+    `files`: as `write_graphs` returns them. `traced_layers`: which layers were traced, or why all were. `weights_from`:
+    from what quantized checkpoint the weights come; an empty text for float weights.
     """
 
     plan: Plan

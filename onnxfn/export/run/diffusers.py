@@ -35,13 +35,9 @@ INDEX_FILE = "model_index.json"
 
 @frozen
 class PipelinePart:
-    """One part of a pipeline.
+    """One part of a pipeline: the name of its folder (`unet`, `vae_decoder`), its spec, and the component.
 
-    Attributes:
-        name: The folder of the part, named after its component: `unet`, `vae_decoder`.
-        spec: The spec of the part.
-        model: The component, a `torch.nn.Module`.
-        config: The configuration that the spec reads: that of the component, with the additions of the pipeline.
+    `config`: the configuration that the spec reads: that of the component, with the additions of the pipeline.
     """
 
     name: str

@@ -32,16 +32,10 @@ from onnxfn.specs.stored.reports import Report, StageTimer
 class Job:
     """The files of a plan, and what they are compared with.
 
-    Attributes:
-        model: A copy of the model, on its own tensors.
-        plan: The parts.
-        folder: The folder of the ONNX files.
-        timed: The timer of the stages.
-        check: How the files are checked.
-        real_inputs: From the name of a part to the inputs that a preprocessor computed for it.
-        texts: The references of the real text that quantized and 16-bit files are measured against.
-        floors: What these files must reach.
-        preprocessor: The processor of a model that sees or hears, if it is known.
+    `model`: a copy of the model, on its own tensors. `folder`: that of the ONNX files. `real_inputs`: from the name of
+    a part to the inputs that a preprocessor computed for it. `texts`: the references of the real text that quantized
+    and 16-bit files are measured against. `floors`: what these must reach. `preprocessor`: the processor of a model
+    that sees or hears, if it is known.
     """
 
     model: Any

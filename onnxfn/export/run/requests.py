@@ -33,11 +33,9 @@ def export_request(
 ) -> Exported:
     """Exports the model of a request: a checkpoint of transformers, a GGUF file, or a model of another library.
 
-    `on_plan` is called with the plan before weights are read, or after they are where the spec is derived.
-
-    Raises:
-        OnnxfnError: As `export` raises it; LoadFailed for a checkpoint that cannot be loaded, InvalidSpec for a
-            pipeline of diffusers, which is several exports.
+    `on_plan` is called with the plan before weights are read, or after they are where the spec is derived. Raises what
+    `export` does; LoadFailed for a checkpoint that cannot be loaded, InvalidSpec for a pipeline of diffusers, which is
+    several exports.
     """
     if request.library != TRANSFORMERS or is_gguf(request.checkpoint):
         with _loaded_elsewhere(request, on_event) as (model, other):

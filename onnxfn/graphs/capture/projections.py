@@ -7,20 +7,15 @@ from typing import Any
 
 from onnxfn.architectures.private.torch_names import torch_name
 
-GATES = 4
-"""The input, forget, cell and output gate, in torch's order."""
-
 
 def projected_layer(
     steps: Any, states: Sequence[Any], weights: Sequence[Sequence[Any]], lengths: Any = None
 ) -> tuple[Any, Any, Any]:
     """The outputs `[time, batch, directions * size]` and the last states of one layer.
 
-    Args:
-        steps: The inputs, `[time, batch, features]`.
-        states: The first hidden and cell states, each `[directions, batch, size]`.
-        weights: For each direction torch's weights: of inputs, of hidden states, two biases or none, the projection.
-        lengths: The number of steps of each sequence; None if all have all.
+    `steps` are `[time, batch, features]`, the first hidden and cell states `[directions, batch, size]` each. `weights`
+    has torch's for each direction: of inputs, of hidden states, two biases or none, the projection. `lengths`: the
+    number of steps of each sequence; None if all have all.
     """
     import torch
 
@@ -57,7 +52,7 @@ def _direction(steps: Any, states: tuple[Any, Any], weights: Sequence[Any], leng
 
     def step(state: tuple[Any, Any], of_step: tuple[Any, Any]) -> tuple[tuple[Any, Any], Any]:
         (hidden, cell), (gate, active) = state, of_step
-        enter, keep, content, leave = (gate + hidden @ of_hidden.T).chunk(GATES, -1)
+        enter, keep, content, leave = (gate + hidden @ of_hidden.T).chunk(4, -1)
         next_cell = keep.sigmoid() * cell + enter.sigmoid() * content.tanh()
         projected = (leave.sigmoid() * next_cell.tanh()) @ projection.T
         next_state = torch.where(active, projected, hidden), torch.where(active, next_cell, cell)

@@ -24,13 +24,9 @@ from onnxfn.models.patching import replaced
 
 @frozen(eq=False)
 class PackedSizes:
-    """The stand-in for the `batch_sizes` of a packed sequence during a trace.
+    """The stand-in for the `batch_sizes` of a packed sequence in a trace: the lengths of sequences, and the longest.
 
-    Attributes:
-        lengths: The number of steps of each sequence.
-        time: The number of steps of the padded tensor that was packed.
-        longest: The largest of the lengths.
-        device: As torch asks for it.
+    `time`: the number of steps of the padded tensor that was packed. `device`: as torch asks for it.
     """
 
     lengths: Any
@@ -89,13 +85,10 @@ def _is_step(time: Any, lengths: Any) -> Any:
 
 @frozen
 class Recurrence:
-    """The ONNX form of a recurrent function of torch.
+    """The operator of ONNX for a recurrent function of torch, and its attributes.
 
-    Attributes:
-        operator: The operator of ONNX.
-        gates: The position in torch's weights of each gate, in the order of ONNX.
-        attributes: Attributes of the operator.
-        activation: The activation of each direction, if the operator has it as an attribute.
+    `gates`: the position in torch's weights of each gate, in the order of ONNX. `activation`: that of each direction,
+    if the operator has it as an attribute.
     """
 
     operator: str
@@ -229,21 +222,17 @@ def _layer(
     )
     bias = torch.stack([torch.cat(both) for both in zip(*biases, strict=True)]) if biases else None
     counts = None if lengths is None else lengths.to(torch.int32)
+    direction = {"direction": "bidirectional"} if directions > 1 else {}
+    activations = {"activations": [recurrence.activation] * directions} if recurrence.activation else {}
     outputs, *last_states = torch.onnx.ops.symbolic_multi_out(
         recurrence.operator,
         (steps, torch.stack(inner), torch.stack(recurrent), bias, counts, *states),
-        _attributes(recurrence, size, directions),
+        {"hidden_size": size, **direction, **activations, **dict(recurrence.attributes)},
         dtypes=[steps.dtype] * (1 + len(states)),
         shapes=[(steps.shape[0], directions, batch, size), *[(directions, batch, size)] * len(states)],
     )
     joined = outputs.squeeze(1) if directions == 1 else outputs.transpose(1, 2).flatten(2)
     return joined, *last_states
-
-
-def _attributes(recurrence: Recurrence, size: int, directions: int) -> dict[str, Any]:
-    direction = {"direction": "bidirectional"} if directions > 1 else {}
-    activations = {"activations": [recurrence.activation] * directions} if recurrence.activation else {}
-    return {"hidden_size": size, **direction, **activations, **dict(recurrence.attributes)}
 
 
 def _max_pool1d(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import traceback
 from collections.abc import Mapping, Sequence
+from functools import cache
 from itertools import takewhile
 from pathlib import Path
 from types import MappingProxyType
@@ -16,7 +17,7 @@ from onnxfn.specs.axes import terms
 from onnxfn.specs.axis_symbols import SMALLEST_DYNAMIC_SIZE
 from onnxfn.specs.errors import CaptureFailed, FixedSizes, first_line, listed, root_cause
 
-CAPTURE = (str(Path(__file__).parent), str(Path(forward.__file__).parent))
+CAPTURE = (f"{Path(__file__).parents[1]}/", f"{Path(forward.__file__).parent}/")
 """The folders whose functions call `forward`."""
 
 WRAPPED = "traced"
@@ -25,23 +26,18 @@ WRAPPED = "traced"
 DATA_DEPENDENT = "data-dependent"
 """In torch's message about a branch on values of tensors. torch prints the graph so far when it sees such an error."""
 
-NOT_IN_TABLE = "No ONNX function found"
-"""In torch's message about an operator without a translation."""
-
 SHOWN_LINE = 100
 """Characters of a line of source that a message shows."""
 
 BY_OPERATORS = "compute it from other operators of torch, outside the model, or remove it if its result is a constant"
 """Advice for an operator without a translation."""
 
-BY_TENSORS = "a size or a branch there depends on values of a tensor: use torch.where, or the tensor itself"
-
 BRANCHES = ("cond_true", "cond_false")
 """The names that torch has for the two functions of torch.cond. The name of a model may have the word in it."""
 
 TRACE_ADVICE: Mapping[str, str] = MappingProxyType(
     {
-        DATA_DEPENDENT: BY_TENSORS,
+        DATA_DEPENDENT: "a size or a branch there depends on values of a tensor: use torch.where, or the tensor itself",
         ".numpy() is not supported": "a trace has no values: use the function of torch in place of numpy's",
         "UnsupportedOperatorException": BY_OPERATORS,
         **dict.fromkeys(BRANCHES, "use torch.where(condition, a, b) with both results, or the branch that is meant"),
@@ -77,7 +73,7 @@ def untranslated_message(model: Any, error: NotTranslated) -> str:
     if error.node is None:
         return f"no translation to ONNX: {cause}{_trace_advice(cause)}"
     operator = str(getattr(error.node.target, "overloadpacket", error.node.target))
-    reason = "" if NOT_IN_TABLE in cause else f": {cause}"
+    reason = "" if "No ONNX function found" in cause else f": {cause}"
     caller = f"{type(model).__name__} calls{_location(error.node)}"
     return f"no translation to ONNX of {operator}, which {caller}{reason}; {BY_OPERATORS}"
 
@@ -88,7 +84,7 @@ def _location(node: Any) -> str:
     path = str(stack[-1][0]).removeprefix(WRAPPED).removeprefix(".") if stack else ""
     frames = reversed(_FRAME.findall(node.meta.get("stack_trace") or ""))
     below = takewhile(lambda frame: not frame[0].startswith(CAPTURE), frames)  # what `forward` calls
-    own = next((frame for frame in below if not frame[0].startswith(_tracing_packages())), None)
+    own = next((frame for frame in below if not frame[0].startswith((*tracing_packages(), "<"))), None)
     return f"{_in_module(path)}{f' at {_line(*own)}' if own else ''}"
 
 
@@ -113,19 +109,12 @@ def changed_buffers(name: str, buffers: Sequence[str]) -> str:
 
 def trace_error(model: Any, part: Part, sample: Sequence[Any], error: BaseException) -> CaptureFailed:
     """The error for a model that torch.export cannot trace."""
-    if fixed := _fixed_axes(model, part, error):
-        return FixedSizes(fixed)
+    if fixed := fixed_axes(part, error):
+        axes = ", ".join(f"axis {axis} of {name!r} ({symbol}) at {size}" for axis, name, symbol, size in fixed)
+        edit = ", ".join(dict.fromkeys(f"{symbol}={size}" for *_, symbol, size in fixed if symbol.isidentifier()))
+        change = f"use with_shapes(spec, {edit or '...'}), or change the model"
+        return FixedSizes(f"{type(model).__name__} fixes {axes}; {change}")
     return CaptureFailed(_small_axes(part, sample) or _where_it_failed(model, part, error))
-
-
-def _fixed_axes(model: Any, part: Part, error: BaseException) -> str | None:
-    """The message for dynamic axes that the model fixes, in the names of the plan; None for any other error."""
-    fixed = fixed_axes(part, error)
-    if not fixed:
-        return None
-    axes = ", ".join(f"axis {axis} of {name!r} ({symbol}) at {size}" for axis, name, symbol, size in fixed)
-    edit = ", ".join(dict.fromkeys(f"{symbol}={size}" for *_, symbol, size in fixed if symbol.isidentifier()))
-    return f"{type(model).__name__} fixes {axes}; use with_shapes(spec, {edit or '...'}), or change the model"
 
 
 def fixed_axes(part: Part, error: BaseException | None) -> list[tuple[int, str, str, str]]:
@@ -178,15 +167,15 @@ def _module_path(model: Any, error: BaseException) -> str | None:
 def _model_line(error: BaseException) -> str:
     """The last line of the model's source that ran before an error, as `file:line (text)`."""
     frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames if not frame.filename.startswith(_tracing_packages())]
+    own = [frame for frame in frames if not frame.filename.startswith((*tracing_packages(), "<"))]
     frame = (own or list(frames))[-1]
     return _line(frame.filename, frame.lineno, frame.line)
 
 
-def _tracing_packages() -> tuple[str, ...]:
-    """The folders of files that are not the source of a model."""
+@cache
+def tracing_packages() -> tuple[str, ...]:
+    """The folders of the code that traces, which is not the source of a model."""
     import sympy
     import torch
 
-    folders = (f"{Path(package.__file__ or '').parent}/" for package in (torch, sympy))
-    return *folders, *CAPTURE, "<"
+    return *(f"{Path(package.__file__ or '').parent}/" for package in (torch, sympy)), *CAPTURE

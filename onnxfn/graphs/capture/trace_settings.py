@@ -16,10 +16,9 @@ from typing import Any
 from attrs import frozen
 
 from onnxfn.architectures.private.torch_names import torch_name
-from onnxfn.graphs.capture.trace_errors import DATA_DEPENDENT
+from onnxfn.graphs.capture.trace_errors import DATA_DEPENDENT, tracing_packages
 from onnxfn.graphs.sizes.fake_outputs import fast_fake_outputs
 from onnxfn.graphs.sizes.size_factors import fast_sizes
-from onnxfn.models import patching
 from onnxfn.models.patching import replaced
 from onnxfn.specs.stored.reports import Tick
 
@@ -87,12 +86,9 @@ def source_lines() -> Iterator[None]:
 
 @frozen(eq=False)
 class Evaluated:
-    """A formula of sizes that the model's code has evaluated.
+    """A formula of sympy that the model's code has evaluated, and its answer, a bool or a number, in the trace.
 
-    Attributes:
-        formula: The formula, of sympy.
-        answer: The answer for the sizes of the trace: a bool or a number.
-        line: The line of the source, as `file.py:12`.
+    `line`: that of the source, as `file.py:12`.
     """
 
     formula: Any
@@ -107,18 +103,8 @@ Noted = dict[Any, Evaluated]
 def note(noted: Noted, frame: Any, formula: Any, answer: Any) -> None:
     """Notes the answer to a formula of sizes, if a line of a model asks for it."""
     file = frame.f_code.co_filename
-    if formula.free_symbols and not file.startswith(_packages()):
+    if formula.free_symbols and not file.startswith(tracing_packages()):
         noted.setdefault((formula, file), Evaluated(formula, answer, f"{Path(file).name}:{frame.f_lineno}"))
-
-
-@cache
-def _packages() -> tuple[str, ...]:
-    """The folders of the code that traces: what it evaluates is not asked by a model."""
-    import sympy
-    import torch
-
-    of_others = (Path(package.__file__ or "").parent for package in (torch, sympy))
-    return tuple(f"{folder}/" for folder in (*of_others, Path(__file__).parents[1], Path(patching.__file__).parent))
 
 
 # Assertions

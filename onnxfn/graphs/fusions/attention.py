@@ -170,8 +170,10 @@ def _replace(match: Match, masks: dict[Any, Any], position: Mapping[Any, int]) -
     """Inserts the Attention of a match; `masks` holds the masks that were made for earlier ones."""
     scores, last = match.scores, match.output.producer()
     heads = shape_of(scores.query)[1]
-    key, value, group_nodes = _keys_and_values(scores.key, match.value, heads)
-    cache = _cache(key, value, position, {last, match.product, scores.transpose, *group_nodes})
+    (key, key_node), (value, value_node) = _ungrouped(scores.key, heads), _ungrouped(match.value, heads)
+    if shape_of(key)[1] != shape_of(value)[1]:  # the operator has one number of heads for both
+        key, value, key_node, value_node = scores.key, match.value, None, None
+    cache = _cache(key, value, position, {last, match.product, scores.transpose, key_node, value_node})
     mask = attention_mask(last, scores.query, match.boolean_mask, scores.masks, masks)
     attributes: dict[str, Any] = {"scale": scores.scale}
     if scores.softcap:
@@ -185,17 +187,6 @@ def _replace(match: Match, masks: dict[Any, Any], position: Mapping[Any, int]) -
     node = insert_node(last, "Attention", inputs, shapes, **attributes)
     for old, new in zip(outputs, node.outputs, strict=True):
         replace_value(old, new)
-
-
-def _keys_and_values(key: Any, value: Any, heads: int) -> tuple[Any, Any, tuple[Any, ...]]:
-    """Keys and values before their heads are repeated for groups of queries, and the first nodes of the repetitions.
-
-    If only one of them is repeated, both are left unchanged: the operator has one number of heads for both.
-    """
-    (single_key, key_node), (single_value, value_node) = _ungrouped(key, heads), _ungrouped(value, heads)
-    if shape_of(single_key)[1] != shape_of(single_value)[1]:
-        return key, value, ()
-    return single_key, single_value, tuple(node for node in (key_node, value_node) if node is not None)
 
 
 def _ungrouped(repeated: Any, heads: int) -> tuple[Any, Any]:

@@ -59,21 +59,16 @@ def attention_mask(last: Any, query: Any, boolean: Any, added: tuple[Any, ...], 
         return _per_query(last, boolean, query, known)
     if not added:
         return None
-    total = _sum(last, added, known)
-    if total not in known:
-        known[total] = _halved_lowest(last, total)
-    return _per_query(last, known[total], query, known)
-
-
-def _sum(last: Any, masks: tuple[Any, ...], known: dict[Any, Any]) -> Any:
-    total = masks[0]
-    for mask in masks[1:]:
+    total = added[0]
+    for mask in added[1:]:
         key = (total, mask)
         if key not in known:
             sizes = [b if a == 1 else a for a, b in zip(shape_of(total), shape_of(mask), strict=True)]
             known[key] = insert_node(last, "Add", [total, mask], [(total, sizes)]).outputs[0]
         total = known[key]
-    return total
+    if total not in known:
+        known[total] = _halved_lowest(last, total)
+    return _per_query(last, known[total], query, known)
 
 
 def _halved_lowest(last: Any, mask: Any) -> Any:

@@ -243,9 +243,6 @@ def _has(value: Any, sizes: Sizes) -> bool:
     return all((shape[axis] if -axis <= len(shape) else 1) == size for axis, size in sizes.items())
 
 
-STANDARD_OPERATOR: Mapping[str, str] = MappingProxyType({"GroupQueryAttention": "Attention"})
-"""An operator of ONNX Runtime -> the standard operator that is a part of it."""
-
 NEUTRAL: Mapping[str, float | None] = MappingProxyType(
     {"Reshape": None, "Add": 0.0, "Sub": 0.0, "Mul": 1.0, "Div": 1.0}
 )
@@ -296,6 +293,7 @@ def _unchanged_input(node: Any) -> Any:
 
 def fusions(model: Any) -> tuple[Fusion, ...]:
     """The count of each fused operator of its opset in a graph and its subgraphs, under its standard name."""
-    counts = Counter(STANDARD_OPERATOR.get(node.op_type, node.op_type) for node in model.graph.all_nodes())
+    counts = Counter(node.op_type for node in model.graph.all_nodes())
+    counts["Attention"] += counts["GroupQueryAttention"]
     opset = model.opset_imports.get("", 0)
     return tuple(Fusion(name, counts[name]) for name, since in SINCE.items() if opset >= since and counts[name])

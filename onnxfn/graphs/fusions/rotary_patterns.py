@@ -14,7 +14,6 @@ from onnxfn.graphs.nodes.nodes import (
     insert_node,
     is_last_axis,
     is_operator,
-    is_readable,
     last_size,
     other_operand,
     producer,
@@ -224,7 +223,8 @@ def _heads_axis(graph: Any, cos: Any, sin: Any, x: Any, width: int) -> int | Non
     batch, *middle = table[:-1] if len(table) == RANK else (1, 1, table[0])
     if table[-1] != width or batch not in (1, full[0]):
         return None
-    if batch != full[0] and not is_readable(graph, full[0]):
+    is_readable = isinstance(full[0], int) or any(full[0] in shape_of(value) for value in graph.inputs)
+    if batch != full[0] and not is_readable:
         return None
     for axis, length_axis in ((1, 2), (2, 1)):
         fits = middle[axis - 1] == 1 and middle[length_axis - 1] == full[length_axis]
@@ -242,9 +242,10 @@ def _repeats_angles(table: Any, layout: str) -> bool:
     while node is not None and _keeps_layout(node):
         operand = next((value for value in node.inputs if value is not None and scalar(value) is None), None)
         node = None if operand is None else operand.producer()
-    if node is None:
-        return False
-    return _repeats_elements(node) if layout == PAIRS else _repeats_halves(node)
+    if node is None or layout == PAIRS:
+        return node is not None and _repeats_elements(node)
+    last = is_last_axis(attribute(node, "axis"), len(shape_of(node.outputs[0])))
+    return node.op_type == "Concat" and last and len(node.inputs) == 2 and node.inputs[0] is node.inputs[1]  # noqa: PLR2004
 
 
 def _keeps_layout(node: Any) -> bool:
@@ -253,12 +254,6 @@ def _keeps_layout(node: Any) -> bool:
     if is_operator(node, "Unsqueeze", "Squeeze"):  # not after the last axis
         return shape_of(node.inputs[0])[-1:] == shape_of(node.outputs[0])[-1:]
     return node.domain == "" and (node.op_type in ELEMENTWISE or scales)
-
-
-def _repeats_halves(node: Any) -> bool:
-    """Whether a node computes `concat(angles, angles)`."""
-    last = is_last_axis(attribute(node, "axis"), len(shape_of(node.outputs[0])))
-    return node.op_type == "Concat" and last and len(node.inputs) == 2 and node.inputs[0] is node.inputs[1]  # noqa: PLR2004
 
 
 def _repeats_elements(node: Any) -> bool:

@@ -8,8 +8,6 @@ from io import BytesIO
 from pickle import Pickler
 from typing import Any
 
-PICKLE_PROTOCOL = 4
-
 INTERNAL = (
     *("_parameters", "_buffers", "_modules", "training"),
     *("_weight_conversions", "_load_state_dict_pre_hooks", "_load_state_dict_post_hooks"),
@@ -17,16 +15,11 @@ INTERNAL = (
 )
 """Attributes of a module that are read elsewhere, or only state where its weights come from."""
 
-HOOKS = ("_forward_hooks", "_forward_pre_hooks")
-
-StandIn = Callable[[Any], Any]
-"""Function from a value to what is written in its place; None if it has no stand-in and is written itself."""
-
 Ignored = Callable[[str, Any], bool]
 """Function from the name and the value of an attribute to whether it is left out."""
 
 
-def module_bytes(module: Any, stand_in: StandIn, ignored: Ignored) -> bytes:
+def module_bytes(module: Any, stand_in: Callable[[Any], Any], ignored: Ignored) -> bytes:
     """Bytes that are equal for two modules only if they compute the same but for the values of their parameters.
 
     They hold the submodules, their classes and attributes, the shapes and dtypes of parameters and stored buffers, and
@@ -49,7 +42,7 @@ def module_bytes(module: Any, stand_in: StandIn, ignored: Ignored) -> bytes:
         return ["set", *sorted(value, key=repr)] if isinstance(value, (set, frozenset)) else stand_in(value)
 
     stream = BytesIO()
-    pickler: Any = Pickler(stream, PICKLE_PROTOCOL)
+    pickler: Any = Pickler(stream, protocol=4)
     pickler.fast = True  # a value is written the same way whether or not it is the same object as an earlier one
     pickler.persistent_id = persistent_id
     pickler.dump([line for path, inner in module.named_modules() for line in _lines(path, inner, ignored)])
@@ -60,15 +53,12 @@ def _lines(path: str, module: Any, ignored: Ignored) -> Iterator[tuple[Any, ...]
     """The class, the attributes, the submodules and the tensors of a module."""
     yield path, type(module), list(module._modules)
     for name, value in vars(module).items():
-        if name not in INTERNAL and not _is_empty(value) and not ignored(name, value):
-            is_numbered = name in HOOKS  # by how many hooks the process has
+        is_empty = isinstance(value, (dict, set, list, tuple)) and not value
+        if name not in INTERNAL and not is_empty and not ignored(name, value):
+            is_numbered = name in ("_forward_hooks", "_forward_pre_hooks")  # by how many hooks the process has
             yield path, name, list(value.values()) if is_numbered else value
     for name, tensor in (*module._parameters.items(), *module._buffers.items()):
         yield path, name, tensor_type(tensor), tensor if name in module._non_persistent_buffers_set else None
-
-
-def _is_empty(value: Any) -> bool:
-    return isinstance(value, (dict, set, list, tuple)) and not value
 
 
 def tensor_type(tensor: Any) -> str:

@@ -53,7 +53,11 @@ def _repeated(graph: Any, traced: TracedStack, counterparts: Mapping[Any, Any], 
     """The nodes of the periods after the second one; the nodes after the periods then read the last of them."""
     _shift_end(traced, names)
     latest = {value: value for node in traced.second for value in node.outputs}
-    layer_values = _layer_values(traced, {*counterparts, *latest})
+    # The parameters and inputs of its layers that the second period reads: a copy reads those of its own layers.
+    read = dict.fromkeys(value for node in traced.second for value in all_inputs(node))
+    outer = [value for value in read if value not in counterparts and value not in latest]
+    layers = {value: layer_of(value, traced.stack, traced.ports) for value in outer}
+    layer_values = [value for value, layer in layers.items() if layer is not None and layer >= traced.stack.head]
     nodes: list[Any] = []
     for shift in traced.shifts:
         # The second period reads the first one; a copy of it reads the period before the copy.
@@ -116,13 +120,6 @@ def _shift_end(traced: TracedStack, names: Names) -> None:
     ports = [value for value in values if _is_port(traced, value) and traced.ports[value.name].layer >= traced.end]
     for value in ports:
         value.name = _shifted_name(traced, names, value, traced.added)
-
-
-def _layer_values(traced: TracedStack, inside: set[Any]) -> list[Any]:
-    """The parameters and inputs of its layers that the second period reads: a copy reads those of its own layers."""
-    values = dict.fromkeys(value for node in traced.second for value in all_inputs(node) if value not in inside)
-    layers = {value: layer_of(value, traced.stack, traced.ports) for value in values}
-    return [value for value, layer in layers.items() if layer is not None and layer >= traced.stack.head]
 
 
 def _shifted_value(graph: Any, traced: TracedStack, names: Names, value: Any, layers: int) -> Any:

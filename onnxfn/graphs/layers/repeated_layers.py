@@ -12,9 +12,6 @@ from attrs import frozen
 from onnxfn.graphs.layers.module_states import module_bytes
 from onnxfn.specs.errors import raise_no_memory
 
-INDEX_WORDS = ("idx", "index", "layer", "number")
-"""Words in the names of attributes that are the index of a layer."""
-
 LEAST_SAVED_SHARE = 0.2
 """The least share of a model's modules that a trace must skip, because a failed proof costs a second, whole trace."""
 
@@ -145,7 +142,7 @@ def _identity(value: Any) -> int | None:
 
 
 def _may_be_index(name: str, value: Any) -> bool:
-    return type(value) is int and any(word in name for word in INDEX_WORDS)
+    return type(value) is int and any(word in name for word in ("idx", "index", "layer", "number"))
 
 
 def _are_equal(first: tuple[bytes | None, list[int]], second: tuple[bytes | None, list[int]], offset: int) -> bool:

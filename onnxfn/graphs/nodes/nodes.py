@@ -102,12 +102,8 @@ def insert_node(
 ) -> Any:
     """Inserts a node before another node and returns it.
 
-    Args:
-        before: the node that follows the new one.
-        operator: the operator, `"Add"` or `"com.microsoft::MatMulNBits"`.
-        inputs: the inputs of the new node; None for an optional input that is left out.
-        outputs: for each output its dtype or a value of this dtype, and its sizes; None for an unknown shape.
-        attributes: the attributes of the new node.
+    `operator` is `"Add"`, or `"com.microsoft::MatMulNBits"`. `inputs` has None for an optional input that is left out.
+    `outputs`: for each output its dtype or a value of this dtype, and its sizes; None for an unknown shape.
     """
     import onnx_ir
 
@@ -237,12 +233,6 @@ def is_last_axis(axis: int | None, rank: int) -> bool:
     return axis in (-1, rank - 1)
 
 
-def transposed_from(value: Any, perm: Sequence[int]) -> Any:
-    """The tensor that a node transposes by `perm` to compute a value; None if there is no such node."""
-    node = producer(value, "Transpose")
-    return node.inputs[0] if node is not None and tuple(attribute(node, "perm", ())) == tuple(perm) else None
-
-
 def slice_of(value: Any, size: int) -> Slice | None:
     """The slice that computes a value, if the last axis of the sliced tensor has `size` elements; else None.
 
@@ -272,11 +262,6 @@ def _split_slice(node: Any, value: Any) -> Slice | None:
         return None
     start = sum(widths[: value.index()])
     return node.inputs[0], (start, start + widths[value.index()], 1)
-
-
-def is_readable(graph: Any, size: Any) -> bool:
-    """Whether a size is an integer, or a symbol that an axis of an input of the graph has."""
-    return isinstance(size, int) or any(True for _ in _inputs_with(graph, size))
 
 
 def size_tensor(before: Any, size: Any, fallback: Any = None) -> Any:

@@ -17,11 +17,9 @@ SLOT = "onnxfn.slot"
 
 @frozen
 class Slot:
-    """A parameter of the model that an initializer of a graph holds.
+    """A parameter of the model that an initializer of a graph holds, by its name in the model.
 
-    Attributes:
-        parameter: the name of the parameter in the model.
-        perm: the order of its axes in the graph; () if it is that of the model.
+    `perm`: the order of its axes in the graph; () if it is that of the model.
     """
 
     parameter: str
@@ -41,10 +39,8 @@ def to_slots(model: Any, parameter_name: Callable[[Any], str | None]) -> Any:
     After: each parameter is one initializer, a slot without values. Other tensors, such as a table that the model
     computes, are constants of the graph. No later pass can read a parameter, so the graph fits every checkpoint.
 
-    Args:
-        model: the graph, which is changed.
-        parameter_name: returns the name of the parameter with this tensor, None if there is none. Tensors with the same
-            view of the same memory have the same name.
+    `parameter_name` returns the name of the parameter with a tensor, None if there is none. Tensors with the same view
+    of the same memory have the same name.
     """
     first: dict[str, Any] = {}
     for initializer, value in list(model.graph.initializers.items()):
@@ -69,6 +65,8 @@ def pretranspose(model: Any) -> Any:
     After: a slot that only equal Transpose nodes read has its axes in their order, and the nodes are gone. If another
     node reads the slot, too (a tied embedding), nothing changes: the parameter would be stored twice.
     """
+    import onnx_ir
+
     for value in list(model.graph.initializers.values()):
         if slot_of(value) is None or value.is_graph_output():
             continue
@@ -76,7 +74,8 @@ def pretranspose(model: Any) -> Any:
         perms = [_perm(node) for node in consumers]
         if not perms or perms[0] is None or perms.count(perms[0]) < len(perms):
             continue
-        _transpose_slot(value, perms[0])
+        value.meta[SLOT] = evolve(value.meta[SLOT], perm=perms[0])
+        value.shape = onnx_ir.Shape([value.shape[axis] for axis in perms[0]])
         for node in consumers:
             node.outputs[0].replace_all_uses_with(value, replace_graph_outputs=True)
             node.graph.remove(node, safe=True)
@@ -109,18 +108,19 @@ def bind_weights(model: Any, tensors: Callable[[str], Any]) -> Any:
     After: the initializer of a slot is a view of the tensor of its parameter, with its axes in the order of the slot.
     Nothing is copied. A tensor of another float dtype than the graph reads is converted when it is written.
 
-    Args:
-        model: the graph, which is changed.
-        tensors: returns the tensor of a parameter, of torch or of numpy.
-
-    Raises:
-        CaptureFailed: a tensor has another shape than the graph reads, or numbers of another kind.
+    `tensors` returns the tensor of a parameter, of torch or of numpy. CaptureFailed if one has another shape than the
+    graph reads, or numbers of another kind.
     """
     for value in model.graph.initializers.values():
         slot = slot_of(value)
         if slot is not None:
-            view = parameter_view(tensors(slot.parameter), slot.perm, value.name)
-            value.const_value = _checked(value, slot, float_view(view, value.dtype))
+            view = float_view(parameter_view(tensors(slot.parameter), slot.perm, value.name), value.dtype)
+            if tuple(view.shape) != tuple(value.shape) or view.dtype != value.dtype:
+                raise CaptureFailed(
+                    f"parameter {slot.parameter} is {view.dtype.name}{list(view.shape)}, "
+                    f"but the graph reads {value.dtype.name}{list(value.shape)}"
+                )
+            value.const_value = view
     return model
 
 
@@ -138,26 +138,9 @@ def float_view(view: Any, dtype: Any) -> Any:
     return converted(view, dtype) if view.dtype.is_floating_point() and dtype.is_floating_point() else view
 
 
-def _checked(value: Any, slot: Slot, view: Any) -> Any:
-    """The view, if it has the shape and the dtype of the value."""
-    if tuple(view.shape) != tuple(value.shape) or view.dtype != value.dtype:
-        raise CaptureFailed(
-            f"parameter {slot.parameter} is {view.dtype.name}{list(view.shape)}, "
-            f"but the graph reads {value.dtype.name}{list(value.shape)}"
-        )
-    return view
-
-
 def _perm(node: Any) -> tuple[int, ...] | None:
     """The order in which a Transpose puts the axes of its input; None for other nodes and for outputs of the graph."""
     if node.op_type != "Transpose" or node.domain or node.outputs[0].is_graph_output():
         return None
     perm = node.attributes.get("perm")
     return tuple(perm.as_ints()) if perm is not None else tuple(reversed(range(len(node.inputs[0].shape))))
-
-
-def _transpose_slot(value: Any, perm: tuple[int, ...]) -> None:
-    import onnx_ir
-
-    value.meta[SLOT] = evolve(value.meta[SLOT], perm=perm)
-    value.shape = onnx_ir.Shape([value.shape[axis] for axis in perm])

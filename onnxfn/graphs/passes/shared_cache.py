@@ -19,16 +19,15 @@ from onnxfn.graphs.nodes.nodes import (
     insert_node,
     int_constant,
     is_operator,
+    producer,
     replace_value,
     shape_of,
     size_tensor,
-    transposed_from,
 )
 from onnxfn.specs.algebra.planned import Part
 from onnxfn.specs.errors import CaptureFailed
 from onnxfn.specs.plan.cache_tensors import LENGTH_AXIS, LENGTHS, growing_inputs
 
-OPERATOR = f"{DOMAIN}::GroupQueryAttention"
 RANK = 4
 
 
@@ -115,28 +114,25 @@ def _replace(attention: Any, lengths: Lengths, biases: dict[Any, Any]) -> None:
     inputs = [*tensors, *past, *lengths, None, None, None, bias]
     flat = (*shape_of(tensors[0])[:2], heads * shape_of(past[1])[3])
     outputs = [(output, flat), *((each, each.shape) for each in present)]
-    node = insert_node(attention, OPERATOR, inputs, outputs, **attributes)
-    replace_value(output, _unflat(attention, node.outputs[0], output))
+    node = insert_node(attention, f"{DOMAIN}::GroupQueryAttention", inputs, outputs, **attributes)
+    batch, _, length, size = shape_of(output)
+    split = int_constant(attention.graph, 0, 0, heads, size)
+    shapes = [(output, (batch, length, heads, size))]
+    reshape = insert_node(attention, "Reshape", [node.outputs[0], split], shapes)
+    swapped = insert_node(attention, "Transpose", [reshape.outputs[0]], [(output, output.shape)], perm=SWAP_HEADS)
+    replace_value(output, swapped.outputs[0])
     for old, new in zip(present, node.outputs[1:], strict=True):
         replace_value(old, new)
 
 
 def _flat(before: Any, value: Any) -> Any:
     """A tensor `[batch, heads, length, size]` as `[batch, length, heads * size]`."""
-    swapped = transposed_from(value, SWAP_HEADS)
-    if swapped is None:
-        batch, heads, length, size = shape_of(value)
-        outputs = [(value, (batch, length, heads, size))]
-        swapped = insert_node(before, "Transpose", [value], outputs, perm=SWAP_HEADS).outputs[0]
-    return flatten_heads(before, swapped)
-
-
-def _unflat(before: Any, flat: Any, like: Any) -> Any:
-    """A tensor `[batch, length, heads * size]` as the output of an Attention, `[batch, heads, length, size]`."""
-    batch, heads, length, size = shape_of(like)
-    sizes = int_constant(before.graph, 0, 0, heads, size)
-    split = insert_node(before, "Reshape", [flat, sizes], [(like, (batch, length, heads, size))]).outputs[0]
-    return insert_node(before, "Transpose", [split], [(like, like.shape)], perm=SWAP_HEADS).outputs[0]
+    node = producer(value, "Transpose")
+    if node is not None and tuple(attribute(node, "perm", ())) == SWAP_HEADS:
+        return flatten_heads(before, node.inputs[0])
+    batch, heads, length, size = shape_of(value)
+    outputs = [(value, (batch, length, heads, size))]
+    return flatten_heads(before, insert_node(before, "Transpose", [value], outputs, perm=SWAP_HEADS).outputs[0])
 
 
 def _bias(attention: Any, mask: Any, dtype: Any, known: dict[Any, Any]) -> Any:

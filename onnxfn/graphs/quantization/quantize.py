@@ -11,7 +11,7 @@ from attrs import evolve
 
 from onnxfn.graphs.nodes.nodes import import_domain, shape_of
 from onnxfn.graphs.nodes.slots import SLOT, Slot, slot_of
-from onnxfn.graphs.quantization.quantized_operators import REPLACEMENTS, StoredWeight, replace_read, with_cast_scales
+from onnxfn.graphs.quantization.quantized_operators import REPLACEMENTS, StoredWeight, with_cast_scales
 from onnxfn.graphs.quantization.quantized_slots import add_quantized_slots
 from onnxfn.graphs.quantization.weight_reads import MATRIX_RANK, Read, weight_reads
 from onnxfn.specs.quantization import WeightRule, rule_for
@@ -81,7 +81,8 @@ def _quantize(graph: Any, value: Any, reads: Sequence[Read], rule: WeightRule) -
     weight = StoredWeight(graph, str(value.name), rule, shape, tensors, value.dtype)
     weight = with_cast_scales(weight, reads)
     for read in reads:
-        replace_read(weight, read)
+        REPLACEMENTS[rule.kind, read.operator](weight, read.node)
+        read.node.graph.remove(read.node, safe=True)
     for transpose in {read.transpose for read in reads if read.transpose is not None}:
         transpose.graph.remove(transpose, safe=True)
     del graph.initializers[value.name]

@@ -60,12 +60,6 @@ def with_cast_scales(weight: StoredWeight, reads: Sequence[Read]) -> StoredWeigh
     return evolve(weight, tensors={**weight.tensors, "scales": node.outputs[0]})
 
 
-def replace_read(weight: StoredWeight, read: Read) -> None:
-    """Replaces a node that reads a weight by nodes that read its codes."""
-    REPLACEMENTS[weight.rule.kind, read.operator](weight, read.node)
-    read.node.graph.remove(read.node, safe=True)
-
-
 def _matmul_of_blocks(weight: StoredWeight, node: Any) -> None:
     (rows, columns), rule = weight.shape, weight.rule
     level = {"accuracy_level": rule.accuracy_level} if rule.accuracy_level else {}

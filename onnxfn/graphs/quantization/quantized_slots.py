@@ -99,10 +99,6 @@ def quantized_sizes(model: Any) -> Mapping[str, tuple[int, ...]]:
     return {slot.name: slot.shape for slot in slots if slot is not None}
 
 
-BITS = 8
-"""Bits of a byte."""
-
-
 def graph_size(part: str, model: Any) -> GraphSize:
     """The numbers of weights and nodes of a graph, and the types of its outputs. No weight is read.
 
@@ -116,7 +112,7 @@ def graph_size(part: str, model: Any) -> GraphSize:
 def weight_bytes(model: Any) -> int:
     """The bytes of the weights of a graph. No weight is read."""
     slots = [value for value in model.graph.initializers.values() if quantized_slot_of(value) is not None]
-    return int(sum(prod(value.shape) * value.dtype.bitwidth // BITS for value in (*_floats(model), *slots)))
+    return int(sum(prod(value.shape) * value.dtype.bitwidth // 8 for value in (*_floats(model), *slots)))
 
 
 def _floats(model: Any) -> list[Any]:

@@ -11,9 +11,6 @@ from onnxfn.specs.errors import InvalidSpec
 from onnxfn.weights.packed.quantized_checkpoint import QuantizedWeight
 from onnxfn.weights.packed.stored_blocks import ROLES, bits_of, block_size, blocks_tensor, scale_dtype, stored_weight
 
-FLOAT32_COMPUTATION = 1
-"""The `accuracy_level` of MatMulNBits that computes in float32."""
-
 
 def keep_stored_blocks(model: Any, tensors: Mapping[str, Any]) -> tuple[Any, tuple[str, ...]]:
     """Lets products read quantized weights as a checkpoint stores them.
@@ -64,7 +61,7 @@ def _replace_products(model: Any, value: Any, weight: QuantizedWeight) -> None:
             N=int(rows),
             bits=bits_of(weight),
             block_size=block_size(weight),
-            accuracy_level=FLOAT32_COMPUTATION,
+            accuracy_level=1,  # computes in float32
         )
         product.outputs[0].name = None if output.is_graph_output() else f"{output.name}_stored"
         replace_value(output, product.outputs[0])

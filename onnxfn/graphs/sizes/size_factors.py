@@ -22,12 +22,7 @@ from onnxfn.models.patching import replaced
 
 @frozen
 class Factors:
-    """A product of an integer and of formulas.
-
-    Attributes:
-        number: The integer.
-        powers: From each formula to how often it is a factor. No formula is a multiple of an integer.
-    """
+    """A product of an integer and of powers of formulas, none of which is a multiple of an integer."""
 
     number: int
     powers: Mapping[Any, int] = field(factory=dict)

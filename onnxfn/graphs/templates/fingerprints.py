@@ -42,9 +42,6 @@ IGNORED_KEYS = (
 )
 """Keys of a configuration that do not change a graph, or that follow from the parameters."""
 
-PACKAGE_FOLDERS = frozenset({"site-packages", "dist-packages"})
-"""The folders of installed packages, in virtual environments and in those of the system, which may be joined."""
-
 
 class NotHashable(Exception):
     """A value without a name or a text that would be the same in another process."""
@@ -146,7 +143,7 @@ def _is_installed(package: str) -> bool:
     if package in ("builtins", "onnxfn") or package in sys.stdlib_module_names:
         return True
     file = getattr(sys.modules.get(package), "__file__", None)
-    return file is not None and not PACKAGE_FOLDERS.isdisjoint(Path(file).parts)
+    return file is not None and not {"site-packages", "dist-packages"}.isdisjoint(Path(file).parts)
 
 
 @cache

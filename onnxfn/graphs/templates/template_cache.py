@@ -32,9 +32,6 @@ from onnxfn.specs.errors import raise_no_memory
 MAX_CACHE_BYTES = 512 * 2**20
 """Bytes that the files of a cache folder may have together, unless the caller sets another limit."""
 
-PARTIAL = ".partial"
-"""Suffix of a file that is being written."""
-
 DIGEST_LENGTH = len(f"{hashlib.sha256().hexdigest()}\n")
 """Bytes at the start of a file that hold its digest."""
 
@@ -42,7 +39,6 @@ DIGEST_LENGTH = len(f"{hashlib.sha256().hexdigest()}\n")
 _ENTRY = re.compile(r"[0-9a-f]{64}\.template(\.\w+\.partial)?")
 
 _OPEN_FLAGS = sum(getattr(os, name, 0) for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_BINARY"))
-_WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 
 @frozen
@@ -145,7 +141,7 @@ def _is_own(status: os.stat_result) -> bool:
     """Whether a file belongs to this user and nobody else may write it; always, where files have no POSIX owner."""
     if not hasattr(os, "geteuid"):
         return True
-    return status.st_uid == os.geteuid() and not status.st_mode & _WRITABLE_BY_OTHERS
+    return status.st_uid == os.geteuid() and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
 
 def _digest_line(file: Path, content: bytes) -> bytes:
@@ -157,7 +153,7 @@ def _digest_line(file: Path, content: bytes) -> bytes:
 def _partial_file(file: Path) -> Iterator[Path]:
     """A new empty file in the folder of `file`; on leaving, it is deleted if it is still there."""
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=f"{file.name}.", suffix=PARTIAL, dir=file.parent)
+    handle, name = tempfile.mkstemp(prefix=f"{file.name}.", suffix=".partial", dir=file.parent)
     os.close(handle)
     try:
         yield Path(name)

@@ -111,10 +111,7 @@ def decompositions() -> Mapping[Any, Any]:
 def decompose_in_place(graph: Any, nodes: Sequence[Any], registry: Any) -> bool:
     """Replaces nodes of a program's graph by nodes that compute the same; returns whether it could.
 
-    Args:
-        graph: The `torch.fx.Graph`. It is changed.
-        nodes: The nodes to replace. None of them writes into memory.
-        registry: Torch's table of translations: an operator in it is not decomposed.
+    None of the nodes writes into memory. An operator in `registry`, torch's table of translations, is not decomposed.
     """
     untranslated = set(nodes)
     sizes: dict[Any, Any] = {}
@@ -346,9 +343,13 @@ def lower_in_place(program: Any, registry: Any) -> bool:
 
     The program computes the same before and after, so one for which this is false can still be traced again by torch.
     """
-    graph = program.graph_module.graph
-    if _mutates_inputs(program) or any(node.op == "get_attr" or _is_of_functorch(node) for node in graph.nodes):
-        return False
+    graph, signature = program.graph_module.graph, program.graph_signature
+    if len(signature.output_specs) != len(signature.user_outputs):
+        return False  # it writes into a buffer or an input of the model
+    modules = (str(getattr(node.target, "__module__", "")) for node in graph.nodes)
+    has_vmap = any(module.startswith(torch_name("functorch").__name__) for module in modules)
+    if has_vmap or any(node.op == "get_attr" for node in graph.nodes):
+        return False  # torch traces what lies in a `torch.vmap` once more, in other operators
     _complete_users(graph)
     for node in list(graph.nodes):
         if node.op == "call_function":
@@ -359,21 +360,10 @@ def lower_in_place(program: Any, registry: Any) -> bool:
             graph.erase_node(node)
     untranslated = [node for node in graph.nodes if node.op == "call_function" and not has_translation(node, registry)]
     is_lowered = not any(map(is_mutable, untranslated)) and decompose_in_place(graph, untranslated, registry)
-    _name_outputs(program)
+    for spec, output in zip(signature.output_specs, graph.output_node().args[0], strict=True):
+        if hasattr(output, "name"):
+            spec.arg.name = output.name  # some outputs are other nodes now
     return is_lowered
-
-
-def _is_of_functorch(node: Any) -> bool:
-    """Whether a node starts or ends a `torch.vmap`: torch traces what lies between once more, in other operators."""
-    return str(getattr(node.target, "__module__", "")).startswith(torch_name("functorch").__name__)
-
-
-def _name_outputs(program: Any) -> None:
-    """Tells the program the names of its outputs, some of which are other nodes now."""
-    outputs = next(iter(reversed(program.graph_module.graph.nodes))).args[0]
-    for spec, node in zip(program.graph_signature.output_specs, outputs, strict=True):
-        if hasattr(node, "name"):
-            spec.arg.name = node.name
 
 
 def insert_type_promotions(program: Any, registry: Any) -> Any:
@@ -453,11 +443,6 @@ def _replace(graph: Any, node: Any, by: Any) -> None:
     else:
         node.replace_all_uses_with(by)
         graph.erase_node(node)
-
-
-def _mutates_inputs(program: Any) -> bool:
-    """Whether the program writes into a buffer or an input of the model: it then has more outputs than the model."""
-    return len(program.graph_signature.output_specs) != len(program.graph_signature.user_outputs)
 
 
 def _promotes(node: Any, operators: frozenset[str]) -> bool:

@@ -16,12 +16,9 @@ Step = Callable[[Sequence[Any], Sequence[Any]], Sequence[Any]]
 def running(step: Step, states: Sequence[Any], tensors: Sequence[Any], axis: int, prefix: str) -> tuple[Any, ...]:
     """The states after each index along an axis of some tensors, one tensor of their shape for each state.
 
-    Args:
-        step: Computes the next states on onnxscript values. It may read no other value.
-        states: The states before the first index; each has the shape of the tensors without the axis.
-        tensors: The tensors, each with a dtype. All have the same shape.
-        axis: The axis.
-        prefix: Starts the names of the values in the step, which must be no names of values around it.
+    `step` computes the next states on onnxscript values. It may read no other value. A first state has the shape of the
+    tensors without the axis; all tensors have a dtype and the same shape. `prefix` starts the names of the values in
+    the step, which must be no names of values around it.
     """
     shape = [size for index, size in enumerate(tensors[0].shape) if index != axis]
     state_inputs, elements = (

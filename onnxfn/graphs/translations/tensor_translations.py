@@ -180,7 +180,10 @@ def _real_signal(spectrum: Any, dim: Sequence[int], normalization: int, last_dim
     """
     axis = dim[-1]
     conjugate = op.Mul(spectrum, op.Constant(value_floats=[1.0, -1.0]))
-    last = integers((last_dim_size - 1) // 2) if isinstance(last_dim_size, int) else _half(last_dim_size)
+    if isinstance(last_dim_size, int):
+        last = integers((last_dim_size - 1) // 2)
+    else:
+        last = op.Div(op.Sub(op.Reshape(last_dim_size, integers(-1)), integers(1)), integers(2))
     mirrored = op.Slice(conjugate, last, integers(0), integers(axis), integers(-1))
     spectrum = op.Concat(spectrum, mirrored, axis=axis)
     signal = fft.aten__fft_c2c(spectrum, dim, normalization, False)
@@ -209,11 +212,6 @@ def _size(tensor: Any, dim: int = 0) -> Any:
 def _with_axis(tensor: Any, dim: int) -> Any:
     """A complex tensor with one more axis of size 1; torch's table has it for real tensors."""
     return op.Unsqueeze(tensor, integers(dim if dim >= 0 else dim - 1))
-
-
-def _half(size: Any) -> Any:
-    """Half of a size minus one, as a vector."""
-    return op.Div(op.Sub(op.Reshape(size, integers(-1)), integers(1)), integers(2))
 
 
 def _median(tensor: Any, dim: int, keepdim: bool = False) -> Sequence[Any]:

@@ -45,11 +45,12 @@ def translations(opset: int) -> dict[Any, Callable[..., Any]]:
         torch.ops.aten.index.Tensor: _index,
         torch.ops.aten.index_put.default: _index_put,
         torch.ops.aten.linear.default: _linear,
-        torch.ops.aten.log_sigmoid.default: _log_sigmoid,
-        torch.ops.aten.sym_numel.default: _sym_numel,
+        # torch's table takes the logarithm of a number that is 0 for -20 in ONNX Runtime
+        torch.ops.aten.log_sigmoid.default: lambda tensor: op.Neg(op.Softplus(op.Neg(tensor))),
+        torch.ops.aten.sym_numel.default: op.Size,
         torch.ops.aten.unflatten.int: _unflatten,
         torch.ops.aten.repeat_interleave.self_int: _repeat_interleave,
-        torch.ops.aten.reshape_as.default: _reshape_as,
+        torch.ops.aten.reshape_as.default: lambda tensor, other: op.Reshape(tensor, op.Shape(other)),
         torch.ops.aten.rrelu_with_noise_functional.default: _rrelu,
         torch.ops.aten.rsub.Scalar: _rsub,
         torch.ops.aten.scaled_dot_product_attention.default: _attention,
@@ -82,16 +83,6 @@ def _linear(tensor: Any, weight: Any, bias: Any = None) -> Any:
         return nn.aten_linear(tensor, weight, bias)
     product = op.MatMul(tensor, op.Transpose(weight))
     return product if bias is None else op.Add(product, bias)
-
-
-def _reshape_as(tensor: Any, other: Any) -> Any:
-    """A tensor reshaped to the shape of another; torch's table lacks it."""
-    return op.Reshape(tensor, op.Shape(other))
-
-
-def _log_sigmoid(tensor: Any) -> Any:
-    """The logarithm of the sigmoid; torch's table takes the logarithm of a number that is 0 for -20 in ONNX Runtime."""
-    return op.Neg(op.Softplus(op.Neg(tensor)))
 
 
 def _gelu(tensor: Any, approximate: str = "none") -> Any:
@@ -175,17 +166,6 @@ def _reshaped(tensor: Any, kept: int, sizes: Any) -> Any:
     return op.Reshape(tensor, integers(*[0] * kept, *known)) if known.count(-1) <= 1 else None
 
 
-def _sym_numel(tensor: Any) -> Any:
-    """The number of elements of a tensor; torch's table lacks it."""
-    return op.Size(tensor)
-
-
-def _height_and_width(value: Any) -> list[int]:
-    """The values for height and width, of which torch gives one or both."""
-    values = list(value) if isinstance(value, (list, tuple)) else [value]
-    return values if len(values) > 1 else values * 2
-
-
 def _adaptive_avg_pool1d(sequence: Any, output_size: Any) -> Any:
     """The means of `output_size` parts of the last axis, which may have any size; see `_adaptive_avg_pool2d`."""
     axis = len(sequence.shape) - 1
@@ -200,7 +180,7 @@ def _adaptive_avg_pool2d(image: Any, output_size: Any) -> Any:
     torch decomposes it into windows of the traced sizes (in UPerNet's pyramid). Parts overlap where a side is not a
     multiple of their number.
     """
-    parts = _height_and_width(output_size)
+    parts = [*output_size] if len(output_size) > 1 else [*output_size] * 2
     if parts == [1, 1]:
         return op.ReduceMean(image, integers(2, 3), keepdims=1)
     rows, columns = (_mean_weights(image, axis, count) for axis, count in zip((2, 3), parts, strict=True))
@@ -281,7 +261,9 @@ def _attention(
             query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa
         )
     if is_causal:
-        attn_mask = _causal_mask(query, key)
+        rows, columns = (counted(size(tensor, -2)) for tensor in (query, key))
+        is_earlier = op.LessOrEqual(op.Unsqueeze(columns, integers(0)), op.Unsqueeze(rows, integers(1)))
+        attn_mask = typed(is_earlier, DataType.BOOL, onnx_ir.Shape([query.shape[-2], key.shape[-2]]))
     if enable_gqa:
         key, value = (_repeat_groups(tensor, query.shape[1]) for tensor in (key, value))
     dtype = query.dtype
@@ -297,13 +279,6 @@ def _attention(
     # The same in every layer that shares the mask, so one copy is left once common subexpressions are removed.
     has_keys = op.ReduceMax(op.Cast(attn_mask, to=int(dtype)), integers(-1), keepdims=1)
     return op.Mul(op.MatMul(weights, value), has_keys)
-
-
-def _causal_mask(query: Any, key: Any) -> Any:
-    """The mask `[queries, keys]` that is true for keys up to the index of the query."""
-    rows, columns = (counted(size(tensor, -2)) for tensor in (query, key))
-    mask = op.LessOrEqual(op.Unsqueeze(columns, integers(0)), op.Unsqueeze(rows, integers(1)))
-    return typed(mask, DataType.BOOL, onnx_ir.Shape([query.shape[-2], key.shape[-2]]))
 
 
 def _repeat_groups(states: Any, heads: int) -> Any:

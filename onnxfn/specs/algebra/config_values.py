@@ -61,10 +61,7 @@ FUNCTIONS: Mapping[str, str] = MappingProxyType(
 
 @cache
 def parsed(text: str) -> Source:
-    """The getter that a formula stands for; a name or a dotted path is itself.
-
-    Raises:
-        InvalidSpec: the text is neither.
+    """The getter that a formula stands for; a name or a dotted path is itself. InvalidSpec for any other text.
 
     >>> print(parsed("head_dim or hidden_size // num_attention_heads"))
     either(head_dim, quotient(hidden_size, num_attention_heads))
@@ -127,11 +124,8 @@ Reader = Callable[[Source], Any]
 def snapshot(config: Any) -> Snapshot:
     """A configuration as a plain dict that also has the names of transformers' `attribute_map`.
 
-    Args:
-        config: A mapping, an object with `to_dict`, or a model whose configuration is one of these.
-
-    Raises:
-        InvalidSpec: `config` is none of these.
+    `config` is a mapping, an object with `to_dict`, or a model whose configuration is one of these; InvalidSpec for
+    anything else.
     """
     for value in (config, config_of(config)):
         if isinstance(value, Mapping):
@@ -240,16 +234,12 @@ def _path_value(config: Snapshot, path: str) -> Any:
     for index, key in enumerate(path.split(".")):
         keys = value if isinstance(value, Mapping) else {}
         if keys.get(key) is None:
-            raise MissingValue(_no_key(keys, key, path, index))
+            part = f" (part {index + 1} of {path!r})" if "." in path else ""
+            known = sorted(name for name, value in keys.items() if value is not None)
+            has = f"it has: {listed(known)}{closest(key, known)}"
+            raise MissingValue(f"the configuration has no {key!r}{part}; {has}")
         value = keys[key]
     return value
-
-
-def _no_key(keys: Snapshot, key: str, path: str, index: int) -> str:
-    """The message for a key of a path that a configuration does not have."""
-    part = f" (part {index + 1} of {path!r})" if "." in path else ""
-    known = sorted(name for name, value in keys.items() if value is not None)
-    return f"the configuration has no {key!r}{part}; it has: {listed(known)}{closest(key, known)}"
 
 
 def _either(read: Reader, *sources: Source) -> Any:

@@ -81,19 +81,11 @@ def padded(side: Side) -> ExportSpec:
 
 
 def dummies(spec: AnySpec, sizes: Mapping[str, int], *, seed: int = 0) -> dict[str, Array]:
-    """The dummy of each input of a planned spec, in order.
+    """The dummy of each input of a planned spec, or of one whose sizes and generators do not read the configuration.
 
-    Args:
-        spec: A planned spec, or one whose sizes and generators do not read the configuration.
-        sizes: Sizes of dynamic axes, which replace those of the spec.
-        seed: The seed of all random numbers.
-
-    Returns:
-        `{input name: array}`.
-
-    Raises:
-        UnknownName: A size that no input has, an axis without a size, or an unknown generator or function.
-        InvalidSpec: A generator cannot make the array.
+    `sizes` of dynamic axes replace those of the spec. `seed`: that of all random numbers. UnknownName for a size that
+    no input has, an axis without a size, or an unknown generator or function. InvalidSpec if a generator cannot make
+    the array.
     """
     all_sizes = known_sizes(spec, sizes)
     return {input_.name: dummy(spec, input_, all_sizes, seed=seed) for input_ in spec.inputs}

@@ -17,9 +17,6 @@ NUM_LOGITS_TO_KEEP = "num_logits_to_keep"
 LOGITS_TO_KEEP = "logits_to_keep"
 """The argument of `forward` in transformers 5.23, and the generator of its dummies."""
 
-LOADER = "AutoModelForCausalLM"
-"""The class whose models have the argument."""
-
 NUM_LOGITS = "num_logits"
 """The symbol of the axis of logits that are computed for the last tokens alone."""
 
@@ -39,7 +36,7 @@ _KEPT = compose(
 
 def computes_logits(spec: ExportSpec) -> bool:
     """Whether a spec is of a decoder with logits of each token."""
-    return spec.call.loader == LOADER and "logits" in spec.outputs
+    return spec.call.loader == "AutoModelForCausalLM" and "logits" in spec.outputs
 
 
 def has_last_logits(spec: AnySpec) -> bool:

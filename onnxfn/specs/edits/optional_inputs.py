@@ -25,12 +25,8 @@ WITHOUT_POSITIONS = frozenset({"num_channels", "audio_channels", "num_mel_bins"}
 class OptionalInput:
     """An input that belongs to another one and has an element for each of its positions.
 
-    Attributes:
-        name: Its name, in ONNX and in `forward`.
-        of: The inputs to which it may belong.
-        generator: The generator of its dummies, if the spec has it.
-        function: The function of its dummies, if the spec has no such generator.
-        arguments: The arguments of the function.
+    `of`: the inputs to which it may belong. `generator`: that of its dummies, if the spec has it; else `function` and
+    its arguments make them.
     """
 
     name: str

@@ -14,7 +14,6 @@ from onnxfn.specs.algebra.planned import Case, PlannedSpec
 from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.axes import names, symbols, terms
 from onnxfn.specs.axis_symbols import fixed_sizes, joined_axes, ranges, traced_sizes
-from onnxfn.specs.errors import InvalidSpec
 from onnxfn.specs.plan.size_cases import within
 
 Sized = TypeVar("Sized", Case, PlannedSpec)
@@ -31,13 +30,6 @@ def case_within(case: Sized, spec: PlannedSpec) -> Sized:
     sizes = traced_sizes(case)
     moved = {name: min(max(sizes[name], low), high) for name, (low, high) in ranges(spec).items() if name in sizes}
     return resized(case, within(sizes | moved, spec.limits) if spec.limits else moved)
-
-
-def check_sizes(spec: PlannedSpec, sizes: Mapping[str, int]) -> None:
-    """Raises InvalidSpec if a size is not in the range of its axis."""
-    for name, (low, high) in ranges(spec).items():
-        if not low <= sizes.get(name, low) <= high:
-            raise InvalidSpec(f"{name!r} is {low} to {high} by with_shapes, not {sizes[name]}")
 
 
 CASE_STEPS = (3, 5)
@@ -68,11 +60,6 @@ FAR_TEXT, FAR_PAST = "far text", "far past"
 def is_far(case: Case) -> bool:
     """Whether a case is one of these."""
     return case.name.startswith((FAR_TEXT, FAR_PAST))
-
-
-def near_cases(spec: PlannedSpec) -> tuple[Case, ...]:
-    """The cases of a planned spec without the far ones."""
-    return tuple(case for case in cases(spec) if not is_far(case))
 
 
 def batch_symbol(spec: PlannedSpec) -> str | None:

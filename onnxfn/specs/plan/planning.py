@@ -64,7 +64,9 @@ def plan(spec: ExportSpec, config: Any = None, *, decoders: Decoders = "merged")
     """
     planned = planned_axes(spec, config, decoders=decoders)
     for part in planned.parts:
-        _refuse_missing_outputs(part.spec)
+        if not part.spec.outputs:
+            of = f"{part.spec.name or 'this spec'} has no output{f' for {part.spec.task}' if part.spec.task else ''}"
+            raise InvalidSpec(f"{of}; add one: compose(spec, gives(name, axes))")
         refuse_unshared_cache(part.spec)
         if config is not None:
             refuse_unread_values(spec, snapshot(config), part.spec)
@@ -178,14 +180,6 @@ def _refuse_unknown_names(spec: ExportSpec, parts: tuple[Part, ...]) -> None:
     ):
         for name in chosen:
             refuse_unknown(kind, name, known, of=spec.name or "this spec")
-
-
-def _refuse_missing_outputs(spec: PlannedSpec) -> None:
-    if not spec.outputs:
-        raise InvalidSpec(
-            f"{spec.name or 'this spec'} has no output{f' for {spec.task}' if spec.task else ''}; "
-            "add one: compose(spec, gives(name, axes))"
-        )
 
 
 def refuse_unread_values(spec: ExportSpec, config: Snapshot, planned: PlannedSpec) -> None:

@@ -7,9 +7,8 @@ from typing import Any, Literal
 from onnxfn.specs.algebra.config_values import snapshot
 from onnxfn.specs.algebra.dummies import dummies
 from onnxfn.specs.algebra.spec import ExportSpec
-from onnxfn.specs.axis_symbols import fixed_sizes
+from onnxfn.specs.axis_symbols import fixed_sizes, ranges
 from onnxfn.specs.errors import InvalidSpec, refuse_unknown
-from onnxfn.specs.plan.check_cases import check_sizes
 from onnxfn.specs.plan.planning import planned_axes, refuse_unread_values
 from onnxfn.specs.plan.real_inputs import real_inputs
 
@@ -88,7 +87,9 @@ def dummy_inputs(
     for name, size in fixed_sizes(planned).items():
         if sizes.get(name, size) != size:
             raise InvalidSpec(f"{name!r} is fixed at {size} by with_shapes, so no dummy has {sizes[name]}")
-    check_sizes(planned, sizes)
+    for name, (low, high) in ranges(planned).items():
+        if not low <= sizes.get(name, low) <= high:
+            raise InvalidSpec(f"{name!r} is {low} to {high} by with_shapes, not {sizes[name]}")
     if preprocessor is None:
         arrays = dummies(planned, sizes, seed=seed)
     else:

@@ -25,13 +25,8 @@ def left_out(
 ) -> tuple[LeftOut, ...]:
     """The arguments of a model that a processor gives and that no part of a plan takes, in the order of `forward`.
 
-    A decoder that reads an encoder's output has no left-out inputs.
-
-    Args:
-        spec: The spec of the plan.
-        planned: The plan.
-        parameters: The parameters of the model's `forward`.
-        processed: The names that a processor of the model gives.
+    A decoder that reads an encoder's output has none. `parameters`: those of the model's `forward`. `processed`: the
+    names that a processor of the model gives.
     """
     taken = planned.arguments
     if "encoder_outputs" in taken and taken.isdisjoint(name for names in MAIN_INPUTS.values() for name in names):
@@ -64,23 +59,12 @@ COMPONENTS = ("tokenizer", "image_processor", "feature_extractor", "video_proces
 
 
 def real_inputs(spec: PlannedSpec, preprocessor: Any, sizes: Mapping[str, int], *, seed: int = 0) -> dict[str, Array]:
-    """The inputs of a planned spec, as a preprocessor computes them.
+    """The inputs of a planned spec as a preprocessor computes them, in their order; others are dummies of these sizes.
 
-    Inputs that the preprocessor does not compute are dummies of the same sizes. Outputs of the preprocessor that are no
-    inputs are dropped.
-
-    Args:
-        spec: The planned spec of a part.
-        preprocessor: A tokenizer, an image processor, a feature extractor, or a processor that has several of them.
-        sizes: Sizes of dynamic axes, which replace those of the spec.
-        seed: The seed of the noise and of the dummies.
-
-    Returns:
-        `{input name: array}`, in the order of the inputs.
-
-    Raises:
-        InvalidSpec: The preprocessor computes none of the inputs, one with another shape than the plan's, or is none of
-            these.
+    `preprocessor`: a tokenizer, an image processor, a feature extractor, or a processor that has several of them.
+    Outputs that are no inputs are dropped. `sizes` of dynamic axes replace those of the spec. `seed`: that of the noise
+    and of the dummies. InvalidSpec if the preprocessor computes none of the inputs, one with another shape than the
+    plan's, or is none of these.
     """
     dummy_sizes = known_sizes(spec, sizes)
     features = _features(spec, preprocessor, dummy_sizes, seed)

@@ -78,19 +78,12 @@ ROPE_TYPES, ROTARY = (
 )
 """The keys of the type of scaling, and of models that have rotary embeddings and no table of positions."""
 
-LONG_QUERIES = "llama_4_scaling_beta"
-"""The key of a scaling that multiplies the queries of far positions."""
-
 
 @frozen
 class TextFacts:
-    """What a configuration says about texts.
+    """What a configuration says about texts: the pad token, an end token, and how many tokens a text may have.
 
-    Attributes:
-        pad: The pad token.
-        end: An end token.
-        longest: How many tokens a text may have.
-        far: The lengths of far texts: one for each threshold, in ascending order.
+    `far`: the lengths of far texts: one for each threshold, in ascending order.
     """
 
     pad: int | None
@@ -114,7 +107,8 @@ def text_facts(read: Callable[[Source], Any], config: Snapshot) -> TextFacts:
     growing = {count + UNUSED_POSITIONS for count in positions} if grows_with_text(config) else set()
     longest = sys.maxsize if growing else min(positions, default=sys.maxsize)
     changes = (each for each in (*thresholds(config), *growing) if SHORTEST - BEYOND < each < longest)
-    table = {longest} if LONGEST < longest <= LARGEST_TABLE and not has_rotary(config) else set()
+    has_rotary = any(name in ROTARY and value is not None for name, value in _of_texts(config))
+    table = {longest} if LONGEST < longest <= LARGEST_TABLE and not has_rotary else set()
     return TextFacts(
         pad=_first_token(_value(read, pads)),
         end=_first_token(_value(read, ends)),
@@ -132,7 +126,9 @@ def with_text_cases(spec: PlannedSpec, facts: TextFacts, others: tuple[str, ...]
     if not lengths or not _has_sizes(spec):
         return spec
     special, long_cases = _with_special_tokens(spec, facts), partial(_long_cases, spec, lengths)
-    if not _may_be_long(spec, lengths, undecided=bool(others)):
+    known = {name for input_ in spec.inputs for name in names(input_.axes)}
+    decided = {name for output in spec.outputs for name in names(output.axes)} <= known | {NUM_LOGITS}  # not of speech
+    if not {*lengths} <= known - fixed_sizes(spec).keys() or not (others or decided):
         return evolve(spec, cases=special)
     long = long_cases(min(LONGEST, facts.longest), (LONG_TEXT, LONG_PAST))
     ends = (*(f" {number}" for number in range(len(facts.far), 1, -1)), "")
@@ -156,7 +152,8 @@ def _with_special_tokens(spec: PlannedSpec, facts: TextFacts) -> tuple[Case, ...
     replaced = tuple(input_ for input_ in _token_inputs(spec) if input_.name in masks)
     generators = {generator.name: generator for generator in spec.dummies.generators}
     mask_names = {mask.generator for mask in masks.values()}
-    base = max(_padded_cases(spec, mask_names), key=lambda case: _suitability(spec, case, replaced[0]))
+    padded = [case for case in cases(spec) if {"left", "right"} & {*_paddings(case.dummies, mask_names)}]
+    base = max(padded or cases(spec), key=lambda case: _suitability(spec, case, replaced[0]))
     sides = _sides(spec, mask_names)
     special = [_special_ids(generators[ids.generator], ids, masks[ids.name], facts) for ids in replaced]
     masked = [_mixed_mask(generators[name], sides) for name in sorted(mask_names)]
@@ -205,12 +202,6 @@ def _masks(spec: PlannedSpec, ids: InputSpec) -> list[InputSpec]:
         return mask_rows == rows and length in (mask_length, terms(mask_length)[-1])
 
     return [input_ for input_ in spec.inputs if is_mask(input_)]
-
-
-def _padded_cases(spec: PlannedSpec, masks: Iterable[str]) -> list[Case]:
-    """The cases whose masks have padding; all cases if none says so."""
-    padded = [case for case in cases(spec) if {"left", "right"} & {*_paddings(case.dummies, masks)}]
-    return padded or list(cases(spec))
 
 
 def _sides(spec: PlannedSpec, masks: Iterable[str]) -> tuple[str, ...]:
@@ -273,13 +264,6 @@ def _has_sizes(spec: PlannedSpec) -> bool:
     return all(needed <= _sizes(spec, case).keys() for case in cases(spec))
 
 
-def _may_be_long(spec: PlannedSpec, lengths: tuple[str, ...], *, undecided: bool) -> bool:
-    """Whether the lengths of the tokens are dynamic, and the inputs decide the sizes of all outputs (not of speech)."""
-    known = {name for input_ in spec.inputs for name in names(input_.axes)}
-    decided = {name for output in spec.outputs for name in names(output.axes)} <= known | {NUM_LOGITS}
-    return {*lengths} <= known - fixed_sizes(spec).keys() and (undecided or decided)
-
-
 # Values
 
 
@@ -334,11 +318,6 @@ def grows_with_text(config: Mapping[str, Any]) -> bool:
     return any(is_scaled(each) and each != LONGROPE for each in types)
 
 
-def has_rotary(config: Mapping[str, Any]) -> bool:
-    """Whether a configuration has the keys of rotary embeddings."""
-    return any(name in ROTARY and value is not None for name, value in _of_texts(config))
-
-
 def _of_texts(config: Mapping[Any, Any]) -> Iterator[tuple[str, Any]]:
     """The names and values of a configuration, and of those inside it, that are of texts."""
     for name, value in config.items():
@@ -350,4 +329,4 @@ def _of_texts(config: Mapping[Any, Any]) -> Iterator[tuple[str, Any]]:
 def _is_fixed_scaling(rope: Mapping[str, Any]) -> bool:
     """Whether a dict describes a scaling that is the same for all texts. Some also scale the queries of long texts."""
     types = [rope.get(key) for key in ROPE_TYPES if key in rope]
-    return bool(types) and not any(map(is_scaled, types)) and LONG_QUERIES not in rope
+    return bool(types) and not any(map(is_scaled, types)) and "llama_4_scaling_beta" not in rope

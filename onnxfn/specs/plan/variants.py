@@ -32,12 +32,10 @@ def checked_dtypes(dtypes: Iterable[str]) -> tuple[str, ...]:
 def variants_plan(
     plan_in: Callable[[FloatDtype], Plan], dtypes: Iterable[str], suffix_of: Callable[[str], str]
 ) -> Plan:
-    """The plan of all dtypes: the parts of the first, then those of the second, and so on.
+    """The plan of all dtypes, float or quantized ones: the parts of the first, then those of the second, and so on.
 
-    Args:
-        plan_in: From a float dtype to the plan in it; called once for each float dtype.
-        dtypes: Names of float dtypes or of quantized ones.
-        suffix_of: From the name of a dtype to how the stems of its files end.
+    `plan_in`: from a float dtype to the plan in it; called once for each. `suffix_of`: from the name of a dtype to how
+    the stems of its files end.
     """
     planned = cache(plan_in)
     plans = {dtype: planned(_meaning(dtype).float_dtype) for dtype in dtypes}

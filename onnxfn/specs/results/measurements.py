@@ -95,9 +95,6 @@ DEFAULT_FLOORS = Floors()
 
 MEASURE_NAMES: tuple[str, ...] = tuple(fields_dict(Floors))
 
-AT_MOST = ("kl",)
-"""The measures of which less is better."""
-
 
 def stated_floors(floors: Floors) -> dict[str, float]:
     """The floors that a caller stated, by measure.
@@ -216,11 +213,6 @@ def section_rows(sections: Sequence[SectionError]) -> Rows:
     return with_heads(head, rows)
 
 
-def has_variants(plan: Any) -> bool:
-    """Whether the files of a plan are of several dtypes."""
-    return len({part.dtype for part in plan.parts}) > 1
-
-
 def is_first_variant(part: Any, plan: Any) -> bool:
     """Whether a part is of the first dtype of a plan; those of the others have the same inputs, outputs and axes."""
     return bool(part.dtype == plan.parts[0].dtype)
@@ -253,4 +245,4 @@ def _worst_value(measurements: Sequence[Measurement]) -> str:
     if not measurements:
         return ""
     values = [each.value for each in measurements]
-    return rounded(max(values) if measurements[0].measure in AT_MOST else min(values))
+    return rounded(max(values) if measurements[0].measure == "kl" else min(values))

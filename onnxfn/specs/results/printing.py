@@ -19,7 +19,6 @@ from onnxfn.specs.axis_symbols import graph_axes
 from onnxfn.specs.errors import OnnxfnError
 from onnxfn.specs.results.measurements import (
     STATUS,
-    has_variants,
     measured_rows,
     section_rows,
     variant_rows,
@@ -47,12 +46,6 @@ BY_SECTIONS = "ONNX Runtime against PyTorch, by sections"
 
 SMALLEST = 1e-6
 """Smaller multiples of the allowed error are drawn as this one: the axis is logarithmic, and 0 has no logarithm."""
-
-Points = dict[str, dict[str, float]]
-"""From the name of an output to its points: from the name of a case to a multiple of the allowed error."""
-
-SHOWN_PACKAGES = ("onnxfn", "torch", "transformers", "onnxruntime")
-"""Packages whose versions are in the heading of a result; `Exported.versions` has more."""
 
 
 def text(title: str, sections: Sections, summary: str = "") -> str:
@@ -175,7 +168,7 @@ def exported_sections(exported: Any) -> Sections:
 def _check_sections(exported: Any) -> Sections:
     """The report of an export without its cases. Of several dtypes one row for each file; the report has the rest."""
     report = exported.report
-    if not has_variants(exported.plan) or report.findings:
+    if len({part.dtype for part in exported.plan.parts}) == 1 or report.findings:
         return report_sections(report)[:-1]
     worst = ("ONNX Runtime against PyTorch, the worst of all outputs; .report has each", variant_rows(report))
     return [worst, (BY_SECTIONS, section_rows(report.sections))]
@@ -249,7 +242,7 @@ def check_status(report: Any) -> str:
     return f"check {'passed' if report.passed else 'FAILED'}"
 
 
-def report_points(report: Any) -> Points:
+def report_points(report: Any) -> dict[str, dict[str, float]]:
     """The points of a plot. Outputs that differ in the layer alone are one row, with the largest of their values."""
     rows = [(f"{difference.part}: {difference.output}",) for difference in report.differences]
     return {
@@ -298,7 +291,11 @@ def exported_summary(exported: Any) -> str:
         f"{exported.bytes / 10**6:.1f} MB" if exported.bytes else "",
         f"{magnitude(parameters)} parameters" if parameters else "",
         f"{sum(size.nodes for size in exported.graphs)} nodes" if exported.graphs else "",
-        ", ".join(f"{name} {version}" for name, version in exported.versions if name in SHOWN_PACKAGES),
+        ", ".join(
+            f"{name} {version}"
+            for name, version in exported.versions
+            if name in ("onnxfn", "torch", "transformers", "onnxruntime")
+        ),
     )
     return " · ".join(filter(None, words))
 

@@ -138,16 +138,12 @@ def _once_for_tasks(changes: tuple[Change, ...]) -> tuple[Change, ...]:
     """The changes; one that several tasks share is one change, where the first of them is."""
     tasks = dict[Change, list[str]]()
     for change in changes:
-        name, inner = _task_and_path(change.path)
-        tasks.setdefault(evolve(change, path=inner), []).append(name)
+        first, _, inner = change.path.partition(".")
+        name, dot, rest = inner.partition(".")
+        is_of_task = first == "tasks" and dot  # `tasks.ner.spec.outputs` is `.spec.outputs` of `ner`
+        key = evolve(change, path=f".{rest}" if is_of_task else change.path)
+        tasks.setdefault(key, []).append(name if is_of_task else "")
     return tuple(evolve(change, path=f"{_written_tasks(names)}{change.path}") for change, names in tasks.items())
-
-
-def _task_and_path(path: str) -> tuple[str, str]:
-    """The task of a path and the path inside of it: `tasks.ner.spec.outputs` -> `ner`, `.spec.outputs`."""
-    first, _, inner = path.partition(".")
-    name, dot, rest = inner.partition(".")
-    return (name, f".{rest}") if first == "tasks" and dot else ("", path)
 
 
 def _written_tasks(names: list[str]) -> str:

@@ -14,8 +14,6 @@ from onnxfn.specs.tasks.tasks import for_some_task
 OPSET = 23
 """The first opset with Attention and RotaryEmbedding, which the graph is made of."""
 
-_EMPTY_PAST = sized(past_sequence_length=0)
-
 
 @as_edit
 def with_shared_cache(spec: ExportSpec) -> ExportSpec:
@@ -51,7 +49,7 @@ def with_shared_cache(spec: ExportSpec) -> ExportSpec:
             "lie in a shared buffer"
         )
     target = Target(shared_cache=True, opset=max(OPSET, chosen.target.opset or OPSET))
-    prompts = (case(name, _EMPTY_PAST) for name in ("right-padded", "left-padded"))
+    prompts = (case(name, sized(past_sequence_length=0)) for name in ("right-padded", "left-padded"))
     return compose(chosen, *prompts, ExportSpec(target=target))
 
 

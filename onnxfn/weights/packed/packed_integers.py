@@ -138,7 +138,11 @@ def _packed_bits(parts: Parts, settings: Settings) -> int:
     A word has as many integers as fit whole. Settings without numbers of bits may mean any.
     """
     columns, words = int(parts[".weight_shape"][1]), parts[".weight_packed"].shape[1]
-    stated = _stated_bits(settings)
+    groups = settings.get("config_groups")
+    rows = groups.values() if isinstance(groups, Mapping) else ()
+    weights = (each.get("weights") for each in rows if isinstance(each, Mapping))
+    every = (each.get("num_bits") for each in weights if isinstance(each, Mapping))
+    stated = dict.fromkeys(bits for bits in every if isinstance(bits, int) and 0 < bits <= WORD_BITS)
     widths = [bits for bits in stated or KNOWN_BITS if -(-columns // (WORD_BITS // bits)) == words]
     if not widths or not set(KNOWN_BITS).issuperset(widths):
         of_settings = f", and the settings state num_bits={listed(map(str, stated))}" if stated else ""
@@ -147,15 +151,6 @@ def _packed_bits(parts: Parts, settings: Settings) -> int:
             f"{listed(map(str, KNOWN_BITS))} bits; export the checkpoint that it was made from"
         )
     return widths[0]
-
-
-def _stated_bits(settings: Settings) -> tuple[int, ...]:
-    """The numbers of bits of weights that the groups of layers in the settings state."""
-    groups = settings.get("config_groups")
-    rows = groups.values() if isinstance(groups, Mapping) else ()
-    weights = (each.get("weights") for each in rows if isinstance(each, Mapping))
-    stated = (each.get("num_bits") for each in weights if isinstance(each, Mapping))
-    return tuple(dict.fromkeys(bits for bits in stated if isinstance(bits, int) and 0 < bits <= WORD_BITS))
 
 
 def _packed_values(parts: Parts, settings: Settings, start: int, stop: int) -> Array:

@@ -68,13 +68,6 @@ class QuantizedCheckpoint:
         return quantized | {entry.name: entry.shape for entry in self.others}
 
 
-def format_names(checkpoint: QuantizedCheckpoint) -> tuple[str, ...]:
-    """The formats of the weights of a checkpoint, with the bits of a value where its configuration has them."""
-    settings = checkpoint.weights[0].settings
-    bits = f" with {settings['bits']} bits" if "bits" in settings else ""
-    return tuple(dict.fromkeys(f"{weight.format.name}{bits}" for weight in checkpoint.weights))
-
-
 def quantization_settings(folder: Path) -> Mapping[str, Any] | None:
     """The `quantization_config` in the configuration of a checkpoint, also in that of its text model; None if none."""
     try:
@@ -146,13 +139,10 @@ def _entries(folder: Path, format_name: str) -> Iterable[TensorEntry]:
         raise LoadFailed(
             f"{folder} is quantized ({format_name}), and has no *.safetensors files; convert its weights to safetensors"
         ) from None
-    files = {SINGLE_FILE} if (folder / SINGLE_FILE).exists() else _files_in_index(folder)
+    index, files = folder / INDEX_FILE, {SINGLE_FILE} if (folder / SINGLE_FILE).exists() else set()
+    if not files and index.exists():
+        files = set(json.loads(index.read_bytes())["weight_map"].values())
     return [entry for entry in every if not files or entry.file.name in files]
-
-
-def _files_in_index(folder: Path) -> set[str]:
-    index = folder / INDEX_FILE
-    return set(json.loads(index.read_bytes())["weight_map"].values()) if index.exists() else set()
 
 
 def _parts_of_weight(

@@ -79,9 +79,6 @@ def _mxfp4_shape(parts: Parts, _: Settings) -> tuple[int, ...]:
 FP4_VALUES = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, -0.0, -0.5, -1.0, -1.5, -2.0, -3.0, -4.0, -6.0)
 """The numbers of the type E2M1 of the OCP Microscaling Formats specification 1.0, section 5.3.3."""
 
-EXPONENT_BIAS = 127
-"""Of the type E8M0, in which a byte is a power of two: the same specification, section 5.4.1."""
-
 
 def block_rows(parts: Parts, settings: Settings, start: int, stop: int) -> Array:
     """The rows of a weight with a scale for each block: `value * scale`, as transformers' `Fp8Dequantize` computes.
@@ -113,7 +110,7 @@ def mxfp4_rows(parts: Parts, _: Settings, start: int, stop: int) -> Array:
 
 
 def _power_of_two(exponents: Array) -> Array:
-    powers: Array = np.ldexp(np.float32(1), exponents.astype(np.int32) - EXPONENT_BIAS)
+    powers: Array = np.ldexp(np.float32(1), exponents.astype(np.int32) - 127)
     return powers
 
 

@@ -67,7 +67,10 @@ def blocks_tensor(weight: QuantizedWeight, role: Role, dtype: Any) -> Any:
     import onnx_ir
 
     kind = dtype if role == "scales" else onnx_ir.DataType.UINT8
-    shape = (weight.shape[0], *_row_shape(weight, role))
+    size, bits = block_size(weight), bits_of(weight)
+    blocks = weight.shape[1] // size
+    shapes = {"codes": (blocks, size * bits // 8), "scales": (blocks,), "zero_points": (-(-blocks * bits // 8),)}
+    shape = (weight.shape[0], *shapes[role])
     return lazy_tensor(kind, shape, partial(_chunks, weight, role, kind.numpy()), (id(weight), role))
 
 
@@ -85,13 +88,6 @@ def _packing(weight: QuantizedWeight) -> Packing:
 def _first_scales(weight: QuantizedWeight) -> Array:
     """The scales of the first row of a weight: one for each group of columns."""
     return _packing(weight).scales(weight.parts, weight.settings, 0, 1)
-
-
-def _row_shape(weight: QuantizedWeight, role: Role) -> tuple[int, ...]:
-    size, bits = block_size(weight), bits_of(weight)
-    blocks = weight.shape[1] // size
-    shapes = {"codes": (blocks, size * bits // 8), "scales": (blocks,), "zero_points": (-(-blocks * bits // 8),)}
-    return shapes[role]
 
 
 def _chunks(weight: QuantizedWeight, role: Role, dtype: Any) -> Iterator[Array]:
