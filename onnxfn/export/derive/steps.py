@@ -10,6 +10,9 @@ from onnxfn.specs.conditions import Condition, range_conditions
 LARGEST_STEP = 64
 """The largest step between two sizes of an axis that is tried."""
 
+GROWN = (1, 2, 8)
+"""How often an axis grows by a step. A module whose halves are rounded up takes more than the multiples of its step."""
+
 Sizes = Mapping[str, int]
 """From the name of an axis to its size."""
 
@@ -42,9 +45,9 @@ def found_limits(base: Sizes, runs: Callable[[Sizes], bool]) -> tuple[Condition,
 
 
 def _step(base: Sizes, names: tuple[str, ...], runs: Callable[[Sizes], bool]) -> int | None:
-    """By how much some axes together can grow once, and twice; None up to `LARGEST_STEP`."""
+    """By how much some axes together can grow, as often as GROWN says; None up to `LARGEST_STEP`."""
     for step in range(1, LARGEST_STEP + 1):
-        if all(runs({**base, **{name: base[name] + count * step for name in names}}) for count in (1, 2)):
+        if all(runs({**base, **{name: base[name] + count * step for name in names}}) for count in GROWN):
             return step
     return None
 

@@ -11,7 +11,7 @@ from typing import Any
 from onnxfn.architectures.patch_table import patches_of
 from onnxfn.architectures.private.torch_names import torch_name
 from onnxfn.graphs.capture.built_graph import BuiltGraph
-from onnxfn.graphs.capture.sequence_lengths import dynamic_lengths
+from onnxfn.graphs.capture.sequence_lengths import dynamic_lengths, numbers_kept
 from onnxfn.graphs.capture.trace_conditions import (
     check_ranges,
     conditions,
@@ -35,6 +35,7 @@ from onnxfn.graphs.capture.trace_settings import (
     annotations_of_this_thread,
     assertions_hold,
     fast_export,
+    modules_left_by_errors,
     source_lines,
 )
 from onnxfn.graphs.translations.lowering import (
@@ -92,7 +93,8 @@ def tracing(model: Any, part: Part, noted: Noted, tick: Tick = no_tick) -> Itera
 
     tick()  # the first import of it takes a quarter of a second
     attention, patches = with_attention(model, part.spec.call.attention), applied(patches_of(model, part.spec.call))
-    own = (dynamic_lengths(model), assertions_hold(noted), noted_conditions(noted))
+    own = [dynamic_lengths(model), assertions_hold(noted), noted_conditions(noted), modules_left_by_errors()]
+    own += [numbers_kept(model)] if part.spec.derived is not None else []
     with quiet(), unchanged_eval(model), attention, patches as called, ExitStack() as stack:
         for setting in (*own, fast_export(tick), annotations_of_this_thread()):
             stack.enter_context(setting)

@@ -69,6 +69,26 @@ def annotations_of_this_thread() -> Iterator[None]:
 
 
 @contextmanager
+def modules_left_by_errors() -> Iterator[None]:
+    """Lets a module call another in `try`: torch notes the modules that run, and does not take off one that failed."""
+    import torch.fx
+
+    call_module = torch.fx.Tracer.call_module
+
+    def called(tracer: Any, *arguments: Any) -> Any:
+        running = dict(tracer.module_stack)
+        try:
+            return call_module(tracer, *arguments)
+        except Exception:
+            tracer.module_stack.clear()
+            tracer.module_stack.update(running)
+            raise
+
+    with replaced(torch.fx.Tracer, "call_module", called):
+        yield
+
+
+@contextmanager
 def source_lines() -> Iterator[None]:
     """Lets torch record the source lines of all functions, inside of `fast_export`, which restores its setting.
 

@@ -338,6 +338,18 @@ SYNONYMS: Mapping[str, str] = MappingProxyType(
 """Operator without a translation -> operator with one that computes the same from the same arguments."""
 
 
+def _without_single_parts(graph: Any) -> None:
+    """Replaces the only part of a tensor that is split into one by the tensor: ONNX has no sequence of one part."""
+    import torch
+
+    aten = torch.ops.aten
+    splits = (aten.chunk.default, aten.split.Tensor, aten.split_with_sizes.default)
+    for node in graph.nodes:
+        if node.target in splits and len(node.meta["val"]) == 1:
+            for part in node.users:
+                part.replace_all_uses_with(node.args[0])
+
+
 def lower_in_place(program: Any, registry: Any) -> bool:
     """Rewrites an exported program; returns whether each operator then has a translation and none writes in place.
 
@@ -351,6 +363,7 @@ def lower_in_place(program: Any, registry: Any) -> bool:
     if has_vmap or any(node.op == "get_attr" for node in graph.nodes):
         return False  # torch traces what lies in a `torch.vmap` once more, in other operators
     _complete_users(graph)
+    _without_single_parts(graph)
     for node in list(graph.nodes):
         if node.op == "call_function":
             _rewrite(graph, node)
