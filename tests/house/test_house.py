@@ -29,14 +29,14 @@ MOST_IMPORTS = 25
 MOST_FILES = 20
 
 BUDGET = {
-    "specs": 9_579,
-    "architectures": 9_078,
-    "weights": 3_247,
-    "models": 1_858,
-    "graphs": 7_890,
-    "run": 1_335,
-    "check": 6_580,
-    "export": 11_462,
+    "specs": 9_471,
+    "architectures": 9_051,
+    "weights": 3_221,
+    "models": 1_843,
+    "graphs": 7_844,
+    "run": 1_320,
+    "check": 6_488,
+    "export": 11_378,
 }
 """The most lines of Python of each folder. It only goes down: who needs more finds what to merge."""
 

@@ -10,7 +10,7 @@ from onnxfn.specs.conditions import Condition, range_conditions
 LARGEST_STEP = 64
 """The largest step between two sizes of an axis that is tried."""
 
-GROWN = (1, 2, 8)
+GROWN = (1, 2, 3, 5, 8)
 """How often an axis grows by a step. A module whose halves are rounded up takes more than the multiples of its step."""
 
 Sizes = Mapping[str, int]

@@ -1,0 +1,63 @@
+"""Python in the code of modules that would fix a size in a trace, or end it."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import onnxfn
+
+
+def halves(x):
+    """Sizes that pass through Python's numbers."""
+    rows, columns = (int(float(size) / 2) for size in x.shape[-2:])
+    assert isinstance(x.dim(), int)
+    assert isinstance(0.5, int | float)
+    return nn.functional.interpolate(x, size=[rows, columns])
+
+
+class Tried(nn.Module):
+    """Calls a module with an argument that it does not take, and then without."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(6, 6), nn.Linear(6, 6))
+
+    def forward(self, x):
+        try:
+            return self.layers(x, lengths=None)
+        except TypeError:
+            return self.layers(x)
+
+
+MODULES = {
+    "int and float": (lambda: halves, (2, 3, 8, 10), "batch 3 rows columns", (1, 3, 23, 14)),
+    "a module in try": (Tried, (4, 6), "batch 6", (7, 6)),
+    "one part": (lambda: lambda x: torch.cat([part + 1 for part in x.chunk(1)]), (4, 6), "batch 6", (7, 6)),
+}
+
+
+def derived_result(model, sample, axes, path):
+    tensor = torch.randn(sample)
+    name = next(iter(onnxfn.derived(model, sample=tensor).inputs)).name
+    return name, onnxfn.export(onnxfn.derived(model, sample=tensor, axes={name: axes}), model, path)
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_python_in_a_module_fixes_no_size(name, tmp_path):
+    build, sample, axes, far = MODULES[name]
+    model = build()
+    argument, result = derived_result(model, sample, axes, tmp_path / "out")
+    x = torch.randn(far)
+    with torch.no_grad():
+        expected = model(x)
+    np.testing.assert_allclose(result(**{argument: x})["output"], expected, rtol=1e-4, atol=1e-5)
+    assert int("3") == 3, "the builtin is as it was"
+
+
+def test_the_step_of_a_module_that_rounds_halves_up_is_found(tmp_path):
+    """Three convolutions take 57 to 64, 73 to 80 and so on: steps of 13 and 26 fit by chance."""
+    halved = [nn.Conv1d(1, 1, 3, stride=2, padding=1) for _ in range(3)]
+    model = nn.Sequential(*halved, nn.Unflatten(2, (-1, 2)))
+    _, result = derived_result(model, (2, 1, 64), "batch 1 time", tmp_path / "out")
+    assert "time % 16 == 0" in [limit.text for limit in result.limits]
