@@ -171,7 +171,9 @@ def numbers(axes="batch_size width"):
 def test_a_model_that_fixes_a_dynamic_axis_is_an_error_that_names_the_axis():
     fixed = module(lambda x: {"y": x if x.shape[1] == 8 else x + 1})
     message = refusal(FixedSizes, capture, fixed, plan(numbers(), {}).parts[0])
-    assert message == "Module fixes axis 1 of 'x' (width) at 8; use with_shapes(spec, width=8), or change the model"
+    line = fixed.forward.__code__.co_firstlineno
+    change = f"use with_shapes(spec, width=8), or change the model at test_capture.py:{line}"
+    assert message == f"Module fixes axis 1 of 'x' (width) at 8; {change}"
 
 
 def test_limits_that_the_models_branches_set_come_with_the_graph():

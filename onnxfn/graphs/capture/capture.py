@@ -69,7 +69,7 @@ def capture(model: Any, part: Part, tick: Tick = no_tick) -> BuiltGraph:
     """
     noted: Noted = {}
     with tracing(model, part, noted, tick) as called:
-        program = exported_program(model, part)
+        program = exported_program(model, part, noted)
         branches, takes = conditions(noted, program, part), partial(takes_sizes, model, part)
         limits, assumed = without_assumed(range_limits(program, part), branches, part, takes)
         check_ranges(model, part, limits)
@@ -118,8 +118,11 @@ def _memory(tensor: Any) -> tuple[Any, ...]:
     return tensor.data_ptr(), tuple(tensor.shape), tuple(tensor.stride()), tensor.dtype
 
 
-def exported_program(model: Any, part: Part) -> Any:
-    """The `torch.export.ExportedProgram` of a part. Raises CaptureFailed when the model cannot be traced as planned."""
+def exported_program(model: Any, part: Part, noted: Noted | None = None) -> Any:
+    """The `torch.export.ExportedProgram` of a part. Raises CaptureFailed when the model cannot be traced as planned.
+
+    `noted`: the conditions that are noted in the meantime, of which the message names those that fix a size.
+    """
     import torch
 
     spec = part.spec
@@ -160,7 +163,7 @@ def exported_program(model: Any, part: Part) -> Any:
     except Exception as error:
         raise_no_memory(error)
         shown = root_cause(error) if isinstance(error, BranchOnValues) else error
-        raise trace_error(model, part, sample, shown) from error
+        raise trace_error(model, part, sample, shown, noted or {}) from error
 
 
 def _read_inputs(program: Any, spec: PlannedSpec) -> set[str]:

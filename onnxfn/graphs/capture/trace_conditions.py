@@ -38,11 +38,12 @@ def noted_conditions(noted: Noted) -> Iterator[None]:
     evaluate = node_type.evaluate
 
     def noting(size: Any, *arguments: Any, **named: Any) -> Any:
+        formula = size.expr  # a number, once its size is fixed
         answer = evaluate(size, *arguments, **named)
         frame: Any = currentframe()
         while frame.f_back is not None and frame.f_code.co_filename in steps:
             frame = frame.f_back
-        note(noted, frame, size.expr, bool(answer) if size.is_bool() else answer)
+        note(noted, frame, formula, bool(answer) if size.is_bool() else answer)
         return answer
 
     with replaced(node_type, "evaluate", noting):

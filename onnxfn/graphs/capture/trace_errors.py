@@ -107,14 +107,24 @@ def changed_buffers(name: str, buffers: Sequence[str]) -> str:
     )
 
 
-def trace_error(model: Any, part: Part, sample: Sequence[Any], error: BaseException) -> CaptureFailed:
-    """The error for a model that torch.export cannot trace."""
+def trace_error(
+    model: Any, part: Part, sample: Sequence[Any], error: BaseException, noted: Mapping[Any, Any]
+) -> CaptureFailed:
+    """The error for a model that torch.export cannot trace; `noted` is what its code has evaluated of sizes."""
     if fixed := fixed_axes(part, error):
         axes = ", ".join(f"axis {axis} of {name!r} ({symbol}) at {size}" for axis, name, symbol, size in fixed)
         edit = ", ".join(dict.fromkeys(f"{symbol}={size}" for *_, symbol, size in fixed if symbol.isidentifier()))
-        change = f"use with_shapes(spec, {edit or '...'}), or change the model"
+        sizes = {size for *_, size in fixed}
+        fixing = (each for each in noted.values() if str(each.answer) in sizes or _is_equality(each))
+        lines = dict.fromkeys(each.line for each in fixing)
+        where = f" at {listed(lines, most=3)}" if lines else ""
+        change = f"use with_shapes(spec, {edit or '...'}), or change the model{where}"
         return FixedSizes(f"{type(model).__name__} fixes {axes}; {change}")
     return CaptureFailed(_small_axes(part, sample) or _where_it_failed(model, part, error))
+
+
+def _is_equality(evaluated: Any) -> bool:
+    return evaluated.answer is True and type(evaluated.formula).__name__ == "Equality"
 
 
 def fixed_axes(part: Part, error: BaseException | None) -> list[tuple[int, str, str, str]]:
