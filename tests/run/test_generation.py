@@ -1,5 +1,7 @@
 """Greedy decoding with ONNX Runtime, and the check of a decoder by the texts that it decodes."""
 
+from unittest.mock import Mock
+
 import numpy as np
 import onnx
 import onnxruntime
@@ -108,18 +110,13 @@ def test_a_fixed_batch_decodes_a_batch_of_its_size(llama, tmp_path):
 
 
 def test_the_encoder_runs_once_for_the_decoded_texts(monkeypatch, tmp_path):
-    calls = []
-    monkeypatch.setattr(
-        "onnxfn.check.texts.decoded_texts.torch_outputs",
-        lambda model, part, arrays: calls.append((part.name, arrays)) or torch_outputs(model, part, arrays),
-    )
+    computed = Mock(wraps=torch_outputs)
+    monkeypatch.setattr("onnxfn.check.texts.decoded_texts.torch_outputs", computed)
     spec = onnxfn.spec_for("t5", "text2text-generation-with-past")
     result = onnxfn.export(spec, tiny.model("t5", spec.call.loader), tmp_path / "out")
     assert {difference.output for difference in result.report.differences} >= {"greedy tokens"}
-    assert [(name, len(arrays["input_ids"])) for name, arrays in calls] == [
-        ("encoder_model", 2),
-        ("decoder_model_merged", 2),
-    ]
+    calls = [(part.name, len(arrays["input_ids"])) for (_, part, arrays), _ in computed.call_args_list]
+    assert calls == [("encoder_model", 2), ("decoder_model_merged", 2)]
 
 
 def test_a_graph_that_ignores_an_input_of_its_past_fails(llama, tmp_path):
