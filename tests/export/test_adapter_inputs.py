@@ -9,7 +9,7 @@ import peft_adapters
 import pytest
 import tiny
 import torch
-from command_line import succeed
+from command_line import exported_checkpoint
 from onnxruntime import AdapterFormat, InferenceSession, LoraAdapter, RunOptions
 from refusals import refusal
 from safetensors.torch import save_file
@@ -206,8 +206,6 @@ def test_what_inputs_cannot_be_is_refused(base, adapters, tmp_path):
 
 
 def test_the_command_line_writes_the_adapter_as_a_file(base, adapters, tmp_path):
-    base.save_pretrained(tmp_path / "base")
-    words = ["export", tmp_path / "base", tmp_path / "out", "--task", TASK, "--adapter", adapters[1]]
-    succeed(*words, "--adapter-input", "q_proj")
+    exported_checkpoint(base, tmp_path, "--task", TASK, "--adapter", adapters[1], "--adapter-input", "q_proj")
     assert (tmp_path / "out/onnx/narrow.onnx_adapter").is_file()
     assert onnxfn.verify(tmp_path / "out").passed
