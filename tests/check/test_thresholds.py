@@ -9,18 +9,14 @@ from graph_edits import change_weights
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from other_threads import in_another_thread
+from vector_specs import image_spec
 
 import onnxfn
-from onnxfn import compose, gives
-from onnxfn.architectures.families.detection import image_cases, images_without_cases
+from onnxfn import gives
 from onnxfn.check.verdict.choices import ANSWERED, choosing_again, choosing_as_file
 from onnxfn.check.verdict.verdict import precision_of
 
-SPEC = compose(
-    images_without_cases,
-    image_cases((64, 96), (61, 83)),
-    gives("masked", "batch_size 4 rows columns", path=("masked",)),
-)
+SPEC = image_spec(gives("masked", "batch_size 4 rows columns", path=("masked",)))
 COMPARISONS = [
     lambda values, number: values > number,
     lambda values, number: values.ge(number),
