@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import tiny
 import torch
 from graph_edits import at, changed_weight, edited_file
 from hypothesis import given
@@ -110,11 +109,6 @@ def test_a_graph_whose_rows_depend_on_one_another_fails_where_those_of_the_model
     spec = vector_spec(3, 9)
     result = onnxfn.export(spec, lambda x: {"y": head(x) + head(x).amax(dim=0, keepdim=True)}, tmp_path)
     assert not onnxfn.validate(spec, lambda x: {"y": head(x)}, result).passed
-
-
-@pytest.fixture(scope="module")
-def bert():
-    return tiny.model("bert", "AutoModelForMaskedLM")
 
 
 @pytest.fixture

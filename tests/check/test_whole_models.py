@@ -27,11 +27,6 @@ TASK = "image-text-to-text-with-past"
 
 
 @pytest.fixture(scope="module")
-def llava():
-    return every_part.tiny_model("llava", TASK)
-
-
-@pytest.fixture(scope="module")
 def exported(llava, tmp_path_factory):
     return onnxfn.export(onnxfn.spec_for(llava, TASK), llava, tmp_path_factory.mktemp("llava") / "out")
 

@@ -155,13 +155,12 @@ def test_each_file_of_an_encoder_and_its_decoder_gets_its_part_of_the_adapter(tm
         assert again.read_bytes() == file.read_bytes()
 
 
-def test_a_graph_of_4_bits_takes_an_adapter_and_is_measured_with_it(tmp_path):
-    model = tiny.model("llama", "AutoModelForCausalLM")
-    adapter = write_random(tmp_path / "adapter", model, ("q_proj", "down_proj"), 3, seed=5)
-    spec = onnxfn.with_dtypes(onnxfn.spec_for(model, TASK), float="q4")
+def test_a_graph_of_4_bits_takes_an_adapter_and_is_measured_with_it(llama, tmp_path):
+    adapter = write_random(tmp_path / "adapter", llama, ("q_proj", "down_proj"), 3, seed=5)
+    spec = onnxfn.with_dtypes(onnxfn.spec_for(llama, TASK), float="q4")
     spec = onnxfn.with_adapter_inputs(spec, "q_proj", "down_proj")
-    exported = onnxfn.export(spec, model, tmp_path / "out", adapter=adapter, check=False)
-    merged, arrays = with_adapter(model, model_copy(model), adapter), adapter_arrays(read_adapter(adapter), "float32")
+    exported = onnxfn.export(spec, llama, tmp_path / "out", adapter=adapter, check=False)
+    merged, arrays = with_adapter(llama, model_copy(llama), adapter), adapter_arrays(read_adapter(adapter), "float32")
     file, (part,) = tmp_path / "out/model.onnx", exported.plan.parts
     wrong = {name: np.zeros_like(array) for name, array in arrays.items()}
     right, without = (adapter_report(merged, part, file, each).measurements for each in (arrays, wrong))

@@ -70,9 +70,8 @@ def test_a_model_whose_forward_lacks_the_argument_is_refused(tmp_path):
         exported("trocr", tmp_path)
 
 
-def test_the_command_line_adds_the_input(tmp_path):
-    model = tiny.model("llama", "AutoModelForCausalLM")
-    done = exported_checkpoint(model, tmp_path, "--with-input", NAME, "--no-template-cache", "--task", TASK)
+def test_the_command_line_adds_the_input(llama, tmp_path):
+    done = exported_checkpoint(llama, tmp_path, "--with-input", NAME, "--no-template-cache", "--task", TASK)
     assert f"ORTModel gives no {NAME}, which the graph takes" in done.stdout
     ports = json.loads((tmp_path / "out" / "report.json").read_text())["graphs"]["onnx/model.onnx"]["inputs"]
     assert {"name": NAME, "dtype": "int64", "shape": []} in ports

@@ -26,11 +26,6 @@ SPEC = onnxfn.spec_for("llama", "text-generation-with-past")
 
 
 @pytest.fixture(scope="module")
-def llama():
-    return tiny.model("llama", "AutoModelForCausalLM")
-
-
-@pytest.fixture(scope="module")
 def exported(llama, tmp_path_factory):
     return onnxfn.export(SPEC, llama, tmp_path_factory.mktemp("llama") / "out")
 
@@ -150,9 +145,8 @@ def test_feature_extraction_without_past_has_no_cache_tensors(tmp_path):
     assert [output.name for output in session.get_outputs()] == ["last_hidden_state"]
 
 
-def test_an_input_that_generate_has_no_value_for_is_named(tmp_path):
-    model = tiny.model("bert", "AutoModelForMaskedLM")
-    result = onnxfn.export(onnxfn.spec_for("bert", "fill-mask"), model, tmp_path / "model.onnx")
+def test_an_input_that_generate_has_no_value_for_is_named(bert, tmp_path):
+    result = onnxfn.export(onnxfn.spec_for("bert", "fill-mask"), bert, tmp_path / "model.onnx")
     message = refusal(InvalidSpec, generate, result, np.ones((1, 3)))
     known = "input_ids, attention_mask, position_ids, num_logits_to_keep"
     assert message == f"generate has no value for the inputs token_type_ids; it knows {known}"
