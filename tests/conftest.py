@@ -156,6 +156,34 @@ def exports_of(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
+def bert():
+    import tiny
+
+    return tiny.model("bert", "AutoModelForMaskedLM")
+
+
+@pytest.fixture(scope="module")
+def classifier():
+    import tiny
+
+    return tiny.model("bert", "AutoModelForSequenceClassification")
+
+
+@pytest.fixture(scope="module")
+def llama():
+    import tiny
+
+    return tiny.model("llama", "AutoModelForCausalLM")
+
+
+@pytest.fixture(scope="module")
+def llava():
+    import every_part
+
+    return every_part.tiny_model("llava", "image-text-to-text-with-past")
+
+
+@pytest.fixture(scope="module")
 def wide_llama():
     """A model whose matrices have whole blocks of the quantizers."""
     import torch

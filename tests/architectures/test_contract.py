@@ -69,12 +69,6 @@ def declared_task(model_type, preset, task):
     return contract()[model_type]["configs"][preset]["tasks"][exports(model_type, preset)[task][0]]
 
 
-def declared_files(model_type, preset, task):
-    """The files that Optimum writes by default, as (file, what it declares of the file)."""
-    cases = declared_task(model_type, preset, task)["cases"]
-    return [(file, cases[case]) for file, case in exports(model_type, preset)[task][1]]
-
-
 def onnx_names(case, side, tensors):
     """Tensors by their names in ONNX; Optimum declares some by those of torch."""
     names = case.get(f"torch_to_onnx_{side}_map", {})
@@ -139,9 +133,9 @@ def expected_shapes(model_type, preset, task, case, inputs: Axes):
 def test_a_plan_has_the_files_names_order_axes_and_dummy_shapes_of_optimum(model_type, preset, task):
     spec, config = spec_of(model_type, task), configuration(model_type, preset)
     planned = plan(spec, config, decoders="separate")
-    declared = declared_files(model_type, preset, task)
-    assert list(planned.files) == [file for file, _ in declared]
-    for part, (_, case) in zip(planned.parts, declared, strict=True):
+    files, cases = exports(model_type, preset)[task][1], declared_task(model_type, preset, task)["cases"]
+    assert list(planned.files) == [file for file, _ in files]
+    for part, case in zip(planned.parts, (cases[name] for _, name in files), strict=True):
         assert_same_tensors(part, model_type, preset, task, case, added_inputs(model_type, task))
         shapes = expected_shapes(model_type, preset, task, case, part.inputs)
         arrays = dummies(part.spec, {})

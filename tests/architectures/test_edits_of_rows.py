@@ -1,8 +1,7 @@
 """Edits reach every part of every plan: laws over the plans of rows, encoder-decoders among them."""
 
-import json
-
 import pytest
+from declared_specs import every_name
 from refusals import refusal
 from transformers import AutoConfig
 
@@ -13,7 +12,6 @@ from onnxfn.specs.edits.axes import with_axis
 from onnxfn.specs.edits.renaming import renamed
 from onnxfn.specs.errors import InvalidSpec
 from onnxfn.specs.plan.planning import plan, planned_axes
-from onnxfn.specs.stored.serialize import to_json
 from onnxfn.specs.tasks.tasks import for_task, task_names
 
 EXAMPLES = [
@@ -21,28 +19,6 @@ EXAMPLES = [
     *(("whisper", task) for task in ("automatic-speech-recognition-with-past", "audio-classification")),
     *((name, task_names(ARCHITECTURES[name])[-1]) for name in ("bert", "clip", "speecht5", "llama", "sam", "musicgen")),
 ]
-
-
-def config_of(model_type):
-    """The configuration of a model type, as transformers makes it."""
-    return AutoConfig.for_model(model_type)
-
-
-def tensor_names(data):
-    """The names of every input and output in a spec as plain data, except in cases and edits."""
-    if isinstance(data, dict):
-        if data.get("record") in ("InputSpec", "OutputSpec"):
-            yield data["name"]
-        yield from (
-            name for key, inner in data.items() if key not in ("cases", "edits") for name in tensor_names(inner)
-        )
-    elif isinstance(data, list):
-        yield from (name for inner in data for name in tensor_names(inner))
-
-
-def names_in_spec(spec):
-    """The names of a spec's tensors and of those of the specs inside it."""
-    return {*tensor_names(json.loads(to_json(spec)))}
 
 
 def planned_names(spec, config):
@@ -53,8 +29,8 @@ def planned_names(spec, config):
 
 @pytest.mark.parametrize(("model_type", "task"), EXAMPLES)
 def test_a_tensor_that_is_left_out_is_in_no_part_of_any_plan(model_type, task):
-    spec, config = for_task(ARCHITECTURES[model_type], task), config_of(model_type)
-    names = planned_names(spec, config) & names_in_spec(spec)
+    spec, config = for_task(ARCHITECTURES[model_type], task), AutoConfig.for_model(model_type)
+    names = planned_names(spec, config) & {*every_name(spec)}
     assert names
     for name in names:
         assert name not in planned_names(edits.without(spec, name), config)
@@ -62,16 +38,16 @@ def test_a_tensor_that_is_left_out_is_in_no_part_of_any_plan(model_type, task):
 
 @pytest.mark.parametrize(("model_type", "task"), EXAMPLES)
 def test_a_renamed_tensor_has_its_new_name_in_every_part_of_any_plan(model_type, task):
-    spec, config = for_task(ARCHITECTURES[model_type], task), config_of(model_type)
+    spec, config = for_task(ARCHITECTURES[model_type], task), AutoConfig.for_model(model_type)
     before = planned_names(spec, config)
-    for name in before & names_in_spec(spec):
+    for name in before & {*every_name(spec)}:
         new_names = planned_names(renamed(spec, **{name: "another"}), config)
         assert new_names == before - {name} | {"another"}
 
 
 @pytest.mark.parametrize(("model_type", "task"), EXAMPLES)
 def test_an_axis_is_added_to_every_part_of_a_plan(model_type, task):
-    spec, config = for_task(ARCHITECTURES[model_type], task), config_of(model_type)
+    spec, config = for_task(ARCHITECTURES[model_type], task), AutoConfig.for_model(model_type)
     start = "batch_size"
     if not any(start in axes.values() for part in plan(spec, config).parts for axes in part.inputs.values()):
         assert "no input of" in refusal(InvalidSpec, with_axis, spec, "extra", at=1, starting=start)

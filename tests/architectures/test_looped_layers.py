@@ -27,8 +27,7 @@ def test_a_cache_has_a_layer_for_each_that_has_tensors():
 def test_a_decoder_with_loops_agrees_with_a_cache(tmp_path):
     sizes = {**LAYERS, "n_recurrent_layers": 1}
     model = shrunk.model("dory", "DoryForCausalLM", **sizes)
-    result = onnxfn.export(onnxfn.spec_for(model, TASK), model, tmp_path / "out")
-    assert_agreement(result, tmp_path / "out")
+    result = assert_agreement(onnxfn.export(onnxfn.spec_for(model, TASK), model, tmp_path / "out"), tmp_path / "out")
     assert [name for name in result.inputs if name.endswith(".key")] == [
         f"past_key_values.{layer}.key" for layer in range(4)
     ]

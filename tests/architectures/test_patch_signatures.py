@@ -12,7 +12,6 @@ from types import SimpleNamespace
 import every_part
 import pytest
 import replaced_functions
-import tiny
 from declared_specs import specs_for_derivation, specs_of_rows
 from patch_arguments import missing_arguments, parameters, replaced_parameters
 from refusals import refusal
@@ -181,10 +180,9 @@ def narrow_patch(monkeypatch):
     return add
 
 
-def test_a_patch_that_lacks_an_argument_is_no_refusal_of_a_cache(narrow_patch):
+def test_a_patch_that_lacks_an_argument_is_no_refusal_of_a_cache(llama, narrow_patch):
     narrow_patch("LlamaMLP.forward")
-    model = tiny.model("llama", "AutoModelForCausalLM")
-    assert refusal(PatchFailed, derive.derive_from_model, model, "text-generation") == (
+    assert refusal(PatchFailed, derive.derive_from_model, llama, "text-generation") == (
         f"the patch {__name__}:narrow of transformers.models.llama.modeling_llama:LlamaMLP.forward does not fit: "
         "narrow() takes 1 positional argument but 2 were given"
     )

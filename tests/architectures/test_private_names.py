@@ -4,6 +4,7 @@ import inspect
 
 import pytest
 import torch
+import transformers
 
 from onnxfn.architectures.private import torch_names, transformers_names
 from onnxfn.specs.converters import at_path
@@ -13,27 +14,13 @@ PATHS = [path for module in MODULES for path in module.NAMES.values()]
 ATTRIBUTES = [(name, path) for module in MODULES for name, path in module.ATTRIBUTES.items()]
 
 
-def rewrite_rule():
-    return next(iter(torch_names.torch_name("default_rules")))
-
-
-def configuration():
-    import transformers
-
-    return transformers.BertConfig()
-
-
-def compiled_function():
-    return torch.compile(lambda x: x, backend="eager")
-
-
 INSTANCES = {
     "torch.nn:Module": lambda: torch.nn.Linear(1, 1),
     "torch._ops:OpOverload": lambda: torch.ops.aten.relu.default,
     "torch._dynamo.eval_frame:OptimizedModule": lambda: torch.compile(torch.nn.Linear(1, 1), backend="eager"),
-    "torch:compile": compiled_function,
-    "onnxscript.rewriter._rewrite_rule:RewriteRule": rewrite_rule,
-    "transformers:PretrainedConfig": configuration,
+    "torch:compile": lambda: torch.compile(lambda x: x, backend="eager"),
+    "onnxscript.rewriter._rewrite_rule:RewriteRule": lambda: next(iter(torch_names.torch_name("default_rules"))),
+    "transformers:PretrainedConfig": transformers.BertConfig,
 }
 """An object of each class whose attributes are not in the class."""
 

@@ -3,7 +3,6 @@
 from itertools import count
 
 import numpy as np
-import onnxruntime
 import pytest
 import tiny
 import torch
@@ -14,20 +13,17 @@ from transformers.models.speecht5 import modeling_speecht5
 import onnxfn
 from onnxfn.architectures.patches import sound
 from onnxfn.architectures.wrappers import music, speecht5
+from onnxfn.run.sessions import open_session
 from onnxfn.specs.algebra.dummies import dummies
 from onnxfn.specs.errors import InvalidSpec
 
 STEPS = 9
 
 
-def session(folder, stem):
-    return onnxruntime.InferenceSession(str(folder / f"{stem}.onnx"), providers=["CPUExecutionProvider"])
-
-
 def speech_from_onnx(folder, text, speaker):
     """A waveform of STEPS steps. The encoder's keys and values of the first step are fed to all steps."""
-    encoded = outputs_of(session(folder, "encoder_model"), {"input_ids": text})
-    decoder = session(folder, "decoder_model_merged")
+    encoded = outputs_of(open_session(folder / "encoder_model.onnx"), {"input_ids": text})
+    decoder = open_session(folder / "decoder_model_merged.onnx")
     feeds = {"encoder_hidden_states": encoded["encoder_outputs"], "speaker_embeddings": speaker}
     feeds |= {"encoder_attention_mask": encoded["encoder_attention_mask"]}
     past = [input_ for input_ in decoder.get_inputs() if input_.name.startswith("past_key_values.")]
@@ -42,7 +38,7 @@ def speech_from_onnx(folder, text, speaker):
         feeds["output_sequence"] = outputs["output_sequence_out"]
         updated = [input_.name for input_ in past if not step or ".encoder." not in input_.name]
         feeds |= {name: outputs[name.replace("past_key_values", "present")] for name in updated}
-    vocoder = session(folder, "decoder_postnet_and_vocoder")
+    vocoder = open_session(folder / "decoder_postnet_and_vocoder.onnx")
     return outputs_of(vocoder, {"spectrogram": np.concatenate(spectra)})["waveform"]
 
 
@@ -101,8 +97,8 @@ def test_the_delay_pattern_equals_musicgens(channels, length, max_length):
 
 def transcription_from_onnx(folder, config, feeds):
     """The tokens of a transducer and its blanks. After a blank, the last token and the state before it are fed."""
-    encoded = outputs_of(session(folder, "encoder_model"), feeds)
-    decoder, lengths = session(folder, "decoder_model"), encoded["encoder_attention_mask"].sum(axis=1)
+    encoded = outputs_of(open_session(folder / "encoder_model.onnx"), feeds)
+    decoder, lengths = open_session(folder / "decoder_model.onnx"), encoded["encoder_attention_mask"].sum(axis=1)
     rows, frames = np.arange(len(lengths)), encoded["pooler_output"]
     zeros = np.zeros((config.num_decoder_layers, len(rows), config.decoder_hidden_size), "float32")
     past = {"past_hidden_state": zeros, "past_cell_state": zeros}
@@ -168,7 +164,7 @@ def test_pop2piano_generates_as_transformers_for_each_composer(tmp_path):
         tensors = {"input_features": torch.from_numpy(features.copy()), "attention_mask": torch.from_numpy(mask.copy())}
         expected = model.generate(**tensors, composer=str(number), **options).numpy()
         feeds = {"input_features": features, "attention_mask": mask, "composer": np.full(2, number)}
-        conditioned = outputs_of(session(tmp_path / "out", "mel_conditioner"), feeds)
+        conditioned = outputs_of(open_session(tmp_path / "out" / "mel_conditioner.onnx"), feeds)
         inputs = (conditioned["conditioned_features"], conditioned["conditioned_attention_mask"])
         assert onnxfn.generate(tmp_path / "out", *inputs, max_new_tokens=8, start=0).tolist() == expected.tolist()
 

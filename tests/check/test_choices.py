@@ -7,22 +7,17 @@ import pytest
 import torch
 from graph_edits import change_weights
 from small_graphs import noise
+from vector_specs import image_spec
 
 import onnxfn
-from onnxfn import compose, gives
-from onnxfn.architectures.families.detection import image_cases, images_without_cases
+from onnxfn import gives
 from onnxfn.check.cuts.graph_values import computed_values
 from onnxfn.check.cuts.runs import written_graph
 from onnxfn.check.verdict import case_comparisons
 from onnxfn.check.verdict.choices import WorseChoice, choosing_as_file
 from onnxfn.check.verdict.verdict import precision_of
 
-SPEC = compose(
-    images_without_cases,
-    image_cases((64, 96), (61, 83)),
-    gives("best", "batch_size _ _", path=("best",)),
-    gives("scores", "batch_size _", path=("scores",)),
-)
+SPEC = image_spec(gives("best", "batch_size _ _", path=("best",)), gives("scores", "batch_size _", path=("scores",)))
 
 
 class Picker(torch.nn.Module):

@@ -1,5 +1,7 @@
 """Models in half precision are exported as they are or in float32, and small faults in their graphs are found."""
 
+from unittest.mock import Mock
+
 import numpy as np
 import onnx
 import pytest
@@ -101,17 +103,12 @@ def test_a_copy_in_another_dtype_keeps_shared_weights_shared_and_the_model_as_it
 
 
 def test_a_model_is_converted_once_for_its_graphs_and_their_check(tmp_path, monkeypatch):
-    model, dtypes, convert = model_of("bert"), [], _converted
-
-    def counted(tensor, dtype):
-        dtypes.append(dtype)
-        return convert(tensor, dtype)
-
+    model, counted = model_of("bert"), Mock(wraps=_converted)
     monkeypatch.setattr("onnxfn.models.dtypes._converted", counted)
     spec = onnxfn.with_dtypes(spec_of("bert"), float="float16")
     assert onnxfn.export(spec, model, tmp_path / "out").report.passed
     floats = [tensor for tensor in (*model.parameters(), *model.buffers()) if tensor.is_floating_point()]
-    assert dtypes.count(torch.float16) == len(floats)
+    assert [call.args[1] for call in counted.call_args_list].count(torch.float16) == len(floats)
 
 
 # Faults
@@ -224,9 +221,7 @@ def test_missing_memory_is_no_reason_to_compare_by_scale(monkeypatch):
     part = onnxfn.plan(spec_of("bert"), model.config).parts[0]
     inputs = onnxfn.specs.algebra.dummies.dummies(part.spec, {})
 
-    def forward(*_, **__):
-        raise RuntimeError("[enforce fail at alloc_cpu.cpp:121] . DefaultCPUAllocator: can't allocate memory")
-
-    monkeypatch.setattr(torch.nn.functional, "layer_norm", forward)
+    error = RuntimeError("[enforce fail at alloc_cpu.cpp:121] . DefaultCPUAllocator: can't allocate memory")
+    monkeypatch.setattr(torch.nn.functional, "layer_norm", Mock(side_effect=error))
     with pytest.raises(MemoryError, match="can't allocate memory"):
         exact_outputs(model, "float32")(part, inputs)

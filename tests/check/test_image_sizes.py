@@ -9,10 +9,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from sizes import SPECIAL
+from vector_specs import image_spec
 
 import onnxfn
 from onnxfn import compose, gives, sized, takes, with_shapes
-from onnxfn.architectures.families.detection import image_cases, images_without_cases
+from onnxfn.architectures.families.detection import images_without_cases
 from onnxfn.check.cases.image_sizes import LARGEST_SIDE, smallest_runnable, with_runnable_images
 from onnxfn.check.cases.references import check_cases
 from onnxfn.specs.algebra.dummies import dummies, known_sizes
@@ -47,9 +48,7 @@ class Grid(torch.nn.Module):
 
 
 def spec(*more):
-    return compose(
-        images_without_cases, image_cases((64, 96), (61, 83)), gives("best", "batch_size _ _", path=(0,)), *more
-    )
+    return image_spec(gives("best", "batch_size _ _", path=(0,)), *more)
 
 
 def image_sizes(part):
@@ -90,9 +89,19 @@ def test_cases_are_moved_to_images_with_as_many_positions_as_the_model_picks():
     assert [limit.text for limit in part.spec.limits] == ["height >= 73", "width >= 105"]
 
 
-def test_a_model_that_takes_all_cases_keeps_its_plan():
-    planned = plan(spec(), {})
-    assert with_runnable_images(Picker(3), planned) == planned
+@pytest.mark.parametrize(
+    ("model", "edited"),
+    [
+        (Picker(3), spec()),
+        (Grid(), with_shapes(spec(), height=64, width=64)),
+        (Grid(), spec(takes("other", "batch_size 1", "pixels", kind="float"))),
+    ],
+    ids=["all cases run", "images of a fixed size", "a fault that is not of the size"],
+)
+def test_a_plan_stays(model, edited):
+    """Also where the trace fails: it names the fault."""
+    planned = plan(edited, {})
+    assert with_runnable_images(model, planned) == planned
 
 
 def test_a_case_is_never_moved_to_the_size_of_the_trace():
@@ -122,17 +131,6 @@ def test_a_model_for_images_of_one_size_has_that_size_in_the_graph_and_any_batch
     sizes = [re.findall(r"batch_size=(\d+), height=(\d+), width=(\d+)", case) for case in exported.report.cases]
     assert sizes == [[("1", "64", "64")], [("3", "64", "64")]]
     assert onnxfn.validate(spec(), model, tmp_path / "model.onnx").passed
-
-
-def test_images_of_a_fixed_size_are_not_moved(tmp_path):
-    fixed = with_shapes(spec(), height=64, width=64)
-    planned = plan(fixed, {})
-    assert with_runnable_images(Grid(), planned) == planned
-
-
-def test_a_fault_that_is_not_of_the_size_stays_for_the_trace_to_name():
-    planned = plan(compose(spec(), takes("other", "batch_size 1", "pixels", kind="float")), {})
-    assert with_runnable_images(Grid(), planned) == planned
 
 
 def runnable_detector(model_type, queries, **sizes):

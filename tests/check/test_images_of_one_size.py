@@ -2,18 +2,14 @@
 
 import pytest
 import torch
+from vector_specs import image_spec
 
 import onnxfn
-from onnxfn import compose, gives, with_shapes
-from onnxfn.architectures.families.detection import image_cases, images_without_cases
+from onnxfn import gives, with_shapes
 from onnxfn.specs.errors import CaptureFailed
 from onnxfn.specs.stored.reports import CheckFailed
 
-SPEC = compose(
-    images_without_cases,
-    image_cases((96, 64), (61, 83)),
-    gives("features", "batch_size ((height+7)//8)*((width+7)//8) _", path=(0,)),
-)
+SPEC = image_spec(gives("features", "batch_size ((height+7)//8)*((width+7)//8) _", path=(0,)), traced=(96, 64))
 
 
 class Patches(torch.nn.Module):

@@ -22,13 +22,8 @@ SPEC = onnxfn.spec_for("bert", "text-classification")
 
 
 @pytest.fixture(scope="module")
-def bert():
-    return tiny.model("bert", "AutoModelForSequenceClassification")
-
-
-@pytest.fixture(scope="module")
-def exported(bert, tmp_path_factory):
-    return onnxfn.export(SPEC, bert, tmp_path_factory.mktemp("bert") / "model.onnx")
+def exported(classifier, tmp_path_factory):
+    return onnxfn.export(SPEC, classifier, tmp_path_factory.mktemp("bert") / "model.onnx")
 
 
 def more_outputs(model):
@@ -51,17 +46,17 @@ def more_outputs(model):
         (output_type, "logits", "'logits' is float64 in the file, but float32 in the plan"),
     ],
 )
-def test_an_interface_that_is_not_the_plans_is_found(kind, site, finding, bert, exported, tmp_path):
-    report = onnxfn.validate(SPEC, bert, edited_file(exported.files[0], at(kind, site), tmp_path / "model.onnx"))
+def test_an_interface_that_is_not_the_plans_is_found(kind, site, finding, classifier, exported, tmp_path):
+    report = onnxfn.validate(SPEC, classifier, edited_file(exported.files[0], at(kind, site), tmp_path / "model.onnx"))
     assert not report.passed
     assert report.findings[0].startswith(f"model: {finding}")
     assert "findings" in str(report)
     assert all(difference.passed for difference in report.differences)
 
 
-def test_an_input_of_another_dtype_is_refused_by_onnx_runtime(bert, exported, tmp_path):
+def test_an_input_of_another_dtype_is_refused_by_onnx_runtime(classifier, exported, tmp_path):
     file = edited_file(exported.files[0], at(input_type, "input_ids"), tmp_path / "model.onnx")
-    message = refusal(CheckFailed, onnxfn.validate, SPEC, bert, file)
+    message = refusal(CheckFailed, onnxfn.validate, SPEC, classifier, file)
     assert "Unexpected input data type" in message
 
 
@@ -76,11 +71,6 @@ def test_a_past_of_layers_that_the_model_does_not_have_is_found(tmp_path):
     message = refusal(CheckFailed, onnxfn.export, spec, model, tmp_path / "out")
     assert "'present.4.key' has the shape " in message
     assert "the model has fewer layers than its configuration" in message
-
-
-@pytest.fixture(scope="module")
-def llama():
-    return tiny.model("llama", "AutoModelForCausalLM")
 
 
 def test_an_error_while_texts_are_decoded_is_one_line(llama, tmp_path):

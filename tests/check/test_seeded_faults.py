@@ -9,6 +9,8 @@ an equivalent mutant. Or the check allows an error of that size on the wider inp
 of the run shows how many faults were found.
 """
 
+from unittest.mock import Mock
+
 import fault_models
 import pytest
 import verdicts
@@ -100,9 +102,6 @@ def test_a_fault_that_the_check_passes_is_missed_unless_it_changes_no_answer(kin
 
 
 def test_an_error_that_is_not_documented_is_no_finding(monkeypatch):
-    def fail(*_):
-        raise IndexError
-
-    monkeypatch.setattr(verdicts, "validated", fail)
+    monkeypatch.setattr(verdicts, "validated", Mock(side_effect=IndexError))
     result = verdicts.verdict(Fault("bert_classifier", "axis name", "model.onnx", "logits[0]"))
     assert result.status == RAW

@@ -1,6 +1,5 @@
 """Where a value equals a threshold but for rounding, PyTorch gives ONNX Runtime's answer; elsewhere its own."""
 
-import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -9,18 +8,15 @@ import torch
 from graph_edits import change_weights
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from other_threads import in_another_thread
+from vector_specs import image_spec
 
 import onnxfn
-from onnxfn import compose, gives
-from onnxfn.architectures.families.detection import image_cases, images_without_cases
+from onnxfn import gives
 from onnxfn.check.verdict.choices import ANSWERED, choosing_again, choosing_as_file
 from onnxfn.check.verdict.verdict import precision_of
 
-SPEC = compose(
-    images_without_cases,
-    image_cases((64, 96), (61, 83)),
-    gives("masked", "batch_size 4 rows columns", path=("masked",)),
-)
+SPEC = image_spec(gives("masked", "batch_size 4 rows columns", path=("masked",)))
 COMPARISONS = [
     lambda values, number: values > number,
     lambda values, number: values.ge(number),
@@ -119,16 +115,12 @@ def test_a_later_run_has_the_same_answers_in_another_dtype():
 
 
 def test_integers_tensors_and_other_threads_compare_as_before():
-    found = []
     with choosing_as_file([], [np.array([True, True])] * 3, precision_of("float32")) as used:
-        thread = threading.Thread(target=lambda: found.append((torch.tensor([1.0, 2.0]) > 1).tolist()))
-        thread.start()
-        thread.join()
+        assert in_another_thread(torch.gt, torch.tensor([1.0, 2.0]), 1).tolist() == [False, True]
         assert (torch.tensor([1, 2]) > 1).tolist() == [False, True]
         assert (torch.tensor([1.0, 2.0]) > torch.tensor([1.0, 1.0])).tolist() == [False, True]
         assert not used
         assert (torch.tensor([1.0, 2.0]) > 1).tolist() == [True, True]
-    assert found == [[False, True]]
 
 
 def test_torch_itself_is_not_changed_so_that_contexts_of_threads_may_end_in_any_order():

@@ -19,17 +19,13 @@ def part(task):
     return onnxfn.plan(onnxfn.spec_for("llama", task), tiny.config("llama")).parts[0]
 
 
-def output(planned, name):
-    return next(output for output in planned.spec.outputs if output.name == name)
-
-
 @pytest.mark.parametrize(
     ("name", "shape", "axis"),
     [("last_hidden_state", (ROWS, LENGTH, 7), 1), ("present.0.key", (ROWS, 2, LENGTH, 8), 2)],
 )
 def test_padding_is_left_out_of_a_prompt_with_its_cache(name, shape, axis):
     planned = part(PROMPT)
-    select = valid_elements(planned.spec, output(planned, name), {"attention_mask": MASK})
+    select = valid_elements(planned.spec, planned.spec.outputs[name], {"attention_mask": MASK})
     array = np.random.default_rng(0).standard_normal(shape)
     by_token = np.moveaxis(array, axis, 1)[MASK.astype(bool)]
     assert np.array_equal(np.sort(select(array)), np.sort(by_token.ravel()))
@@ -39,12 +35,12 @@ def test_padding_is_left_out_of_a_prompt_with_its_cache(name, shape, axis):
 def test_the_last_tokens_of_a_mask_are_those_of_a_shorter_output(past):
     planned = part(CONTINUED)
     logits = np.arange(ROWS * (LENGTH - past) * 2).reshape(ROWS, LENGTH - past, 2)
-    selected = valid_elements(planned.spec, output(planned, "logits"), {"attention_mask": MASK})(logits)
+    selected = valid_elements(planned.spec, planned.spec["logits"], {"attention_mask": MASK})(logits)
     assert selected.tolist() == logits[MASK[:, past:].astype(bool)].ravel().tolist()
 
 
 def test_what_lies_before_the_mask_is_compared():
     planned = part(PROMPT)
     array = np.ones((ROWS, 2, LENGTH + 4, 8))
-    select = valid_elements(planned.spec, output(planned, "present.0.value"), {"attention_mask": MASK})
+    select = valid_elements(planned.spec, planned.spec["present.0.value"], {"attention_mask": MASK})
     assert select(array).size == (ROWS * 4 + MASK.sum()) * 2 * 8

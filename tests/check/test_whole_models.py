@@ -1,6 +1,7 @@
 """The check of a model that sees runs all of its files, one after the other, and finds faults between them."""
 
 from functools import cache
+from operator import attrgetter
 from pathlib import Path
 
 import every_part
@@ -23,11 +24,6 @@ from onnxfn.specs.errors import CaptureFailed
 from onnxfn.specs.stored.reports import CheckFailed
 
 TASK = "image-text-to-text-with-past"
-
-
-@pytest.fixture(scope="module")
-def llava():
-    return every_part.tiny_model("llava", TASK)
 
 
 @pytest.fixture(scope="module")
@@ -74,16 +70,11 @@ def fed(name, change, *, later=False):
     return changed
 
 
+table, decoder = attrgetter("table"), attrgetter("decoder")
+
+
 def tower(whole):
     return whole.towers["vision_encoder"]
-
-
-def table(whole):
-    return whole.table
-
-
-def decoder(whole):
-    return whole.decoder
 
 
 FAULTS = {
@@ -156,9 +147,8 @@ def test_a_model_that_reads_texts_alone_has_no_such_report(llava, exported):
 def test_a_file_that_lacks_what_processors_give_is_refused(tmp_path):
     # PaliGemma's processor gives types of tokens, by which the tokens of a prompt attend to each other in both ways.
     # Its decoder does so while the cache is empty; this one is causal.
-    task = "image-text-to-text-with-past"
-    model = every_part.tiny_model("paligemma", task)
-    causal = onnxfn.compose(onnxfn.spec_for(model, task), model_part(DECODER_WITH_PAST, wide_decoder))
+    model = every_part.tiny_model("paligemma", TASK)
+    causal = onnxfn.compose(onnxfn.spec_for(model, TASK), model_part(DECODER_WITH_PAST, wide_decoder))
     with pytest.raises(CheckFailed, match="no file takes token_type_ids, which processors give"):
         onnxfn.export(causal, model, tmp_path / "out")
     assert not (tmp_path / "out").exists()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from string import ascii_lowercase, digits
 from types import MappingProxyType
@@ -12,7 +13,8 @@ from typing import Any
 SIZE = 128
 SPECIAL = ("<pad>", "<s>", "</s>", "<unk>", "<mask>")
 NAMED = {f"{name}_token": token for name, token in zip(("pad", "bos", "eos", "unk", "mask"), SPECIAL, strict=True)}
-WHISPER = ("<|endoftext|>", "<|startoftranscript|>", "<|en|>", "<|transcribe|>", "<|notimestamps|>")
+ENDS = "<|endoftext|>"
+WHISPER = (ENDS, "<|startoftranscript|>", "<|en|>", "<|transcribe|>", "<|notimestamps|>")
 WORDS = "the cat dog sat on mat what is name my a photo of this in london"
 TEXT = ("the cat sat on the mat. what is my name? a photo of the dog in london, this is a text: user, assistant!",)
 
@@ -57,27 +59,12 @@ def write_pieces(
     PreTrainedTokenizerFast(tokenizer_object=tokenizer, **named).save_pretrained(folder)
 
 
-def write_chat(folder: Path) -> None:
-    """Writes a tokenizer with a chat template."""
-    write_pieces(folder, chat_template=CHAT_TEMPLATE)
-
-
-def write_with_end(folder: Path) -> None:
-    """Writes a tokenizer that ends each text with a token, as T5's."""
-    write_pieces(folder, ending="$A </s>")
-
-
 def write_whisper(folder: Path) -> None:
     """Writes a tokenizer with the special tokens of Whisper."""
-    ends = dict.fromkeys(("bos_token", "eos_token", "unk_token", "pad_token"), "<|endoftext|>")
+    ends = dict.fromkeys(("bos_token", "eos_token", "unk_token", "pad_token"), ENDS)
     write_pieces(folder, last=WHISPER, **ends)
     file = folder / "tokenizer_config.json"
     file.write_text(json.dumps({**json.loads(file.read_text()), "tokenizer_class": "WhisperTokenizer"}, indent=1))
-
-
-def write_clip(folder: Path) -> None:
-    """Writes a tokenizer whose last token is that at which CLIP reads a text."""
-    write_pieces(folder, (*SPECIAL, WHISPER[0]), f"$A {WHISPER[0]}", eos_token=WHISPER[0])
 
 
 def write_letters(folder: Path) -> None:
@@ -95,13 +82,14 @@ def write_letters(folder: Path) -> None:
 TOKENIZERS: Mapping[str, WriteTokenizer] = MappingProxyType(
     {
         "wordpiece": write_wordpiece,
-        "chat": write_chat,
-        "with end": write_with_end,
+        "chat": partial(write_pieces, chat_template=CHAT_TEMPLATE),
+        "with end": partial(write_pieces, ending="$A </s>"),
         "whisper": write_whisper,
-        "clip": write_clip,
+        "clip": partial(write_pieces, special=(*SPECIAL, ENDS), ending=f"$A {ENDS}", eos_token=ENDS),
         "letters": write_letters,
     }
 )
+"""One of each kind: "with end" ends each text with a token, as T5's; "clip" with that at which CLIP reads a text."""
 
 
 def _pieces(special: list[str], ending: str) -> Any:

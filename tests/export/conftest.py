@@ -7,11 +7,6 @@ import tiny
 
 
 @pytest.fixture(scope="module")
-def bert():
-    return tiny.model("bert", "AutoModelForMaskedLM")
-
-
-@pytest.fixture(scope="module")
 def t5():
     return tiny.model("t5", "AutoModelForSeq2SeqLM")
 

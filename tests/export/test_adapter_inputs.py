@@ -9,7 +9,7 @@ import peft_adapters
 import pytest
 import tiny
 import torch
-from command_line import succeed
+from command_line import exported_checkpoint
 from onnxruntime import AdapterFormat, InferenceSession, LoraAdapter, RunOptions
 from refusals import refusal
 from safetensors.torch import save_file
@@ -155,13 +155,12 @@ def test_each_file_of_an_encoder_and_its_decoder_gets_its_part_of_the_adapter(tm
         assert again.read_bytes() == file.read_bytes()
 
 
-def test_a_graph_of_4_bits_takes_an_adapter_and_is_measured_with_it(tmp_path):
-    model = tiny.model("llama", "AutoModelForCausalLM")
-    adapter = write_random(tmp_path / "adapter", model, ("q_proj", "down_proj"), 3, seed=5)
-    spec = onnxfn.with_dtypes(onnxfn.spec_for(model, TASK), float="q4")
+def test_a_graph_of_4_bits_takes_an_adapter_and_is_measured_with_it(llama, tmp_path):
+    adapter = write_random(tmp_path / "adapter", llama, ("q_proj", "down_proj"), 3, seed=5)
+    spec = onnxfn.with_dtypes(onnxfn.spec_for(llama, TASK), float="q4")
     spec = onnxfn.with_adapter_inputs(spec, "q_proj", "down_proj")
-    exported = onnxfn.export(spec, model, tmp_path / "out", adapter=adapter, check=False)
-    merged, arrays = with_adapter(model, model_copy(model), adapter), adapter_arrays(read_adapter(adapter), "float32")
+    exported = onnxfn.export(spec, llama, tmp_path / "out", adapter=adapter, check=False)
+    merged, arrays = with_adapter(llama, model_copy(llama), adapter), adapter_arrays(read_adapter(adapter), "float32")
     file, (part,) = tmp_path / "out/model.onnx", exported.plan.parts
     wrong = {name: np.zeros_like(array) for name, array in arrays.items()}
     right, without = (adapter_report(merged, part, file, each).measurements for each in (arrays, wrong))
@@ -206,8 +205,6 @@ def test_what_inputs_cannot_be_is_refused(base, adapters, tmp_path):
 
 
 def test_the_command_line_writes_the_adapter_as_a_file(base, adapters, tmp_path):
-    base.save_pretrained(tmp_path / "base")
-    words = ["export", tmp_path / "base", tmp_path / "out", "--task", TASK, "--adapter", adapters[1]]
-    succeed(*words, "--adapter-input", "q_proj")
+    exported_checkpoint(base, tmp_path, "--task", TASK, "--adapter", adapters[1], "--adapter-input", "q_proj")
     assert (tmp_path / "out/onnx/narrow.onnx_adapter").is_file()
     assert onnxfn.verify(tmp_path / "out").passed

@@ -8,7 +8,7 @@ import peft_adapters
 import pytest
 import tiny
 import torch
-from command_line import error_of, succeed
+from command_line import error_of, exported_checkpoint
 from onnx import numpy_helper
 from refusals import refusal
 from safetensors.torch import load_file
@@ -105,9 +105,8 @@ def test_a_merged_weight_is_rounded_once_and_lies_in_a_file_without_a_name():
 
 def test_the_command_line_merges_an_adapter_into_a_bfloat16_checkpoint(tmp_path):
     base = peft_adapters.base_model("patterns").bfloat16()
-    base.save_pretrained(tmp_path / "base")
-    arguments = ["export", str(tmp_path / "base"), str(tmp_path / "out"), "--task", "text-generation"]
-    succeed(*arguments, "--adapter", peft_adapters.FOLDER / "patterns")
+    adapter = ("--adapter", peft_adapters.FOLDER / "patterns")
+    exported_checkpoint(base, tmp_path, "--task", "text-generation", *adapter)
     exported = onnxfn.load(tmp_path / "out")
     merged = in_dtype(adapted("patterns", base), "float32")
     ids = np.arange(10).reshape(2, 5)

@@ -1,5 +1,7 @@
 """The arguments of `export`, `validate` and `BuildOptions`: a wrong type is InvalidSpec before anything runs."""
 
+from unittest.mock import Mock
+
 import pytest
 import torch
 from refusals import refusal
@@ -86,11 +88,7 @@ def test_an_error_that_refuses_inputs_leads_to_invalid_spec(bert, error):
 
 def test_a_model_that_pytorch_cannot_run_is_capture_failed(bert, tmp_path):
     exported = onnxfn.export(SPEC, bert, tmp_path / "out", check=False)
-
-    def fail(*_):
-        raise RuntimeError("broken")
-
-    handle = bert.bert.encoder.register_forward_hook(fail)
+    handle = bert.bert.encoder.register_forward_hook(Mock(side_effect=RuntimeError("broken")))
     try:
         message = refusal(CaptureFailed, onnxfn.validate, SPEC, bert, exported)
     finally:

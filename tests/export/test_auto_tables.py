@@ -6,7 +6,7 @@ import pytest
 import shrunk
 import tiny
 import transformers
-from command_line import succeed
+from command_line import exported_checkpoint
 from packaging.version import Version
 
 import onnxfn
@@ -134,8 +134,7 @@ def test_a_model_without_a_row_has_each_task_that_transformers_lists_for_its_cla
     ],
 )
 def test_the_command_line_exports_a_checkpoint_of_a_head_that_no_row_names(model_type, class_name, task, tmp_path):
-    tiny.model(model_type, class_name).save_pretrained(tmp_path / "checkpoint")
-    result = succeed("export", tmp_path / "checkpoint", tmp_path / "out")
+    result = exported_checkpoint(tiny.model(model_type, class_name), tmp_path)
     assert f"task: {task} (found)" in result.stdout
     assert "check passed" in result.stdout
 

@@ -6,7 +6,7 @@ import every_head
 import pytest
 import shrunk
 from agreement import assert_agreement
-from command_line import succeed
+from command_line import exported_checkpoint
 from transformers import LlamaConfig
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
@@ -91,11 +91,8 @@ def test_a_new_type_has_the_row_of_its_classes(model_type):
 @pytest.mark.skipif("exaone" not in CONFIG_MAPPING, reason="this version of transformers lacks the model type")
 def test_a_checkpoint_of_such_a_type_is_exported_with_a_cache(tmp_path):
     model = shrunk.model("exaone", "LlamaForCausalLM")
-    model.save_pretrained(tmp_path / "exaone")
-    words = ["export", str(tmp_path / "exaone"), str(tmp_path / "out"), "--no-check", "--no-template-cache"]
-    done = succeed(*words)
+    done = exported_checkpoint(model, tmp_path, "--no-check", "--no-template-cache")
     assert "exaone · text-generation-with-past" in done.output
     assert "the row of llama, whose classes exaone has" in done.output
-    result = onnxfn.export(spec_for(model, TASK), model, tmp_path / "checked")
-    assert_agreement(result, tmp_path / "checked")
+    result = assert_agreement(onnxfn.export(spec_for(model, TASK), model, tmp_path / "checked"), tmp_path / "checked")
     assert result.plan.parts[0].spec.name == "exaone"

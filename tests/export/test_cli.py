@@ -7,7 +7,7 @@ import numpy as np
 import onnxruntime
 import pytest
 import tiny
-from command_line import error_of, invoke, succeed
+from command_line import error_of, exported_checkpoint, invoke, succeed
 from own_processes import printed
 
 import onnxfn
@@ -73,8 +73,7 @@ T5 = ("t5", "AutoModelForSeq2SeqLM", "text2text-generation-with-past")
 )
 def test_a_model_of_several_parts_is_exported_for_the_task_that_is_found(tmp_path, model, flags, files):
     model_type, loader, task = model
-    tiny.model(model_type, loader).save_pretrained(tmp_path / "checkpoint")
-    result = succeed("export", tmp_path / "checkpoint", tmp_path / "out", *flags, "--verbose")
+    result = exported_checkpoint(tiny.model(model_type, loader), tmp_path, *flags, "--verbose")
     assert f"task: {task} (found)" in result.stdout
     assert ("greedy tokens" in result.stdout) == bool(files & {"model.onnx", MERGED})
     assert {path.name for path in (tmp_path / "out" / "onnx").glob("*.onnx")} == files

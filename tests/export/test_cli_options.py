@@ -3,7 +3,7 @@
 import onnxruntime
 import pytest
 import tiny
-from command_line import invoke, succeed
+from command_line import exported_checkpoint, invoke, succeed
 from fine_tunes import save_berts
 
 from onnxfn import BatchResult
@@ -37,8 +37,9 @@ def test_debug_prints_the_traceback_of_an_error(words, monkeypatch):
 
 
 def test_inputs_embeds_takes_embeddings_and_a_check_may_be_whole(tmp_path):
-    tiny.model("llama", "AutoModelForCausalLM").save_pretrained(tmp_path / "llama")
-    result = succeed("export", tmp_path / "llama", tmp_path / "out", "--inputs-embeds", "--check", "whole")
+    result = exported_checkpoint(
+        tiny.model("llama", "AutoModelForCausalLM"), tmp_path, "--inputs-embeds", "--check", "whole"
+    )
     assert "check passed" in result.stdout
     session = onnxruntime.InferenceSession(tmp_path / "out" / "onnx" / "model.onnx")
     names = [port.name for port in session.get_inputs()]

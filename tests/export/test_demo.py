@@ -7,7 +7,6 @@ from command_line import invoke
 
 import onnxfn
 from onnxfn.export.cli.demo import minilm
-from onnxfn.export.load.loading import load_configuration, load_model
 
 
 @pytest.fixture(scope="module")
@@ -27,11 +26,9 @@ def test_the_demo_prints_equal_cosines(demo):
 
 def test_minilm_is_within_1e_4_of_pytorch_at_every_shape(demo):
     _, out = demo
-    config = load_configuration(minilm())
-    spec = onnxfn.spec_for(config, "feature-extraction")
-    model = load_model(str(minilm()), config, spec)
+    model = onnxfn.model_for(str(minilm()), "feature-extraction")
     with_cases = onnxfn.compose(
-        spec,
+        onnxfn.spec_for(model, "feature-extraction"),
         *(
             onnxfn.case(
                 f"{batch} x {length} {side}",

@@ -1,9 +1,7 @@
 """Lines with a model that one writes first: each works, or its error has the right line."""
 
 import pytest
-import torch
 from public_names import VALUES
-from transformers import BertConfig, BertForSequenceClassification
 
 import onnxfn
 from onnxfn import CaptureFailed, InvalidSpec
@@ -37,14 +35,8 @@ REFUSED = (
 
 
 @pytest.fixture(scope="module")
-def names():
-    torch.manual_seed(0)
-    config = BertConfig(initializer_range=0.15, max_position_embeddings=64, **SIZES)
-    spec = onnxfn.for_task(onnxfn.spec_for("bert"), "text-classification")
-    return VALUES | {
-        "m": BertForSequenceClassification(config).eval(),
-        "tc": spec,
-    }
+def names(classifier):
+    return VALUES | {"m": classifier, "tc": onnxfn.for_task(onnxfn.spec_for("bert"), "text-classification")}
 
 
 @pytest.mark.parametrize(("line", "value"), WORKING, ids=[line for line, _ in WORKING])

@@ -6,7 +6,6 @@ import shutil
 
 import onnx
 import pytest
-import tiny
 from exported_folders import write_other
 from refusals import refusal
 from reports import report_text
@@ -49,10 +48,9 @@ MALFORMED = {
 
 
 @pytest.fixture(scope="module")
-def exported(tmp_path_factory):
-    model = tiny.model("bert", "AutoModelForMaskedLM")
+def exported(bert, tmp_path_factory):
     folder = tmp_path_factory.mktemp("exported") / "out"
-    onnxfn.export(onnxfn.spec_for(model, "fill-mask"), model, folder, check=False)
+    onnxfn.export(onnxfn.spec_for(bert, "fill-mask"), bert, folder, check=False)
     return folder
 
 

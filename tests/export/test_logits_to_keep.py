@@ -8,7 +8,7 @@ import pytest
 import tiny
 import torch
 from agreement import assert_agreement
-from command_line import succeed
+from command_line import exported_checkpoint
 
 import onnxfn
 from onnxfn import InvalidSpec, spec_for, with_constants, with_input, with_opset
@@ -70,10 +70,8 @@ def test_a_model_whose_forward_lacks_the_argument_is_refused(tmp_path):
         exported("trocr", tmp_path)
 
 
-def test_the_command_line_adds_the_input(tmp_path):
-    tiny.model("llama", "AutoModelForCausalLM").save_pretrained(tmp_path / "llama")
-    words = ["export", str(tmp_path / "llama"), str(tmp_path / "out"), "--with-input", NAME, "--no-template-cache"]
-    done = succeed(*words, "--task", TASK)
+def test_the_command_line_adds_the_input(llama, tmp_path):
+    done = exported_checkpoint(llama, tmp_path, "--with-input", NAME, "--no-template-cache", "--task", TASK)
     assert f"ORTModel gives no {NAME}, which the graph takes" in done.stdout
     ports = json.loads((tmp_path / "out" / "report.json").read_text())["graphs"]["onnx/model.onnx"]["inputs"]
     assert {"name": NAME, "dtype": "int64", "shape": []} in ports

@@ -1,6 +1,7 @@
 """What fails for want of memory raises MemoryError: it says nothing about the model, the file or the spec."""
 
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -18,13 +19,6 @@ NO_MEMORY = (
     torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 8 GiB"),
     RuntimeError("[ONNXRuntimeError] : 6 : RUNTIME_EXCEPTION : std::bad_alloc"),
 )
-
-
-def raising(error):
-    def call(*_, **__):
-        raise error
-
-    return call
 
 
 class Watched(torch.nn.Module):
@@ -67,7 +61,7 @@ def test_float64_without_enough_memory_gives_no_wider_bound(error):
 def test_onnx_runtime_without_enough_memory_is_no_wrong_file(error):
     part = SimpleNamespace(spec=SimpleNamespace(outputs=()))
     reference = Reference("a case", {}, ())
-    session = SimpleNamespace(run=raising(error))
+    session = SimpleNamespace(run=Mock(side_effect=error))
     with pytest.raises(MemoryError):
         with_outputs(lambda: session, None, SimpleNamespace(name="model.onnx"), part, reference)
     with pytest.raises(MemoryError), run_errors(torch.zeros(1, 1, dtype=torch.long).numpy()):

@@ -30,17 +30,6 @@ def with_each_linear(change):
     return model
 
 
-def checkpointing():
-    model = bert().train()
-    model.gradient_checkpointing_enable()
-    return model
-
-
-def made_in_inference_mode():
-    with torch.inference_mode():
-        return bert()
-
-
 def with_adapter():
     peft = pytest.importorskip("peft", reason="adapters need the package peft, which is in the extra test")
     model = tiny.model("llama", "LlamaModel", num_hidden_layers=1)
@@ -63,24 +52,22 @@ def pruned(module):
     prune.l1_unstructured(module, "weight", amount=0.3)
 
 
-def transposed_weights():
-    return with_each_linear(lambda linear: setattr(linear.weight, "data", linear.weight.data.t().contiguous().t()))
-
-
 EXPORTED = {
     "compiled": lambda: torch.compile(bert(), backend="eager"),
     "compiled in place": lambda: changed(lambda model: model.compile(backend="eager")),
     "data parallel": lambda: torch.nn.DataParallel(bert()),
     "training": lambda: bert().train(),
-    "gradient checkpointing": checkpointing,
+    "gradient checkpointing": lambda: changed(lambda model: model.train().gradient_checkpointing_enable()),
     "frozen": lambda: bert().requires_grad_(requires_grad=False),
     "partly frozen": lambda: changed(lambda model: model.embeddings.requires_grad_(requires_grad=False)),
-    "made in inference mode": made_in_inference_mode,
+    "made in inference mode": torch.inference_mode()(bert),
     "weight norm": lambda: with_each_linear(torch.nn.utils.parametrizations.weight_norm),
     "weight norm by a hook": lambda: with_each_linear(torch.nn.utils.weight_norm),
     "spectral norm": lambda: with_each_linear(torch.nn.utils.parametrizations.spectral_norm),
     "pruned": lambda: with_each_linear(pruned),
-    "transposed weights": transposed_weights,
+    "transposed weights": lambda: with_each_linear(
+        lambda linear: setattr(linear.weight, "data", linear.weight.data.t().contiguous().t())
+    ),
     "hook that changes an output": lambda: changed(
         lambda model: model.encoder.layer[0].register_forward_hook(lambda _module, _inputs, output: output * 1.5)
     ),
@@ -222,17 +209,16 @@ def test_weights_come_from_the_checkpoint(build, tmp_path):
     """A model without values and its checkpoint give the file that the model with values gives."""
     original = bert()
     original.save_pretrained(tmp_path / "checkpoint")
-    expected = exported_with(original, tmp_path)(
-        input_ids=[[5, 6, 7]], attention_mask=[[1, 1, 1]], token_type_ids=[[0, 0, 0]]
-    )
+    feeds = {"input_ids": [[5, 6, 7]], "attention_mask": [[1, 1, 1]], "token_type_ids": [[0, 0, 0]]}
+    expected = exported_with(original, tmp_path)(**feeds)
     result = exported_with(build(), tmp_path, checkpoint=tmp_path / "checkpoint", overwrite=True)
     assert result.report.passed
-    actual = result(input_ids=[[5, 6, 7]], attention_mask=[[1, 1, 1]], token_type_ids=[[0, 0, 0]])
+    actual = result(**feeds)
     assert all((actual[name] == expected[name]).all() for name in expected)
 
 
 def test_a_checkpoint_that_lacks_weights_is_refused(tmp_path):
-    tiny.model("bert", "BertModel", num_hidden_layers=1).save_pretrained(tmp_path / "checkpoint")
+    bert().save_pretrained(tmp_path / "checkpoint")
     model = tiny.model("bert", "BertModel", num_hidden_layers=2).to("meta")
     with pytest.raises(onnxfn.InvalidSpec, match=r"checkpoint lacks weights that BertModel needs: encoder.layer.1"):
         exported_with(model, tmp_path, checkpoint=tmp_path / "checkpoint")

@@ -10,10 +10,11 @@ from onnxfn.specs.algebra.spec import OPSETS
 from onnxfn.specs.edits.tensors import with_opset
 
 
-def small_model():
+@pytest.mark.parametrize("opset", OPSETS)
+def test_each_opset_is_written_and_passes_the_check(opset, tmp_path):
     """Operators that changed between opsets: reductions, reshapes, normalization, activations, resizing."""
     torch.manual_seed(0)
-    return torch.nn.Sequential(
+    model = torch.nn.Sequential(
         torch.nn.Conv2d(1, 4, 3, padding=1),
         torch.nn.GroupNorm(2, 4),
         torch.nn.GELU(),
@@ -24,11 +25,6 @@ def small_model():
         torch.nn.Linear(16, 3),
         torch.nn.Softmax(dim=-1),
     )
-
-
-@pytest.mark.parametrize("opset", OPSETS)
-def test_each_opset_is_written_and_passes_the_check(opset, tmp_path):
-    model = small_model()
     spec = with_opset(derived(model, sample={"input": torch.randn(3, 1, 6, 6)}), opset)
     exported = export(spec, model, tmp_path / "small.onnx")
     proto = onnx.load(tmp_path / "small.onnx")

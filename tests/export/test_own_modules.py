@@ -44,10 +44,6 @@ def marks(name):
     return (*(() if name in DEFAULT else (pytest.mark.sweep,)), *((NO_UINT64,) if name == "products in uint64" else ()))
 
 
-def names():
-    return [pytest.param(name, marks=marks(name)) for name in OWN_MODULES]
-
-
 def exported(name, path):
     torch.manual_seed(0)
     own = OWN_MODULES[name]
@@ -56,7 +52,7 @@ def exported(name, path):
     return onnxfn.export(spec, model, path), model
 
 
-@pytest.mark.parametrize("name", names())
+@pytest.mark.parametrize("name", [pytest.param(name, marks=marks(name)) for name in OWN_MODULES])
 def test_a_module_agrees_at_sizes_values_and_dtypes_that_were_not_traced(name, tmp_path):
     result, model = exported(name, tmp_path / "model.onnx")
     assert result.report.passed

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from unittest.mock import Mock
 
 import exported_folders
 import pytest
@@ -45,15 +46,8 @@ def published(names, folder, parts=(), *, overwrite=True):
 def way(request, monkeypatch):
     """The two ways to publish over an earlier export: the second where the system cannot exchange folders."""
     if request.param == "moved":
-        monkeypatch.setattr(exchange, "swap", raising(errno.EINVAL))
+        monkeypatch.setattr(exchange, "swap", Mock(side_effect=OSError(errno.EINVAL, os.strerror(errno.EINVAL))))
     return request.param
-
-
-def raising(code):
-    def fail(*_):
-        raise OSError(code, os.strerror(code))
-
-    return fail
 
 
 def test_a_new_folder_appears_by_one_rename_with_the_usual_permissions(tmp_path):

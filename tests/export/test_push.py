@@ -7,17 +7,15 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from threading import Thread
 
 import pytest
-import tiny
 from command_line import error_of, invoke
 
 from onnxfn import WriteOptions, export, spec_for
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    model = tiny.model("bert", "AutoModelForMaskedLM")
+def folder(bert, tmp_path_factory):
     path = tmp_path_factory.mktemp("push") / "tiny-bert"
-    export(spec_for(model, "fill-mask"), model, path, write=WriteOptions(layout="hub"), check=False)
+    export(spec_for(bert, "fill-mask"), bert, path, write=WriteOptions(layout="hub"), check=False)
     return path
 
 

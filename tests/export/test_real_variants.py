@@ -5,7 +5,6 @@ import pytest
 import onnxfn
 from onnxfn import CheckFailed, Floors
 from onnxfn.export.cli.demo import minilm
-from onnxfn.export.load.loading import load_configuration, load_model
 
 WANTED = {"model_fp16": 0.9999, "model_quantized": 0.99}
 """The cosine of a file's outputs and PyTorch's, on a real text."""
@@ -13,9 +12,8 @@ WANTED = {"model_fp16": 0.9999, "model_quantized": 0.99}
 
 @pytest.fixture(scope="module")
 def encoder():
-    config = load_configuration(minilm())
-    spec = onnxfn.spec_for(config, "feature-extraction")
-    return spec, load_model(str(minilm()), config, spec)
+    model = onnxfn.model_for(str(minilm()), "feature-extraction")
+    return onnxfn.spec_for(model, "feature-extraction"), model
 
 
 def test_minilm_in_16_and_8_bits_reaches_its_cosines_and_its_floors_ask_for_them(encoder, tmp_path):

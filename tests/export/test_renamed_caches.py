@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tiny
 from agreement import assert_agreement
-from command_line import succeed
+from command_line import exported_checkpoint
 
 import onnxfn
 from onnxfn import renamed, with_input, with_shared_cache
@@ -27,8 +27,7 @@ OTHER = {"past_key_values.{layer}.key": "cache_k_{layer}", "present.{layer}.key"
 def test_a_decoder_with_another_cache_or_number_of_logits_writes_the_same_text(edit, name, tmp_path):
     spec, model = tiny.spec_and_model("llama", TASK)
     plain = onnxfn.export(spec, model, tmp_path / "plain", check=False)
-    result = onnxfn.export(edit(spec), model, tmp_path / "out")
-    assert_agreement(result, tmp_path / "out")
+    result = assert_agreement(onnxfn.export(edit(spec), model, tmp_path / "out"), tmp_path / "out")
     assert name in result.inputs
     ids = np.array([[5, 7, 9], [4, 4, 8]])
     assert (onnxfn.generate(result, ids) == onnxfn.generate(plain, ids)).all()
@@ -43,10 +42,9 @@ def test_names_that_do_not_show_the_cache_are_checked_token_by_token(tmp_path):
 
 
 def test_the_command_line_names_the_cache_and_the_side_file_of_a_client(tmp_path):
-    tiny.model("llama", "AutoModelForCausalLM").save_pretrained(tmp_path / "llama")
     names = [word for pair in OTHER.items() for word in ("--rename", "=".join(pair))]
-    words = ["export", str(tmp_path / "llama"), str(tmp_path / "out"), "--task", TASK, "--no-check", *names]
-    succeed(*words, "--no-template-cache")
+    words = ("--task", TASK, "--no-check", *names, "--no-template-cache")
+    exported_checkpoint(tiny.model("llama", "AutoModelForCausalLM"), tmp_path, *words)
     decoder = json.loads((tmp_path / "out" / "genai_config.json").read_text())["model"]["decoder"]
     assert decoder["inputs"]["past_key_names"] == "cache_k_%d"
     assert decoder["inputs"]["past_value_names"] == "past_key_values.%d.value"

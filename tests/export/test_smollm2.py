@@ -3,7 +3,6 @@
 import os
 
 import numpy as np
-import pytest
 from smollm2_weights import load_smollm2
 from transformers import AutoTokenizer
 
@@ -15,31 +14,23 @@ PROMPTS = (PROMPT, "Once upon a time, in a small village,", "def fibonacci(n):")
 TOKENS = 32
 
 
-@pytest.fixture(scope="module")
-def smol():
-    return load_smollm2()
-
-
-def test_one_file_completes_texts_as_pytorch_does(smol, tmp_path):
+def test_one_file_completes_texts_as_pytorch_does(tmp_path):
     """One test, so that one process exports the model, which takes longest."""
-    model, tokenizer = smol
+    model, tokenizer = load_smollm2()
     out = tmp_path / "smollm2"
     tokenizer.save_pretrained(tmp_path / "checkpoint")
     spec = onnxfn.spec_for(model, "text-generation-with-past")
     assert onnxfn.export(spec, model, out, checkpoint=tmp_path / "checkpoint").report.passed
-    unique = sum(parameter.numel() * parameter.element_size() for parameter in smol[0].parameters())
+    unique = sum(parameter.numel() * parameter.element_size() for parameter in model.parameters())
     assert [path.name for path in out.glob("*.onnx*")] == ["model.onnx"]
     assert os.path.getsize(out / "model.onnx") <= 1.01 * unique
     for prompt in PROMPTS:
-        assert_a_prompt_is_completed_with_the_same_tokens(out, *smol, prompt)
-    assert_a_batch_of_padded_prompts_is_completed_like_each_prompt_alone(out, smol[1])
-    assert AutoTokenizer.from_pretrained(out)(PROMPT)["input_ids"] == smol[1](PROMPT)["input_ids"]
-
-
-def assert_a_prompt_is_completed_with_the_same_tokens(out, model, tokenizer, prompt):
-    inputs = tokenizer(prompt, return_tensors="pt")
-    expected = model.generate(**inputs, max_new_tokens=TOKENS, do_sample=False, eos_token_id=None).numpy()
-    assert np.array_equal(generate(out / "model.onnx", inputs["input_ids"].numpy(), max_new_tokens=TOKENS), expected)
+        inputs = tokenizer(prompt, return_tensors="pt")
+        expected = model.generate(**inputs, max_new_tokens=TOKENS, do_sample=False, eos_token_id=None).numpy()
+        completed = generate(out / "model.onnx", inputs["input_ids"].numpy(), max_new_tokens=TOKENS)
+        assert np.array_equal(completed, expected)
+    assert_a_batch_of_padded_prompts_is_completed_like_each_prompt_alone(out, tokenizer)
+    assert AutoTokenizer.from_pretrained(out)(PROMPT)["input_ids"] == tokenizer(PROMPT)["input_ids"]
 
 
 def assert_a_batch_of_padded_prompts_is_completed_like_each_prompt_alone(out, tokenizer):

@@ -55,13 +55,12 @@ def stops_after(moment, clock=time.perf_counter):
     return listen, raised
 
 
-def test_a_listener_that_raises_at_any_event_stops_the_export_and_leaves_nothing(tmp_path, temporary_files):
-    model = tiny.model("llama", "AutoModelForCausalLM")
+def test_a_listener_that_raises_at_any_event_stops_the_export_and_leaves_nothing(llama, tmp_path, temporary_files):
     moments = []
-    before = state(model)
+    before = state(llama)
     onnxfn.export(
         LLAMA,
-        model,
+        llama,
         tmp_path / "out",
         on_event=lambda event: moments.append((event.stage, event.status)) if event.status != "progress" else None,
     )
@@ -73,10 +72,10 @@ def test_a_listener_that_raises_at_any_event_stops_the_export_and_leaves_nothing
                 raise HeardError
 
         with pytest.raises(HeardError):
-            onnxfn.export(LLAMA, model, tmp_path / "never" if number % 2 else None, on_event=listen)
+            onnxfn.export(LLAMA, llama, tmp_path / "never" if number % 2 else None, on_event=listen)
         assert sorted(entry.name for entry in tmp_path.iterdir()) == ["out", "temporary"]
         assert [*temporary_files.iterdir()] == []
-        assert state(model) == before
+        assert state(llama) == before
 
 
 @pytest.mark.parametrize(
@@ -100,14 +99,13 @@ def test_what_the_listener_raises_comes_out_unchanged(error, stage, tmp_path):
     assert [*tmp_path.iterdir()] == []
 
 
-def test_a_timeout_is_an_error_in_a_line(tmp_path):
-    model = tiny.model("bert", "AutoModelForMaskedLM")
-    message = refusal(TimedOut, onnxfn.export, BERT, model, tmp_path / "out", timeout=0)
+def test_a_timeout_is_an_error_in_a_line(bert, tmp_path):
+    message = refusal(TimedOut, onnxfn.export, BERT, bert, tmp_path / "out", timeout=0)
     assert message == "the export was stopped after 0 s, at plan; pass a longer timeout"
-    message = refusal(InvalidSpec, onnxfn.export, BERT, model, tmp_path / "out", timeout=-1)
+    message = refusal(InvalidSpec, onnxfn.export, BERT, bert, tmp_path / "out", timeout=-1)
     assert message == "timeout is -1 s; pass 0 or more seconds, or None for no limit"
     assert [*tmp_path.iterdir()] == []
-    onnxfn.export(BERT, model, tmp_path / "out", timeout=600.0)
+    onnxfn.export(BERT, bert, tmp_path / "out", timeout=600.0)
 
 
 def test_a_check_has_a_timeout_and_events_of_all_its_stages(tmp_path):
@@ -223,14 +221,13 @@ def test_an_export_that_waits_for_the_trace_of_another_says_so_and_can_be_stoppe
     assert onnxfn.verify(tmp_path / "first").passed
 
 
-def test_a_check_that_waits_for_the_trace_of_another_can_be_stopped(tmp_path):
-    model = tiny.model("bert", "AutoModelForMaskedLM")
-    exported = onnxfn.export(BERT, model, tmp_path / "out", check=False)
+def test_a_check_that_waits_for_the_trace_of_another_can_be_stopped(bert, tmp_path):
+    exported = onnxfn.export(BERT, bert, tmp_path / "out", check=False)
     with meanwhile(exports_to(tmp_path / "first")):
         start = time.perf_counter()
         listen, raised = stops_after(start + 1)
         with pytest.raises(HeardError):
-            onnxfn.validate(BERT, model, exported, on_event=listen)
+            onnxfn.validate(BERT, bert, exported, on_event=listen)
         assert 1 < raised[0][0] - start < 2
     assert (tmp_path / "first" / "model.onnx").is_file()
 
@@ -282,8 +279,7 @@ def test_a_conversion_of_weights_is_a_stage(tmp_path):
     assert [event.status for event in events if event.stage == "convert"] == ["start", "end"]
 
 
-def test_two_exports_to_a_path_at_once_are_one_export_and_one_refusal(tmp_path):
-    model = tiny.model("bert", "AutoModelForMaskedLM")
+def test_two_exports_to_a_path_at_once_are_one_export_and_one_refusal(bert, tmp_path):
     both = threading.Barrier(2)
 
     def meet(event):
@@ -291,7 +287,7 @@ def test_two_exports_to_a_path_at_once_are_one_export_and_one_refusal(tmp_path):
             both.wait(60)
 
     with ThreadPoolExecutor(2) as pool:
-        exports = [pool.submit(onnxfn.export, BERT, model, tmp_path / "out", on_event=meet) for _ in range(2)]
+        exports = [pool.submit(onnxfn.export, BERT, bert, tmp_path / "out", on_event=meet) for _ in range(2)]
     errors = [export.exception() for export in exports if export.exception()]
     assert [type(error) for error in errors] == [OutputExists]
     assert str(errors[0]).startswith(f"{tmp_path / 'out'} exists")

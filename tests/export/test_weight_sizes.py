@@ -9,7 +9,7 @@ import shrunk
 import tiny
 import torch
 import transformers
-from command_line import error_of, succeed
+from command_line import error_of, exported_checkpoint, succeed
 
 import onnxfn
 from onnxfn import weight_bytes
@@ -104,8 +104,7 @@ def test_a_dry_run_of_a_model_type_without_a_row_reads_no_weight(tmp_path, monke
 
 def test_a_dry_run_of_a_model_whose_experts_are_chosen_by_values_reads_no_weight(tmp_path):
     """No row; the table of patches has its experts, so that a spec is derived from a model without values."""
-    shrunk.model("zaya", "ZayaForCausalLM").save_pretrained(tmp_path / "checkpoint")
-    result = succeed("export", tmp_path / "checkpoint", tmp_path / "out", "--dry-run")
+    result = exported_checkpoint(shrunk.model("zaya", "ZayaForCausalLM"), tmp_path, "--dry-run")
     assert "bytes of weights alone" in result.stdout
 
 

@@ -8,7 +8,6 @@ from types import ModuleType
 
 import numpy as np
 import pytest
-import tiny
 import torch
 import transformers
 
@@ -31,11 +30,6 @@ from onnxfn import (
 SPEC = onnxfn.for_task(compose(onnxfn.text_encoder, onnxfn.bert_inputs), "text-classification")
 MODULE = "functions_of_a_user"
 PACKAGE = str(Path(onnxfn.__file__).parent)
-
-
-@pytest.fixture(scope="module")
-def bert():
-    return tiny.model("bert", "AutoModelForSequenceClassification")
 
 
 @pytest.fixture
@@ -143,9 +137,9 @@ CALLS = {
 
 @pytest.mark.usefixtures("functions")
 @pytest.mark.parametrize(("call", "start"), CALLS.values(), ids=[*CALLS])
-def test_a_wrong_call_is_an_error_of_onnxfn_in_one_line(call, start, bert, tmp_path):
+def test_a_wrong_call_is_an_error_of_onnxfn_in_one_line(call, start, classifier, tmp_path):
     with pytest.raises(OnnxfnError) as caught:
-        call(bert, tmp_path / "out")
+        call(classifier, tmp_path / "out")
     assert str(caught.value).startswith(start)
     assert "\n" not in str(caught.value)
     assert frames_of_onnxfn(caught.value) <= 2
@@ -158,10 +152,10 @@ def frames_of_onnxfn(error):
     return sum(f'File "{PACKAGE}/' in line for line in printed.splitlines())
 
 
-def test_the_cause_of_an_error_keeps_the_frames_of_its_library(bert, tmp_path):
+def test_the_cause_of_an_error_keeps_the_frames_of_its_library(classifier, tmp_path):
     spec = compose(SPEC, takes("position_ids", "batch_size sequence_length", "token_ids"))
     with pytest.raises(OnnxfnError) as caught:
-        export(spec, bert, tmp_path / "out")
+        export(spec, classifier, tmp_path / "out")
     files = [frame.filename for frame in traceback.extract_tb(caught.value.__cause__.__traceback__)]
     assert "/torch/" in files[0]
     assert not any(file.startswith(f"{PACKAGE}/") for file in files)
@@ -183,8 +177,8 @@ def test_an_edit_without_its_spec_is_refused_in_one_frame_too():
     assert frames_of_onnxfn(caught.value) == 1
 
 
-def test_a_wrong_call_of_a_result_has_one_frame(bert):
-    result = export(SPEC, bert, check=False)
+def test_a_wrong_call_of_a_result_has_one_frame(classifier):
+    result = export(SPEC, classifier, check=False)
     calls = (lambda: result(input_ids=[[1]]), lambda: result.session("nope"), lambda: result.model_proto("nope"))
     for call in calls:
         with pytest.raises(OnnxfnError) as caught:

@@ -1,32 +1,22 @@
 """Building the graph of a part: what is public, and what an error of a pass becomes."""
 
-from contextlib import nullcontext
 from pathlib import Path
 
 import attrs
 import pytest
 import tiny
+from graph_equality import timed
 
 import onnxfn
 from onnxfn.graphs import traced_graphs
 from onnxfn.graphs.build import build_graph
 from onnxfn.graphs.traced_graphs import graph_with_slots
 from onnxfn.specs.errors import CaptureFailed
-from onnxfn.specs.stored.reports import no_tick
-
-
-def timed(*_):
-    return nullcontext(no_tick)
-
-
-@pytest.fixture(scope="module")
-def bert():
-    return tiny.model("bert", "AutoModel")
 
 
 @pytest.fixture(scope="module")
 def part(bert):
-    return onnxfn.plan(onnxfn.spec_for("bert", "feature-extraction"), bert).parts[0]
+    return onnxfn.plan(onnxfn.spec_for("bert", "fill-mask"), bert).parts[0]
 
 
 def failing(*_):

@@ -70,17 +70,15 @@ def test_a_folder_that_cannot_be_written_is_no_error(tmp_path):
     assert (tmp_path / "cache").read_text() == "a file"
 
 
-def test_the_least_recently_used_files_are_deleted_when_there_are_too_many_bytes(tmp_path):
+@pytest.mark.parametrize(("read", "left"), [((), (2, 3, 9)), ((0,), (0, 3, 9))])
+def test_the_files_that_were_not_written_or_read_for_longest_are_deleted_when_there_are_too_many_bytes(
+    read, left, tmp_path
+):
     write(tmp_path, 4)
+    for number in read:
+        read_file(tmp_path / NAMES[number])
     write_file(tmp_path / NAMES[9], bytes(10), max_bytes=3 * SIZE)
-    assert files(tmp_path) == [NAMES[2], NAMES[3], NAMES[9]]
-
-
-def test_a_file_that_is_read_counts_as_used(tmp_path):
-    write(tmp_path, 4)
-    read_file(tmp_path / NAMES[0])
-    write_file(tmp_path / NAMES[9], bytes(10), max_bytes=3 * SIZE)
-    assert files(tmp_path) == [NAMES[0], NAMES[3], NAMES[9]]
+    assert files(tmp_path) == [NAMES[number] for number in left]
 
 
 def test_files_that_onnxfn_did_not_write_are_neither_counted_nor_deleted(tmp_path):

@@ -1,5 +1,7 @@
 """Repeated layers are found, and a truncated model has all its layers again afterwards."""
 
+from operator import setitem
+
 import pytest
 import tiny
 import torch
@@ -103,28 +105,22 @@ def a_float_attribute(layers):
         layer.scale = 1.0
 
 
-def a_width(layers):
-    layers[6][0] = nn.Linear(4, 4, bias=False)
-
-
 def a_computed_buffer(layers):
     for index, layer in enumerate(layers):
         layer.register_buffer("table", torch.full((2,), float(index == 6)), persistent=False)
 
 
-def a_type(layers):
-    layers[6][1] = nn.GELU()
+DIFFERENCES = {
+    "a float attribute": a_float_attribute,
+    "a width": lambda layers: setitem(layers[6], 0, nn.Linear(4, 4, bias=False)),
+    "a computed buffer": a_computed_buffer,
+    "a type": lambda layers: setitem(layers[6], 1, nn.GELU()),
+    "a hook": lambda layers: layers[6].register_forward_hook(lambda *_: None),
+    "a shared parameter": lambda layers: setattr(layers[6][0], "weight", layers[3][0].weight),
+}
 
 
-def a_hook(layers):
-    layers[6].register_forward_hook(lambda *_: None)
-
-
-def a_shared_parameter(layers):
-    layers[6][0].weight = layers[3][0].weight
-
-
-@pytest.mark.parametrize("change", [a_float_attribute, a_width, a_computed_buffer, a_type, a_hook, a_shared_parameter])
+@pytest.mark.parametrize("change", DIFFERENCES.values(), ids=DIFFERENCES)
 def test_layers_of_which_one_differs_are_not_a_stack(change):
     assert changed(change) == ()
 

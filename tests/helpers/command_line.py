@@ -1,6 +1,8 @@
 """The command line of onnxfn, called in this process."""
 
 import io
+from pathlib import Path
+from typing import Any
 
 from typer.testing import CliRunner, Result
 
@@ -24,6 +26,12 @@ def succeed(*words: object) -> Result:
     result = invoke(*words)
     assert result.exit_code == 0, result.output
     return result
+
+
+def exported_checkpoint(model: Any, folder: Path, *words: object) -> Result:
+    """The result of the export of a checkpoint to `out` in a folder, where the checkpoint is saved too."""
+    model.save_pretrained(folder / "checkpoint")
+    return succeed("export", folder / "checkpoint", folder / "out", *words)
 
 
 def error_of(*words: object) -> str:

@@ -1,4 +1,7 @@
-"""The specs that rows declare, and those of which specs are derived: all that name a patch or a wrapper."""
+"""The specs that rows declare, and those of which specs are derived: all that name a patch or a wrapper.
+
+`every_name` has the names of the tensors of a spec.
+"""
 
 from onnxfn.architectures import ARCHITECTURES
 from onnxfn.architectures.encoder_decoders import SEEING
@@ -14,6 +17,7 @@ from onnxfn.architectures.families.features import (
 from onnxfn.architectures.families.image_tokens import drawing_parts
 from onnxfn.architectures.families.seq2seq import encoder_and_decoder_of_embeddings
 from onnxfn.specs.algebra.spec import ExportSpec
+from onnxfn.specs.stored.serialize import to_plain
 
 
 def with_overlays(spec):
@@ -21,6 +25,21 @@ def with_overlays(spec):
     yield spec
     for overlay in (*spec.tasks, *spec.cases, *spec.parts.behaviors):
         yield from with_overlays(overlay.spec)
+
+
+def tensors_in(data):
+    """`(record, name)` of every input and output in a spec as plain data, except in cases and edits."""
+    if isinstance(data, dict):
+        if data.get("record") in ("InputSpec", "OutputSpec"):
+            yield data["record"], data["name"]
+        yield from (pair for key, inner in data.items() if key not in ("cases", "edits") for pair in tensors_in(inner))
+    elif isinstance(data, list):
+        yield from (pair for inner in data for pair in tensors_in(inner))
+
+
+def every_name(spec):
+    """The names of a spec's tensors and of those of the specs inside it, each once, sorted."""
+    return sorted({name for _, name in tensors_in(to_plain(spec))})
 
 
 def specs_of_rows():

@@ -1,8 +1,25 @@
 """Equality of graphs up to the names of inner values: the nodes are compared backwards, from the outputs."""
 
+from contextlib import nullcontext
+
 import numpy as np
 
+from onnxfn.graphs.build_options import BuildOptions, trace_all_layers
+from onnxfn.graphs.layers.repeated_layers import repeated_layers
 from onnxfn.graphs.nodes.slots import slot_of
+from onnxfn.graphs.traced_graphs import graph_with_slots
+from onnxfn.specs.stored.reports import no_tick
+
+
+def timed(*_):
+    """The time of a step, which is not measured."""
+    return nullcontext(no_tick)
+
+
+def repeated_and_traced(model, part):
+    """The graph with repeated layers and the graph of a trace of all layers."""
+    options = [BuildOptions(find_repeats=finder) for finder in (repeated_layers, trace_all_layers)]
+    return [graph_with_slots(model, part, timed, option) for option in options]
 
 
 def first_difference(model, other):

@@ -24,6 +24,7 @@ from typing import Any
 import onnx
 from google.protobuf.message import DecodeError
 from mutated import places
+from time_limits import limited
 
 import onnxfn
 from onnxfn.export.jobs.request import ExportRequest
@@ -319,23 +320,10 @@ class Hangs(BaseException):
     """A call takes longer than its limit."""
 
 
-@contextmanager
-def limit() -> Iterator[None]:
-    def interrupt(*_: object) -> None:
-        raise Hangs
-
-    signal.signal(signal.SIGALRM, interrupt)
-    signal.alarm(LIMIT)
-    try:
-        yield
-    finally:
-        signal.alarm(0)
-
-
 def outcome(action: Action, given: Path, out: Path) -> str:
     """How a call ends: `right`, `refused: ...` in one line, or what must not be."""
     try:
-        with limit():
+        with limited(LIMIT, Hangs, signal.ITIMER_REAL):
             action(given, out)
     except OnnxfnError as error:
         text = str(error)

@@ -18,6 +18,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from unittest.mock import Mock
 
 from exported_folders import content, write_set
 
@@ -87,10 +88,6 @@ def state(folder: Path, states: dict[str, dict[str, bytes] | None]) -> str:
     return "incomplete" if is_part and all(map(is_refused, graphs)) else f"mixture of {sorted(now or ())}"
 
 
-def leftovers(folder: Path) -> list[str]:
-    return [str(path.relative_to(folder)) for path in folder.rglob(f"{STAGING_PREFIX}*")]
-
-
 def killed(work: Callable[[], None], wait: Callable[[int], None]) -> bool:
     """Runs `work` in a child process; whether it was killed."""
     child = os.fork()
@@ -126,10 +123,6 @@ def kill_at(step: int) -> None:
     sys.addaudithook(hook)
 
 
-def fail(*_: object) -> None:
-    raise OSError(errno.EINVAL, "folders cannot be exchanged")
-
-
 def create_inside(parent: Path, folder: Path) -> tuple[Path, int]:
     """Creates a staging folder as on a mount point: a folder in the parent cannot be moved to it."""
     if folder.is_dir() and parent != folder:
@@ -159,7 +152,8 @@ def trial(
     was_killed = killed(work, kill)
     after_kill = state(folder_of(out), {"old" if old else "absent": old, "new": new})
     run(out, way, 3)
-    return was_killed, after_kill, state(folder_of(out), {"next": following}), leftovers(folder)
+    left = [str(path.relative_to(folder)) for path in folder.rglob(f"{STAGING_PREFIX}*")]
+    return was_killed, after_kill, state(folder_of(out), {"next": following}), left
 
 
 def export_alone(out: Path, run: Run, number: float) -> dict[str, bytes]:
@@ -224,7 +218,7 @@ def moments(folder: Path, way: str, count: int, seed: int) -> list[tuple[float, 
 if __name__ == "__main__":
     command, root, kind, *numbers = sys.argv[1:]
     if kind == "moved":
-        exchange.swap = fail
+        exchange.swap = Mock(side_effect=OSError(errno.EINVAL, "folders cannot be exchanged"))
     if kind.startswith("mounted"):
         create, staging._create_in = staging._create_in, create_inside
     found = {"steps": steps, "moments": moments}[command](Path(root), kind, *map(int, numbers))

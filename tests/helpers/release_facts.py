@@ -198,13 +198,10 @@ def chain_of(class_, named, items_of, *, first=False, above=()):
     own = items_of(class_)
     if first and own:
         return own
-    bases = [named[name] for name in map(last_name, class_.bases) if name in named and name not in above]
+    names = [chain(base)[-1] for base in class_.bases if chain(base)]
+    bases = [named[name] for name in names if name in named and name not in above]
     inherited = [chain_of(base, named, items_of, first=first, above=(*above, class_.name)) for base in bases]
     return next(filter(None, inherited), []) if first else [*(item for each in inherited for item in each), *own]
-
-
-def last_name(node):
-    return (chain(node) or ("",))[-1]
 
 
 def short(module):

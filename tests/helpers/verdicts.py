@@ -135,7 +135,7 @@ def verdict(fault: Fault) -> Verdict:
     tested = subject(fault.model)
     with tempfile.TemporaryDirectory() as folder:
         shutil.copytree(tested.folder, folder, dirs_exist_ok=True)
-        write_with_fault(fault, Path(folder))
+        onnx.save(changed_files(fault)[fault.file], Path(folder) / fault.file)  # its weights are inside
         try:
             report = validated(tested, Path(folder))
         except CheckFailed as error:
@@ -147,11 +147,6 @@ def verdict(fault: Fault) -> Verdict:
         if not report.passed:
             return Verdict(fault, FOUND)
         return survivor(fault, Path(folder))
-
-
-def write_with_fault(fault: Fault, folder: Path) -> None:
-    """Replaces the file with a fault in a copy of the export; its weights are inside."""
-    onnx.save(changed_files(fault)[fault.file], folder / fault.file)
 
 
 def survivor(fault: Fault, folder: Path) -> Verdict:

@@ -33,10 +33,6 @@ ENCODED = (1, 17, 50, 110)
 """Lengths of the texts that an encoder read."""
 
 
-def as_it_is(arrays: Arrays, *_: Any) -> Arrays:
-    return arrays
-
-
 def holes(arrays: Arrays, random: np.random.Generator, _: Mapping[str, int]) -> Arrays:
     """A fifth of the tokens is masked, the first and the last of each row excepted."""
     masks = {name: array.copy() for name, array in arrays.items() if name.endswith("mask")}
@@ -80,7 +76,10 @@ def end_tokens(arrays: Arrays, random: np.random.Generator, tokens: Mapping[str,
     return pad_tokens({**arrays, "input_ids": changed}, random, tokens)
 
 
-CHANGES: Mapping[str, Change] = {change.__name__: change for change in (as_it_is, holes, pad_tokens, end_tokens)}
+CHANGES: Mapping[str, Change] = {
+    "as_it_is": lambda arrays, *_: arrays,
+    **{change.__name__: change for change in (holes, pad_tokens, end_tokens)},
+}
 
 
 def text_config(model: Any) -> Any:

@@ -1,13 +1,13 @@
 """A model computes in another float dtype than that of its weights, as a converted copy of it does."""
 
 import gc
-import threading
 import weakref
 
 import numpy as np
 import pytest
 import tiny
 import torch
+from other_threads import in_another_thread
 
 import onnxfn
 from onnxfn.models import casting
@@ -65,16 +65,10 @@ def test_parts_of_a_weight_are_converted_alone():
 
 
 def test_other_threads_compute_in_the_dtype_of_the_weights():
-    layer, dtypes = torch.nn.Linear(4, 2).bfloat16(), []
-
-    def run():
-        dtypes.append(layer(torch.ones(3, 4, dtype=torch.bfloat16)).dtype)
-
+    layer = torch.nn.Linear(4, 2).bfloat16()
     with cast_on_use(layer, torch.float32):
-        thread = threading.Thread(target=run)
-        thread.start()
-        thread.join()
-    assert dtypes == [torch.bfloat16]
+        output = in_another_thread(layer, torch.ones(3, 4, dtype=torch.bfloat16))
+    assert output.dtype == torch.bfloat16
 
 
 def test_a_converted_weight_is_released_when_its_function_ends():

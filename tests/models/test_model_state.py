@@ -2,11 +2,11 @@
 
 import inspect
 import textwrap
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import tiny
 import torch
+from other_threads import in_another_thread
 
 from onnxfn.models.model_state import unchanged_eval, with_attention
 from onnxfn.models.patching import applied
@@ -16,11 +16,6 @@ from onnxfn.specs.records import Patch
 
 class Stopped(Exception):
     """An error in the middle."""
-
-
-def in_another_thread(function):
-    with ThreadPoolExecutor(1) as pool:
-        return pool.submit(function).result()
 
 
 def model():

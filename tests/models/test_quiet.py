@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 import sys
-import threading
 import warnings
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack
 
 import pytest
+from other_threads import in_another_thread
 
 from onnxfn.models.torch_modes import quiet
 
@@ -23,12 +23,6 @@ def heard():
     logging.getLogger().addHandler(handler)
     yield records
     logging.getLogger().removeHandler(handler)
-
-
-def in_another_thread(function, *arguments):
-    """What a function returns in another thread."""
-    with ThreadPoolExecutor(1) as pool:
-        return pool.submit(function, *arguments).result()
 
 
 def test_streams_are_those_of_the_program(capsys):
@@ -100,11 +94,8 @@ def test_many_threads_at_once_restore_the_filters():
             with quiet():
                 warnings.warn("traced", stacklevel=1)
 
-    threads = [threading.Thread(target=enter_and_leave) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(8) as pool:
+        wait([pool.submit(enter_and_leave) for _ in range(8)])
     assert list(warnings.filters) == before
 
 

@@ -11,6 +11,7 @@ from types import ModuleType
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from other_threads import in_another_thread
 
 from onnxfn.models.patching import original, replaced
 
@@ -119,8 +120,7 @@ def test_what_a_class_of_other_threads_has_takes_writes_and_deletions():
     with replaced(class_, "f", property(lambda _: "replaced")):
         instance.f = "own"
         assert instance.f == "replaced"
-        with ThreadPoolExecutor(1) as other:
-            assert other.submit(lambda: instance.f).result() == "own"
+        assert in_another_thread(lambda: instance.f) == "own"
         del instance.f
         with pytest.raises(AttributeError):
             del instance.f

@@ -18,11 +18,6 @@ PICTURES, STEPS = 2, 8
 
 
 @pytest.fixture(scope="module")
-def llava():
-    return every_part.tiny_model("llava", TASK)
-
-
-@pytest.fixture(scope="module")
 def folder(llava, tmp_path_factory):
     folder = tmp_path_factory.mktemp("llava") / "out"
     onnxfn.export(onnxfn.spec_for(llava, TASK), llava, folder, check=False)

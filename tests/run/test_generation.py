@@ -1,5 +1,7 @@
 """Greedy decoding with ONNX Runtime, and the check of a decoder by the texts that it decodes."""
 
+from unittest.mock import Mock
+
 import numpy as np
 import onnx
 import onnxruntime
@@ -21,11 +23,6 @@ from onnxfn.specs.plan.check_cases import cases, in_case, with_dummies
 from onnxfn.specs.plan.planning import plan
 
 SPEC = onnxfn.spec_for("llama", "text-generation-with-past")
-
-
-@pytest.fixture(scope="module")
-def llama():
-    return tiny.model("llama", "AutoModelForCausalLM")
 
 
 @pytest.fixture(scope="module")
@@ -108,18 +105,13 @@ def test_a_fixed_batch_decodes_a_batch_of_its_size(llama, tmp_path):
 
 
 def test_the_encoder_runs_once_for_the_decoded_texts(monkeypatch, tmp_path):
-    calls = []
-    monkeypatch.setattr(
-        "onnxfn.check.texts.decoded_texts.torch_outputs",
-        lambda model, part, arrays: calls.append((part.name, arrays)) or torch_outputs(model, part, arrays),
-    )
+    computed = Mock(wraps=torch_outputs)
+    monkeypatch.setattr("onnxfn.check.texts.decoded_texts.torch_outputs", computed)
     spec = onnxfn.spec_for("t5", "text2text-generation-with-past")
     result = onnxfn.export(spec, tiny.model("t5", spec.call.loader), tmp_path / "out")
     assert {difference.output for difference in result.report.differences} >= {"greedy tokens"}
-    assert [(name, len(arrays["input_ids"])) for name, arrays in calls] == [
-        ("encoder_model", 2),
-        ("decoder_model_merged", 2),
-    ]
+    calls = [(part.name, len(arrays["input_ids"])) for (_, part, arrays), _ in computed.call_args_list]
+    assert calls == [("encoder_model", 2), ("decoder_model_merged", 2)]
 
 
 def test_a_graph_that_ignores_an_input_of_its_past_fails(llama, tmp_path):
@@ -153,9 +145,8 @@ def test_feature_extraction_without_past_has_no_cache_tensors(tmp_path):
     assert [output.name for output in session.get_outputs()] == ["last_hidden_state"]
 
 
-def test_an_input_that_generate_has_no_value_for_is_named(tmp_path):
-    model = tiny.model("bert", "AutoModelForMaskedLM")
-    result = onnxfn.export(onnxfn.spec_for("bert", "fill-mask"), model, tmp_path / "model.onnx")
+def test_an_input_that_generate_has_no_value_for_is_named(bert, tmp_path):
+    result = onnxfn.export(onnxfn.spec_for("bert", "fill-mask"), bert, tmp_path / "model.onnx")
     message = refusal(InvalidSpec, generate, result, np.ones((1, 3)))
     known = "input_ids, attention_mask, position_ids, num_logits_to_keep"
     assert message == f"generate has no value for the inputs token_type_ids; it knows {known}"

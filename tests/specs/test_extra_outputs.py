@@ -19,7 +19,6 @@ from onnxfn.specs.edits.extra_outputs import SINGLE_MODEL_OUTPUTS
 from onnxfn.specs.errors import CaptureFailed
 from onnxfn.specs.records import OutputSpec
 from onnxfn.specs.stored.reports import CheckFailed
-from onnxfn.specs.tasks.tasks import edited
 
 BERT = for_task(spec_for("bert"), "text-classification")
 SIZES = {"vocab_size": 99, "type_vocab_size": 2, "num_hidden_layers": 2}
@@ -58,6 +57,7 @@ def test_outputs_can_be_added_before_or_after_a_past():
 
 @pytest.mark.parametrize("task", ["text-classification", "multiple-choice", "fill-mask"])
 def test_outputs_can_be_added_before_or_after_the_task(task):
+    """The task before the edit has it as data."""
     before = for_task(with_outputs(spec_for("bert"), "hidden_states", "attentions"), task)
     after = with_outputs(for_task(spec_for("bert"), task), "hidden_states", "attentions")
     assert evolve(before, tasks=()) == evolve(after, tasks=())
@@ -177,13 +177,6 @@ def test_the_model_is_left_with_its_own_attention_and_without_hooks(tmp_path):
 def test_extra_outputs_agree_with_pytorch(model_type, task, names, tmp_path):
     spec = with_outputs(for_task(spec_for(model_type), task), *names)
     exported(spec, tiny.model(model_type, spec.call.loader), tmp_path / "out")
-
-
-def test_with_outputs_is_an_edit_as_data():
-    (overlay, *_) = with_outputs(spec_for("bert"), "hidden_states").tasks
-    assert edited(for_task(spec_for("bert"), overlay.name), overlay.edits[-1:]) == with_outputs(
-        for_task(spec_for("bert"), overlay.name), "hidden_states"
-    )
 
 
 def test_windows_are_not_a_batch(tmp_path):

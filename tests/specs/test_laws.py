@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import strategies as some
 from attrs import evolve, fields
+from declared_specs import every_name, tensors_in
 from hypothesis import given, reject
 from hypothesis import strategies as st
 from own_processes import printed
@@ -58,21 +59,6 @@ def field_paths(record, prefix=""):
             yield from field_paths(inner, f"{prefix}{one.name}.")
         else:
             yield f"{prefix}{one.name}"
-
-
-def tensors_in(data):
-    """`(record, name)` of every input and output in a spec as plain data, except in cases and edits."""
-    if isinstance(data, dict):
-        if data.get("record") in ("InputSpec", "OutputSpec"):
-            yield data["record"], data["name"]
-        yield from (pair for key, inner in data.items() if key not in ("cases", "edits") for pair in tensors_in(inner))
-    elif isinstance(data, list):
-        yield from (pair for inner in data for pair in tensors_in(inner))
-
-
-def every_name(spec):
-    """The names of a spec's tensors and of those of the specs inside it, each once, sorted."""
-    return sorted({name for _, name in tensors_in(to_plain(spec))})
 
 
 def named(records):
@@ -343,17 +329,10 @@ def pickled(record):
 
 
 @given(some.records)
-def test_a_record_goes_to_json_and_back(record):
-    back = from_json(to_json(record), record=type(record), trust=some.TRUST)
-    assert back == record
-    assert hash(back) == hash(record)
-
-
-@given(some.records)
-def test_a_record_is_pickled_and_back(record):
-    back = pickled(record)
-    assert back == record
-    assert hash(back) == hash(record)
+def test_a_record_goes_to_json_or_pickle_and_back(record):
+    for back in (from_json(to_json(record), record=type(record), trust=some.TRUST), pickled(record)):
+        assert back == record
+        assert hash(back) == hash(record)
 
 
 @given(some.specs)

@@ -33,11 +33,6 @@ def expanded(row):
         yield tuple(RANGES.sub(lambda _, following=following: next(following), "\n".join(row)).split("\n"))
 
 
-def decoder_rows(numbers, *kinds):
-    """The rows of a cache, layer by layer: the name, the axes, and where `forward` takes it."""
-    return [(f"past.{number}.{kind}", "[batch]", f"cache.{number}.0.{kind}") for number in numbers for kind in kinds]
-
-
 @given(any_rows)
 def test_the_groups_are_a_partition_of_the_rows(rows):
     groups = layer_groups(rows)
@@ -65,7 +60,7 @@ def test_grouping_printed_rows_changes_nothing(rows):
 
 @given(layer_numbers, st.lists(st.sampled_from("abcd"), min_size=1, max_size=4, unique=True))
 def test_the_cache_of_a_decoder_is_one_row_for_each_kind_of_tensor(numbers, kinds):
-    rows = decoder_rows(numbers, *kinds)
+    rows = [(f"past.{number}.{kind}", "[batch]", f"cache.{number}.0.{kind}") for number in numbers for kind in kinds]
     printed = grouped_rows(rows)
     assert len(printed) == len(kinds)
     assert [row for layer in zip(*map(expanded, printed), strict=True) for row in layer] == rows

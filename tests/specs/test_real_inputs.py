@@ -133,13 +133,10 @@ def test_a_shape_that_is_not_planned_is_an_error():
     )
 
 
-def test_a_preprocessor_that_computes_no_input_is_an_error(tokenizer):
+def test_an_object_that_computes_no_input_is_an_error(tokenizer):
     assert "BertTokenizer computes nothing, but the inputs of vit are pixel_values" in refusal(
         InvalidSpec, inputs_of, "vit", "image-classification", tokenizer, {}
     )
-
-
-def test_an_object_that_is_no_preprocessor_is_an_error():
     assert "object is no tokenizer" in refusal(InvalidSpec, inputs_of, "bert", "fill-mask", object())
 
 

@@ -34,10 +34,6 @@ BERT = compose(
 )
 
 
-def output_names(spec):
-    return [one.name for one in spec.outputs]
-
-
 # Words
 
 
@@ -68,7 +64,7 @@ def test_removing_nothing_changes_nothing():
 def test_an_output_is_added_at_the_end():
     made = with_output(for_task(BERT, "fill-mask"), "pooler_output", "batch_size _", path=("pooled",))
     assert made.outputs[-1] == OutputSpec("pooler_output", "batch_size _", ("pooled",))
-    assert output_names(made) == ["logits", "pooler_output"]
+    assert [one.name for one in made.outputs] == ["logits", "pooler_output"]
 
 
 def test_an_output_of_the_same_name_is_replaced_in_its_position():

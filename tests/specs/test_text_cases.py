@@ -116,12 +116,6 @@ ROTARY = {"max_position_embeddings": 32768, "rope_parameters": {"rope_type": "de
 LONGROPE = {"rope_type": "longrope", "original_max_position_embeddings": 2000}
 
 
-def far_lengths(config):
-    """The tokens of each far text of a BERT with this configuration."""
-    cases = plan(spec_for("bert"), {**BERT, **config}).parts[0].spec.cases
-    return [traced_sizes(case)["sequence_length"] for case in cases if case.name.startswith(FAR_TEXT)]
-
-
 @pytest.mark.parametrize(
     ("config", "lengths"),
     [
@@ -145,7 +139,8 @@ def far_lengths(config):
     ],
 )
 def test_a_far_text_is_nine_tokens_longer_than_each_threshold_as_far_as_there_are_positions(config, lengths):
-    assert far_lengths(config) == lengths
+    cases = plan(spec_for("bert"), {**BERT, **config}).parts[0].spec.cases
+    assert [traced_sizes(case)["sequence_length"] for case in cases if case.name.startswith(FAR_TEXT)] == lengths
 
 
 def test_one_token_follows_a_far_past_that_is_longer_than_the_window():

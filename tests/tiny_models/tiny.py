@@ -132,29 +132,28 @@ def _louden(model: Any) -> None:
 
 def _moderate(model: Any, changes: Mapping[str, tuple[float, float]]) -> None:
     """Matchers whose weights are scaled and shifted."""
-    import torch
-
-    with torch.no_grad():
-        for name, weights in model.named_parameters():
-            for end, (factor, more) in changes.items():
-                if name.endswith(end):
-                    weights.mul_(factor).add_(more)
+    for name, weights in model.named_parameters():
+        for end, (factor, more) in changes.items():
+            if name.endswith(end):
+                weights.data.mul_(factor).add_(more)
 
 
 def _bring_near(model: Any) -> None:
     """Depths of hundreds, and of nothing at most places, as some that are all about one."""
-    import torch
-
-    with torch.no_grad():
-        for layer in (one for one in model.modules() if isinstance(one, torch.nn.Conv2d) and one.out_channels == 1):
-            layer.weight.mul_(0.02)
-            layer.bias.add_(4)
+    for layer in _planar(model):
+        if layer.out_channels == 1:
+            layer.weight.data *= 0.02
+            layer.bias.data += 4
 
 
 def _hush(model: Any) -> None:
     """Convolutions drawn so wide that sums of their sums pass a hundred: each weighs half."""
+    for layer in _planar(model):
+        layer.weight.data *= 0.5
+
+
+def _planar(model: Any) -> list[Any]:
+    """The convolutions of images."""
     import torch
 
-    with torch.no_grad():
-        for layer in (one for one in model.modules() if isinstance(one, torch.nn.Conv2d)):
-            layer.weight.mul_(0.5)
+    return [one for one in model.modules() if isinstance(one, torch.nn.Conv2d)]

@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 
 os.environ.setdefault("XDG_CACHE_HOME", "/nonexistent")
 TESTS = Path(__file__).resolve().parents[1]
-for folder in (TESTS / "tiny_models", TESTS.parent):
+for folder in (TESTS / "tiny_models", TESTS / "helpers", TESTS.parent):
     sys.path.insert(0, str(folder))
 
 TABLES = {"text": 14, "vision": 14, "detection": 14, "multimodal": 14, "audio": 14, "series": 4}
@@ -39,25 +39,18 @@ LAYERS = {"num_hidden_layers": 6}
 def graph_digest(path):
     """SHA-256 of an ONNX file without weights, metadata and the place of its data."""
     import onnx
+    from graph_edits import graphs
 
     model = onnx.load(str(path), load_external_data=False)
     model.ClearField("metadata_props")
     model.ClearField("producer_version")
-    for initializer in _initializers(model.graph):
+    for initializer in (each for graph in graphs(model.graph) for each in graph.initializer):
         dims, kind, name = list(initializer.dims), initializer.data_type, initializer.name
         small = initializer.raw_data if len(initializer.raw_data) <= 64 else b""
         initializer.Clear()
         initializer.name, initializer.data_type, initializer.raw_data = name, kind, small
         initializer.dims.extend(dims)
     return hashlib.sha256(model.SerializeToString(deterministic=True)).hexdigest()
-
-
-def _initializers(graph):
-    yield from graph.initializer
-    for node in graph.node:
-        for attribute in node.attribute:
-            if attribute.HasField("g"):
-                yield from _initializers(attribute.g)
 
 
 def cases():

@@ -17,6 +17,8 @@ import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from next_release import installed, run
+
 ROOT = Path(__file__).resolve().parents[2]
 TESTED_WITH = ("pytest", "hypothesis", "sentencepiece")
 SAMPLE = (
@@ -53,13 +55,6 @@ print(onnxfn.__file__, onnxfn.__version__)
 """
 
 
-def run(*command, folder, environment=None):
-    """What a command prints; the error of a command that fails is raised."""
-    return subprocess.run(
-        command, cwd=folder, check=True, capture_output=True, text=True, env={**os.environ, **(environment or {})}
-    ).stdout
-
-
 def wheel_and_tests(folder):
     """The wheel of the last commit, and a clone of the commit without the package."""
     tests = folder / "tests"
@@ -71,7 +66,7 @@ def wheel_and_tests(folder):
 
 def install(python, wheel, folder):
     """Install the wheel with what it needs; pip refuses if the torch that is there is out of its range."""
-    torch = run(python, "-c", "from importlib.metadata import version; print(version('torch'))", folder=folder).strip()
+    torch = installed(python, "torch")
     run(python, "-m", "pip", "install", "--quiet", f"torch=={torch}", str(wheel), *TESTED_WITH, folder=folder)
     run(python, "-m", "pip", "install", "--quiet", "--force-reinstall", "--no-deps", str(wheel), folder=folder)
 

@@ -14,10 +14,6 @@ from onnxfn.weights.chunks import chunks, converted, memory_key
 DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 
 
-def tensor_bytes(tensor):
-    return tensor.reshape(-1).view(torch.uint8).numpy().tobytes()
-
-
 def read(tensor, size):
     return b"".join(part.tobytes() for part in chunks(tensor, size))
 
@@ -29,7 +25,7 @@ def test_the_bytes_are_those_of_the_converted_tensor(shape, before, after, trans
     values = torch.randn(shape).to(before)
     values = values.T if transposed else values
     tensor = converted(TorchTensor(values, name="w"), from_torch_dtype(after))
-    expected = tensor_bytes(values.to(after))
+    expected = values.to(after).reshape(-1).view(torch.uint8).numpy().tobytes()
     assert read(tensor, 256) == read(tensor, 1 << 20) == expected == tensor.tobytes()
     assert (tensor.nbytes, tuple(tensor.shape)) == (len(expected), tuple(values.shape))
 

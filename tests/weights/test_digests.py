@@ -28,6 +28,7 @@ from onnxfn.weights.digests import (
     stated_digests,
     write_with_digest,
 )
+from onnxfn.weights.onnx_files import external_data_names
 
 WRITE = onnxfn.WriteOptions(external_data_threshold=0)
 
@@ -36,11 +37,6 @@ def with_other_weights(model):
     for parameter in model.parameters():
         parameter.data.mul_(1.5)
     return model
-
-
-def locations(file):
-    tensors = onnx.load(file, load_external_data=False).graph.initializer
-    return {entry.value for tensor in tensors for entry in tensor.external_data if entry.key == "location"}
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +73,7 @@ def test_every_graph_states_the_digests_of_the_files_that_it_uses(exports):
     assert [file.name for file in files] == ["decoder_model_merged.onnx", "encoder_model.onnx"]
     for file in files:
         stated = stated_digests(file)
-        assert set(stated) == locations(file)
+        assert set(stated) == external_data_names(file)
         for name, digest in stated.items():
             content = (file.parent / name).read_bytes()
             assert hashlib.sha256(content[:-END_BYTES]).hexdigest() == digest == digest_at_end(file.parent / name)

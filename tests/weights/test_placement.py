@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from unittest.mock import Mock
 
 import numpy as np
 import onnx
@@ -242,10 +243,7 @@ def test_a_symbolic_link_of_the_hub_cache_is_resolved(bert, checkpoint, tmp_path
 
 
 def test_a_file_that_cannot_be_linked_is_copied_and_the_copy_is_an_event(bert, checkpoint, tmp_path, monkeypatch):
-    def no_link(*_):
-        raise OSError(18, "Invalid cross-device link")
-
-    monkeypatch.setattr(write.Path, "hardlink_to", no_link)
+    monkeypatch.setattr(write.Path, "hardlink_to", Mock(side_effect=OSError(18, "Invalid cross-device link")))
     events = []
     result = onnxfn.export(SPEC, bert, tmp_path / "out", checkpoint=checkpoint, write=LINKED, on_event=events.append)
     assert result.report.passed

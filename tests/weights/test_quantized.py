@@ -1,6 +1,7 @@
 """Weights that are quantized while they are read."""
 
 import sys
+from unittest.mock import Mock
 
 import numpy as np
 import onnx_ir
@@ -95,15 +96,10 @@ def test_integers_are_those_of_the_quantizer_of_onnx_runtime(rows, columns, sign
 
 @pytest.mark.parametrize("symmetric", [True, False])
 def test_rows_are_quantized_some_at_a_time(monkeypatch, symmetric):
-    sizes = []
-    kernel = quantized_module.block_codes
-
-    def recorded(rows, *arguments, **keywords):
-        sizes.append(rows.nbytes)
-        return kernel(rows, *arguments, **keywords)
-
-    monkeypatch.setattr(quantized_module, "block_codes", recorded)
+    kernel = Mock(wraps=quantized_module.block_codes)
+    monkeypatch.setattr(quantized_module, "block_codes", kernel)
     stored(torch.randn(9000, 512, dtype=torch.bfloat16), WeightRule(symmetric=symmetric))
+    sizes = [call.args[0].nbytes for call in kernel.call_args_list]
     assert sum(sizes) == 9000 * 512 * 4
     assert max(sizes) <= BLOCK_BYTES
 
@@ -124,19 +120,16 @@ def test_memory_does_not_grow_with_the_size_of_the_weight(tmp_path):
 
 
 def test_scales_are_computed_with_the_codes_and_let_go_when_they_were_read(monkeypatch):
-    calls = []
-    kernel = onnxruntime_kernels.block_codes
-    monkeypatch.setattr(
-        "onnxfn.weights.quantized.block_codes", lambda *args, **kw: calls.append(args) or kernel(*args, **kw)
-    )
+    kernel = Mock(wraps=onnxruntime_kernels.block_codes)
+    monkeypatch.setattr(quantized_module, "block_codes", kernel)
     weight = QuantizedWeight("w", onnx_ir.Tensor(np.ones((4, 32), np.float32)), WeightRule(symmetric=False))
     tensor = quantized(weight)
     shapes_of_roles = {role: quantized_shape(weight.rule, role, (4, 32)) for role in roles(weight.rule)}
     tensors = [tensor(role, DTYPES[role], shape) for role, shape in shapes_of_roles.items()]
     content = [b"".join(part.tobytes() for part in chunks(tensor)) for tensor in tensors]
-    assert len(calls) == 1
+    assert kernel.call_count == 1
     assert b"".join(part.tobytes() for part in chunks(tensors[1])) == content[1]
-    assert len(calls) == 2
+    assert kernel.call_count == 2
     assert [tensor.numpy().tobytes() for tensor in reversed(tensors)] == content[::-1]
 
 

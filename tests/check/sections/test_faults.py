@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 import tiny
-from command_line import error_of, succeed
+from command_line import error_of, exported_checkpoint
 from graph_edits import (
     changed_weight,
     edited_export,
@@ -230,9 +230,8 @@ def test_a_model_without_a_chain_of_layers_is_refused_with_advice(tmp_path):
 
 @pytest.mark.parametrize("dtypes", [(), ("float16",)])
 def test_the_command_line_prints_the_sections_with_verbose(dtypes, tmp_path):
-    tiny.model("llama", "AutoModelForCausalLM").save_pretrained(tmp_path / "llama")
-    words = ["export", tmp_path / "llama", tmp_path / "out", "--check", "sections", "--verbose"]
-    result = succeed(*words, *(word for dtype in dtypes for word in ("--dtype", dtype)))
+    model, words = tiny.model("llama", "AutoModelForCausalLM"), [f"--dtype={dtype}" for dtype in dtypes]
+    result = exported_checkpoint(model, tmp_path, "--check", "sections", "--verbose", *words)
     assert "by sections" in result.stdout
     assert f"{LAYERS}.1 " in result.stdout
 

@@ -60,18 +60,17 @@ def test_the_hub_reads_the_task_and_the_type(llama):
     assert (data.library_name, data.pipeline_tag, data.tags) == ("onnx", "text-generation", ["onnx", "onnxfn", "llama"])
 
 
-def test_a_card_that_nobody_here_wrote_stays(tmp_path):
-    model = tiny.model("bert", "AutoModelForMaskedLM")
-    spec = spec_for(model, "fill-mask")
+def test_a_card_that_nobody_here_wrote_stays(bert, tmp_path):
+    spec = spec_for(bert, "fill-mask")
     (tmp_path / CARD).write_text("my model")
-    export(spec, model, tmp_path, write=HUB_LAYOUT, check=False, overwrite=True)
+    export(spec, bert, tmp_path, write=HUB_LAYOUT, check=False, overwrite=True)
     assert (tmp_path / CARD).read_text() == "my model"
     assert CARD not in report_of(tmp_path)["files"]
     (tmp_path / CARD).unlink()
-    export(spec, model, tmp_path, write=HUB_LAYOUT, check=False, overwrite=True)
+    export(spec, bert, tmp_path, write=HUB_LAYOUT, check=False, overwrite=True)
     assert "not compared" in (tmp_path / CARD).read_text()
-    export(spec, model, tmp_path, write=HUB_LAYOUT, overwrite=True)
+    export(spec, bert, tmp_path, write=HUB_LAYOUT, overwrite=True)
     assert "cases" in (tmp_path / CARD).read_text()
     (tmp_path / CARD).write_text("changed")
-    export(spec, model, tmp_path, write=HUB_LAYOUT, check=False, overwrite=True)
+    export(spec, bert, tmp_path, write=HUB_LAYOUT, check=False, overwrite=True)
     assert (tmp_path / CARD).read_text() == "changed"

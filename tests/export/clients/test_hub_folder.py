@@ -4,7 +4,7 @@ import json
 
 import pytest
 import tiny
-from command_line import succeed
+from command_line import exported_checkpoint
 from exported_folders import content
 from reports import report_text
 
@@ -54,9 +54,8 @@ def test_an_export_to_the_folder_of_the_checkpoint_leaves_its_files_as_they_are(
 
 
 def test_the_command_line_states_an_alias_and_names_it_in_its_output_and_the_report(tmp_path):
-    tiny.model("phi3", "AutoModelForCausalLM").save_pretrained(tmp_path / "phi3")
-    words = ["export", tmp_path / "phi3", tmp_path / "out", "--alias", "--no-check", "--no-template-cache"]
-    result = succeed(*words)
+    model = tiny.model("phi3", "AutoModelForCausalLM")
+    result = exported_checkpoint(model, tmp_path, "--alias", "--no-check", "--no-template-cache")
     line = "as requested, config.json says model_type gemma, head_dim 8; the real type is phi3"
     assert line in result.stdout
     assert json.loads((tmp_path / "out" / "report.json").read_text())["remarks"] == [line]

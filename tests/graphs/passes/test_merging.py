@@ -18,10 +18,6 @@ def value(name, *shape):
     return ir.Value(name=name, shape=ir.Shape(shape), type=ir.TensorType(ir.DataType.FLOAT))
 
 
-def weight(name, array):
-    return ir.Value(name=name, const_value=ir.tensor(array, name=name))
-
-
 def model_of(inputs, outputs, nodes, weights):
     for output in outputs:
         output.shape, output.type = ir.Shape(["n", 2]), ir.TensorType(ir.DataType.FLOAT)
@@ -39,7 +35,8 @@ def main_model():
 
 def filler():
     """Computes the past as `x * w`. One of its names, total, is also in the main graph."""
-    x, factor = value("x", "n", 2), weight("w", np.array([2.0, 3.0], dtype="float32"))
+    factors = ir.tensor(np.array([2.0, 3.0], dtype="float32"), name="w")
+    x, factor = value("x", "n", 2), ir.Value(name="w", const_value=factors)
     scaled = ir.node("Mul", [x, factor])
     passed = ir.node("Identity", [scaled.outputs[0]])
     scaled.outputs[0].name, passed.outputs[0].name = "total", "present.state"

@@ -1,23 +1,18 @@
 """A graph with repeated layers equals the graph of a trace of all layers; if the layers differ, all are traced."""
 
-from contextlib import nullcontext
-
 import pytest
 import swept
 import tiny
 import torch
-from graph_equality import first_difference
+from graph_equality import first_difference, repeated_and_traced
 from torch import nn
 from transformers import AutoConfig, AutoModel
 from vector_specs import vector_spec
 
 import onnxfn
 from onnxfn.export.run.attempts import RETRACED
-from onnxfn.graphs.build_options import BuildOptions, trace_all_layers
 from onnxfn.graphs.layers.repeated_layers import repeated_layers
-from onnxfn.graphs.traced_graphs import graph_with_slots
 from onnxfn.specs.plan.planning import plan
-from onnxfn.specs.stored.reports import no_tick
 
 LAYERS = 9
 COUNTS = (
@@ -42,10 +37,6 @@ SWEPT = [
 ]
 
 
-def timed(*_):
-    return nullcontext(no_tick)
-
-
 def deep_model(model_type, loader):
     """A tiny model of nine layers; lists with an entry for each layer get as many entries."""
     config = tiny.config(model_type)
@@ -57,10 +48,7 @@ def deep_model(model_type, loader):
 
 def assert_repeated(model, part, stack=""):
     """Asserts that the graph with repeated layers equals that of a trace of all layers."""
-    repeated, traced = (
-        graph_with_slots(model, part, timed, BuildOptions(find_repeats=repeats))
-        for repeats in (repeated_layers, trace_all_layers)
-    )
+    repeated, traced = repeated_and_traced(model, part)
     assert repeated.traced_layers.startswith(f"{LAYERS} layers of {stack}")
     assert first_difference(repeated.model, traced.model) is None
 

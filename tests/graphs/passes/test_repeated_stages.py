@@ -1,22 +1,17 @@
 """Several stacks of repeated layers in one model: the graph equals that of a trace of all layers, node by node."""
 
-from contextlib import nullcontext
-
 import torch
-from graph_equality import first_difference
+from graph_equality import first_difference, repeated_and_traced
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 from transformers import PretrainedConfig
 from vector_specs import vector_spec
 
-from onnxfn.graphs.build_options import BuildOptions, trace_all_layers
 from onnxfn.graphs.layers.repeated_layers import repeated_layers
-from onnxfn.graphs.traced_graphs import graph_with_slots
 from onnxfn.specs.plan.planning import plan
-from onnxfn.specs.stored.reports import no_tick
 
-SPEC = vector_spec(4)
+(PART,) = plan(vector_spec(4), PretrainedConfig()).parts
 
 
 class Block(nn.Module):
@@ -50,18 +45,11 @@ class Stages(nn.Module):
         return {"y": self.head(x)}
 
 
-def graphs(model):
-    """The graph by induction and the graph of a trace of all layers."""
-    (part,) = plan(SPEC, PretrainedConfig()).parts
-    options = [BuildOptions(find_repeats=finder) for finder in (repeated_layers, trace_all_layers)]
-    return [graph_with_slots(model, part, lambda *_: nullcontext(no_tick), option) for option in options]
-
-
 @settings(deadline=None, max_examples=6)
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=4))
 def test_stages_of_any_depths_are_the_graph_of_all_layers(depths):
     model = Stages(depths)
-    repeated, traced = graphs(model)
+    repeated, traced = repeated_and_traced(model, PART)
     assert first_difference(repeated.model, traced.model) is None
     assert repeated.traced_layers == ", ".join(
         f"{stack.layers} layers of {stack.path} from {stack.traced_layers}" for stack in repeated_layers(model)
@@ -71,6 +59,6 @@ def test_stages_of_any_depths_are_the_graph_of_all_layers(depths):
 @settings(deadline=None, max_examples=4)
 @given(st.integers(0, 1), st.integers(2, 3))
 def test_a_layer_of_the_compared_periods_that_is_treated_differently_is_traced(stage, index):
-    repeated, traced = graphs(Stages([9, 9], scaled=(stage, index)))
+    repeated, traced = repeated_and_traced(Stages([9, 9], scaled=(stage, index)), PART)
     assert repeated.traced_layers.startswith("every layer traced: ")
     assert first_difference(repeated.model, traced.model) is None

@@ -1,5 +1,7 @@
 """Slots: parameters without values, in graphs written by hand."""
 
+from functools import partial
+
 import numpy as np
 import onnx_ir as ir
 import torch
@@ -26,14 +28,10 @@ def model_of(nodes, initializers):
     )
 
 
-def parameter_name(tensor):
-    return "layer.weight" if tensor.data_ptr() == WEIGHT.data_ptr() else None
-
-
 def test_equal_parameters_are_one_slot_and_other_tensors_stay():
     first, second, table = initializer("a", WEIGHT), initializer("b", WEIGHT), initializer("c", TABLE)
     model = model_of([ir.node("Add", [first, second]), ir.node("Neg", [table])], [first, second, table])
-    graph = to_slots(model, parameter_name).graph
+    graph = to_slots(model, lambda tensor: {WEIGHT.data_ptr(): "layer.weight"}.get(tensor.data_ptr())).graph
     assert set(graph.initializers) == {"a", "c"}
     assert slot_of(graph.initializers["a"]) == Slot("layer.weight")
     assert graph.initializers["a"].const_value is None
@@ -49,22 +47,13 @@ def slots_model(*consumers):
     return model_of(nodes, [value])
 
 
-def transposed(value):
-    node = ir.node("Transpose", [value], attributes={"perm": [1, 0]})
+def transposed(value, **attributes):
+    node = ir.node("Transpose", [value], attributes=attributes)
     return [node, ir.node("Neg", [node.outputs[0]])]
-
-
-def reversed_axes(value):
-    node = ir.node("Transpose", [value])
-    return [node, ir.node("Neg", [node.outputs[0]])]
-
-
-def plain(value):
-    return [ir.node("Neg", [value])]
 
 
 def test_a_slot_that_only_transpose_nodes_read_is_transposed():
-    model = pretranspose(slots_model(transposed, reversed_axes))
+    model = pretranspose(slots_model(partial(transposed, perm=[1, 0]), transposed))
     value = model.graph.initializers["w"]
     assert [node.op_type for node in model.graph] == ["Neg", "Neg"]
     assert slot_of(value) == Slot("layer.weight", perm=(1, 0))
@@ -74,7 +63,7 @@ def test_a_slot_that_only_transpose_nodes_read_is_transposed():
 
 
 def test_a_slot_that_another_node_reads_is_not_transposed():
-    model = pretranspose(slots_model(transposed, plain))
+    model = pretranspose(slots_model(transposed, lambda value: [ir.node("Neg", [value])]))
     assert [node.op_type for node in model.graph] == ["Transpose", "Neg", "Neg"]
     assert slot_of(model.graph.initializers["w"]) == Slot("layer.weight")
 
