@@ -9,16 +9,17 @@ from attrs import evolve
 
 from onnxfn.export.derive.probe import own_symbol
 from onnxfn.export.derive.sample_runs import at_sizes, first_runs
+from onnxfn.graphs.capture.capture import tracing
 from onnxfn.graphs.capture.output_formulas import output_words
+from onnxfn.graphs.capture.trace_conditions import fake_outputs
 from onnxfn.graphs.capture.trace_errors import fixed_axes
-from onnxfn.models.forward import torch_outputs
 from onnxfn.specs.algebra.compose import named
-from onnxfn.specs.algebra.dummies import dummies, known_sizes
+from onnxfn.specs.algebra.dummies import known_sizes
 from onnxfn.specs.algebra.planned import Part
 from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.axes import pattern, symbols, terms, value
 from onnxfn.specs.errors import CaptureFailed, InvalidSpec
-from onnxfn.specs.plan.check_cases import CASE_STEPS, batch_symbol, resized
+from onnxfn.specs.plan.check_cases import CASE_STEPS, batch_symbol
 from onnxfn.specs.plan.planning import resolved
 from onnxfn.specs.plan.size_cases import within
 
@@ -56,21 +57,24 @@ def with_traced_axes(model: Any, spec: ExportSpec) -> ExportSpec:
 
 
 def _is_right_far_away(model: Any, spec: ExportSpec) -> bool:
-    """Whether each axis of the outputs has the size of one of the inputs, or one size, also at twice all lengths."""
+    """Whether each axis of the outputs has the size of one of the inputs, or one size, also at twice all lengths.
+
+    False if a size depends on values.
+    """
     planned = resolved(spec, {})
     near, batch = known_sizes(planned, {}), batch_symbol(planned)
     far = within({name: size if name == batch else 2 * size + 1 for name, size in near.items()}, spec.limits)
     moving = [symbols(output.axes) for output in spec.outputs]
     if far == near or not all(near.keys() >= {*terms(symbol)} for each in moving for symbol in each.values()):
         return False
-    try:
-        pairs = (Part("model", resized(planned, sizes)) for sizes in (near, far))
-        outputs = [torch_outputs(model, part, dummies(part.spec, {})) for part in pairs]
-    except CaptureFailed:
+    part = Part("model", planned)
+    with tracing(model, part, {}):
+        before, after = (fake_outputs(model, part, sizes) for sizes in (near, far))
+    if before is None or after is None:
         return False
     return all(
-        array.shape == tuple(value(each[at], far) if at in each else size for at, size in enumerate(before.shape))
-        for each, before, array in zip(moving, *outputs, strict=True)
+        there.shape == tuple(value(each[at], far) if at in each else size for at, size in enumerate(here.shape))
+        for each, here, there in zip(moving, before, after, strict=True)
     )
 
 

@@ -16,10 +16,10 @@ from onnxfn.graphs.capture.trace_conditions import (
     check_ranges,
     conditions,
     dynamic_size,
+    fake_outputs,
     noted_conditions,
     range_limits,
     stated_limits,
-    takes_sizes,
     without_assumed,
 )
 from onnxfn.graphs.capture.trace_errors import (
@@ -70,8 +70,8 @@ def capture(model: Any, part: Part, tick: Tick = no_tick) -> BuiltGraph:
     noted: Noted = {}
     with tracing(model, part, noted, tick) as called:
         program = exported_program(model, part, noted)
-        branches, takes = conditions(noted, program, part), partial(takes_sizes, model, part)
-        limits, assumed = without_assumed(range_limits(program, part), branches, part, takes)
+        branches, runs = conditions(noted, program, part), partial(fake_outputs, model, part)
+        limits, assumed = without_assumed(range_limits(program, part), branches, part, runs)
         check_ranges(model, part, limits)
         tick()
         try:

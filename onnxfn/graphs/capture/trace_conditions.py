@@ -127,9 +127,9 @@ def range_limits(program: Any, part: Part) -> dict[str, Ends]:
 
 
 def without_assumed(
-    limits: Mapping[str, Ends], branches: Sequence[Condition], part: Part, takes: Callable[[Mapping[str, int]], bool]
+    limits: Mapping[str, Ends], branches: Sequence[Condition], part: Part, runs: Callable[[Mapping[str, int]], Any]
 ) -> tuple[dict[str, Ends], list[Condition]]:
-    """The limits without the ends that torch assumed, and these; `takes` is whether the module takes some sizes.
+    """The limits without the ends that torch assumed, and these; `runs` has a result for sizes that the module takes.
 
     Torch assumes of each size that it computes that it is not 1, or that it is: a quarter of a height of at most 7. The
     graph may be right beyond. So an end beyond which the module runs, and that no branch of it has, is no limit. The
@@ -139,7 +139,7 @@ def without_assumed(
 
     def is_assumed(name: str, size: int) -> bool:
         of_axis = (each.text for each in branches if symbols_of(each.text) == (name,))
-        return all(is_true(text, {name: size}) for text in of_axis) and takes({name: size})
+        return all(is_true(text, {name: size}) for text in of_axis) and runs({name: size}) is not None
 
     for name, (low, high) in limits.items():
         is_open = name not in ranges(part.spec)
@@ -150,18 +150,21 @@ def without_assumed(
     return {name: ends for name, ends in left.items() if ends != ANY_SIZE}, assumed
 
 
-def takes_sizes(model: Any, part: Part, sizes: Mapping[str, int]) -> bool:
-    """Whether a model runs at other sizes of some axes. It runs without values."""
+def fake_outputs(model: Any, part: Part, sizes: Mapping[str, int]) -> tuple[Any, ...] | None:
+    """The outputs of a model at other sizes of some axes, without values; None if it does not run without these.
+
+    It does not if it raises an error, or if a size depends on values.
+    """
     import torch
 
     mode, spec = torch_name("FakeTensorMode")(allow_non_fake_inputs=True), resized(part.spec, sizes)
+    tensors = tensors_for(model, spec, dummies(spec, {}))
     try:
         with torch.no_grad(), mode:
-            flat_forward(model, spec)([mode.from_tensor(each) for each in tensors_for(model, spec, dummies(spec, {}))])
+            return flat_forward(model, spec)([mode.from_tensor(each) for each in tensors])
     except Exception as error:  # noqa: BLE001 - a module may raise anything
         raise_no_memory(error)
-        return False
-    return True
+        return None
 
 
 def check_ranges(model: Any, part: Part, limits: Mapping[str, Ends]) -> None:
