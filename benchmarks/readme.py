@@ -74,6 +74,16 @@ TABLES: tuple[tuple[str, str, Mapping[str, str]], ...] = (
         },
     ),
     (
+        "export_modules",
+        "Modules of other libraries, from a sample, warm. Files are run at far sizes; onnxfn's may refuse some.",
+        {
+            **unchanged("model", "onnxfn s", "torch s"),
+            **{f"{name} {kind}": f"{name}: {kind}" for name in ("onnxfn", "torch") for kind in ("right", "wrong")},
+            "onnxfn refused": "onnxfn: refused",
+            "onnxfn problem": "onnxfn instead",
+        },
+    ),
+    (
         "growth",
         "A tiny Llama with past, of many layers or wide, in a warm process.",
         unchanged("layers", "width", "graph s", "whole s", "transformers.exporters s", "whole / peer"),
