@@ -127,8 +127,12 @@ class KeptNumber:
         return isinstance(value, self.kind)
 
     def __or__(self, other: Any) -> Any:
-        """The kinds of `isinstance(x, int | float)`."""
-        return self, other
+        """The union of kinds: `int | float`."""
+        return self.kind | (other.kind if isinstance(other, KeptNumber) else other)
+
+    def __ror__(self, other: Any) -> Any:
+        """The union of kinds: `bool | int`."""
+        return other | self.kind
 
 
 @contextmanager
