@@ -33,7 +33,7 @@ BUDGET = {
     "architectures": 9_051,
     "weights": 3_221,
     "models": 1_843,
-    "graphs": 7_861,
+    "graphs": 7_865,
     "run": 1_320,
     "check": 6_488,
     "export": 11_382,

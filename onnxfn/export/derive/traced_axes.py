@@ -73,8 +73,8 @@ def _is_right_far_away(model: Any, spec: ExportSpec) -> bool:
     if before is None or after is None:
         return False
     return all(
-        there.shape == tuple(value(each[at], far) if at in each else size for at, size in enumerate(here.shape))
-        for each, here, there in zip(moving, before, after, strict=True)
+        far_output.shape == tuple(value(each[at], far) if at in each else size for at, size in enumerate(output.shape))
+        for each, output, far_output in zip(moving, before, after, strict=True)
     )
 
 

@@ -23,7 +23,6 @@ from onnxfn.graphs.capture.trace_conditions import (
     without_assumed,
 )
 from onnxfn.graphs.capture.trace_errors import (
-    DATA_DEPENDENT,
     WRAPPED,
     NotTranslated,
     changed_buffers,
@@ -31,6 +30,7 @@ from onnxfn.graphs.capture.trace_errors import (
     untranslated_message,
 )
 from onnxfn.graphs.capture.trace_settings import (
+    DATA_DEPENDENT,
     Noted,
     annotations_of_this_thread,
     assertions_hold,

@@ -113,14 +113,14 @@ class KeptNumber:
     """The stand-in for `int` or `float` in the code of a module. A size, or a number of sizes, stays symbolic."""
 
     kind: type
-    kept: Callable[[Any], Any]
+    symbolic: Callable[[Any], Any]
 
     def __call__(self, *arguments: Any) -> Any:
         """The number itself if it is symbolic, else what the kind makes of the arguments."""
         import torch
 
         is_symbolic = len(arguments) == 1 and isinstance(arguments[0], (torch.SymInt, torch.SymFloat))
-        return (self.kept if is_symbolic else self.kind)(*arguments)
+        return (self.symbolic if is_symbolic else self.kind)(*arguments)
 
     def __instancecheck__(self, value: Any) -> bool:
         """Whether a value is of the kind."""

@@ -5,26 +5,18 @@ from __future__ import annotations
 import re
 import traceback
 from collections.abc import Mapping, Sequence
-from functools import cache
 from itertools import takewhile
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from onnxfn.models import forward
+from onnxfn.graphs.capture.trace_settings import CAPTURE, DATA_DEPENDENT, tracing_packages
 from onnxfn.specs.algebra.planned import Part
 from onnxfn.specs.axes import terms
 from onnxfn.specs.axis_symbols import SMALLEST_DYNAMIC_SIZE
 from onnxfn.specs.errors import CaptureFailed, FixedSizes, first_line, listed, root_cause
 
-CAPTURE = (f"{Path(__file__).parents[1]}/", f"{Path(forward.__file__).parent}/")
-"""The folders whose functions call `forward`."""
-
 WRAPPED = "traced"
 """The attribute of the traced module that holds the model: a prefix of parameter names, removed later."""
-
-DATA_DEPENDENT = "data-dependent"
-"""In torch's message about a branch on values of tensors. torch prints the graph so far when it sees such an error."""
 
 SHOWN_LINE = 100
 """Characters of a line of source that a message shows."""
@@ -180,12 +172,3 @@ def _model_line(error: BaseException) -> str:
     own = [frame for frame in frames if not frame.filename.startswith((*tracing_packages(), "<"))]
     frame = (own or list(frames))[-1]
     return _line(frame.filename, frame.lineno, frame.line)
-
-
-@cache
-def tracing_packages() -> tuple[str, ...]:
-    """The folders of the code that traces, which is not the source of a model."""
-    import sympy
-    import torch
-
-    return *(f"{Path(package.__file__ or '').parent}/" for package in (torch, sympy)), *CAPTURE

@@ -16,11 +16,17 @@ from typing import Any
 from attrs import frozen
 
 from onnxfn.architectures.private.torch_names import torch_name
-from onnxfn.graphs.capture.trace_errors import DATA_DEPENDENT, tracing_packages
 from onnxfn.graphs.sizes.fake_outputs import fast_fake_outputs
 from onnxfn.graphs.sizes.size_factors import fast_sizes
+from onnxfn.models import forward
 from onnxfn.models.patching import replaced
 from onnxfn.specs.stored.reports import Tick
+
+CAPTURE = (f"{Path(__file__).parents[1]}/", f"{Path(forward.__file__).parent}/")
+"""The folders whose functions call `forward`."""
+
+DATA_DEPENDENT = "data-dependent"
+"""In torch's message about a branch on values of tensors. torch prints the graph so far when it sees such an error."""
 
 
 @contextmanager
@@ -125,6 +131,15 @@ def note(noted: Noted, frame: Any, formula: Any, answer: Any) -> None:
     file = frame.f_code.co_filename
     if formula.free_symbols and not file.startswith(tracing_packages()):
         noted.setdefault((formula, file), Evaluated(formula, answer, f"{Path(file).name}:{frame.f_lineno}"))
+
+
+@cache
+def tracing_packages() -> tuple[str, ...]:
+    """The folders of the code that traces, which is not the source of a model."""
+    import sympy
+    import torch
+
+    return *(f"{Path(package.__file__ or '').parent}/" for package in (torch, sympy)), *CAPTURE
 
 
 # Assertions
