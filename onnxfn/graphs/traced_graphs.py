@@ -13,6 +13,7 @@ from attrs import evolve
 from onnxfn.graphs.build_options import BuildOptions
 from onnxfn.graphs.capture.built_graph import BuiltGraph
 from onnxfn.graphs.capture.capture import capture, parameter_names
+from onnxfn.graphs.capture.trace_conditions import TORCH
 from onnxfn.graphs.fusions.fusing import fuse_operators
 from onnxfn.graphs.layers.layer_periods import layer_ports
 from onnxfn.graphs.layers.repeat_layers import repeat_layers
@@ -23,7 +24,7 @@ from onnxfn.graphs.passes.shared_cache import share_cache
 from onnxfn.graphs.passes.simplify import convert_opset, separate_pads, share_size_reads, simplify, widen_integers
 from onnxfn.models.torch_modes import quiet
 from onnxfn.specs.algebra.planned import Part
-from onnxfn.specs.conditions import stated
+from onnxfn.specs.conditions import read_conditions, stated
 from onnxfn.specs.errors import CaptureFailed, LayersDiffer, errors_as, first_line, root_cause
 from onnxfn.specs.stored.reports import StageTimer
 
@@ -111,6 +112,13 @@ def _from_trace(model: Any, part: Part, timed: StageTimer, options: BuildOptions
             tick()
         known = {name: text for name, text in facts.items() if text}
         return evolve(built, model=add_metadata(strip_metadata(graph), known))
+
+
+def with_assumed_limits(built: BuiltGraph) -> BuiltGraph:
+    """A graph whose other sizes nobody checks: what torch assumed of them limits it."""
+    noted = read_conditions(built.model.metadata_props.get("onnxfn.conditions", ""))
+    limits = tuple(dict.fromkeys((*built.limits, *(each for each in noted if each.line == TORCH))))
+    return evolve(built, limits=limits, model=add_metadata(built.model, {"limits": stated(limits)} if limits else {}))
 
 
 def _passes(model: Any, part: Part, options: BuildOptions) -> tuple[Callable[[Any], Any], ...]:

@@ -71,7 +71,8 @@ class Condition:
 
     Attributes:
         text: A comparison of formulas: `height % 32 == 0`.
-        line: The line of the model's source that asks for it, as `file.py:12`; empty if no line does.
+        line: The line of the model's source that asks for it, as `file.py:12`; `torch` if torch assumed it; empty if
+            neither.
 
     >>> print(Condition("height % 32 == 0", "unet.py:40"))
     height % 32 == 0 (unet.py:40)
@@ -184,6 +185,8 @@ def read_conditions(text: str) -> tuple[Condition, ...]:
 
     >>> read_conditions("height % 32 == 0 (unet.py:40); width >= 7; import os")
     (Condition(text='height % 32 == 0', line='unet.py:40'), Condition(text='width >= 7'))
+    >>> read_conditions("width >= 7 (torch)")
+    (Condition(text='width >= 7', line='torch'),)
     """
     return tuple(_read(text))
 
@@ -191,8 +194,8 @@ def read_conditions(text: str) -> tuple[Condition, ...]:
 def _read(text: str) -> Iterator[Condition]:
     for part in filter(None, text.split(SEPARATOR)):
         formula, bracket, line = part.rpartition(" (")
-        is_line = bracket and ":" in line
-        condition = Condition(formula, line.removesuffix(")")) if is_line else Condition(part)
+        has_line = bracket and is_condition(formula)
+        condition = Condition(formula, line.removesuffix(")")) if has_line else Condition(part)
         if is_condition(condition.text):
             yield condition
 

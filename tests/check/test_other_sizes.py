@@ -104,19 +104,28 @@ def strided(convolution, *sizes):
 
 
 @pytest.mark.parametrize(
-    ("module", "sample", "axes", "beyond"),
+    ("module", "sample", "axes", "beyond", "assumed"),
     [
-        (strided(torch.nn.Conv2d, (4, 4), (2, 2)), (2, 3, 16, 24), "batch _ height width", (1, 3, 8, 15)),
-        (strided(torch.nn.Conv1d, (3, 2, 1), (3, 2, 1)), (2, 3, 4), "batch _ frames", (1, 3, 41)),
+        (strided(torch.nn.Conv2d, (4, 4), (2, 2)), (2, 3, 16, 24), "batch _ height width", (1, 3, 8, 15), ""),
+        (
+            strided(torch.nn.Conv1d, (3, 2, 1), (3, 2, 1)),
+            (2, 3, 4),
+            "batch _ frames",
+            (1, 3, 41),
+            "other side of frames <= 4 (torch)",
+        ),
     ],
 )
 def test_what_torch_assumes_of_a_size_is_no_limit_where_the_module_does_not_ask_for_it(
-    module, sample, axes, beyond, tmp_path
+    module, sample, axes, beyond, assumed, tmp_path
 ):
-    """Torch takes a length of 4, which two strides make 1, for one of at most 4."""
-    result = onnxfn.export(
-        onnxfn.derived(module, sample={"input": torch.randn(sample)}, axes={"input": axes}), module, tmp_path / "out"
-    )
+    """Torch takes a length of 4, which two strides make 1, for one of at most 4. Without a check that is a limit."""
+    spec = onnxfn.derived(module, sample={"input": torch.randn(sample)}, axes={"input": axes})
+    result, unchecked = (onnxfn.export(spec, module, tmp_path / check, check=check) for check in ("whole", "none"))
     x = torch.randn(beyond)
     assert result.limits == ()
+    assert assumed in [case.split(" (batch")[0] for case in ("", *result.report.cases)]
     np.testing.assert_allclose(result(input=x)["output"], module(x).detach(), rtol=1e-3, atol=1e-5)
+    if assumed:
+        with pytest.raises(onnxfn.InvalidSpec, match="valid for frames <= 4"):
+            unchecked(input=x)

@@ -424,3 +424,10 @@ def test_an_error_about_a_module_around_a_model_names_the_line_to_write(tmp_path
     without_segments = onnxfn.without(spec, "token_type_ids")
     with pytest.raises(CaptureFailed, match=re.escape(message)):
         onnxfn.export(without_segments, module, tmp_path / "out", config=module.inner.config)
+
+
+def test_the_pattern_of_the_only_tensor_may_be_a_text():
+    spec = onnxfn.derived(nn.Linear(3, 4), sample=(torch.ones(2, 3),), axes="rows _")
+    assert str(spec.inputs[0].axes) == "[rows, 3]"
+    with pytest.raises(InvalidSpec, match="tensors ids, mask; write a pattern for each"):
+        onnxfn.derived(Pooled(), sample=POOLED, axes="batch_size time")

@@ -36,7 +36,7 @@ from onnxfn.specs.algebra.compose import compose, named
 from onnxfn.specs.algebra.planned import Plan
 from onnxfn.specs.algebra.spec import Call, ExportSpec, FloatDtype, Target
 from onnxfn.specs.edits.tensors import FLOAT_DTYPES
-from onnxfn.specs.errors import refuse_unknown
+from onnxfn.specs.errors import InvalidSpec, listed, refuse_unknown
 from onnxfn.specs.plan.text_cases import thresholds
 from onnxfn.specs.records import Generator, Patch
 
@@ -53,7 +53,7 @@ HOW_TO_SPECIFY = "write the spec yourself: derived(model, sample={name: tensor})
 
 
 def derive_from_sample(
-    model: Any, sample: Any, axes: Mapping[str, str], ranges: Mapping[str, Range], task: str | None
+    model: Any, sample: Any, axes: str | Mapping[str, str], ranges: Mapping[str, Range], task: str | None
 ) -> ExportSpec:
     """The spec of any module whose inputs are like the tensors of a sample. The module runs on dummy inputs.
 
@@ -62,6 +62,12 @@ def derive_from_sample(
     check_module(model)
     tensors, call = sample_arguments(model, sample)
     names = [tensor.name for tensor in tensors]
+    if isinstance(axes, str):
+        if len(names) > 1:
+            raise InvalidSpec(
+                f"the sample has the tensors {listed(names)}; write a pattern for each: axes={{name: ...}}"
+            )
+        axes = dict.fromkeys(names, axes)
     for name in (*ranges, *axes):
         refuse_unknown("tensor", name, names, of="the sample")
     base = compose(

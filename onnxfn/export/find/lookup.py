@@ -93,7 +93,7 @@ def derived(
     task: str | None = None,
     *,
     sample: Any = None,
-    axes: Mapping[str, str] | None = None,
+    axes: str | Mapping[str, str] | None = None,
     ranges: Mapping[str, tuple[float, float]] | None = None,
 ) -> ExportSpec:
     """The spec that follows from a model itself, without a row.
@@ -111,7 +111,8 @@ def derived(
             nested tensor has a name with dots, `batch.ids`. Python numbers, texts, bools and None are constants of the
             graph.
         axes: The axis pattern of tensors in `sample`: `{"x": "batch_size _ width"}`. `_` is an axis with the size that
-            it has in the sample. A tensor without a pattern has one dynamic axis: the first, `batch_size`.
+            it has in the sample. A tensor without a pattern has one dynamic axis: the first, `batch_size`. A text is
+            the pattern of the only tensor.
         ranges: The values that a tensor of numbers may have: `{"ids": (0, 300)}` are 0 to 299. Without a range, dummies
             go beyond the sample: integers over what they index, a mask of ones gets zeros, real numbers other scales.
             The spec shows each range, and whether it was given, found or assumed.

@@ -20,6 +20,7 @@ from onnxfn.export.run.retries import RETRIES, Failure, Output, faults_of
 from onnxfn.graphs.build import build_graph, drop_templates, traced_fully
 from onnxfn.graphs.build_options import BuildOptions, trace_all_layers
 from onnxfn.graphs.capture.built_graph import BuiltGraph
+from onnxfn.graphs.traced_graphs import with_assumed_limits
 from onnxfn.models.dtypes import has_dtype, without_values
 from onnxfn.models.torch_modes import ticking_operators
 from onnxfn.specs.algebra.planned import Plan
@@ -188,6 +189,8 @@ def _traced_model(job: Job, dtype: str | None) -> Any:
 
 def _written(job: Job, output: Output, graphs: tuple[BuiltGraph, ...]) -> Built:
     """Writes the files, and checks them if the job says so. Raises CheckFailed if the check does not pass."""
+    if job.check != "whole":
+        graphs = tuple(map(with_assumed_limits, graphs))
     models = [graph.model for graph in graphs]
     check_layers(job.model, job.plan, models)
     files = write_graphs(job.plan, models, job.folder, output.options, job.timed, check=job.check != "none")

@@ -17,7 +17,8 @@ class BuiltGraph:
     Attributes:
         model: The graph, an `onnx_ir.Model`. Passes change it.
         limits: The sizes of dynamic axes for which the graph is valid.
-        conditions: What the model's code evaluated of sizes in the trace, as it was true there.
+        conditions: What the model's code evaluated of sizes in the trace, as it was true there; first, what torch
+            assumed.
         unused_patches: The patches of the user that the trace did not call.
         traced_layers: Which layers were traced and repeated, or why all were; "" for a model without repeated layers.
         from_repeats: Whether layers were repeated: fewer layers were traced than the graph has.

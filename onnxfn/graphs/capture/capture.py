@@ -81,7 +81,7 @@ def capture(model: Any, part: Part, tick: Tick = no_tick) -> BuiltGraph:
     return BuiltGraph(
         model=graph,
         limits=stated_limits(limits, part),
-        conditions=(*branches, *assumed),
+        conditions=(*assumed, *branches),
         unused_patches=unused_patches(part.spec.call.patches, called),
     )
 
