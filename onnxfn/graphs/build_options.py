@@ -62,6 +62,9 @@ class BuildOptions:
             are deleted when there are more.
         pretranspose: Whether weights that a graph transposes are stored transposed. False stores them as the checkpoint
             does, so that a file can be linked to it. `export` decides this from its `WriteOptions`.
+        joins_traces: Whether the model is traced at several fixed sizes, and the numbers that differ become formulas of
+            sizes. False traces once, with symbols. An export of a derived spec does it if the file of a single trace
+            has fixed sizes, or is wrong at some.
 
     Raises:
         InvalidSpec: `find_repeats` is not a function, or `template_cache` is not a path.
@@ -77,3 +80,4 @@ class BuildOptions:
     template_cache: Path | None = field(default=None, converter=_as_path)
     template_cache_bytes: int = MAX_CACHE_BYTES
     pretranspose: bool = True
+    joins_traces: bool = False

@@ -98,7 +98,7 @@ def _truncated_part(part: Part, stack: LayerStack) -> Part:
 def _from_trace(model: Any, part: Part, timed: StageTimer, options: BuildOptions) -> BuiltGraph:
     """The graph of a part, from a trace of all layers that the model has now; its parameters are slots."""
     with timed("capture", part.name) as tick:
-        built = capture(model, part, tick)
+        built = capture(model, part, tick, is_joined=options.joins_traces)
     facts = {
         "task": part.spec.task,
         "model": type(model).__name__,

@@ -1,5 +1,7 @@
 """Python in the code of modules that would fix a size in a trace, or end it."""
 
+from operator import index
+
 import numpy as np
 import pytest
 import torch
@@ -14,6 +16,19 @@ def halves(x):
     assert isinstance(x.dim(), int)
     assert isinstance(0.5, bool | int | float | None)
     return nn.functional.interpolate(x, size=[rows, columns])
+
+
+def by_index(x):
+    """Sizes that are numbers in a trace: a product, a sum, a quotient, and the root of one."""
+    batch, time, _ = map(index, x.shape)
+    steps = torch.arange(time + 2)[2:] + torch.arange(time // 2).sum()
+    return x.reshape(batch * time, 6).reshape(x.shape) / time**0.5 + steps[:, None]
+
+
+def padded(x):
+    """Halves that are doubled again; an odd size needs one more."""
+    doubled = nn.functional.max_pool1d(x, 2).repeat_interleave(2, dim=-1)
+    return x + nn.functional.pad(doubled, [0, 1 if doubled.shape[-1] != x.shape[-1] else 0])
 
 
 class Tried(nn.Module):
@@ -32,6 +47,8 @@ class Tried(nn.Module):
 
 MODULES = {
     "int and float": (lambda: halves, (2, 3, 8, 10), "batch 3 rows columns", (1, 3, 23, 14)),
+    "numbers": (lambda: by_index, (2, 7, 6), "batch time 6", (3, 40, 6)),
+    "a branch on numbers": (lambda: padded, (2, 3, 8), "batch 3 time", (1, 3, 91)),
     "a module in try": (Tried, (4, 6), "batch 6", (7, 6)),
     "one part": (lambda: lambda x: torch.cat([part + 1 for part in x.chunk(1)]), (4, 6), "batch 6", (7, 6)),
 }
@@ -51,6 +68,7 @@ def test_python_in_a_module_fixes_no_size(name, tmp_path):
     x = torch.randn(far)
     with torch.no_grad():
         expected = model(x)
+    assert result.limits == ()
     np.testing.assert_allclose(result(**{argument: x})["output"], expected, rtol=1e-4, atol=1e-5)
     assert int("3") == 3, "the builtin is as it was"
 

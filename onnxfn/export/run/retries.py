@@ -98,6 +98,17 @@ def _traced_at(part: Part, failed: Sequence[Sizes]) -> Part:
     return evolve(part, spec=resized(part.spec, within))
 
 
+def _joined(job: Job, output: Output, failure: Failure) -> tuple[Job, Output] | None:
+    """Traces at several fixed sizes are joined: the model fixes a size, or branches on one."""
+    may_join = all(part.spec.derived is not None for part in job.plan.parts)
+    is_of_sizes = isinstance(failure.error, FixedSizes) or any(fault.wrong for fault in failure.faults)
+    if not (may_join and is_of_sizes):
+        return None
+    traced = with_all_layers(output)
+    # Another plan, though equal: an error that traces do not fit together is not shown.
+    return evolve(job, plan=evolve(job.plan)), evolve(traced, build=evolve(traced.build, joins_traces=True))
+
+
 def _limited(job: Job, output: Output, failure: Failure) -> tuple[Job, Output] | None:
     """Sizes at which the file was wrong are left out: by conditions of the model's branches, or images have one size.
 
@@ -118,6 +129,7 @@ Change = Callable[[Job, Output, Failure], tuple[Job, Output] | None]
 
 RETRIES: tuple[tuple[str, Change], ...] = (
     ("all layers", _all_layers),
+    ("several traces", _joined),
     ("larger sizes", _at_larger_sizes),
     ("limits of sizes", _limited),
 )

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from typing import Any
 
@@ -12,6 +11,7 @@ from onnxfn.architectures.patch_table import patches_of
 from onnxfn.architectures.private.torch_names import torch_name
 from onnxfn.graphs.capture.built_graph import BuiltGraph
 from onnxfn.graphs.capture.sequence_lengths import dynamic_lengths, numbers_kept
+from onnxfn.graphs.capture.several_traces import joined_traces
 from onnxfn.graphs.capture.trace_conditions import (
     check_ranges,
     conditions,
@@ -43,34 +43,39 @@ from onnxfn.graphs.translations.lowering import (
     lower_in_place,
     onnx_registry,
     signatures_read_once,
+    watched_registry,
 )
 from onnxfn.models.forward import check_read, flat_forward, tensors_for
 from onnxfn.models.model_state import unchanged_eval, with_attention
 from onnxfn.models.patching import applied, unused_patches
 from onnxfn.models.submodules import submodule_of
-from onnxfn.models.torch_modes import quiet
+from onnxfn.models.torch_modes import LOCK, quiet
 from onnxfn.specs.algebra.dummies import dummies
 from onnxfn.specs.algebra.planned import Part, PlannedSpec
 from onnxfn.specs.axes import terms, value
-from onnxfn.specs.errors import CaptureFailed, InvalidSpec, OnnxfnError, raise_no_memory, root_cause
+from onnxfn.specs.errors import CaptureFailed, FixedSizes, InvalidSpec, OnnxfnError, raise_no_memory, root_cause
 from onnxfn.specs.stored.reports import Tick, no_tick
 
 
-def capture(model: Any, part: Part, tick: Tick = no_tick) -> BuiltGraph:
+def capture(model: Any, part: Part, tick: Tick = no_tick, *, is_joined: bool = False) -> BuiltGraph:
     """The graph of a part in opset 18, with inputs and outputs in the order of the plan, and what the trace tells.
 
     The initializers are the model's own tensors, not copies, under the names that they have in the checkpoint.
     The model, its configuration and the state of torch are restored afterwards, also after an error. `tick` is called
-    for each operator that is traced or translated.
+    for each operator that is traced or translated. `is_joined`: traces at several fixed sizes are joined.
 
     Raises:
         CaptureFailed: torch.export cannot trace the model as planned, or an operator has no translation. The message
             names the line of the model's source where the trace ended.
     """
-    noted: Noted = {}
+    noted, branches = Noted(), tuple[Any, ...]()
     with tracing(model, part, noted, tick) as called:
-        program = exported_program(model, part, noted)
-        branches, runs = conditions(noted, program, part), partial(fake_outputs, model, part)
+        with suppress(*([FixedSizes] if is_joined else [])):
+            program = exported_program(model, part, noted)
+            branches = conditions(noted, program, part)
+        if is_joined:
+            program = exported_program(model, part, module=joined_traces(model, part, exported_program))
+        runs = partial(fake_outputs, model, part)
         limits, assumed = without_assumed(range_limits(program, part), branches, part, runs)
         check_ranges(model, part, limits)
         tick()
@@ -88,14 +93,17 @@ def capture(model: Any, part: Part, tick: Tick = no_tick) -> BuiltGraph:
 
 @contextmanager
 def tracing(model: Any, part: Part, noted: Noted, tick: Tick = no_tick) -> Iterator[Any]:
-    """What holds while a part is traced, and is undone afterwards; gives the patches that were called."""
+    """What holds while a part is traced, and is undone afterwards; gives the patches that were called.
+
+    Other threads wait: see `LOCK`.
+    """
     torch_name("exporter")  # sets up its loggers, which `quiet` then finds
 
     tick()  # the first import of it takes a quarter of a second
     attention, patches = with_attention(model, part.spec.call.attention), applied(patches_of(model, part.spec.call))
     own = [dynamic_lengths(model), assertions_hold(noted), noted_conditions(noted), modules_left_by_errors()]
     own += [numbers_kept(model)] if part.spec.derived is not None else []
-    with quiet(), unchanged_eval(model), attention, patches as called, ExitStack() as stack:
+    with LOCK, quiet(), unchanged_eval(model), attention, patches as called, ExitStack() as stack:
         for setting in (*own, fast_export(tick), annotations_of_this_thread()):
             stack.enter_context(setting)
         yield called
@@ -118,19 +126,23 @@ def _memory(tensor: Any) -> tuple[Any, ...]:
     return tensor.data_ptr(), tuple(tensor.shape), tuple(tensor.stride()), tensor.dtype
 
 
-def exported_program(model: Any, part: Part, noted: Noted | None = None) -> Any:
+def exported_program(
+    model: Any, part: Part, noted: Noted | None = None, *, module: Any = None, is_fixed: bool = False
+) -> Any:
     """The `torch.export.ExportedProgram` of a part. Raises CaptureFailed when the model cannot be traced as planned.
 
-    `noted`: the conditions that are noted in the meantime, of which the message names those that fix a size.
+    `noted`: the conditions that are noted in the meantime, of which the message names those that fix a size. `module`:
+    what is traced in place of the model, see `joined_traces`. `is_fixed`: all sizes are those of the spec.
     """
     import torch
 
     spec = part.spec
     sample = tensors_for(model, spec, dummies(spec, {}))
     dynamic_shapes = tuple(
-        {index: dynamic_size(spec, symbol) for index, symbol in axes.items()} for axes in part.inputs.values()
+        {index: dynamic_size(spec, symbol) for index, symbol in axes.items() if not is_fixed}
+        for axes in part.inputs.values()
     )
-    forward = flat_forward(model, spec)
+    forward = module or flat_forward(model, spec)
 
     def checked_forward(tensors: tuple[Any, ...]) -> tuple[Any, ...]:
         for equality in _size_equalities(part, tensors):
@@ -149,12 +161,12 @@ def exported_program(model: Any, part: Part, noted: Noted | None = None) -> Any:
         return result
 
     changed: set[str] = set()
-    module = torch.nn.Module()
-    setattr(module, WRAPPED, model)
-    module.forward = checked_forward
+    traced = torch.nn.Module()
+    setattr(traced, WRAPPED, module or model)
+    traced.forward = checked_forward
     try:
         with torch.no_grad():
-            program = torch.export.export(module, (sample,), dynamic_shapes=(dynamic_shapes,), strict=False)
+            program = torch.export.export(traced, (sample,), dynamic_shapes=(dynamic_shapes,), strict=False)
             _check_state(model, program, changed)
             check_read(submodule_of(model, spec.call.submodule), spec, _read_inputs(program, spec))
             return program
@@ -238,7 +250,7 @@ def _translated(program: Any, part: Part, tick: Tick) -> Any:
 
     tick()
     looked_up: list[Any] = []
-    registry = _watched_registry(onnx_registry(part.spec.target.opset or 18), tick, looked_up)
+    registry = watched_registry(onnx_registry(part.spec.target.opset or 18), tick, looked_up)
     try:
         # torch would look for the gradient of a Scan when it traces again.
         with torch.no_grad(), signatures_read_once():
@@ -258,17 +270,3 @@ def _translated(program: Any, part: Part, tick: Tick) -> Any:
 def _is_of_node(error: BaseException | None) -> bool:
     """Whether torch failed while it translated a node; False if it failed before."""
     return error is not None and (isinstance(error, torch_name("conversion_error")) or _is_of_node(error.__cause__))
-
-
-def _watched_registry(registry: Any, tick: Tick, looked_up: list[Any]) -> Any:
-    """A copy of torch's table that calls `tick` when the translations of an operator are looked up, and notes it."""
-    translations_of = registry.get_decomps
-
-    def look_up(operator: Any) -> Any:
-        tick()
-        looked_up.append(operator)
-        return translations_of(operator)
-
-    watched = copy.copy(registry)
-    watched.get_decomps = look_up
-    return watched

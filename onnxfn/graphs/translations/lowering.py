@@ -97,6 +97,20 @@ def onnx_registry(opset: int = 18) -> Any:
     return registry
 
 
+def watched_registry(registry: Any, tick: Callable[[], Any], looked_up: list[Any]) -> Any:
+    """A copy of torch's table that calls `tick` when the translations of an operator are looked up, and notes it."""
+    translations_of = registry.get_decomps
+
+    def look_up(operator: Any) -> Any:
+        tick()
+        looked_up.append(operator)
+        return translations_of(operator)
+
+    watched = copy(registry)
+    watched.get_decomps = look_up
+    return watched
+
+
 @cache
 def decompositions() -> Mapping[Any, Any]:
     """From an operator without a translation to the function of torch that computes it; built once (50 ms).

@@ -34,7 +34,7 @@ SPECIAL_TOKENS, LONG_TEXT, LONG_PAST = "special tokens", "long text", "long past
 SHORTEST, LONGEST, UNUSED_POSITIONS = 64, 512, 2
 """The tokens of a long text: of large models, and of small ones. The positions that RoBERTa's tables leave unused."""
 
-LARGEST_TABLE, BEYOND = 4096, 9
+LARGEST_TABLE, BEYOND = 16_384, 9
 """The largest table of positions that is read to its end, and by how many tokens a far text exceeds a threshold."""
 
 SECTIONS = ("text_config.", "", "decoder.", "decoder_config.", "encoder.", "encoder_config.")

@@ -1,0 +1,181 @@
+"""A module whose sizes are formulas, from traces of a model at several fixed sizes.
+
+A trace with symbols ends where Python needs a number, and it takes one side of each branch. A trace at fixed sizes does
+neither. If a model calls the same operators at all sizes, the numbers that differ from trace to trace are formulas of
+sizes that the traces show: 12, 13, 16 next to tensors of 12, 13, 16 tokens is their number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from fractions import Fraction
+from functools import partial
+from itertools import chain
+from math import isclose
+from operator import add, attrgetter, floordiv, mul, sub
+from typing import Any
+
+from attrs import evolve
+
+from onnxfn.models.model_state import unchanged_eval
+from onnxfn.specs.algebra.dummies import known_sizes
+from onnxfn.specs.algebra.planned import Part, PlannedSpec
+from onnxfn.specs.axis_symbols import fixed_sizes
+from onnxfn.specs.errors import CaptureFailed
+from onnxfn.specs.plan.check_cases import resized
+from onnxfn.specs.plan.size_cases import within
+
+TRACES = 5
+"""How many sizes are traced."""
+
+GROWTHS = (19, 1)
+"""How fast the sizes grow, the first that the model takes: a size that is halved four times has to differ, too."""
+
+EXPONENTS = (1.0, -1.0, 0.5, -0.5)
+"""The powers of a size that a real number is tried to be: attention divides by the root of a size."""
+
+Numbers = tuple[Any, ...]
+"""One number for each trace."""
+
+Sizes = Mapping[Numbers, tuple[Any, int]]
+"""From what a size is in each trace to the node and the axis of the first tensor that has it."""
+
+
+def joined_traces(model: Any, part: Part, exported: Callable[..., Any]) -> Any:
+    """The module of a trace at the sizes of a part, with formulas in place of numbers that are others at other sizes.
+
+    `exported(model, part, is_fixed=True)` is the program of a trace at the sizes of a part. CaptureFailed if the
+    programs have other operators or other constants, or a number is no simple formula.
+    """
+
+    def program(sizes: Mapping[str, int]) -> Any:
+        with unchanged_eval(model):
+            return exported(model, evolve(part, spec=resized(part.spec, sizes)), is_fixed=True)
+
+    for growth in GROWTHS:
+        with suppress(*([CaptureFailed] if growth > 1 else [])):
+            programs = [program(sizes) for sizes in _sizes(part.spec, growth)]
+            break
+    return _joined_programs(programs)
+
+
+def _sizes(spec: PlannedSpec, growth: int) -> list[Mapping[str, int]]:
+    """The sizes of the traces, the first those of the spec. No axis grows in proportion to another; all get odd."""
+    sizes, fixed = known_sizes(spec, {}), fixed_sizes(spec)
+    moving = [(at, name) for at, name in enumerate(sizes) if name not in fixed]
+    steps = ({name: trace**2 + at * trace * (trace + 3) // 2 for at, name in moving} for trace in range(TRACES))
+    grown = ({name: sizes[name] + growth * step for name, step in each.items()} for each in steps)
+    return [within(each, spec.limits) for each in grown]
+
+
+def _joined_programs(programs: Sequence[Any]) -> Any:
+    """The module of the first of several programs, with formulas of sizes in place of numbers that differ."""
+    modules = [program.module(check_guards=False) for program in programs]
+    graphs = [list(module.graph.nodes) for module in modules]
+    places = [{node: at for at, node in enumerate(graph)} for graph in graphs]
+    sizes, shown = dict[Numbers, Any](), dict[Any, dict[Numbers, Any]]()
+    for same in zip(*graphs, strict=False):
+        _check_alike(modules, same, {len(graph) for graph in graphs})
+        node, arguments = same[0], [(each.args, each.kwargs) for each in same]
+        near = {of: size for each in node.all_input_nodes for of, size in shown[each].items()}
+        find = partial(_formula, sizes=sizes, near=near, before=node)
+        node.args, node.kwargs = _joined(arguments, places, find)
+        shown[node] = {of: (node, axis) for axis, of in enumerate(zip(*map(_shape, same), strict=False))}
+        sizes |= {of: size for of, size in shown[node].items() if of not in sizes and len({*of}) > 1}
+    modules[0].recompile()
+    return modules[0]
+
+
+def _check_alike(modules: Sequence[Any], same: Sequence[Any], lengths: set[int]) -> None:
+    """Raises CaptureFailed if nodes at one place of several graphs are not the same operator, or constant."""
+    import torch
+
+    if len(lengths) > 1 or len({(node.op, node.target) for node in same if node.op != "placeholder"}) > 1:
+        raise CaptureFailed(f"the model calls other operators at other sizes, such as {same[0].target}")
+    if same[0].op == "get_attr":
+        tensors = [attrgetter(node.target)(module) for module, node in zip(modules, same, strict=True)]
+        if not all(each.data_ptr() == tensors[0].data_ptr() or torch.equal(each, tensors[0]) for each in tensors):
+            raise CaptureFailed(f"the constant {same[0].target} is another at other sizes")
+
+
+def _shape(node: Any) -> tuple[int, ...]:
+    return tuple(getattr(node.meta.get("val"), "shape", ()))
+
+
+def _joined(arguments: Sequence[Any], places: Sequence[Mapping[Any, int]], formula: Callable[[Numbers], Any]) -> Any:
+    """The arguments of the first of several nodes, with formulas in place of numbers that differ."""
+    import torch
+
+    first = arguments[0]
+    if isinstance(first, torch.fx.Node):
+        if len({of.get(each) for of, each in zip(places, arguments, strict=True)}) == 1:
+            return first
+    elif isinstance(first, (tuple, list)):
+        if len({len(each) for each in arguments}) == 1:
+            return type(first)(_joined(each, places, formula) for each in zip(*arguments, strict=True))
+    elif isinstance(first, dict):
+        if all(each.keys() == first.keys() for each in arguments):
+            return {name: _joined([each[name] for each in arguments], places, formula) for name in first}
+    elif all(type(each) is type(first) and each == first for each in arguments):
+        return first
+    elif all(type(each) in (int, float) for each in arguments):
+        return formula(tuple(arguments))
+    raise CaptureFailed(f"the model has other arguments at other sizes, such as {str(first)[:80]}")
+
+
+# Formulas
+
+
+def _formula(values: Numbers, sizes: Sizes, near: Sizes, before: Any) -> Any:
+    """A number of each trace as nodes of a formula, before a node: of one size if there is one, else of two.
+
+    `near`: the sizes of what the node reads, one of which two sizes have.
+    """
+    of_one = (formula for of, size in sizes.items() for formula in _of_one(values, of, size))
+    pairs = ((*known, *of_node) for of_node in near.items() for known in sizes.items())
+    of_two = (formula for pair in pairs for formula in _of_two(values, *pair))
+    formula = next(chain(of_one, of_two), None)
+    if formula is None:
+        raise CaptureFailed(f"the model has numbers at several sizes that no simple formula gives: {values}")
+    with before.graph.inserting_before(before):
+        return _nodes(before.graph, formula)
+
+
+def _of_one(values: Numbers, of: Numbers, size: Any) -> Iterator[Any]:
+    """The numbers as a formula of a size: `(a * size + b) // c`, or a real number times a power of it."""
+    from torch import sym_float
+
+    if type(values[0]) is float:
+        for exponent in EXPONENTS:
+            factor = values[0] / of[0] ** exponent
+            if all(isclose(value, factor * each**exponent) for value, each in zip(values, of, strict=True)):
+                yield (mul, (pow, (sym_float, size), exponent), factor)
+    else:
+        slope = Fraction(values[-1] - values[0], of[-1] - of[0] or 1)
+        more = values[0] * slope.denominator - of[0] * slope.numerator
+        step = max(1, round(1 / slope)) if slope > 0 else 1
+        for a, b, c in ((slope.numerator, more, slope.denominator), (1, 0, step), (1, step - 1, step)):
+            if all((each * a + b) // c == value for value, each in zip(values, of, strict=True)):
+                yield (floordiv, (add, (mul, size, a), b), c)
+
+
+def _of_two(values: Numbers, of: Numbers, size: Any, of_other: Numbers, other: Any) -> Iterator[Any]:
+    """The numbers as a formula of two sizes: their product, times a number; or their difference."""
+    products = tuple(map(mul, of, of_other))
+    if values == tuple(map(sub, of, of_other)):
+        yield (sub, size, other)
+    elif values == tuple(each * (values[0] // products[0]) for each in products):
+        yield (mul, (mul, size, other), values[0] // products[0])
+
+
+def _nodes(graph: Any, formula: Any) -> Any:
+    """The nodes of a formula: a number, a size `(node, axis)`, or a function and its operands."""
+    import torch
+
+    match formula:
+        case (function, *operands) if callable(function):
+            return graph.call_function(function, tuple(_nodes(graph, each) for each in operands))
+        case (node, int(axis)):
+            return graph.call_function(torch.ops.aten.sym_size.int, (node, axis))
+    return formula
