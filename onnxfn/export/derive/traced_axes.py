@@ -12,7 +12,6 @@ from onnxfn.export.derive.sample_runs import at_sizes, first_runs
 from onnxfn.graphs.capture.capture import tracing
 from onnxfn.graphs.capture.output_formulas import output_words
 from onnxfn.graphs.capture.trace_conditions import fake_outputs
-from onnxfn.graphs.capture.trace_errors import fixed_axes
 from onnxfn.specs.algebra.compose import named
 from onnxfn.specs.algebra.dummies import known_sizes
 from onnxfn.specs.algebra.planned import Part
@@ -28,24 +27,14 @@ def with_traced_axes(model: Any, spec: ExportSpec) -> ExportSpec:
     """The spec with the axes that its outputs have in a trace; a size without a formula has a symbol of its own.
 
     An axis that the trace fixes has the word that the runs gave it. So has one that equals an axis of an input within
-    the limits of a module. A module may fix an axis of an input because it keeps a table for its last call, of the same
-    size: then it is traced at another size. It is not traced if outputs have the axes of the spec at far sizes, too.
+    the limits of a module. It is not traced if outputs have the axes of the spec at far sizes, too.
     """
     if _is_right_far_away(model, spec):
         return spec
     part, traced = Part("model", resolved(spec, {})), tuple[tuple[str, ...], ...]()
     sizes = known_sizes(part.spec, {})
-    try:
+    with suppress(CaptureFailed, InvalidSpec):  # the export says so
         traced = output_words(model, part)
-    except CaptureFailed as error:
-        fixed = {name for _, _, symbol, _ in fixed_axes(part, error.__cause__) for name in terms(symbol)}
-        moved = at_sizes(spec, {name: size + CASE_STEPS[0] * (name in fixed) for name, size in sizes.items()}, "fixed")
-        with suppress(CaptureFailed, InvalidSpec):
-            if fixed:
-                first_runs(model, moved, {})
-                traced, spec = output_words(model, Part("model", resolved(moved, {}))), moved
-    except InvalidSpec:
-        pass  # the export says so
     outputs, own = [], dict[str, str]()
     for output, of_trace in zip(spec.outputs, traced, strict=False):
         words = pattern(output.axes).split()

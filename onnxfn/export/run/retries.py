@@ -99,10 +99,8 @@ def _traced_at(part: Part, failed: Sequence[Sizes]) -> Part:
 
 
 def _joined(job: Job, output: Output, failure: Failure) -> tuple[Job, Output] | None:
-    """Traces at several fixed sizes are joined: the model fixes a size, or branches on one."""
-    may_join = all(part.spec.derived is not None for part in job.plan.parts)
-    is_of_sizes = isinstance(failure.error, FixedSizes) or any(fault.wrong for fault in failure.faults)
-    if not (may_join and is_of_sizes):
+    """Traces at several fixed sizes are joined: a branch on sizes may decide about numbers alone."""
+    if not failure.faults or any(part.spec.derived is None for part in job.plan.parts):
         return None
     traced = with_all_layers(output)
     # Another plan, though equal: an error that traces do not fit together is not shown.

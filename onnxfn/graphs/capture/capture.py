@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any
 
@@ -68,14 +68,12 @@ def capture(model: Any, part: Part, tick: Tick = no_tick, *, is_joined: bool = F
         CaptureFailed: torch.export cannot trace the model as planned, or an operator has no translation. The message
             names the line of the model's source where the trace ended.
     """
-    noted, branches = Noted(), tuple[Any, ...]()
+    noted: Noted = {}
     with tracing(model, part, noted, tick) as called:
-        with suppress(*([FixedSizes] if is_joined else [])):
-            program = exported_program(model, part, noted)
-            branches = conditions(noted, program, part)
+        program = any_program(model, part, noted)
+        branches, runs = conditions(noted, program, part), partial(fake_outputs, model, part)
         if is_joined:
-            program = exported_program(model, part, module=joined_traces(model, part, exported_program))
-        runs = partial(fake_outputs, model, part)
+            program = _joined_program(model, part)
         limits, assumed = without_assumed(range_limits(program, part), branches, part, runs)
         check_ranges(model, part, limits)
         tick()
@@ -176,6 +174,23 @@ def exported_program(
         raise_no_memory(error)
         shown = root_cause(error) if isinstance(error, BranchOnValues) else error
         raise trace_error(model, part, sample, shown, noted or {}) from error
+
+
+def any_program(model: Any, part: Part, noted: Noted | None = None) -> Any:
+    """The program of a part by one trace; if a module without a row fixes a size there, by several joined traces."""
+    try:
+        return exported_program(model, part, noted)
+    except FixedSizes as error:
+        if part.spec.derived is None:
+            raise
+        try:
+            return _joined_program(model, part)
+        except CaptureFailed:
+            raise error from error.__cause__
+
+
+def _joined_program(model: Any, part: Part) -> Any:
+    return exported_program(model, part, module=joined_traces(model, part, exported_program))
 
 
 def _read_inputs(program: Any, spec: PlannedSpec) -> set[str]:

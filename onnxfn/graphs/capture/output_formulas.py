@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 from onnxfn.architectures.private.torch_names import torch_name
-from onnxfn.graphs.capture.capture import exported_program, tracing
+from onnxfn.graphs.capture.capture import any_program, tracing
 from onnxfn.specs.algebra.planned import Part
 from onnxfn.specs.axes import axis, terms, value
 from onnxfn.specs.errors import InvalidSpec
@@ -24,7 +24,7 @@ def output_words(model: Any, part: Part) -> tuple[tuple[str, ...], ...]:
     import sympy
 
     with tracing(model, part, {}):
-        graph = exported_program(model, part).graph
+        graph = any_program(model, part).graph
     inputs = [node.meta["val"] for node in graph.nodes if node.op == "placeholder"][-len(part.inputs) :]
     pairs = zip(part.inputs.values(), inputs, strict=True)
     symbols = {tensor.shape[index].node.expr: symbol for axes, tensor in pairs for index, symbol in axes.items()}
