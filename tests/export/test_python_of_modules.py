@@ -31,6 +31,12 @@ def padded(x):
     return x + nn.functional.pad(doubled, [0, 1 if doubled.shape[-1] != x.shape[-1] else 0])
 
 
+def with_tables(x):
+    """A table for each length, as positions have in some models."""
+    tables = {len(x): torch.arange(len(x))}
+    return x * tables[x.shape[0]][:, None]
+
+
 class Tried(nn.Module):
     """Calls a module with an argument that it does not take, and then without."""
 
@@ -49,6 +55,7 @@ MODULES = {
     "int and float": (lambda: halves, (2, 3, 8, 10), "batch 3 rows columns", (1, 3, 23, 14)),
     "numbers": (lambda: by_index, (2, 7, 6), "batch time 6", (3, 40, 6)),
     "a branch on numbers": (lambda: padded, (2, 3, 8), "batch 3 time", (1, 3, 91)),
+    "tables by length, and the length of a tensor": (lambda: with_tables, (4, 6), "batch 6", (7, 6)),
     "a module in try": (Tried, (4, 6), "batch 6", (7, 6)),
     "one part": (lambda: lambda x: torch.cat([part + 1 for part in x.chunk(1)]), (4, 6), "batch 6", (7, 6)),
 }

@@ -33,7 +33,7 @@ BUDGET = {
     "architectures": 9_051,
     "weights": 3_221,
     "models": 1_843,
-    "graphs": 8_084,
+    "graphs": 8_020,
     "run": 1_320,
     "check": 6_488,
     "export": 11_391,

@@ -10,7 +10,7 @@ from typing import Any
 from onnxfn.architectures.patch_table import patches_of
 from onnxfn.architectures.private.torch_names import torch_name
 from onnxfn.graphs.capture.built_graph import BuiltGraph
-from onnxfn.graphs.capture.sequence_lengths import dynamic_lengths, numbers_kept
+from onnxfn.graphs.capture.sequence_lengths import dynamic_lengths
 from onnxfn.graphs.capture.several_traces import joined_traces
 from onnxfn.graphs.capture.trace_conditions import (
     check_ranges,
@@ -53,7 +53,7 @@ from onnxfn.models.torch_modes import LOCK, quiet
 from onnxfn.specs.algebra.dummies import dummies
 from onnxfn.specs.algebra.planned import Part, PlannedSpec
 from onnxfn.specs.axes import terms, value
-from onnxfn.specs.errors import CaptureFailed, FixedSizes, InvalidSpec, OnnxfnError, raise_no_memory, root_cause
+from onnxfn.specs.errors import CaptureFailed, InvalidSpec, OnnxfnError, raise_no_memory, root_cause
 from onnxfn.specs.stored.reports import Tick, no_tick
 
 
@@ -99,8 +99,7 @@ def tracing(model: Any, part: Part, noted: Noted, tick: Tick = no_tick) -> Itera
 
     tick()  # the first import of it takes a quarter of a second
     attention, patches = with_attention(model, part.spec.call.attention), applied(patches_of(model, part.spec.call))
-    own = [dynamic_lengths(model), assertions_hold(noted), noted_conditions(noted), modules_left_by_errors()]
-    own += [numbers_kept(model)] if part.spec.derived is not None else []
+    own = [dynamic_lengths(), assertions_hold(noted), noted_conditions(noted), modules_left_by_errors()]
     with LOCK, quiet(), unchanged_eval(model), attention, patches as called, ExitStack() as stack:
         for setting in (*own, fast_export(tick), annotations_of_this_thread()):
             stack.enter_context(setting)
@@ -177,12 +176,11 @@ def exported_program(
 
 
 def any_program(model: Any, part: Part, noted: Noted | None = None) -> Any:
-    """The program of a part by one trace; if a module without a row fixes a size there, by several joined traces."""
+    """The program of a part by a trace with symbols for sizes; if the model needs numbers, by several joined traces."""
     try:
-        return exported_program(model, part, noted)
-    except FixedSizes as error:
-        if part.spec.derived is None:
-            raise
+        with unchanged_eval(model):
+            return exported_program(model, part, noted)
+    except CaptureFailed as error:
         try:
             return _joined_program(model, part)
         except CaptureFailed:

@@ -8,11 +8,10 @@ A GRU, an LSTM and an RNN loop over time, so a trace would unroll the steps of t
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
-from types import MappingProxyType, ModuleType
+from types import MappingProxyType
 from typing import Any
 
 from attrs import field, frozen
@@ -108,65 +107,9 @@ RECURRENCES: Mapping[str, Recurrence] = MappingProxyType(
 """Function of torch -> its operator of ONNX."""
 
 
-@frozen(eq=False)
-class KeptNumber:
-    """The stand-in for `int` or `float` in the code of a module. A size, or a number of sizes, stays symbolic."""
-
-    kind: type
-    symbolic: Callable[[Any], Any]
-
-    def __call__(self, *arguments: Any) -> Any:
-        """The number itself if it is symbolic, else what the kind makes of the arguments."""
-        import torch
-
-        is_symbolic = len(arguments) == 1 and isinstance(arguments[0], (torch.SymInt, torch.SymFloat))
-        return (self.symbolic if is_symbolic else self.kind)(*arguments)
-
-    def __instancecheck__(self, value: Any) -> bool:
-        """Whether a value is of the kind."""
-        return isinstance(value, self.kind)
-
-    def __or__(self, other: Any) -> Any:
-        """The union of kinds: `int | float`."""
-        return self.kind | (other.kind if isinstance(other, KeptNumber) else other)
-
-    def __ror__(self, other: Any) -> Any:
-        """The union of kinds: `bool | int`."""
-        return other | self.kind
-
-
 @contextmanager
-def numbers_kept(model: Any) -> Iterator[None]:
-    """Lets the code of a module convert sizes to `int` and `float`, which fixes them in a trace, while it lasts."""
-    import torch
-
-    kinds = (KeptNumber(int, torch.sym_int), KeptNumber(float, torch.sym_float))
-    added = [
-        (vars(owner), each) for owner in _code_of(model) for each in kinds if each.kind.__name__ not in vars(owner)
-    ]
-    for names, each in added:
-        names[each.kind.__name__] = each
-    try:
-        yield
-    finally:
-        for names, each in added:
-            del names[each.kind.__name__]
-
-
-def _code_of(model: Any) -> list[Any]:
-    """The Python modules that define the `forward` of a model's modules, with their libraries but for large ones."""
-    names = {module.forward.__module__ for module in model.modules()} & sys.modules.keys()
-    libraries = {name.partition(".")[0] for name in names} - {"torch", "transformers", "onnxfn"}
-    loaded = [sys.modules[each] for each in sorted(sys.modules) if {each, each.partition(".")[0]} & (names | libraries)]
-    return [each for each in loaded if type(each) is ModuleType]  # others may be imported when they are asked
-
-
-@contextmanager
-def dynamic_lengths(model: Any) -> Iterator[None]:
-    """Replaces the functions that fix a length, or pack and pad a sequence, in this thread while it lasts.
-
-    The modules of a model may call `len` for a tensor, and keep a table for each length in a dict.
-    """
+def dynamic_lengths() -> Iterator[None]:
+    """Replaces the functions that fix a length, or pack and pad a sequence, in this thread while it lasts."""
     import torch
 
     from onnxfn.architectures.patches.image_sizes import tensor_of_sizes, unit_steps
@@ -186,18 +129,10 @@ def dynamic_lengths(model: Any) -> Iterator[None]:
         undo.enter_context(replaced(torch, "as_tensor", tensor_of_sizes))
         undo.enter_context(replaced(torch, "max_pool1d", _max_pool1d))
         undo.enter_context(replaced(torch, "cdist", partial(_cdist, torch.cdist)))
-        undo.enter_context(replaced(torch.SymInt, "__hash__", lambda size: hash((id(size.node.shape_env), str(size)))))
-        for owner in _code_of(model):
-            undo.enter_context(replaced(owner, "len", _length))
         for name, recurrence in RECURRENCES.items():
             function = partial(_recurrent, recurrence, getattr(functions, name))
             undo.enter_context(replaced(functions, name, function))
         yield
-
-
-def _length(items: Any) -> Any:
-    """For len: the size of the first axis of a tensor. The original returns an int, so a trace fixes the size."""
-    return items.shape[0] if hasattr(items, "shape") else len(items)
 
 
 def _stft(original: Callable[..., Any], signal: Any, count: int, *settings: Any) -> Any:

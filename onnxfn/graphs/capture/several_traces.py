@@ -22,7 +22,7 @@ from onnxfn.models.model_state import unchanged_eval
 from onnxfn.specs.algebra.dummies import known_sizes
 from onnxfn.specs.algebra.planned import Part, PlannedSpec
 from onnxfn.specs.axis_symbols import fixed_sizes
-from onnxfn.specs.errors import CaptureFailed
+from onnxfn.specs.errors import CaptureFailed, InvalidSpec
 from onnxfn.specs.plan.check_cases import resized
 from onnxfn.specs.plan.size_cases import within
 
@@ -54,19 +54,22 @@ def joined_traces(model: Any, part: Part, exported: Callable[..., Any]) -> Any:
             return exported(model, evolve(part, spec=resized(part.spec, sizes)), is_fixed=True)
 
     for growth in GROWTHS:
-        with suppress(*([CaptureFailed] if growth > 1 else [])):
+        with suppress(*([CaptureFailed, InvalidSpec] if growth > 1 else [])):
             programs = [program(sizes) for sizes in _sizes(part.spec, growth)]
             break
     return _joined_programs(programs)
 
 
 def _sizes(spec: PlannedSpec, growth: int) -> list[Mapping[str, int]]:
-    """The sizes of the traces, the first those of the spec. No axis grows in proportion to another; all get odd."""
+    """The sizes of the traces, the first those of the spec. No axis grows in proportion to another."""
     sizes, fixed = known_sizes(spec, {}), fixed_sizes(spec)
-    moving = [(at, name) for at, name in enumerate(sizes) if name not in fixed]
-    steps = ({name: trace**2 + at * trace * (trace + 3) // 2 for at, name in moving} for trace in range(TRACES))
-    grown = ({name: sizes[name] + growth * step for name, step in each.items()} for each in steps)
-    return [within(each, spec.limits) for each in grown]
+    growths = {name: 1 if name == spec.batch else growth for name in sizes if name not in fixed}
+
+    def grown(trace: int) -> dict[str, int]:
+        steps = (trace**2 + at * trace * (trace + 3) // 2 for at in range(len(growths)))
+        return {name: sizes[name] + step * growths[name] for name, step in zip(growths, steps, strict=True)}
+
+    return [within(grown(trace), spec.limits) for trace in range(TRACES)]
 
 
 def _joined_programs(programs: Sequence[Any]) -> Any:
