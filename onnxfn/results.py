@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     from onnxfn.check.bisect.bisect import Divergence as Divergence
     from onnxfn.check.bisect.matching import TensorPair as TensorPair
     from onnxfn.export.report.verify import Verification as Verification
-    from onnxfn.export.run.diffusers import pipeline_parts as pipeline_parts
     from onnxfn.export.run.loaded import Loaded as Loaded
     from onnxfn.specs.results.measurements import SectionError as SectionError
     from onnxfn.specs.stored.diff import Change as Change

@@ -24,7 +24,7 @@ from onnxfn.graphs.passes.shared_cache import share_cache
 from onnxfn.graphs.passes.simplify import convert_opset, separate_pads, share_size_reads, simplify, widen_integers
 from onnxfn.models.torch_modes import quiet
 from onnxfn.specs.algebra.planned import Part
-from onnxfn.specs.conditions import read_conditions, stated
+from onnxfn.specs.conditions import SEPARATOR, read_conditions, stated
 from onnxfn.specs.errors import CaptureFailed, LayersDiffer, errors_as, first_line, root_cause
 from onnxfn.specs.stored.reports import StageTimer
 
@@ -99,11 +99,13 @@ def _from_trace(model: Any, part: Part, timed: StageTimer, options: BuildOptions
     """The graph of a part, from a trace of all layers that the model has now; its parameters are slots."""
     with timed("capture", part.name) as tick:
         built = capture(model, part, tick, is_joined=options.joins_traces)
+    constants = (f"{each.name}={each.value!r}" for each in part.spec.call.constants)
     facts = {
         "task": part.spec.task,
         "model": type(model).__name__,
         "limits": stated(built.limits),
         "conditions": stated(built.conditions),
+        "constants": SEPARATOR.join(constants) if part.spec.derived is not None else "",
     }
     graph = built.model
     with timed("passes", part.name) as tick, quiet(), pass_errors(part):

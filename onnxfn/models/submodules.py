@@ -17,7 +17,7 @@ SCRIPTED = "module or function that torch.jit.script or torch.jit.trace was call
 
 
 def as_module(model: Any) -> Any:
-    """The `nn.Module` of a model that is one, a program of torch.export, or a function of tensors.
+    """The `nn.Module` of a model that is one, a program of torch.export, a function of tensors, or a module's method.
 
     `torch.compile` and `DataParallel` wrap a module, which is returned. Anything else is returned as it is.
     InvalidSpec for a class in place of an instance, and for TorchScript.
@@ -32,11 +32,26 @@ def as_module(model: Any) -> Any:
         return model.module()
     if isinstance(model, (torch.nn.DataParallel, torch.nn.parallel.DistributedDataParallel)):
         return as_module(model.module)
+    if method_name(model):
+        return as_module(model.__self__)
     if isinstance(model, torch.nn.Module):
         compiled = getattr(model, "_orig_mod", None)
         return model if compiled is None else as_module(compiled)
     is_function = inspect.isroutine(model) or isinstance(model, partial)
     return _module_of(getattr(model, "_torchdynamo_orig_callable", model)) if is_function else model
+
+
+def method_name(model: Any) -> str | None:
+    """The name of a method of a module, as `submodule_of` takes it; None for anything else.
+
+    >>> import torch
+    >>> method_name(torch.nn.Linear(2, 2).reset_parameters)
+    'self.reset_parameters'
+    """
+    import torch
+
+    is_method = inspect.ismethod(model) and isinstance(model.__self__, torch.nn.Module)
+    return f"self.{model.__name__}" if is_method else None
 
 
 def _module_of(function: Callable[..., Any]) -> Any:

@@ -17,6 +17,7 @@ NAMES: Mapping[str, str] = MappingProxyType(
     {
         # torch.export and the ONNX exporter
         "check": "torch:_check",
+        "pytree": "torch.utils._pytree",
         "control_flow": "torch._higher_order_ops.utils",
         "conversion_error": "torch.onnx._internal.exporter._errors:ConversionError",
         "functorch": "torch._functorch",

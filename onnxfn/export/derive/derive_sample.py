@@ -32,6 +32,7 @@ from onnxfn.export.derive.sample_runs import accepted_sizes, with_generators, wi
 from onnxfn.export.derive.traced_axes import with_traced_axes
 from onnxfn.models.dtypes import float_dtype, float_dtypes
 from onnxfn.models.model_state import model_copy
+from onnxfn.models.submodules import submodule_of
 from onnxfn.specs.algebra.compose import compose, named
 from onnxfn.specs.algebra.planned import Plan
 from onnxfn.specs.algebra.spec import Call, ExportSpec, FloatDtype, Target
@@ -53,14 +54,22 @@ HOW_TO_SPECIFY = "write the spec yourself: derived(model, sample={name: tensor})
 
 
 def derive_from_sample(
-    model: Any, sample: Any, axes: str | Mapping[str, str], ranges: Mapping[str, Range], task: str | None
+    model: Any,
+    sample: Any,
+    axes: str | Mapping[str, str],
+    ranges: Mapping[str, Range],
+    task: str | None,
+    method: str | None = None,
 ) -> ExportSpec:
     """The spec of any module whose inputs are like the tensors of a sample. The module runs on dummy inputs.
 
+    `method`: what runs in place of `forward`, as `self.decode`.
+
     UnknownName if `forward` has no argument with a name of the sample, InvalidSpec if `forward` fails.
     """
-    check_module(model)
-    tensors, call = sample_arguments(model, sample)
+    called = submodule_of(model, method)
+    check_module(called)
+    tensors, call = sample_arguments(called, sample)
     names = [tensor.name for tensor in tensors]
     if isinstance(axes, str):
         if len(names) > 1:
@@ -72,7 +81,7 @@ def derive_from_sample(
         refuse_unknown("tensor", name, names, of="the sample")
     base = compose(
         ExportSpec(name=type(model).__name__, task=task, target=_target(model, tensors)),
-        ExportSpec(call=evolve(call, patches=_inner_patches(model))),
+        ExportSpec(call=evolve(call, patches=_inner_patches(model), submodule=method)),
         sample_inputs(tensors, axes, str(float_dtype(model)).removeprefix("torch.")),
     )
     copied = model_copy(model)

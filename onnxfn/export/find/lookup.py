@@ -26,7 +26,7 @@ from onnxfn.export.find.other_libraries import row_name
 from onnxfn.export.find.written_tasks import LISTED, SEES, TOWERS, reads_features, stem_of, written_task
 from onnxfn.export.load.class_tasks import OTHER_TASKS, class_name, loader_of, served_tasks, task_of
 from onnxfn.models.model_state import model_copy
-from onnxfn.models.submodules import as_module
+from onnxfn.models.submodules import as_module, method_name
 from onnxfn.specs.algebra.compose import compose
 from onnxfn.specs.algebra.config_values import config_of, snapshot
 from onnxfn.specs.algebra.facts import loads
@@ -131,7 +131,8 @@ def derived(
         'output'
     """
     if sample is not None:
-        return derive_from_sample(as_module(model_or_config), sample, axes or {}, ranges or {}, task)
+        method = method_name(model_or_config)
+        return derive_from_sample(as_module(model_or_config), sample, axes or {}, ranges or {}, task, method)
     model_or_config = _without_wrapper(model_or_config)
     name = task or _task_to_derive(model_or_config)
     loader_of(name)  # raises UnknownName for an unknown task

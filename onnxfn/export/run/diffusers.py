@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from attrs import evolve, frozen
 
-from onnxfn.export.find.lookup import spec_for
+from onnxfn.export.derive.watched import Watched, components, watched
+from onnxfn.export.find.lookup import derived, spec_for
 from onnxfn.export.find.other_libraries import COMPONENT_ROWS
 from onnxfn.export.jobs.options import check_library
 from onnxfn.export.jobs.request import ExportRequest, build_of, written
@@ -29,6 +30,9 @@ from onnxfn.weights.checkpoint_files import names_in
 from onnxfn.weights.names import name_fault
 from onnxfn.weights.write import WriteOptions
 
+LEFT_OUT = ("image_encoder", "safety_checker")
+"""Components that a pipeline of rows leaves out, as in Optimum."""
+
 INDEX_FILE = "model_index.json"
 """The file that lists the components of a saved pipeline."""
 
@@ -46,20 +50,23 @@ class PipelinePart:
     config: Mapping[str, Any]
 
 
-def pipeline_parts(pipeline: Any) -> tuple[PipelinePart, ...]:
-    """The parts of a pipeline of diffusers, in the order of its components.
+def pipeline_parts(pipeline: Any, *runs: Callable[[], Any]) -> tuple[PipelinePart, ...]:
+    """The parts of a pipeline of diffusers, in the order of its components, or of any other program.
 
-    An autoencoder is two parts, an encoder and a decoder. Components without weights are not parts.
+    An autoencoder is two parts, an encoder and a decoder. Components without weights are not parts. A component without
+    a row is watched while the program runs: its parts are the methods that are called, see `watched`.
 
     Args:
-        pipeline: A `diffusers.DiffusionPipeline`, or an object with the same `components` and `config`.
+        pipeline: A `diffusers.DiffusionPipeline`, an object with the same `components` and `config`, a dict of modules
+            by their names, or a module with children.
+        *runs: Functions without arguments that run the program, at several sizes.
 
     Returns:
         The name, spec, model and configuration of each part.
 
     Raises:
-        InvalidSpec: `pipeline` has no components.
-        UnknownName: No spec is known for the class of a component.
+        InvalidSpec: `pipeline` has no components, or no spec can be derived for one.
+        UnknownName: No spec is known for the class of a component, and there are no runs.
 
     >>> from types import SimpleNamespace
     >>> CLIPTextModel = type("CLIPTextModel", (), {"forward": None, "state_dict": None, "config": {"vocab_size": 99}})
@@ -67,36 +74,41 @@ def pipeline_parts(pipeline: Any) -> tuple[PipelinePart, ...]:
     >>> [part.name for part in pipeline_parts(pipeline)]
     ['text_encoder']
     """
-    if not hasattr(pipeline, "components"):
-        raise InvalidSpec(f"pipeline is of the type {type(pipeline).__name__}; pass a DiffusionPipeline of diffusers")
-    models = {
-        name: component
-        for name, component in pipeline.components.items()
-        if _has_weights(component) and name not in ("image_encoder", "safety_checker")  # as in Optimum
-    }
-    unknown = [f"{name} ({_class(model)})" for name, model in models.items() if _class(model) not in COMPONENT_ROWS]
-    if unknown:
+    models = {name: model for name, model in components(pipeline).items() if runs or name not in LEFT_OUT}
+    rows = {name: model for name, model in models.items() if _class(model) in COMPONENT_ROWS}
+    others = {name: model for name, model in models.items() if name not in rows}
+    if others and not runs:
+        unknown = (f"{name} ({_class(model)})" for name, model in others.items())
         raise UnknownName(
-            f"no spec for {', '.join(unknown)} of {type(pipeline).__name__}; known classes: {listed(COMPONENT_ROWS)}"
+            f"no spec for {', '.join(unknown)} of {type(pipeline).__name__}; pass run=, a function that runs it; "
+            f"known classes: {listed(COMPONENT_ROWS)}"
         )
     # What a pipeline adds to the configurations of its parts, under Optimum's names. Stable Diffusion XL and 3 read
     # hidden states before the last of their text encoders.
-    facts: dict[str, Any] = {"requires_aesthetics_score": bool(pipeline.config.get("requires_aesthetics_score"))}
+    config = getattr(pipeline, "config", {})
+    facts: dict[str, Any] = {"requires_aesthetics_score": bool(config.get("requires_aesthetics_score"))}
     for model in models.values():
         if _class(model) == "CLIPTextModelWithProjection":
             facts |= {"output_hidden_states": True, "text_encoder_projection_dim": model.config.projection_dim}
             break
-    return tuple(
+    of_rows = (
         PipelinePart(f"{name}{suffix}", spec_for(row), model, {**snapshot(model), **facts})
-        for name, model in models.items()
+        for name, model in rows.items()
         for suffix, row in COMPONENT_ROWS[_class(model)]
     )
+    seen = watched(others, *runs) if others else {}
+    return *of_rows, *(_watched_part(name, each) for name, each in seen.items())
+
+
+def _watched_part(name: str, seen: Watched) -> PipelinePart:
+    return PipelinePart(name, derived(seen.model, sample=seen.sample, axes=seen.axes), seen.model, {})
 
 
 def export_pipeline(
     pipeline: Any,
     path: str | Path,
     *,
+    run: Callable[[], Any] | Sequence[Callable[[], Any]] = (),
     check: bool | CheckMode = "whole",
     overwrite: bool = False,
     build: BuildOptions = BuildOptions(),
@@ -110,8 +122,11 @@ def export_pipeline(
     parts have succeeded. If one fails, nothing appears and an earlier export stays as it was.
 
     Args:
-        pipeline: A `diffusers.DiffusionPipeline`, or an object with the same `components` and `config`.
+        pipeline: A `diffusers.DiffusionPipeline`, an object with the same `components` and `config`, or any other
+            program: a dict of modules by their names, a module with children.
         path: The folder that gets a folder for each part.
+        run: A function without arguments that runs the program, or several: what has another size in another run moves
+            in the graphs. Components without a row are exported as it calls them.
         check: How the files are compared with PyTorch: `whole`, `sections` or `none`, as for `export`.
         overwrite: Whether `path` may exist. What an earlier export of a pipeline wrote there, ONNX files, their
             external data and unchanged side files, is deleted if this export does not replace it.
@@ -125,9 +140,9 @@ def export_pipeline(
         The result of `export` for each part, by the name of the part.
 
     Raises:
-        UnknownName: No spec is known for the class of a component.
-        InvalidSpec: `path` ends in `.onnx`; or `write` says that weights are linked, and a pipeline has no single
-            checkpoint.
+        UnknownName: No spec is known for the class of a component, and there is no `run`.
+        InvalidSpec: `path` ends in `.onnx`; no spec can be derived for a component; or `write` says that weights are
+            linked, and a pipeline has no single checkpoint.
         OutputExists: `path` exists, and `overwrite` is False.
         CaptureFailed: A part could not be traced with the planned inputs, outputs and axes.
         CheckFailed: ONNX Runtime cannot run a file, or its outputs differ from PyTorch's by more than the tolerance.
@@ -149,7 +164,7 @@ def export_pipeline(
     if destination.is_file:
         raise InvalidSpec(f"a pipeline has several files; name a folder, not {destination.path.name}")
     check_destination(destination.path, overwrite=overwrite)
-    parts = pipeline_parts(pipeline)
+    parts = pipeline_parts(pipeline, *([run] if callable(run) else run))
     export_part = partial(export, check=check, build=build, write=write)
     listener = limited(on_event, timeout)
     exported: dict[str, Exported] = {}
@@ -157,9 +172,10 @@ def export_pipeline(
         for part in parts:
             known: dict[str, Any] = {"config": part.config, "on_event": _listener_of_part(listener, part.name)}
             exported[part.name] = export_part(part.spec, part.model, staging / part.name, **known)
-        (staging / INDEX_FILE).write_text(pipeline.to_json_string())
-        for name, component in pipeline.components.items():
-            if not _has_weights(component) and hasattr(component, "save_pretrained"):
+        if hasattr(pipeline, "to_json_string"):
+            (staging / INDEX_FILE).write_text(pipeline.to_json_string())
+        for name, component in getattr(pipeline, "components", {}).items():
+            if not hasattr(component, "forward") and hasattr(component, "save_pretrained"):
                 component.save_pretrained(staging / name)
         files = sorted(file for file in staging.rglob("*") if file.is_file())
         # Stale files are those of the parts of this and of an earlier export.
@@ -187,10 +203,6 @@ def _listener_of_part(on_event: OnEvent, name: str) -> OnEvent:
     if on_event is ignore:
         return ignore
     return lambda event: on_event(evolve(event, part=f"{name}/{event.part}".removesuffix("/")))
-
-
-def _has_weights(component: Any) -> bool:
-    return hasattr(component, "forward") and hasattr(component, "state_dict")
 
 
 def _class(model: Any) -> str:

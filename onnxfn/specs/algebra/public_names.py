@@ -13,7 +13,10 @@ from typing import Any
 
 PACKAGE = __name__.partition(".")[0]
 
-MODULES = ("batch", "edits", "errors", "facts", "families", "optimum", "quantization", "records", "results", "sources")
+MODULES = (
+    *("batch", "edits", "errors", "facts", "families", "optimum", "programs", "quantization", "records", "results"),
+    "sources",
+)
 """The modules of public names. The names that most people need are in the package itself, too."""
 
 RENAMED: Mapping[str, str] = MappingProxyType(

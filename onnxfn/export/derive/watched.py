@@ -1,0 +1,216 @@
+"""The modules that a program calls, as samples for `derived`: seen while the program runs."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import wraps
+from types import FunctionType, MappingProxyType
+from typing import Any
+
+from attrs import field, frozen
+
+from onnxfn.architectures.private.torch_names import torch_name
+from onnxfn.export.derive.probe import all_tensors
+from onnxfn.specs.errors import InvalidSpec, listed
+from onnxfn.specs.short_repr import short_repr
+
+PART_NAMES: Mapping[str, str] = MappingProxyType({"forward": "", "encode": "_encoder", "decode": "_decoder"})
+"""Method -> what the name of its part has after that of the module. Any other method: its own name."""
+
+SIDES: Mapping[int, tuple[str, ...]] = MappingProxyType(
+    {4: ("channels", "height", "width"), 5: ("channels", "frames", "height", "width")}
+)
+"""Number of axes of a tensor -> the names of those after the first, if they move."""
+
+
+@frozen(eq=False)
+class Watched:
+    """One method of a module, as a program called it: the arguments of `derived` and `export`.
+
+    Attributes:
+        model: The module, or its method: the first argument of `derived`, and the second of `export`.
+        sample: The arguments of the first call, by their names. A number that changed from call to call is a tensor.
+        axes: The pattern of each tensor. An axis moves if its size changed; axes that changed together have one name.
+            Empty after calls of one shape: then `derived` lets the first axes move.
+        calls: The number of calls.
+    """
+
+    model: Any
+    sample: Mapping[str, Any] = field(repr=False)
+    axes: Mapping[str, str]
+    calls: int
+
+    __repr__ = short_repr
+
+
+def components(program: Any) -> dict[str, Any]:
+    """The modules of a program by their names: of a dict, of an object with `components`, or the children of a module.
+
+    InvalidSpec for anything else, and if none of them is a module.
+    """
+    import torch
+
+    if isinstance(program, torch.nn.Module):
+        every: Mapping[str, Any] = dict(program.named_children())
+    else:
+        every = program if isinstance(program, Mapping) else getattr(program, "components", {})
+    modules = {name: module for name, module in every.items() if isinstance(module, torch.nn.Module)}
+    if not modules:
+        raise InvalidSpec(
+            f"{type(program).__name__} has no modules; pass a dict of modules by name, a module with children, or an "
+            "object whose `components` are such a dict"
+        )
+    return modules
+
+
+def methods_of(module: Any) -> tuple[str, ...]:
+    """The methods of a module that a program may call: `forward`, and the public ones of its classes."""
+    import torch
+
+    owners = [owner for owner in type(module).__mro__ if owner not in torch.nn.Module.__mro__]
+    every = (name for owner in owners for name, value in vars(owner).items() if type(value) is FunctionType)
+    public = {name for name in every if not name.startswith("_") and not hasattr(torch.nn.Module, name)}
+    return ("forward", *sorted(public))
+
+
+def part_name(name: str, method: str) -> str:
+    """The name of the part for a method of a module: that of the module for `forward`, `vae_decoder` for `decode`.
+
+    >>> part_name("unet", "forward"), part_name("vae", "decode"), part_name("clip", "get_text_features")
+    ('unet', 'vae_decoder', 'clip_get_text_features')
+    """
+    return f"{name}{PART_NAMES.get(method, f'_{method}')}"
+
+
+@contextmanager
+def replaced_method(module: Any, method: str, replacement: Callable[..., Any]) -> Iterator[None]:
+    """Within it, a module has another method; its class is as it was, and so are other modules."""
+    before = vars(module).get(method)
+    vars(module)[method] = replacement
+    try:
+        yield
+    finally:
+        if before is None:
+            del vars(module)[method]
+        else:
+            vars(module)[method] = before
+
+
+def watched(program: Any, *runs: Callable[[], Any]) -> dict[str, Watched]:
+    """The methods of a program's modules that get tensors while it runs, by the names of their parts.
+
+    Each run shows sizes: run the program at two sizes of what moves, such as another text, two pictures, a larger
+    picture. Nothing else changes: results are those of the modules, and no hook stays, also after an error of a run. If
+    a method of a module calls another, the outer one is seen; but `forward`, if that is inside.
+
+    Args:
+        program: A dict of modules by their names, a module whose children are meant, or an object with `components`,
+            such as a pipeline of diffusers.
+        *runs: Functions without arguments that run the program.
+
+    Returns:
+        From the name of a part to what `derived` and `export` take: `unet` for `forward`, `vae_decoder` for `decode`,
+        `clip_get_text_features` for any other method.
+
+    Raises:
+        InvalidSpec: The program has no modules, or a run calls none.
+
+    Example:
+        >>> import torch
+        >>> modules = {"encoder": torch.nn.Linear(4, 2), "decoder": torch.nn.Linear(2, 4)}
+        >>> def run(rows):
+        ...     return modules["decoder"](modules["encoder"](torch.ones(rows, 4)))
+        >>> {name: dict(part.axes) for name, part in watched(modules, lambda: run(2), lambda: run(3)).items()}
+        {'encoder': {'input': 'batch_size 4'}, 'decoder': {'input': 'batch_size 2'}}
+    """
+    seen: dict[str, tuple[Any, Calls]] = {}
+    with ExitStack() as undo:
+        for name, module in components(program).items():
+            running: list[Calls] = []
+            for method in methods_of(module):
+                original, calls = getattr(module, method), dict[Any, list[Any]]()
+                seen[part_name(name, method)] = (module if method == "forward" else original, calls)
+                undo.enter_context(replaced_method(module, method, _noting(original, calls, running)))
+        for run in runs:
+            run()
+    parts = {name: _part(model, calls) for name, (model, calls) in seen.items() if calls}
+    if not parts:
+        raise InvalidSpec(f"{len(runs)} runs called no module of {listed(components(program))} with tensors")
+    return parts
+
+
+Calls = dict[Any, list[Mapping[str, Any]]]
+"""From the shapes of the tensors of a call to the arguments of all calls with these; only the first have tensors."""
+
+
+def _noting(original: Callable[..., Any], calls: Calls, running: list[Calls]) -> Callable[..., Any]:
+    """A method that notes what it gets, and does what it did; `running`: the calls of the methods around it."""
+    signature, is_forward = inspect.signature(original), original.__name__ == "forward"
+
+    @wraps(original)
+    def call(*arguments: Any, **named: Any) -> Any:
+        given = given_arguments(signature, arguments, named)
+        shapes = tuple((path, tuple(each.shape)) for path, each in all_tensors(given).items())
+        if shapes and (not running or (is_forward and calls not in running)):
+            for outer in running:
+                outer.clear()
+            is_new = shapes not in calls
+            calls.setdefault(shapes, []).append(torch_name("pytree").tree_map(lambda leaf: _kept(leaf, is_new), given))
+        running.append(calls)
+        try:
+            return original(*arguments, **named)
+        finally:
+            running.pop()
+
+    return call
+
+
+def _kept(leaf: Any, is_new: bool) -> Any:  # noqa: FBT001
+    """A copy of a tensor, as the program may change it; None for one of shapes that are known."""
+    return leaf if not hasattr(leaf, "detach") else leaf.detach().clone() if is_new else None
+
+
+def given_arguments(signature: inspect.Signature, arguments: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of a call by their names, without empty ones and those that equal their default."""
+    bound, parameters = signature.bind(*arguments, **named).arguments, signature.parameters
+    others = next((name for name, each in parameters.items() if each.kind is each.VAR_KEYWORD), "")
+    given = {**bound, **bound.pop(others, {})}
+    is_told = {name: name not in parameters or value is not parameters[name].default for name, value in given.items()}
+    return {name: value for name, value in given.items() if is_told[name] and value is not None and value != {}}
+
+
+def _part(model: Any, calls: Calls) -> Watched:
+    """The sample and the axes from the calls of a method: of those that have the arguments of the first."""
+    import torch
+
+    every = [each for of_shapes in calls.values() for each in of_shapes]
+    numbers = {
+        name: torch.tensor(value)
+        for name, value in every[0].items()
+        if type(value) in (int, float) and len({each.get(name) for each in every}) > 1
+    }
+    sample = {**every[0], **numbers}
+    paths = [path for path, _ in next(iter(calls))]
+    alike = [[shape for _, shape in shapes] for shapes in calls if [path for path, _ in shapes] == paths]
+    by_name = dict(zip((".".join(map(str, path)) for path in paths), zip(*alike, strict=True), strict=True))
+    return Watched(model, sample, _patterns(by_name) if len(alike) > 1 else {}, len(every))
+
+
+def _patterns(shapes: Mapping[str, Sequence[tuple[int, ...]]]) -> dict[str, str]:
+    """The patterns of tensors from their shapes in several calls.
+
+    >>> _patterns({"x": [(2, 9, 4), (4, 7, 4)], "mask": [(2, 9), (4, 7)], "scale": [(1,), (1,)]})
+    {'x': 'batch_size sequence_length 4', 'mask': 'batch_size sequence_length', 'scale': '1'}
+    """
+    sizes = {name: list(zip(*of, strict=True)) for name, of in shapes.items()}
+    firsts = [each[0] for each in sizes.values() if each and len({*each[0]}) > 1]
+    symbols = {max(firsts, key=firsts.count): "batch_size"} if firsts else {}
+    for name, axes in sizes.items():
+        for at, of_axis in enumerate(axes):
+            side = SIDES.get(len(axes), ("sequence_length",))
+            word = side[at - 1] if 0 < at <= len(side) else f"axis_{at}"
+            if len({*of_axis}) > 1 and of_axis not in symbols:
+                symbols[of_axis] = f"{name}_{word}".replace(".", "_") if word in symbols.values() else word
+    return {name: " ".join(symbols.get(each, str(each[0])) for each in axes) for name, axes in sizes.items()}

@@ -1,0 +1,141 @@
+"""Programs of several modules: watched, exported by parts, and run on these."""
+
+import pytest
+import torch
+from torch import nn
+
+import onnxfn
+from onnxfn.programs import assembled, export_pipeline, watched
+
+
+class Encoder(nn.Module):
+    """States of tokens, and how many frames each lasts."""
+
+    def __init__(self):
+        super().__init__()
+        self.table, self.lengths = nn.Embedding(40, 8), nn.Linear(8, 1)
+
+    def forward(self, ids, mask=None):
+        states = self.table(ids) * (1 if mask is None else mask[..., None])
+        return {"states": states, "frames": self.lengths(states).sigmoid()[..., 0] * 3 + 1}
+
+
+class Vocoder(nn.Module):
+    """A sound from frames, by a method that is not `forward`."""
+
+    def __init__(self):
+        super().__init__()
+        self.up = nn.ConvTranspose1d(8, 1, 16, stride=8)
+
+    def decode(self, frames, gain=1.0):
+        return (self.up(frames.mT)[:, 0].tanh() * gain,)
+
+
+class Speech:
+    """Text to speech: three modules, and Python between them."""
+
+    def __init__(self):
+        torch.manual_seed(0)
+        self.components = {"encoder": Encoder(), "decoder": nn.GRU(8, 8, batch_first=True), "vocoder": Vocoder()}
+        self.components = {name: module.eval() for name, module in self.components.items()}
+
+    def __call__(self, ids):
+        with torch.no_grad():
+            encoded = self.components["encoder"](ids)
+            counts = encoded["frames"][0].round().long()
+            states, _ = self.components["decoder"](encoded["states"].repeat_interleave(counts, dim=1))
+            return self.components["vocoder"].decode(states, gain=0.5)[0]
+
+
+class Detector(nn.Module):
+    """Boxes of a picture that are above a threshold, and a classifier of crops of any number."""
+
+    def __init__(self):
+        super().__init__()
+        self.backbone = nn.Conv2d(3, 5, 3, stride=4, padding=1)
+        self.classifier = nn.Sequential(nn.Conv2d(3, 4, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 3))
+
+    def forward(self, picture):
+        cells = self.backbone(picture)[0].flatten(1).T
+        places = cells[:, 0].topk(max(2, len(cells) // 8)).indices
+        crops = torch.stack([picture[0, :, :8, at % 8 : at % 8 + 8] for at in places.tolist()])
+        return self.classifier(crops)
+
+
+class Ranker:
+    """Two encoders of text, and their similarity."""
+
+    def __init__(self):
+        torch.manual_seed(0)
+        self.modules = {"query": Encoder().eval(), "document": Encoder().eval()}
+
+    def __call__(self, query, documents):
+        with torch.no_grad():
+            ones = torch.ones(documents.shape, dtype=torch.long)
+            first = self.modules["query"](query)["states"].mean(1)
+            second = self.modules["document"](documents, mask=ones)["states"].mean(1)
+            return nn.functional.normalize(first) @ nn.functional.normalize(second).T
+
+
+def ids(*shape):
+    return torch.arange(torch.Size(shape).numel()).reshape(shape) % 40
+
+
+speech, ranker = Speech(), Ranker()
+detector = Detector().eval()
+PROGRAMS = {
+    "text to speech": (speech, lambda size: speech(ids(1, 4 + size))),
+    "detector": (detector, lambda size: detector(torch.rand(1, 3, 32, 32 + 8 * size)).detach()),
+    "ranker": (ranker.modules, lambda size: ranker(ids(1 + size, 5 + size), ids(3 * size, 9 + 2 * size))),
+}
+AXES = {
+    "text to speech": {"encoder": {"ids": "1 sequence_length"}, "vocoder_decoder": {"frames": "1 sequence_length 8"}},
+    "detector": {"backbone": {"input": "1 3 32 width"}, "classifier": {"input": "batch_size 3 8 8"}},
+    "ranker": {"document": {"ids": "batch_size sequence_length", "mask": "batch_size sequence_length"}},
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_program_is_watched_exported_and_assembled(name, tmp_path):
+    program, run = PROGRAMS[name]
+    seen = watched(program, lambda: run(1), lambda: run(2))
+    assert {part: dict(seen[part].axes) for part in AXES[name]} == AXES[name]
+    results = export_pipeline(program, tmp_path / "out", run=[lambda: run(1), lambda: run(2)])
+    assert list(results) == list(seen)
+    assert all(result.report.passed for result in results.values())
+    torch.manual_seed(1)
+    expected = run(5)
+    with assembled(program, tmp_path / "out") as parts:
+        torch.manual_seed(1)
+        torch.testing.assert_close(run(5), expected, rtol=1e-4, atol=1e-5)
+    assert parts == tuple(seen)
+
+
+def test_a_program_is_as_before_after_an_error_of_a_run():
+    def fails():
+        speech(ids(1, 4))
+        raise KeyError
+
+    before = {name: dict(vars(module)) for name, module in speech.components.items()}
+    with pytest.raises(KeyError):
+        watched(speech, fails)
+    assert {name: vars(module) for name, module in speech.components.items()} == before
+
+
+def test_other_constants_and_other_arguments_are_refused(tmp_path):
+    export_pipeline(speech, tmp_path / "out", run=lambda: speech(ids(1, 4)))
+    frames = torch.ones(1, 6, 8)
+    with assembled(speech, tmp_path / "out"):
+        with pytest.raises(onnxfn.InvalidSpec, match=r"was called with gain, and its file takes frames, gain=0.5"):
+            speech.components["vocoder"].decode(frames, gain=0.7)
+        with pytest.raises(onnxfn.InvalidSpec, match=r"was called with mask"):
+            speech.components["encoder"](ids(1, 4), mask=torch.ones(1, 4))
+
+
+def test_what_is_no_program_is_refused_by_name(tmp_path):
+    with pytest.raises(onnxfn.InvalidSpec, match="int has no modules; pass a dict"):
+        watched(3)
+    with pytest.raises(onnxfn.InvalidSpec, match="0 runs called no module of encoder, decoder, vocoder"):
+        watched(speech)
+    with pytest.raises(onnxfn.ModelNotFound, match="no part of the program"), assembled(speech, tmp_path):
+        pass
