@@ -123,7 +123,7 @@ def test_a_program_is_as_before_after_an_error_of_a_run():
 
 
 def test_other_constants_and_other_arguments_are_refused(tmp_path):
-    export_pipeline(speech, tmp_path / "out", run=lambda: speech(ids(1, 4)))
+    export_pipeline(speech, tmp_path / "out", run=[lambda: speech(ids(1, 4)), lambda: speech(ids(1, 6))])
     frames = torch.ones(1, 6, 8)
     with assembled(speech, tmp_path / "out"):
         with pytest.raises(onnxfn.InvalidSpec, match=r"was called with gain, and its file takes frames, gain=0.5"):

@@ -131,7 +131,7 @@ CALLS = {
         lambda *_: onnxfn.spec_for(torch.nn.Linear(4, 2)),
         "Linear is not a model of transformers; derive the spec from sample arguments: derived(model, sample=",
     ),
-    "pipeline": (lambda _, out: onnxfn.export_pipeline(3, out), "pipeline is of the type int; pass a DiffusionPipelin"),
+    "pipeline": (lambda _, out: onnxfn.export_pipeline(3, out), "int has no modules; pass a dict of modules by name"),
 }
 
 

@@ -33,7 +33,7 @@ class Watched:
         model: The module, or its method: the first argument of `derived`, and the second of `export`.
         sample: The arguments of the first call, by their names. A number that changed from call to call is a tensor.
         axes: The pattern of each tensor. An axis moves if its size changed; axes that changed together have one name.
-            Empty after calls of one shape: then `derived` lets the first axes move.
+            All others are fixed at their sizes.
         calls: The number of calls.
     """
 
@@ -195,7 +195,7 @@ def _part(model: Any, calls: Calls) -> Watched:
     paths = [path for path, _ in next(iter(calls))]
     alike = [[shape for _, shape in shapes] for shapes in calls if [path for path, _ in shapes] == paths]
     by_name = dict(zip((".".join(map(str, path)) for path in paths), zip(*alike, strict=True), strict=True))
-    return Watched(model, sample, _patterns(by_name) if len(alike) > 1 else {}, len(every))
+    return Watched(model, sample, _patterns(by_name), len(every))
 
 
 def _patterns(shapes: Mapping[str, Sequence[tuple[int, ...]]]) -> dict[str, str]:

@@ -9,14 +9,22 @@ from functools import wraps
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from onnxfn.architectures.private.torch_names import torch_name
 from onnxfn.architectures.wrappers.modules import module
 from onnxfn.export.derive.sample_arguments import sample_arguments
 from onnxfn.export.derive.watched import components, given_arguments, methods_of, part_name, replaced_method
+from onnxfn.export.find.lookup import spec_for
+from onnxfn.export.find.other_libraries import COMPONENT_ROWS
 from onnxfn.export.run.loaded import Loaded, load
 from onnxfn.models.forward import COMMON_ARGUMENTS
+from onnxfn.run.greedy_decoding import numpy_dtype
+from onnxfn.specs.algebra.config_values import snapshot
+from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.conditions import SEPARATOR
 from onnxfn.specs.errors import InvalidSpec, ModelNotFound, listed
+from onnxfn.specs.plan.planning import resolved
 
 
 @contextmanager
@@ -46,7 +54,7 @@ def assembled(program: Any, folder: str | Path) -> Iterator[tuple[str, ...]]:
         >>> def run(rows=2):
         ...     return program["half"](program["double"](torch.ones(rows, 4)))
         >>> with tempfile.TemporaryDirectory() as folder:
-        ...     _ = export_pipeline(program, folder + "/out", run=run)
+        ...     _ = export_pipeline(program, folder + "/out", run=[run, lambda: run(4)])
         ...     with assembled(program, folder + "/out") as parts:
         ...         result = run(3)
         >>> parts, torch.allclose(result, run(3), atol=1e-5)
@@ -54,52 +62,65 @@ def assembled(program: Any, folder: str | Path) -> Iterator[tuple[str, ...]]:
     """
     found = {}
     for name, owner in components(program).items():
+        rows = {f"{name}{suffix}": row for suffix, row in COMPONENT_ROWS.get(type(owner).__name__, ())}
         for method in methods_of(owner):
-            file = Path(folder) / part_name(name, method) / "model.onnx"
-            if file.is_file():
-                found[part_name(name, method)] = (owner, method, load(file))
+            part = part_name(name, method)
+            if (Path(folder) / part / "model.onnx").is_file():
+                names = argument_names(spec_for(rows[part]), snapshot(owner)) if part in rows else {}
+                found[part] = (owner, method, load(Path(folder) / part / "model.onnx"), names)
     if not found:
         parts = listed([part_name(name, "forward") for name in components(program)])
         raise ModelNotFound(f"no part of the program in {folder}; its parts would be folders such as {parts}")
     with ExitStack() as undo:
-        for name, (owner, method, loaded) in found.items():
-            undo.enter_context(replaced_method(owner, method, _by_session(getattr(owner, method), name, loaded)))
+        for part, (owner, method, loaded, names) in found.items():
+            by_session = _by_session(getattr(owner, method), part, loaded, names)
+            undo.enter_context(replaced_method(owner, method, by_session))
         yield tuple(found)
 
 
-def _by_session(original: Callable[..., Any], name: str, loaded: Loaded) -> Callable[..., Any]:
+def argument_names(spec: ExportSpec, config: Mapping[str, Any]) -> dict[str, str]:
+    """From the place of each tensor in the arguments, with dots, to the name of its input in ONNX."""
+    inputs = resolved(spec, config).inputs
+    return {".".join(map(str, input_.forward_path)): input_.name for input_ in inputs}
+
+
+def _by_session(
+    original: Callable[..., Any], part: str, loaded: Loaded, names: Mapping[str, str]
+) -> Callable[..., Any]:
     """A method that a file computes; its result has the form of the original's."""
     signature, taker = inspect.signature(original), module(original)
 
     @wraps(original)
     def call(*arguments: Any, **named: Any) -> Any:
         tensors, read = sample_arguments(taker, given_arguments(signature, arguments, named))
-        numbers = {each.name: each.value for each in read.constants if each.name not in COMMON_ARGUMENTS}
-        outputs = loaded(**_inputs({each.name: each.tensor for each in tensors}, numbers, loaded, name))
-        return _with_leaves(_without_values(original, arguments, named), outputs, name)
+        others = {each.name: each.value for each in read.constants if each.name not in COMMON_ARGUMENTS}
+        values = {
+            names.get(name, name): value for name, value in (*((t.name, t.tensor) for t in tensors), *others.items())
+        }
+        outputs = loaded(**_inputs(values, loaded, part))
+        return _with_leaves(_without_values(original, arguments, named), outputs, part)
 
     return call
 
 
-def _inputs(tensors: Mapping[str, Any], constants: Mapping[str, Any], loaded: Loaded, name: str) -> dict[str, Any]:
-    """The inputs of a file from the tensors and the other arguments of a call, by name or its last word.
+def _inputs(values: Mapping[str, Any], loaded: Loaded, part: str) -> dict[str, Any]:
+    """The inputs of a file from the arguments of a call: in the dtypes of the file, and a number is a tensor there.
 
     InvalidSpec if the file lacks one of them, or was traced with another constant.
     """
-    import torch
-
     session = loaded.session_for(next(iter(loaded.graphs.values())))
-    ports, traced = {port.name for port in session.get_inputs()}, session.get_modelmeta().custom_metadata_map
+    ports, traced = {port.name: port for port in session.get_inputs()}, session.get_modelmeta().custom_metadata_map
     fixed = dict(each.split("=", 1) for each in traced.get("onnxfn.constants", "").split(SEPARATOR) if each)
-    every = {**{each: torch.tensor(value) for each, value in constants.items() if each not in fixed}, **tensors}
-    short = {each.rpartition(".")[2]: value for each, value in every.items()}
-    strange = [each for each, value in constants.items() if fixed.get(each, repr(value)) != repr(value)]
-    strange += [each for each in every if not {each, each.rpartition(".")[2]} & ports]
-    missing = [port for port in ports if port not in every and port not in short]
-    if strange or missing:
+    strange = [each for each, value in values.items() if each not in ports and fixed.get(each) != repr(value)]
+    if strange or ports.keys() - values.keys():
         of_file = listed([*ports, *(f"{each}={value}" for each, value in fixed.items())])
-        raise InvalidSpec(f"{name} was called with {listed(strange or every)}, and its file takes {of_file}")
-    return {port: every.get(port, short.get(port)) for port in ports}
+        raise InvalidSpec(f"{part} was called with {listed(strange or values)}, and its file takes {of_file}")
+
+    def array(port: Any) -> Any:
+        values_of = np.asarray(values[port.name], numpy_dtype(port.type))
+        return values_of.reshape(-1) if values_of.ndim < len(port.shape) else values_of
+
+    return {name: array(port) for name, port in ports.items()}
 
 
 def _without_values(original: Callable[..., Any], arguments: Any, named: Any) -> Any:
@@ -122,8 +143,11 @@ def _with_leaves(result: Any, outputs: Mapping[str, Any], name: str) -> Any:
     pytree = torch_name("pytree")
     leaves, form = pytree.tree_flatten(result)
     places = [at for at, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
-    if len(places) != len(outputs):
+    arrays = [torch.from_numpy(array) for array in outputs.values()]
+    if len(leaves) == len(arrays) == 1 and not places:  # a distribution, which is made of one tensor
+        return pytree.tree_unflatten([type(leaves[0])(*arrays)], form)
+    if len(places) != len(arrays):
         raise InvalidSpec(f"a call of {name} gives {len(places)} tensors, and its file has {listed(outputs)}")
-    for at, array in zip(places, outputs.values(), strict=True):
-        leaves[at] = torch.from_numpy(array).to(leaves[at].dtype)
+    for at, array in zip(places, arrays, strict=True):
+        leaves[at] = array.to(leaves[at].dtype)
     return pytree.tree_unflatten(leaves, form)

@@ -17,6 +17,7 @@ from onnxfn.export.jobs.request import ExportRequest, build_of, written
 from onnxfn.export.load.loading import load_library_model
 from onnxfn.export.publish.publishing import publish
 from onnxfn.export.publish.staging import Destination, check_destination, staging_folder
+from onnxfn.export.run.assembled import argument_names
 from onnxfn.export.run.events import OnEvent, ignore, limited, stage_timer
 from onnxfn.export.run.export import export
 from onnxfn.export.run.loaded import Loaded
@@ -75,13 +76,10 @@ def pipeline_parts(pipeline: Any, *runs: Callable[[], Any]) -> tuple[PipelinePar
     ['text_encoder']
     """
     models = {name: model for name, model in components(pipeline).items() if runs or name not in LEFT_OUT}
-    rows = {name: model for name, model in models.items() if _class(model) in COMPONENT_ROWS}
-    others = {name: model for name, model in models.items() if name not in rows}
-    if others and not runs:
-        unknown = (f"{name} ({_class(model)})" for name, model in others.items())
+    if not runs and (unknown := [name for name, model in models.items() if _class(model) not in COMPONENT_ROWS]):
         raise UnknownName(
-            f"no spec for {', '.join(unknown)} of {type(pipeline).__name__}; pass run=, a function that runs it; "
-            f"known classes: {listed(COMPONENT_ROWS)}"
+            f"no spec for {', '.join(f'{name} ({_class(models[name])})' for name in unknown)} of "
+            f"{type(pipeline).__name__}; pass run=, a function that runs it; known classes: {listed(COMPONENT_ROWS)}"
         )
     # What a pipeline adds to the configurations of its parts, under Optimum's names. Stable Diffusion XL and 3 read
     # hidden states before the last of their text encoders.
@@ -91,13 +89,22 @@ def pipeline_parts(pipeline: Any, *runs: Callable[[], Any]) -> tuple[PipelinePar
         if _class(model) == "CLIPTextModelWithProjection":
             facts |= {"output_hidden_states": True, "text_encoder_projection_dim": model.config.projection_dim}
             break
-    of_rows = (
-        PipelinePart(f"{name}{suffix}", spec_for(row), model, {**snapshot(model), **facts})
-        for name, model in rows.items()
-        for suffix, row in COMPONENT_ROWS[_class(model)]
+    of_rows = {
+        f"{name}{suffix}": PipelinePart(f"{name}{suffix}", spec_for(row), model, {**snapshot(model), **facts})
+        for name, model in models.items()
+        for suffix, row in COMPONENT_ROWS.get(_class(model), ())
+    }
+    seen = watched(pipeline, *runs) if runs else {}
+    fitting = {name: part for name, part in of_rows.items() if name not in seen or _takes(part, seen[name])}
+    return tuple(
+        fitting[name] if name in fitting else _watched_part(name, seen[name])
+        for name in dict.fromkeys((*of_rows, *seen))
     )
-    seen = watched(others, *runs) if others else {}
-    return *of_rows, *(_watched_part(name, each) for name, each in seen.items())
+
+
+def _takes(part: PipelinePart, seen: Watched) -> bool:
+    """Whether the row of a part has exactly the tensors that a program passes."""
+    return {*argument_names(part.spec, part.config)} == {*seen.axes}
 
 
 def _watched_part(name: str, seen: Watched) -> PipelinePart:
