@@ -104,7 +104,9 @@ def text_facts(read: Callable[[Source], Any], config: Snapshot) -> TextFacts:
     pads, ends = (either(*(f"{section}{name}" for section in SECTIONS)) for name in ("pad_token_id", "eos_token_id"))
     counts = [_value(read, f"{section}{name}") for name in POSITION_COUNTS for section in SECTIONS]
     positions = [count - UNUSED_POSITIONS for count in counts if isinstance(count, int) and count > 0]
-    growing = {count + UNUSED_POSITIONS for count in positions} if grows_with_text(config) else set()
+    types = [value for name, value in _of_texts(config) if name in ROPE_TYPES]
+    grows = any(is_scaled(each) and each != LONGROPE for each in types)  # the positions are then no limit
+    growing = {count + UNUSED_POSITIONS for count in positions} if grows else set()
     longest = sys.maxsize if growing else min(positions, default=sys.maxsize)
     changes = (each for each in (*thresholds(config), *growing) if SHORTEST - BEYOND < each < longest)
     has_rotary = any(name in ROTARY and value is not None for name, value in _of_texts(config))
@@ -173,7 +175,9 @@ def _special_ids(generator: Generator, ids: InputSpec, mask: InputSpec, facts: T
     """The generator of the ids of an input, with the special tokens that its vocabulary has."""
     arguments = dict(generator.arguments)
     end = arguments.get("end", facts.end)
-    tokens = {name: token for name, token in (("pad", facts.pad), ("end", end)) if _is_in(token, arguments.get("high"))}
+    size, known = arguments.get("high"), {"pad": facts.pad, "end": end}
+    vocabulary = range(size) if isinstance(size, int) else range(0)
+    tokens = {name: token for name, token in known.items() if isinstance(token, int) and token in vocabulary}
     nested = {"ids": NestedDummy(ids.generator, ids.axes), "mask": NestedDummy(mask.generator, mask.axes)}
     return Generator(f"special {ids.name}", "special_ids", {**nested, **tokens})
 
@@ -280,10 +284,6 @@ def _first_token(value: Any) -> int | None:
     return token if isinstance(token, int) else None
 
 
-def _is_in(token: Any, vocabulary_size: Any) -> bool:
-    return isinstance(token, int) and isinstance(vocabulary_size, int) and 0 <= token < vocabulary_size
-
-
 # Thresholds
 
 
@@ -306,16 +306,6 @@ def thresholds(config: Mapping[str, Any]) -> Iterator[int]:
     for name, value in _of_texts(config):
         values = value if isinstance(value, (list, tuple)) else (value,)
         yield from (each for each in values if type(each) is int and WORDS.search(name))
-
-
-def grows_with_text(config: Mapping[str, Any]) -> bool:
-    """Whether the frequencies of long texts depend on their length: the positions of the configuration are no limit.
-
-    >>> grows_with_text({"rope_parameters": {"rope_type": "dynamic"}})
-    True
-    """
-    types = [value for name, value in _of_texts(config) if name in ROPE_TYPES]
-    return any(is_scaled(each) and each != LONGROPE for each in types)
 
 
 def _of_texts(config: Mapping[Any, Any]) -> Iterator[tuple[str, Any]]:
