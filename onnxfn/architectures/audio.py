@@ -42,11 +42,6 @@ def transducer(*encoder_specs: ExportSpec, loader: str = "AutoModelForRNNT") -> 
     """
     state = "num_decoder_layers= batch_size decoder_hidden_size="
     return compose(
-        reads(
-            vocab_size="vocab_size",
-            num_decoder_layers="num_decoder_layers",
-            decoder_hidden_size="decoder_hidden_size",
-        ),
         generates("token_ids", "integers", high=from_config("vocab_size")),
         generates("lstm_states", "uniform"),
         behaves(
@@ -134,7 +129,6 @@ def vocoder(loader: str) -> ExportSpec:
     return compose(
         takes("spectrogram", f"{TOKENS} model_in_dim=", "mel", kind="float"),
         generates("mel", "normal"),
-        reads(model_in_dim="model_in_dim"),
         sized(batch_size=2, sequence_length=16),
         tasked("text-to-audio", loads(loader), gives("waveform", "batch_size n_samples")),
     )
@@ -162,7 +156,6 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "audio-spectrogram-transformer": compose(
             takes("input_values", "batch_size max_length= num_mel_bins=", "mel", kind="float"),
             generates("mel", "normal"),
-            reads(max_length="max_length", num_mel_bins="num_mel_bins"),
             sized(batch_size=2),
             always(return_dict=True),
             tasked("feature-extraction", gives("last_hidden_state", "batch_size _ _")),
@@ -193,10 +186,7 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "encodec": compose(
             without(waveforms, "input_values"),
             code_dummies,
-            reads(
-                audio_channels="audio_channels",
-                frames="convolved(sequence_length, repeated(1, len(upsampling_ratios)), upsampling_ratios)",
-            ),
+            reads(frames="convolved(sequence_length, repeated(1, len(upsampling_ratios)), upsampling_ratios)"),
             sized_in("one several", num_codebooks=(2, 3, 1)),
             behaves(
                 "encoder",
@@ -254,7 +244,6 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
             takes("input_features", f"{TOKENS} num_mel_bins=", "mel", kind="float"),
             takes("noise_sequence", f"{TOKENS} model_in_channels=", "mel", kind="float"),
             generates("mel", "normal"),
-            reads(num_mel_bins="num_mel_bins", model_in_channels="model_in_channels"),
             sized(batch_size=2, sequence_length=16),
             always(return_dict=True),
             tasked("text-to-audio", loads("AutoModel"), gives("waveforms", "batch_size n_samples")),

@@ -127,7 +127,7 @@ universal_segmentation: ExportSpec = compose(loads("AutoModelForUniversalSegment
 
 eomt: ExportSpec = compose(
     pixel_inputs,
-    reads(num_channels="num_channels", image_height="image_size", image_width="image_size"),
+    reads(image_height="image_size", image_width="image_size"),
     runs("detection.with_constant_mask_probs"),
     tasked("image-segmentation", universal_segmentation, gives("masks_queries_logits", "batch_size _ _ _")),
 )
@@ -264,7 +264,6 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "oneformer": compose(
             images_of_any_size,
             swin_backbone,
-            reads(task_seq_len="task_seq_len", text_encoder_vocab_size="text_encoder_vocab_size"),
             takes("task_inputs", "batch_size task_seq_len=", "task_tokens"),
             generates("task_tokens", "integers", high=from_config("text_encoder_vocab_size")),
             tasked("image-segmentation", universal_segmentation),
@@ -328,7 +327,7 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         ),
         # The prompt is an image with its mask. The model predicts the mask of another image.
         "seggpt": compose(
-            reads(num_channels="num_channels", half="image_size[0] // 2", image_width="image_size[1]"),
+            reads(half="image_size[0] // 2", image_width="image_size[1]"),
             *(
                 takes(name, "batch_size num_channels= half= image_width=", "pixels", kind="float")
                 for name in ("pixel_values", "prompt_pixel_values", "prompt_masks")

@@ -126,13 +126,7 @@ TOKENS_AND_PATCHES = f"{TOKENS}+num_patches"
 layoutlmv3: ExportSpec = compose(
     text_dummies,
     text_cases,
-    reads(
-        vocab_size="vocab_size",
-        num_channels="num_channels",
-        image_height="input_size",
-        image_width="input_size",
-        num_patches="(input_size // patch_size) ** 2 + 1",
-    ),
+    reads(image_height="input_size", image_width="input_size", num_patches="(input_size // patch_size) ** 2 + 1"),
     generates("pixels", "normal"),
     always(return_dict=True),
     text_inputs,
@@ -152,7 +146,6 @@ REGION_AXES = "batch_size visual_seq_length"
 text_with_regions: ExportSpec = compose(
     text_dummies,
     text_cases,
-    reads(vocab_size="vocab_size", type_vocab_size="type_vocab_size"),
     generates("regions", "normal"),
     sized_in("one right-padded left-padded", visual_seq_length=(16, 5, 20, 9)),
     always(return_dict=True),
@@ -160,7 +153,6 @@ text_with_regions: ExportSpec = compose(
 )
 visual_bert: ExportSpec = compose(
     text_with_regions,
-    reads(visual_embedding_dim="visual_embedding_dim"),
     takes("visual_embeds", f"{REGION_AXES} visual_embedding_dim=", "regions", kind="float"),
     takes("visual_attention_mask", REGION_AXES, "padding_mask"),
     takes("visual_token_type_ids", REGION_AXES, "segment_ids"),
@@ -357,7 +349,6 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "videoprism_vision_model": compose(
             vision_dummies(tasked("feature-extraction", gives("last_hidden_state", "batch_size _ _"))),
             image_reads(""),
-            reads(num_frames="num_frames"),
             video_inputs,
         ),
         "aimv2_vision_model": compose(vision_model, pooler_output(when="not use_head == False")),
@@ -388,7 +379,6 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         # The tokens, and the features and positions of image regions, from another model.
         "lxmert": compose(
             text_with_regions,
-            reads(visual_feat_dim="visual_feat_dim", visual_pos_dim="visual_pos_dim"),
             generates("box_coordinates", "uniform", low=0.0, high=1.0),
             takes("visual_feats", f"{REGION_AXES} visual_feat_dim=", "regions", kind="float"),
             takes("visual_pos", f"{REGION_AXES} visual_pos_dim=", "box_coordinates", kind="float"),

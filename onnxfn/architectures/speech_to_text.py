@@ -168,7 +168,7 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         ),
         "whisper": compose(
             speech_seq2seq,
-            reads(num_mel_bins="num_mel_bins", num_frames="max_source_positions * 2"),
+            reads(num_frames="max_source_positions * 2"),
             generates("mel", "normal"),
             audio_encoder(whisper_inputs, "batch_size _ _"),
             behaves("decoder", encoder_states, next_ids),

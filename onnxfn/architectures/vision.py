@@ -43,7 +43,6 @@ perceiver_features: ExportSpec = compose(
     takes("inputs", f"{TOKENS} d_model=", "vectors", kind="float"),
     takes("attention_mask", TOKENS, "padding_mask"),
     generates("vectors", "normal"),
-    reads(d_model="d_model"),
     gives("last_hidden_state", STATES),
 )
 

@@ -176,7 +176,7 @@ Tasks: feature-extraction.
 text_model_inputs: ExportSpec = compose(
     text_dummies,
     text_cases,
-    reads(vocab_size="vocab_size", num_layers="num_hidden_layers"),
+    reads(num_layers="num_hidden_layers"),
     always(return_dict=True),
     takes("input_ids", TOKENS, "token_ids"),
 )
