@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
 
 from onnxfn.architectures.families.audio import (
     FRAMES,
@@ -149,9 +148,9 @@ fastspeech2_conformer: ExportSpec = compose(
     tasked("text-to-audio", loads("AutoModelForTextToSpectrogram"), gives("spectrogram", "batch_size n_frames _")),
 )
 
-ROWS: Mapping[str, ExportSpec] = MappingProxyType(
+ROWS: Mapping[str, ExportSpec] = rows(
     {
-        **rows("wav2vec2 data2vec-audio unispeech-sat wav2vec2-conformer wavlm", wav2vec2),
+        "wav2vec2 data2vec-audio unispeech-sat wav2vec2-conformer wavlm": wav2vec2,
         # Spectrograms of one size, because the model has a position for each patch.
         "audio-spectrogram-transformer": compose(
             takes("input_values", "batch_size max_length= num_mel_bins=", "mel", kind="float"),
@@ -217,7 +216,7 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         ),
         "granite_speech5_ctc": compose(mel_inputs, granite_frames, audio_transcription),
         "granite_speech5_encoder": compose(mel_inputs, granite_frames, audio_features),
-        **rows("hubert sew sew-d unispeech", compose(audio, wav2vec2_frames(""))),
+        "hubert sew sew-d unispeech": compose(audio, wav2vec2_frames("")),
         "lasr_ctc": compose(mel_inputs, lasr_frames, audio_transcription),
         "lasr_encoder": compose(mel_inputs, lasr_frames, audio_features),
         # transformers 5 no longer has this model. Each convolution pads half its kernel, so the formula takes it as
@@ -229,7 +228,7 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
             audio_features,
             audio_transcription,
         ),
-        **rows("moss_transcribe_diarize_audio qwen2_audio_encoder voxtral_encoder", fixed_mel_inputs),
+        "moss_transcribe_diarize_audio qwen2_audio_encoder voxtral_encoder": fixed_mel_inputs,
         "nemotron_asr_streaming_encoder": compose(mel_inputs, nemotron_frames, audio_features),
         "parakeet_ctc": compose(mel_inputs, parakeet_frames(), audio_transcription),
         "parakeet_encoder": compose(mel_inputs, parakeet_frames(), audio_features),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
 
 from onnxfn.architectures.families.detection import (
     IMAGE_ENCODER,
@@ -199,7 +198,7 @@ text_detection: ExportSpec = compose(
     ),
 )
 
-ROWS: Mapping[str, ExportSpec] = MappingProxyType(
+ROWS: Mapping[str, ExportSpec] = rows(
     {
         # Patches have 16 pixels. The image of the trace has odd numbers of patches.
         "chmv2": compose(
@@ -207,8 +206,8 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
             sized(height=80, width=112),
             tasked("depth-estimation", gives("predicted_depth", f"batch_size {DOUBLED_SIZE.format(32)}")),
         ),
-        **rows("conditional_detr dab-detr table-transformer", table_transformer),
-        **rows("d_fine deimv2 rt_detr rt_detr_v2", rt_detr()),
+        "conditional_detr dab-detr table-transformer": table_transformer,
+        "d_fine deimv2 rt_detr rt_detr_v2": rt_detr(),
         # The sides of the smallest feature map are a 64th of those of the image. The trace has an image for which they
         # are greater than 1.
         "deformable_detr": compose(table_transformer, image_cases((192, 136), (131, 183), traced=(160, 224))),
@@ -246,7 +245,7 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
                 gives("keypoints", f"{CELL_AXES} 2", kind="float"),
             ),
         ),
-        **rows("eomt eomt_dinov3", eomt),
+        "eomt eomt_dinov3": eomt,
         "glpn": compose(
             images_without_cases,
             image_cases((96, 64), (64, 128)),
@@ -268,7 +267,7 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
             generates("task_tokens", "integers", high=from_config("text_encoder_vocab_size")),
             tasked("image-segmentation", universal_segmentation),
         ),
-        **rows("pp_ocrv5_mobile_det pp_ocrv5_server_det pp_ocrv6_medium_det pp_ocrv6_small_det", text_detection),
+        "pp_ocrv5_mobile_det pp_ocrv5_server_det pp_ocrv6_medium_det pp_ocrv6_small_det": text_detection,
         "prompt_depth_anything": compose(
             depth_anything,
             takes("prompt_depth", "batch_size 1 prompt_height prompt_width", "depths", kind="float"),
@@ -299,7 +298,7 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
                 gives("image_positional_embeddings", "batch_size _ _ _"),
             ),
         ),
-        **rows("sam2 sam3_tracker", sam2),
+        "sam2 sam3_tracker": sam2,
         # The output of the first layer with global attention is also an input of the mask decoder.
         "sam_hq": compose(
             sam_reads,

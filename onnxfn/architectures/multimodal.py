@@ -337,11 +337,11 @@ TOWER_ROWS: Mapping[str, ExportSpec] = MappingProxyType(
     {name: compose(row, pooler_output(loader=loader)) for name, (row, loader) in TOWERS.items()}
 )
 
-ROWS: Mapping[str, ExportSpec] = MappingProxyType(
+ROWS: Mapping[str, ExportSpec] = rows(
     {
         **TOWER_ROWS,
         "git_vision_model": compose(vision_model, serves("feature-extraction", loads("GitVisionModel"))),
-        **rows("chinese_clip_vision_model clip_vision_model mlcd_vision_model tipsv2_vision_model", clip_vision_model),
+        "chinese_clip_vision_model clip_vision_model mlcd_vision_model tipsv2_vision_model": clip_vision_model,
         "videoprism_text_model": compose(
             TOWER_ROWS["videoprism_text_model"],  # the model appends a token to the text
             feature_outputs(loads("VideoPrismTextModel"), gives("last_hidden_state", f"{TOKENS}+1 _")),
@@ -359,7 +359,7 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "bridgetower": bridgetower,
         "chinese_clip": compose(text_and_vision, reads(type_vocab_size="text_config.type_vocab_size")),
         "clap": clap,
-        **rows("clip metaclip_2", clip),
+        "clip metaclip_2": clip,
         "clip_text_model": compose(text_model, text_with_end, pooler_output(), text_layer_states),
         "clipseg": compose(
             text_and_vision,
@@ -395,7 +395,7 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
                 gives("logits", "batch_size _", path=("question_answering_score",)),
             ),
         ),
-        **rows("owlv2 owlvit", owlvit),
+        "owlv2 owlvit": owlvit,
         "siglip": siglip_towers(image_inputs),
         "siglip2": siglip_towers(patch_inputs, patch_dummies(), patch_sizes),
         "siglip2_vision_model": compose(
@@ -406,7 +406,7 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
             tasked("feature-extraction", gives("last_hidden_state", "batch_size max_num_patches _")),
             pooler_output(when="not vision_use_head == False"),
         ),
-        **rows("siglip-text siglip_text_model", siglip_text_model),
+        "siglip-text siglip_text_model": siglip_text_model,
         "siglip-text-with-projection": compose(
             text_model_inputs,
             text_layer_states,

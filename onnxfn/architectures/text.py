@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
 
 from onnxfn.architectures.families.rows import rows
 from onnxfn.architectures.families.text import bert_inputs, box_inputs, global_mask_dummies, text_encoder, text_inputs
@@ -56,18 +55,15 @@ dpr: ExportSpec = without(
     "last_hidden_state",
 )
 
-ROWS: Mapping[str, ExportSpec] = MappingProxyType(
+ROWS: Mapping[str, ExportSpec] = rows(
     {
-        **rows(
-            "albert bert convbert electra megatron-bert mobilebert nystromformer rembert roformer squeezebert", bert
-        ),
+        "albert bert convbert electra megatron-bert mobilebert nystromformer rembert roformer squeezebert": bert,
         "bert-generation": only_tasks(roberta, "feature-extraction"),
         "bros": bros,
-        **rows(
+        (
             "camembert data2vec-text distilbert ibert luke mpnet roberta roberta-prelayernorm xlm-roberta "
-            "xlm-roberta-xl",
-            roberta,
-        ),
+            "xlm-roberta-xl"
+        ): roberta,
         "canine": only_tasks(
             compose(
                 bert,
@@ -86,8 +82,8 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
             generates("task_ids", "integers", high=from_config("task_type_vocab_size")),
             tasked("multiple-choice", takes("task_type_ids", TOKENS, "task_ids", when="0")),
         ),
-        **rows("esm esmc eurobert modernbert", only_tasks(roberta, *BASIC_TASKS)),
-        **rows("flaubert xlm", xlm),
+        "esm esmc eurobert modernbert": only_tasks(roberta, *BASIC_TASKS),
+        "flaubert xlm": xlm,
         # FNet mixes tokens by a Fourier transform, which has no mask.
         "fnet": without(bert, "attention_mask"),
         # The third segment type is that of the first token (modeling_funnel.FunnelAttentionStructure).

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
 
 from onnxfn.architectures.families.rows import rows
 from onnxfn.architectures.families.sizes import sized_in
@@ -54,15 +53,14 @@ text_recognition: ExportSpec = compose(
     tasked("text-recognition"),
 )
 
-ROWS: Mapping[str, ExportSpec] = MappingProxyType(
+ROWS: Mapping[str, ExportSpec] = rows(
     {
-        **rows("vit deit swin swinv2", compose(vision, tasked("masked-im"))),
-        **rows("beit data2vec-vision hiera levit pvt vit_msn dinov2_with_registers ijepa", vision),
-        **rows(
+        "vit deit swin swinv2": compose(vision, tasked("masked-im")),
+        "beit data2vec-vision hiera levit pvt vit_msn dinov2_with_registers ijepa": vision,
+        (
             "convnext convnextv2 cvt efficientnet mobilenet_v1 mobilenet_v2 poolformer regnet resnet bit pvt_v2 "
-            "swiftformer textnet",
-            vision_of_any_size,
-        ),
+            "swiftformer textnet"
+        ): vision_of_any_size,
         "dinov2": vision_transformer_of_any_size,
         "donut-swin": only_tasks(vision, "feature-extraction"),
         "imagegpt": compose(
@@ -118,18 +116,15 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
             generates("noise", "uniform", low=0.0, high=1.0),
             reads(num_patches="image_height // patch_size * (image_width // patch_size)"),
         ),
-        **rows("dinov3_convnext dinov3_vit pixio", compose(dynamic_images, image_features(SEQUENCE))),
+        "dinov3_convnext dinov3_vit pixio": compose(dynamic_images, image_features(SEQUENCE)),
         "hgnet_v2": compose(dynamic_images, tasked("image-classification")),
-        **rows(
-            "timesformer videomae vivit",
-            compose(video_inputs(), image_features(STATES), tasked("video-classification")),
-        ),
-        **rows("vitdet sam_vision_model sam_hq_vision_model", compose(fixed_images, image_features(FIXED_MAP))),
-        **rows("internvl_vision radio", compose(fixed_images, image_features(STATES))),
-        **rows("rt_detr_resnet pp_lcnet_v3 pp_lcnet_v4 uvdoc_backbone", backbone(dynamic_images, DYNAMIC_MAPS)),
+        "timesformer videomae vivit": compose(video_inputs(), image_features(STATES), tasked("video-classification")),
+        "vitdet sam_vision_model sam_hq_vision_model": compose(fixed_images, image_features(FIXED_MAP)),
+        "internvl_vision radio": compose(fixed_images, image_features(STATES)),
+        "rt_detr_resnet pp_lcnet_v3 pp_lcnet_v4 uvdoc_backbone": backbone(dynamic_images, DYNAMIC_MAPS),
         "mobilevitv2": compose(fixed_images, image_features(FIXED_MAP), tasked("image-classification")),
-        **rows("pp_ocrv5_mobile_rec pp_ocrv5_server_rec pp_ocrv6_small_rec pp_ocrv6_tiny_rec", text_recognition),
-        **rows("maskformer-swin lw_detr_vit rf_detr_dinov2", backbone(fixed_images, FIXED_MAP)),
+        "pp_ocrv5_mobile_rec pp_ocrv5_server_rec pp_ocrv6_small_rec pp_ocrv6_tiny_rec": text_recognition,
+        "maskformer-swin lw_detr_vit rf_detr_dinov2": backbone(fixed_images, FIXED_MAP),
         "focalnet": compose(
             vision_transformer_of_any_size,
             tasked("masked-im", fixed_images),  # the masked patches are reshaped to a square
