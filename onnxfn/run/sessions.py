@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from onnxfn.specs.algebra.dummies import Array
 from onnxfn.specs.errors import CaptureFailed, ModelNotFound, OnnxfnError, errors_as, first_line, listed
@@ -50,21 +50,12 @@ def open_session(
         return onnxruntime.InferenceSession(content or str(path), options or silent_options(), providers=[*providers])
 
 
-def silent_options() -> Any:
-    """The default `onnxruntime.SessionOptions`, without a log: each error is raised, too."""
+def silent_options(kind: Literal["SessionOptions", "RunOptions"] = "SessionOptions") -> Any:
+    """The default options of ONNX Runtime, without a log. A run ends when `terminate` of its options is set."""
     import onnxruntime
 
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = FATAL
-    return options
-
-
-def silent_run_options() -> Any:
-    """The default `onnxruntime.RunOptions`, without a log. A run with them ends when their `terminate` is set."""
-    import onnxruntime
-
-    options = onnxruntime.RunOptions()
-    options.log_severity_level = FATAL
+    options = getattr(onnxruntime, kind)()
+    options.log_severity_level = FATAL  # each error is raised, too
     return options
 
 
@@ -73,7 +64,7 @@ def run_session(
 ) -> tuple[Array, ...]:
     """The outputs of these names, or all outputs for None. CheckFailed if ONNX Runtime cannot run `what`."""
     with errors_as(lambda error: CheckFailed(f"ONNX Runtime cannot run {what}: {runtime_message(error)}")):
-        return tuple(session.run(names, dict(feeds), run_options or silent_run_options()))
+        return tuple(session.run(names, dict(feeds), run_options or silent_options("RunOptions")))
 
 
 def open_check_session(file: Path, tick: Tick = no_tick, content: bytes | None = None) -> Any:

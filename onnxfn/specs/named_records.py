@@ -83,11 +83,7 @@ def by_name(records: Iterable[Any], word: str = "record") -> Named:
 
 
 def tensor_of(spec: Any, name: str) -> Any:
-    """The input of a name, else the output of that name. Those that only a task or a part has are not among them.
-
-    Raises:
-        UnknownName: the spec has neither.
-    """
+    """The input of a name, else the output. UnknownName if the spec has neither, even if a task or a part has it."""
     tensors = {tensor.name: tensor for tensor in (*spec.outputs, *spec.inputs)}
     refuse_unknown("input or output", name, tensors, of=spec.name or "this spec")
     return tensors[name]

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import zip_longest
+from operator import itemgetter
 from pathlib import PurePath
 from types import MappingProxyType
 from typing import Any
@@ -59,7 +60,7 @@ def text(title: str, sections: Sections, summary: str = "") -> str:
         mask       int64
     """
     lines = [title, *([f"  {summary}"] if summary else [])]
-    for heading, rows in filter(_has_rows, sections):
+    for heading, rows in filter(itemgetter(1), sections):
         widths = [max(map(len, column)) for column in zip_longest(*(row for row in rows if row[1:]), fillvalue="")]
         lines.append(f"  {heading}")
         lines.extend(f"    {_aligned(row, widths)}" for row in rows)
@@ -188,7 +189,7 @@ def left_out_sections(plan: Any) -> Sections:
         ("left out", [(str(omitted),) for omitted in plan.left_out]),
         ("remarks", [(remark,) for remark in plan.remarks]),
     )
-    return list(filter(_has_rows, sections))
+    return list(filter(itemgetter(1), sections))
 
 
 def weight_sections(plan: Any) -> Sections:
@@ -359,7 +360,3 @@ def _aligned(row: Sequence[str], widths: Sequence[int]) -> str:
     """A row in columns; a single cell stands alone, however long it is."""
     cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=False)] if row[1:] else row
     return "  ".join(cells).rstrip()
-
-
-def _has_rows(section: tuple[str, Rows]) -> bool:
-    return bool(section[1])
