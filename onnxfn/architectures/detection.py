@@ -124,13 +124,6 @@ maskformer: ExportSpec = compose(
 
 universal_segmentation: ExportSpec = compose(loads("AutoModelForUniversalSegmentation"), mask_query_outputs)
 
-eomt: ExportSpec = compose(
-    pixel_inputs,
-    reads(image_height="image_size", image_width="image_size"),
-    runs("detection.with_constant_mask_probs"),
-    tasked("image-segmentation", universal_segmentation, gives("masks_queries_logits", "batch_size _ _ _")),
-)
-
 
 # The number of keypoints depends on the image. The axis has that of the image with the most, and a mask for the others.
 KEYPOINT_AXES = "batch_size num_keypoints"
@@ -245,7 +238,12 @@ ROWS: Mapping[str, ExportSpec] = rows(
                 gives("keypoints", f"{CELL_AXES} 2", kind="float"),
             ),
         ),
-        "eomt eomt_dinov3": eomt,
+        "eomt eomt_dinov3": compose(
+            pixel_inputs,
+            reads(image_height="image_size", image_width="image_size"),
+            runs("detection.with_constant_mask_probs"),
+            tasked("image-segmentation", universal_segmentation, gives("masks_queries_logits", "batch_size _ _ _")),
+        ),
         "glpn": compose(
             images_without_cases,
             image_cases((96, 64), (64, 128)),

@@ -105,22 +105,6 @@ groupvit: ExportSpec = compose(
     feature_outputs(image_inputs(), text_batch_inputs, similarity_outputs("image")),
 )
 
-# Each image has the same number of texts. The outputs are boxes per image, and logits per box and text.
-owlvit: ExportSpec = compose(
-    groupvit,
-    sized(text_batch_size=4),
-    tasked(
-        "zero-shot-object-detection",
-        image_inputs(),
-        text_batch_inputs,
-        gives("logits", "batch_size _ num_queries"),
-        gives("pred_boxes", "batch_size _ _"),
-        gives("text_embeds", "batch_size max_text_queries _"),
-        gives("image_embeds", "batch_size _ _ _"),
-        sized_in("one right-padded left-padded", text_batch_size=(4, 3, 3, 6)),
-    ),
-)
-
 # A page: its tokens, the box of each token, and the image. The outputs have a row per token, and then a row per patch.
 TOKENS_AND_PATCHES = f"{TOKENS}+num_patches"
 layoutlmv3: ExportSpec = compose(
@@ -251,20 +235,6 @@ blip: ExportSpec = compose(
     ),
 )
 
-# A text begins with placeholder tokens for the image, which the model removes.
-blip_2: ExportSpec = compose(
-    two_towers,
-    reads(vocab_size="qformer_config.vocab_size"),
-    longer_texts("num_query_tokens"),
-    tasked(
-        "zero-shot-image-classification",
-        image_inputs(),
-        text_batch_inputs,
-        similarity_outputs("image"),
-        gives("image_embeds", "batch_size _ _"),
-    ),
-)
-
 # Videos in place of images.
 FRAME_AXES = "batch_size num_frames= num_channels= image_height= image_width="
 video_inputs: ExportSpec = takes("pixel_values_videos", FRAME_AXES, "pixels", kind="float")
@@ -355,7 +325,19 @@ ROWS: Mapping[str, ExportSpec] = rows(
         "align": text_and_vision_with_segments,
         "altclip": text_and_vision,
         "blip": blip,
-        "blip-2": blip_2,
+        # A text begins with placeholder tokens for the image, which the model removes.
+        "blip-2": compose(
+            two_towers,
+            reads(vocab_size="qformer_config.vocab_size"),
+            longer_texts("num_query_tokens"),
+            tasked(
+                "zero-shot-image-classification",
+                image_inputs(),
+                text_batch_inputs,
+                similarity_outputs("image"),
+                gives("image_embeds", "batch_size _ _"),
+            ),
+        ),
         "bridgetower": bridgetower,
         "chinese_clip": compose(text_and_vision, reads(type_vocab_size="text_config.type_vocab_size")),
         "clap": clap,
@@ -395,7 +377,21 @@ ROWS: Mapping[str, ExportSpec] = rows(
                 gives("logits", "batch_size _", path=("question_answering_score",)),
             ),
         ),
-        "owlv2 owlvit": owlvit,
+        # Each image has the same number of texts. The outputs are boxes per image, and logits per box and text.
+        "owlv2 owlvit": compose(
+            groupvit,
+            sized(text_batch_size=4),
+            tasked(
+                "zero-shot-object-detection",
+                image_inputs(),
+                text_batch_inputs,
+                gives("logits", "batch_size _ num_queries"),
+                gives("pred_boxes", "batch_size _ _"),
+                gives("text_embeds", "batch_size max_text_queries _"),
+                gives("image_embeds", "batch_size _ _ _"),
+                sized_in("one right-padded left-padded", text_batch_size=(4, 3, 3, 6)),
+            ),
+        ),
         "siglip": siglip_towers(image_inputs),
         "siglip2": siglip_towers(patch_inputs, patch_dummies(), patch_sizes),
         "siglip2_vision_model": compose(

@@ -23,13 +23,6 @@ roberta: ExportSpec = compose(text_encoder, text_inputs)
 # A model that was trained without segments has no `token_type_ids`.
 deberta_v2: ExportSpec = compose(roberta, takes("token_type_ids", TOKENS, "segment_ids", when="type_vocab_size"))
 
-# XLM and Flaubert look up `token_type_ids` in the embedding of tokens. They have no embedding of segments.
-xlm: ExportSpec = compose(
-    bert,
-    generates("segment_ids", "integers", high=from_config("vocab_size")),
-    reads(vocab_size="n_words or vocab_size"),
-)
-
 # Each path has exactly `max_depth` steps (modeling_markuplm.XPathEmbeddings.forward).
 XPATH = f"{TOKENS} max_depth="
 
@@ -83,7 +76,12 @@ ROWS: Mapping[str, ExportSpec] = rows(
             tasked("multiple-choice", takes("task_type_ids", TOKENS, "task_ids", when="0")),
         ),
         "esm esmc eurobert modernbert": only_tasks(roberta, *BASIC_TASKS),
-        "flaubert xlm": xlm,
+        # XLM and Flaubert look up `token_type_ids` in the embedding of tokens. They have no embedding of segments.
+        "flaubert xlm": compose(
+            bert,
+            generates("segment_ids", "integers", high=from_config("vocab_size")),
+            reads(vocab_size="n_words or vocab_size"),
+        ),
         # FNet mixes tokens by a Fourier transform, which has no mask.
         "fnet": without(bert, "attention_mask"),
         # The third segment type is that of the first token (modeling_funnel.FunnelAttentionStructure).

@@ -45,14 +45,6 @@ perceiver_features: ExportSpec = compose(
     gives("last_hidden_state", STATES),
 )
 
-# A line of text has the height that the model was trained with, and any width.
-text_recognition: ExportSpec = compose(
-    dynamic_images,
-    takes("pixel_values", "batch_size num_channels= 48 width", "pixels", kind="float"),
-    sized_in("one several", width=(160, 97, 75)),
-    tasked("text-recognition"),
-)
-
 ROWS: Mapping[str, ExportSpec] = rows(
     {
         "vit deit swin swinv2": compose(vision, tasked("masked-im")),
@@ -123,7 +115,13 @@ ROWS: Mapping[str, ExportSpec] = rows(
         "internvl_vision radio": compose(fixed_images, image_features(STATES)),
         "rt_detr_resnet pp_lcnet_v3 pp_lcnet_v4 uvdoc_backbone": backbone(dynamic_images, DYNAMIC_MAPS),
         "mobilevitv2": compose(fixed_images, image_features(FIXED_MAP), tasked("image-classification")),
-        "pp_ocrv5_mobile_rec pp_ocrv5_server_rec pp_ocrv6_small_rec pp_ocrv6_tiny_rec": text_recognition,
+        # A line of text has the height that the model was trained with, and any width.
+        "pp_ocrv5_mobile_rec pp_ocrv5_server_rec pp_ocrv6_small_rec pp_ocrv6_tiny_rec": compose(
+            dynamic_images,
+            takes("pixel_values", "batch_size num_channels= 48 width", "pixels", kind="float"),
+            sized_in("one several", width=(160, 97, 75)),
+            tasked("text-recognition"),
+        ),
         "maskformer-swin lw_detr_vit rf_detr_dinov2": backbone(fixed_images, FIXED_MAP),
         "focalnet": compose(
             vision_transformer_of_any_size,
