@@ -70,10 +70,7 @@ def _forget_long_texts(module: Any) -> None:
 
 @contextmanager
 def with_attention(model: Any, implementation: str | None) -> Iterator[None]:
-    """Sets the attention implementation of transformers, such as `"eager"`; None leaves that of the model.
-
-    To be entered inside `unchanged_eval`, which restores it.
-    """
+    """Sets the attention of transformers, such as `"eager"`, inside `unchanged_eval`, which restores it; None: none."""
     for config in _configs(model.modules()) if implementation is not None else ():
         config._attn_implementation_internal = implementation
     yield

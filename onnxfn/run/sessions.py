@@ -89,10 +89,7 @@ def watched_session(file: Path, options: Any, content: bytes | None, tick: Tick)
 
 
 def kept_session(sessions: dict[Path, Any], tick: Tick, file: Path, own_tick: Tick | None = None) -> Any:
-    """The session of a file among `sessions`; it is opened and added if it is not there.
-
-    `own_tick` is called in place of `tick` while ONNX Runtime loads the file.
-    """
+    """The session of a file among `sessions`; if it is not there, it is opened, with `own_tick` in place of `tick`."""
     if file not in sessions:
         sessions[file] = open_check_session(file, own_tick or tick)
     return sessions[file]

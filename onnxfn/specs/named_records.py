@@ -69,12 +69,10 @@ class Named:
 
     def __repr__(self) -> str:
         full = repr(self.records)
-        return full if len(full) <= LONGEST_REPR else shortened_call(type(self).__name__, _grouped_names(self.records))
-
-
-def _grouped_names(records: Iterable[Any]) -> list[str]:
-    """The names of records; those that differ in the layer alone are one, as in a table."""
-    return [name for (name,) in grouped_rows([(record.name,) for record in records])]
+        if len(full) <= LONGEST_REPR:
+            return full
+        names = grouped_rows([(record.name,) for record in self.records])
+        return shortened_call(type(self).__name__, [name for (name,) in names])
 
 
 def by_name(records: Iterable[Any], word: str = "record") -> Named:

@@ -106,10 +106,7 @@ def feature_outputs(*specs: ExportSpec) -> ExportSpec:
 
 
 def contrastive_tasks(*inputs: ExportSpec, other: str = "image", batch: str = "batch_size") -> ExportSpec:
-    """A spec of the tasks of contrastive models: feature-extraction and zero-shot-image-classification.
-
-    The outputs are those of `similarity_outputs`.
-    """
+    """A spec of the two tasks of contrastive models, with the outputs of `similarity_outputs`."""
     both = compose(*inputs, similarity_outputs(other, batch))
     return compose(feature_outputs(both), tasked("zero-shot-image-classification", both))
 
