@@ -83,7 +83,8 @@ def flat_forward(model: Any, spec: PlannedSpec) -> Callable[[Sequence[Any]], tup
             else:
                 # The first field may have another name in the installed version.
                 names, paths = fields(result), [output.forward_path for output in spec.outputs]
-                values = tuple(at((name_among(first, names), *rest), result) for first, *rest in paths)
+                own = ((name_among(name, names) if isinstance(name, str) else name, *rest) for name, *rest in paths)
+                values = tuple(at(path, result) for path in own)
             return tuple(_in_io_dtype(spec, output.name, of) for output, of in zip(spec.outputs, values, strict=True))
         except UnknownName as error:
             where = f"{type(model).__name__} does not fit {spec.task or 'this spec'}: {error}{_advice(spec, result)}"

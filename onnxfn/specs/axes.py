@@ -155,11 +155,12 @@ def value(symbol: str, sizes: Mapping[str, int]) -> int:
         known = f"{listed(sizes)}{closest(missing[0], sizes)}"
         raise UnknownName(f"no size for {missing[0]!r} in axis {symbol!r}; known: {known}")
     try:
-        return formula_value(symbol, sizes)
+        number: int = formula_value(symbol, sizes)
     except ZeroDivisionError:
         raise InvalidSpec(f"axis {symbol!r} divides by 0 for these sizes: {dict(sizes)}") from None
     except InvalidSpec:
         raise InvalidSpec(f"axis {symbol!r} is not made of names and whole numbers") from None
+    return number
 
 
 def solve_for_name(symbol: str, size: int) -> dict[str, int]:

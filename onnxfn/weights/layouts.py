@@ -206,7 +206,7 @@ def write_configs(model: Any, folder: Path) -> tuple[Path, ...]:
 
     Writes nothing for a model without a configuration that can be written as JSON.
     """
-    own = {file: getattr(model, attribute, None) for attribute, file in CONFIG_FILES.items()}
+    own: dict[str, Any] = {file: getattr(model, attribute, None) for attribute, file in CONFIG_FILES.items()}
     # diffusers keeps a dict as `config`, and `to_json_string` is the model's method
     configs = [(file, model if isinstance(config, Mapping) else config) for file, config in own.items()]
     texts = {folder / file: config.to_json_string() for file, config in configs if hasattr(config, "to_json_string")}

@@ -10,8 +10,9 @@ from zlib import crc32
 
 import numpy as np
 from attrs import evolve
+from numpy.typing import NDArray
 
-from onnxfn.specs.algebra.fills import FILLS, Array, Fill, Side
+from onnxfn.specs.algebra.fills import FILLS, Fill, Side
 from onnxfn.specs.algebra.planned import AnySpec
 from onnxfn.specs.algebra.spec import Dummies, ExportSpec
 from onnxfn.specs.axes import names, shape
@@ -20,6 +21,7 @@ from onnxfn.specs.converters import plain_number, resolve
 from onnxfn.specs.errors import InvalidSpec, MissingValue, OnnxfnError, UnknownName, raise_no_memory, unknown
 from onnxfn.specs.records import Generator, Getter, InputSpec, NestedDummy
 
+Array = NDArray[Any]
 LARGEST_DUMMY = 1 << 28
 """The most elements of a dummy, 2 GiB of numbers: a larger one is a mistake in a size."""
 

@@ -125,7 +125,7 @@ def resolved(spec: ExportSpec, config: Snapshot) -> PlannedSpec:
 def _with_io_dtype(planned: PlannedSpec, spec: ExportSpec, config: Snapshot) -> PlannedSpec:
     """The planned spec with the float type that inputs and outputs have, if it is another than that of the graph."""
     io_dtype = spec.target.io_dtype
-    if not has_io_dtype(spec.target):
+    if io_dtype is None or not has_io_dtype(spec.target):
         return planned
     caches: set[str] = set()
     if spec.cache.past is not None:
