@@ -102,10 +102,8 @@ depth_anything: ExportSpec = compose(
 
 TIPSV2_SIZE = DOUBLED_SIZE.format(16)
 
-
 # An image is divided into patches at several scales. At the coarsest it is one patch, so its size is fixed.
 IMAGE_SIDE = "patch_size // scaled_images_ratios[0]"
-
 
 # Each query predicts a class and a mask.
 mask_query_outputs: ExportSpec = compose(
@@ -124,13 +122,11 @@ maskformer: ExportSpec = compose(
 
 universal_segmentation: ExportSpec = compose(loads("AutoModelForUniversalSegmentation"), mask_query_outputs)
 
-
 # The number of keypoints depends on the image. The axis has that of the image with the most, and a mask for the others.
 KEYPOINT_AXES = "batch_size num_keypoints"
 
 # Two images, and the keypoint of the second that matches each keypoint of the first.
 PAIR_AXES = "batch_size 2 num_keypoints"
-
 
 superglue: ExportSpec = compose(
     grayscale_pairs,

@@ -46,7 +46,6 @@ quantile_forecast: ExportSpec = tasked(
     "time-series-forecasting", gives("mean_predictions", "batch_size _"), gives("full_predictions", "batch_size _ _")
 )
 
-
 # The model without a head takes whole patches, and which of their steps are padding.
 series_features: ExportSpec = compose(
     takes("past_values", "batch_size context_length=", "values", kind="float"),

@@ -30,12 +30,10 @@ from onnxfn.specs.tasks.tasks import tasked
 STATES = "batch_size _ _"
 SEQUENCE = "batch_size sequence_length _"
 
-
 vision_transformer_of_any_size: ExportSpec = compose(
     dynamic_images, image_features(SEQUENCE), tasked("image-classification")
 )
 """Models for images of any size that return a sequence of patches: DINOv2, FocalNet."""
-
 
 # The model without a preprocessor takes vectors.
 perceiver_features: ExportSpec = compose(

@@ -86,7 +86,6 @@ LAYOUTS: Mapping[str, Layout] = MappingProxyType(
 )
 """The layouts by name. ONNX Runtime loads files of either layout from a file system."""
 
-
 ALIAS_FILE = "alias"
 """Written only on request: a `config.json` with a substitute model type."""
 

@@ -138,7 +138,6 @@ Inputs: `input_ids` and `attention_mask`, `[text_batch_size, sequence_length]`; 
 Tasks: feature-extraction and zero-shot-image-classification. `split` writes one file for each of the two parts.
 """
 
-
 text_with_image: ExportSpec = compose(
     text_dummies,
     text_cases,

@@ -53,7 +53,6 @@ OPTIONAL_INPUTS: Mapping[str, OptionalInput] = MappingProxyType(
 )
 """Name -> the optional input. transformers 5.23 calls them so."""
 
-
 POSITIONS, GENERATOR = "position_ids", "mrope_positions"
 
 MROPE_AXES: AxisMap = inserted(axis_map(TOKENS), 0, "3")

@@ -59,7 +59,6 @@ MIXED_SIDES: Mapping[tuple[str, ...], tuple[str, ...]] = MappingProxyType(
 TOKEN_FILLS = ("integers", "ids_with_end")
 """The functions of generators whose token ids may be replaced: none of them stands for a part of an image."""
 
-
 WORDS = re.compile(
     r"sliding_window|attention_window|window_size|window_len|local_attention|attention_chunk|chunk_size|chunk_length"
     r"|original_max_position|index_topk|floor_scale"
@@ -125,7 +124,10 @@ def with_text_cases(spec: PlannedSpec, facts: TextFacts, others: tuple[str, ...]
     `others`: the symbols of lengths that count without token ids, and without inputs that decide the sizes of outputs.
     """
     lengths = tuple(dict.fromkeys([*symbols(ids.axes).values()][-1] for ids in _token_inputs(spec))) or others
-    if not lengths or not _has_sizes(spec):
+    pasts = past_lengths(spec)
+    needed = {*pasts, *pasts.values(), *(name for ids in _token_inputs(spec) for name in names(ids.axes))}
+    # A case without the size of the tokens or of the past cannot run.
+    if not lengths or not all(needed <= _sizes(spec, case).keys() for case in cases(spec)):
         return spec
     special, long_cases = _with_special_tokens(spec, facts), partial(_long_cases, spec, lengths)
     known = {name for input_ in spec.inputs for name in names(input_.axes)}
@@ -254,13 +256,6 @@ def _with_long_past(
 
 def _sizes(spec: PlannedSpec, case: Case) -> dict[str, int]:
     return known_sizes(in_case(spec, case), {})
-
-
-def _has_sizes(spec: PlannedSpec) -> bool:
-    """Whether every case has the sizes of the tokens and of the past. A case without one cannot run."""
-    pasts = past_lengths(spec)
-    needed = {*pasts, *pasts.values(), *(name for ids in _token_inputs(spec) for name in names(ids.axes))}
-    return all(needed <= _sizes(spec, case).keys() for case in cases(spec))
 
 
 # Values
