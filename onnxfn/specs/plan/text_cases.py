@@ -160,12 +160,17 @@ def _with_special_tokens(spec: PlannedSpec, facts: TextFacts) -> tuple[Case, ...
     base = max(padded or cases(spec), key=lambda case: _suitability(spec, case, replaced[0]))
     sides = _sides(spec, mask_names)
     special = [_special_ids(generators[ids.generator], ids, masks[ids.name], facts) for ids in replaced]
-    of_masks = {name: {k: v for k, v in generators[name].arguments if k == "shortest"} for name in sorted(mask_names)}
-    masked = [Generator(name, "mixed_mask", {"sides": " ".join(sides), **kept}) for name, kept in of_masks.items()]
+    masked = [_mixed_mask(generators[name], sides) for name in sorted(mask_names)]
     inputs = tuple(evolve(ids, generator=f"special {ids.name}") for ids in replaced)
     dummies = group(base.dummies, Dummies(generators=(*masked, *special)))
     case = evolve(base, name=SPECIAL_TOKENS, dummies=dummies, inputs=named(base.inputs, inputs))
     return tuple(case if other == base else other for other in cases(spec))
+
+
+def _mixed_mask(generator: Generator, sides: Iterable[str]) -> Generator:
+    """The generator of a mask whose rows are padded in several ways, for that of a padding mask."""
+    shortest = {name: value for name, value in generator.arguments if name == "shortest"}
+    return Generator(generator.name, "mixed_mask", {"sides": " ".join(sides), **shortest})
 
 
 def _special_ids(generator: Generator, ids: InputSpec, mask: InputSpec, facts: TextFacts) -> Generator:
