@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from attrs import Attribute, evolve, field, frozen
-from attrs.validators import optional
 
 from onnxfn.specs.algebra.planned import Plan
-from onnxfn.specs.errors import InvalidSpec, OutputExists, listed, refuse_unknown
+from onnxfn.specs.errors import InvalidSpec, OutputExists, listed, unknown
 from onnxfn.specs.record import typed_fields
 from onnxfn.specs.short_repr import short_repr
 from onnxfn.specs.stored.reports import StageTimer
@@ -37,6 +36,16 @@ WEIGHT_STORAGES: tuple[str, ...] = get_args(WeightStorage)
 
 LINK: WeightStorage = "link"
 """Weights stay in the files of the checkpoint."""
+
+
+def _check_weight_storage(_: Any, __: Attribute[str | None], storage: str | None) -> None:
+    if storage is not None and storage not in WEIGHT_STORAGES:
+        raise unknown("weight storage", storage, WEIGHT_STORAGES)
+
+
+def _check_layout(_: Any, __: Attribute[str], name: str) -> None:
+    if name not in LAYOUTS:
+        raise unknown("layout", name, LAYOUTS)
 
 
 def _check_suffix(_: Any, __: Attribute[str | None], suffix: str | None) -> None:
@@ -90,10 +99,8 @@ class WriteOptions:
 
     __repr__ = short_repr
 
-    layout: LayoutName = field(default=OPTIMUM, validator=lambda _, __, name: refuse_unknown("layout", name, LAYOUTS))
-    weight_storage: WeightStorage | None = field(
-        default=None, validator=optional(lambda _, __, name: refuse_unknown("weight storage", name, WEIGHT_STORAGES))
-    )
+    layout: LayoutName = field(default=OPTIMUM, validator=_check_layout)
+    weight_storage: WeightStorage | None = field(default=None, validator=_check_weight_storage)
     external_data_threshold: int = PROTOBUF_LIMIT
     external_data_suffix: str | None = field(default=None, validator=_check_suffix)
     alias: bool = False
