@@ -16,9 +16,6 @@ from onnxfn.weights.digests import foreign_data
 from onnxfn.weights.journal import half_replaced
 from onnxfn.weights.onnx_files import data_fault, external_data_names, stored_tensors, with_weights_in_place
 
-FATAL = 4
-"""The highest severity of ONNX Runtime's log: nothing else is logged."""
-
 LARGE_HALF_BYTES = 1 << 29
 """Bytes of 16-bit weights from which on they are not converted all at once."""
 
@@ -55,7 +52,7 @@ def silent_options(kind: Literal["SessionOptions", "RunOptions"] = "SessionOptio
     import onnxruntime
 
     options = getattr(onnxruntime, kind)()
-    options.log_severity_level = FATAL  # each error is raised, too
+    options.log_severity_level = 4  # fatal: nothing else is logged, since each error is raised, too
     return options
 
 

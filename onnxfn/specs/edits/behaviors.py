@@ -24,8 +24,6 @@ STEMS: Mapping[str, str] = MappingProxyType(
 )
 """Behavior -> the stem of its file, as Optimum names it."""
 
-PASTS = ("outputs", "both")
-
 PAST_TARGET = "batch_size past_decoder_sequence_length+decoder_sequence_length"
 """The axes of a mask over cached and new tokens of a decoder."""
 
@@ -80,7 +78,7 @@ def with_behavior(spec: ExportSpec, behavior: str, *, past: Literal["outputs", "
     view = _view(spec, behavior)
     if past is None:
         return evolve(view, cache=evolve(view.cache, rows=()))
-    refuse_unknown("past", past, PASTS)
+    refuse_unknown("past", past, ("outputs", "both"))
     if past == "outputs":
         return _with_cache(view, "outputs", returned=lambda row: behavior == "decoder" or row.grows)
     both = _with_cache(view, "both", returned=lambda row: row.grows)
