@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
 
 from onnxfn.architectures.families.audio import (
     FRAMES,
@@ -42,11 +41,6 @@ def transducer(*encoder_specs: ExportSpec, loader: str = "AutoModelForRNNT") -> 
     """
     state = "num_decoder_layers= batch_size decoder_hidden_size="
     return compose(
-        reads(
-            vocab_size="vocab_size",
-            num_decoder_layers="num_decoder_layers",
-            decoder_hidden_size="decoder_hidden_size",
-        ),
         generates("token_ids", "integers", high=from_config("vocab_size")),
         generates("lstm_states", "uniform"),
         behaves(
@@ -134,7 +128,6 @@ def vocoder(loader: str) -> ExportSpec:
     return compose(
         takes("spectrogram", f"{TOKENS} model_in_dim=", "mel", kind="float"),
         generates("mel", "normal"),
-        reads(model_in_dim="model_in_dim"),
         sized(batch_size=2, sequence_length=16),
         tasked("text-to-audio", loads(loader), gives("waveform", "batch_size n_samples")),
     )
@@ -155,14 +148,13 @@ fastspeech2_conformer: ExportSpec = compose(
     tasked("text-to-audio", loads("AutoModelForTextToSpectrogram"), gives("spectrogram", "batch_size n_frames _")),
 )
 
-ROWS: Mapping[str, ExportSpec] = MappingProxyType(
+ROWS: Mapping[str, ExportSpec] = rows(
     {
-        **rows("wav2vec2 data2vec-audio unispeech-sat wav2vec2-conformer wavlm", wav2vec2),
+        "wav2vec2 data2vec-audio unispeech-sat wav2vec2-conformer wavlm": wav2vec2,
         # Spectrograms of one size, because the model has a position for each patch.
         "audio-spectrogram-transformer": compose(
             takes("input_values", "batch_size max_length= num_mel_bins=", "mel", kind="float"),
             generates("mel", "normal"),
-            reads(max_length="max_length", num_mel_bins="num_mel_bins"),
             sized(batch_size=2),
             always(return_dict=True),
             tasked("feature-extraction", gives("last_hidden_state", "batch_size _ _")),
@@ -193,10 +185,7 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "encodec": compose(
             without(waveforms, "input_values"),
             code_dummies,
-            reads(
-                audio_channels="audio_channels",
-                frames="convolved(sequence_length, repeated(1, len(upsampling_ratios)), upsampling_ratios)",
-            ),
+            reads(frames="convolved(sequence_length, repeated(1, len(upsampling_ratios)), upsampling_ratios)"),
             sized_in("one several", num_codebooks=(2, 3, 1)),
             behaves(
                 "encoder",
@@ -227,7 +216,7 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         ),
         "granite_speech5_ctc": compose(mel_inputs, granite_frames, audio_transcription),
         "granite_speech5_encoder": compose(mel_inputs, granite_frames, audio_features),
-        **rows("hubert sew sew-d unispeech", compose(audio, wav2vec2_frames(""))),
+        "hubert sew sew-d unispeech": compose(audio, wav2vec2_frames("")),
         "lasr_ctc": compose(mel_inputs, lasr_frames, audio_transcription),
         "lasr_encoder": compose(mel_inputs, lasr_frames, audio_features),
         # transformers 5 no longer has this model. Each convolution pads half its kernel, so the formula takes it as
@@ -239,7 +228,7 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
             audio_features,
             audio_transcription,
         ),
-        **rows("moss_transcribe_diarize_audio qwen2_audio_encoder voxtral_encoder", fixed_mel_inputs),
+        "moss_transcribe_diarize_audio qwen2_audio_encoder voxtral_encoder": fixed_mel_inputs,
         "nemotron_asr_streaming_encoder": compose(mel_inputs, nemotron_frames, audio_features),
         "parakeet_ctc": compose(mel_inputs, parakeet_frames(), audio_transcription),
         "parakeet_encoder": compose(mel_inputs, parakeet_frames(), audio_features),
@@ -254,7 +243,6 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
             takes("input_features", f"{TOKENS} num_mel_bins=", "mel", kind="float"),
             takes("noise_sequence", f"{TOKENS} model_in_channels=", "mel", kind="float"),
             generates("mel", "normal"),
-            reads(num_mel_bins="num_mel_bins", model_in_channels="model_in_channels"),
             sized(batch_size=2, sequence_length=16),
             always(return_dict=True),
             tasked("text-to-audio", loads("AutoModel"), gives("waveforms", "batch_size n_samples")),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
 
 from onnxfn.architectures.families.recurrent import (
     conv_state,
@@ -164,70 +163,67 @@ minimax: ExportSpec = compose(
 qwen3_next: ExportSpec = compose(llama, gated_delta_net_layers())
 
 
-def _rows(model_types: str, spec: ExportSpec, *heads: str) -> Mapping[str, ExportSpec]:
-    """The spec for features, for generation, and for the tasks of these heads, of each of these model types."""
-    return rows(model_types, only_tasks(spec, *FEATURES, *GENERATION, *heads))
+def _with_heads(spec: ExportSpec, *heads: str) -> ExportSpec:
+    """The spec for features, for generation, and for the tasks of these heads."""
+    return only_tasks(spec, *FEATURES, *GENERATION, *heads)
 
 
-ROWS: Mapping[str, ExportSpec] = MappingProxyType(
+ROWS: Mapping[str, ExportSpec] = rows(
     {
-        **_rows(
+        (
             "afmoe arcee aria_text beam bitnet cohere cohere2 cohere2_moe cwm dots1 ernie4_5 ernie4_5_moe "
             "exaone_moe flex_olmo gemma3_text glm glm4_moe granite granitemoe granitemoeshared helium hrm_text "
             "hy_v3 hyperclovax internlm3 iquestcoder jais2 kolibri1 laguna llama4_text mellum minimax_m2 "
-            "minimax_m3_vl_text nanochat nemotron olmo olmo2 olmoe solar_open stablelm vaultgemma",
-            llama,
-        ),
-        **_rows(
+            "minimax_m3_vl_text nanochat nemotron olmo olmo2 olmoe solar_open stablelm vaultgemma"
+        ): _with_heads(llama),
+        (
             "ctrl gemma gemma2 gpt_neox hunyuan_v1_dense hunyuan_v1_moe llama mistral modernbert-decoder olmo3 "
-            "phi phi3 phimoe qwen3 smollm3",
-            llama,
-            TEXT_CLASSIFICATION,
-        ),
-        **_rows("gptj opt", llama, TEXT_CLASSIFICATION, QUESTION_ANSWERING),
-        **_rows("biogpt glm4 gpt-sw3 gpt2 persimmon qwen2 qwen3_moe starcoder2", llama, *CLASSIFICATION),
-        **_rows("exaone4 ministral ministral3 mixtral qwen2_moe seed_oss", llama, *ALL_HEADS),
-        **_rows("apertus", llama, TOKEN_CLASSIFICATION),
-        **_rows("bamba", bamba),
+            "phi phi3 phimoe qwen3 smollm3"
+        ): _with_heads(llama, TEXT_CLASSIFICATION),
+        "gptj opt": _with_heads(llama, TEXT_CLASSIFICATION, QUESTION_ANSWERING),
+        "biogpt glm4 gpt-sw3 gpt2 persimmon qwen2 qwen3_moe starcoder2": _with_heads(llama, *CLASSIFICATION),
+        "exaone4 ministral ministral3 mixtral qwen2_moe seed_oss": _with_heads(llama, *ALL_HEADS),
+        "apertus": _with_heads(llama, TOKEN_CLASSIFICATION),
+        "bamba": _with_heads(bamba),
         # ALiBi needs no `position_ids`: its bias depends on the mask, and the model computes it.
-        **_rows("bloom mpt", compose(text_decoder, own_attention), *CLASSIFICATION),
-        **_rows("deepseek_v3 glm4_moe_lite youtu", deepseek_v3),
-        **_rows("deepseek_v2 minicpm3", deepseek_v3, TEXT_CLASSIFICATION),
-        **_rows("axk1", deepseek_v3, *CLASSIFICATION),
-        **_rows("falcon", falcon, QUESTION_ANSWERING, TOKEN_CLASSIFICATION),
-        **_rows("falcon_h1", compose(llama, mamba2_layers())),  # each layer has attention and a state space
-        **_rows("gemma3", gemma3, TEXT_CLASSIFICATION),
-        **_rows("gemma4_unified_text", gemma4),
-        **_rows("gpt_bigcode", gpt_bigcode, *CLASSIFICATION),
-        **_rows("granitemoehybrid nemotron_h", granitemoehybrid),
-        **_rows("jamba", jamba, TEXT_CLASSIFICATION),
+        "bloom mpt": _with_heads(compose(text_decoder, own_attention), *CLASSIFICATION),
+        "deepseek_v3 glm4_moe_lite youtu": _with_heads(deepseek_v3),
+        "deepseek_v2 minicpm3": _with_heads(deepseek_v3, TEXT_CLASSIFICATION),
+        "axk1": _with_heads(deepseek_v3, *CLASSIFICATION),
+        "falcon": _with_heads(falcon, QUESTION_ANSWERING, TOKEN_CLASSIFICATION),
+        "falcon_h1": _with_heads(compose(llama, mamba2_layers())),  # each layer has attention and a state space
+        "gemma3": _with_heads(gemma3, TEXT_CLASSIFICATION),
+        "gemma4_unified_text": _with_heads(gemma4),
+        "gpt_bigcode": _with_heads(gpt_bigcode, *CLASSIFICATION),
+        "granitemoehybrid nemotron_h": _with_heads(granitemoehybrid),
+        "jamba": _with_heads(jamba, TEXT_CLASSIFICATION),
         # Latent attention and Kimi Delta Attention.
-        **_rows(
-            "bailing_hybrid kimi_linear", compose(llama, latent_attention(full_attention_layers), kimi_delta_layers)
+        "bailing_hybrid kimi_linear": _with_heads(
+            compose(llama, latent_attention(full_attention_layers), kimi_delta_layers)
         ),
-        **_rows("lfm2 lfm2_moe", lfm2),
-        **_rows("lfm3", lfm3),
+        "lfm2 lfm2_moe": _with_heads(lfm2),
+        "lfm3": _with_heads(lfm3),
         # Layers with a state space only. There is no KV cache, and `forward` calls the cache `cache_params`.
-        **_rows("falcon_mamba mamba", compose(decoder_without_cache, mamba_layers(argument="cache_params"))),
-        **_rows("mamba2", compose(decoder_without_cache, mamba2_layers(argument="cache_params"))),
-        **_rows("mimo_v2_flash", mimo_v2_flash),
-        **_rows("minimax", minimax, *ALL_HEADS),
-        **_rows("olmo_hybrid", compose(llama, gated_delta_net_layers(conv_states_in_parts))),
+        "falcon_mamba mamba": _with_heads(compose(decoder_without_cache, mamba_layers(argument="cache_params"))),
+        "mamba2": _with_heads(compose(decoder_without_cache, mamba2_layers(argument="cache_params"))),
+        "mimo_v2_flash": _with_heads(mimo_v2_flash),
+        "minimax": _with_heads(minimax, *ALL_HEADS),
+        "olmo_hybrid": _with_heads(compose(llama, gated_delta_net_layers(conv_states_in_parts))),
         # Without `position_ids` the model counts from the length of the cache, the same for text, height and width.
         # transformers.js would compute positions of rank 3, other clients those of rank 2. Rotary embeddings are
         # relative, so padding on the left changes nothing.
-        **_rows("qwen3_5_text", without(qwen3_next, "position_ids"), TEXT_CLASSIFICATION),
-        **_rows("qwen3_5_moe_text", qwen3_next),
-        **_rows("qwen3_next", qwen3_next, *ALL_HEADS),
-        **_rows("zamba", zamba, TEXT_CLASSIFICATION),
-        **_rows("zamba2", compose(llama, hybrid_cache, mamba2_layers()), TEXT_CLASSIFICATION),
-        **_rows("gemma3n_text", compose(llama, kv_cache(layers=CACHED_LAYERS), own_attention)),
-        **_rows("gemma4_text", compose(gemma4, own_attention)),
-        **_rows(
-            "codegen flint gpt_neox_japanese gpt_oss granite_swa granitemoe_swa xglm", compose(llama, own_attention)
+        "qwen3_5_text": _with_heads(without(qwen3_next, "position_ids"), TEXT_CLASSIFICATION),
+        "qwen3_5_moe_text": _with_heads(qwen3_next),
+        "qwen3_next": _with_heads(qwen3_next, *ALL_HEADS),
+        "zamba": _with_heads(zamba, TEXT_CLASSIFICATION),
+        "zamba2": _with_heads(compose(llama, hybrid_cache, mamba2_layers()), TEXT_CLASSIFICATION),
+        "gemma3n_text": _with_heads(compose(llama, kv_cache(layers=CACHED_LAYERS), own_attention)),
+        "gemma4_text": _with_heads(compose(gemma4, own_attention)),
+        "codegen flint gpt_neox_japanese gpt_oss granite_swa granitemoe_swa xglm": _with_heads(
+            compose(llama, own_attention)
         ),
-        **_rows("doge gpt_neo", compose(llama, own_attention), TEXT_CLASSIFICATION),
-        **_rows("diffllama", compose(llama, own_attention), *ALL_HEADS),
+        "doge gpt_neo": _with_heads(compose(llama, own_attention), TEXT_CLASSIFICATION),
+        "diffllama": _with_heads(compose(llama, own_attention), *ALL_HEADS),
         "internlm2": only_tasks(llama, *GENERATION),
         "openai-gpt": only_tasks(llama, *WITHOUT_PAST, TEXT_CLASSIFICATION),
         "recurrent_gemma": only_tasks(llama, *WITHOUT_PAST),

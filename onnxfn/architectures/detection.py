@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
 
 from onnxfn.architectures.families.detection import (
     IMAGE_ENCODER,
@@ -103,10 +102,8 @@ depth_anything: ExportSpec = compose(
 
 TIPSV2_SIZE = DOUBLED_SIZE.format(16)
 
-
 # An image is divided into patches at several scales. At the coarsest it is one patch, so its size is fixed.
 IMAGE_SIDE = "patch_size // scaled_images_ratios[0]"
-
 
 # Each query predicts a class and a mask.
 mask_query_outputs: ExportSpec = compose(
@@ -125,20 +122,11 @@ maskformer: ExportSpec = compose(
 
 universal_segmentation: ExportSpec = compose(loads("AutoModelForUniversalSegmentation"), mask_query_outputs)
 
-eomt: ExportSpec = compose(
-    pixel_inputs,
-    reads(num_channels="num_channels", image_height="image_size", image_width="image_size"),
-    runs("detection.with_constant_mask_probs"),
-    tasked("image-segmentation", universal_segmentation, gives("masks_queries_logits", "batch_size _ _ _")),
-)
-
-
 # The number of keypoints depends on the image. The axis has that of the image with the most, and a mask for the others.
 KEYPOINT_AXES = "batch_size num_keypoints"
 
 # Two images, and the keypoint of the second that matches each keypoint of the first.
 PAIR_AXES = "batch_size 2 num_keypoints"
-
 
 superglue: ExportSpec = compose(
     grayscale_pairs,
@@ -199,7 +187,7 @@ text_detection: ExportSpec = compose(
     ),
 )
 
-ROWS: Mapping[str, ExportSpec] = MappingProxyType(
+ROWS: Mapping[str, ExportSpec] = rows(
     {
         # Patches have 16 pixels. The image of the trace has odd numbers of patches.
         "chmv2": compose(
@@ -207,8 +195,8 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
             sized(height=80, width=112),
             tasked("depth-estimation", gives("predicted_depth", f"batch_size {DOUBLED_SIZE.format(32)}")),
         ),
-        **rows("conditional_detr dab-detr table-transformer", table_transformer),
-        **rows("d_fine deimv2 rt_detr rt_detr_v2", rt_detr()),
+        "conditional_detr dab-detr table-transformer": table_transformer,
+        "d_fine deimv2 rt_detr rt_detr_v2": rt_detr(),
         # The sides of the smallest feature map are a 64th of those of the image. The trace has an image for which they
         # are greater than 1.
         "deformable_detr": compose(table_transformer, image_cases((192, 136), (131, 183), traced=(160, 224))),
@@ -246,7 +234,12 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
                 gives("keypoints", f"{CELL_AXES} 2", kind="float"),
             ),
         ),
-        **rows("eomt eomt_dinov3", eomt),
+        "eomt eomt_dinov3": compose(
+            pixel_inputs,
+            reads(image_height="image_size", image_width="image_size"),
+            runs("detection.with_constant_mask_probs"),
+            tasked("image-segmentation", universal_segmentation, gives("masks_queries_logits", "batch_size _ _ _")),
+        ),
         "glpn": compose(
             images_without_cases,
             image_cases((96, 64), (64, 128)),
@@ -264,12 +257,11 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "oneformer": compose(
             images_of_any_size,
             swin_backbone,
-            reads(task_seq_len="task_seq_len", text_encoder_vocab_size="text_encoder_vocab_size"),
             takes("task_inputs", "batch_size task_seq_len=", "task_tokens"),
             generates("task_tokens", "integers", high=from_config("text_encoder_vocab_size")),
             tasked("image-segmentation", universal_segmentation),
         ),
-        **rows("pp_ocrv5_mobile_det pp_ocrv5_server_det pp_ocrv6_medium_det pp_ocrv6_small_det", text_detection),
+        "pp_ocrv5_mobile_det pp_ocrv5_server_det pp_ocrv6_medium_det pp_ocrv6_small_det": text_detection,
         "prompt_depth_anything": compose(
             depth_anything,
             takes("prompt_depth", "batch_size 1 prompt_height prompt_width", "depths", kind="float"),
@@ -300,7 +292,7 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
                 gives("image_positional_embeddings", "batch_size _ _ _"),
             ),
         ),
-        **rows("sam2 sam3_tracker", sam2),
+        "sam2 sam3_tracker": sam2,
         # The output of the first layer with global attention is also an input of the mask decoder.
         "sam_hq": compose(
             sam_reads,
@@ -328,7 +320,7 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         ),
         # The prompt is an image with its mask. The model predicts the mask of another image.
         "seggpt": compose(
-            reads(num_channels="num_channels", half="image_size[0] // 2", image_width="image_size[1]"),
+            reads(half="image_size[0] // 2", image_width="image_size[1]"),
             *(
                 takes(name, "batch_size num_channels= half= image_width=", "pixels", kind="float")
                 for name in ("pixel_values", "prompt_pixel_values", "prompt_masks")

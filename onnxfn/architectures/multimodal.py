@@ -105,34 +105,12 @@ groupvit: ExportSpec = compose(
     feature_outputs(image_inputs(), text_batch_inputs, similarity_outputs("image")),
 )
 
-# Each image has the same number of texts. The outputs are boxes per image, and logits per box and text.
-owlvit: ExportSpec = compose(
-    groupvit,
-    sized(text_batch_size=4),
-    tasked(
-        "zero-shot-object-detection",
-        image_inputs(),
-        text_batch_inputs,
-        gives("logits", "batch_size _ num_queries"),
-        gives("pred_boxes", "batch_size _ _"),
-        gives("text_embeds", "batch_size max_text_queries _"),
-        gives("image_embeds", "batch_size _ _ _"),
-        sized_in("one right-padded left-padded", text_batch_size=(4, 3, 3, 6)),
-    ),
-)
-
 # A page: its tokens, the box of each token, and the image. The outputs have a row per token, and then a row per patch.
 TOKENS_AND_PATCHES = f"{TOKENS}+num_patches"
 layoutlmv3: ExportSpec = compose(
     text_dummies,
     text_cases,
-    reads(
-        vocab_size="vocab_size",
-        num_channels="num_channels",
-        image_height="input_size",
-        image_width="input_size",
-        num_patches="(input_size // patch_size) ** 2 + 1",
-    ),
+    reads(image_height="input_size", image_width="input_size", num_patches="(input_size // patch_size) ** 2 + 1"),
     generates("pixels", "normal"),
     always(return_dict=True),
     text_inputs,
@@ -152,7 +130,6 @@ REGION_AXES = "batch_size visual_seq_length"
 text_with_regions: ExportSpec = compose(
     text_dummies,
     text_cases,
-    reads(vocab_size="vocab_size", type_vocab_size="type_vocab_size"),
     generates("regions", "normal"),
     sized_in("one right-padded left-padded", visual_seq_length=(16, 5, 20, 9)),
     always(return_dict=True),
@@ -160,7 +137,6 @@ text_with_regions: ExportSpec = compose(
 )
 visual_bert: ExportSpec = compose(
     text_with_regions,
-    reads(visual_embedding_dim="visual_embedding_dim"),
     takes("visual_embeds", f"{REGION_AXES} visual_embedding_dim=", "regions", kind="float"),
     takes("visual_attention_mask", REGION_AXES, "padding_mask"),
     takes("visual_token_type_ids", REGION_AXES, "segment_ids"),
@@ -259,20 +235,6 @@ blip: ExportSpec = compose(
     ),
 )
 
-# A text begins with placeholder tokens for the image, which the model removes.
-blip_2: ExportSpec = compose(
-    two_towers,
-    reads(vocab_size="qformer_config.vocab_size"),
-    longer_texts("num_query_tokens"),
-    tasked(
-        "zero-shot-image-classification",
-        image_inputs(),
-        text_batch_inputs,
-        similarity_outputs("image"),
-        gives("image_embeds", "batch_size _ _"),
-    ),
-)
-
 # Videos in place of images.
 FRAME_AXES = "batch_size num_frames= num_channels= image_height= image_width="
 video_inputs: ExportSpec = takes("pixel_values_videos", FRAME_AXES, "pixels", kind="float")
@@ -345,11 +307,11 @@ TOWER_ROWS: Mapping[str, ExportSpec] = MappingProxyType(
     {name: compose(row, pooler_output(loader=loader)) for name, (row, loader) in TOWERS.items()}
 )
 
-ROWS: Mapping[str, ExportSpec] = MappingProxyType(
+ROWS: Mapping[str, ExportSpec] = rows(
     {
         **TOWER_ROWS,
         "git_vision_model": compose(vision_model, serves("feature-extraction", loads("GitVisionModel"))),
-        **rows("chinese_clip_vision_model clip_vision_model mlcd_vision_model tipsv2_vision_model", clip_vision_model),
+        "chinese_clip_vision_model clip_vision_model mlcd_vision_model tipsv2_vision_model": clip_vision_model,
         "videoprism_text_model": compose(
             TOWER_ROWS["videoprism_text_model"],  # the model appends a token to the text
             feature_outputs(loads("VideoPrismTextModel"), gives("last_hidden_state", f"{TOKENS}+1 _")),
@@ -357,18 +319,29 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         "videoprism_vision_model": compose(
             vision_dummies(tasked("feature-extraction", gives("last_hidden_state", "batch_size _ _"))),
             image_reads(""),
-            reads(num_frames="num_frames"),
             video_inputs,
         ),
         "aimv2_vision_model": compose(vision_model, pooler_output(when="not use_head == False")),
         "align": text_and_vision_with_segments,
         "altclip": text_and_vision,
         "blip": blip,
-        "blip-2": blip_2,
+        # A text begins with placeholder tokens for the image, which the model removes.
+        "blip-2": compose(
+            two_towers,
+            reads(vocab_size="qformer_config.vocab_size"),
+            longer_texts("num_query_tokens"),
+            tasked(
+                "zero-shot-image-classification",
+                image_inputs(),
+                text_batch_inputs,
+                similarity_outputs("image"),
+                gives("image_embeds", "batch_size _ _"),
+            ),
+        ),
         "bridgetower": bridgetower,
         "chinese_clip": compose(text_and_vision, reads(type_vocab_size="text_config.type_vocab_size")),
         "clap": clap,
-        **rows("clip metaclip_2", clip),
+        "clip metaclip_2": clip,
         "clip_text_model": compose(text_model, text_with_end, pooler_output(), text_layer_states),
         "clipseg": compose(
             text_and_vision,
@@ -388,7 +361,6 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         # The tokens, and the features and positions of image regions, from another model.
         "lxmert": compose(
             text_with_regions,
-            reads(visual_feat_dim="visual_feat_dim", visual_pos_dim="visual_pos_dim"),
             generates("box_coordinates", "uniform", low=0.0, high=1.0),
             takes("visual_feats", f"{REGION_AXES} visual_feat_dim=", "regions", kind="float"),
             takes("visual_pos", f"{REGION_AXES} visual_pos_dim=", "box_coordinates", kind="float"),
@@ -405,7 +377,21 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
                 gives("logits", "batch_size _", path=("question_answering_score",)),
             ),
         ),
-        **rows("owlv2 owlvit", owlvit),
+        # Each image has the same number of texts. The outputs are boxes per image, and logits per box and text.
+        "owlv2 owlvit": compose(
+            groupvit,
+            sized(text_batch_size=4),
+            tasked(
+                "zero-shot-object-detection",
+                image_inputs(),
+                text_batch_inputs,
+                gives("logits", "batch_size _ num_queries"),
+                gives("pred_boxes", "batch_size _ _"),
+                gives("text_embeds", "batch_size max_text_queries _"),
+                gives("image_embeds", "batch_size _ _ _"),
+                sized_in("one right-padded left-padded", text_batch_size=(4, 3, 3, 6)),
+            ),
+        ),
         "siglip": siglip_towers(image_inputs),
         "siglip2": siglip_towers(patch_inputs, patch_dummies(), patch_sizes),
         "siglip2_vision_model": compose(
@@ -416,7 +402,7 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
             tasked("feature-extraction", gives("last_hidden_state", "batch_size max_num_patches _")),
             pooler_output(when="not vision_use_head == False"),
         ),
-        **rows("siglip-text siglip_text_model", siglip_text_model),
+        "siglip-text siglip_text_model": siglip_text_model,
         "siglip-text-with-projection": compose(
             text_model_inputs,
             text_layer_states,

@@ -6,7 +6,6 @@ Rows that Optimum also has take its inputs and tasks (tests/contract).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
 
 from onnxfn.architectures import encoder_decoders, speech_to_text, text_to_audio
 from onnxfn.architectures.families.heads import text_classification
@@ -25,18 +24,16 @@ t5: ExportSpec = compose(text_seq2seq, t5_reads)
 
 marian: ExportSpec = compose(text_seq2seq, standalone_decoder)
 
-# Their decoders start with the last token of the encoder's text.
-mbart: ExportSpec = compose(marian, text_classification, tasked("question-answering", text_inputs))
-
 global_attention_mask: ExportSpec = takes("global_attention_mask", SOURCE, "global_mask")
 
 # The model pads to a multiple of its block size. The trace has another length, so that the padding is in the graph.
 pegasus_x: ExportSpec = compose(text_seq2seq, sized(encoder_sequence_length=15))
 
-ROWS: Mapping[str, ExportSpec] = MappingProxyType(
+ROWS: Mapping[str, ExportSpec] = rows(
     {
-        **rows("bart bigbird_pegasus mbart", mbart),
-        **rows("blenderbot blenderbot-small marian mvp pegasus", marian),
+        # Their decoders start with the last token of the encoder's text.
+        "bart bigbird_pegasus mbart": compose(marian, text_classification, tasked("question-answering", text_inputs)),
+        "blenderbot blenderbot-small marian mvp pegasus": marian,
         "led": compose(
             text_seq2seq,
             behaves("monolith", global_attention_mask),
@@ -46,7 +43,7 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         # The trace has several global blocks, and a length that is not a multiple of the local blocks.
         "longt5": compose(t5, sized(encoder_sequence_length=57)),
         "m2m_100": text_seq2seq,
-        **rows("mt5 t5 umt5", t5),
+        "mt5 t5 umt5": t5,
         "pegasus_x": pegasus_x,
         "plbart": compose(marian, text_classification),
         # With a cache, the decoder reads one token at a time only (modeling_prophetnet.ProphetNetDecoder.forward).

@@ -28,7 +28,6 @@ decision_transformer: ExportSpec = compose(
     generates("values", "normal"),
     generates("steps", "integers", high=from_config("max_ep_len")),
     padded("left"),
-    reads(state_dim="state_dim", act_dim="act_dim", max_ep_len="max_ep_len"),
     sized_in("one right-padded left-padded", batch_size=(2, 1, 3, 3), sequence_length=(16, 7, 11, 24)),
     case("one", padded("none")),
     case("right-padded", padded("right")),
@@ -47,13 +46,11 @@ quantile_forecast: ExportSpec = tasked(
     "time-series-forecasting", gives("mean_predictions", "batch_size _"), gives("full_predictions", "batch_size _ _")
 )
 
-
 # The model without a head takes whole patches, and which of their steps are padding.
 series_features: ExportSpec = compose(
     takes("past_values", "batch_size context_length=", "values", kind="float"),
     takes("past_values_padding", "batch_size context_length=", "padding"),
     generates("padding", "integers", high=2),
-    reads(context_length="context_length"),
     gives("last_hidden_state", "batch_size _ _"),
     gives("loc", "batch_size", kind="float"),
     gives("scale", "batch_size", kind="float"),
@@ -94,13 +91,7 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
             generates("values", "normal"),
             generates("observed", "mask", padding="left"),
             generates("category", "integers", high=from_config("cardinality[0]")),
-            reads(
-                past_length="context_length + max(lags_sequence)",
-                prediction_length="prediction_length",
-                num_time_features="num_time_features",
-                num_static_categorical_features="num_static_categorical_features",
-                num_static_real_features="num_static_real_features",
-            ),
+            reads(past_length="context_length + max(lags_sequence)"),
             sized(batch_size=2),
             always(return_dict=True, use_cache=False),
             tasked(

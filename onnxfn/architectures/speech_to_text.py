@@ -67,7 +67,6 @@ def parakeet_seq2seq(decoder: str) -> ExportSpec:
 NUM_ADAPTERS = "num_adapter_layers if add_adapter else 0"
 seamless_inputs: ExportSpec = compose(mel_inputs, input_lengths(101, single=59, right_padded=77, left_padded=126))
 
-
 # An encoder for speech, an encoder for text, and one decoder. The task chooses the encoder.
 speech_tasks: ExportSpec = compose(
     audio_encoder(seamless_inputs, FRAMES, monolith_states=False),
@@ -91,7 +90,6 @@ seamless: ExportSpec = compose(
     generation_tasks("automatic-speech-recognition", speech_tasks),
     generation_tasks("text2text-generation", text_tasks),
 )
-
 
 # T5 whose encoder reads mel spectrograms with `hidden_size` features per frame. `generate` of transformers first adds
 # the composer to them: this step is a file of its own, `mel_conditioner`.
@@ -168,7 +166,7 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         ),
         "whisper": compose(
             speech_seq2seq,
-            reads(num_mel_bins="num_mel_bins", num_frames="max_source_positions * 2"),
+            reads(num_frames="max_source_positions * 2"),
             generates("mel", "normal"),
             audio_encoder(whisper_inputs, "batch_size _ _"),
             behaves("decoder", encoder_states, next_ids),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
 
 from onnxfn.architectures.families.rows import rows
 from onnxfn.architectures.families.text import bert_inputs, box_inputs, global_mask_dummies, text_encoder, text_inputs
@@ -23,13 +22,6 @@ roberta: ExportSpec = compose(text_encoder, text_inputs)
 
 # A model that was trained without segments has no `token_type_ids`.
 deberta_v2: ExportSpec = compose(roberta, takes("token_type_ids", TOKENS, "segment_ids", when="type_vocab_size"))
-
-# XLM and Flaubert look up `token_type_ids` in the embedding of tokens. They have no embedding of segments.
-xlm: ExportSpec = compose(
-    bert,
-    generates("segment_ids", "integers", high=from_config("vocab_size")),
-    reads(vocab_size="n_words or vocab_size"),
-)
 
 # Each path has exactly `max_depth` steps (modeling_markuplm.XPathEmbeddings.forward).
 XPATH = f"{TOKENS} max_depth="
@@ -56,18 +48,15 @@ dpr: ExportSpec = without(
     "last_hidden_state",
 )
 
-ROWS: Mapping[str, ExportSpec] = MappingProxyType(
+ROWS: Mapping[str, ExportSpec] = rows(
     {
-        **rows(
-            "albert bert convbert electra megatron-bert mobilebert nystromformer rembert roformer squeezebert", bert
-        ),
+        "albert bert convbert electra megatron-bert mobilebert nystromformer rembert roformer squeezebert": bert,
         "bert-generation": only_tasks(roberta, "feature-extraction"),
         "bros": bros,
-        **rows(
+        (
             "camembert data2vec-text distilbert ibert luke mpnet roberta roberta-prelayernorm xlm-roberta "
-            "xlm-roberta-xl",
-            roberta,
-        ),
+            "xlm-roberta-xl"
+        ): roberta,
         "canine": only_tasks(
             compose(
                 bert,
@@ -86,8 +75,13 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
             generates("task_ids", "integers", high=from_config("task_type_vocab_size")),
             tasked("multiple-choice", takes("task_type_ids", TOKENS, "task_ids", when="0")),
         ),
-        **rows("esm esmc eurobert modernbert", only_tasks(roberta, *BASIC_TASKS)),
-        **rows("flaubert xlm", xlm),
+        "esm esmc eurobert modernbert": only_tasks(roberta, *BASIC_TASKS),
+        # XLM and Flaubert look up `token_type_ids` in the embedding of tokens. They have no embedding of segments.
+        "flaubert xlm": compose(
+            bert,
+            generates("segment_ids", "integers", high=from_config("vocab_size")),
+            reads(vocab_size="n_words or vocab_size"),
+        ),
         # FNet mixes tokens by a Fourier transform, which has no mask.
         "fnet": without(bert, "attention_mask"),
         # The third segment type is that of the first token (modeling_funnel.FunnelAttentionStructure).

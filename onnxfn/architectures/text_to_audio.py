@@ -28,12 +28,7 @@ TEXT = "1 encoder_sequence_length"
 SPECTROGRAM = "1 decoder_sequence_length"
 speecht5: ExportSpec = compose(
     seq2seq,
-    reads(
-        hidden_size="hidden_size",
-        num_mel_bins="num_mel_bins",
-        speaker_embedding_dim="speaker_embedding_dim",
-        reduction_factor="reduction_factor",
-    ),
+    reads(hidden_size="hidden_size"),
     generates("frames", "normal"),
     sized(past_decoder_sequence_length=12, n_spectrums_x_reduction_factor=20),
     case("one", sized(past_decoder_sequence_length=2, n_spectrums_x_reduction_factor=2)),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
 
 from onnxfn.architectures.families.rows import rows
 from onnxfn.architectures.families.sizes import sized_in
@@ -31,39 +30,27 @@ from onnxfn.specs.tasks.tasks import tasked
 STATES = "batch_size _ _"
 SEQUENCE = "batch_size sequence_length _"
 
-
 vision_transformer_of_any_size: ExportSpec = compose(
     dynamic_images, image_features(SEQUENCE), tasked("image-classification")
 )
 """Models for images of any size that return a sequence of patches: DINOv2, FocalNet."""
-
 
 # The model without a preprocessor takes vectors.
 perceiver_features: ExportSpec = compose(
     takes("inputs", f"{TOKENS} d_model=", "vectors", kind="float"),
     takes("attention_mask", TOKENS, "padding_mask"),
     generates("vectors", "normal"),
-    reads(d_model="d_model"),
     gives("last_hidden_state", STATES),
 )
 
-# A line of text has the height that the model was trained with, and any width.
-text_recognition: ExportSpec = compose(
-    dynamic_images,
-    takes("pixel_values", "batch_size num_channels= 48 width", "pixels", kind="float"),
-    sized_in("one several", width=(160, 97, 75)),
-    tasked("text-recognition"),
-)
-
-ROWS: Mapping[str, ExportSpec] = MappingProxyType(
+ROWS: Mapping[str, ExportSpec] = rows(
     {
-        **rows("vit deit swin swinv2", compose(vision, tasked("masked-im"))),
-        **rows("beit data2vec-vision hiera levit pvt vit_msn dinov2_with_registers ijepa", vision),
-        **rows(
+        "vit deit swin swinv2": compose(vision, tasked("masked-im")),
+        "beit data2vec-vision hiera levit pvt vit_msn dinov2_with_registers ijepa": vision,
+        (
             "convnext convnextv2 cvt efficientnet mobilenet_v1 mobilenet_v2 poolformer regnet resnet bit pvt_v2 "
-            "swiftformer textnet",
-            vision_of_any_size,
-        ),
+            "swiftformer textnet"
+        ): vision_of_any_size,
         "dinov2": vision_transformer_of_any_size,
         "donut-swin": only_tasks(vision, "feature-extraction"),
         "imagegpt": compose(
@@ -119,18 +106,21 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
             generates("noise", "uniform", low=0.0, high=1.0),
             reads(num_patches="image_height // patch_size * (image_width // patch_size)"),
         ),
-        **rows("dinov3_convnext dinov3_vit pixio", compose(dynamic_images, image_features(SEQUENCE))),
+        "dinov3_convnext dinov3_vit pixio": compose(dynamic_images, image_features(SEQUENCE)),
         "hgnet_v2": compose(dynamic_images, tasked("image-classification")),
-        **rows(
-            "timesformer videomae vivit",
-            compose(video_inputs(), image_features(STATES), tasked("video-classification")),
-        ),
-        **rows("vitdet sam_vision_model sam_hq_vision_model", compose(fixed_images, image_features(FIXED_MAP))),
-        **rows("internvl_vision radio", compose(fixed_images, image_features(STATES))),
-        **rows("rt_detr_resnet pp_lcnet_v3 pp_lcnet_v4 uvdoc_backbone", backbone(dynamic_images, DYNAMIC_MAPS)),
+        "timesformer videomae vivit": compose(video_inputs(), image_features(STATES), tasked("video-classification")),
+        "vitdet sam_vision_model sam_hq_vision_model": compose(fixed_images, image_features(FIXED_MAP)),
+        "internvl_vision radio": compose(fixed_images, image_features(STATES)),
+        "rt_detr_resnet pp_lcnet_v3 pp_lcnet_v4 uvdoc_backbone": backbone(dynamic_images, DYNAMIC_MAPS),
         "mobilevitv2": compose(fixed_images, image_features(FIXED_MAP), tasked("image-classification")),
-        **rows("pp_ocrv5_mobile_rec pp_ocrv5_server_rec pp_ocrv6_small_rec pp_ocrv6_tiny_rec", text_recognition),
-        **rows("maskformer-swin lw_detr_vit rf_detr_dinov2", backbone(fixed_images, FIXED_MAP)),
+        # A line of text has the height that the model was trained with, and any width.
+        "pp_ocrv5_mobile_rec pp_ocrv5_server_rec pp_ocrv6_small_rec pp_ocrv6_tiny_rec": compose(
+            dynamic_images,
+            takes("pixel_values", "batch_size num_channels= 48 width", "pixels", kind="float"),
+            sized_in("one several", width=(160, 97, 75)),
+            tasked("text-recognition"),
+        ),
+        "maskformer-swin lw_detr_vit rf_detr_dinov2": backbone(fixed_images, FIXED_MAP),
         "focalnet": compose(
             vision_transformer_of_any_size,
             tasked("masked-im", fixed_images),  # the masked patches are reshaped to a square

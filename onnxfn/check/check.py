@@ -38,7 +38,7 @@ from onnxfn.check.variants.weight_bytes import weight_findings
 from onnxfn.check.verdict.case_comparisons import CheckedFile, agreeing_with_any_case, case_comparisons
 from onnxfn.check.verdict.verdict import Comparison, ExactOutputs, exact_outputs
 from onnxfn.models.dtypes import in_dtype_if_small
-from onnxfn.run.sessions import check_options, kept_session, open_check_session, silent_run_options, watched_session
+from onnxfn.run.sessions import check_options, kept_session, open_check_session, silent_options, watched_session
 from onnxfn.specs.algebra.dummies import Array
 from onnxfn.specs.algebra.planned import Part, Plan
 from onnxfn.specs.errors import listed
@@ -108,7 +108,7 @@ def _judged_with_weights(
 ) -> tuple[JudgedCases, tuple[tuple[str, ...], tuple[WeightError, ...]]]:
     """The judged cases of a file and the result of `file_weights` for a model, computed in parallel."""
     part, file, tick = checked.part, checked.file, checked.tick
-    run_options, stopped = silent_run_options(), threading.Event()
+    run_options, stopped = silent_options("RunOptions"), threading.Event()
 
     def stop() -> None:
         run_options.terminate = True
@@ -178,7 +178,7 @@ def adapter_report(
         values, findings = measured_cases(part, session, proof, lambda: known)
         measurements = variant_measurements(part, session, proof, values)
         return Report((), [each.case for each in known], findings, measurements)
-    pairs = ((each, tuple(session.run(names, dict(each.inputs), silent_run_options()))) for each in expected)
+    pairs = ((each, tuple(session.run(names, dict(each.inputs), silent_options("RunOptions")))) for each in expected)
     judged = judged_cases(CheckedFile(model, part, file, exact, tick), pairs)
     return Report(differences(part, judged.comparisons), judged.cases, judged.findings)
 

@@ -21,7 +21,7 @@ from onnxfn.check.check import checked_session, compared_file
 from onnxfn.check.texts.decoded_texts import SessionOpener
 from onnxfn.check.verdict.case_comparisons import CheckedFile, case_comparisons
 from onnxfn.check.verdict.verdict import Comparison, ExactOutputs
-from onnxfn.run.sessions import silent_run_options
+from onnxfn.run.sessions import silent_options
 from onnxfn.specs.algebra.dummies import known_sizes
 from onnxfn.specs.algebra.planned import Part
 from onnxfn.specs.conditions import Condition, as_ranges
@@ -76,7 +76,7 @@ def _agrees(checked: CheckedFile, case: CheckCase, session: Any, compared: list[
     if reference is None:
         return None
     try:
-        _, arrays = with_outputs(lambda: session, silent_run_options(), checked.file, checked.part, reference)
+        _, arrays = with_outputs(lambda: session, silent_options("RunOptions"), checked.file, checked.part, reference)
     except CheckFailed:
         return False
     comparisons = case_comparisons(checked, reference, arrays, compared)

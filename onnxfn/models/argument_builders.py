@@ -51,11 +51,6 @@ def _with_object(model: Any, builder: ArgumentBuilder, tree: Any, path: list[str
     )
 
 
-def as_list(_: Any, items: tuple[Any, ...]) -> list[Any]:
-    """A list with these items, which a tuple would refuse to add to."""
-    return list(items)
-
-
 def dynamic_cache(model: Any, tensors: CacheTensors) -> Any:
     """A `DynamicCache` with the layers of the configuration, which hold these tensors; layers without any are empty.
 
@@ -213,18 +208,14 @@ def _joined_parts(tensors: Mapping[str, Any]) -> dict[str, Any]:
 
 ARGUMENT_BUILDERS: Mapping[str, Callable[[Any, Any], Any]] = MappingProxyType(
     {
-        builder.__name__: builder
-        for builder in (
-            as_list,
-            dynamic_cache,
-            encoder_decoder_cache,
-            dynamic_cache_without_config,
-            minimax_cache,
-            last_positions,
-            moonshine_streaming_encoder_output,
-            parakeet_encoder_output,
-            moonshine_encoder_output,
-        )
+        "as_list": lambda _, items: list(items),  # a tuple would refuse to be added to
+        **{
+            builder.__name__: builder
+            for builder in (
+                *(dynamic_cache, encoder_decoder_cache, dynamic_cache_without_config, minimax_cache, last_positions),
+                *(moonshine_streaming_encoder_output, parakeet_encoder_output, moonshine_encoder_output),
+            )
+        },
     }
 )
 """Name of an argument builder in a spec -> the function."""

@@ -126,7 +126,6 @@ SELECTIONS = "select narrow index_select unbind split chunk"
 BLOCK = 1 << 22
 """The most elements of the weight of a linear layer that are converted at once."""
 
-
 Dtypes = Mapping[int, Any]
 """From the identity of each weight to convert or to read to the torch dtype to compute in."""
 

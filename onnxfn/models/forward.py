@@ -21,7 +21,7 @@ from onnxfn.models.torch_modes import eager_branches, quiet, stable_sorts
 from onnxfn.specs.algebra.dummies import Array, graph_dtype
 from onnxfn.specs.algebra.planned import Part, PlannedSpec
 from onnxfn.specs.axes import pattern, shape, symbols
-from onnxfn.specs.converters import Path, at, nested
+from onnxfn.specs.converters import at, nested
 from onnxfn.specs.errors import CaptureFailed, UnknownName, errors_as, first_line, listed, unknown
 from onnxfn.specs.records import KINDS, Constant
 
@@ -81,18 +81,16 @@ def flat_forward(model: Any, spec: PlannedSpec) -> Callable[[Sequence[Any]], tup
             if type(result) is tuple and len(result) == len(spec.outputs) == 1 and not spec.outputs[0].path:
                 values = result  # a lone tensor has no name, and needs none
             else:
-                values = tuple(at(_path_in(result, output.forward_path), result) for output in spec.outputs)
+                # The first field may have another name in the installed version.
+                names, paths = fields(result), [output.forward_path for output in spec.outputs]
+                own = ((name_among(name, names) if isinstance(name, str) else name, *rest) for name, *rest in paths)
+                values = tuple(at(path, result) for path in own)
             return tuple(_in_io_dtype(spec, output.name, of) for output, of in zip(spec.outputs, values, strict=True))
         except UnknownName as error:
             where = f"{type(model).__name__} does not fit {spec.task or 'this spec'}: {error}{_advice(spec, result)}"
             raise CaptureFailed(where) from None
 
     return outputs
-
-
-def _path_in(result: Any, path: Path) -> Path:
-    """The path of an output in a result, whose first field may have another name in the installed version."""
-    return (name_among(path[0], fields(result)), *path[1:]) if path and isinstance(path[0], str) else path
 
 
 def _in_io_dtype(spec: PlannedSpec, name: str, value: Any) -> Any:
@@ -136,10 +134,14 @@ def raw_forward(model: Any, spec: PlannedSpec) -> Callable[[Sequence[Any]], Any]
 
     submodule = submodule_of(model, spec.call.submodule)
     _check_constants(submodule, spec)
+    parameters = inspect.signature(submodule.forward).parameters
+    takes_others = any(each.kind is each.VAR_KEYWORD for each in parameters.values())
+    # A function that gets an argument by its name would get it twice.
+    passed = {name for _, named in calls_with_others(submodule) for name in named}
     constants = {
         constant.name: constant.value
         for constant in spec.call.constants
-        if not constant.path and _has_parameter(submodule, constant.name)
+        if not constant.path and (constant.name in parameters or (takes_others and constant.name not in passed))
     }
     inner = [constant for constant in spec.call.constants if constant.path]
 
@@ -245,14 +247,6 @@ def _positional_arguments(submodule: Any, arguments: Mapping[str, Any]) -> dict[
     by_place = {inspect.Parameter.POSITIONAL_ONLY, *([inspect.Parameter.POSITIONAL_OR_KEYWORD] if several else [])}
     single = [each.name for each in parameters if each.kind in by_place and each.name in arguments]
     return {**{name: (arguments[name],) for name in single}, **{name: tuple(arguments[name]) for name in several}}
-
-
-def _has_parameter(model: Any, name: str) -> bool:
-    """Whether `forward` accepts a keyword argument of this name."""
-    parameters = inspect.signature(model.forward).parameters
-    # A function that gets an argument by its name would get it twice.
-    is_free = all(name not in passed for _, passed in calls_with_others(model))
-    return name in parameters or (is_free and any(each.kind is each.VAR_KEYWORD for each in parameters.values()))
 
 
 def calls_with_others(model: Any) -> tuple[tuple[str, frozenset[str | None]], ...]:

@@ -33,7 +33,10 @@ def unchanged_eval(model: Any) -> Iterator[None]:
 
     modules = list(model.modules())
     owners = {id(owner): owner for owner in (*modules, *_configs(modules)) if hasattr(owner, "__dict__")}
-    saved = [(vars(owner), dict(vars(owner)), _dicts(owner)) for owner in owners.values()]
+    # transformers registers hooks that collect hidden states, and sets an attribute that says so. Restored without its
+    # dicts, a module would register them again at each call. torch keeps hooks in ordered dicts.
+    saved = [(vars(owner), dict(vars(owner))) for owner in owners.values()]
+    saved += [(each, dict(each)) for own, _ in saved for each in own.values() if type(each) in (dict, OrderedDict)]
     for module in modules:
         module.training = False
         if NESTED in vars(module):
@@ -45,10 +48,10 @@ def unchanged_eval(model: Any) -> Iterator[None]:
                 undo.enter_context(torch.autocast(device, enabled=False))
             yield
     finally:
-        for attributes, contents, dicts in saved:
-            _restore(attributes, contents)
-            for value, items in dicts:
-                _restore(value, items)
+        for items, contents in saved:
+            if [*items] != [*contents]:  # gives a dict its items in their order
+                items.clear()
+            items.update(contents)
 
 
 def _forget_long_texts(module: Any) -> None:
@@ -67,10 +70,7 @@ def _forget_long_texts(module: Any) -> None:
 
 @contextmanager
 def with_attention(model: Any, implementation: str | None) -> Iterator[None]:
-    """Sets the attention implementation of transformers, such as `"eager"`; None leaves that of the model.
-
-    To be entered inside `unchanged_eval`, which restores it.
-    """
+    """Sets the attention of transformers, such as `"eager"`, inside `unchanged_eval`, which restores it; None: none."""
     for config in _configs(model.modules()) if implementation is not None else ():
         config._attn_implementation_internal = implementation
     yield
@@ -78,23 +78,6 @@ def with_attention(model: Any, implementation: str | None) -> Iterator[None]:
 
 def _configs(modules: Iterable[Any]) -> list[Any]:
     return [module.config for module in modules if hasattr(module, "config")]
-
-
-def _dicts(owner: Any) -> list[tuple[dict[str, Any], dict[str, Any]]]:
-    """The dicts of an object (parameters, buffers, modules, hooks), each with a shallow copy.
-
-    transformers registers hooks that collect hidden states, and sets an attribute that says so. Restoring one without
-    the other would register the hooks again at each call.
-    """
-    # torch keeps hooks in ordered dicts
-    return [(value, dict(value)) for value in vars(owner).values() if type(value) in (dict, OrderedDict)]
-
-
-def _restore(items: dict[str, Any], saved: dict[str, Any]) -> None:
-    """Gives a dict the items that it had, in their order."""
-    if [*items] != [*saved]:
-        items.clear()
-    items.update(saved)
 
 
 ATTEMPTS = 3

@@ -28,7 +28,6 @@ LOCK = threading.RLock()
 SOURCES = ("torch", "transformers", "onnxscript", "onnx_ir", "onnx")
 """Packages whose logs are dropped."""
 
-
 POLL = 0.2
 """Seconds between two looks at a lock that another thread holds."""
 

@@ -60,15 +60,13 @@ def _with_dtype(input_name: str, values: Any, dtype: np.dtype[Any], name: str) -
         array = np.asarray(values)
     except ValueError as error:
         raise InvalidSpec(f"{input_name} is not an array of numbers: {first_line(error)}") from None
-    fits = array.dtype == dtype if has_dtype or array.dtype.kind not in "biuf" else _is_safe(array, dtype)
+    if has_dtype or array.dtype.kind not in "biuf":
+        fits = array.dtype == dtype
+    else:  # numbers of a list keep their values, but for rounding of real numbers
+        fits = array.size == 0 or dtype.kind == "f" or np.array_equal(array.astype(dtype), array)
     if not fits:
         raise InvalidSpec(f"{input_name} is {array.dtype}; {name} takes {dtype}")
     return np.ascontiguousarray(array, dtype).reshape(array.shape)
-
-
-def _is_safe(numbers: Array, dtype: np.dtype[Any]) -> bool:
-    """Whether numbers of a list keep their values in a dtype, but for rounding of real numbers."""
-    return numbers.size == 0 or dtype.kind == "f" or bool(np.array_equal(numbers.astype(dtype), numbers))
 
 
 def _axes(port: Any) -> str:

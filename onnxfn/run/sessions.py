@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from onnxfn.specs.algebra.dummies import Array
 from onnxfn.specs.errors import CaptureFailed, ModelNotFound, OnnxfnError, errors_as, first_line, listed
@@ -15,9 +15,6 @@ from onnxfn.weights.chunks import watched
 from onnxfn.weights.digests import foreign_data
 from onnxfn.weights.journal import half_replaced
 from onnxfn.weights.onnx_files import data_fault, external_data_names, stored_tensors, with_weights_in_place
-
-FATAL = 4
-"""The highest severity of ONNX Runtime's log: nothing else is logged."""
 
 LARGE_HALF_BYTES = 1 << 29
 """Bytes of 16-bit weights from which on they are not converted all at once."""
@@ -50,21 +47,12 @@ def open_session(
         return onnxruntime.InferenceSession(content or str(path), options or silent_options(), providers=[*providers])
 
 
-def silent_options() -> Any:
-    """The default `onnxruntime.SessionOptions`, without a log: each error is raised, too."""
+def silent_options(kind: Literal["SessionOptions", "RunOptions"] = "SessionOptions") -> Any:
+    """The default options of ONNX Runtime, without a log. A run ends when `terminate` of its options is set."""
     import onnxruntime
 
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = FATAL
-    return options
-
-
-def silent_run_options() -> Any:
-    """The default `onnxruntime.RunOptions`, without a log. A run with them ends when their `terminate` is set."""
-    import onnxruntime
-
-    options = onnxruntime.RunOptions()
-    options.log_severity_level = FATAL
+    options = getattr(onnxruntime, kind)()
+    options.log_severity_level = 4  # fatal: nothing else is logged, since each error is raised, too
     return options
 
 
@@ -73,7 +61,7 @@ def run_session(
 ) -> tuple[Array, ...]:
     """The outputs of these names, or all outputs for None. CheckFailed if ONNX Runtime cannot run `what`."""
     with errors_as(lambda error: CheckFailed(f"ONNX Runtime cannot run {what}: {runtime_message(error)}")):
-        return tuple(session.run(names, dict(feeds), run_options or silent_run_options()))
+        return tuple(session.run(names, dict(feeds), run_options or silent_options("RunOptions")))
 
 
 def open_check_session(file: Path, tick: Tick = no_tick, content: bytes | None = None) -> Any:
@@ -98,10 +86,7 @@ def watched_session(file: Path, options: Any, content: bytes | None, tick: Tick)
 
 
 def kept_session(sessions: dict[Path, Any], tick: Tick, file: Path, own_tick: Tick | None = None) -> Any:
-    """The session of a file among `sessions`; it is opened and added if it is not there.
-
-    `own_tick` is called in place of `tick` while ONNX Runtime loads the file.
-    """
+    """The session of a file among `sessions`; if it is not there, it is opened, with `own_tick` in place of `tick`."""
     if file not in sessions:
         sessions[file] = open_check_session(file, own_tick or tick)
     return sessions[file]

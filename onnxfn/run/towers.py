@@ -64,10 +64,7 @@ def tower_features(sessions: Mapping[str, Any], arguments: Mapping[str, Array]) 
 def embedded(
     table: Any, sessions: Mapping[str, Any], known: Placeholders, arguments: Mapping[str, Array]
 ) -> dict[str, Array]:
-    """The arguments with the embeddings of tokens, and features among them in the places of placeholder tokens.
-
-    `table` looks up embeddings, and `sessions` compute features: see `tower_features`.
-    """
+    """The arguments with the embeddings of tokens by `table`, and features of `sessions` in their places."""
     ids = arguments[IDS]
     rows = {placeholder_of(name, known): each for name, each in tower_features(sessions, arguments).items()}
     return {**arguments, EMBEDS: merged_embeddings(session_outputs(table, {IDS: ids})[EMBEDS], ids, rows)}

@@ -15,11 +15,11 @@ import ast
 import re
 from collections.abc import Callable, Mapping
 from functools import cache
-from types import MappingProxyType
 from typing import Literal
 
 from attrs import evolve
 
+from onnxfn.specs.conditions import formula_value
 from onnxfn.specs.errors import InvalidSpec, UnknownName, closest, listed, shortened
 from onnxfn.specs.record import record
 from onnxfn.specs.short_repr import shortened_call
@@ -31,14 +31,7 @@ LONGEST_WORD = 500
 """Characters of the longest word of a pattern. The formulas of the tables have at most 63."""
 
 _OPERATOR_WITH_SPACES = re.compile(r"\s*(//|[-+*()])\s*")
-_OPERATORS: Mapping[type[ast.operator], Callable[[int, int], int]] = MappingProxyType(
-    {
-        ast.Add: lambda a, b: a + b,
-        ast.Sub: lambda a, b: a - b,
-        ast.Mult: lambda a, b: a * b,
-        ast.FloorDiv: lambda a, b: a // b,
-    }
-)
+_OPERATORS = (ast.Add, ast.Sub, ast.Mult, ast.FloorDiv)
 
 
 @record
@@ -123,7 +116,7 @@ def pattern(axes: AxisMap) -> str:
     >>> pattern(axis_map("batch_size past_sequence_length+sequence_length head_dim="))
     'batch_size past_sequence_length+sequence_length head_dim='
     """
-    return " ".join(_word(axis) for axis in axes.axes)
+    return " ".join(axis.symbol.replace(" ", "") + "=" * (axis.kind == "configured") for axis in axes.axes)
 
 
 def symbols(axes: AxisMap) -> dict[int, str]:
@@ -158,12 +151,16 @@ def shape(axes: AxisMap, sizes: Mapping[str, int]) -> tuple[int, ...]:
 
 def value(symbol: str, sizes: Mapping[str, int]) -> int:
     """The value of a symbol for these sizes. A size may be anything that adds and multiplies, also torch's SymInt."""
-    return _node_value(_tree(symbol), sizes, symbol)
-
-
-@cache
-def _tree(symbol: str) -> ast.expr:
-    return ast.parse(symbol, mode="eval").body
+    if missing := [name for name in terms(symbol) if name not in sizes]:
+        known = f"{listed(sizes)}{closest(missing[0], sizes)}"
+        raise UnknownName(f"no size for {missing[0]!r} in axis {symbol!r}; known: {known}")
+    try:
+        number: int = formula_value(symbol, sizes)
+    except ZeroDivisionError:
+        raise InvalidSpec(f"axis {symbol!r} divides by 0 for these sizes: {dict(sizes)}") from None
+    except InvalidSpec:
+        raise InvalidSpec(f"axis {symbol!r} is not made of names and whole numbers") from None
+    return number
 
 
 def solve_for_name(symbol: str, size: int) -> dict[str, int]:
@@ -240,11 +237,6 @@ def _with_sizes(axis: Axis, sizes: Mapping[str, int]) -> Axis:
     return evolve(axis, symbol=" ".join(str(sizes.get(word, word)) for word in axis.symbol.split()))
 
 
-def _word(axis: Axis) -> str:
-    without_spaces = axis.symbol.replace(" ", "")
-    return f"{without_spaces}=" if axis.kind == "configured" else without_spaces
-
-
 def _canonical_formula(text: str, word: str) -> str:
     """The formula with one space around each operator, as ONNX shows it; `word` is the axis in error messages."""
     if len(text) > LONGEST_WORD:
@@ -256,7 +248,7 @@ def _canonical_formula(text: str, word: str) -> str:
     if "#" in text:  # Python skips a comment, ONNX would show it
         raise InvalidSpec(f"axis {word!r} is not made of names and whole numbers")
     for node in ast.walk(tree):
-        if isinstance(node, ast.BinOp) and type(node.op) not in _OPERATORS:
+        if isinstance(node, ast.BinOp) and not isinstance(node.op, _OPERATORS):
             raise InvalidSpec(f"axis {word!r} has an operator other than + - * //")
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.FloorDiv) and getattr(node.right, "value", 1) == 0:
             raise InvalidSpec(f"axis {word!r} divides by 0")
@@ -280,21 +272,3 @@ def _size(axis: Axis, sizes: Mapping[str, int]) -> int:
             raise InvalidSpec("the size of an axis '_' is unknown, so only outputs may have such an axis")
         case "dynamic" | "configured":
             return value(axis.symbol, sizes)
-
-
-def _node_value(node: ast.AST, sizes: Mapping[str, int], symbol: str) -> int:
-    match node:
-        case ast.BinOp(left, operator, right):
-            operands = _node_value(left, sizes, symbol), _node_value(right, sizes, symbol)
-            try:
-                return _OPERATORS[type(operator)](*operands)
-            except ZeroDivisionError:
-                raise InvalidSpec(f"axis {symbol!r} divides by 0 for these sizes: {dict(sizes)}") from None
-        case ast.Name(name) if name in sizes:
-            return sizes[name]
-        case ast.Name(name):
-            raise UnknownName(f"no size for {name!r} in axis {symbol!r}; known: {listed(sizes)}{closest(name, sizes)}")
-        case ast.Constant(int(number)):
-            return number
-        case _:
-            raise InvalidSpec(f"axis {symbol!r} is not made of names and whole numbers")

@@ -10,7 +10,7 @@ import ast
 import math
 import operator
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from itertools import pairwise
 from types import MappingProxyType
@@ -92,9 +92,14 @@ def is_true(text: str, sizes: Mapping[str, int]) -> bool:
     True
     """
     try:
-        return bool(_value(_tree(text), sizes))
+        return bool(formula_value(text, sizes))
     except ArithmeticError:
         return False
+
+
+def formula_value(text: str, sizes: Mapping[str, int]) -> Any:
+    """The value of a formula or a condition for these sizes, which may be anything that adds, also torch's SymInt."""
+    return _value(_tree(text), sizes)
 
 
 def symbols_of(text: str) -> tuple[str, ...]:
@@ -104,7 +109,8 @@ def symbols_of(text: str) -> tuple[str, ...]:
     ('height', 'width')
     """
     names = [node for node in ast.walk(_tree(text)) if isinstance(node, ast.Name)]
-    return tuple(dict.fromkeys(node.id for node in sorted(names, key=lambda node: node.col_offset) if _is_axis(node)))
+    ordered = dict.fromkeys(node.id for node in sorted(names, key=lambda node: node.col_offset))
+    return tuple(name for name in ordered if name not in FUNCTIONS and name != "math")
 
 
 def numbers_in(text: str) -> frozenset[int]:
@@ -188,16 +194,12 @@ def read_conditions(text: str) -> tuple[Condition, ...]:
     >>> read_conditions("width >= 7 (torch)")
     (Condition(text='width >= 7', line='torch'),)
     """
-    return tuple(_read(text))
-
-
-def _read(text: str) -> Iterator[Condition]:
-    for part in filter(None, text.split(SEPARATOR)):
-        formula, bracket, line = part.rpartition(" (")
-        has_line = bracket and is_condition(formula)
-        condition = Condition(formula, line.removesuffix(")")) if has_line else Condition(part)
-        if is_condition(condition.text):
-            yield condition
+    pairs = ((part, *part.rpartition(" (")[::2]) for part in text.split(SEPARATOR))
+    read = (
+        Condition(formula, line.removesuffix(")")) if is_condition(formula) else Condition(part)
+        for part, formula, line in pairs
+    )
+    return tuple(condition for condition in read if is_condition(condition.text))
 
 
 def is_condition(text: str) -> bool:
@@ -225,10 +227,6 @@ def _is_comparison(tree: ast.expr) -> bool:
     return isinstance(tree, ast.Compare) or (bool(parts) and all(map(_is_comparison, parts)))
 
 
-def _is_axis(node: ast.Name) -> bool:
-    return node.id not in FUNCTIONS and node.id != "math"
-
-
 def _is_known(node: ast.AST) -> bool:
     """Whether `_value` can compute a node of a syntax tree. A power of a power could be larger than memory."""
     match node:
@@ -246,7 +244,7 @@ def _is_known(node: ast.AST) -> bool:
     return type(node) in OPERATORS or isinstance(node, ast.Load | ast.And | ast.Or)
 
 
-def _value(node: ast.expr, sizes: Mapping[str, int]) -> Any:
+def _value(node: Any, sizes: Mapping[str, int]) -> Any:
     """The value of a node of a syntax tree for these sizes."""
     match node:
         case ast.Constant(number):
@@ -260,13 +258,10 @@ def _value(node: ast.expr, sizes: Mapping[str, int]) -> Any:
         case ast.Compare(left, signs, rights):
             values = [_value(each, sizes) for each in (left, *rights)]
             return all(OPERATORS[type(sign)](*pair) for sign, pair in zip(signs, pairwise(values), strict=True))
-    function, operands = _call(node)
+        case ast.Call(called, operands):
+            function = FUNCTIONS[ast.unparse(called)]
+        case ast.UnaryOp(sign, operand):
+            function, operands = OPERATORS[type(sign)], [operand]
+        case ast.BinOp(left, sign, right):
+            function, operands = OPERATORS[type(sign)], [left, right]
     return function(*(_value(operand, sizes) for operand in operands))
-
-
-def _call(node: Any) -> tuple[Callable[..., Any], list[ast.expr]]:
-    """The function that a node calls, or that its operator stands for, and its arguments."""
-    if isinstance(node, ast.Call):
-        return FUNCTIONS[ast.unparse(node.func)], node.args
-    operands = [node.operand] if isinstance(node, ast.UnaryOp) else [node.left, node.right]
-    return OPERATORS[type(node.op)], operands

@@ -15,11 +15,7 @@ Arguments = tuple[tuple[str, Any], ...]
 
 
 def sorted_arguments(arguments: Mapping[str, Any] | Arguments) -> Arguments:
-    """Keyword arguments as sorted pairs, which compare and hash.
-
-    Raises:
-        InvalidSpec: they are not keyword arguments.
-    """
+    """Keyword arguments as sorted pairs, which compare and hash. InvalidSpec if they are not keyword arguments."""
     try:
         return tuple(sorted(dict(arguments).items()))
     except (TypeError, ValueError):
@@ -39,11 +35,7 @@ def plain_number(value: Any) -> Any:
 
 
 def as_tuple(values: Iterable[Any]) -> tuple[Any, ...]:
-    """The values as a tuple. A text is refused, because its letters are not meant.
-
-    Raises:
-        InvalidSpec: `values` is a text, or no collection.
-    """
+    """The values as a tuple. InvalidSpec if they are no collection, or a text, whose letters are not meant."""
     if isinstance(values, str) or not isinstance(values, Iterable):
         kind = "text" if isinstance(values, str) else "value"
         raise InvalidSpec(f"a tuple is expected, not the {kind} {shortened(values)}: write ({shortened(values)},)")
@@ -61,18 +53,10 @@ def unique_names(_: Any, attribute: Any, records: Collection[Any]) -> None:
 
 
 def resolve(name: str, known: Mapping[str, Any], *, kind: str) -> Any:
-    """The function that a name in a spec refers to.
+    """The function that a name in a spec refers to: a key of `known`, or `package.module:Class.method`.
 
-    Args:
-        name: A key of `known`, or `package.module:function` (`package.module:Class.method`) for any other function.
-        known: Short names, and for each the function itself or a text `package.module:function`.
-        kind: What the function is used for. It is part of the error message.
-
-    Returns:
-        The function.
-
-    Raises:
-        UnknownName: `known` has no such key, the module cannot be imported, or it has no such attribute.
+    `known`: short names, and for each the function itself or such a text. `kind`: what the function is used for, in
+    error messages. UnknownName if there is no such key, module or attribute.
 
     >>> resolve("double", {"double": "operator:add"}, kind="example")(2, 2)
     4
@@ -101,8 +85,7 @@ Path = tuple[str | int, ...]
 def nested(leaves: Iterable[tuple[Path, Any]]) -> Any:
     """The tree that has each value at its path. Names become the keys of a dict, numbers the positions of a tuple.
 
-    Raises:
-        InvalidSpec: Two values have the same path, one path goes through another, or the positions have a gap.
+    InvalidSpec if two values have the same path, one path goes through another, or the positions have a gap.
 
     >>> nested([(("input_ids",), 1), (("past", 0, 0), 2), (("past", 0, 1), 3)])
     {'input_ids': 1, 'past': ((2, 3),)}

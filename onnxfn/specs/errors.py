@@ -209,13 +209,7 @@ def listed(names: Iterable[str], *, most: int = 24) -> str:
 
 
 def unknown(kind: str, name: str, known: Iterable[str], *, of: str = "") -> UnknownName:
-    """The error for a name that does not exist.
-
-    Args:
-        kind: What the name stands for, such as `task`.
-        name: The name that was asked for.
-        known: The names that exist.
-        of: The spec or the model that they belong to, if any.
+    """The error for a name that does not exist. `kind`: what it stands for. `of`: the owner of the known names, if any.
 
     >>> str(unknown("task", "fil-mask", ["fill-mask", "feature-extraction"], of="bert"))
     "no task 'fil-mask' for bert; known: fill-mask, feature-extraction; did you mean 'fill-mask'?"

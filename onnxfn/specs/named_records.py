@@ -69,12 +69,10 @@ class Named:
 
     def __repr__(self) -> str:
         full = repr(self.records)
-        return full if len(full) <= LONGEST_REPR else shortened_call(type(self).__name__, _grouped_names(self.records))
-
-
-def _grouped_names(records: Iterable[Any]) -> list[str]:
-    """The names of records; those that differ in the layer alone are one, as in a table."""
-    return [name for (name,) in grouped_rows([(record.name,) for record in records])]
+        if len(full) <= LONGEST_REPR:
+            return full
+        names = grouped_rows([(record.name,) for record in self.records])
+        return shortened_call(type(self).__name__, [name for (name,) in names])
 
 
 def by_name(records: Iterable[Any], word: str = "record") -> Named:
@@ -83,11 +81,7 @@ def by_name(records: Iterable[Any], word: str = "record") -> Named:
 
 
 def tensor_of(spec: Any, name: str) -> Any:
-    """The input of a name, else the output of that name. Those that only a task or a part has are not among them.
-
-    Raises:
-        UnknownName: the spec has neither.
-    """
+    """The input of a name, else the output. UnknownName if the spec has neither, even if a task or a part has it."""
     tensors = {tensor.name: tensor for tensor in (*spec.outputs, *spec.inputs)}
     refuse_unknown("input or output", name, tensors, of=spec.name or "this spec")
     return tensors[name]

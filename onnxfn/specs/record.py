@@ -5,7 +5,7 @@ Each record is declared with `@record`, which uses `typed_fields`; so no field n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache, partial
 from types import MappingProxyType, NoneType, UnionType
 from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -34,15 +34,14 @@ def typed_fields(_: type, fields: list[Attribute[Any]]) -> list[Attribute[Any]]:
     Traceback (most recent call last):
     onnxfn.specs.errors.WrongType: source of Read is 2, of the type int; it must be str or Getter
     """
-    return [_typed(field, is_named=isinstance(field.default, Named)) for field in fields]
-
-
-def _typed(field: Attribute[Any], *, is_named: bool) -> Attribute[Any]:
-    own = field.validator or (unique_names if is_named else None)
-    return field.evolve(
-        validator=check_type if own is None else and_(own, check_type),
-        converter=None if field.converter is None else _with_field_in_errors(field.converter),
-    )
+    own = [field.validator or (unique_names if isinstance(field.default, Named) else None) for field in fields]
+    return [
+        field.evolve(
+            validator=check_type if validator is None else and_(validator, check_type),
+            converter=field.converter and _with_field_in_errors(field.converter),
+        )
+        for field, validator in zip(fields, own, strict=True)
+    ]
 
 
 def _with_field_in_errors(converter: Any) -> Any:
@@ -121,21 +120,17 @@ def fits(annotation: Any) -> Fits:
         item = fits(arguments[0])
         return lambda value: isinstance(value, Named) and all(map(item, value))
     if origin is tuple:
-        return _tuple_fits([fits(each) for each in arguments if each is not Ellipsis], arguments)
+        items = [fits(each) for each in arguments if each is not Ellipsis]
+        if arguments[-1] is Ellipsis:
+            return lambda value: isinstance(value, tuple) and all(map(items[0], value))
+        return lambda value: (
+            isinstance(value, tuple)
+            and len(value) == len(items)
+            and all(item_fits(item) for item_fits, item in zip(items, value, strict=True))
+        )
     is_number = annotation in NUMBERS
     classes = NUMBERS.get(annotation) or (object if annotation is Any else origin or annotation)
     return lambda value: isinstance(value, classes) and not (is_number and type(value) is bool)
-
-
-def _tuple_fits(items: Sequence[Fits], annotations: tuple[Any, ...]) -> Fits:
-    """Whether a value is a tuple of these items; `(int, ...)` is one type for all."""
-    if annotations[-1] is Ellipsis:
-        return lambda value: isinstance(value, tuple) and all(map(items[0], value))
-    return lambda value: (
-        isinstance(value, tuple)
-        and len(value) == len(items)
-        and all(item_fits(item) for item_fits, item in zip(items, value, strict=True))
-    )
 
 
 __all__ = ("record",)
@@ -143,9 +138,11 @@ __all__ = ("record",)
 if TYPE_CHECKING:  # type checkers know the classes of attrs, and no function that makes them
     from attrs import frozen as record
 else:
+    from html import escape
+
     from attrs import frozen
 
-    from onnxfn.specs.short_repr import notebook_text, short_repr
+    from onnxfn.specs.short_repr import short_repr
 
     def record(decorated: Any = None, **options: Any) -> Any:
         """A frozen class of attrs with checked types of fields and a short `repr`.
@@ -162,5 +159,6 @@ else:
         if "__repr__" not in vars(decorated):
             decorated.__repr__ = short_repr
         if "__str__" in vars(decorated):
-            decorated._repr_html_ = notebook_text
+            # the lines as they print, also if they are wider than the page
+            decorated._repr_html_ = lambda self: f'<pre style="overflow-x:auto">{escape(str(self))}</pre>'
         return frozen(decorated, field_transformer=typed_fields, **options)

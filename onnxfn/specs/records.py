@@ -62,12 +62,7 @@ Source = str | Getter
 
 @record
 class Read:
-    """One entry of a normalizer.
-
-    Attributes:
-        name: The name that axes and generators use.
-        source: Where the configuration keeps the value.
-    """
+    """One entry of a normalizer: the name that axes and generators use, and where the configuration has the value."""
 
     name: str
     source: Source

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Sequence
-from html import escape
 from itertools import chain, groupby, zip_longest
 from typing import Any
 
@@ -38,11 +37,6 @@ def short_repr(record: Any) -> str:
     name = type(record).__name__
     full = f"{name}({', '.join(f'{key}={value!r}' for key, value in values.items())})"
     return full if len(full) <= LONGEST_REPR else shortened_call(name, [*_words(record, values)])
-
-
-def notebook_text(record: Any) -> str:
-    """A record as HTML for a notebook: its printed lines, also if they are wider than the page."""
-    return f'<pre style="overflow-x:auto">{escape(str(record))}</pre>'
 
 
 def shortened_call(name: str, words: list[str]) -> str:

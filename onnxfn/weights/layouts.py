@@ -11,7 +11,7 @@ from attrs import evolve, frozen
 
 from onnxfn.specs.algebra.spec import ExportSpec, FloatDtype, tensor_names
 from onnxfn.specs.edits.renaming import renamed
-from onnxfn.specs.errors import InvalidSpec, ModelNotFound, listed, refuse_unknown, unknown
+from onnxfn.specs.errors import InvalidSpec, ModelNotFound, listed, refuse_unknown
 from onnxfn.weights.names import file_fault
 
 
@@ -86,7 +86,6 @@ LAYOUTS: Mapping[str, Layout] = MappingProxyType(
 )
 """The layouts by name. ONNX Runtime loads files of either layout from a file system."""
 
-
 ALIAS_FILE = "alias"
 """Written only on request: a `config.json` with a substitute model type."""
 
@@ -98,8 +97,7 @@ def with_alias(layout: Layout) -> Layout:
 
 def layout_of(name: str) -> Layout:
     """The layout with a name; UnknownName if there is none."""
-    if name not in LAYOUTS:
-        raise unknown("layout", name, LAYOUTS)
+    refuse_unknown("layout", name, LAYOUTS)
     return LAYOUTS[name]
 
 
@@ -207,17 +205,10 @@ def write_configs(model: Any, folder: Path) -> tuple[Path, ...]:
 
     Writes nothing for a model without a configuration that can be written as JSON.
     """
-    configs = [(file, _json_config(model, attribute)) for attribute, file in CONFIG_FILES.items()]
+    own: dict[str, Any] = {file: getattr(model, attribute, None) for attribute, file in CONFIG_FILES.items()}
+    # diffusers keeps a dict as `config`, and `to_json_string` is the model's method
+    configs = [(file, model if isinstance(config, Mapping) else config) for file, config in own.items()]
     texts = {folder / file: config.to_json_string() for file, config in configs if hasattr(config, "to_json_string")}
     for file, text in texts.items():
         file.write_text(text)
     return tuple(texts)
-
-
-def _json_config(model: Any, attribute: str) -> Any:
-    """The object that writes a configuration as JSON.
-
-    For a plain dict that is the model: diffusers keeps a dict as `config`, and `to_json_string` is the model's method.
-    """
-    config = getattr(model, attribute, None)
-    return model if isinstance(config, Mapping) else config

@@ -66,7 +66,6 @@ mel_inputs: ExportSpec = compose(
     takes("attention_mask", TOKENS, "padding_mask"),
     generates("mel", "normal"),
     padded("right"),
-    reads(num_mel_bins="num_mel_bins"),
     sized_in("one right-padded longer", batch_size=(2, 1, 3, 2), sequence_length=(64, 37, 51, 90)),
     case("one", padded("none")),
     always(return_dict=True),
@@ -102,7 +101,7 @@ def parakeet_frames(length: str = "sequence_length") -> ExportSpec:
 fixed_mel_inputs: ExportSpec = compose(
     takes("input_features", "batch_size num_mel_bins= num_frames=", "mel", kind="float"),
     generates("mel", "normal"),
-    reads(num_mel_bins="num_mel_bins", num_frames="max_source_positions * 2"),
+    reads(num_frames="max_source_positions * 2"),
     sized(batch_size=2),
     always(return_dict=True),
     tasked("feature-extraction", gives("last_hidden_state", "batch_size _ _")),

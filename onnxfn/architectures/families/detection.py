@@ -75,10 +75,7 @@ Tasks: none. A row adds them.
 
 
 def segmentation_tasks(logits: str) -> ExportSpec:
-    """A spec of the tasks image-segmentation and semantic-segmentation, with these axes of `logits`: DPT, SegFormer.
-
-    Optimum has both names for the same task: a class for each position of an image.
-    """
+    """A spec of a task for which Optimum has two names, with these axes of `logits`: a class for each position."""
     task = compose(loads("AutoModelForSemanticSegmentation"), gives("logits", logits))
     return compose(tasked("image-segmentation", task), tasked("semantic-segmentation", task))
 

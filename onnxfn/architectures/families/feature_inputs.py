@@ -25,7 +25,6 @@ PIXELS = compose(
 )
 """Images of the size that the configuration has."""
 
-
 STAGED_PIXELS = compose(
     PIXELS,
     takes("pixel_values", "num_images num_channels= height width", "pixels", kind="float"),
@@ -219,7 +218,6 @@ ASKED: Forms = (
     ),
 )
 """Images, or the frames of videos, with a text for each."""
-
 
 IMAGE_FORMS: Mapping[str, Forms] = MappingProxyType(
     {

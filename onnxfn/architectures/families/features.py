@@ -30,17 +30,14 @@ unsplit: ExportSpec = compose(
 )
 """The patches for towers that split their result into a list with an item for each image."""
 
-
 token_table: ExportSpec = runs("features.token_embeddings")
 """The table of token embeddings as a separate part."""
-
 
 wide_decoder: ExportSpec = runs("wide_rows.language_model")
 """A decoder for rows that carry more than an embedding."""
 
 inner_decoder: ExportSpec = runs("wide_rows.inner_language_model")
 """The inner language model of a model that does not return its cache."""
-
 
 prefix_decoder: ExportSpec = runs("prefixes.language_model")
 """A decoder that reads its prompt in both directions. The prompt is the tokens of a step with an empty cache."""

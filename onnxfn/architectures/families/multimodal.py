@@ -106,10 +106,7 @@ def feature_outputs(*specs: ExportSpec) -> ExportSpec:
 
 
 def contrastive_tasks(*inputs: ExportSpec, other: str = "image", batch: str = "batch_size") -> ExportSpec:
-    """A spec of the tasks of contrastive models: feature-extraction and zero-shot-image-classification.
-
-    The outputs are those of `similarity_outputs`.
-    """
+    """A spec of the two tasks of contrastive models, with the outputs of `similarity_outputs`."""
     both = compose(*inputs, similarity_outputs(other, batch))
     return compose(feature_outputs(both), tasked("zero-shot-image-classification", both))
 
@@ -140,7 +137,6 @@ Inputs: `input_ids` and `attention_mask`, `[text_batch_size, sequence_length]`; 
 `[batch_size, num_channels, image_height, image_width]`.
 Tasks: feature-extraction and zero-shot-image-classification. `split` writes one file for each of the two parts.
 """
-
 
 text_with_image: ExportSpec = compose(
     text_dummies,
@@ -176,7 +172,7 @@ Tasks: feature-extraction.
 text_model_inputs: ExportSpec = compose(
     text_dummies,
     text_cases,
-    reads(vocab_size="vocab_size", num_layers="num_hidden_layers"),
+    reads(num_layers="num_hidden_layers"),
     always(return_dict=True),
     takes("input_ids", TOKENS, "token_ids"),
 )

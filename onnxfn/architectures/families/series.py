@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from onnxfn.specs.algebra.compose import compose, reads
+from onnxfn.specs.algebra.compose import compose
 from onnxfn.specs.algebra.dummies import generates, sized
 from onnxfn.specs.algebra.facts import always, gives, takes
 from onnxfn.specs.algebra.spec import ExportSpec
@@ -11,7 +11,6 @@ from onnxfn.specs.tasks.tasks import tasked
 time_series: ExportSpec = compose(
     takes("past_values", "batch_size context_length= num_input_channels=", "values", kind="float"),
     generates("values", "normal"),
-    reads(context_length="context_length", num_input_channels="num_input_channels"),
     sized(batch_size=2),
     always(return_dict=True),
     tasked("feature-extraction", gives("last_hidden_state", "batch_size _ _ _")),

@@ -46,7 +46,6 @@ CHUNKS = compose(
 )
 """Three chunks in each sound, and other numbers of chunks."""
 
-
 CONVOLVED = compose(
     _masked(f"{FRAMES} convolved_mels=", "input_features_mask", FRAMES, kind="bool"),
     reads(convolved_mels="audio_config.subsampling_conv_channels[0]"),
@@ -59,7 +58,6 @@ WAVE_FRAMES = compose(
     sized_in("one several", sound_length=(20, 11, 31)),
 )
 """Frames of samples, each of which becomes a token, and a mask of them."""
-
 
 GROUPS = "group_frames*num_groups"
 """The axis of the frames of a spectrogram of whole groups, each of which becomes a token."""

@@ -26,14 +26,8 @@ text_dummies: ExportSpec = compose(
 )
 """The dummy inputs of texts: token ids, segment ids and a padding mask."""
 
-text_reads: ExportSpec = reads(
-    vocab_size="vocab_size",
-    type_vocab_size="type_vocab_size or 2",
-    hidden_size="hidden_size",
-    num_layers="num_hidden_layers",
-    num_attention_heads="num_attention_heads",
-)
-"""The keys of sizes in the configuration of a text model."""
+text_reads: ExportSpec = reads(type_vocab_size="type_vocab_size or 2", num_layers="num_hidden_layers")
+"""The keys of sizes in the configuration of a text model, where they have other names than in specs."""
 
 choice_sizes: ExportSpec = sized_in("one right-padded left-padded", num_choices=(4, 2, 3, 5))
 """The number of choices in the trace and in each case of the check."""

@@ -74,7 +74,11 @@ def _depth_of_range(self: Any, range_: Any, last: Tensor, features: Tensor, feat
     embedding = self.seed_projector(features)
     for projector, attractor, block in zip(self.projectors, self.attractors[name], feature_blocks, strict=False):
         next_embedding = projector(block)
-        bins, centers = _attracted(attractor, next_embedding, bins, embedding)
+        # All points of the layer at once: a loop has six nodes for each, in a graph with up to 58 of them. Layers with
+        # several points are for small features, so that the larger tensors take little memory.
+        at_once = copy(attractor)
+        at_once.memory_efficient = False
+        bins, centers = type(attractor).forward(at_once, next_embedding, bins, embedding, interpolate=True)
         embedding = next_embedding
     size = last.shape[-2:]
     centers, embedding = (
@@ -82,14 +86,3 @@ def _depth_of_range(self: Any, range_: Any, last: Tensor, features: Tensor, feat
     )
     probabilities = self.conditional_log_binomial[name](last, embedding)
     return (probabilities * centers).sum(dim=1, keepdim=True)
-
-
-def _attracted(attractor: Any, features: Tensor, bins: Tensor, embedding: Tensor) -> Any:
-    """The new bins and centers of an attractor layer, computed for all of its points at once, not in a loop.
-
-    A loop has six nodes for each point, in a graph with up to 58 of them. The layers with several points are those for
-    small features, so that the larger tensors take little memory.
-    """
-    at_once = copy(attractor)
-    at_once.memory_efficient = False
-    return type(attractor).forward(at_once, features, bins, embedding, interpolate=True)

@@ -126,10 +126,7 @@ def patch_embeddings(
     pixel_values: Tensor,
     interpolate_pos_encoding: bool = False,  # images have the size of the table
 ) -> Tensor:
-    """For JanusVisionEmbeddings.forward: flatten becomes a Reshape with an unknown size, which no image has.
-
-    Images have the size of the configuration.
-    """
+    """For JanusVisionEmbeddings.forward: flatten becomes a Reshape with an unknown size, which no image has."""
     patches = self.patch_embedding(pixel_values)
     rows = patches.reshape(patches.shape[0], patches.shape[1], self.num_patches).transpose(1, 2)
     return rows + self.position_embedding(self.position_ids)

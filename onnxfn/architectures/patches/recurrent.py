@@ -201,8 +201,9 @@ def mixer(
     x, gate = self.in_proj(_masked(hidden_states, attention_mask)).transpose(1, 2).chunk(2, dim=1)
     x = _masked(_convolved(self, x, cache).transpose(1, 2), attention_mask)
     sizes = [self.time_step_rank, self.ssm_state_size, self.ssm_state_size]
-    dt, B, C = torch.split(self.x_proj(x), sizes, dim=-1)
-    dt, B, C = (_normalized(self, name, tensor) for name, tensor in (("dt", dt), ("b", B), ("c", C)))
+    norms = [getattr(self, f"{name}_layernorm", None) or (lambda tensor: tensor) for name in ("dt", "b", "c")]
+    parts = torch.split(self.x_proj(x), sizes, dim=-1)
+    dt, B, C = (norm(part) for norm, part in zip(norms, parts, strict=True))
     dt = self.dt_proj(dt).transpose(1, 2)
     parameters = (self.A_log, B.transpose(1, 2), C.transpose(1, 2), self.D)
     outputs = _selective_scan(self, x.transpose(1, 2), dt, *parameters, cache)
@@ -255,11 +256,6 @@ def _convolved(mixer: Any, x: Tensor, cache: Any) -> Tensor:
 
 def _masked(tensor: Tensor, mask: Tensor | None) -> Tensor:
     return tensor if mask is None else (tensor * mask[:, :, None]).to(tensor.dtype)
-
-
-def _normalized(mixer: Any, name: str, tensor: Tensor) -> Tensor:
-    norm = getattr(mixer, f"{name}_layernorm", None)
-    return tensor if norm is None else norm(tensor)
 
 
 def matrix_memory(

@@ -23,18 +23,15 @@ def patch_embeddings(self: Any, hidden_states: Tensor, is_longer_idx: Tensor | N
     if is_longer_idx is not None:
         indices = torch.arange(hidden_states.shape[0], device=embeddings.device)
         is_longer = (indices[:, None] == is_longer_idx).to(torch.int64).sum(dim=1) > 0
-        fused = self.fusion_model(embeddings, _crop_features(self, hidden_states[:, 1:], embeddings.shape[-1]))
+        crops = hidden_states[:, 1:]
+        batch, count, *size = crops.shape
+        crops = self.mel_conv2d(crops.reshape(batch * count, 1, *size))
+        joined = crops.view(batch, count, *crops.shape[1:]).permute(0, 2, 3, 1, 4).flatten(3)  # along the width
+        crops = functional.pad(joined, (0, embeddings.shape[-1] - joined.shape[-1]))
+        fused = self.fusion_model(embeddings, crops)
         embeddings = torch.where(is_longer[:, None, None, None], fused, embeddings)
     normalized: Tensor = self.norm(embeddings.flatten(2).transpose(1, 2) if self.flatten else embeddings)
     return normalized
-
-
-def _crop_features(self: Any, crops: Tensor, width: int) -> Tensor:
-    """The features of the crops of each sound, concatenated along the width and padded to `width`."""
-    batch, count, *size = crops.shape
-    features = self.mel_conv2d(crops.reshape(batch * count, 1, *size))
-    concatenated = features.view(batch, count, *features.shape[1:]).permute(0, 2, 3, 1, 4).flatten(3)
-    return functional.pad(concatenated, (0, width - concatenated.shape[-1]))
 
 
 def codebook_embedding_sum(quantizer: Any, codes: Tensor) -> Tensor:
@@ -95,10 +92,7 @@ def _attended_in_blocks(
 
 
 def feature_lengths(_: Any, input_lengths: Any) -> Any:
-    """For MoonshinePreTrainedModel._get_feat_extract_output_lengths (modeling_moonshine, transformers 5.23).
-
-    The number of features that the convolutions compute from this number of samples.
-    """
+    """For MoonshinePreTrainedModel._get_feat_extract_output_lengths: the features for a number of samples."""
     return (((input_lengths - 127) // 64 + 1 - 7) // 3 + 1 - 3) // 2 + 1
 
 
@@ -233,10 +227,7 @@ def length_regulated_states(encoded_embeddings: Tensor, duration_labels: Tensor,
 
 
 def relative_positional_encoding(encoding: Any, feature_representation: Tensor) -> tuple[Tensor, Tensor]:
-    """For FastSpeech2ConformerRelPositionalEncoding.forward, which slices its table or extends it.
-
-    Here the rows of the table are looked up by index.
-    """
+    """For FastSpeech2ConformerRelPositionalEncoding.forward, which slices or extends its table: rows by their index."""
     length, center = feature_representation.shape[1], encoding.pos_enc.shape[1] // 2
     indices = torch.arange(2 * length - 1, device=feature_representation.device) + (center - length + 1)
     return feature_representation * encoding.input_scale, encoding.pos_enc.index_select(1, indices)

@@ -15,16 +15,13 @@ def encoder_layer_output(
     """For BartEncoderLayer.forward, which branches on whether a float16 tensor holds an infinity."""
     attention_output, _ = layer.self_attn(hidden_states, attention_mask=attention_mask, **arguments)
     attended = layer.self_attn_layer_norm(hidden_states + attention_output)
-    return _clamped_float16(layer.final_layer_norm(attended + layer.fc2(layer.activation_fn(layer.fc1(attended)))))
-
-
-def _clamped_float16(hidden_states: Tensor) -> Tensor:
-    """In float16, all values are clamped to the finite range if any is infinite, as in the original."""
-    if hidden_states.dtype != torch.float16:
-        return hidden_states
+    states: Tensor = layer.final_layer_norm(attended + layer.fc2(layer.activation_fn(layer.fc1(attended))))
+    if states.dtype != torch.float16:
+        return states
+    # As in the original, all values are clamped to the finite range if any is infinite.
     largest = torch.finfo(torch.float16).max
-    all_finite = (hidden_states.float().abs() <= largest).all()
-    return torch.where(all_finite, hidden_states, hidden_states.clamp(1000 - largest, largest - 1000))
+    all_finite = (states.float().abs() <= largest).all()
+    return torch.where(all_finite, states, states.clamp(1000 - largest, largest - 1000))
 
 
 def fourier_transform(_: Any, hidden_states: Tensor) -> tuple[Tensor]:
@@ -113,7 +110,10 @@ def joined_embeddings(
     """
     from transformers.models.udop.modeling_udop import get_visual_bbox
 
-    patches = _patch_of_token(bbox, num_patches)
+    # the patch in which the middle of a token's box lies
+    sums = (bbox[..., axis] + bbox[..., axis + 2] for axis in (0, 1))
+    column, row = ((each / 2.0 * num_patches).floor().long().clamp(0, num_patches - 1) for each in sums)
+    patches = column + row * num_patches
     seen = image_embeddings.gather(1, patches[..., None].expand(-1, -1, image_embeddings.shape[-1]))
     mean = bbox.double().mean(-1)
     is_special = (mean == 0.0) | (mean == 1.0)
@@ -139,11 +139,3 @@ def joined_embeddings(
     places = torch.cat([bbox.double(), left(boxes).double()], 1)
     mask = None if attention_mask is None else torch.cat([attention_mask, exists.to(attention_mask.dtype)], 1)
     return embeddings, places, mask
-
-
-def _patch_of_token(bbox: Tensor, side: int) -> Tensor:
-    """The index of the patch in which the middle of a token's box lies."""
-    column, row = (
-        ((bbox[..., axis] + bbox[..., axis + 2]) / 2.0 * side).floor().long().clamp(0, side - 1) for axis in (0, 1)
-    )
-    return column + row * side

@@ -65,7 +65,12 @@ def tiled_features(
     grids = best_grids(image_sizes, self.config.image_grid_pinpoints, self.config.vision_config.image_size)
     areas = unpadded_areas(image_sizes, grids * side)
     aspect_ratio = str(vision_aspect_ratio or getattr(self.config, "vision_aspect_ratio", ""))
-    shown = _of_tiles(_shrunk(areas, side, aspect_ratio), pixel_values)
+    shown = _shrunk(areas, side, aspect_ratio)
+    # Without tiles, an empty line for each image, so that only its new line stays. The graph counts the tiles: to
+    # compare the size of the axis would fix it in the trace.
+    has_tiles = torch.ones_like(pixel_values[0, :, 0, 0, 0]).sum() > 1
+    height, width = torch.where(has_tiles, shown.height, 1), torch.where(has_tiles, shown.width, 0)
+    shown = Areas(shown.top, shown.left, height, width)
     rows = _rows(features, grids, areas, shown, self.image_newline, is_scaled=bool(aspect_ratio))
     return BaseModelOutputWithPooling(pooler_output=rows)
 
@@ -121,16 +126,6 @@ def _shrunk(areas: Areas, side: int, aspect_ratio: str) -> Areas:
     ratio = torch.where(ratio > LARGEST_RATIO, ratio, 1.0)
     height, width = ((length / ratio).floor().to(torch.int64) for length in (areas.height, areas.width))
     return Areas(areas.top, areas.left, height, width)
-
-
-def _of_tiles(shown: Areas, pixel_values: Tensor) -> Areas:
-    """The areas that are shown; without tiles, an empty line for each image, so that only its new line stays.
-
-    The number of tiles is counted in the graph: a comparison of the size of an axis would fix it in the trace.
-    """
-    has_tiles = torch.ones_like(pixel_values[0, :, 0, 0, 0]).sum() > 1
-    height, width = torch.where(has_tiles, shown.height, 1), torch.where(has_tiles, shown.width, 0)
-    return Areas(shown.top, shown.left, height, width)
 
 
 def _rows(features: Tensor, grids: Tensor, areas: Areas, shown: Areas, newline: Tensor, *, is_scaled: bool) -> Tensor:

@@ -8,10 +8,7 @@ from torch import Tensor
 
 
 def encoder(model: Any, input_features: Tensor, attention_mask: Tensor, **options: Tensor) -> dict[str, Tensor]:
-    """Audio features -> frames, projected to the size of the joint network, and their mask.
-
-    `options` are further inputs of a model, for example the number of a language.
-    """
+    """Audio features, and other inputs such as a language -> frames of the size of the joint network, their mask."""
     outputs = model.get_audio_features(input_features, attention_mask, **options)
     return {"pooler_output": outputs.pooler_output, "encoder_attention_mask": outputs.attention_mask.long()}
 

@@ -41,21 +41,17 @@ def durations(model: Any, hidden_states: Tensor, mask: Tensor) -> Tensor:
     """The number of frames of each token, integers `[batch, length]`."""
     predictor = model.duration_predictor
     if model.config.use_stochastic_duration_prediction:
-        log_durations = _stochastic_log_durations(predictor, hidden_states, mask, model.noise_scale_duration)
+        # As VitsStochasticDurationPredictor, with constant noise; it also skips the first of its convolution flows.
+        condition = predictor.conv_proj(predictor.conv_dds(predictor.conv_pre(hidden_states), mask)) * mask
+        affine, _, *flows = predictor.flows
+        noise = normal_noise(hidden_states.shape[2], 2, 3).to(condition.dtype).T * model.noise_scale_duration
+        latents = noise.expand(hidden_states.shape[0], -1, -1)
+        for flow in (*reversed(flows), affine):
+            latents, _ = flow(latents.flip(1), mask, global_conditioning=condition, reverse=True)
+        log_durations = latents[:, :1]
     else:
         log_durations = predictor(hidden_states, mask, None)
     return (log_durations.exp() * mask * (1.0 / model.speaking_rate)).ceil()[:, 0].long()
-
-
-def _stochastic_log_durations(predictor: Any, hidden_states: Tensor, mask: Tensor, scale: float) -> Tensor:
-    """The output of VitsStochasticDurationPredictor with constant noise."""
-    condition = predictor.conv_proj(predictor.conv_dds(predictor.conv_pre(hidden_states), mask)) * mask
-    affine, _, *flows = predictor.flows  # the predictor's forward also skips the first of its convolution flows
-    noise = normal_noise(hidden_states.shape[2], 2, 3).to(condition.dtype).T * scale
-    latents = noise.expand(hidden_states.shape[0], -1, -1)
-    for flow in (*reversed(flows), affine):
-        latents, _ = flow(latents.flip(1), mask, global_conditioning=condition, reverse=True)
-    return latents[:, :1]
 
 
 def normal_noise(positions: int, channels: int, seed: int) -> Tensor:

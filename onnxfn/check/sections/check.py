@@ -36,7 +36,7 @@ from onnxfn.check.verdict.compare import Exact, compare, token_features, valid_e
 from onnxfn.check.verdict.verdict import Comparison, ExactOutputs, NoReference, precision_of
 from onnxfn.models.dtypes import torch_dtype
 from onnxfn.models.forward import torch_outputs
-from onnxfn.run.sessions import silent_run_options
+from onnxfn.run.sessions import silent_options
 from onnxfn.specs.algebra.dummies import Array
 from onnxfn.specs.algebra.planned import Part
 from onnxfn.specs.results.measurements import SectionError
@@ -156,7 +156,7 @@ def compared_sections(
     feeds = [dict(case.reference.inputs) for case in cases]
     from_torch = (dict(zip(hidden, case.hidden.states, strict=True)) for case in cases)
     replaced: list[Values] = [*from_torch, *({} for _ in cases)]
-    run_options = silent_run_options()
+    run_options = silent_options("RunOptions")
     planned_outputs: list[dict[str, Array]] = [{} for _ in cases]
     errors: list[SectionError] = []
     with stopped_on_error(partial(setattr, run_options, "terminate", True)):

@@ -19,10 +19,11 @@ from onnxfn.models.submodules import as_module
 from onnxfn.models.torch_modes import ticking_operators
 from onnxfn.run.prompts import export_path
 from onnxfn.specs.algebra.spec import ExportSpec
+from onnxfn.specs.errors import InvalidSpec
 from onnxfn.specs.plan.planning import Decoders
 from onnxfn.specs.plan.real_inputs import real_inputs_by_part
 from onnxfn.specs.plan.variants import plans_by_dtype
-from onnxfn.specs.results.measurements import DEFAULT_FLOORS, CheckMode, Floors, comparing_mode
+from onnxfn.specs.results.measurements import DEFAULT_FLOORS, CheckMode, Floors, check_mode
 from onnxfn.specs.stored.reports import Exported, Report
 
 
@@ -80,7 +81,9 @@ def validate(
     ...     validate(spec, model, exported).passed, validate(spec, torch.nn.Linear(4, 2), exported).passed
     (True, False)
     """
-    model, mode = as_module(model), comparing_mode(check)
+    model, mode = as_module(model), check_mode(check)
+    if mode == "none":
+        raise InvalidSpec(f"validate needs a check, and check={check!r} is none; pass 'whole' or 'sections'")
     check_model(spec, model)
     check_values(model)
     path, dtypes = export_path(exported), variant_of(exported)

@@ -22,10 +22,9 @@ from toolz import reduce
 
 from onnxfn.specs.algebra.spec import ExportSpec, Overlay
 from onnxfn.specs.axis_symbols import joined_axes
-from onnxfn.specs.conditions import Condition
 from onnxfn.specs.errors import InvalidSpec, shortened
 from onnxfn.specs.named_records import Named
-from onnxfn.specs.quantization import WeightRule, unique_rules
+from onnxfn.specs.quantization import unique_rules
 from onnxfn.specs.records import Getter, Normalizer, Patch, Read, Source
 
 EMPTY = ExportSpec()
@@ -98,40 +97,36 @@ def overlays(left: tuple[Overlay, ...], right: tuple[Overlay, ...]) -> tuple[Ove
     """Overlays joined by name; overlays of the same name are composed."""
     if not left or not right:
         return left or right
-    by_name = {overlay.name: overlay for overlay in left}
-    joined = {overlay.name: _joined_overlay(by_name.get(overlay.name), overlay) for overlay in right}
-    return tuple({**by_name, **joined}.values())
-
-
-def limits(left: tuple[Condition, ...], right: tuple[Condition, ...]) -> tuple[Condition, ...]:
-    """The conditions of both, each once."""
-    return tuple(dict.fromkeys((*left, *right)))
-
-
-def rules(left: tuple[WeightRule, ...], right: tuple[WeightRule, ...]) -> tuple[WeightRule, ...]:
-    """The rules of both, those of the right last: the last rule that selects a weight wins."""
-    return unique_rules((*left, *right))
+    joined = {overlay.name: overlay for overlay in left}
+    for overlay in right:
+        known = joined.setdefault(overlay.name, overlay)
+        edits = (*known.edits, *(edit for edit in overlay.edits if edit not in known.edits))
+        joined[overlay.name] = evolve(known, spec=group(known.spec, overlay.spec), edits=edits)
+    return tuple(joined.values())
 
 
 def group(left: Any, right: Any) -> Any:
-    """Two records of the same type, joined field by field as their fields say."""
+    """Two records of the same type, joined field by field as their fields say; a default changes nothing."""
     if left is right:
         return left
-    return type(left)(**{part.name: _joined_field(part, left, right) for part in fields(type(left))})
+    joined = {}
+    for part in fields(type(left)):
+        ours, theirs = getattr(left, part.name), getattr(right, part.name)
+        has_both = ours is not part.default and theirs is not part.default
+        joined[part.name] = _join(part)(ours, theirs) if has_both else theirs if ours is part.default else ours
+    return type(left)(**joined)
 
 
 JOINS: Mapping[str, Callable[..., Any]] = MappingProxyType(
-    {"overlays": overlays, "axes": joined_axes, "limits": limits, "rules": rules, "patches": patches}
+    {
+        "overlays": overlays,
+        "axes": joined_axes,
+        "limits": lambda left, right: tuple(dict.fromkeys((*left, *right))),
+        "rules": lambda left, right: unique_rules((*left, *right)),
+        "patches": patches,
+    }
 )
 """The joins that fields name in their metadata."""
-
-
-def _joined_field(attribute: Any, left: Any, right: Any) -> Any:
-    """One field of two records joined; a default on either side changes nothing."""
-    ours, theirs = getattr(left, attribute.name), getattr(right, attribute.name)
-    if ours is attribute.default or theirs is attribute.default:
-        return theirs if ours is attribute.default else ours
-    return _join(attribute)(ours, theirs)
 
 
 def _join(attribute: Any) -> Callable[[Any, Any], Any]:
@@ -141,13 +136,6 @@ def _join(attribute: Any) -> Callable[[Any, Any], Any]:
     if isinstance(attribute.default, Named):
         return named
     return group if has(type(attribute.default)) else lambda left, right: left if right is None else right
-
-
-def _joined_overlay(left: Overlay | None, right: Overlay) -> Overlay:
-    if left is None:
-        return right
-    edits = (*left.edits, *(edit for edit in right.edits if edit not in left.edits))
-    return evolve(left, spec=group(left.spec, right.spec), edits=edits)
 
 
 def reads(**sources: Source) -> ExportSpec:

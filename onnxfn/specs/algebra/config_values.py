@@ -147,12 +147,8 @@ def read_config(normalizer: Normalizer, config: Snapshot, source: Source) -> Any
     """The value that a configuration has for a source: a name, a dotted path, a formula, or a getter.
 
     A name of the normalizer is replaced by its source, also inside a formula. A name inside its own source is a key of
-    the configuration.
-
-    Raises:
-        MissingValue: The configuration has no such value. The message has the path, the failed part of it, and the
-            existing keys there.
-        UnknownName: A getter is not in `GETTERS`.
+    the configuration. MissingValue if the configuration has no such value: the message has the path, the failed part of
+    it, and the existing keys there. UnknownName if a getter is not in `GETTERS`.
 
     >>> from onnxfn.specs.algebra.compose import reads
     >>> gpt = reads(heads="n_head", head_dim="n_embd // heads").normalizer

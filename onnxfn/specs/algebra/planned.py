@@ -24,12 +24,7 @@ BATCH = "batch_size"
 
 @record
 class Feedback:
-    """An input that the next call takes from an output of this call, as a cache is passed on.
-
-    Attributes:
-        input: The name of the input.
-        output: The name of the output.
-    """
+    """The name of an input that the next call takes from an output of this call, as a cache is passed on."""
 
     input: str
     output: str
@@ -150,12 +145,7 @@ def _part_title(part: Part) -> str:
 
 @record
 class WeightBytes:
-    """The size of the weights of a part.
-
-    Attributes:
-        part: The stem of the ONNX file.
-        bytes: The bytes of the weights.
-    """
+    """The bytes of the weights of a part, which is the stem of its ONNX file."""
 
     part: str
     bytes: int

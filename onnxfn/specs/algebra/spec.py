@@ -254,11 +254,7 @@ def each_spec(spec: ExportSpec, change: Callable[[ExportSpec], ExportSpec]) -> E
 
 
 def with_changed_input(spec: ExportSpec, name: str, change: Callable[[InputSpec], InputSpec]) -> ExportSpec:
-    """The spec with a change of the input of a name, wherever a spec inside it has that input.
-
-    Raises:
-        UnknownName: no input has the name.
-    """
+    """The spec with a change of an input, wherever a spec inside it has that input. UnknownName if none has it."""
     known = dict.fromkeys(tensor.name for inner in inner_specs(spec) for tensor in inner.inputs)
     refuse_unknown("input", name, known, of=spec.name or "this spec")
 

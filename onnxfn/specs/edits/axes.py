@@ -11,7 +11,6 @@ from onnxfn.specs.axes import Axis, AxisMap, axis_map, inserted
 from onnxfn.specs.axis_symbols import AxisFacts, joined_axes, new_names, symbols_in
 from onnxfn.specs.edits.as_edit import as_edit
 from onnxfn.specs.errors import InvalidSpec, listed, refuse_unknown
-from onnxfn.specs.records import Constant, InputSpec
 
 
 @as_edit
@@ -72,7 +71,8 @@ def with_axis(spec: ExportSpec, axis: str, *, at: int, starting: str) -> ExportS
     [batch_size, num_choices, sequence_length]
     """
     start = axis_map(starting).axes
-    known = [tensor.axes for inner in inner_specs(spec) for tensor in _tensors(inner)]
+    tensors = (tensor for inner in inner_specs(spec) for tensor in (*inner.inputs, *inner.call.constants))
+    known = [tensor.axes for tensor in tensors if tensor.axes is not None]  # a constant may have none
     if known and not any(_starts(axes, start) for axes in known):
         raise InvalidSpec(
             f"no input of {spec.name or 'this spec'} has axes that start with {starting!r}; their axes are "
@@ -87,11 +87,6 @@ def with_axis(spec: ExportSpec, axis: str, *, at: int, starting: str) -> ExportS
         return evolve(inner, inputs=tuple(map(with_more, inner.inputs)), call=call)
 
     return each_spec(spec, changed)
-
-
-def _tensors(spec: ExportSpec) -> tuple[InputSpec | Constant, ...]:
-    """The inputs of a spec, and the constants in place of inputs."""
-    return (*spec.inputs, *(constant for constant in spec.call.constants if constant.axes is not None))
 
 
 def _starts(axes: AxisMap | None, start: tuple[Axis, ...]) -> bool:

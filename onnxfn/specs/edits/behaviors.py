@@ -24,8 +24,6 @@ STEMS: Mapping[str, str] = MappingProxyType(
 )
 """Behavior -> the stem of its file, as Optimum names it."""
 
-PASTS = ("outputs", "both")
-
 PAST_TARGET = "batch_size past_decoder_sequence_length+decoder_sequence_length"
 """The axes of a mask over cached and new tokens of a decoder."""
 
@@ -80,20 +78,15 @@ def with_behavior(spec: ExportSpec, behavior: str, *, past: Literal["outputs", "
     view = _view(spec, behavior)
     if past is None:
         return evolve(view, cache=evolve(view.cache, rows=()))
-    refuse_unknown("past", past, PASTS)
+    refuse_unknown("past", past, ("outputs", "both"))
     if past == "outputs":
         return _with_cache(view, "outputs", returned=lambda row: behavior == "decoder" or row.grows)
     both = _with_cache(view, "both", returned=lambda row: row.grows)
-    return _as_file(both, DECODER_WITH_PAST if behavior == "decoder" else "model")
+    return _as_files(both, DECODER_WITH_PAST if behavior == "decoder" else "model")
 
 
 def part_alone(spec: ExportSpec, *, part: str) -> ExportSpec:
-    """The spec of one part of a model, which brings its own inputs, outputs and cache.
-
-    Raises:
-        UnknownName: the spec has no such part.
-        InvalidSpec: the spec has no parts.
-    """
+    """The spec of one part of a model, which brings its own inputs, outputs and cache. UnknownName if it has none."""
     return evolve(_view(spec, part), tasks=())
 
 
@@ -119,7 +112,7 @@ def split(spec: ExportSpec, *names: str) -> ExportSpec:
         raise InvalidSpec(f"{spec.name or 'this spec'} has one part, so it cannot be split")
     for name in chosen:
         _view(spec, name)
-    return compose(_with_files(spec), *(extra_file(STEMS.get(name, name), name) for name in chosen))
+    return compose(_as_files(spec), *(extra_file(STEMS.get(name, name), name) for name in chosen))
 
 
 def merged_decoder(spec: ExportSpec) -> ExportSpec:
@@ -128,7 +121,7 @@ def merged_decoder(spec: ExportSpec) -> ExportSpec:
     empty = ExportSpec(cache=Cache(rows=tuple(_emptied(row) for row in whole.cache.rows if not row.grows)))
     no_past = sized(past_decoder_sequence_length=0)
     return compose(
-        _as_file(whole, MERGED_DECODER),
+        _as_files(whole, MERGED_DECODER),
         case("prompt", sized(batch_size=1), no_past, padded("none"), empty),
         case("prompt", sized(encoder_sequence_length=9, decoder_sequence_length=1)),
         case("prompts", sized(batch_size=3), no_past, padded("right"), empty),
@@ -180,13 +173,9 @@ def _file(name: str, **arguments: str) -> File:
     return File(name, (Edit("with_behavior", arguments),))
 
 
-def _with_files(spec: ExportSpec, *files: File) -> ExportSpec:
-    return evolve(spec, parts=evolve(spec.parts, files=files))
-
-
-def _as_file(spec: ExportSpec, name: str) -> ExportSpec:
-    """The spec written as one file of this stem."""
-    return _with_files(spec, File(name))
+def _as_files(spec: ExportSpec, *names: str) -> ExportSpec:
+    """The spec written as files of these stems."""
+    return evolve(spec, parts=evolve(spec.parts, files=tuple(map(File, names))))
 
 
 def _view(spec: ExportSpec, behavior: str) -> ExportSpec:
@@ -201,7 +190,7 @@ def _view(spec: ExportSpec, behavior: str) -> ExportSpec:
     if spec.task is None and spec.tasks:
         raise InvalidSpec(f"choose the task of {spec.name or 'this spec'} before its behavior: for_task(spec, task)")
     overlay = known[behavior]
-    own = _as_file(evolve(spec, parts=evolve(spec.parts, behaviors=())), STEMS.get(behavior, behavior))
+    own = _as_files(evolve(spec, parts=evolve(spec.parts, behaviors=())), STEMS.get(behavior, behavior))
     return compose(_without_tensors(own) if overlay.call.submodule else own, overlay)
 
 

@@ -144,10 +144,16 @@ def self_cache(
 ) -> ExportSpec:
     """A spec of the cache of a decoder that computes its cross-attention anew in each call: self-attention alone.
 
-    Args: see `cross_cache`.
+    For the arguments see `cross_cache`. Names do not say `decoder`, as a decoder without a cross-attention cache has
+    them.
     """
     both = cross_cache(heads=heads, key=key, value=value, layers=layers, after=after)
-    rows = (_without_side(row) for row in both.cache.rows if row.name.startswith("decoder."))
+    rows = (
+        evolve(row, name=kind, input_name=f"past_key_values.{LAYER}.{kind}", output_name=f"present.{LAYER}.{kind}")
+        for row in both.cache.rows
+        for side, _, kind in [row.name.partition(".")]
+        if side == "decoder"
+    )
     return evolve(both, cache=Cache(rows=tuple(rows)))
 
 
@@ -246,13 +252,6 @@ def _attention_row(side: str, kind: str, axes: str, lengths: list[str], layers: 
         after=after,
     )
     return ExportSpec(cache=Cache(rows=(row,)))
-
-
-def _without_side(row: CacheRow) -> CacheRow:
-    """The row with names that do not say `decoder`, as a decoder without a cross-attention cache has them."""
-    kind = row.name.removeprefix("decoder.")
-    names = {"input_name": f"past_key_values.{LAYER}.{kind}", "output_name": f"present.{LAYER}.{kind}"}
-    return evolve(row, name=kind, **names)
 
 
 _KV_PAST = compose(

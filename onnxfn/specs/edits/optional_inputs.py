@@ -53,7 +53,6 @@ OPTIONAL_INPUTS: Mapping[str, OptionalInput] = MappingProxyType(
 )
 """Name -> the optional input. transformers 5.23 calls them so."""
 
-
 POSITIONS, GENERATOR = "position_ids", "mrope_positions"
 
 MROPE_AXES: AxisMap = inserted(axis_map(TOKENS), 0, "3")
@@ -89,7 +88,11 @@ def with_input(spec: ExportSpec, name: str) -> ExportSpec:
     if any(tensor.name == name for inner in inner_specs(spec) for tensor in inner.inputs):
         return spec
     if not can_take(spec, name):
-        raise _refused(spec, name)
+        known = [known for known in (*OPTIONAL_INPUTS, NUM_LOGITS_TO_KEEP) if can_take(spec, known)]
+        raise UnknownName(
+            f"with_input cannot add {name!r} to {spec.name or 'this spec'}; it can add: {listed(known)}"
+            f"{closest(name, known)}; describe any other yourself: compose(spec, takes({name!r}, axes, generator))"
+        )
     if name == NUM_LOGITS_TO_KEEP:
         return each_spec(spec, with_logits_to_keep)
     form = OPTIONAL_INPUTS[name]
@@ -147,15 +150,6 @@ def _with_form(spec: ExportSpec, form: OptionalInput) -> ExportSpec:
     added = InputSpec(form.name, axes, form.generator, when=owner.when)
     inputs = (tensor for other in spec.inputs for tensor in ((other, added) if other is owner else (other,)))
     return evolve(spec, inputs=tuple(inputs))
-
-
-def _refused(spec: ExportSpec, name: str) -> UnknownName:
-    """The error for an input that `with_input` cannot add."""
-    known = [known for known in (*OPTIONAL_INPUTS, NUM_LOGITS_TO_KEEP) if can_take(spec, known)]
-    return UnknownName(
-        f"with_input cannot add {name!r} to {spec.name or 'this spec'}; it can add: {listed(known)}"
-        f"{closest(name, known)}; describe any other yourself: compose(spec, takes({name!r}, axes, generator))"
-    )
 
 
 def _with_three(tensor: InputSpec) -> InputSpec:

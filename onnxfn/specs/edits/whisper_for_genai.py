@@ -17,8 +17,6 @@ from onnxfn.specs.records import CacheRow, Edit, File
 CROSS = "encoder."
 """The prefix of the names of rows in the cross-attention's cache."""
 
-ONE_TOKEN = axis_map("batch_size 1")
-
 
 @as_edit
 def whisper_for_genai(spec: ExportSpec) -> ExportSpec:
@@ -56,7 +54,7 @@ def genai_encoder(spec: ExportSpec) -> ExportSpec:
     rows = tuple(_returned(row) for row in whole.cache.rows if row.name.startswith(CROSS))
     if not rows or "decoder_input_ids" not in whole:
         raise InvalidSpec(f"{spec.name or 'this spec'} has no cross-attention whose cache an encoder could compute")
-    inputs = (evolve(each, axes=ONE_TOKEN) if each.name == "decoder_input_ids" else each for each in whole.inputs)
+    inputs = (evolve(each, axes="batch_size 1") if each.name == "decoder_input_ids" else each for each in whole.inputs)
     alone = evolve(whole, inputs=tuple(inputs), outputs=(), cache=evolve(whole.cache, rows=rows))
     states = with_output(alone, "hidden_states", "batch_size _ _", path=("encoder_last_hidden_state",))
     names = {f"present.{{layer}}.encoder.{kind}": f"present_{kind}_cross_{{layer}}" for kind in ("key", "value")}

@@ -28,7 +28,8 @@ from onnxfn.specs.plan.cache_tensors import (
 )
 from onnxfn.specs.plan.check_cases import within_ranges
 from onnxfn.specs.plan.text_cases import NO_FACTS, text_facts, with_text_cases
-from onnxfn.specs.records import Constant, File, Generator, Getter, InputSpec, NestedDummy, OutputSpec, Source
+from onnxfn.specs.records import Constant, File, Getter, InputSpec, NestedDummy, OutputSpec, Source
+from onnxfn.specs.results.printing import has_io_dtype
 from onnxfn.specs.tasks.tasks import edited, for_some_task
 
 DEFAULTS = ExportSpec(target=Target(opset=18, int_dtype="int64"))
@@ -124,7 +125,7 @@ def resolved(spec: ExportSpec, config: Snapshot) -> PlannedSpec:
 def _with_io_dtype(planned: PlannedSpec, spec: ExportSpec, config: Snapshot) -> PlannedSpec:
     """The planned spec with the float type that inputs and outputs have, if it is another than that of the graph."""
     io_dtype = spec.target.io_dtype
-    if io_dtype is None or io_dtype == (spec.target.float_dtype or "float32"):
+    if io_dtype is None or not has_io_dtype(spec.target):
         return planned
     caches: set[str] = set()
     if spec.cache.past is not None:
@@ -295,8 +296,8 @@ def _tensor(spec: ExportSpec, config: Snapshot, tensor: Any) -> Any:
     return evolve(tensor, axes=resolved_axes, **({"when": None} if hasattr(tensor, "when") else {}))
 
 
-def _generator(spec: ExportSpec, config: Snapshot, generator: Generator) -> Generator:
-    """The generator with the configuration's values as arguments; a value that it lacks stays a getter."""
+def _planned_dummies(spec: ExportSpec, config: Snapshot, entries: Dummies, used: set[str]) -> Dummies:
+    """The used generators, with the configuration's values as arguments; a value that it lacks stays a getter."""
 
     def read(argument: Any) -> Any:
         try:
@@ -304,13 +305,12 @@ def _generator(spec: ExportSpec, config: Snapshot, generator: Generator) -> Gene
         except MissingValue:
             return argument
 
-    return evolve(generator, arguments={name: read(argument) for name, argument in generator.arguments})
-
-
-def _planned_dummies(spec: ExportSpec, config: Snapshot, entries: Dummies, used: set[str]) -> Dummies:
-    """The used generators, with the configuration's values."""
-    generators = (generator for generator in entries.generators if generator.name in used)
-    return Dummies(generators=tuple(_generator(spec, config, generator) for generator in generators))
+    generators = (
+        evolve(generator, arguments={name: read(argument) for name, argument in generator.arguments})
+        for generator in entries.generators
+        if generator.name in used
+    )
+    return Dummies(generators=tuple(generators))
 
 
 def _case(spec: ExportSpec, config: Snapshot, overlay: Overlay, used: set[str], tensors: tuple[InputSpec, ...]) -> Case:

@@ -90,10 +90,9 @@ def real_inputs(spec: PlannedSpec, preprocessor: Any, sizes: Mapping[str, int], 
 
 
 def real_inputs_by_part(plan: Plan, preprocessor: Any) -> dict[str, dict[str, Array]]:
-    """`{part name: inputs}` for each part of a plan that has inputs of a preprocessor; the past has length 0.
+    """`{part name: inputs}` for each part of a plan with inputs of a preprocessor; InvalidSpec if no part has any.
 
-    Raises:
-        InvalidSpec: The preprocessor computes no input of any part.
+    The past has length 0.
     """
     if preprocessor is None:
         return {}

@@ -160,7 +160,9 @@ def _sides(base: Sizes, condition: Condition, affordable: Callable[[Sizes], bool
 def _far_sides(base: Sizes, condition: Condition, affordable: Callable[[Sizes], bool]) -> list[SizeCase]:
     """Sizes on the other side of a condition where all its axes grow, or shrink, in their proportions."""
     names, leaves = [name for name in symbols_of(condition.text) if name in base], _leaves(condition, affordable)
-    together = [{**base, **_scaled(base, names, size)} for size in _tries(base[names[0]], ())] if names else []
+    sizes = _tries(base[names[0]], ()) if names else ()
+    scaled = ({name: max(1, base[name] * size // base[names[0]]) for name in names} for size in sizes)
+    together = [{**base, **each} for each in scaled]
     return [SizeCase(f"far on the other side of {condition}", sizes) for sizes in together if leaves(sizes)]
 
 
@@ -171,11 +173,6 @@ def _leaves(condition: Condition, affordable: Callable[[Sizes], bool]) -> Callab
 
 def _distance(base: Sizes, sizes: Sizes) -> int:
     return sum(abs(size - base[name]) for name, size in sizes.items())
-
-
-def _scaled(base: Sizes, names: Sequence[str], size: int) -> dict[str, int]:
-    """The sizes of some axes in their proportions, the first of them `size`."""
-    return {name: max(1, base[name] * size // base[names[0]]) for name in names}
 
 
 def _affordable(base: Sizes, allowed: Callable[[Sizes], bool], growth: int) -> Callable[[Sizes], bool]:

@@ -59,7 +59,6 @@ MIXED_SIDES: Mapping[tuple[str, ...], tuple[str, ...]] = MappingProxyType(
 TOKEN_FILLS = ("integers", "ids_with_end")
 """The functions of generators whose token ids may be replaced: none of them stands for a part of an image."""
 
-
 WORDS = re.compile(
     r"sliding_window|attention_window|window_size|window_len|local_attention|attention_chunk|chunk_size|chunk_length"
     r"|original_max_position|index_topk|floor_scale"
@@ -104,7 +103,9 @@ def text_facts(read: Callable[[Source], Any], config: Snapshot) -> TextFacts:
     pads, ends = (either(*(f"{section}{name}" for section in SECTIONS)) for name in ("pad_token_id", "eos_token_id"))
     counts = [_value(read, f"{section}{name}") for name in POSITION_COUNTS for section in SECTIONS]
     positions = [count - UNUSED_POSITIONS for count in counts if isinstance(count, int) and count > 0]
-    growing = {count + UNUSED_POSITIONS for count in positions} if grows_with_text(config) else set()
+    types = [value for name, value in _of_texts(config) if name in ROPE_TYPES]
+    grows = any(is_scaled(each) and each != LONGROPE for each in types)  # the positions are then no limit
+    growing = {count + UNUSED_POSITIONS for count in positions} if grows else set()
     longest = sys.maxsize if growing else min(positions, default=sys.maxsize)
     changes = (each for each in (*thresholds(config), *growing) if SHORTEST - BEYOND < each < longest)
     has_rotary = any(name in ROTARY and value is not None for name, value in _of_texts(config))
@@ -123,7 +124,10 @@ def with_text_cases(spec: PlannedSpec, facts: TextFacts, others: tuple[str, ...]
     `others`: the symbols of lengths that count without token ids, and without inputs that decide the sizes of outputs.
     """
     lengths = tuple(dict.fromkeys([*symbols(ids.axes).values()][-1] for ids in _token_inputs(spec))) or others
-    if not lengths or not _has_sizes(spec):
+    pasts = past_lengths(spec)
+    needed = {*pasts, *pasts.values(), *(name for ids in _token_inputs(spec) for name in names(ids.axes))}
+    # A case without the size of the tokens or of the past cannot run.
+    if not lengths or not all(needed <= _sizes(spec, case).keys() for case in cases(spec)):
         return spec
     special, long_cases = _with_special_tokens(spec, facts), partial(_long_cases, spec, lengths)
     known = {name for input_ in spec.inputs for name in names(input_.axes)}
@@ -173,7 +177,9 @@ def _special_ids(generator: Generator, ids: InputSpec, mask: InputSpec, facts: T
     """The generator of the ids of an input, with the special tokens that its vocabulary has."""
     arguments = dict(generator.arguments)
     end = arguments.get("end", facts.end)
-    tokens = {name: token for name, token in (("pad", facts.pad), ("end", end)) if _is_in(token, arguments.get("high"))}
+    size, known = arguments.get("high"), {"pad": facts.pad, "end": end}
+    vocabulary = range(size) if isinstance(size, int) else range(0)
+    tokens = {name: token for name, token in known.items() if isinstance(token, int) and token in vocabulary}
     nested = {"ids": NestedDummy(ids.generator, ids.axes), "mask": NestedDummy(mask.generator, mask.axes)}
     return Generator(f"special {ids.name}", "special_ids", {**nested, **tokens})
 
@@ -257,13 +263,6 @@ def _sizes(spec: PlannedSpec, case: Case) -> dict[str, int]:
     return known_sizes(in_case(spec, case), {})
 
 
-def _has_sizes(spec: PlannedSpec) -> bool:
-    """Whether every case has the sizes of the tokens and of the past. A case without one cannot run."""
-    pasts = past_lengths(spec)
-    needed = {*pasts, *pasts.values(), *(name for ids in _token_inputs(spec) for name in names(ids.axes))}
-    return all(needed <= _sizes(spec, case).keys() for case in cases(spec))
-
-
 # Values
 
 
@@ -278,10 +277,6 @@ def _first_token(value: Any) -> int | None:
     """A token id, or the first of several."""
     token = value[0] if isinstance(value, (list, tuple)) and value else value
     return token if isinstance(token, int) else None
-
-
-def _is_in(token: Any, vocabulary_size: Any) -> bool:
-    return isinstance(token, int) and isinstance(vocabulary_size, int) and 0 <= token < vocabulary_size
 
 
 # Thresholds
@@ -306,16 +301,6 @@ def thresholds(config: Mapping[str, Any]) -> Iterator[int]:
     for name, value in _of_texts(config):
         values = value if isinstance(value, (list, tuple)) else (value,)
         yield from (each for each in values if type(each) is int and WORDS.search(name))
-
-
-def grows_with_text(config: Mapping[str, Any]) -> bool:
-    """Whether the frequencies of long texts depend on their length: the positions of the configuration are no limit.
-
-    >>> grows_with_text({"rope_parameters": {"rope_type": "dynamic"}})
-    True
-    """
-    types = [value for name, value in _of_texts(config) if name in ROPE_TYPES]
-    return any(is_scaled(each) and each != LONGROPE for each in types)
 
 
 def _of_texts(config: Mapping[Any, Any]) -> Iterator[tuple[str, Any]]:

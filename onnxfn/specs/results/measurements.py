@@ -28,18 +28,6 @@ def check_mode(check: bool | CheckMode) -> CheckMode:  # noqa: FBT001 - the only
     return check
 
 
-def comparing_mode(check: bool | CheckMode) -> CheckMode:  # noqa: FBT001 - the only argument
-    """The mode of a check of existing files. InvalidSpec for `none`.
-
-    >>> comparing_mode("sections")
-    'sections'
-    """
-    mode = check_mode(check)
-    if mode == "none":
-        raise InvalidSpec(f"validate needs a check, and check={check!r} is none; pass 'whole' or 'sections'")
-    return mode
-
-
 @record
 class Floors:
     """The floors of a quantized or 16-bit variant, one per measure; None is the default for its dtype.

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import zip_longest
+from operator import itemgetter
 from pathlib import PurePath
 from types import MappingProxyType
 from typing import Any
@@ -59,10 +60,12 @@ def text(title: str, sections: Sections, summary: str = "") -> str:
         mask       int64
     """
     lines = [title, *([f"  {summary}"] if summary else [])]
-    for heading, rows in filter(_has_rows, sections):
+    for heading, rows in filter(itemgetter(1), sections):
         widths = [max(map(len, column)) for column in zip_longest(*(row for row in rows if row[1:]), fillvalue="")]
         lines.append(f"  {heading}")
-        lines.extend(f"    {_aligned(row, widths)}" for row in rows)
+        for row in rows:  # a single cell stands alone, however long it is
+            cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=False)] if row[1:] else row
+            lines.append(f"    {'  '.join(cells).rstrip()}")
     return "\n".join(lines)
 
 
@@ -82,10 +85,9 @@ def spec_sections(spec: Any, types: Mapping[str, str] = NO_TYPES) -> Sections:
     `types` has the types and axes of outputs in the graph, where there is one.
     """
     past, dtype = spec.cache.past if hasattr(spec, "cache") else None, tensor_dtype(spec, "float")
-    inputs = [
-        (each.name, f"{tensor_dtype(spec, each.kind)}{graph_axes(spec, each)}", _dummy(spec, each), _details(each))
-        for each in spec.inputs
-    ]
+    made_by = {generator.name: str(generator) for generator in spec.dummies.generators}
+    forms = ((each, f"{tensor_dtype(spec, each.kind)}{graph_axes(spec, each)}") for each in spec.inputs)
+    inputs = [(each.name, of, made_by.get(each.generator, each.generator), _details(each)) for each, of in forms]
     if past in ("inputs", "both"):
         rows = spec.cache.rows
         inputs += [(row.input_name, f"{dtype}{row.input_axes}", "", f"for each of {row.layers}") for row in rows]
@@ -188,7 +190,7 @@ def left_out_sections(plan: Any) -> Sections:
         ("left out", [(str(omitted),) for omitted in plan.left_out]),
         ("remarks", [(remark,) for remark in plan.remarks]),
     )
-    return list(filter(_has_rows, sections))
+    return list(filter(itemgetter(1), sections))
 
 
 def weight_sections(plan: Any) -> Sections:
@@ -328,12 +330,6 @@ def _file_summary(file: Any) -> str:
     return " ".join(word for word in (*edits, replaces) if word)
 
 
-def _dummy(spec: Any, input_: Any) -> str:
-    """The generator of an input's dummies, with its arguments."""
-    generators = {generator.name: generator for generator in spec.dummies.generators}
-    return str(generators.get(input_.generator, input_.generator))
-
-
 def _details(tensor: Any) -> str:
     """The place of a tensor in the arguments or the result of `forward`, its layers, and its condition."""
     path = "" if tensor.path in ((), (tensor.name,)) else f"forward: {'.'.join(map(str, tensor.path))}"
@@ -353,13 +349,3 @@ def _figures(name: str, differences: Sequence[Any]) -> tuple[str, ...]:
         STATUS[worst.passed],
         worst.worst_case if len(differences) == 1 else f"{worst.output}, {worst.worst_case}",
     )
-
-
-def _aligned(row: Sequence[str], widths: Sequence[int]) -> str:
-    """A row in columns; a single cell stands alone, however long it is."""
-    cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=False)] if row[1:] else row
-    return "  ".join(cells).rstrip()
-
-
-def _has_rows(section: tuple[str, Rows]) -> bool:
-    return bool(section[1])

@@ -53,11 +53,7 @@ class Event:
 
 @record
 class Fusion:
-    """The count of a fused operator in a graph.
-
-    Attributes:
-        operator: The operator, such as `Attention`.
-        actual: The number in the graph.
+    """The number of a fused operator, such as `Attention`, in a graph.
 
     >>> print(Fusion("Attention", actual=30))
     Attention: 30

@@ -78,30 +78,20 @@ def _is_specified(record: Any, field: Any) -> bool:
     return field.default is NOTHING or not is_empty
 
 
-def from_plain(data: Any, *, trust: Iterable[str] = ()) -> Any:
-    """The record that plain data describes; `from_plain(to_plain(record)) == record`. It imports and runs nothing.
+def from_plain(data: Any, *, trust: Iterable[str] = (), depth: int = 0) -> Any:
+    """The record, tuple or value that plain data describes; `from_plain(to_plain(record)) == record`.
 
-    Args:
-        data: What `to_plain` returned.
-        trust: Packages whose functions the records may name (see trust.py).
-
-    Raises:
-        UnknownName: `record` is not the name of a record of onnxfn.
-        InvalidSpec: The record has no such fields, their values have other types or contradict each other, or it names
-            code of a package without trust.
+    It imports and runs nothing. `depth`: that of the data in a text. UnknownName if onnxfn has no record of a name.
+    InvalidSpec if a record has no such fields, if their values have other types or contradict each other, or if it
+    names code of a package without trust (see trust.py).
     """
-    return _restored(data, as_tuple(trust), 0)
-
-
-def _restored(data: Any, trust: tuple[str, ...], depth: int) -> Any:
-    """The record, the tuple or the value that plain data at some depth of a text describes."""
     if depth > DEEPEST:
         raise InvalidSpec(f"the records are nested more than {DEEPEST} deep")
     if isinstance(data, Mapping):
-        fields_of = {_text(key): _restored(value, trust, depth + 1) for key, value in data.items()}
-        return _record(str(fields_of.pop("record", None)), fields_of, trust)
+        fields_of = {_text(key): from_plain(value, trust=trust, depth=depth + 1) for key, value in data.items()}
+        return _record(str(fields_of.pop("record", None)), fields_of, as_tuple(trust))
     if isinstance(data, list):
-        return tuple(_restored(item, trust, depth + 1) for item in data)
+        return tuple(from_plain(item, trust=trust, depth=depth + 1) for item in data)
     return _text(data) if isinstance(data, str) else data
 
 

@@ -36,15 +36,7 @@ _SEPARATORS = re.compile(r"[.:/]")
 
 
 def check_trust(record: str, values: Mapping[str, Any], trust: tuple[str, ...]) -> None:
-    """Refuses a record that names code of a package without trust.
-
-    Args:
-        record: The name of the record's class.
-        values: From the name of a field to its value.
-        trust: Packages or modules whose code may be named.
-
-    Raises:
-        InvalidSpec: A field names code of a package that is not in `trust`.
+    """Raises InvalidSpec if a field of a record, whose class is named, names code of a package without trust.
 
     >>> check_trust("Generator", {"function": "os:system"}, ())
     Traceback (most recent call last):
@@ -53,20 +45,12 @@ if you trust it: trust=('os',)
     """
     for name, value in values.items():
         trusted = CODE_FIELDS.get((record, name))
-        if trusted is not None and _names_code(value, by_target=bool(trusted)) and not _within(value, trusted + trust):
-            package = _SEPARATORS.split(value)[0]
+        # The target of a patch always names code, other fields do with `:` or `/`.
+        if trusted is None or not isinstance(value, str) or not (trusted or ":" in value or "/" in value):
+            continue
+        parts = _SEPARATORS.split(value)  # `transformers.models.bert:f` lies in `transformers`
+        if not any(parts[: len(inner)] == inner for inner in (package.split(".") for package in trusted + trust)):
             raise InvalidSpec(
                 f"field {name!r} of {record} names code outside onnxfn's tables: {value!r}; "
-                f"if you trust it: trust=({package!r},)"
+                f"if you trust it: trust=({parts[0]!r},)"
             )
-
-
-def _names_code(value: Any, *, by_target: bool) -> bool:
-    """Whether a value names a function of a module. The target of a patch always does, other fields with `:` or `/`."""
-    return isinstance(value, str) and (by_target or ":" in value or "/" in value)
-
-
-def _within(name: str, packages: tuple[str, ...]) -> bool:
-    """Whether a name lies in a package or module: `transformers.models.bert:f` lies in `transformers`."""
-    parts = _SEPARATORS.split(name)
-    return any(parts[: len(inner)] == inner for inner in (package.split(".") for package in packages))

@@ -23,12 +23,7 @@ from onnxfn.specs.records import Edit
 
 
 def edited(spec: ExportSpec, edits: tuple[Edit, ...]) -> ExportSpec:
-    """The spec after these edits, in order.
-
-    Raises:
-        UnknownName: an edit names a function that is not in EDITS.
-        InvalidSpec: an edit has arguments that its function does not take.
-    """
+    """The spec after these edits, in order. UnknownName if one is not in EDITS, InvalidSpec for wrong arguments."""
     for edit in edits:
         refuse_unknown("edit", edit.function, EDITS)
         try:

@@ -153,11 +153,6 @@ def _packed_bits(parts: Parts, settings: Settings) -> int:
     return widths[0]
 
 
-def _packed_values(parts: Parts, settings: Settings, start: int, stop: int) -> Array:
-    values = unpacked(parts[".weight_packed"][start:stop], _packed_bits(parts, settings), 1)
-    return values[:, : int(parts[".weight_shape"][1])]
-
-
 def _packed_zeros(parts: Parts, settings: Settings, start: int, stop: int) -> Array:
     """The zero points; half of the range if none are stored, because integers are stored plus that.
 
@@ -178,7 +173,9 @@ def _packed_groups(parts: Parts, _: Settings) -> Array:
 COMPRESSED_TENSORS = Packing(
     bits=_packed_bits,
     groups=_packed_groups,
-    values=_packed_values,
+    values=lambda parts, settings, start, stop: unpacked(
+        parts[".weight_packed"][start:stop], _packed_bits(parts, settings), 1
+    )[:, : int(parts[".weight_shape"][1])],
     zeros=_packed_zeros,
     scales=lambda parts, _, start, stop: parts[".weight_scale"][start:stop],
 )
