@@ -7,7 +7,7 @@ from typing import Any
 
 from attrs import evolve, frozen
 
-from onnxfn.graphs.fusions.attention_masks import attention_mask, fits_kernel, zeroed_rows
+from onnxfn.graphs.fusions.masks import attention_mask, fits_kernel, zeroed_rows
 from onnxfn.graphs.nodes.nodes import (
     attribute,
     first_input,

@@ -11,9 +11,15 @@ from attrs import evolve
 
 from onnxfn.graphs.nodes.nodes import import_domain, shape_of
 from onnxfn.graphs.nodes.slots import SLOT, Slot, slot_of
-from onnxfn.graphs.quantization.quantized_operators import REPLACEMENTS, StoredWeight, with_cast_scales
+from onnxfn.graphs.quantization.quantized_operators import (
+    MATRIX_RANK,
+    REPLACEMENTS,
+    Read,
+    StoredWeight,
+    weight_reads,
+    with_cast_scales,
+)
 from onnxfn.graphs.quantization.quantized_slots import add_quantized_slots
-from onnxfn.graphs.quantization.weight_reads import MATRIX_RANK, Read, weight_reads
 from onnxfn.specs.quantization import WeightRule, rule_for
 from onnxfn.weights.quantized import quantized_shape, roles
 
