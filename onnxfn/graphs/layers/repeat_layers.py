@@ -7,14 +7,7 @@ from typing import Any
 
 from attrs import evolve
 
-from onnxfn.graphs.layers.layer_periods import (
-    LayerPort,
-    LayerPorts,
-    TracedStack,
-    layer_of,
-    prove_periods,
-    traced_stack,
-)
+from onnxfn.graphs.layers.layer_periods import LayerPort, LayerPorts, TracedStack, layer_of, prove_periods, traced_stack
 from onnxfn.graphs.layers.repeated_layers import LayerStack
 from onnxfn.graphs.nodes.nodes import all_inputs, subgraphs
 from onnxfn.graphs.nodes.slots import SLOT, slot_of

@@ -106,14 +106,7 @@ def _put(tensor: Any, index: Any, source: Any, accumulate: bool = False) -> Any:
     return op.Reshape(changed, op.Shape(tensor))
 
 
-def _scatter_reduce(
-    tensor: Any,
-    dim: int,
-    index: Any,
-    source: Any,
-    reduce: str,
-    include_self: bool = True,
-) -> Any:
+def _scatter_reduce(tensor: Any, dim: int, index: Any, source: Any, reduce: str, include_self: bool = True) -> Any:
     """A tensor with its elements reduced with elements of a source at indices.
 
     ONNX has no mean: torch's table takes the last element in its place. Here it is a sum over a count.
