@@ -166,17 +166,14 @@ def first_wrong(
 
 
 def _unused(tensors: Sequence[MatchedTensor], values: GraphValues) -> set[int]:
-    """The indices of tensors without an equal value and without a later right value that is computed from them.
-
-    A value counts as computed from the input of a module if it depends on any weight of the module, and from the result
-    if it depends on all of them.
-    """
+    """The indices of tensors without an equal value and without a later right value that is computed from them."""
     unused = set()
     later = frozenset[str]()
     for index, each in reversed(list(enumerate(tensors))):
         own = each.weights
         if each.value is not None:
             later |= values.weights.get(each.value, frozenset())
+        # The input of a module counts with any weight of the module, its result with all of them.
         elif each.tensor.output or (own and not (own <= later if each.tensor.is_result else own & later)):
             unused.add(index)
     return unused
@@ -207,12 +204,10 @@ def _is_another(each: MatchedTensor, values: GraphValues, counterpart: Callable[
 
 
 def _source(tensors: Sequence[MatchedTensor], wrong: int) -> int:
-    """The index of the first wrong result of a module without weights from which a wrong tensor is computed.
-
-    The code that computes the tensor calls this module, or the module returns the tensor itself.
-    """
+    """The index of the first wrong result of a module without weights from which a wrong tensor is computed."""
     tensor = tensors[wrong].tensor
     call = max((each.tensor.call for each in tensors[:wrong] if each.tensor.module == tensor.computed_by), default=0)
+    # The code that computes the tensor calls this module, or the module returns the tensor itself.
     results = (
         index
         for index, each in enumerate(tensors[:wrong])

@@ -87,10 +87,7 @@ def _tensor_findings(spec: PlannedSpec, tensor: InputSpec | OutputSpec, declared
 
 
 def _dtypes(spec: PlannedSpec, tensor: InputSpec | OutputSpec, array: Array) -> tuple[str, ...]:
-    """The dtypes that an input or output may have in the file: those of the plan, or of PyTorch if it has none.
-
-    A model in half precision may return numbers in single precision.
-    """
+    """The dtypes that an input or output may have in the file: those of the plan, or of PyTorch if it has none."""
     kind = tensor.kind if isinstance(tensor, InputSpec) else output_kind(spec, tensor)
     if kind not in ("", "float") or isinstance(tensor, InputSpec):
         return (graph_dtype(spec, kind), *(["int64"] if is_open(spec, tensor) else []))
@@ -98,6 +95,7 @@ def _dtypes(spec: PlannedSpec, tensor: InputSpec | OutputSpec, array: Array) -> 
         return (spec.target.io_dtype or "float32",)
     if not kind and array.dtype != "float32":
         return (array.dtype.name,)
+    # A model in half precision may return numbers in single precision.
     own = (graph_dtype(spec, input_.kind) for input_ in spec.inputs if "float" in input_.kind)
     return tuple(dict.fromkeys((graph_dtype(spec, "float"), "float32", *own)))
 

@@ -155,11 +155,9 @@ def affordable_cases(
 
 
 def _within_limits(case: Case, longest: int, limits: Sequence[Condition]) -> Case:
-    """A case with sizes within the limits; one for long texts also with at most `longest` tokens.
-
-    A size above LONGEST is not a number of tokens: a waveform next to a long text keeps its length.
-    """
+    """A case with sizes within the limits; one for long texts also with at most `longest` tokens."""
     most = longest if case.name in (LONG_TEXT, LONG_PAST) else sys.maxsize
+    # A size above LONGEST is not a number of tokens: a waveform next to a long text keeps its length.
     sizes = {name: min(size, most) if size <= LONGEST else size for name, size in traced_sizes(case).items()}
     return resized(case, within(sizes, limits) if limits else sizes)
 

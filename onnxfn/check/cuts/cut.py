@@ -95,16 +95,14 @@ def _hidden_before(vertices: Sequence[Vertex], layers: Sequence[str], layer: int
 def _hidden_after_all(
     vertices: Sequence[Vertex], layers: Sequence[str], before: str, ends: set[int], fits: Fits
 ) -> str:
-    """The hidden states that go to the head: from the same operator as those before the last layer, if there is one.
-
-    After the last layer, no residual bypasses a norm. So the output of a norm without its weights is also a candidate.
-    """
+    """The hidden states that go to the head: from the same operator as those before the last layer, if there is one."""
     readers = {index for index, each in enumerate(vertices) if before in each.data}
     sources = _sources(vertices, len(layers) - 1) | readers
     reached = _descendants(vertices, sources)
     sinks = {index for index in reached - _ancestors(vertices, sources) if OUTSIDE in vertices[index].reads}
     values = _fitting(_on_all_paths(vertices, sources, reached, sinks, ends), layers, len(layers), fits)
     operators = {name: each.operator for each in vertices for name in each.outputs}
+    # After the last layer no residual bypasses a norm: its output without its weights is also a candidate.
     return next((value for value in reversed(values) if operators[value] == operators[before]), values[0])
 
 
@@ -128,10 +126,8 @@ def _hidden_before_all(
 
 
 def _sources(vertices: Sequence[Vertex], layer: int) -> set[int]:
-    """The vertices that read the weights of a layer and depend on hidden states.
-
-    This leaves out a table of positions among the weights of the first layer: all layers read it.
-    """
+    """The vertices that read the weights of a layer and depend on hidden states."""
+    # Without a table of positions among the weights of the first layer: all layers read it.
     return {index for index in _descendants(vertices, _starts(vertices)) if layer in vertices[index].reads}
 
 
@@ -154,15 +150,12 @@ def _fitting(values: Iterable[str], layers: Sequence[str], layer: int, fits: Fit
 def _on_all_paths(
     vertices: Sequence[Vertex], sources: set[int], reached: set[int], sinks: set[int], ends: set[int]
 ) -> Iterator[str]:
-    """The values through which all paths lead from sources to sinks, and out of the ends, in the order of the graph.
-
-    The vertices are in topological order. All paths lead through a vertex if no edge leads from a vertex before it to
-    one after it.
-    """
+    """The values through which all paths lead from sources to sinks, and out of the ends, in the order of the graph."""
     between = sorted(reached & _ancestors(vertices, sinks | ends))
     readers = {name: index for index in between for name in vertices[index].data}  # the last reader of each value
     start = max(sources & {*between}, default=len(vertices))
     stop = min((*sinks, *(end + 1 for end in ends & reached)), default=0)
+    # In topological order. All paths lead through a vertex if no edge leads from before it to after it.
     farthest = -1
     for index in between:
         outputs = vertices[index].outputs

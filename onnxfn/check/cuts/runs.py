@@ -57,13 +57,10 @@ def written_graph(file: Path, content: bytes | None = None) -> WrittenGraph:
 
 
 def _inferred_types(model: Any, file: Path) -> dict[str, int]:
-    """The types of the values of a model, computed ones included.
-
-    A file may state a shape that its value does not have: ONNX Runtime runs it. A type depends on no shape, so that
-    stated shapes are left out.
-    """
+    """The types of the values of a model, computed ones included."""
     import onnx
 
+    # A file may state a shape that its value does not have: ONNX Runtime runs it. A type depends on no shape.
     copy = onnx.ModelProto.FromString(model.SerializeToString())
     for graph in with_inner_graphs(copy.graph):
         for value in (*graph.value_info, *graph.output):

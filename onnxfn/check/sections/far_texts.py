@@ -59,15 +59,13 @@ def far_text_report(model: Any, part: Part, file: Path, far: Sequence[CheckCase]
 
 
 def _steps(case: CheckCase) -> tuple[CheckCase, ...]:
-    """The runs that read a far text: one, or none if it is too long.
-
-    A past that is too long for a text of one run repeats that of a short text. The tokens after it have as many scores.
-    """
+    """The runs that read a far text: one, or none if it is too long."""
     pasts, new = past_lengths(case.spec), LONGEST_RUN**2 // max(1, case.tokens)
     if case.tokens <= LONGEST_RUN:
         return (case,)
     if not case.name.startswith(FAR_PAST) or case.tokens > LONGEST_PAST:
         return ()
+    # Such a past repeats that of a short text. The tokens after it have as many scores.
     sizes = ((0, LONGEST), (case.tokens - new, new))
     of_axes = [dict.fromkeys(pasts, past) | dict.fromkeys(pasts.values(), added) for past, added in sizes]
     return tuple(evolve(case, spec=resized(case.spec, each)) for each in of_axes)

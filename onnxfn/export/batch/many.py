@@ -160,10 +160,7 @@ def _prepared(jobs: Iterable[ExportRequest], log: Path | None) -> list[tuple[Tas
 
 
 def _prepared_job(number: int, job: ExportRequest, earlier: JobResult | None) -> tuple[Task, JobResult | None]:
-    """A job as a task; and its result, if it has been exported before, or if its checkpoint cannot be read.
-
-    Whether its path is free is asked here, once: an attempt whose worker was killed may have left its files.
-    """
+    """A job as a task; and its result, if it has been exported before, or if its checkpoint cannot be read."""
     task = Task(number, job)
     try:
         is_file = is_gguf(job.checkpoint)
@@ -172,6 +169,7 @@ def _prepared_job(number: int, job: ExportRequest, earlier: JobResult | None) ->
         if earlier is not None and is_unchanged(earlier, digest):
             return task, evolve(earlier, status="unchanged", seconds=0.0)
         is_earlier_export = earlier is not None and earlier.succeeded
+        # Asked here, once: an attempt whose worker was killed may have left its files.
         check_destination(Path(job.path), overwrite=job.overwrite or is_earlier_export)
         need = memory_need(checkpoint_weights(job.checkpoint, source, job.library), job.check)
         return Task(number, evolve(job, overwrite=True), need, digest), None
@@ -186,10 +184,7 @@ def _run(
     memory: int | None,
     retries: int,
 ) -> Generator[tuple[str, Task, JobResult | None], None, None]:
-    """Runs tasks: an event for each start, and for each end with its result.
-
-    At the end, those that have not started are cancelled.
-    """
+    """Runs tasks: an event for each start, and for each end with its result. At the end the rest is cancelled."""
     waiting = [*tasks]
     running: dict[Future[JobResult], Task] = {}
     ended: SimpleQueue[Future[JobResult]] = SimpleQueue()

@@ -195,12 +195,10 @@ def _parts(folder: Folder, part: Part, config: Mapping[str, Any]) -> dict[str, A
 
 
 def _tokens(config: Mapping[str, Any], generation: Mapping[str, Any], vocabulary: Any) -> dict[str, Any]:
-    """The ids of special tokens, from the generation configuration, else from that of the model.
-
-    The runtime cannot load a model with an invalid token id, such as a `pad_token_id` of -1: such ids are left out.
-    Without an end it ends a text at the token for padding, so that is left out, too.
-    """
+    """The ids of special tokens, from the generation configuration, else from that of the model."""
     stated = {key: generation[key] if generation.get(key) is not None else config_value(config, key) for key in TOKENS}
+    # The runtime cannot load a model with an invalid token id, such as a `pad_token_id` of -1. Without an end it ends a
+    # text at the token for padding.
     known = {key: _known_tokens(value, vocabulary) for key, value in stated.items()}
     return known if known["eos_token_id"] is not None else {**known, "pad_token_id": None}
 

@@ -161,10 +161,8 @@ def _values_of_layers(model: Any, length: int) -> list[Sequence[Any]]:
 
 
 def _has_own_parameters(model: Any, stack: Any) -> bool:
-    """Whether the layers have parameters, and none is shared with another layer or a module outside the stack.
-
-    The nodes of a layer are recognized by its parameters.
-    """
+    """Whether the layers have parameters, and none is shared with another layer or a module outside the stack."""
+    # The nodes of a layer are recognized by its parameters.
     layers = [{id(parameter) for parameter in layer.parameters()} for layer in stack.children()]
     inside = set().union(*layers)
     outside = {id(parameter) for parameter in model.parameters()} - inside

@@ -56,11 +56,9 @@ def simplify(model: Any) -> Any:
 
 
 def _rules() -> list[Any]:
-    """The default rules of onnxscript without two kinds.
-
-    Rules with several outputs are slow: onnxscript tries each pair of nodes. Rules that remove `+ 0` and `* 1` also
-    remove `+ 1e-8`, which is the epsilon of a norm (helium).
-    """
+    """The default rules of onnxscript without two kinds."""
+    # Rules with several outputs are slow: onnxscript tries each pair of nodes. Rules that remove `+ 0` and `* 1` also
+    # remove `+ 1e-8`, which is the epsilon of a norm (helium).
     no_op = {id(rule) for rule in torch_name("no_op_rules")}
     single = (rule for rule in torch_name("default_rules") if rule._target_pattern.has_single_output_node)
     return [_only_for_its_operator(rule) for rule in single if id(rule) not in no_op]

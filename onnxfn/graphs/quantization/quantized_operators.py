@@ -120,14 +120,12 @@ def _quantized_input(source: Any, reader: Any) -> Sequence[Any]:
 
 
 def _lookup(weight: StoredWeight, node: Any) -> None:
-    """A lookup of rows by operators of ONNX; one of matrices, such as those of experts, by a single operator.
-
-    The web build of ONNX Runtime has no GatherBlockQuantized for bytes.
-    """
+    """A lookup of rows by operators of ONNX; one of matrices, such as those of experts, by a single operator."""
     output = node.outputs[0]
     if len(weight.shape) > MATRIX_RANK or output.shape is None:
         _gather_of_blocks(weight, node)
         return
+    # The web build of ONNX Runtime has no GatherBlockQuantized for bytes.
     indices, outer, rule = _indices(weight, node), shape_of(output)[:-1], weight.rule
     blocks = weight.tensors["scales"].shape[-1]
     codes = _gathered(weight, node, indices, "codes", outer)

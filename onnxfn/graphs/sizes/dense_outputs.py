@@ -222,16 +222,14 @@ def _like_floats(tensor: Any, *_: Any, **__: Any) -> Any:
 
 
 def _like_both(first: Any, second: Any, **_: Any) -> Any:
-    """The layout of a dense float tensor combined with a number, or with a tensor that broadcasts to it.
-
-    The output has the memory layout of the first tensor, if that is not broadcast.
-    """
+    """The layout of a dense float tensor combined with a number, or with a tensor that broadcasts to it."""
     fake_tensor = torch_name("FakeTensor")
 
     if not isinstance(first, fake_tensor) or type(second) in (int, float):
         return _like_floats(first) if isinstance(first, fake_tensor) else None
     if not isinstance(second, fake_tensor) or _kind(first) != _kind(second):
         return None
+    # The output has the memory layout of the first tensor, if that is not broadcast.
     if _broadcasts(second, first):
         return _like_floats(first)
     contiguous = _broadcasts(first, second) and _is_contiguous(first) and _is_contiguous(second)

@@ -157,10 +157,7 @@ def fast_sizes() -> Iterator[None]:
 
 
 def _compared_or(compare: Callable[..., Any], name: str, least: dict[Any, Any]) -> Callable[..., Any]:
-    """The comparison of a size with a number; known if the least value of the size is larger, else left to torch.
-
-    `least` keeps the least values of formulas. They only rise while a model is traced.
-    """
+    """The comparison of a size with a number; known if the least value of the size is larger, else left to torch."""
     proxy_mode = torch_name("proxy_mode")
     is_above, is_met_at_least = getattr(operator, name)(1, 0), name in ("ge", "lt")
 
@@ -168,6 +165,7 @@ def _compared_or(compare: Callable[..., Any], name: str, least: dict[Any, Any]) 
         number, formula = other.expr, size.expr
         if size.shape_env is None or proxy_mode() is not None or not number.is_Integer:
             return compare(size, other)
+        # The least values of formulas only rise while a model is traced.
         if formula not in least:
             least[formula] = size.shape_env.bound_sympy(formula).lower
         return size.wrap_bool(is_above) if least[formula] > number - is_met_at_least else compare(size, other)

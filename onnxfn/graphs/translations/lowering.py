@@ -179,15 +179,13 @@ def _size(node: Any) -> Any:
 
 
 def _inline(graph: Any, node: Any, traced: Any, sizes: dict[Any, Any]) -> None:
-    """Replaces a node by the nodes of a traced graph, which belong to the same module of the model.
-
-    `sizes` has the earlier nodes that are sizes, by their formulas: no size is computed twice.
-    """
+    """Replaces a node by the nodes of a traced graph, which belong to the same module of the model."""
     placeholders = [inner for inner in traced.nodes if inner.op == "placeholder"]
     copies = dict(zip(placeholders, node.all_input_nodes, strict=True))
     module = {key: value for key, value in node.meta.items() if key not in ("val", "tensor_meta")}
     with graph.inserting_before(node):
         for inner in traced.nodes:
+            # No size is computed twice: `sizes` has the earlier nodes that are sizes, by their formulas.
             if inner.op == "call_function" and (size := _size(inner)) in sizes:
                 copies[inner] = sizes[size]
             elif inner.op == "call_function":
@@ -412,14 +410,12 @@ def insert_type_promotions(program: Any, registry: Any) -> Any:
 
 
 def _translated_overload(node: Any, registry: Any) -> Any:
-    """The operator of a node; for tensors alone if it has no translation, or reads a number computed from sizes.
-
-    That number is a tensor in ONNX: `remainder.Scalar`, whose translation reads a constant, is `remainder.Tensor`.
-    """
+    """The operator of a node; for tensors alone if it has no translation, or reads a number computed from sizes."""
     types = _types(node.target)
     numbers = [argument for argument, type_ in zip(node.args, types, strict=False) if type_ == "number"]
     if has_translation(node, registry) and not any(hasattr(number, "meta") for number in numbers):
         return node.target
+    # That number is a tensor in ONNX: `remainder.Scalar`, whose translation reads a constant, is `remainder.Tensor`.
     of_tensors = ["Tensor" if type_ == "number" else type_ for type_ in types]
     return _overload(node.target.overloadpacket, of_tensors) or node.target
 

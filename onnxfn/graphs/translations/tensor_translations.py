@@ -107,12 +107,10 @@ def _put(tensor: Any, index: Any, source: Any, accumulate: bool = False) -> Any:
 
 
 def _scatter_reduce(tensor: Any, dim: int, index: Any, source: Any, reduce: str, include_self: bool = True) -> Any:
-    """A tensor with its elements reduced with elements of a source at indices.
-
-    ONNX has no mean: torch's table takes the last element in its place. Here it is a sum over a count.
-    """
+    """A tensor with its elements reduced with elements of a source at indices."""
     if reduce != "mean":
         return core.aten_scatter_reduce(tensor, dim, index, source, reduce, include_self)
+    # ONNX has no mean: torch's table takes the last element in its place. Here it is a sum over a count.
     unit = op.CastLike(op.Constant(value_float=1.0), source)
     zeros = op.Expand(op.Sub(unit, unit), op.Shape(tensor))
     before, counted = (tensor, op.Add(zeros, unit)) if include_self else (zeros, zeros)
@@ -125,10 +123,8 @@ def _scatter_reduce(tensor: Any, dim: int, index: Any, source: Any, reduce: str,
 
 
 def _cdist(left: Any, right: Any, p: float = 2.0, compute_mode: int | None = None) -> Any:  # noqa: ARG001
-    """The distance of each row of a matrix from each row of another: sums of differences, without a matrix product.
-
-    A product loses the digits of small distances. torch takes one for more than 25 rows.
-    """
+    """The distance of each row of a matrix from each row of another: sums of differences, without a matrix product."""
+    # A product loses the digits of small distances. torch takes one for more than 25 rows.
     sizes = op.Abs(op.Sub(op.Unsqueeze(left, integers(-2)), op.Unsqueeze(right, integers(-3))))
     return _norm(sizes, p, left.dtype)
 
@@ -166,16 +162,14 @@ def complex_translations() -> dict[Any, Callable[..., Any]]:
 
 
 def _real_signal(spectrum: Any, dim: Sequence[int], normalization: int, last_dim_size: Any) -> Any:
-    """The real signal of half a spectrum; torch's table has an inverse DFT of one side, which ONNX Runtime lacks.
-
-    The other half is the mirrored conjugate of the first.
-    """
+    """The real signal of half a spectrum; torch's table has an inverse DFT of one side, which ONNX Runtime lacks."""
     axis = dim[-1]
     conjugate = op.Mul(spectrum, op.Constant(value_floats=[1.0, -1.0]))
     if isinstance(last_dim_size, int):
         last = integers((last_dim_size - 1) // 2)
     else:
         last = op.Div(op.Sub(op.Reshape(last_dim_size, integers(-1)), integers(1)), integers(2))
+    # The other half is the mirrored conjugate of the first.
     mirrored = op.Slice(conjugate, last, integers(0), integers(axis), integers(-1))
     spectrum = op.Concat(spectrum, mirrored, axis=axis)
     signal = fft.aten__fft_c2c(spectrum, dim, normalization, False)
@@ -237,13 +231,11 @@ def _kthvalue(tensor: Any, k: Any, dim: int = -1, keepdim: bool = False) -> Sequ
 
 
 def _at_rank(tensor: Any, axis: int, rank: Any) -> tuple[Any, Any]:
-    """The element of each rank along an axis, and its index. NaN has the last ranks. The axis has size 1 afterwards.
-
-    The rank is a vector of one number, or one number for each slice.
-    """
+    """The element of each rank along an axis, and its index. NaN has the last ranks. The axis has size 1 afterwards."""
     wide = _sortable(tensor)
     _, order = op.TopK(wide, size(tensor, axis), axis=axis, largest=0, sorted=1)
     first = op.Slice(order, integers(0), integers(1), integers(axis))
+    # The rank is a vector of one number, or one number for each slice.
     indices = op.GatherElements(order, op.Add(op.Mul(first, integers(0)), rank), axis=axis)
     return op.GatherElements(tensor, indices, axis=axis), indices
 
@@ -266,15 +258,13 @@ def _searchsorted(
     side: str | None = None,
     sorter: Any = None,
 ) -> Any:
-    """The number of elements of each sorted row that are less than each value, or not greater for the right side.
-
-    Each value is compared with each element. NaN is greater than any number.
-    """
+    """The number of elements of each sorted row that are less than each value, or not greater for the right side."""
     ordered = sorted_sequence if sorter is None else op.GatherElements(sorted_sequence, sorter, axis=-1)
     is_row = len(sorted_sequence.shape) == 1  # one row for values of any rank
     elements = ordered if is_row else op.Unsqueeze(ordered, integers(-2))
     each = op.Unsqueeze(values, integers(-1))
     follows = op.Greater if right or side == "right" else op.GreaterOrEqual
+    # Each value is compared with each element. NaN is greater than any number.
     counts = op.ReduceSum(op.Cast(op.Not(follows(elements, each)), to=7), integers(-1), keepdims=0)
     return op.Cast(counts, to=6) if out_int32 else counts
 
