@@ -15,9 +15,8 @@ from onnxfn.graphs.nodes.slots import bind_weights, merge_slots
 from onnxfn.graphs.passes.adapter_inputs import add_adapter_inputs
 from onnxfn.graphs.passes.canonical import order_by_structure
 from onnxfn.graphs.passes.merging import insert_filler
-from onnxfn.graphs.quantization.quantize import quantize_weights
+from onnxfn.graphs.quantization.quantize import keep_stored_blocks, quantize_weights
 from onnxfn.graphs.quantization.quantized_slots import bind_quantized_weights
-from onnxfn.graphs.quantization.stored_blocks import keep_stored_blocks
 from onnxfn.graphs.templates.fingerprints import fingerprint
 from onnxfn.graphs.templates.template_cache import delete_template, load_template, save_template
 from onnxfn.graphs.traced_graphs import graph_with_slots, pass_errors

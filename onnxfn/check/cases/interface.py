@@ -36,13 +36,11 @@ def interface_findings(part: Part, file: Path, reference: Reference) -> tuple[st
 
 
 def size_findings(part: Part, reference: Reference) -> tuple[str, ...]:
-    """One line for each output of PyTorch that has other sizes than the inputs with the same symbols.
-
-    Some models do not follow the plan: windows of an image are rows of the batch; or the configuration has more layers
-    than the model, and the past of the missing layers is returned unchanged.
-    """
+    """One line for each output of PyTorch that has other sizes than the inputs with the same symbols."""
     sizes = symbol_sizes(part.spec, reference.inputs)
     pairs = zip(part.spec.outputs, reference.outputs, strict=True)
+    # Some models do not follow the plan: windows of an image are rows of the batch; or the configuration has more
+    # layers than the model, and the past of the missing layers is returned unchanged.
     return tuple(
         f"{part.name}: {output.name!r} has the shape {list(array.shape)} in PyTorch at {reference.case}, "
         f"but its axes are planned as {output.axes}: {_size_advice(output)}"

@@ -78,10 +78,7 @@ def _types(graph: Any) -> dict[str, int]:
 
 
 def section_model(written: WrittenGraph, section: Section) -> bytes:
-    """The ONNX model of a section: its nodes as the file has them, and references to their weights.
-
-    Only products with large matrices are computed in blocks: see `columns.py`.
-    """
+    """The ONNX model of a section: its nodes as the file has them, and references to their weights."""
     import onnx
 
     model = onnx.ModelProto(ir_version=written.model.ir_version)
@@ -89,6 +86,7 @@ def section_model(written: WrittenGraph, section: Section) -> bytes:
     model.functions.extend(written.model.functions)
     graph, nodes = model.graph, _nodes(written, section)
     graph.name = section.name
+    # Only products with large matrices are computed in blocks: see `columns.py`.
     by_columns, constants = products_by_columns(nodes, written.initializers)
     graph.node.extend(by_columns)
     read = dict.fromkeys(name for node in nodes for name in read_names(node))

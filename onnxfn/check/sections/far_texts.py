@@ -21,6 +21,7 @@ from onnxfn.check.cuts.cut import EMBEDDING, SHARED, Section, Sections
 from onnxfn.check.cuts.runs import in_type, run_sections
 from onnxfn.check.sections.check import RecordedCase, exact_result, real_array
 from onnxfn.check.sections.chosen_layers import ChosenLayers, chosen_layers, hidden_states, layer_results
+from onnxfn.check.sections.hidden_states import first_array
 from onnxfn.check.variants.proof import variant_kind
 from onnxfn.check.verdict.choices import WorseChoice, choosing_as_file, picked_positions
 from onnxfn.check.verdict.compare import Exact, compare, token_features
@@ -138,7 +139,8 @@ def _results_with_picks(chosen: ChosenLayers, recorded: RecordedCase, values: Ma
         suppress(CaptureFailed, WorseChoice),
         choosing_as_file(picks, (), precision_of(chosen.part.spec.target.float_dtype)),
     ):
-        return layer_results(chosen, recorded.reference.inputs, recorded.hidden.states) if picks else ()
+        results = layer_results(chosen, recorded.reference.inputs, recorded.hidden.states) if picks else ()
+        return tuple(map(first_array, results))
     return ()
 
 

@@ -147,10 +147,8 @@ def variant_measurements(
 
 
 def measurement(part: Part, output: str, name: str, values: Array, floors: Floors, cases: str) -> Measurement:
-    """The measurement of an output by the named measure, from its values in all cases.
-
-    The floor is that of the caller, else that of the kind of variant; None if it has none.
-    """
+    """The measurement of an output by the named measure, from its values in all cases."""
+    # The floor is that of the caller, else that of the kind of variant; None if it has none.
     measure, stated = MEASURES[name], stated_floors(floors).get(name)
     floor = measure.floors.get(variant_kind(part.spec) or "") if stated is None else stated
     value = float(measure.whole(values)) if values.size else float("nan")

@@ -268,11 +268,9 @@ INTERPOLATIONS: Mapping[int, str] = MappingProxyType({0: "NEAREST", 1: "LANCZOS"
 
 
 def vision_processor(folder: Folder) -> dict[str, str]:
-    """`vision_processor.json` for a model with images that the runtime can load; nothing for others.
-
-    Nor is there one without an image processor, or for one that leaves out a step.
-    """
+    """`vision_processor.json` for a model with images that the runtime can load; nothing for others."""
     sees = sees_in_genai(folder.plan, json_object(folder, CONFIG) or {})
+    # None without an image processor, or for one that leaves out a step.
     stated = _image_processor(folder) if sees else None
     steps = stated and {"processor": {"name": "image_processor", "transforms": [*_steps(stated)]}}
     return changed(folder, VISION_PROCESSOR, steps)

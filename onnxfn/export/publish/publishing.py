@@ -46,10 +46,8 @@ def _written_side_files(folder: Path) -> Iterator[Path]:
 
 
 def checkpoint_files(folder: Path) -> frozenset[str]:
-    """The paths of the side files in a folder that also holds the weights of a checkpoint; none without weights.
-
-    They describe that checkpoint, so an export to its folder leaves them as they are.
-    """
+    """The paths of the side files in a folder that also holds the weights of a checkpoint; none without weights."""
+    # They describe that checkpoint, so an export to its folder leaves them as they are.
     files = side_files(folder) if _has_weights(folder) else ()
     return frozenset(file.relative_to(folder).as_posix() for file in files)
 

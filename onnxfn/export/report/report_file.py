@@ -223,12 +223,10 @@ def file_facts(folder: Path, files: Mapping[Path, str], tick: Tick = no_tick) ->
 
 
 def graph_facts(file: Path) -> dict[str, Any]:
-    """Opset, type of the weights, inputs and outputs of an ONNX file; ValueError if it is none.
-
-    The weights are not read. The type is that of most of the floating point numbers.
-    """
+    """Opset, type of the weights, inputs and outputs of an ONNX file; ValueError if it is none."""
     model = onnx_model(file)
     opsets = {each.domain: each.version for each in model.opset_import}
+    # The type is that of most of the floating point numbers.
     floats = {name: facts["elements"] for name, facts in weights_by_dtype(file).items() if "float" in name}
     return {
         "opset": opsets.get("", 0),

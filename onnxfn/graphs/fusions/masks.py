@@ -103,22 +103,18 @@ RANKS = (2, 4)
 
 
 def fits_kernel(masks: tuple[Any, ...]) -> bool:
-    """Whether the kernel can read the sum of these masks.
-
-    All have two axes, or all have four. The kernel does not broadcast the last axis: its size is known and is not 1.
-    """
+    """Whether the kernel can read the sum of these masks."""
     ranks = {len(shape_of(mask)) for mask in masks}
     if len(ranks) > 1 or not ranks.issubset(RANKS):
         return False
+    # The kernel does not broadcast the last axis: its size is known and is not 1.
     return all(mask.dtype is not None and shape_of(mask)[-1] not in (1, None) for mask in masks)
 
 
 def zeroed_rows(masks: tuple[Any, ...], output: Any) -> tuple[Any, Any] | None:
-    """The boolean mask, and the output after queries that see no key are set to zero; None if they are not.
-
-    The pattern is PyTorch's: the mask that is added is `Where(boolean, 0, lowest)`, and the output of the attention is
-    multiplied by `ReduceMax(boolean)`.
-    """
+    """The boolean mask, and the output after queries that see no key are set to zero; None if they are not."""
+    # The pattern is PyTorch's: the mask that is added is `Where(boolean, 0, lowest)`, and the output of the attention
+    # is multiplied by `ReduceMax(boolean)`.
     where = producer(masks[0], "Where") if len(masks) == 1 else None
     product = sole_consumer(output, "Mul")
     if where is None or product is None or scalar(where.inputs[1]) != 0:

@@ -44,17 +44,15 @@ class StoredWeight:
 
 
 def with_cast_scales(weight: StoredWeight, reads: Sequence[Read]) -> StoredWeight:
-    """The weight with scales in the dtype that the operators compute in; they are stored in float16.
-
-    ONNX Runtime computes the Cast once, when it loads the graph. Without its optimizations it computes the Cast at each
-    run. So the Cast comes right before the first node that reads the weight: few scales are in memory at once.
-    """
+    """The weight with scales in the dtype that the operators compute in; they are stored in float16."""
     scales = weight.tensors["scales"]
     if scales.dtype == weight.dtype:
         return weight
     nodes = [read.node for read in reads]
     if any(node.graph is not weight.graph for node in nodes):  # in a graph within this one
         nodes = [weight.graph[0]]
+    # ONNX Runtime computes the Cast once, when it loads the graph. Without its optimizations it computes the Cast at
+    # each run. So the Cast comes right before the first node that reads the weight: few scales are in memory at once.
     first = nodes[0] if len(nodes) == 1 else next(node for node in weight.graph if node in nodes)
     node = insert_node(first, "Cast", [scales], [(weight.dtype, shape_of(scales))], to=weight.dtype.value)
     return evolve(weight, tensors={**weight.tensors, "scales": node.outputs[0]})

@@ -52,13 +52,11 @@ def strides_in_order(sizes: Sizes, order: Sequence[int]) -> tuple[Any, ...]:
 
 
 def view_layout(tensor: Any, shape: Sizes) -> tuple[tuple[Any, ...], tuple[Any, ...]] | None:
-    """The sizes and strides of a view of a tensor; None if the factors do not show that there is one.
-
-    The axes of both shapes are taken in groups of equal products. The axes of a group must lie next to each other.
-    """
+    """The sizes and strides of a view of a tensor; None if the factors do not show that there is one."""
     sizes = _without_minus_one(tensor.shape, shape)
     if sizes is None:
         return None
+    # The axes of both shapes are taken in groups of equal products. The axes of a group must lie next to each other.
     groups = _groups(tensor.shape, sizes)
     if groups is None:
         return None

@@ -25,10 +25,7 @@ from onnxfn.graphs.sizes.dense_outputs import Rule, composite_rules, elementwise
 
 @contextmanager
 def fast_fake_outputs() -> Iterator[None]:
-    """Adds the rules to torch's own table of such functions, and removes them again.
-
-    Composite operators are not in that table: torch runs their formulas before it asks the table.
-    """
+    """Adds the rules to torch's own table of such functions, and removes them again."""
     import torch
 
     table, key = torch_name("fast_functions")(), torch_name("DispatchKey").CompositeImplicitAutograd
@@ -36,6 +33,7 @@ def fast_fake_outputs() -> Iterator[None]:
         for function, rule in elementwise_rules().items():
             stack.enter_context(_entry(table, function, _rule_or(rule, table.get(function) or _by_torch(function))))
         stack.enter_context(_entry(table, torch.ops.aten.view.default, _view))
+        # These are not in that table: torch runs their formulas before it asks the table.
         for function, rule in composite_rules().items():
             formula = function.py_kernels.get(key) or partial(function._op_dk, key)
             stack.callback(function._dispatch_cache.clear)

@@ -140,11 +140,9 @@ COMPARISONS = ("gt", "ge", "lt", "le", "eq", "ne")
 
 @contextmanager
 def fast_sizes() -> Iterator[None]:
-    """Lets torch divide, compare and print sizes by what is known of them, in this thread while it lasts.
-
-    torch lets sympy simplify both formulas of a quotient, and each formula that is compared, and prints the formula of
-    each size of each value anew. These are a tenth of a whole export of a SegFormer.
-    """
+    """Lets torch divide, compare and print sizes by what is known of them, in this thread while it lasts."""
+    # torch lets sympy simplify both formulas of a quotient, and each formula that is compared, and prints the formula
+    # of each size of each value anew. These are a tenth of a whole export of a SegFormer.
     node_type, text, least = torch_name("SymNode"), cache(str), dict[Any, Any]()
     quotient = _divided_or(node_type.int_floordiv, operator.floordiv, formula_of)
     remainder = _divided_or(node_type.mod, operator.mod, lambda _: formula_of(Factors(0)))

@@ -203,10 +203,7 @@ def save_template(folder: Path | None, name: str | None, built: BuiltGraph, max_
 
 
 def load_template(folder: Path | None, name: str | None) -> BuiltGraph | None:
-    """The graph saved under a name, with slots for parameters; None if there is no readable file.
-
-    A file that is not a template of this version is deleted.
-    """
+    """The graph saved under a name, with slots for parameters; None if there is no readable file."""
     content = None if folder is None or name is None else read_file(_file(folder, name))
     if content is None:
         return None
@@ -215,6 +212,7 @@ def load_template(folder: Path | None, name: str | None) -> BuiltGraph | None:
             return _graph(content)
     except Exception as error:  # noqa: BLE001 - whatever is wrong with the file, the graph can be captured again
         raise_no_memory(error)
+        # It is not a template of this version.
         delete_template(folder, name)
         return None
 

@@ -78,16 +78,13 @@ def signatures_read_once() -> AbstractContextManager[None]:
 
 @cache
 def onnx_registry(opset: int = 18) -> Any:
-    """Torch's table from operators to ONNX functions, with onnxfn's own translations for an opset; built once.
-
-    onnxscript parses the source of each function to tell its domain, which torch does not read. That takes four fifths
-    of the time.
-    """
+    """Torch's table from operators to ONNX functions, with onnxfn's own translations for an opset; built once."""
     from onnxscript.values import TracedOnnxFunction
 
     from onnxfn.graphs.translations.tensor_translations import complex_translations
     from onnxfn.graphs.translations.translations import translations
 
+    # onnxscript parses the source of each function for its domain, which torch does not read: 4/5 of the time.
     with replaced(TracedOnnxFunction, "function_ir", SimpleNamespace(domain="")):
         registry = torch_name("exporter_registry").from_torchlib()
     for overload, function in translations(opset).items():
@@ -113,10 +110,8 @@ def watched_registry(registry: Any, tick: Callable[[], Any], looked_up: list[Any
 
 @cache
 def decompositions() -> Mapping[Any, Any]:
-    """From an operator without a translation to the function of torch that computes it; built once (50 ms).
-
-    It lacks operators that are registered later. torch's own second trace decomposes these: it reads the table anew.
-    """
+    """From an operator without a translation to the function of torch that computes it; built once (50 ms)."""
+    # It lacks operators that are registered later. torch's own second trace decomposes these: it reads the table anew.
     tables = torch_name("exporter_decompositions")
     translated = set(tables.get_onnx_implemented_overloads(onnx_registry()))
     return MappingProxyType(tables.create_onnx_friendly_decomposition_table(translated))
@@ -392,10 +387,8 @@ def lower_in_place(program: Any, registry: Any) -> bool:
 
 
 def insert_type_promotions(program: Any, registry: Any) -> Any:
-    """Inserts a cast at each implicit type promotion, by torch's rules.
-
-    torch's pass runs the whole graph once more on fake tensors. Here only the nodes that promote are run.
-    """
+    """Inserts a cast at each implicit type promotion, by torch's rules."""
+    # torch's pass runs the whole graph once more on fake tensors. Here only the nodes that promote are run.
     module, operators = program.graph_module, _promoting_operators()
     calls = [node for node in module.graph.nodes if node.op == "call_function"]
     if promoting := [node for node in calls if _promotes(node, operators)]:
