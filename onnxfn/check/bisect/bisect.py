@@ -115,10 +115,7 @@ def _first_difference(checked: CheckedFile, inputs: Mapping[str, Array], worst: 
 def selected_cases(
     cases: tuple[CheckCase, ...], part: Part, name: str | None, sizes: dict[str, int]
 ) -> tuple[CheckCase, ...]:
-    """The cases of a part, with these sizes; if there is a name, only the case of this name.
-
-    UnknownName if no case has it.
-    """
+    """The cases of a part, with these sizes; with a name, only the case of this name. UnknownName if there is none."""
     named = [case for case in cases if name in (None, case.name)]
     if not named:
         raise unknown("case", str(name), [case.name for case in cases], of=part.name)

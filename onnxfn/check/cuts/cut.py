@@ -109,11 +109,9 @@ def _hidden_after_all(
 def _hidden_before_all(
     vertices: Sequence[Vertex], layers: Sequence[str], after: str, ends: set[int], fits: Fits
 ) -> str:
-    """The hidden states before the first layer: the last value on all paths to the weights of that layer.
-
-    The paths start at values that reach later layers only through the first. A value on all paths to the outputs is
-    preferred. Some models have none: the mean and the deviation of a series bypass the layers.
-    """
+    """The hidden states before the first layer: the last value on all paths to the weights of that layer."""
+    # The paths start at values that reach later layers only through the first. A value on all paths to the outputs is
+    # preferred. Some models have none: the mean and the deviation of a series bypass the layers.
     sinks = {index for index, each in enumerate(vertices) if 0 in each.reads}
     later = {index for index, each in enumerate(vertices) if any(layer > 0 for layer in each.reads)}
     elsewhere = _ancestors(vertices, later, without=after)
@@ -187,11 +185,9 @@ def _ancestors(vertices: Sequence[Vertex], ends: set[int], without: str = "") ->
 
 
 def _section_numbers(vertices: Sequence[Vertex], layers: Sequence[str], hidden: Sequence[str]) -> list[int]:
-    """The number of the section of each vertex.
-
-    A vertex that depends on hidden states lies in the section of the last hidden states that it reads. Any other vertex
-    lies in the section that reads it, or in `shared` if several sections do.
-    """
+    """The number of the section of each vertex."""
+    # A vertex that depends on hidden states lies in the section of the last hidden states that it reads. Any other
+    # vertex lies in the section that reads it, or in `shared` if several sections do.
     starts = {name: level for level, name in enumerate(hidden)}
     levels = _levels(vertices, starts)
     _check_weights(vertices, layers, levels)

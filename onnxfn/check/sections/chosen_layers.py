@@ -63,13 +63,10 @@ def hidden_states(chosen: ChosenLayers, inputs: Mapping[str, Array], wider: Sequ
 
 
 def layer_results(chosen: ChosenLayers, inputs: Mapping[str, Array], states: Sequence[Array] = ()) -> list[Any]:
-    """The results of the chosen layers in a run that ends after the last of them.
-
-    Hidden states pass by the other layers, in the form in which the chosen return them. With `states`, these are the
-    hidden states that the chosen layers get.
-    """
+    """The results of the chosen layers in a run that ends after the last; with `states`, for these hidden states."""
     results: list[Any] = []
 
+    # Hidden states pass by the other layers, in the form in which the chosen return them.
     def passed(*arguments: Any, **named: Any) -> Any:
         hidden, last = next(real_tensors((arguments, named))), results[-1]
         return type(last)((hidden, *last[1:])) if isinstance(last, (tuple, list)) else hidden

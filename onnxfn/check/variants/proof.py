@@ -112,10 +112,7 @@ def _type(array: Array) -> str:
 def measured_cases(
     part: Part, session: Any, proof: Proof, expected: Callable[[], Iterable[Reference]]
 ) -> tuple[tuple[Values, ...], tuple[str, ...]]:
-    """The values of the measures of a quantized part in its cases, and findings; none if a text measures it.
-
-    `expected` computes the references by the float model.
-    """
+    """The values of the measures of a quantized part in its cases, and findings; none if a text measures it."""
     if proof.text is not None or not is_quantized(part.spec):
         return (), ()
     pairs = [case_values(part, each, _outputs(part, session, each.inputs, each.case)) for each in expected()]

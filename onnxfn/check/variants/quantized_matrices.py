@@ -26,11 +26,9 @@ NF4 = (
 )
 """The levels of NormalFloat4 (QLoRA, arXiv 2305.14314, appendix E)."""
 
+# Symmetric codes are -8 to 7. The scale maps the largest element to -8, so the opposite element is clipped.
 HALF, END = 0.5, 1.0
-"""Allowed rounding error in steps: half inside the range of codes, one at its two ends, where values are clipped.
-
-Symmetric codes are -8 to 7. The scale maps the largest element to -8, so the opposite element is clipped.
-"""
+"""Allowed rounding error in steps: half inside the range of codes, one at its two ends, where values are clipped."""
 
 EPSILON = 2.0**-15
 """The relative error of the float32 arithmetic of a quantizer: several roundings, as with reciprocals."""
@@ -296,10 +294,8 @@ def _codes_per_byte(value: str, nodes: Any, read: Tensors) -> int:
 
 
 def _matmul_integer(node: Any, read: Tensors, nodes: Any) -> QuantizedMatrix | None:
-    """The matrix of a MatMulInteger, whose codes are `[K, N]`; or of a ConvInteger, whose codes are kernels.
-
-    Its scale is what a Mul multiplies the product with: one, or one for each output.
-    """
+    """The matrix of a MatMulInteger, whose codes are `[K, N]`; or of a ConvInteger, whose codes are kernels."""
+    # The scale is what a Mul multiplies the product with: one, or one for each output.
     name = _scale_name(node.output[0], nodes, read)
     if name is None:
         return None

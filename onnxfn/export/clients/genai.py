@@ -100,10 +100,7 @@ WORDS = frozenset(
         *("phi", "phi3", "phimoe", "qwen2", "qwen3", "smollm3"),
     }
 )
-"""The values of `model.type` that are model types, for decoders of keys and values; `gpt2` is one for fused caches.
-
-The value for any other decoder is `decoder`.
-"""
+"""The values of `model.type` that are model types, for decoders of keys and values; that of others is `decoder`."""
 
 INPUTS = ("input_ids", "attention_mask", "position_ids")
 """The inputs that the runtime computes for each step, under the names in `genai_config.json`."""

@@ -207,10 +207,7 @@ def plan_digest(plan: Plan) -> str:
 
 
 def file_facts(folder: Path, files: Mapping[Path, str], tick: Tick = no_tick) -> dict[str, Any]:
-    """Size and digest of each file, and the facts of each graph, by their paths in the folder.
-
-    A file whose digest is known is not read for it.
-    """
+    """Size and digest of each file, which is read if that is unknown, and the facts of each graph, by their paths."""
     by_path = {file.relative_to(folder).as_posix(): file for file in files}
     ordered = sorted(by_path.items())
     return {

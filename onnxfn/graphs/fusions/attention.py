@@ -190,10 +190,7 @@ def _replace(match: Match, masks: dict[Any, Any], position: Mapping[Any, int]) -
 
 
 def _ungrouped(repeated: Any, heads: int) -> tuple[Any, Any]:
-    """Keys or values before each head is repeated for a group of queries, and the first node of the repetition.
-
-    Without a repetition: the tensor itself and None.
-    """
+    """Keys or values before each head is repeated for a group of queries, and the first node of that, or None."""
     reshape = producer(repeated, "Reshape")
     expand = producer(first_input(reshape), "Expand")
     unsqueeze = producer(first_input(expand), "Unsqueeze")

@@ -199,10 +199,7 @@ def _concat_along_last(value: Any, index: int) -> Any:
 
 
 def _common_source(size: int, *parts: tuple[Any, tuple[int, int, int]]) -> Any:
-    """The tensor that all values are slices of, each with its bounds; None if they are not.
-
-    The last axis of the tensor has `size` elements.
-    """
+    """The tensor, with a last axis of this size, that all values are slices of, each with its bounds; else None."""
     slices = [slice_of(value, size) or (None, None) for value, _ in parts]
     source = slices[0][0]
     fits = all(cut[0] is source and cut[1] == bounds for cut, (_, bounds) in zip(slices, parts, strict=True))
@@ -220,13 +217,11 @@ def _with_rest(x: Any, size: int, output: Any) -> tuple[Any, Any]:
 
 
 def _heads_axis(graph: Any, cos: Any, sin: Any, x: Any, width: int) -> int | None:
-    """The axis of the heads in x, 1 or 2, where the tables have size 1; None if the tables do not fit x.
-
-    The tables are `[batch or 1, 1, length, width]`, `[batch or 1, length, 1, width]` or `[length, width]`.
-    """
+    """The axis of the heads in x, 1 or 2, where the tables have size 1; None if the tables do not fit x."""
     table, full = shape_of(cos), shape_of(x)
     if len(full) != RANK or len(table) not in (2, RANK) or shape_of(sin) != table or None in (*table, *full):
         return None
+    # The tables are `[batch or 1, 1, length, width]`, `[batch or 1, length, 1, width]` or `[length, width]`.
     batch, *middle = table[:-1] if len(table) == RANK else (1, 1, table[0])
     if table[-1] != width or batch not in (1, full[0]):
         return None

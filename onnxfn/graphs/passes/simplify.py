@@ -140,6 +140,7 @@ SUMMED: Mapping[str, str] = MappingProxyType(
 )
 """Dtypes -> the wider dtype in which a group of operators is computed."""
 
+# The largest integers of uint64 are negative in int64. So operators that compare, other than by equality, lack it.
 WIDER: Mapping[str, Mapping[str, str]] = MappingProxyType(
     {
         **dict.fromkeys(("Max", "Min", "Clip", "Relu", "Resize", "Pad"), SIXTEEN),
@@ -150,10 +151,7 @@ WIDER: Mapping[str, Mapping[str, str]] = MappingProxyType(
         "Where": MappingProxyType({**SIXTEEN, "UINT64": "INT64"}),
     }
 )
-"""Operator -> each dtype that it lacks in opset 18 or in ONNX Runtime 1.31 -> a wider dtype for the computation.
-
-The largest integers of uint64 are negative in int64. So operators that compare, other than by equality, are not here.
-"""
+"""Operator -> each dtype that it lacks in opset 18 or in ONNX Runtime 1.31 -> a wider dtype for the computation."""
 
 
 def widen_integers(model: Any) -> Any:

@@ -151,10 +151,7 @@ def _only_products_read(value: Any) -> bool:
 
 
 def _replace_products(model: Any, value: Any, weight: QuantizedWeight) -> None:
-    """Lets the products that read a weight read its integers, scales and zero points.
-
-    InvalidSpec if the dtype of the graph has no kernel, or does not hold the scales of the weight.
-    """
+    """Lets products with a weight read its integers, scales and zero points. InvalidSpec if the dtype has no kernel."""
     dtype = scale_dtype(weight).name
     if value.dtype.name != "FLOAT" and (value.dtype.name, dtype) != ("FLOAT16", "float16"):
         raise InvalidSpec(

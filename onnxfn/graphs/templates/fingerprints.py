@@ -19,7 +19,7 @@ from typing import Any
 
 from attrs import fields, has
 
-from onnxfn.graphs.layers.module_states import elements_digest, module_bytes, tensor_type
+from onnxfn.graphs.layers.repeated_layers import elements_digest, module_bytes, tensor_type
 from onnxfn.specs.errors import raise_no_memory
 from onnxfn.specs.stored.serialize import to_plain
 from onnxfn.specs.stored.trust import CODE_FIELDS
@@ -31,10 +31,7 @@ VERSIONED = ("torch", "transformers", "onnx", "onnxscript", "onnx-ir", "numpy", 
 """Packages on whose versions every graph depends."""
 
 IGNORED_NAMES = ("__init__", "__setstate__", "___needs_generation_tag_patch", "smart_apply")
-"""Attributes of a class that create its objects: torch adds or replaces them when it compiles.
-
-transformers adds `smart_apply` to `torch.nn.Module` when it creates its first model; it initializes weights.
-"""
+"""Attributes of a class that create its objects: torch and transformers add or replace them later."""
 
 IGNORED_KEYS = (
     *("_name_or_path", "transformers_version", "architectures", "id2label", "label2id", "finetuning_task"),

@@ -136,12 +136,10 @@ def decompose_in_place(graph: Any, nodes: Sequence[Any], registry: Any) -> bool:
 
 
 def _trace(node: Any) -> Any:
-    """The graph of an operator on fake tensors of its inputs' sizes; None if torch has no decomposition of it.
-
-    Its placeholders are the nodes that the operator reads, in their order.
-    """
+    """The graph of an operator on fake tensors of its inputs' sizes; None if torch has no decomposition of it."""
     from torch.fx import map_arg
 
+    # Its placeholders are the nodes that the operator reads, in their order.
     inputs = node.all_input_nodes
     values = [input_.meta.get("val") for input_ in inputs]
     mode = torch_name("fake_mode_of")(values)

@@ -240,14 +240,7 @@ def _attention(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Any:
-    """Scaled dot product attention; the output is zero for a query without unmasked keys.
-
-    The last two axes are the length and the head size; any number of axes may come before them.
-
-    torch's kernels compute zero there. torch's ONNX table computes the mean of all values, since it writes `-inf` as
-    the lowest float. This shows in every left-padded batch of a model with a sliding window (modernbert). torch's table
-    translates attention with a dynamic head size.
-    """
+    """Scaled dot product attention; the output is zero for a query without unmasked keys."""
     if not all(isinstance(tensor.shape[-1], int) for tensor in (query, key, value)):
         return nn.aten_scaled_dot_product_attention(
             query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa
@@ -258,6 +251,10 @@ def _attention(
         attn_mask = typed(is_earlier, DataType.BOOL, onnx_ir.Shape([query.shape[-2], key.shape[-2]]))
     if enable_gqa:
         key, value = (_repeat_groups(tensor, query.shape[1]) for tensor in (key, value))
+    # The last two axes are the length and the head size; any number of axes may come before them. torch's kernels
+    # compute zero there. torch's ONNX table computes the mean of all values, since it writes `-inf` as the lowest
+    # float. This shows in every left-padded batch of a model with a sliding window (modernbert). torch's table
+    # translates attention with a dynamic head size.
     dtype = query.dtype
     factor = query.shape[-1] ** -0.5 if scale is None else scale
     scaled = op.Mul(query, scalar(factor, dtype))
