@@ -130,10 +130,7 @@ def _with_past(chosen: ChosenLayers, case: CheckCase, past: Mapping[str, Array])
 
 
 def _results_with_picks(chosen: ChosenLayers, recorded: RecordedCase, values: Mapping[str, Array]) -> tuple[Array, ...]:
-    """What the layers return for the same hidden states where PyTorch picks what the file picks.
-
-    Empty if the file picks nothing, or makes another choice by more than rounding.
-    """
+    """What the layers return with the picks of the file; empty without picks, or if they differ not by rounding."""
     picks = [values[name] for name in picked_positions(chosen.sectioned.written) if name in values]
     with (
         suppress(CaptureFailed, WorseChoice),
