@@ -85,11 +85,9 @@ def _memory(tensor: Any) -> Any:
 
 def _from_template(tensors: Mapping[str, Any], name: str | None, folder: Path, part: Part) -> BuiltGraph | None:
     """The graph of a template with the weights of a model; None, and the template is deleted, if it does not fit."""
-    built = load_template(folder, name)
-    if built is None:
-        return None
     try:
-        return finished_graph(built, part, tensors)
+        built = load_template(folder, name)
+        return None if built is None else finished_graph(built, part, tensors)
     except Exception as error:  # noqa: BLE001 - whatever the template lacks, the graph can be captured again
         raise_no_memory(error)
         delete_template(folder, name)
