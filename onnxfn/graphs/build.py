@@ -15,9 +15,8 @@ from onnxfn.graphs.nodes.slots import bind_weights, merge_slots
 from onnxfn.graphs.passes.adapter_inputs import add_adapter_inputs
 from onnxfn.graphs.passes.canonical import order_by_structure
 from onnxfn.graphs.passes.merging import insert_filler
-from onnxfn.graphs.quantization.quantize import quantize_weights
+from onnxfn.graphs.quantization.quantize import keep_stored_blocks, quantize_weights
 from onnxfn.graphs.quantization.quantized_slots import bind_quantized_weights
-from onnxfn.graphs.quantization.stored_blocks import keep_stored_blocks
 from onnxfn.graphs.templates.fingerprints import fingerprint
 from onnxfn.graphs.templates.template_cache import delete_template, load_template, save_template
 from onnxfn.graphs.traced_graphs import graph_with_slots, pass_errors
@@ -86,11 +85,9 @@ def _memory(tensor: Any) -> Any:
 
 def _from_template(tensors: Mapping[str, Any], name: str | None, folder: Path, part: Part) -> BuiltGraph | None:
     """The graph of a template with the weights of a model; None, and the template is deleted, if it does not fit."""
-    built = load_template(folder, name)
-    if built is None:
-        return None
     try:
-        return finished_graph(built, part, tensors)
+        built = load_template(folder, name)
+        return None if built is None else finished_graph(built, part, tensors)
     except Exception as error:  # noqa: BLE001 - whatever the template lacks, the graph can be captured again
         raise_no_memory(error)
         delete_template(folder, name)

@@ -74,10 +74,7 @@ def _from_repeats(
 
 
 def _cache_stack(part: Part, stacks: Sequence[LayerStack]) -> LayerStack | None:
-    """The stack whose layers own the inputs and outputs of single layers, such as a KV cache; the last if several fit.
-
-    None when the part has inputs or outputs of more layers than any stack.
-    """
+    """The last stack whose layers own the inputs and outputs of single layers, such as a KV cache; else None."""
     layers = [tensor.layer for side in (part.spec.inputs, part.spec.outputs) for tensor in side]
     last = max((layer for layer in layers if layer is not None), default=-1)
     exact = [stack for stack in stacks if stack.layers == last + 1]

@@ -7,8 +7,8 @@ from command_line import exported_checkpoint, invoke, succeed
 from fine_tunes import save_berts
 
 from onnxfn import BatchResult
-from onnxfn.export.cli import batch_command as cli_batch
 from onnxfn.export.cli import demo
+from onnxfn.export.cli import export_command as cli_batch
 from onnxfn.export.report import push
 from onnxfn.graphs.templates import template_cache as cache_folder
 

@@ -143,13 +143,10 @@ def elements_of_tokens(spec: PlannedSpec, tensor: RecordedTensor, inputs: Mappin
 
 
 def _may_equal(tensor: RecordedTensor, weights: frozenset[str], values: GraphValues, value: str) -> bool:
-    """Whether a value may stand for a tensor.
-
-    A planned output has its own value. The result of a leaf depends on all weights of the leaf. Otherwise a product
-    before its bias is added could match a layer without its bias.
-    """
+    """Whether a value may stand for a tensor: a planned output has its own, a result of a leaf all its weights."""
     if tensor.output:
         return value == tensor.output
+    # Otherwise a product before its bias is added could match a layer without its bias.
     return not (tensor.is_result and tensor.is_of_leaf) or weights <= values.weights.get(value, frozenset())
 
 

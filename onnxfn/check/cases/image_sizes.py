@@ -93,15 +93,12 @@ def _runnable_part(model: Any, part: Part) -> Part:
 
 
 def _moved(model: Any, part: Part, spec: PlannedSpec, sizes: Sizes, unit: int, traced: Sizes) -> Sizes | None:
-    """The sizes of a case if the model can take them, else the smallest that it can; never those of the trace.
-
-    None if the model can take those of the trace and no others. The sizes of the case if it cannot take those of the
-    trace either: then the fault is another.
-    """
+    """The sizes of a case if the model can take them, else the smallest that it can; never those of the trace."""
     runs = partial(_runs, model, part, spec)
     if runs(sizes):
         return sizes
     smallest = smallest_runnable(sizes, unit, lambda tried: tried != traced and runs(tried))
+    # None if the model takes those of the trace alone. If it takes not even these, the fault is another.
     return None if smallest is None and traced and runs(traced) else smallest or sizes
 
 

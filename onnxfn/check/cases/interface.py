@@ -36,13 +36,11 @@ def interface_findings(part: Part, file: Path, reference: Reference) -> tuple[st
 
 
 def size_findings(part: Part, reference: Reference) -> tuple[str, ...]:
-    """One line for each output of PyTorch that has other sizes than the inputs with the same symbols.
-
-    Some models do not follow the plan: windows of an image are rows of the batch; or the configuration has more layers
-    than the model, and the past of the missing layers is returned unchanged.
-    """
+    """One line for each output of PyTorch that has other sizes than the inputs with the same symbols."""
     sizes = symbol_sizes(part.spec, reference.inputs)
     pairs = zip(part.spec.outputs, reference.outputs, strict=True)
+    # Some models do not follow the plan: windows of an image are rows of the batch; or the configuration has more
+    # layers than the model, and the past of the missing layers is returned unchanged.
     return tuple(
         f"{part.name}: {output.name!r} has the shape {list(array.shape)} in PyTorch at {reference.case}, "
         f"but its axes are planned as {output.axes}: {_size_advice(output)}"
@@ -87,10 +85,7 @@ def _tensor_findings(spec: PlannedSpec, tensor: InputSpec | OutputSpec, declared
 
 
 def _dtypes(spec: PlannedSpec, tensor: InputSpec | OutputSpec, array: Array) -> tuple[str, ...]:
-    """The dtypes that an input or output may have in the file: those of the plan, or of PyTorch if it has none.
-
-    A model in half precision may return numbers in single precision.
-    """
+    """The dtypes that an input or output may have in the file: those of the plan, or of PyTorch if it has none."""
     kind = tensor.kind if isinstance(tensor, InputSpec) else output_kind(spec, tensor)
     if kind not in ("", "float") or isinstance(tensor, InputSpec):
         return (graph_dtype(spec, kind), *(["int64"] if is_open(spec, tensor) else []))
@@ -98,6 +93,7 @@ def _dtypes(spec: PlannedSpec, tensor: InputSpec | OutputSpec, array: Array) -> 
         return (spec.target.io_dtype or "float32",)
     if not kind and array.dtype != "float32":
         return (array.dtype.name,)
+    # A model in half precision may return numbers in single precision.
     own = (graph_dtype(spec, input_.kind) for input_ in spec.inputs if "float" in input_.kind)
     return tuple(dict.fromkeys((graph_dtype(spec, "float"), "float32", *own)))
 

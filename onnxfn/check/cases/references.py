@@ -58,12 +58,10 @@ class CheckCase:
 
 
 def longest_text(model: Any) -> int:
-    """The largest length of the long text of a check, so that it costs little compared with the other cases.
-
-    The cost of a token is the number of weights it is multiplied with: all matrices except embedding tables.
-    """
+    """The largest length of the long text of a check, so that it costs little compared with the other cases."""
     import torch
 
+    # The cost of a token is the number of weights it is multiplied with: all matrices except embedding tables.
     tables = {module.weight for module in model.modules() if isinstance(module, torch.nn.Embedding)}
     matrices = (parameter for parameter in model.parameters() if parameter.dim() > 1)
     multiplied: int = sum(parameter.numel() for parameter in matrices if parameter not in tables)
@@ -77,11 +75,9 @@ def farthest_text(model: Any) -> int:
 
 
 def stated_limits(file: Path) -> tuple[Condition, ...]:
-    """The sizes for which a file says that its graph is valid.
-
-    An axis of a single size is not among them: if the plan has others, the check has to find that the file lacks them.
-    """
+    """The sizes for which a file says that its graph is valid."""
     every = read_conditions(metadata(file).get("onnxfn.limits", ""))
+    # No axis of a single size: if the plan has others, the check has to find that the file lacks them.
     return tuple(each for each in every if not is_range(each) or " == " not in each.text)
 
 
@@ -155,11 +151,9 @@ def affordable_cases(
 
 
 def _within_limits(case: Case, longest: int, limits: Sequence[Condition]) -> Case:
-    """A case with sizes within the limits; one for long texts also with at most `longest` tokens.
-
-    A size above LONGEST is not a number of tokens: a waveform next to a long text keeps its length.
-    """
+    """A case with sizes within the limits; one for long texts also with at most `longest` tokens."""
     most = longest if case.name in (LONG_TEXT, LONG_PAST) else sys.maxsize
+    # A size above LONGEST is not a number of tokens: a waveform next to a long text keeps its length.
     sizes = {name: min(size, most) if size <= LONGEST else size for name, size in traced_sizes(case).items()}
     return resized(case, within(sizes, limits) if limits else sizes)
 
@@ -281,15 +275,12 @@ def _torch_outputs(model: Any, part: Part, inputs: Mapping[str, Array], dtype: s
 def case_inputs(
     model: Any, part: Part, spec: PlannedSpec, dtype: str | None = None, *, seed: int = 0
 ) -> dict[str, Array]:
-    """The dummy inputs of a case; PyTorch computes a past that is not empty from a prompt of its length.
-
-    The prompt has padding only where the mask of the case hides tokens of the past: the state of a recurrent layer
-    after padding is not the state of a text.
-    """
+    """The dummy inputs of a case; PyTorch computes a past that is not empty from a prompt of its length."""
     inputs = dummies(spec, {}, seed=seed)
     sizes, pasts = known_sizes(spec, {}), past_lengths(spec)
     if not any(sizes[past] for past in pasts):
         return inputs
+    # With padding only where the mask hides tokens of the past: a recurrent layer has another state after padding.
     of_prompt = spec if _has_padding_in_past(spec, inputs) else with_dummies(spec, padded("none"))
     prompt = dummies(of_prompt, _prompt_sizes(sizes, pasts), seed=seed)
     arrays = _torch_outputs(model, part, prompt, dtype)
@@ -325,11 +316,9 @@ def symbol_sizes(spec: PlannedSpec, inputs: Mapping[str, Array]) -> dict[str, in
 
 
 def case_label(spec: PlannedSpec, name: str, inputs: Mapping[str, Array]) -> str:
-    """The name of a case with the sizes of its dynamic axes: `one (batch_size=1, sequence_length=7)`.
-
-    The sum of two axes that have a size each is left out.
-    """
+    """The name of a case with the sizes of its dynamic axes: `one (batch_size=1, sequence_length=7)`."""
     sizes = symbol_sizes(spec, inputs)
+    # The sum of two axes that have a size each is left out.
     sums = {symbol for symbol in sizes if " + " in symbol and sizes.keys() >= set(symbol.split(" + "))}
     return f"{name} ({', '.join(f'{symbol}={size}' for symbol, size in sizes.items() if symbol not in sums)})"
 

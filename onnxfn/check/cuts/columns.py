@@ -90,10 +90,7 @@ def _matrix(name: str, stored: str, initializers: Mapping[str, Any]) -> Matrix |
 
 
 def _by_columns(node: Any, matrix: Matrix, block: int, constants: dict[str, Any]) -> list[Any]:
-    """The nodes of a product by blocks of columns, each of at most `block` elements.
-
-    Each Cast is stated: ONNX Runtime would add its own as last nodes, and run all slices before them.
-    """
+    """The nodes of a product by blocks of columns, each of at most `block` elements."""
     from onnx import TensorProto
     from onnx.helper import make_node
 
@@ -104,6 +101,7 @@ def _by_columns(node: Any, matrix: Matrix, block: int, constants: dict[str, Any]
         nodes.append(make_node(operator, inputs, [name], **attributes))
         return name
 
+    # Each Cast is stated: ONNX Runtime would add its own as last nodes, and run all slices before them.
     factor, axis = add("Cast", [node.input[0]], to=TensorProto.FLOAT), 0 if matrix.is_transposed else 1
     width, products = max(1, block // matrix.rows), []
     for start in range(0, matrix.columns, width):

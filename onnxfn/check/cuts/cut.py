@@ -1,4 +1,4 @@
-"""The sections of a graph: embedding, layers, head. Each node lies in one of them, or in `shared`.
+"""The layers of a model, and the sections of its graph: embedding, layers, head, and `shared`, what several read.
 
 The hidden states of layer `i` are the value through which all paths lead from the weights of layer `i - 1` to those of
 layer `i`. Masks, angles and sizes do not count: they do not depend on weights of layers. Without such a value, the
@@ -95,27 +95,23 @@ def _hidden_before(vertices: Sequence[Vertex], layers: Sequence[str], layer: int
 def _hidden_after_all(
     vertices: Sequence[Vertex], layers: Sequence[str], before: str, ends: set[int], fits: Fits
 ) -> str:
-    """The hidden states that go to the head: from the same operator as those before the last layer, if there is one.
-
-    After the last layer, no residual bypasses a norm. So the output of a norm without its weights is also a candidate.
-    """
+    """The hidden states that go to the head: from the same operator as those before the last layer, if there is one."""
     readers = {index for index, each in enumerate(vertices) if before in each.data}
     sources = _sources(vertices, len(layers) - 1) | readers
     reached = _descendants(vertices, sources)
     sinks = {index for index in reached - _ancestors(vertices, sources) if OUTSIDE in vertices[index].reads}
     values = _fitting(_on_all_paths(vertices, sources, reached, sinks, ends), layers, len(layers), fits)
     operators = {name: each.operator for each in vertices for name in each.outputs}
+    # After the last layer no residual bypasses a norm: its output without its weights is also a candidate.
     return next((value for value in reversed(values) if operators[value] == operators[before]), values[0])
 
 
 def _hidden_before_all(
     vertices: Sequence[Vertex], layers: Sequence[str], after: str, ends: set[int], fits: Fits
 ) -> str:
-    """The hidden states before the first layer: the last value on all paths to the weights of that layer.
-
-    The paths start at values that reach later layers only through the first. A value on all paths to the outputs is
-    preferred. Some models have none: the mean and the deviation of a series bypass the layers.
-    """
+    """The hidden states before the first layer: the last value on all paths to the weights of that layer."""
+    # The paths start at values that reach later layers only through the first. A value on all paths to the outputs is
+    # preferred. Some models have none: the mean and the deviation of a series bypass the layers.
     sinks = {index for index, each in enumerate(vertices) if 0 in each.reads}
     later = {index for index, each in enumerate(vertices) if any(layer > 0 for layer in each.reads)}
     elsewhere = _ancestors(vertices, later, without=after)
@@ -128,10 +124,8 @@ def _hidden_before_all(
 
 
 def _sources(vertices: Sequence[Vertex], layer: int) -> set[int]:
-    """The vertices that read the weights of a layer and depend on hidden states.
-
-    This leaves out a table of positions among the weights of the first layer: all layers read it.
-    """
+    """The vertices that read the weights of a layer and depend on hidden states."""
+    # Without a table of positions among the weights of the first layer: all layers read it.
     return {index for index in _descendants(vertices, _starts(vertices)) if layer in vertices[index].reads}
 
 
@@ -154,15 +148,12 @@ def _fitting(values: Iterable[str], layers: Sequence[str], layer: int, fits: Fit
 def _on_all_paths(
     vertices: Sequence[Vertex], sources: set[int], reached: set[int], sinks: set[int], ends: set[int]
 ) -> Iterator[str]:
-    """The values through which all paths lead from sources to sinks, and out of the ends, in the order of the graph.
-
-    The vertices are in topological order. All paths lead through a vertex if no edge leads from a vertex before it to
-    one after it.
-    """
+    """The values through which all paths lead from sources to sinks, and out of the ends, in the order of the graph."""
     between = sorted(reached & _ancestors(vertices, sinks | ends))
     readers = {name: index for index in between for name in vertices[index].data}  # the last reader of each value
     start = max(sources & {*between}, default=len(vertices))
     stop = min((*sinks, *(end + 1 for end in ends & reached)), default=0)
+    # In topological order. All paths lead through a vertex if no edge leads from before it to after it.
     farthest = -1
     for index in between:
         outputs = vertices[index].outputs
@@ -194,11 +185,9 @@ def _ancestors(vertices: Sequence[Vertex], ends: set[int], without: str = "") ->
 
 
 def _section_numbers(vertices: Sequence[Vertex], layers: Sequence[str], hidden: Sequence[str]) -> list[int]:
-    """The number of the section of each vertex.
-
-    A vertex that depends on hidden states lies in the section of the last hidden states that it reads. Any other vertex
-    lies in the section that reads it, or in `shared` if several sections do.
-    """
+    """The number of the section of each vertex."""
+    # A vertex that depends on hidden states lies in the section of the last hidden states that it reads. Any other
+    # vertex lies in the section that reads it, or in `shared` if several sections do.
     starts = {name: level for level, name in enumerate(hidden)}
     levels = _levels(vertices, starts)
     _check_weights(vertices, layers, levels)
@@ -263,3 +252,45 @@ def _sections(
         )
 
     return tuple(section(number) for number in names if members[number])
+
+
+LEAST_LAYERS = 2
+"""The least number of layers of a chain."""
+
+
+def layer_paths(model: Any, weights: Collection[str]) -> tuple[str, ...]:
+    """The paths of the layers of a model, in their order: of its lists of modules the one with the most parameters.
+
+    Each layer must have weights among the names `weights`, those of a graph. InvalidSpec if there is no such list.
+    """
+    import torch
+
+    lists = [
+        (sum(weight.numel() for weight in module.parameters()), path, len(module))
+        for path, module in model.named_modules()
+        if type(module) in (torch.nn.ModuleList, torch.nn.Sequential) and len(module) >= LEAST_LAYERS
+    ]
+    for _, path, length in sorted(lists, key=lambda each: -each[0]):
+        paths = tuple(f"{path}.{index}".removeprefix(".") for index in range(length))
+        if all(any(name.startswith(f"{each}.") for name in weights) for each in paths):
+            return paths
+    raise InvalidSpec(f"{type(model).__name__} has no list of layers with weights in this graph; {CHECK_WHOLE}")
+
+
+def fits_shapes(graph: Any, shapes: Iterable[tuple[int, ...]], sizes: Mapping[str, int]) -> Fits:
+    """Whether a value of a graph may have the shape of the hidden states before a layer, or after the last one.
+
+    `shapes` and `sizes`: those of the hidden states and of the symbols in a case, as far as they are known.
+    """
+    axes = {value.name: value.type.tensor_type for value in (*graph.value_info, *graph.input, *graph.output)}
+    expected = tuple(shapes)
+
+    def fits(name: str, layer: int) -> bool:
+        if name not in axes or not axes[name].HasField("shape"):
+            return True
+        dims = axes[name].shape.dim
+        known = [dim.dim_value if dim.HasField("dim_value") else sizes.get(dim.dim_param) for dim in dims]
+        shape = expected[layer]
+        return len(known) == len(shape) and all(own in (None, size) for own, size in zip(known, shape, strict=True))
+
+    return fits

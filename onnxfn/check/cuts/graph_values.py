@@ -49,10 +49,7 @@ def graph_values(file: Path, inputs: Mapping[str, Array], content: bytes | None 
 
 
 def computed_values(written: WrittenGraph, names: Iterable[str], inputs: Mapping[str, Array]) -> dict[str, Any]:
-    """The outputs of a written file for these inputs, and the values of these names. ONNX Runtime runs once.
-
-    CheckFailed if ONNX Runtime cannot load or run the file.
-    """
+    """The outputs of a written file, and the values of these names, in one run. CheckFailed if ONNX Runtime refuses."""
     session = open_check_session(written.file, content=written.with_outputs([*names]))
     results = run_session(session, None, inputs, f"{written.file.name} with more of its values as outputs")
     return dict(zip((output.name for output in session.get_outputs()), results, strict=True))
@@ -63,10 +60,7 @@ def _is_float(array: Any) -> bool:
 
 
 def _weights(graph: Any, outside: Mapping[str, Weights] = MappingProxyType({})) -> dict[str, Weights]:
-    """From the name of each value of a graph to the names of the initializers that it is computed from.
-
-    `outside` are the weights of values that a subgraph reads from the outer graph.
-    """
+    """From each value of a graph to the initializers that it is computed from; `outside`: those of outer values."""
     weights = {**outside, **{each.name: _names_of(each.name) for each in graph.initializer}}
     for node in graph.node:  # in the order in which they are computed
         weights.update(zip(node.output, _weights_of_outputs(node, weights), strict=True))

@@ -36,10 +36,7 @@ class RecordedTensor:
 
 
 def recorded_tensors(model: Any, part: Part, arrays: Mapping[str, Array]) -> tuple[RecordedTensor, ...]:
-    """The tensors of all modules in one run of a part, then its planned outputs.
-
-    A tensor whose elements are all equal is left out: tensors of a graph may equal it by chance.
-    """
+    """The tensors of all modules in one run of a part, then its planned outputs."""
     import torch
 
     recorded: list[RecordedTensor] = []
@@ -68,6 +65,7 @@ def recorded_tensors(model: Any, part: Part, arrays: Mapping[str, Array]) -> tup
             hooks.callback(module.register_forward_hook(partial(leave, path)).remove)
         with torch.no_grad():
             outputs = flat_forward(model, part.spec)(tensors_for(model, part.spec, arrays))
+    # A tensor whose elements are all equal is left out: tensors of a graph may equal it by chance.
     inner = [tensor for tensor in recorded if tensor.array.size and (tensor.array != tensor.array.flat[0]).any()]
     planned = (
         RecordedTensor("", "", 0, True, False, output.name, array)

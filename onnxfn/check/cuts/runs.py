@@ -57,13 +57,10 @@ def written_graph(file: Path, content: bytes | None = None) -> WrittenGraph:
 
 
 def _inferred_types(model: Any, file: Path) -> dict[str, int]:
-    """The types of the values of a model, computed ones included.
-
-    A file may state a shape that its value does not have: ONNX Runtime runs it. A type depends on no shape, so that
-    stated shapes are left out.
-    """
+    """The types of the values of a model, computed ones included."""
     import onnx
 
+    # A file may state a shape that its value does not have: ONNX Runtime runs it. A type depends on no shape.
     copy = onnx.ModelProto.FromString(model.SerializeToString())
     for graph in with_inner_graphs(copy.graph):
         for value in (*graph.value_info, *graph.output):
@@ -81,10 +78,7 @@ def _types(graph: Any) -> dict[str, int]:
 
 
 def section_model(written: WrittenGraph, section: Section) -> bytes:
-    """The ONNX model of a section: its nodes as the file has them, and references to their weights.
-
-    Only products with large matrices are computed in blocks: see `columns.py`.
-    """
+    """The ONNX model of a section: its nodes as the file has them, and references to their weights."""
     import onnx
 
     model = onnx.ModelProto(ir_version=written.model.ir_version)
@@ -92,6 +86,7 @@ def section_model(written: WrittenGraph, section: Section) -> bytes:
     model.functions.extend(written.model.functions)
     graph, nodes = model.graph, _nodes(written, section)
     graph.name = section.name
+    # Only products with large matrices are computed in blocks: see `columns.py`.
     by_columns, constants = products_by_columns(nodes, written.initializers)
     graph.node.extend(by_columns)
     read = dict.fromkeys(name for node in nodes for name in read_names(node))

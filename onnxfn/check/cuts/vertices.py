@@ -76,10 +76,7 @@ def read_names(node: Any) -> Iterator[str]:
 
 
 def _marks(layers: Sequence[str], parameters: Iterable[str]) -> Callable[[str], frozenset[int]]:
-    """A function from the name of an initializer to the layer whose weight it is; constants are of none.
-
-    The names of quantized and packed weights begin as those of the parameters.
-    """
+    """A function from the name of an initializer to the layer whose weight it is; constants are of none."""
     prefix = layers[0].rpartition(".")[0]
     indices = {path: index for index, path in enumerate(layers)}
     names = {*parameters}
@@ -90,6 +87,7 @@ def _marks(layers: Sequence[str], parameters: Iterable[str]) -> Callable[[str], 
         path = f"{prefix}.{first}" if prefix else first
         if path in indices and name.startswith(f"{path}."):
             return frozenset({indices[path]})
+        # The names of quantized and packed weights begin as those of the parameters.
         return frozenset({OUTSIDE}) if _begins_as(name, names) or name.rpartition(".")[0] in modules else NO_LAYERS
 
     return mark

@@ -26,8 +26,7 @@ from onnxfn.check.cases.references import (
     trace_conditions,
 )
 from onnxfn.check.check import JudgedCases, compared_file, differences, file_weights, judged_cases
-from onnxfn.check.cuts.cut import Section, Sections, graph_sections
-from onnxfn.check.cuts.layer_chains import fits_shapes, layer_paths
+from onnxfn.check.cuts.cut import Section, Sections, fits_shapes, graph_sections, layer_paths
 from onnxfn.check.cuts.runs import SectionedSession, Values, WrittenGraph, run_sections, written_graph
 from onnxfn.check.sections.hidden_states import HiddenStates, recorded_hidden_states
 from onnxfn.check.variants.proof import NO_PROOF, Proof, measured_cases, variant_measurements

@@ -17,7 +17,7 @@ from onnxfn.check.cuts.recorded_tensors import real_tensors
 from onnxfn.check.cuts.runs import WrittenGraph
 from onnxfn.check.cuts.vertices import read_names
 from onnxfn.check.sections.check import SectionedFile, sectioned_file
-from onnxfn.check.sections.hidden_states import HiddenStates, first_array, recorded_hidden_states
+from onnxfn.check.sections.hidden_states import HiddenStates, recorded_hidden_states
 from onnxfn.check.verdict.case_comparisons import CheckedFile
 from onnxfn.check.verdict.verdict import exact_outputs
 from onnxfn.graphs.passes.merging import PREFIX
@@ -58,23 +58,15 @@ def chosen_layers(model: Any, part: Part, file: Path, tick: Tick) -> ChosenLayer
 def hidden_states(chosen: ChosenLayers, inputs: Mapping[str, Array], wider: Sequence[str]) -> HiddenStates:
     """The hidden states between the chosen layers; PyTorch runs no other layer, and no head."""
     with recorded_hidden_states(chosen.model, chosen.paths, wider) as last_run:
-        _run(chosen, inputs)
+        layer_results(chosen, inputs)
         return last_run()
 
 
-def layer_results(chosen: ChosenLayers, inputs: Mapping[str, Array], states: Sequence[Array]) -> tuple[Array, ...]:
-    """What each chosen layer returns for its own hidden states."""
-    return tuple(map(first_array, _run(chosen, inputs, states)))
-
-
-def _run(chosen: ChosenLayers, inputs: Mapping[str, Array], states: Sequence[Array] = ()) -> list[Any]:
-    """The results of the chosen layers in a run that ends after the last of them.
-
-    Hidden states pass by the other layers, in the form in which the chosen return them. With `states`, these are the
-    hidden states that the chosen layers get.
-    """
+def layer_results(chosen: ChosenLayers, inputs: Mapping[str, Array], states: Sequence[Array] = ()) -> list[Any]:
+    """The results of the chosen layers in a run that ends after the last; with `states`, for these hidden states."""
     results: list[Any] = []
 
+    # Hidden states pass by the other layers, in the form in which the chosen return them.
     def passed(*arguments: Any, **named: Any) -> Any:
         hidden, last = next(real_tensors((arguments, named))), results[-1]
         return type(last)((hidden, *last[1:])) if isinstance(last, (tuple, list)) else hidden

@@ -21,6 +21,7 @@ from onnxfn.check.cuts.cut import EMBEDDING, SHARED, Section, Sections
 from onnxfn.check.cuts.runs import in_type, run_sections
 from onnxfn.check.sections.check import RecordedCase, exact_result, real_array
 from onnxfn.check.sections.chosen_layers import ChosenLayers, chosen_layers, hidden_states, layer_results
+from onnxfn.check.sections.hidden_states import first_array
 from onnxfn.check.variants.proof import variant_kind
 from onnxfn.check.verdict.choices import WorseChoice, choosing_as_file, picked_positions
 from onnxfn.check.verdict.compare import Exact, compare, token_features
@@ -59,15 +60,13 @@ def far_text_report(model: Any, part: Part, file: Path, far: Sequence[CheckCase]
 
 
 def _steps(case: CheckCase) -> tuple[CheckCase, ...]:
-    """The runs that read a far text: one, or none if it is too long.
-
-    A past that is too long for a text of one run repeats that of a short text. The tokens after it have as many scores.
-    """
+    """The runs that read a far text: one, or none if it is too long."""
     pasts, new = past_lengths(case.spec), LONGEST_RUN**2 // max(1, case.tokens)
     if case.tokens <= LONGEST_RUN:
         return (case,)
     if not case.name.startswith(FAR_PAST) or case.tokens > LONGEST_PAST:
         return ()
+    # Such a past repeats that of a short text. The tokens after it have as many scores.
     sizes = ((0, LONGEST), (case.tokens - new, new))
     of_axes = [dict.fromkeys(pasts, past) | dict.fromkeys(pasts.values(), added) for past, added in sizes]
     return tuple(evolve(case, spec=resized(case.spec, each)) for each in of_axes)
@@ -131,16 +130,14 @@ def _with_past(chosen: ChosenLayers, case: CheckCase, past: Mapping[str, Array])
 
 
 def _results_with_picks(chosen: ChosenLayers, recorded: RecordedCase, values: Mapping[str, Array]) -> tuple[Array, ...]:
-    """What the layers return for the same hidden states where PyTorch picks what the file picks.
-
-    Empty if the file picks nothing, or makes another choice by more than rounding.
-    """
+    """What the layers return with the picks of the file; empty without picks, or if they differ not by rounding."""
     picks = [values[name] for name in picked_positions(chosen.sectioned.written) if name in values]
     with (
         suppress(CaptureFailed, WorseChoice),
         choosing_as_file(picks, (), precision_of(chosen.part.spec.target.float_dtype)),
     ):
-        return layer_results(chosen, recorded.reference.inputs, recorded.hidden.states) if picks else ()
+        results = layer_results(chosen, recorded.reference.inputs, recorded.hidden.states) if picks else ()
+        return tuple(map(first_array, results))
     return ()
 
 

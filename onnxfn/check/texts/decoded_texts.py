@@ -204,10 +204,7 @@ def _linked_inputs(part: Part, plan: Plan, run: RunPart) -> dict[str, Array]:
 def logits_without_cache(
     part: Part, plan: Plan, texts: Array, prompts: Prompts, special: Collection[int], run: RunPart
 ) -> tuple[str, Array]:
-    """The runner's name, and the logits of whole texts, `[batch, length, vocabulary]`, so that no special token wins.
-
-    The past is empty.
-    """
+    """A runner's name, and the logits `[batch, length, vocabulary]` of texts without a past; no special token wins."""
     prompt_mask = prompts.attention_mask
     mask = np.concatenate([prompt_mask, np.ones_like(texts[:, prompt_mask.shape[1] :])], axis=1)
     positions = np.maximum(mask.cumsum(axis=1) - 1, 0)

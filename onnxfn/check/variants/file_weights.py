@@ -26,27 +26,19 @@ from onnxfn.specs.stored.reports import Tick, no_tick
 from onnxfn.weights.onnx_files import graph_nodes, stored_tensors
 
 KEPT_WEIGHTS = 3 << 28
-"""The bytes of a model with the weights of a quantized file up to which they are kept in memory between the cases.
+"""The bytes of a model with the weights of a quantized file up to which they stay in memory; else 4 s a case."""
 
-In a larger model they are read in each case: 4 seconds for a billion weights.
-"""
-
+# A tiny Llama has 0.3, SmolLM2 0.002: its scale is a power of two. Scores 5 % larger in one of its 30 layers change the
+# logits by 3.2 to 7. Two unit roundoffs are allowed together with the floor.
 CONSTANTS = 1.5
-"""The size of what rounded constants of 16 bits, such as the scale of attention, add to outputs, in unit roundoffs.
-
-A tiny Llama has 0.3, SmolLM2 0.002: its scale is a power of two. Scores that are 5 % larger in one of the 30 layers of
-SmolLM2 change the logits by 3.2 to 7. Two unit roundoffs are allowed together with the floor.
-"""
+"""The size of what rounded constants of 16 bits, such as the scale of attention, add to outputs, in unit roundoffs."""
 
 ELEMENTS_AT_ONCE = 1 << 20
 """The elements that are read at once."""
 
 
 def quantized_file(model: Any, part: Part, file: Path, tick: Tick = no_tick) -> CheckedFile:
-    """A quantized file with the model that it is compared with, which has the weights of the file.
-
-    `model` has the float dtype of the part.
-    """
+    """A quantized file with the model that it is compared with: `model`, in the dtype of the part, with its weights."""
     dtype = part.spec.target.float_dtype
     of_file = with_file_weights(in_rounded_weights(model, dtype), file)
     of_file = in_dtype_if_small(of_file, "float32", KEPT_WEIGHTS)

@@ -112,10 +112,7 @@ def _type(array: Array) -> str:
 def measured_cases(
     part: Part, session: Any, proof: Proof, expected: Callable[[], Iterable[Reference]]
 ) -> tuple[tuple[Values, ...], tuple[str, ...]]:
-    """The values of the measures of a quantized part in its cases, and findings; none if a text measures it.
-
-    `expected` computes the references by the float model.
-    """
+    """The values of the measures of a quantized part in its cases, and findings; none if a text measures it."""
     if proof.text is not None or not is_quantized(part.spec):
         return (), ()
     pairs = [case_values(part, each, _outputs(part, session, each.inputs, each.case)) for each in expected()]
@@ -147,10 +144,8 @@ def variant_measurements(
 
 
 def measurement(part: Part, output: str, name: str, values: Array, floors: Floors, cases: str) -> Measurement:
-    """The measurement of an output by the named measure, from its values in all cases.
-
-    The floor is that of the caller, else that of the kind of variant; None if it has none.
-    """
+    """The measurement of an output by the named measure, from its values in all cases."""
+    # The floor is that of the caller, else that of the kind of variant; None if it has none.
     measure, stated = MEASURES[name], stated_floors(floors).get(name)
     floor = measure.floors.get(variant_kind(part.spec) or "") if stated is None else stated
     value = float(measure.whole(values)) if values.size else float("nan")

@@ -26,11 +26,9 @@ NF4 = (
 )
 """The levels of NormalFloat4 (QLoRA, arXiv 2305.14314, appendix E)."""
 
+# Symmetric codes are -8 to 7. The scale maps the largest element to -8, so the opposite element is clipped.
 HALF, END = 0.5, 1.0
-"""Allowed rounding error in steps: half inside the range of codes, one at its two ends, where values are clipped.
-
-Symmetric codes are -8 to 7. The scale maps the largest element to -8, so the opposite element is clipped.
-"""
+"""Allowed rounding error in steps: half inside the range of codes, one at its two ends, where values are clipped."""
 
 EPSILON = 2.0**-15
 """The relative error of the float32 arithmetic of a quantizer: several roundings, as with reciprocals."""
@@ -267,14 +265,12 @@ def _gather_blocks(node: Any, read: Tensors, _: Any) -> QuantizedMatrix:
 
 
 def _lookup(node: Any, read: Tensors, nodes: Any) -> QuantizedMatrix | None:
-    """The table of bytes, `[rows, blocks, bytes of a block]`, that a Gather reads; None for a table of another kind.
-
-    Other Gathers read the scales and the zero points of the same rows. A byte has several codes where it is shifted.
-    """
+    """The table of bytes, `[rows, blocks, bytes of a block]`, that a Gather reads; None for a table of another kind."""
     data = read(node.input[0])
     if data.dtype != np.uint8 or len(data.shape) != 3:  # noqa: PLR2004 - rows, blocks, bytes
         return None
     count, blocks, size = data.shape
+    # Other Gathers read the scales and the zero points of the same rows.
     same_rows = [other for other in nodes if other.op_type == "Gather" and other.input[1] == node.input[1]]
     tensors = [read(other.input[0]) for other in same_rows if _is_initializer(other.input[0], read)]
     scales = next((each for each in tensors if each.shape == (count, blocks) and each.dtype.kind == "f"), None)
@@ -298,10 +294,8 @@ def _codes_per_byte(value: str, nodes: Any, read: Tensors) -> int:
 
 
 def _matmul_integer(node: Any, read: Tensors, nodes: Any) -> QuantizedMatrix | None:
-    """The matrix of a MatMulInteger, whose codes are `[K, N]`; or of a ConvInteger, whose codes are kernels.
-
-    Its scale is what a Mul multiplies the product with: one, or one for each output.
-    """
+    """The matrix of a MatMulInteger, whose codes are `[K, N]`; or of a ConvInteger, whose codes are kernels."""
+    # The scale is what a Mul multiplies the product with: one, or one for each output.
     name = _scale_name(node.output[0], nodes, read)
     if name is None:
         return None
@@ -349,10 +343,7 @@ def _is_initializer(name: str, read: Tensors) -> bool:
 
 
 def _matmul_bnb4(node: Any, read: Tensors, _: Any) -> QuantizedMatrix:
-    """The matrix of a MatMulBnb4, `[N, K]`: levels of a table times the largest element of a block.
-
-    The blocks go on from row to row.
-    """
+    """The matrix of a MatMulBnb4, `[N, K]`: levels of a table times the largest element of a block."""
     facts = _attributes(node)
     columns, count, block = (int(facts[key]) for key in ("K", "N", "block_size"))
     ordered, bytes_ = np.array(NF4, np.float32), np.arange(256)
@@ -365,6 +356,7 @@ def _matmul_bnb4(node: Any, read: Tensors, _: Any) -> QuantizedMatrix:
         if not isinstance(index, slice):  # no operator looks up rows of these codes
             every = elements(slice(None))
             return evolve(every, as_rows=lambda array: every.as_rows(array)[index])
+        # The blocks go on from row to row.
         start, stop, _ = index.indices(count)
         first, last = start * columns // block, min(-(-stop * columns // block), blocks)
         codes = np.zeros((last - first) * block // 2, np.uint8)  # the last block may be short

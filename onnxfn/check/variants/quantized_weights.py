@@ -85,16 +85,14 @@ def quantized_weight_errors(
 
 
 def _weight(stored: QuantizedMatrix, name: str, tensor: Any) -> FileWeight | None:
-    """The weight of a matrix; None if its size is another.
-
-    If both orders of the axes fit, as in a square matrix, a few rows show which one the file has.
-    """
+    """The weight of a matrix; None if its size is another."""
     matrix = _without_padding(stored, tensor)
     orders = (False, True) if tensor.dim() in (2, 3) else (False,)
     every = [FileWeight(name, matrix, order) for order in orders]
     every = [each for each in every if _fits(each, tensor)]
     if len(every) < 2:  # noqa: PLR2004 - both orders
         return next(iter(every), None)
+    # As in a square matrix: a few rows show which order the file has.
     errors = [_error(each, tensor, rows=16) for each in every]
     return every[min((0, 1), key=lambda index: (errors[index].outside, -errors[index].cosine))]
 

@@ -132,10 +132,7 @@ def case_comparisons(
 
 
 def _for_choices_of_file(checked: CheckedFile, reference: Reference) -> tuple[Comparison, ...]:
-    """The comparison of each output where PyTorch picks and answers as the file does in the case of a reference.
-
-    Empty if the file chooses nothing, or if PyTorch's own choice is another by more than rounding.
-    """
+    """The comparisons where PyTorch picks and answers as the file does; none if it does not, or not by rounding."""
     part, written = checked.part, written_graph(checked.file, checked.content)
     picked, compared = picked_positions(written), compared_values(written)
     if not picked and not compared:

@@ -161,12 +161,10 @@ def _check_positions(scores: Any, dim: int, positions: Any, own: Any, precision:
 
 
 def _is_rounding(values: Any, threshold: float, differ: Array, precision: Precision) -> bool:
-    """Whether values equal the number but for rounding wherever answers differ.
-
-    The median of their sizes is the scale: values that stand for infinity do not change it.
-    """
+    """Whether values equal the number but for rounding wherever answers differ."""
     if not differ.any():
         return True
     array = values.detach().double().numpy()
     distances = np.abs(array - threshold)[differ]
+    # The median of their sizes is the scale: values that stand for infinity do not change it.
     return bool(distances.max() <= allowed_by_scale(precision).rms * np.median(np.abs(array)))

@@ -63,12 +63,10 @@ def valid_elements(spec: PlannedSpec, output: OutputSpec, inputs: Mapping[str, A
 
 
 def token_features(spec: PlannedSpec, shape: tuple[int, ...], inputs: Mapping[str, Array]) -> Select:
-    """Selects the features of tokens in a tensor of this shape, by the padding mask among the inputs of a case.
-
-    All elements of a tensor that has not the axes of features: batch, length, size.
-    """
+    """Selects the features of tokens in a tensor of this shape, by the padding mask among the inputs of a case."""
     mask = inputs.get(spec.check.mask_input or "")
     if mask is None or len(shape) != FEATURE_RANK or shape[0] != len(mask) or shape[1] > mask.shape[1]:
+        # The tensor has not the axes of features: batch, length, size.
         return all_elements
     tokens = mask[:, mask.shape[1] - shape[1] :].astype(bool)
     return lambda array: array[tokens]

@@ -42,18 +42,13 @@ from onnxfn.specs.algebra.planned import Part
 from onnxfn.specs.errors import first_line, raise_no_memory
 from onnxfn.specs.stored.reports import Tick, no_tick
 
+# The largest of a million normally distributed numbers is 5 times their root mean square; MiniLM's up to 7 times.
 PEAK = 8.0
-"""The floor of the peak, as a multiple of that of the root mean square.
+"""The floor of the peak, as a multiple of that of the root mean square."""
 
-The largest of a million normally distributed numbers is 5 times their root mean square; MiniLM's
-are up to 7 times.
-"""
-
+# Few elements may amplify rounding. A pixel of a mask that PyTorch itself decides otherwise is further away.
 OUTLIER = PEAK * PEAK
-"""The largest peak of PyTorch's own error that is rounding, as a multiple of the largest such root mean square.
-
-Few elements may amplify rounding. A pixel of a mask that PyTorch itself decides otherwise is further away.
-"""
+"""The largest peak of PyTorch's own error that is rounding, as a multiple of the largest such root mean square."""
 
 
 @frozen
@@ -208,12 +203,10 @@ def no_reference(wider: str) -> Iterator[None]:
 
 @contextmanager
 def no_casts_below(wider: Any) -> Iterator[None]:
-    """A context in which operators of this thread return a torch dtype where they are asked for a narrower float dtype.
-
-    A model may cast to float32 whatever its own dtype is, and to float16 although its own is float32.
-    """
+    """A context in which operators of this thread return a torch dtype where a narrower float dtype is asked for."""
     import torch
 
+    # A model may cast to float32 whatever its own dtype is, and to float16 although its own is float32.
     narrow = {each for each in (torch.float16, torch.bfloat16, torch.float32) if each.itemsize < wider.itemsize}
 
     def run(operator: Any, arguments: Sequence[Any], named: Mapping[str, Any]) -> Any:
@@ -328,10 +321,7 @@ def verdict(evidence: Evidence) -> Comparison:
 
 
 def _by_exact(evidence: Evidence, precision: Precision) -> Comparison:
-    """The comparison of the error of a file with PyTorch's own error, the largest one over several inputs.
-
-    NoReference without an exact reference, or if PyTorch's own error is too large for rounding.
-    """
+    """The comparison with PyTorch's own error, the largest of several inputs; NoReference if it is not rounding."""
     wider, exact = evidence.exact()
     own, error, least = evidence.own(exact), evidence.error(exact), NO_ERROR
     norms, by = rounding(precision, own.norms, wider), f"PyTorch in {wider}"

@@ -118,14 +118,12 @@ def decoder_of(whole: Whole, prompt: Prompt) -> Decoder:
 
 
 def written(whole: Whole, decoder: Decoder, ids: Array, mask: Array) -> tuple[Array, Array]:
-    """The texts that the files write after prompts, `[batch, length + new]`, and the logits of each step.
-
-    None of the tokens that the configuration names is written, such as an end.
-    """
+    """The texts that the files write after prompts, `[batch, length + new]`, and the logits of each step."""
     steps: list[Array] = []
 
     def choose(logits: Array, texts: Array) -> Array:
         steps.append(logits)
+        # None of the tokens that the configuration names is written, such as an end.
         return most_likely_token(ordinary_logits(whole.known.special, logits), texts)
 
     texts = greedy(decoder, ids, mask, steps=NEW_TOKENS, choose=choose)

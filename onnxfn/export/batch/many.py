@@ -160,10 +160,7 @@ def _prepared(jobs: Iterable[ExportRequest], log: Path | None) -> list[tuple[Tas
 
 
 def _prepared_job(number: int, job: ExportRequest, earlier: JobResult | None) -> tuple[Task, JobResult | None]:
-    """A job as a task; and its result, if it has been exported before, or if its checkpoint cannot be read.
-
-    Whether its path is free is asked here, once: an attempt whose worker was killed may have left its files.
-    """
+    """A job as a task; and its result, if it has been exported before, or if its checkpoint cannot be read."""
     task = Task(number, job)
     try:
         is_file = is_gguf(job.checkpoint)
@@ -172,6 +169,7 @@ def _prepared_job(number: int, job: ExportRequest, earlier: JobResult | None) ->
         if earlier is not None and is_unchanged(earlier, digest):
             return task, evolve(earlier, status="unchanged", seconds=0.0)
         is_earlier_export = earlier is not None and earlier.succeeded
+        # Asked here, once: an attempt whose worker was killed may have left its files.
         check_destination(Path(job.path), overwrite=job.overwrite or is_earlier_export)
         need = memory_need(checkpoint_weights(job.checkpoint, source, job.library), job.check)
         return Task(number, evolve(job, overwrite=True), need, digest), None
@@ -186,10 +184,7 @@ def _run(
     memory: int | None,
     retries: int,
 ) -> Generator[tuple[str, Task, JobResult | None], None, None]:
-    """Runs tasks: an event for each start, and for each end with its result.
-
-    At the end, those that have not started are cancelled.
-    """
+    """Runs tasks: an event for each start, and for each end with its result. At the end the rest is cancelled."""
     waiting = [*tasks]
     running: dict[Future[JobResult], Task] = {}
     ended: SimpleQueue[Future[JobResult]] = SimpleQueue()
@@ -246,14 +241,12 @@ def _result(future: Future[JobResult], task: Task) -> JobResult:
 
 
 def logged_results(file: Path | None) -> Mapping[str, JobResult]:
-    """From the path of each export in a log to its last result; other lines are skipped.
-
-    A run that was killed may have left half a line.
-    """
+    """From the path of each export in a log to its last result; other lines are skipped."""
     if file is None or not file.is_file():
         return {}
     results: dict[str, JobResult] = {}
     for line in file.read_text(encoding="utf-8", errors="replace").splitlines():
+        # A run that was killed may have left half a line.
         with suppress(ValueError, TypeError, KeyError, RecursionError, OnnxfnError):
             values: Any = json.loads(line)
             result = JobResult(**{name: values[name] for name in fields_dict(JobResult) if name in values})
@@ -262,15 +255,13 @@ def logged_results(file: Path | None) -> Mapping[str, JobResult]:
 
 
 def is_unchanged(result: JobResult, digest: str) -> bool:
-    """Whether a job of a digest has an earlier result, and its files are there with their sizes.
-
-    The files are not read: `verify` does that.
-    """
+    """Whether a job of a digest has an earlier result, and its files are there with their sizes."""
     folders = report_folders(Path(result.path)) if result.succeeded and result.digest == digest else []
     reports = {folder: report for folder in folders if (report := recorded(folder)) is not None}
     sizes = {folder / name: facts.bytes for folder, report in reports.items() for name, facts in report.files.items()}
     if not reports or len(reports) < len(folders) or not all(file.is_file() for file in sizes):
         return False
+    # The files are not read: `verify` does that.
     stated = sum(sizes.values()) + sum((folder / REPORT_FILE).stat().st_size for folder in folders)
     has_all = folders == [Path(result.path)] or stated == result.file_bytes  # no part of a pipeline is missing
     return has_all and all(file.stat().st_size == size for file, size in sizes.items())

@@ -24,11 +24,9 @@ FLOAT_BYTES = 4
 IMPORTS_BYTES = 400_000_000
 """Anonymous memory of the imports of an export: 0.36 GB in benchmarks/results/large.json."""
 
+# Measured above the imports: 0.2 GB at 65 million elements, 0.71 GB at 525 million.
 STREAM_BYTES, STREAM_BYTES_OF_LARGEST = 300_000_000, 2
-"""Anonymous memory of writing weights in chunks, and how many bytes more for each element of the largest weight.
-
-Measured above the imports: 0.2 GB at 65 million elements, 0.71 GB at 525 million.
-"""
+"""Anonymous memory of writing weights in chunks, and how many bytes more for each element of the largest weight."""
 
 CHECK_BYTES = 1_600_000_000
 """Anonymous memory of a check, above that of writing: at most 1.6 GB was measured, for whisper-tiny."""

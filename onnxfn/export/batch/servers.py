@@ -68,15 +68,12 @@ def local_processes(workers: int) -> Iterator[Submit]:
 
 def executor_processes(executor: Executor) -> Submit:
     """A function that starts jobs by an executor."""
-    calls = count()
+    calls = count()  # dask takes the result of an equal call that it knows
     return lambda job, limits: executor.submit(run_job, job, limits, next(calls))
 
 
 def run_job(job: ExportRequest, limits: JobLimits, _call: int = 0) -> JobResult:
-    """Runs a job by a server of its own: what an executor calls.
-
-    Each call has another number, because dask takes the result of an equal call that it knows.
-    """
+    """Runs a job by a server of its own: what an executor calls."""
     server = _started_server()
     try:
         return _answer(server, job, limits)

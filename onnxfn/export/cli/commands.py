@@ -110,7 +110,7 @@ def batch(
 ) -> None:
     """Export many checkpoints, each in its own process. Exit code 1 if a job failed, after all others have ended."""
     from onnxfn.export.batch.records import JobLimits
-    from onnxfn.export.cli.batch_command import export_listed
+    from onnxfn.export.cli.export_command import export_listed
 
     limits = JobLimits(seconds=seconds, memory_bytes=_bytes(memory))
     options = {"workers": workers, "limits": limits, "memory": _bytes(total_memory), "retries": retries}

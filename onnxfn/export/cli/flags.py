@@ -24,12 +24,10 @@ from onnxfn.specs.version import VERSION
 
 
 def say(content: Any, *, err: bool = False) -> None:
-    """Prints text on standard output, or on the error stream; lines are not broken, a terminal shows colors.
-
-    rich reads NO_COLOR and the kind of the terminal.
-    """
+    """Prints text on standard output, or on the error stream; lines are not broken, a terminal shows colors."""
     from rich.console import Console
 
+    # rich reads NO_COLOR and the kind of the terminal.
     console = Console(stderr=err)
     if console.is_terminal:
         console.print(str(content), soft_wrap=True, markup=False, emoji=False)

@@ -51,10 +51,7 @@ def stages(file: TextIO | None = None, *, transient: bool) -> OnEvent:
 
 @contextmanager
 def jobs_shown() -> Iterator[OnBatchEvent]:
-    """Shows the progress over all jobs: on a terminal a bar that vanishes at the end, elsewhere a line per ended job.
-
-    Both show the number of ended jobs and the remaining time.
-    """
+    """Shows ended jobs and the remaining time: on a terminal by a bar that vanishes at the end, elsewhere by lines."""
     console = _console()
     if not console.is_terminal:
         yield lambda event: _print_job(console, event)

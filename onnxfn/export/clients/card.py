@@ -28,10 +28,7 @@ MEASURES = ("agreement", "kl", "cosine", "iou", "cases")
 
 
 def card_text(report: Mapping[str, Any]) -> str:
-    """The card of a folder from its `report.json`: what it was made of, its files with their errors, and its limits.
-
-    It names no folder, so that equal exports have equal cards.
-    """
+    """The card of a folder from its `report.json`: what it was made of, its files with their errors, and its limits."""
     from huggingface_hub import ModelCardData
 
     task = (report["task"] or "").removesuffix(WITH_PAST)
@@ -39,6 +36,7 @@ def card_text(report: Mapping[str, Any]) -> str:
     left_out = [f"left out: {each['name']} ({each['reason']})" for each in report["left_out"]]
     limits = [*report.get("remarks", ()), *left_out]
     tags = ["onnx", "onnxfn", *([report["name"]] if report["name"] else [])]
+    # No folder is named, so that equal exports have equal cards.
     for_hub = ModelCardData(library_name="onnx", pipeline_tag=task or None, tags=tags).to_yaml()
     sections = (
         f"---\n{for_hub}\n---",
@@ -54,12 +52,10 @@ def card_text(report: Mapping[str, Any]) -> str:
 
 
 def write_card(report: Mapping[str, Any], staging: Path, folder: Path) -> tuple[Path, ...]:
-    """Writes the card of an export to a staging folder; returns its path.
-
-    Nothing is written if the folder of the export has a `README.md` that no earlier export wrote, or that was changed.
-    """
+    """Writes the card of an export to a staging folder; returns its path."""
     earlier = recorded(folder)
     facts = earlier.files.get(CARD) if earlier else None
+    # A `README.md` that no earlier export wrote, or that was changed since, stays.
     if (folder / CARD).exists() and (facts is None or sha256_of(folder / CARD) != facts.sha256):
         return ()
     (staging / CARD).write_text(card_text(report), encoding="utf-8")

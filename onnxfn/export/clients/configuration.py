@@ -75,10 +75,8 @@ def external_data(folder: Folder, config: Mapping[str, Any]) -> Mapping[str, Any
 
 
 def default_dtype(folder: Folder, config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The dtype that transformers.js loads when its caller names none.
-
-    Without it WebAssembly loads q8, which may not exist. Where it does, WebAssembly has no kernel for its embeddings.
-    """
+    """The dtype that transformers.js loads when its caller names none."""
+    # Without it WebAssembly loads q8, which may not exist. Where it does, WebAssembly has no kernel for its embeddings.
     present = {part.dtype for part in folder.plan.parts}
     names = (DTYPE_NAMES.get(dtype, str(dtype)) for dtype in DTYPES if dtype in present)
     return _with_section(config, "dtype", next(names, None))
@@ -98,28 +96,15 @@ def layer_words(_: Folder, config: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def text_architecture(folder: Folder, config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The class of the decoder alone, if the export is such a decoder.
-
-    With the class of the whole model, transformers.js would look for the parts of a model of texts and images.
-    """
-    return config if decoder_of(folder.plan) is None else with_text_architecture(config)
-
-
-def with_text_architecture(config: Mapping[str, Any]) -> dict[str, Any]:
-    """A configuration with the class of the decoder alone.
-
-    >>> with_text_architecture({"architectures": ["Gemma3ForConditionalGeneration"]})
-    {'architectures': ['Gemma3ForCausalLM']}
-    """
-    names = config.get("architectures")
-    return {**config, "architectures": [TEXT_ARCHITECTURES.get(each, each) for each in names]} if names else {**config}
+    """The class of the decoder alone, if the export is such a decoder."""
+    # With the class of the whole model, transformers.js would look for the parts of a model of texts and images.
+    names = None if decoder_of(folder.plan) is None else config.get("architectures")
+    return {**config, "architectures": [TEXT_ARCHITECTURES.get(each, each) for each in names]} if names else config
 
 
 def text_sizes(_: Folder, config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The sizes of the language model also at the top, where clients look for them.
-
-    transformers 5 writes them only in `text_config`; the checkpoints that the clients know have them at the top.
-    """
+    """The sizes of the language model also at the top, where clients look for them."""
+    # transformers 5 writes them only in `text_config`; the checkpoints that the clients know have them at the top.
     section = config.get("text_config")
     if config.get("model_type") != "qwen2_vl" or not isinstance(section, Mapping):
         return config
@@ -138,11 +123,9 @@ def with_separate_heads(config: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def feature_levels(folder: Folder, config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The number of levels of the features of an image, which transformers.js reads for names.
-
-    Segment Anything has a graph that gives an output for each level. Not every type states their number.
-    """
+    """The number of levels of the features of an image, which transformers.js reads for names."""
     vision = config.get("vision_config")
+    # Segment Anything has a graph that gives an output for each level. Not every type states their number.
     outputs = {output.name for part in folder.plan.parts for output in part.spec.outputs}
     levels = sum(name.startswith("image_embeddings.") for name in outputs)
     if not isinstance(vision, Mapping) or not levels:

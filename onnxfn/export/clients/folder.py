@@ -92,10 +92,7 @@ class CacheTensor:
 
 
 def decoder_of(plan: Plan) -> Part | None:
-    """The part that is a whole decoder, from tokens to logits, with a cache; None if the plan has none.
-
-    Of several dtypes it is that of the first choice.
-    """
+    """The part of the first dtype that is a whole decoder, from tokens to logits, with a cache; None without."""
     whole = (part for part in first_parts(plan) if part.spec.feedback and not part.spec.links)
     return next((part for part in whole if "input_ids" in part.spec.inputs and "logits" in part.spec.outputs), None)
 

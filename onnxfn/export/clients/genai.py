@@ -100,10 +100,7 @@ WORDS = frozenset(
         *("phi", "phi3", "phimoe", "qwen2", "qwen3", "smollm3"),
     }
 )
-"""The values of `model.type` that are model types, for decoders of keys and values; `gpt2` is one for fused caches.
-
-The value for any other decoder is `decoder`.
-"""
+"""The values of `model.type` that are model types, for decoders of keys and values; that of others is `decoder`."""
 
 INPUTS = ("input_ids", "attention_mask", "position_ids")
 """The inputs that the runtime computes for each step, under the names in `genai_config.json`."""
@@ -195,12 +192,10 @@ def _parts(folder: Folder, part: Part, config: Mapping[str, Any]) -> dict[str, A
 
 
 def _tokens(config: Mapping[str, Any], generation: Mapping[str, Any], vocabulary: Any) -> dict[str, Any]:
-    """The ids of special tokens, from the generation configuration, else from that of the model.
-
-    The runtime cannot load a model with an invalid token id, such as a `pad_token_id` of -1: such ids are left out.
-    Without an end it ends a text at the token for padding, so that is left out, too.
-    """
+    """The ids of special tokens, from the generation configuration, else from that of the model."""
     stated = {key: generation[key] if generation.get(key) is not None else config_value(config, key) for key in TOKENS}
+    # The runtime cannot load a model with an invalid token id, such as a `pad_token_id` of -1. Without an end it ends a
+    # text at the token for padding.
     known = {key: _known_tokens(value, vocabulary) for key, value in stated.items()}
     return known if known["eos_token_id"] is not None else {**known, "pad_token_id": None}
 
@@ -270,11 +265,9 @@ INTERPOLATIONS: Mapping[int, str] = MappingProxyType({0: "NEAREST", 1: "LANCZOS"
 
 
 def vision_processor(folder: Folder) -> dict[str, str]:
-    """`vision_processor.json` for a model with images that the runtime can load; nothing for others.
-
-    Nor is there one without an image processor, or for one that leaves out a step.
-    """
+    """`vision_processor.json` for a model with images that the runtime can load; nothing for others."""
     sees = sees_in_genai(folder.plan, json_object(folder, CONFIG) or {})
+    # None without an image processor, or for one that leaves out a step.
     stated = _image_processor(folder) if sees else None
     steps = stated and {"processor": {"name": "image_processor", "transforms": [*_steps(stated)]}}
     return changed(folder, VISION_PROCESSOR, steps)

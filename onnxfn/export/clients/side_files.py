@@ -130,10 +130,8 @@ def write_side_files(
 
 
 def _texts(staging: Path) -> dict[str, str]:
-    """The texts of the configuration files in a folder, by their paths.
-
-    A file of more than a megabyte is none: a `tokenizer.json` may have more than ten.
-    """
+    """The texts of the configuration files in a folder, by their paths."""
+    # A file of more than a megabyte is none: a `tokenizer.json` may have more than ten.
     files = [file for pattern in TEXTS for file in staging.glob(pattern) if file.stat().st_size <= 1 << 20]
     texts = {file: file.read_bytes().decode("utf-8", errors="replace") for file in files}
     return {file.relative_to(staging).as_posix(): text for file, text in texts.items()}

@@ -7,8 +7,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from onnxfn.export.clients.configuration import with_text_architecture
-from onnxfn.export.clients.folder import KEY, VALUE, cache_of, decoder_of, templates
+from onnxfn.export.clients.configuration import text_architecture
+from onnxfn.export.clients.folder import KEY, VALUE, Folder, cache_of, decoder_of, templates
 from onnxfn.specs.algebra.planned import Part, Plan
 from onnxfn.specs.tasks.tasks import WITH_PAST
 from onnxfn.weights.layouts import dtype_suffix
@@ -92,8 +92,7 @@ def transformers_js_limits(plan: Plan, config: Mapping[str, Any]) -> tuple[str, 
         return (f"{NAME} has no session for {model_type} ({task})",)
     stems = {part.name.removesuffix(dtype_suffix(part.dtype)) for part in plan.parts}
     decoder = decoder_of(plan)
-    stated = config if decoder is None else with_text_architecture(config)
-    missing = [file for file in _files(model_type, task, stated) if file not in stems]
+    missing = [file for file in _files(model_type, task, text_architecture(Folder(plan), config)) if file not in stems]
     if missing:
         return (f"{NAME} loads {missing[0]}.onnx for {model_type}, which this plan does not write",)
     takers = {name: part.name for name in DROPPED.get(model_type, ()) for part in plan.parts if name in part.inputs}

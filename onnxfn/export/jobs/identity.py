@@ -101,13 +101,10 @@ def fingerprint(model_or_folder: Any, *, weights: bool = False) -> str | None:
 
 
 def _checkpoint_fingerprint(folder: Path) -> str | None:
-    """A digest that is equal for checkpoints that differ only in the values of their weights.
-
-    It covers the configuration, the headers of the safetensors files, and the versions of all installed packages. None
-    if the checkpoint has code of its own, is quantized, has adapters, or is not completely in safetensors files: then
-    only loading the model shows what it is.
-    """
+    """A digest that is equal for checkpoints that differ only in the values of their weights."""
     try:
+        # The configuration, the headers of the safetensors files, and the versions of all packages count. A checkpoint
+        # with code of its own, adapters, quantized weights or other files has to be loaded: None.
         checkpoint_files(folder)
         config = json.loads((folder / CONFIG_FILES["config"]).read_bytes())
         unsafe = any(_keys_set(config, UNSAFE_KEYS)) or any(folder.glob("*.py")) or any(folder.glob("adapter_*"))

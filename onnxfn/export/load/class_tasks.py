@@ -12,6 +12,7 @@ from onnxfn.specs.tasks.tasks import TASKS, WITH_PAST, canonical
 
 CLASS_SUFFIXES: Mapping[str, str] = MappingProxyType(
     {
+        # A class is named after its task, as `BertForTokenClassification`, or has one of the other suffixes.
         **{f"For{task.title().replace('-', '')}": task for task in TASKS},
         **dict.fromkeys(("ForMaskedLM", "WithLMHeadModel"), "fill-mask"),  # the latter of XLM and Flaubert
         **dict.fromkeys(("LMHeadModel", "ForCausalLM"), "text-generation"),
@@ -37,10 +38,7 @@ CLASS_SUFFIXES: Mapping[str, str] = MappingProxyType(
         "Model": "feature-extraction",
     }
 )
-"""Suffix of a class name in transformers -> the task of the class; the first suffix that matches counts.
-
-A class is named after its task, as `BertForTokenClassification`, or has one of the other suffixes.
-"""
+"""Suffix of a class name in transformers -> the task of the class; the first suffix that matches counts."""
 
 # `ForConditionalGeneration` names models for speech, images and text, encoder-decoders and decoders. A bare model with
 # a text tower and an image tower compares texts with images. A detector that reads a text detects what the text names.

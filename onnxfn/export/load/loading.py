@@ -138,10 +138,7 @@ def load_weights(model: Any, name: str) -> Any:
 
 
 def _check_weights(name: str, model: Any, mismatched: Iterable[tuple[str, Any, Any]], missing: Iterable[str]) -> None:
-    """Raises LoadFailed if weights of a checkpoint have other shapes than in a model, InvalidSpec if it lacks some.
-
-    `mismatched` has the name and both shapes of each.
-    """
+    """Raises LoadFailed if weights have other shapes than in a model (`mismatched`), InvalidSpec if it lacks some."""
     shapes = [
         f"{key} has the shape {list(stored)}, and the configuration says {list(configured)}"
         for key, stored, configured in sorted(mismatched)

@@ -106,7 +106,8 @@ def exchange_folder(journal: Journal, staging: Path, folder: Path) -> bool:
     if root.parent != folder.parent or folder == folder.parent:
         return False
     try:
-        _check_is_exchangeable(folder)
+        if Path.cwd().is_relative_to(folder) or any(islice(folder.rglob("*"), MAX_ENTRIES, None)):
+            return False
         _link_others(folder, staging, {folder / name for name in (*journal.files, *journal.stale)})
         os.utime(staging)
         write_journal(root, evolve(journal, new_folder=staging.stat().st_ino))
@@ -141,13 +142,6 @@ def swap(first: Path, second: Path) -> None:
     if renameat2(AT_FDCWD, os.fsencode(first), AT_FDCWD, os.fsencode(second), RENAME_EXCHANGE) != 0:
         code = ctypes.get_errno()
         raise OSError(code, os.strerror(code), str(first), None, str(second))
-
-
-def _check_is_exchangeable(folder: Path) -> None:
-    if Path.cwd().is_relative_to(folder):
-        raise OSError(errno.EBUSY, "the current folder would be that of the earlier export", str(folder))
-    if any(islice(folder.rglob("*"), MAX_ENTRIES, None)):
-        raise OSError(errno.EMLINK, f"more than {MAX_ENTRIES} files", str(folder))
 
 
 def _link_others(old: Path, new: Path, replaced: Collection[Path]) -> None:

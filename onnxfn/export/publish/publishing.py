@@ -35,10 +35,8 @@ def stale_files(destination: Destination, published: Collection[Path]) -> tuple[
 
 
 def _written_side_files(folder: Path) -> Iterator[Path]:
-    """The side files in a folder that its report lists, and that are unchanged since.
-
-    None if weights of a checkpoint lie there: then the side files may be the checkpoint's own.
-    """
+    """The side files in a folder that its report lists, and that are unchanged since."""
+    # Where weights of a checkpoint lie, the side files may be the checkpoint's own.
     report = recorded(folder)
     if report is not None and not _has_weights(folder):
         for file in side_files(folder, WRITTEN_FILES):
@@ -48,10 +46,8 @@ def _written_side_files(folder: Path) -> Iterator[Path]:
 
 
 def checkpoint_files(folder: Path) -> frozenset[str]:
-    """The paths of the side files in a folder that also holds the weights of a checkpoint; none without weights.
-
-    They describe that checkpoint, so an export to its folder leaves them as they are.
-    """
+    """The paths of the side files in a folder that also holds the weights of a checkpoint; none without weights."""
+    # They describe that checkpoint, so an export to its folder leaves them as they are.
     files = side_files(folder) if _has_weights(folder) else ()
     return frozenset(file.relative_to(folder).as_posix() for file in files)
 
@@ -132,10 +128,8 @@ def _rename_folder(staging: Path, folder: Path) -> bool:
 
 
 def _in_order(files: Sequence[Path]) -> list[Path]:
-    """The files in the order in which they appear: external data, graphs, the rest.
-
-    So a graph never lacks its external data, and the configuration does not tell of graphs that are not there yet.
-    """
+    """The files in the order in which they appear: external data, graphs, the rest."""
     graphs = [file for file in files if file.suffix == ".onnx"]
     data = {graph.parent / name for graph in graphs for name in external_data_names(graph)}
+    # So a graph never lacks its external data, and the configuration does not tell of graphs that are not there yet.
     return sorted(files, key=lambda file: 0 if file in data else 1 if file in graphs else 2)

@@ -236,10 +236,8 @@ def _create_in(parent: Path, folder: Path) -> tuple[Path, int]:
 
 
 def _is_dead(root: Path, folder: Path) -> bool:
-    """Whether a folder is a staging folder for `folder` whose process does not live.
-
-    The parent's lock is held, so a folder without a lock file is not one that a process is just creating.
-    """
+    """Whether a folder is a staging folder for `folder` whose process does not live."""
+    # The parent's lock is held, so a folder without a lock file is not one that a process is just creating.
     if root.is_symlink() or not root.is_dir() or is_locked(root / LOCK_FILE):
         return False
     try:

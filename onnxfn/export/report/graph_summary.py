@@ -67,18 +67,14 @@ def summary_text(name: str, summary: Mapping[str, Any]) -> str:
         (dtype, *(counted(facts[name], name) for name in ("tensors", "elements")), file_size(facts["bytes"]))
         for dtype, facts in summary["weights"].items()
     ]
+    data = summary["external_data"].items()
+    others = [(file, "no such file" if size is None else file_size(size)) for file, size in data]
     sections = [
         ("inputs", grouped_rows(list(map(_port, summary["inputs"])))),
         ("outputs", grouped_rows(list(map(_port, summary["outputs"])))),
         ("operators", _wrapped(f"{operator} {count}" for operator, count in summary["operators"].items())),
         ("weights", weights),
-        (
-            "external data",
-            [
-                (data, "no such file" if size is None else file_size(size))
-                for data, size in summary["external_data"].items()
-            ],
-        ),
+        ("external data", others),
         ("metadata", [_metadata_row(key, value) for key, value in summary["metadata"].items()]),
     ]
     opsets = [f"{domain or 'opset'} {version}" for domain, version in summary["opsets"].items()]

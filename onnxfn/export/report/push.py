@@ -25,13 +25,11 @@ def verified(folder: Path) -> Verification:
 
 
 def uploaded_files(folder: Path) -> list[Path]:
-    """The files listed by the reports of an export, the reports, and the side files of a pipeline.
-
-    A pipeline has no report of its own: its side files lie in its folder, and in those that its index names.
-    """
+    """The files listed by the reports of an export, the reports, and the side files of a pipeline."""
     folders = report_folders(folder)
     reports = {each: report for each in folders if (report := recorded(each)) is not None}
     listed = [each / name for each, report in reports.items() for name in (*report.files, REPORT_FILE)]
+    # A pipeline has no report of its own: its side files lie in its folder, and in those that its index names.
     named = [folder / name for name in names_in(folder / PIPELINE_INDEX) if name_fault(name, folder) is None]
     others = [] if folder in folders else [folder, *named]
     patterns = (*SIDE_FILES, PIPELINE_INDEX, "scheduler_config.json")

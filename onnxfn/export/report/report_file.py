@@ -207,10 +207,7 @@ def plan_digest(plan: Plan) -> str:
 
 
 def file_facts(folder: Path, files: Mapping[Path, str], tick: Tick = no_tick) -> dict[str, Any]:
-    """Size and digest of each file, and the facts of each graph, by their paths in the folder.
-
-    A file whose digest is known is not read for it.
-    """
+    """Size and digest of each file, which is read if that is unknown, and the facts of each graph, by their paths."""
     by_path = {file.relative_to(folder).as_posix(): file for file in files}
     ordered = sorted(by_path.items())
     return {
@@ -223,12 +220,10 @@ def file_facts(folder: Path, files: Mapping[Path, str], tick: Tick = no_tick) ->
 
 
 def graph_facts(file: Path) -> dict[str, Any]:
-    """Opset, type of the weights, inputs and outputs of an ONNX file; ValueError if it is none.
-
-    The weights are not read. The type is that of most of the floating point numbers.
-    """
+    """Opset, type of the weights, inputs and outputs of an ONNX file; ValueError if it is none."""
     model = onnx_model(file)
     opsets = {each.domain: each.version for each in model.opset_import}
+    # The type is that of most of the floating point numbers.
     floats = {name: facts["elements"] for name, facts in weights_by_dtype(file).items() if "float" in name}
     return {
         "opset": opsets.get("", 0),

@@ -7,7 +7,7 @@ from typing import Any
 
 from attrs import evolve, frozen
 
-from onnxfn.graphs.fusions.attention_masks import attention_mask, fits_kernel, zeroed_rows
+from onnxfn.graphs.fusions.masks import attention_mask, fits_kernel, zeroed_rows
 from onnxfn.graphs.nodes.nodes import (
     attribute,
     first_input,
@@ -190,10 +190,7 @@ def _replace(match: Match, masks: dict[Any, Any], position: Mapping[Any, int]) -
 
 
 def _ungrouped(repeated: Any, heads: int) -> tuple[Any, Any]:
-    """Keys or values before each head is repeated for a group of queries, and the first node of the repetition.
-
-    Without a repetition: the tensor itself and None.
-    """
+    """Keys or values before each head is repeated for a group of queries, and the first node of that, or None."""
     reshape = producer(repeated, "Reshape")
     expand = producer(first_input(reshape), "Expand")
     unsqueeze = producer(first_input(expand), "Unsqueeze")
@@ -207,17 +204,14 @@ def _ungrouped(repeated: Any, heads: int) -> tuple[Any, Any]:
 
 
 def _cache(key: Any, value: Any, position: Mapping[Any, int], own_nodes: set[Any]) -> tuple[Any, ...] | None:
-    """The past keys, the new keys, the past values and the new values, if they are joined only for this attention.
-
-    Else None. Only the nodes of the attention may read the joined tensors before the attention writes them (the mask of
-    doge is computed from the values).
-    """
+    """The past and new keys, the past and new values, if they are joined only for this attention; else None."""
     key_concat, value_concat = _concat_of_two(key), _concat_of_two(value)
     if key_concat is None or value_concat is None:
         return None
     (past_key, new_key), (past_value, new_value) = key_concat.inputs, value_concat.inputs
     if _length(past_key) != _length(past_value) or _length(new_key) != _length(new_value):
         return None
+    # The mask of doge is computed from the joined values.
     start = max(position.get(node, -1) for node in own_nodes)
     earlier = (use.node for joined in (key, value) for use in joined.uses() if position.get(use.node, start) < start)
     return (past_key, new_key, past_value, new_value) if own_nodes.issuperset(earlier) else None

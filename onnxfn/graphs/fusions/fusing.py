@@ -210,10 +210,7 @@ def _expanded_sizes(expand: Any) -> dict[int, int]:
 
 
 def _read_by_broadcasting(expanded: Any, sizes: Sizes, positions: Mapping[Any, int]) -> tuple[Any, ...]:
-    """The values whose expanded shape comes only from this Expand, its own output first.
-
-    Empty if an operator that does not broadcast reads one of them.
-    """
+    """The values whose expanded shape comes only from this Expand, its output first; none if others read one."""
     smaller = [expanded]
     pending = [positions.get(use.node, -1) for use in expanded.uses()]
     nodes = list(positions)

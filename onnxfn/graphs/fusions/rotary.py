@@ -1,19 +1,275 @@
-"""The pass that fuses rotary embeddings (RoPE): below opset 23 a rotary embedding is about ten nodes."""
+"""The pass that fuses rotary embeddings (RoPE): below opset 23 a rotary embedding is about ten nodes.
+
+A rotation is found from a node that occurs only once in it.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
-from onnxfn.graphs.fusions.rotary_patterns import ONCE, PAIRS, RANK, Rotation, rotation_at
+from attrs import frozen
+
 from onnxfn.graphs.nodes.nodes import (
+    attribute,
+    first_input,
+    first_output,
     flatten_heads,
     insert_node,
     int_constant,
+    is_last_axis,
+    is_operator,
+    last_size,
+    other_operand,
     producer,
     replace_value,
+    scalar,
     shape_of,
     size_tensor,
+    slice_of,
+    sole_consumer,
 )
+
+HALVES, PAIRS, ONCE = "halves", "pairs", "once"
+"""The layouts of a table of cosines or sines: `[a, b, a, b]`, `[a, a, b, b]` and `[a, b]` for the angles a and b."""
+
+ELEMENTWISE = frozenset({"Cos", "Sin", "Cast", "Unsqueeze", "Squeeze", "Identity"})
+"""Operators that keep the layout of a table."""
+
+RANK = 4
+
+
+@frozen(eq=False)
+class Rotation:
+    """A rotary embedding of `x`, `[batch, heads, length, size]` or `[batch, length, heads, size]`, in a graph.
+
+    `cos` and `sin`: tables `[length, width]`, or with four axes and size 1 at the axis of the heads. `size`: the number
+    of rotated elements at the start of the last axis of x. `layout`: that of both tables. `backwards`: the angles are
+    those of the opposite direction. `interleaved`: an element is rotated with its neighbor; else with the element `size
+    / 2` away. `heads_axis`: that of x, 1 or 2.
+    """
+
+    x: Any
+    cos: Any
+    sin: Any
+    size: int
+    layout: str
+    backwards: bool
+    interleaved: bool
+    heads_axis: int
+    output: Any
+
+
+@frozen(eq=False)
+class HalfTurn:
+    """The second term of a rotation, `rotate_half(x)` in transformers, before it is multiplied by the sines."""
+
+    x: Any
+    size: int
+    layout: str
+    backwards: bool
+    output: Any
+
+
+def rotation_at(node: Any) -> Rotation | None:
+    """The rotation that a Neg or a Sub belongs to; None for any other node."""
+    if is_operator(node, "Neg"):
+        return _with_negation(node)
+    return _with_difference(node) if is_operator(node, "Sub") else None
+
+
+# x * cos + rotate_half(x) * sin, which has one negation
+
+
+def _with_negation(negation: Any) -> Rotation | None:
+    turn = _half_turn(negation, 0) or _half_turn(negation, 1) or _half_turn_of_pairs(negation)
+    if turn is None:
+        return None
+    by_sin = sole_consumer(turn.output, "Mul")
+    total = sole_consumer(first_output(by_sin), "Add")
+    by_cos = producer(other_operand(total, first_output(by_sin)), "Mul")
+    if by_cos is None or not any(operand is turn.x for operand in by_cos.inputs):
+        return None
+    cos, sin = other_operand(by_cos, turn.x), other_operand(by_sin, turn.output)
+    heads_axis = _heads_axis(negation.graph, cos, sin, turn.x, turn.size)
+    if heads_axis is None or not all(_repeats_angles(table, turn.layout) for table in (cos, sin)):
+        return None
+    x, output = _with_rest(turn.x, turn.size, total.outputs[0])
+    return Rotation(x, cos, sin, turn.size, turn.layout, turn.backwards, turn.layout == PAIRS, heads_axis, output)
+
+
+def _half_turn(negation: Any, index: int) -> HalfTurn | None:
+    """`concat(-x[half:], x[:half])`, with the negation at index 0, or backwards `concat(x[half:], -x[:half])`."""
+    concat = _concat_along_last(negation.outputs[0], index)
+    size = last_size(first_output(concat))
+    if concat is None or size is None:
+        return None
+    parts = list(concat.inputs)
+    parts[index] = negation.inputs[0]
+    x = _common_source(size, (parts[0], (size // 2, size, 1)), (parts[1], (0, size // 2, 1)))
+    return None if x is None else HalfTurn(x, size, HALVES, index == 1, concat.outputs[0])
+
+
+def _half_turn_of_pairs(negation: Any) -> HalfTurn | None:
+    """`stack(-x[1::2], x[::2])`, whose last two axes are merged."""
+    unsqueeze = sole_consumer(negation.outputs[0], "Unsqueeze")
+    concat = _concat_along_last(first_output(unsqueeze), 0)
+    reshape = sole_consumer(first_output(concat), "Reshape")
+    size = last_size(first_output(reshape))
+    if concat is None or reshape is None or size is None or shape_of(concat.outputs[0])[-2:] != (size // 2, 2):
+        return None
+    even = first_input(producer(concat.inputs[1], "Unsqueeze"))
+    x = _common_source(size, (negation.inputs[0], (1, size, 2)), (even, (0, size, 2)))
+    return None if x is None else HalfTurn(x, size, PAIRS, backwards=False, output=reshape.outputs[0])
+
+
+# a * cos - b * sin, which has one difference, joined with b * cos + a * sin
+
+
+def _with_difference(difference: Any) -> Rotation | None:
+    total, output, interleaved = _joined(difference) or (None, None, False)
+    size = last_size(output)
+    if total is None or size is None:
+        return None
+    for a, cos, b, sin in _factors(difference, producer(total, "Add")):
+        heads_axis = _heads_axis(difference.graph, cos, sin, a, size // 2) if shape_of(a) == shape_of(b) else None
+        if heads_axis is not None:
+            x = _from_pairs(a, b) if interleaved else _from_halves(difference, a, b, size)
+            if x is not None:
+                x, output = _with_rest(x, size, output)
+                return Rotation(x, cos, sin, size, ONCE, False, interleaved, heads_axis, output)
+    return None
+
+
+def _joined(difference: Any) -> tuple[Any, Any, bool] | None:
+    """The tensor that a difference is joined with along the last axis, the result, and whether they alternate in it."""
+    unsqueeze = sole_consumer(difference.outputs[0], "Unsqueeze")
+    concat = _concat_along_last(difference.outputs[0] if unsqueeze is None else unsqueeze.outputs[0], 0)
+    if concat is None:
+        return None
+    if unsqueeze is None:
+        return concat.inputs[1], concat.outputs[0], False
+    other, reshape = producer(concat.inputs[1], "Unsqueeze"), sole_consumer(concat.outputs[0], "Reshape")
+    if other is None or reshape is None or shape_of(concat.outputs[0])[-1:] != (2,):
+        return None
+    if shape_of(reshape.outputs[0])[:-1] != shape_of(difference.outputs[0])[:-1]:
+        return None
+    return other.inputs[0], reshape.outputs[0], True
+
+
+def _factors(difference: Any, total: Any) -> Iterator[tuple[Any, Any, Any, Any]]:
+    """`a, cos, b, sin` of a difference `a * cos - b * sin`, where the sum is `b * cos + a * sin`."""
+    operands = () if total is None else (*difference.inputs, *total.inputs)
+    products = [producer(operand, "Mul") for operand in operands]
+    if not products or None in products:
+        return
+    left, right, *crossed = (product.inputs for product in products)
+    crossed_pairs = [set(pair) for pair in crossed]
+    for a, cos in (left, left[::-1]):
+        for b, sin in (right, right[::-1]):
+            if {b, cos} in crossed_pairs and {a, sin} in crossed_pairs:
+                yield a, cos, b, sin
+
+
+def _from_pairs(a: Any, b: Any) -> Any:
+    """The tensor whose elements alternate between `a` and `b`, if both are read from its pairs; else None."""
+    first, second = (first_input(producer(part, "Squeeze")) for part in (a, b))
+    pairs = _common_source(2, (first, (0, 1, 1)), (second, (1, 2, 1)))
+    x = first_input(producer(pairs, "Reshape"))
+    return x if shape_of(x) == (*shape_of(a)[:-1], shape_of(a)[-1] * 2) else None
+
+
+def _from_halves(before: Any, a: Any, b: Any, size: int) -> Any:
+    """The tensor with the halves `a` and `b`; without one, a Concat of both is inserted."""
+    x = _common_source(size, (a, (0, size // 2, 1)), (b, (size // 2, size, 1)))
+    if x is not None:
+        return x
+    return insert_node(before, "Concat", [a, b], [(a, (*shape_of(a)[:-1], size))], axis=-1).outputs[0]
+
+
+# Parts of both patterns
+
+
+def _concat_along_last(value: Any, index: int) -> Any:
+    """The Concat of two tensors along the last axis that alone reads a value, as its input `index`; else None."""
+    concat = sole_consumer(value, "Concat")
+    if concat is None or len(concat.inputs) != 2 or concat.inputs[index] is not value:  # noqa: PLR2004
+        return None
+    return concat if is_last_axis(attribute(concat, "axis"), len(shape_of(concat.outputs[0]))) else None
+
+
+def _common_source(size: int, *parts: tuple[Any, tuple[int, int, int]]) -> Any:
+    """The tensor, with a last axis of this size, that all values are slices of, each with its bounds; else None."""
+    slices = [slice_of(value, size) or (None, None) for value, _ in parts]
+    source = slices[0][0]
+    fits = all(cut[0] is source and cut[1] == bounds for cut, (_, bounds) in zip(slices, parts, strict=True))
+    return source if fits else None
+
+
+def _with_rest(x: Any, size: int, output: Any) -> tuple[Any, Any]:
+    """The input and output of a rotation with the elements that are not rotated, if there are any after the first."""
+    concat, cut = _concat_along_last(output, 0), producer(x, "Slice", "Split")
+    full = last_size(first_input(cut))
+    if concat is None or full is None or shape_of(concat.outputs[0]) != shape_of(cut.inputs[0]):
+        return x, output
+    source = _common_source(full, (x, (0, size, 1)), (concat.inputs[1], (size, full, 1)))
+    return (x, output) if source is None else (source, concat.outputs[0])
+
+
+def _heads_axis(graph: Any, cos: Any, sin: Any, x: Any, width: int) -> int | None:
+    """The axis of the heads in x, 1 or 2, where the tables have size 1; None if the tables do not fit x."""
+    table, full = shape_of(cos), shape_of(x)
+    if len(full) != RANK or len(table) not in (2, RANK) or shape_of(sin) != table or None in (*table, *full):
+        return None
+    # The tables are `[batch or 1, 1, length, width]`, `[batch or 1, length, 1, width]` or `[length, width]`.
+    batch, *middle = table[:-1] if len(table) == RANK else (1, 1, table[0])
+    if table[-1] != width or batch not in (1, full[0]):
+        return None
+    is_readable = isinstance(full[0], int) or any(full[0] in shape_of(value) for value in graph.inputs)
+    if batch != full[0] and not is_readable:
+        return None
+    for axis, length_axis in ((1, 2), (2, 1)):
+        fits = middle[axis - 1] == 1 and middle[length_axis - 1] == full[length_axis]
+        if fits and isinstance(full[axis], int):
+            return axis
+    return None
+
+
+# Tables
+
+
+def _repeats_angles(table: Any, layout: str) -> bool:
+    """Whether a table has each angle twice, in this layout: it is followed back to the node that repeats the angles."""
+    node = table.producer()
+    while node is not None and _keeps_layout(node):
+        operand = next((value for value in node.inputs if value is not None and scalar(value) is None), None)
+        node = None if operand is None else operand.producer()
+    if node is None or layout == PAIRS:
+        return node is not None and _repeats_elements(node)
+    last = is_last_axis(attribute(node, "axis"), len(shape_of(node.outputs[0])))
+    return node.op_type == "Concat" and last and len(node.inputs) == 2 and node.inputs[0] is node.inputs[1]  # noqa: PLR2004
+
+
+def _keeps_layout(node: Any) -> bool:
+    """Whether a node keeps the layout of a table: elementwise, or a product or quotient with a number."""
+    scales = node.op_type in ("Mul", "Div") and any(scalar(value) is not None for value in node.inputs)
+    if is_operator(node, "Unsqueeze", "Squeeze"):  # not after the last axis
+        return shape_of(node.inputs[0])[-1:] == shape_of(node.outputs[0])[-1:]
+    return node.domain == "" and (node.op_type in ELEMENTWISE or scales)
+
+
+def _repeats_elements(node: Any) -> bool:
+    """Whether a node merges the last two axes of `angles[..., None]`, repeated twice along the last."""
+    if not is_operator(node, "Reshape"):
+        return False
+    spread = producer(node.inputs[0], "Expand", "Concat", "Tile")
+    unsqueeze = producer(first_input(spread), "Unsqueeze")
+    if unsqueeze is None or shape_of(spread.outputs[0])[-1:] != (2,):
+        return False
+    if spread.op_type == "Concat" and not all(value is spread.inputs[0] for value in spread.inputs):
+        return False
+    return shape_of(spread.outputs[0])[-2:-1] == shape_of(unsqueeze.inputs[0])[-1:]
+
 
 Tables = dict[tuple[Any, ...], Any]
 """The tables that were made for earlier rotations: layers share them."""

@@ -7,14 +7,7 @@ from typing import Any
 
 from attrs import evolve
 
-from onnxfn.graphs.layers.layer_periods import (
-    LayerPort,
-    LayerPorts,
-    TracedStack,
-    layer_of,
-    prove_periods,
-    traced_stack,
-)
+from onnxfn.graphs.layers.layer_periods import LayerPort, LayerPorts, TracedStack, layer_of, prove_periods, traced_stack
 from onnxfn.graphs.layers.repeated_layers import LayerStack
 from onnxfn.graphs.nodes.nodes import all_inputs, subgraphs
 from onnxfn.graphs.nodes.slots import SLOT, slot_of
@@ -141,10 +134,7 @@ def _shifted_slot(stack: LayerStack, value: Any, layers: int) -> Any:
 
 
 def _shifted_name(traced: TracedStack, names: Names, value: Any, layers: int) -> str:
-    """The name of a value `layers` layers later.
-
-    An input or an output is named by the plan, a parameter by its layer; any other name gets the number of layers.
-    """
+    """The name of a value `layers` layers later: as planned, by its layer, or with the number of layers."""
     if not value.name:
         return ""  # an optional output that no node reads
     if _is_port(traced, value):

@@ -1,15 +1,17 @@
-"""Repeated layers of a model, found and truncated."""
+"""Repeated layers of a model, found by the states of their modules, and truncated."""
 
 from __future__ import annotations
 
+import hashlib
 import inspect
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from io import BytesIO
+from pickle import Pickler
 from typing import Any
 
 from attrs import frozen
 
-from onnxfn.graphs.layers.module_states import module_bytes
 from onnxfn.specs.errors import raise_no_memory
 
 LEAST_SAVED_SHARE = 0.2
@@ -161,10 +163,8 @@ def _values_of_layers(model: Any, length: int) -> list[Sequence[Any]]:
 
 
 def _has_own_parameters(model: Any, stack: Any) -> bool:
-    """Whether the layers have parameters, and none is shared with another layer or a module outside the stack.
-
-    The nodes of a layer are recognized by its parameters.
-    """
+    """Whether the layers have parameters, and none is shared with another layer or a module outside the stack."""
+    # The nodes of a layer are recognized by its parameters.
     layers = [{id(parameter) for parameter in layer.parameters()} for layer in stack.children()]
     inside = set().union(*layers)
     outside = {id(parameter) for parameter in model.parameters()} - inside
@@ -177,3 +177,69 @@ def _has_own_parameters(model: Any, stack: Any) -> bool:
 def _parameter_uses(module: Any) -> Iterator[Any]:
     """The parameters of a module; a shared parameter occurs once per registration."""
     return (parameter for _, parameter in module.named_parameters(remove_duplicate=False))
+
+
+INTERNAL = (
+    *("_parameters", "_buffers", "_modules", "training"),
+    *("_weight_conversions", "_load_state_dict_pre_hooks", "_load_state_dict_post_hooks"),
+    *("_flat_weights", "_flat_weight_refs", "name_or_path", "onnxfn_weights_from"),
+)
+"""Attributes of a module that are read elsewhere, or only state where its weights come from."""
+
+Ignored = Callable[[str, Any], bool]
+"""Function from the name and the value of an attribute to whether it is left out."""
+
+
+def module_bytes(module: Any, stand_in: Callable[[Any], Any], ignored: Ignored) -> bytes:
+    """Bytes that are equal for two modules only if they compute the same but for the values of their parameters.
+
+    They hold the submodules, their classes and attributes, the shapes and dtypes of parameters and stored buffers, and
+    the elements of all other tensors. An error of any type for a value that cannot be pickled, and for a parameter or a
+    module that is not registered.
+    """
+    import torch
+
+    paths = {id(inner): path for path, inner in module.named_modules()}
+
+    def persistent_id(value: Any) -> Any:
+        if isinstance(value, torch.nn.Module):
+            return paths[id(value)]
+        if isinstance(value, torch.nn.Parameter):
+            raise TypeError("a parameter that is not registered")
+        if isinstance(value, torch.Tensor):
+            return tensor_type(value), elements_digest(value)
+        if isinstance(value, (torch.dtype, torch.device)):
+            return str(value)
+        return ["set", *sorted(value, key=repr)] if isinstance(value, (set, frozenset)) else stand_in(value)
+
+    stream = BytesIO()
+    pickler: Any = Pickler(stream, protocol=4)
+    pickler.fast = True  # a value is written the same way whether or not it is the same object as an earlier one
+    pickler.persistent_id = persistent_id
+    pickler.dump([line for path, inner in module.named_modules() for line in _lines(path, inner, ignored)])
+    return stream.getvalue()
+
+
+def _lines(path: str, module: Any, ignored: Ignored) -> Iterator[tuple[Any, ...]]:
+    """The class, the attributes, the submodules and the tensors of a module."""
+    yield path, type(module), list(module._modules)
+    for name, value in vars(module).items():
+        is_empty = isinstance(value, (dict, set, list, tuple)) and not value
+        if name not in INTERNAL and not is_empty and not ignored(name, value):
+            is_numbered = name in ("_forward_hooks", "_forward_pre_hooks")  # by how many hooks the process has
+            yield path, name, list(value.values()) if is_numbered else value
+    for name, tensor in (*module._parameters.items(), *module._buffers.items()):
+        yield path, name, tensor_type(tensor), tensor if name in module._non_persistent_buffers_set else None
+
+
+def tensor_type(tensor: Any) -> str:
+    """The dtype and the shape of a tensor as text."""
+    return "none" if tensor is None else f"{tensor.dtype}{list(tensor.shape)}"
+
+
+def elements_digest(tensor: Any) -> str:
+    """A digest of a tensor's bytes, seen as integers since numpy lacks bfloat16."""
+    import torch
+
+    flat = tensor.detach().cpu().contiguous().reshape(-1)
+    return hashlib.sha256(flat.view(torch.uint8).numpy().tobytes()).hexdigest()

@@ -234,10 +234,7 @@ def is_last_axis(axis: int | None, rank: int) -> bool:
 
 
 def slice_of(value: Any, size: int) -> Slice | None:
-    """The slice that computes a value, if the last axis of the sliced tensor has `size` elements; else None.
-
-    An output of a Split counts as a slice.
-    """
+    """The slice or Split that computes a value, if the last axis of its input has `size` elements; else None."""
     node = producer(value, "Slice", "Split")
     if node is None or shape_of(node.inputs[0])[-1:] != (size,):
         return None

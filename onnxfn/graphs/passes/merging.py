@@ -85,13 +85,11 @@ def _identity_branch(values: Sequence[Any]) -> Any:
 
 
 def _if_empty(value: Any, branches: Mapping[str, Any], outputs: Sequence[Any]) -> list[Any]:
-    """The nodes that run the `then_branch` if a tensor has no elements, else the `else_branch`.
-
-    One Size node instead of Shape and ReduceProd would do. But ONNX Runtime has no Size for float16 on a CPU: it casts
-    the tensor, and then uses that empty buffer for another tensor of the same symbolic shape.
-    """
+    """The nodes that run the `then_branch` if a tensor has no elements, else the `else_branch`."""
     import onnx_ir
 
+    # One Size node instead of Shape and ReduceProd would do. But ONNX Runtime has no Size for float16 on a CPU: it
+    # casts the tensor, and then uses that empty buffer for another tensor of the same symbolic shape.
     shape = onnx_ir.node("Shape", [value])
     size = onnx_ir.node("ReduceProd", [shape.outputs[0]], attributes={"keepdims": 0})
     zero = onnx_ir.node("Constant", [], attributes={"value": onnx_ir.tensor(0, dtype=onnx_ir.DataType.INT64)})

@@ -112,10 +112,7 @@ def _check_count(part: Part, side: str, values: Sequence[Any], planned: Collecti
 
 
 def _separate_outputs(graph: Any) -> None:
-    """Inserts an Identity before each output that is an input, an initializer or another output.
-
-    Each input and output then has a unique name.
-    """
+    """Inserts an Identity before each output that is an input, an initializer or another output: names are unique."""
     import onnx_ir
 
     earlier: set[int] = set()

@@ -136,10 +136,7 @@ def _flat(before: Any, value: Any) -> Any:
 
 
 def _bias(attention: Any, mask: Any, dtype: Any, known: dict[Any, Any]) -> Any:
-    """A mask as the operator reads it: four axes, of the dtype of the queries, added to the scores.
-
-    It is zero for a key that a query may attend to, else half the lowest number.
-    """
+    """A mask as it is added to the scores, four axes: zero where a query may attend, else half the lowest number."""
     import onnx_ir
 
     if mask is None:

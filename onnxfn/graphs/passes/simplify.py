@@ -56,11 +56,9 @@ def simplify(model: Any) -> Any:
 
 
 def _rules() -> list[Any]:
-    """The default rules of onnxscript without two kinds.
-
-    Rules with several outputs are slow: onnxscript tries each pair of nodes. Rules that remove `+ 0` and `* 1` also
-    remove `+ 1e-8`, which is the epsilon of a norm (helium).
-    """
+    """The default rules of onnxscript without two kinds."""
+    # Rules with several outputs are slow: onnxscript tries each pair of nodes. Rules that remove `+ 0` and `* 1` also
+    # remove `+ 1e-8`, which is the epsilon of a norm (helium).
     no_op = {id(rule) for rule in torch_name("no_op_rules")}
     single = (rule for rule in torch_name("default_rules") if rule._target_pattern.has_single_output_node)
     return [_only_for_its_operator(rule) for rule in single if id(rule) not in no_op]
@@ -142,6 +140,7 @@ SUMMED: Mapping[str, str] = MappingProxyType(
 )
 """Dtypes -> the wider dtype in which a group of operators is computed."""
 
+# The largest integers of uint64 are negative in int64. So operators that compare, other than by equality, lack it.
 WIDER: Mapping[str, Mapping[str, str]] = MappingProxyType(
     {
         **dict.fromkeys(("Max", "Min", "Clip", "Relu", "Resize", "Pad"), SIXTEEN),
@@ -152,10 +151,7 @@ WIDER: Mapping[str, Mapping[str, str]] = MappingProxyType(
         "Where": MappingProxyType({**SIXTEEN, "UINT64": "INT64"}),
     }
 )
-"""Operator -> each dtype that it lacks in opset 18 or in ONNX Runtime 1.31 -> a wider dtype for the computation.
-
-The largest integers of uint64 are negative in int64. So operators that compare, other than by equality, are not here.
-"""
+"""Operator -> each dtype that it lacks in opset 18 or in ONNX Runtime 1.31 -> a wider dtype for the computation."""
 
 
 def widen_integers(model: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The pass that replaces weights by their codes, and the operators that read them."""
+"""The passes that store weights as codes: by the rules of a spec, and as a quantized checkpoint stores them."""
 
 from __future__ import annotations
 
@@ -9,12 +9,21 @@ from typing import Any
 
 from attrs import evolve
 
-from onnxfn.graphs.nodes.nodes import import_domain, shape_of
+from onnxfn.graphs.nodes.nodes import DOMAIN, import_domain, insert_node, is_operator, replace_value, shape_of
 from onnxfn.graphs.nodes.slots import SLOT, Slot, slot_of
-from onnxfn.graphs.quantization.quantized_operators import REPLACEMENTS, StoredWeight, with_cast_scales
+from onnxfn.graphs.quantization.quantized_operators import (
+    MATRIX_RANK,
+    REPLACEMENTS,
+    Read,
+    StoredWeight,
+    weight_reads,
+    with_cast_scales,
+)
 from onnxfn.graphs.quantization.quantized_slots import add_quantized_slots
-from onnxfn.graphs.quantization.weight_reads import MATRIX_RANK, Read, weight_reads
+from onnxfn.specs.errors import InvalidSpec
 from onnxfn.specs.quantization import WeightRule, rule_for
+from onnxfn.weights.packed.quantized_checkpoint import QuantizedWeight
+from onnxfn.weights.packed.stored_blocks import ROLES, bits_of, block_size, blocks_tensor, scale_dtype, stored_weight
 from onnxfn.weights.quantized import quantized_shape, roles
 
 NotQuantized = tuple[tuple[str, str], ...]
@@ -114,3 +123,67 @@ def _bytes(rule: WeightRule, shape: tuple[int, ...]) -> int:
     """About how many bytes a quantized weight has."""
     sizes = {"codes": 1, "scales": 2 if rule.kind == "blocks" else 4, "zero_points": 1}
     return sum(prod(quantized_shape(rule, role, shape)) * sizes[role] for role in roles(rule))
+
+
+def keep_stored_blocks(model: Any, tensors: Mapping[str, Any]) -> tuple[Any, tuple[str, ...]]:
+    """Lets products read quantized weights as a checkpoint stores them.
+
+    Before: all slots are bound to float tensors; parameters that were dequantized have the quantized weight.
+    After: where only products read such a parameter, they are MatMulNBits on its integers, scales and zero points,
+    whose values are bit-equal to the float tensor. The second result has the names of these parameters.
+
+    InvalidSpec if the dtype of the graph cannot hold the scales.
+    """
+    names: list[str] = []
+    for value in list(model.graph.initializers.values()):
+        slot = slot_of(value)
+        weight = None if slot is None or slot.perm != (1, 0) else stored_weight(tensors[slot.parameter])
+        if slot is not None and weight is not None and _only_products_read(value):
+            _replace_products(model, value, weight)
+            names.append(slot.parameter)
+    return import_domain(model), tuple(names)
+
+
+def _only_products_read(value: Any) -> bool:
+    """Whether a value is the right operand of products, and nothing else."""
+    uses = [(use.node, use.idx) for use in value.uses()]
+    return not value.is_graph_output() and all(is_operator(node, "MatMul") and index == 1 for node, index in uses)
+
+
+def _replace_products(model: Any, value: Any, weight: QuantizedWeight) -> None:
+    """Lets products with a weight read its integers, scales and zero points. InvalidSpec if the dtype has no kernel."""
+    dtype = scale_dtype(weight).name
+    if value.dtype.name != "FLOAT" and (value.dtype.name, dtype) != ("FLOAT16", "float16"):
+        raise InvalidSpec(
+            f"{weight.name} has scales in {dtype}, and a graph in {value.dtype.name.lower()} "
+            "cannot keep them; export in float32, or dequantize the checkpoint (--dequantize, dequantize=True)"
+        )
+    inputs = [_initializer(model, value, weight, role) for role in ROLES]
+    columns, rows = value.shape
+    for node in [use.node for use in value.uses()]:
+        output = node.outputs[0]
+        product = insert_node(
+            node,
+            f"{DOMAIN}::MatMulNBits",
+            [node.inputs[0], *inputs],
+            [(output, output.shape)],
+            K=int(columns),
+            N=int(rows),
+            bits=bits_of(weight),
+            block_size=block_size(weight),
+            accuracy_level=1,  # computes in float32
+        )
+        product.outputs[0].name = None if output.is_graph_output() else f"{output.name}_stored"
+        replace_value(output, product.outputs[0])
+        node.graph.remove(node, safe=True)
+    del model.graph.initializers[value.name]
+
+
+def _initializer(model: Any, value: Any, weight: QuantizedWeight, role: Any) -> Any:
+    import onnx_ir
+
+    tensor = blocks_tensor(weight, role, value.dtype)
+    tensor.name = f"{value.name}_{role}"
+    initializer = onnx_ir.val(tensor.name, const_value=tensor)
+    model.graph.register_initializer(initializer)
+    return initializer

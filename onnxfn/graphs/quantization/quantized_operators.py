@@ -1,4 +1,4 @@
-"""The operators on quantized weights that replace operators on float weights."""
+"""The nodes that read a weight, and the operators on quantized weights in their place."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from attrs import evolve, frozen
 
 from onnxfn.graphs.nodes.nodes import (
     DOMAIN,
+    attribute,
     byte_constant,
     filled_constant,
     insert_node,
@@ -19,8 +20,7 @@ from onnxfn.graphs.nodes.nodes import (
     replace_value,
     shape_of,
 )
-from onnxfn.graphs.quantization.weight_reads import MATRIX_RANK, Read
-from onnxfn.specs.quantization import WeightRule
+from onnxfn.specs.quantization import ReadingOperator, WeightRule
 from onnxfn.weights.onnxruntime_kernels import NF4
 
 BYTE = 8
@@ -44,17 +44,15 @@ class StoredWeight:
 
 
 def with_cast_scales(weight: StoredWeight, reads: Sequence[Read]) -> StoredWeight:
-    """The weight with scales in the dtype that the operators compute in; they are stored in float16.
-
-    ONNX Runtime computes the Cast once, when it loads the graph. Without its optimizations it computes the Cast at each
-    run. So the Cast comes right before the first node that reads the weight: few scales are in memory at once.
-    """
+    """The weight with scales in the dtype that the operators compute in; they are stored in float16."""
     scales = weight.tensors["scales"]
     if scales.dtype == weight.dtype:
         return weight
     nodes = [read.node for read in reads]
     if any(node.graph is not weight.graph for node in nodes):  # in a graph within this one
         nodes = [weight.graph[0]]
+    # ONNX Runtime computes the Cast once, when it loads the graph. Without its optimizations it computes the Cast at
+    # each run. So the Cast comes right before the first node that reads the weight: few scales are in memory at once.
     first = nodes[0] if len(nodes) == 1 else next(node for node in weight.graph if node in nodes)
     node = insert_node(first, "Cast", [scales], [(weight.dtype, shape_of(scales))], to=weight.dtype.value)
     return evolve(weight, tensors={**weight.tensors, "scales": node.outputs[0]})
@@ -120,14 +118,12 @@ def _quantized_input(source: Any, reader: Any) -> Sequence[Any]:
 
 
 def _lookup(weight: StoredWeight, node: Any) -> None:
-    """A lookup of rows by operators of ONNX; one of matrices, such as those of experts, by a single operator.
-
-    The web build of ONNX Runtime has no GatherBlockQuantized for bytes.
-    """
+    """A lookup of rows by operators of ONNX; one of matrices, such as those of experts, by a single operator."""
     output = node.outputs[0]
     if len(weight.shape) > MATRIX_RANK or output.shape is None:
         _gather_of_blocks(weight, node)
         return
+    # The web build of ONNX Runtime has no GatherBlockQuantized for bytes.
     indices, outer, rule = _indices(weight, node), shape_of(output)[:-1], weight.rule
     blocks = weight.tensors["scales"].shape[-1]
     codes = _gathered(weight, node, indices, "codes", outer)
@@ -255,3 +251,68 @@ REPLACEMENTS: Mapping[tuple[str, str], Callable[[StoredWeight, Any], None]] = Ma
     }
 )
 """The kind of a rule, and the operator that reads the weight -> the function that replaces the node."""
+
+
+MATRIX_RANK = 2
+
+
+@frozen(eq=False)
+class Read:
+    """A node that reads a weight, by `MatMul` (also Gemm), `Gather` (also a GatherND that does the same), or `Conv`.
+
+    `rows_first`: the weight has the axes `[rows, columns]`. A product sums over the elements of a row; in a lookup, a
+    row belongs to one token. `transpose`: the Transpose between the weight and the node, if there is one.
+    """
+
+    operator: ReadingOperator
+    node: Any
+    rows_first: bool
+    transpose: Any = None
+
+
+def weight_reads(value: Any) -> tuple[tuple[Read, ...], str]:
+    """The nodes that read a weight, and the reason why others cannot read codes; an empty text if all can."""
+    reads: list[Read] = []
+    is_port = value.is_graph_output() or value.is_graph_input()
+    reasons: list[str] = ["it is an input or an output of the graph"] if is_port else []
+    for use in value.uses():
+        of_node = _transposed_reads(use.node) if is_operator(use.node, "Transpose") else (_read(use.node, use.idx),)
+        reads.extend(read for read in of_node if read is not None)
+        if None in of_node or not of_node:
+            reasons.append(f"{use.node.op_type} reads it")
+    return tuple(reads), reasons[0] if reasons else ""
+
+
+def _transposed_reads(transpose: Any) -> tuple[Read | None, ...]:
+    """The reads of a transposed weight; None for a node that cannot read codes."""
+    output = transpose.outputs[0]
+    if len(shape_of(transpose.inputs[0])) != MATRIX_RANK or output.is_graph_output():
+        return (None,)
+    perm = attribute(transpose, "perm")
+    if perm is not None and list(perm) != [1, 0]:
+        return (None,)
+    reads = [_read(use.node, use.idx) for use in output.uses()]
+    return tuple(
+        Read("MatMul", read.node, not read.rows_first, transpose)
+        if read is not None and read.operator == "MatMul"
+        else None
+        for read in reads
+    )
+
+
+def _read(node: Any, index: int) -> Read | None:
+    """The Read of a weight by a node as the input of this index; None if the node cannot read codes."""
+    rank = len(shape_of(node.inputs[index]))
+    if is_operator(node, "MatMul") and index == 1 and rank == MATRIX_RANK and len(shape_of(node.inputs[0])) != 1:
+        return Read("MatMul", node, rows_first=False)
+    factors = (attribute(node, "alpha", 1.0), attribute(node, "beta", 1.0), attribute(node, "transA", 0))
+    if is_operator(node, "Gemm") and index == 1 and factors == (1.0, 1.0, 0):
+        return Read("MatMul", node, rows_first=bool(attribute(node, "transB", 0)))
+    if is_operator(node, "Gather") and index == 0 and attribute(node, "axis", 0) == 0 and rank >= MATRIX_RANK:
+        return Read("Gather", node, rows_first=True)
+    if is_operator(node, "GatherND") and index == 0 and attribute(node, "batch_dims", 0) == 0 and rank >= MATRIX_RANK:
+        is_lookup = shape_of(node.inputs[1])[-1:] == (1,)  # each index is a single number
+        return Read("Gather", node, rows_first=True) if is_lookup else None
+    if is_operator(node, "Conv") and index == 1:
+        return Read("Conv", node, rows_first=True)
+    return None

@@ -100,10 +100,7 @@ def quantized_sizes(model: Any) -> Mapping[str, tuple[int, ...]]:
 
 
 def graph_size(part: str, model: Any) -> GraphSize:
-    """The numbers of weights and nodes of a graph, and the types of its outputs. No weight is read.
-
-    The defaults of inputs are not weights.
-    """
+    """The numbers of weights and nodes of a graph, and the types of its outputs; defaults of inputs are no weights."""
     parameters = sum(prod(value.shape) for value in _floats(model)) + sum(map(prod, quantized_sizes(model).values()))
     outputs = [(str(value.name), _type_text(value)) for value in model.graph.outputs]
     return GraphSize(part, int(parameters), sum(1 for _ in model.graph.all_nodes()), outputs)

@@ -52,13 +52,11 @@ def strides_in_order(sizes: Sizes, order: Sequence[int]) -> tuple[Any, ...]:
 
 
 def view_layout(tensor: Any, shape: Sizes) -> tuple[tuple[Any, ...], tuple[Any, ...]] | None:
-    """The sizes and strides of a view of a tensor; None if the factors do not show that there is one.
-
-    The axes of both shapes are taken in groups of equal products. The axes of a group must lie next to each other.
-    """
+    """The sizes and strides of a view of a tensor; None if the factors do not show that there is one."""
     sizes = _without_minus_one(tensor.shape, shape)
     if sizes is None:
         return None
+    # The axes of both shapes are taken in groups of equal products. The axes of a group must lie next to each other.
     groups = _groups(tensor.shape, sizes)
     if groups is None:
         return None
@@ -222,16 +220,14 @@ def _like_floats(tensor: Any, *_: Any, **__: Any) -> Any:
 
 
 def _like_both(first: Any, second: Any, **_: Any) -> Any:
-    """The layout of a dense float tensor combined with a number, or with a tensor that broadcasts to it.
-
-    The output has the memory layout of the first tensor, if that is not broadcast.
-    """
+    """The layout of a dense float tensor combined with a number, or with a tensor that broadcasts to it."""
     fake_tensor = torch_name("FakeTensor")
 
     if not isinstance(first, fake_tensor) or type(second) in (int, float):
         return _like_floats(first) if isinstance(first, fake_tensor) else None
     if not isinstance(second, fake_tensor) or _kind(first) != _kind(second):
         return None
+    # The output has the memory layout of the first tensor, if that is not broadcast.
     if _broadcasts(second, first):
         return _like_floats(first)
     contiguous = _broadcasts(first, second) and _is_contiguous(first) and _is_contiguous(second)

@@ -25,10 +25,7 @@ from onnxfn.graphs.sizes.dense_outputs import Rule, composite_rules, elementwise
 
 @contextmanager
 def fast_fake_outputs() -> Iterator[None]:
-    """Adds the rules to torch's own table of such functions, and removes them again.
-
-    Composite operators are not in that table: torch runs their formulas before it asks the table.
-    """
+    """Adds the rules to torch's own table of such functions, and removes them again."""
     import torch
 
     table, key = torch_name("fast_functions")(), torch_name("DispatchKey").CompositeImplicitAutograd
@@ -36,6 +33,7 @@ def fast_fake_outputs() -> Iterator[None]:
         for function, rule in elementwise_rules().items():
             stack.enter_context(_entry(table, function, _rule_or(rule, table.get(function) or _by_torch(function))))
         stack.enter_context(_entry(table, torch.ops.aten.view.default, _view))
+        # These are not in that table: torch runs their formulas before it asks the table.
         for function, rule in composite_rules().items():
             formula = function.py_kernels.get(key) or partial(function._op_dk, key)
             stack.callback(function._dispatch_cache.clear)
@@ -83,15 +81,13 @@ def _by_torch(function: Any) -> Callable[..., Any]:
 
 
 def _view(mode: Any, tensor: Any, shape: Any) -> Any:
-    """The elements of a tensor in another shape, in the same memory.
-
-    Where factors do not show the view, that of a contiguous tensor is contiguous. Others are left to torch.
-    """
+    """The elements of a tensor in another shape, in the same memory."""
     import torch
 
     output = viewed(tensor, shape)
     if output is not None:
         return output
+    # Where factors do not show the view, that of a contiguous tensor is contiguous. Others are left to torch.
     with mode:
         if not shape or torch_name("has_unbacked_input")(tensor, shape) or not torch_name("is_contiguous")(tensor):
             return torch_name("view")(mode, torch.ops.aten.view.default, tensor, shape)
@@ -101,13 +97,11 @@ def _view(mode: Any, tensor: Any, shape: Any) -> Any:
 
 
 def _composite(rule: Rule, formula: Callable[..., Any]) -> Callable[..., Any]:
-    """A function in place of the formula of a composite operator: the output by the rule, else by the formula.
-
-    Where a graph is made of the parts of an operator, only the formula calls them.
-    """
+    """A function in place of the formula of a composite operator: the output by the rule, else by the formula."""
     fake_tensor, proxy_mode = torch_name("FakeTensor"), torch_name("proxy_mode")
 
     def outputs(tensor: Any, *args: Any, **kwargs: Any) -> Any:
+        # Where a graph is made of the parts of an operator, only the formula calls them.
         by_rule = isinstance(tensor, fake_tensor) and proxy_mode() is None
         output = rule(tensor, *args, **kwargs) if by_rule else None
         return formula(tensor, *args, **kwargs) if output is None else output

@@ -140,11 +140,9 @@ COMPARISONS = ("gt", "ge", "lt", "le", "eq", "ne")
 
 @contextmanager
 def fast_sizes() -> Iterator[None]:
-    """Lets torch divide, compare and print sizes by what is known of them, in this thread while it lasts.
-
-    torch lets sympy simplify both formulas of a quotient, and each formula that is compared, and prints the formula of
-    each size of each value anew. These are a tenth of a whole export of a SegFormer.
-    """
+    """Lets torch divide, compare and print sizes by what is known of them, in this thread while it lasts."""
+    # torch lets sympy simplify both formulas of a quotient, and each formula that is compared, and prints the formula
+    # of each size of each value anew. These are a tenth of a whole export of a SegFormer.
     node_type, text, least = torch_name("SymNode"), cache(str), dict[Any, Any]()
     quotient = _divided_or(node_type.int_floordiv, operator.floordiv, formula_of)
     remainder = _divided_or(node_type.mod, operator.mod, lambda _: formula_of(Factors(0)))
@@ -157,10 +155,7 @@ def fast_sizes() -> Iterator[None]:
 
 
 def _compared_or(compare: Callable[..., Any], name: str, least: dict[Any, Any]) -> Callable[..., Any]:
-    """The comparison of a size with a number; known if the least value of the size is larger, else left to torch.
-
-    `least` keeps the least values of formulas. They only rise while a model is traced.
-    """
+    """The comparison of a size with a number; known if the least value of the size is larger, else left to torch."""
     proxy_mode = torch_name("proxy_mode")
     is_above, is_met_at_least = getattr(operator, name)(1, 0), name in ("ge", "lt")
 
@@ -168,6 +163,7 @@ def _compared_or(compare: Callable[..., Any], name: str, least: dict[Any, Any]) 
         number, formula = other.expr, size.expr
         if size.shape_env is None or proxy_mode() is not None or not number.is_Integer:
             return compare(size, other)
+        # The least values of formulas only rise while a model is traced.
         if formula not in least:
             least[formula] = size.shape_env.bound_sympy(formula).lower
         return size.wrap_bool(is_above) if least[formula] > number - is_met_at_least else compare(size, other)

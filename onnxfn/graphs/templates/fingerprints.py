@@ -19,7 +19,7 @@ from typing import Any
 
 from attrs import fields, has
 
-from onnxfn.graphs.layers.module_states import elements_digest, module_bytes, tensor_type
+from onnxfn.graphs.layers.repeated_layers import elements_digest, module_bytes, tensor_type
 from onnxfn.specs.errors import raise_no_memory
 from onnxfn.specs.stored.serialize import to_plain
 from onnxfn.specs.stored.trust import CODE_FIELDS
@@ -31,10 +31,7 @@ VERSIONED = ("torch", "transformers", "onnx", "onnxscript", "onnx-ir", "numpy", 
 """Packages on whose versions every graph depends."""
 
 IGNORED_NAMES = ("__init__", "__setstate__", "___needs_generation_tag_patch", "smart_apply")
-"""Attributes of a class that create its objects: torch adds or replaces them when it compiles.
-
-transformers adds `smart_apply` to `torch.nn.Module` when it creates its first model; it initializes weights.
-"""
+"""Attributes of a class that create its objects: torch and transformers add or replace them later."""
 
 IGNORED_KEYS = (
     *("_name_or_path", "transformers_version", "architectures", "id2label", "label2id", "finetuning_task"),
@@ -60,7 +57,7 @@ def fingerprint(model: Any, *others: Any) -> str | None:
         bases = (base for module in model.modules() for base in type(module).__mro__)
         classes = [base for base in dict.fromkeys(bases) if base is not object]
         modules = dict.fromkeys(class_.__module__ for class_ in classes)
-        packages = dict.fromkeys(map(_package, (*modules, *_modules_named_in(others))))
+        packages = dict.fromkeys(name.partition(".")[0] for name in (*modules, *_modules_named_in(others)))
         lines = [
             *(json.dumps(to_plain(each), default=repr) for each in others),
             *package_versions(),
@@ -108,7 +105,7 @@ def _name(definition: Any) -> str:
     """A class or function of an installed package by its name; NotHashable for any other."""
     variables = getattr(definition, "__globals__", {})  # a decorator cannot change these
     module = str(variables.get("__name__") or getattr(definition, "__module__", None) or "builtins")
-    if not _is_installed(_package(module)):
+    if not _is_installed(module.partition(".")[0]):
         raise NotHashable
     return f"{module}.{definition.__qualname__}"
 
@@ -131,10 +128,6 @@ def _definitions_in(value: Any) -> list[Any]:
     if isinstance(value, cached_property):
         return [value.func]
     return [value] if isinstance(value, (type, FunctionType, BuiltinFunctionType)) else []
-
-
-def _package(module: str) -> str:
-    return module.partition(".")[0]
 
 
 @cache

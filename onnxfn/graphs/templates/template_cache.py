@@ -27,7 +27,6 @@ from onnxfn.graphs.capture.built_graph import BuiltGraph
 from onnxfn.graphs.nodes.slots import SLOT, Slot, slot_of
 from onnxfn.models.torch_modes import quiet
 from onnxfn.specs.conditions import Condition
-from onnxfn.specs.errors import raise_no_memory
 
 MAX_CACHE_BYTES = 512 * 2**20
 """Bytes that the files of a cache folder may have together, unless the caller sets another limit."""
@@ -205,32 +204,16 @@ def save_template(folder: Path | None, name: str | None, built: BuiltGraph, max_
 def load_template(folder: Path | None, name: str | None) -> BuiltGraph | None:
     """The graph saved under a name, with slots for parameters; None if there is no readable file.
 
-    A file that is not a template of this version is deleted.
+    An error of any type for a file that is not a template of this version.
     """
-    content = None if folder is None or name is None else read_file(_file(folder, name))
-    if content is None:
-        return None
-    try:
-        with quiet():
-            return _graph(content)
-    except Exception as error:  # noqa: BLE001 - whatever is wrong with the file, the graph can be captured again
-        raise_no_memory(error)
-        delete_template(folder, name)
-        return None
-
-
-def delete_template(folder: Path | None, name: str | None) -> None:
-    """Deletes the graph that was saved under a name, if there is one."""
-    if folder is not None and name is not None:
-        delete_file(_file(folder, name))
-
-
-def _graph(content: bytes) -> BuiltGraph:
-    """The graph of a template's bytes. Raises an error of any type for other bytes."""
     import onnx
     import onnx_ir
 
-    graph = onnx_ir.from_proto(onnx.ModelProto.FromString(content))
+    content = None if folder is None or name is None else read_file(_file(folder, name))
+    if content is None:
+        return None
+    with quiet():
+        graph = onnx_ir.from_proto(onnx.ModelProto.FromString(content))
     note = json.loads(graph.metadata_props.pop(NOTE))
     for value_name, slot in note["slots"].items():
         value = graph.graph.initializers[value_name]
@@ -238,6 +221,12 @@ def _graph(content: bytes) -> BuiltGraph:
         value.const_value, value.meta[SLOT] = None, Slot(**slot)
     limits = [Condition(**limit) for limit in note["facts"].pop("limits")]
     return BuiltGraph(model=graph, limits=limits, **note["facts"], from_template=True)
+
+
+def delete_template(folder: Path | None, name: str | None) -> None:
+    """Deletes the graph that was saved under a name, if there is one."""
+    if folder is not None and name is not None:
+        delete_file(_file(folder, name))
 
 
 def _file(folder: Path, name: str) -> Path:

@@ -78,16 +78,13 @@ def signatures_read_once() -> AbstractContextManager[None]:
 
 @cache
 def onnx_registry(opset: int = 18) -> Any:
-    """Torch's table from operators to ONNX functions, with onnxfn's own translations for an opset; built once.
-
-    onnxscript parses the source of each function to tell its domain, which torch does not read. That takes four fifths
-    of the time.
-    """
+    """Torch's table from operators to ONNX functions, with onnxfn's own translations for an opset; built once."""
     from onnxscript.values import TracedOnnxFunction
 
     from onnxfn.graphs.translations.tensor_translations import complex_translations
     from onnxfn.graphs.translations.translations import translations
 
+    # onnxscript parses the source of each function for its domain, which torch does not read: 4/5 of the time.
     with replaced(TracedOnnxFunction, "function_ir", SimpleNamespace(domain="")):
         registry = torch_name("exporter_registry").from_torchlib()
     for overload, function in translations(opset).items():
@@ -113,10 +110,8 @@ def watched_registry(registry: Any, tick: Callable[[], Any], looked_up: list[Any
 
 @cache
 def decompositions() -> Mapping[Any, Any]:
-    """From an operator without a translation to the function of torch that computes it; built once (50 ms).
-
-    It lacks operators that are registered later. torch's own second trace decomposes these: it reads the table anew.
-    """
+    """From an operator without a translation to the function of torch that computes it; built once (50 ms)."""
+    # It lacks operators that are registered later. torch's own second trace decomposes these: it reads the table anew.
     tables = torch_name("exporter_decompositions")
     translated = set(tables.get_onnx_implemented_overloads(onnx_registry()))
     return MappingProxyType(tables.create_onnx_friendly_decomposition_table(translated))
@@ -141,12 +136,10 @@ def decompose_in_place(graph: Any, nodes: Sequence[Any], registry: Any) -> bool:
 
 
 def _trace(node: Any) -> Any:
-    """The graph of an operator on fake tensors of its inputs' sizes; None if torch has no decomposition of it.
-
-    Its placeholders are the nodes that the operator reads, in their order.
-    """
+    """The graph of an operator on fake tensors of its inputs' sizes; None if torch has no decomposition of it."""
     from torch.fx import map_arg
 
+    # Its placeholders are the nodes that the operator reads, in their order.
     inputs = node.all_input_nodes
     values = [input_.meta.get("val") for input_ in inputs]
     mode = torch_name("fake_mode_of")(values)
@@ -179,15 +172,13 @@ def _size(node: Any) -> Any:
 
 
 def _inline(graph: Any, node: Any, traced: Any, sizes: dict[Any, Any]) -> None:
-    """Replaces a node by the nodes of a traced graph, which belong to the same module of the model.
-
-    `sizes` has the earlier nodes that are sizes, by their formulas: no size is computed twice.
-    """
+    """Replaces a node by the nodes of a traced graph, which belong to the same module of the model."""
     placeholders = [inner for inner in traced.nodes if inner.op == "placeholder"]
     copies = dict(zip(placeholders, node.all_input_nodes, strict=True))
     module = {key: value for key, value in node.meta.items() if key not in ("val", "tensor_meta")}
     with graph.inserting_before(node):
         for inner in traced.nodes:
+            # No size is computed twice: `sizes` has the earlier nodes that are sizes, by their formulas.
             if inner.op == "call_function" and (size := _size(inner)) in sizes:
                 copies[inner] = sizes[size]
             elif inner.op == "call_function":
@@ -394,10 +385,8 @@ def lower_in_place(program: Any, registry: Any) -> bool:
 
 
 def insert_type_promotions(program: Any, registry: Any) -> Any:
-    """Inserts a cast at each implicit type promotion, by torch's rules.
-
-    torch's pass runs the whole graph once more on fake tensors. Here only the nodes that promote are run.
-    """
+    """Inserts a cast at each implicit type promotion, by torch's rules."""
+    # torch's pass runs the whole graph once more on fake tensors. Here only the nodes that promote are run.
     module, operators = program.graph_module, _promoting_operators()
     calls = [node for node in module.graph.nodes if node.op == "call_function"]
     if promoting := [node for node in calls if _promotes(node, operators)]:
@@ -412,14 +401,12 @@ def insert_type_promotions(program: Any, registry: Any) -> Any:
 
 
 def _translated_overload(node: Any, registry: Any) -> Any:
-    """The operator of a node; for tensors alone if it has no translation, or reads a number computed from sizes.
-
-    That number is a tensor in ONNX: `remainder.Scalar`, whose translation reads a constant, is `remainder.Tensor`.
-    """
+    """The operator of a node; for tensors alone if it has no translation, or reads a number computed from sizes."""
     types = _types(node.target)
     numbers = [argument for argument, type_ in zip(node.args, types, strict=False) if type_ == "number"]
     if has_translation(node, registry) and not any(hasattr(number, "meta") for number in numbers):
         return node.target
+    # That number is a tensor in ONNX: `remainder.Scalar`, whose translation reads a constant, is `remainder.Tensor`.
     of_tensors = ["Tensor" if type_ == "number" else type_ for type_ in types]
     return _overload(node.target.overloadpacket, of_tensors) or node.target
 

@@ -9,10 +9,9 @@ from typing import Any
 import onnx_ir
 import torch
 from onnx_ir import DataType
+from onnxscript import evaluator
 from onnxscript import opset18 as op
 from onnxscript.function_libs.torch_lib.ops import core, fft
-
-from onnxfn.graphs.translations.running import running
 
 
 def integers(*numbers: int) -> Any:
@@ -107,20 +106,11 @@ def _put(tensor: Any, index: Any, source: Any, accumulate: bool = False) -> Any:
     return op.Reshape(changed, op.Shape(tensor))
 
 
-def _scatter_reduce(
-    tensor: Any,
-    dim: int,
-    index: Any,
-    source: Any,
-    reduce: str,
-    include_self: bool = True,
-) -> Any:
-    """A tensor with its elements reduced with elements of a source at indices.
-
-    ONNX has no mean: torch's table takes the last element in its place. Here it is a sum over a count.
-    """
+def _scatter_reduce(tensor: Any, dim: int, index: Any, source: Any, reduce: str, include_self: bool = True) -> Any:
+    """A tensor with its elements reduced with elements of a source at indices."""
     if reduce != "mean":
         return core.aten_scatter_reduce(tensor, dim, index, source, reduce, include_self)
+    # ONNX has no mean: torch's table takes the last element in its place. Here it is a sum over a count.
     unit = op.CastLike(op.Constant(value_float=1.0), source)
     zeros = op.Expand(op.Sub(unit, unit), op.Shape(tensor))
     before, counted = (tensor, op.Add(zeros, unit)) if include_self else (zeros, zeros)
@@ -133,10 +123,8 @@ def _scatter_reduce(
 
 
 def _cdist(left: Any, right: Any, p: float = 2.0, compute_mode: int | None = None) -> Any:  # noqa: ARG001
-    """The distance of each row of a matrix from each row of another: sums of differences, without a matrix product.
-
-    A product loses the digits of small distances. torch takes one for more than 25 rows.
-    """
+    """The distance of each row of a matrix from each row of another: sums of differences, without a matrix product."""
+    # A product loses the digits of small distances. torch takes one for more than 25 rows.
     sizes = op.Abs(op.Sub(op.Unsqueeze(left, integers(-2)), op.Unsqueeze(right, integers(-3))))
     return _norm(sizes, p, left.dtype)
 
@@ -174,16 +162,14 @@ def complex_translations() -> dict[Any, Callable[..., Any]]:
 
 
 def _real_signal(spectrum: Any, dim: Sequence[int], normalization: int, last_dim_size: Any) -> Any:
-    """The real signal of half a spectrum; torch's table has an inverse DFT of one side, which ONNX Runtime lacks.
-
-    The other half is the mirrored conjugate of the first.
-    """
+    """The real signal of half a spectrum; torch's table has an inverse DFT of one side, which ONNX Runtime lacks."""
     axis = dim[-1]
     conjugate = op.Mul(spectrum, op.Constant(value_floats=[1.0, -1.0]))
     if isinstance(last_dim_size, int):
         last = integers((last_dim_size - 1) // 2)
     else:
         last = op.Div(op.Sub(op.Reshape(last_dim_size, integers(-1)), integers(1)), integers(2))
+    # The other half is the mirrored conjugate of the first.
     mirrored = op.Slice(conjugate, last, integers(0), integers(axis), integers(-1))
     spectrum = op.Concat(spectrum, mirrored, axis=axis)
     signal = fft.aten__fft_c2c(spectrum, dim, normalization, False)
@@ -245,13 +231,11 @@ def _kthvalue(tensor: Any, k: Any, dim: int = -1, keepdim: bool = False) -> Sequ
 
 
 def _at_rank(tensor: Any, axis: int, rank: Any) -> tuple[Any, Any]:
-    """The element of each rank along an axis, and its index. NaN has the last ranks. The axis has size 1 afterwards.
-
-    The rank is a vector of one number, or one number for each slice.
-    """
+    """The element of each rank along an axis, and its index. NaN has the last ranks. The axis has size 1 afterwards."""
     wide = _sortable(tensor)
     _, order = op.TopK(wide, size(tensor, axis), axis=axis, largest=0, sorted=1)
     first = op.Slice(order, integers(0), integers(1), integers(axis))
+    # The rank is a vector of one number, or one number for each slice.
     indices = op.GatherElements(order, op.Add(op.Mul(first, integers(0)), rank), axis=axis)
     return op.GatherElements(tensor, indices, axis=axis), indices
 
@@ -274,15 +258,13 @@ def _searchsorted(
     side: str | None = None,
     sorter: Any = None,
 ) -> Any:
-    """The number of elements of each sorted row that are less than each value, or not greater for the right side.
-
-    Each value is compared with each element. NaN is greater than any number.
-    """
+    """The number of elements of each sorted row that are less than each value, or not greater for the right side."""
     ordered = sorted_sequence if sorter is None else op.GatherElements(sorted_sequence, sorter, axis=-1)
     is_row = len(sorted_sequence.shape) == 1  # one row for values of any rank
     elements = ordered if is_row else op.Unsqueeze(ordered, integers(-2))
     each = op.Unsqueeze(values, integers(-1))
     follows = op.Greater if right or side == "right" else op.GreaterOrEqual
+    # Each value is compared with each element. NaN is greater than any number.
     counts = op.ReduceSum(op.Cast(op.Not(follows(elements, each)), to=7), integers(-1), keepdims=0)
     return op.Cast(counts, to=6) if out_int32 else counts
 
@@ -365,3 +347,53 @@ def _reduced(tensors: Sequence[Any], axis: int | None, *, keepdim: bool) -> Sequ
     if axis is not None and keepdim:
         return tuple(tensors)
     return tuple(op.Squeeze(tensor, integers(axis or 0)) for tensor in tensors)
+
+
+Step = Callable[[Sequence[Any], Sequence[Any]], Sequence[Any]]
+"""From the states, and the elements of one index along the axis, to the next states."""
+
+
+def running(step: Step, states: Sequence[Any], tensors: Sequence[Any], axis: int, prefix: str) -> tuple[Any, ...]:
+    """The states after each index along an axis of some tensors, one tensor of their shape for each state.
+
+    `step` computes the next states on onnxscript values. It may read no other value. A first state has the shape of the
+    tensors without the axis; all tensors have a dtype and the same shape. `prefix` starts the names of the values in
+    the step, which must be no names of values around it.
+    """
+    shape = [size for index, size in enumerate(tensors[0].shape) if index != axis]
+    state_inputs, elements = (
+        [onnx_ir.val(f"{prefix}_{kind}_{index}", value.dtype, shape) for index, value in enumerate(values)]
+        for kind, values in (("state", states), ("element", tensors))
+    )
+    recorder: Any = evaluator.default()
+    body = _body(step, state_inputs, elements, prefix)
+    counts = len(states), len(tensors)
+    scan = onnx_ir.Node(
+        "",
+        "Scan",
+        [*states, *tensors],
+        [
+            onnx_ir.AttrGraph("body", body),
+            onnx_ir.AttrInt64("num_scan_inputs", counts[1]),
+            onnx_ir.AttrInt64s("scan_input_axes", [axis] * counts[1]),
+            onnx_ir.AttrInt64s("scan_output_axes", [axis] * counts[0]),
+        ],
+        num_outputs=2 * counts[0],
+    )
+    recorder.nodes.append(scan)
+    return tuple(scan.outputs[counts[0] :])
+
+
+def _body(step: Step, states: Sequence[Any], elements: Sequence[Any], prefix: str) -> Any:
+    """The graph of one step: the next states, and these again as the outputs of this index."""
+    recorder: Any = evaluator.default()
+    start = len(recorder.nodes)
+    next_states = tuple(step(states, elements))
+    outputs = (*next_states, *map(op.Identity, next_states))
+    nodes = recorder.nodes[start:]
+    del recorder.nodes[start:]
+    for number, value in enumerate(value for node in nodes for value in node.outputs):
+        value.name = f"{prefix}_{number}"
+    for output, state in zip(outputs, (*states, *states), strict=True):
+        output.shape, output.type = state.shape, state.type
+    return onnx_ir.Graph((*states, *elements), outputs, nodes=nodes, name=f"{prefix}_step")

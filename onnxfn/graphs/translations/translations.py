@@ -62,10 +62,8 @@ def translations(opset: int) -> dict[Any, Callable[..., Any]]:
 
 
 def _floor_quotient(dividend: Any, divisor: Any) -> Any:
-    """A quotient of two sizes, rounded down; ONNX rounds towards zero.
-
-    Only a negated size is negative, as in `-(-size // 8)`, which rounds up. Other quotients are one node.
-    """
+    """A quotient of two sizes, rounded down; ONNX rounds towards zero."""
+    # Only a negated size is negative, as in `-(-size // 8)`, which rounds up. Other quotients are one node.
     producer = dividend.producer() if hasattr(dividend, "producer") else None
     is_negative = producer is not None and producer.op_type == "Neg"
     return op.Div(op.Sub(dividend, op.Mod(dividend, divisor)) if is_negative else dividend, divisor)
@@ -175,14 +173,12 @@ def _adaptive_avg_pool1d(sequence: Any, output_size: Any) -> Any:
 
 
 def _adaptive_avg_pool2d(image: Any, output_size: Any) -> Any:
-    """The means of `output_size` parts of an image `[batch, channels, height, width]` of any size.
-
-    torch decomposes it into windows of the traced sizes (in UPerNet's pyramid). Parts overlap where a side is not a
-    multiple of their number.
-    """
+    """The means of `output_size` parts of an image `[batch, channels, height, width]` of any size."""
     parts = [*output_size] if len(output_size) > 1 else [*output_size] * 2
     if parts == [1, 1]:
         return op.ReduceMean(image, integers(2, 3), keepdims=1)
+    # torch decomposes it into windows of the traced sizes (in UPerNet's pyramid). Parts overlap where a side is not a
+    # multiple of their number.
     rows, columns = (_mean_weights(image, axis, count) for axis, count in zip((2, 3), parts, strict=True))
     return op.MatMul(op.MatMul(rows, image), op.Transpose(columns, perm=[1, 0]))
 
@@ -206,27 +202,23 @@ def _where(condition: Any) -> list[Any]:
 
 
 def _repeat_interleave(tensor: Any, repeats: Any, dim: int, output_size: Any = None) -> Any:  # noqa: ARG001
-    """Each slice of a tensor along an axis, repeated.
-
-    torch's table repeats along the axis before it when `repeats` is a dynamic size (the points of an image in SAM).
-    """
+    """Each slice of a tensor along an axis, repeated."""
     rank = len(tensor.shape)
     axis = dim % rank
     is_dynamic = isinstance(repeats, onnx_ir.Value)
     times = op.Reshape(repeats, integers(1)) if is_dynamic else integers(repeats)
     unsqueezed = op.Unsqueeze(tensor, integers(axis + 1))
     ones = [integers(*[1] * count) for count in (rank - axis - 1,) if count]
+    # torch's table repeats along the axis before it when `repeats` is a dynamic size (the points of an image in SAM).
     expanded = op.Expand(unsqueezed, op.Concat(times, *ones, axis=0))
     sizes_after = op.Shape(tensor, start=axis + 1, end=rank)
     return op.Reshape(expanded, op.Concat(op.Shape(tensor, start=0, end=axis), integers(-1), sizes_after, axis=0))
 
 
 def _rsub(tensor: Any, other: Any, alpha: float = 1) -> Any:
-    """A number minus a tensor: `1.0 - attention_mask`.
-
-    torch decomposes it into a subtraction from a Python number. Its type promotion then fails when the tensor has
-    integers and the number is a float (xlnet).
-    """
+    """A number minus a tensor: `1.0 - attention_mask`."""
+    # torch decomposes it into a subtraction from a Python number. Its type promotion then fails when the tensor has
+    # integers and the number is a float (xlnet).
     is_dynamic = isinstance(other, onnx_ir.Value)  # a size of an input, or a number computed from sizes
     is_float = any(isinstance(number, float) for number in (other, alpha)) or (
         is_dynamic and other.dtype.is_floating_point()
@@ -248,14 +240,7 @@ def _attention(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Any:
-    """Scaled dot product attention; the output is zero for a query without unmasked keys.
-
-    The last two axes are the length and the head size; any number of axes may come before them.
-
-    torch's kernels compute zero there. torch's ONNX table computes the mean of all values, since it writes `-inf` as
-    the lowest float. This shows in every left-padded batch of a model with a sliding window (modernbert). torch's table
-    translates attention with a dynamic head size.
-    """
+    """Scaled dot product attention; the output is zero for a query without unmasked keys."""
     if not all(isinstance(tensor.shape[-1], int) for tensor in (query, key, value)):
         return nn.aten_scaled_dot_product_attention(
             query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa
@@ -266,6 +251,10 @@ def _attention(
         attn_mask = typed(is_earlier, DataType.BOOL, onnx_ir.Shape([query.shape[-2], key.shape[-2]]))
     if enable_gqa:
         key, value = (_repeat_groups(tensor, query.shape[1]) for tensor in (key, value))
+    # The last two axes are the length and the head size; any number of axes may come before them. torch's kernels
+    # compute zero there. torch's ONNX table computes the mean of all values, since it writes `-inf` as the lowest
+    # float. This shows in every left-padded batch of a model with a sliding window (modernbert). torch's table
+    # translates attention with a dynamic head size.
     dtype = query.dtype
     factor = query.shape[-1] ** -0.5 if scale is None else scale
     scaled = op.Mul(query, scalar(factor, dtype))

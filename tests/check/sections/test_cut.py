@@ -9,8 +9,7 @@ from attrs import evolve
 from refusals import refusal
 
 import onnxfn
-from onnxfn.check.cuts.cut import EMBEDDING, HEAD, SHARED, check_coverage, graph_sections
-from onnxfn.check.cuts.layer_chains import layer_paths
+from onnxfn.check.cuts.cut import EMBEDDING, HEAD, SHARED, check_coverage, graph_sections, layer_paths
 from onnxfn.specs.errors import InvalidSpec
 from onnxfn.specs.stored.reports import CheckFailed
 

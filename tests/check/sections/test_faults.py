@@ -21,7 +21,7 @@ from refusals import refusal
 
 import onnxfn
 from onnxfn.check.check import check_error
-from onnxfn.check.cuts.layer_chains import layer_paths
+from onnxfn.check.cuts.cut import layer_paths
 from onnxfn.export.report.report_file import check_facts
 from onnxfn.specs.errors import InvalidSpec, UnknownName
 from onnxfn.specs.stored.reports import Report
