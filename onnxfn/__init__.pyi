@@ -6,6 +6,7 @@ from onnxfn import errors as errors
 from onnxfn import facts as facts
 from onnxfn import families as families
 from onnxfn import optimum as optimum
+from onnxfn import programs as programs
 from onnxfn import quantization as quantization
 from onnxfn import records as records
 from onnxfn import results as results

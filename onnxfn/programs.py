@@ -9,7 +9,6 @@ if TYPE_CHECKING:
     from onnxfn.export.derive.watched import Watched as Watched
     from onnxfn.export.derive.watched import watched as watched
     from onnxfn.export.run.assembled import assembled as assembled
-    from onnxfn.export.run.diffusers import PipelinePart as PipelinePart
-    from onnxfn.export.run.diffusers import pipeline_parts as pipeline_parts
+    from onnxfn.export.run.program_parts import pipeline_parts as pipeline_parts
 
 __all__, __getattr__, __dir__ = public_names(__name__)

@@ -56,7 +56,7 @@ def components(program: Any) -> dict[str, Any]:
         every: Mapping[str, Any] = dict(program.named_children())
     else:
         every = program if isinstance(program, Mapping) else getattr(program, "components", {})
-    modules = {name: module for name, module in every.items() if isinstance(module, torch.nn.Module)}
+    modules = {name: each for name, each in every.items() if hasattr(each, "forward") and hasattr(each, "state_dict")}
     if not modules:
         raise InvalidSpec(
             f"{type(program).__name__} has no modules; pass a dict of modules by name, a module with children, or an "
@@ -151,13 +151,13 @@ def _noting(original: Callable[..., Any], calls: Calls, running: list[Calls]) ->
 
     @wraps(original)
     def call(*arguments: Any, **named: Any) -> Any:
-        given = given_arguments(signature, arguments, named)
-        shapes = tuple((path, tuple(each.shape)) for path, each in all_tensors(given).items())
+        taken = given_arguments(signature, arguments, named)
+        shapes = tuple((path, tuple(each.shape)) for path, each in all_tensors(taken).items())
         if shapes and (not running or (is_forward and calls not in running)):
             for outer in running:
                 outer.clear()
             is_new = shapes not in calls
-            calls.setdefault(shapes, []).append(torch_name("pytree").tree_map(lambda leaf: _kept(leaf, is_new), given))
+            calls.setdefault(shapes, []).append(torch_name("pytree").tree_map(lambda leaf: _noted(leaf, is_new), taken))
         running.append(calls)
         try:
             return original(*arguments, **named)
@@ -167,18 +167,25 @@ def _noting(original: Callable[..., Any], calls: Calls, running: list[Calls]) ->
     return call
 
 
-def _kept(leaf: Any, is_new: bool) -> Any:  # noqa: FBT001
+def _noted(leaf: Any, is_new: bool) -> Any:  # noqa: FBT001
     """A copy of a tensor, as the program may change it; None for one of shapes that are known."""
     return leaf if not hasattr(leaf, "detach") else leaf.detach().clone() if is_new else None
 
 
 def given_arguments(signature: inspect.Signature, arguments: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments of a call by their names, without empty ones and those that equal their default."""
+    """The arguments of a call by their names, without empty ones, those that equal their default, and generators."""
+    import torch
+
     bound, parameters = signature.bind(*arguments, **named).arguments, signature.parameters
     others = next((name for name, each in parameters.items() if each.kind is each.VAR_KEYWORD), "")
-    given = {**bound, **bound.pop(others, {})}
-    is_told = {name: name not in parameters or value is not parameters[name].default for name, value in given.items()}
-    return {name: value for name, value in given.items() if is_told[name] and value is not None and value != {}}
+    by_name = {**bound, **bound.pop(others, {})}
+    defaults = {name: parameters[name].default if name in parameters else None for name in by_name}
+    left_out = (type(None), torch.Generator)
+    return {
+        name: value
+        for name, value in by_name.items()
+        if value is not defaults[name] and not isinstance(value, left_out)
+    }
 
 
 def _part(model: Any, calls: Calls) -> Watched:

@@ -60,22 +60,22 @@ def assembled(program: Any, folder: str | Path) -> Iterator[tuple[str, ...]]:
         >>> parts, torch.allclose(result, run(3), atol=1e-5)
         (('double', 'half'), True)
     """
-    found = {}
+    replaced = {}
     for name, owner in components(program).items():
         rows = {f"{name}{suffix}": row for suffix, row in COMPONENT_ROWS.get(type(owner).__name__, ())}
         for method in methods_of(owner):
             part = part_name(name, method)
             if (Path(folder) / part / "model.onnx").is_file():
                 names = argument_names(spec_for(rows[part]), snapshot(owner)) if part in rows else {}
-                found[part] = (owner, method, load(Path(folder) / part / "model.onnx"), names)
-    if not found:
+                replaced[part] = (owner, method, load(Path(folder) / part / "model.onnx"), names)
+    if not replaced:
         parts = listed([part_name(name, "forward") for name in components(program)])
         raise ModelNotFound(f"no part of the program in {folder}; its parts would be folders such as {parts}")
     with ExitStack() as undo:
-        for part, (owner, method, loaded, names) in found.items():
+        for part, (owner, method, loaded, names) in replaced.items():
             by_session = _by_session(getattr(owner, method), part, loaded, names)
             undo.enter_context(replaced_method(owner, method, by_session))
-        yield tuple(found)
+        yield tuple(replaced)
 
 
 def argument_names(spec: ExportSpec, config: Mapping[str, Any]) -> dict[str, str]:
@@ -87,17 +87,15 @@ def argument_names(spec: ExportSpec, config: Mapping[str, Any]) -> dict[str, str
 def _by_session(
     original: Callable[..., Any], part: str, loaded: Loaded, names: Mapping[str, str]
 ) -> Callable[..., Any]:
-    """A method that a file computes; its result has the form of the original's."""
+    """A method that a file computes; its result has the form of the original's. `names`: those of `argument_names`."""
     signature, taker = inspect.signature(original), module(original)
 
     @wraps(original)
     def call(*arguments: Any, **named: Any) -> Any:
         tensors, read = sample_arguments(taker, given_arguments(signature, arguments, named))
         others = {each.name: each.value for each in read.constants if each.name not in COMMON_ARGUMENTS}
-        values = {
-            names.get(name, name): value for name, value in (*((t.name, t.tensor) for t in tensors), *others.items())
-        }
-        outputs = loaded(**_inputs(values, loaded, part))
+        values = {each.name: each.tensor for each in tensors} | others
+        outputs = loaded(**_inputs({names.get(name, name): value for name, value in values.items()}, loaded, part))
         return _with_leaves(_without_values(original, arguments, named), outputs, part)
 
     return call

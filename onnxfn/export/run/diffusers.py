@@ -2,113 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from attrs import evolve, frozen
+from attrs import evolve
 
-from onnxfn.export.derive.watched import Watched, components, watched
-from onnxfn.export.find.lookup import derived, spec_for
 from onnxfn.export.find.other_libraries import COMPONENT_ROWS
 from onnxfn.export.jobs.options import check_library
 from onnxfn.export.jobs.request import ExportRequest, build_of, written
 from onnxfn.export.load.loading import load_library_model
 from onnxfn.export.publish.publishing import publish
 from onnxfn.export.publish.staging import Destination, check_destination, staging_folder
-from onnxfn.export.run.assembled import argument_names
 from onnxfn.export.run.events import OnEvent, ignore, limited, stage_timer
 from onnxfn.export.run.export import export
 from onnxfn.export.run.loaded import Loaded
+from onnxfn.export.run.program_parts import pipeline_parts
 from onnxfn.graphs.build_options import BuildOptions
-from onnxfn.specs.algebra.config_values import snapshot
-from onnxfn.specs.algebra.spec import ExportSpec
-from onnxfn.specs.errors import InvalidSpec, UnknownName, listed, write_errors
+from onnxfn.specs.errors import InvalidSpec, write_errors
 from onnxfn.specs.results.measurements import CheckMode
 from onnxfn.specs.stored.reports import Exported
 from onnxfn.weights.checkpoint_files import names_in
 from onnxfn.weights.names import name_fault
 from onnxfn.weights.write import WriteOptions
 
-LEFT_OUT = ("image_encoder", "safety_checker")
-"""Components that a pipeline of rows leaves out, as in Optimum."""
-
 INDEX_FILE = "model_index.json"
 """The file that lists the components of a saved pipeline."""
-
-
-@frozen
-class PipelinePart:
-    """One part of a pipeline: the name of its folder (`unet`, `vae_decoder`), its spec, and the component.
-
-    `config`: the configuration that the spec reads: that of the component, with the additions of the pipeline.
-    """
-
-    name: str
-    spec: ExportSpec
-    model: Any
-    config: Mapping[str, Any]
-
-
-def pipeline_parts(pipeline: Any, *runs: Callable[[], Any]) -> tuple[PipelinePart, ...]:
-    """The parts of a pipeline of diffusers, in the order of its components, or of any other program.
-
-    An autoencoder is two parts, an encoder and a decoder. Components without weights are not parts. A component without
-    a row is watched while the program runs: its parts are the methods that are called, see `watched`.
-
-    Args:
-        pipeline: A `diffusers.DiffusionPipeline`, an object with the same `components` and `config`, a dict of modules
-            by their names, or a module with children.
-        *runs: Functions without arguments that run the program, at several sizes.
-
-    Returns:
-        The name, spec, model and configuration of each part.
-
-    Raises:
-        InvalidSpec: `pipeline` has no components, or no spec can be derived for one.
-        UnknownName: No spec is known for the class of a component, and there are no runs.
-
-    >>> from types import SimpleNamespace
-    >>> CLIPTextModel = type("CLIPTextModel", (), {"forward": None, "state_dict": None, "config": {"vocab_size": 99}})
-    >>> pipeline = SimpleNamespace(components={"text_encoder": CLIPTextModel(), "tokenizer": object()}, config={})
-    >>> [part.name for part in pipeline_parts(pipeline)]
-    ['text_encoder']
-    """
-    models = {name: model for name, model in components(pipeline).items() if runs or name not in LEFT_OUT}
-    if not runs and (unknown := [name for name, model in models.items() if _class(model) not in COMPONENT_ROWS]):
-        raise UnknownName(
-            f"no spec for {', '.join(f'{name} ({_class(models[name])})' for name in unknown)} of "
-            f"{type(pipeline).__name__}; pass run=, a function that runs it; known classes: {listed(COMPONENT_ROWS)}"
-        )
-    # What a pipeline adds to the configurations of its parts, under Optimum's names. Stable Diffusion XL and 3 read
-    # hidden states before the last of their text encoders.
-    config = getattr(pipeline, "config", {})
-    facts: dict[str, Any] = {"requires_aesthetics_score": bool(config.get("requires_aesthetics_score"))}
-    for model in models.values():
-        if _class(model) == "CLIPTextModelWithProjection":
-            facts |= {"output_hidden_states": True, "text_encoder_projection_dim": model.config.projection_dim}
-            break
-    of_rows = {
-        f"{name}{suffix}": PipelinePart(f"{name}{suffix}", spec_for(row), model, {**snapshot(model), **facts})
-        for name, model in models.items()
-        for suffix, row in COMPONENT_ROWS.get(_class(model), ())
-    }
-    seen = watched(pipeline, *runs) if runs else {}
-    fitting = {name: part for name, part in of_rows.items() if name not in seen or _takes(part, seen[name])}
-    return tuple(
-        fitting[name] if name in fitting else _watched_part(name, seen[name])
-        for name in dict.fromkeys((*of_rows, *seen))
-    )
-
-
-def _takes(part: PipelinePart, seen: Watched) -> bool:
-    """Whether the row of a part has exactly the tensors that a program passes."""
-    return {*argument_names(part.spec, part.config)} == {*seen.axes}
-
-
-def _watched_part(name: str, seen: Watched) -> PipelinePart:
-    return PipelinePart(name, derived(seen.model, sample=seen.sample, axes=seen.axes), seen.model, {})
 
 
 def export_pipeline(
@@ -210,10 +130,6 @@ def _listener_of_part(on_event: OnEvent, name: str) -> OnEvent:
     if on_event is ignore:
         return ignore
     return lambda event: on_event(evolve(event, part=f"{name}/{event.part}".removesuffix("/")))
-
-
-def _class(model: Any) -> str:
-    return type(model).__name__
 
 
 def _earlier_parts(folder: Path) -> set[str]:
