@@ -32,8 +32,8 @@ class Watched:
     Attributes:
         model: The module, or its method: the first argument of `derived`, and the second of `export`.
         sample: The arguments of the first call, by their names. A number that changed from call to call is a tensor.
-        axes: The pattern of each tensor. An axis moves if its size changed; axes that changed together have one name.
-            All others are fixed at their sizes.
+        axes: The pattern of each tensor. An axis moves if its size changed; axes that changed together have one name,
+            or a multiple of it. All others are fixed at their sizes.
         calls: The number of calls.
     """
 
@@ -208,16 +208,30 @@ def _part(model: Any, calls: Calls) -> Watched:
 def _patterns(shapes: Mapping[str, Sequence[tuple[int, ...]]]) -> dict[str, str]:
     """The patterns of tensors from their shapes in several calls.
 
-    >>> _patterns({"x": [(2, 9, 4), (4, 7, 4)], "mask": [(2, 9), (4, 7)], "scale": [(1,), (1,)]})
-    {'x': 'batch_size sequence_length 4', 'mask': 'batch_size sequence_length', 'scale': '1'}
+    >>> _patterns({"x": [(2, 9, 4), (4, 7, 4)], "mask": [(2, 18), (4, 14)], "scale": [(1,), (1,)]})
+    {'x': 'batch_size sequence_length 4', 'mask': 'batch_size 2*sequence_length', 'scale': '1'}
     """
     sizes = {name: list(zip(*of, strict=True)) for name, of in shapes.items()}
     firsts = [each[0] for each in sizes.values() if each and len({*each[0]}) > 1]
     symbols = {max(firsts, key=firsts.count): "batch_size"} if firsts else {}
     for name, axes in sizes.items():
+        sides = SIDES.get(len(axes), ("sequence_length",))
         for at, of_axis in enumerate(axes):
-            side = SIDES.get(len(axes), ("sequence_length",))
-            word = side[at - 1] if 0 < at <= len(side) else f"axis_{at}"
+            word = sides[at - 1] if 0 < at <= len(sides) else f"axis_{at}"
             if len({*of_axis}) > 1 and of_axis not in symbols:
                 symbols[of_axis] = f"{name}_{word}".replace(".", "_") if word in symbols.values() else word
-    return {name: " ".join(symbols.get(each, str(each[0])) for each in axes) for name, axes in sizes.items()}
+    words = {of_axis: _multiple(of_axis, symbols) for of_axis in symbols}
+    return {name: " ".join(words.get(each, str(each[0])) for each in axes) for name, axes in sizes.items()}
+
+
+def _multiple(of_axis: tuple[int, ...], symbols: Mapping[tuple[int, ...], str]) -> str:
+    """The word of an axis: a multiple of the smallest other that it always is, as `8*height`, else its own symbol.
+
+    >>> _multiple((16, 24), {(16, 24): "height", (2, 3): "cells", (8, 12): "rows"})
+    '8*cells'
+    """
+    for smaller, symbol in sorted(symbols.items()):
+        factor = of_axis[0] // max(1, smaller[0])
+        if factor > 1 and symbol != "batch_size" and of_axis == tuple(factor * size for size in smaller):
+            return f"{factor}*{symbol}"
+    return symbols[of_axis]
