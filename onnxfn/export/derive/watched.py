@@ -176,16 +176,14 @@ def given_arguments(signature: inspect.Signature, arguments: Sequence[Any], name
     """The arguments of a call by their names, without empty ones, those that equal their default, and generators."""
     import torch
 
-    bound, parameters = signature.bind(*arguments, **named).arguments, signature.parameters
+    by_name, parameters = signature.bind(*arguments, **named).arguments, signature.parameters
     others = next((name for name, each in parameters.items() if each.kind is each.VAR_KEYWORD), "")
-    by_name = {**bound, **bound.pop(others, {})}
+    by_name |= by_name.pop(others, {})
     defaults = {name: parameters[name].default if name in parameters else None for name in by_name}
+    passed = {name: value for name, value in by_name.items() if value is not defaults[name]}
+    empty = {name for name, value in passed.items() if isinstance(value, (dict, list, tuple)) and not value}
     left_out = (type(None), torch.Generator)
-    return {
-        name: value
-        for name, value in by_name.items()
-        if value is not defaults[name] and not isinstance(value, left_out)
-    }
+    return {name: each for name, each in passed.items() if name not in empty and not isinstance(each, left_out)}
 
 
 def _part(model: Any, calls: Calls) -> Watched:

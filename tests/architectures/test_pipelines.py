@@ -1,0 +1,139 @@
+"""Pipelines of diffusers, most with components that no row knows: watched, exported, and run on ONNX Runtime."""
+
+import others
+import pytest
+import tiny
+import torch
+import transformers
+from tokenizers import Tokenizer, models, pre_tokenizers
+
+from onnxfn.programs import assembled, export_pipeline
+
+WORDS = ["a", "cat", "dog", "on", "the", "moon", "red"]
+BLOCKS = {
+    "block_out_channels": (32, 64),
+    "down_block_types": ("DownBlock2D", "CrossAttnDownBlock2D"),
+    "up_block_types": ("CrossAttnUpBlock2D", "UpBlock2D"),
+    "layers_per_block": 1,
+    "in_channels": 4,
+    "out_channels": 4,
+    "cross_attention_dim": 32,
+}
+CONTROL = {name: value for name, value in BLOCKS.items() if name not in ("up_block_types", "out_channels")}
+CONTROL |= {"conditioning_embedding_out_channels": (16, 32)}
+VAE = {
+    "block_out_channels": (32, 64),
+    "down_block_types": ("DownEncoderBlock2D",) * 2,
+    "up_block_types": ("UpDecoderBlock2D",) * 2,
+    "latent_channels": 4,
+}
+PIXART = {"sample_size": 8, "num_layers": 2, "patch_size": 2, "attention_head_dim": 8, "num_attention_heads": 3}
+PIXART |= {"caption_channels": 32, "in_channels": 4, "cross_attention_dim": 24, "out_channels": 8}
+AURA = {"patch_size": 2, "in_channels": 4, "num_mmdit_layers": 1, "num_single_dit_layers": 1, "out_channels": 4}
+AURA |= {"attention_head_dim": 8, "num_attention_heads": 4, "caption_projection_dim": 32, "joint_attention_dim": 32}
+WAN = {"num_attention_heads": 2, "attention_head_dim": 12, "text_dim": 32, "freq_dim": 256, "ffn_dim": 32}
+WAN |= {"num_layers": 2, "rope_max_seq_len": 32}
+MOVQ = {**VAE, "norm_num_groups": 8, "norm_type": "spatial", "num_vq_embeddings": 12, "vq_embed_dim": 4}
+KANDINSKY = {"time_embedding_dim": 4, "groups": 2, "attention_head_dim": 4, "block_out_channels": (32, 64)}
+KANDINSKY |= {"cross_attention_dim": 4, "encoder_hid_dim": 32}
+DIFFUSION = {
+    "vae": ("AutoencoderKL", VAE),
+    "scheduler": ("DDIMScheduler", {}),
+    "unet": ("UNet2DConditionModel", BLOCKS),
+}
+
+# Name: the components that the pipeline has besides a tokenizer, and the arguments of its call.
+PIPELINES = {
+    "StableDiffusionPipeline": (DIFFUSION, {}),
+    "StableDiffusionControlNetPipeline": ({**DIFFUSION, "controlnet": ("ControlNetModel", CONTROL)}, {"image": 0}),
+    "PixArtAlphaPipeline": (
+        {**DIFFUSION, "transformer": ("PixArtTransformer2DModel", {**PIXART, "norm_type": "ada_norm_single"})},
+        {"use_resolution_binning": False, "max_sequence_length": 16},
+    ),
+    "AuraFlowPipeline": (
+        {
+            "vae": ("AutoencoderKL", VAE),
+            "transformer": ("AuraFlowTransformer2DModel", {**AURA, "pos_embed_max_size": 4096}),
+            "scheduler": ("FlowMatchEulerDiscreteScheduler", {}),
+        },
+        {"max_sequence_length": 16},
+    ),
+    "WanPipeline": (
+        {
+            "vae": ("AutoencoderKLWan", {"base_dim": 3, "dim_mult": [1, 1, 1, 1], "num_res_blocks": 1}),
+            "transformer": ("WanTransformer3DModel", WAN),
+            "scheduler": ("FlowMatchEulerDiscreteScheduler", {}),
+        },
+        {"num_frames": 9, "max_sequence_length": 16},
+    ),
+    "Kandinsky3Pipeline": (
+        {
+            "movq": ("VQModel", {**MOVQ, "layers_per_block": 1}),
+            "unet": ("Kandinsky3UNet", KANDINSKY),
+            "scheduler": ("DDPMScheduler", {}),
+        },
+        {},
+    ),
+}
+DEFAULT = "StableDiffusionControlNetPipeline"
+
+
+def tokenizer():
+    words = {word: number for number, word in enumerate(["<pad>", "</s>", "<unk>", *WORDS])}
+    text = Tokenizer(models.WordLevel(words, unk_token="<unk>"))
+    text.pre_tokenizer = pre_tokenizers.Whitespace()
+    special = {"pad_token": "<pad>", "eos_token": "</s>", "unk_token": "<unk>", "model_max_length": 16}
+    return transformers.PreTrainedTokenizerFast(tokenizer_object=text, **special)
+
+
+def text_encoder(name):
+    if name.startswith("StableDiffusion"):
+        return tiny.model("clip_text_model", "CLIPTextModel", hidden_size=32, max_position_embeddings=16)
+    return tiny.model("t5", "T5EncoderModel", d_model=32)
+
+
+def pipeline(name):
+    diffusers = others.library("diffusers")
+    components = {"tokenizer": tokenizer(), "text_encoder": text_encoder(name)}
+    for component, (kind, sizes) in PIPELINES[name][0].items():
+        is_model = component != "scheduler"
+        components[component] = others.diffusers_model(kind, **sizes)() if is_model else getattr(diffusers, kind)()
+    known = getattr(diffusers, name)._get_signature_types()
+    components = {each: value for each, value in components.items() if each in known}
+    missing = {each: None for each in ("safety_checker", "feature_extractor", "transformer_2") if each in known}
+    extra = {"requires_safety_checker": False} if "safety_checker" in known else {}
+    made_of = getattr(diffusers, name)(**components, **missing, **extra)
+    made_of.set_progress_bar_config(disable=True)
+    return made_of
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.sweep] * (name != DEFAULT)) for name in PIPELINES]
+)
+def test_a_pipeline_draws_the_same_on_onnx_runtime(name, tmp_path):
+    """At a size that no run showed: all components with weights are files."""
+    diffusion, arguments = pipeline(name), PIPELINES[name][1]
+
+    def drawn(prompt, height, width):
+        random = torch.Generator().manual_seed(0)
+        sizes = {"height": height, "width": width}
+        if "image" in arguments:
+            sizes = {"image": torch.rand(len(prompt), 3, height, width, generator=random)}
+        with torch.no_grad():
+            result = diffusion(
+                prompt=prompt, num_inference_steps=2, generator=random, output_type="pt", **arguments | sizes
+            )
+        return torch.as_tensor(result[0])
+
+    runs = [lambda: drawn(["a cat"], 64, 64), lambda: drawn(["a cat", "the red dog on the moon"], 64, 96)]
+    runs.append(lambda: drawn(["a cat"], 96, 128))
+    results = export_pipeline(diffusion, tmp_path / "out", run=runs)
+    assert all(result.report.passed for result in results.values())
+    models_of = [each for each, model in diffusion.components.items() if isinstance(model, torch.nn.Module)]
+    assert {part.removesuffix("_encoder").removesuffix("_decoder") for part in results} == {
+        each.removesuffix("_encoder") for each in models_of
+    }
+    expected = drawn(["a dog"], 96, 160)
+    with assembled(diffusion, tmp_path / "out") as parts:
+        torch.testing.assert_close(drawn(["a dog"], 96, 160), expected, rtol=1e-3, atol=1e-3)
+    assert parts
