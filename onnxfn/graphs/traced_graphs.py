@@ -114,7 +114,15 @@ def _from_trace(model: Any, part: Part, timed: StageTimer, options: BuildOptions
 
 
 def with_assumed_limits(built: BuiltGraph) -> BuiltGraph:
-    """A graph whose other sizes nobody checks: what torch assumed of them limits it."""
+    """A graph whose other sizes nobody checks: what torch assumed of them limits it.
+
+    CaptureFailed for a graph whose sizes are not proven without a check.
+    """
+    if built.needs_check:
+        raise CaptureFailed(
+            "the model needs numbers for its sizes; the formulas that several traces suggest have to be checked: "
+            "export with check='whole', or fix the sizes: with_shapes(spec, ...) (--shape)"
+        )
     noted = read_conditions(built.model.metadata_props.get("onnxfn.conditions", ""))
     limits = tuple(dict.fromkeys((*built.limits, *(each for each in noted if each.line == TORCH))))
     return evolve(built, limits=limits, model=add_metadata(built.model, {"limits": stated(limits)} if limits else {}))

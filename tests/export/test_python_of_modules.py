@@ -86,3 +86,9 @@ def test_the_step_of_a_module_that_rounds_halves_up_is_found(tmp_path):
     model = nn.Sequential(*halved, nn.Unflatten(2, (-1, 2)))
     _, result = derived_result(model, (2, 1, 64), "batch 1 time", tmp_path / "out")
     assert "time % 16 == 0" in [limit.text for limit in result.limits]
+
+
+def test_formulas_of_several_traces_need_a_check(tmp_path):
+    spec = onnxfn.derived(by_index, sample=torch.randn(2, 7, 6), axes="batch time 6")
+    with pytest.raises(onnxfn.errors.CaptureFailed, match="have to be checked: export with check='whole'"):
+        onnxfn.export(spec, by_index, tmp_path / "out", check=False)

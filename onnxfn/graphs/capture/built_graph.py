@@ -19,6 +19,7 @@ class BuiltGraph:
         limits: The sizes of dynamic axes for which the graph is valid.
         conditions: What the model's code evaluated of sizes in the trace, as it was true there; first, what torch
             assumed.
+        needs_check: Whether sizes are formulas that several traces suggest: only a check can say if they are right.
         unused_patches: The patches of the user that the trace did not call.
         traced_layers: Which layers were traced and repeated, or why all were; "" for a model without repeated layers.
         from_repeats: Whether layers were repeated: fewer layers were traced than the graph has.
@@ -31,6 +32,7 @@ class BuiltGraph:
     model: Any
     limits: tuple[Condition, ...] = field(default=(), converter=as_tuple)
     conditions: tuple[Condition, ...] = field(default=(), converter=as_tuple)
+    needs_check: bool = False
     unused_patches: tuple[str, ...] = field(default=(), converter=as_tuple)
     traced_layers: str = ""
     from_repeats: bool = False

@@ -70,10 +70,10 @@ def capture(model: Any, part: Part, tick: Tick = no_tick, *, is_joined: bool = F
     """
     noted: Noted = {}
     with tracing(model, part, noted, tick) as called:
-        program = any_program(model, part, noted)
+        program, needs_check = any_program(model, part, noted)
         branches, runs = conditions(noted, program, part), partial(fake_outputs, model, part)
         if is_joined:
-            program = _joined_program(model, part)
+            program, needs_check = _joined_program(model, part), True
         limits, assumed = without_assumed(range_limits(program, part), branches, part, runs)
         check_ranges(model, part, limits)
         tick()
@@ -85,6 +85,7 @@ def capture(model: Any, part: Part, tick: Tick = no_tick, *, is_joined: bool = F
         model=graph,
         limits=stated_limits(limits, part),
         conditions=(*assumed, *branches),
+        needs_check=needs_check,
         unused_patches=unused_patches(part.spec.call.patches, called),
     )
 
@@ -175,14 +176,18 @@ def exported_program(
         raise trace_error(model, part, sample, shown, noted or {}) from error
 
 
-def any_program(model: Any, part: Part, noted: Noted | None = None) -> Any:
-    """The program of a part by a trace with symbols for sizes; if the model needs numbers, by several joined traces."""
+def any_program(model: Any, part: Part, noted: Noted | None = None) -> tuple[Any, bool]:
+    """The program of a part by a trace with symbols for sizes, and False.
+
+    If the model needs numbers, the program is that of several joined traces, and True: only a check can say whether its
+    formulas are right at other sizes.
+    """
     try:
         with unchanged_eval(model):
-            return exported_program(model, part, noted)
+            return exported_program(model, part, noted), False
     except CaptureFailed as error:
         try:
-            return _joined_program(model, part)
+            return _joined_program(model, part), True
         except CaptureFailed:
             raise error from error.__cause__
 

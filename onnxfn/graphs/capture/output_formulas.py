@@ -24,7 +24,7 @@ def output_words(model: Any, part: Part) -> tuple[tuple[str, ...], ...]:
     import sympy
 
     with tracing(model, part, {}):
-        graph = any_program(model, part).graph
+        graph = any_program(model, part)[0].graph
     inputs = [node.meta["val"] for node in graph.nodes if node.op == "placeholder"][-len(part.inputs) :]
     pairs = zip(part.inputs.values(), inputs, strict=True)
     symbols = {tensor.shape[index].node.expr: symbol for axes, tensor in pairs for index, symbol in axes.items()}

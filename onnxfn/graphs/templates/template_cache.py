@@ -169,7 +169,7 @@ def _entry(path: Path) -> CacheEntry | None:
     return CacheEntry(path, status.st_size, status.st_mtime) if _ENTRY.fullmatch(path.name) else None
 
 
-SAVED = ("limits", "unused_patches", "traced_layers", "from_repeats")
+SAVED = ("limits", "needs_check", "unused_patches", "traced_layers", "from_repeats")
 """The fields of a graph that are saved with it."""
 
 NOTE = "onnxfn.template"
