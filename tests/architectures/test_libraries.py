@@ -206,7 +206,17 @@ def test_a_component_without_a_row_is_refused_before_any_export(tmp_path):
 
 def test_a_stable_diffusion_draws_the_same_image(tmp_path):
     """Two steps from a text to an image: each component in ONNX Runtime, against the pipeline in PyTorch."""
-    diffusion = stable_diffusion(others.library("diffusers"))
+    diffusers = others.library("diffusers")
+    diffusion = diffusers.StableDiffusionPipeline(
+        vae=others.MODELS["diffusers.vae-decoder"]["default"](),
+        text_encoder=tiny.model("clip_text_model", "CLIPTextModel", hidden_size=24),
+        tokenizer=None,
+        unet=others.MODELS["diffusers.unet-2d-condition"]["default"](),
+        scheduler=diffusers.DDIMScheduler(),
+        safety_checker=None,
+        feature_extractor=None,
+        requires_safety_checker=False,
+    )
     onnxfn.export_pipeline(diffusion, tmp_path / "out")
     names = ("text_encoder", "unet", "vae_decoder", "vae_encoder")
     assert sorted(file.parent.name for file in (tmp_path / "out").rglob("*.onnx")) == sorted(names)
@@ -228,20 +238,6 @@ def test_a_stable_diffusion_draws_the_same_image(tmp_path):
         actual, expected = (image(diffusion.scheduler, component, ids, start) for component in (by_onnx, by_torch))
     assert float(expected.std()) > 0.1
     np.testing.assert_allclose(actual.numpy(), expected.numpy(), atol=1e-4)
-
-
-def stable_diffusion(diffusers):
-    """A tiny pipeline of diffusers."""
-    return diffusers.StableDiffusionPipeline(
-        vae=others.MODELS["diffusers.vae-decoder"]["default"](),
-        text_encoder=tiny.model("clip_text_model", "CLIPTextModel", hidden_size=24),
-        tokenizer=None,
-        unet=others.MODELS["diffusers.unet-2d-condition"]["default"](),
-        scheduler=diffusers.DDIMScheduler(),
-        safety_checker=None,
-        feature_extractor=None,
-        requires_safety_checker=False,
-    )
 
 
 def image(scheduler, component, ids, latents):
