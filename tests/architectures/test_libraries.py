@@ -49,7 +49,7 @@ def export_checked(row, preset, folder):
     model = others.MODELS[row][preset]()
     config = {**snapshot(model), **others.EXTRA_CONFIG.get((row, preset), {})}
     result = onnxfn.export(onnxfn.spec_for(row), model, folder, config=config)
-    return assert_axis_sizes(assert_agreement(result, folder))
+    return assert_axis_sizes(assert_agreement(result))
 
 
 # Sentences
@@ -71,7 +71,7 @@ def test_minilm_embeds_sentences_as_sentence_transformers_does(tmp_path):
 @pytest.mark.parametrize(("model_type", "pooling"), [("mistral", "mean"), ("bert", "lasttoken")])
 def test_sentences_and_their_tokens_have_embeddings(model_type, pooling, tmp_path):
     model = others.sentence_transformer(tmp_path / "checkpoint", model_type, pooling)
-    result = assert_agreement(onnxfn.export(onnxfn.spec_for(model), model, tmp_path / "out"), tmp_path / "out")
+    result = assert_agreement(onnxfn.export(onnxfn.spec_for(model), model, tmp_path / "out"))
     assert result.outputs == {
         "token_embeddings": {0: "batch_size", 1: "sequence_length"},
         "sentence_embedding": {0: "batch_size"},
@@ -278,7 +278,7 @@ def test_every_row_agrees_with_pytorch(row, tmp_path, only_left, record):
             result, of_export = swept.timed(export_checked, row, preset, folder)
         else:
             result, of_export = swept.timed(onnxfn.export, onnxfn.spec_for(row), model, folder)
-            assert_agreement(result, folder)
+            assert_agreement(result)
         results.append(result)
         seconds.append(of_export)
     worst = max(results, key=lambda result: max(difference.max_abs for difference in result.report.differences))

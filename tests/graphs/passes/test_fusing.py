@@ -47,7 +47,7 @@ def operator_counts(folder):
 def exported(model_type, task, folder, **sizes):
     """The result of an export at opset 23, which agrees with PyTorch."""
     spec, model = tiny.spec_and_model(model_type, task, **sizes)
-    return assert_agreement(onnxfn.export(with_opset(spec, 23), model, folder), folder)
+    return assert_agreement(onnxfn.export(with_opset(spec, 23), model, folder))
 
 
 def fused(result, part="model"):
