@@ -212,7 +212,6 @@ def test_every_task_of_every_decoder_agrees_with_pytorch(model_type, task, tmp_p
 
 
 def test_the_recorded_results_are_of_this_table():
-    """A row or a task that was added since the last sweep has no result yet."""
     assert swept.pairs("decoders") == set(PAIRS)
 
 

@@ -287,5 +287,4 @@ def test_every_row_agrees_with_pytorch(row, tmp_path, only_left, record):
 
 
 def test_the_recorded_results_are_of_this_table():
-    """A row or a task that was added since the last sweep has no result yet."""
     assert swept.pairs("libraries") == TABLE

@@ -331,5 +331,4 @@ def test_every_task_of_every_encoder_decoder_agrees_with_pytorch(model_type, tas
 
 
 def test_the_recorded_results_are_of_this_table():
-    """A row or a task that was added since the last sweep has no result yet."""
     assert swept.pairs("seq2seq") == set(PAIRS)

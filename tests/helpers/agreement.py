@@ -45,18 +45,14 @@ def assert_axis_sizes(result):
             case for case in check_cases(part, limits=result.limits) if not case.name.startswith(("long", "far"))
         ]
         for index, case in enumerate(planned):
-            sizes = input_sizes(part, dummies(case.spec, {}))
+            arrays = dummies(case.spec, {})
+            sizes = {
+                symbol: arrays[input_.name].shape[axis]
+                for input_ in part.spec.inputs
+                for axis, symbol in symbols(input_.axes).items()
+            }
             for output in part.spec.outputs:
                 for axis, symbol in symbols(output.axes).items():
                     if sizes.keys() >= set(terms(symbol)):
                         assert shapes[output.name][index][axis] == value(symbol, sizes), (output.name, case.name)
     return result
-
-
-def input_sizes(part, arrays):
-    """`{symbol: size}` of the dynamic axes of inputs."""
-    return {
-        symbol: arrays[input_.name].shape[axis]
-        for input_ in part.spec.inputs
-        for axis, symbol in symbols(input_.axes).items()
-    }
