@@ -138,21 +138,18 @@ def _own_cache(_cache_of_the_module, monkeypatch, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def exports_of(tmp_path_factory):
-    """From a function of a name to a spec and a model: one to both and the folder of the export, which is made once."""
+def exports(request, tmp_path_factory):
+    """From a name to `spec_and_model(name)` of the module and the folder of the export, which is made once."""
     import onnxfn
 
-    def exports(build):
-        @cache
-        def exported(name):
-            spec, model = build(name)
-            folder = tmp_path_factory.mktemp("export") / "out"
-            onnxfn.export(spec, model, folder, check=False)
-            return spec, model, folder
+    @cache
+    def exported(name):
+        spec, model = request.module.spec_and_model(name)
+        folder = tmp_path_factory.mktemp("export") / "out"
+        onnxfn.export(spec, model, folder, check=False)
+        return spec, model, folder
 
-        return exported
-
-    return exports
+    return exported
 
 
 @pytest.fixture(scope="module")

@@ -25,20 +25,6 @@ REMOVED = {"mctct": {"input_feat_per_channel": 80, "conv_stride": [3]}}
 """Model types that transformers 5 no longer has, and the defaults of their configurations."""
 
 
-def triples():
-    """Every (model type, preset, task) that Optimum exports and that has a model."""
-    return [
-        pytest.param(model_type, preset, task, id=f"{model_type}-{preset}-{task}")
-        for model_type in contract()
-        if model_type in ARCHITECTURES
-        for preset in contract()[model_type]["configs"]
-        for task in exports(model_type, preset)
-        if (model_type, task) not in EXCLUDED
-        and not corrections("without model", model_type, preset, task)
-        and not corrections("repeated preset", model_type, preset)
-    ]
-
-
 # Our side
 
 
@@ -81,35 +67,19 @@ def without_absent(model_type, preset, task, tensors):
     return {name: value for name, value in tensors.items() if not name.startswith(starts)}
 
 
-def with_next_tokens(axes):
-    """Axes in which the number of new tokens is dynamic."""
-    return {
-        name: {int(axis): NEXT_TOKENS if symbol == "1" else symbol for axis, symbol in symbols.items()}
-        for name, symbols in axes.items()
-    }
-
-
-def with_corrections(model_type, preset, task, axes: Axes) -> Axes:
-    """Axes with the corrections of symbols."""
-    changed = {name: dict(symbols) for name, symbols in axes.items()}
-    for row in corrections("symbol", model_type, preset, task):
-        for name in row.tensors:
-            if name in changed and changed[name].get(row.axis) == row.optimum:
-                changed[name].pop(row.axis, None)
-                changed[name] |= {} if row.ours is None else {row.axis: row.ours}
-    return changed
-
-
-def added_inputs(model_type, task) -> Axes:
-    """The inputs that onnxfn adds."""
-    rows = corrections("added input", model_type, None, task)
-    return {name: dict(enumerate(row.ours.split())) for row in rows for name in row.tensors}
-
-
 def expected_axes(model_type, preset, task, case, side) -> Axes:
     """The inputs or outputs of a file as Optimum declares them, with our corrections."""
-    axes = with_next_tokens(onnx_names(case, side, case[f"{side}s"]))
-    return with_corrections(model_type, preset, task, without_absent(model_type, preset, task, axes))
+    declared = without_absent(model_type, preset, task, onnx_names(case, side, case[f"{side}s"]))
+    axes = {
+        name: {int(axis): NEXT_TOKENS if symbol == "1" else symbol for axis, symbol in symbols.items()}
+        for name, symbols in declared.items()
+    }
+    for row in corrections("symbol", model_type, preset, task):
+        for name in row.tensors:
+            if name in axes and axes[name].get(row.axis) == row.optimum:
+                axes[name].pop(row.axis, None)
+                axes[name] |= {} if row.ours is None else {row.axis: row.ours}
+    return axes
 
 
 def expected_shapes(model_type, preset, task, case, inputs: Axes):
@@ -129,19 +99,35 @@ def expected_shapes(model_type, preset, task, case, inputs: Axes):
 # Both sides
 
 
-@pytest.mark.parametrize(("model_type", "preset", "task"), triples())
+@pytest.mark.parametrize(
+    ("model_type", "preset", "task"),
+    [
+        pytest.param(model_type, preset, task, id=f"{model_type}-{preset}-{task}")
+        for model_type in contract()
+        if model_type in ARCHITECTURES
+        for preset in contract()[model_type]["configs"]
+        for task in exports(model_type, preset)
+        if (model_type, task) not in EXCLUDED
+        and not corrections("without model", model_type, preset, task)
+        and not corrections("repeated preset", model_type, preset)
+    ],
+)
 def test_a_plan_has_the_files_names_order_axes_and_dummy_shapes_of_optimum(model_type, preset, task):
     spec, config = spec_of(model_type, task), configuration(model_type, preset)
     planned = plan(spec, config, decoders="separate")
-    files, cases = exports(model_type, preset)[task][1], declared_task(model_type, preset, task)["cases"]
+    files, declared = exports(model_type, preset)[task][1], declared_task(model_type, preset, task)
+    rows = corrections("added input", model_type, None, task)
+    added = {name: dict(enumerate(row.ours.split())) for row in rows for name in row.tensors}
     assert list(planned.files) == [file for file, _ in files]
-    for part, case in zip(planned.parts, (cases[name] for _, name in files), strict=True):
-        assert_same_tensors(part, model_type, preset, task, case, added_inputs(model_type, task))
+    for part, case in zip(planned.parts, (declared["cases"][name] for _, name in files), strict=True):
+        assert_same_tensors(part, model_type, preset, task, case, added)
         shapes = expected_shapes(model_type, preset, task, case, part.inputs)
         arrays = dummies(part.spec, {})
         assert {name: list(arrays[name].shape) for name in shapes} == shapes
-    if "merged" in declared_task(model_type, preset, task):
-        assert_same_merged_decoder(plan(spec, config), model_type, preset, task)
+    if "merged" in declared:
+        planned, merged = plan(spec, config), declared["merged"]["default"]
+        assert planned.files == ("encoder_model.onnx", merged["file"])
+        assert_same_tensors(planned.parts[1], model_type, preset, task, declared["cases"][merged["cases"][1]], {})
 
 
 def assert_same_tensors(part, model_type, preset, task, case, added):
@@ -151,14 +137,6 @@ def assert_same_tensors(part, model_type, preset, task, case, added):
     assert list(part.inputs.items()) == [*inputs.items(), *added.items()]
     outputs = expected_axes(model_type, preset, task, case, "output")
     assert list(part.outputs.items()) == list(outputs.items())
-
-
-def assert_same_merged_decoder(planned, model_type, preset, task):
-    """The merged decoder has the tensors of the case with past that Optimum merges."""
-    declared = declared_task(model_type, preset, task)
-    merged = declared["merged"]["default"]
-    assert planned.files == ("encoder_model.onnx", merged["file"])
-    assert_same_tensors(planned.parts[1], model_type, preset, task, declared["cases"][merged["cases"][1]], {})
 
 
 def test_every_model_type_of_optimum_has_a_row():

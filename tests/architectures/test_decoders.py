@@ -5,20 +5,26 @@ The default run exports `SAMPLE`. The sweep exports every task of every row:
 `tests/sweeps/decoding.json` for decoding step by step.
 """
 
+import inspect
 from itertools import pairwise
 
 import numpy as np
 import onnxruntime
 import pytest
+import shrunk
 import swept
 import tiny
 import torch
+import transformers
 from agreement import assert_agreement
 from transformers import DynamicCache
+from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 from warm import warm
 
 import onnxfn
 from onnxfn.architectures import decoders
+from onnxfn.models.argument_builders import dynamic_cache
 from onnxfn.specs.tasks.tasks import TASKS, task_names
 
 WITHOUT_A_MODEL = ("internlm2",)
@@ -64,7 +70,7 @@ def exported(model_type, task, folder, **overrides):
 
 def export_checked(model_type, task, folder, **overrides):
     """The export of a tiny model, whose files agree with PyTorch and have the names and axes of the plan."""
-    return assert_agreement(exported(model_type, task, folder, **overrides)[1], folder)
+    return assert_agreement(exported(model_type, task, folder, **overrides)[1])
 
 
 @pytest.mark.parametrize(("model_type", "task"), SAMPLE)
@@ -206,5 +212,59 @@ def test_every_task_of_every_decoder_agrees_with_pytorch(model_type, task, tmp_p
 
 
 def test_the_recorded_results_are_of_this_table():
-    """A row or a task that was added since the last sweep has no result yet."""
     assert swept.pairs("decoders") == set(PAIRS)
+
+
+# Position ids
+
+# A model type of the contract that transformers does not have.
+NOT_IN_TRANSFORMERS = {"internlm2"}
+# Clients disagree on the rank of its positions: `with_input(spec, "position_ids")` or `with_mrope(spec)` takes them.
+WITHOUT_POSITIONS = {"qwen3_5_text"}
+# Falcon has positions only without ALiBi.
+CONDITIONS = {"falcon": "not alibi"}
+
+GENERATION = [
+    (model_type, task)
+    for model_type in decoders.ROWS
+    for task in ("text-generation", "text-generation-with-past")
+    if task in onnxfn.tasks_for(model_type) and model_type not in NOT_IN_TRANSFORMERS | WITHOUT_POSITIONS
+]
+
+
+@pytest.mark.parametrize(("model_type", "task"), GENERATION)
+def test_a_decoder_has_position_ids_if_its_forward_has_them(model_type, task):
+    forward = getattr(transformers, MODEL_FOR_CAUSAL_LM_MAPPING_NAMES[model_type]).forward
+    inputs = [input_ for input_ in onnxfn.spec_for(model_type, task).inputs if input_.name == "position_ids"]
+    assert bool(inputs) == ("position_ids" in inspect.signature(forward).parameters)
+    expected = [CONDITIONS[model_type]] if model_type in CONDITIONS else [None] * len(inputs)
+    assert [input_.when for input_ in inputs] == expected
+
+
+def test_every_row_of_a_decoder_is_tested():
+    assert {model_type for model_type, _ in GENERATION} == set(decoders.ROWS) - NOT_IN_TRANSFORMERS - WITHOUT_POSITIONS
+
+
+# Layers that run several times
+
+TASK = "text-generation-with-past"
+LAYERS = {"num_hidden_layers": 3, "layer_types": ["sliding_attention", "sliding_attention", "full_attention"]}
+
+
+def test_a_cache_has_a_layer_for_each_that_has_tensors():
+    """The layers beyond those of the configuration are full ones, as those with a window are."""
+    model = tiny.model("mistral", "AutoModelForCausalLM")
+    keys = {str(layer): {name: torch.ones(1, 2, 3, 8) * layer for name in ("keys", "values")} for layer in range(5)}
+    cache = dynamic_cache(model, keys)
+    assert [float(layer.values[0, 0, 0, 0]) for layer in cache.layers] == [0, 1, 2, 3, 4]
+    assert {type(layer).__name__ for layer in cache.layers} == {"DynamicLayer"}
+
+
+@pytest.mark.skipif("dory" not in CONFIG_MAPPING, reason="this version of transformers lacks the model type")
+def test_a_decoder_with_loops_agrees_with_a_cache(tmp_path):
+    sizes = {**LAYERS, "n_recurrent_layers": 1}
+    model = shrunk.model("dory", "DoryForCausalLM", **sizes)
+    result = assert_agreement(onnxfn.export(onnxfn.spec_for(model, TASK), model, tmp_path / "out"))
+    assert [name for name in result.inputs if name.endswith(".key")] == [
+        f"past_key_values.{layer}.key" for layer in range(4)
+    ]

@@ -3,12 +3,13 @@
 After a change that is meant: `python tests/tools/golden_parts.py` writes the table again.
 """
 
+import json
 import re
 
 import golden_parts
 import pytest
 
-GOLDEN, CLIENTS = golden_parts.golden(), golden_parts.client_facts()
+GOLDEN, CLIENTS = golden_parts.golden(), json.loads(golden_parts.CLIENTS.read_text())
 TOWERS = [
     (model_type, tower)
     for tower in CLIENTS["towers"]

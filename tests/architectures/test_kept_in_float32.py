@@ -24,23 +24,6 @@ def router_of(model):
     return model.model.layers[1].mlp.gate
 
 
-def float32_model(model_type):
-    """A model of 16 experts that its router tells apart in float32, and not in float16: their weights are close."""
-    model = tiny.model(model_type, "AutoModelForCausalLM", num_local_experts=16, max_position_embeddings=TOKENS)
-    weight, random = router_of(model).weight, torch.Generator().manual_seed(5)
-    with torch.no_grad():
-        common = torch.randn(1, weight.shape[1], generator=random) / 4
-        weight.copy_(common + 3e-4 * torch.randn(weight.shape, generator=random))
-    return model
-
-
-def float16_model(model):
-    """A model in the dtypes that transformers gives it in float16; the names of transformers 5.24 keep the router."""
-    half = type(model)._from_config(copy.deepcopy(model.config), dtype=torch.float16).eval()
-    half.load_state_dict(model.state_dict())
-    return half
-
-
 def tokens():
     return torch.randint(1, 128, (1, TOKENS), generator=torch.Generator().manual_seed(1))
 
@@ -85,8 +68,13 @@ def different(left, right):
 )
 def test_a_file_in_float16_chooses_the_experts_of_pytorch_in_float16(model_type, is_float32, tmp_path):
     """From transformers 5.24 on, its models keep the router in float32; before, PyTorch and the file round it."""
-    wide = float32_model(model_type)
-    half = float16_model(wide)
+    wide = tiny.model(model_type, "AutoModelForCausalLM", num_local_experts=16, max_position_embeddings=TOKENS)
+    weight, random = router_of(wide).weight, torch.Generator().manual_seed(5)
+    with torch.no_grad():  # weights so close that the router tells the experts apart in float32, and not in float16
+        common = torch.randn(1, weight.shape[1], generator=random) / 4
+        weight.copy_(common + 3e-4 * torch.randn(weight.shape, generator=random))
+    half = type(wide)._from_config(copy.deepcopy(wide.config), dtype=torch.float16).eval()
+    half.load_state_dict(wide.state_dict())
     model, dtypes = (wide, ("float16",)) if is_float32 else (half, ())
     file = tmp_path / "model.onnx"
     onnxfn.export(onnxfn.spec_for(model, TASK), model, file, check=False, dtypes=dtypes)

@@ -49,7 +49,7 @@ def export_checked(row, preset, folder):
     model = others.MODELS[row][preset]()
     config = {**snapshot(model), **others.EXTRA_CONFIG.get((row, preset), {})}
     result = onnxfn.export(onnxfn.spec_for(row), model, folder, config=config)
-    return assert_axis_sizes(assert_agreement(result, folder))
+    return assert_axis_sizes(assert_agreement(result))
 
 
 # Sentences
@@ -71,7 +71,7 @@ def test_minilm_embeds_sentences_as_sentence_transformers_does(tmp_path):
 @pytest.mark.parametrize(("model_type", "pooling"), [("mistral", "mean"), ("bert", "lasttoken")])
 def test_sentences_and_their_tokens_have_embeddings(model_type, pooling, tmp_path):
     model = others.sentence_transformer(tmp_path / "checkpoint", model_type, pooling)
-    result = assert_agreement(onnxfn.export(onnxfn.spec_for(model), model, tmp_path / "out"), tmp_path / "out")
+    result = assert_agreement(onnxfn.export(onnxfn.spec_for(model), model, tmp_path / "out"))
     assert result.outputs == {
         "token_embeddings": {0: "batch_size", 1: "sequence_length"},
         "sentence_embedding": {0: "batch_size"},
@@ -206,7 +206,17 @@ def test_a_component_without_a_row_is_refused_before_any_export(tmp_path):
 
 def test_a_stable_diffusion_draws_the_same_image(tmp_path):
     """Two steps from a text to an image: each component in ONNX Runtime, against the pipeline in PyTorch."""
-    diffusion = stable_diffusion(others.library("diffusers"))
+    diffusers = others.library("diffusers")
+    diffusion = diffusers.StableDiffusionPipeline(
+        vae=others.MODELS["diffusers.vae-decoder"]["default"](),
+        text_encoder=tiny.model("clip_text_model", "CLIPTextModel", hidden_size=24),
+        tokenizer=None,
+        unet=others.MODELS["diffusers.unet-2d-condition"]["default"](),
+        scheduler=diffusers.DDIMScheduler(),
+        safety_checker=None,
+        feature_extractor=None,
+        requires_safety_checker=False,
+    )
     onnxfn.export_pipeline(diffusion, tmp_path / "out")
     names = ("text_encoder", "unet", "vae_decoder", "vae_encoder")
     assert sorted(file.parent.name for file in (tmp_path / "out").rglob("*.onnx")) == sorted(names)
@@ -228,20 +238,6 @@ def test_a_stable_diffusion_draws_the_same_image(tmp_path):
         actual, expected = (image(diffusion.scheduler, component, ids, start) for component in (by_onnx, by_torch))
     assert float(expected.std()) > 0.1
     np.testing.assert_allclose(actual.numpy(), expected.numpy(), atol=1e-4)
-
-
-def stable_diffusion(diffusers):
-    """A tiny pipeline of diffusers."""
-    return diffusers.StableDiffusionPipeline(
-        vae=others.MODELS["diffusers.vae-decoder"]["default"](),
-        text_encoder=tiny.model("clip_text_model", "CLIPTextModel", hidden_size=24),
-        tokenizer=None,
-        unet=others.MODELS["diffusers.unet-2d-condition"]["default"](),
-        scheduler=diffusers.DDIMScheduler(),
-        safety_checker=None,
-        feature_extractor=None,
-        requires_safety_checker=False,
-    )
 
 
 def image(scheduler, component, ids, latents):
@@ -282,7 +278,7 @@ def test_every_row_agrees_with_pytorch(row, tmp_path, only_left, record):
             result, of_export = swept.timed(export_checked, row, preset, folder)
         else:
             result, of_export = swept.timed(onnxfn.export, onnxfn.spec_for(row), model, folder)
-            assert_agreement(result, folder)
+            assert_agreement(result)
         results.append(result)
         seconds.append(of_export)
     worst = max(results, key=lambda result: max(difference.max_abs for difference in result.report.differences))
@@ -291,5 +287,4 @@ def test_every_row_agrees_with_pytorch(row, tmp_path, only_left, record):
 
 
 def test_the_recorded_results_are_of_this_table():
-    """A row or a task that was added since the last sweep has no result yet."""
     assert swept.pairs("libraries") == TABLE

@@ -2,18 +2,20 @@
 
 import ast
 import builtins
+import inspect
+import re
+import textwrap
 from collections import defaultdict
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
+from inspect import Parameter
 from pathlib import Path
 from types import SimpleNamespace
 
 import every_part
 import pytest
-import replaced_functions
 from declared_specs import specs_for_derivation, specs_of_rows
-from patch_arguments import missing_arguments, parameters, replaced_parameters
 from refusals import refusal
 
 import onnxfn.architectures.patches
@@ -22,6 +24,7 @@ from onnxfn.architectures import ARCHITECTURES
 from onnxfn.architectures import patch_table as table
 from onnxfn.architectures.functions import function_named
 from onnxfn.architectures.patch_table import PATCHES, module_patches
+from onnxfn.architectures.private.renamed import name_among
 from onnxfn.architectures.wrappers import latent_attention
 from onnxfn.export.derive import derive
 from onnxfn.export.derive.derive_sample import SLIDING_WINDOW_CACHE
@@ -47,12 +50,22 @@ OF_ONE_VERSION = {
 }
 """Functions that transformers 5.23 or 5.24 lacks, or has with another result."""
 
+OPEN = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
+"""The kinds of `*args` and `**kwargs`."""
+
 
 @cache
 def by_name():
     """The patches that the table has for the names of functions, in the modules of transformers."""
-    modules = replaced_functions.modules_with_patched_functions()
-    return tuple(patch for module in modules for patch in module_patches(module))
+    owners = {name.rpartition(":")[2].partition(".")[0] for name in PATCHES} - {*dir(builtins)}
+    folders = {name.partition(":")[0] for name in PATCHES}
+    pattern = re.compile(rf"\b({'|'.join(map(re.escape, sorted(owners)))})\b")
+    models = Path(find_spec("transformers").origin).parent / "models"
+    found = []
+    for path in sorted(models.glob("*/modeling_*.py")):
+        if path.parent.name in folders or pattern.search(path.read_text(encoding="utf-8")):
+            found += module_patches(import_module(f"transformers.models.{path.parent.name}.{path.stem}"))
+    return tuple(found)
 
 
 @cache
@@ -64,32 +77,76 @@ def patches():
     return tuple({(patch.name, patch.by): patch for patch in (*declared, *by_name())}.values())
 
 
-def replaced_and_replacement(patch):
-    """The parameters of both; the test passes over what is not installed or has no signature."""
-    owner, name = _owner(patch.name)
-    replacement = function_named(patch.by, "patches", kind="patch")
-    return None if isinstance(replacement, property) else replaced_parameters(owner, name, replacement)
+def missing_arguments(original, replacement):
+    """The arguments with which a function can be called and its replacement cannot; those that it needs besides.
 
-
-def is_compared(patch):
-    package = patch.name.partition(":")[0].partition(".")[0]
-    hides_python = hasattr(builtins, patch.name.partition(":")[2])
+    An argument keeps its name, or has that of another version, and its place, and it is optional if it was. A
+    replacement that passes `**options` on takes any name; one with `**_` drops what is not named, which is a fault.
+    """
+    named = [parameter.name for parameter in original]
+    needed = [parameter.name for parameter in replacement if is_needed(parameter)]
+    dropped = [parameter for index, parameter in enumerate(original) if not is_taken(parameter, index, replacement)]
     return (
-        (find_spec(package) or package not in NOT_INSTALLED)
-        and patch.name not in WITHOUT_SIGNATURE
-        and not hides_python
+        *(parameter.name for parameter in dropped),
+        *(name for name in needed if name_among(name, named) not in named),
     )
 
 
+def parameters(function, *, of_instance=False):
+    """The parameters of a function, that of its instance excepted; ValueError if Python knows no signature of it."""
+    return tuple(inspect.signature(inspect.unwrap(function)).parameters.values())[of_instance:]
+
+
+def is_taken(parameter, index, replacement):
+    """Whether a replacement takes a parameter that an original has at this place."""
+    if parameter.kind in OPEN:
+        return any(other.kind is parameter.kind for other in replacement)
+    indices = {other.name: number for number, other in enumerate(replacement) if other.kind not in OPEN}
+    name = name_among(parameter.name, indices)
+    if name not in indices:
+        return any(other.kind is Parameter.VAR_KEYWORD and not other.name.startswith("_") for other in replacement)
+    other = replacement[indices[name]]
+    is_placed = parameter.kind is Parameter.KEYWORD_ONLY or (
+        indices[name] == index and other.kind is not Parameter.KEYWORD_ONLY
+    )
+    return is_placed and (is_needed(parameter) or not is_needed(other))
+
+
+def is_needed(parameter):
+    """Whether a function cannot be called without a parameter."""
+    return parameter.kind not in OPEN and parameter.default is Parameter.empty
+
+
+def body(function):
+    """The code of a function without its docstring, decorators and annotations."""
+    (tree,) = ast.parse(textwrap.dedent(inspect.getsource(inspect.unwrap(function)))).body
+    assert isinstance(tree, ast.FunctionDef)
+    has_text = isinstance(tree.body[0], ast.Expr) and isinstance(tree.body[0].value, ast.Constant)
+    arguments = [argument for argument in ast.walk(tree.args) if isinstance(argument, ast.arg)]
+    for argument in arguments:
+        argument.annotation = None
+    return ast.unparse([tree.args, *tree.body[has_text:]])
+
+
 def test_each_patch_takes_what_the_original_takes():
-    faults = defaultdict(list)
-    compared = [patch for patch in patches() if is_compared(patch)]
-    assert len(compared) > MOST_OF_THEM
-    for patch in compared:
-        both = replaced_and_replacement(patch)
-        missing = missing_arguments(*both) if both else ()
+    faults, compared = defaultdict(list), 0
+    for patch in patches():
+        package, _, path = patch.name.partition(":")
+        is_installed = package.partition(".")[0] not in NOT_INSTALLED or find_spec(package.partition(".")[0])
+        if not is_installed or patch.name in WITHOUT_SIGNATURE or hasattr(builtins, path):
+            continue
+        compared += 1
+        owner, name = _owner(patch.name)
+        replacement = function_named(patch.by, "patches", kind="patch")
+        if isinstance(replacement, property):
+            continue
+        of_class = inspect.isclass(owner)  # a replacement gets the instance also where the original is a static method
+        is_static = isinstance(inspect.getattr_static(owner, name), staticmethod)
+        original = parameters(getattr(owner, name), of_instance=of_class and not is_static)
+        missing = missing_arguments(original, parameters(replacement, of_instance=of_class))
         if missing:
             faults[f"{patch.by} does not take {', '.join(missing)}"].append(patch.name)
+    assert compared > MOST_OF_THEM
     assert dict(faults) == {}
 
 
@@ -100,7 +157,7 @@ def test_functions_that_the_table_names_without_a_module_have_the_same_code():
         function = patch.name.partition(":")[2]
         if function in PATCHES:
             owner, name = _owner(patch.name)
-            bodies[function][replaced_functions.body(getattr(owner, name))].append(patch.name)
+            bodies[function][body(getattr(owner, name))].append(patch.name)
     several = {function: sorted(code.values()) for function, code in bodies.items() if len(code) > 1}
     assert several == {}
 
@@ -141,11 +198,6 @@ def original(query, key, *, scale=1.0):
     return query, key, scale
 
 
-def missing(signature):
-    """The arguments of `original` that a function with this signature does not take."""
-    return missing_arguments(parameters(original), parameters(eval(f"lambda {signature}: None")))
-
-
 @pytest.mark.parametrize(
     ("signature", "names"),
     [
@@ -160,7 +212,8 @@ def missing(signature):
     ],
 )
 def test_the_arguments_that_a_function_does_not_take(signature, names):
-    assert missing(signature) == names
+    replacement = eval(f"lambda {signature}: None")
+    assert missing_arguments(parameters(original), parameters(replacement)) == names
 
 
 # Errors of a patch

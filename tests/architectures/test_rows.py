@@ -9,6 +9,7 @@ import pytest
 import swept
 import tiny
 from agreement import assert_agreement, assert_axis_sizes
+from sizes import SPECIAL
 from warm import warm
 
 import onnxfn
@@ -20,6 +21,7 @@ FAMILIES |= {"series": series}
 WITHOUT_A_MODEL = ("mctct",)
 """Rows of which transformers 5 has no model."""
 
+NEAR, FAR = SPECIAL["zoedepth"]["bin_configurations"]
 FEATURES = ("feature-extraction",)
 SAMPLE = {
     "text": {
@@ -91,7 +93,7 @@ TABLES = {family: {pair.values[1:] for pair in PAIRS if pair.values[0] == family
 def export_checked(model_type, task, folder, **overrides):
     """The export of a tiny model, whose files agree with PyTorch and have the names and axes of the plan."""
     spec, model = tiny.spec_and_model(model_type, task, **overrides)
-    return assert_axis_sizes(assert_agreement(onnxfn.export(spec, model, folder), folder))
+    return assert_axis_sizes(assert_agreement(onnxfn.export(spec, model, folder)))
 
 
 @pytest.mark.parametrize(
@@ -112,6 +114,14 @@ def test_a_model_with_swin_takes_images_of_any_size(model_type, tmp_path):
     swin = {"model_type": "swin", "image_size": 64, "embed_dim": 16, "depths": [1, 1, 1, 1], "window_size": 4}
     backbone = {**swin, "num_heads": [2, 2, 4, 4], "out_features": ["stage1", "stage2", "stage3", "stage4"]}
     export_checked(model_type, "image-segmentation", tmp_path / "out", backbone_config=backbone)
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize(("ranges", "bins"), [((NEAR,), "softplus"), ((NEAR, FAR), "normed")])
+def test_depths_of_one_range_or_of_bounded_bins_agree(ranges, bins, tmp_path):
+    options = {"bin_configurations": list(ranges), "bin_centers_type": bins}
+    result = export_checked("zoedepth", "depth-estimation", tmp_path / "out", **options)
+    assert ("domain_logits" in result.outputs) is (len(ranges) > 1)
 
 
 @pytest.mark.sweep

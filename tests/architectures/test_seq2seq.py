@@ -55,37 +55,22 @@ SAMPLE = [
 def export_checked(model_type, task, folder, *, decoders="merged", **overrides):
     """A tiny model, and its export, whose files agree with PyTorch and have the names and axes of the plan."""
     spec, model = tiny.spec_and_model(model_type, task, **overrides)
-    return model, assert_agreement(onnxfn.export(spec, model, folder, decoders=decoders), folder)
+    return model, assert_agreement(onnxfn.export(spec, model, folder, decoders=decoders))
 
 
 # Greedy tokens, decoded by these tests
-
-
-def empty_cache(decoder, batch):
-    """The cache before the first token: all dynamic axes but the batch have length 0, the encoder's too."""
-    sizes = {"batch_size": batch}
-    return {
-        input_.name: np.zeros(
-            [size if isinstance(size, int) else sizes.get(size, 0) for size in input_.shape], "float32"
-        )
-        for input_ in decoder.get_inputs()
-        if input_.name.startswith("past_key_values.")
-    }
-
-
-def encoder_states(folder, encoder, source):
-    """The states that the decoder reads, and their mask; noise for a decoder without an encoder."""
-    if "encoder_hidden_states" in source:
-        return source["encoder_hidden_states"], source["encoder_attention_mask"]
-    session = open_session(folder / f"{encoder.name}.onnx")
-    return outputs_of(session, source)["last_hidden_state"], source.get("attention_mask")
 
 
 def tokens_by_onnx(folder, part, states, mask, start):
     """The greedy tokens of a merged decoder. Keys and values of the encoder come from the first step."""
     decoder = open_session(folder / f"{part.name}.onnx")
     feeds = {"encoder_hidden_states": states, "encoder_attention_mask": mask}
-    feeds |= empty_cache(decoder, len(states)) | {"input_ids": start}
+    sizes = {"batch_size": len(states)}  # before the first token, the lengths are 0, that of the encoder too
+    for input_ in decoder.get_inputs():
+        if input_.name.startswith("past_key_values."):
+            shape = [size if isinstance(size, int) else sizes.get(size, 0) for size in input_.shape]
+            feeds[input_.name] = np.zeros(shape, "float32")
+    feeds["input_ids"] = start
     tokens = start
     for step in range(STEPS):
         if "attention_mask" in part.inputs:
@@ -102,17 +87,6 @@ def tokens_by_onnx(folder, part, states, mask, start):
     return tokens
 
 
-def tokens_by_pytorch(model, argument, source, start):
-    """The greedy tokens of the model, without a cache: each from all tokens before it."""
-    arguments = {name: torch.from_numpy(array) for name, array in source.items()}
-    tokens = start
-    for _ in range(STEPS):
-        with torch.no_grad():
-            logits = model(**arguments, **{argument: torch.from_numpy(tokens)}, use_cache=False).logits
-        tokens = np.concatenate([tokens, most_likely_unused_token(logits[:, -1].numpy(), tokens)[:, None]], axis=1)
-    return tokens
-
-
 def assert_same_tokens(model, result, folder):
     """Encoder and merged decoder decode the tokens that PyTorch decodes."""
     encoder = result.plan.parts[0]
@@ -123,8 +97,18 @@ def assert_same_tokens(model, result, folder):
     rows = len(dummies(decoder.spec, {"batch_size": 3})["input_ids"])
     start = np.array([[2, 5], [3, 9], [7, 2]] * (rows // 3))
     argument = next(input_.forward_path[0] for input_ in decoder.spec.inputs if input_.name == "input_ids")
-    expected = tokens_by_pytorch(model, argument, source, start)
-    states, mask = encoder_states(folder, encoder, source)
+    arguments = {name: torch.from_numpy(array) for name, array in source.items()}
+    expected = start
+    for _ in range(STEPS):  # without a cache, each token from all tokens before it
+        with torch.no_grad():
+            logits = model(**arguments, **{argument: torch.from_numpy(expected)}, use_cache=False).logits
+        new = most_likely_unused_token(logits[:, -1].numpy(), expected)[:, None]
+        expected = np.concatenate([expected, new], axis=1)
+    if "encoder_hidden_states" in source:
+        states, mask = source["encoder_hidden_states"], source["encoder_attention_mask"]
+    else:
+        session = open_session(folder / f"{encoder.name}.onnx")
+        states, mask = outputs_of(session, source)["last_hidden_state"], source.get("attention_mask")
     assert tokens_by_onnx(folder, decoder, states, mask, start).tolist() == expected.tolist()
 
 
@@ -347,5 +331,4 @@ def test_every_task_of_every_encoder_decoder_agrees_with_pytorch(model_type, tas
 
 
 def test_the_recorded_results_are_of_this_table():
-    """A row or a task that was added since the last sweep has no result yet."""
     assert swept.pairs("seq2seq") == set(PAIRS)

@@ -42,25 +42,21 @@ def speech_from_onnx(folder, text, speaker):
     return outputs_of(vocoder, {"spectrogram": np.concatenate(spectra)})["waveform"]
 
 
-def speech_from_transformers(model, text, speaker, monkeypatch):
-    """The waveform of `generate_speech` with the dropout mask of the file, stopped by its length only."""
-    calls = count()
-
-    def constant_dropout(prenet, frames, p):
-        layer = next(calls) % len(prenet.layers)
-        return frames * speecht5.dropout_mask(frames.shape[1], frames.shape[2], layer, p) / (1 - p)
-
-    monkeypatch.setattr(modeling_speecht5.SpeechT5SpeechDecoderPrenet, "_consistent_dropout", constant_dropout)
-    options = {"threshold": 9.0, "maxlenratio": 2 * STEPS / text.shape[1] + 0.01, "vocoder": model.vocoder}
-    return model.generate_speech(torch.from_numpy(text), torch.from_numpy(speaker), **options).numpy()
-
-
 def test_speecht5_speaks_as_transformers(tmp_path, monkeypatch):
     spec, model = tiny.spec_and_model("speecht5", "text-to-audio-with-past")
     onnxfn.export(spec, model, tmp_path / "out", check=False)
     text = np.random.default_rng(0).integers(3, 128, (1, 11))
     speaker = np.random.default_rng(1).normal(size=(1, 12)).astype("float32")
-    expected = speech_from_transformers(model, text, speaker, monkeypatch)
+    calls = count()
+
+    def dropout_of_the_file(prenet, frames, p):
+        layer = next(calls) % len(prenet.layers)
+        return frames * speecht5.dropout_mask(frames.shape[1], frames.shape[2], layer, p) / (1 - p)
+
+    monkeypatch.setattr(modeling_speecht5.SpeechT5SpeechDecoderPrenet, "_consistent_dropout", dropout_of_the_file)
+    stopped_by_length = {"threshold": 9.0, "maxlenratio": 2 * STEPS / text.shape[1] + 0.01, "vocoder": model.vocoder}
+    tensors = (torch.from_numpy(text), torch.from_numpy(speaker))
+    expected = model.generate_speech(*tensors, **stopped_by_length).numpy()
     assert expected.shape == (2 * STEPS * 6,)
     np.testing.assert_allclose(speech_from_onnx(tmp_path / "out", text, speaker), expected, atol=1e-4)
 
@@ -121,18 +117,6 @@ def transcription_from_onnx(folder, config, feeds):
     return np.stack(sequence, axis=1)
 
 
-def with_balanced_tokens(model, inputs):
-    """The transducer with the mean logit of each token shifted to 0, and that of the blank to slightly more."""
-    token_ids = torch.arange(model.config.vocab_size).expand(3, -1)
-    with torch.no_grad():
-        for parameter in model.decoder.parameters():
-            parameter.mul_(4)
-        logits = model(**inputs, decoder_input_ids=token_ids).logits
-        model.joint.head.bias -= logits.mean((0, 1, 2))
-        model.joint.head.bias[model.config.blank_token_id] += 0.4 * logits.std()
-    return model
-
-
 @pytest.mark.parametrize(
     "model_type", ["parakeet_rnnt", "parakeet_tdt", pytest.param("nemotron_asr_streaming", marks=pytest.mark.sweep)]
 )
@@ -141,7 +125,14 @@ def test_a_transducer_transcribes_as_transformers(model_type, tmp_path):
     config = tiny.config(model_type)
     feeds = dummies(onnxfn.plan(spec, config).parts[0].spec, {"batch_size": 3, "sequence_length": 90}, seed=4)
     tensors = {name: torch.from_numpy(array) for name, array in feeds.items()}
-    model = with_balanced_tokens(tiny.model(model_type, spec.call.loader), tensors)
+    model = tiny.model(model_type, spec.call.loader)
+    with torch.no_grad():  # the mean logit of each token is 0, and that of the blank slightly more
+        for parameter in model.decoder.parameters():
+            parameter.mul_(4)
+        token_ids = torch.arange(config.vocab_size).expand(3, -1)
+        logits = model(**tensors, decoder_input_ids=token_ids).logits
+        model.joint.head.bias -= logits.mean((0, 1, 2))
+        model.joint.head.bias[config.blank_token_id] += 0.4 * logits.std()
     onnxfn.export(spec, model, tmp_path / "out")
     suppressed = list(range(config.vocab_size, model.joint.head.out_features))
     options = {"decoder_start_token_id": config.blank_token_id, "suppress_tokens": suppressed or None, "max_length": 99}

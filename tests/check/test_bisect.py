@@ -64,10 +64,8 @@ FAULTS = [
 """Model type, the module that is changed after the export, and the change."""
 
 
-@pytest.fixture(scope="module")
-def exports(exports_of):
-    """From a model type to its spec, its model and the folder of its export."""
-    return exports_of(lambda model_type: tiny.spec_and_model(model_type, MODELS[model_type]))
+def spec_and_model(model_type):
+    return tiny.spec_and_model(model_type, MODELS[model_type])
 
 
 @pytest.mark.parametrize(

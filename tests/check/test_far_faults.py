@@ -125,20 +125,15 @@ class Scores(torch.nn.Module):
         return self.inner(input_ids=tokens).logits.softmax(-1)
 
 
-@pytest.fixture(scope="module")
-def exports(exports_of):
-    """From a name in MODELS to its spec, its model and the folder of its export."""
-
-    def built(name):
-        model_type, sizes = MODELS[name.removeprefix("around ")]
-        model = tiny.model(model_type, "AutoModelForCausalLM", **sizes)
-        if name not in MODELS:
-            scores = Scores()
-            scores.inner = model
-            return onnxfn.derived(scores, sample=torch.ones(2, 4).long(), axes={"tokens": "batch_size length"}), scores
-        return onnxfn.spec_for(model, "text-generation-with-past"), model
-
-    return exports_of(built)
+def spec_and_model(name):
+    """Of a name in MODELS, or of a module around such a model."""
+    model_type, sizes = MODELS[name.removeprefix("around ")]
+    model = tiny.model(model_type, "AutoModelForCausalLM", **sizes)
+    if name not in MODELS:
+        scores = Scores()
+        scores.inner = model
+        return onnxfn.derived(scores, sample=torch.ones(2, 4).long(), axes={"tokens": "batch_size length"}), scores
+    return onnxfn.spec_for(model, "text-generation-with-past"), model
 
 
 def report_of(spec, model, folder):

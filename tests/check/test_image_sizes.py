@@ -173,8 +173,8 @@ def test_texts_are_at_most_as_long_as_the_file_says():
     assert min(lengths) < 9
 
 
-def counted_copies(copies):
-    """A model for images that appends to `copies` each time that it is copied."""
+def test_an_export_copies_a_model_for_images_once_and_so_does_a_validation(tmp_path):
+    copies, images = [], compose(images_without_cases, gives("features", "batch_size _ rows columns", path=(0,)))
 
     class Copied(torch.nn.Conv2d):
         def __reduce_ex__(self, protocol):
@@ -184,12 +184,7 @@ def counted_copies(copies):
         def forward(self, pixel_values):
             return super().forward(pixel_values)
 
-    return Copied(3, 4, 3)
-
-
-def test_an_export_copies_a_model_for_images_once_and_so_does_a_validation(tmp_path):
-    copies, images = [], compose(images_without_cases, gives("features", "batch_size _ rows columns", path=(0,)))
-    model = counted_copies(copies)
+    model = Copied(3, 4, 3)
     onnxfn.export(images, model, tmp_path / "model.onnx")
     assert len(copies) == 1
     assert onnxfn.validate(images, model, tmp_path / "model.onnx").passed

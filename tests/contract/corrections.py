@@ -58,16 +58,11 @@ def corrections(kind: str, *where: str | None) -> tuple[Correction, ...]:
     return tuple(row for row in CORRECTIONS if row.kind == kind and (not where or row.fits(*where)))
 
 
-def single_part(part: str) -> Callable[[ExportSpec], ExportSpec]:
-    """The edit that exports one part only, as `model.onnx`: Optimum writes each variant to a file of that name."""
-    return lambda spec: evolve(with_behavior(spec, part), parts=Parts(files=(File("model"),)))
-
-
 VARIANTS: Mapping[tuple[str, str], Callable[[ExportSpec], ExportSpec]] = {
-    ("colpali", "text"): single_part("text_model"),
+    ("colpali", "text"): lambda spec: evolve(with_behavior(spec, "text_model"), parts=Parts(files=(File("model"),))),
     ("metaclip_2", "split"): split,
 }
-"""(model type, variant of Optimum that is not its default) -> the edit that exports the same files."""
+"""(model type, variant of Optimum that is not its default) -> the edit that exports the same files, by their names."""
 
 # Optimum declares the whole SAM as one of its parts, and a split MetaCLIP 2 for a task whose class has no parts.
 EXCLUDED = {("sam", "feature-extraction@monolith"), ("metaclip_2", "image-classification@split")}

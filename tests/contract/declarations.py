@@ -12,12 +12,6 @@ def contract():
     return json.loads(lzma.decompress((Path(__file__).parent / "optimum.json.xz").read_bytes()))
 
 
-def single_file(task):
-    """The one file of a component of a pipeline, as `{variant: [(file, case)]}`."""
-    (case,) = task["cases"]
-    return {"default": [("model.onnx", case)]}
-
-
 @cache
 def exports(model_type, preset):
     """What Optimum exports: {our name of the task: (its name in Optimum, [(file, case), ...])}.
@@ -27,16 +21,12 @@ def exports(model_type, preset):
     """
     tasks = {}
     for name, task in contract()[model_type]["configs"][preset]["tasks"].items():
-        for variant_text, files in (task["export"] if "export" in task else single_file(task)).items():
-            if variant_text.startswith("default") and "error" not in files:
+        component = {"default": [("model.onnx", case) for case in task["cases"]]}  # of a pipeline: one case
+        for text, files in task.get("export", component).items():
+            if text.startswith("default") and "error" not in files:
                 variant = task["cases"][files[0][1]]["state"].get("variant", "")
                 past = "-with-past" if variant.endswith("with-past") else ""
-                suffix = "" if past or variant == "without-past" else variant_suffix(variant_text)
+                chosen = "" if text.endswith("(the default)") else text.partition("variant ")[2]
+                suffix = f"@{chosen}" if chosen and not past and variant != "without-past" else ""
                 tasks[f"{name}{past}{suffix}"] = name, files
     return tasks
-
-
-def variant_suffix(text):
-    """`@split` for "default, variant split", and nothing for Optimum's default variant."""
-    variant = text.partition("variant ")[2]
-    return f"@{variant}" if variant and not variant.endswith("(the default)") else ""

@@ -76,8 +76,8 @@ def test_an_export_of_30_layers_prints_at_most_25_lines_and_40_with_its_stages(d
     assert re.search(r"^capture model  [\d.]+ s$", result.stderr, re.MULTILINE)
 
 
-def large_result(parts, variants):
-    """The result of an export of files with 500 tensors each, with measurements and weights that are not quantized."""
+@pytest.mark.parametrize(("parts", "variants"), [(1, 1), (6, 6), (40, 1), (40, 8)])
+def test_a_result_of_many_files_is_a_screen_with_the_figures_of_each(parts, variants):
     names = [f"part_{number}" for number in range(parts)]
     spec = onnxfn.plan(onnxfn.spec_for("bert", "fill-mask"), {"vocab_size": 99}).parts[0].spec
     spec = PlannedSpec(name="bert", inputs=spec.inputs, outputs=spec.outputs, derived="BertModel")
@@ -85,7 +85,7 @@ def large_result(parts, variants):
     measured = [Measurement(name, "logits", "agreement", 0.9876, 0.5, "300 tokens", True) for name in names]
     measured += [Measurement(name, "q_proj", "weights", 0.9912, 0.5, "all weights", True) for name in names]
     plan = evolve(plan, weight_bytes=[WeightBytes(name, 2_000_000) for name in names])
-    return Exported(
+    result = Exported(
         "out",
         [f"out/onnx/{name}.onnx" for name in names] + ["out/config.json"],
         plan,
@@ -95,11 +95,6 @@ def large_result(parts, variants):
         graphs=[GraphSize(name, 1000, 10) for name in names],
         not_quantized=[NotQuantized(names[0], f"weight.{number}", "ScatterND reads it") for number in range(99)],
     )
-
-
-@pytest.mark.parametrize(("parts", "variants"), [(1, 1), (6, 6), (40, 1), (40, 8)])
-def test_a_result_of_many_files_is_a_screen_with_the_figures_of_each(parts, variants):
-    result = large_result(parts, variants)
     lines = result_text(result).splitlines()
     assert len(lines) <= LINES - 1
     assert "check passed" in lines[0]

@@ -3,12 +3,25 @@
 import ast
 import inspect
 import re
+from pathlib import Path
 
-import coming_from
 import pytest
-from coming_from import INSTEAD
 
 import onnxfn
+
+ROOT = Path(__file__).parents[2]
+ROW = re.compile(r"\| `(?P<name>[^`]+)` \| (?P<instead>.+) \|")
+
+
+def rows(table):
+    """The rows of a table in Markdown: a name, and what to write instead; its head too, if it is a name."""
+    matches = filter(None, map(ROW.fullmatch, table.splitlines()))
+    return {match["name"]: match["instead"].replace("\\|", "|") for match in matches}
+
+
+TABLES = (ROOT / "tests" / "contract" / "README.md").read_text().partition("## Every name")[2].split("\n\n")
+INSTEAD = {next(iter(table)): dict([*table.items()][1:]) for table in map(rows, TABLES) if table}
+"""{module or class: {its public name: what to write instead}}; a table has the module or class in its head."""
 
 NAMES = [(title, name) for title, names in INSTEAD.items() for name in names]
 NO_CODE = ("threshold", "path", "pt", "-with-past")
@@ -47,6 +60,6 @@ def test_what_to_write_instead_is_public_and_takes_these_keywords(title, name):
 
 
 def test_the_names_that_are_used_most_have_the_same_row():
-    used = coming_from.most_used()
+    used = rows((ROOT / "README.md").read_text().partition("| name | instead |")[2].partition("\n\n")[0])
     assert used
     assert used == {name: INSTEAD[name.rpartition(".")[0]][name.rpartition(".")[2]] for name in used}

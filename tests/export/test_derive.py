@@ -66,7 +66,7 @@ def test_a_model_without_a_row_is_exported_and_agrees(model_type, loader, task, 
     model = tiny.model(model_type, loader)
     spec = onnxfn.spec_for(model, task, architectures=UNROWED)
     assert type(model).__name__ in str(spec)
-    assert_agreement(onnxfn.export(spec, model, tmp_path / "out"), tmp_path / "out")
+    assert_agreement(onnxfn.export(spec, model, tmp_path / "out"))
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_a_model_without_a_row_is_exported_and_agrees(model_type, loader, task, 
 )
 def test_a_model_type_without_a_row_agrees(model_type, kind, task, input_name, tmp_path):
     model = shrunk.model(model_type, kind)
-    result = assert_agreement(onnxfn.export(onnxfn.derived(model, task), model, tmp_path / "out"), tmp_path / "out")
+    result = assert_agreement(onnxfn.export(onnxfn.derived(model, task), model, tmp_path / "out"))
     assert input_name in result.inputs
 
 
@@ -255,7 +255,7 @@ def test_a_sample_that_does_not_fit_raises_an_error(sample, axes, error, message
 def test_a_vision_tower_without_a_row_takes_images_of_any_grid(tmp_path):
     """Grids that were not traced: other numbers of images and patches, a video of several frames."""
     model = shrunk.model("qwen2_5_vl_vision", "Qwen2_5_VisionTransformerPretrainedModel")
-    result = assert_agreement(onnxfn.export(onnxfn.derived(model), model, tmp_path / "out"), tmp_path / "out")
+    result = assert_agreement(onnxfn.export(onnxfn.derived(model), model, tmp_path / "out"))
     session = onnxruntime.InferenceSession(tmp_path / "out" / "model.onnx")
     for grid in ([[3, 4, 6], [1, 10, 2]], [[1, 2, 2]], [[1, 6, 6], [2, 4, 4], [1, 14, 2]]):
         images = torch.tensor(grid)

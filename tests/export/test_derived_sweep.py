@@ -67,7 +67,7 @@ def attempt(model_type, name, folder):
                 return task, f"not: no small configuration is known, this one has {size / 1e6:.0f} million parameters"
             model = shrunk.model(model_type, name)
             spec = onnxfn.derived(model)
-            result = assert_agreement(onnxfn.export(spec, model, folder), folder)
+            result = assert_agreement(onnxfn.export(spec, model, folder))
             return spec.task, swept.line(result, f"of {', '.join(result.plan.parts[0].inputs)}{versions_of_timm()}")
     except (Exception, SystemExit) as problem:  # noqa: BLE001 - the result of the sweep is the error
         first = next((line.strip() for line in str(problem).splitlines() if line.strip()), "")

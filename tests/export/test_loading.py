@@ -1,4 +1,4 @@
-"""Configurations and models are loaded from a folder or from the hub."""
+"""Configurations and models are loaded from a folder or from the hub, a model for its task or another."""
 
 import pytest
 import tiny
@@ -7,6 +7,7 @@ from own_processes import printed
 from refusals import refusal
 
 import onnxfn
+from onnxfn import model_for
 from onnxfn.check.variants.text_references import text_tokens
 from onnxfn.export.load import loading
 from onnxfn.export.load.folders import checkpoint_folder
@@ -101,3 +102,11 @@ def test_a_tokenizer_with_code_of_its_own_is_not_loaded(tmp_path):
     assert text_tokens(None, tmp_path) is None
     assert "no processor in" in refusal(ModelNotFound, saved_processor, tmp_path)
     assert not (tmp_path / "executed").exists()
+
+
+def test_a_checkpoint_is_loaded_for_its_task_or_another(tmp_path):
+    tiny.model("bert", "AutoModelForMaskedLM").save_pretrained(tmp_path)
+    assert type(model_for(str(tmp_path))).__name__ == "BertForMaskedLM"
+    model = model_for(str(tmp_path), "default")
+    assert type(model).__name__ == "BertModel"
+    assert not model.training

@@ -1,20 +1,148 @@
 """Every error of the operating system is one line with exit code 1, and nothing is left."""
 
+import ctypes
 import os
 import resource
 import shutil
 import subprocess
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 import tiny
+from attrs import frozen
 from command_line import invoke, succeed
-from os_faults import FAULTS, privileges
 from refusals import refusal
 
 import onnxfn
 from onnxfn.specs.errors import WriteFailed
+
+CAPABILITY_VERSION = 0x20080522
+IGNORES_PERMISSIONS = 0b110
+"""The bits of CAP_DAC_OVERRIDE and CAP_DAC_READ_SEARCH in a set of capabilities."""
+
+
+@frozen
+class Fault:
+    """A situation that makes an export impossible.
+
+    Attributes:
+        prepare: Prepares an empty folder; returns the path to export to.
+        message: A part of the error.
+        flags: Flags of the command.
+        unprivileged: Whether permissions hold, although the tests may run as root.
+    """
+
+    prepare: object
+    message: str
+    flags: tuple[str, ...] = ()
+    unprivileged: bool = False
+
+
+@contextmanager
+def privileges(*, dropped):
+    """Makes permissions hold for root, too, if `dropped`: this thread gives up the capability to ignore them."""
+    if not dropped or os.geteuid() != 0:
+        yield
+        return
+    libc = ctypes.CDLL(None, use_errno=True)
+    header, sets = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION, 0), (ctypes.c_uint32 * 6)()
+    assert libc.capget(header, sets) == 0
+    effective = sets[0]
+    sets[0] = effective & ~IGNORES_PERMISSIONS
+    assert libc.capset(header, sets) == 0
+    try:
+        yield
+    finally:
+        sets[0] = effective
+        assert libc.capset(header, sets) == 0
+
+
+def file(path, mode=0o644):
+    path.write_text("a file")
+    path.chmod(mode)
+    return path
+
+
+def folder(path, mode=0o755):
+    path.mkdir(parents=True)
+    path.chmod(mode)
+    return path
+
+
+def linked(path, target):
+    path.symlink_to(target)
+    return path
+
+
+def with_mode(top, mode, name=""):
+    """Changes the mode of the folder of the checkpoint, or of a file in it."""
+    (top / "checkpoint" / name).chmod(mode)
+    return top / "out"
+
+
+def gone_folder(top):
+    os.chdir(folder(top / "current"))
+    (top / "current").rmdir()
+    return "out"
+
+
+def obstructed_subfolder(top):
+    file(folder(top / "out") / "onnx")
+    return top / "out"
+
+
+def device(top):
+    os.mkfifo(top / "out")
+    return top / "out"
+
+
+FAULTS = {
+    "a long name": Fault(lambda top: top / ("o" * 300), "file name too long"),
+    "a long name of a file": Fault(lambda top: top / ("o" * 300 + ".onnx"), "file name too long"),
+    "a long path": Fault(lambda top: top / "/".join(["out"] * 1500), "file name too long"),
+    "below a file": Fault(lambda top: file(top / "mine") / "out", "which is not a folder"),
+    "far below a file": Fault(
+        lambda top: file(top / "mine") / "a" / "b" / "out", "which is not a folder; choose another path"
+    ),
+    "a file below a file": Fault(
+        lambda top: file(top / "mine") / "out.onnx", "which is not a folder; choose another path"
+    ),
+    "a file": Fault(lambda top: file(top / "out"), "is a file and does not end in .onnx"),
+    "a pipe": Fault(device, "is a file and does not end in .onnx"),
+    "a dangling link": Fault(
+        lambda top: linked(top / "out", "nowhere/here"), "is a link to nowhere/here, which does not exist"
+    ),
+    "a link to itself": Fault(lambda top: linked(top / "out", "out"), "is a link to out, which does not exist"),
+    "below a link to itself": Fault(lambda top: linked(top / "mine", "mine") / "out", "which is not a folder"),
+    "no current folder": Fault(gone_folder, "the current folder does not exist any more"),
+    "a system folder": Fault(lambda _: "/proc/out", "cannot write /proc/out: no such file or directory"),
+    "a file where a folder is": Fault(
+        obstructed_subfolder, "not a directory", ("--overwrite", "--layout", "transformers.js")
+    ),
+    "a parent without write permission": Fault(
+        lambda top: folder(top / "mine", 0o555) / "out", "permission denied", (), unprivileged=True
+    ),
+    "a parent without search permission": Fault(
+        lambda top: folder(top / "mine", 0o600) / "out", "permission denied", (), unprivileged=True
+    ),
+    "a folder without write permission": Fault(
+        lambda top: folder(top / "out", 0o555), "permission denied", ("--overwrite",), unprivileged=True
+    ),
+    "weights without read permission": Fault(
+        lambda top: with_mode(top, 0, "model.safetensors"), "cannot be read: permission denied", (), unprivileged=True
+    ),
+    "a configuration without read permission": Fault(
+        lambda top: with_mode(top, 0, "config.json"), "cannot be read: permission denied", (), unprivileged=True
+    ),
+    "a checkpoint without search permission": Fault(
+        lambda top: with_mode(top, 0o600), "cannot be read: permission denied", (), unprivileged=True
+    ),
+    "a checkpoint without read permission": Fault(
+        lambda top: with_mode(top, 0), "permission denied", (), unprivileged=True
+    ),
+}
 
 
 @pytest.fixture(scope="module")

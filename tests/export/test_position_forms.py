@@ -17,9 +17,7 @@ THREE_AXES = {"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor"
 
 def exported(edit, model_type, folder, **options):
     model = tiny.model(model_type, "AutoModelForCausalLM", **options)
-    result = onnxfn.export(edit(spec_for(model_type, TASK)), model, folder / "out")
-    assert_agreement(result, folder / "out")
-    return result, model
+    return assert_agreement(onnxfn.export(edit(spec_for(model_type, TASK)), model, folder / "out")), model
 
 
 @pytest.mark.parametrize("model_type", ["llama", "gpt2"])
@@ -57,8 +55,7 @@ def test_a_model_without_such_positions_is_refused(tmp_path):
 def test_positions_that_the_row_leaves_out_can_be_taken(tmp_path):
     spec, model = spec_for("bert", "fill-mask"), tiny.model("bert", "AutoModelForMaskedLM")
     assert "position_ids" not in spec
-    result = onnxfn.export(with_input(spec, "position_ids"), model, tmp_path / "out")
-    assert_agreement(result, tmp_path / "out")
+    result = assert_agreement(onnxfn.export(with_input(spec, "position_ids"), model, tmp_path / "out"))
     inputs = onnxfn.dummy_inputs(with_input(spec, "position_ids"), model, "np")
     first = result(**inputs)["logits"]
     other = result(**{**inputs, "position_ids": inputs["position_ids"][:, ::-1].copy()})["logits"]

@@ -15,7 +15,7 @@ TOKENS = 32
 
 
 def test_one_file_completes_texts_as_pytorch_does(tmp_path):
-    """One test, so that one process exports the model, which takes longest."""
+    """One test, so that one process exports the model, which takes longest. A padded batch is as each prompt alone."""
     model, tokenizer = load_smollm2()
     out = tmp_path / "smollm2"
     tokenizer.save_pretrained(tmp_path / "checkpoint")
@@ -29,16 +29,11 @@ def test_one_file_completes_texts_as_pytorch_does(tmp_path):
         expected = model.generate(**inputs, max_new_tokens=TOKENS, do_sample=False, eos_token_id=None).numpy()
         completed = generate(out / "model.onnx", inputs["input_ids"].numpy(), max_new_tokens=TOKENS)
         assert np.array_equal(completed, expected)
-    assert_a_batch_of_padded_prompts_is_completed_like_each_prompt_alone(out, tokenizer)
-    assert AutoTokenizer.from_pretrained(out)(PROMPT)["input_ids"] == tokenizer(PROMPT)["input_ids"]
-
-
-def assert_a_batch_of_padded_prompts_is_completed_like_each_prompt_alone(out, tokenizer):
-    file = out / "model.onnx"
     single = [tokenizer(prompt, return_tensors="np")["input_ids"] for prompt in PROMPTS]
     longest = max(ids.shape[1] for ids in single)
     ids = np.concatenate([np.pad(row, ((0, 0), (longest - row.shape[1], 0))) for row in single])
     mask = np.concatenate([np.pad(np.ones_like(row), ((0, 0), (longest - row.shape[1], 0))) for row in single])
-    batch = generate(file, ids, mask, max_new_tokens=TOKENS)
+    batch = generate(out / "model.onnx", ids, mask, max_new_tokens=TOKENS)
     for row, prompt in zip(batch, single, strict=True):
-        assert np.array_equal(row[-TOKENS:], generate(file, prompt, max_new_tokens=TOKENS)[0, -TOKENS:])
+        assert np.array_equal(row[-TOKENS:], generate(out / "model.onnx", prompt, max_new_tokens=TOKENS)[0, -TOKENS:])
+    assert AutoTokenizer.from_pretrained(out)(PROMPT)["input_ids"] == tokenizer(PROMPT)["input_ids"]

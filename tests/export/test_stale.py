@@ -76,13 +76,6 @@ def test_a_file_of_onnxfn_is_not_one_any_more_when_another_program_saves_it(tmp_
 # Side files
 
 
-def write_with_report(folder, names, number=0):
-    """A set of files and the report on it."""
-    files = write_set(folder, names, number)
-    facts = {name: {"bytes": 1, "sha256": sha256_of(folder / name)} for name in (file.name for file in files)}
-    (folder / REPORT_FILE).write_text(report_text(files=facts))
-
-
 SIDE_FILES = {
     "of an earlier export": (
         ["model.onnx", "config.json", "vocab.txt", "generation_config.json"],
@@ -99,7 +92,9 @@ SIDE_FILES = {
 
 @pytest.mark.parametrize(("names", "own", "published", "expected"), SIDE_FILES.values(), ids=SIDE_FILES)
 def test_side_files_of_an_earlier_export_are_stale_as_they_were_written(tmp_path, names, own, published, expected):
-    write_with_report(tmp_path, names)
+    files = [file.name for file in write_set(tmp_path, names, 0)]
+    facts = {name: {"bytes": 1, "sha256": sha256_of(tmp_path / name)} for name in files}
+    (tmp_path / REPORT_FILE).write_text(report_text(files=facts))
     (tmp_path / own).write_text("mine")
     assert stale(tmp_path, *published) == expected
 

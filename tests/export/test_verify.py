@@ -54,20 +54,16 @@ def folder(exported, tmp_path):
     return Path(shutil.copytree(exported, tmp_path / "copy"))
 
 
-def small_graph():
-    """An ONNX file of one `Add`, the same bytes each time."""
-    ports = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch_size", 2, None]) for name in ("x", "y")]
-    weight = helper.make_tensor("w", TensorProto.FLOAT, [2, 1], b"\0" * 8, raw=True)
-    node = helper.make_node("Add", ["x", "w"], ["y"])
-    graph = helper.make_graph([node], "g", ports[:1], ports[1:], [weight])
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10, producer_name="test")
-
-
 def test_the_format_is_that_of_the_golden_file(tmp_path):
     """For a new format: write the new file; raise SCHEMA_VERSION if a field goes or changes its meaning."""
     (tmp_path / "onnx").mkdir()
     files = (tmp_path / "onnx" / "model.onnx", tmp_path / "config.json")
-    files[0].write_bytes(small_graph().SerializeToString())
+    ports = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch_size", 2, None]) for name in ("x", "y")]
+    weight = helper.make_tensor("w", TensorProto.FLOAT, [2, 1], b"\0" * 8, raw=True)
+    node = helper.make_node("Add", ["x", "w"], ["y"])
+    graph = helper.make_graph([node], "g", ports[:1], ports[1:], [weight])
+    stated = {"opset_imports": [helper.make_opsetid("", 18)], "ir_version": 10, "producer_name": "test"}
+    files[0].write_bytes(helper.make_model(graph, **stated).SerializeToString())
     files[1].write_text("{}\n")
     options = resolved_write_options(WriteOptions(layout="transformers.js"))
     measurement = Measurement("model", "logits", "kl", 0.01, 0.05, "300 tokens of text", passed=True)

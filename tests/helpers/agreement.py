@@ -1,5 +1,7 @@
 """Assertions that hold for every export: it agrees with PyTorch, and its files have the planned names and axes."""
 
+from pathlib import Path
+
 import onnx
 
 from onnxfn.check.cases.references import check_cases
@@ -7,13 +9,13 @@ from onnxfn.specs.algebra.dummies import dummies
 from onnxfn.specs.axes import symbols, terms, value
 
 
-def assert_agreement(result, folder):
+def assert_agreement(result):
     """Asserts that the files of an export agree with PyTorch and with the plan; returns the result."""
     assert result.report.passed
     # Outputs may be in the thousands, such as the masked scores of a layout: there the error relative to them counts.
     assert all(min(difference.max_abs, difference.max_rel) < 1e-4 for difference in result.report.differences)
     for part in result.plan.parts:
-        graph = onnx.load(folder / f"{part.name}.onnx").graph
+        graph = onnx.load(Path(result.path) / f"{part.name}.onnx").graph
         assert list(dynamic_axes(graph.input).items()) == list(part.inputs.items())
         assert list(dynamic_axes(graph.output).items()) == list(part.outputs.items())
     return result
@@ -43,18 +45,14 @@ def assert_axis_sizes(result):
             case for case in check_cases(part, limits=result.limits) if not case.name.startswith(("long", "far"))
         ]
         for index, case in enumerate(planned):
-            sizes = input_sizes(part, dummies(case.spec, {}))
+            arrays = dummies(case.spec, {})
+            sizes = {
+                symbol: arrays[input_.name].shape[axis]
+                for input_ in part.spec.inputs
+                for axis, symbol in symbols(input_.axes).items()
+            }
             for output in part.spec.outputs:
                 for axis, symbol in symbols(output.axes).items():
                     if sizes.keys() >= set(terms(symbol)):
                         assert shapes[output.name][index][axis] == value(symbol, sizes), (output.name, case.name)
     return result
-
-
-def input_sizes(part, arrays):
-    """`{symbol: size}` of the dynamic axes of inputs."""
-    return {
-        symbol: arrays[input_.name].shape[axis]
-        for input_ in part.spec.inputs
-        for axis, symbol in symbols(input_.axes).items()
-    }

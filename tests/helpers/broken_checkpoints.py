@@ -93,10 +93,6 @@ def outside(name: str) -> Break:
     return moved(name, f"../private/{name}")
 
 
-def other_blob(name: str) -> Break:
-    return moved(name, "../models--me--private/blobs/0123abcd")
-
-
 def weights_elsewhere(folder: Path) -> None:
     """Moves the weights to another folder, which the index names."""
     (folder.parent / "private").mkdir()
@@ -259,7 +255,7 @@ FILES: Mapping[str, Broken] = {
     "weights: a named pipe": Broken(pipe(WEIGHTS), "'model.safetensors' is not a regular file"),
     "weights: a link out of the folder": Broken(outside(WEIGHTS), "'model.safetensors' is a link out of its folder"),
     "weights: a link to a blob of another model": Broken(
-        other_blob(WEIGHTS), "'model.safetensors' is a link out of its folder"
+        moved(WEIGHTS, "../models--me--private/blobs/0123abcd"), "'model.safetensors' is a link out of its folder"
     ),
     "weights: bytes at the end": Broken(
         lambda folder: (folder / WEIGHTS).open("ab").write(b"more"), "has 4 bytes after its last tensor"

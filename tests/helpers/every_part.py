@@ -95,7 +95,7 @@ def tiny_model(model_type: str, task: str) -> Any:
 
 def exported(model: Any, task: str, folder: Path) -> str:
     """The line of a model each of whose parts agrees with PyTorch and has the names and axes of the plan."""
-    result = assert_agreement(onnxfn.export(onnxfn.spec_for(model, task), model, folder), folder)
+    result = assert_agreement(onnxfn.export(onnxfn.spec_for(model, task), model, folder))
     towers = [part for part in result.plan.parts if part.name in TOWERS[task.removesuffix("-with-past")]]
     more = [f"{part.name} of {', '.join(part.inputs)}" for part in towers or result.plan.parts[:1]]
     is_timm = model.config.model_type in OF_TIMM

@@ -9,7 +9,6 @@ import json
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 from every_part import OF_TIMM, tiny_model
 
@@ -34,25 +33,20 @@ Row = dict[str, dict[str, dict[str, str]]]
 
 
 def planned(model_type: str) -> Row:
-    """The files of a tiny model of a type, as its plan says: nothing is traced."""
+    """The types and axes of the tensors of each file of a tiny model; those that differ in the layer alone are one."""
     task = TASKS[model_type]
     model = tiny_model(model_type, task)
-    return row(onnxfn.plan(onnxfn.spec_for(model, task), model))
-
-
-def row(plan: Any) -> Row:
-    """The types and axes of the tensors of each file; tensors that differ in the layer alone are one entry."""
-    return {part.name: _tensors(dict(spec_sections(part.spec))) for part in plan}
+    plan = onnxfn.plan(onnxfn.spec_for(model, task), model)
+    sections = {part.name: dict(spec_sections(part.spec)) for part in plan}
+    return {
+        name: {kind: {tensor[0]: tensor[1] for tensor in each[kind]} for kind in ("inputs", "outputs")}
+        for name, each in sections.items()
+    }
 
 
 def golden() -> dict[str, Row]:
     """The recorded rows."""
     return dict(json.loads(GOLDEN.read_text()))
-
-
-def client_facts() -> dict[str, Any]:
-    """What the clients state."""
-    return dict(json.loads(CLIENTS.read_text()))
 
 
 def write() -> None:
@@ -62,7 +56,3 @@ def write() -> None:
         model_type: golden()[model_type] if model_type in left else planned(model_type) for model_type in sorted(TASKS)
     }
     GOLDEN.write_text(json.dumps(rows, indent=1) + "\n")
-
-
-def _tensors(sections: Mapping[str, Any]) -> dict[str, dict[str, str]]:
-    return {kind: {tensor[0]: tensor[1] for tensor in sections[kind]} for kind in ("inputs", "outputs")}

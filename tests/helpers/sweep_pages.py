@@ -6,7 +6,6 @@
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
 from statistics import median
 from textwrap import fill
 from typing import Any
@@ -117,20 +116,6 @@ def seconds_summary() -> str:
     return f"Seconds of the processor, export with check: {middle:.1f} in the median of {len(timed)}. Longest: {names}."
 
 
-def root_summary() -> str:
-    """The text between the marks of README.md: the number of validated model types, of each family and together."""
-    types = {
-        family: {name for name, tasks in swept.seen(family).items() if swept.validated(tasks)} for family in FAMILIES
-    }
-    counts = "; ".join(f"{FAMILIES[family]}: {len(names)}" for family, names in types.items())
-    first, *_, last = sorted(run["date"] for family in FAMILIES for run in swept.recorded(family)["runs"])
-    text = (
-        f"Together {len(set().union(*types.values()))} model types agree, seen between {first} and {last}. {counts}. "
-        "[How to see every pair](tests/sweeps/README.md)."
-    )
-    return fill(text, README_WIDTH, break_long_words=False, break_on_hyphens=False)
-
-
 def pages() -> dict[str, str]:
     """The text of each page, by the name of its file."""
     tables = {path.stem: rows(path.stem) for path in sorted(SWEEPS.glob("*.json"))} | {"clients": client_rows()}
@@ -140,15 +125,18 @@ def pages() -> dict[str, str]:
     return {"summary.md": f"# Results of the sweeps\n\n{summary()}\n\n{seconds_summary()}\n", **texts}
 
 
-def write_pages(folder: Path) -> None:
-    """Write all pages into a folder."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, text in pages().items():
-        (folder / name).write_text(text)
-
-
 def write_root_summary() -> None:
-    """Write the summary into README.md."""
+    """Write into README.md, between the marks, the number of validated model types, of each family and together."""
+    types = {
+        family: {name for name, tasks in swept.seen(family).items() if swept.validated(tasks)} for family in FAMILIES
+    }
+    counts = "; ".join(f"{FAMILIES[family]}: {len(names)}" for family, names in types.items())
+    first, *_, last = sorted(run["date"] for family in FAMILIES for run in swept.recorded(family)["runs"])
+    summary = (
+        f"Together {len(set().union(*types.values()))} model types agree, seen between {first} and {last}. {counts}. "
+        "[How to see every pair](tests/sweeps/README.md)."
+    )
+    filled = fill(summary, README_WIDTH, break_long_words=False, break_on_hyphens=False)
+    text = f"{MARKS[0]}\n\n{filled}\n\n{MARKS[1]}"
     readme = ROOT / "README.md"
-    text = f"{MARKS[0]}\n\n{root_summary()}\n\n{MARKS[1]}"
     readme.write_text(re.sub(f"(?s){MARKS[0]}.*{MARKS[1]}", lambda _: text, readme.read_text()))

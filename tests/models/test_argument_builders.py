@@ -1,9 +1,12 @@
-"""The encoder output that a decoder receives is the one that the encoder would return."""
+"""What `forward` gets besides the inputs of a graph, and the output of an encoder that a decoder receives."""
 
+import numpy as np
 import pytest
 import tiny
 import torch
+from vector_specs import vector_spec
 
+import onnxfn
 from onnxfn.models.argument_builders import (
     moonshine_encoder_output,
     moonshine_streaming_encoder_output,
@@ -58,3 +61,23 @@ def test_states_of_a_graph_without_a_mask_have_none(build):
     output = build(None, {"last_hidden_state": states})
     assert output.attention_mask is None
     assert output.last_hidden_state is states
+
+
+def test_a_constant_that_forward_passes_on_itself_is_left_out():
+    """T5Gemma's heads call their model with `use_cache=False` and with their own keyword arguments."""
+
+    def inner(x, *, use_cache=True, scale=1.0):
+        return x * (2.0 if use_cache else 3.0) * scale
+
+    class Head(torch.nn.Module):
+        def forward(self, x, **kwargs):
+            return inner(x, use_cache=False, **kwargs)
+
+    class Open(torch.nn.Module):
+        def forward(self, x, **kwargs):
+            return inner(x, **kwargs)
+
+    for module in (Head(), Open()):
+        result = onnxfn.export(onnxfn.compose(vector_spec(3), onnxfn.always(use_cache=False)), module)
+        x = np.ones((4, 3), np.float32)
+        assert np.allclose(result(x=x)["y"], 3 * x)

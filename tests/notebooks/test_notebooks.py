@@ -3,10 +3,12 @@
 Their cells run by `exec` in one namespace: a kernel of Jupyter is not among the packages of the tests.
 """
 
+import ast
+import contextlib
+import io
 import json
 from pathlib import Path
 
-import notebooks
 import pytest
 
 from onnxfn import Exported, ExportSpec, Plan
@@ -19,7 +21,17 @@ ROWS = 40
 
 @pytest.fixture(scope="module", params=FILES, ids=lambda path: path.stem)
 def shown(request):
-    return list(notebooks.shown_by_cells(request.param))
+    """For each code cell, the value of its last expression (None without one), and what it prints."""
+    namespace, shown = {"__name__": "__main__"}, []
+    for cell in json.loads(request.param.read_text())["cells"]:
+        if cell["cell_type"] == "code":
+            tree = ast.parse("".join(cell["source"]), request.param.name)
+            last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
+            with contextlib.redirect_stdout(io.StringIO()) as printed:
+                exec(compile(tree, "cell", "exec"), namespace)
+                value = None if last is None else eval(compile(ast.Expression(last.value), "cell", "eval"), namespace)
+            shown.append((value, printed.getvalue()))
+    return shown
 
 
 def test_the_notebooks_are_those_of_the_readme():

@@ -72,15 +72,9 @@ def processed(request, tmp_path_factory):
     return model, root / "out", processor
 
 
-@pytest.fixture(scope="module")
-def exports(exports_of):
-    """From a model type to its spec, its model and the folder of its export."""
-
-    def built(model_type):
-        model = every_part.tiny_model(model_type, TASK)
-        return onnxfn.spec_for(model, TASK), model
-
-    return exports_of(built)
+def spec_and_model(model_type):
+    model = every_part.tiny_model(model_type, TASK)
+    return onnxfn.spec_for(model, TASK), model
 
 
 @pytest.mark.parametrize("count", [1, 2])

@@ -1,9 +1,12 @@
 """Features among the embeddings of tokens, and positions in three axes as transformers computes them."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
 from refusals import refusal
+from transformers.models.qwen2_vl.modeling_qwen2_vl import Qwen2VLModel
 
 from onnxfn.run.merged_embeddings import merged_embeddings, mrope_positions
 from onnxfn.specs.errors import InvalidSpec
@@ -56,27 +59,16 @@ def test_positions_in_three_axes_are_those_of_transformers(texts, grids):
     ids = np.array(texts)
     mask = (ids != 0).astype(np.int64)
     positions = mrope_positions(mask, ids, {IMAGE: np.array(grids)}, merge_size=2)
-    expected, deltas = by_transformers(ids, mask, grids)
+    model = SimpleNamespace(config=SimpleNamespace(vision_config=SimpleNamespace(spatial_merge_size=2)))
+    model.get_vision_position_ids = Qwen2VLModel.get_vision_position_ids.__get__(model)
+    given = (torch.tensor(ids == IMAGE).int(), torch.tensor(grids) if grids else None)
+    found = Qwen2VLModel.get_rope_index(model, torch.tensor(ids), *given, attention_mask=torch.tensor(mask))
+    expected, deltas = (each.numpy() for each in found)
     assert np.array_equal(positions * mask, expected * mask)
     longer = np.concatenate([mask, np.ones((len(mask), 3), np.int64)], axis=1)
     later = mrope_positions(longer, ids, {IMAGE: np.array(grids)}, merge_size=2)[..., -3:]
     lengths = mask.sum(axis=1, keepdims=True)
     assert np.array_equal(later, np.broadcast_to(np.arange(3) + lengths + deltas, later.shape))
-
-
-def by_transformers(ids, mask, grids):
-    """The positions and the deltas that Qwen2-VL computes."""
-    from types import SimpleNamespace
-
-    from transformers.models.qwen2_vl.modeling_qwen2_vl import Qwen2VLModel
-
-    config = SimpleNamespace(vision_config=SimpleNamespace(spatial_merge_size=2))
-    model = SimpleNamespace(config=config, get_vision_position_ids=None)
-    model.get_vision_position_ids = Qwen2VLModel.get_vision_position_ids.__get__(model)
-    types = torch.tensor(ids == IMAGE).int()
-    given = torch.tensor(grids) if grids else None
-    found = Qwen2VLModel.get_rope_index(model, torch.tensor(ids), types, given, attention_mask=torch.tensor(mask))
-    return tuple(each.numpy() for each in found)
 
 
 def test_more_tokens_of_images_than_their_grids_have_is_refused():

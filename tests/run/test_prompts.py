@@ -11,11 +11,8 @@ from onnxfn.specs.errors import InvalidSpec
 TASKS = {"llama": "text-generation-with-past", "t5": "text2text-generation-with-past"}
 
 
-@pytest.fixture(scope="module")
-def folder_of(exports_of):
-    """From a model type to the folder of its export."""
-    exports = exports_of(lambda model_type: tiny.spec_and_model(model_type, TASKS[model_type]))
-    return lambda model_type: exports(model_type)[-1]
+def spec_and_model(model_type):
+    return tiny.spec_and_model(model_type, TASKS[model_type])
 
 
 REFUSED = [
@@ -41,8 +38,8 @@ REFUSED = [
 
 @pytest.mark.parametrize(("arguments", "message"), REFUSED, ids=range(len(REFUSED)))
 @pytest.mark.parametrize("model_type", TASKS)
-def test_prompts_that_no_model_can_have_are_refused(folder_of, model_type, arguments, message):
-    assert refusal(InvalidSpec, onnxfn.generate, folder_of(model_type), **arguments) == message
+def test_prompts_that_no_model_can_have_are_refused(exports, model_type, arguments, message):
+    assert refusal(InvalidSpec, onnxfn.generate, exports(model_type)[-1], **arguments) == message
 
 
 @pytest.mark.parametrize(
@@ -52,19 +49,19 @@ def test_prompts_that_no_model_can_have_are_refused(folder_of, model_type, argum
         ([[1.5]], "input_ids holds fractions, float64; pass token ids, which are integers"),
     ],
 )
-def test_prompts_of_a_decoder_are_texts_of_tokens(folder_of, input_ids, message):
-    assert refusal(InvalidSpec, onnxfn.generate, folder_of("llama"), input_ids) == message
+def test_prompts_of_a_decoder_are_texts_of_tokens(exports, input_ids, message):
+    assert refusal(InvalidSpec, onnxfn.generate, exports("llama")[-1], input_ids) == message
 
 
-def test_a_first_token_is_for_a_decoder_with_an_encoder(folder_of):
+def test_a_first_token_is_for_a_decoder_with_an_encoder(exports):
     message = "start is 1, and a decoder without an encoder starts with input_ids; leave it out"
-    assert refusal(InvalidSpec, onnxfn.generate, folder_of("llama"), [[1]], start=1) == message
-    assert onnxfn.generate(folder_of("llama"), [[1, 2]], max_new_tokens=0).tolist() == [[1, 2]]
+    assert refusal(InvalidSpec, onnxfn.generate, exports("llama")[-1], [[1]], start=1) == message
+    assert onnxfn.generate(exports("llama")[-1], [[1, 2]], max_new_tokens=0).tolist() == [[1, 2]]
 
 
 @pytest.mark.parametrize(("model_type", "start"), [("llama", None), ("t5", 0)])
-def test_a_token_that_the_model_does_not_have_is_refused_and_nothing_is_logged(folder_of, model_type, start, capfd):
-    message = refusal(InvalidSpec, onnxfn.generate, folder_of(model_type), [[3, 5000]], start=start)
+def test_a_token_that_the_model_does_not_have_is_refused_and_nothing_is_logged(exports, model_type, start, capfd):
+    message = refusal(InvalidSpec, onnxfn.generate, exports(model_type)[-1], [[3, 5000]], start=start)
     assert message.startswith(
         "ONNX Runtime cannot run the model on input_ids of the shape [1, 2] with tokens from 3 to"
     )
@@ -72,8 +69,8 @@ def test_a_token_that_the_model_does_not_have_is_refused_and_nothing_is_logged(f
     assert capfd.readouterr() == ("", "")
 
 
-def test_any_integers_are_tokens(folder_of):
-    llama = folder_of("llama")
+def test_any_integers_are_tokens(exports):
+    llama = exports("llama")[-1]
     texts = [
         onnxfn.generate(llama, np.array([[3, 4]], dtype=dtype), np.array([[1, 1]], dtype=mask), stop=np.array([2]))
         for dtype, mask in [("int64", "int64"), ("int32", "bool"), ("uint8", "float32"), ("float64", "int64")]

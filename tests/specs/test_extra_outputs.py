@@ -28,10 +28,6 @@ def given_by(spec, config=SIZES):
     return onnxfn.outputs(spec, config)
 
 
-def exported(spec, model, folder):
-    return assert_agreement(onnxfn.export(spec, model, folder), folder)
-
-
 # Plans
 
 
@@ -137,7 +133,7 @@ def test_layers_and_attentions_of_a_decoder_are_pytorchs(tmp_path):
     """Of six layers four are traced; the past is one that another call gave."""
     spec = with_outputs(for_task(spec_for("llama"), "text-generation-with-past"), "hidden_states", "attentions")
     model = tiny.model("llama", spec.call.loader, num_hidden_layers=6)
-    result = exported(spec, model, tmp_path / "out")
+    result = assert_agreement(onnxfn.export(spec, model, tmp_path / "out"))
     assert result.repeats == ("6 layers of model.layers from 4",)
     ids = np.array([[3, 1, 4, 1, 5], [9, 2, 6, 5, 3]])
     empty = {name: np.zeros((2, 2, 0, 8), np.float32) for name in result.inputs if name.startswith("past")}
@@ -155,7 +151,7 @@ def test_the_model_is_left_with_its_own_attention_and_without_hooks(tmp_path):
     spec = with_outputs(for_task(spec_for("bert"), "feature-extraction"), "attentions", "hidden_states")
     model = tiny.model("bert")
     before = model.config._attn_implementation
-    exported(spec, model, tmp_path / "out")
+    assert_agreement(onnxfn.export(spec, model, tmp_path / "out"))
     assert model.config._attn_implementation == before != "eager"
     assert not any(module._forward_hooks for module in model.modules())
 
@@ -176,7 +172,7 @@ def test_the_model_is_left_with_its_own_attention_and_without_hooks(tmp_path):
 )
 def test_extra_outputs_agree_with_pytorch(model_type, task, names, tmp_path):
     spec = with_outputs(for_task(spec_for(model_type), task), *names)
-    exported(spec, tiny.model(model_type, spec.call.loader), tmp_path / "out")
+    assert_agreement(onnxfn.export(spec, tiny.model(model_type, spec.call.loader), tmp_path / "out"))
 
 
 def test_windows_are_not_a_batch(tmp_path):

@@ -124,7 +124,7 @@ def test_with_shapes_is_an_edit_as_data():
 )
 def test_a_fixed_graph_agrees_with_pytorch(spec, sizes, tmp_path):
     model = tiny.model(spec.name, spec.call.loader)
-    result = assert_agreement(onnxfn.export(with_shapes(spec, **sizes), model, tmp_path / "out"), tmp_path / "out")
+    result = assert_agreement(onnxfn.export(with_shapes(spec, **sizes), model, tmp_path / "out"))
     for file in (name for name in result.files if name.endswith(".onnx")):
         for value in onnx.load(file).graph.input:
             batch = value.type.tensor_type.shape.dim[0]

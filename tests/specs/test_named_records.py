@@ -69,30 +69,25 @@ def test_it_is_no_record_of_stored_specs():
     assert Named not in RECORDS.values()
 
 
-def tuples_of_named_records():
-    """The fields of specs and plans that are tuples of records which have names."""
-    for record in RECORDS.values():
+def test_every_tuple_of_named_records_takes_names():
+    """A filler is at most one part; results are read in order."""
+    left = []
+    for record in (record for name, record in RECORDS.items() if name not in NO_NAMES):
         for name, annotation in get_type_hints(record).items():
             item = get_args(annotation)[0] if get_origin(annotation) is tuple else None
             if isinstance(item, type) and has(item) and "name" in {field.name for field in fields(item)}:
-                yield record.__name__, name
-
-
-def test_every_tuple_of_named_records_takes_names():
-    """A filler is at most one part; results are read in order."""
-    left = [pair for pair in tuples_of_named_records() if pair[0] not in NO_NAMES]
+                left.append((record.__name__, name))
     assert left == [("Part", "filler")]
-
-
-def named_fields():
-    for record in RECORDS.values():
-        types = get_type_hints(record)
-        yield from ((record, field) for field in fields(record) if get_origin(types[field.name]) is Named)
 
 
 @pytest.mark.parametrize(
     ("record", "field"),
-    [pair for pair in named_fields() if pair[0] is not Plan],
+    [
+        (record, field)
+        for record in RECORDS.values()
+        for field in fields(record)
+        if record is not Plan and get_origin(get_type_hints(record)[field.name]) is Named
+    ],
     ids=lambda value: getattr(value, "__name__", None) or value.name,
 )
 def test_a_name_that_no_record_has_is_an_error_with_the_word_of_the_field(record, field):

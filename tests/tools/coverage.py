@@ -20,6 +20,8 @@ if __name__ == "__main__":
         case ["--readme"]:
             sweep_pages.write_root_summary()
         case [folder]:
-            sweep_pages.write_pages(Path(folder))
+            Path(folder).mkdir(parents=True, exist_ok=True)
+            for name, text in sweep_pages.pages().items():
+                (Path(folder) / name).write_text(text)
         case _:
             sys.exit(__doc__)

@@ -14,11 +14,12 @@ from onnxruntime.quantization.quant_utils import QuantType, quantize_data
 from own_processes import memory_growth
 from refusals import refusal
 
-from onnxfn.specs.errors import InvalidSpec
+from onnxfn.specs.errors import InvalidSpec, LoadFailed
 from onnxfn.specs.quantization import WeightRule
 from onnxfn.weights import onnxruntime_kernels
 from onnxfn.weights import quantized as quantized_module
 from onnxfn.weights.chunks import chunks, memory_key
+from onnxfn.weights.packed.packed_integers import COMPRESSED_TENSORS
 from onnxfn.weights.quantized import BLOCK_BYTES, QuantizedWeight, quantized, quantized_shape, roles
 
 DTYPES = {"scales": onnx_ir.DataType.FLOAT, "codes": onnx_ir.DataType.UINT8, "zero_points": onnx_ir.DataType.UINT8}
@@ -185,3 +186,34 @@ def test_onnx_runtime_has_the_kernels_that_are_needed():
         assert zero_points.any()
     codes, largest = onnxruntime_kernels.nf4_codes(rows, 32)
     assert (codes.shape, largest.tolist()) == ((32,), [1.0, 1.0])
+
+
+# Integers of compressed-tensors
+
+
+def bits(columns, words, *stated):
+    """The bits of the integers of a weight with 4 rows, from settings that state these numbers of bits."""
+    parts = {".weight_shape": np.array([4, columns]), ".weight_packed": np.zeros((4, words), np.int32)}
+    groups = {f"group_{index}": {"weights": {"num_bits": each}} for index, each in enumerate(stated)}
+    return COMPRESSED_TENSORS.bits(parts, {"config_groups": groups} if stated else {})
+
+
+@pytest.mark.parametrize("number", [2, 4, 8])
+def test_the_stated_bits_are_those_of_the_words(number):
+    assert bits(64, 2 * number, number) == bits(64, 2 * number) == bits(64, 2 * number, 2, 4, 8) == number
+
+
+@pytest.mark.parametrize("number", [3, 5, 6])
+@pytest.mark.parametrize("columns", [64, 16])
+def test_other_bits_are_refused_also_where_the_words_would_do_for_known_ones(number, columns):
+    """16 integers of 3 or 4 bits take two words, since a word holds as many as fit whole."""
+    words = -(-columns // (32 // number))
+    assert refusal(LoadFailed, bits, columns, words, number) == (
+        f"{columns} packed integers lie in {words} words of 32 bits, and the settings state num_bits={number}; known "
+        "are 2, 4, 8 bits; export the checkpoint that it was made from"
+    )
+
+
+def test_words_that_are_none_of_the_stated_bits_are_refused():
+    assert "the settings state num_bits=4, 8; known are" in refusal(LoadFailed, bits, 64, 7, 4, 8)
+    assert "63 packed integers lie in 9 words of 32 bits; known are" in refusal(LoadFailed, bits, 63, 9)

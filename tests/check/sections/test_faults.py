@@ -37,15 +37,9 @@ MODELS = {
 """Model type -> the task, and sizes."""
 
 
-@pytest.fixture(scope="module")
-def exports(exports_of):
-    """From a model type to its spec, its model and the folder of its export."""
-
-    def built(model_type):
-        task, sizes = MODELS[model_type]
-        return tiny.spec_and_model(model_type, task, **sizes)
-
-    return exports_of(built)
+def spec_and_model(model_type):
+    task, sizes = MODELS[model_type]
+    return tiny.spec_and_model(model_type, task, **sizes)
 
 
 def by_sections(spec, model, folder):

@@ -41,18 +41,14 @@ def test_weights_that_are_copied_into_memory_count_in_float32(checkpoints, tmp_p
     assert stored_weights(tmp_path) == StoredWeights(400, 100, 0)
 
 
-@pytest.fixture
-def cached(checkpoints, tmp_path, monkeypatch):
-    """The folder of `someone/bert` in the cache of the hub."""
+def test_a_name_on_the_hub_needs_what_its_folder_needs(checkpoints, tmp_path, monkeypatch):
     repository = tmp_path / "models--someone--bert"
     (repository / "refs").mkdir(parents=True)
     (repository / "refs" / "main").write_text("a" * 40)
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path))
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
-    return Path(shutil.copytree(checkpoints[0], repository / "snapshots" / ("a" * 40)))
+    cached = Path(shutil.copytree(checkpoints[0], repository / "snapshots" / ("a" * 40)))
 
-
-def test_a_name_on_the_hub_needs_what_its_folder_needs(cached, checkpoints, monkeypatch):
     def need(name):
         return batch_preview([ExportRequest(name, "out")]).jobs[0].memory_bytes
 

@@ -41,20 +41,15 @@ MORE = (
 )
 
 
-def exported_bytes(names, folder):
-    """For two hash seeds: the order of a set in that process, and the bytes of the files of each export."""
+@pytest.mark.parametrize("names", swept.with_sweep([SETS], [(MORE,)]), ids=["sets", "many"])
+def test_exports_in_two_processes_write_the_same_bytes(names, tmp_path):
     processes = {}
     for seed in ("0", "1"):
-        command = [sys.executable, "-c", EXPORTS, str(TESTS / "tiny_models"), str(folder / seed), *names]
+        command = [sys.executable, "-c", EXPORTS, str(TESTS / "tiny_models"), str(tmp_path / seed), *names]
         environment = {**os.environ, "PYTHONHASHSEED": seed}
         processes[seed] = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
     orders = [json.loads(process.communicate()[0].splitlines()[-1]) for process in processes.values()]
-    return orders, [content(folder / seed) for seed in processes]
-
-
-@pytest.mark.parametrize("names", swept.with_sweep([SETS], [(MORE,)]), ids=["sets", "many"])
-def test_exports_in_two_processes_write_the_same_bytes(names, tmp_path):
-    orders, (first, second) = exported_bytes(names, tmp_path)
+    first, second = (content(tmp_path / seed) for seed in processes)
     assert orders[0] != orders[1]
     assert {Path(name).parts[0] for name in first} == set(names)
     assert [name for name in first if first[name] != second.get(name)] == []

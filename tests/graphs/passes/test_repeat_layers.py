@@ -53,17 +53,13 @@ def assert_repeated(model, part, stack=""):
     assert first_difference(repeated.model, traced.model) is None
 
 
-def assert_repeated_in_all_parts(model_type, task):
+@pytest.mark.parametrize(("model_type", "task"), swept.with_sweep(SAMPLE, SWEPT))
+def test_a_graph_of_repeated_layers_is_that_of_all_layers(model_type, task):
     spec = onnxfn.spec_for(model_type, task)
     model = deep_model(model_type, spec.call.loader)
     assert repeated_layers(model)
     for part in plan(spec, model.config, decoders="separate").parts:
         assert_repeated(model, part)
-
-
-@pytest.mark.parametrize(("model_type", "task"), swept.with_sweep(SAMPLE, SWEPT))
-def test_a_graph_of_repeated_layers_is_that_of_all_layers(model_type, task):
-    assert_repeated_in_all_parts(model_type, task)
 
 
 @pytest.mark.sweep

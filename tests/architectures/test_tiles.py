@@ -1,5 +1,6 @@
-"""Features of images in tiles are those that transformers computes image by image."""
+"""Features of images in tiles, and of whole images in one row, are those that transformers computes one by one."""
 
+import every_head
 import every_part
 import pytest
 import torch
@@ -8,6 +9,7 @@ from hypothesis import strategies as st
 from transformers.models.llava_next import modeling_llava_next
 
 from onnxfn.architectures.patches import tiles
+from onnxfn.architectures.patches.tiles import pixtral_states, step3p7_features
 
 TASK = "image-text-to-text-with-past"
 RESOLUTIONS = [[336, 672], [672, 336], [672, 672], [1008, 336], [336, 1008]]
@@ -64,3 +66,50 @@ def test_images_without_tiles_have_a_new_line_each():
         of_loops = model.get_image_features(pixels, sizes, batch_num_images=torch.tensor([3]), return_dict=True)
         actual = tiles.tiled_features(model, pixels, sizes).pooler_output
     torch.testing.assert_close(actual, torch.cat([*of_loops.pooler_output]), rtol=1e-5, atol=1e-5)
+
+
+# The features of all images in one row
+
+
+def pixels(model, *shape):
+    side = model.config.patch_size
+    return torch.randn(shape[0], 3, shape[1] * side, shape[2] * side), side
+
+
+@pytest.mark.parametrize("shape", [(1, 2, 2), (2, 3, 5), (3, 1, 4)])
+def test_pixtral_of_whole_images_equals_the_original(shape):
+    model = every_head.tiny_model("pixtral", "feature-extraction")
+    images, _ = pixels(model, *shape)
+    with torch.no_grad():
+        expected = model(images, output_hidden_states=True)
+        actual = pixtral_states(model, images, output_hidden_states=True)
+    torch.testing.assert_close(actual.last_hidden_state, expected.last_hidden_state)
+    assert len(actual.hidden_states) == len(expected.hidden_states) > 1
+    torch.testing.assert_close(actual.hidden_states, expected.hidden_states)
+
+
+def test_pixtral_cuts_each_image_to_its_size():
+    model = every_head.tiny_model("pixtral", "feature-extraction")
+    images, side = pixels(model, 2, 3, 5)
+    sizes = torch.tensor([[3 * side, 2 * side], [side, 5 * side]])
+    with torch.no_grad():
+        expected = model(images, sizes).last_hidden_state
+        actual = pixtral_states(model, images, sizes).last_hidden_state
+    assert actual.shape[1] == 3 * 2 + 5
+    torch.testing.assert_close(actual, expected)
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_step3p7_of_whole_images_equals_the_original(count):
+    model = every_head.tiny_model("step3p7", "feature-extraction")
+    side = model.config.vision_config.image_size
+    images = torch.randn(count, 3, side, side)
+    with torch.no_grad():
+        expected = torch.cat(model.get_image_features(images).pooler_output)
+        (actual,) = step3p7_features(model, images).pooler_output
+    torch.testing.assert_close(actual, expected)
+
+
+def test_step3p7_names_the_local_views_that_no_graph_takes():
+    with pytest.raises(ValueError, match="num_local_patches"):
+        step3p7_features(None, torch.zeros(1), num_local_patches=[1])
