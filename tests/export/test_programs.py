@@ -128,6 +128,8 @@ def test_other_constants_and_other_arguments_are_refused(tmp_path):
     with assembled(speech, tmp_path / "out"):
         with pytest.raises(onnxfn.InvalidSpec, match=r"was called with gain, and its file takes frames, gain=0.5"):
             speech.components["vocoder"].decode(frames, gain=0.7)
+        with pytest.raises(onnxfn.InvalidSpec, match=r"was called with frames, and its file takes frames, gain=0.5"):
+            speech.components["vocoder"].decode(frames)
         with pytest.raises(onnxfn.InvalidSpec, match=r"was called with mask"):
             speech.components["encoder"](ids(1, 4), mask=torch.ones(1, 4))
 

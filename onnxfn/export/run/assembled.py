@@ -110,7 +110,7 @@ def _inputs(values: Mapping[str, Any], loaded: Loaded, part: str) -> dict[str, A
     ports, traced = {port.name: port for port in session.get_inputs()}, session.get_modelmeta().custom_metadata_map
     fixed = dict(each.split("=", 1) for each in traced.get("onnxfn.constants", "").split(SEPARATOR) if each)
     strange = [each for each, value in values.items() if each not in ports and fixed.get(each) != repr(value)]
-    if strange or ports.keys() - values.keys():
+    if strange or {*ports, *fixed} - {*values, *COMMON_ARGUMENTS}:
         of_file = listed([*ports, *(f"{each}={value}" for each, value in fixed.items())])
         raise InvalidSpec(f"{part} was called with {listed(strange or values)}, and its file takes {of_file}")
 
