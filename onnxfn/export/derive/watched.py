@@ -14,6 +14,7 @@ from attrs import field, frozen
 from onnxfn.architectures.private.torch_names import torch_name
 from onnxfn.export.derive.probe import all_tensors
 from onnxfn.specs.errors import InvalidSpec, listed
+from onnxfn.specs.record import typed_fields
 from onnxfn.specs.short_repr import short_repr
 
 PART_NAMES: Mapping[str, str] = MappingProxyType({"forward": "", "encode": "_encoder", "decode": "_decoder"})
@@ -25,7 +26,7 @@ SIDES: Mapping[int, tuple[str, ...]] = MappingProxyType(
 """Number of axes of a tensor -> the names of those after the first, if they move."""
 
 
-@frozen(eq=False)
+@frozen(eq=False, field_transformer=typed_fields)
 class Watched:
     """One method of a module, as a program called it: the arguments of `derived` and `export`.
 
