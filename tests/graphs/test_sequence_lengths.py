@@ -97,6 +97,6 @@ def test_lengths_out_of_order_are_refused_in_the_words_of_torch():
 
 def test_the_functions_of_torch_are_restored():
     functions = torch.max_pool1d, torch._VF.gru, torch._VF.lstm
-    with dynamic_lengths():
+    with dynamic_lengths(torch.nn.Identity()):
         assert torch.max_pool1d is not functions[0]
     assert (torch.max_pool1d, torch._VF.gru, torch._VF.lstm) == functions

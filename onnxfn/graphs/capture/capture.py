@@ -100,7 +100,7 @@ def tracing(model: Any, part: Part, noted: Noted, tick: Tick = no_tick) -> Itera
 
     tick()  # the first import of it takes a quarter of a second
     attention, patches = with_attention(model, part.spec.call.attention), applied(patches_of(model, part.spec.call))
-    own = [dynamic_lengths(), assertions_hold(noted), noted_conditions(noted), modules_left_by_errors()]
+    own = [dynamic_lengths(model), assertions_hold(noted), noted_conditions(noted), modules_left_by_errors()]
     with LOCK, quiet(), unchanged_eval(model), attention, patches as called, ExitStack() as stack:
         for setting in (*own, fast_export(tick), annotations_of_this_thread()):
             stack.enter_context(setting)

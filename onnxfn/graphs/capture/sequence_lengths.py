@@ -8,10 +8,11 @@ A GRU, an LSTM and an RNN loop over time, so a trace would unroll the steps of t
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
-from types import MappingProxyType
+from types import MappingProxyType, ModuleType
 from typing import Any
 
 from attrs import field, frozen
@@ -107,9 +108,20 @@ RECURRENCES: Mapping[str, Recurrence] = MappingProxyType(
 """Function of torch -> its operator of ONNX."""
 
 
+def _code_of(model: Any) -> list[Any]:
+    """The Python modules that define the `forward` of a model's modules, with their libraries but for large ones."""
+    names = {module.forward.__module__ for module in model.modules()} & sys.modules.keys()
+    libraries = {name.partition(".")[0] for name in names} - {"torch", "transformers", "onnxfn"}
+    loaded = [sys.modules[each] for each in sorted(sys.modules) if {each, each.partition(".")[0]} & (names | libraries)]
+    return [each for each in loaded if type(each) is ModuleType]  # others may be imported when they are asked
+
+
 @contextmanager
-def dynamic_lengths() -> Iterator[None]:
-    """Replaces the functions that fix a length, or pack and pad a sequence, in this thread while it lasts."""
+def dynamic_lengths(model: Any) -> Iterator[None]:
+    """Replaces the functions that fix a length, or pack and pad a sequence, in this thread while it lasts.
+
+    The modules of a model may call `len` for a tensor, and keep a table for each length in a dict.
+    """
     import torch
 
     from onnxfn.architectures.patches.image_sizes import tensor_of_sizes, unit_steps
@@ -129,10 +141,18 @@ def dynamic_lengths() -> Iterator[None]:
         undo.enter_context(replaced(torch, "as_tensor", tensor_of_sizes))
         undo.enter_context(replaced(torch, "max_pool1d", _max_pool1d))
         undo.enter_context(replaced(torch, "cdist", partial(_cdist, torch.cdist)))
+        undo.enter_context(replaced(torch.SymInt, "__hash__", lambda size: hash((id(size.node.shape_env), str(size)))))
+        for owner in _code_of(model):
+            undo.enter_context(replaced(owner, "len", _length))
         for name, recurrence in RECURRENCES.items():
             function = partial(_recurrent, recurrence, getattr(functions, name))
             undo.enter_context(replaced(functions, name, function))
         yield
+
+
+def _length(items: Any) -> Any:
+    """For len: the size of the first axis of a tensor. The original returns an int, so a trace fixes the size."""
+    return items.shape[0] if hasattr(items, "shape") else len(items)
 
 
 def _stft(original: Callable[..., Any], signal: Any, count: int, *settings: Any) -> Any:
