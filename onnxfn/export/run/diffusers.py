@@ -56,7 +56,8 @@ def export_pipeline(
             in the graphs. Components without a row are exported as it calls them.
         check: How the files are compared with PyTorch: `whole`, `sections` or `none`, as for `export`.
         overwrite: Whether `path` may exist. What an earlier export of a pipeline wrote there, ONNX files, their
-            external data and unchanged side files, is deleted if this export does not replace it.
+            external data and unchanged side files, is deleted if this export does not replace it. Parts of an earlier
+            program without `model_index.json` stay.
         build: How graphs are built: repeated layers, template cache, fused operators.
         write: How files are laid out and where weights are stored.
         on_event: Called with an `Event` for each part, as by `export`; its `part` begins with the name of the part,
