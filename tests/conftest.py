@@ -1,6 +1,7 @@
 """What all tests share: the marker of fast tests, the profiles of hypothesis, a cache folder of their own, sweeps."""
 
 import os
+import sys
 from functools import cache
 from pathlib import Path
 
@@ -43,6 +44,13 @@ settings.register_profile("fast", settings.get_profile("laws"), max_examples=25)
 settings.register_profile("many", settings.get_profile("laws"), max_examples=300)
 settings.register_profile("single", settings.get_profile("laws"), max_examples=1)
 settings.load_profile("laws")
+
+
+@pytest.fixture(autouse=True)
+def seeded():
+    """Each test draws the same random tensors in every run."""
+    if "torch" in sys.modules:
+        sys.modules["torch"].manual_seed(0)
 
 
 def is_fast(path):

@@ -31,6 +31,16 @@ def padded(x):
     return x + nn.functional.pad(doubled, [0, 1 if doubled.shape[-1] != x.shape[-1] else 0])
 
 
+def other_when_long(x):
+    """A branch on a number that no trace near the sample sees."""
+    return x * 2 if index(x.shape[1]) > 5000 else x
+
+
+def scaled_when_large(x):
+    """A constant that is another for large images."""
+    return x * (2 if index(x.shape[2]) * index(x.shape[1]) > 20_000 else 3)
+
+
 def with_tables(x):
     """A table for each length, as positions have in some models."""
     tables = {len(x): torch.arange(len(x))}
@@ -92,3 +102,16 @@ def test_formulas_of_several_traces_need_a_check(tmp_path):
     spec = onnxfn.derived(by_index, sample=torch.randn(2, 7, 6), axes="batch time 6")
     with pytest.raises(onnxfn.errors.CaptureFailed, match="have to be checked: export with check='whole'"):
         onnxfn.export(spec, by_index, tmp_path / "out", check=False)
+
+
+BRANCHES = {
+    "a size": (other_when_long, (2, 6, 3), "batch time 3", ["time <= 5000"]),
+    "a product": (scaled_when_large, (2, 16, 16), "batch_size rows columns", ["rows <= 140", "columns <= 141"]),
+}
+
+
+@pytest.mark.parametrize("name", BRANCHES)
+def test_a_branch_on_numbers_beyond_all_traces_is_a_limit(name, tmp_path):
+    model, sample, axes, limits = BRANCHES[name]
+    _, result = derived_result(model, sample, axes, tmp_path / "out")
+    assert [limit.text for limit in result.limits] == limits

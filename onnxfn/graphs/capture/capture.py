@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any
@@ -20,6 +20,7 @@ from onnxfn.graphs.capture.trace_conditions import (
     noted_conditions,
     range_limits,
     stated_limits,
+    with_ends,
     without_assumed,
 )
 from onnxfn.graphs.capture.trace_errors import (
@@ -70,11 +71,12 @@ def capture(model: Any, part: Part, tick: Tick = no_tick, *, is_joined: bool = F
     """
     noted: Noted = {}
     with tracing(model, part, noted, tick) as called:
-        program, needs_check = any_program(model, part, noted)
+        program, ends = any_program(model, part, noted)
         branches, runs = conditions(noted, program, part), partial(fake_outputs, model, part)
         if is_joined:
-            program, needs_check = _joined_program(model, part), True
+            program, ends = _joined_program(model, part)
         limits, assumed = without_assumed(range_limits(program, part), branches, part, runs)
+        limits = with_ends(limits, ends or {})
         check_ranges(model, part, limits)
         tick()
         try:
@@ -85,7 +87,7 @@ def capture(model: Any, part: Part, tick: Tick = no_tick, *, is_joined: bool = F
         model=graph,
         limits=stated_limits(limits, part),
         conditions=(*assumed, *branches),
-        needs_check=needs_check,
+        needs_check=ends is not None,
         unused_patches=unused_patches(part.spec.call.patches, called),
     )
 
@@ -176,24 +178,25 @@ def exported_program(
         raise trace_error(model, part, sample, shown, noted or {}) from error
 
 
-def any_program(model: Any, part: Part, noted: Noted | None = None) -> tuple[Any, bool]:
-    """The program of a part by a trace with symbols for sizes, and False.
+def any_program(model: Any, part: Part, noted: Noted | None = None) -> tuple[Any, Mapping[str, int] | None]:
+    """The program of a part by a trace with symbols for sizes, and None.
 
-    If the model needs numbers, the program is that of several joined traces, and True: only a check can say whether its
-    formulas are right at other sizes.
+    If the model needs numbers, the program is that of several joined traces, and the second is the largest size of each
+    axis that has one. Only a check can say whether its formulas are right at other sizes.
     """
     try:
         with unchanged_eval(model):
-            return exported_program(model, part, noted), False
+            return exported_program(model, part, noted), None
     except CaptureFailed as error:
         try:
-            return _joined_program(model, part), True
+            return _joined_program(model, part)
         except CaptureFailed:
             raise error from error.__cause__
 
 
-def _joined_program(model: Any, part: Part) -> Any:
-    return exported_program(model, part, module=joined_traces(model, part, exported_program))
+def _joined_program(model: Any, part: Part) -> tuple[Any, Mapping[str, int]]:
+    module, ends = joined_traces(model, part, exported_program)
+    return exported_program(model, part, module=module), ends
 
 
 def _read_inputs(program: Any, spec: PlannedSpec) -> set[str]:

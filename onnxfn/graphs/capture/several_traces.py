@@ -7,12 +7,13 @@ sizes that the traces show: 12, 13, 16 next to tensors of 12, 13, 16 tokens is t
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from fractions import Fraction
 from functools import partial
 from itertools import chain
-from math import isclose
+from math import isclose, prod
 from operator import add, attrgetter, floordiv, mul, sub
 from typing import Any
 
@@ -21,6 +22,7 @@ from attrs import evolve
 from onnxfn.models.model_state import unchanged_eval
 from onnxfn.specs.algebra.dummies import known_sizes
 from onnxfn.specs.algebra.planned import Part, PlannedSpec
+from onnxfn.specs.axes import shape
 from onnxfn.specs.axis_symbols import fixed_sizes
 from onnxfn.specs.errors import CaptureFailed, InvalidSpec
 from onnxfn.specs.plan.check_cases import resized
@@ -30,7 +32,10 @@ TRACES = 5
 """How many sizes are traced."""
 
 GROWTHS = (19, 1)
-"""How fast the sizes grow, the first that the model takes: a size that is halved four times has to differ, too."""
+"""How fast the sizes grow, the first whose traces join: a size that is halved four times has to differ, too."""
+
+FAR_ELEMENTS = 1 << 22
+"""The elements of the inputs of a far trace, at most: it has no values, but its inputs are made."""
 
 EXPONENTS = (1.0, -1.0, 0.5, -0.5)
 """The powers of a size that a real number is tried to be: attention divides by the root of a size."""
@@ -42,9 +47,10 @@ Sizes = Mapping[Numbers, tuple[Any, int]]
 """From what a size is in each trace to the node and the axis of the first tensor that has it."""
 
 
-def joined_traces(model: Any, part: Part, exported: Callable[..., Any]) -> Any:
+def joined_traces(model: Any, part: Part, exported: Callable[..., Any]) -> tuple[Any, dict[str, int]]:
     """The module of a trace at the sizes of a part, with formulas in place of numbers that are others at other sizes.
 
+    Also the largest size of each axis beyond which the model is another: a far trace does not join the others.
     `exported(model, part, is_fixed=True)` is the program of a trace at the sizes of a part. CaptureFailed if the
     programs have other operators or other constants, or a number is no simple formula.
     """
@@ -55,9 +61,16 @@ def joined_traces(model: Any, part: Part, exported: Callable[..., Any]) -> Any:
 
     for growth in GROWTHS:
         with suppress(*([CaptureFailed, InvalidSpec] if growth > 1 else [])):
-            programs = [program(sizes) for sizes in _sizes(part.spec, growth)]
+            first, *others = [program(sizes) for sizes in _sizes(part.spec, growth)]
+            joined = _joined_programs([first, *others])
             break
-    return _joined_programs(programs)
+
+    def joins(sizes: Mapping[str, int]) -> bool:
+        with suppress(CaptureFailed, InvalidSpec):
+            return bool(_joined_programs([first, program(sizes), *others]))
+        return False
+
+    return joined, _ends(part.spec, joins)
 
 
 def _sizes(spec: PlannedSpec, growth: int) -> list[Mapping[str, int]]:
@@ -70,6 +83,29 @@ def _sizes(spec: PlannedSpec, growth: int) -> list[Mapping[str, int]]:
         return {name: sizes[name] + step * growths[name] for name, step in zip(growths, steps, strict=True)}
 
     return [within(grown(trace), spec.limits) for trace in range(TRACES)]
+
+
+def _ends(spec: PlannedSpec, joins: Callable[[Mapping[str, int]], bool]) -> dict[str, int]:
+    """The largest size of each axis that has one: a trace with larger ones does not join.
+
+    Each axis is tried alone, then all together but the batch.
+    """
+    base, ends = known_sizes(spec, {}), dict[str, int]()
+    moving = [name for name in base if name not in fixed_sizes(spec)]
+
+    def grown(names: Sequence[str], step: int) -> Mapping[str, int]:
+        larger = {name: min(base[name] + step, ends.get(name, base[name] + step)) for name in names}
+        return within({**base, **larger}, spec.limits)
+
+    def elements(sizes: Mapping[str, int]) -> int:
+        return sum(prod(shape(each.axes, sizes)) for each in spec.inputs)
+
+    for names in (*((name,) for name in moving), [name for name in moving if name != spec.batch]):
+        far = max((2**power for power in range(22) if elements(grown(names, 2**power)) <= FAR_ELEMENTS), default=1)
+        if not joins(grown(names, far)):
+            steps = bisect_left(range(far), True, key=lambda step: not joins(grown(names, step)))  # noqa: B023, FBT003
+            ends |= {name: grown(names, steps - 1)[name] for name in names}
+    return ends
 
 
 def _joined_programs(programs: Sequence[Any]) -> Any:

@@ -150,6 +150,16 @@ def without_assumed(
     return {name: ends for name, ends in left.items() if ends != ANY_SIZE}, assumed
 
 
+def with_ends(limits: Mapping[str, Ends], largest: Mapping[str, int]) -> dict[str, Ends]:
+    """The limits with the largest sizes of axes.
+
+    >>> with_ends({"height": (4, None)}, {"height": 99, "width": 7})
+    {'height': (4, 99), 'width': (2, 7)}
+    """
+    narrowed = {name: (limits.get(name, ANY_SIZE), end) for name, end in largest.items()}
+    return {**limits, **{name: (low, min(high or end, end)) for name, ((low, high), end) in narrowed.items()}}
+
+
 def fake_outputs(model: Any, part: Part, sizes: Mapping[str, int]) -> tuple[Any, ...] | None:
     """The outputs of a model at other sizes of some axes, without values; None if it does not run without these.
 
