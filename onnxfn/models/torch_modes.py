@@ -45,6 +45,16 @@ def tracing_alone(timed: StageTimer, part: str) -> Iterator[None]:
         LOCK.release()
 
 
+@contextmanager
+def shapes_alone() -> Iterator[Any]:
+    """A mode of torch whose tensors have shapes alone. Models keep no table that they compute meanwhile.
+
+    Models of transformers keep tables, with `lru_cache`, but in a trace; a table without values would break later runs.
+    """
+    with torch_name("as_in_a_trace")(), torch_name("FakeTensorMode")(allow_non_fake_inputs=True) as mode:
+        yield mode
+
+
 @frozen(eq=False)
 class ThreadPattern:
     """Matches every text in one thread, and none in others: the pattern of a warning filter.

@@ -9,9 +9,11 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack
 
 import pytest
+import torch
 from other_threads import in_another_thread
+from transformers.pytorch_utils import compile_compatible_method_lru_cache
 
-from onnxfn.models.torch_modes import quiet
+from onnxfn.models.torch_modes import quiet, shapes_alone
 
 
 @pytest.fixture
@@ -109,3 +111,10 @@ def test_filters_are_restored_in_whatever_order_two_are_left(first):
     warnings.warn("traced", stacklevel=1)
     stacks[1 - first].close()
     assert list(warnings.filters) == before
+
+
+def test_a_table_that_a_model_keeps_has_values_after_a_run_without():
+    table = compile_compatible_method_lru_cache(maxsize=32)(torch.arange)
+    with shapes_alone():
+        assert table(4).shape == (4,)
+    assert table(4).tolist() == [0, 1, 2, 3]

@@ -42,6 +42,7 @@ NAMES: Mapping[str, str] = MappingProxyType(
         # tensors without values
         "FakeTensor": "torch._subclasses.fake_tensor:FakeTensor",
         "FakeTensorMode": "torch._subclasses.fake_tensor:FakeTensorMode",
+        "as_in_a_trace": "torch._export.utils:_compiling_state_context",
         "fast_functions": "torch._subclasses.fake_impls:get_fast_op_impls",
         "has_unbacked_input": "torch._subclasses.fake_impls:_view_has_unbacked_input",
         "view": "torch._subclasses.fake_impls:_view_meta",

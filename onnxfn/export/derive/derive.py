@@ -10,7 +10,6 @@ from typing import Any
 
 from attrs import evolve
 
-from onnxfn.architectures.private.torch_names import torch_name
 from onnxfn.export.derive.auto_tables import listed_model, listed_tasks
 from onnxfn.export.derive.candidate_inputs import (
     SEES,
@@ -23,7 +22,7 @@ from onnxfn.export.derive.derive_sample import HOW_TO_SPECIFY
 from onnxfn.export.derive.known_inputs import INPUT_FORMS
 from onnxfn.export.derive.probe import Run, accepted, answer_tensors, outputs_spec, run, summary
 from onnxfn.models.model_state import model_copy
-from onnxfn.models.torch_modes import quiet
+from onnxfn.models.torch_modes import quiet, shapes_alone
 from onnxfn.specs.algebra.compose import compose
 from onnxfn.specs.algebra.config_values import snapshot
 from onnxfn.specs.algebra.facts import always
@@ -87,7 +86,7 @@ def shown_by(model_or_config: Any, task: str, spec_of: Callable[[Any], ExportSpe
     errors = []
     # Both kinds of tensor have shapes and no values. Fake tensors pass checks of the device, which a model may make;
     # meta tensors accept operators that fake tensors refuse.
-    for no_values in (torch_name("FakeTensorMode")(), torch.device("meta")):
+    for no_values in (shapes_alone(), torch.device("meta")):
         try:
             with quiet(), no_values:
                 return spec_of(listed_model(config, task))

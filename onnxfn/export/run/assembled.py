@@ -19,6 +19,7 @@ from onnxfn.export.find.lookup import spec_for
 from onnxfn.export.find.other_libraries import COMPONENT_ROWS
 from onnxfn.export.run.loaded import Loaded, load
 from onnxfn.models.forward import COMMON_ARGUMENTS
+from onnxfn.models.torch_modes import shapes_alone
 from onnxfn.run.greedy_decoding import numpy_dtype
 from onnxfn.specs.algebra.config_values import snapshot
 from onnxfn.specs.algebra.spec import ExportSpec
@@ -125,12 +126,12 @@ def _without_values(original: Callable[..., Any], arguments: Any, named: Any) ->
     """The result of a call whose tensors have shapes alone."""
     import torch
 
-    mode, pytree = torch_name("FakeTensorMode")(allow_non_fake_inputs=True), torch_name("pytree")
+    pytree = torch_name("pytree")
+    with torch.no_grad(), shapes_alone() as mode:
 
-    def fake(leaf: Any) -> Any:
-        return mode.from_tensor(leaf) if isinstance(leaf, torch.Tensor) else leaf
+        def fake(leaf: Any) -> Any:
+            return mode.from_tensor(leaf) if isinstance(leaf, torch.Tensor) else leaf
 
-    with torch.no_grad(), mode:
         return original(*pytree.tree_map(fake, arguments), **pytree.tree_map(fake, named))
 
 

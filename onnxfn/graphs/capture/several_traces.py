@@ -103,7 +103,7 @@ def _ends(spec: PlannedSpec, joins: Callable[[Mapping[str, int]], bool]) -> dict
     for names in (*((name,) for name in moving), [name for name in moving if name != spec.batch]):
         far = max((2**power for power in range(22) if elements(grown(names, 2**power)) <= FAR_ELEMENTS), default=1)
         if not joins(grown(names, far)):
-            steps = bisect_left(range(far), True, key=lambda step: not joins(grown(names, step)))  # noqa: B023, FBT003
+            steps = bisect_left(range(far), True, key=lambda step: not joins(grown(names, step)))
             ends |= {name: grown(names, steps - 1)[name] for name in names}
     return ends
 

@@ -19,6 +19,7 @@ from onnxfn.graphs.sizes import size_factors
 from onnxfn.models import patching
 from onnxfn.models.forward import flat_forward, tensors_for
 from onnxfn.models.patching import replaced
+from onnxfn.models.torch_modes import shapes_alone
 from onnxfn.specs.algebra.dummies import dummies
 from onnxfn.specs.algebra.planned import Part, PlannedSpec
 from onnxfn.specs.axes import terms
@@ -167,10 +168,10 @@ def fake_outputs(model: Any, part: Part, sizes: Mapping[str, int]) -> tuple[Any,
     """
     import torch
 
-    mode, spec = torch_name("FakeTensorMode")(allow_non_fake_inputs=True), resized(part.spec, sizes)
+    spec = resized(part.spec, sizes)
     tensors = tensors_for(model, spec, dummies(spec, {}))
     try:
-        with torch.no_grad(), mode:
+        with torch.no_grad(), shapes_alone() as mode:
             return flat_forward(model, spec)([mode.from_tensor(each) for each in tensors])
     except Exception as error:  # noqa: BLE001 - a module may raise anything
         raise_no_memory(error)
