@@ -95,6 +95,18 @@ AXES = {
 }
 
 
+def test_parts_that_a_later_program_lacks_are_deleted(tmp_path):
+    (tmp_path / "out" / "theirs").mkdir(parents=True)
+    for components in ({"one": nn.Linear(2, 2), "other": Vocoder()}, {"one": nn.Linear(2, 2)}):
+
+        def run():
+            components["one"](torch.ones(1, 2))  # noqa: B023
+            return [each.decode(torch.ones(1, 3, 8)) for name, each in components.items() if name == "other"]  # noqa: B023
+
+        export_pipeline(components, tmp_path / "out", run=run, overwrite=True)
+    assert {each.name for each in (tmp_path / "out").iterdir()} == {"model_index.json", "one", "theirs"}
+
+
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_program_is_watched_exported_and_assembled(name, tmp_path):
     program, run = PROGRAMS[name]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -9,7 +10,6 @@ from typing import Any
 
 from attrs import evolve
 
-from onnxfn.export.find.other_libraries import COMPONENT_ROWS
 from onnxfn.export.jobs.options import check_library
 from onnxfn.export.jobs.request import ExportRequest, build_of, written
 from onnxfn.export.load.loading import load_library_model
@@ -28,7 +28,7 @@ from onnxfn.weights.names import name_fault
 from onnxfn.weights.write import WriteOptions
 
 INDEX_FILE = "model_index.json"
-"""The file that lists the components of a saved pipeline."""
+"""The file that lists the components of a saved pipeline, or the parts of another program."""
 
 
 def export_pipeline(
@@ -45,7 +45,8 @@ def export_pipeline(
 ) -> dict[str, Exported]:
     """Writes each part of a pipeline of diffusers as `<part>/model.onnx` and checks it against PyTorch.
 
-    Schedulers, tokenizers and `model_index.json` are written as the pipeline saves them. The files appear when all
+    Schedulers, tokenizers and `model_index.json` are written as the pipeline saves them; for a program that saves none,
+    the index lists the parts. The files appear when all
     parts have succeeded. If one fails, nothing appears and an earlier export stays as it was.
 
     Args:
@@ -55,9 +56,8 @@ def export_pipeline(
         run: A function without arguments that runs the program, or several: what has another size in another run moves
             in the graphs. Components without a row are exported as it calls them.
         check: How the files are compared with PyTorch: `whole`, `sections` or `none`, as for `export`.
-        overwrite: Whether `path` may exist. What an earlier export of a pipeline wrote there, ONNX files, their
-            external data and unchanged side files, is deleted if this export does not replace it. Parts of an earlier
-            program without `model_index.json` stay.
+        overwrite: Whether `path` may exist. What an earlier export of a program wrote there, ONNX files, their
+            external data and unchanged side files, is deleted if this export does not replace it.
         build: How graphs are built: repeated layers, template cache, fused operators.
         write: How files are laid out and where weights are stored.
         on_event: Called with an `Event` for each part, as by `export`; its `part` begins with the name of the part,
@@ -100,8 +100,9 @@ def export_pipeline(
         for part in parts:
             known: dict[str, Any] = {"config": part.config, "on_event": _listener_of_part(listener, part.name)}
             exported[part.name] = export_part(part.spec, part.model, staging / part.name, **known)
-        if hasattr(pipeline, "to_json_string"):
-            (staging / INDEX_FILE).write_text(pipeline.to_json_string())
+        of_parts = json.dumps(dict.fromkeys(exported), indent=2)
+        text = pipeline.to_json_string() if hasattr(pipeline, "to_json_string") else of_parts
+        (staging / INDEX_FILE).write_text(text)
         for name, component in getattr(pipeline, "components", {}).items():
             if not hasattr(component, "forward") and hasattr(component, "save_pretrained"):
                 component.save_pretrained(staging / name)
@@ -134,10 +135,10 @@ def _listener_of_part(on_event: OnEvent, name: str) -> OnEvent:
 
 
 def _earlier_parts(folder: Path) -> set[str]:
-    """The parts of the pipeline that was exported to a folder, as its index lists them; none if it has no index."""
-    suffixes = {suffix for rows in COMPONENT_ROWS.values() for suffix, _ in rows}
-    names = {f"{name}{suffix}" for name in names_in(folder / INDEX_FILE) for suffix in suffixes}
-    return {name for name in names if name_fault(name, folder) is None and (folder / name).is_dir()}
+    """The parts of the program that was exported to a folder: those of the components that its index lists."""
+    names = [name for name in names_in(folder / INDEX_FILE) if name_fault(name, folder) is None]
+    inside = [each.name for each in folder.iterdir() if each.is_dir()] if names else []
+    return {each for each in inside if any(each == name or each.startswith(f"{name}_") for name in names)}
 
 
 def _moved(exported: Exported, old: Path, new: Path) -> Exported:
