@@ -75,6 +75,8 @@ def capture(model: Any, part: Part, tick: Tick = no_tick, *, is_joined: bool = F
         branches, runs = conditions(noted, program, part), partial(fake_outputs, model, part)
         if is_joined:
             program, ends = _joined_program(model, part)
+            if ends:  # the conditions of the other trace are exact
+                raise CaptureFailed(f"the model is another at larger sizes than {ends}")
         limits, assumed = without_assumed(range_limits(program, part), branches, part, runs)
         limits = with_ends(limits, ends or {})
         check_ranges(model, part, limits)
