@@ -190,10 +190,17 @@ def test_an_axis_of_one_that_is_dynamic_is_not_squeezed(tmp_path):
 # Modules that are refused
 
 
-def test_random_numbers_are_named_when_the_check_fails(tmp_path):
+RANDOM = {
+    "dropout": lambda x: nn.functional.dropout(x, 0.5),
+    "small noise": lambda x: 0.01 * x + 1e-4 * torch.rand_like(x),
+}
+
+
+@pytest.mark.parametrize("name", RANDOM)
+def test_random_numbers_are_named_when_the_check_fails(name, tmp_path):
     message = "PyTorch itself returns other values of 'output' at the next call: the model draws random numbers; take "
     with pytest.raises(CheckFailed, match=message):
-        exported(lambda x: nn.functional.dropout(x, 0.5), {"x": real(3, 4)}, tmp_path)
+        exported(RANDOM[name], {"x": real(3, 4)}, tmp_path)
 
 
 def test_an_operator_without_a_translation_is_named(tmp_path):
