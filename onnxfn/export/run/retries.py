@@ -73,7 +73,7 @@ def _all_layers(job: Job, output: Output, failure: Failure) -> tuple[Job, Output
 
 
 def _at_larger_sizes(job: Job, output: Output, failure: Failure) -> tuple[Job, Output] | None:
-    """The trace is at the largest sizes where the file was wrong, which is the side of a branch that most sizes take."""
+    """The trace is at the largest sizes where the file was wrong: the side of a branch that most sizes take."""
     pairs = zip(failure.plan.parts, failure.faults or [FoundLimits()] * len(failure.plan.parts), strict=True)
     parts = [_traced_at(part, fault.wrong) for part, fault in pairs]
     if parts == [*job.plan.parts]:
