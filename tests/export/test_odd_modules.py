@@ -160,7 +160,16 @@ def short_time_signal(x):
     return torch.istft(torch.stft(x, 16, 4, window=window, return_complex=True) * 2, 16, 4, window=window)
 
 
+def with_rotations(x, positions):
+    """Complex numbers of a table, as rotary positions have them in diffusers."""
+    table = torch.polar(torch.ones(50, 4), torch.arange(200).reshape(50, 4) * 0.1)
+    turned = torch.view_as_complex(x.unflatten(-1, (4, 2))) * table[positions]
+    turned = turned + table.index_select(0, positions[0]) * table[3].unsqueeze(-2).expand(x.shape[1], 4)
+    return torch.view_as_real(turned * turned.select(1, 0).unsqueeze(1)).flatten(-2)
+
+
 EXPORTED = {
+    "rotations": (with_rotations, {"x": real(2, 5, 8), "positions": torch.randint(0, 50, (2, 5))}),
     "indices in int32": (
         with_short_indices,
         {"x": real(3, 4), "rows": torch.tensor([0, 2, 1]), "columns": torch.tensor([3, 1, 0])},

@@ -157,8 +157,17 @@ def complex_translations() -> dict[Any, Callable[..., Any]]:
         torch.ops.aten._fft_c2r.default: _real_signal,
         torch.ops.aten.mul.Tensor: _product,
         torch.ops.aten.sym_size.int: _size,
-        torch.ops.aten.unsqueeze.default: _with_axis,
+        torch.ops.aten.index.Tensor: core.aten_index,
+        torch.ops.aten.index_select.default: _along_axis(core.aten_index_select),
+        torch.ops.aten.select.int: _along_axis(core.aten_select),
+        torch.ops.aten.unsqueeze.default: _along_axis(core.aten_unsqueeze),
+        torch.ops.aten.expand.default: lambda tensor, size, **_: core.aten_expand(tensor, [*size, 2]),
     }
+
+
+def _along_axis(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of a real tensor and an axis, for complex tensors: these have one more axis, the last."""
+    return lambda tensor, dim, *arguments: function(tensor, dim if dim >= 0 else dim - 1, *arguments)
 
 
 def _real_signal(spectrum: Any, dim: Sequence[int], normalization: int, last_dim_size: Any) -> Any:
@@ -193,11 +202,6 @@ def _size(tensor: Any, dim: int = 0) -> Any:
     """The size of an axis of a complex tensor; torch's table has it for real tensors."""
     axis = dim if dim >= 0 else dim - 1
     return op.Squeeze(op.Shape(tensor, start=axis, end=axis + 1 or None))
-
-
-def _with_axis(tensor: Any, dim: int) -> Any:
-    """A complex tensor with one more axis of size 1; torch's table has it for real tensors."""
-    return op.Unsqueeze(tensor, integers(dim if dim >= 0 else dim - 1))
 
 
 def _median(tensor: Any, dim: int, keepdim: bool = False) -> Sequence[Any]:
