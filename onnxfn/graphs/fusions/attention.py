@@ -12,9 +12,11 @@ from onnxfn.graphs.nodes.nodes import (
     attribute,
     first_input,
     insert_node,
+    insert_value,
     integers,
     is_last_axis,
     is_operator,
+    other_operand,
     producer,
     replace_value,
     shape_of,
@@ -113,10 +115,10 @@ def _masked_scores(value: Any) -> Scores | None:
     node = producer(value, "Add")
     if node is None:
         return _capped_scores(value)
-    for operand, mask in ((node.inputs[0], node.inputs[1]), (node.inputs[1], node.inputs[0])):
+    for operand in node.inputs:
         scores = _masked_scores(operand) if len(shape_of(operand)) == RANK else None
         if scores is not None:
-            return evolve(scores, masks=(*scores.masks, mask))
+            return evolve(scores, masks=(*scores.masks, other_operand(node, operand)))
     return None
 
 
@@ -150,16 +152,14 @@ def _untransposed(transpose: Any) -> Any:
     perm, (batch, heads, last, keys) = (*first, length, size), shape_of(transpose.outputs[0])
     if perm == (0, 1, 2, 3):
         return transpose.inputs[0]
-    outputs = [(transpose.outputs[0], (batch, heads, keys, last))]
-    return insert_node(transpose, "Transpose", [transpose.inputs[0]], outputs, perm=perm).outputs[0]
+    output, sizes = transpose.outputs[0], (batch, heads, keys, last)
+    return insert_value(transpose, "Transpose", [transpose.inputs[0]], output, sizes, perm=perm)
 
 
 def _fully_unscaled(value: Any) -> tuple[Any, float]:
     """A value as another one times a number, over any number of nodes."""
     operand, factor = unscaled(value)
-    if operand is value:
-        return value, 1.0
-    source, scale = _fully_unscaled(operand)
+    source, scale = (value, 1.0) if operand is value else _fully_unscaled(operand)
     return source, scale * factor
 
 
@@ -183,8 +183,7 @@ def _replace(match: Match, masks: dict[Any, Any], position: Mapping[Any, int]) -
     while inputs[-1] is None:
         inputs.pop()
     outputs = [match.output, *((key, value) if cache else ())]
-    shapes = [(tensor, tensor.shape) for tensor in outputs]
-    node = insert_node(last, "Attention", inputs, shapes, **attributes)
+    node = insert_node(last, "Attention", inputs, [(tensor, tensor.shape) for tensor in outputs], **attributes)
     for old, new in zip(outputs, node.outputs, strict=True):
         replace_value(old, new)
 
