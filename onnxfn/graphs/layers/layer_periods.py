@@ -6,7 +6,7 @@ layers. If the second period is the first one, shifted by a period, all periods 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -254,18 +254,16 @@ def _same_attribute(attr: Any, other: Any) -> bool:
 
 def _same_graph(graph: Any, other: Any) -> bool:
     """Whether two subgraphs compute the same from the values of the outer graph, which the caller compares."""
-    if graph.initializers or other.initializers or len(graph.inputs) != len(other.inputs):
-        return False
-    nodes, other_nodes = list(graph), list(other)
-    if len(nodes) != len(other_nodes) or len(graph.outputs) != len(other.outputs):
+    counts, other_counts = ((len(each.inputs), len(each), len(each.outputs)) for each in (graph, other))
+    if graph.initializers or other.initializers or counts != other_counts:
         return False
     counterparts = dict(zip(graph.inputs, other.inputs, strict=True))
-    for node, other_node in zip(nodes, other_nodes, strict=True):
-        pairs = zip(node.inputs, other_node.inputs, strict=False)
-        if not same_operation(node, other_node):
-            return False
-        if any(counterparts.get(value, other_value) is not other_value for value, other_value in pairs):
+
+    def correspond(values: Sequence[Any], others: Sequence[Any]) -> bool:
+        return all(counterparts.get(each, its) is its for each, its in zip(values, others, strict=True))
+
+    for node, other_node in zip(graph, other, strict=True):
+        if not same_operation(node, other_node) or not correspond(node.inputs, other_node.inputs):
             return False
         counterparts.update(zip(node.outputs, other_node.outputs, strict=True))
-    pairs = zip(graph.outputs, other.outputs, strict=True)
-    return all(counterparts.get(value, other_value) is other_value for value, other_value in pairs)
+    return correspond(graph.outputs, other.outputs)
