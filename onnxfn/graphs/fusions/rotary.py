@@ -71,13 +71,6 @@ class HalfTurn:
     output: Any
 
 
-def rotation_at(node: Any) -> Rotation | None:
-    """The rotation that a Neg or a Sub belongs to; None for any other node."""
-    if is_operator(node, "Neg"):
-        return _with_negation(node)
-    return _with_difference(node) if is_operator(node, "Sub") else None
-
-
 # x * cos + rotate_half(x) * sin, which has one negation
 
 
@@ -285,7 +278,8 @@ def fuse_rotary(model: Any) -> Any:
     """
     tables: Tables = {}
     for node in list(model.graph):
-        rotation = rotation_at(node)
+        rotation = _with_negation(node) if is_operator(node, "Neg") else None
+        rotation = _with_difference(node) if is_operator(node, "Sub") else rotation
         if rotation is not None:
             _replace(rotation, tables)
     return model
@@ -295,7 +289,10 @@ def _replace(rotation: Rotation, tables: Tables) -> None:
     x, last = rotation.x, rotation.output.producer()
     cos, sin = (_table(last, table, rotation, tables) for table in (rotation.cos, rotation.sin))
     if rotation.backwards:
-        sin = _negated(last, sin, tables)
+        key = (sin, "negated")
+        if key not in tables:
+            tables[key] = insert_value(last, "Neg", [sin], sin, sin.shape)
+        sin = tables[key]
     attributes = {"interleaved": int(rotation.interleaved)}
     if shape_of(x)[-1] != rotation.size:
         attributes["rotary_embedding_dim"] = rotation.size
@@ -317,13 +314,6 @@ def _table(last: Any, table: Any, rotation: Rotation, known: Tables) -> Any:
     if key not in known:
         angles = _without_heads(last, table, rotation)
         known[key] = _for_batch(last, _each_once(last, angles, rotation), rotation)
-    return known[key]
-
-
-def _negated(last: Any, sin: Any, known: Tables) -> Any:
-    key = (sin, "negated")
-    if key not in known:
-        known[key] = insert_value(last, "Neg", [sin], sin, sin.shape)
     return known[key]
 
 

@@ -234,18 +234,19 @@ def same_operation(node: Any, other: Any) -> bool:
 
 def same_constant(value: Any, other: Any) -> bool:
     """Whether two values are constants of the graph with the same dtype and the same elements."""
-    tensor, other_tensor = value.const_value, other.const_value
-    if tensor is None or other_tensor is None or tensor.dtype != other_tensor.dtype:
-        return False
-    return bool(np.array_equal(tensor.numpy(), other_tensor.numpy()))
+    are_constants = value.const_value is not None and other.const_value is not None
+    return are_constants and _same_tensor(value.const_value, other.const_value)
+
+
+def _same_tensor(tensor: Any, other: Any) -> bool:
+    return tensor.dtype == other.dtype and bool(np.array_equal(tensor.numpy(), other.numpy()))
 
 
 def _same_attribute(attr: Any, other: Any) -> bool:
     if attr.type != other.type:
         return False
     if attr.type.name == "TENSOR":
-        same_dtype = attr.value.dtype == other.value.dtype
-        return same_dtype and bool(np.array_equal(attr.value.numpy(), other.value.numpy()))
+        return _same_tensor(attr.value, other.value)
     graphs, other_graphs = attribute_subgraphs(attr), attribute_subgraphs(other)
     if graphs:
         return len(graphs) == len(other_graphs) and all(map(_same_graph, graphs, other_graphs))

@@ -91,6 +91,6 @@ def _add_branch(product: Any, a: Any, b: Any) -> None:
     sizes = None if source.shape is None else (*source.shape[:-1], b.shape[0])
     narrow = insert_value(product, "MatMul", [source, a], output, sizes)
     branch = insert_value(product, "MatMul", [narrow, b], output, output.shape)
-    total = insert_value(product, "Add", [branch, branch], output, output.shape)
+    total = insert_value(product, "Add", [output, branch], output, output.shape)
     replace_value(output, total)
-    total.producer().replace_input_with(0, output)
+    total.producer().replace_input_with(0, output)  # where it now reads itself

@@ -39,7 +39,8 @@ def _order_nodes(graph: Any) -> None:
             _order_nodes(inner)
     ordered: list[Any] = []
     entered: set[Any] = set()
-    pending = [(None, chain(_nodes_of(graph.outputs, graph), list(graph)))]  # first, all that the graph has to compute
+    wanted = chain(_nodes_of(graph.outputs, graph), list(graph))
+    pending: list[tuple[Any, Iterator[Any]]] = [(None, wanted)]
     while pending:
         node, needed = pending[-1]
         following = next((other for other in needed if other not in entered), None)
@@ -49,7 +50,7 @@ def _order_nodes(graph: Any) -> None:
         else:
             entered.add(following)
             pending.append((following, _nodes_of(all_inputs(following), graph)))
-    graph.extend(ordered[:-1])  # a node that the graph has already is moved to its end
+    graph.extend(ordered[:-1])  # without None; a node that the graph has already is moved to its end
 
 
 def _nodes_of(values: Iterable[Any], graph: Any) -> Iterator[Any]:

@@ -75,7 +75,7 @@ def _obstacle(value: Any, reads: Sequence[Read], rule: WeightRule) -> str:
         return f"{without[0] if without else 'nothing'} reads it, and {rule.kind!r} has no operator for that"
     if len({read.rows_first for read in reads}) > 1:
         return "products and lookups read it along different axes, so they cannot share its blocks"
-    shape = _shape(value, reads, rule)
+    _, shape = _stored(value, reads, rule)
     if _bytes(rule, shape) >= prod(shape) * value.dtype.itemsize:
         return "its codes and scales would not be smaller"
     return ""
@@ -85,9 +85,9 @@ def _quantize(graph: Any, value: Any, reads: Sequence[Read], rule: WeightRule) -
     """Replaces a weight by its codes, and the nodes that read it."""
     if any(read.operator == "Conv" for read in reads):
         rule = evolve(rule, per_channel=False)  # the kernel of ConvInteger has one zero point
-    shape = _shape(value, reads, rule)
-    tensors = add_quantized_slots(graph, value, _slot(value, reads, rule), rule, shape)
-    weight = with_cast_scales(StoredWeight(graph, str(value.name), rule, shape, tensors, value.dtype), reads)
+    slot, shape = _stored(value, reads, rule)
+    tensors = add_quantized_slots(graph, value, slot, rule, shape)
+    weight = with_cast_scales(StoredWeight(graph, rule, shape, tensors, value.dtype), reads)
     for read in reads:
         REPLACEMENTS[rule.kind, read.operator](weight, read.node)
         read.node.graph.remove(read.node, safe=True)
@@ -96,26 +96,13 @@ def _quantize(graph: Any, value: Any, reads: Sequence[Read], rule: WeightRule) -
     del graph.initializers[value.name]
 
 
-def _is_turned(reads: Sequence[Read], rule: WeightRule) -> bool:
-    """Whether the rule stores a weight with its two axes in another order than the graph has."""
-    if reads[0].operator == "Conv":
-        return False
-    return reads[0].rows_first if rule.kind == "dynamic" else not reads[0].rows_first
-
-
-def _shape(value: Any, reads: Sequence[Read], rule: WeightRule) -> tuple[int, ...]:
-    """The shape of a weight with its axes in the order in which the rule stores them."""
-    shape = tuple(value.shape)
-    return shape[::-1] if _is_turned(reads, rule) else shape
-
-
-def _slot(value: Any, reads: Sequence[Read], rule: WeightRule) -> Slot:
-    """The slot of a weight with its axes in the order in which the rule stores them."""
+def _stored(value: Any, reads: Sequence[Read], rule: WeightRule) -> tuple[Slot, tuple[int, ...]]:
+    """The slot and the shape of a weight with its axes in the order in which the rule stores them."""
     slot: Slot = value.meta[SLOT]
-    if not _is_turned(reads, rule):
-        return slot
+    if reads[0].operator == "Conv" or reads[0].rows_first != (rule.kind == "dynamic"):
+        return slot, tuple(value.shape)
     perm = (slot.perm or (0, 1))[::-1]
-    return evolve(slot, perm=() if perm == (0, 1) else perm)  # type: ignore[arg-type]
+    return evolve(slot, perm=() if perm == (0, 1) else perm), tuple(value.shape)[::-1]  # type: ignore[arg-type]
 
 
 def _bytes(rule: WeightRule, shape: tuple[int, ...]) -> int:

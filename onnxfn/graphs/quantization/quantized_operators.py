@@ -37,7 +37,6 @@ class StoredWeight:
     """
 
     graph: Any
-    name: str
     rule: WeightRule
     shape: tuple[int, ...]
     tensors: Mapping[str, Any]
