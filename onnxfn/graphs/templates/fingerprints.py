@@ -27,7 +27,7 @@ from onnxfn.specs.stored.trust import CODE_FIELDS
 PACKAGE = Path(__file__).parents[2]
 """The folder of onnxfn."""
 
-OWN = sys.stdlib_module_names | {"onnxfn"}
+OWN = sys.stdlib_module_names.union(("onnxfn",))
 """Packages without a version of their own: Python's, whose version is a line, and onnxfn, whose source is."""
 
 VERSIONED = ("torch", "transformers", "onnx", "onnxscript", "onnx-ir", "numpy", "attrs")
