@@ -197,13 +197,11 @@ def _joined_parts(tensors: Mapping[str, Any]) -> dict[str, Any]:
     """
     import torch
 
-    pairs = [(name.partition("."), tensor) for name, tensor in tensors.items()]
     parts: dict[str, list[Any]] = {}
-    for (attribute, _, part), tensor in pairs:
-        if part and not part.isdecimal():
-            parts.setdefault(f"{attribute}.0", []).append(tensor)
-    whole = {"".join(words): tensor for words, tensor in pairs if not words[2] or words[2].isdecimal()}
-    return {**whole, **{name: torch.cat(each, dim=1) for name, each in parts.items()}}
+    for name, tensor in tensors.items():
+        attribute, _, part = name.partition(".")
+        parts.setdefault(f"{attribute}.0" if part and not part.isdecimal() else name, []).append(tensor)
+    return {name: torch.cat(each, dim=1) if len(each) > 1 else each[0] for name, each in parts.items()}
 
 
 ARGUMENT_BUILDERS: Mapping[str, Callable[[Any, Any], Any]] = MappingProxyType(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, cast
 
 from onnxfn.models.model_state import copied
@@ -31,13 +31,9 @@ def in_dtype(model: Any, dtype: str | None) -> Any:
     Weights that the model keeps in float32 are so in the copy, too: see `dtypes_in`. The copy shares no floating-point
     weight with the model, and each is copied once. Those of `with_rows` are read.
     """
-    import torch
-
     if dtype is None or (has_dtype(model, dtype) and not reads_weights(model)):
         return model
-    dtypes = dtypes_in(model, getattr(torch, dtype))
-    with traces_awaited():
-        return copied(model, lambda tensor: _converted(tensor, dtypes[id(tensor)]) if id(tensor) in dtypes else tensor)
+    return _copied_in(model, dtype, _converted)
 
 
 def in_dtype_if_small(model: Any, dtype: str | None, most: int = SMALL_COPY) -> Any:
@@ -45,11 +41,9 @@ def in_dtype_if_small(model: Any, dtype: str | None, most: int = SMALL_COPY) -> 
 
     PyTorch computes in the dtype with either: `cast_on_use` converts weights that have another. A copy is faster.
     """
-    import torch
-
     if dtype is None:
         return model
-    size = sum(tensor.numel() for tensor in float_tensors(model)) * getattr(torch, dtype).itemsize
+    size = sum(tensor.numel() for tensor in float_tensors(model)) * torch_dtype(dtype).itemsize
     return in_dtype(model, dtype) if size <= most else model
 
 
@@ -60,19 +54,18 @@ def without_values(model: Any, dtype: str | None) -> Any:
     """
     import torch
 
-    if dtype is None or has_dtype(model, dtype):
-        return model
-    dtypes = dtypes_in(model, getattr(torch, dtype))
+    def without(tensor: Any, dtype: Any) -> Any:
+        is_parameter = isinstance(tensor, torch.nn.Parameter)
+        return _like(tensor, torch.empty_like(tensor, dtype=dtype)) if is_parameter else _converted(tensor, dtype)
 
-    def without(tensor: Any) -> Any:
-        if id(tensor) not in dtypes:
-            return tensor
-        if isinstance(tensor, torch.nn.Parameter):
-            return _parameter(torch.empty_like(tensor, dtype=dtypes[id(tensor)]), tensor)
-        return _converted(tensor, dtypes[id(tensor)])
+    return model if dtype is None or has_dtype(model, dtype) else _copied_in(model, dtype, without)
 
+
+def _copied_in(model: Any, dtype: str, convert: Callable[[Any, Any], Any]) -> Any:
+    """A copy of a model, each of whose float tensors is the result of a function of it and its new torch dtype."""
+    dtypes = dtypes_in(model, torch_dtype(dtype))
     with traces_awaited():
-        return copied(model, without)
+        return copied(model, lambda tensor: convert(tensor, dtypes[id(tensor)]) if id(tensor) in dtypes else tensor)
 
 
 def dtypes_in(model: Any, dtype: Any) -> dict[int, Any]:
@@ -99,10 +92,8 @@ def dtypes_in(model: Any, dtype: Any) -> dict[int, Any]:
 
 def has_dtype(model: Any, dtype: str) -> bool:
     """Whether the float parameters of a model have a dtype. In a model of 16 bits some may be float32."""
-    import torch
-
     own, dtypes = float_dtype(model), float_dtypes(model)
-    return dtypes <= {dtype} or (own == getattr(torch, dtype) and _is_half(own) and dtypes <= {dtype, "float32"})
+    return dtypes <= {dtype} or (own == torch_dtype(dtype) and _is_half(own) and dtypes <= {dtype, "float32"})
 
 
 def float_dtype(model: Any) -> Any:
@@ -122,9 +113,8 @@ def _is_half(dtype: Any) -> bool:
 
 def float_dtypes(model: Any) -> set[str]:
     """The names of the dtypes of a model's floating-point parameters."""
-    return {
-        str(parameter.dtype).removeprefix("torch.") for parameter in model.parameters() if parameter.is_floating_point()
-    }
+    floats = (parameter for parameter in model.parameters() if parameter.is_floating_point())
+    return {str(parameter.dtype).removeprefix("torch.") for parameter in floats}
 
 
 def with_model_dtype(spec: ExportSpec, model: Any) -> ExportSpec:
@@ -154,14 +144,12 @@ def float_tensors(model: Any) -> Iterator[Any]:
 
 def _converted(tensor: Any, dtype: Any) -> Any:
     """A copy of a tensor in a dtype; of a parameter, a parameter."""
+    return _like(tensor, read(tensor, dtype) if rows_of(tensor) else tensor.detach().to(dtype, copy=True))
+
+
+def _like(tensor: Any, values: Any) -> Any:
+    """These values as a tensor; in place of a parameter, as one that requires a gradient if that does."""
     import torch
 
-    converted = read(tensor, dtype).detach() if rows_of(tensor) else tensor.detach().to(dtype, copy=True)
-    return _parameter(converted, tensor) if isinstance(tensor, torch.nn.Parameter) else converted
-
-
-def _parameter(values: Any, like: Any) -> Any:
-    """A parameter with these values that requires a gradient if another one does."""
-    import torch
-
-    return torch.nn.Parameter(values.detach(), requires_grad=like.requires_grad)
+    is_parameter, values = isinstance(tensor, torch.nn.Parameter), values.detach()
+    return torch.nn.Parameter(values, requires_grad=tensor.requires_grad) if is_parameter else values

@@ -14,7 +14,7 @@ from typing import Any
 from onnxfn.architectures.private.renamed import fields, name_among, renamed, spec_name
 from onnxfn.models.argument_builders import built_arguments
 from onnxfn.models.casting import cast_on_use
-from onnxfn.models.dtypes import float_dtype
+from onnxfn.models.dtypes import float_dtype, torch_dtype
 from onnxfn.models.model_state import unchanged_eval, with_attention
 from onnxfn.models.submodules import submodule_of
 from onnxfn.models.torch_modes import eager_branches, quiet, stable_sorts
@@ -43,7 +43,7 @@ def torch_outputs(model: Any, part: Part, arrays: Mapping[str, Array], dtype: An
     """
     import torch
 
-    of_part = getattr(torch, part.spec.target.float_dtype) if part.spec.target.float_dtype else None
+    of_part = torch_dtype(part.spec.target.float_dtype)
     computed = dtype or of_part or float_dtype(model)
     attention, casts = with_attention(model, part.spec.call.attention), cast_on_use(model, dtype or of_part)
     state = (quiet(), unchanged_eval(model), attention, eager_branches(), stable_sorts(), torch.no_grad(), casts)
@@ -95,12 +95,10 @@ def flat_forward(model: Any, spec: PlannedSpec) -> Callable[[Sequence[Any]], tup
 
 def _in_io_dtype(spec: PlannedSpec, name: str, value: Any) -> Any:
     """An output in the float type of inputs and outputs; unchanged if that is its type or it is in a wider one."""
-    import torch
-
     target = spec.target
-    if name not in spec.io_names or value.dtype != getattr(torch, target.float_dtype or "float32"):
+    if name not in spec.io_names or value.dtype != torch_dtype(target.float_dtype or "float32"):
         return value
-    return value.to(getattr(torch, target.io_dtype or "float32"))
+    return value.to(torch_dtype(target.io_dtype or "float32"))
 
 
 def _constant_value(model: Any, spec: PlannedSpec, constant: Constant, tensors: Sequence[Any]) -> Any:
@@ -112,7 +110,7 @@ def _constant_value(model: Any, spec: PlannedSpec, constant: Constant, tensors: 
     pairs = list(zip(spec.inputs, tensors, strict=True))
     sizes = {symbol: tensor.shape[axis] for input_, tensor in pairs for axis, symbol in symbols(input_.axes).items()}
     kind = constant.kind or "int"
-    dtype = float_dtype(model) if kind == "float" else getattr(torch, graph_dtype(spec, kind))
+    dtype = float_dtype(model) if kind == "float" else torch_dtype(graph_dtype(spec, kind))
     device = next((tensor.device for tensor in tensors), None)
     return torch.full(shape(constant.axes, sizes), constant.value, dtype=dtype, device=device)
 
@@ -146,11 +144,10 @@ def raw_forward(model: Any, spec: PlannedSpec) -> Callable[[Sequence[Any]], Any]
     inner = [constant for constant in spec.call.constants if constant.path]
 
     def forward(tensors: Sequence[Any]) -> Any:
-        of_model = (
-            tensor.to(float_dtype(model)) if input_.name in spec.io_names else tensor
+        leaves = [
+            (input_.forward_path, tensor.to(float_dtype(model)) if input_.name in spec.io_names else tensor)
             for input_, tensor in zip(spec.inputs, tensors, strict=True)
-        )
-        leaves = [(input_.forward_path, tensor) for input_, tensor in zip(spec.inputs, of_model, strict=True)]
+        ]
         values = [(constant.path, _constant_value(model, spec, constant, tensors)) for constant in inner]
         arguments = nested([*leaves, *values])
         named = {**constants, **built_arguments(model, spec.call.builders, arguments)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import gc
 import inspect
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -157,18 +158,9 @@ def _directly_inside(value: Any) -> tuple[Any, ...]:
     if isinstance(value, functools.partial):
         return value.func, value.args, value.keywords
     if inspect.isfunction(value):
-        cells = tuple(cell.cell_contents for cell in value.__closure__ or () if _is_set(cell))
-        return *cells, value.__defaults__, value.__kwdefaults__, vars(value)
+        variables = gc.get_referents(*value.__closure__ or ())
+        return *variables, value.__defaults__, value.__kwdefaults__, vars(value)
     return ()
-
-
-def _is_set(cell: Any) -> bool:
-    """Whether a variable that a function closes over has a value."""
-    try:
-        cell.cell_contents  # noqa: B018 - raises if it has none
-    except ValueError:
-        return False
-    return True
 
 
 CPU, META = "cpu", "meta"

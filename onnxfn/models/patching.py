@@ -38,31 +38,31 @@ def applied(patches: Iterable[Patch]) -> Iterator[set[str]]:
         for patch in patches:
             owner, name = _owner(patch.name)
             replacement = function_named(patch.by, "patches", kind="patch")
-            noted = replacement if is_short(patch.by) else _noted(replacement, patch.name, called)
-            if inspect.isfunction(noted):
-                noted = _checked(called_by_any_name(noted), patch, owner, name)
-            undo.enter_context(replaced(owner, name, noted))
+            noted = set[str]() if is_short(patch.by) else called
+            if inspect.isfunction(replacement):
+                replacement = _checked(called_by_any_name(replacement), patch, original(owner, name), noted)
+            else:
+                noted.add(patch.name)
+            undo.enter_context(replaced(owner, name, replacement))
         yield called
 
 
-def _checked(function: Callable[..., Any], patch: Patch, owner: Any, name: str) -> Callable[..., Any]:
-    """The replacement; TypeErrors of its call and of its own code become PatchFailed.
+def _checked(function: Callable[..., Any], patch: Patch, before: Any, called: set[str]) -> Callable[..., Any]:
+    """The replacement; it adds its target to `called`. TypeErrors of its call and of its own code become PatchFailed.
 
     A call that the original also refuses is the caller's fault. TypeErrors of special methods, such as `__len__`, are
     left alone: Python handles them itself.
     """
-    if name.endswith("__"):
-        return function
-    before = original(owner, name)
 
     @functools.wraps(function)
     def call(*arguments: Any, **named: Any) -> Any:
+        called.add(patch.name)
         try:
             return function(*arguments, **named)
         except PatchFailed:
             raise
         except TypeError as error:
-            if not _is_own(error, patch) or not _takes(before, arguments, named):
+            if patch.name.endswith("__") or not _is_own(error, patch) or not _takes(before, arguments, named):
                 raise
             raise PatchFailed(f"the patch {patch.by} of {patch.name} does not fit: {first_line(error)}") from error
 
@@ -88,21 +88,6 @@ def _takes(function: Any, arguments: tuple[Any, ...], named: Mapping[str, Any]) 
     except TypeError:
         return False
     return True
-
-
-def _noted(replacement: Any, target: str, called: set[str]) -> Any:
-    """A function that adds the target to `called` and calls the replacement; any other replacement as it is."""
-    if not inspect.isfunction(replacement):
-        called.add(target)
-        return replacement
-    function: Callable[..., Any] = replacement
-
-    @functools.wraps(function)
-    def call(*arguments: Any, **named: Any) -> Any:
-        called.add(target)
-        return function(*arguments, **named)
-
-    return call
 
 
 def unused_patches(patches: Iterable[Patch], called: set[str]) -> tuple[str, ...]:

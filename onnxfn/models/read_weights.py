@@ -23,6 +23,8 @@ def with_rows(model: Any, rows: Mapping[str, Rows]) -> Any:
     The values are in no memory until torch reads them: see `cast_on_use`. A copy in another dtype has them as weights.
     Names of the same function are of one weight. InvalidSpec if the model cannot be copied.
     """
+    import torch
+
     duplicate = model_copy(model)
     if duplicate is model:
         raise InvalidSpec(
@@ -33,17 +35,11 @@ def with_rows(model: Any, rows: Mapping[str, Rows]) -> Any:
     for name, function in rows.items():
         path, _, own = name.rpartition(".")
         tensors = modules[path]._parameters if own in modules[path]._parameters else modules[path]._buffers
-        tensors[own] = known.setdefault(id(function), _with_rows(tensors[own], function))
+        if id(function) not in known:
+            known[id(function)] = torch.nn.Parameter(tensors[own].detach(), requires_grad=False)  # in the same memory
+            setattr(known[id(function)], READ, function)
+        tensors[own] = known[id(function)]
     return duplicate
-
-
-def _with_rows(tensor: Any, rows: Rows) -> Any:
-    """A tensor in the memory of another one, with values of its own."""
-    import torch
-
-    new = torch.nn.Parameter(tensor.detach(), requires_grad=False)
-    setattr(new, READ, rows)
-    return new
 
 
 def rows_of(tensor: Any) -> Rows | None:

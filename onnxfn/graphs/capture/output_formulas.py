@@ -11,6 +11,7 @@ from typing import Any
 
 from onnxfn.architectures.private.torch_names import torch_name
 from onnxfn.graphs.capture.capture import any_program, tracing
+from onnxfn.graphs.capture.trace_conditions import input_sizes
 from onnxfn.specs.algebra.planned import Part
 from onnxfn.specs.axes import axis, terms, value
 from onnxfn.specs.errors import InvalidSpec
@@ -24,13 +25,11 @@ def output_words(model: Any, part: Part) -> tuple[tuple[str, ...], ...]:
     import sympy
 
     with tracing(model, part, {}):
-        graph = any_program(model, part)[0].graph
-    inputs = [node.meta["val"] for node in graph.nodes if node.op == "placeholder"][-len(part.inputs) :]
-    pairs = zip(part.inputs.values(), inputs, strict=True)
-    symbols = {tensor.shape[index].node.expr: symbol for axes, tensor in pairs for index, symbol in axes.items()}
+        program, _ = any_program(model, part)
+    symbols = {size.node.expr: symbol for symbol, size in input_sizes(program, part)}
     names = {name: sympy.Symbol(name, integer=True, positive=True) for each in symbols.values() for name in terms(each)}
     known = {expression: value(symbol, names) for expression, symbol in symbols.items()}
-    outputs = graph.output_node().args[0][-len(part.outputs) :]
+    outputs = program.graph.output_node().args[0][-len(part.outputs) :]
     return tuple(tuple(_word(size, known) for size in node.meta["val"].shape) for node in outputs)
 
 

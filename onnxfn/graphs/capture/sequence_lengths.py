@@ -132,21 +132,22 @@ def dynamic_lengths(model: Any) -> Iterator[None]:
         if not isinstance(sizes, PackedSizes):
             check(layer, steps, hidden, sizes)
 
+    replacements: list[tuple[Any, str, Any]] = [
+        (torch.nn.RNNBase, "check_forward_args", check_padded),
+        (functions, "_pack_padded_sequence", _pack),
+        (functions, "_pad_packed_sequence", _pad),
+        (functions, "stft", partial(_stft, functions.stft)),
+        (torch, "linspace", unit_steps),
+        (torch, "as_tensor", tensor_of_sizes),
+        (torch, "max_pool1d", _max_pool1d),
+        (torch, "cdist", partial(_cdist, torch.cdist)),
+        (torch.SymInt, "__hash__", lambda size: hash((id(size.node.shape_env), str(size)))),
+        *((owner, "len", _length) for owner in _code_of(model)),
+        *((functions, name, partial(_recurrent, each, getattr(functions, name))) for name, each in RECURRENCES.items()),
+    ]
     with ExitStack() as undo:
-        undo.enter_context(replaced(torch.nn.RNNBase, "check_forward_args", check_padded))
-        undo.enter_context(replaced(functions, "_pack_padded_sequence", _pack))
-        undo.enter_context(replaced(functions, "_pad_packed_sequence", _pad))
-        undo.enter_context(replaced(functions, "stft", partial(_stft, functions.stft)))
-        undo.enter_context(replaced(torch, "linspace", unit_steps))
-        undo.enter_context(replaced(torch, "as_tensor", tensor_of_sizes))
-        undo.enter_context(replaced(torch, "max_pool1d", _max_pool1d))
-        undo.enter_context(replaced(torch, "cdist", partial(_cdist, torch.cdist)))
-        undo.enter_context(replaced(torch.SymInt, "__hash__", lambda size: hash((id(size.node.shape_env), str(size)))))
-        for owner in _code_of(model):
-            undo.enter_context(replaced(owner, "len", _length))
-        for name, recurrence in RECURRENCES.items():
-            function = partial(_recurrent, recurrence, getattr(functions, name))
-            undo.enter_context(replaced(functions, name, function))
+        for replacement in replacements:
+            undo.enter_context(replaced(*replacement))
         yield
 
 
@@ -178,15 +179,13 @@ def _recurrent(recurrence: Recurrence, original: Callable[..., Any], *arguments:
     if isinstance(second, PackedSizes):
         states, weights, _, layers, _, _, bidirectional = others
         time_first = padded(steps, second, second.time)
-        layout = layers, 2 if bidirectional else 1
-        outputs, *finals = _layers(recurrence, time_first, states, weights, layout, second.lengths)
+        outputs, *finals = _layers(recurrence, time_first, states, weights, (layers, 1 + bidirectional), second.lengths)
         return packed(outputs, second), *finals
     weights, _, layers, _, _, bidirectional, *batch_first = others
     if not batch_first:
         return original(*arguments)  # a packed sequence that was packed before the trace
-    layout = layers, 2 if bidirectional else 1
     time_first = steps.transpose(0, 1) if batch_first[0] else steps
-    outputs, *finals = _layers(recurrence, time_first, second, weights, layout)
+    outputs, *finals = _layers(recurrence, time_first, second, weights, (layers, 1 + bidirectional))
     return outputs.transpose(0, 1) if batch_first[0] else outputs, *finals
 
 
@@ -254,12 +253,9 @@ def _max_pool1d(
     """The largest number in each window, as pooling of images of height 1; torch's CPU function reads the length."""
     import torch
 
-    def pair(size: Any, height: int) -> tuple[int, int]:
-        return height, size[0] if isinstance(size, (tuple, list)) else size
-
-    steps = pair(stride, 1) if stride else pair(kernel_size, 1)
-    sizes = pair(kernel_size, 1), steps, pair(padding, 0), pair(dilation, 1)
-    return torch.max_pool2d(input.unsqueeze(-2), *sizes, ceil_mode).squeeze(-2)
+    sizes = zip((1, 1, 0, 1), (kernel_size, stride or kernel_size, padding, dilation), strict=True)
+    pairs = ((height, size[0] if isinstance(size, (tuple, list)) else size) for height, size in sizes)
+    return torch.max_pool2d(input.unsqueeze(-2), *pairs, ceil_mode).squeeze(-2)
 
 
 def _cdist(original: Callable[..., Any], x1: Any, x2: Any, p: float = 2.0, compute_mode: str | None = None) -> Any:  # noqa: ARG001

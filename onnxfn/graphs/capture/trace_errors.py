@@ -107,16 +107,16 @@ def trace_error(
         axes = ", ".join(f"axis {axis} of {name!r} ({symbol}) at {size}" for axis, name, symbol, size in fixed)
         edit = ", ".join(dict.fromkeys(f"{symbol}={size}" for *_, symbol, size in fixed if symbol.isidentifier()))
         sizes = {size for *_, size in fixed}
-        fixing = (each for each in noted.values() if str(each.answer) in sizes or _is_equality(each))
+        fixing = (
+            each
+            for each in noted.values()
+            if str(each.answer) in sizes or (each.answer is True and type(each.formula).__name__ == "Equality")
+        )
         lines = dict.fromkeys(each.line for each in fixing)
         where = f" at {listed(lines, most=3)}" if lines else ""
         change = f"use with_shapes(spec, {edit or '...'}), or change the model{where}"
         return FixedSizes(f"{type(model).__name__} fixes {axes}; {change}")
     return CaptureFailed(_small_axes(part, sample) or _where_it_failed(model, part, error))
-
-
-def _is_equality(evaluated: Any) -> bool:
-    return evaluated.answer is True and type(evaluated.formula).__name__ == "Equality"
 
 
 def fixed_axes(part: Part, error: BaseException | None) -> list[tuple[int, str, str, str]]:
@@ -136,14 +136,13 @@ def _small_axes(part: Part, sample: Sequence[Any]) -> str | None:
         for index, symbol in axes.items()
         if terms(symbol) == (symbol,) and tensor.shape[index] < SMALLEST_DYNAMIC_SIZE
     }
-    if not small:
-        return None
-    symbol, size = next(iter(small.items()))
-    return (
-        f"the dynamic axis {symbol} cannot be traced at size {size}, since torch takes 0 and 1 for fixed; "
-        f"trace it at {SMALLEST_DYNAMIC_SIZE} or more: sized({symbol}={SMALLEST_DYNAMIC_SIZE}) (--size), "
-        f"or fix it: with_shapes(spec, {symbol}={max(size, 1)}) (--shape)"
-    )
+    for symbol, size in small.items():
+        return (
+            f"the dynamic axis {symbol} cannot be traced at size {size}, since torch takes 0 and 1 for fixed; "
+            f"trace it at {SMALLEST_DYNAMIC_SIZE} or more: sized({symbol}={SMALLEST_DYNAMIC_SIZE}) (--size), "
+            f"or fix it: with_shapes(spec, {symbol}={max(size, 1)}) (--shape)"
+        )
+    return None
 
 
 def _where_it_failed(model: Any, part: Part, error: BaseException) -> str:

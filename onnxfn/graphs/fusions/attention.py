@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from attrs import evolve, frozen
@@ -12,9 +12,11 @@ from onnxfn.graphs.nodes.nodes import (
     attribute,
     first_input,
     insert_node,
+    insert_value,
     integers,
     is_last_axis,
     is_operator,
+    other_operand,
     producer,
     replace_value,
     shape_of,
@@ -40,21 +42,6 @@ class Scores:
     masks: tuple[Any, ...] = ()
 
 
-@frozen(eq=False)
-class Match:
-    """An attention that was found in the graph: `product` multiplies the weights with the values.
-
-    `value`: `[batch, heads, keys, size]`. `boolean_mask`: true for the keys that a query may attend to; None if the
-    masks of the scores are added. `output`: `[batch, heads, length, size]`.
-    """
-
-    scores: Scores
-    value: Any
-    product: Any
-    boolean_mask: Any
-    output: Any
-
-
 def fuse_attention(model: Any) -> Any:
     """Fuses attention into one operator.
 
@@ -70,9 +57,7 @@ def fuse_attention(model: Any) -> Any:
     masks: dict[Any, Any] = {}
     for node in list(position):
         for product in _products(node) if is_operator(node, "Softmax") else ():
-            match = _match(node, product)
-            if match is not None:
-                _replace(match, masks, position)
+            _fuse(node, product, masks, position)
     return model
 
 
@@ -88,20 +73,6 @@ def _products(softmax: Any) -> list[Any]:
     return nodes if all(node.op_type == "MatMul" and node.inputs[0] is weights for node in nodes) else []
 
 
-def _match(softmax: Any, product: Any) -> Match | None:
-    """The attention of a softmax and its product with values, if the operator computes the same."""
-    scores = _masked_scores(softmax.inputs[0])
-    value, output = product.inputs[1], product.outputs[0]
-    if scores is None or not all(_has_heads(tensor) for tensor in (scores.query, scores.key, value, output)):
-        return None
-    if shape_of(scores.key)[1] != shape_of(value)[1] or not fits_kernel(scores.masks):
-        return None
-    mask, zeroed_output = zeroed_rows(scores.masks, output) or (None, None)
-    if mask is not None and _has_heads(zeroed_output):
-        return Match(scores, value, product, mask, zeroed_output)
-    return Match(scores, value, product, None, output)
-
-
 def _has_heads(value: Any) -> bool:
     """Whether a value has four axes, and integers for the number of heads and their size."""
     sizes = shape_of(value)
@@ -113,10 +84,10 @@ def _masked_scores(value: Any) -> Scores | None:
     node = producer(value, "Add")
     if node is None:
         return _capped_scores(value)
-    for operand, mask in ((node.inputs[0], node.inputs[1]), (node.inputs[1], node.inputs[0])):
+    for operand in node.inputs:
         scores = _masked_scores(operand) if len(shape_of(operand)) == RANK else None
         if scores is not None:
-            return evolve(scores, masks=(*scores.masks, mask))
+            return evolve(scores, masks=(*scores.masks, other_operand(node, operand)))
     return None
 
 
@@ -150,31 +121,38 @@ def _untransposed(transpose: Any) -> Any:
     perm, (batch, heads, last, keys) = (*first, length, size), shape_of(transpose.outputs[0])
     if perm == (0, 1, 2, 3):
         return transpose.inputs[0]
-    outputs = [(transpose.outputs[0], (batch, heads, keys, last))]
-    return insert_node(transpose, "Transpose", [transpose.inputs[0]], outputs, perm=perm).outputs[0]
+    output, sizes = transpose.outputs[0], (batch, heads, keys, last)
+    return insert_value(transpose, "Transpose", [transpose.inputs[0]], output, sizes, perm=perm)
 
 
 def _fully_unscaled(value: Any) -> tuple[Any, float]:
     """A value as another one times a number, over any number of nodes."""
     operand, factor = unscaled(value)
-    if operand is value:
-        return value, 1.0
-    source, scale = _fully_unscaled(operand)
+    source, scale = (value, 1.0) if operand is value else _fully_unscaled(operand)
     return source, scale * factor
 
 
 # The replacement
 
 
-def _replace(match: Match, masks: dict[Any, Any], position: Mapping[Any, int]) -> None:
-    """Inserts the Attention of a match; `masks` holds the masks that were made for earlier ones."""
-    scores, last = match.scores, match.output.producer()
-    heads = shape_of(scores.query)[1]
-    (key, key_node), (value, value_node) = _ungrouped(scores.key, heads), _ungrouped(match.value, heads)
+def _fuse(softmax: Any, product: Any, masks: dict[Any, Any], position: Mapping[Any, int]) -> None:
+    """Fuses the attention of a softmax and its product with values, if the operator computes the same.
+
+    `masks` holds the masks that were made for earlier attentions.
+    """
+    scores, values, output = _masked_scores(softmax.inputs[0]), product.inputs[1], product.outputs[0]
+    if scores is None or not all(_has_heads(tensor) for tensor in (scores.query, scores.key, values, output)):
+        return
+    if shape_of(scores.key)[1] != shape_of(values)[1] or not fits_kernel(scores.masks):
+        return
+    zeroed: Any = zeroed_rows(scores.masks, output)
+    boolean, output = zeroed if zeroed is not None and _has_heads(zeroed[1]) else (None, output)
+    heads, last = shape_of(scores.query)[1], output.producer()
+    (key, key_node), (value, value_node) = _ungrouped(scores.key, heads), _ungrouped(values, heads)
     if shape_of(key)[1] != shape_of(value)[1]:  # the operator has one number of heads for both
-        key, value, key_node, value_node = scores.key, match.value, None, None
-    cache = _cache(key, value, position, {last, match.product, scores.transpose, key_node, value_node})
-    mask = attention_mask(last, scores.query, match.boolean_mask, scores.masks, masks)
+        key, value, key_node, value_node = scores.key, values, None, None
+    cache = _cache(key, value, position, {last, product, scores.transpose, key_node, value_node})
+    mask = attention_mask(last, scores.query, boolean, scores.masks, masks)
     attributes: dict[str, Any] = {"scale": scores.scale}
     if scores.softcap:
         attributes["softcap"] = scores.softcap
@@ -182,9 +160,8 @@ def _replace(match: Match, masks: dict[Any, Any], position: Mapping[Any, int]) -
     inputs = [scores.query, new_key, new_value, mask, past_key, past_value]
     while inputs[-1] is None:
         inputs.pop()
-    outputs = [match.output, *((key, value) if cache else ())]
-    shapes = [(tensor, tensor.shape) for tensor in outputs]
-    node = insert_node(last, "Attention", inputs, shapes, **attributes)
+    outputs = [output, *((key, value) if cache else ())]
+    node = insert_node(last, "Attention", inputs, [(tensor, tensor.shape) for tensor in outputs], **attributes)
     for old, new in zip(outputs, node.outputs, strict=True):
         replace_value(old, new)
 
@@ -205,11 +182,10 @@ def _ungrouped(repeated: Any, heads: int) -> tuple[Any, Any]:
 
 def _cache(key: Any, value: Any, position: Mapping[Any, int], own_nodes: set[Any]) -> tuple[Any, ...] | None:
     """The past and new keys, the past and new values, if they are joined only for this attention; else None."""
-    key_concat, value_concat = _concat_of_two(key), _concat_of_two(value)
-    if key_concat is None or value_concat is None:
-        return None
-    (past_key, new_key), (past_value, new_value) = key_concat.inputs, value_concat.inputs
-    if _length(past_key) != _length(past_value) or _length(new_key) != _length(new_value):
+    past_key, new_key = _joined(key)
+    past_value, new_value = _joined(value)
+    lengths = [shape_of(part)[2:3] for part in (past_key, new_key, past_value, new_value)]
+    if past_key is None or past_value is None or lengths[:2] != lengths[2:]:
         return None
     # The mask of doge is computed from the joined values.
     start = max(position.get(node, -1) for node in own_nodes)
@@ -217,13 +193,9 @@ def _cache(key: Any, value: Any, position: Mapping[Any, int], own_nodes: set[Any
     return (past_key, new_key, past_value, new_value) if own_nodes.issuperset(earlier) else None
 
 
-def _concat_of_two(value: Any) -> Any:
-    """The Concat of two tensors along the length that computes a value; else None."""
+def _joined(value: Any) -> Sequence[Any]:
+    """The two tensors whose Concat along the length computes a value; None twice for another value."""
     node = producer(value, "Concat")
     if node is None or len(node.inputs) != 2 or attribute(node, "axis") not in (-2, 2):  # noqa: PLR2004
-        return None
-    return node if all(len(shape_of(part)) == RANK for part in node.inputs) else None
-
-
-def _length(value: Any) -> Any:
-    return shape_of(value)[2]
+        return None, None
+    return node.inputs if all(len(shape_of(part)) == RANK for part in node.inputs) else (None, None)

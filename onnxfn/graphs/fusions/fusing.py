@@ -15,16 +15,15 @@ from onnxfn.graphs.fusions.masks import simplify_masks
 from onnxfn.graphs.fusions.rotary import fuse_rotary
 from onnxfn.graphs.nodes.nodes import (
     attribute,
+    compute_by,
     filled_constant,
     first_output,
-    insert_node,
     integers,
     is_last_axis,
     is_operator,
     last_size,
     other_operand,
     producer,
-    replace_value,
     scalar,
     shape_of,
     sole_consumer,
@@ -75,10 +74,7 @@ def fold_reciprocal(model: Any) -> Any:
     for node in list(model.graph):
         product = sole_consumer(node.outputs[0], "Mul") if is_operator(node, "Reciprocal") else None
         if product is not None:
-            output = product.outputs[0]
-            operands = [other_operand(product, node.outputs[0]), node.inputs[0]]
-            quotient = insert_node(product, "Div", operands, [(output, output.shape)])
-            replace_value(output, quotient.outputs[0])
+            compute_by(product.outputs[0], "Div", [other_operand(product, node.outputs[0]), node.inputs[0]])
     return model
 
 
@@ -159,12 +155,10 @@ def _scaled_norm(x: Any, epsilon: float, output: Any) -> Norm | None:
 
 
 def _replace(norm: Norm, centered: Any) -> None:
-    last, size = norm.output.producer(), shape_of(norm.x)[-1]
-    scale = filled_constant(last.graph, 1.0, [size], norm.x.dtype) if norm.scale is None else norm.scale
+    graph, sizes = norm.output.producer().graph, shape_of(norm.x)[-1:]
+    scale = norm.scale or filled_constant(graph, 1.0, sizes, norm.x.dtype)
     operator, x = ("RMSNormalization", norm.x) if centered is None else ("LayerNormalization", centered)
-    outputs = [(norm.output, norm.output.shape)]
-    node = insert_node(last, operator, [x, scale], outputs, axis=-1, epsilon=norm.epsilon)
-    replace_value(norm.output, node.outputs[0])
+    compute_by(norm.output, operator, [x, scale], axis=-1, epsilon=norm.epsilon)
 
 
 BROADCASTING = (

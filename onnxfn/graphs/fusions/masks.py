@@ -9,7 +9,7 @@ from onnxfn.graphs.nodes.nodes import (
     constant_array,
     filled_constant,
     first_input,
-    insert_node,
+    insert_value,
     int_constant,
     integers,
     is_last_axis,
@@ -33,9 +33,8 @@ def simplify_masks(model: Any) -> Any:
     """
     for node in list(model.graph):
         mask, output = _unchanged_mask(node), node.outputs[0]
-        if mask is None or mask.shape is None or output.shape is None:
-            continue
-        if shape_of(mask) == shape_of(output) and None not in shape_of(mask):
+        is_known = mask is not None and mask.shape is not None and None not in shape_of(mask)
+        if is_known and output.shape is not None and shape_of(mask) == shape_of(output):
             replace_value(output, mask)
     return model
 
@@ -72,7 +71,7 @@ def _gathered_tensor(gather: Any) -> Any:
     if shape != shape_of(output) or list(sizes) != sorted(sizes) or len(sizes) != len(axes):
         return None
     new_axes = int_constant(gather.graph, *(axis for axis in range(rank) if axis not in sizes))
-    return insert_node(gather, "Unsqueeze", [tensor, new_axes], [(output, shape)]).outputs[0]
+    return insert_value(gather, "Unsqueeze", [tensor, new_axes], output, shape)
 
 
 def _counting_axis(indices: Any, size: Any, rank: int) -> int | None:
@@ -141,7 +140,7 @@ def attention_mask(last: Any, query: Any, boolean: Any, added: tuple[Any, ...], 
         key = (total, mask)
         if key not in known:
             sizes = [b if a == 1 else a for a, b in zip(shape_of(total), shape_of(mask), strict=True)]
-            known[key] = insert_node(last, "Add", [total, mask], [(total, sizes)]).outputs[0]
+            known[key] = insert_value(last, "Add", [total, mask], total, sizes)
         total = known[key]
     if total not in known:
         known[total] = _halved_lowest(last, total)
@@ -154,8 +153,8 @@ def _halved_lowest(last: Any, mask: Any) -> Any:
 
     lowest = filled_constant(last.graph, mask.dtype.min, [], mask.dtype)
     half = filled_constant(last.graph, mask.dtype.min / 2, [], mask.dtype)
-    is_lowest = insert_node(last, "Equal", [mask, lowest], [(onnx_ir.DataType.BOOL, mask.shape)]).outputs[0]
-    return insert_node(last, "Where", [is_lowest, half, mask], [(mask, mask.shape)]).outputs[0]
+    is_lowest = insert_value(last, "Equal", [mask, lowest], onnx_ir.DataType.BOOL, mask.shape)
+    return insert_value(last, "Where", [is_lowest, half, mask], mask, mask.shape)
 
 
 def _per_query(last: Any, mask: Any, query: Any, known: dict[Any, Any]) -> Any:
@@ -166,8 +165,8 @@ def _per_query(last: Any, mask: Any, query: Any, known: dict[Any, Any]) -> Any:
     key = (mask, query if length is None else length)
     if key not in known:
         size, rank = size_tensor(last, length, (query, 2)), len(shape_of(mask))
-        like, unit = int_constant(last.graph, 0), int_constant(last.graph, 1)
-        sizes = insert_node(last, "Concat", [*[unit] * (rank - 2), size, unit], [(like, (rank,))], axis=0)
+        unit = int_constant(last.graph, 1)
+        sizes = insert_value(last, "Concat", [*[unit] * (rank - 2), size, unit], unit, (rank,), axis=0)
         shape = (*shape_of(mask)[:-2], length, shape_of(mask)[-1])
-        known[key] = insert_node(last, "Expand", [mask, sizes.outputs[0]], [(mask, shape)]).outputs[0]
+        known[key] = insert_value(last, "Expand", [mask, sizes], mask, shape)
     return known[key]

@@ -12,17 +12,17 @@ from attrs import frozen
 
 from onnxfn.graphs.nodes.nodes import (
     attribute,
+    compute_by,
     first_input,
     first_output,
     flatten_heads,
-    insert_node,
+    insert_value,
     int_constant,
     is_last_axis,
     is_operator,
     last_size,
     other_operand,
     producer,
-    replace_value,
     scalar,
     shape_of,
     size_tensor,
@@ -69,13 +69,6 @@ class HalfTurn:
     layout: str
     backwards: bool
     output: Any
-
-
-def rotation_at(node: Any) -> Rotation | None:
-    """The rotation that a Neg or a Sub belongs to; None for any other node."""
-    if is_operator(node, "Neg"):
-        return _with_negation(node)
-    return _with_difference(node) if is_operator(node, "Sub") else None
 
 
 # x * cos + rotate_half(x) * sin, which has one negation
@@ -184,7 +177,7 @@ def _from_halves(before: Any, a: Any, b: Any, size: int) -> Any:
     x = _common_source(size, (a, (0, size // 2, 1)), (b, (size // 2, size, 1)))
     if x is not None:
         return x
-    return insert_node(before, "Concat", [a, b], [(a, (*shape_of(a)[:-1], size))], axis=-1).outputs[0]
+    return insert_value(before, "Concat", [a, b], a, (*shape_of(a)[:-1], size), axis=-1)
 
 
 # Parts of both patterns
@@ -285,53 +278,42 @@ def fuse_rotary(model: Any) -> Any:
     """
     tables: Tables = {}
     for node in list(model.graph):
-        rotation = rotation_at(node)
+        rotation = _with_negation(node) if is_operator(node, "Neg") else None
+        rotation = _with_difference(node) if is_operator(node, "Sub") else rotation
         if rotation is not None:
             _replace(rotation, tables)
     return model
 
 
 def _replace(rotation: Rotation, tables: Tables) -> None:
-    x, output, last = rotation.x, rotation.output, rotation.output.producer()
-    cos, sin = _tables(last, rotation, tables)
+    x, last = rotation.x, rotation.output.producer()
+    cos, sin = (_table(last, table, rotation, tables) for table in (rotation.cos, rotation.sin))
+    if rotation.backwards:
+        key = (sin, "negated")
+        if key not in tables:
+            tables[key] = insert_value(last, "Neg", [sin], sin, sin.shape)
+        sin = tables[key]
     attributes = {"interleaved": int(rotation.interleaved)}
     if shape_of(x)[-1] != rotation.size:
         attributes["rotary_embedding_dim"] = rotation.size
-    outputs = [(output, output.shape)]
     if rotation.heads_axis == 1:
-        node = insert_node(last, "RotaryEmbedding", [x, cos, sin], outputs, **attributes)
-    else:
-        heads, size = shape_of(x)[2:]
-        flat = flatten_heads(last, x)
-        rotary = insert_node(
-            last, "RotaryEmbedding", [flat, cos, sin], [(flat, flat.shape)], num_heads=heads, **attributes
-        )
-        sizes = int_constant(last.graph, 0, 0, heads, size)
-        node = insert_node(last, "Reshape", [rotary.outputs[0], sizes], outputs)
-    replace_value(output, node.outputs[0])
+        compute_by(rotation.output, "RotaryEmbedding", [x, cos, sin], **attributes)
+        return
+    heads, size = shape_of(x)[2:]
+    inputs = [flatten_heads(last, x), cos, sin]
+    flat = insert_value(last, "RotaryEmbedding", inputs, x, inputs[0].shape, num_heads=heads, **attributes)
+    compute_by(rotation.output, "Reshape", [flat, int_constant(last.graph, 0, 0, heads, size)])
 
 
 # Tables of cosines and sines as the operator reads them: `[batch, length, size / 2]`
 
 
-def _tables(last: Any, rotation: Rotation, known: Tables) -> tuple[Any, Any]:
-    """The cosines and sines of a rotation, each angle once; new nodes are inserted before `last`."""
-    cos, sin = (_table(last, table, rotation, known) for table in (rotation.cos, rotation.sin))
-    return cos, _negated(last, sin, known) if rotation.backwards else sin
-
-
 def _table(last: Any, table: Any, rotation: Rotation, known: Tables) -> Any:
+    """The cosines or sines of a rotation, each angle once; new nodes are inserted before `last`."""
     key = (table, rotation.layout, rotation.backwards)
     if key not in known:
         angles = _without_heads(last, table, rotation)
         known[key] = _for_batch(last, _each_once(last, angles, rotation), rotation)
-    return known[key]
-
-
-def _negated(last: Any, sin: Any, known: Tables) -> Any:
-    key = (sin, "negated")
-    if key not in known:
-        known[key] = insert_node(last, "Neg", [sin], [(sin, sin.shape)]).outputs[0]
     return known[key]
 
 
@@ -343,7 +325,7 @@ def _without_heads(last: Any, table: Any, rotation: Rotation) -> Any:
     unsqueeze = producer(table, "Unsqueeze")
     if axis and unsqueeze is not None and shape_of(unsqueeze.inputs[0]) == sizes:
         return unsqueeze.inputs[0]
-    return insert_node(last, operator, [table, int_constant(last.graph, axis)], [(table, sizes)]).outputs[0]
+    return insert_value(last, operator, [table, int_constant(last.graph, axis)], table, sizes)
 
 
 def _each_once(last: Any, table: Any, rotation: Rotation) -> Any:
@@ -353,7 +335,7 @@ def _each_once(last: Any, table: Any, rotation: Rotation) -> Any:
     end, step = (rotation.size, 2) if rotation.layout == PAIRS else (rotation.size // 2, 1)
     bounds = [int_constant(last.graph, number) for number in (0, end, 2, step)]
     sizes = (*shape_of(table)[:2], rotation.size // 2)
-    return insert_node(last, "Slice", [table, *bounds], [(table, sizes)]).outputs[0]
+    return insert_value(last, "Slice", [table, *bounds], table, sizes)
 
 
 def _for_batch(last: Any, table: Any, rotation: Rotation) -> Any:
@@ -361,6 +343,6 @@ def _for_batch(last: Any, table: Any, rotation: Rotation) -> Any:
     graph, batch = last.graph, shape_of(rotation.x)[0]
     if shape_of(table)[0] == batch:
         return table
-    size, ones, like = size_tensor(last, batch), int_constant(graph, 1, 1), int_constant(graph, 0)
-    sizes = insert_node(last, "Concat", [size, ones], [(like, (3,))], axis=0).outputs[0]
-    return insert_node(last, "Expand", [table, sizes], [(table, (batch, *shape_of(table)[1:]))]).outputs[0]
+    size, ones = size_tensor(last, batch), int_constant(graph, 1, 1)
+    sizes = insert_value(last, "Concat", [size, ones], ones, (3,), axis=0)
+    return insert_value(last, "Expand", [table, sizes], table, (batch, *shape_of(table)[1:]))

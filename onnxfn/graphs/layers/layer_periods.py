@@ -6,7 +6,7 @@ layers. If the second period is the first one, shifted by a period, all periods 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -234,18 +234,19 @@ def same_operation(node: Any, other: Any) -> bool:
 
 def same_constant(value: Any, other: Any) -> bool:
     """Whether two values are constants of the graph with the same dtype and the same elements."""
-    tensor, other_tensor = value.const_value, other.const_value
-    if tensor is None or other_tensor is None or tensor.dtype != other_tensor.dtype:
-        return False
-    return bool(np.array_equal(tensor.numpy(), other_tensor.numpy()))
+    are_constants = value.const_value is not None and other.const_value is not None
+    return are_constants and _same_tensor(value.const_value, other.const_value)
+
+
+def _same_tensor(tensor: Any, other: Any) -> bool:
+    return tensor.dtype == other.dtype and bool(np.array_equal(tensor.numpy(), other.numpy()))
 
 
 def _same_attribute(attr: Any, other: Any) -> bool:
     if attr.type != other.type:
         return False
     if attr.type.name == "TENSOR":
-        same_dtype = attr.value.dtype == other.value.dtype
-        return same_dtype and bool(np.array_equal(attr.value.numpy(), other.value.numpy()))
+        return _same_tensor(attr.value, other.value)
     graphs, other_graphs = attribute_subgraphs(attr), attribute_subgraphs(other)
     if graphs:
         return len(graphs) == len(other_graphs) and all(map(_same_graph, graphs, other_graphs))
@@ -254,18 +255,16 @@ def _same_attribute(attr: Any, other: Any) -> bool:
 
 def _same_graph(graph: Any, other: Any) -> bool:
     """Whether two subgraphs compute the same from the values of the outer graph, which the caller compares."""
-    if graph.initializers or other.initializers or len(graph.inputs) != len(other.inputs):
-        return False
-    nodes, other_nodes = list(graph), list(other)
-    if len(nodes) != len(other_nodes) or len(graph.outputs) != len(other.outputs):
+    counts, other_counts = ((len(each.inputs), len(each), len(each.outputs)) for each in (graph, other))
+    if graph.initializers or other.initializers or counts != other_counts:
         return False
     counterparts = dict(zip(graph.inputs, other.inputs, strict=True))
-    for node, other_node in zip(nodes, other_nodes, strict=True):
-        pairs = zip(node.inputs, other_node.inputs, strict=False)
-        if not same_operation(node, other_node):
-            return False
-        if any(counterparts.get(value, other_value) is not other_value for value, other_value in pairs):
+
+    def correspond(values: Sequence[Any], others: Sequence[Any]) -> bool:
+        return all(counterparts.get(each, its) is its for each, its in zip(values, others, strict=True))
+
+    for node, other_node in zip(graph, other, strict=True):
+        if not same_operation(node, other_node) or not correspond(node.inputs, other_node.inputs):
             return False
         counterparts.update(zip(node.outputs, other_node.outputs, strict=True))
-    pairs = zip(graph.outputs, other.outputs, strict=True)
-    return all(counterparts.get(value, other_value) is other_value for value, other_value in pairs)
+    return correspond(graph.outputs, other.outputs)

@@ -10,7 +10,7 @@ from attrs import evolve
 from onnxfn.graphs.layers.layer_periods import LayerPort, LayerPorts, TracedStack, layer_of, prove_periods, traced_stack
 from onnxfn.graphs.layers.repeated_layers import LayerStack
 from onnxfn.graphs.nodes.nodes import all_inputs, subgraphs
-from onnxfn.graphs.nodes.slots import SLOT, slot_of
+from onnxfn.graphs.nodes.slots import SLOT, Slot, slot_of
 
 Names = Mapping[LayerPort, str]
 """`{port: name}` of the inputs and outputs of all layers."""
@@ -46,17 +46,17 @@ def _repeated(graph: Any, traced: TracedStack, counterparts: Mapping[Any, Any], 
     """The nodes of the periods after the second one; the nodes after the periods then read the last of them."""
     _shift_end(traced, names)
     latest = {value: value for node in traced.second for value in node.outputs}
-    # The parameters and inputs of its layers that the second period reads: a copy reads those of its own layers.
     read = dict.fromkeys(value for node in traced.second for value in all_inputs(node))
-    outer = [value for value in read if value not in counterparts and value not in latest]
-    layers = {value: layer_of(value, traced.stack, traced.ports) for value in outer}
+    outer = [value for value in read if value not in latest]
+    # The parameters and inputs of its layers that the second period reads: a copy reads those of its own layers.
+    layers = {value: layer_of(value, traced.stack, traced.ports) for value in outer if value not in counterparts}
     layer_values = [value for value, layer in layers.items() if layer is not None and layer >= traced.stack.head]
     nodes: list[Any] = []
     for shift in traced.shifts:
         # The second period reads the first one; a copy of it reads the period before the copy.
         replacements = {value: latest[other] for value, other in counterparts.items()}
         replacements |= {value: _shifted_value(graph, traced, names, value, shift) for value in layer_values}
-        nodes.extend(_copied_period(graph, traced, names, replacements, shift))
+        nodes.extend(_copied_period(graph, traced, names, outer, replacements, shift))
         latest = {value: replacements[value] for value in latest}
     for node in traced.after:
         _replace_inputs(node, latest)
@@ -64,15 +64,14 @@ def _repeated(graph: Any, traced: TracedStack, counterparts: Mapping[Any, Any], 
 
 
 def _copied_period(
-    graph: Any, traced: TracedStack, names: Names, replacements: dict[Any, Any], shift: int
+    graph: Any, traced: TracedStack, names: Names, outer: list[Any], replacements: dict[Any, Any], shift: int
 ) -> list[Any]:
-    """Copies of the nodes of the second period, `shift` layers later; their outputs are added to `replacements`."""
+    """Copies of the nodes of the second period, `shift` layers later; their outputs are added to `replacements`.
+
+    `outer`: the values from outside that the nodes read.
+    """
     import onnx_ir
 
-    outputs = [value for node in traced.second for value in node.outputs]
-    read = dict.fromkeys(value for node in traced.second for value in all_inputs(node))
-    inside = set(outputs)
-    outer = [value for value in read if value not in inside]
     copy = onnx_ir.GraphView(outer, [], nodes=traced.second).clone()
     for value, copied in zip(outer, copy.inputs, strict=True):
         copied.replace_all_uses_with(replacements.get(value, value), replace_graph_outputs=True)
@@ -80,12 +79,11 @@ def _copied_period(
     copy.remove(copies)
     for node, new_node in zip(traced.second, copies, strict=True):
         new_node.name = f"{node.name}.{shift}"
-    new_outputs = [value for node in copies for value in node.outputs]
-    replacements.update(zip(outputs, new_outputs, strict=True))
-    for value, new_value in zip(outputs, new_outputs, strict=True):
-        new_value.name = _shifted_name(traced, names, value, shift)
-        if value.is_graph_output():
-            graph.outputs.append(new_value)
+        for value, new_value in zip(node.outputs, new_node.outputs, strict=True):
+            replacements[value] = new_value
+            new_value.name = _shifted_name(traced, names, value, shift)
+            if value.is_graph_output():
+                graph.outputs.append(new_value)
     return copies
 
 
@@ -104,15 +102,13 @@ def _replace_inputs(node: Any, replacements: Mapping[Any, Any]) -> None:
 
 def _shift_end(traced: TracedStack, names: Names) -> None:
     """Lets the nodes after the periods read the parameters and the cache of the last layers of the stack."""
-    values = {value: None for node in traced.after for value in (*all_inputs(node), *node.outputs)}
-    for value in values:
-        layer = layer_of(value, traced.stack, traced.ports)
-        if layer is not None and layer >= traced.end and slot_of(value) is not None:
+    for value in dict.fromkeys(value for node in traced.after for value in (*all_inputs(node), *node.outputs)):
+        is_port, slot = _is_port(traced, value), slot_of(value)
+        layer = traced.ports[value.name].layer if is_port else layer_of(value, traced.stack, traced.ports)
+        if layer is not None and layer >= traced.end:
             value.name = _shifted_name(traced, names, value, traced.added)
-            value.meta[SLOT] = _shifted_slot(traced.stack, value, traced.added)
-    ports = [value for value in values if _is_port(traced, value) and traced.ports[value.name].layer >= traced.end]
-    for value in ports:
-        value.name = _shifted_name(traced, names, value, traced.added)
+            if slot is not None:
+                value.meta[SLOT] = _shifted_slot(traced.stack, slot, traced.added)
 
 
 def _shifted_value(graph: Any, traced: TracedStack, names: Names, value: Any, layers: int) -> Any:
@@ -120,17 +116,17 @@ def _shifted_value(graph: Any, traced: TracedStack, names: Names, value: Any, la
     import onnx_ir
 
     shifted = onnx_ir.Value(name=_shifted_name(traced, names, value, layers), shape=value.shape, type=value.type)
-    if slot_of(value) is None:
+    slot = slot_of(value)
+    if slot is None:
         graph.inputs.append(shifted)
     else:
-        shifted.meta[SLOT] = _shifted_slot(traced.stack, value, layers)
+        shifted.meta[SLOT] = _shifted_slot(traced.stack, slot, layers)
         graph.initializers.add(shifted)
     return shifted
 
 
-def _shifted_slot(stack: LayerStack, value: Any, layers: int) -> Any:
-    slot = slot_of(value)
-    return evolve(slot, parameter=stack.shifted(slot.parameter, layers)) if slot else None
+def _shifted_slot(stack: LayerStack, slot: Slot, layers: int) -> Slot:
+    return evolve(slot, parameter=stack.shifted(slot.parameter, layers))
 
 
 def _shifted_name(traced: TracedStack, names: Names, value: Any, layers: int) -> str:

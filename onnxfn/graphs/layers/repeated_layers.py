@@ -66,7 +66,7 @@ def repeated_layers(model: Any) -> tuple[LayerStack, ...]:
         if is_inside or type(module) not in (torch.nn.ModuleList, torch.nn.Sequential):
             continue
         stack = _shortest_stack(path, list(module.children()), _values_of_layers(model, len(module)))
-        if stack is not None and _has_own_parameters(model, module):
+        if stack is not None and _has_own_parameters(model, stack):
             stacks.append(stack)
     return tuple(stacks)
 
@@ -162,21 +162,14 @@ def _values_of_layers(model: Any, length: int) -> list[Sequence[Any]]:
     return [value for value in values if isinstance(value, (list, tuple)) and len(value) == length]
 
 
-def _has_own_parameters(model: Any, stack: Any) -> bool:
+def _has_own_parameters(model: Any, stack: LayerStack) -> bool:
     """Whether the layers have parameters, and none is shared with another layer or a module outside the stack."""
     # The nodes of a layer are recognized by its parameters.
-    layers = [{id(parameter) for parameter in layer.parameters()} for layer in stack.children()]
-    inside = set().union(*layers)
-    outside = {id(parameter) for parameter in model.parameters()} - inside
-    uses_in_stack = sum(len(list(_parameter_uses(layer))) for layer in stack.children())
-    uses_in_model = sum(1 for parameter in _parameter_uses(model) if id(parameter) in inside)
-    are_separate = sum(map(len, layers)) == len(inside) and not inside & outside and uses_in_stack == uses_in_model
-    return bool(inside) and are_separate
-
-
-def _parameter_uses(module: Any) -> Iterator[Any]:
-    """The parameters of a module; a shared parameter occurs once per registration."""
-    return (parameter for _, parameter in module.named_parameters(remove_duplicate=False))
+    layers: dict[int, set[int | None]] = {}
+    for name, parameter in model.named_parameters(remove_duplicate=False):
+        layers.setdefault(id(parameter), set()).add(stack.layer_index(name))
+    inside = [of_parameter for of_parameter in layers.values() if of_parameter != {None}]
+    return bool(inside) and all(len(of_parameter) == 1 for of_parameter in inside)
 
 
 INTERNAL = (

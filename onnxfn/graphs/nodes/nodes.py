@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
+from hashlib import sha256
 from typing import Any
 
 import numpy as np
@@ -116,6 +117,19 @@ def insert_node(
     return node
 
 
+def insert_value(before: Any, operator: str, inputs: Sequence[Any], like: Any, sizes: Any, **attributes: Any) -> Any:
+    """The output of a new node with one output; see `insert_node`."""
+    return insert_node(before, operator, inputs, [(like, sizes)], **attributes).outputs[0]
+
+
+def compute_by(output: Any, operator: str, inputs: Sequence[Any], **attributes: Any) -> None:
+    """Computes an output of a node by another node, which is inserted before it and takes its name."""
+    value = insert_value(output.producer(), operator, inputs, output, output.shape, **attributes)
+    name, output.name = output.name, None
+    value.name = name
+    output.replace_all_uses_with(value, replace_graph_outputs=True)
+
+
 def import_domain(model: Any) -> Any:
     """Imports the domain of ONNX Runtime's operators.
 
@@ -170,27 +184,21 @@ def unscaled(value: Any) -> tuple[Any, float]:
 
 def int_constant(graph: Any, *numbers: int) -> Any:
     """The constant of the graph that holds these integers, of shape [n]; it is added if it is not there."""
-    return _constant(graph, f"fused.{'x'.join(map(str, numbers))}", np.array(numbers, dtype=np.int64))
+    return constant(graph, np.array(numbers, dtype=np.int64))
 
 
 def filled_constant(graph: Any, number: float, sizes: Sequence[int], dtype: Any) -> Any:
     """The constant of the graph whose elements are all `number`; it is added if it is not there."""
-    name = f"fused.{number}.{dtype}.{'x'.join(map(str, sizes))}"
-    return _constant(graph, name, np.full(sizes, number, dtype=dtype.numpy()), dtype)
+    return constant(graph, np.full(sizes, number, dtype=dtype.numpy()))
 
 
-def byte_constant(graph: Any, numbers: Any) -> Any:
-    """The constant of the graph that holds these bytes, an array of uint8; it is added if it is not there."""
-    return _constant(graph, f"fused.uint8.{'x'.join(map(str, numbers.reshape(-1)))}.{numbers.ndim}", numbers)
-
-
-def _constant(graph: Any, name: str, numbers: Any, dtype: Any = None) -> Any:
-    """The initializer of this name; it is added with these numbers if it is not there."""
+def constant(graph: Any, numbers: Any) -> Any:
+    """The constant of the graph that holds this array; it is added if it is not there."""
     import onnx_ir
 
+    name = f"fused.{numbers.dtype}{numbers.shape}.{sha256(numbers.tobytes()).hexdigest()}"
     if name not in graph.initializers:
-        tensor = onnx_ir.tensor(numbers, dtype, name=name)
-        graph.register_initializer(onnx_ir.val(name, const_value=tensor))
+        graph.register_initializer(onnx_ir.val(name, const_value=onnx_ir.tensor(numbers, name=name)))
     return graph.initializers[name]
 
 
@@ -270,22 +278,13 @@ def size_tensor(before: Any, size: Any, fallback: Any = None) -> Any:
     graph = before.graph
     if isinstance(size, int):
         return int_constant(graph, size)
-    value, axis = next(_inputs_with(graph, size), fallback)
+    inputs = (value for value in graph.inputs if size is not None and size in shape_of(value))
+    value, axis = next(((value, shape_of(value).index(size)) for value in inputs), fallback)
     for use in value.uses():
         bounds = (attribute(use.node, "start", 0), attribute(use.node, "end"))
         if use.node.op_type == "Shape" and bounds == (axis, axis + 1):
             return use.node.outputs[0]
-    like = int_constant(graph, 0)
-    return insert_node(before, "Shape", [value], [(like, (1,))], start=axis, end=axis + 1).outputs[0]
-
-
-def _inputs_with(graph: Any, size: Any) -> Iterator[tuple[Any, int]]:
-    """The inputs that have an axis of this size, each with the index of the axis."""
-    if size is None:
-        return
-    for value in graph.inputs:
-        if size in shape_of(value):
-            yield value, shape_of(value).index(size)
+    return insert_value(before, "Shape", [value], int_constant(graph, 0), (1,), start=axis, end=axis + 1)
 
 
 def flatten_heads(before: Any, value: Any) -> Any:
@@ -298,4 +297,4 @@ def flatten_heads(before: Any, value: Any) -> Any:
     if reshape is not None and shape_of(reshape.inputs[0]) == (batch, length, heads * size):
         return reshape.inputs[0]
     sizes = int_constant(before.graph, 0, 0, heads * size)
-    return insert_node(before, "Reshape", [value, sizes], [(value, (batch, length, heads * size))]).outputs[0]
+    return insert_value(before, "Reshape", [value, sizes], value, (batch, length, heads * size))

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from attrs import evolve, field, frozen
 
+from onnxfn.graphs.nodes.nodes import attribute, is_operator
 from onnxfn.specs.errors import CaptureFailed
 from onnxfn.weights.chunks import converted
 
@@ -42,20 +43,18 @@ def to_slots(model: Any, parameter_name: Callable[[Any], str | None]) -> Any:
     `parameter_name` returns the name of the parameter with a tensor, None if there is none. Tensors with the same view
     of the same memory have the same name.
     """
-    first: dict[str, Any] = {}
-    for initializer, value in list(model.graph.initializers.items()):
+    for value in model.graph.initializers.values():
         raw = getattr(value.const_value, "raw", None)
         name = parameter_name(raw) if raw is not None else None
-        if name is None:
-            continue
-        if name in first:
-            value.replace_all_uses_with(first[name])
-            del model.graph.initializers[initializer]
-        else:
-            first[name] = value
-            value.shape, value.dtype = value.const_value.shape, value.const_value.dtype
-            value.const_value, value.meta[SLOT] = None, Slot(name)
-    return model
+        if name is not None:
+            make_slot(value, Slot(name))
+    return merge_slots(model)
+
+
+def make_slot(value: Any, slot: Slot) -> None:
+    """Makes a slot of an initializer: it keeps the shape and the dtype of its tensor, not the values."""
+    value.shape, value.dtype = value.const_value.shape, value.const_value.dtype
+    value.const_value, value.meta[SLOT] = None, slot
 
 
 def pretranspose(model: Any) -> Any:
@@ -71,11 +70,11 @@ def pretranspose(model: Any) -> Any:
         if slot_of(value) is None or value.is_graph_output():
             continue
         consumers = [node for node, _ in value.uses()]
-        perms = [_perm(node) for node in consumers]
-        if not perms or perms[0] is None or perms.count(perms[0]) < len(perms):
+        perm, *others = {_perm(node) for node in consumers} or {None}
+        if perm is None or others:
             continue
-        value.meta[SLOT] = evolve(value.meta[SLOT], perm=perms[0])
-        value.shape = onnx_ir.Shape([value.shape[axis] for axis in perms[0]])
+        value.meta[SLOT] = evolve(value.meta[SLOT], perm=perm)
+        value.shape = onnx_ir.Shape([value.shape[axis] for axis in perm])
         for node in consumers:
             node.outputs[0].replace_all_uses_with(value, replace_graph_outputs=True)
             node.graph.remove(node, safe=True)
@@ -91,13 +90,9 @@ def merge_slots(model: Any) -> Any:
     first: dict[Slot, Any] = {}
     for name, value in list(model.graph.initializers.items()):
         slot = slot_of(value)
-        if slot is None:
-            continue
-        if slot in first:
+        if slot is not None and first.setdefault(slot, value) is not value:
             value.replace_all_uses_with(first[slot])
             del model.graph.initializers[name]
-        else:
-            first[slot] = value
     return model
 
 
@@ -140,7 +135,6 @@ def float_view(view: Any, dtype: Any) -> Any:
 
 def _perm(node: Any) -> tuple[int, ...] | None:
     """The order in which a Transpose puts the axes of its input; None for other nodes and for outputs of the graph."""
-    if node.op_type != "Transpose" or node.domain or node.outputs[0].is_graph_output():
+    if not is_operator(node, "Transpose") or node.outputs[0].is_graph_output():
         return None
-    perm = node.attributes.get("perm")
-    return tuple(perm.as_ints()) if perm is not None else tuple(reversed(range(len(node.inputs[0].shape))))
+    return tuple(attribute(node, "perm", reversed(range(len(node.inputs[0].shape)))))

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from onnxfn.graphs.nodes.nodes import attribute, is_operator, shape_of, sole_consumer
+from onnxfn.graphs.nodes.nodes import attribute, insert_value, is_operator, replace_value, shape_of, sole_consumer
 from onnxfn.graphs.nodes.slots import slot_of
 from onnxfn.specs.errors import CaptureFailed
 
@@ -36,7 +36,8 @@ def add_adapter_inputs(model: Any, layers: Sequence[str]) -> Any:
             a = _port(model.graph, f"{layer}{SUFFIXES[0]}", value.dtype, (features_in, rank))
             b = _port(model.graph, f"{layer}{SUFFIXES[1]}", value.dtype, (rank, features_out))
             for product in products:
-                _add_branch(product, (a, b))
+                _add_branch(product, a, b)
+    model.graph.sort()
     return model
 
 
@@ -84,19 +85,12 @@ def _port(graph: Any, name: str, dtype: Any, shape: tuple[int | str, ...]) -> An
     return value
 
 
-def _add_branch(product: Any, pair: tuple[Any, Any]) -> None:
+def _add_branch(product: Any, a: Any, b: Any) -> None:
     """Adds the product of a layer's input with an adapter to the output of the layer."""
-    import onnx_ir
-
-    output = product.outputs[0]
-    first = onnx_ir.node("MatMul", [product.inputs[0], pair[0]])
-    second = onnx_ir.node("MatMul", [first.outputs[0], pair[1]])
-    total = onnx_ir.node("Add", [output, second.outputs[0]])
-    for node in (first, second, total):
-        node.outputs[0].dtype = output.dtype
-    if product.inputs[0].shape is not None:
-        first.outputs[0].shape = onnx_ir.Shape([*product.inputs[0].shape[:-1], pair[1].shape[0]])
-    second.outputs[0].shape = total.outputs[0].shape = output.shape
-    output.replace_all_uses_with(total.outputs[0], replace_graph_outputs=True)
-    total.replace_input_with(0, output)
-    product.graph.insert_after(product, [first, second, total])
+    source, output = product.inputs[0], product.outputs[0]
+    sizes = None if source.shape is None else (*source.shape[:-1], b.shape[0])
+    narrow = insert_value(product, "MatMul", [source, a], output, sizes)
+    branch = insert_value(product, "MatMul", [narrow, b], output, output.shape)
+    total = insert_value(product, "Add", [output, branch], output, output.shape)
+    replace_value(output, total)
+    total.producer().replace_input_with(0, output)  # where it now reads itself

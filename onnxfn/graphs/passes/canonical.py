@@ -7,7 +7,8 @@ the numbers in torch's names, differ from process to process.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
+from itertools import chain
 from typing import Any
 
 from onnxfn.graphs.nodes.nodes import all_inputs, nodes_inside_out, subgraphs
@@ -36,48 +37,37 @@ def _order_nodes(graph: Any) -> None:
     for node in graph:
         for inner in subgraphs(node):
             _order_nodes(inner)
-    outputs = [value.producer() for value in graph.outputs]
-    ordered = _depth_first([node for node in outputs if node is not None and node.graph is graph], graph)
-    placed = set(map(id, ordered))
-    ordered.extend(_depth_first([node for node in graph if id(node) not in placed], graph, placed))
-    graph.extend(ordered)  # a node that the graph has already is moved to its end
-
-
-def _depth_first(roots: list[Any], graph: Any, placed: Collection[int] = ()) -> list[Any]:
-    """These nodes of a graph and all nodes that they need, in topological order."""
     ordered: list[Any] = []
-    entered = set(placed)
-    for root in roots:
-        pending = [(root, _needed_nodes(root, graph))] if id(root) not in entered else []
-        entered.add(id(root))
-        while pending:
-            node, needed = pending[-1]
-            following = next((other for other in needed if id(other) not in entered), None)
-            if following is None:
-                ordered.append(node)
-                pending.pop()
-            else:
-                entered.add(id(following))
-                pending.append((following, _needed_nodes(following, graph)))
-    return ordered
+    entered: set[Any] = set()
+    wanted = chain(_nodes_of(graph.outputs, graph), list(graph))
+    pending: list[tuple[Any, Iterator[Any]]] = [(None, wanted)]
+    while pending:
+        node, needed = pending[-1]
+        following = next((other for other in needed if other not in entered), None)
+        if following is None:
+            ordered.append(node)
+            pending.pop()
+        else:
+            entered.add(following)
+            pending.append((following, _nodes_of(all_inputs(following), graph)))
+    graph.extend(ordered[:-1])  # without None; a node that the graph has already is moved to its end
 
 
-def _needed_nodes(node: Any, graph: Any) -> Iterator[Any]:
-    """The nodes of a graph whose values a node of it reads, also in the graphs inside the node, in order."""
-    producers = (value.producer() for value in all_inputs(node))
+def _nodes_of(values: Iterable[Any], graph: Any) -> Iterator[Any]:
+    """The nodes of a graph that compute values, in order."""
+    producers = (value.producer() for value in values)
     return (producer for producer in producers if producer is not None and producer.graph is graph)
 
 
 def _name_values(graph: Any, nodes: list[Any], taken: Collection[str]) -> None:
     """Names nodes, their outputs, the inputs of inner graphs and constants; puts initializers in the order of use."""
-    ports = {id(value) for value in (*graph.inputs, *graph.outputs)}
-    read = {id(value): value for node in nodes for value in node.inputs if value is not None}
-    initializers = [value for value in read.values() if value.is_initializer()]
-    inner_inputs = [value for node in nodes for inner in subgraphs(node) for value in inner.inputs]
-    named = [(value, "constant") for value in initializers if slot_of(value) is None and id(value) not in ports]
-    named += [(value, "item") for value in inner_inputs]
+    ports = {*graph.inputs, *graph.outputs}
+    read = dict.fromkeys(value for node in nodes for value in node.inputs if value is not None)
+    initializers = [value for value in read if value.is_initializer()]
+    named = [(value, "constant") for value in initializers if slot_of(value) is None and value not in ports]
+    named += [(value, "item") for node in nodes for inner in subgraphs(node) for value in inner.inputs]
     outputs = [(value, node.op_type) for node in nodes for value in node.outputs]
-    named += [(value, kind) for value, kind in outputs if value.name and id(value) not in ports]
+    named += [(value, kind) for value, kind in outputs if value.name and value not in ports]
     for number, (value, _) in enumerate(named):
         value.name = f"__renamed {number}"  # so that no new name is an old one of another value
     names = _numbered([kind for _, kind in named], taken)

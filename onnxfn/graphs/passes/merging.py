@@ -40,19 +40,14 @@ def insert_filler(model: Any, filler: Any, fills: Mapping[str, str]) -> Any:
     for value, output in zip(filled, chosen, strict=True):
         value.replace_all_uses_with(output)
     branches = {"then_branch": _filler_branch(filler.graph), "else_branch": _identity_branch(filled)}
-    nodes, first = _if_empty(filled[0], branches, chosen), next(iter(model.graph), None)
-    if first is None:
-        model.graph.extend(nodes)
-    else:
-        model.graph.insert_before(first, nodes)
+    model.graph.insert_before(model.graph[0], _if_empty(filled[0], branches, chosen))
     model.opset_imports.update({**filler.opset_imports, **model.opset_imports})
     model.functions.update(filler.functions)
     return model
 
 
 def _check_names(side: str, names: Iterable[str], inputs: Mapping[str, Any]) -> None:
-    unknown = [name for name in names if name not in inputs]
-    if unknown:
+    if unknown := [name for name in names if name not in inputs]:
         raise CaptureFailed(
             f"the {side} of the filler must be inputs of the graph; unknown: {', '.join(unknown)}; "
             f"known: {', '.join(inputs)}"

@@ -35,19 +35,16 @@ def name_ports(model: Any, part: Part) -> Any:
         if value.shape is not None and index < len(value.shape)
     )
     symbols = {size: symbol for size, symbol in sizes if _SYMBOL.fullmatch(size)}
-    ports = {id(value) for value in (*graph.inputs, *graph.outputs)}
-    inner = [value for node in graph.all_nodes() for value in node.outputs if id(value) not in ports]
+    ports = {*graph.inputs, *graph.outputs}
+    inner = [value for node in graph.all_nodes() for value in node.outputs if value not in ports]
     planned = {*part.inputs, *part.outputs}
-    for value in inner:
-        if value.name in planned:
-            value.name = f"{value.name}__inner"
-    for value in list(graph.initializers.values()):
-        if value.name in planned:
-            value.name = f"{value.name}__weight"
-    for value, input_ in zip(graph.inputs, part.spec.inputs, strict=True):
-        _name_port(part, value, input_.name, graph_axes(part.spec, input_))
-    for value, output in zip(graph.outputs, part.spec.outputs, strict=True):
-        _name_port(part, value, output.name, graph_axes(part.spec, output))
+    for kind, values in (("inner", inner), ("weight", list(graph.initializers.values()))):
+        for value in values:
+            if value.name in planned:
+                value.name = f"{value.name}__{kind}"
+    tensors = (*part.spec.inputs, *part.spec.outputs)
+    for value, tensor in zip((*graph.inputs, *graph.outputs), tensors, strict=True):
+        _name_port(part, value, tensor.name, graph_axes(part.spec, tensor))
     for value in inner:
         if value.shape is not None:
             value.shape = _renamed(value.shape, symbols)
@@ -115,14 +112,13 @@ def _separate_outputs(graph: Any) -> None:
     """Inserts an Identity before each output that is an input, an initializer or another output: names are unique."""
     import onnx_ir
 
-    earlier: set[int] = set()
-    for index, value in enumerate(list(graph.outputs)):
-        if value.producer() is None or id(value) in earlier:
+    outputs = list(graph.outputs)
+    for index, value in enumerate(outputs):
+        if value.producer() is None or value in outputs[:index]:
             node = onnx_ir.node("Identity", [value])
             node.outputs[0].shape, node.outputs[0].type = value.shape, value.type
             graph.append(node)
             graph.outputs[index] = node.outputs[0]
-        earlier.add(id(value))
 
 
 def _name_port(part: Part, value: Any, name: str, axes: AxisMap) -> None:

@@ -13,10 +13,12 @@ from onnxfn.graphs.nodes.nodes import (
     DOMAIN,
     SWAP_HEADS,
     attribute,
+    compute_by,
     filled_constant,
     flatten_heads,
     import_domain,
     insert_node,
+    insert_value,
     int_constant,
     is_operator,
     producer,
@@ -79,14 +81,14 @@ def _read_past_length(first: Any, lengths: list[Any], past: dict[Any, str]) -> N
     if not reads:
         return
     new, total = (_length(first, value) for value in lengths)
-    length = insert_node(first, "Sub", [total, new], [(total, (1,))]).outputs[0]
+    length = insert_value(first, "Sub", [total, new], total, (1,))
     for node in reads:
         if (attribute(node, "start", 0), attribute(node, "end")) == (LENGTH_AXIS, LENGTH_AXIS + 1):
             replace_value(node.outputs[0], length)
 
 
 def _length(first: Any, value: Any) -> Any:
-    return insert_node(first, "Shape", [value], [(int_constant(first.graph, 0), (1,))], start=1, end=2).outputs[0]
+    return insert_value(first, "Shape", [value], int_constant(first.graph, 0), (1,), start=1, end=2)
 
 
 def _lengths(first: Any, text: Any) -> Lengths:
@@ -94,11 +96,10 @@ def _lengths(first: Any, text: Any) -> Lengths:
     import onnx_ir
 
     int32, batch = onnx_ir.DataType.INT32, shape_of(text)[0]
-    total = insert_node(first, "Cast", [_length(first, text)], [(int32, (1,))], to=int32).outputs[0]
-    unit = filled_constant(first.graph, 1, [1], int32)
-    last = insert_node(first, "Sub", [total, unit], [(int32, (1,))]).outputs[0]
+    total = insert_value(first, "Cast", [_length(first, text)], int32, (1,), to=int32)
+    last = insert_value(first, "Sub", [total, filled_constant(first.graph, 1, [1], int32)], int32, (1,))
     size = size_tensor(first, batch, (text, 0))
-    return insert_node(first, "Expand", [last, size], [(int32, (batch,))]).outputs[0], total
+    return insert_value(first, "Expand", [last, size], int32, (batch,)), total
 
 
 def _replace(attention: Any, lengths: Lengths, biases: dict[Any, Any]) -> None:
@@ -117,10 +118,8 @@ def _replace(attention: Any, lengths: Lengths, biases: dict[Any, Any]) -> None:
     node = insert_node(attention, f"{DOMAIN}::GroupQueryAttention", inputs, outputs, **attributes)
     batch, _, length, size = shape_of(output)
     split = int_constant(attention.graph, 0, 0, heads, size)
-    shapes = [(output, (batch, length, heads, size))]
-    reshape = insert_node(attention, "Reshape", [node.outputs[0], split], shapes)
-    swapped = insert_node(attention, "Transpose", [reshape.outputs[0]], [(output, output.shape)], perm=SWAP_HEADS)
-    replace_value(output, swapped.outputs[0])
+    joined = insert_value(attention, "Reshape", [node.outputs[0], split], output, (batch, length, heads, size))
+    compute_by(output, "Transpose", [joined], perm=SWAP_HEADS)
     for old, new in zip(present, node.outputs[1:], strict=True):
         replace_value(old, new)
 
@@ -130,9 +129,8 @@ def _flat(before: Any, value: Any) -> Any:
     node = producer(value, "Transpose")
     if node is not None and tuple(attribute(node, "perm", ())) == SWAP_HEADS:
         return flatten_heads(before, node.inputs[0])
-    batch, heads, length, size = shape_of(value)
-    outputs = [(value, (batch, length, heads, size))]
-    return flatten_heads(before, insert_node(before, "Transpose", [value], outputs, perm=SWAP_HEADS).outputs[0])
+    sizes = [shape_of(value)[axis] for axis in SWAP_HEADS]
+    return flatten_heads(before, insert_value(before, "Transpose", [value], value, sizes, perm=SWAP_HEADS))
 
 
 def _bias(attention: Any, mask: Any, dtype: Any, known: dict[Any, Any]) -> Any:
@@ -145,9 +143,8 @@ def _bias(attention: Any, mask: Any, dtype: Any, known: dict[Any, Any]) -> Any:
         graph, added, sizes = attention.graph, mask, shape_of(mask)
         if mask.dtype == onnx_ir.DataType.BOOL:
             zero, half = (filled_constant(graph, number, [], dtype) for number in (0.0, dtype.min / 2))
-            added = insert_node(attention, "Where", [mask, zero, half], [(dtype, mask.shape)]).outputs[0]
+            added = insert_value(attention, "Where", [mask, zero, half], dtype, mask.shape)
         if len(sizes) != RANK:
-            axes = int_constant(graph, 0, 1)
-            added = insert_node(attention, "Unsqueeze", [added, axes], [(added, (1, 1, *sizes))]).outputs[0]
+            added = insert_value(attention, "Unsqueeze", [added, int_constant(graph, 0, 1)], added, (1, 1, *sizes))
         known[mask] = added
     return known[mask]

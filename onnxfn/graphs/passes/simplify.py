@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from copy import copy
 from types import MappingProxyType
 from typing import Any
@@ -10,7 +10,17 @@ from typing import Any
 import numpy as np
 
 from onnxfn.architectures.private.torch_names import torch_name
-from onnxfn.graphs.nodes.nodes import first_input, int_constant, integers, is_operator, pass_errors, producer
+from onnxfn.graphs.nodes.nodes import (
+    first_input,
+    insert_node,
+    insert_value,
+    int_constant,
+    integers,
+    is_operator,
+    pass_errors,
+    producer,
+    replace_value,
+)
 from onnxfn.specs.algebra.planned import Part
 
 INPUT_LIMIT, OUTPUT_LIMIT = 8192, 512 * 512
@@ -117,11 +127,8 @@ def separate_pads(model: Any) -> Any:
     After: the Pad has its axes as an input, so ONNX Runtime leaves it where it is (`pad_fusion.cc`). The graph computes
     the same.
     """
-    for node in list(model.graph):
-        if not is_operator(node, "MaxPool"):
-            continue
-        cast = producer(node.inputs[0], "Cast")
-        pad = producer(first_input(cast) if cast is not None else node.inputs[0], "Pad")
+    for node in [node for node in model.graph if is_operator(node, "MaxPool")]:
+        pad = producer(first_input(producer(node.inputs[0], "Cast")) or node.inputs[0], "Pad")
         sizes = integers(pad.inputs[1]) if pad is not None and len(pad.inputs) <= 3 else None  # noqa: PLR2004 - no axes
         if sizes and any(sizes):
             rank = len(sizes) // 2
@@ -163,46 +170,35 @@ def widen_integers(model: Any) -> Any:
     """
     for node in list(model.graph):
         lacking = WIDER.get(node.op_type, {}) if node.domain == "" else {}
-        dtypes = {value.dtype.name for value in node.inputs if _is_typed(value)} & lacking.keys()
-        for name in sorted(dtypes):
-            _widen(model.graph, node, name, lacking[name])
+        for name in sorted(set(map(_dtype_name, node.inputs)) & lacking.keys()):
+            node = _widened(node, name, lacking[name])  # noqa: PLW2901 - the node in its place
     return model
 
 
-def _widen(graph: Any, node: Any, name: str, wider: str) -> None:
-    """Casts the inputs of a node that have a dtype to a wider one, and its outputs back."""
-    import onnx_ir
+def _widened(node: Any, name: str, wider: str) -> Any:
+    """A node in the place of another: its inputs that have a dtype are cast to a wider one, and its outputs back."""
+    from onnx_ir import DataType
 
-    for index, value in list(_of_dtype(node.inputs, name)):
-        cast = _cast(value, wider)
-        graph.insert_before(node, cast)
-        node.replace_input_with(index, cast.outputs[0])
-    for _, value in list(_of_dtype(node.outputs, name)):
-        readers, is_output = list(value.uses()), value.is_graph_output()
-        cast = _cast(value, name)
-        cast.outputs[0].shape = value.shape
-        graph.insert_after(node, cast)
-        for reader, index in readers:
-            reader.replace_input_with(index, cast.outputs[0])
-        if is_output:
-            graph.outputs[list(graph.outputs).index(value)] = cast.outputs[0]
-        value.type = onnx_ir.TensorType(onnx_ir.DataType[wider])
+    def is_narrow(value: Any) -> bool:
+        return _dtype_name(value) == name
+
+    inputs = [_cast(node, value, DataType[wider]) if is_narrow(value) else value for value in node.inputs]
+    outputs = [(DataType[wider] if is_narrow(value) else value, value.shape) for value in node.outputs]
+    wide = insert_node(node, node.op_type, inputs, outputs)
+    wide.attributes.update(node.attributes)
+    for old, new in zip(node.outputs, wide.outputs, strict=True):
+        replace_value(old, _cast(node, new, DataType[name]) if is_narrow(old) else new)
+    node.graph.remove(node, safe=True)
+    return wide
 
 
-def _cast(value: Any, dtype: str) -> Any:
-    import onnx_ir
-
-    node = onnx_ir.node("Cast", [value], {"to": int(onnx_ir.DataType[dtype])})
-    node.outputs[0].type, node.outputs[0].shape = onnx_ir.TensorType(onnx_ir.DataType[dtype]), value.shape
-    return node
+def _cast(before: Any, value: Any, dtype: Any) -> Any:
+    return insert_value(before, "Cast", [value], dtype, value.shape, to=dtype)
 
 
-def _of_dtype(values: Any, name: str) -> Iterator[tuple[int, Any]]:
-    return ((index, value) for index, value in enumerate(values) if _is_typed(value) and value.dtype.name == name)
-
-
-def _is_typed(value: Any) -> bool:
-    return value is not None and value.dtype is not None
+def _dtype_name(value: Any) -> str:
+    """The name of the dtype of a value; empty if it is not known."""
+    return "" if value is None or value.dtype is None else str(value.dtype.name)
 
 
 ATTENTION_OPSET = 23

@@ -9,7 +9,7 @@ from typing import Any
 
 from attrs import evolve
 
-from onnxfn.graphs.nodes.nodes import DOMAIN, import_domain, insert_node, is_operator, replace_value, shape_of
+from onnxfn.graphs.nodes.nodes import DOMAIN, compute_by, import_domain, is_operator, shape_of
 from onnxfn.graphs.nodes.slots import SLOT, Slot, slot_of
 from onnxfn.graphs.quantization.quantized_operators import (
     MATRIX_RANK,
@@ -75,7 +75,7 @@ def _obstacle(value: Any, reads: Sequence[Read], rule: WeightRule) -> str:
         return f"{without[0] if without else 'nothing'} reads it, and {rule.kind!r} has no operator for that"
     if len({read.rows_first for read in reads}) > 1:
         return "products and lookups read it along different axes, so they cannot share its blocks"
-    shape = _shape(value, reads, rule)
+    _, shape = _stored(value, reads, rule)
     if _bytes(rule, shape) >= prod(shape) * value.dtype.itemsize:
         return "its codes and scales would not be smaller"
     return ""
@@ -85,10 +85,9 @@ def _quantize(graph: Any, value: Any, reads: Sequence[Read], rule: WeightRule) -
     """Replaces a weight by its codes, and the nodes that read it."""
     if any(read.operator == "Conv" for read in reads):
         rule = evolve(rule, per_channel=False)  # the kernel of ConvInteger has one zero point
-    slot, shape = _slot(value, reads, rule), _shape(value, reads, rule)
+    slot, shape = _stored(value, reads, rule)
     tensors = add_quantized_slots(graph, value, slot, rule, shape)
-    weight = StoredWeight(graph, str(value.name), rule, shape, tensors, value.dtype)
-    weight = with_cast_scales(weight, reads)
+    weight = with_cast_scales(StoredWeight(graph, rule, shape, tensors, value.dtype), reads)
     for read in reads:
         REPLACEMENTS[rule.kind, read.operator](weight, read.node)
         read.node.graph.remove(read.node, safe=True)
@@ -97,26 +96,13 @@ def _quantize(graph: Any, value: Any, reads: Sequence[Read], rule: WeightRule) -
     del graph.initializers[value.name]
 
 
-def _is_turned(reads: Sequence[Read], rule: WeightRule) -> bool:
-    """Whether the rule stores a weight with its two axes in another order than the graph has."""
-    if reads[0].operator == "Conv":
-        return False
-    return reads[0].rows_first if rule.kind == "dynamic" else not reads[0].rows_first
-
-
-def _shape(value: Any, reads: Sequence[Read], rule: WeightRule) -> tuple[int, ...]:
-    """The shape of a weight with its axes in the order in which the rule stores them."""
-    shape = tuple(value.shape)
-    return shape[::-1] if _is_turned(reads, rule) else shape
-
-
-def _slot(value: Any, reads: Sequence[Read], rule: WeightRule) -> Slot:
-    """The slot of a weight with its axes in the order in which the rule stores them."""
+def _stored(value: Any, reads: Sequence[Read], rule: WeightRule) -> tuple[Slot, tuple[int, ...]]:
+    """The slot and the shape of a weight with its axes in the order in which the rule stores them."""
     slot: Slot = value.meta[SLOT]
-    if not _is_turned(reads, rule):
-        return slot
+    if reads[0].operator == "Conv" or reads[0].rows_first != (rule.kind == "dynamic"):
+        return slot, tuple(value.shape)
     perm = (slot.perm or (0, 1))[::-1]
-    return evolve(slot, perm=() if perm == (0, 1) else perm)  # type: ignore[arg-type]
+    return evolve(slot, perm=() if perm == (0, 1) else perm), tuple(value.shape)[::-1]  # type: ignore[arg-type]
 
 
 def _bytes(rule: WeightRule, shape: tuple[int, ...]) -> int:
@@ -146,8 +132,8 @@ def keep_stored_blocks(model: Any, tensors: Mapping[str, Any]) -> tuple[Any, tup
 
 def _only_products_read(value: Any) -> bool:
     """Whether a value is the right operand of products, and nothing else."""
-    uses = [(use.node, use.idx) for use in value.uses()]
-    return not value.is_graph_output() and all(is_operator(node, "MatMul") and index == 1 for node, index in uses)
+    is_operand = all(is_operator(use.node, "MatMul") and use.idx == 1 for use in value.uses())
+    return is_operand and not value.is_graph_output()
 
 
 def _replace_products(model: Any, value: Any, weight: QuantizedWeight) -> None:
@@ -159,22 +145,10 @@ def _replace_products(model: Any, value: Any, weight: QuantizedWeight) -> None:
             "cannot keep them; export in float32, or dequantize the checkpoint (--dequantize, dequantize=True)"
         )
     inputs = [_initializer(model, value, weight, role) for role in ROLES]
-    columns, rows = value.shape
+    sizes = {"K": int(value.shape[0]), "N": int(value.shape[1]), "block_size": block_size(weight)}
+    attributes = {**sizes, "bits": bits_of(weight), "accuracy_level": 1}  # computes in float32
     for node in [use.node for use in value.uses()]:
-        output = node.outputs[0]
-        product = insert_node(
-            node,
-            f"{DOMAIN}::MatMulNBits",
-            [node.inputs[0], *inputs],
-            [(output, output.shape)],
-            K=int(columns),
-            N=int(rows),
-            bits=bits_of(weight),
-            block_size=block_size(weight),
-            accuracy_level=1,  # computes in float32
-        )
-        product.outputs[0].name = None if output.is_graph_output() else f"{output.name}_stored"
-        replace_value(output, product.outputs[0])
+        compute_by(node.outputs[0], f"{DOMAIN}::MatMulNBits", [node.inputs[0], *inputs], **attributes)
         node.graph.remove(node, safe=True)
     del model.graph.initializers[value.name]
 

@@ -12,9 +12,10 @@ from attrs import evolve, frozen
 from onnxfn.graphs.nodes.nodes import (
     DOMAIN,
     attribute,
-    byte_constant,
+    constant,
     filled_constant,
     insert_node,
+    insert_value,
     int_constant,
     is_operator,
     replace_value,
@@ -36,7 +37,6 @@ class StoredWeight:
     """
 
     graph: Any
-    name: str
     rule: WeightRule
     shape: tuple[int, ...]
     tensors: Mapping[str, Any]
@@ -54,8 +54,8 @@ def with_cast_scales(weight: StoredWeight, reads: Sequence[Read]) -> StoredWeigh
     # ONNX Runtime computes the Cast once, when it loads the graph. Without its optimizations it computes the Cast at
     # each run. So the Cast comes right before the first node that reads the weight: few scales are in memory at once.
     first = nodes[0] if len(nodes) == 1 else next(node for node in weight.graph if node in nodes)
-    node = insert_node(first, "Cast", [scales], [(weight.dtype, shape_of(scales))], to=weight.dtype.value)
-    return evolve(weight, tensors={**weight.tensors, "scales": node.outputs[0]})
+    cast = insert_value(first, "Cast", [scales], weight.dtype, shape_of(scales), to=weight.dtype.value)
+    return evolve(weight, tensors={**weight.tensors, "scales": cast})
 
 
 def _matmul_of_blocks(weight: StoredWeight, node: Any) -> None:
@@ -65,56 +65,48 @@ def _matmul_of_blocks(weight: StoredWeight, node: Any) -> None:
     operator, own = ("MatMulBnb4", {"quant_type": NF4}) if rule.kind == "nf4" else of_blocks
     attributes = {"K": columns, "N": rows, "block_size": rule.block_size, **own}
     inputs = [node.inputs[0], *weight.tensors.values()]
-    _finish_product(node, insert_node(node, f"{DOMAIN}::{operator}", inputs, [_like(node)], **attributes))
+    _finish_product(node, insert_value(node, f"{DOMAIN}::{operator}", inputs, *_like(node), **attributes))
 
 
 def _matmul_of_integers(weight: StoredWeight, node: Any) -> None:
-    _finish_product(node, _integer_product(weight, node, "MatMulInteger", {}))
+    _finish_product(node, _integer_product(weight, node, "MatMulInteger"))
 
 
 def _conv_of_integers(weight: StoredWeight, node: Any) -> None:
-    attributes = {name: attr.value for name, attr in node.attributes.items()}
-    product = _integer_product(weight, node, "ConvInteger", attributes)
+    product = _integer_product(
+        weight, node, "ConvInteger", **{key: each.value for key, each in node.attributes.items()}
+    )
     bias = node.inputs[2] if len(node.inputs) > 2 else None  # noqa: PLR2004 - data, weight, bias
     if bias is not None:
         axes = int_constant(weight.graph, *range(1, len(weight.shape) - 1))
         sizes = (*shape_of(bias), *(1 for _ in weight.shape[2:]))
-        bias = insert_node(node, "Unsqueeze", [bias, axes], [(bias, sizes)]).outputs[0]
+        bias = insert_value(node, "Unsqueeze", [bias, axes], bias, sizes)
     _finish(node, product, bias)
 
 
-def _integer_product(weight: StoredWeight, node: Any, operator: str, attributes: Mapping[str, Any]) -> Any:
-    """The node that scales the product of a quantized input and of a weight of integers."""
+def _integer_product(weight: StoredWeight, node: Any, operator: str, **attributes: Any) -> Any:
+    """The scaled product of a quantized input and of a weight of integers."""
     import onnx_ir
 
-    source, output = node.inputs[0], node.outputs[0]
-    tensors = weight.tensors
-    quantized, scale, zero_point = _quantized_input(source, node)
+    output, tensors = node.outputs[0], weight.tensors
+    quantized, scale, zero_point = _quantized_input(node.inputs[0], node)
     inputs = [quantized, tensors["codes"], zero_point, tensors["zero_points"]]
-    product = insert_node(node, operator, inputs, [(onnx_ir.DataType.INT32, output.shape)], **attributes)
-    cast = insert_node(node, "Cast", [product.outputs[0]], [_like(node)], to=onnx_ir.DataType.FLOAT.value)
-    factor = insert_node(node, "Mul", [scale, tensors["scales"]], [(output, shape_of(tensors["scales"]))])
-    return insert_node(node, "Mul", [cast.outputs[0], factor.outputs[0]], [_like(node)])
+    product = insert_value(node, operator, inputs, onnx_ir.DataType.INT32, output.shape, **attributes)
+    cast = insert_value(node, "Cast", [product], *_like(node), to=onnx_ir.DataType.FLOAT.value)
+    factor = insert_value(node, "Mul", [scale, tensors["scales"]], output, shape_of(tensors["scales"]))
+    return insert_value(node, "Mul", [cast, factor], *_like(node))
 
 
 def _quantized_input(source: Any, reader: Any) -> Sequence[Any]:
     """The outputs of the DynamicQuantizeLinear that reads a value; several products share it."""
-    import onnx_ir
+    from onnx_ir import DataType
 
     for use in source.uses():
         if is_operator(use.node, "DynamicQuantizeLinear") and use.node.graph is reader.graph:
             return list(use.node.outputs)
-    node = onnx_ir.node("DynamicQuantizeLinear", [source], num_outputs=3)
-    dtypes = (onnx_ir.DataType.UINT8, onnx_ir.DataType.FLOAT, onnx_ir.DataType.UINT8)
-    for output, dtype in zip(node.outputs, dtypes, strict=True):
-        output.type, output.shape = onnx_ir.TensorType(dtype), onnx_ir.Shape([])
-    node.outputs[0].shape = source.shape
-    before = source.producer()
-    if before is not None and before.graph is reader.graph:
-        reader.graph.insert_after(before, node)
-    else:
-        reader.graph.insert_before(reader.graph[0], node)
-    return list(node.outputs)
+    first = next(node for node in reader.graph if source in node.inputs)
+    outputs = [(DataType.UINT8, source.shape), (DataType.FLOAT, ()), (DataType.UINT8, ())]
+    return list(insert_node(first, "DynamicQuantizeLinear", [source], outputs).outputs)
 
 
 def _lookup(weight: StoredWeight, node: Any) -> None:
@@ -129,31 +121,34 @@ def _lookup(weight: StoredWeight, node: Any) -> None:
     codes = _gathered(weight, node, indices, "codes", outer)
     bytes_of_block = shape_of(codes)[-1]
     numbers = _as_numbers(weight, node, codes, (*outer, blocks, bytes_of_block))
-    inner = [1] * (1 if rule.bits == BYTE else 2)
+    inner = 1 if rule.bits == BYTE else 2
     scales = _with_axes(weight, node, _gathered(weight, node, indices, "scales", outer), inner)
     zero: Any = filled_constant(weight.graph, float(1 << (rule.bits - 1)), (), weight.dtype)
     if "zero_points" in weight.tensors:
         points = _gathered(weight, node, indices, "zero_points", outer)
         zero = _with_axes(weight, node, _points(weight, node, points, (*outer, blocks)), inner)
-    distances = insert_node(node, "Sub", [numbers, zero], [(numbers, shape_of(numbers))])
-    elements = insert_node(node, "Mul", [distances.outputs[0], scales], [(numbers, shape_of(numbers))])
+    distances = insert_value(node, "Sub", [numbers, zero], numbers, shape_of(numbers))
+    elements = insert_value(node, "Mul", [distances, scales], numbers, shape_of(numbers))
     width = blocks * rule.block_size
-    _finish_lookup(weight, node, _reshaped(weight, node, elements.outputs[0], outer, width), width)
+    _finish_lookup(weight, node, _reshaped(weight, node, elements, outer, width), width)
 
 
 def _finish_lookup(weight: StoredWeight, node: Any, rows: Any, width: int) -> None:
     """Puts the rows of a lookup, without the padding of their last block, in the place of the output of a node."""
-    if width != weight.shape[-1]:
-        bounds = [int_constant(weight.graph, number) for number in (0, weight.shape[-1], -1)]
-        rows = insert_node(node, "Slice", [rows.outputs[0], *bounds], [_like(node)])
-    _finish(node, rows)
+    own = weight.shape[-1]
+    _finish(node, rows if width == own else _first(weight, node, rows, own, node.outputs[0].shape))
+
+
+def _first(weight: StoredWeight, node: Any, value: Any, count: int, shape: Any) -> Any:
+    """The first elements of the last axis of a value."""
+    bounds = [int_constant(weight.graph, number) for number in (0, count, -1)]
+    return insert_value(node, "Slice", [value, *bounds], value, shape)
 
 
 def _gathered(weight: StoredWeight, node: Any, indices: Any, role: str, outer: Sequence[Any]) -> Any:
     """The codes, scales or zero points of the rows that a lookup reads."""
     tensor = weight.tensors[role]
-    sizes = (*outer, *shape_of(tensor)[1:])
-    return insert_node(node, "Gather", [tensor, indices], [(tensor, sizes)], axis=0).outputs[0]
+    return insert_value(node, "Gather", [tensor, indices], tensor, (*outer, *shape_of(tensor)[1:]), axis=0)
 
 
 def _as_numbers(weight: StoredWeight, node: Any, data: Any, sizes: Sequence[Any]) -> Any:
@@ -162,13 +157,11 @@ def _as_numbers(weight: StoredWeight, node: Any, data: Any, sizes: Sequence[Any]
     if bits != BYTE:
         shifts = np.arange(0, BYTE, bits, dtype=np.uint8)
         sizes = (*sizes, len(shifts))
-        data = _with_axes(weight, node, data, [1])
-        inputs = [data, byte_constant(weight.graph, shifts)]
-        shifted = insert_node(node, "BitShift", inputs, [(data, sizes)], direction="RIGHT")
-        mask = byte_constant(weight.graph, np.array((1 << bits) - 1, np.uint8))
-        masked = insert_node(node, "BitwiseAnd", [shifted.outputs[0], mask], [(data, sizes)])
-        data = masked.outputs[0]
-    return insert_node(node, "Cast", [data], [(weight.dtype, sizes)], to=weight.dtype.value).outputs[0]
+        inputs = [_with_axes(weight, node, data, 1), constant(weight.graph, shifts)]
+        shifted = insert_value(node, "BitShift", inputs, data, sizes, direction="RIGHT")
+        mask = constant(weight.graph, np.array((1 << bits) - 1, np.uint8))
+        data = insert_value(node, "BitwiseAnd", [shifted, mask], data, sizes)
+    return insert_value(node, "Cast", [data], weight.dtype, sizes, to=weight.dtype.value)
 
 
 def _points(weight: StoredWeight, node: Any, data: Any, sizes: Sequence[Any]) -> Any:
@@ -177,20 +170,19 @@ def _points(weight: StoredWeight, node: Any, data: Any, sizes: Sequence[Any]) ->
     if weight.rule.bits == BYTE:
         return numbers
     flat = _reshaped(weight, node, numbers, outer, shape_of(numbers)[-2] * shape_of(numbers)[-1])
-    bounds = [int_constant(weight.graph, number) for number in (0, blocks, -1)]
-    return insert_node(node, "Slice", [flat.outputs[0], *bounds], [(numbers, sizes)]).outputs[0]
+    return _first(weight, node, flat, blocks, sizes)
 
 
-def _with_axes(weight: StoredWeight, node: Any, value: Any, inner: Sequence[int]) -> Any:
+def _with_axes(weight: StoredWeight, node: Any, value: Any, count: int) -> Any:
     """A value with axes of size 1 at its end."""
-    axes = int_constant(weight.graph, *(-1 - index for index in reversed(range(len(inner)))))
-    return insert_node(node, "Unsqueeze", [value, axes], [(value, (*shape_of(value), *inner))]).outputs[0]
+    axes = int_constant(weight.graph, *range(-count, 0))
+    return insert_value(node, "Unsqueeze", [value, axes], value, (*shape_of(value), *[1] * count))
 
 
 def _reshaped(weight: StoredWeight, node: Any, value: Any, outer: Sequence[Any], width: int) -> Any:
-    """The Reshape of a value to its outer axes and one more."""
+    """A value with its outer axes and one more."""
     sizes = int_constant(weight.graph, *(0 for _ in outer), width)
-    return insert_node(node, "Reshape", [value, sizes], [(value, (*outer, width))])
+    return insert_value(node, "Reshape", [value, sizes], value, (*outer, width))
 
 
 def _gather_of_blocks(weight: StoredWeight, node: Any) -> None:
@@ -200,8 +192,8 @@ def _gather_of_blocks(weight: StoredWeight, node: Any) -> None:
     attributes = {"bits": rule.bits, "block_size": rule.block_size, **axes}
     inputs = [_flat_codes(weight), _indices(weight, node), *list(weight.tensors.values())[1:]]
     sizes = None if output.shape is None else (*shape_of(output)[:-1], width)
-    gather = insert_node(node, f"{DOMAIN}::GatherBlockQuantized", inputs, [(output, sizes)], **attributes)
-    _finish_lookup(weight, node, gather, width)
+    rows = insert_value(node, f"{DOMAIN}::GatherBlockQuantized", inputs, output, sizes, **attributes)
+    _finish_lookup(weight, node, rows, width)
 
 
 def _flat_codes(weight: StoredWeight) -> Any:
@@ -212,7 +204,7 @@ def _flat_codes(weight: StoredWeight) -> Any:
             return use.node.outputs[0]
     *outer, blocks, size = shape_of(codes)
     shape = int_constant(weight.graph, *outer, blocks * size)
-    return insert_node(weight.graph[0], "Reshape", [codes, shape], [(codes, (*outer, blocks * size))]).outputs[0]
+    return insert_value(weight.graph[0], "Reshape", [codes, shape], codes, (*outer, blocks * size))
 
 
 def _indices(weight: StoredWeight, node: Any) -> Any:
@@ -220,8 +212,7 @@ def _indices(weight: StoredWeight, node: Any) -> Any:
     indices = node.inputs[1]
     if node.op_type == "Gather":
         return indices
-    axis = int_constant(weight.graph, -1)
-    return insert_node(node, "Squeeze", [indices, axis], [(indices, shape_of(indices)[:-1])]).outputs[0]
+    return insert_value(node, "Squeeze", [indices, int_constant(weight.graph, -1)], indices, shape_of(indices)[:-1])
 
 
 def _finish_product(node: Any, product: Any) -> None:
@@ -231,10 +222,8 @@ def _finish_product(node: Any, product: Any) -> None:
 
 
 def _finish(node: Any, new: Any, bias: Any = None) -> None:
-    """Puts the output of a new node, plus a bias, in the place of the output of a node."""
-    if bias is not None:
-        new = insert_node(node, "Add", [new.outputs[0], bias], [_like(node)])
-    replace_value(node.outputs[0], new.outputs[0])
+    """Puts a new value, plus a bias, in the place of the output of a node."""
+    replace_value(node.outputs[0], new if bias is None else insert_value(node, "Add", [new, bias], *_like(node)))
 
 
 def _like(node: Any) -> tuple[Any, Any]:
@@ -274,29 +263,24 @@ def weight_reads(value: Any) -> tuple[tuple[Read, ...], str]:
     """The nodes that read a weight, and the reason why others cannot read codes; an empty text if all can."""
     reads: list[Read] = []
     is_port = value.is_graph_output() or value.is_graph_input()
-    reasons: list[str] = ["it is an input or an output of the graph"] if is_port else []
+    reason = "it is an input or an output of the graph" if is_port else ""
     for use in value.uses():
         of_node = _transposed_reads(use.node) if is_operator(use.node, "Transpose") else (_read(use.node, use.idx),)
         reads.extend(read for read in of_node if read is not None)
         if None in of_node or not of_node:
-            reasons.append(f"{use.node.op_type} reads it")
-    return tuple(reads), reasons[0] if reasons else ""
+            reason = reason or f"{use.node.op_type} reads it"
+    return tuple(reads), reason
 
 
 def _transposed_reads(transpose: Any) -> tuple[Read | None, ...]:
     """The reads of a transposed weight; None for a node that cannot read codes."""
-    output = transpose.outputs[0]
-    if len(shape_of(transpose.inputs[0])) != MATRIX_RANK or output.is_graph_output():
+    output, is_swap = transpose.outputs[0], tuple(attribute(transpose, "perm", (1, 0))) == (1, 0)
+    if len(shape_of(transpose.inputs[0])) != MATRIX_RANK or output.is_graph_output() or not is_swap:
         return (None,)
-    perm = attribute(transpose, "perm")
-    if perm is not None and list(perm) != [1, 0]:
-        return (None,)
-    reads = [_read(use.node, use.idx) for use in output.uses()]
+    products = ((_read(use.node, use.idx), use.node) for use in output.uses())
     return tuple(
-        Read("MatMul", read.node, not read.rows_first, transpose)
-        if read is not None and read.operator == "MatMul"
-        else None
-        for read in reads
+        Read("MatMul", node, not read.rows_first, transpose) if read and read.operator == "MatMul" else None
+        for read, node in products
     )
 
 

@@ -54,11 +54,9 @@ def strides_in_order(sizes: Sizes, order: Sequence[int]) -> tuple[Any, ...]:
 def view_layout(tensor: Any, shape: Sizes) -> tuple[tuple[Any, ...], tuple[Any, ...]] | None:
     """The sizes and strides of a view of a tensor; None if the factors do not show that there is one."""
     sizes = _without_minus_one(tensor.shape, shape)
-    if sizes is None:
-        return None
     # The axes of both shapes are taken in groups of equal products. The axes of a group must lie next to each other.
-    groups = _groups(tensor.shape, sizes)
-    if groups is None:
+    groups = None if sizes is None else _groups(tensor.shape, sizes)
+    if sizes is None or groups is None:
         return None
     strides: list[Any] = []
     for old, new in groups:
@@ -76,9 +74,9 @@ def is_one(size: Any) -> bool:
 
 def _without_minus_one(sizes: Sizes, shape: Sizes) -> tuple[Any, ...] | None:
     """A shape with the computed size for -1; None if the factors do not show this size."""
-    if not any(type(size) is int and size == -1 for size in shape):
+    unknown = next((axis for axis, size in enumerate(shape) if type(size) is int and size == -1), None)
+    if unknown is None:
         return tuple(shape) if product(sizes) == product(shape) else None
-    unknown = next(axis for axis, size in enumerate(shape) if type(size) is int and size == -1)
     left = _left(sizes, (*shape[:unknown], *shape[unknown + 1 :]))
     return None if left is None else (*shape[:unknown], left, *shape[unknown + 1 :])
 
@@ -174,7 +172,7 @@ def composite_rules() -> Mapping[Any, Rule]:
         aten.linear.default: _linear,
         aten.layer_norm.default: _layer_normed,
         aten.batch_norm.default: _batch_normed,
-        aten.dropout.default: _without_dropout,
+        aten.dropout.default: lambda tensor, _, trains: None if trains else tensor,
         aten.conv1d.default: _convolved,
         aten.conv2d.default: _convolved,
         aten.upsample_bilinear2d.vec: _interpolated,
@@ -284,12 +282,6 @@ def _batch_normed(tensor: Any, *options: Any) -> Any:
     """The layout of the input, where the statistics are known."""
     _, _, mean, variance, trains, *_ = options
     return None if trains or mean is None or variance is None else _like_floats(tensor)
-
-
-def _without_dropout(tensor: Any, *options: Any) -> Any:
-    """The input, while a model is not trained."""
-    _, trains = options
-    return None if trains else tensor
 
 
 def _convolved(

@@ -27,6 +27,9 @@ from onnxfn.specs.stored.trust import CODE_FIELDS
 PACKAGE = Path(__file__).parents[2]
 """The folder of onnxfn."""
 
+OWN = sys.stdlib_module_names.union(("onnxfn",))
+"""Packages without a version of their own: Python's, whose version is a line, and onnxfn, whose source is."""
+
 VERSIONED = ("torch", "transformers", "onnx", "onnxscript", "onnx-ir", "numpy", "attrs")
 """Packages on whose versions every graph depends."""
 
@@ -133,7 +136,7 @@ def _definitions_in(value: Any) -> list[Any]:
 @cache
 def _is_installed(package: str) -> bool:
     """Whether a package is Python's, onnxfn or installed, so that no program writes its files."""
-    if package in ("builtins", "onnxfn") or package in sys.stdlib_module_names:
+    if package in OWN:
         return True
     file = getattr(sys.modules.get(package), "__file__", None)
     return file is not None and not {"site-packages", "dist-packages"}.isdisjoint(Path(file).parts)
@@ -144,9 +147,7 @@ def _version(package: str) -> str:
     """The version of an installed package; "" for onnxfn and Python's own. NotHashable for any other package."""
     if not _is_installed(package):
         raise NotHashable
-    if package in ("builtins", "onnxfn") or package in sys.stdlib_module_names:
-        return ""
-    return f"{package} {version(package)}"
+    return "" if package in OWN else f"{package} {version(package)}"
 
 
 def _config(model: Any) -> str:

@@ -24,7 +24,7 @@ from pathlib import Path
 from attrs import asdict, fields, frozen
 
 from onnxfn.graphs.capture.built_graph import BuiltGraph
-from onnxfn.graphs.nodes.slots import SLOT, Slot, slot_of
+from onnxfn.graphs.nodes.slots import SLOT, Slot, make_slot, slot_of
 from onnxfn.models.torch_modes import quiet
 from onnxfn.specs.conditions import Condition
 
@@ -186,15 +186,13 @@ def save_template(folder: Path | None, name: str | None, built: BuiltGraph, max_
 
     if folder is None or name is None:
         return
-    graph = built.model
-    slots = {value.name: slot for value in graph.graph.initializers.values() if (slot := slot_of(value))}
+    values = [value for value in built.model.graph.initializers.values() if slot_of(value)]
     facts = asdict(built, filter=lambda field, _: field.name in SAVED or field not in fields(BuiltGraph))
-    note = {"slots": {value: asdict(slot) for value, slot in slots.items()}, "facts": facts}
-    values = [graph.graph.initializers[value] for value in slots]
+    note = {"slots": {value.name: asdict(value.meta[SLOT]) for value in values}, "facts": facts}
     for value in values:  # ONNX requires initializers to have values
         of_slot = onnx_ir.ExternalTensor("nowhere", None, None, value.dtype, shape=value.shape, name=value.name)
         value.const_value = of_slot
-    proto = onnx_ir.to_proto(graph)
+    proto = onnx_ir.to_proto(built.model)
     for value in values:
         value.const_value = None
     proto.metadata_props.add(key=NOTE, value=json.dumps(note))
@@ -216,9 +214,7 @@ def load_template(folder: Path | None, name: str | None) -> BuiltGraph | None:
         graph = onnx_ir.from_proto(onnx.ModelProto.FromString(content))
     note = json.loads(graph.metadata_props.pop(NOTE))
     for value_name, slot in note["slots"].items():
-        value = graph.graph.initializers[value_name]
-        value.shape, value.dtype = value.const_value.shape, value.const_value.dtype
-        value.const_value, value.meta[SLOT] = None, Slot(**slot)
+        make_slot(graph.graph.initializers[value_name], Slot(**slot))
     limits = [Condition(**limit) for limit in note["facts"].pop("limits")]
     return BuiltGraph(model=graph, limits=limits, **note["facts"], from_template=True)
 

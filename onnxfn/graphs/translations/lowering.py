@@ -18,7 +18,7 @@ Nodes after the write then read `new_view` and `new_x`.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from copy import copy
 from functools import cache
@@ -127,7 +127,9 @@ def decompose_in_place(graph: Any, nodes: Sequence[Any], registry: Any) -> bool:
     for node in list(graph.nodes):
         if node in untranslated:
             traced = _trace(node)
-            if traced is None or not all(_can_be_inlined(inner, registry) for inner in traced.nodes):
+            inner = [] if traced is None else list(traced.nodes)
+            has_constant = any(each.op == "get_attr" for each in inner)  # of that trace
+            if not inner or has_constant or not all(has_translation(each, registry) for each in _calls(inner)):
                 return False
             _inline(graph, node, traced, sizes)
         elif (size := _size(node)) is not None:
@@ -160,9 +162,9 @@ def _trace(node: Any) -> Any:
         return None
 
 
-def _can_be_inlined(node: Any, registry: Any) -> bool:
-    """Whether a node of a traced operator has a translation, and reads no constant of that trace."""
-    return has_translation(node, registry) if node.op == "call_function" else node.op != "get_attr"
+def _calls(nodes: Iterable[Any]) -> list[Any]:
+    """The nodes that call an operator."""
+    return [node for node in nodes if node.op == "call_function"]
 
 
 def _size(node: Any) -> Any:
@@ -185,19 +187,13 @@ def _inline(graph: Any, node: Any, traced: Any, sizes: dict[Any, Any]) -> None:
                 copies[inner] = graph.node_copy(inner, copies.__getitem__)
                 copies[inner].meta = {**inner.meta, **module}
                 sizes.update({size: copies[inner]} if size is not None else {})
-    result = next(inner for inner in traced.nodes if inner.op == "output").args[0]
-    _replace_uses(graph, node, result, copies.__getitem__)
-
-
-def _replace_uses(graph: Any, node: Any, result: Any, copy_of: Callable[[Any], Any]) -> None:
-    """Lets the users of a node read its replacement: one node, or the items of a tuple of nodes."""
+    result = traced.output_node().args[0]
     if isinstance(result, (list, tuple)):
-        for user in list(node.users):
-            if user.target is operator.getitem:
-                user.replace_all_uses_with(copy_of(result[user.args[1]]))
-                graph.erase_node(user)
+        for user in [user for user in node.users if user.target is operator.getitem]:
+            user.replace_all_uses_with(copies[result[user.args[1]]])
+            graph.erase_node(user)
     else:
-        node.replace_all_uses_with(copy_of(result))
+        node.replace_all_uses_with(copies[result])
     graph.erase_node(node)
 
 
@@ -205,12 +201,6 @@ SCATTERS: Mapping[str, str] = MappingProxyType(
     {"aten::select.int": "select_scatter", "aten::slice.Tensor": "slice_scatter"}
 )
 """Operator that returns a view -> operator that writes a view of this kind into a new tensor, by the same arguments."""
-
-END = 1 << 62
-"""A slice up to an index from here on takes everything."""
-
-DEFAULTS = (None, 0, 0, END, 1)
-"""The arguments of `aten::slice.Tensor`, where it does not say them: tensor, axis, start, end, step."""
 
 
 def write_out_of_place(graph: Any, node: Any) -> bool:
@@ -295,22 +285,13 @@ def _scattered(graph: Any, view: Any, source: Any, new: Any) -> Any:
     """A node for the source of a view, with a new value for the view; it is inserted after that value."""
     import torch
 
-    if _is_whole(view):
+    if str(view.meta["val"].shape) == str(source.meta["val"].shape):  # a slice that takes everything
         return new
-
     operator = getattr(torch.ops.aten, SCATTERS[operator_name(view)]).default
     with graph.inserting_after(new):
         scattered = graph.call_function(operator, (source, new, *view.args[1:]), dict(view.kwargs))
     scattered.meta = {**new.meta, "val": source.meta["val"]}
     return scattered
-
-
-def _is_whole(view: Any) -> bool:
-    """Whether a view is a slice that takes everything."""
-    if operator_name(view) != "aten::slice.Tensor":
-        return False
-    start, end, step = (*view.args, *DEFAULTS[len(view.args) :])[2:]
-    return start in (None, 0) and (end is None or (isinstance(end, int) and end >= END)) and step == 1
 
 
 ASSERTIONS = frozenset(
@@ -367,16 +348,17 @@ def lower_in_place(program: Any, registry: Any) -> bool:
     has_vmap = any(module.startswith(torch_name("functorch").__name__) for module in modules)
     if has_vmap or any(node.op == "get_attr" for node in graph.nodes):
         return False  # torch traces what lies in a `torch.vmap` once more, in other operators
-    _complete_users(graph)
+    for node in graph.nodes:  # torch.export can miss a user (the last norm of jina_embeddings_v3)
+        for input_ in node.all_input_nodes:
+            input_.users.setdefault(node, None)
     _without_single_parts(graph)
-    for node in list(graph.nodes):
-        if node.op == "call_function":
-            _rewrite(graph, node)
-    for node in reversed(graph.nodes):
+    for node in _calls(graph.nodes):
+        _rewrite(graph, node)
+    for node in reversed(_calls(graph.nodes)):
         # torch keeps random operators and `item`, since these have effects. In ONNX they have none.
-        if node.op == "call_function" and not node.users and not is_mutable(node):
+        if not node.users and not is_mutable(node):
             graph.erase_node(node)
-    untranslated = [node for node in graph.nodes if node.op == "call_function" and not has_translation(node, registry)]
+    untranslated = [node for node in _calls(graph.nodes) if not has_translation(node, registry)]
     is_lowered = not any(map(is_mutable, untranslated)) and decompose_in_place(graph, untranslated, registry)
     for spec, output in zip(signature.output_specs, graph.output_node().args[0], strict=True):
         if hasattr(output, "name"):
@@ -388,8 +370,7 @@ def insert_type_promotions(program: Any, registry: Any) -> Any:
     """Inserts a cast at each implicit type promotion, by torch's rules."""
     # torch's pass runs the whole graph once more on fake tensors. Here only the nodes that promote are run.
     module, operators = program.graph_module, _promoting_operators()
-    calls = [node for node in module.graph.nodes if node.op == "call_function"]
-    if promoting := [node for node in calls if _promotes(node, operators)]:
+    if promoting := [node for node in _calls(module.graph.nodes) if _promotes(node, operators)]:
         values = {node: node.meta["val"] for node in module.graph.nodes if "val" in node.meta}
         pass_ = torch_name("type_promotions")(module, _promotion_table())
         pass_.env.update(values)
@@ -411,49 +392,33 @@ def _translated_overload(node: Any, registry: Any) -> Any:
     return _overload(node.target.overloadpacket, of_tensors) or node.target
 
 
-def _complete_users(graph: Any) -> None:
-    """Registers each node as a user of its inputs: torch.export can miss one (the last norm of jina_embeddings_v3)."""
-    for node in graph.nodes:
-        for input_ in node.all_input_nodes:
-            input_.users.setdefault(node, None)
-
-
 def _rewrite(graph: Any, node: Any) -> None:
     """Replaces a node by one with a translation, or removes it, where this module knows how."""
+    import torch
+
     name = operator_name(node)
     if name in ASSERTIONS:
         graph.erase_node(node)
     elif name in IDENTITIES:
         _replace(graph, node, node.args[0])
     elif name in CASTS:
-        _rewrite_cast(graph, node)
+        source, dtype = node.args[0], node.meta["val"].dtype
+        if source.meta["val"].dtype == dtype:
+            _replace(graph, node, source)
+        else:
+            node.target, node.args, node.kwargs = torch.ops.aten._to_copy.default, (source,), {"dtype": dtype}
     elif name in SYNONYMS:
-        node.target = _operator(SYNONYMS[name])
+        node.target = operator.attrgetter(SYNONYMS[name])(torch.ops.aten)
     elif is_mutable(node):
         write_out_of_place(graph, node)
 
 
-def _rewrite_cast(graph: Any, node: Any) -> None:
-    """Replaces any form of `to` by a conversion of the dtype, or by its input where the dtype stays."""
-    import torch
-
-    source, dtype = node.args[0], node.meta["val"].dtype
-    if source.meta["val"].dtype == dtype:
-        _replace(graph, node, source)
-    else:
-        node.target, node.args, node.kwargs = torch.ops.aten._to_copy.default, (source,), {"dtype": dtype}
-
-
-def _operator(name: str) -> Any:
-    import torch
-
-    return operator.attrgetter(name)(torch.ops.aten)
-
-
 def _replace(graph: Any, node: Any, by: Any) -> None:
     """Replaces a node by another. The program knows its outputs by name: a node that is an output becomes a copy."""
+    import torch
+
     if any(user.op == "output" for user in node.users):
-        node.target, node.args, node.kwargs = _operator("clone.default"), (by,), {}
+        node.target, node.args, node.kwargs = torch.ops.aten.clone.default, (by,), {}
     else:
         node.replace_all_uses_with(by)
         graph.erase_node(node)

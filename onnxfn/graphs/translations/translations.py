@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -30,14 +31,14 @@ GELU_OPSET = 20
 
 def translations(opset: int) -> dict[Any, Callable[..., Any]]:
     """Operator of torch -> a function that computes it on onnxscript values, for a graph of this opset."""
-    gelu = {torch.ops.aten.gelu.default: _gelu} if opset >= GELU_OPSET else {}
+    gelu = {torch.ops.aten.gelu.default: opset20.Gelu} if opset >= GELU_OPSET else {}  # torch's table is for opset 18
     return {
         **tensor_translations(),
         **gelu,
         operator.floordiv: _floor_quotient,
         torch.ops.aten.addmm.default: _addmm,
-        torch.ops.aten.adaptive_avg_pool1d.default: _adaptive_avg_pool1d,
-        torch.ops.aten.adaptive_avg_pool2d.default: _adaptive_avg_pool2d,
+        torch.ops.aten.adaptive_avg_pool1d.default: partial(_adaptive_avg_pool, 1),
+        torch.ops.aten.adaptive_avg_pool2d.default: partial(_adaptive_avg_pool, 2),
         torch.ops.aten.batch_norm.default: _batch_norm,
         torch.ops.aten._unsafe_index.Tensor: _index,
         torch.ops.aten._unsafe_index_put.default: _index_put,
@@ -81,11 +82,6 @@ def _linear(tensor: Any, weight: Any, bias: Any = None) -> Any:
         return nn.aten_linear(tensor, weight, bias)
     product = op.MatMul(tensor, op.Transpose(weight))
     return product if bias is None else op.Add(product, bias)
-
-
-def _gelu(tensor: Any, approximate: str = "none") -> Any:
-    """A GELU as one operator, which torch's table for opset 18 lacks."""
-    return opset20.Gelu(tensor, approximate=approximate)
 
 
 def _rrelu(
@@ -164,23 +160,16 @@ def _reshaped(tensor: Any, kept: int, sizes: Any) -> Any:
     return op.Reshape(tensor, integers(*[0] * kept, *known)) if known.count(-1) <= 1 else None
 
 
-def _adaptive_avg_pool1d(sequence: Any, output_size: Any) -> Any:
-    """The means of `output_size` parts of the last axis, which may have any size; see `_adaptive_avg_pool2d`."""
-    axis = len(sequence.shape) - 1
-    if output_size[0] == 1:
-        return op.ReduceMean(sequence, integers(axis), keepdims=1)
-    return op.MatMul(sequence, op.Transpose(_mean_weights(sequence, axis, output_size[0]), perm=[1, 0]))
-
-
-def _adaptive_avg_pool2d(image: Any, output_size: Any) -> Any:
-    """The means of `output_size` parts of an image `[batch, channels, height, width]` of any size."""
-    parts = [*output_size] if len(output_size) > 1 else [*output_size] * 2
-    if parts == [1, 1]:
-        return op.ReduceMean(image, integers(2, 3), keepdims=1)
+def _adaptive_avg_pool(rank: int, tensor: Any, output_size: Any) -> Any:
+    """The means of `output_size` parts of the last axes, as many as `rank`: one or two, of any size."""
+    axes = range(len(tensor.shape) - rank, len(tensor.shape))
+    parts = [*output_size] if len(output_size) == rank else [*output_size] * rank
+    if {*parts} == {1}:
+        return op.ReduceMean(tensor, integers(*axes), keepdims=1)
     # torch decomposes it into windows of the traced sizes (in UPerNet's pyramid). Parts overlap where a side is not a
     # multiple of their number.
-    rows, columns = (_mean_weights(image, axis, count) for axis, count in zip((2, 3), parts, strict=True))
-    return op.MatMul(op.MatMul(rows, image), op.Transpose(columns, perm=[1, 0]))
+    *rows, columns = (_mean_weights(tensor, axis, count) for axis, count in zip(axes, parts, strict=True))
+    return op.MatMul(op.MatMul(*rows, tensor) if rows else tensor, op.Transpose(columns, perm=[1, 0]))
 
 
 def _mean_weights(image: Any, axis: int, parts: int) -> Any:
