@@ -161,7 +161,7 @@ def _far_sides(base: Sizes, condition: Condition, affordable: Callable[[Sizes], 
     """Sizes on the other side of a condition where all its axes grow, or shrink, in their proportions."""
     names, leaves = [name for name in symbols_of(condition.text) if name in base], _leaves(condition, affordable)
     sizes = _tries(base[names[0]], ()) if names else ()
-    scaled = ({name: max(1, base[name] * size // base[names[0]]) for name in names} for size in sizes)
+    scaled = ({name: max(1, base[name] * size // max(1, base[names[0]])) for name in names} for size in sizes)
     together = [{**base, **each} for each in scaled]
     return [SizeCase(f"far on the other side of {condition}", sizes) for sizes in together if leaves(sizes)]
 
