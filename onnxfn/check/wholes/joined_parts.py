@@ -83,17 +83,6 @@ def prompts_of(whole: Whole, preprocessor: Any = None) -> Iterator[Prompt]:
         yield evolve(prompt, arguments=with_placeholders(prompt.arguments, whole.known))
 
 
-def is_text_alone(whole: Whole, prompt: Prompt) -> bool:
-    """Whether a prompt has no image and no sound."""
-    read = {str(input_.forward_path[0]) for tower in whole.towers.values() for input_ in tower.spec.inputs}
-    return read.isdisjoint(prompt.arguments)
-
-
-def name_of(whole: Whole) -> str:
-    """The name of the whole model in a report, with the dtype of a variant."""
-    return WHOLE if whole.decoder.dtype is None else f"{WHOLE}, {whole.decoder.dtype}"
-
-
 def begun(whole: Whole, prompt: Prompt) -> tuple[Array, Array]:
     """The tokens after which the decoder writes, and their mask: the prompt, or the first token after an encoder."""
     if whole.encoder is None:
