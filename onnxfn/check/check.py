@@ -30,7 +30,6 @@ from onnxfn.check.variants.proof import (
     Proof,
     failed_measurements,
     is_quantized,
-    measured_cases,
     variant_measurements,
 )
 from onnxfn.check.variants.quantized_weights import WeightError, quantized_weight_errors
@@ -91,9 +90,7 @@ def check(
         decoded = decoded_text_comparisons(checked, plan or Plan((part,)), session_for)
         comparisons += tuple(decoded)
         cases += tuple(comparison.case for comparison in decoded)
-    session = session_for(file)
-    values, of_shapes = measured_cases(part, session, proof, partial(expected, model))
-    measurements = variant_measurements(part, session, proof, values, errors)
+    measurements, of_shapes = variant_measurements(part, session_for(file), proof, partial(expected, model), errors)
     return Report(
         differences(part, comparisons),
         cases,
@@ -175,8 +172,7 @@ def adapter_report(
     expected = (evolve(each, case=f"{each.case}, with the adapter", inputs={**each.inputs, **arrays}) for each in plain)
     if is_quantized(part.spec):
         known = [*expected]
-        values, findings = measured_cases(part, session, proof, lambda: known)
-        measurements = variant_measurements(part, session, proof, values)
+        measurements, findings = variant_measurements(part, session, proof, lambda: known)
         return Report((), [each.case for each in known], findings, measurements)
     pairs = ((each, tuple(session.run(names, dict(each.inputs), silent_options("RunOptions")))) for each in expected)
     judged = judged_cases(CheckedFile(model, part, file, exact, tick), pairs)
@@ -240,13 +236,8 @@ def check_error(report: Report) -> CheckFailed:
         if not difference.passed
     ]
     hint = [AMPLIFIED if differs_by_rounding(report) else HOW_TO_BISECT] if differences and not report.sections else []
-    lines = [
-        *report.findings,
-        *_failed_sections(report),
-        *differences,
-        *hint,
-        *failed_measurements(report.measurements),
-    ]
+    measured = failed_measurements(report.measurements)
+    lines = [*report.findings, *_failed_sections(report), *differences, *hint, *measured]
     return CheckFailed("; ".join(lines) or "nothing was checked", report)
 
 

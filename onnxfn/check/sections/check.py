@@ -29,7 +29,7 @@ from onnxfn.check.check import JudgedCases, compared_file, differences, file_wei
 from onnxfn.check.cuts.cut import Section, Sections, fits_shapes, graph_sections, layer_paths
 from onnxfn.check.cuts.runs import SectionedSession, Values, WrittenGraph, run_sections, written_graph
 from onnxfn.check.sections.hidden_states import HiddenStates, recorded_hidden_states
-from onnxfn.check.variants.proof import NO_PROOF, Proof, measured_cases, variant_measurements
+from onnxfn.check.variants.proof import NO_PROOF, Proof, variant_measurements
 from onnxfn.check.verdict.case_comparisons import CheckedFile
 from onnxfn.check.verdict.compare import Exact, compare, token_features, valid_elements
 from onnxfn.check.verdict.verdict import Comparison, ExactOutputs, NoReference, precision_of
@@ -90,8 +90,7 @@ def check_by_sections(
     of_weights, errors = file_weights(model, part, file, tick)
     session, of_sections, judged = _judged_sections(compared_file(model, part, file, exact, tick), real_inputs)
     expected = partial(references, model, part, real_inputs, limits=stated_limits(file), tick=tick)
-    values, of_shapes = measured_cases(part, session, proof, expected)
-    measurements = variant_measurements(part, session, proof, values, errors)
+    measurements, of_shapes = variant_measurements(part, session, proof, expected, errors)
     findings = (*of_weights, *judged.findings, *of_shapes)
     unchecked = [f"{file.name}: other side of {each}" for each in trace_conditions(file)]
     compared = differences(part, judged.comparisons)
@@ -169,17 +168,14 @@ def compared_sections(
             for case, planned, values in zip(cases, planned_outputs, outputs, strict=True):
                 planned |= {name: array for name, array in values.items() if name in sectioned.part.outputs}
                 handed_on.append(_handed_on_error(sectioned, case, values))
-            error = _section_error(sectioned, section, alone, handed_on)
-            errors += [] if error is None else [error]
+            errors += [_section_error(sectioned, section, alone, handed_on)] if alone else []
     return tuple(errors), tuple(tuple(each[name] for name in sectioned.part.outputs) for each in planned_outputs)
 
 
 def _section_error(
     sectioned: SectionedFile, section: Section, comparisons: Sequence[Comparison], handed_on: Sequence[float | None]
-) -> SectionError | None:
-    """The error of a section against PyTorch in its worst case; None if PyTorch has none of its values."""
-    if not comparisons:
-        return None
+) -> SectionError:
+    """The error of a section against PyTorch in its worst case."""
     worst = max(comparisons, key=lambda each: (not each.passed, each.max_abs / (each.tolerance or 1.0)))
     return SectionError(
         part=sectioned.part.name,
@@ -205,8 +201,7 @@ def _comparisons(sectioned: SectionedFile, case: RecordedCase, values: Values, t
             select = token_features(spec, expected.shape, reference.inputs)
             yield compare(spec, name, reference.case, real_array(actual), expected, select, exact, tick=tick)
         elif name in planned:
-            output = next(each for each in spec.outputs if each.name == name)
-            select = valid_elements(spec, output, reference.inputs)
+            select = valid_elements(spec, spec.outputs[name], reference.inputs)
             yield compare(spec, name, reference.case, actual, planned[name], select, tick=tick)
 
 

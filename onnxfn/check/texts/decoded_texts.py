@@ -164,12 +164,8 @@ def prompts_of(spec: PlannedSpec, known: set[str]) -> Prompts:
 
 def _text_sizes(spec: PlannedSpec, length: int) -> dict[str, int]:
     """The sizes of a batch of texts of this length, with an empty past."""
-    new_length = names(next(input_.axes for input_ in spec.inputs if input_.name == "input_ids"))[-1]
-    return {
-        spec.batch: fixed_sizes(spec).get(spec.batch, TEXTS),
-        **dict.fromkeys(past_lengths(spec), 0),
-        new_length: length,
-    }
+    batch, new_length = fixed_sizes(spec).get(spec.batch, TEXTS), names(spec.inputs["input_ids"].axes)[-1]
+    return {spec.batch: batch, **dict.fromkeys(past_lengths(spec), 0), new_length: length}
 
 
 # Inputs that other parts compute

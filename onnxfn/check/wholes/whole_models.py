@@ -46,7 +46,6 @@ from onnxfn.specs.errors import CaptureFailed
 from onnxfn.specs.short_repr import counted
 from onnxfn.specs.stored.reports import Report, Tick, no_tick
 
-GENERATE = "PyTorch's generate"
 OF_GENERATE = "tokens of generate"
 STEPS = "logits of new tokens"
 
@@ -160,7 +159,8 @@ def generate_comparison(spec: PlannedSpec, texts: Array, generated: Array, logit
         step = int(np.argmax(texts[row] != generated[row]))
         pairs.append(np.sort([logits[row, step - 1, tokens[row, step]] for tokens in (texts, generated)]))
     chosen, best = np.array(pairs, np.float64).T
-    by_scale = judged(margin_error(best, chosen, scale.rms), allowed_by_scale(precision), scale.rms, GENERATE)
+    error, bound = margin_error(best, chosen, scale.rms), allowed_by_scale(precision)
+    by_scale = judged(error, bound, scale.rms, "PyTorch's generate")
     return margin_comparison(by_scale, OF_GENERATE, case, texts)
 
 

@@ -25,8 +25,6 @@ KNOWN_TYPES = frozenset(Path(__file__).with_name("ort_model_types.txt").read_tex
 
 NAME = "ORTModel"
 
-WITH_CACHE = ("text2text-generation-with-past", "automatic-speech-recognition-with-past")
-"""The tasks of encoder-decoders that it runs with a cache."""
 
 INPUTS = ("input_ids", "attention_mask", "position_ids")
 """The inputs that it computes for a decoder."""
@@ -70,7 +68,8 @@ def ort_model_limits(plan: Plan, config: Mapping[str, Any]) -> tuple[str, ...]:
 def _unlike_heads(plan: Plan, model_type: str, config: Mapping[str, Any]) -> tuple[str, ...]:
     """The fault of the empty cache of an encoder-decoder: ORTModel gives it the heads of the encoder."""
     encoder, decoder = (config.get(f"{half}_attention_heads") for half in ("encoder", "decoder"))
-    if plan.task not in WITH_CACHE or encoder is None or decoder in (None, encoder):
+    with_cache = ("text2text-generation-with-past", "automatic-speech-recognition-with-past")
+    if plan.task not in with_cache or encoder is None or decoder in (None, encoder):
         return ()
     return (f"{NAME} starts {model_type} with a cache of {encoder} heads, those of the encoder, not {decoder}",)
 

@@ -38,16 +38,14 @@ TEMPLATE = "chat_template.jinja"
 CLASSES: Mapping[str, str] = MappingProxyType({"TokenizersBackend": "PreTrainedTokenizerFast"})
 """A class of transformers 5 alone -> the class of the same behavior that all versions know."""
 
-NOT_PUBLISHED = ("backend", "is_local", "local_files_only")
-"""The keys of transformers 5 about the machine that saved a tokenizer."""
-
 
 def tokenizer_config(folder: Folder) -> dict[str, str]:
     """`tokenizer_config.json` in words that all clients know; nothing for a folder without a tokenizer."""
     old = json_object(folder, TOKENIZER_CONFIG)
     if old is None and (TOKENIZER not in folder.names or TOKENIZER_CONFIG in folder.names):
         return {}
-    portable = {key: value for key, value in (old or {}).items() if key not in NOT_PUBLISHED}
+    of_machine = ("backend", "is_local", "local_files_only")  # keys of transformers 5 about where it was saved
+    portable = {key: value for key, value in (old or {}).items() if key not in of_machine}
     extra, new = portable.get("extra_special_tokens"), portable
     if isinstance(extra, list):  # a list has an older name; 4.57 knows a dict under the newer one
         others = {key: value for key, value in portable.items() if key != "extra_special_tokens"}

@@ -62,9 +62,6 @@ def builder_name(name: str, value: Any) -> str | None:
 
 HOLDS = "tensors, numpy arrays, numbers, and dicts, tuples, lists, named tuples or dataclasses of these"
 
-PLACED = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-"""The kinds of parameters that take one argument by its position."""
-
 
 @frozen(eq=False)
 class SampleTensor:
@@ -112,7 +109,7 @@ def _by_path(model: Any, sample: Any) -> Iterable[tuple[Path, Any]]:
         _check_names(model, sample, parameters)
         return [((name,), value) for name, value in sample.items()]
     arguments = sample if isinstance(sample, (tuple, list)) else (sample,)
-    placed = [name for name, each in parameters.items() if each.kind in PLACED]
+    placed = [name for name, each in parameters.items() if each.kind <= each.POSITIONAL_OR_KEYWORD]
     several = [name for name, each in parameters.items() if each.kind is each.VAR_POSITIONAL]
     more = len(arguments) - len(placed)
     if more > 0 and not several:
