@@ -15,7 +15,7 @@ from attrs import evolve, frozen
 
 from onnxfn.architectures.families.features import reads_prompts_both_ways
 from onnxfn.check.cases.references import OutputArrays
-from onnxfn.check.texts.token_choices import among_ordinary, ordinary_ids, ordinary_logits, special_tokens
+from onnxfn.check.texts.token_choices import ordinary_ids, ordinary_logits, special_tokens
 from onnxfn.check.verdict.case_comparisons import CheckedFile
 from onnxfn.check.verdict.compare import has_tolerance
 from onnxfn.check.verdict.verdict import (
@@ -97,7 +97,11 @@ def _comparison(checked: CheckedFile, plan: Plan, session_for: SessionOpener) ->
     session = session_for(checked.file)
     fed_back = {feedback.input: feedback.output for feedback in part.spec.feedback}
     decoder = Decoder(session, session, embeddings, {**by_files, **prompts.constant_inputs}, fed_back)
-    choose = among_ordinary(special, most_likely_unused_token, checked.tick)
+
+    def choose(logits: Array, texts: Array) -> Array:
+        checked.tick()
+        return most_likely_unused_token(ordinary_logits(special, logits), texts)
+
     ids, mask = ordinary_ids(special, prompts.input_ids), prompts.attention_mask
     texts = greedy(decoder, ids, mask, steps=NEW_TOKENS, choose=choose)
     case = f"{NEW_TOKENS} tokens, none twice, after {len(texts)} left-padded prompts"

@@ -11,7 +11,8 @@ from attrs import evolve
 from onnxfn.check.cases.image_sizes import image_sizes, moves_images, with_fixed_images, with_runnable_images
 from onnxfn.export.clients.side_files import with_remarks
 from onnxfn.export.derive.candidate_inputs import processed_arguments
-from onnxfn.export.derive.derive_sample import FROM_SAMPLE, with_texts_inside
+from onnxfn.export.derive.derive_sample import FROM_SAMPLE
+from onnxfn.export.derive.sample_inputs import with_long_texts
 from onnxfn.export.find.lookup import with_model_task
 from onnxfn.export.publish.staging import Destination
 from onnxfn.export.report.report_file import recorded
@@ -87,8 +88,9 @@ def _plan_for_model(model: Any, values: Any, decoders: Decoders, spec: ExportSpe
         raise InvalidSpec(
             f"{without_inputs.name} of {spec.name or 'this spec'} has no inputs; compose some: takes(...)"
         )
-    texts = with_texts_inside(model, planned) if (spec.derived or "").endswith(FROM_SAMPLE) else planned
-    planned = with_runnable_images(model, texts)
+    if (spec.derived or "").endswith(FROM_SAMPLE):
+        planned = evolve(planned, parts=[with_long_texts(model, each) for each in planned.parts])
+    planned = with_runnable_images(model, planned)
     parameters, processed = processed_arguments(model)
     return evolve(planned, left_out=left_out(spec, planned, parameters, processed))
 
