@@ -25,7 +25,7 @@ from onnxfn.check.cases.references import (
     symbol_sizes,
     trace_conditions,
 )
-from onnxfn.check.check import JudgedCases, compared_file, differences, file_weights, judged_cases
+from onnxfn.check.check import compared_file, file_weights, judged_cases
 from onnxfn.check.cuts.cut import Section, Sections, fits_shapes, graph_sections, layer_paths
 from onnxfn.check.cuts.runs import SectionedSession, Values, WrittenGraph, run_sections, written_graph
 from onnxfn.check.sections.hidden_states import HiddenStates, recorded_hidden_states
@@ -93,14 +93,13 @@ def check_by_sections(
     measurements, of_shapes = variant_measurements(part, session, proof, expected, errors)
     findings = (*of_weights, *judged.findings, *of_shapes)
     unchecked = [f"{file.name}: other side of {each}" for each in trace_conditions(file)]
-    compared = differences(part, judged.comparisons)
-    return Report(compared, judged.cases, findings, measurements, of_sections, unchecked=unchecked)
+    return Report(judged.differences, judged.cases, findings, measurements, of_sections, unchecked=unchecked)
 
 
 def _judged_sections(
     checked: CheckedFile, real_inputs: Mapping[str, Array] | None
-) -> tuple[SectionedSession, tuple[SectionError, ...], JudgedCases]:
-    """A session of the sections, their errors, and the judged cases of the file. The arrays are released."""
+) -> tuple[SectionedSession, tuple[SectionError, ...], Report]:
+    """A session of the sections, their errors, and the report on the cases of the file. The arrays are released."""
     sectioned = sectioned_file(checked, real_inputs)
     errors, outputs = compared_sections(sectioned, checked.tick)
     pairs = zip((case.reference for case in sectioned.cases), outputs, strict=True)
