@@ -163,16 +163,16 @@ def compared_sections(
             alone: list[Comparison] = []
             for case, values in zip(cases, islice(outputs, len(cases)), strict=True):
                 alone += _comparisons(sectioned, case, values, tick)
-            handed_on: list[float | None] = []
+            handed_on: list[float] = []
             for case, planned, values in zip(cases, planned_outputs, outputs, strict=True):
                 planned |= {name: array for name, array in values.items() if name in sectioned.part.outputs}
-                handed_on.append(_handed_on_error(sectioned, case, values))
+                handed_on += _handed_on_errors(sectioned, case, values)
             errors += [_section_error(sectioned, section, alone, handed_on)] if alone else []
     return tuple(errors), tuple(tuple(each[name] for name in sectioned.part.outputs) for each in planned_outputs)
 
 
 def _section_error(
-    sectioned: SectionedFile, section: Section, comparisons: Sequence[Comparison], handed_on: Sequence[float | None]
+    sectioned: SectionedFile, section: Section, comparisons: Sequence[Comparison], handed_on: Sequence[float]
 ) -> SectionError:
     """The error of a section against PyTorch in its worst case."""
     worst = max(comparisons, key=lambda each: (not each.passed, each.max_abs / (each.tolerance or 1.0)))
@@ -184,7 +184,7 @@ def _section_error(
         tolerance=worst.tolerance,
         worst_case=worst.case,
         passed=all(each.passed for each in comparisons),
-        handed_on=max((each for each in handed_on if each is not None), default=None),
+        handed_on=max(handed_on, default=None),
     )
 
 
@@ -217,12 +217,11 @@ def real_array(array: Array) -> Array:
     return array if array.dtype == np.float64 else array.astype(np.float32)
 
 
-def _handed_on_error(sectioned: SectionedFile, case: RecordedCase, values: Values) -> float | None:
-    """The largest difference of the hidden states from PyTorch's in a case, with the errors of all sections before."""
-    errors = [
+def _handed_on_errors(sectioned: SectionedFile, case: RecordedCase, values: Values) -> list[float]:
+    """The largest differences of hidden states from PyTorch's in a case, with the errors of all sections before."""
+    return [
         float(np.abs(select(real_array(actual)) - select(expected)).max(initial=0.0))
         for name, expected in zip(sectioned.sections.hidden, case.hidden.states, strict=True)
         if (actual := values.get(name)) is not None and actual.shape == expected.shape
         for select in [token_features(sectioned.part.spec, expected.shape, case.reference.inputs)]
     ]
-    return max(errors, default=None)

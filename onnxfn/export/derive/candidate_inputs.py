@@ -147,21 +147,13 @@ def _class_names(model_type: str, parameters: Collection[str]) -> Iterator[str]:
     import transformers
 
     for modality, module, table in TABLES:
-        if set(parameters).isdisjoint(MAIN_INPUTS[modality]):
-            continue
         name = getattr(getattr(transformers.models.auto, module), table).get(model_type)
-        yield from _input_names(name) if name else ()
-
-
-def _input_names(name: str) -> Collection[str]:
-    """The outputs of a processor class of transformers. If its library is missing, all unsure names."""
-    import transformers
-
-    try:
-        names = getattr(getattr(transformers, name, None), "model_input_names", ())
-    except ImportError:
-        return SOMETIMES_GIVEN
-    return names if isinstance(names, list | tuple) else ()
+        if name and not set(parameters).isdisjoint(MAIN_INPUTS[modality]):
+            try:
+                names = getattr(getattr(transformers, name, None), "model_input_names", ())
+            except ImportError:  # the library of the class is missing
+                names = SOMETIMES_GIVEN
+            yield from names if isinstance(names, list | tuple) else ()
 
 
 SEES = "image-text-to-text"

@@ -200,10 +200,8 @@ def _measurement(facts: Any) -> tuple[str, str, float]:
 
 def plan_digest(plan: Plan) -> str:
     """The SHA-256 of the parts of a plan as canonical JSON: keys in order, no spaces."""
-    text = json.dumps(
-        to_plain(evolve(plan, left_out=(), weight_bytes=(), remarks=())), sort_keys=True, separators=(",", ":")
-    )
-    return sha256(text.encode()).hexdigest()
+    plain = to_plain(evolve(plan, left_out=(), weight_bytes=(), remarks=()))
+    return sha256(json.dumps(plain, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
 def file_facts(folder: Path, files: Mapping[Path, str], tick: Tick = no_tick) -> dict[str, Any]:
