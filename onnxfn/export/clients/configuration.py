@@ -107,12 +107,7 @@ def text_sizes(_: Folder, config: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**{key: section[key] for key in keys if key in section}, **config}
 
 
-def separate_heads(_: Folder, config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The keys for the cache of the graph, for types that join keys and values in PyTorch."""
-    return with_separate_heads(config)
-
-
-def with_separate_heads(config: Mapping[str, Any]) -> Mapping[str, Any]:
+def separate_heads(_: Folder | None, config: Mapping[str, Any]) -> Mapping[str, Any]:
     """A configuration with the keys for a cache of separate keys and values, if PyTorch joins them in a single head."""
     is_joined = config.get("multi_query") and not config.get("new_decoder_architecture")
     return {**config, **SEPARATE_HEADS.get(config.get("model_type", ""), {})} if is_joined else config

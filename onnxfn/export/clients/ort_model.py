@@ -7,7 +7,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from onnxfn.export.clients.configuration import config_value, with_separate_heads
+from onnxfn.export.clients.configuration import config_value, separate_heads
 from onnxfn.export.clients.folder import (
     KEY,
     VALUE,
@@ -76,7 +76,7 @@ def _unlike_heads(plan: Plan, model_type: str, config: Mapping[str, Any]) -> tup
 
 def _size_limits(cache: tuple[CacheTensor, ...], model_type: str, config: Mapping[str, Any]) -> tuple[str, ...]:
     """The fault of the empty cache that ORTModel starts from, and whether it is right for the root layout."""
-    wrong = _wrong_sizes(cache, _expected(model_type, with_separate_heads(config)))
+    wrong = _wrong_sizes(cache, _expected(model_type, separate_heads(None, config)))
     if wrong is None:
         return ()
     started, own = (f"{heads} x {width}" for heads, width in wrong)
@@ -96,7 +96,7 @@ def _expected(model_type: str, config: Mapping[str, Any]) -> Mapping[str, tuple[
     """The heads of the empty cache and the width of each, for keys and for values."""
     attention_heads, hidden = config_value(config, "num_attention_heads"), config_value(config, "hidden_size")
     grouped = config_value(config, "num_kv_heads" if model_type == "falcon" else "num_key_value_heads")
-    single = with_separate_heads(config) != config
+    single = separate_heads(None, config) != config
     has_groups = grouped and (model_type in GROUPED_HEADS or model_type == "falcon")
     heads = 1 if single else grouped if has_groups else attention_heads
     own = config_value(config, "head_dim") if model_type in OWN_WIDTH else None
