@@ -30,9 +30,6 @@ from onnxfn.specs.edits.token_embeddings import EMBEDDING_FILE, EMBEDS, IDS
 from onnxfn.specs.tasks.tasks import WITH_PAST
 from onnxfn.weights.layouts import dtype_suffix
 
-SEES = "image-text-to-text"
-"""The task of encoder-decoders whose encoder reads images."""
-
 
 @frozen
 class Whole:
@@ -61,8 +58,8 @@ def whole_model(model: Any, plan: Plan, folder: Path, session_for: SessionOpener
     tokens = IDS if table is None else EMBEDS
     writers = (part for part in plan.parts if part != encoder and tokens in part.inputs and main_output(part))
     decoder = next(writers, None)
-    sees = bool(towers and table) or (encoder is not None and (encoder.spec.task or "").removesuffix(WITH_PAST) == SEES)
-    if not sees or decoder is None:
+    reads_images = encoder is not None and (encoder.spec.task or "").removesuffix(WITH_PAST) == "image-text-to-text"
+    if decoder is None or not (reads_images or (towers and table)):
         return None
     known = placeholders(snapshot(model))
 

@@ -17,16 +17,15 @@ from onnxfn.export.clients.folder import Folder, changed, json_object, json_text
 
 PREPROCESSOR, PROCESSOR = "preprocessor_config.json", "processor_config.json"
 
-INNER = ("feature_extractor", "image_processor")
-"""Sections of `processor_config.json` in transformers 5. Older versions have their keys in a separate, flat file."""
-
 
 def preprocessor_config(folder: Folder) -> dict[str, str]:
     """`preprocessor_config.json` for a folder that has `processor_config.json` alone; nothing for others."""
     processor = json_object(folder, PROCESSOR)
     if processor is None or PREPROCESSOR in folder.names:
         return {}
-    inner = [part for name in INNER if isinstance(part := processor.get(name), Mapping)]
+    # Sections of the file in transformers 5. Older versions have their keys in a separate, flat file.
+    sections = ("feature_extractor", "image_processor")
+    inner = [part for name in sections if isinstance(part := processor.get(name), Mapping)]
     flat = {key: value for part in inner for key, value in part.items()}
     named = {"processor_class": processor["processor_class"]} if "processor_class" in processor else {}
     return changed(folder, PREPROCESSOR, {**flat, **named}) if flat else {}

@@ -45,11 +45,9 @@ FILES: Mapping[str, tuple[str, ...]] = MappingProxyType(
 )
 """The type of a model that writes text or sound -> its files."""
 
-WRITES = frozenset(
-    {
-        *("text2text-generation", "automatic-speech-recognition", "image-to-text", "text-to-audio"),
-        *("image-text-to-text", "audio-text-to-text", "any-to-any"),
-    }
+WRITES = (
+    *("text2text-generation", "automatic-speech-recognition", "image-to-text", "text-to-audio"),
+    *("image-text-to-text", "audio-text-to-text", "any-to-any"),
 )
 """The tasks for which `FILES` holds."""
 

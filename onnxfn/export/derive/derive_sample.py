@@ -10,10 +10,7 @@ from attrs import evolve
 from onnxfn.architectures import ARCHITECTURES
 from onnxfn.export.derive.auto_tables import row_of
 from onnxfn.export.derive.index_bounds import Bounds, index_bounds
-from onnxfn.export.derive.probe import (
-    outputs_spec,
-    specs_at_sizes,
-)
+from onnxfn.export.derive.probe import outputs_spec, specs_at_sizes
 from onnxfn.export.derive.sample_arguments import SampleTensor, sample_arguments
 from onnxfn.export.derive.sample_inputs import (
     Range,

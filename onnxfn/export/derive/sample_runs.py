@@ -11,14 +11,7 @@ from typing import Any
 import numpy as np
 from attrs import evolve, frozen
 
-from onnxfn.export.derive.probe import (
-    Run,
-    all_tensors,
-    run,
-    run_at_sizes,
-    specs_at_sizes,
-    summary,
-)
+from onnxfn.export.derive.probe import Run, all_tensors, run, run_at_sizes, specs_at_sizes, summary
 from onnxfn.export.derive.sample_arguments import SampleTensor
 from onnxfn.export.derive.sample_inputs import (
     assumed_range,

@@ -107,7 +107,8 @@ def _checkpoint_fingerprint(folder: Path) -> str | None:
         unsafe = _asks_for_more(config) or any(folder.glob("*.py")) or any(folder.glob("adapter_*"))
         unsafe = unsafe or checkpoint_fault(folder) is not None
         facts = [json.dumps(config, sort_keys=True), *_weight_headers(folder)]
-        facts.append(_file_digest(folder / CONFIG_FILES["generation_config"]))
+        generation = folder / CONFIG_FILES["generation_config"]
+        facts.append(sha256_of(generation) if generation.exists() else "no such file")
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError, OnnxfnError):
         return None
     installed = sorted(info.name for path in sys.path for info in Path(path or ".").glob("*.dist-info"))
@@ -121,7 +122,7 @@ def _sha256(facts: Iterable[str]) -> str:
 
 def _file_state(file: Path) -> str:
     state = file.stat()
-    return _file_digest(file) if state.st_size <= TEXT_BYTES else f"{state.st_size} {state.st_mtime_ns}"
+    return sha256_of(file) if state.st_size <= TEXT_BYTES else f"{state.st_size} {state.st_mtime_ns}"
 
 
 def _weight_headers(folder: Path) -> Iterator[str]:
@@ -142,7 +143,3 @@ def _asks_for_more(config: Any) -> bool:
         return any(map(_asks_for_more, config))
     unsafe = ("auto_map", "quantization_config", "compression_config")
     return isinstance(config, Mapping) and (any(map(config.get, unsafe)) or _asks_for_more([*config.values()]))
-
-
-def _file_digest(file: Path) -> str:
-    return hashlib.sha256(file.read_bytes()).hexdigest() if file.exists() else "no such file"

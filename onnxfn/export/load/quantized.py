@@ -30,6 +30,7 @@ WEIGHTS_FROM = "onnxfn_weights_from"
 """The attribute of a model that describes the origin of its dequantized weights."""
 
 FLOAT32_BYTES = 4
+"""Bytes of a weight in float32, the largest dtype that exports usually have."""
 
 
 def checked_quantization(name: str, config: Any = None, *, dequantize: bool) -> QuantizedCheckpoint | None:
