@@ -47,9 +47,6 @@ from onnxfn.weights.layouts import dtype_suffix
 PROMPT_LENGTH, NEW_TOKENS, TEXTS = 6, 16, 2
 """Tokens of a prompt, tokens decoded after it, and texts."""
 
-TEXT_INPUTS = ("input_ids", "attention_mask", "position_ids")
-"""The inputs that follow from the text itself."""
-
 SessionOpener = Callable[..., Any]
 """`session_for(file)` is the session of an ONNX file. `session_for(file, tick)` calls this tick while it is loaded."""
 
@@ -161,7 +158,8 @@ def prompts_of(spec: PlannedSpec, known: set[str]) -> Prompts:
     """Left-padded prompts. `known` are the inputs that other parts compute."""
     inputs = dummies(with_dummies(spec, padded("left")), _text_sizes(spec, PROMPT_LENGTH))
     mask = inputs.get("attention_mask", np.ones_like(inputs["input_ids"]))
-    varying = {*TEXT_INPUTS, *known, *(feedback.input for feedback in spec.feedback)}
+    of_text = ("input_ids", "attention_mask", "position_ids")
+    varying = {*of_text, *known, *(feedback.input for feedback in spec.feedback)}
     constant = {name: array for name, array in inputs.items() if name not in varying}
     return Prompts(inputs["input_ids"], mask, constant)
 

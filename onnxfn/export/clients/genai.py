@@ -110,8 +110,6 @@ CACHE_WORDS: Mapping[str, str] = MappingProxyType(
 )
 """The attribute of a layer of the cache -> the word for it in `past_<word>_names` and `present_<word>_names`."""
 
-TOKENS = ("bos_token_id", "eos_token_id", "pad_token_id")
-
 SEARCH = (
     *("do_sample", "temperature", "top_k", "top_p", "repetition_penalty"),
     *("no_repeat_ngram_size", "length_penalty", "min_length"),
@@ -193,7 +191,8 @@ def _parts(folder: Folder, part: Part, config: Mapping[str, Any]) -> dict[str, A
 
 def _tokens(config: Mapping[str, Any], generation: Mapping[str, Any], vocabulary: Any) -> dict[str, Any]:
     """The ids of special tokens, from the generation configuration, else from that of the model."""
-    stated = {key: generation[key] if generation.get(key) is not None else config_value(config, key) for key in TOKENS}
+    keys = ("bos_token_id", "eos_token_id", "pad_token_id")
+    stated = {key: generation[key] if generation.get(key) is not None else config_value(config, key) for key in keys}
     # The runtime cannot load a model with an invalid token id, such as a `pad_token_id` of -1. Without an end it ends a
     # text at the token for padding.
     known = {key: _known_tokens(value, vocabulary) for key, value in stated.items()}
@@ -249,7 +248,6 @@ def _without_none(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 VISION_PROCESSOR = "vision_processor.json"
-
 
 NUMBERS = ("patch_size", "temporal_patch_size", "merge_size", "rescale_factor", "image_mean", "image_std")
 """The other keys of an image processor that the steps follow from."""
@@ -319,7 +317,6 @@ EMBEDDING = "embedding"
 VISION = "vision_encoder"
 
 MERGED_DECODER = "decoder_model_merged"
-
 
 TYPES = ("qwen2_5_vl", "qwen3_vl", "qwen3_5", "qwen3_5_moe", "mistral3")
 """The values of `model.type` for which the runtime passes the inputs of the files: model types."""

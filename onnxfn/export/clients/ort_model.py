@@ -25,7 +25,6 @@ KNOWN_TYPES = frozenset(Path(__file__).with_name("ort_model_types.txt").read_tex
 
 NAME = "ORTModel"
 
-
 INPUTS = ("input_ids", "attention_mask", "position_ids")
 """The inputs that it computes for a decoder."""
 

@@ -158,7 +158,6 @@ def _class_names(model_type: str, parameters: Collection[str]) -> Iterator[str]:
 
 SEES = "image-text-to-text"
 
-
 STATE_NAMES: Mapping[str, str] = MappingProxyType({"conv_states": "conv", "recurrent_states": "recurrent"})
 """Attribute of a layer of a cache, whose tensors have a fixed size -> the name of the state in ONNX."""
 

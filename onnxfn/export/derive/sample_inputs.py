@@ -188,7 +188,6 @@ def with_own_buffers(copied: Any) -> None:
 Range = tuple[float, float]
 """The smallest number, and the end: for integers the first that does not occur, as in `range`."""
 
-
 REFUSED = "assumed: the range of the sample, since the module refuses others"
 
 

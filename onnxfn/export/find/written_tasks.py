@@ -45,7 +45,6 @@ OTHER_TASKS = (DEFAULT_TASK, "automatic-speech-recognition", "text2text-generati
 METHODS: Mapping[str, str] = MappingProxyType({VISION: "get_image_features", AUDIO: "get_audio_features"})
 """Tower -> the method of a model that runs it."""
 
-
 LISTED: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {SEES_AND_HEARS: (SEES_AND_HEARS,), SEES: (SEES,), HEARS: (HEARS, "text2text-generation")}
 )
