@@ -145,14 +145,14 @@ def run_sections(
         session, what = section_session(written, section, tick), f"section {section.name} of {written.file.name}"
         for values, others in zip(known, replaced, strict=True):
             tick()
-            read = {name: np.asarray(values[name], order="C") for name in section.inputs}
-            arrays = run_session(session, section.outputs, read, what, run_options)
+            fed = {name: np.asarray(values[name], order="C") for name in section.inputs}
+            arrays = run_session(session, section.outputs, fed, what, run_options)
             computed = dict(zip(section.outputs, arrays, strict=True))
             read = {name: others.get(name, array) for name, array in computed.items() if name in later}
             values |= {name: in_type(written, name, array) for name, array in read.items()}
             for name in [name for name in values if name not in later]:
                 del values[name]
-            del read, arrays
+            del fed, arrays, read
             yield computed
             del computed
 
