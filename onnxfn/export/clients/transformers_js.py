@@ -30,6 +30,7 @@ NAME = "transformers.js"
 
 ENCODER_DECODER = ("encoder_model", "decoder_model_merged")
 PARTS = ("embed_tokens", "decoder_model_merged")
+AUDIO_PARTS = ("embed_tokens", "audio_encoder", "decoder_model_merged")
 VISION_PARTS = ("embed_tokens", "vision_encoder", "decoder_model_merged")
 
 FILES: Mapping[str, tuple[str, ...]] = MappingProxyType(
@@ -37,7 +38,7 @@ FILES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         **dict.fromkeys(TYPES_BY_TASK["text2text-generation"], ENCODER_DECODER),
         **dict.fromkeys(("whisper", "lite-whisper", "moonshine", "speecht5", "cohere_asr"), ENCODER_DECODER),
         **dict.fromkeys(TYPES_BY_TASK["image-to-text"], VISION_PARTS),
-        **dict.fromkeys(("granite_speech", "ultravox", "voxtral", "voxtral_realtime"), (*PARTS, "audio_encoder")),
+        **dict.fromkeys(("granite_speech", "ultravox", "voxtral", "voxtral_realtime"), AUDIO_PARTS),
         **dict.fromkeys(("gemma3n", "gemma4"), (*VISION_PARTS, "audio_encoder")),
         "vision-encoder-decoder": ENCODER_DECODER,
         "musicgen": ("text_encoder", "decoder_model_merged", "encodec_decode"),

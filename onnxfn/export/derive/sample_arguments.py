@@ -109,7 +109,8 @@ def _by_path(model: Any, sample: Any) -> Iterable[tuple[Path, Any]]:
         _check_names(model, sample, parameters)
         return [((name,), value) for name, value in sample.items()]
     arguments = sample if isinstance(sample, (tuple, list)) else (sample,)
-    placed = [name for name, each in parameters.items() if each.kind <= each.POSITIONAL_OR_KEYWORD]
+    by_position = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    placed = [name for name, each in parameters.items() if each.kind in by_position]
     several = [name for name, each in parameters.items() if each.kind is each.VAR_POSITIONAL]
     more = len(arguments) - len(placed)
     if more > 0 and not several:
