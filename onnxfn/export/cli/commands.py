@@ -144,8 +144,11 @@ def cache(
 def demonstrate(out: Out, values: Values) -> None:
     """Export a real model, check it, and use it: all-MiniLM-L6-v2 compares sentences."""
     from onnxfn.export.cli.demo import demo
+    from onnxfn.export.publish.staging import check_destination
 
-    demo(out, overwrite="overwrite" in values)
+    overwrite = "overwrite" in values
+    check_destination(out, overwrite=overwrite)
+    demo(out, overwrite=overwrite)
 
 
 @app.callback(invoke_without_command=True)

@@ -12,7 +12,6 @@ from onnxfn.export.cli.progress import stages
 from onnxfn.export.cli.texts import result_text
 from onnxfn.export.find.lookup import spec_for
 from onnxfn.export.load.loading import load_configuration, load_model
-from onnxfn.export.publish.staging import check_destination
 from onnxfn.export.run.events import stage_timer
 from onnxfn.export.run.export import export
 from onnxfn.models.pretrained import pretrained
@@ -27,7 +26,6 @@ def demo(out: Path, *, overwrite: bool) -> None:
     import torch
     from transformers import AutoTokenizer
 
-    check_destination(out, overwrite=overwrite)
     folder = minilm()
     config = load_configuration(folder)
     spec = spec_for(config, "feature-extraction")
