@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from attrs import evolve, frozen
+from attrs import evolve
 
 from onnxfn.check.cases.interface import interface_findings, size_findings
 from onnxfn.check.cases.references import (
@@ -25,14 +25,7 @@ from onnxfn.check.cases.references import (
 from onnxfn.check.texts.decoded_texts import SessionOpener, decoded_text_comparisons
 from onnxfn.check.variants.file_weights import quantized_file
 from onnxfn.check.variants.float_form import float_form, name_in_memory
-from onnxfn.check.variants.proof import (
-    NO_PROOF,
-    Proof,
-    failed_measurements,
-    is_quantized,
-    measured_cases,
-    variant_measurements,
-)
+from onnxfn.check.variants.proof import NO_PROOF, Proof, failed_measurements, is_quantized, variant_measurements
 from onnxfn.check.variants.quantized_weights import WeightError, quantized_weight_errors
 from onnxfn.check.variants.weight_bytes import weight_findings
 from onnxfn.check.verdict.case_comparisons import CheckedFile, agreeing_with_any_case, case_comparisons
@@ -86,17 +79,12 @@ def check(
     checked = compared_file(model, part, file, exact, tick)
     in_torch = expected(checked.model, dtype=checked.dtype)
     judged, (of_weights, errors) = _judged_with_weights(checked, session_for, in_torch, model)
-    comparisons, cases = judged.comparisons, judged.cases
-    if not is_quantized(part.spec):
-        decoded = decoded_text_comparisons(checked, plan or Plan((part,)), session_for)
-        comparisons += tuple(decoded)
-        cases += tuple(comparison.case for comparison in decoded)
-    session = session_for(file)
-    values, of_shapes = measured_cases(part, session, proof, partial(expected, model))
-    measurements = variant_measurements(part, session, proof, values, errors)
+    with_texts = not is_quantized(part.spec)
+    decoded = decoded_text_comparisons(checked, plan or Plan((part,)), session_for) if with_texts else []
+    measurements, of_shapes = variant_measurements(part, session_for(file), proof, partial(expected, model), errors)
     return Report(
-        differences(part, comparisons),
-        cases,
+        (*judged.differences, *differences(part, decoded)),
+        (*judged.cases, *(comparison.case for comparison in decoded)),
         (*of_weights, *judged.findings, *of_shapes),
         measurements,
         unchecked=untried(part, file),
@@ -105,8 +93,8 @@ def check(
 
 def _judged_with_weights(
     checked: CheckedFile, session_for: SessionOpener, expected: Iterable[Reference], model: Any
-) -> tuple[JudgedCases, tuple[tuple[str, ...], tuple[WeightError, ...]]]:
-    """The judged cases of a file and the result of `file_weights` for a model, computed in parallel."""
+) -> tuple[Report, tuple[tuple[str, ...], tuple[WeightError, ...]]]:
+    """The report on the cases of a file and the result of `file_weights` for a model, computed in parallel."""
     part, file, tick = checked.part, checked.file, checked.tick
     run_options, stopped = silent_options("RunOptions"), threading.Event()
 
@@ -175,28 +163,17 @@ def adapter_report(
     expected = (evolve(each, case=f"{each.case}, with the adapter", inputs={**each.inputs, **arrays}) for each in plain)
     if is_quantized(part.spec):
         known = [*expected]
-        values, findings = measured_cases(part, session, proof, lambda: known)
-        measurements = variant_measurements(part, session, proof, values)
+        measurements, findings = variant_measurements(part, session, proof, lambda: known)
         return Report((), [each.case for each in known], findings, measurements)
     pairs = ((each, tuple(session.run(names, dict(each.inputs), silent_options("RunOptions")))) for each in expected)
-    judged = judged_cases(CheckedFile(model, part, file, exact, tick), pairs)
-    return Report(differences(part, judged.comparisons), judged.cases, judged.findings)
+    return judged_cases(CheckedFile(model, part, file, exact, tick), pairs)
 
 
-@frozen
-class JudgedCases:
-    """The comparison of each output of a file in each case, and the names of the cases.
+def judged_cases(checked: CheckedFile, pairs: Iterable[tuple[Reference, OutputArrays]]) -> Report:
+    """The report on a file in all cases and on its declarations; a pair is a reference and ONNX Runtime's outputs.
 
-    `findings`: wrong declarations of the file, and models that do not follow the plan.
+    Its findings are wrong declarations of the file, and models that do not follow the plan.
     """
-
-    comparisons: tuple[Comparison, ...]
-    findings: tuple[str, ...]
-    cases: tuple[str, ...]
-
-
-def judged_cases(checked: CheckedFile, pairs: Iterable[tuple[Reference, OutputArrays]]) -> JudgedCases:
-    """The verdict on a file in all cases and on its declarations; a pair is a reference and ONNX Runtime's outputs."""
     part, comparisons, cases = checked.part, list[Comparison](), list[str]()
     findings: tuple[str, ...] = ()
     for reference, outputs in pairs:
@@ -212,7 +189,7 @@ def judged_cases(checked: CheckedFile, pairs: Iterable[tuple[Reference, OutputAr
         checked.tick()
         if reference.is_of_other_sizes and not all(comparison.passed for comparison in compared):
             break  # `found_limits` looks at the others
-    return JudgedCases(tuple(comparisons), (*checked.findings, *findings), tuple(cases))
+    return Report(differences(part, comparisons), cases, (*checked.findings, *findings))
 
 
 def _with_weights(part: Part, reference: str) -> str:
@@ -240,13 +217,8 @@ def check_error(report: Report) -> CheckFailed:
         if not difference.passed
     ]
     hint = [AMPLIFIED if differs_by_rounding(report) else HOW_TO_BISECT] if differences and not report.sections else []
-    lines = [
-        *report.findings,
-        *_failed_sections(report),
-        *differences,
-        *hint,
-        *failed_measurements(report.measurements),
-    ]
+    measured = failed_measurements(report.measurements)
+    lines = [*report.findings, *_failed_sections(report), *differences, *hint, *measured]
     return CheckFailed("; ".join(lines) or "nothing was checked", report)
 
 

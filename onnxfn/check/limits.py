@@ -26,10 +26,7 @@ from onnxfn.specs.algebra.dummies import known_sizes
 from onnxfn.specs.algebra.planned import Part
 from onnxfn.specs.conditions import Condition, as_ranges
 from onnxfn.specs.plan.size_cases import Sizes, harmful
-from onnxfn.specs.stored.reports import CheckFailed, Tick, no_tick
-
-MOST_ROUNDS = 4
-"""How often limits are tried."""
+from onnxfn.specs.stored.reports import CheckFailed, no_tick
 
 
 @frozen
@@ -45,17 +42,15 @@ class FoundLimits:
     wrong: tuple[Sizes, ...] = ()
 
 
-def found_limits(
-    model: Any, part: Part, file: Path, session_for: SessionOpener, exact: ExactOutputs, tick: Tick = no_tick
-) -> FoundLimits:
+def found_limits(model: Any, part: Part, file: Path, session_for: SessionOpener, exact: ExactOutputs) -> FoundLimits:
     """The limits of a file from its check in all cases; the arguments are those of `check`.
 
     Within the limits that explain these, other sizes are tried, until the file is right at all of them.
     """
-    checked = compared_file(model, part, file, exact, tick)
-    session, compared = checked_session(checked, session_for, tick), list[Comparison]()
+    checked = compared_file(model, part, file, exact)
+    session, compared = checked_session(checked, session_for, no_tick), list[Comparison]()
     right, wrong, limits = list[Sizes](), list[Sizes](), tuple[Condition, ...]()
-    for _ in range(MOST_ROUNDS):
+    for _ in range(4):
         stated, before = (*stated_limits(file), *limits), len(wrong)
         for case in (*check_cases(part, limits=stated), *other_sizes(part, file, limits)):
             sizes = known_sizes(case.spec, {})

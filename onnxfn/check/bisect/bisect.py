@@ -131,7 +131,7 @@ def _failing_cases(
     for case in cases:
         reference = case_reference(checked.model, part, case, checked.dtype)
         outputs = session.run([output.name for output in part.spec.outputs], dict(reference.inputs))
-        comparisons = output_comparisons(part, reference, outputs, checked.exact, lambda _: checked.least)
+        comparisons = output_comparisons(checked, reference, outputs)
         differing = [comparison for comparison in comparisons if not comparison.passed]
         if differing:
             yield case, reference, max(differing, key=lambda comparison: comparison.max_rel)

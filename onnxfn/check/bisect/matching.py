@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from attrs import frozen
+from toolz import groupby
 
 from onnxfn.check.cuts.graph_values import GraphValues
 from onnxfn.check.cuts.recorded_tensors import RecordedTensor
@@ -108,9 +109,7 @@ def counterpart(
 
 def rows_by_size(arrays: Mapping[str, Array]) -> Rows:
     """The values of a graph, grouped by their number of elements."""
-    names: dict[int, list[str]] = {}
-    for name, array in arrays.items():
-        names.setdefault(array.size, []).append(name)
+    names = groupby(lambda name: arrays[name].size, arrays)
     return {size: (group, np.stack([arrays[name].reshape(-1) for name in group])) for size, group in names.items()}
 
 
@@ -136,9 +135,8 @@ def closest_value(
 
 def elements_of_tokens(spec: PlannedSpec, tensor: RecordedTensor, inputs: Mapping[str, Array]) -> Select:
     """Selects the elements of a tensor that are compared: those of tokens, not of padding."""
-    planned = next((output for output in spec.outputs if output.name == tensor.output), None)
-    if planned is not None:
-        return valid_elements(spec, planned, inputs)
+    if tensor.output:
+        return valid_elements(spec, spec.outputs[tensor.output], inputs)
     return token_features(spec, tensor.array.shape, inputs)
 
 

@@ -8,7 +8,7 @@ and width are fixed in the graph.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from math import gcd
 from typing import Any
@@ -22,6 +22,7 @@ from onnxfn.specs.axis_symbols import AxisFacts, fixed_sizes, joined_axes, range
 from onnxfn.specs.conditions import Condition
 from onnxfn.specs.errors import CaptureFailed
 from onnxfn.specs.plan.check_cases import cases, in_case, is_far, resized, with_dummies
+from onnxfn.specs.plan.size_cases import Sizes
 
 IMAGE_AXES = ("height", "width")
 """The symbols of the sides of an image."""
@@ -31,9 +32,6 @@ LARGEST_SIDE = 1024
 
 STEP = 8
 """Sizes are tried in steps of an 8th of the case."""
-
-Sizes = Mapping[str, int]
-"""From the symbol of a side to its size."""
 
 
 def with_runnable_images(model: Any, plan: Plan) -> Plan:

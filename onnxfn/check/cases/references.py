@@ -103,8 +103,12 @@ def check_cases(
         CheckCase(case.name, in_case(part.spec, case), seed=0 if has_other_sizes else number)
         for number, case in enumerate(every_case, start=1)
     )
-    planned = _distinct(planned)
-    return (*planned, CheckCase("preprocessed", part.spec, real_inputs=real_inputs)) if real_inputs else planned
+    distinct = tuple(
+        case
+        for number, case in enumerate(planned)
+        if not any(_has_equal_inputs(case, earlier) for earlier in planned[:number])
+    )
+    return (*distinct, CheckCase("preprocessed", part.spec, real_inputs=real_inputs)) if real_inputs else distinct
 
 
 def _far_texts(part: Part, every_case: Sequence[Case]) -> Iterator[tuple[Case, int]]:
@@ -116,15 +120,6 @@ def _far_texts(part: Part, every_case: Sequence[Case]) -> Iterator[tuple[Case, i
         if longer:
             both = (sizes.get(past, 0) + sizes.get(new, 0) for past, new in grown.items() if longer & {past, new})
             yield case, max(both, default=max(sizes[name] for name in longer))
-
-
-def _distinct(every_case: Sequence[CheckCase]) -> tuple[CheckCase, ...]:
-    """The cases without those that have the inputs of an earlier one, such as padding where no input is a mask."""
-    distinct: list[CheckCase] = []
-    for case in every_case:
-        if not any(_has_equal_inputs(case, earlier) for earlier in distinct):
-            distinct.append(case)
-    return tuple(distinct)
 
 
 def _has_equal_inputs(case: CheckCase, other: CheckCase) -> bool:
@@ -282,7 +277,8 @@ def case_inputs(
         return inputs
     # With padding only where the mask hides tokens of the past: a recurrent layer has another state after padding.
     of_prompt = spec if _has_padding_in_past(spec, inputs) else with_dummies(spec, padded("none"))
-    prompt = dummies(of_prompt, _prompt_sizes(sizes, pasts), seed=seed)
+    of_pasts = {new: sizes[past] for past, new in pasts.items()}
+    prompt = dummies(of_prompt, {**sizes, **dict.fromkeys(pasts, 0), **of_pasts}, seed=seed)
     arrays = _torch_outputs(model, part, prompt, dtype)
     outputs = dict(zip((output.name for output in spec.outputs), arrays, strict=True))
     past = {each.input: outputs[each.output].astype(inputs[each.input].dtype) for each in spec.feedback}
@@ -295,15 +291,6 @@ def _has_padding_in_past(spec: PlannedSpec, inputs: Mapping[str, Array]) -> bool
     sizes = known_sizes(spec, {})
     pasts = [(mask.name, sizes[past]) for mask in masks for past in past_lengths(spec) if past in names(mask.axes)]
     return any(not inputs[mask][:, :length].all() for mask, length in pasts)
-
-
-def _prompt_sizes(sizes: Mapping[str, int], lengths: Mapping[str, str]) -> dict[str, int]:
-    """The sizes of a prompt that leaves a past of these sizes: its own past is empty.
-
-    >>> _prompt_sizes({"past_sequence_length": 9, "sequence_length": 1}, {"past_sequence_length": "sequence_length"})
-    {'past_sequence_length': 0, 'sequence_length': 9}
-    """
-    return {**sizes, **dict.fromkeys(lengths, 0), **{new: sizes[past] for past, new in lengths.items()}}
 
 
 def symbol_sizes(spec: PlannedSpec, inputs: Mapping[str, Array]) -> dict[str, int]:

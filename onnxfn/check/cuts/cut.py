@@ -254,10 +254,6 @@ def _sections(
     return tuple(section(number) for number in names if members[number])
 
 
-LEAST_LAYERS = 2
-"""The least number of layers of a chain."""
-
-
 def layer_paths(model: Any, weights: Collection[str]) -> tuple[str, ...]:
     """The paths of the layers of a model, in their order: of its lists of modules the one with the most parameters.
 
@@ -268,7 +264,7 @@ def layer_paths(model: Any, weights: Collection[str]) -> tuple[str, ...]:
     lists = [
         (sum(weight.numel() for weight in module.parameters()), path, len(module))
         for path, module in model.named_modules()
-        if type(module) in (torch.nn.ModuleList, torch.nn.Sequential) and len(module) >= LEAST_LAYERS
+        if type(module) in (torch.nn.ModuleList, torch.nn.Sequential) and len(module) > 1
     ]
     for _, path, length in sorted(lists, key=lambda each: -each[0]):
         paths = tuple(f"{path}.{index}".removeprefix(".") for index in range(length))

@@ -140,32 +140,24 @@ def run_sections(
     """
     known: list[dict[str, Array]] = [dict(each) for each in feeds]
     last = {name: index for index, section in enumerate(sections.sections) for name in section.inputs}
+
+    def outputs(section: Section, later: Container[str]) -> Iterator[Values]:
+        session, what = section_session(written, section, tick), f"section {section.name} of {written.file.name}"
+        for values, others in zip(known, replaced, strict=True):
+            tick()
+            fed = {name: np.asarray(values[name], order="C") for name in section.inputs}
+            arrays = run_session(session, section.outputs, fed, what, run_options)
+            computed = dict(zip(section.outputs, arrays, strict=True))
+            read = {name: others.get(name, array) for name, array in computed.items() if name in later}
+            values |= {name: in_type(written, name, array) for name, array in read.items()}
+            for name in [name for name in values if name not in later]:
+                del values[name]
+            del fed, arrays, read
+            yield computed
+            del computed
+
     for index, section in enumerate(sections.sections):
-        later = {name for name, reader in last.items() if reader > index}
-        yield section, _section_outputs(written, section, known, replaced, later, run_options, tick)
-
-
-def _section_outputs(
-    written: WrittenGraph,
-    section: Section,
-    known: Sequence[dict[str, Array]],
-    replaced: Sequence[Values],
-    later: Container[str],
-    run_options: Any,
-    tick: Tick,
-) -> Iterator[Values]:
-    """The outputs of a section in each case; `known` then has the values that the sections `later` read."""
-    session = section_session(written, section, tick)
-    for values, others in zip(known, replaced, strict=True):
-        tick()
-        computed = _run(written, session, section, values, run_options)
-        read = {name: others.get(name, array) for name, array in computed.items() if name in later}
-        values |= {name: in_type(written, name, array) for name, array in read.items()}
-        for name in [name for name in values if name not in later]:
-            del values[name]
-        del read
-        yield computed
-        del computed
+        yield section, outputs(section, {name for name, reader in last.items() if reader > index})
 
 
 def in_type(written: WrittenGraph, name: str, array: Array) -> Array:
@@ -176,12 +168,6 @@ def in_type(written: WrittenGraph, name: str, array: Array) -> Array:
         return array
     converted: Array = array.astype(tensor_dtype_to_np_dtype(written.types[name]), copy=False)
     return converted
-
-
-def _run(written: WrittenGraph, session: Any, section: Section, values: Values, run_options: Any) -> Values:
-    feeds = {name: np.asarray(values[name], order="C") for name in section.inputs}
-    what = f"section {section.name} of {written.file.name}"
-    return dict(zip(section.outputs, run_session(session, section.outputs, feeds, what, run_options), strict=True))
 
 
 @frozen(eq=False)

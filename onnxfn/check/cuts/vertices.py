@@ -43,9 +43,7 @@ def vertices_of(
     initializers = {each.name: mark(each.name.removeprefix(PREFIX)) for each in graph.initializer}
     inputs = [each for each in graph.input if each.name not in initializers]
     known: dict[str, frozenset[int]] = {**initializers, "": NO_LAYERS}
-    nodes = []
-    for index, node in enumerate(graph.node):
-        nodes.append(_vertex(index, node, known, initializers))
+    nodes = [_vertex(index, node, known, initializers) for index, node in enumerate(graph.node)]
     floats = {each.name for each in inputs if each.name not in of_layers and is_float(each.type.tensor_type.elem_type)}
     ports = (Vertex(each.name, None, (), (each.name,), (), is_float_input=each.name in floats) for each in inputs)
     return (*ports, *nodes)

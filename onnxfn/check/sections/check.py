@@ -25,11 +25,11 @@ from onnxfn.check.cases.references import (
     symbol_sizes,
     trace_conditions,
 )
-from onnxfn.check.check import JudgedCases, compared_file, differences, file_weights, judged_cases
+from onnxfn.check.check import compared_file, file_weights, judged_cases
 from onnxfn.check.cuts.cut import Section, Sections, fits_shapes, graph_sections, layer_paths
 from onnxfn.check.cuts.runs import SectionedSession, Values, WrittenGraph, run_sections, written_graph
 from onnxfn.check.sections.hidden_states import HiddenStates, recorded_hidden_states
-from onnxfn.check.variants.proof import NO_PROOF, Proof, measured_cases, variant_measurements
+from onnxfn.check.variants.proof import NO_PROOF, Proof, variant_measurements
 from onnxfn.check.verdict.case_comparisons import CheckedFile
 from onnxfn.check.verdict.compare import Exact, compare, token_features, valid_elements
 from onnxfn.check.verdict.verdict import Comparison, ExactOutputs, NoReference, precision_of
@@ -90,18 +90,16 @@ def check_by_sections(
     of_weights, errors = file_weights(model, part, file, tick)
     session, of_sections, judged = _judged_sections(compared_file(model, part, file, exact, tick), real_inputs)
     expected = partial(references, model, part, real_inputs, limits=stated_limits(file), tick=tick)
-    values, of_shapes = measured_cases(part, session, proof, expected)
-    measurements = variant_measurements(part, session, proof, values, errors)
+    measurements, of_shapes = variant_measurements(part, session, proof, expected, errors)
     findings = (*of_weights, *judged.findings, *of_shapes)
     unchecked = [f"{file.name}: other side of {each}" for each in trace_conditions(file)]
-    compared = differences(part, judged.comparisons)
-    return Report(compared, judged.cases, findings, measurements, of_sections, unchecked=unchecked)
+    return Report(judged.differences, judged.cases, findings, measurements, of_sections, unchecked=unchecked)
 
 
 def _judged_sections(
     checked: CheckedFile, real_inputs: Mapping[str, Array] | None
-) -> tuple[SectionedSession, tuple[SectionError, ...], JudgedCases]:
-    """A session of the sections, their errors, and the judged cases of the file. The arrays are released."""
+) -> tuple[SectionedSession, tuple[SectionError, ...], Report]:
+    """A session of the sections, their errors, and the report on the cases of the file. The arrays are released."""
     sectioned = sectioned_file(checked, real_inputs)
     errors, outputs = compared_sections(sectioned, checked.tick)
     pairs = zip((case.reference for case in sectioned.cases), outputs, strict=True)
@@ -165,21 +163,18 @@ def compared_sections(
             alone: list[Comparison] = []
             for case, values in zip(cases, islice(outputs, len(cases)), strict=True):
                 alone += _comparisons(sectioned, case, values, tick)
-            handed_on: list[float | None] = []
+            handed_on: list[float] = []
             for case, planned, values in zip(cases, planned_outputs, outputs, strict=True):
                 planned |= {name: array for name, array in values.items() if name in sectioned.part.outputs}
-                handed_on.append(_handed_on_error(sectioned, case, values))
-            error = _section_error(sectioned, section, alone, handed_on)
-            errors += [] if error is None else [error]
+                handed_on += _handed_on_errors(sectioned, case, values)
+            errors += [_section_error(sectioned, section, alone, handed_on)] if alone else []
     return tuple(errors), tuple(tuple(each[name] for name in sectioned.part.outputs) for each in planned_outputs)
 
 
 def _section_error(
-    sectioned: SectionedFile, section: Section, comparisons: Sequence[Comparison], handed_on: Sequence[float | None]
-) -> SectionError | None:
-    """The error of a section against PyTorch in its worst case; None if PyTorch has none of its values."""
-    if not comparisons:
-        return None
+    sectioned: SectionedFile, section: Section, comparisons: Sequence[Comparison], handed_on: Sequence[float]
+) -> SectionError:
+    """The error of a section against PyTorch in its worst case."""
     worst = max(comparisons, key=lambda each: (not each.passed, each.max_abs / (each.tolerance or 1.0)))
     return SectionError(
         part=sectioned.part.name,
@@ -189,7 +184,7 @@ def _section_error(
         tolerance=worst.tolerance,
         worst_case=worst.case,
         passed=all(each.passed for each in comparisons),
-        handed_on=max((each for each in handed_on if each is not None), default=None),
+        handed_on=max(handed_on, default=None),
     )
 
 
@@ -205,8 +200,7 @@ def _comparisons(sectioned: SectionedFile, case: RecordedCase, values: Values, t
             select = token_features(spec, expected.shape, reference.inputs)
             yield compare(spec, name, reference.case, real_array(actual), expected, select, exact, tick=tick)
         elif name in planned:
-            output = next(each for each in spec.outputs if each.name == name)
-            select = valid_elements(spec, output, reference.inputs)
+            select = valid_elements(spec, spec.outputs[name], reference.inputs)
             yield compare(spec, name, reference.case, actual, planned[name], select, tick=tick)
 
 
@@ -223,12 +217,11 @@ def real_array(array: Array) -> Array:
     return array if array.dtype == np.float64 else array.astype(np.float32)
 
 
-def _handed_on_error(sectioned: SectionedFile, case: RecordedCase, values: Values) -> float | None:
-    """The largest difference of the hidden states from PyTorch's in a case, with the errors of all sections before."""
-    errors = [
+def _handed_on_errors(sectioned: SectionedFile, case: RecordedCase, values: Values) -> list[float]:
+    """The largest differences of hidden states from PyTorch's in a case, with the errors of all sections before."""
+    return [
         float(np.abs(select(real_array(actual)) - select(expected)).max(initial=0.0))
         for name, expected in zip(sectioned.sections.hidden, case.hidden.states, strict=True)
         if (actual := values.get(name)) is not None and actual.shape == expected.shape
         for select in [token_features(sectioned.part.spec, expected.shape, case.reference.inputs)]
     ]
-    return max(errors, default=None)

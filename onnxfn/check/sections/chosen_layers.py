@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
-from itertools import chain, zip_longest
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from attrs import evolve, field, frozen
+from toolz import groupby, interleave
 
 from onnxfn.check.cuts.cut import Section, Sections
 from onnxfn.check.cuts.recorded_tensors import real_tensors
@@ -101,15 +101,13 @@ OF_EACH_KIND, MOST_LAYERS = 2, 8
 
 
 def layers_of_each_kind(
-    written: WrittenGraph, sections: Sections, layers: Collection[str], of_layers: Collection[str]
+    written: WrittenGraph, sections: Sections, layers: Sequence[str], of_layers: Collection[str]
 ) -> tuple[int, ...]:
     """The indices of the first layers of each kind, in their order. `of_layers` are the inputs of single layers."""
-    kinds: dict[Hashable, list[int]] = defaultdict(list)
-    by_name = {section.name: section for section in sections.sections}
-    for index, path in enumerate(layers):
-        kinds[_kind(written, by_name[path], {*sections.hidden}, of_layers)].append(index)
-    chosen = chain(*zip_longest(*(members[:OF_EACH_KIND] for members in kinds.values())))
-    return tuple(sorted([index for index in chosen if index is not None][:MOST_LAYERS]))
+    by_name, hidden = {section.name: section for section in sections.sections}, {*sections.hidden}
+    kinds = groupby(lambda index: _kind(written, by_name[layers[index]], hidden, of_layers), range(len(layers)))
+    chosen = interleave(members[:OF_EACH_KIND] for members in kinds.values())
+    return tuple(sorted(islice(chosen, MOST_LAYERS)))
 
 
 def _kind(

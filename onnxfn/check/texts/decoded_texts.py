@@ -15,7 +15,7 @@ from attrs import evolve, frozen
 
 from onnxfn.architectures.families.features import reads_prompts_both_ways
 from onnxfn.check.cases.references import OutputArrays
-from onnxfn.check.texts.token_choices import among_ordinary, ordinary_ids, ordinary_logits, special_tokens
+from onnxfn.check.texts.token_choices import ordinary_ids, ordinary_logits, special_tokens
 from onnxfn.check.verdict.case_comparisons import CheckedFile
 from onnxfn.check.verdict.compare import has_tolerance
 from onnxfn.check.verdict.verdict import (
@@ -46,9 +46,6 @@ from onnxfn.weights.layouts import dtype_suffix
 
 PROMPT_LENGTH, NEW_TOKENS, TEXTS = 6, 16, 2
 """Tokens of a prompt, tokens decoded after it, and texts."""
-
-TEXT_INPUTS = ("input_ids", "attention_mask", "position_ids")
-"""The inputs that follow from the text itself."""
 
 SessionOpener = Callable[..., Any]
 """`session_for(file)` is the session of an ONNX file. `session_for(file, tick)` calls this tick while it is loaded."""
@@ -97,7 +94,11 @@ def _comparison(checked: CheckedFile, plan: Plan, session_for: SessionOpener) ->
     session = session_for(checked.file)
     fed_back = {feedback.input: feedback.output for feedback in part.spec.feedback}
     decoder = Decoder(session, session, embeddings, {**by_files, **prompts.constant_inputs}, fed_back)
-    choose = among_ordinary(special, most_likely_unused_token, checked.tick)
+
+    def choose(logits: Array, texts: Array) -> Array:
+        checked.tick()
+        return most_likely_unused_token(ordinary_logits(special, logits), texts)
+
     ids, mask = ordinary_ids(special, prompts.input_ids), prompts.attention_mask
     texts = greedy(decoder, ids, mask, steps=NEW_TOKENS, choose=choose)
     case = f"{NEW_TOKENS} tokens, none twice, after {len(texts)} left-padded prompts"
@@ -157,19 +158,16 @@ def prompts_of(spec: PlannedSpec, known: set[str]) -> Prompts:
     """Left-padded prompts. `known` are the inputs that other parts compute."""
     inputs = dummies(with_dummies(spec, padded("left")), _text_sizes(spec, PROMPT_LENGTH))
     mask = inputs.get("attention_mask", np.ones_like(inputs["input_ids"]))
-    varying = {*TEXT_INPUTS, *known, *(feedback.input for feedback in spec.feedback)}
+    of_text = ("input_ids", "attention_mask", "position_ids")
+    varying = {*of_text, *known, *(feedback.input for feedback in spec.feedback)}
     constant = {name: array for name, array in inputs.items() if name not in varying}
     return Prompts(inputs["input_ids"], mask, constant)
 
 
 def _text_sizes(spec: PlannedSpec, length: int) -> dict[str, int]:
     """The sizes of a batch of texts of this length, with an empty past."""
-    new_length = names(next(input_.axes for input_ in spec.inputs if input_.name == "input_ids"))[-1]
-    return {
-        spec.batch: fixed_sizes(spec).get(spec.batch, TEXTS),
-        **dict.fromkeys(past_lengths(spec), 0),
-        new_length: length,
-    }
+    batch, new_length = fixed_sizes(spec).get(spec.batch, TEXTS), names(spec.inputs["input_ids"].axes)[-1]
+    return {spec.batch: batch, **dict.fromkeys(past_lengths(spec), 0), new_length: length}
 
 
 # Inputs that other parts compute

@@ -11,10 +11,8 @@ from typing import Any
 import numpy as np
 
 from onnxfn.architectures.placeholders import placeholders
-from onnxfn.run.greedy_decoding import ChooseTokens
 from onnxfn.specs.algebra.config_values import config_of, snapshot
 from onnxfn.specs.algebra.dummies import Array
-from onnxfn.specs.stored.reports import Tick
 
 
 def special_tokens(model: Any) -> frozenset[int]:
@@ -45,13 +43,3 @@ def ordinary_ids(special: Collection[int], ids: Array) -> Array:
     """
     ordinary = min({*range(len(special) + 1)} - {*special})
     return np.where(np.isin(ids, [*special]), ordinary, ids)
-
-
-def among_ordinary(special: Collection[int], choose: ChooseTokens, tick: Tick) -> ChooseTokens:
-    """A function that chooses ordinary tokens, and calls `tick` each time."""
-
-    def chosen(logits: Array, texts: Array) -> Array:
-        tick()
-        return choose(ordinary_logits(special, logits), texts)
-
-    return chosen

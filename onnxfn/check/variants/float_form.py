@@ -198,13 +198,12 @@ def _product_of_blocks(node: Any, outer: Outer) -> Sequence[Any]:
     facts = {attribute.name: attribute.i for attribute in node.attribute}
     rows, columns, bits, block = (facts[name] for name in ("N", "K", "bits", "block_size"))
     blocks, new = -(-columns // block), Nodes(f"{node.output[0]}_of", outer)
-    if codes in outer.in_memory:
-        new("FusedMatMul", source, name_in_memory(codes), domain=DOMAIN, transB=1)
-        return _with_output(new, (), node.output[0])
-    flat = [new("Reshape", name, [rows, -1]) for name in (codes, *parameters)]
-    attributes = {"bits": bits, "block_size": block, "gather_axis": 0, "quantize_axis": 1}
-    weight = new("GatherBlockQuantized", flat[0], range(rows), *flat[1:], domain=DOMAIN, **attributes)
-    weight = weight if columns == blocks * block else new("Slice", weight, [0], [columns], [1])
+    weight = name_in_memory(codes)
+    if codes not in outer.in_memory:
+        flat = [new("Reshape", name, [rows, -1]) for name in (codes, *parameters)]
+        attributes = {"bits": bits, "block_size": block, "gather_axis": 0, "quantize_axis": 1}
+        weight = new("GatherBlockQuantized", flat[0], range(rows), *flat[1:], domain=DOMAIN, **attributes)
+        weight = weight if columns == blocks * block else new("Slice", weight, [0], [columns], [1])
     new("FusedMatMul", source, weight, domain=DOMAIN, transB=1)
     return _with_output(new, (), node.output[0])
 

@@ -109,23 +109,20 @@ def _type(array: Array) -> str:
     return f"{array.dtype}{list(array.shape)}"
 
 
-def measured_cases(
-    part: Part, session: Any, proof: Proof, expected: Callable[[], Iterable[Reference]]
-) -> tuple[tuple[Values, ...], tuple[str, ...]]:
-    """The values of the measures of a quantized part in its cases, and findings; none if a text measures it."""
-    if proof.text is not None or not is_quantized(part.spec):
-        return (), ()
-    pairs = [case_values(part, each, _outputs(part, session, each.inputs, each.case)) for each in expected()]
-    return tuple(values for values, _ in pairs), tuple(line for _, lines in pairs for line in lines)
-
-
 def variant_measurements(
-    part: Part, session: Any, proof: Proof, cases: Sequence[Values], weights: Sequence[WeightError] = ()
-) -> tuple[Measurement, ...]:
-    """The measurements of a part: on the text if it reads text, in its cases, and of its quantized weights.
+    part: Part,
+    session: Any,
+    proof: Proof,
+    expected: Callable[[], Iterable[Reference]],
+    weights: Sequence[WeightError] = (),
+) -> tuple[tuple[Measurement, ...], tuple[str, ...]]:
+    """The measurements of a part, and findings: on the text, or in the cases of a quantized part; of its weights.
 
-    `cases`: the values of each case, as `case_values` returns them. `weights`: the errors of its quantized weights.
+    `expected`: the references of its cases. `weights`: the errors of its quantized weights.
     """
+    references = expected() if proof.text is None and is_quantized(part.spec) else ()
+    pairs = [case_values(part, each, _outputs(part, session, each.inputs, each.case)) for each in references]
+    cases, findings = [values for values, _ in pairs], tuple(line for _, lines in pairs for line in lines)
 
     def measured(key: tuple[str, str], values: Sequence[Values], words: str) -> Measurement:
         return measurement(part, *key, np.concatenate([each[key] for each in values]), proof.floors, words)
@@ -140,7 +137,7 @@ def variant_measurements(
     worst = min(weights, key=lambda error: error.cosine, default=None)
     of_worst = {} if worst is None else {(worst.weight, "weights"): np.array([worst.cosine])}
     of_weights = [measured(key, [of_worst], counted(len(weights), "weights")) for key in of_worst]
-    return (*of_text, *of_cases, *of_weights)
+    return (*of_text, *of_cases, *of_weights), findings
 
 
 def measurement(part: Part, output: str, name: str, values: Array, floors: Floors, cases: str) -> Measurement:

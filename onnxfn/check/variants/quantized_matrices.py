@@ -218,9 +218,11 @@ class Blocks:
         scales = self.scales.rows(count, index).astype(np.float32)
         rows, blocks = scales.shape
         codes = _unpacked(self.codes.rows(count, index), self.bits)
-        codes = _of_width(codes, blocks * self.block).reshape(rows, blocks, self.block)
+        width = blocks * self.block
+        missing = width - codes.shape[1]  # the last block of a table may be short
+        codes = np.pad(codes, ((0, 0), (0, missing))) if missing > 0 else codes[:, :width]
         zeros, limits = self.zero_points(count, blocks, index), (0, (1 << self.bits) - 1)
-        coded = _coded(codes, zeros, scales[..., None], limits, self.scales.dtype)
+        coded = _coded(codes.reshape(rows, blocks, self.block), zeros, scales[..., None], limits, self.scales.dtype)
         return evolve(coded, as_rows=lambda array: array.reshape(rows, -1)[:, :columns])
 
     def zero_points(self, count: int, blocks: int, index: Index) -> Any:
@@ -230,12 +232,6 @@ class Blocks:
         points = self.zeros.rows(count, index)
         numbers = points if self.zeros.dtype.kind == "f" else _unpacked(points, self.bits)[:, :blocks]
         return numbers.astype(np.float32)[..., None]
-
-
-def _of_width(codes: Array, width: int) -> Array:
-    """Rows of codes with this width: the last block of a table may be short."""
-    missing = width - codes.shape[1]
-    return np.pad(codes, ((0, 0), (0, missing))) if missing > 0 else codes[:, :width]
 
 
 def _in_blocks(blocks: Blocks, count: int, columns: int, padding: int = 0) -> QuantizedMatrix:

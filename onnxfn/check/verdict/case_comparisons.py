@@ -78,11 +78,6 @@ def _largest_own(comparisons: Sequence[Comparison]) -> Norms:
     return larger(NO_ERROR, *(each.own_norms for each in comparisons if each.own_norms is not None))
 
 
-def _known_error(checked: CheckedFile, earlier: Sequence[Comparison], output: str) -> Norms:
-    """The norms of PyTorch's own error in an output that are known from earlier cases."""
-    return larger(checked.least, _largest_own([each for each in earlier if each.output == output]))
-
-
 def _own_error(part: Part, index: int, other: Callable[[], Reference], exact: ExactOutputs) -> Norms:
     """The norms of PyTorch's own error in the output with this index, for the inputs of another reference."""
     reference = other()
@@ -124,8 +119,7 @@ def case_comparisons(
     If one differs, PyTorch computes its outputs again with the choices of the file. If these choices are as good as its
     own, the new outputs are compared, and the text of the reference says so: see `choices.py`.
     """
-    known = partial(_known_error, checked, earlier)
-    comparisons = output_comparisons(checked.part, reference, outputs, checked.exact, known, checked.tick)
+    comparisons = output_comparisons(checked, reference, outputs, earlier)
     if all(comparison.passed for comparison in comparisons):
         return comparisons
     return _for_choices_of_file(checked, reference) or comparisons
@@ -154,24 +148,17 @@ def _for_choices_of_file(checked: CheckedFile, reference: Reference) -> tuple[Co
     texts = {text for text, _ in chosen.values()}
     label = ", ".join(text for text in (PICKED, ANSWERED) if text in texts)
     actual = tuple(values[output.name] for output in part.spec.outputs)
-    known = partial(_known_error, checked, ())
-    comparisons = output_comparisons(part, evolve(reference, outputs=expected), actual, exact, known, checked.tick)
+    as_file = evolve(checked, exact=exact)
+    comparisons = output_comparisons(as_file, evolve(reference, outputs=expected), actual)
     return tuple(evolve(each, reference=f"{each.reference}, {label}") for each in comparisons)
 
 
 def output_comparisons(
-    part: Part,
-    reference: Reference,
-    outputs: OutputArrays,
-    exact: ExactOutputs,
-    known: Callable[[str], Norms] = lambda _: NO_ERROR,
-    tick: Tick = no_tick,
+    checked: CheckedFile, reference: Reference, outputs: OutputArrays, earlier: Sequence[Comparison] = ()
 ) -> tuple[Comparison, ...]:
-    """The comparison of each output in the case of a reference; the exact outputs are computed at most once.
-
-    `known`: from an output to the norms of PyTorch's own error in it that are known before.
-    """
-    exact_arrays = cache(partial(exact, part, reference.inputs))
+    """The comparison of each output in the case of a reference; the exact outputs are computed at most once."""
+    part = checked.part
+    exact_arrays = cache(partial(checked.exact, part, reference.inputs))
 
     def exact_output(index: int) -> tuple[str, Array]:
         wider, arrays = exact_arrays()
@@ -179,9 +166,10 @@ def output_comparisons(
 
     def compared(index: int) -> Comparison:
         output, actual, expected = part.spec.outputs[index], outputs[index], reference.outputs[index]
-        others = usual_errors(part, index, reference, exact)
-        measures = Exact(partial(exact_output, index), others, known(output.name))
+        others = usual_errors(part, index, reference, checked.exact)
+        known = larger(checked.least, _largest_own([each for each in earlier if each.output == output.name]))
+        measures = Exact(partial(exact_output, index), others, known)
         select = valid_elements(part.spec, output, reference.inputs)
-        return compare(part.spec, output.name, reference.case, actual, expected, select, measures, tick)
+        return compare(part.spec, output.name, reference.case, actual, expected, select, measures, checked.tick)
 
     return tuple(map(compared, range(len(part.spec.outputs))))

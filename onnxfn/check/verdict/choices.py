@@ -31,9 +31,6 @@ PICKED = "which picks what ONNX Runtime picks, since the scores are equal but fo
 ANSWERED = "which answers as ONNX Runtime does where a value equals a threshold but for rounding"
 """The end of the text about what outputs were compared with."""
 
-OPERATORS = ("Less", "LessOrEqual", "Greater", "GreaterOrEqual")
-"""The operators of ONNX that compare."""
-
 COMPARISONS = ("lt", "le", "gt", "ge", "less", "less_equal", "greater", "greater_equal")
 """The names of the functions of torch that compare, those of the operators of Python included."""
 
@@ -60,7 +57,7 @@ def compared_values(written: WrittenGraph) -> tuple[str, ...]:
     return tuple(
         node.output[0]
         for node in graph.node
-        if node.op_type in OPERATORS
+        if node.op_type in ("Less", "LessOrEqual", "Greater", "GreaterOrEqual")
         and len(constants.intersection(node.input)) == 1
         and any(is_float(written.types.get(name)) for name in node.input)
     )

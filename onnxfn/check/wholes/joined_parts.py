@@ -30,9 +30,6 @@ from onnxfn.specs.edits.token_embeddings import EMBEDDING_FILE, EMBEDS, IDS
 from onnxfn.specs.tasks.tasks import WITH_PAST
 from onnxfn.weights.layouts import dtype_suffix
 
-SEES = "image-text-to-text"
-"""The task of encoder-decoders whose encoder reads images."""
-
 
 @frozen
 class Whole:
@@ -61,8 +58,8 @@ def whole_model(model: Any, plan: Plan, folder: Path, session_for: SessionOpener
     tokens = IDS if table is None else EMBEDS
     writers = (part for part in plan.parts if part != encoder and tokens in part.inputs and main_output(part))
     decoder = next(writers, None)
-    sees = bool(towers and table) or (encoder is not None and (encoder.spec.task or "").removesuffix(WITH_PAST) == SEES)
-    if not sees or decoder is None:
+    reads_images = encoder is not None and (encoder.spec.task or "").removesuffix(WITH_PAST) == "image-text-to-text"
+    if decoder is None or not (reads_images or (towers and table)):
         return None
     known = placeholders(snapshot(model))
 
@@ -81,17 +78,6 @@ def prompts_of(whole: Whole, preprocessor: Any = None) -> Iterator[Prompt]:
         of_dummies = encoder_prompts(whole.encoder)
     for prompt in chain(of_dummies, processed_prompts(preprocessor)):
         yield evolve(prompt, arguments=with_placeholders(prompt.arguments, whole.known))
-
-
-def is_text_alone(whole: Whole, prompt: Prompt) -> bool:
-    """Whether a prompt has no image and no sound."""
-    read = {str(input_.forward_path[0]) for tower in whole.towers.values() for input_ in tower.spec.inputs}
-    return read.isdisjoint(prompt.arguments)
-
-
-def name_of(whole: Whole) -> str:
-    """The name of the whole model in a report, with the dtype of a variant."""
-    return WHOLE if whole.decoder.dtype is None else f"{WHOLE}, {whole.decoder.dtype}"
 
 
 def begun(whole: Whole, prompt: Prompt) -> tuple[Array, Array]:

@@ -29,9 +29,7 @@ from onnxfn.check.wholes.joined_parts import (
     Whole,
     arguments_of,
     begun,
-    is_text_alone,
     main_output,
-    name_of,
     part_of,
     prompt_logits,
     prompts_of,
@@ -40,7 +38,7 @@ from onnxfn.check.wholes.joined_parts import (
     whole_model,
     written,
 )
-from onnxfn.check.wholes.torch_whole import texts_of_generate
+from onnxfn.check.wholes.torch_whole import WHOLE, texts_of_generate
 from onnxfn.run.prompts_with_images import Prompt
 from onnxfn.specs.algebra.dummies import Array
 from onnxfn.specs.algebra.planned import Plan, PlannedSpec
@@ -48,7 +46,6 @@ from onnxfn.specs.errors import CaptureFailed
 from onnxfn.specs.short_repr import counted
 from onnxfn.specs.stored.reports import Report, Tick, no_tick
 
-GENERATE = "PyTorch's generate"
 OF_GENERATE = "tokens of generate"
 STEPS = "logits of new tokens"
 
@@ -81,6 +78,7 @@ def whole_model_report(
     with_result: dict[str, None] = {}
     refusals: dict[str, str] = {}
     texts_alone: set[str] = set()
+    of_towers = {str(input_.forward_path[0]) for tower in whole.towers.values() for input_ in tower.spec.inputs}
     for prompt in prompts_of(whole, preprocessor):
         tick()
         try:
@@ -89,11 +87,11 @@ def whole_model_report(
                 with_result[prompt.case] = None
         except CaptureFailed as error:
             refusals[prompt.case] = f"{prompt.case}: {error}"
-            if is_text_alone(whole, prompt):
+            if of_towers.isdisjoint(prompt.arguments):
                 texts_alone.add(prompt.case)
     compared = {*with_result, *(texts_alone if with_result else ())}
     findings = [text for case, text in refusals.items() if case not in compared]
-    part = evolve(whole.decoder, name=name_of(whole))
+    part = evolve(whole.decoder, name=WHOLE if whole.decoder.dtype is None else f"{WHOLE}, {whole.decoder.dtype}")
     if is_measured:
         cases = (*with_result, *refusals.values())
         of_logits = partial(measurement, part, main_output(part), "cases")  # the floor of random cases
@@ -161,7 +159,8 @@ def generate_comparison(spec: PlannedSpec, texts: Array, generated: Array, logit
         step = int(np.argmax(texts[row] != generated[row]))
         pairs.append(np.sort([logits[row, step - 1, tokens[row, step]] for tokens in (texts, generated)]))
     chosen, best = np.array(pairs, np.float64).T
-    by_scale = judged(margin_error(best, chosen, scale.rms), allowed_by_scale(precision), scale.rms, GENERATE)
+    error, bound = margin_error(best, chosen, scale.rms), allowed_by_scale(precision)
+    by_scale = judged(error, bound, scale.rms, "PyTorch's generate")
     return margin_comparison(by_scale, OF_GENERATE, case, texts)
 
 

@@ -13,9 +13,6 @@ from onnxfn.export.load.load_errors import CONFIG
 from onnxfn.specs.errors import InvalidSpec, ModelNotFound, OnnxfnError, refuse_unknown, shortened
 from onnxfn.weights.names import name_fault
 
-KEYS = ("model", "out", *JOB_KEYS)
-"""All keys of a job: the options of `onnxfn export`, with underscores."""
-
 
 def read_jobs(source: str | Path, out: str | Path, **defaults: Any) -> tuple[ExportRequest, ...]:
     """The jobs of a folder or of a file.
@@ -89,7 +86,7 @@ def _file_job(file: Path, position: str, values: Any, out: Path, defaults: Mappi
 def _job(values: Mapping[str, Any], out: Path, defaults: Mapping[str, Any]) -> ExportRequest:
     values = {**defaults, **values}
     for key in values:
-        refuse_unknown("key", key, KEYS, of="a job")
+        refuse_unknown("key", key, ("model", "out", *JOB_KEYS), of="a job")
     model = values.get("model")
     if not isinstance(model, str) or not model:
         raise InvalidSpec("the job has no model; write model = the folder of a checkpoint, or a name on the hub")

@@ -19,7 +19,7 @@ from typing import Any
 from attrs import asdict, evolve, fields_dict, frozen
 
 from onnxfn.export.batch.memory import UNKNOWN_BYTES, checkpoint_weights, memory_need, stated_bytes
-from onnxfn.export.batch.records import BatchEvent, BatchResult, JobLimits, JobResult, OnBatchEvent, check_paths
+from onnxfn.export.batch.records import BatchEvent, BatchResult, JobLimits, JobResult, OnBatchEvent
 from onnxfn.export.batch.servers import executor_processes, local_processes
 from onnxfn.export.jobs.error_lines import error_line
 from onnxfn.export.jobs.identity import job_digest
@@ -153,9 +153,13 @@ def batch_preview(jobs: Iterable[ExportRequest], log: str | os.PathLike[str] | N
 
 
 def _prepared(jobs: Iterable[ExportRequest], log: Path | None) -> list[tuple[Task, JobResult | None]]:
-    """Each job as a task; and its result, if it need not or cannot run."""
-    jobs, logged = tuple(jobs), logged_results(log)
-    check_paths(jobs)
+    """Each job as a task; and its result, if it need not or cannot run. InvalidSpec if two jobs have the same path."""
+    jobs, logged, seen = tuple(jobs), logged_results(log), dict[str, ExportRequest]()
+    for job in jobs:
+        other = seen.setdefault(os.path.realpath(job.path), job)
+        if other is not job:  # one would replace the files of the other
+            both = f"{other.checkpoint} and {job.checkpoint}"
+            raise InvalidSpec(f"{both} are to be exported to the same path {job.path}; give each job its own path")
     return [_prepared_job(number, job, logged.get(job.path)) for number, job in enumerate(jobs)]
 
 

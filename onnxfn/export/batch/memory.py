@@ -13,13 +13,10 @@ from attrs import frozen
 from onnxfn.export.jobs.options import TRANSFORMERS
 from onnxfn.export.load.load_errors import INDEX, no_bars
 from onnxfn.export.load.loading import FLOATS
-from onnxfn.export.load.quantized import gguf_tensors
+from onnxfn.export.load.quantized import FLOAT32_BYTES, gguf_tensors
 from onnxfn.specs.errors import raise_no_memory
 from onnxfn.weights.checkpoint_files import checkpoint_files, names_in, patterns_of
 from onnxfn.weights.checkpoint_links import ONNX_DTYPES, file_entries
-
-FLOAT_BYTES = 4
-"""Bytes of a weight in float32, the largest dtype that exports usually have."""
 
 IMPORTS_BYTES = 400_000_000
 """Anonymous memory of the imports of an export: 0.36 GB in benchmarks/results/large.json."""
@@ -75,7 +72,7 @@ def stored_weights(source: Path, library: str = TRANSFORMERS) -> StoredWeights:
     """The weights in a folder or in a GGUF file. No weight is read. LoadFailed or ModelNotFound as above."""
     if source.is_file():
         counts = [int(tensor.n_elements) for tensor in gguf_tensors(source)]
-        return StoredWeights(FLOAT_BYTES * sum(counts), sum(counts), max(counts, default=0))
+        return StoredWeights(FLOAT32_BYTES * sum(counts), sum(counts), max(counts, default=0))
     files = checkpoint_files(source, patterns_of(library))
     stored = [entry for file in files if file.suffix == ".safetensors" for entry in file_entries(file)]
     # read into memory as a whole
@@ -87,8 +84,8 @@ def _weights(stored: Sequence[tuple[str | None, Sequence[int], Sequence[int]]], 
     """The weights of safetensors files, by dtype, shape, and start and end; `others` bytes are read as a whole."""
     sizes = [prod(shape) for _, shape, _ in stored]
     is_mapped = len({dtype for dtype, _, _ in stored} & FLOATS) <= 1
-    in_memory = sum(end - start for _, _, (start, end) in stored) if is_mapped else FLOAT_BYTES * sum(sizes)
-    return StoredWeights(in_memory + others, sum(sizes) + others // FLOAT_BYTES, max(sizes, default=0))
+    in_memory = sum(end - start for _, _, (start, end) in stored) if is_mapped else FLOAT32_BYTES * sum(sizes)
+    return StoredWeights(in_memory + others, sum(sizes) + others // FLOAT32_BYTES, max(sizes, default=0))
 
 
 def memory_need(stored: StoredWeights | None, check: str) -> int:
@@ -100,7 +97,7 @@ def memory_need(stored: StoredWeights | None, check: str) -> int:
     if stored is None:
         return UNKNOWN_BYTES
     converted = {"whole": stored.elements, "sections": stored.largest}
-    checked = CHECK_BYTES + FLOAT_BYTES * converted[check] if check in converted else 0
+    checked = CHECK_BYTES + FLOAT32_BYTES * converted[check] if check in converted else 0
     return IMPORTS_BYTES + STREAM_BYTES + STREAM_BYTES_OF_LARGEST * stored.largest + stored.bytes + checked
 
 

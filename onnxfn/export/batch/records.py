@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, Literal, get_args
 
 from attrs import asdict, field, frozen
 
-from onnxfn.export.jobs.request import ExportRequest
 from onnxfn.specs.converters import as_tuple
-from onnxfn.specs.errors import InvalidSpec
 from onnxfn.specs.record import typed_fields
 from onnxfn.specs.results.measurements import with_heads
 from onnxfn.specs.results.printing import Sections, file_size, text
@@ -130,16 +127,6 @@ class BatchEvent:
 
 OnBatchEvent = Callable[[BatchEvent], None]
 """Is called with an event when a job starts, is started again, and ends. What it raises ends all jobs."""
-
-
-def check_paths(jobs: Iterable[ExportRequest]) -> None:
-    """Raises InvalidSpec if two jobs have the same path: one would replace the files of the other."""
-    seen: dict[str, ExportRequest] = {}
-    for job in jobs:
-        other = seen.setdefault(os.path.realpath(job.path), job)
-        if other is not job:
-            both = f"{other.checkpoint} and {job.checkpoint}"
-            raise InvalidSpec(f"{both} are to be exported to the same path {job.path}; give each job its own path")
 
 
 SCHEMA, SCHEMA_VERSION = "onnxfn-batch", 1

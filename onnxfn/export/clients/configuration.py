@@ -62,12 +62,6 @@ SEPARATE_HEADS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
 )
 """Model type of a `multi_query` model -> the keys that describe a cache with separate keys and values."""
 
-TEXT_SIZES = ("hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads")
-"""The keys of the whole configuration by which clients describe the language model of Qwen2-VL."""
-
-TEXT_ARCHITECTURES: Mapping[str, str] = MappingProxyType({"Gemma3ForConditionalGeneration": "Gemma3ForCausalLM"})
-"""The class of a model of texts and images -> the class of its decoder alone."""
-
 
 def external_data(folder: Folder, config: Mapping[str, Any]) -> Mapping[str, Any]:
     """The list of graphs that have external data, for transformers.js."""
@@ -99,7 +93,8 @@ def text_architecture(folder: Folder, config: Mapping[str, Any]) -> Mapping[str,
     """The class of the decoder alone, if the export is such a decoder."""
     # With the class of the whole model, transformers.js would look for the parts of a model of texts and images.
     names = None if decoder_of(folder.plan) is None else config.get("architectures")
-    return {**config, "architectures": [TEXT_ARCHITECTURES.get(each, each) for each in names]} if names else config
+    alone = {"Gemma3ForConditionalGeneration": "Gemma3ForCausalLM"}
+    return {**config, "architectures": [alone.get(each, each) for each in names]} if names else config
 
 
 def text_sizes(_: Folder, config: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -108,15 +103,11 @@ def text_sizes(_: Folder, config: Mapping[str, Any]) -> Mapping[str, Any]:
     section = config.get("text_config")
     if config.get("model_type") != "qwen2_vl" or not isinstance(section, Mapping):
         return config
-    return {**{key: section[key] for key in TEXT_SIZES if key in section}, **config}
+    keys = ("hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads")
+    return {**{key: section[key] for key in keys if key in section}, **config}
 
 
-def separate_heads(_: Folder, config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The keys for the cache of the graph, for types that join keys and values in PyTorch."""
-    return with_separate_heads(config)
-
-
-def with_separate_heads(config: Mapping[str, Any]) -> Mapping[str, Any]:
+def separate_heads(_: Folder | None, config: Mapping[str, Any]) -> Mapping[str, Any]:
     """A configuration with the keys for a cache of separate keys and values, if PyTorch joins them in a single head."""
     is_joined = config.get("multi_query") and not config.get("new_decoder_architecture")
     return {**config, **SEPARATE_HEADS.get(config.get("model_type", ""), {})} if is_joined else config

@@ -15,9 +15,6 @@ from onnxfn.specs.axis_symbols import graph_axes
 
 CONFIG, GENERATION_CONFIG = "config.json", "generation_config.json"
 
-FILE_ORDER = (None, *["float32", "float16", "bfloat16", "q4", "q4f16", "q8", "int8", "uint8", "bnb4", "float64"])
-"""The dtypes of variants, in the order of choice for a program that loads a single file. None: no suffix."""
-
 
 @frozen
 class Folder:
@@ -62,7 +59,9 @@ def changed(folder: Folder, name: str, new: Mapping[str, Any] | None) -> dict[st
 
 def first_parts(plan: Plan) -> tuple[Part, ...]:
     """The parts of a plan in the dtype that a program loads first: float32, else float16, ..."""
-    order = {dtype: number for number, dtype in enumerate(FILE_ORDER)}
+    # The order of choice for a program that loads a single file. None: no suffix.
+    dtypes = (None, "float32", "float16", "bfloat16", "q4", "q4f16", "q8", "int8", "uint8", "bnb4", "float64")
+    order = {dtype: number for number, dtype in enumerate(dtypes)}
     first = min((part.dtype for part in plan.parts), key=lambda dtype: order.get(dtype, len(order)), default=None)
     return tuple(part for part in plan.parts if part.dtype == first)
 

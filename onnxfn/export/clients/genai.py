@@ -110,8 +110,6 @@ CACHE_WORDS: Mapping[str, str] = MappingProxyType(
 )
 """The attribute of a layer of the cache -> the word for it in `past_<word>_names` and `present_<word>_names`."""
 
-TOKENS = ("bos_token_id", "eos_token_id", "pad_token_id")
-
 SEARCH = (
     *("do_sample", "temperature", "top_k", "top_p", "repetition_penalty"),
     *("no_repeat_ngram_size", "length_penalty", "min_length"),
@@ -175,7 +173,7 @@ def _parts(folder: Folder, part: Part, config: Mapping[str, Any]) -> dict[str, A
     return {
         "decoder": decoder,
         "type": config["model_type"],
-        **{key: config[key] for key in IMAGE_TOKENS if key in config},
+        **{key: config[key] for key in ("image_token_id", "video_token_id", "vision_start_token_id") if key in config},
         "embedding": {
             "filename": f"{start}{EMBEDDING}.onnx",
             "inputs": {IDS: IDS, IMAGE_FEATURES: IMAGE_FEATURES},
@@ -184,7 +182,7 @@ def _parts(folder: Folder, part: Part, config: Mapping[str, Any]) -> dict[str, A
         "vision": {
             "filename": f"{start}{vision.name}.onnx",
             **({"config_filename": VISION_PROCESSOR} if VISION_PROCESSOR in folder.names else {}),
-            **{key: sizes[key] for key in IMAGE_SIZES if key in sizes},
+            **{key: sizes[key] for key in ("spatial_merge_size", "patch_size") if key in sizes},
             "inputs": {name: name for name in vision.inputs},
             "outputs": {IMAGE_FEATURES: IMAGE_FEATURES},
         },
@@ -193,7 +191,8 @@ def _parts(folder: Folder, part: Part, config: Mapping[str, Any]) -> dict[str, A
 
 def _tokens(config: Mapping[str, Any], generation: Mapping[str, Any], vocabulary: Any) -> dict[str, Any]:
     """The ids of special tokens, from the generation configuration, else from that of the model."""
-    stated = {key: generation[key] if generation.get(key) is not None else config_value(config, key) for key in TOKENS}
+    keys = ("bos_token_id", "eos_token_id", "pad_token_id")
+    stated = {key: generation[key] if generation.get(key) is not None else config_value(config, key) for key in keys}
     # The runtime cannot load a model with an invalid token id, such as a `pad_token_id` of -1. Without an end it ends a
     # text at the token for padding.
     known = {key: _known_tokens(value, vocabulary) for key, value in stated.items()}
@@ -250,9 +249,6 @@ def _without_none(values: Mapping[str, Any]) -> dict[str, Any]:
 
 VISION_PROCESSOR = "vision_processor.json"
 
-PIXEL_KEYS = (("shortest_edge", "min_pixels"), ("longest_edge", "max_pixels"))
-"""The keys of `size` with the fewest and the most pixels of an image, and the older keys of the same numbers."""
-
 NUMBERS = ("patch_size", "temporal_patch_size", "merge_size", "rescale_factor", "image_mean", "image_std")
 """The other keys of an image processor that the steps follow from."""
 
@@ -281,7 +277,8 @@ def _image_processor(folder: Folder) -> dict[str, Any] | None:
     sizes: Mapping[str, Any] = size if isinstance(size, Mapping) else {}
     known = {
         **{name: stated.get(name) for name in NUMBERS},
-        **{old: stated.get(old) or sizes.get(new) for new, old in PIXEL_KEYS},
+        "min_pixels": stated.get("min_pixels") or sizes.get("shortest_edge"),
+        "max_pixels": stated.get("max_pixels") or sizes.get("longest_edge"),
         "interpolation": INTERPOLATIONS.get(stated.get("resample", BICUBIC)),
     }
     has_all = None not in known.values() and all(stated.get(step, True) for step in STEPS)
@@ -320,10 +317,6 @@ EMBEDDING = "embedding"
 VISION = "vision_encoder"
 
 MERGED_DECODER = "decoder_model_merged"
-
-IMAGE_TOKENS = ("image_token_id", "video_token_id", "vision_start_token_id")
-IMAGE_SIZES = ("spatial_merge_size", "patch_size")
-"""Keys of the configuration, and of its section for images, that the runtime reads in `model` and in `model.vision`."""
 
 TYPES = ("qwen2_5_vl", "qwen3_vl", "qwen3_5", "qwen3_5_moe", "mistral3")
 """The values of `model.type` for which the runtime passes the inputs of the files: model types."""

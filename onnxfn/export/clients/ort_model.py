@@ -7,7 +7,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from onnxfn.export.clients.configuration import config_value, with_separate_heads
+from onnxfn.export.clients.configuration import config_value, separate_heads
 from onnxfn.export.clients.folder import (
     KEY,
     VALUE,
@@ -24,9 +24,6 @@ KNOWN_TYPES = frozenset(Path(__file__).with_name("ort_model_types.txt").read_tex
 """The types of transformers 4.57.6, the last version that optimum-onnx 0.1.0 allows."""
 
 NAME = "ORTModel"
-
-WITH_CACHE = ("text2text-generation-with-past", "automatic-speech-recognition-with-past")
-"""The tasks of encoder-decoders that it runs with a cache."""
 
 INPUTS = ("input_ids", "attention_mask", "position_ids")
 """The inputs that it computes for a decoder."""
@@ -70,14 +67,15 @@ def ort_model_limits(plan: Plan, config: Mapping[str, Any]) -> tuple[str, ...]:
 def _unlike_heads(plan: Plan, model_type: str, config: Mapping[str, Any]) -> tuple[str, ...]:
     """The fault of the empty cache of an encoder-decoder: ORTModel gives it the heads of the encoder."""
     encoder, decoder = (config.get(f"{half}_attention_heads") for half in ("encoder", "decoder"))
-    if plan.task not in WITH_CACHE or encoder is None or decoder in (None, encoder):
+    with_cache = ("text2text-generation-with-past", "automatic-speech-recognition-with-past")
+    if plan.task not in with_cache or encoder is None or decoder in (None, encoder):
         return ()
     return (f"{NAME} starts {model_type} with a cache of {encoder} heads, those of the encoder, not {decoder}",)
 
 
 def _size_limits(cache: tuple[CacheTensor, ...], model_type: str, config: Mapping[str, Any]) -> tuple[str, ...]:
     """The fault of the empty cache that ORTModel starts from, and whether it is right for the root layout."""
-    wrong = _wrong_sizes(cache, _expected(model_type, with_separate_heads(config)))
+    wrong = _wrong_sizes(cache, _expected(model_type, separate_heads(None, config)))
     if wrong is None:
         return ()
     started, own = (f"{heads} x {width}" for heads, width in wrong)
@@ -97,7 +95,7 @@ def _expected(model_type: str, config: Mapping[str, Any]) -> Mapping[str, tuple[
     """The heads of the empty cache and the width of each, for keys and for values."""
     attention_heads, hidden = config_value(config, "num_attention_heads"), config_value(config, "hidden_size")
     grouped = config_value(config, "num_kv_heads" if model_type == "falcon" else "num_key_value_heads")
-    single = with_separate_heads(config) != config
+    single = separate_heads(None, config) != config
     has_groups = grouped and (model_type in GROUPED_HEADS or model_type == "falcon")
     heads = 1 if single else grouped if has_groups else attention_heads
     own = config_value(config, "head_dim") if model_type in OWN_WIDTH else None

@@ -17,16 +17,15 @@ from onnxfn.export.clients.folder import Folder, changed, json_object, json_text
 
 PREPROCESSOR, PROCESSOR = "preprocessor_config.json", "processor_config.json"
 
-INNER = ("feature_extractor", "image_processor")
-"""Sections of `processor_config.json` in transformers 5. Older versions have their keys in a separate, flat file."""
-
 
 def preprocessor_config(folder: Folder) -> dict[str, str]:
     """`preprocessor_config.json` for a folder that has `processor_config.json` alone; nothing for others."""
     processor = json_object(folder, PROCESSOR)
     if processor is None or PREPROCESSOR in folder.names:
         return {}
-    inner = [part for name in INNER if isinstance(part := processor.get(name), Mapping)]
+    # Sections of the file in transformers 5. Older versions have their keys in a separate, flat file.
+    sections = ("feature_extractor", "image_processor")
+    inner = [part for name in sections if isinstance(part := processor.get(name), Mapping)]
     flat = {key: value for part in inner for key, value in part.items()}
     named = {"processor_class": processor["processor_class"]} if "processor_class" in processor else {}
     return changed(folder, PREPROCESSOR, {**flat, **named}) if flat else {}
@@ -38,16 +37,14 @@ TEMPLATE = "chat_template.jinja"
 CLASSES: Mapping[str, str] = MappingProxyType({"TokenizersBackend": "PreTrainedTokenizerFast"})
 """A class of transformers 5 alone -> the class of the same behavior that all versions know."""
 
-NOT_PUBLISHED = ("backend", "is_local", "local_files_only")
-"""The keys of transformers 5 about the machine that saved a tokenizer."""
-
 
 def tokenizer_config(folder: Folder) -> dict[str, str]:
     """`tokenizer_config.json` in words that all clients know; nothing for a folder without a tokenizer."""
     old = json_object(folder, TOKENIZER_CONFIG)
     if old is None and (TOKENIZER not in folder.names or TOKENIZER_CONFIG in folder.names):
         return {}
-    portable = {key: value for key, value in (old or {}).items() if key not in NOT_PUBLISHED}
+    of_machine = ("backend", "is_local", "local_files_only")  # keys of transformers 5 about where it was saved
+    portable = {key: value for key, value in (old or {}).items() if key not in of_machine}
     extra, new = portable.get("extra_special_tokens"), portable
     if isinstance(extra, list):  # a list has an older name; 4.57 knows a dict under the newer one
         others = {key: value for key, value in portable.items() if key != "extra_special_tokens"}

@@ -30,8 +30,8 @@ NAME = "transformers.js"
 
 ENCODER_DECODER = ("encoder_model", "decoder_model_merged")
 PARTS = ("embed_tokens", "decoder_model_merged")
-VISION_PARTS = ("embed_tokens", "vision_encoder", "decoder_model_merged")
 AUDIO_PARTS = ("embed_tokens", "audio_encoder", "decoder_model_merged")
+VISION_PARTS = ("embed_tokens", "vision_encoder", "decoder_model_merged")
 
 FILES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
@@ -46,11 +46,9 @@ FILES: Mapping[str, tuple[str, ...]] = MappingProxyType(
 )
 """The type of a model that writes text or sound -> its files."""
 
-WRITES = frozenset(
-    {
-        *("text2text-generation", "automatic-speech-recognition", "image-to-text", "text-to-audio"),
-        *("image-text-to-text", "audio-text-to-text", "any-to-any"),
-    }
+WRITES = (
+    *("text2text-generation", "automatic-speech-recognition", "image-to-text", "text-to-audio"),
+    *("image-text-to-text", "audio-text-to-text", "any-to-any"),
 )
 """The tasks for which `FILES` holds."""
 

@@ -147,27 +147,16 @@ def _class_names(model_type: str, parameters: Collection[str]) -> Iterator[str]:
     import transformers
 
     for modality, module, table in TABLES:
-        if set(parameters).isdisjoint(MAIN_INPUTS[modality]):
-            continue
         name = getattr(getattr(transformers.models.auto, module), table).get(model_type)
-        yield from _input_names(name) if name else ()
-
-
-def _input_names(name: str) -> Collection[str]:
-    """The outputs of a processor class of transformers. If its library is missing, all unsure names."""
-    import transformers
-
-    try:
-        names = getattr(getattr(transformers, name, None), "model_input_names", ())
-    except ImportError:
-        return SOMETIMES_GIVEN
-    return names if isinstance(names, list | tuple) else ()
+        if name and not set(parameters).isdisjoint(MAIN_INPUTS[modality]):
+            try:
+                names = getattr(getattr(transformers, name, None), "model_input_names", ())
+            except ImportError:  # the library of the class is missing
+                names = SOMETIMES_GIVEN
+            yield from names if isinstance(names, list | tuple) else ()
 
 
 SEES = "image-text-to-text"
-
-SEQ2SEQ_INPUTS = ("input_ids", "attention_mask", "decoder_input_ids")
-"""The inputs of an encoder-decoder whose spec may be derived with a cache."""
 
 STATE_NAMES: Mapping[str, str] = MappingProxyType({"conv_states": "conv", "recurrent_states": "recurrent"})
 """Attribute of a layer of a cache, whose tensors have a fixed size -> the name of the state in ONNX."""
@@ -185,20 +174,17 @@ def spec_with_cache(model: Any, base: ExportSpec, result: Any, task: str) -> Exp
             read = tuple(input_ for input_ in base.inputs if input_.name != "decoder_input_ids")
             images = image_seq2seq(ExportSpec(inputs=read))
             return compose(evolve(base, inputs=()), images, _cache_sizes(result, cache))
-        if inputs != SEQ2SEQ_INPUTS:
+        if inputs != ("input_ids", "attention_mask", "decoder_input_ids"):
             return None
         with_experts = hasattr(result, "encoder_router_logits")
         encoder = behaves("decoder", builds("encoder_outputs", "moe_encoder_output")) if with_experts else ExportSpec()
         name = ExportSpec(name=base.name, call=Call(attention=base.call.attention))
         return compose(text_seq2seq, CONFIG_KEYS, _cache_sizes(result, cache), encoder, name)
     states = cache_spec(cache).cache.rows
-    is_decoder = states and _reads_text(base) and {"input_ids", "attention_mask", "token_type_ids"}.issuperset(inputs)
+    # Token ids may have the axes of the codes of a sound.
+    reads_text = "input_ids" in inputs and pattern(base.inputs["input_ids"].axes) == TOKENS
+    is_decoder = states and reads_text and {"input_ids", "attention_mask", "token_type_ids"}.issuperset(inputs)
     return _decoder_spec(model, base, states) if is_decoder else None
-
-
-def _reads_text(base: ExportSpec) -> bool:
-    """Whether the token ids have the axes of a text, not those of the codes of a sound."""
-    return any(input_.name == "input_ids" and pattern(input_.axes) == TOKENS for input_ in base.inputs)
 
 
 def _decoder_spec(model: Any, base: ExportSpec, states: Iterable[CacheRow]) -> ExportSpec:

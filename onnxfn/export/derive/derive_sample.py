@@ -10,10 +10,7 @@ from attrs import evolve
 from onnxfn.architectures import ARCHITECTURES
 from onnxfn.export.derive.auto_tables import row_of
 from onnxfn.export.derive.index_bounds import Bounds, index_bounds
-from onnxfn.export.derive.probe import (
-    outputs_spec,
-    specs_at_sizes,
-)
+from onnxfn.export.derive.probe import outputs_spec, specs_at_sizes
 from onnxfn.export.derive.sample_arguments import SampleTensor, sample_arguments
 from onnxfn.export.derive.sample_inputs import (
     Range,
@@ -25,7 +22,6 @@ from onnxfn.export.derive.sample_inputs import (
     sample_inputs,
     sample_range,
     specified_range,
-    with_long_texts,
     with_own_buffers,
 )
 from onnxfn.export.derive.sample_runs import accepted_sizes, with_generators, with_long_text
@@ -34,7 +30,6 @@ from onnxfn.models.dtypes import float_dtype, float_dtypes
 from onnxfn.models.model_state import model_copy
 from onnxfn.models.submodules import submodule_of
 from onnxfn.specs.algebra.compose import compose, named
-from onnxfn.specs.algebra.planned import Plan
 from onnxfn.specs.algebra.spec import Call, ExportSpec, FloatDtype, Target
 from onnxfn.specs.edits.tensors import FLOAT_DTYPES
 from onnxfn.specs.errors import InvalidSpec, listed, refuse_unknown
@@ -110,11 +105,6 @@ def _inner_patches(model: Any) -> Collection[Patch]:
     for row in filter(None, (row_of(name, ARCHITECTURES) for name in sorted(types))):
         patches = named(patches, row.call.patches)
     return patches
-
-
-def with_texts_inside(model: Any, planned: Plan) -> Plan:
-    """The plan of a spec from a sample with the long texts of the models inside a module."""
-    return evolve(planned, parts=[with_long_texts(model, each) for each in planned.parts])
 
 
 def _certain(

@@ -62,9 +62,6 @@ def builder_name(name: str, value: Any) -> str | None:
 
 HOLDS = "tensors, numpy arrays, numbers, and dicts, tuples, lists, named tuples or dataclasses of these"
 
-PLACED = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-"""The kinds of parameters that take one argument by its position."""
-
 
 @frozen(eq=False)
 class SampleTensor:
@@ -83,8 +80,8 @@ def sample_arguments(model: Any, sample: Any) -> tuple[tuple[SampleTensor, ...],
 
     UnknownName if `forward` has no such argument, InvalidSpec if the sample holds something else.
     """
-    arguments = list(_by_path(model, sample))
-    leaves = [(path, leaf) for name, value in arguments for path, leaf in _leaves(name, value, type(model))]
+    every = [each for path, value in _by_path(model, sample) for each in _leaves(path, value, type(model))]
+    leaves = [(path, leaf) for path, leaf in every if not isinstance(leaf, ArgumentBuilder)]
     tensors = tuple(SampleTensor(_name(path), path, leaf) for path, leaf in leaves if hasattr(leaf, "shape"))
     names = [tensor.name for tensor in tensors]
     if twice := [name for name in names if names.count(name) > 1]:
@@ -97,7 +94,7 @@ def sample_arguments(model: Any, sample: Any) -> tuple[tuple[SampleTensor, ...],
         for path, leaf in leaves
         if not hasattr(leaf, "shape")
     )
-    builders = (builder for name, value in arguments for builder in _builders(name, value))
+    builders = (builder for _, builder in every if isinstance(builder, ArgumentBuilder))
     return tensors, Call(constants=tuple(constants), builders=tuple(builders))
 
 
@@ -112,7 +109,8 @@ def _by_path(model: Any, sample: Any) -> Iterable[tuple[Path, Any]]:
         _check_names(model, sample, parameters)
         return [((name,), value) for name, value in sample.items()]
     arguments = sample if isinstance(sample, (tuple, list)) else (sample,)
-    placed = [name for name, each in parameters.items() if each.kind in PLACED]
+    by_position = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    placed = [name for name, each in parameters.items() if each.kind in by_position]
     several = [name for name, each in parameters.items() if each.kind is each.VAR_POSITIONAL]
     more = len(arguments) - len(placed)
     if more > 0 and not several:
@@ -136,7 +134,7 @@ def _check_names(model: Any, sample: Mapping[str, Any], parameters: Mapping[str,
 
 
 def _leaves(path: Path, value: Any, owner: type) -> Iterator[tuple[Path, Any]]:
-    """The tensors and plain values inside an argument, each with its path."""
+    """The tensors, the plain values and the builders of containers in an argument, each with its path, outer first."""
     import torch
 
     items = items_of(value)
@@ -149,6 +147,8 @@ def _leaves(path: Path, value: Any, owner: type) -> Iterator[tuple[Path, Any]]:
             raise InvalidSpec(
                 f"the keys of {_name(path)!r} in the sample are {listed(map(str, items))}; a dict has texts as keys"
             )
+        if (by := builder_name(_name(path), value)) is not None:
+            yield path, ArgumentBuilder(_name(path), by)
         for step, item in items.items():
             yield from _leaves((*path, step), item, owner)
     elif value is None or isinstance(value, (bool, int, float, str)):
@@ -159,16 +159,6 @@ def _leaves(path: Path, value: Any, owner: type) -> Iterator[tuple[Path, Any]]:
             f"{_name(path)!r} in the sample for {owner.__name__} is {kind}; a sample holds {HOLDS}: "
             "wrap the module in one whose forward takes these"
         )
-
-
-def _builders(path: Path, value: Any) -> Iterator[ArgumentBuilder]:
-    """The builders of the lists, named tuples and dataclasses of an argument, the outer ones first."""
-    items = items_of(value)
-    if items is not None:
-        by = builder_name(_name(path), value)
-        yield from () if by is None else (ArgumentBuilder(_name(path), by),)
-        for step, item in items.items():
-            yield from _builders((*path, step), item)
 
 
 def _dense(path: Path, tensor: Any) -> Any:

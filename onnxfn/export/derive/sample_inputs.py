@@ -188,9 +188,6 @@ def with_own_buffers(copied: Any) -> None:
 Range = tuple[float, float]
 """The smallest number, and the end: for integers the first that does not occur, as in `range`."""
 
-SMALL_DTYPE_BYTES = 2
-"""An integer dtype of this number of bytes is tried over all its numbers."""
-
 REFUSED = "assumed: the range of the sample, since the module refuses others"
 
 
@@ -277,7 +274,7 @@ def _integers(name: str, values: Array) -> Generator:
     limits = np.iinfo(values.dtype)
     smallest, largest = _ends(values, (0, 1))
     least = 0 if smallest >= 0 else int(limits.min)
-    if values.dtype.itemsize <= SMALL_DTYPE_BYTES:
+    if values.dtype.itemsize <= 2:  # noqa: PLR2004 - bytes
         arguments = {"low": least, "high": int(limits.max) + 1}
         return Generator(name, "integers", arguments, f"assumed: every {values.dtype.name}")
     span = max(largest - smallest, 1)

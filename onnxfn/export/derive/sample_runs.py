@@ -11,14 +11,7 @@ from typing import Any
 import numpy as np
 from attrs import evolve, frozen
 
-from onnxfn.export.derive.probe import (
-    Run,
-    all_tensors,
-    run,
-    run_at_sizes,
-    specs_at_sizes,
-    summary,
-)
+from onnxfn.export.derive.probe import Run, all_tensors, run, run_at_sizes, specs_at_sizes, summary
 from onnxfn.export.derive.sample_arguments import SampleTensor
 from onnxfn.export.derive.sample_inputs import (
     assumed_range,
@@ -42,8 +35,6 @@ from onnxfn.specs.plan.planning import resolved
 from onnxfn.specs.plan.size_cases import within
 from onnxfn.specs.plan.text_cases import thresholds
 from onnxfn.specs.records import Generator
-
-NO_SIZES: Mapping[str, int] = MappingProxyType({})
 
 Generators = Mapping[str, Generator]
 """The generator of each input, by the name of the input."""
@@ -195,9 +186,9 @@ def _runs(model: Any, spec: ExportSpec) -> Runs:
 
 
 def at_sizes(
-    spec: ExportSpec, sizes: Mapping[str, int], earlier: str = "sample", several: Mapping[str, int] = NO_SIZES
+    spec: ExportSpec, sizes: Mapping[str, int], several: Mapping[str, int] = MappingProxyType({})
 ) -> ExportSpec:
-    """The spec that is traced at other sizes, with cases for larger ones; the case `earlier` has those that it had."""
+    """The spec that is traced at other sizes, with cases for larger ones; the case `sample` has those that it had."""
     planned = resolved(spec, {})
     before, batch = known_sizes(planned, {}), batch_symbol(planned)
     lengths = {name: size for name, size in sizes.items() if name != batch}
@@ -205,5 +196,5 @@ def at_sizes(
     cases = dict(zip(("one", "several"), larger, strict=True))
     cases["several"] |= {name: size for name, size in several.items() if name != batch}
     if before != sizes:
-        cases[earlier] = {name: before[name] for name in lengths}
+        cases["sample"] = {name: before[name] for name in lengths}
     return compose(spec, sized(**sizes), *(case(name, sized(**of_case)) for name, of_case in cases.items()))

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from onnxfn.specs.conditions import Condition, range_conditions
+from onnxfn.specs.plan.size_cases import Sizes
 
 LARGEST_STEP = 64
 """The largest step between two sizes of an axis that is tried."""
 
 GROWN = (1, 2, 3, 5, 8)
 """How often an axis grows by a step. A module whose halves are rounded up takes more than the multiples of its step."""
-
-Sizes = Mapping[str, int]
-"""From the name of an axis to its size."""
 
 
 def found_limits(base: Sizes, runs: Callable[[Sizes], bool]) -> tuple[Condition, ...]:

@@ -51,14 +51,15 @@ def multimodal_spec(model: Any, task: str) -> ExportSpec:
     if not towers:
         methods = listed(METHODS[part] for part in wanted)
         raise InvalidSpec(f"{type(model).__name__} has no method that {task} needs: {methods}")
+    named = ExportSpec(name=model.config.model_type, task=name, derived=f"{type(model).__name__} in parts")
     if is_encoded:
-        return _encoded(model, name, towers)
+        return compose(named, _encoded(model, name, towers))
     if stem == SEES_AND_HEARS and draws(model):
-        return _drawing(model, name)
+        return compose(named, _drawing(model, name))
     text_task = name if stem == DEFAULT_TASK else f"text-generation{name.removeprefix(stem)}"
     decoder = MODEL if stem == DEFAULT_TASK else DECODER_WITH_PAST if name.endswith(WITH_PAST) else DECODER
     return compose(
-        ExportSpec(name=model.config.model_type, task=name, derived=f"{type(model).__name__} in parts"),
+        named,
         ExportSpec(call=TASKS[stem].call),
         *(tower_spec(model, part) for part in towers),
         language_model(model, decoder, text_task),
@@ -75,7 +76,6 @@ def _encoded(model: Any, name: str, towers: Sequence[str]) -> ExportSpec:
     width = embedding_width(model)
     table = compose(embedding_lookup(compose(CONFIG_KEYS, token_rows)), token_table, width)
     return compose(
-        ExportSpec(name=model.config.model_type, task=name, derived=f"{type(model).__name__} in parts"),
         *(tower_spec(model, part) for part in towers),
         model_part(EMBEDDING, table),
         model_part("encoder", evolve(base, outputs=()), width),
@@ -92,7 +92,6 @@ def _drawing(model: Any, name: str) -> ExportSpec:
     text = evolve(with_inputs_embeds(derived), name=None, task=None, derived=None, parts=Parts())
     width = embedding_width(model)
     return compose(
-        ExportSpec(name=model.config.model_type, task=name, derived=f"{type(model).__name__} in parts"),
         ExportSpec(call=TASKS[SEES_AND_HEARS].call),
         drawing_parts(compose(text, width), CONFIG_KEYS, width, masked_by_eager(model)),
     )

@@ -45,9 +45,6 @@ OTHER_TASKS = (DEFAULT_TASK, "automatic-speech-recognition", "text2text-generati
 METHODS: Mapping[str, str] = MappingProxyType({VISION: "get_image_features", AUDIO: "get_audio_features"})
 """Tower -> the method of a model that runs it."""
 
-SECTIONS: Mapping[str, str] = MappingProxyType({VISION: "vision_config", AUDIO: "audio_config"})
-"""Tower -> the section of a configuration about it: None in a checkpoint without that tower, as in Gemma 4 26B."""
-
 LISTED: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {SEES_AND_HEARS: (SEES_AND_HEARS,), SEES: (SEES,), HEARS: (HEARS, "text2text-generation")}
 )
@@ -74,8 +71,9 @@ def _has_tower(name: str, model_or_config: Any, part: str) -> bool:
 
 
 def has_section(model_or_config: Any, part: str) -> bool:
-    """Whether a tower may exist: False if the configuration denies it."""
-    return snapshot(model_or_config).get(SECTIONS[part], {}) is not None
+    """Whether a tower may exist: False if the configuration denies it. Its section is None then, as in Gemma 4 26B."""
+    section = {VISION: "vision_config", AUDIO: "audio_config"}[part]
+    return snapshot(model_or_config).get(section, {}) is not None
 
 
 def reads_features(model_or_config: Any, task: str | None) -> bool:
@@ -118,12 +116,6 @@ CLIENT_NAMES: Mapping[str, Mapping[str, str]] = MappingProxyType(
 )
 """Model type -> argument of a tower -> the name of the input in transformers.js, if it differs."""
 
-FORMS: Mapping[str, Mapping[str, tuple[ExportSpec, ...]]] = MappingProxyType({VISION: IMAGE_FORMS, AUDIO: SOUND_FORMS})
-"""Tower -> the arguments of its method -> the forms of its inputs."""
-
-ROWS: Mapping[str, str] = MappingProxyType({VISION: "num_image_tokens", AUDIO: "num_audio_tokens"})
-"""Tower -> the symbol of the number of rows that it computes, one per token to replace."""
-
 
 def tower_spec(model: Any, part: str) -> ExportSpec:
     """A spec of a tower with the first inputs on which it runs."""
@@ -132,9 +124,10 @@ def tower_spec(model: Any, part: str) -> ExportSpec:
     towers = (tower(part, CONFIG_KEYS, form, masked_by_eager(model)) for form in forms)
     for spec, runs in accepted(model, towers, all_tensors, errors):
         (output,) = outputs_spec(runs).outputs
-        # A usual symbol for the number of its rows, where no input has an axis of that size.
+        # A usual symbol for the number of its rows, one per token to replace, where no input has an axis of that size.
+        usual = {VISION: "num_image_tokens", AUDIO: "num_audio_tokens"}[part]
         of_rows = [axis.symbol for axis in output.axes.axes if axis.symbol.startswith(f"{output.name}_axis")][-1:]
-        output = with_symbols(output, dict.fromkeys(of_rows, ROWS[part]))
+        output = with_symbols(output, dict.fromkeys(of_rows, usual))
         return model_part(part, spec, ExportSpec(outputs=(output,)))
     first = f", first: {summary(errors[0])}" if errors else ""
     raise InvalidSpec(
@@ -157,6 +150,6 @@ def _forms(model: Any, part: str) -> Iterator[ExportSpec]:
         yield compose(PIXELS, reads(image_height=constant(sides[0]), image_width=constant(sides[1])))
     method = feature_method(model, METHODS[part])
     known = inspect.signature(method).parameters if method else {}
-    for names, forms in FORMS[part].items():
+    for names, forms in {VISION: IMAGE_FORMS, AUDIO: SOUND_FORMS}[part].items():
         if known.keys() >= {*names.split()}:
             yield from forms

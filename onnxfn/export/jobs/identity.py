@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +27,6 @@ from onnxfn.weights.digests import sha256_of
 from onnxfn.weights.layouts import CONFIG_FILES
 from onnxfn.weights.names import file_fault
 from onnxfn.weights.packed.quantized_checkpoint import INDEX_FILE, SINGLE_FILE
-
-UNSAFE_KEYS = ("auto_map", "quantization_config", "compression_config")
-"""Keys of a configuration whose effect on the model is known only when the model is loaded."""
 
 TEXT_BYTES = 2**20
 """Files up to this size are compared by content; of larger ones the size and the time of the last change."""
@@ -107,10 +104,11 @@ def _checkpoint_fingerprint(folder: Path) -> str | None:
         # with code of its own, adapters, quantized weights or other files has to be loaded: None.
         checkpoint_files(folder)
         config = json.loads((folder / CONFIG_FILES["config"]).read_bytes())
-        unsafe = any(_keys_set(config, UNSAFE_KEYS)) or any(folder.glob("*.py")) or any(folder.glob("adapter_*"))
+        unsafe = _asks_for_more(config) or any(folder.glob("*.py")) or any(folder.glob("adapter_*"))
         unsafe = unsafe or checkpoint_fault(folder) is not None
         facts = [json.dumps(config, sort_keys=True), *_weight_headers(folder)]
-        facts.append(_file_digest(folder / CONFIG_FILES["generation_config"]))
+        generation = folder / CONFIG_FILES["generation_config"]
+        facts.append(sha256_of(generation) if generation.exists() else "no such file")
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError, OnnxfnError):
         return None
     installed = sorted(info.name for path in sys.path for info in Path(path or ".").glob("*.dist-info"))
@@ -124,7 +122,7 @@ def _sha256(facts: Iterable[str]) -> str:
 
 def _file_state(file: Path) -> str:
     state = file.stat()
-    return _file_digest(file) if state.st_size <= TEXT_BYTES else f"{state.st_size} {state.st_mtime_ns}"
+    return sha256_of(file) if state.st_size <= TEXT_BYTES else f"{state.st_size} {state.st_mtime_ns}"
 
 
 def _weight_headers(folder: Path) -> Iterator[str]:
@@ -139,14 +137,9 @@ def _weight_headers(folder: Path) -> Iterator[str]:
     yield from (f"{file.name} {json.dumps(read_header(file)[0])}" for file in files)
 
 
-def _keys_set(config: Any, keys: Sequence[str]) -> Iterator[str]:
-    """Those of the keys that have a value in a configuration, at any depth."""
-    if isinstance(config, Mapping):
-        yield from (key for key in keys if config.get(key))
-    nested = config.values() if isinstance(config, Mapping) else config
-    for item in nested if isinstance(config, (Mapping, list)) else ():
-        yield from _keys_set(item, keys)
-
-
-def _file_digest(file: Path) -> str:
-    return hashlib.sha256(file.read_bytes()).hexdigest() if file.exists() else "no such file"
+def _asks_for_more(config: Any) -> bool:
+    """Whether a configuration has, at any depth, a key whose effect on the model is known only when it is loaded."""
+    if isinstance(config, list):
+        return any(map(_asks_for_more, config))
+    unsafe = ("auto_map", "quantization_config", "compression_config")
+    return isinstance(config, Mapping) and (any(map(config.get, unsafe)) or _asks_for_more([*config.values()]))

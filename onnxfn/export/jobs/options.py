@@ -129,8 +129,6 @@ SPEC = "spec"
 
 TRANSFORMERS = "transformers"
 LIBRARIES = (TRANSFORMERS, "sentence_transformers", "timm", "diffusers")
-WITH_CODE = (TRANSFORMERS, "sentence_transformers", "diffusers")
-"""The libraries that can run code of a checkpoint."""
 
 OF_ONE_MODEL = (SPEC, "adapter", "dtypes", "decoders", "floors")
 """What options set that a pipeline of diffusers cannot have: it has several specs."""
@@ -198,7 +196,7 @@ _TABLE = (
     Option(
         *("trust_remote_code", bool, MODEL, "trust_remote_code"),
         "Run code of the checkpoint, for a model type unknown to transformers.",
-        libraries=WITH_CODE,
+        libraries=tuple(each for each in LIBRARIES if each != "timm"),
     ),
     Option(
         *("dequantize", bool, MODEL, "dequantize"),

@@ -33,8 +33,6 @@ from onnxfn.specs.short_repr import short_repr
 from onnxfn.weights.layouts import HUB, OPTIMUM
 from onnxfn.weights.write import WriteOptions
 
-HUB_LAYOUT = WriteOptions(layout=HUB)
-
 
 def _as_text(value: str | PathLike[str]) -> Any:
     return fspath(value) if isinstance(value, str | PathLike) else value
@@ -85,7 +83,7 @@ class ExportRequest:
     dequantize: bool = False
     trust_remote_code: bool = False
     library: str = TRANSFORMERS
-    write: WriteOptions = HUB_LAYOUT
+    write: WriteOptions = WriteOptions(layout=HUB)
     build: BuildOptions | None = None
 
     @property

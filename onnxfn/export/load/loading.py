@@ -93,12 +93,6 @@ def load_model(
     return load_dequantized(quantized, lambda folder: load(str(folder), read_config(folder)), dequantize=dequantize)
 
 
-def exportable_configuration(name: str, folder: Path, *, trust_remote_code: bool, dequantize: bool) -> Any:
-    """The configuration of a checkpoint. LoadFailed as `load_model` raises it for a quantized checkpoint."""
-    checked_quantization(name, dequantize=dequantize)
-    return load_configuration(folder, trust_remote_code=trust_remote_code)
-
-
 def _load_floats(
     name: str, config: Any, *, spec: ExportSpec | PlannedSpec, how: Mapping[str, Any], as_stored: bool, tick: Tick
 ) -> Any:

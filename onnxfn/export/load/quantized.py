@@ -30,6 +30,7 @@ WEIGHTS_FROM = "onnxfn_weights_from"
 """The attribute of a model that describes the origin of its dequantized weights."""
 
 FLOAT32_BYTES = 4
+"""Bytes of a weight in float32, the largest dtype that exports usually have."""
 
 
 def checked_quantization(name: str, config: Any = None, *, dequantize: bool) -> QuantizedCheckpoint | None:
@@ -49,16 +50,16 @@ def checked_quantization(name: str, config: Any = None, *, dequantize: bool) -> 
     reasons = (f"{weight.name}: {reason}" for weight in checkpoint.weights if (reason := no_blocks_reason(weight)))
     first = next(reasons, None)
     if first is not None:
-        raise not_kept(name, described(checkpoint), first, float_bytes(checkpoint))
+        raise not_kept(name, described(checkpoint), first, checkpoint.parameters)
     return checkpoint
 
 
-def not_kept(name: str, described: str, part: str, float_bytes: int) -> LoadFailed:
+def not_kept(name: str, described: str, part: str, parameters: int) -> LoadFailed:
     """The error for a quantized checkpoint with a part that no graph can keep."""
     return LoadFailed(
         f"{name} is quantized: {described}; a graph cannot keep {part}; dequantize it (--dequantize, dequantize=True) "
-        f"to export a float model of {gigabytes(float_bytes)} in float32, half of that in float16, or export the "
-        "checkpoint that it was made from"
+        f"to export a float model of {gigabytes(parameters * FLOAT32_BYTES)} in float32, half of that in float16, or "
+        "export the checkpoint that it was made from"
     )
 
 
@@ -71,7 +72,7 @@ def load_dequantized(checkpoint: QuantizedCheckpoint, load: Callable[[Path], Any
     quantized weight for the graph.
     """
     with TemporaryDirectory(prefix="onnxfn-", ignore_cleanup_errors=True) as name:
-        with write_errors(Path(name), float_bytes(checkpoint)):
+        with write_errors(Path(name), checkpoint.parameters * FLOAT32_BYTES):
             write_float_checkpoint(checkpoint, Path(name))
         try:
             model = load(Path(name))
@@ -131,11 +132,6 @@ def described(checkpoint: QuantizedCheckpoint) -> str:
     return f"{' and '.join(names)}, {gigabytes(checkpoint.stored_bytes)}"
 
 
-def float_bytes(checkpoint: QuantizedCheckpoint) -> int:
-    """The bytes of a checkpoint in float32."""
-    return checkpoint.parameters * FLOAT32_BYTES
-
-
 def gigabytes(count: int) -> str:
     """A number of bytes as text.
 
@@ -156,12 +152,11 @@ def checked_gguf(file: Path, *, dequantize: bool) -> str:
     LoadFailed if it is quantized without `dequantize`, if it cannot be read, or if a package is missing.
     """
     tensors = gguf_tensors(file)
-    parameters = sum(int(tensor.n_elements) for tensor in tensors)
     types = Counter(tensor.tensor_type.name for tensor in tensors)
     quantized = [name for name, _ in types.most_common() if name not in ("F32", "F16", "BF16", "F64")]
     described = f"GGUF with {', '.join(quantized) or 'floats'}, {gigabytes(file.stat().st_size)}"
     if quantized and not dequantize:
-        raise not_kept(str(file), described, "its blocks", parameters * FLOAT32_BYTES)
+        raise not_kept(str(file), described, "its blocks", sum(int(tensor.n_elements) for tensor in tensors))
     return described
 
 

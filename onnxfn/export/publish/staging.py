@@ -105,30 +105,26 @@ def check_destination(path: Path, *, overwrite: bool) -> None:
         raise WriteFailed(
             f"cannot write {str(path)!r}: no path has a null character or half of a surrogate pair; choose another path"
         )
+    is_file = path.suffix == ".onnx"
     with write_errors(path):
-        _check_kind(path)
-        exists = path.exists() and (path.suffix == ".onnx" or not _is_empty(path))
-    if overwrite and path.suffix != ".onnx" and is_foreign_report(path / REPORT_FILE):
+        above = [parent for parent in path.absolute().parents if os.path.lexists(parent) and not parent.is_dir()]
+        if above:
+            raise OutputExists(f"{path} is below {above[-1]}, which is not a folder; choose another path")
+        if path.is_symlink() and not path.exists():
+            advice = "create that, or choose another path"
+            raise OutputExists(f"{path} is a link to {path.readlink()}, which does not exist; {advice}")
+        if is_file and path.is_dir():
+            raise OutputExists(f"{path} is a folder and ends in .onnx; name a file in it, or another folder")
+        if not is_file and path.exists() and not path.is_dir():
+            raise OutputExists(f"{path} is a file and does not end in .onnx; name a folder, or a file that does")
+        exists = path.exists() and (is_file or not _is_empty(path))
+    if overwrite and not is_file and is_foreign_report(path / REPORT_FILE):
         raise OutputExists(f"onnxfn did not write {path / REPORT_FILE}, and would replace it; choose another path")
     if exists and not overwrite:
         raise OutputExists(
             f"{path} exists{'' if path.is_file() else ' and is not empty'}; "
             "choose another path, or pass overwrite=True (--overwrite)"
         )
-
-
-def _check_kind(path: Path) -> None:
-    """Raises OutputExists if the path or a folder above it is something that an export cannot be written to."""
-    above = [parent for parent in path.absolute().parents if os.path.lexists(parent) and not parent.is_dir()]
-    if above:
-        raise OutputExists(f"{path} is below {above[-1]}, which is not a folder; choose another path")
-    if path.is_symlink() and not path.exists():
-        target = path.readlink()
-        raise OutputExists(f"{path} is a link to {target}, which does not exist; create that, or choose another path")
-    if path.suffix == ".onnx" and path.is_dir():
-        raise OutputExists(f"{path} is a folder and ends in .onnx; name a file in it, or another folder")
-    if path.suffix != ".onnx" and path.exists() and not path.is_dir():
-        raise OutputExists(f"{path} is a file and does not end in .onnx; name a folder, or a file that does")
 
 
 def _is_empty(folder: Path) -> bool:

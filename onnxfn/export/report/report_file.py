@@ -13,7 +13,6 @@ from hashlib import sha256
 from importlib.metadata import distributions
 from math import isfinite, prod
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from attrs import asdict, evolve, frozen
@@ -45,9 +44,6 @@ FIGURES = ("part", "output", "passed", "max_abs", "max_rel", "tolerance", "own_e
 
 PASSED = "passed"
 """The status of a check; else `not checked`. A check that failed leaves no files."""
-
-DTYPE_NAMES: Mapping[str, str] = MappingProxyType({"float": "float32", "double": "float64"})
-"""Types that ONNX names in another way than numpy and torch."""
 
 
 def report_content(
@@ -200,10 +196,8 @@ def _measurement(facts: Any) -> tuple[str, str, float]:
 
 def plan_digest(plan: Plan) -> str:
     """The SHA-256 of the parts of a plan as canonical JSON: keys in order, no spaces."""
-    text = json.dumps(
-        to_plain(evolve(plan, left_out=(), weight_bytes=(), remarks=())), sort_keys=True, separators=(",", ":")
-    )
-    return sha256(text.encode()).hexdigest()
+    plain = to_plain(evolve(plan, left_out=(), weight_bytes=(), remarks=()))
+    return sha256(json.dumps(plain, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
 def file_facts(folder: Path, files: Mapping[Path, str], tick: Tick = no_tick) -> dict[str, Any]:
@@ -257,7 +251,7 @@ def _dtype_name(number: int) -> str:
     from onnx import TensorProto
 
     name = str(TensorProto.DataType.Name(number)).lower()
-    return DTYPE_NAMES.get(name, name)
+    return {"float": "float32", "double": "float64"}.get(name, name)
 
 
 def package_versions() -> dict[str, str | None]:

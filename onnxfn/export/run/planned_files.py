@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,8 @@ from attrs import evolve
 from onnxfn.check.cases.image_sizes import image_sizes, moves_images, with_fixed_images, with_runnable_images
 from onnxfn.export.clients.side_files import with_remarks
 from onnxfn.export.derive.candidate_inputs import processed_arguments
-from onnxfn.export.derive.derive_sample import FROM_SAMPLE, with_texts_inside
+from onnxfn.export.derive.derive_sample import FROM_SAMPLE
+from onnxfn.export.derive.sample_inputs import with_long_texts
 from onnxfn.export.find.lookup import with_model_task
 from onnxfn.export.publish.staging import Destination
 from onnxfn.export.report.report_file import recorded
@@ -60,10 +60,16 @@ def plan_for_destination(
     """
     names = checked_dtypes(dtypes)
     values = (config_of(model) or {}) if config is None else config
-    with _inner_config_in_errors(model, values):
+    try:
         spec = with_model_task(spec, model)
         spec = spec if names else with_model_dtype(spec, model)
         planned = plan_of_variants(spec, names, lambda each: _plan_for_model(model, values, decoders, each), layout)
+    except MissingValue as error:
+        inner = next((name for name, module in model.named_modules() if name and config_of(module) is not None), None)
+        if values or inner is None:
+            raise
+        name = type(model).__name__
+        raise MissingValue(f"{error}; {name} has no configuration: pass config=model.{inner}.config") from error
     planned = with_remarks(planned, values, layout)
     if not destination.is_file:
         return planned
@@ -82,23 +88,11 @@ def _plan_for_model(model: Any, values: Any, decoders: Decoders, spec: ExportSpe
         raise InvalidSpec(
             f"{without_inputs.name} of {spec.name or 'this spec'} has no inputs; compose some: takes(...)"
         )
-    texts = with_texts_inside(model, planned) if (spec.derived or "").endswith(FROM_SAMPLE) else planned
-    planned = with_runnable_images(model, texts)
+    if (spec.derived or "").endswith(FROM_SAMPLE):
+        planned = evolve(planned, parts=[with_long_texts(model, each) for each in planned.parts])
+    planned = with_runnable_images(model, planned)
     parameters, processed = processed_arguments(model)
     return evolve(planned, left_out=left_out(spec, planned, parameters, processed))
-
-
-@contextmanager
-def _inner_config_in_errors(model: Any, values: Any) -> Iterator[None]:
-    """Adds to an error about a missing value of a model without a configuration where a model inside it has one."""
-    try:
-        yield
-    except MissingValue as error:
-        inner = next((name for name, module in model.named_modules() if name and config_of(module) is not None), None)
-        if not values and inner is not None:
-            name = type(model).__name__
-            raise MissingValue(f"{error}; {name} has no configuration: pass config=model.{inner}.config") from error
-        raise
 
 
 def planned_files(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -14,8 +15,8 @@ from onnxfn.export.find.lookup import has_row, loader_spec
 from onnxfn.export.jobs.options import TRANSFORMERS
 from onnxfn.export.jobs.request import ExportRequest, build_of, recorded_values
 from onnxfn.export.load.folders import checkpoint_folder
-from onnxfn.export.load.loading import exportable_configuration, load_library_model, load_model, model_without_weights
-from onnxfn.export.load.quantized import is_gguf, load_gguf, load_gguf_tokenizer
+from onnxfn.export.load.loading import load_configuration, load_library_model, load_model, model_without_weights
+from onnxfn.export.load.quantized import checked_quantization, is_gguf, load_gguf, load_gguf_tokenizer
 from onnxfn.export.run.events import OnEvent, ignore, stage_timer
 from onnxfn.export.run.pipeline import export_model
 from onnxfn.export.run.spec_edits import plan_of, spec_of, suffixed_of
@@ -43,7 +44,7 @@ def export_request(
             on_plan(plan_of(request, spec, model))
             return _export_loaded(request, spec, model, other, on_event)
     checkpoint = read_checkpoint(checkpoint_folder(request.checkpoint))
-    config = exportable_configuration(request.checkpoint, checkpoint.folder, **_how_to_load(request))
+    config = _configuration(request, checkpoint.folder)
     if request.spec is not None or has_row(config):
         spec = spec_of(request, config)
         planned = plan_of(request, spec, config)
@@ -74,9 +75,7 @@ def request_plan(request: ExportRequest, on_event: OnEvent = ignore) -> Plan:
     if request.library != TRANSFORMERS or is_gguf(request.checkpoint):
         with _loaded_elsewhere(request, on_event, with_weights=False) as (model, _):
             return with_weight_bytes(plan_of(request, spec_of(request, model), model), model)
-    config = exportable_configuration(
-        request.checkpoint, checkpoint_folder(request.checkpoint), **_how_to_load(request)
-    )
+    config = _configuration(request, checkpoint_folder(request.checkpoint))
     try:
         spec = spec_of(request, config)
     except InvalidSpec as error:
@@ -88,8 +87,10 @@ def request_plan(request: ExportRequest, on_event: OnEvent = ignore) -> Plan:
     return with_weight_bytes(planned, model_without_weights(config, planned.parts[0].spec, trust_remote_code=trust))
 
 
-def _how_to_load(request: ExportRequest) -> dict[str, bool]:
-    return {"trust_remote_code": request.trust_remote_code, "dequantize": request.dequantize}
+def _configuration(request: ExportRequest, folder: Path) -> Any:
+    """The configuration of a checkpoint. LoadFailed as `load_model` raises it for a quantized checkpoint."""
+    checked_quantization(request.checkpoint, dequantize=request.dequantize)
+    return load_configuration(folder, trust_remote_code=request.trust_remote_code)
 
 
 def _export_loaded(
@@ -111,8 +112,9 @@ def _loaded(
     """
     revision = None if Path(request.checkpoint).is_dir() else folder.name
     with stage_timer(on_event) as (timed, _), timed("load", request.checkpoint) as tick:
-        how: dict[str, Any] = {"revision": revision, **_how_to_load(request)}
-        return load_model(request.checkpoint, config, spec, as_stored=True, tick=tick, **how)
+        trust, dequantize = request.trust_remote_code, request.dequantize
+        load = partial(load_model, request.checkpoint, config, spec, trust_remote_code=trust, dequantize=dequantize)
+        return load(as_stored=True, revision=revision, tick=tick)
 
 
 @contextmanager
