@@ -165,10 +165,23 @@ def with_rotations(x, positions):
     table = torch.polar(torch.ones(50, 4), torch.arange(200).reshape(50, 4) * 0.1)
     turned = torch.view_as_complex(x.unflatten(-1, (4, 2))) * table[positions]
     turned = turned + table.index_select(0, positions[0]) * table[3].unsqueeze(-2).expand(x.shape[1], 4)
-    return torch.view_as_real(turned * turned.select(1, 0).unsqueeze(1)).flatten(-2)
+    parts = table.split([20, 30])[0][:3].repeat(2, 1)[:1]
+    return torch.view_as_real(turned * turned.select(1, 0).unsqueeze(1) + parts).flatten(-2)
+
+
+def gaussian(x):
+    """An object that is made of a tensor, as the encoders of diffusers return it."""
+    return {"latents": Gaussian(x * 2)}
+
+
+class Gaussian:
+    def __init__(self, parameters):
+        self.parameters = parameters
+        self.mean = parameters.mean()
 
 
 EXPORTED = {
+    "an object made of a tensor": (gaussian, {"x": real(3, 4)}),
     "rotations": (with_rotations, {"x": real(2, 5, 8), "positions": torch.randint(0, 50, (2, 5))}),
     "indices in int32": (
         with_short_indices,

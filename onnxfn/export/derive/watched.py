@@ -6,6 +6,8 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import wraps
+from itertools import combinations
+from operator import add
 from types import FunctionType, MappingProxyType
 from typing import Any
 
@@ -34,7 +36,7 @@ class Watched:
         model: The module, or its method: the first argument of `derived`, and the second of `export`.
         sample: The arguments of the first call, by their names. A number that changed from call to call is a tensor.
         axes: The pattern of each tensor. An axis moves if its size changed; axes that changed together have one name,
-            or a multiple of it. All others are fixed at their sizes.
+            or are a multiple of one or the sum of two. All others are fixed at their sizes.
         calls: The number of calls.
     """
 
@@ -219,18 +221,24 @@ def _patterns(shapes: Mapping[str, Sequence[tuple[int, ...]]]) -> dict[str, str]
             word = sides[at - 1] if 0 < at <= len(sides) else f"axis_{at}"
             if len({*of_axis}) > 1 and of_axis not in symbols:
                 symbols[of_axis] = f"{name}_{word}".replace(".", "_") if word in symbols.values() else word
-    words = {of_axis: _multiple(of_axis, symbols) for of_axis in symbols}
+    words = dict[tuple[int, ...], str]()
+    for of_axis in sorted(symbols):
+        words[of_axis] = _formula(of_axis, words, symbols[of_axis])
     return {name: " ".join(words.get(each, str(each[0])) for each in axes) for name, axes in sizes.items()}
 
 
-def _multiple(of_axis: tuple[int, ...], symbols: Mapping[tuple[int, ...], str]) -> str:
-    """The word of an axis: a multiple of the smallest other that it always is, as `8*height`, else its own symbol.
+def _formula(of_axis: tuple[int, ...], smaller: Mapping[tuple[int, ...], str], symbol: str) -> str:
+    """The word of an axis: a multiple of a smaller one or the sum of two, if it always is that; else its own symbol.
 
-    >>> _multiple((16, 24), {(16, 24): "height", (2, 3): "cells", (8, 12): "rows"})
+    >>> _formula((16, 24), {(2, 3): "cells", (8, 12): "4*cells"}, "height")
     '8*cells'
+    >>> _formula((9, 13), {(2, 3): "cells", (7, 10): "tokens"}, "length")
+    'cells+tokens'
     """
-    for smaller, symbol in sorted(symbols.items()):
-        factor = of_axis[0] // max(1, smaller[0])
-        if factor > 1 and symbol != "batch_size" and of_axis == tuple(factor * size for size in smaller):
-            return f"{factor}*{symbol}"
-    return symbols[of_axis]
+    words = {of: word for of, word in smaller.items() if word != "batch_size" and symbol != "batch_size"}
+    for of, word in words.items():
+        factor = of_axis[0] // max(1, of[0])
+        if factor > 1 and of_axis == tuple(factor * size for size in of):
+            return f"{factor}*{word}"
+    sums = (f"{words[one]}+{words[two]}" for one, two in combinations(words, 2) if of_axis == (*map(add, one, two),))
+    return next(sums, symbol)

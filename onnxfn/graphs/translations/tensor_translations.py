@@ -162,12 +162,23 @@ def complex_translations() -> dict[Any, Callable[..., Any]]:
         torch.ops.aten.select.int: _along_axis(core.aten_select),
         torch.ops.aten.unsqueeze.default: _along_axis(core.aten_unsqueeze),
         torch.ops.aten.expand.default: lambda tensor, size, **_: core.aten_expand(tensor, [*size, 2]),
+        torch.ops.aten.repeat.default: lambda tensor, repeats: core.aten_repeat(tensor, [*repeats, 1]),
+        torch.ops.aten.split_with_sizes.default: _parts,
     }
 
 
 def _along_axis(function: Callable[..., Any]) -> Callable[..., Any]:
     """A function of a real tensor and an axis, for complex tensors: these have one more axis, the last."""
-    return lambda tensor, dim, *arguments: function(tensor, dim if dim >= 0 else dim - 1, *arguments)
+    return lambda tensor, dim, *arguments: function(tensor, _axis(dim), *arguments)
+
+
+def _axis(dim: int) -> int:
+    return dim if dim >= 0 else dim - 1
+
+
+def _parts(tensor: Any, sizes: Any, dim: int = 0) -> Any:
+    """The parts of a complex tensor along an axis."""
+    return core.aten_split_with_sizes(tensor, sizes, _axis(dim))
 
 
 def _real_signal(spectrum: Any, dim: Sequence[int], normalization: int, last_dim_size: Any) -> Any:
@@ -200,7 +211,7 @@ def _is_real_number(value: Any) -> bool:
 
 def _size(tensor: Any, dim: int = 0) -> Any:
     """The size of an axis of a complex tensor; torch's table has it for real tensors."""
-    axis = dim if dim >= 0 else dim - 1
+    axis = _axis(dim)
     return op.Squeeze(op.Shape(tensor, start=axis, end=axis + 1 or None))
 
 
