@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from fractions import Fraction
 from functools import wraps
 from itertools import combinations
 from operator import add
@@ -36,7 +37,8 @@ class Watched:
         model: The module, or its method: the first argument of `derived`, and the second of `export`.
         sample: The arguments of the first call, by their names. A number that changed from call to call is a tensor.
         axes: The pattern of each tensor. An axis moves if its size changed; axes that changed together have one name,
-            or are a multiple of one or the sum of two. All others are fixed at their sizes.
+            or are a multiple of one, the sum or the
+            product of two. All others are fixed at their sizes.
         calls: The number of calls.
     """
 
@@ -214,7 +216,8 @@ def _patterns(shapes: Mapping[str, Sequence[tuple[int, ...]]]) -> dict[str, str]
     """
     sizes = {name: list(zip(*of, strict=True)) for name, of in shapes.items()}
     firsts = [each[0] for each in sizes.values() if each and len({*each[0]}) > 1]
-    symbols = {max(firsts, key=firsts.count): "batch_size"} if firsts else {}
+    batch = max(firsts, key=firsts.count, default=None)
+    symbols = {batch: "batch_size"} if batch and 2 * firsts.count(batch) >= len(sizes) else {}
     for name, axes in sizes.items():
         sides = SIDES.get(len(axes), ("sequence_length",))
         for at, of_axis in enumerate(axes):
@@ -228,17 +231,25 @@ def _patterns(shapes: Mapping[str, Sequence[tuple[int, ...]]]) -> dict[str, str]
 
 
 def _formula(of_axis: tuple[int, ...], smaller: Mapping[tuple[int, ...], str], symbol: str) -> str:
-    """The word of an axis: a multiple of a smaller one or the sum of two, if it always is that; else its own symbol.
+    """The word of an axis that is a multiple of a smaller one, the sum or the product of two; else its own symbol.
 
     >>> _formula((16, 24), {(2, 3): "cells", (8, 12): "4*cells"}, "height")
     '8*cells'
     >>> _formula((9, 13), {(2, 3): "cells", (7, 10): "tokens"}, "length")
     'cells+tokens'
+    >>> _formula((6, 28), {(4, 8): "height", (6, 14): "width"}, "length")
+    'height*width//4'
     """
     words = {of: word for of, word in smaller.items() if word != "batch_size" and symbol != "batch_size"}
     for of, word in words.items():
         factor = of_axis[0] // max(1, of[0])
         if factor > 1 and of_axis == tuple(factor * size for size in of):
             return f"{factor}*{word}"
-    sums = (f"{words[one]}+{words[two]}" for one, two in combinations(words, 2) if of_axis == (*map(add, one, two),))
-    return next(sums, symbol)
+    for one, two in combinations(words, 2):
+        if of_axis == tuple(map(add, one, two)):
+            return f"{words[one]}+{words[two]}"
+        shares = {Fraction(size, max(1, a * b)) for size, a, b in zip(of_axis, one, two, strict=True)}
+        if len(shares) == 1 and words[one].isidentifier() and words[two].isidentifier():
+            times, parts = shares.pop().as_integer_ratio()
+            return f"{f'{times}*' * (times > 1)}{words[one]}*{words[two]}{f'//{parts}' * (parts > 1)}"
+    return symbol
