@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from inspect import signature
 from typing import Any
 
 from attrs import frozen
 
 from onnxfn.architectures.patch_table import patches_of
 from onnxfn.architectures.private.renamed import CACHES, INNER_RESULTS
-from onnxfn.export.derive.sample_arguments import fields_of
+from onnxfn.export.derive.sample_arguments import fields_of, made_of
 from onnxfn.models.dtypes import float_dtypes
 from onnxfn.models.forward import raw_forward, tensors_for
 from onnxfn.models.model_state import unchanged_eval
@@ -130,20 +129,13 @@ def all_tensors(result: Any, path: Path = ()) -> Tensors:
     """Every tensor of a result of `forward`, by its path."""
     if hasattr(result, "shape") and hasattr(result, "dtype"):
         return {path: result}
-    named = result if isinstance(result, Mapping) else fields_of(result) or _made_of(result)
+    named = result if isinstance(result, Mapping) else fields_of(result) or made_of(result)
     steps = enumerate(result if isinstance(result, (tuple, list)) else ()) if named is None else named.items()
     return {
         tensor_path: tensor
         for step, field in steps
         for tensor_path, tensor in all_tensors(field, (*path, step)).items()
     }
-
-
-def _made_of(result: Any) -> Mapping[str, Any] | None:
-    """The attributes of an object that it was made of: of a Gaussian its parameters, not the mean that follows."""
-    attributes = getattr(result, "__dict__", {})
-    names = signature(type(result)).parameters if attributes and not isinstance(result, type) else ()
-    return {name: attributes[name] for name in names if name in attributes} or None
 
 
 def answer_tensors(result: Any) -> Tensors:

@@ -37,6 +37,13 @@ def fields_of(value: Any) -> Mapping[str, Any] | None:
     return None
 
 
+def made_of(result: Any) -> Mapping[str, Any] | None:
+    """The attributes of an object that it was made of: of a Gaussian its parameters, not the mean that follows."""
+    attributes = getattr(result, "__dict__", {})
+    names = inspect.signature(type(result)).parameters if attributes and not isinstance(result, type) else ()
+    return {name: attributes[name] for name in names if name in attributes} or None
+
+
 def builder_name(name: str, value: Any) -> str | None:
     """The name of what builds a container from its items: `as_list`, or `package.module:Class`; None for none.
 

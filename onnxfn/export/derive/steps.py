@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable
+from itertools import chain, combinations
+from math import lcm
 
 from onnxfn.specs.conditions import Condition, range_conditions
 from onnxfn.specs.plan.size_cases import Sizes
@@ -18,17 +20,22 @@ GROWN = (1, 2, 3, 5, 8)
 def found_limits(base: Sizes, runs: Callable[[Sizes], bool]) -> tuple[Condition, ...]:
     """The conditions on the sizes of a module's axes; `runs` is whether it runs at some sizes, and true of `base`.
 
-    An axis that cannot move alone moves with another. One that moves with none has one size.
+    An axis that cannot move alone moves with another. One that moves with none has one size. Two axes that can move
+    alone, and not together, have the step with which they can.
 
     >>> def fits(sizes):
     ...     return sizes["h"] % 4 == 0 and sizes["w"] == sizes["h"] + 8
     >>> [each.text for each in found_limits({"h": 8, "w": 16, "n": 3}, fits)]
     ['h % 4 == 0', 'w == h + 8']
+    >>> [each.text for each in found_limits({"h": 2, "w": 2}, lambda of: of["h"] * of["w"] % 2 == 0)]
+    ['h % 2 == 0', 'w % 2 == 0']
     """
-    limits: list[Condition] = []
+    limits, alone = list[Condition](), {name: _step(base, (name,), runs) for name in base}
+    common = _common_steps(base, {name: step for name, step in alone.items() if step}, runs)
     for number, name in enumerate(base):
-        partners = [(), *((other,) for other in base if other != name)]
-        moving = ((_step(base, (name, *others), runs), others) for others in partners)
+        partners = ((other,) for other in base if other != name)
+        with_one = ((_step(base, (name, *others), runs), others) for others in partners)
+        moving = chain([(common.get(name, alone[name]), ())], with_one)
         step, others = next(((step, others) for step, others in moving if step), (None, ()))
         if step is None:
             limits += range_conditions(name, base[name], base[name])
@@ -48,6 +55,17 @@ def _step(base: Sizes, names: tuple[str, ...], runs: Callable[[Sizes], bool]) ->
         if all(runs({**base, **{name: base[name] + count * step for name in names}}) for count in GROWN):
             return step
     return None
+
+
+def _common_steps(base: Sizes, alone: Sizes, runs: Callable[[Sizes], bool]) -> dict[str, int]:
+    """The steps of axes that move alone by others: those with which two axes run together."""
+    if runs({**base, **{name: base[name] + 3 * step for name, step in alone.items()}}):
+        return {}
+    steps = dict(alone)
+    for names in combinations(alone, 2):
+        step, least = _step(base, names, runs) or 1, lcm(*(alone[name] for name in names))
+        steps |= {name: lcm(steps[name], step) for name in names if step > least}
+    return steps
 
 
 def _least(base: Sizes, name: str, runs: Callable[[Sizes], bool]) -> int:

@@ -245,11 +245,11 @@ def _formula(of_axis: tuple[int, ...], smaller: Mapping[tuple[int, ...], str], s
         factor = of_axis[0] // max(1, of[0])
         if factor > 1 and of_axis == tuple(factor * size for size in of):
             return f"{factor}*{word}"
-    for one, two in combinations(words, 2):
-        if of_axis == tuple(map(add, one, two)):
-            return f"{words[one]}+{words[two]}"
-        shares = {Fraction(size, max(1, a * b)) for size, a, b in zip(of_axis, one, two, strict=True)}
-        if len(shares) == 1 and words[one].isidentifier() and words[two].isidentifier():
+    for left, right in combinations(words, 2):
+        if of_axis == tuple(map(add, left, right)):
+            return f"{words[left]}+{words[right]}"
+        shares = {Fraction(size, max(1, a * b)) for size, a, b in zip(of_axis, left, right, strict=True)}
+        if len(shares) == 1 and words[left].isidentifier() and words[right].isidentifier():
             times, parts = shares.pop().as_integer_ratio()
-            return f"{f'{times}*' * (times > 1)}{words[one]}*{words[two]}{f'//{parts}' * (parts > 1)}"
+            return f"{f'{times}*' * (times > 1)}{words[left]}*{words[right]}{f'//{parts}' * (parts > 1)}"
     return symbol

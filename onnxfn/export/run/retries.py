@@ -21,7 +21,7 @@ from onnxfn.run.sessions import kept_session
 from onnxfn.specs.algebra.dummies import known_sizes
 from onnxfn.specs.algebra.planned import Part, Plan
 from onnxfn.specs.axis_symbols import SMALLEST_DYNAMIC_SIZE
-from onnxfn.specs.errors import OnnxfnError
+from onnxfn.specs.errors import FixedSizes, OnnxfnError
 from onnxfn.specs.plan.check_cases import resized
 from onnxfn.specs.plan.size_cases import Sizes
 from onnxfn.specs.stored.reports import no_tick
@@ -73,9 +73,16 @@ def _all_layers(job: Job, output: Output, failure: Failure) -> tuple[Job, Output
 
 
 def _at_larger_sizes(job: Job, output: Output, failure: Failure) -> tuple[Job, Output] | None:
-    """The trace is at the largest sizes where the file was wrong: the side of a branch that most sizes take."""
-    pairs = zip(failure.plan.parts, failure.faults or [FoundLimits()] * len(failure.plan.parts), strict=True)
-    parts = [_traced_at(part, fault.wrong) for part, fault in pairs]
+    """The trace is at the largest sizes where the file was wrong: the side of a branch that most sizes take.
+
+    If the trace fixed a size, it is at twice the sizes: a model may ask whether it is that of the sample.
+    """
+    if isinstance(failure.error, FixedSizes):
+        doubled = [{name: 2 * size for name, size in known_sizes(part.spec, {}).items()} for part in failure.plan.parts]
+        parts = [_traced_at(part, [sizes]) for part, sizes in zip(failure.plan.parts, doubled, strict=True)]
+    else:
+        pairs = zip(failure.plan.parts, failure.faults or [FoundLimits()] * len(failure.plan.parts), strict=True)
+        parts = [_traced_at(part, fault.wrong) for part, fault in pairs]
     if parts == [*job.plan.parts]:
         return None
     return evolve(job, plan=evolve(job.plan, parts=parts)), with_all_layers(output)
