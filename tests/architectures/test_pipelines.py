@@ -5,8 +5,12 @@ import pytest
 import tiny
 import torch
 import transformers
+from attrs import evolve
 from tokenizers import Tokenizer, models, pre_tokenizers
 
+from onnxfn import InvalidSpec
+from onnxfn.export.jobs.request import request_of
+from onnxfn.export.run.diffusers import export_pipeline_request
 from onnxfn.programs import assembled, export_pipeline
 
 WORDS = ["a", "cat", "dog", "on", "the", "moon", "red"]
@@ -137,3 +141,19 @@ def test_a_pipeline_draws_the_same_on_onnx_runtime(name, tmp_path):
     with assembled(diffusion, tmp_path / "out") as parts:
         torch.testing.assert_close(drawn(["a dog"], 96, 160), expected, rtol=1e-3, atol=1e-3)
     assert parts
+
+
+UNET = {"sample_size": 16, "block_out_channels": (32, 64), "layers_per_block": 1, "norm_num_groups": 4}
+UNET |= {"down_block_types": ("DownBlock2D", "AttnDownBlock2D"), "up_block_types": ("AttnUpBlock2D", "UpBlock2D")}
+
+
+def test_the_command_line_watches_a_saved_pipeline_run(tmp_path):
+    library = others.library("diffusers")
+    unet = others.diffusers_model("UNet2DModel", **UNET)()
+    library.DDIMPipeline(unet, library.DDIMScheduler()).save_pretrained(tmp_path / "pipeline")
+    runs = [f"batch_size={size},num_inference_steps=2,output_type=np" for size in (1, 2)]
+    request = request_of(f"{tmp_path}/pipeline", tmp_path / "out", {"library": "diffusers", "run": runs})
+    results = export_pipeline_request(request)
+    assert dict(results["unet"].inputs["sample"]) == {0: "batch_size"}
+    with pytest.raises(InvalidSpec, match="--run 'a cat' has no value for 'a cat'; write --run"):
+        export_pipeline_request(evolve(request, runs=["a cat"], path=f"{tmp_path}/other"))

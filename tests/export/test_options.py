@@ -16,6 +16,7 @@ from onnxfn.export.jobs.request import ExportRequest, command_line, recorded_val
 
 WRITTEN = {
     "library": "timm",
+    "run": ["prompt=a cat,height=64"],
     "task": "fill-mask",
     "adapter": "lora",
     "opset": 20,
@@ -43,8 +44,9 @@ WRITTEN = {
 
 @pytest.mark.parametrize("name", JOB_KEYS)
 def test_an_option_changes_the_job(name):
-    written = WRITTEN.get(name, True)
-    assert request_of("model", "out", {name: written}) != request_of("model", "out", {})
+    without = {"library": OPTIONS[name].libraries[0]}
+    values = {**without, name: WRITTEN.get(name, True)}
+    assert request_of("model", "out", values) != request_of("model", "out", without)
 
 
 def test_options_that_are_off_or_not_said_change_nothing():

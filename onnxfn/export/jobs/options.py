@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -86,6 +88,26 @@ def _parsed_shape(flag: str, name: str, size: Any) -> tuple[str, int | tuple[int
         f"{flag} {name}={size} is neither a size nor a range; write {flag} {axis}=32, or {flag} {axis}=1:128 for sizes "
         "from 1 to 128"
     )
+
+
+def run_arguments(text: str) -> dict[str, Any]:
+    """The arguments of a run in a text NAME=VALUE,NAME=VALUE; what is no value of Python is a text.
+
+    >>> run_arguments("prompt=a cat, asleep,height=64,guidance_scale=1.5")
+    {'prompt': 'a cat, asleep', 'height': 64, 'guidance_scale': 1.5}
+    """
+    arguments: dict[str, Any] = {}
+    for item in re.split(r",(?=\w+=)", text):
+        name, is_given, value = item.partition("=")
+        if not is_given:
+            raise InvalidSpec(
+                f"--run {shortened(text)} has no value for {name!r}; write --run 'prompt=a cat,height=64'"
+            )
+        try:
+            arguments[name.strip()] = ast.literal_eval(value)
+        except (ValueError, SyntaxError):
+            arguments[name.strip()] = value
+    return arguments
 
 
 def parsed_dtypes(flag: str, values: Any) -> tuple[str, ...]:
@@ -206,6 +228,12 @@ _TABLE = (
     Option(
         *("adapter", Path, MODEL, "adapter"),
         "The folder of a LoRA adapter that PEFT wrote; it is merged into the weights.",
+    ),
+    Option(
+        *("run", list, MODEL, "runs"),
+        "Arguments with which a pipeline runs, such as 'prompt=a cat,height=64,num_inference_steps=2': components "
+        "unknown to onnxfn are exported as it calls them. What differs in a second --run moves in the graphs.",
+        libraries=LIBRARIES[-1:],
     ),
     Option("monolith", bool, GRAPH, SPEC, "Write an encoder-decoder as one file, without a past."),
     Option("opset", int, GRAPH, SPEC, "The ONNX opset, 18 to 25. Default: 18."),

@@ -61,6 +61,7 @@ class ExportRequest:
         dequantize: Whether a quantized checkpoint is exported with float weights.
         trust_remote_code: Whether code of the checkpoint may run.
         library: The library that loads the checkpoint: `transformers`, `sentence_transformers`, `timm` or `diffusers`.
+        runs: The arguments of each run of a pipeline, as `--run` has them; components without a row are watched in it.
         write: How files are laid out. Default: the layout `hub`.
         build: How graphs are built. None: with the template cache of the user.
 
@@ -83,6 +84,7 @@ class ExportRequest:
     dequantize: bool = False
     trust_remote_code: bool = False
     library: str = TRANSFORMERS
+    runs: tuple[str, ...] = field(default=(), converter=as_tuple)
     write: WriteOptions = WriteOptions(layout=HUB)
     build: BuildOptions | None = None
 

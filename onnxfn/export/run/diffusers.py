@@ -10,7 +10,7 @@ from typing import Any
 
 from attrs import evolve
 
-from onnxfn.export.jobs.options import check_library
+from onnxfn.export.jobs.options import check_library, run_arguments
 from onnxfn.export.jobs.request import ExportRequest, build_of, written
 from onnxfn.export.load.loading import load_library_model
 from onnxfn.export.publish.publishing import publish
@@ -124,7 +124,8 @@ def export_pipeline_request(request: ExportRequest, on_event: OnEvent = ignore) 
         pipeline = load_library_model(request.library, request.checkpoint, trust_remote_code=trust)
     requested: dict[str, Any] = {name: getattr(request, name) for name in ("check", "overwrite", "write")}
     build = evolve(build_of(request), template_cache=None)  # it is of whole models
-    return export_pipeline(pipeline, Path(request.path), build=build, on_event=on_event, **requested)
+    runs = [partial(pipeline, **run_arguments(text)) for text in request.runs]
+    return export_pipeline(pipeline, Path(request.path), run=runs, build=build, on_event=on_event, **requested)
 
 
 def _listener_of_part(on_event: OnEvent, name: str) -> OnEvent:
