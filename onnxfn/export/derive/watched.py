@@ -187,8 +187,13 @@ def given_arguments(signature: inspect.Signature, arguments: Sequence[Any], name
     defaults = {name: parameters[name].default if name in parameters else None for name in by_name}
     passed = {name: value for name, value in by_name.items() if value is not defaults[name]}
     empty = {name for name, value in passed.items() if isinstance(value, (dict, list, tuple)) and not value}
-    left_out = (type(None), torch.Generator)
-    return {name: each for name, each in passed.items() if name not in empty and not isinstance(each, left_out)}
+    needed = {name for name in passed if name in parameters and parameters[name].default is inspect.Parameter.empty}
+    left_out = {name for name, each in passed.items() if each is None} - needed
+    return {
+        name: each
+        for name, each in passed.items()
+        if name not in empty | left_out and not isinstance(each, torch.Generator)
+    }
 
 
 def _part(model: Any, calls: Calls) -> Watched:
