@@ -96,7 +96,8 @@ AXES = {
 
 
 def test_parts_that_a_later_program_lacks_are_deleted(tmp_path):
-    (tmp_path / "out" / "theirs").mkdir(parents=True)
+    theirs = onnxfn.derived(nn.Linear(2, 2), sample=torch.ones(1, 2))
+    onnxfn.export(theirs, nn.Linear(2, 2), tmp_path / "out" / "one_theirs")
     for components in ({"one": nn.Linear(2, 2), "other": Vocoder()}, {"one": nn.Linear(2, 2)}):
 
         def run():
@@ -104,7 +105,8 @@ def test_parts_that_a_later_program_lacks_are_deleted(tmp_path):
             return [each.decode(torch.ones(1, 3, 8)) for name, each in components.items() if name == "other"]  # noqa: B023
 
         export_pipeline(components, tmp_path / "out", run=run, overwrite=True)
-    assert {each.name for each in (tmp_path / "out").iterdir()} == {"model_index.json", "one", "theirs"}
+    assert {each.name for each in (tmp_path / "out").iterdir()} == {"model_index.json", "one", "one_theirs"}
+    assert (tmp_path / "out" / "one_theirs" / "model.onnx").is_file()
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

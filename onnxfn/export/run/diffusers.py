@@ -10,6 +10,7 @@ from typing import Any
 
 from attrs import evolve
 
+from onnxfn.export.derive.watched import PART_NAMES
 from onnxfn.export.jobs.options import check_library, run_arguments
 from onnxfn.export.jobs.request import ExportRequest, build_of, written
 from onnxfn.export.load.loading import load_library_model
@@ -46,8 +47,8 @@ def export_pipeline(
     """Writes each part of a pipeline of diffusers as `<part>/model.onnx` and checks it against PyTorch.
 
     Schedulers, tokenizers and `model_index.json` are written as the pipeline saves them; for a program that saves none,
-    the index lists the parts. The files appear when all
-    parts have succeeded. If one fails, nothing appears and an earlier export stays as it was.
+    the index lists the parts. The files appear when all parts have succeeded. If one fails, nothing appears and an
+    earlier export stays as it was.
 
     Args:
         pipeline: A `diffusers.DiffusionPipeline`, an object with the same `components` and `config`, or any other
@@ -137,9 +138,8 @@ def _listener_of_part(on_event: OnEvent, name: str) -> OnEvent:
 
 def _earlier_parts(folder: Path) -> set[str]:
     """The parts of the program that was exported to a folder: those of the components that its index lists."""
-    names = [name for name in names_in(folder / INDEX_FILE) if name_fault(name, folder) is None]
-    inside = [each.name for each in folder.iterdir() if each.is_dir()] if names else []
-    return {each for each in inside if any(each == name or each.startswith(f"{name}_") for name in names)}
+    names = {f"{name}{suffix}" for name in names_in(folder / INDEX_FILE) for suffix in PART_NAMES.values()}
+    return {name for name in names if name_fault(name, folder) is None and (folder / name).is_dir()}
 
 
 def _moved(exported: Exported, old: Path, new: Path) -> Exported:
