@@ -21,7 +21,14 @@ from onnxfn.graphs.layers.repeated_layers import LayerStack, truncated
 from onnxfn.graphs.nodes.slots import pretranspose, to_slots
 from onnxfn.graphs.passes.naming import add_metadata, name_ports, order_ports, strip_metadata
 from onnxfn.graphs.passes.shared_cache import share_cache
-from onnxfn.graphs.passes.simplify import convert_opset, separate_pads, share_size_reads, simplify, widen_integers
+from onnxfn.graphs.passes.simplify import (
+    convert_opset,
+    read_numbers,
+    separate_pads,
+    share_size_reads,
+    simplify,
+    widen_integers,
+)
 from onnxfn.models.torch_modes import quiet
 from onnxfn.specs.algebra.planned import Part
 from onnxfn.specs.conditions import SEPARATOR, read_conditions, stated
@@ -133,6 +140,7 @@ def _passes(model: Any, part: Part, options: BuildOptions) -> tuple[Callable[[An
     target = part.spec.target
     return (
         lambda graph: to_slots(graph, parameter_names(model)),
+        lambda graph: read_numbers(graph, part),
         lambda graph: share_size_reads(graph, part),
         simplify,
         widen_integers,

@@ -18,7 +18,7 @@ from onnxfn.models.dtypes import float_dtype, torch_dtype
 from onnxfn.models.model_state import unchanged_eval, with_attention
 from onnxfn.models.submodules import submodule_of
 from onnxfn.models.torch_modes import eager_branches, quiet, stable_sorts
-from onnxfn.specs.algebra.dummies import Array, graph_dtype
+from onnxfn.specs.algebra.dummies import Array, graph_dtype, size_inputs
 from onnxfn.specs.algebra.planned import Part, PlannedSpec
 from onnxfn.specs.axes import pattern, shape, symbols
 from onnxfn.specs.converters import at, nested
@@ -145,7 +145,7 @@ def raw_forward(model: Any, spec: PlannedSpec) -> Callable[[Sequence[Any]], Any]
 
     def forward(tensors: Sequence[Any]) -> Any:
         leaves = [
-            (input_.forward_path, tensor.to(float_dtype(model)) if input_.name in spec.io_names else tensor)
+            (input_.forward_path, _argument(model, spec, input_.name, tensor))
             for input_, tensor in zip(spec.inputs, tensors, strict=True)
         ]
         values = [(constant.path, _constant_value(model, spec, constant, tensors)) for constant in inner]
@@ -159,6 +159,13 @@ def raw_forward(model: Any, spec: PlannedSpec) -> Callable[[Sequence[Any]], Any]
         return (result,) if isinstance(result, torch.Tensor) else result
 
     return forward
+
+
+def _argument(model: Any, spec: PlannedSpec, name: str, tensor: Any) -> Any:
+    """The argument of `forward` for an input; a number that is the size of an axis is traced as such a size."""
+    if name in size_inputs(spec):
+        return tensor.shape[0] if tensor.ndim else int(tensor)
+    return tensor.to(float_dtype(model)) if name in spec.io_names else tensor
 
 
 def _check_layers(model: Any, spec: PlannedSpec, result: Any) -> None:

@@ -169,6 +169,19 @@ def with_rotations(x, positions):
     return torch.view_as_real(turned * turned.select(1, 0).unsqueeze(1) + parts).flatten(-2)
 
 
+def moved_complex_numbers(x):
+    """Operators that move complex numbers along axes, of a table by sizes."""
+    numbers = torch.polar(x, x * 0.5)
+    first, *_, last = numbers.unbind(-1)
+    moved = [numbers.flatten(0, 1), numbers.flatten(1), numbers.reshape(x.shape[0], -1), first * last]
+    moved += [
+        numbers.unflatten(-1, (2, 2)).squeeze(-1),
+        numbers.split(2, dim=-1)[1],
+        numbers.repeat_interleave(2, dim=-1),
+    ]
+    return [torch.view_as_real(each.contiguous()) for each in moved] + [x.repeat_interleave(3)]
+
+
 def gaussian(x):
     """An object that is made of a tensor, as the encoders of diffusers return it."""
     return {"latents": Gaussian(x * 2)}
@@ -182,6 +195,7 @@ class Gaussian:
 
 EXPORTED = {
     "an object made of a tensor": (gaussian, {"x": real(3, 4)}),
+    "moved complex numbers": (moved_complex_numbers, {"x": real(2, 5, 4)}),
     "rotations": (with_rotations, {"x": real(2, 5, 8), "positions": torch.randint(0, 50, (2, 5))}),
     "indices in int32": (
         with_short_indices,

@@ -77,6 +77,19 @@ class Ranker:
             return nn.functional.normalize(first) @ nn.functional.normalize(second).T
 
 
+class Grid(nn.Module):
+    """Positions of the cells of a picture, which has one row for each cell: its sides are numbers."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+
+    def forward(self, cells, sides, scale):
+        rows, columns = sides[0]
+        places = torch.cartesian_prod(torch.arange(rows), torch.arange(columns)).sum(-1)
+        return (self.layer(cells) + places[:, None] * scale).unflatten(1, (rows, columns)).mean(2)
+
+
 def ids(*shape):
     return torch.arange(torch.Size(shape).numel()).reshape(shape) % 40
 
@@ -93,6 +106,22 @@ AXES = {
     "detector": {"backbone": {"input": "1 3 32 width"}, "classifier": {"input": "batch_size 3 8 8"}},
     "ranker": {"document": {"ids": "batch_size sequence_length", "mask": "batch_size sequence_length"}},
 }
+
+
+def test_numbers_that_change_with_the_shapes_are_sizes(tmp_path):
+    program = {"grid": Grid().eval()}
+
+    def run(rows, columns):
+        cells = torch.rand(1, rows * columns, 4, generator=torch.Generator().manual_seed(0))
+        return [program["grid"](cells, [(rows, columns)], scale).detach() for scale in (0.5, 0.25)]
+
+    runs = [lambda: run(3, 4), lambda: run(5, 9)]
+    seen, expected = watched(program, *runs)["grid"], run(2, 7)
+    assert (seen.axes["cells"], seen.sample["sides"]) == ("1 sides_0_0*sides_0_1 4", [(3, 4)])
+    result = export_pipeline(program, tmp_path / "out", run=runs)["grid"]
+    assert dict(result.outputs) == {"output": {1: "sides_0_0"}}
+    with assembled(program, tmp_path / "out"):
+        torch.testing.assert_close(run(2, 7), expected, rtol=1e-4, atol=1e-5)
 
 
 def test_parts_that_a_later_program_lacks_are_deleted(tmp_path):

@@ -31,6 +31,15 @@ def padded(x):
     return x + nn.functional.pad(doubled, [0, 1 if doubled.shape[-1] != x.shape[-1] else 0])
 
 
+def from_the_middle(x):
+    """Rows of a table of 200 from both ends, as many as numbers say, and those after the larger of two halves."""
+    rows, columns = map(index, x.shape[1:])
+    table = torch.arange(200.0)
+    ends = torch.cat([table[-(rows - rows // 2) :], table[: rows // 2]])[:, None] + table[: columns // 2].sum()
+    half = max(rows // 2, columns // 2)
+    return x + ends + table[half : half + columns]
+
+
 def other_when_long(x):
     """A branch on a number that no trace near the sample sees."""
     return x * 2 if index(x.shape[1]) > 5000 else x
@@ -106,6 +115,7 @@ def test_formulas_of_several_traces_need_a_check(tmp_path):
 
 BRANCHES = {
     "a size": (other_when_long, (2, 6, 3), "batch time 3", ["time <= 5000"]),
+    "the end of a table": (from_the_middle, (2, 6, 4), "batch rows columns", ["rows <= 399", "columns <= 133"]),
     "a product": (scaled_when_large, (2, 16, 16), "batch_size rows columns", ["rows <= 140", "columns <= 141"]),
 }
 

@@ -20,9 +20,9 @@ from attrs import evolve, field, frozen
 from onnxfn.models.dtypes import torch_dtype
 from onnxfn.models.forward import torch_outputs
 from onnxfn.run.sessions import run_session
-from onnxfn.specs.algebra.dummies import Array, dummies, known_sizes, padded
+from onnxfn.specs.algebra.dummies import Array, dummies, known_sizes, padded, size_inputs
 from onnxfn.specs.algebra.planned import Case, Part, PlannedSpec
-from onnxfn.specs.axes import names, symbols
+from onnxfn.specs.axes import names, symbols, terms
 from onnxfn.specs.axis_symbols import fixed_sizes, ranges, traced_sizes
 from onnxfn.specs.conditions import Condition, is_range, is_true, read_conditions, symbols_of
 from onnxfn.specs.errors import CaptureFailed, InvalidSpec
@@ -299,15 +299,16 @@ def symbol_sizes(spec: PlannedSpec, inputs: Mapping[str, Array]) -> dict[str, in
     for input_ in spec.inputs:
         for axis, symbol in symbols(input_.axes).items():
             sizes[symbol] = max(sizes.get(symbol, 0), inputs[input_.name].shape[axis])
-    return sizes
+    numbers = {name: symbols(axes) for name, axes in size_inputs(spec).items()}
+    return sizes | {symbol: int(inputs[name]) for name, of in numbers.items() for symbol in of.values()}
 
 
 def case_label(spec: PlannedSpec, name: str, inputs: Mapping[str, Array]) -> str:
     """The name of a case with the sizes of its dynamic axes: `one (batch_size=1, sequence_length=7)`."""
     sizes = symbol_sizes(spec, inputs)
-    # The sum of two axes that have a size each is left out.
-    sums = {symbol for symbol in sizes if " + " in symbol and sizes.keys() >= set(symbol.split(" + "))}
-    return f"{name} ({', '.join(f'{symbol}={size}' for symbol, size in sizes.items() if symbol not in sums)})"
+    # A formula of axes that have a size each is left out.
+    formulas = {symbol for symbol in sizes if terms(symbol) != (symbol,) and sizes.keys() >= {*terms(symbol)}}
+    return f"{name} ({', '.join(f'{symbol}={size}' for symbol, size in sizes.items() if symbol not in formulas)})"
 
 
 SAME = 1e-4

@@ -21,6 +21,7 @@ from onnxfn.export.derive.sample_inputs import (
     inner_models,
     sample_inputs,
     sample_range,
+    size_generators,
     specified_range,
     with_own_buffers,
 )
@@ -64,7 +65,7 @@ def derive_from_sample(
     """
     called = submodule_of(model, method)
     check_module(called)
-    tensors, call = sample_arguments(called, sample)
+    tensors, call = sample_arguments(called, sample, () if isinstance(axes, str) else axes)
     names = [tensor.name for tensor in tensors]
     if isinstance(axes, str):
         if len(names) > 1:
@@ -82,7 +83,7 @@ def derive_from_sample(
     copied = model_copy(model)
     if copied is not model:
         with_own_buffers(copied)
-    certain = _certain(copied, base, tensors, ranges)
+    certain = _certain(copied, base, tensors, ranges, size_generators(tensors, axes))
     base, generators, runs = accepted_sizes(copied, base, tensors, certain)
     check_results(type(model).__name__, runs.runs, runs.complex_paths)
     provenance = ExportSpec(derived=_provenance(model, tensors, call))
@@ -108,11 +109,18 @@ def _inner_patches(model: Any) -> Collection[Patch]:
 
 
 def _certain(
-    model: Any, base: ExportSpec, tensors: Sequence[SampleTensor], ranges: Mapping[str, Range]
+    model: Any,
+    base: ExportSpec,
+    tensors: Sequence[SampleTensor],
+    ranges: Mapping[str, Range],
+    sizes: Mapping[str, Generator],
 ) -> dict[str, Generator]:
-    """The generators of inputs whose range was given, or found in the runs at all sizes: the narrowest of these."""
+    """The generators of inputs whose range was given, or found in the runs at all sizes: the narrowest of these.
+
+    And those of numbers that are `sizes` of axes.
+    """
     by_name = {sample.name: sample.tensor for sample in tensors}
-    known = {name: specified_range(name, by_name[name], limits) for name, limits in ranges.items()}
+    known = {name: specified_range(name, by_name[name], limits) for name, limits in ranges.items()} | dict(sizes)
     ranged = with_generators(base, {name: sample_range(name, by_name[name]) for name in by_name} | known)
     bounds: Bounds = {}
     for spec in specs_at_sizes(with_long_text(model, ranged)):

@@ -17,7 +17,7 @@ from onnxfn.models.patching import applied
 from onnxfn.models.torch_modes import eager_branches, quiet
 from onnxfn.specs.algebra.compose import compose
 from onnxfn.specs.algebra.config_values import snapshot
-from onnxfn.specs.algebra.dummies import dummies
+from onnxfn.specs.algebra.dummies import dummies, size_inputs
 from onnxfn.specs.algebra.facts import gives
 from onnxfn.specs.algebra.planned import PlannedSpec
 from onnxfn.specs.algebra.spec import ExportSpec
@@ -76,7 +76,8 @@ def run_at_sizes(model: Any, spec: PlannedSpec, select: Callable[[Any], Tensors]
 
     def recorded(seed: int, sized: PlannedSpec) -> Run:
         tensors = select(run(model, sized, seed))
-        symbols = (axis.symbol for input_ in sized.inputs for axis in input_.axes.axes if axis.kind == "dynamic")
+        axes = (*(input_.axes for input_ in sized.inputs), *size_inputs(sized).values())
+        symbols = (axis.symbol for each in axes for axis in each.axes if axis.kind == "dynamic")
         return Run(
             {symbol: value(symbol, traced_sizes(sized)) for symbol in symbols},
             {path: tuple(tensor.shape) for path, tensor in tensors.items()},

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any
 
@@ -72,24 +72,33 @@ HOLDS = "tensors, numpy arrays, numbers, and dicts, tuples, lists, named tuples 
 
 @frozen(eq=False)
 class SampleTensor:
-    """A tensor of a sample, its name in ONNX (the path to it, with dots), and its path in the arguments."""
+    """A tensor of a sample, its name in ONNX (the path to it, with dots), and its path in the arguments.
+
+    `is_size`: whether it stands for a whole number that is the size of an axis.
+    """
 
     name: str
     path: Path
     tensor: Any
+    is_size: bool = False
 
 
-def sample_arguments(model: Any, sample: Any) -> tuple[tuple[SampleTensor, ...], Call]:
+def sample_arguments(model: Any, sample: Any, sizes: Collection[str] = ()) -> tuple[tuple[SampleTensor, ...], Call]:
     """The tensors of a sample, and how `forward` is called with them.
 
-    Numbers, texts, bools and None are constants of the graph; lists, named tuples and dataclasses are built again. The
-    sample is a dict by the names of arguments, a tuple or a list by their order, or the only argument.
+    Numbers, texts, bools and None are constants of the graph, but for whole numbers whose names are in `sizes`; lists,
+    named tuples and dataclasses are built again. The sample is a dict by the names of arguments, a tuple or a list by
+    their order, or the only argument.
 
     UnknownName if `forward` has no such argument, InvalidSpec if the sample holds something else.
     """
+    import torch
+
     every = [each for path, value in _by_path(model, sample) for each in _leaves(path, value, type(model))]
     leaves = [(path, leaf) for path, leaf in every if not isinstance(leaf, ArgumentBuilder)]
     tensors = tuple(SampleTensor(_name(path), path, leaf) for path, leaf in leaves if hasattr(leaf, "shape"))
+    numbers = [(path, leaf) for path, leaf in leaves if type(leaf) is int and _name(path) in sizes]
+    tensors += tuple(SampleTensor(_name(path), path, torch.tensor(leaf), is_size=True) for path, leaf in numbers)
     names = [tensor.name for tensor in tensors]
     if twice := [name for name in names if names.count(name) > 1]:
         both = f"two tensors of the sample for {type(model).__name__}"
@@ -99,7 +108,7 @@ def sample_arguments(model: Any, sample: Any) -> tuple[tuple[SampleTensor, ...],
     constants = (
         Constant(_name(path), leaf, () if len(path) == 1 else path)
         for path, leaf in leaves
-        if not hasattr(leaf, "shape")
+        if not hasattr(leaf, "shape") and (path, leaf) not in numbers
     )
     builders = (builder for _, builder in every if isinstance(builder, ArgumentBuilder))
     return tensors, Call(constants=tuple(constants), builders=tuple(builders))

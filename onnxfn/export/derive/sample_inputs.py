@@ -28,7 +28,7 @@ from onnxfn.specs.converters import Path
 from onnxfn.specs.errors import InvalidSpec, listed
 from onnxfn.specs.plan.check_cases import batch_symbol, within_ranges
 from onnxfn.specs.plan.text_cases import text_facts, thresholds, with_text_cases
-from onnxfn.specs.records import KINDS, Generator, Kind, Normalizer
+from onnxfn.specs.records import KINDS, Generator, Kind, NestedDummy, Normalizer
 
 
 def inner_models(model: Any) -> tuple[Any, ...]:
@@ -79,7 +79,7 @@ def generator_name(name: str) -> str:
 
 
 def _sample_input(sample: SampleTensor, pattern: str | None, float_dtype: str) -> ExportSpec:
-    name, shape = sample.name, tuple(sample.tensor.shape)
+    name, shape = sample.name, (int(sample.tensor),) if sample.is_size else tuple(sample.tensor.shape)
     words = ("batch_size", *"_" * (len(shape) - 1))[: len(shape)] if pattern is None else pattern.split()
     if len(words) != len(shape):
         raise InvalidSpec(
@@ -88,8 +88,9 @@ def _sample_input(sample: SampleTensor, pattern: str | None, float_dtype: str) -
         )
     axes = axis_map(" ".join(str(size) if word == "_" else word for word, size in zip(words, shape, strict=True)))
     path = () if sample.path == (name,) else sample.path
+    own_axes = "" if sample.is_size else axes
     kind = _kind(sample, float_dtype)
-    return compose(takes(name, axes, generator_name(name), kind=kind, path=path), _dummy_sizes(axes, shape))
+    return compose(takes(name, own_axes, generator_name(name), kind=kind, path=path), _dummy_sizes(axes, shape))
 
 
 def _kind(sample: SampleTensor, float_dtype: str) -> Kind:
@@ -183,6 +184,13 @@ def with_own_buffers(copied: Any) -> None:
         for name, buffer in module._buffers.items():
             if buffer is not None:
                 module._buffers[name] = copies.setdefault(id(buffer), buffer.clone())
+
+
+def size_generators(tensors: Iterable[SampleTensor], axes: Mapping[str, str]) -> dict[str, Generator]:
+    """The generators of the whole numbers of a sample that are sizes of axes."""
+    names = [each.name for each in tensors if each.is_size]
+    nested = {name: {"of": NestedDummy("uniform", axes[name])} for name in names}
+    return {name: Generator(name, "size", of, f"given: {axes[name]}") for name, of in nested.items()}
 
 
 Range = tuple[float, float]

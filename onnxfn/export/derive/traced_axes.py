@@ -13,7 +13,7 @@ from onnxfn.graphs.capture.capture import tracing
 from onnxfn.graphs.capture.output_formulas import output_words
 from onnxfn.graphs.capture.trace_conditions import fake_outputs
 from onnxfn.specs.algebra.compose import named
-from onnxfn.specs.algebra.dummies import known_sizes
+from onnxfn.specs.algebra.dummies import known_sizes, with_sizes_as_axes
 from onnxfn.specs.algebra.planned import Part
 from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.axes import pattern, symbols, terms, value
@@ -56,7 +56,7 @@ def _is_right_far_away(model: Any, spec: ExportSpec) -> bool:
     moving = [symbols(output.axes) for output in spec.outputs]
     if far == near or not all(near.keys() >= {*terms(symbol)} for each in moving for symbol in each.values()):
         return False
-    part = Part("model", planned)
+    part = with_sizes_as_axes(Part("model", planned))
     with tracing(model, part, {}):
         before, after = (fake_outputs(model, part, sizes) for sizes in (near, far))
     if before is None or after is None:

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from fractions import Fraction
 from functools import wraps
-from itertools import combinations
+from itertools import chain, combinations
+from math import prod
 from operator import add
 from types import FunctionType, MappingProxyType
 from typing import Any
@@ -37,15 +38,17 @@ class Watched:
         model: The module, or its method: the first argument of `derived`, and the second of `export`.
         sample: The arguments of the first call, by their names. A number that changed from call to call is a tensor.
         axes: The pattern of each tensor. An axis moves if its size changed; axes that changed together have one name,
-            or are a multiple of one, the sum or the
-            product of two. All others are fixed at their sizes.
+            or are a multiple of one, the sum of two, the product of two or three. All others are fixed at their sizes.
+            A whole number that changed as sizes did has the word of an axis.
         calls: The number of calls.
+        results: The number of tensors in the result of the first call.
     """
 
     model: Any
     sample: Mapping[str, Any] = field(repr=False)
     axes: Mapping[str, str]
     calls: int
+    results: int
 
     __repr__ = short_repr
 
@@ -130,17 +133,17 @@ def watched(program: Any, *runs: Callable[[], Any]) -> dict[str, Watched]:
         >>> {name: dict(part.axes) for name, part in watched(modules, lambda: run(2), lambda: run(3)).items()}
         {'encoder': {'input': 'batch_size 4'}, 'decoder': {'input': 'batch_size 2'}}
     """
-    seen: dict[str, tuple[Any, Calls]] = {}
+    seen: dict[str, tuple[Any, Calls, list[int]]] = {}
     with ExitStack() as undo:
         for name, module in components(program).items():
             running: list[Calls] = []
             for method in methods_of(module):
-                original, calls = getattr(module, method), dict[Any, list[Any]]()
-                seen[part_name(name, method)] = (module if method == "forward" else original, calls)
-                undo.enter_context(replaced_method(module, method, _noting(original, calls, running)))
+                original, calls, results = getattr(module, method), dict[Any, list[Any]](), list[int]()
+                seen[part_name(name, method)] = (module if method == "forward" else original, calls, results)
+                undo.enter_context(replaced_method(module, method, _noting(original, calls, results, running)))
         for run in runs:
             run()
-    parts = {name: _part(model, calls) for name, (model, calls) in seen.items() if calls}
+    parts = {name: _part(*each) for name, each in seen.items() if each[1]}
     if not parts:
         raise InvalidSpec(f"{len(runs)} runs called no module of {listed(components(program))} with tensors")
     return parts
@@ -150,8 +153,8 @@ Calls = dict[Any, list[Mapping[str, Any]]]
 """From the shapes of the tensors of a call to the arguments of all calls with these; only the first have tensors."""
 
 
-def _noting(original: Callable[..., Any], calls: Calls, running: list[Calls]) -> Callable[..., Any]:
-    """A method that notes what it gets, and does what it did; `running`: the calls of the methods around it."""
+def _noting(original: Callable[..., Any], calls: Calls, results: list[int], running: list[Calls]) -> Callable[..., Any]:
+    """A method that notes what it gets and how many tensors it gives; `running`: the calls of the methods around it."""
     signature, is_forward = inspect.signature(original), original.__name__ == "forward"
 
     @wraps(original)
@@ -165,9 +168,11 @@ def _noting(original: Callable[..., Any], calls: Calls, running: list[Calls]) ->
             calls.setdefault(shapes, []).append(torch_name("pytree").tree_map(lambda leaf: _noted(leaf, is_new), taken))
         running.append(calls)
         try:
-            return original(*arguments, **named)
+            result = original(*arguments, **named)
         finally:
             running.pop()
+        results.append(len(all_tensors(result)))
+        return result
 
     return call
 
@@ -196,33 +201,64 @@ def given_arguments(signature: inspect.Signature, arguments: Sequence[Any], name
     }
 
 
-def _part(model: Any, calls: Calls) -> Watched:
-    """The sample and the axes from the calls of a method: of those that have the arguments of the first."""
+def _part(model: Any, calls: Calls, results: Sequence[int]) -> Watched:
+    """The sample and the axes from the calls of a method: of those that have the tensors of the first.
+
+    A number that changed is a tensor; but the size of an axis if it is always the same for the same shapes.
+    """
     import torch
 
-    every = [each for of_shapes in calls.values() for each in of_shapes]
-    numbers = {
-        name: torch.tensor(value)
-        for name, value in every[0].items()
-        if type(value) in (int, float) and len({each.get(name) for each in every}) > 1
+    names = [".".join(map(str, path)) for path, _ in next(iter(calls))]
+    alike = {
+        shapes: every for shapes, every in calls.items() if [".".join(map(str, path)) for path, _ in shapes] == names
     }
-    sample = {**every[0], **numbers}
-    paths = [path for path, _ in next(iter(calls))]
-    alike = [[shape for _, shape in shapes] for shapes in calls if [path for path, _ in shapes] == paths]
-    by_name = dict(zip((".".join(map(str, path)) for path in paths), zip(*alike, strict=True), strict=True))
-    return Watched(model, sample, _patterns(by_name), len(every))
+    numbers = [[_numbers(each) for each in every] for every in alike.values()]
+    first, *others = chain.from_iterable(numbers)
+    changed = {path for path, number in first.items() if any(each.get(path) != number for each in others)}
+    by_shapes = {path: [[each.get(path) for each in of_shapes] for of_shapes in numbers] for path in changed}
+    sizes = {path: [(numbers[0],) for numbers in of] for path, of in by_shapes.items() if _are_sizes(of)}
+    values = {path: torch.tensor(first[path]) for path in changed - {*sizes}}
+    sample = torch_name("pytree").tree_map_with_path(
+        lambda path, leaf: values.get(_name(path), leaf), next(iter(alike.values()))[0]
+    )
+    tensors = zip(*([shape for _, shape in shapes] for shapes in alike), strict=True)
+    patterns = _patterns(dict(zip(names, tensors, strict=True)), sizes)
+    return Watched(model, sample, patterns, sum(map(len, calls.values())), results[0])
 
 
-def _patterns(shapes: Mapping[str, Sequence[tuple[int, ...]]]) -> dict[str, str]:
-    """The patterns of tensors from their shapes in several calls.
+def _numbers(arguments: Any) -> dict[str, int | float]:
+    """The numbers in the arguments of a call, by their paths with dots."""
+    leaves = torch_name("pytree").tree_flatten_with_path(arguments)[0]
+    return {_name(path): leaf for path, leaf in leaves if type(leaf) in (int, float)}
 
-    >>> _patterns({"x": [(2, 9, 4), (4, 7, 4)], "mask": [(2, 18), (4, 14)], "scale": [(1,), (1,)]})
+
+def _name(path: Sequence[Any]) -> str:
+    """A path of torch with dots."""
+    return ".".join(str(getattr(step, "key", getattr(step, "idx", step))) for step in path)
+
+
+def _are_sizes(numbers: Sequence[Sequence[Any]]) -> bool:
+    """Whether tensors of the same shapes have the same whole number, which then may be the size of an axis."""
+    return all({*each} == {each[0]} and type(each[0]) is int and each[0] > 1 for each in numbers)
+
+
+def _patterns(
+    shapes: Mapping[str, Sequence[tuple[int, ...]]], numbers: Mapping[str, Sequence[tuple[Any]]]
+) -> dict[str, str]:
+    """The patterns of tensors from their shapes in several calls, and of numbers that are the sizes of axes.
+
+    >>> shapes = {"x": [(2, 9, 4), (4, 7, 4)], "mask": [(2, 18), (4, 14)], "scale": [(1,), (1,)]}
+    >>> _patterns(shapes, {})
     {'x': 'batch_size sequence_length 4', 'mask': 'batch_size 2*sequence_length', 'scale': '1'}
+    >>> _patterns({"x": [(1, 12), (1, 35)]}, {"rows": [(3,), (5,)], "columns": [(4,), (7,)]})
+    {'x': '1 rows*columns', 'rows': 'rows', 'columns': 'columns'}
     """
     sizes = {name: list(zip(*of, strict=True)) for name, of in shapes.items()}
+    of_numbers = {name: [tuple(size for (size,) in of)] for name, of in numbers.items()}
     firsts = [each[0] for each in sizes.values() if each and len({*each[0]}) > 1]
     batch = max(firsts, key=firsts.count, default=None)
     symbols = {batch: "batch_size"} if batch and 2 * firsts.count(batch) >= len(sizes) else {}
+    symbols = {of_axis: name.replace(".", "_") for name, [of_axis] in of_numbers.items()} | symbols
     for name, axes in sizes.items():
         sides = SIDES.get(len(axes), ("sequence_length",))
         for at, of_axis in enumerate(axes):
@@ -232,11 +268,12 @@ def _patterns(shapes: Mapping[str, Sequence[tuple[int, ...]]]) -> dict[str, str]
     words = dict[tuple[int, ...], str]()
     for of_axis in sorted(symbols):
         words[of_axis] = _formula(of_axis, words, symbols[of_axis])
-    return {name: " ".join(words.get(each, str(each[0])) for each in axes) for name, axes in sizes.items()}
+    every = (sizes | of_numbers).items()
+    return {name: " ".join(words.get(each, str(each[0])) for each in axes) for name, axes in every}
 
 
 def _formula(of_axis: tuple[int, ...], smaller: Mapping[tuple[int, ...], str], symbol: str) -> str:
-    """The word of an axis that is a multiple of a smaller one, the sum or the product of two; else its own symbol.
+    """The word of an axis: a multiple of a smaller one, the sum of two, the product of two or three; else its symbol.
 
     >>> _formula((16, 24), {(2, 3): "cells", (8, 12): "4*cells"}, "height")
     '8*cells'
@@ -253,8 +290,11 @@ def _formula(of_axis: tuple[int, ...], smaller: Mapping[tuple[int, ...], str], s
     for left, right in combinations(words, 2):
         if of_axis == tuple(map(add, left, right)):
             return f"{words[left]}+{words[right]}"
-        shares = {Fraction(size, max(1, a * b)) for size, a, b in zip(of_axis, left, right, strict=True)}
-        if len(shares) == 1 and words[left].isidentifier() and words[right].isidentifier():
+    plain = [of for of, word in words.items() if word.isidentifier()]
+    for factors in chain(combinations(plain, 2), combinations(plain, 3)):
+        shares = {Fraction(size, max(1, prod(of))) for size, *of in zip(of_axis, *factors, strict=True)}
+        if len(shares) == 1:
             times, parts = shares.pop().as_integer_ratio()
-            return f"{f'{times}*' * (times > 1)}{words[left]}*{words[right]}{f'//{parts}' * (parts > 1)}"
+            product = "*".join(words[each] for each in factors)
+            return f"{f'{times}*' * (times > 1)}{product}{f'//{parts}' * (parts > 1)}"
     return symbol

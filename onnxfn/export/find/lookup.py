@@ -109,7 +109,7 @@ def derived(
         sample: The arguments of `forward`: a dict by name, a tuple by position, or the only one. Tensors and numpy
             arrays, also nested in dicts, tuples, lists, named tuples and dataclasses, are inputs of their dtypes; a
             nested tensor has a name with dots, `batch.ids`. Python numbers, texts, bools and None are constants of the
-            graph.
+            graph. But a whole number with a word in `axes` is an input without axes: the size of that axis.
         axes: The axis pattern of tensors in `sample`: `{"x": "batch_size _ width"}`. `_` is an axis with the size that
             it has in the sample. A tensor without a pattern has one dynamic axis: the first, `batch_size`. A text is
             the pattern of the only tensor.

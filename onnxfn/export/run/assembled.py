@@ -96,13 +96,13 @@ def _by_session(
         tensors, read = sample_arguments(taker, given_arguments(signature, arguments, named))
         others = {each.name: each.value for each in read.constants if each.name not in COMMON_ARGUMENTS}
         values = {each.name: each.tensor for each in tensors} | others
-        outputs = loaded(**_inputs({names.get(name, name): value for name, value in values.items()}, loaded, part))
+        outputs = loaded(**_inputs(values, names, loaded, part))
         return _with_leaves(_without_values(original, arguments, named), outputs, part)
 
     return call
 
 
-def _inputs(values: Mapping[str, Any], loaded: Loaded, part: str) -> dict[str, Any]:
+def _inputs(arguments: Mapping[str, Any], names: Mapping[str, str], loaded: Loaded, part: str) -> dict[str, Any]:
     """The inputs of a file from the arguments of a call: in the dtypes of the file, and a number is a tensor there.
 
     InvalidSpec if the file lacks one of them, or was traced with another constant.
@@ -110,6 +110,7 @@ def _inputs(values: Mapping[str, Any], loaded: Loaded, part: str) -> dict[str, A
     session = loaded.session_for(next(iter(loaded.graphs.values())))
     ports, traced = {port.name: port for port in session.get_inputs()}, session.get_modelmeta().custom_metadata_map
     fixed = dict(each.split("=", 1) for each in traced.get("onnxfn.constants", "").split(SEPARATOR) if each)
+    values = {name if name in ports else names.get(name, name): value for name, value in arguments.items()}
     strange = [each for each, value in values.items() if each not in ports and fixed.get(each) != repr(value)]
     if strange or {*ports, *fixed} - {*values, *COMMON_ARGUMENTS}:
         of_file = listed([*ports, *(f"{each}={value}" for each, value in fixed.items())])

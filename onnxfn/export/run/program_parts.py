@@ -14,6 +14,7 @@ from onnxfn.export.run.assembled import argument_names
 from onnxfn.specs.algebra.config_values import snapshot
 from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.errors import UnknownName, listed
+from onnxfn.specs.plan.planning import resolved
 
 LEFT_OUT = ("image_encoder", "safety_checker")
 """Components that a pipeline of rows leaves out, as in Optimum."""
@@ -84,8 +85,9 @@ def pipeline_parts(pipeline: Any, *runs: Callable[[], Any]) -> tuple[PipelinePar
 
 
 def _takes(part: PipelinePart, seen: Watched) -> bool:
-    """Whether the row of a part has exactly the tensors that a program passes."""
-    return {*argument_names(part.spec, part.config)} == {*seen.axes}
+    """Whether the row of a part takes exactly the tensors that a program passes, and gives as many as it gets."""
+    gives = len(resolved(part.spec, part.config).outputs) == seen.results
+    return gives and {*argument_names(part.spec, part.config)} == {*seen.axes}
 
 
 def _watched_part(name: str, seen: Watched) -> PipelinePart:

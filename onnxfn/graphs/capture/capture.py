@@ -51,7 +51,7 @@ from onnxfn.models.model_state import unchanged_eval, with_attention
 from onnxfn.models.patching import applied, unused_patches
 from onnxfn.models.submodules import submodule_of
 from onnxfn.models.torch_modes import LOCK, quiet
-from onnxfn.specs.algebra.dummies import dummies
+from onnxfn.specs.algebra.dummies import dummies, with_sizes_as_axes
 from onnxfn.specs.algebra.planned import Part, PlannedSpec
 from onnxfn.specs.axes import terms, value
 from onnxfn.specs.errors import CaptureFailed, InvalidSpec, OnnxfnError, raise_no_memory, root_cause
@@ -70,6 +70,7 @@ def capture(model: Any, part: Part, tick: Tick = no_tick, *, is_joined: bool = F
             names the line of the model's source where the trace ended.
     """
     noted: Noted = {}
+    part = with_sizes_as_axes(part)
     with tracing(model, part, noted, tick) as called:
         program, ends = any_program(model, part, noted)
         branches, runs = conditions(noted, program, part), partial(fake_outputs, model, part)
@@ -260,7 +261,7 @@ def _refusal(model: Any, part: Part, tick: Tick, error: NotTranslated) -> str:
     """The message for a model that was not translated. It is traced again, so that torch records source lines."""
     with source_lines():
         try:
-            _translated(exported_program(model, part), part, tick)
+            _translated(any_program(model, part)[0], part, tick)
         except NotTranslated as again:
             return untranslated_message(model, again)
     return untranslated_message(model, error)

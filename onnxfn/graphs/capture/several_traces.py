@@ -43,8 +43,8 @@ EXPONENTS = (1.0, -1.0, 0.5, -0.5)
 Numbers = tuple[Any, ...]
 """One number for each trace."""
 
-Sizes = Mapping[Numbers, tuple[Any, int]]
-"""From what a size is in each trace to the node and the axis of the first tensor that has it."""
+Sizes = dict[Numbers, Any]
+"""From what a size is in each trace to the first tensor that has it, as node and axis, or to the node of a formula."""
 
 
 def joined_traces(model: Any, part: Part, exported: Callable[..., Any]) -> tuple[Any, dict[str, int]]:
@@ -74,12 +74,13 @@ def joined_traces(model: Any, part: Part, exported: Callable[..., Any]) -> tuple
 
 
 def _sizes(spec: PlannedSpec, growth: int) -> list[Mapping[str, int]]:
-    """The sizes of the traces, the first those of the spec. No axis grows in proportion to another."""
+    """The sizes of the traces, the first those of the spec. No axis grows as another does, or always faster."""
     sizes, fixed = known_sizes(spec, {}), fixed_sizes(spec)
     growths = {name: 1 if name == spec.batch else growth for name in sizes if name not in fixed}
 
     def grown(trace: int) -> dict[str, int]:
-        steps = (trace**2 + at * trace * (trace + 3) // 2 for at in range(len(growths)))
+        turned = ((at + trace) % len(growths) for at in range(len(growths)))
+        steps = (trace**2 + at * trace * (trace + 3) // 2 for at in turned)
         return {name: sizes[name] + step * growths[name] for name, step in zip(growths, steps, strict=True)}
 
     return [within(grown(trace), spec.limits) for trace in range(TRACES)]
@@ -169,16 +170,19 @@ def _joined(arguments: Sequence[Any], places: Sequence[Mapping[Any, int]], formu
 def _formula(values: Numbers, sizes: Sizes, near: Sizes, before: Any) -> Any:
     """A number of each trace as nodes of a formula, before a node: of one size if there is one, else of two.
 
-    `near`: the sizes of what the node reads, one of which two sizes have.
+    `near`: the sizes of what the node reads, one of which two sizes have if they can. A whole number is a size later.
     """
     of_one = (formula for of, size in sizes.items() for formula in _of_one(values, of, size))
-    pairs = ((*known, *of_node) for of_node in near.items() for known in sizes.items())
+    pairs = ((*known, *of_node) for of_node in chain(near.items(), sizes.items()) for known in sizes.items())
     of_two = (formula for pair in pairs for formula in _of_two(values, *pair))
     formula = next(chain(of_one, of_two), None)
     if formula is None:
         raise CaptureFailed(f"the model has numbers at several sizes that no simple formula gives: {values}")
     with before.graph.inserting_before(before):
-        return _nodes(before.graph, formula)
+        node = _nodes(before.graph, formula)
+    if type(values[0]) is int:
+        sizes[values] = node
+    return node
 
 
 def _of_one(values: Numbers, of: Numbers, size: Any) -> Iterator[Any]:
@@ -190,6 +194,8 @@ def _of_one(values: Numbers, of: Numbers, size: Any) -> Iterator[Any]:
             factor = values[0] / of[0] ** exponent
             if all(isclose(value, factor * each**exponent) for value, each in zip(values, of, strict=True)):
                 yield (mul, (pow, (sym_float, size), exponent), factor)
+    elif values[0] < 0:
+        yield from ((mul, formula, -1) for formula in _of_one(tuple(-value for value in values), of, size))
     else:
         slope = Fraction(values[-1] - values[0], of[-1] - of[0] or 1)
         more = values[0] * slope.denominator - of[0] * slope.numerator
@@ -200,11 +206,14 @@ def _of_one(values: Numbers, of: Numbers, size: Any) -> Iterator[Any]:
 
 
 def _of_two(values: Numbers, of: Numbers, size: Any, of_other: Numbers, other: Any) -> Iterator[Any]:
-    """The numbers as a formula of two sizes: their product, times a number; or their difference."""
+    """The numbers as a formula of two sizes: their product, times a number; their difference, sum, or the larger."""
+    from torch import sym_max
+
     products = tuple(map(mul, of, of_other))
-    if values == tuple(map(sub, of, of_other)):
-        yield (sub, size, other)
-    elif values == tuple(each * (values[0] // products[0]) for each in products):
+    for function, of_numbers in ((sub, sub), (add, add), (sym_max, max)):
+        if values == tuple(map(of_numbers, of, of_other)):
+            yield (function, size, other)
+    if values == tuple(each * (values[0] // products[0]) for each in products):
         yield (mul, (mul, size, other), values[0] // products[0])
 
 

@@ -21,7 +21,9 @@ from onnxfn.graphs.nodes.nodes import (
     producer,
     replace_value,
 )
+from onnxfn.specs.algebra.dummies import size_inputs
 from onnxfn.specs.algebra.planned import Part
+from onnxfn.specs.errors import CaptureFailed
 
 INPUT_LIMIT, OUTPUT_LIMIT = 8192, 512 * 512
 """The most elements of the inputs and of the output of a node that is folded to a constant."""
@@ -84,6 +86,31 @@ def _only_for_its_operator(rule: Any) -> Any:
         rule.try_rewrite(model, graph, node, **options) if node.op_identifier() == operator else None
     )
     return quick
+
+
+def read_numbers(model: Any, part: Part) -> Any:
+    """Makes an input that is a number, the size of an axis, one number.
+
+    Before: the inputs are in the order of the plan. That input is a tensor with this axis, which only Shape nodes read.
+    After: the input is an int64 without axes, and one Reshape of it stands for these nodes.
+    """
+    import onnx_ir
+
+    numbers = size_inputs(part.spec)
+    for value in [
+        of for input_, of in zip(part.spec.inputs, model.graph.inputs, strict=False) if input_.name in numbers
+    ]:
+        readers = [use.node for use in value.uses()]
+        if strange := [node.op_type for node in readers if node.op_type != "Shape"]:
+            raise CaptureFailed(f"a number that is the size of an axis is read as a tensor, by {strange[0]}")
+        value.shape, value.type = onnx_ir.Shape([]), onnx_ir.TensorType(onnx_ir.DataType.INT64)
+        if readers:
+            size = onnx_ir.node("Reshape", [value, int_constant(model.graph, 1)])
+            model.graph.insert_before(model.graph[0], size)
+        for node in readers:
+            node.outputs[0].replace_all_uses_with(size.outputs[0])
+            model.graph.remove(node, safe=True)
+    return model
 
 
 def share_size_reads(model: Any, part: Part) -> Any:

@@ -87,9 +87,10 @@ def onnx_registry(opset: int = 18) -> Any:
     # onnxscript parses the source of each function for its domain, which torch does not read: 4/5 of the time.
     with replaced(TracedOnnxFunction, "function_ir", SimpleNamespace(domain="")):
         registry = torch_name("exporter_registry").from_torchlib()
-    for overload, function in translations(opset).items():
+    real = translations(opset)
+    for overload, function in real.items():
         registry.register_op(overload, function)
-    for overload, function in complex_translations().items():
+    for overload, function in complex_translations(real).items():
         registry.register_op(overload, function, is_complex=True)
     return registry
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -151,34 +151,65 @@ def _pdist(rows: Any, p: float = 2.0) -> Any:
     return op.Compress(op.Reshape(distances, last), op.Cast(op.Reshape(is_later, last), to=9), axis=0)
 
 
-def complex_translations() -> dict[Any, Callable[..., Any]]:
-    """Operator of torch -> a function that computes it on onnxscript values of complex tensors."""
+MOVING = (
+    *("contiguous.default", "flatten.using_ints", "index_select.default", "repeat_interleave.self_int", "select.int"),
+    *(
+        "split.Tensor",
+        "split_with_sizes.default",
+        "squeeze.default",
+        "squeeze.dim",
+        "squeeze.dims",
+        "unbind.int",
+        "unflatten.int",
+        "unsqueeze.default",
+    ),
+)
+"""Operators that move elements along axes, which are arguments: a complex tensor needs no more than other axes."""
+
+
+def complex_translations(real: Mapping[Any, Callable[..., Any]]) -> dict[Any, Callable[..., Any]]:
+    """Operator of torch -> a function that computes it on onnxscript values of complex tensors.
+
+    `real`: those of real tensors, for operators that torch's table has for real tensors alone.
+    """
+    aten = torch.ops.aten
+    moving = [getattr(getattr(aten, name.partition(".")[0]), name.partition(".")[2]) for name in MOVING]
     return {
-        torch.ops.aten._fft_c2r.default: _real_signal,
-        torch.ops.aten.mul.Tensor: _product,
-        torch.ops.aten.sym_size.int: _size,
-        torch.ops.aten.index.Tensor: core.aten_index,
-        torch.ops.aten.index_select.default: _along_axis(core.aten_index_select),
-        torch.ops.aten.select.int: _along_axis(core.aten_select),
-        torch.ops.aten.unsqueeze.default: _along_axis(core.aten_unsqueeze),
-        torch.ops.aten.expand.default: lambda tensor, size, **_: core.aten_expand(tensor, [*size, 2]),
-        torch.ops.aten.repeat.default: lambda tensor, repeats: core.aten_repeat(tensor, [*repeats, 1]),
-        torch.ops.aten.split_with_sizes.default: _parts,
+        **{operator: _beside_parts(operator, real.get(operator) or _of_torch(operator)) for operator in moving},
+        aten._fft_c2r.default: _real_signal,
+        aten.mul.Tensor: _product,
+        aten.sym_size.int: _size,
+        aten.index.Tensor: core.aten_index,
+        aten.expand.default: lambda tensor, size, **_: core.aten_expand(tensor, [*size, 2]),
+        aten.reshape.default: lambda tensor, shape: core.aten_reshape(tensor, [*shape, 2]),
+        aten.repeat.default: lambda tensor, repeats: core.aten_repeat(tensor, [*repeats, 1]),
     }
 
 
-def _along_axis(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of a real tensor and an axis, for complex tensors: these have one more axis, the last."""
-    return lambda tensor, dim, *arguments: function(tensor, _axis(dim), *arguments)
+def _of_torch(operator: Any) -> Callable[..., Any]:
+    """The function of torch's table for an operator on real tensors."""
+    function: Callable[..., Any] = getattr(core, operator._schema.name.replace("::", "_"))
+    return function
 
 
-def _axis(dim: int) -> int:
-    return dim if dim >= 0 else dim - 1
+def _beside_parts(operator: Any, function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of a real tensor and axes, for complex tensors: axes that count from the end have one more after."""
+    every = operator._schema.arguments
+
+    def translated(*arguments: Any) -> Any:
+        values = [*arguments, *(each.default_value for each in every[len(arguments) :])]
+        return function(
+            *(_axis(value) if "dim" in each.name else value for each, value in zip(every, values, strict=True))
+        )
+
+    return translated
 
 
-def _parts(tensor: Any, sizes: Any, dim: int = 0) -> Any:
-    """The parts of a complex tensor along an axis."""
-    return core.aten_split_with_sizes(tensor, sizes, _axis(dim))
+def _axis(dim: Any) -> Any:
+    """An axis, or several, of a complex tensor in ONNX; None stays."""
+    if isinstance(dim, Sequence):
+        return [_axis(each) for each in dim]
+    return dim - 1 if dim is not None and dim < 0 else dim
 
 
 def _real_signal(spectrum: Any, dim: Sequence[int], normalization: int, last_dim_size: Any) -> Any:

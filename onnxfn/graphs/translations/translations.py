@@ -190,10 +190,13 @@ def _where(condition: Any) -> list[Any]:
     return [op.Gather(indices, op.Constant(value_int=axis), axis=0) for axis in range(len(condition.shape))]
 
 
-def _repeat_interleave(tensor: Any, repeats: Any, dim: int, output_size: Any = None) -> Any:  # noqa: ARG001
-    """Each slice of a tensor along an axis, repeated."""
-    rank = len(tensor.shape)
-    axis = dim % rank
+def _repeat_interleave(tensor: Any, repeats: Any, dim: int | None = None, output_size: Any = None) -> Any:  # noqa: ARG001
+    """Each slice of a tensor along an axis, or each element where there is no axis, repeated."""
+    if dim is None:
+        tensor, rank, axis = op.Reshape(tensor, integers(-1)), 1, 0
+    else:
+        rank = len(tensor.shape)
+        axis = dim % rank
     is_dynamic = isinstance(repeats, onnx_ir.Value)
     times = op.Reshape(repeats, integers(1)) if is_dynamic else integers(repeats)
     unsqueezed = op.Unsqueeze(tensor, integers(axis + 1))

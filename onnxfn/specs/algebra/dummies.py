@@ -13,9 +13,9 @@ from attrs import evolve
 from numpy.typing import NDArray
 
 from onnxfn.specs.algebra.fills import FILLS, Fill, Side
-from onnxfn.specs.algebra.planned import AnySpec
+from onnxfn.specs.algebra.planned import AnySpec, Part
 from onnxfn.specs.algebra.spec import Dummies, ExportSpec
-from onnxfn.specs.axes import names, shape
+from onnxfn.specs.axes import AxisMap, names, shape
 from onnxfn.specs.axis_symbols import AxisFacts, fixed_sizes, traced_sizes
 from onnxfn.specs.converters import plain_number, resolve
 from onnxfn.specs.errors import InvalidSpec, MissingValue, OnnxfnError, UnknownName, raise_no_memory, unknown
@@ -129,9 +129,35 @@ def _of_shape(array: Any, shape: tuple[int, ...]) -> Array:
     return np.asarray(array)
 
 
+def size_inputs(spec: AnySpec) -> dict[str, AxisMap]:
+    """The inputs that are numbers, each the size of an axis: `forward` takes it for a whole number, not for a tensor.
+
+    >>> from onnxfn.specs.algebra.compose import compose
+    >>> from onnxfn.specs.algebra.facts import takes
+    >>> spec = compose(takes("rows", "", "n"), generates("n", "size", of=NestedDummy("uniform", "height")))
+    >>> {name: str(axes) for name, axes in size_inputs(spec).items()}
+    {'rows': '[height]'}
+    """
+    of = {each.name: dict(each.arguments)["of"].axes for each in spec.dummies.generators if each.function == "size"}
+    return {input_.name: of[input_.generator] for input_ in spec.inputs if input_.generator in of}
+
+
+def with_sizes_as_axes(part: Part) -> Part:
+    """A part whose numbers are tensors with that axis, of which `forward` takes the size: so it is traced."""
+    axes = size_inputs(part.spec)
+    inputs = tuple(evolve(each, axes=axes.get(each.name, each.axes)) for each in part.spec.inputs)
+    return evolve(part, spec=evolve(part.spec, inputs=inputs))
+
+
+def axes_of_inputs(spec: AnySpec) -> tuple[str, ...]:
+    """The names of all axes of the inputs, also of those that are the size of an axis."""
+    every = (*(input_.axes for input_ in spec.inputs), *size_inputs(spec).values())
+    return tuple(dict.fromkeys(name for axes in every for name in names(axes)))
+
+
 def known_sizes(spec: AnySpec, sizes: Mapping[str, int]) -> dict[str, int]:
     """The sizes of all axis symbols of the inputs: the given ones, then those of fixed axes, then those of the spec."""
-    axis_names = tuple(dict.fromkeys(name for input_ in spec.inputs for name in names(input_.axes)))
+    axis_names = axes_of_inputs(spec)
     for name, size in sizes.items():
         if name not in axis_names:
             raise unknown("size", name, axis_names, of=spec.name or "this spec")

@@ -45,6 +45,11 @@ def ids_with_image(random: Random, shape: tuple[int, ...], *, high: int, image: 
     return ids
 
 
+def size(random: Random, shape: tuple[int, ...], *, of: Array) -> Array:  # noqa: ARG001
+    """The length of another dummy, for a number that is the size of an axis: `size(of=NestedDummy("uniform", "n"))`."""
+    return np.full(shape, len(of))
+
+
 def uniform(random: Random, shape: tuple[int, ...], *, low: float = -1.0, high: float = 1.0) -> Array:
     """Uniformly distributed numbers between `low` and `high`."""
     return random.uniform(low, high, shape)
@@ -282,7 +287,7 @@ FILLS: Mapping[str, Fill] = MappingProxyType(
     {
         fill.__name__: fill
         for fill in (
-            *(integers, ids_with_end, ids_with_image, uniform, scaled, two_values, normal, constant, positions),
+            *(integers, ids_with_end, ids_with_image, size, uniform, scaled, two_values, normal, constant, positions),
             *(mrope_positions, mask, mixed_mask, special_ids, first_one),
             *(grids, packed_grids, rectangles, grid_mask, grid_positions, boxes),
         )

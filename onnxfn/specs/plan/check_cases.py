@@ -9,7 +9,7 @@ from typing import TypeVar
 from attrs import evolve
 
 from onnxfn.specs.algebra.compose import compose, group, named
-from onnxfn.specs.algebra.dummies import planned_sizes, sized
+from onnxfn.specs.algebra.dummies import axes_of_inputs, planned_sizes, sized
 from onnxfn.specs.algebra.planned import Case, PlannedSpec
 from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.axes import names, symbols, terms
@@ -42,8 +42,7 @@ def cases(spec: PlannedSpec) -> tuple[Case, ...]:
     In these two, all other sizes are larger than in the trace, by 3 and by 5. An axis that no case sizes, such as a
     renamed axis, gets larger sizes too; otherwise it would be checked at its traced size only.
     """
-    used = dict.fromkeys(name for input_ in spec.inputs for name in names(input_.axes))
-    traced = planned_sizes(spec, used)
+    traced = planned_sizes(spec, axes_of_inputs(spec))
     own = {name for case in spec.cases for name in traced_sizes(case)}
     missing = {name: size for name, size in traced.items() if name not in {*own, *fixed_sizes(spec)}}
     batch = batch_symbol(spec)

@@ -258,7 +258,9 @@ def _planned_axes(
     spec: ExportSpec, config: Snapshot, axes: Iterable[AxisFacts], tensors: Iterable[InputSpec]
 ) -> tuple[AxisFacts, ...]:
     """The axes with numbers. An axis that no input has keeps no more than a size that is a number already."""
-    used = {name for tensor in tensors for name in names(tensor.axes)}
+    nested = (value for each in spec.dummies.generators for _, value in each.arguments)
+    every_map = (each.axes for each in (*tensors, *nested) if hasattr(each, "axes"))
+    used = {name for axis_map in every_map for name in names(axis_map)}
     every = [_planned_axis(spec, config, axis, is_used=axis.name in used) for axis in axes]
     return tuple(axis for axis in every if axis != AxisFacts(axis.name))
 
