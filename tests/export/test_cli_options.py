@@ -20,6 +20,7 @@ FAILING = [
     ("batch", "no/folder", "out", "--debug"),
     ("tasks", "brt", "--debug"),
     ("demo", ".", "--debug"),
+    ("watch", "no/script", "out", "--modules", "a=b", "--run", "c", "--debug"),
     ("cache", "--clear", "--debug"),
 ]
 

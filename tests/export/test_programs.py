@@ -2,9 +2,11 @@
 
 import pytest
 import torch
+from command_line import invoke, succeed
 from torch import nn
 
 import onnxfn
+from onnxfn.export.run.program_check import check_program
 from onnxfn.programs import assembled, export_pipeline, watched
 
 
@@ -94,7 +96,7 @@ def ids(*shape):
     return torch.arange(torch.Size(shape).numel()).reshape(shape) % 40
 
 
-speech, ranker = Speech(), Ranker()
+speech, ranker, generator = Speech(), Ranker(), torch.Generator()
 detector = Detector().eval()
 PROGRAMS = {
     "text to speech": (speech, lambda size: speech(ids(1, 4 + size))),
@@ -122,6 +124,33 @@ def test_numbers_that_change_with_the_shapes_are_sizes(tmp_path):
     assert dict(result.outputs) == {"output": {1: "sides_0_0"}}
     with assembled(program, tmp_path / "out"):
         torch.testing.assert_close(run(2, 7), expected, rtol=1e-4, atol=1e-5)
+
+
+SCRIPT = """
+import torch
+from torch import nn
+
+modules = {"query": nn.Linear(8, 4), "documents": nn.GRU(8, 4, batch_first=True)}
+
+def scores(words):
+    return modules["query"](modules["documents"](torch.ones(words, words + 2, 8))[1][0].repeat(1, 2))
+
+if __name__ == "__main__":
+    raise KeyError("a program is run by --run alone")
+"""
+
+
+def test_the_modules_of_a_script_are_exported_as_it_calls_them(tmp_path):
+    (tmp_path / "ranker.py").write_text(SCRIPT)
+    words = ["watch", tmp_path / "ranker.py", tmp_path / "out", "--modules", "query=modules['query']"]
+    assert "query/model.onnx" in succeed(*words, "--run", "scores(2)", "--run", "scores(3)").stdout
+    assert onnxfn.load(tmp_path / "out" / "query").inputs == {"input": {0: "batch_size"}}
+    assert (
+        "--run score(2): name 'score' is not defined; names"
+        in invoke(*words, "--run", "score(2)", "--overwrite").stderr
+    )
+    words[4] = "query=modules"
+    assert "is of the type dict, and not an nn.Module" in invoke(*words, "--run", "scores(2)", "--overwrite").stderr
 
 
 def test_parts_that_a_later_program_lacks_are_deleted(tmp_path):
@@ -184,3 +213,18 @@ def test_what_is_no_program_is_refused_by_name(tmp_path):
         watched(speech)
     with pytest.raises(onnxfn.ModelNotFound, match="no part of the program"), assembled(speech, tmp_path):
         pass
+
+
+def test_the_result_of_the_program_is_compared_and_may_differ_by_what_errors_of_its_parts_make(tmp_path):
+    export_pipeline(ranker.modules, tmp_path / "out", run=lambda: PROGRAMS["ranker"][1](2), check=False)
+    errors = {"query": 1e-6, "document": 1e-6}
+    check_program(ranker.modules, tmp_path / "out", lambda: PROGRAMS["ranker"][1](2), errors)
+    check_program(ranker.modules, tmp_path / "out", lambda: torch.rand(2, generator=generator), errors)
+    check_program(ranker.modules, tmp_path / "out", lambda: print("no number"), errors)
+    before = {name: parameter.clone() for name, parameter in ranker.modules["query"].named_parameters()}
+    ranker.modules["query"].table.weight.data[5] += 0.01
+    try:
+        with pytest.raises(onnxfn.errors.CheckFailed, match="each part agrees alone, but the result of the program"):
+            check_program(ranker.modules, tmp_path / "out", lambda: PROGRAMS["ranker"][1](2), errors)
+    finally:
+        ranker.modules["query"].load_state_dict(before)

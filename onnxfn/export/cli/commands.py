@@ -141,6 +141,27 @@ def cache(
     say(f"{folder}: {'deleted ' if clear else ''}{len(entries)} files, {size / 10**6:.1f} MB")
 
 
+def watch(
+    script: Annotated[Path, typer.Argument(help="A Python script that makes a program; its __main__ part is not run.")],
+    out: Out,
+    *,
+    modules: Annotated[
+        list[str], typer.Option(help="NAME=EXPRESSION: a module of the script, such as encoder=model.encoder.")
+    ],
+    run: Annotated[
+        list[str],
+        typer.Option(
+            help="An expression that runs the program, such as 'main(2)'. What has another size in another run moves."
+        ),
+    ],
+    values: Values,
+) -> None:
+    """Export modules as a script calls them, each with a folder of its own in OUT."""
+    from onnxfn.export.cli.watch_command import export_script
+
+    export_script(script, out, modules, run, values)
+
+
 def demonstrate(out: Out, values: Values) -> None:
     """Export a real model, check it, and use it: all-MiniLM-L6-v2 compares sentences."""
     from onnxfn.export.cli.demo import demo
@@ -165,6 +186,7 @@ app.command("verify")(command(verify))
 app.command("inspect")(command(inspect, "json"))
 app.command("push")(command(push, "dry_run"))
 app.command("batch")(command(batch, *OF_ALL_JOBS, "dry_run", "json", "verbose", "overwrite"))
+app.command("watch")(command(watch, "check", "no_check", "overwrite", "json", "verbose"))
 app.command("tasks")(command(tasks))
 app.command("cache")(command(cache))
 app.command("demo")(command(demonstrate, "overwrite"))

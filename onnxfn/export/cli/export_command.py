@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -35,6 +35,7 @@ from onnxfn.export.run.diffusers import export_pipeline_request
 from onnxfn.export.run.requests import export_request, request_plan
 from onnxfn.specs.algebra.planned import Plan
 from onnxfn.specs.errors import OutputExists
+from onnxfn.specs.stored.reports import Exported
 from onnxfn.weights.layouts import layout_of
 
 
@@ -46,13 +47,16 @@ def run(request: ExportRequest, form: Form, *, dry_run: bool) -> None:
     if dry_run:
         print_plan(request_plan(request, on_event))
     elif request.library == "diffusers":
-        parts = export_pipeline_request(request, on_event)
-        everything = "\n".join(f"{name}: {part}" for name, part in parts.items())
-        content, brief = partial(pipeline_content, request.path, parts), partial(pipeline_text, request.path, parts)
-        say_in_form(form, content, everything, brief)
+        say_parts(form, request.path, export_pipeline_request(request, on_event))
     else:
         exported = export_request(request, on_event, partial(_before_graphs, print_plan))
         say_in_form(form, partial(result_content, exported), exported, partial(result_text, exported))
+
+
+def say_parts(form: Form, path: str, parts: Mapping[str, Exported]) -> None:
+    """Prints the results of the parts of a program in a form."""
+    everything = "\n".join(f"{name}: {part}" for name, part in parts.items())
+    say_in_form(form, partial(pipeline_content, path, parts), everything, partial(pipeline_text, path, parts))
 
 
 def _before_graphs(print_plan: Callable[[Plan], None], plan: Plan) -> None:

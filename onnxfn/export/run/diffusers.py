@@ -19,6 +19,7 @@ from onnxfn.export.publish.staging import Destination, check_destination, stagin
 from onnxfn.export.run.events import OnEvent, ignore, limited, stage_timer
 from onnxfn.export.run.export import export
 from onnxfn.export.run.loaded import Loaded
+from onnxfn.export.run.program_check import check_program
 from onnxfn.export.run.program_parts import pipeline_parts
 from onnxfn.graphs.build_options import BuildOptions
 from onnxfn.specs.errors import InvalidSpec, write_errors
@@ -46,9 +47,10 @@ def export_pipeline(
 ) -> dict[str, Exported]:
     """Writes each part of a pipeline of diffusers as `<part>/model.onnx` and checks it against PyTorch.
 
-    Schedulers, tokenizers and `model_index.json` are written as the pipeline saves them; for a program that saves none,
-    the index lists the parts. The files appear when all parts have succeeded. If one fails, nothing appears and an
-    earlier export stays as it was.
+    If the program has runs, its whole result on the files is compared with PyTorch's, too: for the last run, as far as
+    it is the same in each run. Schedulers, tokenizers and `model_index.json` are written as the pipeline saves them;
+    for a program that saves none, the index lists the parts. The files appear when all parts have succeeded. If one
+    fails, nothing appears and an earlier export stays as it was.
 
     Args:
         pipeline: A `diffusers.DiffusionPipeline`, an object with the same `components` and `config`, or any other
@@ -93,7 +95,8 @@ def export_pipeline(
     if destination.is_file:
         raise InvalidSpec(f"a pipeline has several files; name a folder, not {destination.path.name}")
     check_destination(destination.path, overwrite=overwrite)
-    parts = pipeline_parts(pipeline, *([run] if callable(run) else run))
+    runs = [run] if callable(run) else run
+    parts = pipeline_parts(pipeline, *runs)
     export_part = partial(export, check=check, build=build, write=write)
     listener = limited(on_event, timeout)
     exported: dict[str, Exported] = {}
@@ -101,6 +104,9 @@ def export_pipeline(
         for part in parts:
             known: dict[str, Any] = {"config": part.config, "on_event": _listener_of_part(listener, part.name)}
             exported[part.name] = export_part(part.spec, part.model, staging / part.name, **known)
+        if runs and check in (True, "whole"):
+            with stage_timer(listener) as (timed, _), timed("check", "program"):
+                check_program(pipeline, staging, runs[-1], {name: _error(part) for name, part in exported.items()})
         of_parts = json.dumps(dict.fromkeys(exported), indent=2)
         text = pipeline.to_json_string() if hasattr(pipeline, "to_json_string") else of_parts
         (staging / INDEX_FILE).write_text(text)
@@ -127,6 +133,11 @@ def export_pipeline_request(request: ExportRequest, on_event: OnEvent = ignore) 
     build = evolve(build_of(request), template_cache=None)  # it is of whole models
     runs = [partial(pipeline, **run_arguments(text)) for text in request.runs]
     return export_pipeline(pipeline, Path(request.path), run=runs, build=build, on_event=on_event, **requested)
+
+
+def _error(exported: Exported) -> float:
+    """The largest relative error of a part in its check."""
+    return max((each.max_rel for each in exported.report.differences), default=0.0) if exported.report else 0.0
 
 
 def _listener_of_part(on_event: OnEvent, name: str) -> OnEvent:
