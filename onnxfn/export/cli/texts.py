@@ -99,7 +99,9 @@ def pipeline_text(path: str, parts: Mapping[str, Exported]) -> str:
     status = "check passed" if all(part.report is not None for part in parts.values()) else "unchecked"
     heading = f"pipeline · {counted(len(parts), 'parts')} · {status}"
     size = file_size(sum(part.bytes for part in parts.values()))
-    return screen(heading, [(f"files in {path}", _file_rows(parts.values(), path))], f"{seconds:.1f} s · {size}")
+    remarks = [(remark,) for part in parts.values() for remark in part.plan.remarks]
+    sections: Sections = [(f"files in {path}", _file_rows(parts.values(), path)), ("remarks", remarks)]
+    return screen(heading, sections, f"{seconds:.1f} s · {size}")
 
 
 def screen(heading: str, sections: Sections, summary: str = "") -> str:

@@ -26,10 +26,11 @@ from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.conditions import SEPARATOR
 from onnxfn.specs.errors import InvalidSpec, ModelNotFound, listed
 from onnxfn.specs.plan.planning import resolved
+from onnxfn.weights.layouts import dtype_of_stem
 
 
 @contextmanager
-def assembled(program: Any, folder: str | Path) -> Iterator[tuple[str, ...]]:
+def assembled(program: Any, folder: str | Path, dtype: str | None = None) -> Iterator[tuple[str, ...]]:
     """Within it, a program runs on the ONNX files of its parts: torch tensors go in and come out as before.
 
     A method of a module is replaced if the folder has its part; the others run in PyTorch. Results have the form that
@@ -39,6 +40,7 @@ def assembled(program: Any, folder: str | Path) -> Iterator[tuple[str, ...]]:
         program: A dict of modules by their names, a module with children, or an object with `components`, such as a
             pipeline of diffusers.
         folder: The folder of `export_pipeline`.
+        dtype: Which of the `dtypes` of the export, for parts that have it. None: the first.
 
     Returns:
         A context that gives the names of the parts that are replaced.
@@ -66,9 +68,9 @@ def assembled(program: Any, folder: str | Path) -> Iterator[tuple[str, ...]]:
         rows = {f"{name}{suffix}": row for suffix, row in COMPONENT_ROWS.get(type(owner).__name__, ())}
         for method in methods_of(owner):
             part = part_name(name, method)
-            if (Path(folder) / part / "model.onnx").is_file():
+            if (file := file_of_part(Path(folder) / part, dtype)) is not None:
                 names = argument_names(spec_for(rows[part]), snapshot(owner)) if part in rows else {}
-                replaced[part] = (owner, method, load(Path(folder) / part / "model.onnx"), names)
+                replaced[part] = (owner, method, load(file), names)
     if not replaced:
         parts = listed([part_name(name, "forward") for name in components(program)])
         raise ModelNotFound(f"no part of the program in {folder}; its parts would be folders such as {parts}")
@@ -77,6 +79,12 @@ def assembled(program: Any, folder: str | Path) -> Iterator[tuple[str, ...]]:
             by_session = _by_session(getattr(owner, method), part, loaded, names)
             undo.enter_context(replaced_method(owner, method, by_session))
         yield tuple(replaced)
+
+
+def file_of_part(folder: Path, dtype: str | None) -> Path | None:
+    """The ONNX file of a part, in a dtype if it has that; None if there is none."""
+    files = sorted(folder.glob("model*.onnx"))
+    return next(iter([*(file for file in files if dtype_of_stem(file.stem) == dtype), *files]), None)
 
 
 def argument_names(spec: ExportSpec, config: Mapping[str, Any]) -> dict[str, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,10 +17,9 @@ from onnxfn.export.load.loading import load_library_model
 from onnxfn.export.publish.publishing import publish
 from onnxfn.export.publish.staging import Destination, check_destination, staging_folder
 from onnxfn.export.run.events import OnEvent, ignore, limited, stage_timer
-from onnxfn.export.run.export import export
 from onnxfn.export.run.loaded import Loaded
 from onnxfn.export.run.program_check import check_program
-from onnxfn.export.run.program_parts import pipeline_parts
+from onnxfn.export.run.program_parts import exported_part, pipeline_parts
 from onnxfn.graphs.build_options import BuildOptions
 from onnxfn.specs.errors import InvalidSpec, write_errors
 from onnxfn.specs.results.measurements import CheckMode
@@ -38,6 +37,7 @@ def export_pipeline(
     path: str | Path,
     *,
     run: Callable[[], Any] | Sequence[Callable[[], Any]] = (),
+    dtypes: Sequence[str] | Mapping[str, Sequence[str]] = (),
     check: bool | CheckMode = "whole",
     overwrite: bool = False,
     build: BuildOptions = BuildOptions(),
@@ -58,6 +58,8 @@ def export_pipeline(
         path: The folder that gets a folder for each part.
         run: A function without arguments that runs the program, or several: what has another size in another run moves
             in the graphs. Components without a row are exported as it calls them.
+        dtypes: The dtypes of all parts, as for `export`, or of some by their names. A part that overflows in float16 is
+            in float32, and a remark of its plan says so.
         check: How the files are compared with PyTorch: `whole`, `sections` or `none`, as for `export`.
         overwrite: Whether `path` may exist. What an earlier export of a program wrote there, ONNX files, their
             external data and unchanged side files, is deleted if this export does not replace it.
@@ -97,13 +99,14 @@ def export_pipeline(
     check_destination(destination.path, overwrite=overwrite)
     runs = [run] if callable(run) else run
     parts = pipeline_parts(pipeline, *runs)
-    export_part = partial(export, check=check, build=build, write=write)
+    export_part = partial(exported_part, check=check, build=build, write=write)
     listener = limited(on_event, timeout)
     exported: dict[str, Exported] = {}
     with write_errors(destination.path), staging_folder(destination) as staging:
         for part in parts:
             known: dict[str, Any] = {"config": part.config, "on_event": _listener_of_part(listener, part.name)}
-            exported[part.name] = export_part(part.spec, part.model, staging / part.name, **known)
+            own = tuple(dtypes.get(part.name, ()) if isinstance(dtypes, Mapping) else dtypes)
+            exported[part.name] = export_part(part, staging / part.name, own, **known)
         if runs and check in (True, "whole"):
             with stage_timer(listener) as (timed, _), timed("check", "program"):
                 check_program(pipeline, staging, runs[-1], {name: _error(part) for name, part in exported.items()})
@@ -129,7 +132,7 @@ def export_pipeline_request(request: ExportRequest, on_event: OnEvent = ignore) 
     with stage_timer(on_event) as (timed, _), timed("load", request.checkpoint):
         trust = request.trust_remote_code
         pipeline = load_library_model(request.library, request.checkpoint, trust_remote_code=trust)
-    requested: dict[str, Any] = {name: getattr(request, name) for name in ("check", "overwrite", "write")}
+    requested: dict[str, Any] = {name: getattr(request, name) for name in ("check", "dtypes", "overwrite", "write")}
     build = evolve(build_of(request), template_cache=None)  # it is of whole models
     runs = [partial(pipeline, **run_arguments(text)) for text in request.runs]
     return export_pipeline(pipeline, Path(request.path), run=runs, build=build, on_event=on_event, **requested)

@@ -12,9 +12,10 @@ import numpy as np
 
 from onnxfn.architectures.private.torch_names import torch_name
 from onnxfn.export.derive.watched import components, methods_of, part_name, replaced_method
-from onnxfn.export.run.assembled import assembled
+from onnxfn.export.run.assembled import assembled, file_of_part
 from onnxfn.specs.algebra.dummies import Array
 from onnxfn.specs.stored.reports import CheckFailed
+from onnxfn.weights.layouts import dtype_of_stem
 
 LEAST_ERROR = 1e-6
 """The least error that a part is taken to have, relative to the largest number of an output: rounding in float32."""
@@ -27,20 +28,24 @@ def check_program(program: Any, folder: Path, run: Callable[[], Any], errors: Ma
     """Compares the result of a program on its files with that in PyTorch; `errors`: the relative error of each part.
 
     What is allowed follows from the parts: the program runs in PyTorch once more, and each part is off by its error at
-    random. Nothing is compared if the result has no numbers, or differs from run to run in PyTorch.
+    random. Nothing is compared if the result has no numbers or differs from run to run in PyTorch, or a part has
+    files of other dtypes alone: their floors say what these cost.
 
     CheckFailed if the result differs by more. InvalidSpec if the files do not take what the program passes.
     """
+    files = [file_of_part(folder / part, None) for part in errors]
+    if any(dtype_of_stem(file.stem) != "float32" for file in files if file is not None):
+        return
     expected = _numbers(run)
     if not expected or not _alike(expected, again := _numbers(run)) or any(map(_distance, expected, again)):
         return
     with assembled(program, folder):
-        found = _numbers(run)
+        on_files = _numbers(run)
     with _disturbed(program, errors):
         disturbed = _numbers(run)
-    if not _alike(expected, found):
-        raise CheckFailed(f"the result on the files has the shapes {_shapes(found)}, in PyTorch {_shapes(expected)}")
-    for number, (of_torch, of_files) in enumerate(zip(expected, found, strict=True)):
+    if not _alike(expected, on_files):
+        raise CheckFailed(f"the result on the files has the shapes {_shapes(on_files)}, in PyTorch {_shapes(expected)}")
+    for number, (of_torch, of_files) in enumerate(zip(expected, on_files, strict=True)):
         rounding = LEAST_ERROR * float(np.abs(of_torch).max(initial=0)) + (of_torch.dtype.kind != "f")
         moved = _distance(of_torch, disturbed[number]) if _alike(expected, disturbed) else np.inf
         allowed, difference = TIMES_DISTURBED * (moved + rounding), _distance(of_torch, of_files)

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from math import isfinite
+from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from onnxfn.export.derive.watched import Watched, components, watched
 from onnxfn.export.find.lookup import derived, spec_for
 from onnxfn.export.find.other_libraries import COMPONENT_ROWS
 from onnxfn.export.run.assembled import argument_names
+from onnxfn.export.run.export import export
 from onnxfn.specs.algebra.config_values import snapshot
 from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.errors import UnknownName, listed
 from onnxfn.specs.plan.planning import resolved
+from onnxfn.specs.stored.reports import CheckFailed, Exported
 
 LEFT_OUT = ("image_encoder", "safety_checker")
 """Components that a pipeline of rows leaves out, as in Optimum."""
@@ -82,6 +87,23 @@ def pipeline_parts(pipeline: Any, *runs: Callable[[], Any]) -> tuple[PipelinePar
         fitting[name] if name in fitting else _watched_part(name, seen[name])
         for name in dict.fromkeys((*of_rows, *seen))
     )
+
+
+WIDER: Mapping[str, str] = MappingProxyType({"float16": "float32", "q4f16": "q4"})
+"""A dtype in which a part may overflow -> the dtype that it then has."""
+
+
+def exported_part(part: PipelinePart, path: Path, dtypes: tuple[str, ...], **known: Any) -> Exported:
+    """The export of a part in these dtypes; in wider ones if it overflows in them, with a remark."""
+    try:
+        return export(part.spec, part.model, path, dtypes=dtypes, **known)
+    except CheckFailed as error:
+        wider = tuple(dict.fromkeys(WIDER.get(dtype, dtype) for dtype in dtypes))
+        if wider == dtypes or all(isfinite(each.max_abs) for each in error.report.differences):
+            raise
+    exported = export(part.spec, part.model, path, dtypes=wider, **known)
+    remark = f"{part.name} overflows in float16; its dtypes are {', '.join(wider)}"
+    return evolve(exported, plan=evolve(exported.plan, remarks=(*exported.plan.remarks, remark)))
 
 
 def _takes(part: PipelinePart, seen: Watched) -> bool:
