@@ -14,7 +14,7 @@ from typing import Any
 from onnxfn.architectures.private.renamed import fields, name_among, renamed, spec_name
 from onnxfn.models.argument_builders import built_arguments
 from onnxfn.models.casting import cast_on_use
-from onnxfn.models.dtypes import float_dtype, torch_dtype
+from onnxfn.models.dtypes import float_dtype, float_dtypes, torch_dtype
 from onnxfn.models.model_state import unchanged_eval, with_attention
 from onnxfn.models.submodules import submodule_of
 from onnxfn.models.torch_modes import eager_branches, quiet, stable_sorts
@@ -191,11 +191,14 @@ def tensors_for(model: Any, spec: PlannedSpec, arrays: Mapping[str, Array], dtyp
     import torch
 
     device = next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
+    of_part = None if float_dtypes(model) else torch_dtype(spec.target.float_dtype)
     own = {input_.name: getattr(torch, input_.kind, None) for input_ in spec.inputs if input_.kind not in KINDS[:2]}
 
     def tensor(name: str, array: Array) -> Any:
         values = torch.tensor(array, device=device)  # a copy: the model may change its inputs
-        return values.to(dtype or own.get(name) or float_dtype(model)) if values.is_floating_point() else values
+        return (
+            values.to(dtype or own.get(name) or of_part or float_dtype(model)) if values.is_floating_point() else values
+        )
 
     return tuple(tensor(name, array) for name, array in arrays.items())
 
