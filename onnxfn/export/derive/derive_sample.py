@@ -88,7 +88,7 @@ def derive_from_sample(
     check_results(type(model).__name__, runs.runs, runs.complex_paths)
     provenance = ExportSpec(derived=_provenance(model, tensors, call))
     spec = compose(with_generators(base, generators), outputs_spec(runs.runs, names), provenance)
-    return with_traced_axes(copied, spec)
+    return with_traced_axes(copied, spec, runs.runs[0])
 
 
 def _target(model: Any, tensors: Sequence[SampleTensor]) -> Target:

@@ -10,8 +10,8 @@ from math import lcm
 from onnxfn.specs.conditions import Condition, range_conditions
 from onnxfn.specs.plan.size_cases import Sizes
 
-LARGEST_STEP = 64
-"""The largest step between two sizes of an axis that is tried."""
+STEPS = tuple(sorted(range(1, 65), key=lambda step: (step.bit_count(), step)))
+"""The steps between two sizes of an axis that are tried: first powers of two, which most are."""
 
 GROWN = (1, 2, 3, 5, 8)
 """How often an axis grows by a step. A module whose halves are rounded up takes more than the multiples of its step."""
@@ -50,8 +50,8 @@ def found_limits(base: Sizes, runs: Callable[[Sizes], bool]) -> tuple[Condition,
 
 
 def _step(base: Sizes, names: tuple[str, ...], runs: Callable[[Sizes], bool]) -> int | None:
-    """By how much some axes together can grow, as often as GROWN says; None up to `LARGEST_STEP`."""
-    for step in range(1, LARGEST_STEP + 1):
+    """By how much some axes together can grow, as often as GROWN says: the first of STEPS, or None."""
+    for step in STEPS:
         if all(runs({**base, **{name: base[name] + count * step for name in names}}) for count in GROWN):
             return step
     return None

@@ -7,7 +7,7 @@ from typing import Any
 
 from attrs import evolve
 
-from onnxfn.export.derive.probe import own_symbol
+from onnxfn.export.derive.probe import Run, own_symbol
 from onnxfn.export.derive.sample_runs import at_sizes, first_runs
 from onnxfn.graphs.capture.capture import tracing
 from onnxfn.graphs.capture.output_formulas import output_words
@@ -23,13 +23,14 @@ from onnxfn.specs.plan.planning import resolved
 from onnxfn.specs.plan.size_cases import within
 
 
-def with_traced_axes(model: Any, spec: ExportSpec) -> ExportSpec:
+def with_traced_axes(model: Any, spec: ExportSpec, run: Run) -> ExportSpec:
     """The spec with the axes that its outputs have in a trace; a size without a formula has a symbol of its own.
 
     An axis that the trace fixes has the word that the runs gave it. So has one that equals an axis of an input within
-    the limits of a module. It is not traced if outputs have the axes of the spec at far sizes, too.
+    the limits of a module. It is not traced if outputs have the axes of the spec at far sizes, too; `run` is one at near
+    sizes.
     """
-    if _is_right_far_away(model, spec):
+    if _is_right_far_away(model, spec, run):
         return spec
     part, traced = Part("model", resolved(spec, {})), tuple[tuple[str, ...], ...]()
     sizes = known_sizes(part.spec, {})
@@ -45,7 +46,7 @@ def with_traced_axes(model: Any, spec: ExportSpec) -> ExportSpec:
     return _with_moving_outputs(model, evolve(spec, outputs=named(spec.outputs, outputs)))
 
 
-def _is_right_far_away(model: Any, spec: ExportSpec) -> bool:
+def _is_right_far_away(model: Any, spec: ExportSpec, run: Run) -> bool:
     """Whether each axis of the outputs has the size of one of the inputs, or one size, also at twice all lengths.
 
     False if a size depends on values.
@@ -58,12 +59,11 @@ def _is_right_far_away(model: Any, spec: ExportSpec) -> bool:
         return False
     part = with_sizes_as_axes(Part("model", planned))
     with tracing(model, part, {}):
-        before, after = (fake_outputs(model, part, sizes) for sizes in (near, far))
-    if before is None or after is None:
-        return False
-    return all(
-        far_output.shape == tuple(value(each[at], far) if at in each else size for at, size in enumerate(output.shape))
-        for each, output, far_output in zip(moving, before, after, strict=True)
+        after = fake_outputs(model, part, far)
+    before = [run.shapes[output.forward_path] for output in spec.outputs]
+    return after is not None and all(
+        far_output.shape == tuple(value(each[at], far) if at in each else size for at, size in enumerate(near_shape))
+        for each, near_shape, far_output in zip(moving, before, after, strict=True)
     )
 
 

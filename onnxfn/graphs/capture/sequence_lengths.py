@@ -116,6 +116,11 @@ def _code_of(model: Any) -> list[Any]:
     return [each for each in loaded if type(each) is ModuleType]  # others may be imported when they are asked
 
 
+def _data(data: Any, tensor: Any) -> Any:
+    """The `data` of a tensor; in a trace a view of it, since torch does not see what is written into `data`."""
+    return data.__get__(tensor) if torch_name("proxy_mode")() is None else tensor.detach()
+
+
 @contextmanager
 def dynamic_lengths(model: Any) -> Iterator[None]:
     """Replaces the functions that fix a length, or pack and pad a sequence, in this thread while it lasts.
@@ -140,6 +145,7 @@ def dynamic_lengths(model: Any) -> Iterator[None]:
         (torch, "linspace", unit_steps),
         (torch, "as_tensor", tensor_of_sizes),
         (torch, "max_pool1d", _max_pool1d),
+        (torch.Tensor, "data", property(partial(_data, torch.Tensor.data))),
         (torch, "cdist", partial(_cdist, torch.cdist)),
         (torch.SymInt, "__hash__", lambda size: hash((id(size.node.shape_env), str(size)))),
         *((owner, "len", _length) for owner in _code_of(model)),
