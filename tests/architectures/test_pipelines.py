@@ -155,5 +155,7 @@ def test_the_command_line_watches_a_saved_pipeline_run(tmp_path):
     request = request_of(f"{tmp_path}/pipeline", tmp_path / "out", {"library": "diffusers", "run": runs})
     results = export_pipeline_request(request)
     assert dict(results["unet"].inputs["sample"]) == {0: "batch_size"}
+    by_itself = export_pipeline_request(evolve(request, runs=(), path=f"{tmp_path}/by itself"))
+    assert by_itself["unet"].inputs == results["unet"].inputs
     with pytest.raises(InvalidSpec, match="--run 'a cat' has no value for 'a cat'; write --run"):
         export_pipeline_request(evolve(request, runs=["a cat"], path=f"{tmp_path}/other"))

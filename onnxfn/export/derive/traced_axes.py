@@ -27,7 +27,7 @@ def with_traced_axes(model: Any, spec: ExportSpec, run: Run) -> ExportSpec:
     """The spec with the axes that its outputs have in a trace; a size without a formula has a symbol of its own.
 
     An axis that the trace fixes has the word that the runs gave it. So has one that equals an axis of an input within
-    the limits of a module. It is not traced if outputs have the axes of the spec at far sizes, too; `run` is one at near
+    the limits of a module. It is not traced if outputs have the axes of the spec at far sizes, too. `run`: one at near
     sizes.
     """
     if _is_right_far_away(model, spec, run):

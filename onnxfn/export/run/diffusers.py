@@ -57,7 +57,8 @@ def export_pipeline(
             program: a dict of modules by their names, a module with children.
         path: The folder that gets a folder for each part.
         run: A function without arguments that runs the program, or several: what has another size in another run moves
-            in the graphs. Components without a row are exported as it calls them.
+            in the graphs. Components without a row are exported as it calls them. Without one, a pipeline of diffusers
+            with such components runs at its smallest sizes.
         dtypes: The dtypes of all parts, as for `export`, or of some by their names. A part that overflows in float16 is
             in float32, and a remark of its plan says so.
         check: How the files are compared with PyTorch: `whole`, `sections` or `none`, as for `export`.
@@ -73,7 +74,7 @@ def export_pipeline(
         The result of `export` for each part, by the name of the part.
 
     Raises:
-        UnknownName: No spec is known for the class of a component, and there is no `run`.
+        UnknownName: No spec is known for the class of a component, and the program takes a `run`.
         InvalidSpec: `path` ends in `.onnx`; no spec can be derived for a component; or `write` says that weights are
             linked, and a pipeline has no single checkpoint.
         OutputExists: `path` exists, and `overwrite` is False.

@@ -14,6 +14,7 @@ from onnxfn.export.derive.watched import Watched, components, watched
 from onnxfn.export.find.lookup import derived, spec_for
 from onnxfn.export.find.other_libraries import COMPONENT_ROWS
 from onnxfn.export.run.assembled import argument_names
+from onnxfn.export.run.default_runs import default_runs
 from onnxfn.export.run.export import export
 from onnxfn.specs.algebra.config_values import snapshot
 from onnxfn.specs.algebra.spec import ExportSpec
@@ -47,14 +48,15 @@ def pipeline_parts(pipeline: Any, *runs: Callable[[], Any]) -> tuple[PipelinePar
     Args:
         pipeline: A `diffusers.DiffusionPipeline`, an object with the same `components` and `config`, a dict of modules
             by their names, or a module with children.
-        *runs: Functions without arguments that run the program, at several sizes.
+        *runs: Functions without arguments that run the program, at several sizes. Without them a pipeline with a
+            component that no row knows runs at its smallest sizes.
 
     Returns:
         The name, spec, model and configuration of each part.
 
     Raises:
         InvalidSpec: `pipeline` has no components, or no spec can be derived for one.
-        UnknownName: No spec is known for the class of a component, and there are no runs.
+        UnknownName: No spec is known for the class of a component, and the program cannot be run without `runs`.
 
     >>> from types import SimpleNamespace
     >>> CLIPTextModel = type("CLIPTextModel", (), {"forward": None, "state_dict": None, "config": {"vocab_size": 99}})
@@ -63,7 +65,8 @@ def pipeline_parts(pipeline: Any, *runs: Callable[[], Any]) -> tuple[PipelinePar
     ['text_encoder']
     """
     models = {name: model for name, model in components(pipeline).items() if runs or name not in LEFT_OUT}
-    if not runs and (unknown := [name for name, model in models.items() if _class(model) not in COMPONENT_ROWS]):
+    unknown = [name for name, model in models.items() if _class(model) not in COMPONENT_ROWS]
+    if unknown and not runs and not (runs := default_runs(pipeline)):
         raise UnknownName(
             f"no spec for {', '.join(f'{name} ({_class(models[name])})' for name in unknown)} of "
             f"{type(pipeline).__name__}; pass run=, a function that runs it; known classes: {listed(COMPONENT_ROWS)}"
