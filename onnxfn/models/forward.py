@@ -142,10 +142,16 @@ def raw_forward(model: Any, spec: PlannedSpec) -> Callable[[Sequence[Any]], Any]
         if not constant.path and (constant.name in parameters or (takes_others and constant.name not in passed))
     }
     inner = [constant for constant in spec.call.constants if constant.path]
+    of_sizes, of_model = size_inputs(spec), float_dtype(model)
+
+    def argument(name: str, tensor: Any) -> Any:
+        if name in of_sizes:  # a number, traced as the size of this axis
+            return tensor.shape[0] if tensor.ndim else int(tensor)
+        return tensor.to(of_model) if name in spec.io_names else tensor
 
     def forward(tensors: Sequence[Any]) -> Any:
         leaves = [
-            (input_.forward_path, _argument(model, spec, input_.name, tensor))
+            (input_.forward_path, argument(input_.name, tensor))
             for input_, tensor in zip(spec.inputs, tensors, strict=True)
         ]
         values = [(constant.path, _constant_value(model, spec, constant, tensors)) for constant in inner]
@@ -159,13 +165,6 @@ def raw_forward(model: Any, spec: PlannedSpec) -> Callable[[Sequence[Any]], Any]
         return (result,) if isinstance(result, torch.Tensor) else result
 
     return forward
-
-
-def _argument(model: Any, spec: PlannedSpec, name: str, tensor: Any) -> Any:
-    """The argument of `forward` for an input; a number that is the size of an axis is traced as such a size."""
-    if name in size_inputs(spec):
-        return tensor.shape[0] if tensor.ndim else int(tensor)
-    return tensor.to(float_dtype(model)) if name in spec.io_names else tensor
 
 
 def _check_layers(model: Any, spec: PlannedSpec, result: Any) -> None:
@@ -191,14 +190,12 @@ def tensors_for(model: Any, spec: PlannedSpec, arrays: Mapping[str, Array], dtyp
     import torch
 
     device = next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
-    of_part = None if float_dtypes(model) else torch_dtype(spec.target.float_dtype)
+    of_model = float_dtype(model) if float_dtypes(model) else torch_dtype(spec.target.float_dtype or "float32")
     own = {input_.name: getattr(torch, input_.kind, None) for input_ in spec.inputs if input_.kind not in KINDS[:2]}
 
     def tensor(name: str, array: Array) -> Any:
         values = torch.tensor(array, device=device)  # a copy: the model may change its inputs
-        return (
-            values.to(dtype or own.get(name) or of_part or float_dtype(model)) if values.is_floating_point() else values
-        )
+        return values.to(dtype or own.get(name) or of_model) if values.is_floating_point() else values
 
     return tuple(tensor(name, array) for name, array in arrays.items())
 
