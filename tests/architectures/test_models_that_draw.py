@@ -17,6 +17,7 @@ FILES = ("prepare_inputs_embeds", "language_model", "lm_head", "gen_head", "gen_
 START, IMAGE_START, PADDING = 1, 5, 0
 GUIDANCE = 5.0
 SIDE = 32
+NO_IMAGE = np.zeros((0, 0, 3, SIDE, SIDE), np.float32)
 
 
 @pytest.fixture(scope="module")
@@ -54,10 +55,6 @@ def states(sessions, embeddings, mask, past):
     return outputs["last_hidden_state"], outputs
 
 
-def no_image():
-    return np.zeros((0, 0, 3, SIDE, SIDE), np.float32)
-
-
 def test_the_files_are_those_that_transformers_js_loads(result):
     assert tuple(part.name for part in result.plan.parts) == FILES
     assert [*result.plan["prepare_inputs_embeds"].inputs] == ["input_ids", "pixel_values", "images_seq_mask"]
@@ -71,7 +68,7 @@ def test_the_text_after_images_has_the_logits_of_pytorch(model, sessions, images
     token, rows = model.config.image_token_id, (SIDE // 8) ** 2
     ids = np.array([[7, *[token] * rows * images, 8, 9]])
     pixels = np.random.default_rng(0).standard_normal((1, images, 3, SIDE, SIDE), dtype=np.float32)
-    embeddings = prepared(sessions, ids, pixels if images else no_image(), token)
+    embeddings = prepared(sessions, ids, pixels if images else NO_IMAGE, token)
     hidden, _ = states(sessions, embeddings, np.ones_like(ids), {})
     actual = outputs_of(sessions["lm_head"], {"last_hidden_state": hidden})["logits"]
     seen = {"pixel_values": torch.from_numpy(pixels[0])} if images else {}
@@ -99,7 +96,7 @@ def drawn_codes(model, sessions, ids):
     """The codes of an image, greedily: for each step the logits with the text, guided away from those without it."""
     plain = np.where((ids == START) | (ids == IMAGE_START), ids, PADDING)
     mask, past = np.ones((2, ids.shape[1]), np.int64), {}
-    embeddings, codes = prepared(sessions, np.concatenate([ids, plain]), no_image(), -1), []
+    embeddings, codes = prepared(sessions, np.concatenate([ids, plain]), NO_IMAGE, -1), []
     for _ in range(model.config.vision_config.num_image_tokens):
         hidden, past = states(sessions, embeddings, mask, past)
         told, untold = outputs_of(sessions["gen_head"], {"last_hidden_state": hidden})["logits"][:, -1]

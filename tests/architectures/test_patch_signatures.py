@@ -250,23 +250,13 @@ def test_a_patch_that_lacks_an_argument_is_no_refusal_of_a_tower(narrow_patch):
     assert message.startswith(f"the patch {__name__}:narrow of {target} does not fit: ")
 
 
-def test_a_type_error_of_a_patch_of_a_row_is_its_own():
-    from transformers.models.bart import modeling_bart
-
-    name = f"{modeling_bart.__name__}:shift_tokens_right"
-    patch = Patch(name, by="attention.padding_mask", why="why")
-    with applied((patch,)), pytest.raises(PatchFailed, match=r"does not fit: .*decoder_start_token_id"):
-        modeling_bart.shift_tokens_right(None, 1, decoder_start_token_id=2)
-
-
-def test_a_call_that_the_original_refuses_too_is_no_fault_of_the_patch():
-    from transformers.models.mbart import modeling_mbart
-
-    name = f"{modeling_mbart.__name__}:shift_tokens_right"
-    patch = Patch(name, by="attention.padding_mask", why="why")
-    with applied((patch,)), pytest.raises(TypeError) as error:
-        modeling_mbart.shift_tokens_right(None, 1, decoder_start_token_id=2)
-    assert not isinstance(error.value, PatchFailed)
+@pytest.mark.parametrize(("folder", "of_the_patch"), [("bart", True), ("mbart", False)])
+def test_a_type_error_is_a_fault_of_a_patch_unless_the_original_refuses_the_call_too(folder, of_the_patch):
+    module = import_module(f"transformers.models.{folder}.modeling_{folder}")
+    patch = Patch(f"{module.__name__}:shift_tokens_right", by="attention.padding_mask", why="why")
+    with applied((patch,)), pytest.raises(TypeError, match="decoder_start_token_id") as error:
+        module.shift_tokens_right(None, 1, decoder_start_token_id=2)
+    assert ("does not fit: " in str(error.value)) == isinstance(error.value, PatchFailed) == of_the_patch
 
 
 def test_a_type_error_of_the_model_within_a_patch_stays_one():

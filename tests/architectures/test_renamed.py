@@ -68,8 +68,7 @@ def test_an_export_says_nothing_of_deprecated_names(tmp_path):
     handler.emit = lambda record: heard.append(record.getMessage())
     logging.getLogger("transformers").addHandler(handler)
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", FutureWarning)
+        with warnings.catch_warnings(action="error", category=FutureWarning):
             model = tiny.model("llama", "LlamaForCausalLM")
             spec = onnxfn.derived(model, "text-generation-with-past")
             onnxfn.export(spec, model, tmp_path / "out")

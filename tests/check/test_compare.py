@@ -29,14 +29,8 @@ def normal(seed, length, scale):
 
 
 def judged(dtype, actual, expected, exact):
-    return compare(
-        spec(dtype),
-        "y",
-        "case",
-        actual.astype(np.float32),
-        expected.astype(np.float32),
-        exact=Exact(lambda: ("float64", exact)),
-    )
+    arrays = actual.astype(np.float32), expected.astype(np.float32)
+    return compare(spec(dtype), "y", "case", *arrays, exact=Exact(lambda: ("float64", exact)))
 
 
 def norms(error, expected):

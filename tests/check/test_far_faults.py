@@ -61,11 +61,8 @@ WHOLE, LAYERS = references.FAR_TEXT_BUDGET, 0
 
 def number(old, new, model):
     """An integer of the graph has another value, wherever it is."""
-    names = [
-        name
-        for name in initializers(model)
-        if (value := constant(model, name)).size == 1 and value.dtype.kind == "i" and value == old
-    ]
+    integers = {name: constant(model, name) for name in initializers(model)}
+    names = [name for name, value in integers.items() if value.size == 1 and value.dtype.kind == "i" and value == old]
     assert names, old
     for name in names:
         set_constant(model, name, np.full_like(constant(model, name), new))

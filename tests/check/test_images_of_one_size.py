@@ -84,15 +84,12 @@ def test_a_range_of_sizes_that_is_asked_for_is_no_single_size(tmp_path):
 
 
 def test_a_graph_that_is_wrong_for_that_size_too_stays_an_error(tmp_path, monkeypatch):
-    model = Patches(resized)
-    monkeypatch.setattr("onnxfn.graphs.traced_graphs.share_size_reads", lambda graph, _: with_subtractions(graph))
+    def with_subtractions(graph, _):
+        for node in graph.graph:
+            node.op_type = "Sub" if node.op_type == "Add" else node.op_type
+        return graph
+
+    monkeypatch.setattr("onnxfn.graphs.traced_graphs.share_size_reads", with_subtractions)
     with pytest.raises(CheckFailed):
-        onnxfn.export(SPEC, model, tmp_path / "model.onnx")
+        onnxfn.export(SPEC, Patches(resized), tmp_path / "model.onnx")
     assert not (tmp_path / "model.onnx").exists()
-
-
-def with_subtractions(graph):
-    """A graph whose additions are subtractions."""
-    for node in graph.graph:
-        node.op_type = "Sub" if node.op_type == "Add" else node.op_type
-    return graph

@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import peft_adapters
 import pytest
-import tiny
 import torch
 from command_line import exported_checkpoint
 from onnxruntime import AdapterFormat, InferenceSession, LoraAdapter, RunOptions
@@ -68,15 +67,12 @@ def exported(base, adapters, tmp_path_factory):
 
 def feeds(session, length):
     """A prompt of two rows, and an empty cache."""
-    shapes = {"past_sequence_length": 0}
     ids = np.arange(2 * length).reshape(2, length) % 20
     known = {"input_ids": ids, "attention_mask": np.ones_like(ids), "position_ids": np.tile(np.arange(length), (2, 1))}
     caches = {each.name: each.shape for each in session.get_inputs() if each.name not in known}
-    empty = {
-        name: np.zeros([2 if size == "batch_size" else shapes.get(size, size) for size in shape], np.float32)
-        for name, shape in caches.items()
-    }
-    return known | empty
+    sizes = {"batch_size": 2, "past_sequence_length": 0}
+    shapes = {name: [sizes.get(size, size) for size in shape] for name, shape in caches.items()}
+    return known | {name: np.zeros(shape, np.float32) for name, shape in shapes.items()}
 
 
 def logits_of_torch(model, length):
@@ -139,11 +135,10 @@ def test_a_graph_from_the_template_cache_and_one_in_float16_have_the_inputs(base
         assert onnxfn.export(spec, base, tmp_path / name, adapter=adapters[0], build=build).report.passed
 
 
-def test_each_file_of_an_encoder_and_its_decoder_gets_its_part_of_the_adapter(tmp_path):
-    model = tiny.model("t5", "AutoModelForSeq2SeqLM")
-    adapter = write_random(tmp_path / "adapter", model, (".q", ".wo"), 3, seed=4)
-    spec = onnxfn.with_adapter_inputs(onnxfn.spec_for(model, "text2text-generation-with-past"), "q", "wo")
-    exported = onnxfn.export(spec, model, tmp_path / "out", adapter=adapter)
+def test_each_file_of_an_encoder_and_its_decoder_gets_its_part_of_the_adapter(t5, tmp_path):
+    adapter = write_random(tmp_path / "adapter", t5, (".q", ".wo"), 3, seed=4)
+    spec = onnxfn.with_adapter_inputs(onnxfn.spec_for(t5, "text2text-generation-with-past"), "q", "wo")
+    exported = onnxfn.export(spec, t5, tmp_path / "out", adapter=adapter)
     assert exported.report.passed
     for part in ("encoder_model", "decoder_model_merged"):
         session = InferenceSession(str(tmp_path / f"out/{part}.onnx"), silent_options())

@@ -128,9 +128,10 @@ def test_a_prefix_of_the_head_is_added_or_left_out():
     assert_merged(model, {key.removeprefix("model."): tensor for key, tensor in merged.items()})
 
 
-def replaced_layer():
-    model = peft_adapters.base_model("patterns")
-    model.model.layers[0].mlp.down_proj = torch.nn.Linear(10, 8)
+def replaced(name, layer, *sizes, **options):
+    """A base model with another linear layer."""
+    model = peft_adapters.base_model(name)
+    model.set_submodule(layer, torch.nn.Linear(*sizes, **options))
     return model
 
 
@@ -140,19 +141,21 @@ def tied_head():
     return model
 
 
-def wider_head():
-    model = peft_adapters.base_model("rslora")
-    model.lm_head = torch.nn.Linear(8, 21, bias=False)
-    return model
-
-
 @pytest.mark.parametrize(
     ("name", "model", "part"),
     [
         ("patterns", lambda: peft_adapters.base_model("dora"), "down_proj; the model has none of this name"),
-        ("patterns", replaced_layer, "by a matrix of the shape [8, 12]; known are: Linear"),
+        (
+            "patterns",
+            lambda: replaced("patterns", "model.layers.0.mlp.down_proj", 10, 8),
+            "by a matrix of the shape [8, 12]; known are: Linear",
+        ),
         ("embedding", tied_head, "which is tied to lm_head.weight"),
-        ("rslora", wider_head, "has lm_head.weight [20, 8]; the model has one of the shape [21, 8]"),
+        (
+            "rslora",
+            lambda: replaced("rslora", "lm_head", 8, 21, bias=False),
+            "has lm_head.weight [20, 8]; the model has one of the shape [21, 8]",
+        ),
     ],
     ids=["another model", "another layer", "tied", "wider"],
 )

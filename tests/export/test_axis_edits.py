@@ -7,15 +7,7 @@ import pytest
 import torch
 
 import onnxfn
-from onnxfn import (
-    CaptureFailed,
-    spec_for,
-    with_axis_names,
-    with_constants,
-    with_dtypes,
-    with_input_order,
-    with_shapes,
-)
+from onnxfn import spec_for, with_axis_names, with_constants, with_dtypes, with_input_order, with_shapes
 
 
 def axes(file):
@@ -41,7 +33,7 @@ def test_a_file_has_the_new_names_and_the_range(classifier, tmp_path):
 
 def test_a_range_beyond_what_the_model_can_take_is_refused(classifier, tmp_path):
     with pytest.raises(
-        CaptureFailed, match=r"takes the sizes 2 to 96 .* use with_shapes\(spec, sequence_length=\(2, 96\)\)"
+        onnxfn.CaptureFailed, match=r"takes the sizes 2 to 96 .* use with_shapes\(spec, sequence_length=\(2, 96\)\)"
     ):
         onnxfn.export(with_shapes(spec_for(classifier), sequence_length=(2, 128)), classifier, tmp_path / "out")
 

@@ -11,19 +11,7 @@ import torch
 from torch import nn
 
 import onnxfn
-from onnxfn import (
-    CaptureFailed,
-    CheckFailed,
-    InvalidSpec,
-    MissingValue,
-    UnknownName,
-    case,
-    compose,
-    gives,
-    patched,
-    sized,
-    takes,
-)
+from onnxfn import case, compose, gives, patched, sized, takes
 
 INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 
@@ -89,7 +77,7 @@ def test_the_dtype_of_a_sample_is_kept(dtype, tmp_path):
 
 def test_bfloat16_is_kept_and_refused_by_the_check_with_advice(tmp_path):
     spec = onnxfn.derived(torch.neg, sample=torch.ones(2, 3, dtype=torch.bfloat16))
-    with pytest.raises(CheckFailed, match=r"its CPU kernels lack this type"):
+    with pytest.raises(onnxfn.CheckFailed, match=r"its CPU kernels lack this type"):
         onnxfn.export(spec, torch.neg, tmp_path / "model.onnx")
     onnxfn.export(spec, torch.neg, tmp_path / "model.onnx", check=False)
     assert ports(tmp_path) == ["BFLOAT16", "BFLOAT16"]
@@ -100,7 +88,7 @@ def test_a_graph_that_ignores_a_mask_of_ones_fails_its_check(tmp_path):
     spec = onnxfn.derived(model, sample=POOLED, axes=TOKENS)
     exported(spec, model, tmp_path)
     faulty = patched(f"{__name__}:masked_mean", by=f"{__name__}:mean_without_mask", why="a fault")
-    with pytest.raises(CheckFailed, match="'output' is"):
+    with pytest.raises(onnxfn.CheckFailed, match="'output' is"):
         onnxfn.export(compose(spec, faulty), model, tmp_path / "faulty.onnx")
 
 
@@ -157,7 +145,7 @@ def test_a_range_may_be_given():
     [({"idz": (0, 3)}, "no tensor 'idz' for the sample"), ({"ids": (3, 3)}, "the range of 'ids' is (3, 3); write")],
 )
 def test_a_wrong_range_is_refused(ranges, message):
-    with pytest.raises(InvalidSpec if "ids" in ranges else UnknownName, match=re.escape(message)):
+    with pytest.raises(onnxfn.InvalidSpec if "ids" in ranges else onnxfn.UnknownName, match=re.escape(message)):
         onnxfn.derived(Pooled(), sample=POOLED, ranges=ranges)
 
 
@@ -198,7 +186,7 @@ def test_an_input_without_dynamic_axes_has_other_values_in_each_case(tmp_path):
     GAIN.append(gains[0])
     exported(spec, model, tmp_path)
     constant = patched(f"{__name__}:times", by=f"{__name__}:times_of_the_trace", why="a fault")
-    with pytest.raises(CheckFailed):
+    with pytest.raises(onnxfn.CheckFailed):
         onnxfn.export(compose(spec, constant), model, tmp_path / "faulty.onnx")
 
 
@@ -263,7 +251,7 @@ def test_a_module_may_take_any_number_of_arguments(tmp_path):
     ],
 )
 def test_a_sample_of_something_else_is_refused_in_one_line(sample, message):
-    with pytest.raises(InvalidSpec, match=f"^{re.escape(message)}[^\n]*$"):
+    with pytest.raises(onnxfn.InvalidSpec, match=f"^{re.escape(message)}[^\n]*$"):
         onnxfn.derived(nn.ReLU(), sample=sample)
 
 
@@ -307,7 +295,7 @@ def test_the_least_size_that_a_module_takes_is_a_limit(tmp_path):
 
 
 def test_a_class_is_refused_with_advice():
-    with pytest.raises(InvalidSpec, match=re.escape("the model is the class Linear; pass an instance: Linear(...)")):
+    with pytest.raises(onnxfn.InvalidSpec, match=r"the model is the class Linear; pass an instance: Linear\(\.\.\.\)"):
         onnxfn.derived(nn.Linear, sample=torch.ones(3, 4))
 
 
@@ -378,7 +366,7 @@ def test_a_path_leads_to_an_output_in_tuples(tmp_path):
     ],
 )
 def test_an_error_about_a_spec_names_the_line_to_write(spec, model, message, tmp_path):
-    with pytest.raises((UnknownName, InvalidSpec, CaptureFailed), match=re.escape(message)):
+    with pytest.raises((onnxfn.UnknownName, onnxfn.InvalidSpec, onnxfn.CaptureFailed), match=re.escape(message)):
         onnxfn.export(spec, model, tmp_path / "model.onnx")
 
 
@@ -418,16 +406,16 @@ def test_an_error_about_a_module_around_a_model_names_the_line_to_write(tmp_path
     message = (
         "the configuration has no 'vocab_size'; it has: none; Module has no configuration: pass config=model.inner."
     )
-    with pytest.raises(MissingValue, match=re.escape(message)):
+    with pytest.raises(onnxfn.MissingValue, match=re.escape(message)):
         onnxfn.export(spec, module, tmp_path / "out")
     message = "nothing at 'logits'; there is: tuple; forward returns one tensor: write gives('scores', 'batch_size _', "
     without_segments = onnxfn.without(spec, "token_type_ids")
-    with pytest.raises(CaptureFailed, match=re.escape(message)):
+    with pytest.raises(onnxfn.CaptureFailed, match=re.escape(message)):
         onnxfn.export(without_segments, module, tmp_path / "out", config=module.inner.config)
 
 
 def test_the_pattern_of_the_only_tensor_may_be_a_text():
     spec = onnxfn.derived(nn.Linear(3, 4), sample=(torch.ones(2, 3),), axes="rows _")
     assert str(spec.inputs[0].axes) == "[rows, 3]"
-    with pytest.raises(InvalidSpec, match="tensors ids, mask; write a pattern for each"):
+    with pytest.raises(onnxfn.InvalidSpec, match="tensors ids, mask; write a pattern for each"):
         onnxfn.derived(Pooled(), sample=POOLED, axes="batch_size time")

@@ -9,28 +9,23 @@ from onnxfn.specs.errors import OutputExists
 from onnxfn.weights.journal import STAGING_PREFIX
 
 
-@pytest.mark.parametrize("name", ["link", "link.onnx"])
-def test_a_link_to_nothing_is_refused(tmp_path, name):
-    (tmp_path / name).symlink_to("missing")
-    message = refusal(OutputExists, check_destination, tmp_path / name, overwrite=True)
-    assert message == (
-        f"{tmp_path / name} is a link to missing, which does not exist; create that, or choose another path"
-    )
-
-
-@pytest.mark.parametrize("name", ["file/out", "file/deep/out", "file/model.onnx", "link/out"])
-def test_a_path_below_a_file_is_refused(tmp_path, name):
+@pytest.mark.parametrize(
+    ("names", "reason"),
+    [
+        ("link link.onnx", "is a link to missing, which does not exist; create that, or choose another path"),
+        ("file/out file/deep/out file/model.onnx", "is below {}/file, which is not a folder; choose another path"),
+        ("link/out", "is below {}/link, which is not a folder; choose another path"),
+        ("folder.onnx", "is a folder and ends in .onnx; name a file in it, or another folder"),
+    ],
+)
+def test_what_is_no_place_for_an_export_is_refused(tmp_path, names, reason):
     (tmp_path / "file").write_text("mine")
-    (tmp_path / "link").symlink_to("missing")
-    message = refusal(OutputExists, check_destination, tmp_path / name, overwrite=True)
-    above = tmp_path / name.split("/")[0]
-    assert message == f"{tmp_path / name} is below {above}, which is not a folder; choose another path"
-
-
-def test_a_folder_whose_name_ends_in_onnx_is_refused(tmp_path):
-    (tmp_path / "model.onnx").mkdir()
-    message = refusal(OutputExists, check_destination, tmp_path / "model.onnx", overwrite=True)
-    assert message.endswith("is a folder and ends in .onnx; name a file in it, or another folder")
+    (tmp_path / "folder.onnx").mkdir()
+    for link in ("link", "link.onnx"):
+        (tmp_path / link).symlink_to("missing")
+    for name in names.split():
+        message = refusal(OutputExists, check_destination, tmp_path / name, overwrite=True)
+        assert message == f"{tmp_path / name} {reason.format(tmp_path)}"
 
 
 def test_a_folder_with_staging_folders_alone_is_empty(tmp_path):

@@ -25,8 +25,7 @@ def llama(tmp_path_factory):
 
 
 def inspected(*words):
-    result = succeed("inspect", *words)
-    return result.stdout
+    return succeed("inspect", *words).stdout
 
 
 @pytest.mark.parametrize("name", ["model", "model_q4"])

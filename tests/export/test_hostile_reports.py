@@ -146,14 +146,13 @@ def test_a_file_of_a_report_that_is_a_link_out_of_its_folder_is_not_saved(target
 
 
 def test_a_report_that_is_a_link_or_a_named_pipe_is_not_read(exported, tmp_path):
-    (tmp_path / "out").mkdir()
-    (tmp_path / "out" / REPORT_FILE).symlink_to(exported / REPORT_FILE)
-    assert recorded(tmp_path / "out") is None
-    assert is_foreign_report(tmp_path / "out" / REPORT_FILE)
-    (tmp_path / "out" / REPORT_FILE).unlink()
-    os.mkfifo(tmp_path / "out" / REPORT_FILE)
-    assert recorded(tmp_path / "out") is None
-    assert is_foreign_report(tmp_path / "out" / REPORT_FILE)
+    for folder in (tmp_path / "link", tmp_path / "pipe"):
+        folder.mkdir()
+    (tmp_path / "link" / REPORT_FILE).symlink_to(exported / REPORT_FILE)
+    os.mkfifo(tmp_path / "pipe" / REPORT_FILE)
+    for folder in tmp_path.iterdir():
+        assert recorded(folder) is None
+        assert is_foreign_report(folder / REPORT_FILE)
 
 
 def test_digests_of_files_outside_are_not_read(tmp_path, monkeypatch):

@@ -16,7 +16,7 @@ from onnxfn.specs.edits.tensors import only_tasks
 from onnxfn.specs.errors import InvalidSpec, UnknownName
 from onnxfn.specs.tasks.tasks import for_task
 
-BERT = ARCHITECTURES["bert"]
+BERT, TEXTS = ARCHITECTURES["bert"], compose(text_encoder, bert_inputs)
 CONFIG = {"model_type": "bert", "vocab_size": 50}
 
 
@@ -69,8 +69,7 @@ def test_a_task_of_the_class_that_neither_the_row_nor_transformers_has_is_not_ch
 
 
 def test_a_row_can_be_added_to_the_table():
-    mine = compose(text_encoder, bert_inputs)
-    assert spec_for("mine", architectures=ARCHITECTURES | {"mine": mine}) == mine
+    assert spec_for("mine", architectures=ARCHITECTURES | {"mine": TEXTS}) == TEXTS
 
 
 @pytest.mark.parametrize("find", [spec_for, tasks_for])
@@ -144,10 +143,8 @@ def test_a_spec_with_outputs_needs_no_task():
 
 def test_outputs_of_the_spec_come_before_the_outputs_of_the_task():
     spec = compose(BERT, gives("pooler_output", "batch_size _"))
-    assert [output.name for output in with_model_task(spec, model("BertModel")).outputs] == [
-        "pooler_output",
-        "last_hidden_state",
-    ]
+    names = [output.name for output in with_model_task(spec, model("BertModel")).outputs]
+    assert names == ["pooler_output", "last_hidden_state"]
 
 
 def test_a_model_whose_class_implies_no_task_needs_a_spec_with_a_task():
@@ -170,24 +167,17 @@ def test_a_model_for_another_task_raises_an_error(spec, advice):
     assert refusal(InvalidSpec, with_model_task, spec, model("BertModel")) == start + advice
 
 
-LLAMA = ("llama", "LlamaForCausalLM")
-MISMATCHES = (
-    (for_task(BERT, "fill-mask"), LLAMA, "the spec is for bert, and the model is llama: write spec_for(model)"),
-    (
-        for_task(compose(text_encoder, bert_inputs), "text-classification"),
-        LLAMA,
-        "load it with AutoModelForSequenceClassification, or write spec_for(model), which is for text-generation",
-    ),
-    (
-        for_task(compose(text_encoder, bert_inputs), "fill-mask"),
-        LLAMA,
-        "not for fill-mask; write spec_for(model), which is for text-generation",
-    ),
+@pytest.mark.parametrize(
+    ("spec", "advice"),
+    [
+        (for_task(BERT, "fill-mask"), "the spec is for bert, and the model is llama: write spec_for(model)"),
+        (
+            for_task(TEXTS, "text-classification"),
+            "load it with AutoModelForSequenceClassification, or write spec_for(model), which is for text-generation",
+        ),
+        (for_task(TEXTS, "fill-mask"), "not for fill-mask; write spec_for(model), which is for text-generation"),
+    ],
 )
-"""A spec, a model type and a class of another architecture, and what to write."""
-
-
-@pytest.mark.parametrize(("spec", "other", "advice"), MISMATCHES)
-def test_the_advice_for_a_model_of_another_architecture_is_one_that_helps(spec, other, advice):
+def test_the_advice_for_a_model_of_another_architecture_is_one_that_helps(spec, advice):
     """transformers has no class of Llama for fill-mask, and its class for texts does not fit a spec of BERT."""
-    assert refusal(InvalidSpec, with_model_task, spec, model(other[1], other[0])).endswith(advice)
+    assert refusal(InvalidSpec, with_model_task, spec, model("LlamaForCausalLM", "llama")).endswith(advice)

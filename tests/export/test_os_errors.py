@@ -88,16 +88,17 @@ def gone_folder(top):
     return "out"
 
 
-def obstructed_subfolder(top):
-    file(folder(top / "out") / "onnx")
-    return top / "out"
-
-
 def device(top):
     os.mkfifo(top / "out")
     return top / "out"
 
 
+def denied(prepare, message="permission denied", flags=()):
+    """A situation in which a permission is missing."""
+    return Fault(prepare, message, flags, unprivileged=True)
+
+
+UNREAD = "cannot be read: permission denied"
 FAULTS = {
     "a long name": Fault(lambda top: top / ("o" * 300), "file name too long"),
     "a long name of a file": Fault(lambda top: top / ("o" * 300 + ".onnx"), "file name too long"),
@@ -119,29 +120,17 @@ FAULTS = {
     "no current folder": Fault(gone_folder, "the current folder does not exist any more"),
     "a system folder": Fault(lambda _: "/proc/out", "cannot write /proc/out: no such file or directory"),
     "a file where a folder is": Fault(
-        obstructed_subfolder, "not a directory", ("--overwrite", "--layout", "transformers.js")
+        lambda top: file(folder(top / "out") / "onnx").parent,
+        "not a directory",
+        ("--overwrite", "--layout", "transformers.js"),
     ),
-    "a parent without write permission": Fault(
-        lambda top: folder(top / "mine", 0o555) / "out", "permission denied", (), unprivileged=True
-    ),
-    "a parent without search permission": Fault(
-        lambda top: folder(top / "mine", 0o600) / "out", "permission denied", (), unprivileged=True
-    ),
-    "a folder without write permission": Fault(
-        lambda top: folder(top / "out", 0o555), "permission denied", ("--overwrite",), unprivileged=True
-    ),
-    "weights without read permission": Fault(
-        lambda top: with_mode(top, 0, "model.safetensors"), "cannot be read: permission denied", (), unprivileged=True
-    ),
-    "a configuration without read permission": Fault(
-        lambda top: with_mode(top, 0, "config.json"), "cannot be read: permission denied", (), unprivileged=True
-    ),
-    "a checkpoint without search permission": Fault(
-        lambda top: with_mode(top, 0o600), "cannot be read: permission denied", (), unprivileged=True
-    ),
-    "a checkpoint without read permission": Fault(
-        lambda top: with_mode(top, 0), "permission denied", (), unprivileged=True
-    ),
+    "a parent without write permission": denied(lambda top: folder(top / "mine", 0o555) / "out"),
+    "a parent without search permission": denied(lambda top: folder(top / "mine", 0o600) / "out"),
+    "a folder without write permission": denied(lambda top: folder(top / "out", 0o555), flags=("--overwrite",)),
+    "weights without read permission": denied(lambda top: with_mode(top, 0, "model.safetensors"), UNREAD),
+    "a configuration without read permission": denied(lambda top: with_mode(top, 0, "config.json"), UNREAD),
+    "a checkpoint without search permission": denied(lambda top: with_mode(top, 0o600), UNREAD),
+    "a checkpoint without read permission": denied(lambda top: with_mode(top, 0)),
 }
 
 

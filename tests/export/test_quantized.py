@@ -159,9 +159,6 @@ def test_a_checkpoint_that_lacks_scales_or_weights_is_refused(name, lost, kind, 
     assert part in text
 
 
-KEPT = ("gptq", "gptq 8", "gptq v2", "gptq long", "awq", "packed", "packed asym")
-
-
 def dequantized(file):
     """The values of each MatMulNBits of a file, by the formula of ONNX Runtime's documentation: rows by columns."""
     graph = onnx.load(file).graph
@@ -183,7 +180,7 @@ def dequantized(file):
     return matrices
 
 
-@pytest.mark.parametrize("name", KEPT)
+@pytest.mark.parametrize("name", ["gptq", "gptq 8", "gptq v2", "gptq long", "awq", "packed", "packed asym"])
 def test_weights_stay_as_they_are_stored_bit_for_bit(name, tmp_path):
     """The file is compared with PyTorch on the float weights that the description of the format says."""
     _, expected = llama(tmp_path, name)

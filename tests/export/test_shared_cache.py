@@ -91,9 +91,6 @@ def test_it_is_there_in_float16(tmp_path):
     assert "GroupQueryAttention" in operators(tmp_path)
 
 
-# What is refused, before anything is traced
-
-
 @pytest.mark.parametrize(
     ("model_type", "reason"),
     [
@@ -112,9 +109,6 @@ def test_a_cache_that_cannot_lie_in_a_shared_buffer_is_refused_in_the_plan(model
 def test_a_type_whose_attention_the_operator_does_not_compute_is_refused(model_type):
     message = f"GroupQueryAttention does not compute the attention of {model_type}"
     assert message in refusal(InvalidSpec, with_shared_cache, spec_for(model_type, TASK))
-
-
-# The command line
 
 
 def test_the_command_line_says_to_genai_that_the_buffer_is_shared(tmp_path):

@@ -294,9 +294,6 @@ def test_two_exports_to_a_path_at_once_are_one_export_and_one_refusal(bert, tmp_
     assert onnxfn.verify(tmp_path / "out").passed
 
 
-FAILED = Event("check", "model", 3.0, "failure", 2, 9)
-
-
 def test_the_bar_shows_each_stage_and_what_failed(monkeypatch):
     for name in ("NO_COLOR", "TERM", "FORCE_COLOR"):
         monkeypatch.delenv(name, raising=False)
@@ -309,7 +306,7 @@ def test_the_bar_shows_each_stage_and_what_failed(monkeypatch):
             Event("copy", "model.safetensors", 1.0, "end", 4_000_000, 4_000_000),
             Event("write", "model", 2.0, "end"),
             Event("check", "model"),
-            FAILED,
+            Event("check", "model", 3.0, "failure", 2, 9),
         ):
             show(event)
         text = file.getvalue()

@@ -167,10 +167,15 @@ def reserialize(folder, name):
     onnx.save(model, folder / name)
 
 
-def change_report(folder, change):
-    content = json.loads((folder / REPORT_FILE).read_text())
-    change(content)
-    (folder / REPORT_FILE).write_text(json.dumps(content))
+def reported(change):
+    """From a folder to the same with a change of its report."""
+
+    def change_report(folder):
+        content = json.loads((folder / REPORT_FILE).read_text())
+        change(content)
+        (folder / REPORT_FILE).write_text(json.dumps(content))
+
+    return change_report
 
 
 DATA, ENCODER, DECODER = "encoder_model.onnx_data", "encoder_model.onnx", "decoder_model_merged.onnx"
@@ -193,30 +198,23 @@ CHANGES = {
         "decoder_model.onnx is of another export",
     ),
     "another input": (
-        lambda folder: change_report(
-            folder, lambda content: content["graphs"][ENCODER]["inputs"][0].update(name="ids")
-        ),
+        reported(lambda content: content["graphs"][ENCODER]["inputs"][0].update(name="id")),
         "inputs of ",
     ),
     "another opset": (
-        lambda folder: change_report(folder, lambda content: content["graphs"][DECODER].update(opset=26)),
+        reported(lambda content: content["graphs"][DECODER].update(opset=26)),
         "is 18, not as the report states",
     ),
     "weights that the report leaves out": (
-        lambda folder: change_report(folder, lambda content: content["files"].pop(DATA)),
+        reported(lambda content: content["files"].pop(DATA)),
         f"{ENCODER} has its weights in {DATA}, which is not a file of the export",
     ),
     "a file outside": (
-        lambda folder: change_report(
-            folder, lambda content: content["files"].update({"../secret": content["files"].pop("config.json")})
-        ),
+        reported(lambda content: content["files"].update({"../secret": content["files"].pop("config.json")})),
         ", which is outside its folder",
     ),
-    "no files": (lambda folder: change_report(folder, lambda content: content.pop("files")), "it lacks one of files, "),
-    "a later version": (
-        lambda folder: change_report(folder, lambda content: content.update(schema_version=2)),
-        "its schema_version is 2, not 1",
-    ),
+    "no files": (reported(lambda content: content.pop("files")), "it lacks one of files, "),
+    "a later version": (reported(lambda content: content.update(schema_version=2)), "its schema_version is 2, not 1"),
     "a report of another program": (
         lambda folder: (folder / REPORT_FILE).write_text("{}"),
         "cannot be used: it is not one of onnxfn's",
@@ -241,14 +239,14 @@ def test_a_graph_whose_report_was_changed_with_it_is_read(folder):
     """The digests fit, and the file is no graph."""
     (folder / ENCODER).write_bytes(b"no graph")
     facts = {"bytes": 8, "sha256": "1f5cbb3e1d8b5e3a8d4ef1c1e1a0f7f3"}
-    change_report(folder, lambda content: content["files"].update({ENCODER: facts}))
+    reported(lambda content: content["files"].update({ENCODER: facts}))(folder)
     assert any(f"{ENCODER} is not an ONNX file" in line for line in onnxfn.verify(folder).faults)
 
 
 def test_graphs_and_weights_of_two_exports_with_their_own_report_are_told_apart(folder):
     """Someone who writes a report for a mixture does not pass: the graph states the digest of its weights."""
     flip(folder, DATA, -1)
-    change_report(folder, lambda content: content["files"][DATA].update(sha256=sha256_of(folder / DATA)))
+    reported(lambda content: content["files"][DATA].update(sha256=sha256_of(folder / DATA)))(folder)
     (fault,) = onnxfn.verify(folder).faults
     assert fault.endswith(tuple(f"{DATA} was written by another export than {graph}" for graph in (ENCODER, DECODER)))
 

@@ -137,38 +137,27 @@ def test_a_part_that_calls_a_method_of_the_model_has_the_size_of_its_own_weights
     assert all(size < files[part] for part, size in sizes.items())
 
 
-class Shared(torch.nn.Module):
+def shared():
     """A model that has a layer at two paths."""
-
-    def __init__(self):
-        super().__init__()
-        self.layer = torch.nn.Linear(4, 4)
-        self.again = torch.nn.Sequential(self.layer)
-
-    def forward(self, x):
-        return self.again(torch.relu(self.layer(x)))
+    layer = torch.nn.Linear(4, 4)
+    return torch.nn.Sequential(layer, torch.nn.ReLU(), torch.nn.Sequential(layer))
 
 
-class Renamed(torch.nn.Module):
+def renamed():
     """A model whose state dict has another name than its module."""
 
-    def __init__(self):
-        super().__init__()
-        self.layer = torch.nn.Linear(4, 4)
-        self.register_state_dict_post_hook(self.renamed)
+    def rename(_, state, prefix, __):
+        state[f"{prefix}older.weight"] = state.pop(f"{prefix}0.weight")
 
-    @staticmethod
-    def renamed(_, state, prefix, __):
-        state[f"{prefix}older.weight"] = state.pop(f"{prefix}layer.weight")
-
-    def forward(self, x):
-        return self.layer(x)
+    model = torch.nn.Sequential(torch.nn.Linear(4, 4))
+    model.register_state_dict_post_hook(rename)
+    return model
 
 
-@pytest.mark.parametrize("kind", [Shared, Renamed])
-def test_a_layer_with_two_paths_or_another_name_in_the_state_dict_counts_once(kind, tmp_path):
-    model = kind().eval()
-    spec = onnxfn.derived(model, sample={"x": torch.randn(3, 4)}, axes={"x": "batch_size _"})
+@pytest.mark.parametrize("build", [shared, renamed])
+def test_a_layer_with_two_paths_or_another_name_in_the_state_dict_counts_once(build, tmp_path):
+    model = build().eval()
+    spec = onnxfn.derived(model, sample=torch.randn(3, 4), axes="batch_size _")
     assert weight_bytes(spec, model, ("float32",)) == {"model.onnx": 80}
     exported = onnxfn.export(spec, model, tmp_path / "out.onnx")
     assert exported.report.passed

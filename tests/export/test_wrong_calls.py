@@ -12,20 +12,7 @@ import torch
 import transformers
 
 import onnxfn
-from onnxfn import (
-    EMPTY,
-    ExportSpec,
-    OnnxfnError,
-    always,
-    compose,
-    dummy_inputs,
-    export,
-    generates,
-    sized,
-    takes,
-    with_dtypes,
-    with_shapes,
-)
+from onnxfn import EMPTY, always, compose, dummy_inputs, export, generates, sized, takes, with_dtypes, with_shapes
 
 SPEC = onnxfn.for_task(compose(onnxfn.text_encoder, onnxfn.bert_inputs), "text-classification")
 MODULE = "functions_of_a_user"
@@ -73,7 +60,7 @@ CALLS = {
     "no shape": (lambda *_: with_shapes(SPEC, batch_size=None), "axis 'batch_size' cannot be fixed at None; a size is"),
     "dtype of torch": (lambda *_: with_dtypes(SPEC, float=torch.float16), "no float type torch.float16; known: "),
     "rows of two lengths": (lambda *_: onnxfn.generate("nowhere", [[1, 2], [3]]), "input_ids has rows of different le"),
-    "empty spec": (lambda bert, out: export(ExportSpec(), bert, out), "this spec has no output; add one: compose("),
+    "empty spec": (lambda bert, out: export(EMPTY, bert, out), "this spec has no output; add one: compose("),
     "no input": (
         lambda bert, out: export(onnxfn.gives("logits", "batch_size _"), bert, out),
         "model of this spec has no inputs; compose some: takes(...)",
@@ -138,7 +125,7 @@ CALLS = {
 @pytest.mark.usefixtures("functions")
 @pytest.mark.parametrize(("call", "start"), CALLS.values(), ids=[*CALLS])
 def test_a_wrong_call_is_an_error_of_onnxfn_in_one_line(call, start, classifier, tmp_path):
-    with pytest.raises(OnnxfnError) as caught:
+    with pytest.raises(onnxfn.OnnxfnError) as caught:
         call(classifier, tmp_path / "out")
     assert str(caught.value).startswith(start)
     assert "\n" not in str(caught.value)
@@ -154,7 +141,7 @@ def frames_of_onnxfn(error):
 
 def test_the_cause_of_an_error_keeps_the_frames_of_its_library(classifier, tmp_path):
     spec = compose(SPEC, takes("position_ids", "batch_size sequence_length", "token_ids"))
-    with pytest.raises(OnnxfnError) as caught:
+    with pytest.raises(onnxfn.OnnxfnError) as caught:
         export(spec, classifier, tmp_path / "out")
     files = [frame.filename for frame in traceback.extract_tb(caught.value.__cause__.__traceback__)]
     assert "/torch/" in files[0]
@@ -172,7 +159,7 @@ def test_a_public_function_is_pickled_by_its_public_name():
 
 
 def test_an_edit_without_its_spec_is_refused_in_one_frame_too():
-    with pytest.raises(OnnxfnError) as caught:
+    with pytest.raises(onnxfn.OnnxfnError) as caught:
         onnxfn.with_opset(99)(SPEC)
     assert frames_of_onnxfn(caught.value) == 1
 
@@ -181,7 +168,7 @@ def test_a_wrong_call_of_a_result_has_one_frame(classifier):
     result = export(SPEC, classifier, check=False)
     calls = (lambda: result(input_ids=[[1]]), lambda: result.session("nope"), lambda: result.model_proto("nope"))
     for call in calls:
-        with pytest.raises(OnnxfnError) as caught:
+        with pytest.raises(onnxfn.OnnxfnError) as caught:
             call()
         assert frames_of_onnxfn(caught.value) == 1
         assert "\n" not in str(caught.value)

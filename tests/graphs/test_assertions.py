@@ -39,14 +39,10 @@ def with_result(x, lengths):
     return x * 2
 
 
-def sample():
-    return {"x": torch.rand(2, 7), "lengths": torch.tensor([3, 5])}
-
-
 def derived(function):
-    return onnxfn.derived(
-        function, sample=sample(), axes={"x": "batch time", "lengths": "batch"}, ranges={"lengths": (1, 6)}
-    )
+    sample = {"x": torch.rand(2, 7), "lengths": torch.tensor([3, 5])}
+    axes = {"x": "batch time", "lengths": "batch"}
+    return onnxfn.derived(function, sample=sample, axes=axes, ranges={"lengths": (1, 6)})
 
 
 @pytest.mark.parametrize("function", [with_if, with_assert])

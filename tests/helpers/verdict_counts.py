@@ -3,20 +3,14 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
-FOUND, NOT_RUN, EQUIVALENT, ALLOWED, MISSED, RAW = (
-    "found",
-    "does not run",
-    "equivalent",
-    "allowed",
-    "missed",
-    "raw error",
-)
-STATUSES = (FOUND, NOT_RUN, EQUIVALENT, ALLOWED, MISSED, RAW)
+STATUSES = ("found", "does not run", "equivalent", "allowed", "missed", "raw error")
 """What the check does with a fault.
 
 `does not run`: ONNX Runtime refuses the file, which is also found. `equivalent`: no answer changes by more than
 rounding. `allowed`: an answer changes by more, and the check allows such an error (`check/verdict/verdict.py`).
 """
+
+FOUND, NOT_RUN, EQUIVALENT, ALLOWED, MISSED, RAW = STATUSES
 
 Row = tuple[str, str, str]
 

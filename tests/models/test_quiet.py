@@ -50,8 +50,7 @@ def test_logs_of_another_thread_are_heard(heard):
 
 def test_warnings_are_not_shown_and_their_settings_are_restored():
     filters, show = list(warnings.filters), warnings.showwarning
-    with warnings.catch_warnings(record=True) as shown:
-        warnings.simplefilter("always")
+    with warnings.catch_warnings(record=True, action="always") as shown:
         with quiet():
             warnings.warn("traced", stacklevel=1)
         warnings.warn("after", stacklevel=1)
@@ -61,18 +60,15 @@ def test_warnings_are_not_shown_and_their_settings_are_restored():
 
 
 def test_warnings_of_another_thread_are_shown():
-    with warnings.catch_warnings(record=True) as shown:
-        warnings.simplefilter("always")
-        with quiet():
-            in_another_thread(lambda: warnings.warn_explicit("theirs", UserWarning, "torch/nn.py", 1, "torch.nn"))
-            warnings.warn_explicit("traced", UserWarning, "torch/nn.py", 1, "torch.nn")
+    with warnings.catch_warnings(record=True, action="always") as shown, quiet():
+        in_another_thread(lambda: warnings.warn_explicit("theirs", UserWarning, "torch/nn.py", 1, "torch.nn"))
+        warnings.warn_explicit("traced", UserWarning, "torch/nn.py", 1, "torch.nn")
     assert [str(warning.message) for warning in shown] == ["theirs"]
 
 
 def test_a_filter_that_another_thread_restores_afterwards_matches_nothing():
     """Thread A is quiet, thread B saves the filters, A ends, B restores them."""
-    with warnings.catch_warnings(record=True) as shown:
-        warnings.simplefilter("always")
+    with warnings.catch_warnings(record=True, action="always") as shown:
         theirs = warnings.catch_warnings()
         with quiet():
             in_another_thread(theirs.__enter__)

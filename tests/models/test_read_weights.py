@@ -45,12 +45,10 @@ def test_weights_that_are_read_give_the_outputs_of_a_model_that_has_them(model_t
     with_halves = in_dtype(with_halves, "float32")
     for part in onnxfn.plan(spec, model).parts:
         arrays = dummies(part.spec, {})
-        expected = torch_outputs(with_halves, part, arrays)
         copied = in_dtype_if_small(reading, "float32")
         assert not any(map(rows_of, copied.parameters()))
-        for array, of_copy, other in zip(
-            torch_outputs(reading, part, arrays), torch_outputs(copied, part, arrays), expected, strict=True
-        ):
+        outputs = (torch_outputs(each, part, arrays) for each in (reading, copied, with_halves))
+        for array, of_copy, other in zip(*outputs, strict=True):
             np.testing.assert_array_equal(of_copy, other)
             np.testing.assert_allclose(array, other, rtol=0, atol=4e-6 * max(1, np.abs(other).max()))
 

@@ -36,9 +36,8 @@ def test_an_axis_with_a_formula_has_the_size_of_the_formula(batch, past, now, ma
         "cache": np.zeros((batch, 2, past, 4), np.float32),
     }
     if mask == past + now:
-        assert {name: array.shape for name, array in feeds(DECODER, "m", arrays).items()} == {
-            name: array.shape for name, array in arrays.items()
-        }
+        fed = feeds(DECODER, "m", arrays)
+        assert {name: fed[name].shape for name in fed} == {name: arrays[name].shape for name in arrays}
     else:
         message = refusal(InvalidSpec, feeds, DECODER, "m", arrays)
         assert message == (

@@ -39,14 +39,9 @@ def prompts():
 
 
 def decoded_by_torch(model, ids, mask, steps):
+    options = {"max_new_tokens": steps, "do_sample": False, "eos_token_id": None}
     with torch.no_grad():
-        return model.generate(
-            torch.from_numpy(ids),
-            attention_mask=torch.from_numpy(mask),
-            max_new_tokens=steps,
-            do_sample=False,
-            eos_token_id=None,
-        ).numpy()
+        return model.generate(torch.from_numpy(ids), attention_mask=torch.from_numpy(mask), **options).numpy()
 
 
 def test_a_padded_batch_is_continued_as_by_pytorch(llama, exported):

@@ -17,6 +17,7 @@ from onnxfn.specs.tasks.tasks import for_task
 
 CONFIG = {"vocab_size": 50, "d_model": 32, "hidden_size": 32, "decoder_layers": 2, "decoder_attention_heads": 4}
 BART = for_task(ARCHITECTURES["bart"], "text2text-generation-with-past")
+BERT = ARCHITECTURES["bert"]
 LAYERS, KINDS = range(2), ("key", "value")
 
 
@@ -67,11 +68,8 @@ def test_the_axes_of_a_cache_are_those_of_optimum():
 # Files
 
 
-def test_one_merged_decoder_replaces_two():
+def test_one_merged_decoder_replaces_two_unless_they_are_asked_for():
     assert plan(BART, CONFIG).files == ("encoder_model.onnx", "decoder_model_merged.onnx")
-
-
-def test_separate_and_both_plan_the_two_decoders():
     apart = ("encoder_model.onnx", "decoder_model.onnx", "decoder_with_past_model.onnx")
     assert plan(BART, CONFIG, decoders="separate").files == apart
     assert plan(BART, CONFIG, decoders="both").files == (*apart, "decoder_model_merged.onnx")
@@ -109,9 +107,6 @@ def test_a_decoder_alone_has_a_cache_of_two_entries():
 
 
 # Refusals
-
-
-BERT = ARCHITECTURES["bert"]
 
 
 @pytest.mark.parametrize(

@@ -204,6 +204,7 @@ def test_an_architecture_for_a_task_twice_is_that_spec_once(model_type, task):
 @pytest.mark.parametrize(("synonym", "task"), SYNONYMS.items())
 def test_a_synonym_names_the_same_spec(synonym, task):
     spec = tasked(task)
+    assert tasked(synonym) == spec
     assert for_task(spec, synonym) == for_task(spec, task)
     assert for_task(for_task(spec, synonym), synonym) == for_task(spec, task)
 

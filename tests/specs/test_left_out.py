@@ -2,21 +2,8 @@
 
 import pytest
 
-from onnxfn import (
-    LeftOut,
-    Plan,
-    compose,
-    from_json,
-    plan,
-    spec_for,
-    split,
-    takes,
-    to_json,
-    with_behavior,
-    with_constants,
-    with_input,
-    without,
-)
+import onnxfn
+from onnxfn import Plan, plan, spec_for, with_input
 from onnxfn.specs.edits.optional_inputs import OPTIONAL_INPUTS, can_take
 from onnxfn.specs.plan.real_inputs import left_out
 from onnxfn.specs.results.output_types import MAIN_INPUTS, MODALITY_OF, OTHER_INPUTS, modalities
@@ -35,7 +22,7 @@ def omitted(spec, config, parameters, processed=None):
 def test_a_mask_that_the_row_leaves_out_is_named_with_the_edit_that_takes_it():
     (line,) = omitted(WAVES, CONVOLUTIONS, "input_values attention_mask labels", "input_values attention_mask")
     edit = 'with_input(spec, "attention_mask")'
-    assert line == LeftOut("attention_mask", "the spec of wav2vec2 has no such input", edit)
+    assert line == onnxfn.LeftOut("attention_mask", "the spec of wav2vec2 has no such input", edit)
     assert str(line) == f"attention_mask is left out: the spec of wav2vec2 has no such input; {edit} takes it"
 
 
@@ -54,16 +41,16 @@ def test_what_no_processor_gives_is_not_named():
 
 def test_a_constant_is_not_left_out_and_a_removed_input_is():
     parameters = "input_ids attention_mask token_type_ids"
-    assert omitted(with_constants(BERT, token_type_ids=0), BERT_CONFIG, parameters) == ()
-    (line,) = omitted(without(BERT, "token_type_ids"), BERT_CONFIG, parameters)
+    assert omitted(onnxfn.with_constants(BERT, token_type_ids=0), BERT_CONFIG, parameters) == ()
+    (line,) = omitted(onnxfn.without(BERT, "token_type_ids"), BERT_CONFIG, parameters)
     assert str(line).startswith("token_type_ids is left out: the spec of bert has no such input")
 
 
 def test_a_condition_that_the_configuration_does_not_set_is_the_reason():
-    spec = compose(BERT, takes("bbox", "batch_size sequence_length 4", "boxes", when="has_boxes"))
+    spec = onnxfn.compose(BERT, onnxfn.takes("bbox", "batch_size sequence_length 4", "boxes", when="has_boxes"))
     config = {**BERT_CONFIG, "has_boxes": False}
     (line,) = omitted(spec, config, "input_ids bbox")
-    assert line == LeftOut("bbox", "the configuration does not set has_boxes")
+    assert line == onnxfn.LeftOut("bbox", "the configuration does not set has_boxes")
 
 
 def test_a_modality_without_a_graph_is_named_with_all_that_belongs_to_it():
@@ -80,7 +67,7 @@ def test_a_modality_without_a_graph_is_named_with_all_that_belongs_to_it():
     assert planned.modalities == ("text",)
     assert "modalities\n    text\n  left out\n    pixel_values is left out" in str(planned)
     assert "the plan has no sounds" in str(planned)
-    assert from_json(to_json(planned), record=Plan) == planned
+    assert onnxfn.from_json(onnxfn.to_json(planned), record=Plan) == planned
 
 
 def test_a_model_with_one_modality_prints_no_modalities():
@@ -88,13 +75,13 @@ def test_a_model_with_one_modality_prints_no_modalities():
 
 
 def test_a_decoder_alone_leaves_nothing_out():
-    t5 = with_behavior(spec_for("t5", "text2text-generation"), "decoder")
+    t5 = onnxfn.with_behavior(spec_for("t5", "text2text-generation"), "decoder")
     config = {"vocab_size": 50, "d_model": 8, "num_decoder_layers": 1, "num_layers": 1, "num_heads": 1, "d_kv": 4}
     assert omitted(t5, config, "input_ids pixel_values") == ()
 
 
 def test_the_parts_of_a_plan_count_together():
-    clip = split(spec_for("clip", "feature-extraction"))
+    clip = onnxfn.split(spec_for("clip", "feature-extraction"))
     config = {"vision_config": {"image_size": 32}, "text_config": {"vocab_size": 50, "eos_token_id": 49}}
     assert omitted(clip, config, "input_ids attention_mask pixel_values") == ()
     assert plan(clip, config).modalities == ("text", "image")
@@ -116,7 +103,7 @@ def test_an_input_has_the_axes_of_the_one_that_it_belongs_to(model_type, task, n
 
 
 def test_an_encoder_mask_is_not_added_to_a_decoder_that_would_ignore_it():
-    spec = without(spec_for("t5", "text2text-generation"), "attention_mask")
+    spec = onnxfn.without(spec_for("t5", "text2text-generation"), "attention_mask")
     assert not any(can_take(spec, name) for name in OPTIONAL_INPUTS)
 
 

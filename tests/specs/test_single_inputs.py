@@ -4,19 +4,7 @@ import pytest
 from refusals import refusal
 
 import onnxfn
-from onnxfn import (
-    UnknownName,
-    dummy_inputs,
-    for_task,
-    from_json,
-    inputs,
-    plan,
-    to_json,
-    with_axis_names,
-    with_constants,
-    with_dtypes,
-    with_generator,
-)
+from onnxfn import dummy_inputs, for_task, inputs, plan, with_constants, with_dtypes, with_generator
 from onnxfn import with_input_order as ordered
 
 BERT = onnxfn.compose(onnxfn.text_encoder, onnxfn.bert_inputs)
@@ -38,7 +26,7 @@ def test_one_input_has_other_dummies_in_every_case():
     assert (arrays["input_ids"] == dummy_inputs(BERT, CONFIG, "np")["input_ids"]).all()
     used = {generator.name for generator in plan(edited, CONFIG).parts[0].spec.dummies.generators}
     assert {"values of token_type_ids", "token_ids", "padding_mask"} <= used
-    assert "did you mean 'token_type_ids'?" in refusal(UnknownName, with_generator, BERT, "token_type", "normal")
+    assert "did you mean 'token_type_ids'?" in refusal(onnxfn.UnknownName, with_generator, BERT, "token_type", "normal")
 
 
 def test_inputs_are_in_another_order_with_those_of_a_cache():
@@ -62,8 +50,8 @@ def test_a_constant_takes_the_place_of_an_input_in_every_task():
     edited = with_constants(BERT, token_type_ids=0)
     assert list(inputs(edited)) == ["input_ids", "attention_mask"]
     assert list(inputs(for_task(edited, "multiple-choice"), CONFIG)) == ["input_ids", "attention_mask"]
-    assert from_json(to_json(edited)) == edited
-    planned = plan(with_axis_names(edited, batch_size="N")).parts[0].spec.call.constants
+    assert onnxfn.from_json(onnxfn.to_json(edited)) == edited
+    planned = plan(onnxfn.with_axis_names(edited, batch_size="N")).parts[0].spec.call.constants
     (filled,) = [constant for constant in planned if constant.name == "token_type_ids"]
     assert (filled.value, str(filled.axes), filled.kind) == (0, "[N, sequence_length]", "int")
 

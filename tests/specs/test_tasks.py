@@ -56,11 +56,6 @@ def test_the_edits_of_a_task_are_applied():
     ]
 
 
-@pytest.mark.parametrize("synonym", SYNONYMS)
-def test_a_row_may_use_a_synonym_of_a_task(synonym):
-    assert tasked(synonym) == tasked(SYNONYMS[synonym])
-
-
 @pytest.mark.parametrize("name", [*SYNONYMS, *SYNONYMS.values(), *TASKS, "my-own-task"])
 def test_a_canonical_name_is_unchanged(name):
     once = canonical(name)

@@ -9,14 +9,7 @@ from onnxfn.specs.algebra.facts import always, gives, patched, takes
 from onnxfn.specs.algebra.spec import OPSETS, Call, Check, ExportSpec, Overlay, Target
 from onnxfn.specs.axes import axis_map, pattern
 from onnxfn.specs.edits.axes import with_axis
-from onnxfn.specs.edits.tensors import (
-    only_tasks,
-    with_dtypes,
-    with_opset,
-    with_output,
-    with_tolerance,
-    without,
-)
+from onnxfn.specs.edits.tensors import only_tasks, with_dtypes, with_opset, with_output, with_tolerance, without
 from onnxfn.specs.errors import InvalidSpec, UnknownName
 from onnxfn.specs.records import Constant, Edit, InputSpec, OutputSpec, Patch
 from onnxfn.specs.tasks.tasks import EDITS, edited, for_task
@@ -35,9 +28,6 @@ BERT = compose(
 )
 
 
-# Words
-
-
 def test_facts_are_specs_of_one_record():
     assert takes("x", "batch_size", "ids", kind="float", path=("a", 0), when="b") == ExportSpec(
         inputs=[InputSpec("x", axis_map("batch_size"), "ids", "float", ("a", 0), "b")]
@@ -52,14 +42,8 @@ def test_facts_are_specs_of_one_record():
     )
 
 
-# Leaving out
-
-
 def test_removing_nothing_changes_nothing():
     assert without(BERT) == BERT
-
-
-# Outputs, opset, tolerance, types
 
 
 def test_an_output_is_added_at_the_end():
@@ -97,9 +81,6 @@ def test_a_type_that_is_left_out_stays():
     )
 
 
-# One more axis
-
-
 def test_an_axis_is_added_to_the_inputs_that_start_with_the_pattern():
     spec = compose(BERT, takes("pixels", "batch_size height", "pixels"), takes("xpath", f"{TOKENS} depth=", "ids"))
     made = with_axis(spec, "num_choices", at=1, starting=TOKENS)
@@ -110,9 +91,6 @@ def test_an_axis_is_added_to_the_inputs_that_start_with_the_pattern():
         "xpath": "batch_size num_choices sequence_length depth=",
     }
     assert made.outputs == spec.outputs
-
-
-# Tasks
 
 
 def test_only_tasks_keeps_the_given_order():

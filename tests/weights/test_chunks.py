@@ -11,14 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from own_processes import memory_growth
 
-from onnxfn.weights.chunks import (
-    CHUNK_BYTES,
-    MAX_CHUNK_BYTES,
-    TILE_SIZE,
-    chunks,
-    memory_key,
-    prefetched,
-)
+from onnxfn.weights.chunks import CHUNK_BYTES, MAX_CHUNK_BYTES, TILE_SIZE, chunks, memory_key, prefetched
 
 DTYPES = (
     torch.float32,

@@ -174,12 +174,8 @@ def bert(checkpoint):
 
 
 def locations(file):
-    tensors = onnx.load(file, load_external_data=False).graph.initializer
-    return {
-        tensor.name: {entry.key: entry.value for entry in tensor.external_data}
-        for tensor in tensors
-        if tensor.external_data
-    }
+    tensors = [each for each in onnx.load(file, load_external_data=False).graph.initializer if each.external_data]
+    return {tensor.name: {entry.key: entry.value for entry in tensor.external_data} for tensor in tensors}
 
 
 @pytest.fixture(scope="module")
@@ -218,15 +214,9 @@ def test_weights_of_the_checkpoint_are_referred_to_and_others_are_external_data(
 
 
 def test_a_linked_export_can_be_overwritten(bert, checkpoint, tmp_path):
-    for weights in ("link", "link", "copy"):
-        onnxfn.export(
-            SPEC,
-            bert,
-            tmp_path / "out",
-            checkpoint=checkpoint,
-            write=onnxfn.WriteOptions(weight_storage=weights),
-            overwrite=True,
-        )
+    for storage in ("link", "link", "copy"):
+        write = onnxfn.WriteOptions(weight_storage=storage)
+        onnxfn.export(SPEC, bert, tmp_path / "out", checkpoint=checkpoint, write=write, overwrite=True)
         assert onnxfn.validate(SPEC, bert, tmp_path / "out").passed
     assert os.path.samefile(tmp_path / "out" / "model.safetensors", checkpoint / "model.safetensors")
 
@@ -256,15 +246,8 @@ def test_a_file_that_cannot_be_linked_is_copied_and_the_copy_is_an_event(bert, c
 
 def test_a_link_does_not_replace_another_file(bert, checkpoint, tmp_path):
     (tmp_path / "model.safetensors").write_text("mine")
-    message = refusal(
-        OutputExists,
-        onnxfn.export,
-        SPEC,
-        bert,
-        tmp_path / "model.onnx",
-        checkpoint=checkpoint,
-        write=LINKED,
-    )
+    options = {"checkpoint": checkpoint, "write": LINKED}
+    message = refusal(OutputExists, onnxfn.export, SPEC, bert, tmp_path / "model.onnx", **options)
     taken, source = tmp_path / "model.safetensors", checkpoint / "model.safetensors"
     reason = f"{taken} exists and is not {source}, which would be linked there"
     assert message == f"{reason}; choose another path, or pass overwrite=True (--overwrite)"
@@ -272,22 +255,12 @@ def test_a_link_does_not_replace_another_file(bert, checkpoint, tmp_path):
 
 
 def test_a_graph_without_weights_refers_to_their_files(bert, tmp_path):
-    complete = onnxfn.export(
-        SPEC,
-        bert,
-        tmp_path / "complete.onnx",
-        write=onnxfn.WriteOptions(external_data_threshold=0, external_data_suffix=".weights"),
-        check=False,
-    )
+    outside = onnxfn.WriteOptions(external_data_threshold=0, external_data_suffix=".weights")
+    complete = onnxfn.export(SPEC, bert, tmp_path / "complete.onnx", write=outside, check=False)
+    without = onnxfn.WriteOptions(weight_storage="none", external_data_suffix=".weights")
     for check in (True, False):
         folder = tmp_path / f"graph-{check}"
-        bare = onnxfn.export(
-            SPEC,
-            bert,
-            folder / "complete.onnx",
-            write=onnxfn.WriteOptions(weight_storage="none", external_data_suffix=".weights"),
-            check=check,
-        )
+        bare = onnxfn.export(SPEC, bert, folder / "complete.onnx", write=without, check=check)
         assert names(folder) == ["complete.onnx"]
         assert [os.path.basename(file) for file in bare.files] == ["complete.onnx"]
         bare_graph, graph = (onnx.load(result.files[0], load_external_data=False) for result in (bare, complete))
@@ -310,15 +283,9 @@ def test_without_weights_and_check_no_weight_is_read(bert, tmp_path, monkeypatch
 def test_links_need_a_checkpoint_with_safetensors_files(bert, tmp_path):
     message = refusal(InvalidSpec, onnxfn.export, SPEC, bert, tmp_path / "out", write=LINKED)
     assert message == "weight storage 'link' needs a checkpoint with safetensors files; pass its folder: checkpoint=..."
-    assert "weight storage 'link' needs *.safetensors files" in refusal(
-        ModelNotFound,
-        onnxfn.export,
-        SPEC,
-        bert,
-        tmp_path / "out",
-        write=LINKED,
-        checkpoint=tmp_path,
-    )
+    options = {"write": LINKED, "checkpoint": tmp_path}
+    message = refusal(ModelNotFound, onnxfn.export, SPEC, bert, tmp_path / "out", **options)
+    assert "weight storage 'link' needs *.safetensors files" in message
     assert names(tmp_path) == []
 
 
@@ -327,9 +294,8 @@ def test_a_weight_of_the_checkpoint_is_placed_in_its_file(tmp_path):
 
     raw = torch.randn(300, 400)
     save_file({"w": raw}, tmp_path / "model.safetensors")
-    places = weight_placements(
-        graph(weights({"w": raw, "transposed": raw.t()})), DATA_FILE, threshold=0, entries=entries(tmp_path)
-    )
+    model = graph(weights({"w": raw, "transposed": raw.t()}))
+    places = weight_placements(model, DATA_FILE, threshold=0, entries=entries(tmp_path))
     assert places["w"].source == tmp_path / "model.safetensors"
     assert (places["transposed"].file, places["transposed"].source) == ("model.onnx_data", None)
 
@@ -355,16 +321,10 @@ def sizes(files):
 )
 def test_a_shared_weight_is_stored_once_with_the_first_file(dtype, threshold, tmp_path):
     spec, model = seq2seq(dtype)
-    shared = onnxfn.export(
-        spec, model, tmp_path / "shared", write=onnxfn.WriteOptions(external_data_threshold=threshold)
-    )
-    separate = onnxfn.export(
-        spec,
-        model,
-        tmp_path / "separate",
-        write=onnxfn.WriteOptions(external_data_threshold=threshold, weight_storage="copy"),
-        check=False,
-    )
+    write = onnxfn.WriteOptions(external_data_threshold=threshold)
+    shared = onnxfn.export(spec, model, tmp_path / "shared", write=write)
+    copied = onnxfn.WriteOptions(external_data_threshold=threshold, weight_storage="copy")
+    separate = onnxfn.export(spec, model, tmp_path / "separate", write=copied, check=False)
     assert shared.report.passed
     table = model.shared.weight.nbytes // (2 if dtype == "float16" else 1)
     assert abs(sizes(separate.files) - sizes(shared.files) - table) < 2 * PAGE_BYTES
@@ -385,15 +345,8 @@ def test_a_shared_weight_is_stored_once_with_the_first_file(dtype, threshold, tm
 def test_a_weight_of_four_files_is_stored_once(tmp_path):
     spec, model = seq2seq()
     separate, shared = (
-        onnxfn.export(
-            spec,
-            model,
-            tmp_path / weights,
-            decoders="both",
-            write=onnxfn.WriteOptions(weight_storage=weights),
-            check=False,
-        )
-        for weights in ("copy", "share")
+        onnxfn.export(spec, model, tmp_path / write.weight_storage, decoders="both", write=write, check=False)
+        for write in (onnxfn.WriteOptions(weight_storage=storage) for storage in ("copy", "share"))
     )
     graphs = [os.path.basename(file) for file in shared.files if file.endswith(".onnx")]
     assert graphs == list(shared.plan.files)
@@ -451,9 +404,8 @@ def test_the_check_maps_the_weights_in_a_large_file(dtype, tmp_path, monkeypatch
 
 def test_transformers_js_gets_files_that_share_no_weights(tmp_path):
     spec, model = seq2seq()
-    result = onnxfn.export(
-        spec, model, tmp_path / "out", write=onnxfn.WriteOptions(layout="transformers.js", external_data_threshold=0)
-    )
+    write = onnxfn.WriteOptions(layout="transformers.js", external_data_threshold=0)
+    result = onnxfn.export(spec, model, tmp_path / "out", write=write)
     assert result.report.passed
     assert onnxfn.validate(spec, model, tmp_path / "out").passed
     read = np.array([[5, 6, 7]])
@@ -465,9 +417,8 @@ def test_transformers_js_gets_files_that_share_no_weights(tmp_path):
         assert {place["location"] for place in locations(file).values()} == {f"{os.path.basename(file)}_data"}
     config = json.loads((tmp_path / "out" / "config.json").read_text())
     assert config["model_type"] == "t5"
-    assert config["transformers.js_config"] == {
-        "use_external_data_format": {os.path.basename(file): 1 for file in graphs},
-    }
+    declared = {os.path.basename(file): 1 for file in graphs}
+    assert config["transformers.js_config"] == {"use_external_data_format": declared}
 
 
 def test_a_small_model_has_no_external_data_to_declare(bert, tmp_path):
@@ -481,14 +432,7 @@ def test_a_small_model_has_no_external_data_to_declare(bert, tmp_path):
 
 def test_options_override_the_layout(tmp_path):
     spec, model = seq2seq()
-    result = onnxfn.export(
-        spec,
-        model,
-        tmp_path / "out",
-        write=onnxfn.WriteOptions(layout="transformers.js", weight_storage="share", external_data_suffix=".data"),
-        check=False,
-    )
-    assert [os.path.relpath(file, tmp_path / "out") for file in result.files[:2]] == [
-        "onnx/encoder_model.onnx",
-        "onnx/encoder_model.data",
-    ]
+    write = onnxfn.WriteOptions(layout="transformers.js", weight_storage="share", external_data_suffix=".data")
+    result = onnxfn.export(spec, model, tmp_path / "out", write=write, check=False)
+    files = [os.path.relpath(file, tmp_path / "out") for file in result.files[:2]]
+    assert files == ["onnx/encoder_model.onnx", "onnx/encoder_model.data"]

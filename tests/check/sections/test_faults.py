@@ -6,16 +6,7 @@ import numpy as np
 import pytest
 import tiny
 from command_line import error_of, exported_checkpoint
-from graph_edits import (
-    changed_weight,
-    edited_export,
-    edited_file,
-    exchange_inputs,
-    nodes,
-    producer,
-    set_input,
-    users,
-)
+from graph_edits import changed_weight, edited_export, edited_file, exchange_inputs, nodes, producer, set_input, users
 from onnx import helper
 from refusals import refusal
 
