@@ -31,7 +31,7 @@ import torch
 import transformers
 from export_real import saved_rows, today
 from figures import RESULTS, Required, print_and_save, save
-from tokenizers import Tokenizer, models, pre_tokenizers
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
 from onnxfn.programs import assembled, export_pipeline
 
@@ -52,6 +52,7 @@ def tokenizer(*_: Any, **__: Any) -> Any:
     special = {"pad_token": "<pad>", "eos_token": "</s>", "bos_token": "</s>", "unk_token": "<unk>"}
     inner = Tokenizer(models.WordLevel({word: at for at, word in enumerate(WORDS.split())}, special["unk_token"]))
     inner.pre_tokenizer = pre_tokenizers.Whitespace()
+    inner.post_processor = processors.TemplateProcessing(single="$A </s>", special_tokens=[("</s>", 1)])
     made = transformers.PreTrainedTokenizerFast(tokenizer_object=inner, model_max_length=77, **special)
     made.chat_template = "{% for each in messages %}{{ each['content'] }} {% endfor %}"
     return made
