@@ -206,6 +206,21 @@ def test_other_constants_and_other_arguments_are_refused(tmp_path):
             speech.components["encoder"](ids(1, 4), mask=torch.ones(1, 4))
 
 
+class Asks:
+    """A pipeline with an argument that is its own."""
+
+    def __init__(self):
+        self.components = {"layer": nn.Linear(2, 2)}
+
+    def __call__(self, prompt, camera):
+        return self.components["layer"](torch.ones(len(prompt), camera))
+
+
+def test_a_pipeline_that_does_not_run_by_itself_says_what_it_lacks(tmp_path):
+    with pytest.raises(onnxfn.InvalidSpec, match=r"Asks does not run with prompt='a cat': .* 'camera'; pass run=, a"):
+        export_pipeline(Asks(), tmp_path / "out")
+
+
 def test_what_is_no_program_is_refused_by_name(tmp_path):
     with pytest.raises(onnxfn.InvalidSpec, match="int has no modules; pass a dict"):
         watched(3)
