@@ -92,7 +92,7 @@ def result(pipeline: Any, case: Any, grown: int = 0) -> np.ndarray[Any, Any]:
     arguments = dict(inputs("cpu") if inspect.signature(inputs).parameters else inputs())
     if "num_inference_steps" in arguments and "strength" not in arguments:  # a low strength leaves no step of two
         arguments["num_inference_steps"] = 2
-    for side, step in (("height", 32), ("width", 64)):
+    for side, step in (("height", 64), ("width", 128)):
         if isinstance(arguments.get(side), int):
             arguments[side] += step * grown
     if isinstance(arguments.get("prompt"), str):

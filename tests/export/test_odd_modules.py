@@ -182,6 +182,13 @@ def moved_complex_numbers(x):
     return [torch.view_as_real(each.contiguous()) for each in moved] + [x.repeat_interleave(3)]
 
 
+def written_into_data(x):
+    """A table that is written into the data of a tensor, once for all rows."""
+    longer = x.new_zeros(x.shape[0], 3 + x.shape[1])
+    longer.data[:, 3:].copy_(x[0] * 2)
+    return longer + 1
+
+
 class Gaussian:
     """An object that is made of a tensor, as the encoders of diffusers return it."""
 
@@ -192,6 +199,7 @@ class Gaussian:
 
 EXPORTED = {
     "an object made of a tensor": (lambda x: {"latents": Gaussian(x * 2)}, {"x": real(3, 4)}),
+    "written into data": (written_into_data, {"x": real(3, 4)}),
     "moved complex numbers": (moved_complex_numbers, {"x": real(2, 5, 4)}),
     "rotations": (with_rotations, {"x": real(2, 5, 8), "positions": torch.randint(0, 50, (2, 5))}),
     "indices in int32": (

@@ -20,7 +20,7 @@ from onnxfn.weights.layouts import dtype_of_stem
 LEAST_ERROR = 1e-6
 """The least error that a part is taken to have, relative to the largest number of an output: rounding in float32."""
 
-TIMES_DISTURBED = 10
+TIMES_DISTURBED = 30
 """How many times the difference that errors of the parts make in PyTorch is allowed: they are of one draw."""
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from math import prod
 from pathlib import Path
 
 from attrs import evolve, field, frozen
@@ -20,10 +19,9 @@ from onnxfn.models.dtypes import in_dtype_if_small
 from onnxfn.run.sessions import kept_session
 from onnxfn.specs.algebra.dummies import known_sizes
 from onnxfn.specs.algebra.planned import Part, Plan
-from onnxfn.specs.axis_symbols import SMALLEST_DYNAMIC_SIZE
 from onnxfn.specs.errors import FixedSizes, OnnxfnError
 from onnxfn.specs.plan.check_cases import resized
-from onnxfn.specs.plan.size_cases import Sizes
+from onnxfn.specs.plan.size_cases import Sizes, within
 from onnxfn.specs.stored.reports import no_tick
 from onnxfn.weights.write import ResolvedWriteOptions
 
@@ -73,26 +71,22 @@ def _all_layers(job: Job, output: Output, failure: Failure) -> tuple[Job, Output
 
 
 def _at_larger_sizes(job: Job, output: Output, failure: Failure) -> tuple[Job, Output] | None:
-    """The trace is at the largest sizes where the file was wrong: the side of a branch that most sizes take.
+    """The trace is at twice the sizes, or where the file was wrong at larger ones: the side of most branches.
 
-    If the trace fixed a size, it is at twice the sizes: a model may ask whether it is that of the sample.
+    A model may also ask whether a size is that of the sample, and fix it.
     """
-    if isinstance(failure.error, FixedSizes):
-        doubled = [{name: 2 * size for name, size in known_sizes(part.spec, {}).items()} for part in failure.plan.parts]
-        parts = [_traced_at(part, [sizes]) for part, sizes in zip(failure.plan.parts, doubled, strict=True)]
-    else:
-        pairs = zip(failure.plan.parts, failure.faults or [FoundLimits()] * len(failure.plan.parts), strict=True)
-        parts = [_traced_at(part, fault.wrong) for part, fault in pairs]
-    if parts == [*job.plan.parts]:
+    if not any(fault.wrong for fault in failure.faults) and not isinstance(failure.error, FixedSizes):
         return None
+    faults = failure.faults or (FoundLimits(),) * len(failure.plan.parts)
+    parts = [_traced_at(part, fault.wrong) for part, fault in zip(failure.plan.parts, faults, strict=True)]
     return evolve(job, plan=evolve(job.plan, parts=parts)), with_all_layers(output)
 
 
 def _traced_at(part: Part, failed: Sequence[Sizes]) -> Part:
-    """A part with the largest of some sizes for its trace; as it is if those of its trace are larger."""
-    sizes = max((known_sizes(part.spec, {}), *failed), key=lambda each: prod(each.values()))
-    within = {name: max(size, SMALLEST_DYNAMIC_SIZE) for name, size in sizes.items()}
-    return evolve(part, spec=resized(part.spec, within))
+    """A part that is traced where each axis has twice its size, or the largest of some sizes."""
+    sizes = known_sizes(part.spec, {})
+    larger = {name: max(2 * size, *(each.get(name, 0) for each in failed), 2) for name, size in sizes.items()}
+    return evolve(part, spec=resized(part.spec, within(larger, part.spec.limits)))
 
 
 def _joined(job: Job, output: Output, failure: Failure) -> tuple[Job, Output] | None:

@@ -40,6 +40,7 @@ def translations(opset: int) -> dict[Any, Callable[..., Any]]:
         torch.ops.aten.adaptive_avg_pool1d.default: partial(_adaptive_avg_pool, 1),
         torch.ops.aten.adaptive_avg_pool2d.default: partial(_adaptive_avg_pool, 2),
         torch.ops.aten.batch_norm.default: _batch_norm,
+        torch.ops.aten.copy.default: _copy,
         torch.ops.aten._unsafe_index.Tensor: _index,
         torch.ops.aten._unsafe_index_put.default: _index_put,
         torch.ops.aten.flatten.using_ints: _flatten,
@@ -182,6 +183,12 @@ def _mean_weights(image: Any, axis: int, parts: int) -> Any:
     is_inside = op.And(op.GreaterOrEqual(indices, first), op.Less(indices, last))
     inside, count = (op.Cast(value, to=int(image.dtype)) for value in (is_inside, op.Sub(last, first)))
     return op.Div(inside, count)
+
+
+def _copy(tensor: Any, source: Any, non_blocking: bool = False) -> Any:  # noqa: ARG001
+    """A tensor with the elements of another, which is repeated if it is smaller; torch's table does not repeat it."""
+    elements = op.CastLike(source, tensor)
+    return elements if source.shape == tensor.shape else op.Expand(elements, op.Shape(tensor))
 
 
 def _where(condition: Any) -> list[Any]:
