@@ -179,7 +179,9 @@ def moved_complex_numbers(x):
         numbers.split(2, dim=-1)[1],
         numbers.repeat_interleave(2, dim=-1),
     ]
-    return [torch.view_as_real(each.contiguous()) for each in moved] + [x.repeat_interleave(3)]
+    moved.append(numbers.gather(1, torch.arange(4).expand(x.shape[0], 2, 4) % 2))
+    numbers_alone = torch.where(x > 0, 0, -float("inf")), torch.where(x > 0, 2, 3)
+    return [torch.view_as_real(each.contiguous()) for each in moved] + [x.repeat_interleave(3), *numbers_alone]
 
 
 def written_into_data(x):

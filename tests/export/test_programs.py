@@ -126,6 +126,30 @@ def test_numbers_that_change_with_the_shapes_are_sizes(tmp_path):
         torch.testing.assert_close(run(2, 7), expected, rtol=1e-4, atol=1e-5)
 
 
+def test_a_module_that_the_program_changes_meanwhile_is_exported_as_it_was_called(tmp_path):
+    class Scaled(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer, self.processor = nn.Linear(4, 4), torch.tanh
+
+        def forward(self, x):
+            return self.processor(self.layer(x))
+
+    program = {"scaled": Scaled()}
+
+    def run(rows):
+        program["scaled"].processor = torch.sigmoid
+        result = program["scaled"](torch.ones(rows, 4)).detach()
+        program["scaled"].processor = torch.tanh
+        return result
+
+    export_pipeline(program, tmp_path / "out", run=[lambda: run(2), lambda: run(3)])
+    expected = run(5)
+    with assembled(program, tmp_path / "out"):
+        torch.testing.assert_close(run(5), expected)
+    assert vars(program["scaled"])["processor"] is torch.tanh
+
+
 SCRIPT = """
 import torch
 from torch import nn

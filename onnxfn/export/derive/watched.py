@@ -17,6 +17,7 @@ from attrs import field, frozen
 
 from onnxfn.architectures.private.torch_names import torch_name
 from onnxfn.export.derive.probe import all_tensors
+from onnxfn.models.model_state import model_copy
 from onnxfn.specs.errors import InvalidSpec, listed
 from onnxfn.specs.record import typed_fields
 from onnxfn.specs.short_repr import short_repr
@@ -133,17 +134,17 @@ def watched(program: Any, *runs: Callable[[], Any]) -> dict[str, Watched]:
         >>> {name: dict(part.axes) for name, part in watched(modules, lambda: run(2), lambda: run(3)).items()}
         {'encoder': {'input': 'batch_size 4'}, 'decoder': {'input': 'batch_size 2'}}
     """
-    seen: dict[str, tuple[Any, Calls, list[int]]] = {}
+    seen: dict[str, Seen] = {}
     with ExitStack() as undo:
         for name, module in components(program).items():
             running: list[Calls] = []
+            before = _attributes(module)
             for method in methods_of(module):
-                original, calls, results = getattr(module, method), dict[Any, list[Any]](), list[int]()
-                seen[part_name(name, method)] = (module if method == "forward" else original, calls, results)
-                undo.enter_context(replaced_method(module, method, _noting(original, calls, results, running)))
+                noted = seen[part_name(name, method)] = Seen(module, method)
+                undo.enter_context(replaced_method(module, method, _noting(noted, before, running)))
         for run in runs:
             run()
-    parts = {name: _part(*each) for name, each in seen.items() if each[1]}
+    parts = {name: _part(each) for name, each in seen.items() if each.calls}
     if not parts:
         raise InvalidSpec(f"{len(runs)} runs called no module of {listed(components(program))} with tensors")
     return parts
@@ -153,8 +154,38 @@ Calls = dict[Any, list[Mapping[str, Any]]]
 """From the shapes of the tensors of a call to the arguments of all calls with these; only the first have tensors."""
 
 
-def _noting(original: Callable[..., Any], calls: Calls, results: list[int], running: list[Calls]) -> Callable[..., Any]:
-    """A method that notes what it gets and how many tensors it gives; `running`: the calls of the methods around it."""
+@frozen(eq=False)
+class Seen:
+    """What is noted of a method of a module: its calls, and the number of tensors in the result of each.
+
+    `changed`: a copy of the module as it was at the first call, if the program had changed it by then.
+    """
+
+    module: Any
+    method: str
+    calls: Calls = field(factory=dict)
+    results: list[int] = field(factory=list)
+    changed: list[Any] = field(factory=list)
+
+    def model(self) -> Any:
+        """The module, or its method, as the program called it."""
+        owner = next(iter(self.changed), self.module)
+        return owner if self.method == "forward" else getattr(owner, self.method)
+
+
+def _attributes(module: Any) -> dict[tuple[str, str], int]:
+    """What identifies the attributes of all modules inside, such as the functions that compute attention."""
+    methods = methods_of(module)  # those of modules that are watched are replaced
+    inside = ((path, name, value) for path, each in module.named_modules() for name, value in vars(each).items())
+    return {(path, name): id(value) for path, name, value in inside if name not in methods}
+
+
+def _noting(noted: Seen, before: Mapping[tuple[str, str], int], running: list[Calls]) -> Callable[..., Any]:
+    """A method that notes what it gets and how many tensors it gives.
+
+    `before`: the attributes of the module before the program. `running`: the calls of the methods around it.
+    """
+    original, calls = getattr(noted.module, noted.method), noted.calls
     signature, is_forward = inspect.signature(original), original.__name__ == "forward"
 
     @wraps(original)
@@ -164,6 +195,8 @@ def _noting(original: Callable[..., Any], calls: Calls, results: list[int], runn
         if shapes and (not running or (is_forward and calls not in running)):
             for outer in running:
                 outer.clear()
+            if not calls and _attributes(noted.module) != before:
+                noted.changed.append(_as_it_is(noted.module))
             is_new = shapes not in calls
             calls.setdefault(shapes, []).append(torch_name("pytree").tree_map(lambda leaf: _noted(leaf, is_new), taken))
         running.append(calls)
@@ -171,10 +204,22 @@ def _noting(original: Callable[..., Any], calls: Calls, results: list[int], runn
             result = original(*arguments, **named)
         finally:
             running.pop()
-        results.append(len(all_tensors(result)))
+        noted.results.append(len(all_tensors(result)))
         return result
 
     return call
+
+
+def _as_it_is(module: Any) -> Any:
+    """A copy of a module on its own weights, without what notes its calls; itself if it cannot be copied."""
+    with ExitStack() as undo:
+        for method in methods_of(module):
+            undo.enter_context(replaced_method(module, method, getattr(type(module), method)))
+        copied = model_copy(module)
+    if copied is not module:
+        for method in methods_of(module):
+            vars(copied).pop(method, None)
+    return copied
 
 
 def _noted(leaf: Any, is_new: bool) -> Any:  # noqa: FBT001
@@ -201,16 +246,18 @@ def given_arguments(signature: inspect.Signature, arguments: Sequence[Any], name
     }
 
 
-def _part(model: Any, calls: Calls, results: Sequence[int]) -> Watched:
+def _part(seen: Seen) -> Watched:
     """The sample and the axes from the calls of a method: of those that have the tensors of the first.
 
     A number that changed is a tensor; but the size of an axis if it is always the same for the same shapes.
     """
     import torch
 
-    names = [".".join(map(str, path)) for path, _ in next(iter(calls))]
+    names = [".".join(map(str, path)) for path, _ in next(iter(seen.calls))]
     alike = {
-        shapes: every for shapes, every in calls.items() if [".".join(map(str, path)) for path, _ in shapes] == names
+        shapes: every
+        for shapes, every in seen.calls.items()
+        if [".".join(map(str, path)) for path, _ in shapes] == names
     }
     numbers = [[_numbers(each) for each in every] for every in alike.values()]
     first, *others = chain.from_iterable(numbers)
@@ -223,7 +270,7 @@ def _part(model: Any, calls: Calls, results: Sequence[int]) -> Watched:
     )
     tensors = zip(*([shape for _, shape in shapes] for shapes in alike), strict=True)
     patterns = _patterns(dict(zip(names, tensors, strict=True)), sizes)
-    return Watched(model, sample, patterns, sum(map(len, calls.values())), results[0])
+    return Watched(seen.model(), sample, patterns, sum(map(len, seen.calls.values())), seen.results[0])
 
 
 def _numbers(arguments: Any) -> dict[str, int | float]:

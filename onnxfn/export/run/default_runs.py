@@ -53,7 +53,8 @@ def _sizes(pipeline: Any, rows: int, columns: int) -> dict[str, Any]:
     """Pictures with latents of these sizes, under the names that pipelines have for them, and few steps."""
     import torch
 
-    scale = getattr(pipeline, "vae_scale_factor", None) or getattr(pipeline, "vae_scale_factor_spatial", 8)
+    scales = (getattr(pipeline, name, None) for name in ("vae_scale_factor", "vae_scale_factor_spatial"))
+    scale = next(filter(None, scales), 8)
     height, width = rows * scale, columns * scale
     picture = torch.rand(1, 3, height, width, generator=torch.Generator().manual_seed(0))
     pictures = dict.fromkeys(("image", "control_image", "conditioning_image"), picture)

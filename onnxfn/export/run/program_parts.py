@@ -110,7 +110,12 @@ def exported_part(part: PipelinePart, path: Path, dtypes: tuple[str, ...], **kno
 
 
 def _takes(part: PipelinePart, seen: Watched) -> bool:
-    """Whether the row of a part takes exactly the tensors that a program passes, and gives as many as it gets."""
+    """Whether the row of a part takes exactly the tensors that a program passes, and gives as many as it gets.
+
+    Not if the program had changed the component when it called it.
+    """
+    if getattr(seen.model, "__self__", seen.model) is not part.model:
+        return False
     gives = len(resolved(part.spec, part.config).outputs) == seen.results
     return gives and {*argument_names(part.spec, part.config)} == {*seen.axes}
 

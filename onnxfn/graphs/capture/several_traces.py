@@ -135,7 +135,8 @@ def _check_alike(modules: Sequence[Any], same: Sequence[Any], lengths: set[int])
         raise CaptureFailed(f"the model calls other operators at other sizes, such as {same[0].target}")
     if same[0].op == "get_attr":
         tensors = [attrgetter(node.target)(module) for module, node in zip(modules, same, strict=True)]
-        if not all(each.data_ptr() == tensors[0].data_ptr() or torch.equal(each, tensors[0]) for each in tensors):
+        are_tensors = all(isinstance(each, torch.Tensor) for each in tensors)  # a loop has a module of its own
+        if not are_tensors or not all(each is tensors[0] or torch.equal(each, tensors[0]) for each in tensors):
             raise CaptureFailed(f"the constant {same[0].target} is another at other sizes")
 
 

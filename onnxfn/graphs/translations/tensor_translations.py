@@ -180,6 +180,7 @@ def complex_translations(real: Mapping[Any, Callable[..., Any]]) -> dict[Any, Ca
         aten.mul.Tensor: _product,
         aten.sym_size.int: _size,
         aten.index.Tensor: core.aten_index,
+        aten.gather.default: _gather,
         aten.expand.default: lambda tensor, size, **_: core.aten_expand(tensor, [*size, 2]),
         aten.reshape.default: lambda tensor, shape: core.aten_reshape(tensor, [*shape, 2]),
         aten.repeat.default: lambda tensor, repeats: core.aten_repeat(tensor, [*repeats, 1]),
@@ -210,6 +211,12 @@ def _axis(dim: Any) -> Any:
     if isinstance(dim, Sequence):
         return [_axis(each) for each in dim]
     return dim - 1 if dim is not None and dim < 0 else dim
+
+
+def _gather(tensor: Any, dim: int, index: Any, sparse_grad: bool = False) -> Any:  # noqa: ARG001
+    """The elements of a complex tensor at indices along an axis: both parts of each."""
+    of_both = op.Expand(op.Unsqueeze(index, integers(-1)), op.Concat(op.Shape(index), integers(2), axis=0))
+    return op.GatherElements(tensor, of_both, axis=_axis(dim))
 
 
 def _real_signal(spectrum: Any, dim: Sequence[int], normalization: int, last_dim_size: Any) -> Any:

@@ -60,6 +60,7 @@ def translations(opset: int) -> dict[Any, Callable[..., Any]]:
         torch.ops.aten.squeeze.dim: _squeeze,
         torch.ops.aten.squeeze.dims: _squeeze,
         torch.ops.aten.where.default: _where,
+        torch.ops.aten.where.Scalar: _where_of_numbers,
     }
 
 
@@ -195,6 +196,13 @@ def _where(condition: Any) -> list[Any]:
     """The indices of the elements that are true, one tensor for each axis; torch decomposes it in a second trace."""
     indices = op.NonZero(condition)
     return [op.Gather(indices, op.Constant(value_int=axis), axis=0) for axis in range(len(condition.shape))]
+
+
+def _where_of_numbers(condition: Any, number: Any, other: Any) -> Any:
+    """One of two numbers where a condition holds, else the other; torch's table gives them dtypes of their own."""
+    is_real = any(isinstance(each, float) for each in (number, other))
+    dtype = DataType.FLOAT if is_real else DataType.INT64
+    return op.Where(condition, scalar(number, dtype), scalar(other, dtype))
 
 
 def _repeat_interleave(tensor: Any, repeats: Any, dim: int | None = None, output_size: Any = None) -> Any:  # noqa: ARG001
