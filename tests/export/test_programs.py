@@ -119,7 +119,7 @@ def test_numbers_that_change_with_the_shapes_are_sizes(tmp_path):
 
     runs = [lambda: run(3, 4), lambda: run(5, 9)]
     seen, expected = watched(program, *runs)["grid"], run(2, 7)
-    assert (seen.axes["cells"], seen.sample["sides"]) == ("1 sides_0_0*sides_0_1 4", [(3, 4)])
+    assert (seen.axes["cells"], seen.sample["sides"]) == ("1 sides_0_0*sides_0_1 4", [(5, 9)])
     result = export_pipeline(program, tmp_path / "out", run=runs)["grid"]
     assert dict(result.outputs) == {"output": {1: "sides_0_0"}}
     with assembled(program, tmp_path / "out"):

@@ -37,7 +37,8 @@ class Watched:
 
     Attributes:
         model: The module, or its method: the first argument of `derived`, and the second of `export`.
-        sample: The arguments of the first call, by their names. A number that changed from call to call is a tensor.
+        sample: The arguments of the call with the largest tensors, by their names. A number that changed from call to
+            call is a tensor.
         axes: The pattern of each tensor. An axis moves if its size changed; axes that changed together have one name,
             or are a multiple of one, the sum of two, the product of two or three. All others are fixed at their sizes.
             A whole number that changed as sizes did has the word of an axis.
@@ -249,7 +250,8 @@ def given_arguments(signature: inspect.Signature, arguments: Sequence[Any], name
 def _part(seen: Seen) -> Watched:
     """The sample and the axes from the calls of a method: of those that have the tensors of the first.
 
-    A number that changed is a tensor; but the size of an axis if it is always the same for the same shapes.
+    The sample is the largest of them: a trace takes the sides of branches that most sizes take. A number that changed
+    is a tensor; but the size of an axis if it is always the same for the same shapes.
     """
     import torch
 
@@ -260,13 +262,14 @@ def _part(seen: Seen) -> Watched:
         if [".".join(map(str, path)) for path, _ in shapes] == names
     }
     numbers = [[_numbers(each) for each in every] for every in alike.values()]
-    first, *others = chain.from_iterable(numbers)
+    largest = max(alike, key=lambda shapes: sum(prod(shape) for _, shape in shapes))
+    first, *others = (_numbers(alike[largest][0]), *chain.from_iterable(numbers))
     changed = {path for path, number in first.items() if any(each.get(path) != number for each in others)}
     by_shapes = {path: [[each.get(path) for each in of_shapes] for of_shapes in numbers] for path in changed}
     sizes = {path: [(numbers[0],) for numbers in of] for path, of in by_shapes.items() if _are_sizes(of)}
     values = {path: torch.tensor(first[path]) for path in changed - {*sizes}}
     sample = torch_name("pytree").tree_map_with_path(
-        lambda path, leaf: values.get(_name(path), leaf), next(iter(alike.values()))[0]
+        lambda path, leaf: values.get(_name(path), leaf), alike[largest][0]
     )
     tensors = zip(*([shape for _, shape in shapes] for shapes in alike), strict=True)
     patterns = _patterns(dict(zip(names, tensors, strict=True)), sizes)

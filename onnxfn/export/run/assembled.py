@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,8 @@ def assembled(program: Any, folder: str | Path, dtype: str | None = None) -> Ite
     """Within it, a program runs on the ONNX files of its parts: torch tensors go in and come out as before.
 
     A method of a module is replaced if the folder has its part; the others run in PyTorch. Results have the form that
-    the method gives them: it runs without values. Afterwards the program is as it was, also after an error.
+    the method gives them: it runs without values, and with them if sizes depend on these. Afterwards the program is as
+    it was, also after an error.
 
     Args:
         program: A dict of modules by their names, a module with children, or an object with `components`, such as a
@@ -132,16 +133,17 @@ def _inputs(arguments: Mapping[str, Any], names: Mapping[str, str], loaded: Load
 
 
 def _without_values(original: Callable[..., Any], arguments: Any, named: Any) -> Any:
-    """The result of a call whose tensors have shapes alone."""
+    """The result of a call whose tensors have shapes alone; of the call itself if a size depends on values."""
     import torch
 
     pytree = torch_name("pytree")
-    with torch.no_grad(), shapes_alone() as mode:
+    with torch.no_grad(), suppress(Exception), shapes_alone() as mode:
 
         def fake(leaf: Any) -> Any:
             return mode.from_tensor(leaf) if isinstance(leaf, torch.Tensor) else leaf
 
         return original(*pytree.tree_map(fake, arguments), **pytree.tree_map(fake, named))
+    return original(*arguments, **named)
 
 
 def _with_leaves(result: Any, outputs: Mapping[str, Any], name: str) -> Any:
