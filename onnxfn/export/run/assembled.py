@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from onnxfn.run.greedy_decoding import numpy_dtype
 from onnxfn.specs.algebra.config_values import snapshot
 from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.conditions import SEPARATOR
-from onnxfn.specs.errors import InvalidSpec, ModelNotFound, listed
+from onnxfn.specs.errors import InvalidSpec, ModelNotFound, listed, raise_no_memory
 from onnxfn.specs.plan.planning import resolved
 from onnxfn.weights.layouts import dtype_of_stem
 
@@ -137,13 +137,16 @@ def _without_values(original: Callable[..., Any], arguments: Any, named: Any) ->
     import torch
 
     pytree = torch_name("pytree")
-    with torch.no_grad(), suppress(Exception), shapes_alone() as mode:
+    try:
+        with torch.no_grad(), shapes_alone() as mode:
 
-        def fake(leaf: Any) -> Any:
-            return mode.from_tensor(leaf) if isinstance(leaf, torch.Tensor) else leaf
+            def fake(leaf: Any) -> Any:
+                return mode.from_tensor(leaf) if isinstance(leaf, torch.Tensor) else leaf
 
-        return original(*pytree.tree_map(fake, arguments), **pytree.tree_map(fake, named))
-    return original(*arguments, **named)
+            return original(*pytree.tree_map(fake, arguments), **pytree.tree_map(fake, named))
+    except Exception as error:  # noqa: BLE001 - whatever torch says of sizes that it does not know
+        raise_no_memory(error)
+        return original(*arguments, **named)
 
 
 def _with_leaves(result: Any, outputs: Mapping[str, Any], name: str) -> Any:
