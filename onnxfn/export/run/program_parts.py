@@ -10,11 +10,11 @@ from typing import Any
 
 from attrs import evolve, frozen
 
+from onnxfn.export.derive.default_runs import default_runs
 from onnxfn.export.derive.watched import Watched, components, watched
 from onnxfn.export.find.lookup import derived, spec_for
 from onnxfn.export.find.other_libraries import COMPONENT_ROWS
 from onnxfn.export.run.assembled import argument_names
-from onnxfn.export.run.default_runs import default_runs
 from onnxfn.export.run.export import export
 from onnxfn.specs.algebra.config_values import snapshot
 from onnxfn.specs.algebra.spec import ExportSpec
