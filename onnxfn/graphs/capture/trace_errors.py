@@ -116,7 +116,8 @@ def trace_error(
         where = f" at {listed(lines, most=3)}" if lines else ""
         change = f"use with_shapes(spec, {edit or '...'}), or change the model{where}"
         return FixedSizes(f"{type(model).__name__} fixes {axes}; {change}")
-    return CaptureFailed(_small_axes(part, sample) or _where_it_failed(model, part, error))
+    small = _small_axes(part, sample)
+    return FixedSizes(small) if small else CaptureFailed(_where_it_failed(model, part, error))
 
 
 def fixed_axes(part: Part, error: BaseException | None) -> list[tuple[int, str, str, str]]:
