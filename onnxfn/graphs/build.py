@@ -13,15 +13,19 @@ from onnxfn.graphs.build_options import BuildOptions
 from onnxfn.graphs.capture.built_graph import BuiltGraph
 from onnxfn.graphs.nodes.slots import bind_weights, merge_slots
 from onnxfn.graphs.passes.adapter_inputs import add_adapter_inputs
+from onnxfn.graphs.passes.branches import insert_branches
 from onnxfn.graphs.passes.canonical import order_by_structure
 from onnxfn.graphs.passes.merging import insert_filler
+from onnxfn.graphs.passes.naming import add_metadata
 from onnxfn.graphs.quantization.quantize import keep_stored_blocks, quantize_weights
 from onnxfn.graphs.quantization.quantized_slots import bind_quantized_weights
 from onnxfn.graphs.templates.fingerprints import fingerprint
 from onnxfn.graphs.templates.template_cache import delete_template, load_template, save_template
 from onnxfn.graphs.traced_graphs import graph_with_slots, pass_errors
 from onnxfn.models.torch_modes import tracing_alone
+from onnxfn.specs.algebra.dummies import known_sizes
 from onnxfn.specs.algebra.planned import Part
+from onnxfn.specs.conditions import Condition, is_true, negated, stated
 from onnxfn.specs.errors import raise_no_memory
 from onnxfn.specs.stored.reports import StageTimer
 from onnxfn.weights.layouts import dtype_suffix
@@ -114,7 +118,13 @@ def captured_once() -> UnboundGraph:
     def unbound_graph(model: Any, part: Part, timed: StageTimer, options: BuildOptions) -> BuiltGraph:
         if part.dtype is None:
             return _unbound_graph(model, part, timed, options)
-        key = (captured_part(part), options.find_repeats, options.pretranspose, options.joins_traces)
+        key = (
+            captured_part(part),
+            options.find_repeats,
+            options.pretranspose,
+            options.joins_traces,
+            options.other_sides,
+        )
         if key not in graphs:
             graphs[key] = _unbound_graph(model, part, timed, options)
         return evolve(graphs[key], model=graphs[key].model.clone())
@@ -142,7 +152,34 @@ def _unbound_graph(model: Any, part: Part, timed: StageTimer, options: BuildOpti
         filler_graph = graph_with_slots(model, filler, timed, options).model
         with pass_errors(part):
             graph = merge_slots(insert_filler(graph, filler_graph, filled_inputs))
+    for condition, other in options.other_sides:
+        if other.name == part.name:
+            other_built = graph_with_slots(model, other, timed, options)
+            with pass_errors(part):
+                built = _with_other_side(evolve(built, model=graph), other_built, condition, part)
+                graph = built.model
     with pass_errors(part):
         if layers := part.spec.target.adapter_inputs:
             graph = add_adapter_inputs(graph, layers)
         return evolve(built, model=order_by_structure(graph))
+
+
+def _with_other_side(built: BuiltGraph, other: BuiltGraph, condition: Condition, part: Part) -> BuiltGraph:
+    """The graph of a part that is valid on one side of a condition, with another graph for the other side.
+
+    Its limits are those that neither side explains. Its conditions are true at the sizes of the part.
+    """
+    sizes = known_sizes(part.spec, {})
+    axes = {symbol: (name, axis) for name, of_input in part.inputs.items() for axis, symbol in of_input.items()}
+    graph = merge_slots(insert_branches(built.model, other.model, condition, axes))
+    left = [each for each in built.limits if each.text != condition.text]
+    limits = (*left, *(each for each in other.limits if is_true(each.text, sizes)))
+    noted = [each if is_true(each.text, sizes) else negated(each) for each in other.conditions]
+    facts = {"limits": stated(limits), "conditions": stated((*built.conditions, *noted))}
+    return evolve(
+        built,
+        model=add_metadata(graph, facts),
+        limits=limits,
+        conditions=(*built.conditions, *noted),
+        traced_layers=f"two graphs: one where {condition}, one elsewhere",
+    )

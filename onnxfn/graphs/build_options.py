@@ -11,6 +11,8 @@ from attrs import field, frozen
 
 from onnxfn.graphs.layers.repeated_layers import LayerStack, stacks_worth_a_proof
 from onnxfn.graphs.templates.template_cache import MAX_CACHE_BYTES
+from onnxfn.specs.algebra.planned import Part
+from onnxfn.specs.conditions import Condition
 from onnxfn.specs.errors import InvalidSpec, is_possible_path
 from onnxfn.specs.record import typed_fields
 from onnxfn.specs.short_repr import short_repr
@@ -65,6 +67,8 @@ class BuildOptions:
         joins_traces: Whether the model is traced at several fixed sizes, and the numbers that differ become formulas of
             sizes. False traces once, with symbols. An export of a derived spec does it if the file of a single trace
             has fixed sizes, or is wrong at some.
+        other_sides: For parts whose graph is valid on one side of a condition, the part at sizes of the other side. The
+            file has the graphs of both, and an If on the condition.
 
     Raises:
         InvalidSpec: `find_repeats` is not a function, or `template_cache` is not a path.
@@ -81,3 +85,4 @@ class BuildOptions:
     template_cache_bytes: int = MAX_CACHE_BYTES
     pretranspose: bool = True
     joins_traces: bool = False
+    other_sides: tuple[tuple[Condition, Part], ...] = ()

@@ -105,7 +105,7 @@ def _from_trace(model: Any, part: Part, timed: StageTimer, options: BuildOptions
         built = capture(model, part, tick, is_joined=options.joins_traces)
     constants = (f"{each.name}={each.value!r}" for each in part.spec.call.constants)
     facts = {
-        "task": part.spec.task,
+        "task": part.spec.task or "",
         "model": type(model).__name__,
         "limits": stated(built.limits),
         "conditions": stated(built.conditions),
@@ -116,8 +116,7 @@ def _from_trace(model: Any, part: Part, timed: StageTimer, options: BuildOptions
         for each in _passes(model, part, options):
             graph = each(graph)
             tick()
-        known = {name: text for name, text in facts.items() if text}
-        return evolve(built, model=add_metadata(strip_metadata(graph), known))
+        return evolve(built, model=add_metadata(strip_metadata(graph), facts))
 
 
 def with_assumed_limits(built: BuiltGraph) -> BuiltGraph:
@@ -132,7 +131,7 @@ def with_assumed_limits(built: BuiltGraph) -> BuiltGraph:
         )
     noted = read_conditions(built.model.metadata_props.get("onnxfn.conditions", ""))
     limits = tuple(dict.fromkeys((*built.limits, *(each for each in noted if each.line == TORCH))))
-    return evolve(built, limits=limits, model=add_metadata(built.model, {"limits": stated(limits)} if limits else {}))
+    return evolve(built, limits=limits, model=add_metadata(built.model, {"limits": stated(limits)}))
 
 
 def _passes(model: Any, part: Part, options: BuildOptions) -> tuple[Callable[[Any], Any], ...]:

@@ -3,6 +3,7 @@
 import random
 
 import numpy as np
+import onnx
 import pytest
 import torch
 from branching_modules import IMAGES, TEXTS
@@ -34,6 +35,24 @@ REFUSED = {
     "tried": (onnxfn.CheckFailed, "cannot run m.onnx at one"),
     "sqrt": (onnxfn.CaptureFailed, r"fixes axis 1 of 'x' \(length\) at 10"),
 }
+TWO_SIDES = (
+    *(
+        "length % 7",
+        "length % 16",
+        "length % 2",
+        "length > 64",
+        "length <= 3",
+        "length // 2",
+        "ceil",
+        "floor",
+        "square",
+    ),
+    *("batch * length", "length > 20 * batch", "batch > 4", "batch % 2", "max of batch and length"),
+    *("min of batch and length", "grown", "height * width", "height > width", "height == width", "max of sides"),
+    *("min of sides", "sum of sides", "even product", "height == width, larger"),
+)
+"""The modules that one condition divides: their files have a graph for each side, and no limit."""
+
 RANDOM_SIZES = 40
 
 
@@ -79,6 +98,8 @@ def test_a_module_with_branches_on_sizes_is_right_within_its_limits_or_is_refuse
             onnxfn.export(spec, function, tmp_path / "m.onnx")
         return
     result = onnxfn.export(spec, function, tmp_path / "m.onnx")
+    assert (name in TWO_SIDES) == ("If" in {node.op_type for node in onnx.load(tmp_path / "m.onnx").graph.node})
+    assert name not in TWO_SIDES or result.limits == ()
     draw, symbols = random.Random(0), axes.split()
     for number in range(RANDOM_SIZES):
         batch, *sides = (draw.randint(1, most) for most in (7, 140, 140)[: len(shape)])

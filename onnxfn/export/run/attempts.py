@@ -16,7 +16,7 @@ from onnxfn.export.load.quantized import weights_text
 from onnxfn.export.publish.staging import Destination
 from onnxfn.export.run.arguments import check_layers, check_with_adapter, write_input_adapter
 from onnxfn.export.run.file_checks import Job, check_files, joined
-from onnxfn.export.run.retries import RETRIES, Failure, Output, faults_of
+from onnxfn.export.run.retries import RETRIES, Failure, Output, faults_of, with_other_sides
 from onnxfn.graphs.build import build_graph, drop_templates, traced_fully
 from onnxfn.graphs.build_options import BuildOptions, trace_all_layers
 from onnxfn.graphs.capture.built_graph import BuiltGraph
@@ -114,22 +114,34 @@ def _joined_variants(built: Sequence[Built]) -> Built:
 def build_until_checked(job: Job, output: Output) -> Built:
     """Builds, writes and checks the graphs of a plan; after a failure again, as RETRIES say, each with an event.
 
-    Raises the error of the last attempt at the plan as it is. No attempt follows if outputs differ by rounding.
+    Raises the error of the last attempt at the plan as it is. No attempt follows if outputs differ by rounding. If a
+    branch of the module limits the sizes, its other side is tried, too.
     """
-    result, failures = _tried(job, output), list[Failure]()
+    attempt, failures = (job, output), list[Failure]()
+    result = _tried(*attempt)
     for stage, change in RETRIES:
         if isinstance(result, Built) or _is_rounding(result.error):
             break
         failures.append(result)
         changed = change(job, output, next((each for each in failures if each.faults), failures[0]))
         if changed is not None:
-            with job.timed(stage, ""):
-                pass
-            result = _tried(*changed)
+            attempt, result = changed, _retried(job, stage, *changed)
     if isinstance(result, Failure):
         raise next(failure.error for failure in (result, *reversed(failures)) if failure.plan is job.plan)
+    both = with_other_sides(job, *attempt, result.graphs)
+    if both is not None:
+        wider = _retried(job, "both sides", *both)
+        result = wider if isinstance(wider, Built) else _retried(job, "one side", *attempt)
+        assert isinstance(result, Built)
     reasons = [reason for failure in failures if (reason := _reason_to_retrace(failure))]
     return evolve(result, traced_layers=tuple(reasons[:1]) or result.traced_layers)
+
+
+def _retried(job: Job, stage: str, changed: Job, output: Output) -> Built | Failure:
+    """Another attempt, with an event of its stage before."""
+    with job.timed(stage, ""):
+        pass
+    return _tried(changed, output)
 
 
 def _is_rounding(error: Exception) -> bool:

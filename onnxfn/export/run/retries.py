@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from math import prod
 from pathlib import Path
+from typing import Any
 
 from attrs import evolve, field, frozen
 
@@ -15,13 +17,15 @@ from onnxfn.export.run.file_checks import Job
 from onnxfn.graphs.build import UnboundGraph, captured_once, traced_fully
 from onnxfn.graphs.build_options import BuildOptions, trace_all_layers
 from onnxfn.graphs.capture.built_graph import BuiltGraph
+from onnxfn.graphs.capture.trace_conditions import fake_outputs
 from onnxfn.models.dtypes import in_dtype_if_small
 from onnxfn.run.sessions import kept_session
 from onnxfn.specs.algebra.dummies import known_sizes
 from onnxfn.specs.algebra.planned import Part, Plan
+from onnxfn.specs.conditions import Condition, is_true
 from onnxfn.specs.errors import FixedSizes, OnnxfnError
 from onnxfn.specs.plan.check_cases import resized
-from onnxfn.specs.plan.size_cases import Sizes, within
+from onnxfn.specs.plan.size_cases import Sizes, other_sides, within
 from onnxfn.specs.stored.reports import no_tick
 from onnxfn.weights.write import ResolvedWriteOptions
 
@@ -123,6 +127,40 @@ RETRIES: tuple[tuple[str, Change], ...] = (
     ("limits of sizes", _limited),
 )
 """The attempts after the first: the stage of its event, and what it changes."""
+
+
+def with_other_sides(asked: Job, job: Job, output: Output, graphs: Sequence[BuiltGraph]) -> tuple[Job, Output] | None:
+    """An attempt at two graphs for each part that one condition limits, one for each side of it; None for no such part.
+
+    `asked`: the job without the limits that other attempts have found; `job`, `output`, `graphs`: of the attempt that
+    succeeded.
+    """
+    limits = [part.spec.limits for part in asked.plan.parts]
+    pairs = zip(job.plan.parts, limits, strict=True)
+    parts = [evolve(part, spec=evolve(part.spec, limits=of_part)) for part, of_part in pairs]
+    tried = (_other_side(job.model, part, graph) for part, graph in zip(parts, graphs, strict=True))
+    sides = tuple(side for side in tried if side is not None)
+    if not sides or job.check != "whole":
+        return None
+    traced = with_all_layers(output)
+    return (
+        evolve(job, plan=evolve(job.plan, parts=parts)),
+        evolve(traced, build=evolve(traced.build, other_sides=sides)),
+    )
+
+
+def _other_side(model: Any, part: Part, graph: BuiltGraph) -> tuple[Condition, Part] | None:
+    """The only condition that limits the graph of a part, and the part at the largest sizes of its other side."""
+    asked, base = {each.text for each in part.spec.limits}, known_sizes(part.spec, {})
+    limits = [each for each in graph.limits if each.text not in asked]
+    if len(limits) != 1 or part.spec.derived is None:
+        return None
+    cases = other_sides(base, limits, lambda sizes: all(is_true(text, base | dict(sizes)) for text in asked))
+    for case in sorted(cases, key=lambda case: -prod(case.sizes.values())):
+        other = evolve(part, spec=resized(part.spec, case.sizes))
+        if not is_true(limits[0].text, base | dict(case.sizes)) and fake_outputs(model, other, {}):
+            return limits[0], other
+    return None
 
 
 def faults_of(job: Job) -> tuple[FoundLimits, ...]:

@@ -29,21 +29,30 @@ def insert_filler(model: Any, filler: Any, fills: Mapping[str, str]) -> Any:
     _check_names("outputs", [fills.get(value.name, value.name) for value in filler.graph.outputs], inputs)
     _check_names("inputs", [value.name for value in filler.graph.inputs], inputs)
     filled = [inputs[fills.get(value.name, value.name)] for value in filler.graph.outputs]
-    for value in filler.graph.inputs:
-        value.replace_all_uses_with(inputs[value.name])
-    names = {*model.graph.initializers, *(value.name for node in model.graph.all_nodes() for value in node.outputs)}
-    for name, value in list(filler.graph.initializers.items()):
-        del filler.graph.initializers[name]
-        value.name = f"{PREFIX}{name}" if name in names else name
-        model.graph.initializers.add(value)
+    adopt(model, filler, PREFIX)
     chosen = [onnx_ir.val(f"{value.name}__filled", type=value.type, shape=value.shape) for value in filled]
     for value, output in zip(filled, chosen, strict=True):
         value.replace_all_uses_with(output)
-    branches = {"then_branch": _filler_branch(filler.graph), "else_branch": _identity_branch(filled)}
+    branches = {"then_branch": as_branch(filler.graph, PREFIX), "else_branch": _identity_branch(filled)}
     model.graph.insert_before(model.graph[0], _if_empty(filled[0], branches, chosen))
-    model.opset_imports.update({**filler.opset_imports, **model.opset_imports})
-    model.functions.update(filler.functions)
     return model
+
+
+def adopt(model: Any, other: Any, prefix: str) -> None:
+    """Gives the initializers and functions of another graph to a graph; the nodes of the other then read its inputs.
+
+    An initializer whose name the graph has gets the prefix.
+    """
+    inputs = {value.name: value for value in model.graph.inputs}
+    for value in other.graph.inputs:
+        value.replace_all_uses_with(inputs[value.name])
+    names = {*model.graph.initializers, *(value.name for node in model.graph.all_nodes() for value in node.outputs)}
+    for name, value in list(other.graph.initializers.items()):
+        del other.graph.initializers[name]
+        value.name = f"{prefix}{name}" if name in names else name
+        model.graph.initializers.add(value)
+    model.opset_imports.update({**other.opset_imports, **model.opset_imports})
+    model.functions.update(other.functions)
 
 
 def _check_names(side: str, names: Iterable[str], inputs: Mapping[str, Any]) -> None:
@@ -54,18 +63,18 @@ def _check_names(side: str, names: Iterable[str], inputs: Mapping[str, Any]) -> 
         )
 
 
-def _filler_branch(filler: Any) -> Any:
-    """The nodes of the filler as a branch; its values get names that no value of the outer graph has."""
+def as_branch(graph: Any, prefix: str) -> Any:
+    """The nodes and outputs of a graph, taken out of it, as a branch; their names get the prefix."""
     import onnx_ir
 
-    nodes, outputs = list(filler), list(filler.outputs)
-    filler.outputs.clear()
-    filler.remove(nodes)
+    nodes, outputs = list(graph), list(graph.outputs)
+    graph.outputs.clear()
+    graph.remove(nodes)
     for node in nodes:
-        node.name = f"{PREFIX}{node.name}"
+        node.name = f"{prefix}{node.name}"
         for value in node.outputs:
-            value.name = f"{PREFIX}{value.name}"
-    return onnx_ir.Graph([], outputs, nodes=nodes, name="computed")
+            value.name = f"{prefix}{value.name}"
+    return onnx_ir.Graph([], outputs, nodes=nodes, name=prefix.rstrip("."))
 
 
 def _identity_branch(values: Sequence[Any]) -> Any:

@@ -91,11 +91,14 @@ def strip_metadata(model: Any) -> Any:
 def add_metadata(model: Any, facts: Mapping[str, str]) -> Any:
     """Adds metadata to a graph.
 
-    Before: any graph. After: it names onnxfn and its version as producer, and has each fact as `onnxfn.<name>`.
+    Before: any graph. After: it names onnxfn and its version as producer, and has each fact as `onnxfn.<name>`; it has
+    none that is an empty text.
     """
     model.producer_name = "onnxfn"
     model.producer_version = VERSION
     model.metadata_props.update({f"onnxfn.{name}": fact for name, fact in facts.items()})
+    for name in [name for name, fact in facts.items() if not fact]:
+        del model.metadata_props[f"onnxfn.{name}"]
     return model
 
 

@@ -1,0 +1,77 @@
+"""`insert_branches`: a file runs one of two graphs, as a condition on its sizes says."""
+
+import numpy as np
+import onnx_ir
+import onnxruntime
+import pytest
+import torch
+
+import onnxfn
+from onnxfn.graphs.passes.branches import insert_branches
+from onnxfn.specs.conditions import Condition, is_true
+from onnxfn.specs.errors import CaptureFailed
+
+
+def graph_of(number):
+    """A graph whose output is a number, whatever x is."""
+    x = onnx_ir.val("x", shape=("n", "m"), dtype=onnx_ir.DataType.FLOAT)
+    constant = onnx_ir.node("Constant", [], {"value_float": number})
+    constant.outputs[0].name, constant.outputs[0].dtype, constant.outputs[0].shape = "y", x.dtype, onnx_ir.Shape([])
+    graph = onnx_ir.Graph([x], constant.outputs, nodes=[constant], opset_imports={"": 18}, name="graph")
+    return onnx_ir.Model(graph, ir_version=10)
+
+
+def joined(text):
+    return insert_branches(graph_of(1.0), graph_of(0.0), Condition(text), {"n": ("x", 0), "m": ("x", 1)})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "n <= 3",
+        "n != m",
+        "n % 3 == 2 or m > 5",
+        "not (n < m and m < 6)",
+        "max(n, m) - 2 * min(n, m) >= 1",
+        "(n - 4) // 3 == -1",
+        "-(-n // 4) > 1",
+        "(n - m) % 4 == 3",
+        "n ** 2 + 1 > 3 * m",
+    ],
+)
+def test_the_first_graph_runs_where_the_condition_is_true_and_the_other_elsewhere(text):
+    session = onnxruntime.InferenceSession(onnx_ir.to_proto(joined(text)).SerializeToString())
+    sizes = [(n, m) for n in range(1, 9) for m in range(1, 9)]
+    ran = [bool(session.run(None, {"x": np.zeros(each, np.float32)})[0]) for each in sizes]
+    assert ran == [is_true(text, {"n": n, "m": m}) for n, m in sizes]
+    assert len({*ran}) == 2
+
+
+@pytest.mark.parametrize("text", ["n / m > 1.5", "math.sqrt(n) > 2"])
+def test_a_condition_of_real_numbers_has_no_branches(text):
+    with pytest.raises(CaptureFailed, match="does not have for whole numbers"):
+        joined(text)
+
+
+class TwoWays(torch.nn.Module):
+    """Takes another way through its layers for long texts."""
+
+    def __init__(self):
+        super().__init__()
+        self.one, self.two = torch.nn.Linear(64, 64), torch.nn.Linear(64, 64)
+
+    def forward(self, x):
+        return self.two(self.one(x)).cumsum(1) if x.shape[1] > 20 else self.two(self.one(x).tanh())
+
+
+def test_the_two_graphs_share_their_weights_and_are_quantized_alike(tmp_path):
+    module = TwoWays()
+    spec = onnxfn.derived(module, sample={"x": torch.randn(2, 8, 64)}, axes={"x": "batch length 64"})
+    result = onnxfn.export(spec, module, tmp_path, dtypes=["float32", "q8"])
+    assert result.limits == ()
+    names = [value.name for value in onnx_ir.load(tmp_path / "model.onnx").graph.initializers.values()]
+    assert sorted(name for name in names if "." in name) == ["one.bias", "one.weight", "two.bias", "two.weight"]
+    ran = onnxfn.load(tmp_path, dtype="q8")
+    for length in (20, 21):
+        x = torch.randn(3, length, 64)
+        np.testing.assert_allclose(ran(x=x)["output"], module(x).detach(), atol=0.2)
