@@ -1,5 +1,9 @@
 """Programs of several modules: watched, exported by parts, and run on these."""
 
+import json
+import re
+from functools import partial
+
 import pytest
 import torch
 from command_line import invoke, succeed
@@ -270,8 +274,11 @@ def test_parts_have_dtypes_and_one_that_overflows_in_float16_is_wider(tmp_path):
     parts = export_pipeline(
         program, tmp_path / "out", run=[run, lambda: run(3)], dtypes={"layer": ("float16", "q8"), "large": ("float16",)}
     )
-    assert parts["layer"].plan.remarks == ()
-    assert parts["large"].plan.remarks == ("large overflows in float16; its dtypes are float32",)
+    assert re.match(r"the result of the program on its files differs by \d", parts["layer"].plan.remarks[0])
+    remark = "large overflows in float16; its dtypes are float32"
+    assert [*parts["large"].plan.remarks] == [remark, *parts["layer"].plan.remarks]
+    report = json.loads((tmp_path / "out" / "large" / "report.json").read_bytes())
+    assert report["remarks"] == [*parts["large"].plan.remarks]
     assert {name: len(part.graphs) for name, part in parts.items()} == {"layer": 2, "large": 1}
     expected = run(5)
     for dtype, most in (("float16", 2e-3), ("q8", 3e-2)):
@@ -282,13 +289,15 @@ def test_parts_have_dtypes_and_one_that_overflows_in_float16_is_wider(tmp_path):
 def test_the_result_of_the_program_is_compared_and_may_differ_by_what_errors_of_its_parts_make(tmp_path):
     export_pipeline(ranker.modules, tmp_path / "out", run=lambda: PROGRAMS["ranker"][1](2), check=False)
     errors = {"query": 1e-6, "document": 1e-6}
-    check_program(ranker.modules, tmp_path / "out", lambda: PROGRAMS["ranker"][1](2), errors)
-    check_program(ranker.modules, tmp_path / "out", lambda: torch.rand(2, generator=generator), errors)
-    check_program(ranker.modules, tmp_path / "out", lambda: print("no number"), errors)
+    compared = partial(check_program, ranker.modules, tmp_path / "out")
+    assert compared(lambda: PROGRAMS["ranker"][1](2), errors) == ""
+    assert "differs from run to run" in compared(lambda: torch.rand(2, generator=generator), errors)
+    assert "has no tensors, arrays or pictures" in compared(lambda: print("no number"), errors)
+    assert "may change it by" in compared(lambda: PROGRAMS["ranker"][1](2), dict.fromkeys(errors, 0.5))
     before = {name: parameter.clone() for name, parameter in ranker.modules["query"].named_parameters()}
     ranker.modules["query"].table.weight.data[5] += 0.01
     try:
         with pytest.raises(onnxfn.errors.CheckFailed, match="each part agrees alone, but the result of the program"):
-            check_program(ranker.modules, tmp_path / "out", lambda: PROGRAMS["ranker"][1](2), errors)
+            compared(lambda: PROGRAMS["ranker"][1](2), errors)
     finally:
         ranker.modules["query"].load_state_dict(before)

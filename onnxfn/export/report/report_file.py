@@ -21,7 +21,7 @@ from onnxfn.export.jobs.options import Values
 from onnxfn.specs.algebra.planned import Plan
 from onnxfn.specs.errors import InvalidSpec, listed, shortened
 from onnxfn.specs.plan.variants import plans_by_dtype
-from onnxfn.specs.stored.reports import Report, Tick, no_tick
+from onnxfn.specs.stored.reports import Exported, Report, Tick, no_tick
 from onnxfn.specs.stored.serialize import to_plain
 from onnxfn.specs.version import VERSION
 from onnxfn.weights.digests import sha256_of
@@ -92,6 +92,13 @@ def write_report(content: Mapping[str, Any], folder: Path) -> Path:
     path = folder / REPORT_FILE
     path.write_text(json.dumps(content, indent=2, allow_nan=False) + "\n", encoding="utf-8")
     return path
+
+
+def with_remark(exported: Exported, folder: Path, remark: str) -> Exported:
+    """The result of an export with one more remark, also in the `report.json` of its folder."""
+    content = json.loads((folder / REPORT_FILE).read_bytes())
+    write_report(content | {"remarks": [*content["remarks"], remark]}, folder)
+    return evolve(exported, plan=evolve(exported.plan, remarks=(*exported.plan.remarks, remark)))
 
 
 @frozen

@@ -16,10 +16,11 @@ from onnxfn.export.jobs.request import ExportRequest, build_of, written
 from onnxfn.export.load.loading import load_library_model
 from onnxfn.export.publish.publishing import publish
 from onnxfn.export.publish.staging import Destination, check_destination, staging_folder
+from onnxfn.export.report.report_file import with_remark
 from onnxfn.export.run.events import OnEvent, ignore, limited, stage_timer
 from onnxfn.export.run.loaded import Loaded
 from onnxfn.export.run.program_check import check_program
-from onnxfn.export.run.program_parts import exported_part, pipeline_parts
+from onnxfn.export.run.program_parts import exported_part, needed_runs, pipeline_parts
 from onnxfn.graphs.build_options import BuildOptions
 from onnxfn.specs.errors import InvalidSpec, write_errors
 from onnxfn.specs.results.measurements import CheckMode
@@ -47,10 +48,10 @@ def export_pipeline(
 ) -> dict[str, Exported]:
     """Writes each part of a pipeline of diffusers as `<part>/model.onnx` and checks it against PyTorch.
 
-    If the program has runs, its whole result on the files is compared with PyTorch's, too: for the last run, as far as
-    it is the same in each run. Schedulers, tokenizers and `model_index.json` are written as the pipeline saves them;
-    for a program that saves none, the index lists the parts. The files appear when all parts have succeeded. If one
-    fails, nothing appears and an earlier export stays as it was.
+    If the program has runs, the whole result of the last one on the files is compared with PyTorch's, too. Remarks of
+    the plans say what that does not prove. Schedulers, tokenizers and `model_index.json` are written as the
+    pipeline saves them; for a program that saves none, the index lists the parts. The files appear when all parts have
+    succeeded. If one fails, nothing appears and an earlier export stays as it was.
 
     Args:
         pipeline: A `diffusers.DiffusionPipeline`, an object with the same `components` and `config`, or any other
@@ -98,7 +99,7 @@ def export_pipeline(
     if destination.is_file:
         raise InvalidSpec(f"a pipeline has several files; name a folder, not {destination.path.name}")
     check_destination(destination.path, overwrite=overwrite)
-    runs = [run] if callable(run) else run
+    runs = needed_runs(pipeline, *([run] if callable(run) else run))
     parts = pipeline_parts(pipeline, *runs)
     export_part = partial(exported_part, check=check, build=build, write=write)
     listener = limited(on_event, timeout)
@@ -110,7 +111,10 @@ def export_pipeline(
             exported[part.name] = export_part(part, staging / part.name, own, **known)
         if runs and check in (True, "whole"):
             with stage_timer(listener) as (timed, _), timed("check", "program"):
-                check_program(pipeline, staging, runs[-1], {name: _error(part) for name, part in exported.items()})
+                errors = {name: _error(part) for name, part in exported.items()}
+                remark = check_program(pipeline, staging, runs[-1], errors)
+            if remark:
+                exported = {name: with_remark(part, staging / name, remark) for name, part in exported.items()}
         of_parts = json.dumps(dict.fromkeys(exported), indent=2)
         text = pipeline.to_json_string() if hasattr(pipeline, "to_json_string") else of_parts
         (staging / INDEX_FILE).write_text(text)

@@ -8,12 +8,13 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from attrs import evolve, frozen
+from attrs import frozen
 
 from onnxfn.export.derive.default_runs import default_runs
 from onnxfn.export.derive.watched import Watched, components, watched
 from onnxfn.export.find.lookup import derived, spec_for
 from onnxfn.export.find.other_libraries import COMPONENT_ROWS
+from onnxfn.export.report.report_file import with_remark
 from onnxfn.export.run.assembled import argument_names
 from onnxfn.export.run.export import export
 from onnxfn.specs.algebra.config_values import snapshot
@@ -64,13 +65,8 @@ def pipeline_parts(pipeline: Any, *runs: Callable[[], Any]) -> tuple[PipelinePar
     >>> [part.name for part in pipeline_parts(pipeline)]
     ['text_encoder']
     """
+    runs = needed_runs(pipeline, *runs)
     models = {name: model for name, model in components(pipeline).items() if runs or name not in LEFT_OUT}
-    unknown = [name for name, model in models.items() if _class(model) not in COMPONENT_ROWS]
-    if unknown and not runs and not (runs := default_runs(pipeline)):
-        raise UnknownName(
-            f"no spec for {', '.join(f'{name} ({_class(models[name])})' for name in unknown)} of "
-            f"{type(pipeline).__name__}; pass run=, a function that runs it; known classes: {listed(COMPONENT_ROWS)}"
-        )
     # What a pipeline adds to the configurations of its parts, under Optimum's names. Stable Diffusion XL and 3 read
     # hidden states before the last of their text encoders.
     config = getattr(pipeline, "config", {})
@@ -92,6 +88,22 @@ def pipeline_parts(pipeline: Any, *runs: Callable[[], Any]) -> tuple[PipelinePar
     )
 
 
+def needed_runs(pipeline: Any, *runs: Callable[[], Any]) -> tuple[Callable[[], Any], ...]:
+    """The runs of a program, or those at its smallest sizes if it has a component that no row knows, and no runs.
+
+    UnknownName if it cannot run so.
+    """
+    models = {name: model for name, model in components(pipeline).items() if name not in LEFT_OUT}
+    unknown = [f"{name} ({_class(model)})" for name, model in models.items() if _class(model) not in COMPONENT_ROWS]
+    runs = runs or (default_runs(pipeline) if unknown else ())
+    if unknown and not runs:
+        raise UnknownName(
+            f"no spec for {', '.join(unknown)} of {type(pipeline).__name__}; pass run=, a function that runs it; known "
+            f"classes: {listed(COMPONENT_ROWS)}"
+        )
+    return runs
+
+
 WIDER: Mapping[str, str] = MappingProxyType({"float16": "float32", "q4f16": "q4"})
 """A dtype in which a part may overflow -> the dtype that it then has."""
 
@@ -106,7 +118,7 @@ def exported_part(part: PipelinePart, path: Path, dtypes: tuple[str, ...], **kno
             raise
     exported = export(part.spec, part.model, path, dtypes=wider, **known)
     remark = f"{part.name} overflows in float16; its dtypes are {', '.join(wider)}"
-    return evolve(exported, plan=evolve(exported.plan, remarks=(*exported.plan.remarks, remark)))
+    return with_remark(exported, path, remark)
 
 
 def _takes(part: PipelinePart, seen: Watched) -> bool:
