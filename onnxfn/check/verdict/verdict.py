@@ -12,7 +12,8 @@ elements. Both are relative to the scale of the output: 1 is an error as large a
 Casts to fewer bits inside a model, such as of the embeddings of timesteps to float32, stay float64 in `exact`: rounding
 there is a part of PyTorch's own error. In an output of few elements PyTorch's own error may be small by luck: there the
 largest of several inputs counts. At last the largest own error of all cases counts. An own error that is too large for
-rounding allows nothing: a model may choose differently in float64. Then float64 is not a reference.
+rounding allows nothing: a model may choose differently in float64. Then float64 is not a reference. An own error is at
+least that of constants which the file rounds, and that of long sums: see `long_sums.py`.
 
 PyTorch in float64 costs time and memory. It does not run if `norm(actual - expected) <= agreement`; `agreement` is at
 least the floor. In most models such a difference is rounding, so the graph is not checked further. It does not run
