@@ -180,6 +180,7 @@ EXPRESSIONS = {
     "integers_by_a_float": lambda _, n: n * 0.5 + 1.5,
     "float_plus_integers": lambda x, n: x + n,
     "square_root_of_integers": lambda _, n: torch.sqrt(n),
+    "where of bool": lambda x, n: torch.where(n > 4, x > 0, n < 2).float(),
     "where": lambda x, n: torch.where(n > 4, x, 0.0) + torch.where(n > 4, n, 1),
     "powers": lambda x, n: x.abs() ** 2 + 2**n,
     "minimum_and_maximum": lambda x, n: torch.min(x, x * n) + torch.max(x, -x),

@@ -36,7 +36,7 @@ BUDGET = {
     "architectures": 8_916,
     "weights": 3_208,
     "models": 1_797,
-    "graphs": 7_978,
+    "graphs": 7_984,
     "run": 1_300,
     "check": 6_289,
     "export": 12_201,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from copy import copy
 from types import MappingProxyType
 from typing import Any
@@ -182,7 +182,7 @@ WIDER: Mapping[str, Mapping[str, str]] = MappingProxyType(
         **dict.fromkeys(("ReduceSum", "ReduceProd", "CumSum", "MatMul", "Gemm", "Einsum", "Pow", "Trilu"), SUMMED),
         "Neg": MappingProxyType({name: wider for name, wider in SUMMED.items() if name.startswith("U")}),
         "NonZero": MappingProxyType({name: wider for name, wider in SUMMED.items() if name != "UINT8"}),
-        "Where": MappingProxyType({**SIXTEEN, "UINT64": "INT64"}),
+        "Where": MappingProxyType({**SIXTEEN, "UINT64": "INT64", "BOOL": "UINT8"}),
     }
 )
 """Operator -> each dtype that it lacks in opset 18 or in ONNX Runtime 1.31 -> a wider dtype for the computation."""
@@ -197,7 +197,7 @@ def widen_integers(model: Any) -> Any:
     """
     for node in list(model.graph):
         lacking = WIDER.get(node.op_type, {}) if node.domain == "" else {}
-        for name in sorted(set(map(_dtype_name, node.inputs)) & lacking.keys()):
+        for name in sorted(set(map(_dtype_name, _operands(node))) & lacking.keys()):
             node = _widened(node, name, lacking[name])  # noqa: PLW2901 - the node in its place
     return model
 
@@ -209,7 +209,8 @@ def _widened(node: Any, name: str, wider: str) -> Any:
     def is_narrow(value: Any) -> bool:
         return _dtype_name(value) == name
 
-    inputs = [_cast(node, value, DataType[wider]) if is_narrow(value) else value for value in node.inputs]
+    operands = [_cast(node, value, DataType[wider]) if is_narrow(value) else value for value in _operands(node)]
+    inputs = [*node.inputs[: -len(operands)], *operands]
     outputs = [(DataType[wider] if is_narrow(value) else value, value.shape) for value in node.outputs]
     wide = insert_node(node, node.op_type, inputs, outputs)
     wide.attributes.update(node.attributes)
@@ -217,6 +218,11 @@ def _widened(node: Any, name: str, wider: str) -> Any:
         replace_value(old, _cast(node, new, DataType[name]) if is_narrow(old) else new)
     node.graph.remove(node, safe=True)
     return wide
+
+
+def _operands(node: Any) -> Sequence[Any]:
+    """The inputs of a node without the condition of Where, which is always bool."""
+    return node.inputs[1:] if node.op_type == "Where" else node.inputs
 
 
 def _cast(before: Any, value: Any, dtype: Any) -> Any:
