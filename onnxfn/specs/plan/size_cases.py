@@ -148,9 +148,10 @@ def _sides(base: Sizes, condition: Condition, affordable: Callable[[Sizes], bool
     names, marks = [name for name in symbols_of(condition.text) if name in base], _marks(base, condition)
     pairs = [(name, sizes) for name in names for sizes in nearest(base, name, _leaves(condition, affordable), marks)]
     for name, sizes in sorted(pairs, key=lambda pair: _distance(base, pair[1]))[:1]:
-        border = sizes[name] + (1 if sizes[name] < base[name] else -1)
+        border = {**base, name: sizes[name] + (1 if sizes[name] < base[name] else -1)}
         yield SizeCase(f"other side of {condition}", sizes)
-        yield SizeCase(f"border of {condition}", {**base, name: border})
+        if affordable(border):
+            yield SizeCase(f"border of {condition}", border)
     if not pairs:
         together = [case.sizes for case in _far_sides(base, condition, affordable)]
         for sizes in sorted(together, key=lambda sizes: _distance(base, sizes))[:1]:
