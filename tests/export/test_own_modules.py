@@ -84,8 +84,6 @@ def test_the_modules_of_the_default_run_are_in_the_table():
 
 # Modules that keep tables between calls, and modules that fix an axis at the size of the sample
 
-AXES = {"x": "batch length"}
-
 
 class Kept(nn.Module):
     """Keeps a table for the last length, one for each length, and the mean of its input."""
@@ -109,7 +107,7 @@ def test_tables_that_a_module_keeps_are_no_state(used, tmp_path):
     model = Kept()
     for length in used:
         model(torch.rand(2, length))
-    spec = onnxfn.derived(model, sample=torch.rand(2, 10), axes=AXES)
+    spec = onnxfn.derived(model, sample=torch.rand(2, 10), axes={"x": "batch length"})
     result = onnxfn.export(spec, model, tmp_path / "m.onnx")
     assert (result.limits, [*model.tables]) == ((), [(2, length) for length in used])
     for length in (5, 10, 41):
