@@ -168,6 +168,15 @@ def bert():
 
 
 @pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory):
+    import tiny
+
+    folder = tmp_path_factory.mktemp("checkpoint")
+    tiny.model("bert", "AutoModelForMaskedLM").save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
 def classifier():
     import tiny
 

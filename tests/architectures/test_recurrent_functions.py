@@ -1,12 +1,14 @@
-"""Patches of recurrent functions give what the loops of transformers give, from any state and at any length."""
+"""Patches of recurrent functions and of an indexer give what transformers gives, from any state, at any length."""
 
 from functools import partial
 
+import every_head
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from transformers import xLSTMConfig
+from transformers.models.qwen4_exp import modeling_qwen4_exp
 from transformers.models.rwkv.modeling_rwkv import rwkv_linear_attention_cpu
 from transformers.models.xlstm.modeling_xlstm import xLSTMBackend
 
@@ -46,3 +48,32 @@ def test_xlstm_gives_what_the_loop_over_chunks_gives(has_state, length, seed):
 def test_the_padding_mask_of_fsmt_is_a_tensor_also_without_padding():
     assert attention.padding_mask(torch.tensor([[1, 2], [3, 1]])).tolist() == [[True, False], [False, True]]
     assert not attention.padding_mask(torch.tensor([[2, 3]])).any()
+
+
+# Blocks that an indexer of sparse attention selects
+
+
+@pytest.mark.parametrize("implementation", ["sdpa", "eager"])
+@pytest.mark.parametrize("length", [3, 13, 30])
+def test_selected_blocks_equal_the_original(length, implementation, monkeypatch):
+    original, pairs = modeling_qwen4_exp.Qwen4ExpTextQSAIndexer.forward, []
+
+    def both(*arguments):
+        pairs.append((original(*arguments), attention.selected_by_blocks(*arguments)))
+        return pairs[-1][0]
+
+    monkeypatch.setattr(modeling_qwen4_exp.Qwen4ExpTextQSAIndexer, "forward", both)
+    model = every_head.tiny_model("qwen4_exp_text", "feature-extraction")
+    model.set_attn_implementation(implementation)
+    torch.manual_seed(0)
+    ids = torch.randint(1, 128, (3, length))
+    mask = torch.ones_like(ids)
+    mask[0, : length // 2] = 0
+    mask[1, length - length // 3 :] = 0
+    with torch.no_grad():
+        model(input_ids=ids, attention_mask=mask)
+    assert pairs
+    if pairs[0][0].is_floating_point():
+        pytest.skip("before 5.23, eager attention adds a float mask; exports use sdpa, with a mask of bool")
+    for expected, actual in pairs:
+        assert torch.equal(actual, expected)

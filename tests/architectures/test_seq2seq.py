@@ -112,14 +112,16 @@ def assert_same_tokens(model, result, folder):
     assert tokens_by_onnx(folder, decoder, states, mask, start).tolist() == expected.tolist()
 
 
-def generated_by_pytorch(model, source, steps):
-    """The tokens that `model.generate` of transformers gives."""
+def assert_generates(model, result, exports, **options):
+    """Asserts that `generate` gives the tokens of `model.generate` from an export, in each of several forms."""
+    model.generation_config.bad_words_ids = None
+    source = dummies(result.plan.parts[0].spec, {"batch_size": 2}, seed=3)
     arguments = {name: torch.from_numpy(array) for name, array in source.items()}
+    greedy = {"do_sample": False, "num_beams": 1, "eos_token_id": None, "forced_eos_token_id": None}
     with torch.no_grad():
-        tokens = model.generate(
-            **arguments, max_new_tokens=steps, do_sample=False, num_beams=1, eos_token_id=None, forced_eos_token_id=None
-        )
-    return tokens.numpy()
+        expected = model.generate(**arguments, **greedy, max_new_tokens=8).tolist()
+    for exported in exports:
+        assert onnxfn.generate(exported, *source.values(), max_new_tokens=8, **options).tolist() == expected
 
 
 @pytest.mark.parametrize(("model_type", "task"), SAMPLE)
@@ -137,12 +139,7 @@ def test_marian_generates_the_tokens_of_transformers(decoders, tmp_path):
     model, result = export_checked("marian", "text2text-generation-with-past", tmp_path / "out", decoders=decoders)
     if decoders == "merged":
         assert_same_tokens(model, result, tmp_path / "out")
-    model.generation_config.bad_words_ids = None
-    source = dummies(result.plan.parts[0].spec, {"batch_size": 2}, seed=3)
-    expected = generated_by_pytorch(model, source, 8)
-    for exported in (result, tmp_path / "out"):
-        tokens = onnxfn.generate(exported, source["input_ids"], source["attention_mask"], max_new_tokens=8)
-        assert tokens.tolist() == expected.tolist()
+    assert_generates(model, result, (result, tmp_path / "out"))
 
 
 # One export of T5
@@ -205,10 +202,7 @@ def assert_streams(folder, **options):
     """A tiny streaming Moonshine and its export, which decode the same tokens; the sound ends with a whole frame."""
     model, result = export_checked("moonshine_streaming", "automatic-speech-recognition-with-past", folder, **options)
     assert_same_tokens(model, result, folder)
-    source = dummies(result.plan.parts[0].spec, {"batch_size": 2}, seed=3)
-    expected = generated_by_pytorch(model, source, 8)
-    tokens = onnxfn.generate(result, source["input_values"], source["attention_mask"], max_new_tokens=8, start=1)
-    assert tokens.tolist() == expected.tolist()
+    assert_generates(model, result, [result], start=1)
     return model, result
 
 

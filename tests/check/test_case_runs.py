@@ -11,18 +11,11 @@ from onnxfn.check.cases.references import references
 from onnxfn.check.check import check
 from onnxfn.run.sessions import kept_session
 
-LONGEST_WAIT = 30
-
-
-def exported(folder):
-    """A model, and the part of the plan that its file in the folder was exported for."""
-    model = torch.nn.Linear(4, 3)
-    model.forward = lambda x: {"y": torch.nn.functional.linear(x, model.weight, model.bias)}
-    return model, onnxfn.export(vector_spec(4, 3), model.eval(), folder, check=False).plan.parts[0]
-
 
 def test_pytorch_computes_the_first_case_while_the_file_is_loaded(tmp_path):
-    model, part = exported(tmp_path)
+    model = torch.nn.Linear(4, 3)
+    model.forward = lambda x: {"y": torch.nn.functional.linear(x, model.weight, model.bias)}
+    part = onnxfn.export(vector_spec(4, 3), model.eval(), tmp_path, check=False).plan.parts[0]
     is_computed, waited = threading.Event(), []
 
     def computed():
@@ -31,7 +24,7 @@ def test_pytorch_computes_the_first_case_while_the_file_is_loaded(tmp_path):
             yield reference
 
     def session_for(file, tick=None):
-        waited.append(is_computed.wait(LONGEST_WAIT))
+        waited.append(is_computed.wait(30))
         return opened(file, tick)
 
     opened = partial(kept_session, {}, None)

@@ -36,21 +36,12 @@ def model_of(model_type):
     return tiny.model(model_type, spec_of(model_type).call.loader)
 
 
-def assert_exported(model_type, dtype, folder):
-    """Asserts that a checkpoint in bfloat16 is exported in a dtype, and stays in bfloat16."""
+@pytest.mark.parametrize(("model_type", "dtype"), [*((name, "float32") for name in MODELS), ("llama", "float16")])
+def test_a_checkpoint_in_bfloat16_is_exported_in_another_dtype_and_stays_as_it_is(model_type, dtype, tmp_path):
     model = model_of(model_type).to(torch.bfloat16)
-    exported = onnxfn.export(onnxfn.with_dtypes(spec_of(model_type), float=dtype), model, folder)
+    exported = onnxfn.export(onnxfn.with_dtypes(spec_of(model_type), float=dtype), model, tmp_path / "out")
     assert exported.report.passed
     assert {parameter.dtype for parameter in model.parameters()} == {torch.bfloat16}
-
-
-@pytest.mark.parametrize("model_type", MODELS)
-def test_a_checkpoint_in_bfloat16_is_exported_in_float32(model_type, tmp_path):
-    assert_exported(model_type, "float32", tmp_path / "out")
-
-
-def test_a_checkpoint_in_bfloat16_is_exported_in_float16(tmp_path):
-    assert_exported("llama", "float16", tmp_path / "out")
 
 
 def test_a_model_with_a_layer_in_half_precision_is_refused_until_the_spec_has_a_dtype(tmp_path):

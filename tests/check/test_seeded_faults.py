@@ -1,7 +1,7 @@
 """The check finds faults that an exporter could make, in the files of 17 tiny models.
 
     python -m pytest tests/check/test_seeded_faults.py                        # a sample
-    python -m pytest tests/check/test_seeded_faults.py -m sweep               # every kind in every model
+    python -m pytest tests/check/test_seeded_faults.py -m sweep               # every kind in every model, 1,000 mutants
     python -m pytest tests/check/test_seeded_faults.py -m sweep --record      # and writes tests/sweeps/mutants.json
 
 A fault that the check passes must not change an answer to wider inputs by more than PyTorch's own rounding: then it is
@@ -15,7 +15,7 @@ import fault_models
 import pytest
 import verdicts
 from mutations import KINDS, NAMED, RANDOM
-from verdict_counts import EQUIVALENT, MISSED, RAW
+from verdict_counts import EQUIVALENT, FOUND, MISSED, NOT_RUN, RAW
 from verdicts import Fault
 
 SAMPLED = ("bert_classifier", "llama")
@@ -105,3 +105,39 @@ def test_an_error_that_is_not_documented_is_no_finding(monkeypatch):
     monkeypatch.setattr(verdicts, "validated", Mock(side_effect=IndexError))
     result = verdicts.verdict(Fault("bert_classifier", "axis name", "model.onnx", "logits[0]"))
     assert result.status == RAW
+
+
+# Random mutants: an operator, a constant, an edge, a weight
+
+COUNT = 1000
+"""Random mutants of the sweep, shared by all models."""
+
+NAMES = tuple(fault_models.MODELS)
+
+MUTATED = ("bert_classifier", "clip")
+"""The models of the default run, and how many mutants of each."""
+
+SAMPLE = 12
+
+
+def mutants(name, count):
+    """Random mutants of a model: first the kind is drawn, then the site."""
+    return verdicts.drawn(verdicts.faults(name, KINDS), count, seed=NAMES.index(name))
+
+
+def share(name):
+    """The number of mutants of a model, so that all have `COUNT`."""
+    return COUNT // len(NAMES) + (NAMES.index(name) < COUNT % len(NAMES))
+
+
+@pytest.mark.parametrize("name", MUTATED)
+def test_some_random_mutants_are_found(name, assert_found):
+    results = assert_found(mutants(name, SAMPLE))
+    assert sum(result.status in (FOUND, NOT_RUN) for result in results) > SAMPLE // 2
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize("name", NAMES)
+def test_random_mutants_are_found(name, assert_found):
+    results = assert_found(mutants(name, share(name)), record_as="random mutants")
+    assert len(results) == share(name)

@@ -55,7 +55,7 @@ def test_other_inputs_are_computed_until_the_output_agrees():
 @pytest.mark.parametrize(("own", "passed"), [((2, 30), True), ((2, 2), False), ((2, None), False)])
 def test_an_error_agrees_that_pytorch_has_in_another_case(classifier, own, passed):
     """The error of the first case is 40 roundings; that of the second is allowed by PyTorch's own there."""
-    _, _, part = classifier
+    _, part = classifier
     first, second = (None if size is None else rounded(size) for size in own)
     comparisons = [
         Comparison("y", "one", (9,), 0, 0, 0, passed=False, norms=rounded(40), own_norms=first),
@@ -67,7 +67,7 @@ def test_an_error_agrees_that_pytorch_has_in_another_case(classifier, own, passe
 @given(st.integers(0, 2**32 - 1), st.floats(0, 200), st.floats(0, 200), st.floats(0, 900))
 def test_what_the_error_of_an_earlier_case_allows_is_allowed_with_float64(classifier, seed, own, earlier, error):
     """All sizes are unit roundoffs. Without float64 no more is allowed than with it; a small difference is."""
-    _, _, part = classifier
+    _, part = classifier
     random = np.random.default_rng(seed)
     expected = random.normal(size=100)
     exact, actual = (
@@ -107,7 +107,7 @@ def test_no_known_error_allows_what_is_refused_without_float64():
 
 
 def test_an_output_without_an_error_in_float64_stays_as_it_was_judged(classifier):
-    _, _, part = classifier
+    _, part = classifier
     comparisons = [
         Comparison("y", "another shape", (9,), np.inf, np.inf, 0, passed=False),
         Comparison("y", "two", (9,), 0, 0, 0, passed=True, norms=rounded(9), own_norms=rounded(1e9)),
@@ -123,12 +123,11 @@ def rounded(size):
 @pytest.fixture(scope="module")
 def classifier():
     model = tiny.model("bert", "AutoModelForSequenceClassification")
-    spec = onnxfn.spec_for("bert", "text-classification")
-    return model, spec, onnxfn.plan(spec, model.config).parts[0]
+    return model, onnxfn.plan(onnxfn.spec_for("bert", "text-classification"), model.config).parts[0]
 
 
 def test_the_usual_errors_are_those_for_other_inputs_of_the_same_sizes(classifier):
-    model, _, part = classifier
+    model, part = classifier
     exact = exact_outputs(model, "float32")
     for reference in references(model, part):
         count = min(MOST_INPUTS, -(-FEW_ELEMENTS // reference.outputs[0].size))
@@ -143,7 +142,7 @@ def test_the_usual_errors_are_those_for_other_inputs_of_the_same_sizes(classifie
 
 
 def test_real_inputs_have_no_usual_error(classifier):
-    model, _, part = classifier
+    model, part = classifier
     arrays = next(references(model, part)).inputs
     *_, real = references(model, part, arrays)
     assert real.case.startswith("preprocessed")

@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+from pathlib import Path
 
 import onnx
 import pytest
@@ -74,10 +75,7 @@ def test_a_result_whose_report_is_complete_is_unchanged(tmp_path):
 
 @pytest.mark.parametrize("name", OUTSIDE)
 def test_what_a_report_names_outside_its_folder_is_not_saved(name, exported, tmp_path):
-    folder = tmp_path / "a" / "out"
-    os.makedirs(folder)
-    for file in exported.iterdir():
-        (folder / file.name).write_bytes(file.read_bytes())
+    folder = Path(shutil.copytree(exported, tmp_path / "a" / "out"))
     (tmp_path / "secret").write_text("secret")
     (folder / REPORT_FILE).write_text(report_text(files={name: FACTS}))
     saved = onnxfn.load(folder).save(tmp_path / "b" / "saved")
@@ -127,8 +125,7 @@ def test_the_caller_may_name_a_link(exported, tmp_path):
 
 @pytest.mark.parametrize("target", ["../../secret", "."])
 def test_a_file_of_a_report_that_is_a_link_out_of_its_folder_is_not_saved(target, exported, tmp_path):
-    folder = tmp_path / "a" / "out"
-    shutil.copytree(exported, folder)
+    folder = Path(shutil.copytree(exported, tmp_path / "a" / "out"))
     (tmp_path / "secret").write_text("secret")
     report = json.loads((folder / REPORT_FILE).read_text())
     report["files"]["notes/secret"] = FACTS

@@ -6,6 +6,7 @@ from collections import Counter
 import killed_exports
 import pytest
 from own_processes import printed
+from swept import with_sweep
 
 STATES = {
     "fresh": {"absent", "new"},
@@ -31,19 +32,10 @@ def test_a_kill_before_any_change_of_a_folder_leaves_no_mixture(tmp_path, way):
     assert {(after, tuple(left)) for _, _, after, left in results} == {("next", ())}
 
 
-def check_moments(tmp_path, way, count, seed):
+@pytest.mark.parametrize(("way", "count", "seed"), with_sweep([("exchanged", 3, 1)], [(way, 40, 2) for way in STATES]))
+def test_kills_of_an_export_at_random_moments_leave_no_mixture(tmp_path, way, count, seed):
     results = killed("moments", tmp_path / "trial", way, count, seed)
     print(way, Counter(state for _, state, _, _ in results))
     assert len(results) == count
     assert {state for _, state, _, _ in results} <= STATES[way]
     assert {(after, tuple(left)) for _, _, after, left in results} == {("next", ())}
-
-
-def test_a_kill_of_an_export_at_a_random_moment_leaves_no_mixture(tmp_path):
-    check_moments(tmp_path, "exchanged", 3, seed=1)
-
-
-@pytest.mark.sweep
-@pytest.mark.parametrize("way", STATES)
-def test_40_kills_at_random_moments_leave_no_mixture(tmp_path, way):
-    check_moments(tmp_path, way, 40, seed=2)

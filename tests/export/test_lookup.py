@@ -26,6 +26,9 @@ def model(name, model_type="bert"):
     return type(name, (), {"forward": None, "config": config})()
 
 
+BASE, LLAMA = model("BertModel"), model("LlamaForCausalLM", "llama")
+
+
 def module_without_config(name):
     """A stand-in for a module of a user: it has `forward` and no configuration."""
     return type(name, (), {"forward": None})()
@@ -156,28 +159,20 @@ def test_a_model_whose_class_implies_no_task_needs_a_spec_with_a_task():
 
 
 @pytest.mark.parametrize(
-    ("spec", "advice"),
+    ("spec", "other", "advice"),
     [
-        (for_task(BERT, "fill-mask"), "load it with AutoModelForMaskedLM, or export it for feature-extraction"),
-        (ExportSpec(task="ner"), "write spec_for(model), which is for feature-extraction"),
-    ],
-)
-def test_a_model_for_another_task_raises_an_error(spec, advice):
-    start = f"BertModel is a model for feature-extraction, not for {spec.task}; "
-    assert refusal(InvalidSpec, with_model_task, spec, model("BertModel")) == start + advice
-
-
-@pytest.mark.parametrize(
-    ("spec", "advice"),
-    [
-        (for_task(BERT, "fill-mask"), "the spec is for bert, and the model is llama: write spec_for(model)"),
+        (for_task(BERT, "fill-mask"), BASE, "load it with AutoModelForMaskedLM, or export it for feature-extraction"),
+        (ExportSpec(task="ner"), BASE, "write spec_for(model), which is for feature-extraction"),
+        (for_task(BERT, "fill-mask"), LLAMA, "the spec is for bert, and the model is llama: write spec_for(model)"),
         (
             for_task(TEXTS, "text-classification"),
+            LLAMA,
             "load it with AutoModelForSequenceClassification, or write spec_for(model), which is for text-generation",
         ),
-        (for_task(TEXTS, "fill-mask"), "not for fill-mask; write spec_for(model), which is for text-generation"),
+        (for_task(TEXTS, "fill-mask"), LLAMA, "write spec_for(model), which is for text-generation"),
     ],
 )
-def test_the_advice_for_a_model_of_another_architecture_is_one_that_helps(spec, advice):
+def test_a_model_for_another_task_raises_an_error_with_advice_that_helps(spec, other, advice):
     """transformers has no class of Llama for fill-mask, and its class for texts does not fit a spec of BERT."""
-    assert refusal(InvalidSpec, with_model_task, spec, model("LlamaForCausalLM", "llama")).endswith(advice)
+    start = f"{type(other).__name__} is a model for {task_of(other)}, not for {spec.task}; "
+    assert refusal(InvalidSpec, with_model_task, spec, other) == start + advice

@@ -10,15 +10,12 @@ import numpy as np
 import pytest
 import tiny
 import torch
+from own_modules import real
 from torch import nn
 from transformers import AutoModelForCausalLM
 
 import onnxfn
 from onnxfn import CaptureFailed, CheckFailed, InvalidSpec, OnnxfnError
-
-
-def real(*shape):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(sum(shape)))
 
 
 def exported(model, sample, tmp_path, axes=None, **options):

@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-import tiny
 from attrs import frozen
 from command_line import invoke, succeed
 from refusals import refusal
@@ -132,13 +131,6 @@ FAULTS = {
     "a checkpoint without search permission": denied(lambda top: with_mode(top, 0o600), UNREAD),
     "a checkpoint without read permission": denied(lambda top: with_mode(top, 0)),
 }
-
-
-@pytest.fixture(scope="module")
-def checkpoint(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("checkpoint") / "bert"
-    tiny.model("bert", "AutoModelForMaskedLM").save_pretrained(folder)
-    return folder
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from refusals import refusal
 
 from onnxfn.export.publish import exchange, publishing
 from onnxfn.export.publish.publishing import publish
-from onnxfn.export.publish.staging import Destination, staging_folder
+from onnxfn.export.publish.staging import Destination, check_destination, staging_folder
 from onnxfn.specs.errors import OutputExists
 from onnxfn.weights.journal import STAGING_PREFIX
 
@@ -361,3 +361,33 @@ def test_long_and_odd_names_work(tmp_path, name):
     for _ in range(2):
         published([name if name.endswith(".onnx") else "model.onnx"], tmp_path / name)
     assert len(content(tmp_path)) == 1
+
+
+# What an export never replaces is refused in one line, before the model is read
+
+
+@pytest.mark.parametrize(
+    ("names", "reason"),
+    [
+        ("link link.onnx", "is a link to missing, which does not exist; create that, or choose another path"),
+        ("file/out file/deep/out file/model.onnx", "is below {}/file, which is not a folder; choose another path"),
+        ("link/out", "is below {}/link, which is not a folder; choose another path"),
+        ("folder.onnx", "is a folder and ends in .onnx; name a file in it, or another folder"),
+    ],
+)
+def test_what_is_no_place_for_an_export_is_refused(tmp_path, names, reason):
+    (tmp_path / "file").write_text("mine")
+    (tmp_path / "folder.onnx").mkdir()
+    for link in ("link", "link.onnx"):
+        (tmp_path / link).symlink_to("missing")
+    for name in names.split():
+        message = refusal(OutputExists, check_destination, tmp_path / name, overwrite=True)
+        assert message == f"{tmp_path / name} {reason.format(tmp_path)}"
+
+
+def test_a_folder_with_staging_folders_alone_is_empty(tmp_path):
+    staged(tmp_path, f"{STAGING_PREFIX}0123/files/model.onnx")
+    check_destination(tmp_path, overwrite=False)
+    staged(tmp_path, "model.onnx")
+    refusal(OutputExists, check_destination, tmp_path, overwrite=False)
+    check_destination(tmp_path, overwrite=True)

@@ -1,8 +1,9 @@
-"""A trace leaves out assertions about values of tensors; branches on values are refused."""
+"""A trace leaves out assertions about values of tensors; branches on values are refused, some with advice."""
 
 import onnx
 import pytest
 import torch
+from refusals import refusal
 
 import onnxfn
 
@@ -55,3 +56,32 @@ def test_assertions_about_values_are_left_out(function, tmp_path):
 def test_a_branch_on_values_that_may_go_on_is_refused(function):
     with pytest.raises(onnxfn.CaptureFailed, match="a branch there depends on values of a tensor"):
         onnxfn.export(derived(function), function)
+
+
+# The advice for a model that cannot be traced is for its error, not for a word in the name of the model
+
+ADVICE = "use torch.where(condition, a, b) with both results"
+
+
+class ConditionalModel(torch.nn.Module):
+    """A model that does not trace, and whose name has the word of another error."""
+
+    def forward(self, x):
+        if torch.compiler.is_exporting():
+            raise RuntimeError("ConditionalModel does not trace")
+        return x + 1
+
+
+def message(model):
+    spec = onnxfn.derived(model, sample={"x": torch.randn(3, 4)})
+    return refusal(onnxfn.CaptureFailed, onnxfn.export, spec, model)
+
+
+def test_a_name_with_the_word_cond_is_no_torch_cond():
+    assert ADVICE not in message(ConditionalModel())
+
+
+@pytest.mark.parametrize("step", [1, -1])
+def test_a_branch_that_returns_its_input_which_torch_cond_refuses_gets_advice(step):
+    branches = (torch.Tensor.contiguous, torch.Tensor.cos)[::step]
+    assert ADVICE in message(lambda x: torch.cond(x.sum() > 0, *branches, (x,)))

@@ -182,7 +182,8 @@ def test_a_patch_of_an_installed_package_has_a_fingerprint_and_one_of_the_user_n
     assert with_patch("patches_of_a_user:patch") is None
 
 
-FIRST_MODEL = """
+def test_the_first_model_of_transformers_changes_no_other_fingerprint():
+    code = """
 import torch
 from onnxfn.graphs.templates.fingerprints import fingerprint
 before = fingerprint(torch.nn.Linear(3, 3))
@@ -190,22 +191,17 @@ import tiny
 tiny.model("bert", "AutoModel")
 print(before, fingerprint(torch.nn.Linear(3, 3)))
 """
-
-
-def test_the_first_model_of_transformers_changes_no_other_fingerprint():
-    before, after = printed("-c", FIRST_MODEL).split()
+    before, after = printed("-c", code).split()
     assert before == after != "None"
 
 
-PROGRAM = """
+def test_another_process_computes_the_same_fingerprints():
+    code = """
 import tiny
 from onnxfn.graphs.templates.fingerprints import fingerprint
 print(*[fingerprint(tiny.model(name, "AutoModel")) for name in ("llama", "bert", "t5")])
 """
-
-
-def test_another_process_computes_the_same_fingerprints():
-    first, second = (printed("-c", PROGRAM, PYTHONHASHSEED=seed).split() for seed in ("1", "2"))
+    first, second = (printed("-c", code, PYTHONHASHSEED=seed).split() for seed in ("1", "2"))
     assert first == second
     assert "None" not in first
 

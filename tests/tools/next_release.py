@@ -56,7 +56,7 @@ SAMPLE = {
     "derived types": (
         "architectures/test_every_head.py::test_a_head_that_no_row_names_agrees_with_pytorch",
         "export/test_derive.py",
-        "export/test_derived_kinds.py",
+        "export/test_derived_outputs.py",
     ),
     "rows": (ROWS,),
     "captures and checks": ("graphs/test_capture.py", "run/test_generation.py", "export/test_own_modules.py"),

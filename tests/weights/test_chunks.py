@@ -9,9 +9,11 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from onnx_ir.tensor_adapters import from_torch_dtype
 from own_processes import memory_growth
 
-from onnxfn.weights.chunks import CHUNK_BYTES, MAX_CHUNK_BYTES, TILE_SIZE, chunks, memory_key, prefetched
+from onnxfn.specs.errors import InvalidSpec
+from onnxfn.weights.chunks import CHUNK_BYTES, MAX_CHUNK_BYTES, TILE_SIZE, chunks, converted, memory_key, prefetched
 
 DTYPES = (
     torch.float32,
@@ -26,7 +28,7 @@ DTYPES = (
     torch.bool,
     torch.complex64,
 )
-
+FLOATS = DTYPES[:4]
 
 weight = ir.tensor_adapters.TorchTensor
 
@@ -173,3 +175,41 @@ def test_no_call_begins_after_the_context_of_prefetched():
     assert count < 50
     time.sleep(0.2)
     assert len(begun) == count
+
+
+# Conversion to another float dtype while weights are read
+
+
+@given(
+    st.tuples(st.integers(0, 40), st.integers(1, 300)), st.sampled_from(FLOATS), st.sampled_from(FLOATS), st.booleans()
+)
+def test_the_bytes_are_those_of_the_converted_tensor(shape, before, after, transposed):
+    values = torch.randn(shape).to(before)
+    values = values.T if transposed else values
+    tensor = converted(weight(values, name="w"), from_torch_dtype(after))
+    expected = values.to(after).reshape(-1).view(torch.uint8).numpy().tobytes()
+    assert joined(tensor, 256) == joined(tensor, 1 << 20) == expected == tensor.tobytes()
+    assert (tensor.nbytes, tuple(tensor.shape)) == (len(expected), tuple(values.shape))
+
+
+def test_one_memory_in_two_dtypes_has_two_keys():
+    tensor = weight(torch.ones(4, 4, dtype=torch.bfloat16), name="w")
+    keys = {memory_key(tensor), *(memory_key(converted(tensor, dtype)) for dtype in (ir.DataType.FLOAT,) * 2)}
+    assert len(keys) == 2
+    assert converted(tensor, ir.DataType.BFLOAT16) is tensor
+
+
+def test_a_mapped_array_that_cannot_be_written_is_converted_without_a_warning(recwarn):
+    array = np.ones((3, 4), np.float32)
+    array.flags.writeable = False
+    tensor = converted(ir.Tensor(array, name="w"), ir.DataType.FLOAT16)
+    assert joined(tensor, 8) == array.astype(np.float16).tobytes()
+    assert not list(recwarn)
+
+
+def test_a_value_that_is_too_large_is_named_and_infinite_ones_are_not():
+    values = torch.tensor([1.0, 7e4, float("inf"), -9e4])
+    tensor = converted(weight(values, name="w"), ir.DataType.FLOAT16)
+    with pytest.raises(InvalidSpec, match=r"^w has 2 values that float16 cannot hold, the largest 9e\+04; "):
+        joined(tensor, 4)
+    assert joined(converted(weight(values[:1], name="w"), ir.DataType.FLOAT16), 4)

@@ -160,13 +160,6 @@ def test_an_invalid_graph_is_refused(tmp_path):
 
 
 @pytest.fixture(scope="module")
-def checkpoint(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("checkpoint")
-    tiny.model("bert", "AutoModelForMaskedLM").save_pretrained(folder)
-    return folder
-
-
-@pytest.fixture(scope="module")
 def bert(checkpoint):
     from transformers import AutoModelForMaskedLM
 

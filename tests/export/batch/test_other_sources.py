@@ -126,10 +126,7 @@ def header(content):
     ],
 )
 def test_a_damaged_header_ends_its_own_job(content, tmp_path):
-    [good] = save_berts(tmp_path / "models", 1)
-    damaged = tmp_path / "models" / "damaged"
-    damaged.mkdir()
-    (damaged / "config.json").write_text((good / "config.json").read_text())
+    _, damaged = save_berts(tmp_path / "models", 2)
     (damaged / "model.safetensors").write_bytes(content)
     result = batch_preview(read_jobs(tmp_path / "models", tmp_path / "out"))
     assert [job.status for job in result.jobs] == ["planned", "failed"]

@@ -1,4 +1,4 @@
-"""Decoders whose past and present lie in one buffer: GroupQueryAttention, against PyTorch."""
+"""Forms of the cache, against PyTorch: in one buffer (GroupQueryAttention), under other names, expanded."""
 
 import json
 
@@ -9,11 +9,12 @@ import pytest
 import tiny
 import torch
 from agreement import assert_agreement
-from command_line import succeed
+from command_line import exported_checkpoint, succeed
 from refusals import refusal
 
 import onnxfn
-from onnxfn import InvalidSpec, plan, spec_for, with_dtypes, with_shared_cache
+from onnxfn import InvalidSpec, plan, renamed, spec_for, with_dtypes, with_expanded_cache, with_input, with_shared_cache
+from onnxfn.specs.axis_symbols import graph_axes
 
 TASK = "text-generation-with-past"
 MAX_LENGTH = 40
@@ -118,3 +119,100 @@ def test_the_command_line_says_to_genai_that_the_buffer_is_shared(tmp_path):
         out = tmp_path / str(is_shared)
         succeed(*words[:2], out, *words[2:], *flags)
         assert json.loads((out / "genai_config.json").read_text())["search"]["past_present_share_buffer"] is is_shared
+
+
+# Other names of the cache
+
+PAST = {f"past_key_values.{{layer}}.{kind}": f"past.{{layer}}.{kind}" for kind in ("key", "value")}
+OTHER = {"past_key_values.{layer}.key": "cache_k_{layer}", "present.{layer}.key": "new_k_{layer}"}
+
+
+@pytest.mark.parametrize(
+    ("edit", "name"),
+    [
+        (renamed(**PAST), "past.1.value"),
+        (with_input("num_logits_to_keep"), "num_logits_to_keep"),
+        (with_shared_cache, "past_key_values.1.value"),
+    ],
+)
+def test_a_decoder_with_another_cache_or_number_of_logits_writes_the_same_text(edit, name, tmp_path):
+    spec, model = tiny.spec_and_model("llama", TASK)
+    plain = onnxfn.export(spec, model, tmp_path / "plain", check=False)
+    result = assert_agreement(onnxfn.export(edit(spec), model, tmp_path / "out"))
+    assert name in result.inputs
+    ids = np.array([[5, 7, 9], [4, 4, 8]])
+    assert (onnxfn.generate(result, ids) == onnxfn.generate(plain, ids)).all()
+
+
+def test_names_that_do_not_show_the_cache_are_checked_token_by_token(tmp_path):
+    spec, model = tiny.spec_and_model("llama", TASK)
+    result = onnxfn.export(renamed(spec, **OTHER), model, tmp_path / "out")
+    assert any(output.output == "greedy tokens" for output in result.report.differences)
+    with pytest.raises(onnxfn.InvalidSpec, match="generate has no value for the inputs cache_k_0"):
+        onnxfn.generate(result, [[3, 4]])
+
+
+def test_the_command_line_names_the_cache_and_the_side_file_of_a_client(tmp_path):
+    names = [word for pair in OTHER.items() for word in ("--rename", "=".join(pair))]
+    words = ("--task", TASK, "--no-check", *names, "--no-template-cache")
+    exported_checkpoint(tiny.model("llama", "AutoModelForCausalLM"), tmp_path, *words)
+    decoder = json.loads((tmp_path / "out" / "genai_config.json").read_text())["model"]["decoder"]
+    assert decoder["inputs"]["past_key_names"] == "cache_k_%d"
+    assert decoder["inputs"]["past_value_names"] == "past_key_values.%d.value"
+    assert decoder["outputs"]["present_key_names"] == "new_k_%d"
+
+
+# The keys and values of all heads as the cache of models with latent attention
+
+LATENT = ("axk1", "deepseek_v2", "deepseek_v3", "glm4_moe_lite", "minicpm3", "youtu")
+"""Types whose every layer has a cache of latents."""
+
+
+def cache_sizes(spec, model_type):
+    """The heads and the width of each tensor of the cache that a graph takes."""
+    part = plan(spec, tiny.config(model_type)).parts[0].spec
+    caches = [tensor for tensor in part.inputs if tensor.name.startswith("past_key")]
+    axes = {tensor.name: graph_axes(part, tensor).axes for tensor in caches}
+    return {name: (int(each[1].symbol), int(each[3].symbol)) for name, each in axes.items()}
+
+
+@pytest.mark.parametrize("model_type", LATENT)
+def test_the_cache_has_the_keys_and_values_of_all_heads(model_type):
+    config = tiny.config(model_type)
+    key = config.num_attention_heads, config.qk_nope_head_dim + config.qk_rope_head_dim
+    value = config.num_attention_heads, config.v_head_dim
+    latents = {(1, config.kv_lora_rank), (1, config.qk_rope_head_dim)}
+    spec = spec_for(model_type, TASK)
+    assert {*cache_sizes(spec, model_type).values()} == latents
+    for name, sizes in cache_sizes(with_expanded_cache(spec), model_type).items():
+        assert sizes == (value if name.endswith("value") else key)
+
+
+@pytest.mark.parametrize("model_type", ["deepseek_v3", "minicpm3"])
+def test_the_graph_agrees_with_pytorch(model_type, tmp_path):
+    model = tiny.model(model_type, "AutoModelForCausalLM")
+    result = onnxfn.export(with_expanded_cache(spec_for(model_type, TASK)), model, tmp_path / "out")
+    assert result.report.passed
+
+
+def test_the_method_of_each_layer_and_the_cache_are_as_before_after_a_call():
+    from transformers import DynamicCache
+
+    from onnxfn.architectures.wrappers.latent_attention import with_expanded_cache as wrapped
+
+    model = tiny.model("deepseek_v3", "AutoModelForCausalLM")
+    cache, ids = DynamicCache(config=model.config), model.dummy_inputs["input_ids"] % 100
+    given = wrapped(model)(input_ids=ids, past_key_values=cache)
+    assert cache.layers[0].keys.shape[1] == model.config.num_attention_heads
+    assert "update" not in vars(cache)
+    assert not any("expand_kv" in vars(layer) for layer in model.modules())
+    assert (given.logits - model(input_ids=ids).logits).abs().max() < 1e-5
+
+
+def test_the_plan_says_that_ort_model_needs_the_flag_and_nothing_with_it(tmp_path):
+    tiny.model("deepseek_v3", "AutoModelForCausalLM").save_pretrained(tmp_path / "model")
+    words = ["export", str(tmp_path / "model"), str(tmp_path / "out"), "--task", TASK, "--dry-run", "--json"]
+    for flags in ((), ("--expanded-cache",)):
+        done = succeed(*words, *flags)
+        remarks = [line for line in json.loads(done.stdout)["remarks"] if line.startswith("ORTModel")]
+        assert [line.endswith("it loads the cache of --expanded-cache") for line in remarks] == [True] * (not flags)

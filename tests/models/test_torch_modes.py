@@ -13,7 +13,7 @@ import torch
 from other_threads import in_another_thread
 from transformers.pytorch_utils import compile_compatible_method_lru_cache
 
-from onnxfn.models.torch_modes import quiet, shapes_alone
+from onnxfn.models.torch_modes import quiet, shapes_alone, stable_sorts
 
 
 @pytest.fixture
@@ -114,3 +114,32 @@ def test_a_table_that_a_model_keeps_has_values_after_a_run_without():
     with shapes_alone():
         assert table(4).shape == (4,)
     assert table(4).tolist() == [0, 1, 2, 3]
+
+
+# Equal values keep their order, as in ONNX
+
+EQUAL = torch.zeros(2, 40, dtype=torch.int32)
+
+
+@pytest.mark.parametrize(
+    "sort",
+    [
+        lambda values: torch.argsort(values, descending=True),
+        lambda values: values.argsort(1, True),
+        lambda values: torch.sort(values, dim=1, stable=False).indices,
+        lambda values: values.sort(-1, descending=True)[1],
+    ],
+)
+def test_equal_values_keep_their_order(sort):
+    in_order = torch.arange(40).expand(2, 40)
+    with stable_sorts():
+        assert torch.equal(sort(EQUAL), in_order)
+    assert torch.equal(torch.argsort(EQUAL, stable=True), in_order)
+
+
+def test_values_are_sorted():
+    values = torch.randn(3, 50)
+    with stable_sorts():
+        ordered, indices = values.sort(0, descending=True)
+    assert torch.equal(values.gather(0, indices), ordered)
+    assert bool((ordered.diff(dim=0) <= 0).all())
