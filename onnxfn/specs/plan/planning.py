@@ -13,21 +13,21 @@ from attrs import evolve
 
 from onnxfn.specs.algebra.compose import compose, named
 from onnxfn.specs.algebra.config_values import UNKNOWN, Snapshot, is_set, read_config, snapshot
-from onnxfn.specs.algebra.planned import BATCH, Case, Part, Plan, PlannedSpec
+from onnxfn.specs.algebra.planned import BATCH, Case, Feedback, Part, Plan, PlannedSpec
 from onnxfn.specs.algebra.spec import Dummies, ExportSpec, Overlay, Target
 from onnxfn.specs.axes import Axis, AxisMap, names, resolve_configured, substitute, symbols, terms, value
 from onnxfn.specs.axis_symbols import AxisFacts, fixed_sizes, new_names, ranges, with_symbols
 from onnxfn.specs.errors import InvalidSpec, MissingValue, refuse_unknown, shortened
 from onnxfn.specs.plan.cache_tensors import (
-    cache_feedback,
     cache_inputs,
     cache_outputs,
+    cache_tensors,
     needed_value,
     per_layer,
-    refuse_unshared_cache,
+    unshared_reason,
 )
 from onnxfn.specs.plan.check_cases import within_ranges
-from onnxfn.specs.plan.text_cases import NO_FACTS, text_facts, with_text_cases
+from onnxfn.specs.plan.text_cases import TextFacts, text_facts, with_text_cases
 from onnxfn.specs.records import Constant, File, Getter, InputSpec, NestedDummy, OutputSpec, Source
 from onnxfn.specs.results.printing import has_io_dtype
 from onnxfn.specs.tasks.tasks import edited, for_some_task
@@ -68,7 +68,8 @@ def plan(spec: ExportSpec, config: Any = None, *, decoders: Decoders = "merged")
         if not part.spec.outputs:
             of = f"{part.spec.name or 'this spec'} has no output{f' for {part.spec.task}' if part.spec.task else ''}"
             raise InvalidSpec(f"{of}; add one: compose(spec, gives(name, axes))")
-        refuse_unshared_cache(part.spec)
+        if part.spec.target.shared_cache and (reason := unshared_reason(part.spec)):
+            raise InvalidSpec(f"the cache of {part.spec.name or 'this spec'} cannot lie in a shared buffer: {reason}")
         if config is not None:
             refuse_unread_values(spec, snapshot(config), part.spec)
     return planned
@@ -95,6 +96,7 @@ def resolved(spec: ExportSpec, config: Snapshot) -> PlannedSpec:
     used = _used_generators(complete, {tensor.generator for tensor in taken})
     places = {tensor.forward_path[0] for tensor in taken}
     has_cache = complete.cache.past is not None and bool(cache_inputs(complete, config))
+    fed_back = cache_tensors(complete, config) if complete.cache.past == "both" else ()
     planned = PlannedSpec(
         name=complete.name,
         task=complete.task,
@@ -114,11 +116,11 @@ def resolved(spec: ExportSpec, config: Snapshot) -> PlannedSpec:
         ),
         check=complete.check,
         target=complete.target,
-        feedback=cache_feedback(complete, config) if complete.cache.past == "both" else (),
+        feedback=tuple(Feedback(past.name, present.name) for past, present in fed_back if present is not None),
         links=tuple(link for link in complete.parts.links if link.input in {tensor.name for tensor in taken}),
     )
     read = partial(read_config, complete.normalizer, config)
-    facts = text_facts(read, config) if config else NO_FACTS
+    facts = text_facts(read, config) if config else TextFacts()
     return _with_io_dtype(within_ranges(with_text_cases(planned, facts)), complete, config)
 
 
