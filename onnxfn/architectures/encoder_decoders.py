@@ -21,13 +21,12 @@ from onnxfn.architectures.families.seq2seq import (
     waveform_inputs,
 )
 from onnxfn.architectures.families.vision import pixel_inputs
-from onnxfn.specs.algebra.compose import compose, from_config, reads
+from onnxfn.specs.algebra.compose import EMPTY, compose, from_config, reads
 from onnxfn.specs.algebra.dummies import generates
 from onnxfn.specs.algebra.facts import SOURCE, TARGET, gives, links, runs, takes
 from onnxfn.specs.algebra.spec import ExportSpec
-from onnxfn.specs.edits.behaviors import behaves, decoder_with_past, extra_file
+from onnxfn.specs.edits.behaviors import behaves
 from onnxfn.specs.edits.caches import cross_cache, self_cache
-from onnxfn.specs.tasks.tasks import tasked
 
 # The decoder has its own model type. If it is the decoder of an encoder-decoder, the cache also has the keys and
 # values of the cross-attention: four tensors per layer. If not (GPT-2), the cross-attention is computed in each call,
@@ -199,13 +198,7 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
                 takes("input_ids", TARGET, "token_ids"),
                 encoder_decoder_cache("input_ids"),
             ),
-            *(
-                tasked(task, gives("logits", f"{TARGET} _"), files)
-                for task, files in (
-                    ("text-generation", extra_file("decoder_model", "decoder")),
-                    ("text-generation-with-past", decoder_with_past()),
-                )
-            ),
+            generation_tasks("text-generation", gives("logits", f"{TARGET} _"), encoder=EMPTY),
         ),
         "vision-encoder-decoder": compose(
             seq2seq,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from onnxfn.architectures import encoder_decoders, speech_to_text, text_to_audio
+from onnxfn.architectures import encoder_decoders, speech
 from onnxfn.architectures.families.heads import text_classification
 from onnxfn.architectures.families.rows import rows
 from onnxfn.architectures.families.seq2seq import standalone_decoder, t5_reads, text_seq2seq
@@ -66,7 +66,6 @@ ROWS: Mapping[str, ExportSpec] = rows(
             ),
         ),
         **encoder_decoders.ROWS,
-        **speech_to_text.ROWS,
-        **text_to_audio.ROWS,
+        **speech.ROWS,
     }
 )

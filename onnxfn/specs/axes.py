@@ -221,12 +221,10 @@ def inserted(axes: AxisMap, at: int, word: str) -> AxisMap:
 def _substituted(axis_: Axis, values: Mapping[str, int | str]) -> Axis:
     if isinstance(values.get(axis_.symbol), str):
         return axis(str(values[axis_.symbol]).replace(" ", ""))
-    known = [name for name in terms(axis_.symbol) if name in values and name != axis_.symbol]
     operands = {
-        name: f"( {_canonical_formula(formula, formula)} )"
-        if isinstance(formula := values[name], str)
-        else str(formula)
-        for name in known
+        name: f"( {_canonical_formula(each, each)} )" if isinstance(each, str) else str(each)
+        for name, each in values.items()
+        if name in terms(axis_.symbol) and name != axis_.symbol
     }
     return evolve(axis_, symbol=" ".join(operands.get(word, word) for word in axis_.symbol.split()))
 

@@ -157,7 +157,7 @@ def watch(
     values: Values,
 ) -> None:
     """Export modules as a script calls them, each with a folder of its own in OUT."""
-    from onnxfn.export.cli.watch_command import export_script
+    from onnxfn.export.cli.export_command import export_script
 
     export_script(script, out, modules, run, values)
 

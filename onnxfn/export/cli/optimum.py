@@ -1,7 +1,7 @@
 """The options of `optimum-cli export onnx`: our words for them, or advice in one sentence.
 
-Options of the same meaning have the same word, with hyphens or underscores, or are in SAME_MEANING. ANSWERS has the
-refused options.
+Options of the same meaning have the same word, with hyphens or underscores; only `library-name` is `library` here.
+ANSWERS has the refused options.
 """
 
 from __future__ import annotations
@@ -10,9 +10,6 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 import typer
-
-SAME_MEANING: Mapping[str, str] = MappingProxyType({"library-name": "library"})
-"""Words of Optimum -> ours, without the hyphens in front."""
 
 AXES: Mapping[str, str] = MappingProxyType(
     {
@@ -73,4 +70,4 @@ def our_option(word: str) -> str:
     name = word.replace("_", "-")
     if name in ANSWERS:
         raise typer.BadParameter(f"no option {'-' if len(word) == 1 else '--'}{word}: {ANSWERS[name]}")
-    return SAME_MEANING.get(name, name)
+    return "library" if name == "library-name" else name

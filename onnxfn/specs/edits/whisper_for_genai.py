@@ -8,9 +8,8 @@ from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.axes import AxisMap, axis_map
 from onnxfn.specs.edits.as_edit import as_edit
 from onnxfn.specs.edits.behaviors import with_behavior
-from onnxfn.specs.edits.inputs import with_constants
 from onnxfn.specs.edits.renaming import renamed
-from onnxfn.specs.edits.tensors import with_dtypes, with_output
+from onnxfn.specs.edits.tensors import with_constants, with_dtypes, with_output
 from onnxfn.specs.errors import InvalidSpec
 from onnxfn.specs.records import CacheRow, Edit, File
 

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from onnxfn.specs.algebra.dummies import Array
-from onnxfn.specs.stored.reports import Tick, no_tick
 from onnxfn.weights.checkpoint_links import ONNX_DTYPES, TensorEntry, arrays
 from onnxfn.weights.packed.quantized_checkpoint import CONFIG_KEY, SINGLE_FILE, QuantizedCheckpoint
 
@@ -30,10 +29,10 @@ SAFETENSORS_DTYPES = MappingProxyType({name: dtype for dtype, name in ONNX_DTYPE
 """From the name of an `onnx_ir.DataType` to a dtype of safetensors."""
 
 
-def write_float_checkpoint(checkpoint: QuantizedCheckpoint, folder: Path, tick: Tick = no_tick) -> None:
+def write_float_checkpoint(checkpoint: QuantizedCheckpoint, folder: Path) -> None:
     """Writes the checkpoint with float weights to an existing folder: one safetensors file and a configuration.
 
-    The weights are in float32; in bfloat16 if that holds every value. `tick` is called after each chunk.
+    The weights are in float32; in bfloat16 if that holds every value.
     """
     for file in (path for pattern in COPIED for path in checkpoint.folder.glob(pattern)):
         shutil.copyfile(file, folder / file.name)
@@ -44,7 +43,6 @@ def write_float_checkpoint(checkpoint: QuantizedCheckpoint, folder: Path, tick: 
         opened.write(_header(checkpoint, dtype))
         for chunk in _chunks(checkpoint, dtype):
             opened.write(np.ascontiguousarray(chunk).view(np.uint8).data)
-            tick()
 
 
 def float_dtype(checkpoint: QuantizedCheckpoint) -> str:
