@@ -11,10 +11,10 @@ from typing import Any
 from attrs import evolve
 
 from onnxfn.architectures import ARCHITECTURES
-from onnxfn.architectures.encoder_decoders import SEEING
 from onnxfn.architectures.families.features import DECODER, DECODER_WITH_PAST, EMBEDDING, MODEL, in_parts, token_table
 from onnxfn.architectures.families.image_tokens import drawing_parts
 from onnxfn.architectures.families.seq2seq import ENCODER_FILE, encoder_and_decoder_of_embeddings, token_rows
+from onnxfn.architectures.seq2seq import SEEING
 from onnxfn.architectures.wrappers.feature_methods import draws, feature_method
 from onnxfn.architectures.wrappers.layer_inputs import LAYER_INPUTS, layer_sizes
 from onnxfn.export.derive.derive import derive_from_model, masked_by_eager
