@@ -80,7 +80,9 @@ def with_output(
     'pooler_output'
     """
     addition = gives(name, axes, path=path, kind=kind)
-    if _is_in_no_file(spec):
+    parts = {overlay.name for overlay in spec.parts.behaviors if overlay.spec.call.submodule}
+    views = [dict(edit.arguments).get("behavior") for file in spec.parts.files for edit in file.edits]
+    if views and parts.issuperset(views):  # every file runs a submodule: none has the spec's own outputs
         part = spec.parts.behaviors[0].name
         raise InvalidSpec(
             f"each file of {spec.name or 'this spec'} is a part of the model with outputs of its own; choose a part "
@@ -290,13 +292,6 @@ def only_tasks(spec: ExportSpec, *names: str) -> ExportSpec:
     for name in names:
         refuse_unknown("task", name, by_name, of=spec.name or "this spec")
     return evolve(spec, tasks=tuple(by_name[name] for name in names))
-
-
-def _is_in_no_file(spec: ExportSpec) -> bool:
-    """Whether every file of a spec is a part that runs a submodule: it has none of the spec's own outputs."""
-    parts = {overlay.name for overlay in spec.parts.behaviors if overlay.spec.call.submodule}
-    views = [dict(edit.arguments).get("behavior") for file in spec.parts.files for edit in file.edits]
-    return bool(views) and parts.issuperset(views)
 
 
 def unknown_tensor(spec: ExportSpec, name: str, known: Sequence[str]) -> UnknownName:
