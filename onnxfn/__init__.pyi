@@ -60,10 +60,10 @@ from onnxfn.specs.edits.tensors import without as without
 from onnxfn.specs.edits.weights import quantize as quantize
 from onnxfn.specs.errors import InvalidSpec as InvalidSpec
 from onnxfn.specs.errors import OnnxfnError as OnnxfnError
+from onnxfn.specs.plan.planning import dummy_inputs as dummy_inputs
+from onnxfn.specs.plan.planning import inputs as inputs
+from onnxfn.specs.plan.planning import outputs as outputs
 from onnxfn.specs.plan.planning import plan as plan
-from onnxfn.specs.plan.questions import dummy_inputs as dummy_inputs
-from onnxfn.specs.plan.questions import inputs as inputs
-from onnxfn.specs.plan.questions import outputs as outputs
 from onnxfn.specs.results.measurements import Floors as Floors
 from onnxfn.specs.stored.diff import diff as diff
 from onnxfn.specs.stored.digest import digest as digest

@@ -248,10 +248,10 @@ def module_patches(module: Any) -> tuple[Patch, ...]:
     if not any(hasattr(module, name) for name in PACKED):
         return tuple(functions)
     # such a tower attends to all patches in one call, with a mask, and not to each segment
-    asked, interface = "is_flash_attention_requested", "transformers.modeling_utils:AttentionInterface.get_interface"
+    question, interface = "is_flash_attention_requested", "transformers.modeling_utils:AttentionInterface.get_interface"
     return (
         *functions,
-        Patch(f"{module.__name__}:{asked}", "packed_vision.is_packed", "loops over the segments"),
+        Patch(f"{module.__name__}:{question}", "packed_vision.is_packed", "loops over the segments"),
         Patch(interface, "packed_vision.attention_interface", "only flash attention takes the ends of segments"),
     )
 

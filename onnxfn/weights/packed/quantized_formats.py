@@ -80,9 +80,9 @@ def unpacked_part(words: Array, bits: int, axis: int, start: int, stop: int) -> 
     return np.take(unpacked(words[tuple(part)], bits, axis), range(stop - start), axis)
 
 
-def even_groups(columns: int, groups: int) -> Array:
-    """The group of each column, if groups are equally long and follow one another."""
-    return np.arange(columns) // -(-columns // groups)
+def even_groups(columns: int, groups: int, stored: Array | None = None) -> Array:
+    """The group of each column: as `stored`, or, if none are, in equally long groups that follow one another."""
+    return np.arange(columns) // -(-columns // groups) if stored is None or not stored.size else stored
 
 
 def float_rows(packing: Packing, parts: Parts, settings: Settings, start: int, stop: int) -> Array:
@@ -108,15 +108,11 @@ def _gptq_zeros(parts: Parts, settings: Settings, start: int, stop: int) -> Arra
     return plus_one.astype(np.uint8)
 
 
-def _gptq_groups(parts: Parts, settings: Settings) -> Array:
-    stored = parts.get(".g_idx")
-    columns = parts[".qweight"].shape[0] * WORD_BITS // settings["bits"]
-    return even_groups(columns, len(parts[".scales"])) if stored is None or not stored.size else stored
-
-
 GPTQ = Packing(
     bits=lambda _, settings: int(settings["bits"]),
-    groups=_gptq_groups,
+    groups=lambda parts, settings: even_groups(
+        len(parts[".qweight"]) * WORD_BITS // settings["bits"], len(parts[".scales"]), parts.get(".g_idx")
+    ),
     values=lambda parts, settings, start, stop: unpacked(parts[".qweight"][:, start:stop], settings["bits"], 0).T,
     zeros=_gptq_zeros,
     scales=lambda parts, _, start, stop: parts[".scales"][:, start:stop].T,
@@ -170,15 +166,11 @@ def _packed_zeros(parts: Parts, settings: Settings, start: int, stop: int) -> Ar
     return unpacked_part(stored, bits, 0, start, stop)
 
 
-def _packed_groups(parts: Parts, _: Settings) -> Array:
-    stored = parts.get(".weight_g_idx")
-    columns, groups = int(parts[".weight_shape"][1]), parts[".weight_scale"].shape[1]
-    return even_groups(columns, groups) if stored is None else stored
-
-
 COMPRESSED_TENSORS = Packing(
     bits=_packed_bits,
-    groups=_packed_groups,
+    groups=lambda parts, _: even_groups(
+        int(parts[".weight_shape"][1]), parts[".weight_scale"].shape[1], parts.get(".weight_g_idx")
+    ),
     values=lambda parts, settings, start, stop: unpacked(
         parts[".weight_packed"][start:stop], _packed_bits(parts, settings), 1
     )[:, : int(parts[".weight_shape"][1])],
