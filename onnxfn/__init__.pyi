@@ -66,10 +66,10 @@ from onnxfn.specs.plan.planning import outputs as outputs
 from onnxfn.specs.plan.planning import plan as plan
 from onnxfn.specs.results.measurements import Floors as Floors
 from onnxfn.specs.stored.diff import diff as diff
-from onnxfn.specs.stored.digest import digest as digest
 from onnxfn.specs.stored.reports import CheckFailed as CheckFailed
 from onnxfn.specs.stored.reports import Exported as Exported
 from onnxfn.specs.stored.reports import Report as Report
+from onnxfn.specs.stored.serialize import digest as digest
 from onnxfn.specs.stored.serialize import from_json as from_json
 from onnxfn.specs.stored.serialize import to_json as to_json
 from onnxfn.specs.tasks.tasks import for_task as for_task
