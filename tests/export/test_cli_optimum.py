@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 import onnxfn
 from onnxfn.export.cli import export_command as cli_export
 from onnxfn.export.cli.commands import app
-from onnxfn.export.cli.optimum import ANSWERS, AXES, our_option
+from onnxfn.export.cli.flags import ANSWERS, AXES, our_option
 from onnxfn.export.jobs.request import ExportRequest
 from onnxfn.export.run.spec_edits import spec_of
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from refusals import refusal
 
 from onnxfn.specs.errors import InvalidSpec
-from onnxfn.weights.name_patterns import LONGEST, is_match
+from onnxfn.weights.adapters import LONGEST, is_match
 
 atoms = st.sampled_from(["a", "b", ".", r"\.", r"\d", "[ab]", "1", "_"])
 groups = st.lists(st.lists(atoms, max_size=2).map("".join), min_size=1, max_size=3).map(

@@ -11,8 +11,7 @@ from typing import Annotated
 
 import typer
 
-from onnxfn.export.cli.flags import Out, command, say
-from onnxfn.export.cli.optimum import our_option
+from onnxfn.export.cli.flags import Out, command, our_option, say
 from onnxfn.export.jobs.options import OF_ALL_JOBS, OPTIONS, Values
 from onnxfn.specs.errors import InvalidSpec
 from onnxfn.specs.version import VERSION
