@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from onnxfn import without as without
     from onnxfn.specs.edits.axes import with_axis as with_axis
     from onnxfn.specs.edits.axes import with_axis_names as with_axis_names
-    from onnxfn.specs.edits.inputs import with_constants as with_constants
-    from onnxfn.specs.edits.inputs import with_generator as with_generator
-    from onnxfn.specs.edits.inputs import with_input_order as with_input_order
     from onnxfn.specs.edits.optional_inputs import with_input as with_input
     from onnxfn.specs.edits.optional_inputs import with_mrope as with_mrope
     from onnxfn.specs.edits.tensors import only_tasks as only_tasks
+    from onnxfn.specs.edits.tensors import with_constants as with_constants
+    from onnxfn.specs.edits.tensors import with_generator as with_generator
+    from onnxfn.specs.edits.tensors import with_input_order as with_input_order
     from onnxfn.specs.edits.token_embeddings import with_inputs_embeds as with_inputs_embeds
     from onnxfn.specs.edits.weights import with_adapter_inputs as with_adapter_inputs
     from onnxfn.specs.edits.whisper_for_genai import whisper_for_genai as whisper_for_genai

@@ -299,21 +299,18 @@ TOWERS: Mapping[str, tuple[ExportSpec, str]] = MappingProxyType(
         "owlvit_text_model": (text_model_with_mask, "OwlViTTextModel"),
         "owlvit_vision_model": (vision_model, "OwlViTVisionModel"),
         "siglip2_text_model": (text_model_with_mask, "Siglip2TextModel"),
-        "videoprism_text_model": (text_model_with_mask, "VideoPrismTextModel"),
         "xclip_text_model": (text_model_with_end, "XCLIPTextModel"),
     }
 )
-TOWER_ROWS: Mapping[str, ExportSpec] = MappingProxyType(
-    {name: compose(row, pooler_output(loader=loader)) for name, (row, loader) in TOWERS.items()}
-)
-
 ROWS: Mapping[str, ExportSpec] = rows(
     {
-        **TOWER_ROWS,
+        **{name: compose(row, pooler_output(loader=loader)) for name, (row, loader) in TOWERS.items()},
         "git_vision_model": compose(vision_model, serves("feature-extraction", loads("GitVisionModel"))),
         "chinese_clip_vision_model clip_vision_model mlcd_vision_model tipsv2_vision_model": clip_vision_model,
         "videoprism_text_model": compose(
-            TOWER_ROWS["videoprism_text_model"],  # the model appends a token to the text
+            text_model_with_mask,
+            pooler_output(loader="VideoPrismTextModel"),
+            # the model appends a token to the text
             feature_outputs(loads("VideoPrismTextModel"), gives("last_hidden_state", f"{TOKENS}+1 _")),
         ),
         "videoprism_vision_model": compose(

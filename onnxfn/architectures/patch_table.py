@@ -245,15 +245,13 @@ def module_patches(module: Any) -> tuple[Patch, ...]:
     """
     names = ((name, _name_in(module.__name__, name)) for name in PATCHES)
     functions = (_patch(f"{module.__name__}:{own}", name) for name, own in names if own and _has(module, own))
-    is_packed = any(hasattr(module, name) for name in PACKED)
-    return (*functions, *(packed_attention(module.__name__) if is_packed else ()))
-
-
-def packed_attention(module: str) -> tuple[Patch, ...]:
-    """The patches for such a tower: it attends to all patches in one call, with a mask, and not to each segment."""
-    interface = "transformers.modeling_utils:AttentionInterface.get_interface"
+    if not any(hasattr(module, name) for name in PACKED):
+        return tuple(functions)
+    # such a tower attends to all patches in one call, with a mask, and not to each segment
+    question, interface = "is_flash_attention_requested", "transformers.modeling_utils:AttentionInterface.get_interface"
     return (
-        Patch(f"{module}:is_flash_attention_requested", "packed_vision.is_packed", "loops over the segments"),
+        *functions,
+        Patch(f"{module.__name__}:{question}", "packed_vision.is_packed", "loops over the segments"),
         Patch(interface, "packed_vision.attention_interface", "only flash attention takes the ends of segments"),
     )
 

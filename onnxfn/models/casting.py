@@ -98,7 +98,10 @@ def _merged(adapter: Adapter, path: str, module: Any, layer: AdaptedLayer) -> An
     left, right = (layer.a.T, layer.b.T) if is_swapped else (layer.b.flatten(1), layer.a.flatten(1))
     weight: Any = getattr(module, "weight", None)
     expected = (len(weight), prod(weight.shape[1:])) if weight is not None and weight.dim() > 1 else None
-    if not _is_known(module) or (len(left), right.shape[1]) != expected:
+    convolutions = torch.nn.Conv1d | torch.nn.Conv2d | torch.nn.Conv3d
+    is_known = is_swapped or isinstance(module, torch.nn.Linear)
+    is_known = is_known or (isinstance(module, convolutions) and module.groups == 1)
+    if not is_known or (len(left), right.shape[1]) != expected:
         shape = "" if weight is None else f" of the shape {list(weight.shape)}"
         raise InvalidSpec(
             f"the adapter {adapter.folder} changes {path}, a {type(module).__name__}{shape}, by a matrix of the shape "
@@ -107,13 +110,6 @@ def _merged(adapter: Adapter, path: str, module: Any, layer: AdaptedLayer) -> An
     if layer.magnitude is not None and (is_swapped or weight.dim() != 2):  # noqa: PLR2004 - rows and columns
         raise InvalidSpec(f"the adapter {adapter.folder} has DoRA for {path}, a {type(module).__name__}, not a Linear")
     return merged_weight(weight, left, right, layer)
-
-
-def _is_known(module: Any) -> bool:
-    import torch
-
-    plain = isinstance(module, torch.nn.Linear | torch.nn.Embedding) or type(module).__name__ == "Conv1D"
-    return plain or (isinstance(module, torch.nn.Conv1d | torch.nn.Conv2d | torch.nn.Conv3d) and module.groups == 1)
 
 
 ATTRIBUTES = "shape ndim device layout requires_grad grad is_cpu is_cuda is_meta is_nested is_sparse"

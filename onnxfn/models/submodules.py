@@ -67,13 +67,11 @@ def _module_of(function: Callable[..., Any]) -> Any:
     return module(function)
 
 
-def token_embeddings(model: Any, input_ids: Any) -> dict[str, Any]:
-    """The embeddings of tokens in the model's table."""
-    return {"inputs_embeds": model.get_input_embeddings()(input_ids)}
-
-
 SUBMODULES: Mapping[str, Callable[..., Any]] = MappingProxyType(
-    {"encoder": lambda model: model.get_encoder(), "token_embeddings": token_embeddings}
+    {
+        "encoder": lambda model: model.get_encoder(),
+        "token_embeddings": lambda model, input_ids: {"inputs_embeds": model.get_input_embeddings()(input_ids)},
+    }
 )
 """Name -> wrapper. Other names are those of wrappers in architectures/wrappers."""
 

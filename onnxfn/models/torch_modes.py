@@ -222,9 +222,9 @@ def eager_branches() -> Iterator[None]:
 
     torch.compile fails where a mode watches the operators, as `ticking_operators` does.
     """
-    with replaced(torch_name("control_flow"), "_hop_compile_and_call", _call):
+
+    def call(function: Callable[..., Any], arguments: Sequence[Any], named: Mapping[str, Any] | None = None) -> Any:
+        return function(*arguments, **named or {})
+
+    with replaced(torch_name("control_flow"), "_hop_compile_and_call", call):
         yield
-
-
-def _call(function: Callable[..., Any], arguments: Sequence[Any], named: Mapping[str, Any] | None = None) -> Any:
-    return function(*arguments, **named or {})

@@ -29,9 +29,9 @@ def feeds(session: Any, name: str, arrays: Mapping[str, Any]) -> dict[str, Array
         raise InvalidSpec(f"no value for {listed(missing)}; {name} takes {listed(ports)}")
     converted = {port.name: _array(port, arrays[port.name], name) for port in ports.values()}
     sizes = _symbol_sizes(ports, converted, name)
-    _check_formulas(ports, converted, sizes, name)
-    limits = read_conditions(session.get_modelmeta().custom_metadata_map.get("onnxfn.limits", ""))
     plain = {symbol: size for symbol, (size, _) in sizes.items()}
+    _check_formulas(ports, converted, plain, name)
+    limits = read_conditions(session.get_modelmeta().custom_metadata_map.get("onnxfn.limits", ""))
     for limit in limits:
         axes = symbols_of(limit.text)
         if plain.keys() >= {*axes} and not is_true(limit.text, plain):
@@ -43,29 +43,24 @@ def feeds(session: Any, name: str, arrays: Mapping[str, Any]) -> dict[str, Array
 def _array(port: Any, values: Any, name: str) -> Array:
     """The value of an input as an array of its dtype; InvalidSpec for another dtype or number of axes."""
     dtype = numpy_dtype(port.type)
-    array = _with_dtype(port.name, values, dtype, name)
-    if array.ndim != len(port.shape):
-        raise InvalidSpec(f"{port.name} has the shape {list(array.shape)}; {name} takes {_axes(port)}")
-    return array
-
-
-def _with_dtype(input_name: str, values: Any, dtype: np.dtype[Any], name: str) -> Array:
     if hasattr(values, "detach"):
         try:
             values = values.detach().cpu().numpy()
         except (TypeError, RuntimeError):  # numpy does not have its type, such as bfloat16
-            raise InvalidSpec(f"{input_name} is {values.dtype}; {name} takes {dtype}") from None
+            raise InvalidSpec(f"{port.name} is {values.dtype}; {name} takes {dtype}") from None
     has_dtype = isinstance(values, np.ndarray | np.generic)
     try:
         array = np.asarray(values)
     except ValueError as error:
-        raise InvalidSpec(f"{input_name} is not an array of numbers: {first_line(error)}") from None
+        raise InvalidSpec(f"{port.name} is not an array of numbers: {first_line(error)}") from None
     if has_dtype or array.dtype.kind not in "biuf":
         fits = array.dtype == dtype
     else:  # numbers of a list keep their values, but for rounding of real numbers
         fits = array.size == 0 or dtype.kind == "f" or np.array_equal(array.astype(dtype), array)
     if not fits:
-        raise InvalidSpec(f"{input_name} is {array.dtype}; {name} takes {dtype}")
+        raise InvalidSpec(f"{port.name} is {array.dtype}; {name} takes {dtype}")
+    if array.ndim != len(port.shape):
+        raise InvalidSpec(f"{port.name} has the shape {list(array.shape)}; {name} takes {_axes(port)}")
     return np.ascontiguousarray(array, dtype).reshape(array.shape)
 
 
@@ -94,19 +89,16 @@ def _symbol_sizes(ports: Mapping[str, Any], arrays: Mapping[str, Array], name: s
     return sizes
 
 
-def _check_formulas(
-    ports: Mapping[str, Any], arrays: Mapping[str, Array], sizes: Mapping[str, tuple[int, str]], name: str
-) -> None:
+def _check_formulas(ports: Mapping[str, Any], arrays: Mapping[str, Array], sizes: Mapping[str, int], name: str) -> None:
     """Raises InvalidSpec if an axis such as `past + now` has another size than its terms."""
-    plain = {symbol: size for symbol, (size, _) in sizes.items()}
     for input_name, port in ports.items():
         for axis, size in zip(port.shape, arrays[input_name].shape, strict=True):
             names = _terms(axis)
-            if names and plain.keys() >= {*names} and value(axis, plain) != size:
-                known = ", ".join(f"{symbol}={plain[symbol]}" for symbol in names)
+            if names and sizes.keys() >= {*names} and value(axis, sizes) != size:
+                known = ", ".join(f"{symbol}={sizes[symbol]}" for symbol in names)
                 raise InvalidSpec(
                     f"{input_name} has the shape {list(arrays[input_name].shape)}, and {axis} is "
-                    f"{value(axis, plain)} for {known}; {name} takes {_axes(port)}"
+                    f"{value(axis, sizes)} for {known}; {name} takes {_axes(port)}"
                 )
 
 

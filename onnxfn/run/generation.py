@@ -13,12 +13,14 @@ from attrs import evolve
 
 from onnxfn.architectures.placeholders import PLACES, Placeholders, placeholders, with_placeholders
 from onnxfn.run.greedy_decoding import Decoder, encoder_feeds, greedy, input_names
-from onnxfn.run.processed import arrays_of, processed, saved_processor
 from onnxfn.run.prompts import (
+    arrays_of,
     encoder_array,
     export_path,
     number_of_tokens,
+    processed,
     run_errors,
+    saved_processor,
     stop_tokens,
     token_ids,
     token_mask,

@@ -12,7 +12,7 @@ import numpy as np
 from attrs import frozen
 
 from onnxfn.architectures.placeholders import AUDIO_FEATURES, IMAGE_FEATURES, Placeholders, placeholder_of
-from onnxfn.run.processed import processed
+from onnxfn.run.prompts import processed
 from onnxfn.run.towers import GRIDS, TOWERS, argument_of
 from onnxfn.specs.algebra.dummies import Array, dummies
 from onnxfn.specs.algebra.planned import Part, PlannedSpec

@@ -221,14 +221,12 @@ def inserted(axes: AxisMap, at: int, word: str) -> AxisMap:
 def _substituted(axis_: Axis, values: Mapping[str, int | str]) -> Axis:
     if isinstance(values.get(axis_.symbol), str):
         return axis(str(values[axis_.symbol]).replace(" ", ""))
-    known = [name for name in terms(axis_.symbol) if name in values and name != axis_.symbol]
-    words = (_as_operand(values[word]) if word in known else word for word in axis_.symbol.split())
-    return evolve(axis_, symbol=" ".join(words))
-
-
-def _as_operand(replacement: int | str) -> str:
-    """A number or a formula as an operand of another formula: a formula gets parentheses."""
-    return f"( {_canonical_formula(replacement, replacement)} )" if isinstance(replacement, str) else str(replacement)
+    operands = {
+        name: f"( {_canonical_formula(each, each)} )" if isinstance(each, str) else str(each)
+        for name, each in values.items()
+        if name in terms(axis_.symbol) and name != axis_.symbol
+    }
+    return evolve(axis_, symbol=" ".join(operands.get(word, word) for word in axis_.symbol.split()))
 
 
 def _with_sizes(axis: Axis, sizes: Mapping[str, int]) -> Axis:
@@ -252,16 +250,12 @@ def _canonical_formula(text: str, word: str) -> str:
             raise InvalidSpec(f"axis {word!r} has an operator other than + - * //")
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.FloorDiv) and getattr(node.right, "value", 1) == 0:
             raise InvalidSpec(f"axis {word!r} divides by 0")
-        if not isinstance(node, (ast.BinOp, ast.Name, ast.Load, ast.operator)) and not _is_size(node):
+        is_size = isinstance(node, ast.Constant) and type(node.value) is int and node.value <= LARGEST_SIZE
+        if not isinstance(node, (ast.BinOp, ast.Name, ast.Load, ast.operator)) and not is_size:
             raise InvalidSpec(f"axis {word!r} is not made of names and whole numbers")
     if not any(isinstance(node, ast.Name) for node in ast.walk(tree)):
         raise InvalidSpec(f"axis {word!r} is a formula without a name; write a fixed size as one number")
     return " ".join(_OPERATOR_WITH_SPACES.sub(r" \1 ", text).split())
-
-
-def _is_size(node: ast.AST) -> bool:
-    """Whether a node is a whole number that fits an axis."""
-    return isinstance(node, ast.Constant) and type(node.value) is int and node.value <= LARGEST_SIZE
 
 
 def _size(axis: Axis, sizes: Mapping[str, int]) -> int:

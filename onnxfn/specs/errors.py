@@ -280,19 +280,12 @@ def os_error_text(error: OSError, path: Path | None = None, needed_bytes: int = 
         return "the current folder does not exist any more; change to another folder"
     reason = str(error.strerror or error or type(error).__name__)
     targets = [os.fsdecode(name) for name in (error.filename, error.filename2) if isinstance(name, str | bytes)]
-    clauses = (
-        ": ".join((reason[:1].lower() + reason[1:], *(name for name in targets[-1:] if name != str(path)))),
-        _space(path, needed_bytes) if error.errno in NO_SPACE and path is not None else "",
-        ADVICE.get(error.errno or 0, ""),
-    )
-    return "; ".join(filter(None, clauses))
-
-
-def _space(path: Path, needed_bytes: int) -> str:
-    """The free bytes on the file system of a path, and the bytes that the weights need, if they are known."""
-    existing = next((folder for folder in (path, *path.parents) if folder.is_dir()), Path())
-    weights = f"the weights take {needed_bytes:,} bytes, " if needed_bytes else ""
-    return f"{weights}{shutil.disk_usage(existing).free:,} bytes are free"
+    clauses = [": ".join((reason[:1].lower() + reason[1:], *(name for name in targets[-1:] if name != str(path))))]
+    if error.errno in NO_SPACE and path is not None:
+        existing = next((folder for folder in (path, *path.parents) if folder.is_dir()), Path())
+        weights = f"the weights take {needed_bytes:,} bytes, " if needed_bytes else ""
+        clauses.append(f"{weights}{shutil.disk_usage(existing).free:,} bytes are free")
+    return "; ".join(filter(None, (*clauses, ADVICE.get(error.errno or 0, ""))))
 
 
 def _has_current_folder() -> bool:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from attrs import Attribute, evolve, field, frozen
+from attrs import Attribute, evolve, field
+from attrs.validators import optional
 
 from onnxfn.specs.algebra.planned import Plan
-from onnxfn.specs.errors import InvalidSpec, OutputExists, listed, unknown
-from onnxfn.specs.record import typed_fields
-from onnxfn.specs.short_repr import short_repr
+from onnxfn.specs.errors import InvalidSpec, OutputExists, listed, refuse_unknown
+from onnxfn.specs.record import record
 from onnxfn.specs.stored.reports import StageTimer
 from onnxfn.weights.checkpoint_links import TensorEntry, entries
 from onnxfn.weights.chunks import CHUNK_BYTES, counted
@@ -31,21 +31,13 @@ OTHER_SUFFIXES = (".onnx", ".safetensors", ".bin", ".pt", ".pth", ".gguf")
 """Endings of graphs and of a checkpoint's weights, so no endings of external data."""
 
 WeightStorage = Literal["copy", "share", "link", "none"]
-WEIGHT_STORAGES: tuple[str, ...] = get_args(WeightStorage)
-"""The values of `WriteOptions.weight_storage`."""
-
 LINK: WeightStorage = "link"
 """Weights stay in the files of the checkpoint."""
 
 
-def _check_weight_storage(_: Any, __: Attribute[str | None], storage: str | None) -> None:
-    if storage is not None and storage not in WEIGHT_STORAGES:
-        raise unknown("weight storage", storage, WEIGHT_STORAGES)
-
-
-def _check_layout(_: Any, __: Attribute[str], name: str) -> None:
-    if name not in LAYOUTS:
-        raise unknown("layout", name, LAYOUTS)
+def _known(kind: str, words: Collection[str]) -> Callable[[Any, Attribute[str], str], None]:
+    """A validator: UnknownName for a word of a kind that is not one of these."""
+    return lambda _, __, word: refuse_unknown(kind, word, words)
 
 
 def _check_suffix(_: Any, __: Attribute[str | None], suffix: str | None) -> None:
@@ -64,7 +56,7 @@ def _check_suffix(_: Any, __: Attribute[str | None], suffix: str | None) -> None
         )
 
 
-@frozen(kw_only=True, field_transformer=typed_fields)
+@record(kw_only=True)
 class WriteOptions:
     """The options of `export` for the layout of files and the storage of weights.
 
@@ -97,16 +89,16 @@ class WriteOptions:
         onnxfn.specs.errors.UnknownName: no layout 'hubb'; known: optimum, transformers.js, hub; did you mean 'hub'?
     """
 
-    __repr__ = short_repr
-
-    layout: LayoutName = field(default=OPTIMUM, validator=_check_layout)
-    weight_storage: WeightStorage | None = field(default=None, validator=_check_weight_storage)
+    layout: LayoutName = field(default=OPTIMUM, validator=_known("layout", LAYOUTS))
+    weight_storage: WeightStorage | None = field(
+        default=None, validator=optional(_known("weight storage", get_args(WeightStorage)))
+    )
     external_data_threshold: int = PROTOBUF_LIMIT
     external_data_suffix: str | None = field(default=None, validator=_check_suffix)
     alias: bool = False
 
 
-@frozen(kw_only=True, field_transformer=typed_fields)
+@record(kw_only=True)
 class ResolvedWriteOptions:
     """`WriteOptions` in which the layout has replaced each None.
 

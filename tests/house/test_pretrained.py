@@ -45,7 +45,7 @@ def test_no_call_loads_from_a_checkpoint_without_the_flag():
 
 def test_the_calls_of_pretrained_are_found():
     users = [path.name for path in PACKAGE.rglob("*.py") if "pretrained(" in path.read_text()]
-    assert {"loading.py", "quantized.py", "processed.py", "text_references.py", "auto_tables.py", "demo.py"} <= {*users}
+    assert {"loading.py", "quantized.py", "prompts.py", "text_references.py", "auto_tables.py", "demo.py"} <= {*users}
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import onnxfn
 from onnxfn import InvalidSpec, UnknownName, compose, for_task, plan, sized, with_axis_names, with_shapes
 from onnxfn.specs.axis_symbols import symbols_in, traced_sizes, with_symbols
 from onnxfn.specs.plan.check_cases import cases, in_case
-from onnxfn.specs.plan.questions import dummy_inputs, inputs, outputs
+from onnxfn.specs.plan.planning import dummy_inputs, inputs, outputs
 
 BERT = for_task(compose(onnxfn.text_encoder, onnxfn.bert_inputs), "text-classification")
 CONFIG = {"vocab_size": 50, "type_vocab_size": 2}

@@ -11,8 +11,7 @@ from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.edits.behaviors import BEHAVIORS, behaves, extra_file, model_part, split, with_behavior
 from onnxfn.specs.edits.caches import cross_cache
 from onnxfn.specs.errors import InvalidSpec, UnknownName
-from onnxfn.specs.plan.planning import plan
-from onnxfn.specs.plan.questions import outputs
+from onnxfn.specs.plan.planning import outputs, plan
 from onnxfn.specs.tasks.tasks import for_task
 
 CONFIG = {"vocab_size": 50, "d_model": 32, "hidden_size": 32, "decoder_layers": 2, "decoder_attention_heads": 4}

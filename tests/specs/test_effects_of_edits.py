@@ -11,9 +11,17 @@ from onnxfn.specs.edits.axes import with_axis, with_axis_names
 from onnxfn.specs.edits.behaviors import split, with_behavior
 from onnxfn.specs.edits.caches import with_past
 from onnxfn.specs.edits.extra_outputs import with_outputs
-from onnxfn.specs.edits.inputs import with_constants, with_generator
 from onnxfn.specs.edits.renaming import renamed
-from onnxfn.specs.edits.tensors import with_dtypes, with_opset, with_output, with_shapes, with_tolerance, without
+from onnxfn.specs.edits.tensors import (
+    with_constants,
+    with_dtypes,
+    with_generator,
+    with_opset,
+    with_output,
+    with_shapes,
+    with_tolerance,
+    without,
+)
 from onnxfn.specs.edits.token_embeddings import with_inputs_embeds
 from onnxfn.specs.errors import InvalidSpec, OnnxfnError
 from onnxfn.specs.plan.planning import plan

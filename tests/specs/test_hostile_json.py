@@ -11,8 +11,7 @@ from onnxfn.specs.algebra.facts import fixes
 from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.axes import axis_map, shape
 from onnxfn.specs.errors import InvalidSpec, MissingValue, UnknownName
-from onnxfn.specs.plan.planning import plan
-from onnxfn.specs.plan.questions import dummy_inputs
+from onnxfn.specs.plan.planning import dummy_inputs, plan
 from onnxfn.specs.records import Normalizer
 from onnxfn.specs.stored.reports import Difference
 from onnxfn.specs.stored.serialize import DEEPEST, from_json, from_plain, to_json

@@ -15,8 +15,7 @@ from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.errors import UnknownName
 from onnxfn.specs.named_records import Named, by_name
 from onnxfn.specs.short_repr import LONGEST_REPR
-from onnxfn.specs.stored.digest import digest
-from onnxfn.specs.stored.serialize import RECORDS, from_json, to_json
+from onnxfn.specs.stored.serialize import RECORDS, digest, from_json, to_json
 
 collections = st.one_of(some.by_name(some.inputs), some.by_name(some.outputs), some.by_name(some.generators))
 """Records with different names."""

@@ -7,7 +7,7 @@ from onnxfn import ARCHITECTURES, ExportSpec, UnknownName, compose, gives, takes
 from onnxfn.specs.algebra.spec import inner_specs
 from onnxfn.specs.records import OutputSpec
 from onnxfn.specs.results.output_types import output_kind
-from onnxfn.specs.stored.digest import digest
+from onnxfn.specs.stored.serialize import digest
 from onnxfn.specs.tasks.tasks import for_task, task_names
 
 OWN = compose(

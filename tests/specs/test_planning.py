@@ -14,8 +14,7 @@ from onnxfn.specs.axes import pattern
 from onnxfn.specs.edits.tensors import only_tasks
 from onnxfn.specs.errors import MissingValue
 from onnxfn.specs.plan.check_cases import in_case
-from onnxfn.specs.plan.planning import DEFAULTS, plan, resolved
-from onnxfn.specs.plan.questions import dummy_inputs, inputs, outputs
+from onnxfn.specs.plan.planning import DEFAULTS, dummy_inputs, inputs, outputs, plan, resolved
 from onnxfn.specs.stored.serialize import to_json
 from onnxfn.specs.tasks.tasks import for_task, task_names
 

@@ -14,8 +14,7 @@ from refusals import refusal
 from safetensors.torch import load_file, save_file
 
 from onnxfn.specs.errors import InvalidSpec, LoadFailed, ModelNotFound
-from onnxfn.weights.adapters import CONFIG, WEIGHTS, read_adapter
-from onnxfn.weights.name_patterns import LONGEST, is_match
+from onnxfn.weights.adapters import CONFIG, LONGEST, WEIGHTS, is_match, read_adapter
 
 PATTERNS = peft_adapters.FOLDER / "patterns"
 

@@ -19,7 +19,7 @@ from onnxfn.specs.quantization import WeightRule
 from onnxfn.weights import onnxruntime_kernels
 from onnxfn.weights import quantized as quantized_module
 from onnxfn.weights.chunks import chunks, memory_key
-from onnxfn.weights.packed.packed_integers import COMPRESSED_TENSORS
+from onnxfn.weights.packed.quantized_formats import COMPRESSED_TENSORS
 from onnxfn.weights.quantized import BLOCK_BYTES, QuantizedWeight, quantized, quantized_shape, roles
 
 DTYPES = {"scales": onnx_ir.DataType.FLOAT, "codes": onnx_ir.DataType.UINT8, "zero_points": onnx_ir.DataType.UINT8}

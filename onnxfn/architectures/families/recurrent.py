@@ -19,9 +19,6 @@ linear_attention_layers = "indices_where(layer_types, 'linear_attention')"
 full_attention_cache: ExportSpec = kv_cache(layers=full_attention_layers)
 """The KV cache of a model in which only layers with full attention have one."""
 
-SELECTIVE_STATE = "batch_size ssm_entries= ssm_width="
-"""The axes of the state of a selective scan."""
-
 
 def conv_state(axes: str, *, layers: Source, argument: str = "past_key_values") -> ExportSpec:
     """A spec of the last inputs of a convolution: `past_conv.0` -> `present_conv.0`."""
@@ -93,7 +90,10 @@ kimi_delta_layers: ExportSpec = compose(
 
 
 def mamba_layers(
-    *, state: str = SELECTIVE_STATE, layers: Source = "num_layers", argument: str = "past_key_values"
+    *,
+    state: str = "batch_size ssm_entries= ssm_width=",
+    layers: Source = "num_layers",
+    argument: str = "past_key_values",
 ) -> ExportSpec:
     """A spec of layers with the selective scan of the first Mamba: Mamba, Jamba, Zamba.
 

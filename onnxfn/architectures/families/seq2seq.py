@@ -8,7 +8,7 @@ from onnxfn.specs.algebra.compose import EMPTY, compose, reads
 from onnxfn.specs.algebra.dummies import generates, sized
 from onnxfn.specs.algebra.facts import SOURCE, TARGET, TOKENS, always, builds, case, gives, links, runs, takes
 from onnxfn.specs.algebra.spec import ExportSpec
-from onnxfn.specs.edits.behaviors import STEMS, behaves, encoder_and_decoder, encoder_and_merged_decoder, extra_file
+from onnxfn.specs.edits.behaviors import STEMS, behaves, decoder_with_past, extra_file
 from onnxfn.specs.edits.caches import cross_cache, kv_cache
 from onnxfn.specs.edits.token_embeddings import EMBEDS
 from onnxfn.specs.records import Edit
@@ -82,22 +82,27 @@ next_ids: ExportSpec = compose(
 """The new tokens of the decoder, and its cache."""
 
 
+ENCODER_FILE = extra_file("encoder_model", "encoder")
+
+
 def encodes(inputs: ExportSpec, states: str = STATES) -> ExportSpec:
     """A spec of the encoder: from these inputs to `last_hidden_state` with the axes `states`."""
     return behaves("encoder", inputs, runs("encoder"), gives("last_hidden_state", states))
 
 
-def generation_tasks(task: str, *specs: ExportSpec, extra_files: ExportSpec = EMPTY) -> ExportSpec:
+def generation_tasks(
+    task: str, *specs: ExportSpec, encoder: ExportSpec = ENCODER_FILE, extra_files: ExportSpec = EMPTY
+) -> ExportSpec:
     """A spec of a task of an encoder-decoder, without and with past.
 
-    `specs`: what both tasks need. `extra_files` are written after encoder and decoder.
+    `specs`: what both tasks need. `encoder`: the files before the decoder. `extra_files` are written after it.
 
     >>> [overlay.name for overlay in generation_tasks("image-to-text").tasks]
     ['image-to-text', 'image-to-text-with-past']
     """
     return compose(
-        tasked(task, *specs, encoder_and_decoder(), extra_files),
-        tasked(f"{task}{WITH_PAST}", *specs, encoder_and_merged_decoder(), extra_files),
+        tasked(task, *specs, encoder, extra_file("decoder_model", "decoder"), extra_files),
+        tasked(f"{task}{WITH_PAST}", *specs, encoder, decoder_with_past(), extra_files),
     )
 
 
@@ -105,7 +110,7 @@ _features = gives("last_hidden_state", f"{TARGET} _")
 
 seq2seq_tasks: ExportSpec = compose(
     tasked("feature-extraction", _features, extra_file("model", "monolith")),
-    tasked("feature-extraction-with-past", _features, encoder_and_merged_decoder()),
+    tasked("feature-extraction-with-past", _features, ENCODER_FILE, decoder_with_past()),
 )
 """The tasks that all encoder-decoders have: feature-extraction, also with past."""
 

@@ -32,13 +32,11 @@ text_reads: ExportSpec = reads(type_vocab_size="type_vocab_size or 2", num_layer
 choice_sizes: ExportSpec = sized_in("one right-padded left-padded", num_choices=(4, 2, 3, 5))
 """The number of choices in the trace and in each case of the check."""
 
-choice_axis: Edit = Edit("with_axis", {"axis": "num_choices", "at": 1, "starting": TOKENS})
-"""The edit for multiple-choice: every text input is `[batch_size, num_choices, sequence_length]`."""
-
 text_tasks: ExportSpec = compose(
     tasked("feature-extraction"),
     tasked("fill-mask"),
-    tasked("multiple-choice", choice_axis, choice_sizes),
+    # every text input is `[batch_size, num_choices, sequence_length]`
+    tasked("multiple-choice", Edit("with_axis", {"axis": "num_choices", "at": 1, "starting": TOKENS}), choice_sizes),
     tasked("question-answering"),
     tasked("text-classification"),
     tasked("token-classification"),

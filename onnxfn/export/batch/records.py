@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Literal, get_args
 
-from attrs import asdict, field, frozen
+from attrs import asdict, field
 
 from onnxfn.specs.converters import as_tuple
-from onnxfn.specs.record import typed_fields
+from onnxfn.specs.record import record
 from onnxfn.specs.results.measurements import with_heads
 from onnxfn.specs.results.printing import Sections, file_size, text
-from onnxfn.specs.short_repr import short_repr
 
 Status = Literal["planned", "exported", "unchanged", "failed", "timed out", "out of memory", "lost"]
 """The possible ends of a job, in the order of the title; `planned` if nothing was to be exported."""
@@ -20,7 +19,7 @@ SUCCESSES: tuple[str, ...] = ("exported", "unchanged")
 """The statuses of a job whose files are at the destination."""
 
 
-@frozen(kw_only=True, field_transformer=typed_fields)
+@record(kw_only=True)
 class JobLimits:
     """The limits of each job. A job that exceeds them is stopped; the others continue.
 
@@ -33,13 +32,11 @@ class JobLimits:
     600
     """
 
-    __repr__ = short_repr
-
     seconds: float | None = None
     memory_bytes: int | None = None
 
 
-@frozen(field_transformer=typed_fields)
+@record
 class JobResult:
     """The outcome of a job.
 
@@ -59,8 +56,6 @@ class JobResult:
         digest: A digest of the checkpoint, the job and the versions of packages. A later run compares it.
     """
 
-    __repr__ = short_repr
-
     checkpoint: str
     path: str
     status: Status
@@ -78,7 +73,7 @@ class JobResult:
         return self.status in SUCCESSES
 
 
-@frozen(field_transformer=typed_fields)
+@record
 class BatchResult:
     """The outcome of a batch. Prints as a table with one row per job.
 
@@ -90,8 +85,6 @@ class BatchResult:
     jobs: tuple[JobResult, ...] = field(converter=as_tuple)
     seconds: float = 0.0
 
-    __repr__ = short_repr
-
     @property
     def failed(self) -> tuple[JobResult, ...]:
         """The results of the jobs that did not succeed."""
@@ -102,7 +95,7 @@ class BatchResult:
         return text(batch_title(self), batch_sections(self))
 
 
-@frozen(field_transformer=typed_fields)
+@record
 class BatchEvent:
     """The current step of many exports. `export_many` calls `on_event` with it, in its own thread.
 
@@ -114,8 +107,6 @@ class BatchEvent:
         seconds: Seconds since the first job started.
         remaining: Seconds until the last job ends, if the others take as long as those so far; None before one ended.
     """
-
-    __repr__ = short_repr
 
     path: str
     status: str

@@ -11,8 +11,7 @@ from typing import Annotated
 
 import typer
 
-from onnxfn.export.cli.flags import Out, command, say
-from onnxfn.export.cli.optimum import our_option
+from onnxfn.export.cli.flags import Out, command, our_option, say
 from onnxfn.export.jobs.options import OF_ALL_JOBS, OPTIONS, Values
 from onnxfn.specs.errors import InvalidSpec
 from onnxfn.specs.version import VERSION
@@ -157,7 +156,7 @@ def watch(
     values: Values,
 ) -> None:
     """Export modules as a script calls them, each with a folder of its own in OUT."""
-    from onnxfn.export.cli.watch_command import export_script
+    from onnxfn.export.cli.export_command import export_script
 
     export_script(script, out, modules, run, values)
 

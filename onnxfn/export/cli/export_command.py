@@ -1,9 +1,11 @@
-"""The work of the commands `export` and `batch`: they export models, or plan the exports, and print the results."""
+"""The work of the commands `export`, `batch` and `watch`: they export models, or plan that, and print the results."""
 
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Mapping
+import runpy
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -31,10 +33,10 @@ from onnxfn.export.cli.texts import (
 from onnxfn.export.jobs.options import OF_ALL_JOBS, Values, with_check
 from onnxfn.export.jobs.request import ExportRequest
 from onnxfn.export.publish.staging import Destination, check_destination
-from onnxfn.export.run.diffusers import export_pipeline_request
+from onnxfn.export.run.diffusers import export_pipeline, export_pipeline_request
 from onnxfn.export.run.requests import export_request, request_plan
 from onnxfn.specs.algebra.planned import Plan
-from onnxfn.specs.errors import OutputExists
+from onnxfn.specs.errors import InvalidSpec, ModelNotFound, OutputExists, listed
 from onnxfn.specs.stored.reports import Exported
 from onnxfn.weights.layouts import layout_of
 
@@ -99,3 +101,45 @@ def export_listed(jobs: Path, out: Path, values: Values, *, resume: bool, **opti
     say_in_form(form, content, result, lambda: screen(batch_title(result), batch_sections(result)))
     if result.failed and not is_dry_run:
         raise typer.Exit(1)
+
+
+def export_script(script: Path, out: Path, modules: Sequence[str], runs: Sequence[str], values: Values) -> None:
+    """Runs a script but for its `__main__` part, watches modules in runs of it, exports them and prints the result.
+
+    `modules`: texts NAME=EXPRESSION. `runs`: expressions. Both are of the names that the script has at its end.
+
+    ModelNotFound if there is no such file, InvalidSpec for an expression that fails or is no module.
+    """
+    if not script.is_file():
+        raise ModelNotFound(f"there is no file {script}; watch takes a Python script")
+    sys.path.insert(0, str(script.parent.resolve()))  # as Python does for a script
+    names = runpy.run_path(str(script))
+    program = dict(_named_module(text, names) for text in modules)
+    form, options = result_form(values), with_check({name: values[name] for name in values if name in WATCH_OPTIONS})
+    watched = [partial(_value, text, names, "--run") for text in runs]
+    parts = export_pipeline(program, out, run=watched, on_event=stages(transient=form != "verbose"), **options)
+    say_parts(form, str(out), parts)
+
+
+WATCH_OPTIONS = ("check", "no_check", "overwrite")
+"""The options of a command that `export_pipeline` takes, too."""
+
+
+def _named_module(text: str, names: Mapping[str, Any]) -> tuple[str, Any]:
+    name, _, expression = text.partition("=")
+    if not name.isidentifier() or not expression:
+        raise InvalidSpec(f"--modules {text} has no name or no expression; write --modules encoder=model.encoder")
+    module = _value(expression, names, "--modules")
+    if not hasattr(module, "state_dict"):
+        raise InvalidSpec(f"--modules {text} is of the type {type(module).__name__}, and not an nn.Module")
+    return name, module
+
+
+def _value(expression: str, names: Mapping[str, Any], option: str) -> Any:
+    """The value of an expression of a script that the user runs anyway."""
+    try:
+        code = compile(expression, option, "eval")
+        return eval(code, dict(names))  # noqa: S307
+    except (SyntaxError, NameError, AttributeError) as error:
+        own = listed([name for name in names if not name.startswith("_")])
+        raise InvalidSpec(f"{option} {expression}: {error}; names of the script: {own}") from error

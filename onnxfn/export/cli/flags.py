@@ -1,7 +1,8 @@
 """Functions as commands of typer: with options of the table, their output, and errors in one line on the error stream.
 
 The output is plain text, with the colors of rich on a terminal. After an error the exit code is 1, and the traceback is
-in a file or on the terminal.
+in a file or on the terminal. Options of `optimum-cli export onnx` have the same words, with hyphens or underscores,
+or advice in one sentence; only `library-name` is `library` here.
 """
 
 from __future__ import annotations
@@ -9,10 +10,11 @@ from __future__ import annotations
 import inspect
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import NamedTemporaryFile
+from types import MappingProxyType
 from typing import Annotated, Any
 
 import typer
@@ -111,3 +113,65 @@ def _parameter(option: Option) -> inspect.Parameter:
         default=False if kind is bool else None,
         annotation=Annotated[kind if kind is bool else kind | None, described],
     )
+
+
+AXES: Mapping[str, str] = MappingProxyType(
+    {
+        **{name: name for name in ("batch_size", "sequence_length", "num_choices", "width", "height")},
+        **{name: name for name in ("point_batch_size", "nb_points_per_image", "visual_seq_length")},
+        "nb_max_frames": "sequence_length",
+        "audio_sequence_length": "sequence_length",
+    }
+)
+"""Optimum's options for the sizes of dummy inputs -> our names of these axes."""
+
+CONFIGURED = "the configuration of the model says it, and the dummy inputs follow; leave it out"
+FOLDER = "download the files, such as with `hf download`, and pass their folder as MODEL"
+ALREADY_SIMPLE = "graphs are simplified while they are built, and no pass folds weights"
+
+ANSWERS: Mapping[str, str] = MappingProxyType(
+    {
+        **dict.fromkeys(("model", "m"), "MODEL is the first argument: onnxfn export MODEL OUT"),
+        "device": "models are traced and checked on the CPU, and a file runs on any device; leave it out",
+        "optimize": "ONNX Runtime does this when it loads a file; --dtype float16 is the rest of O4",
+        "no-post-process": "--decoders separate writes two decoders instead of a merged one; nothing else is processed",
+        "variant": "use the options for inputs and outputs: --output, --with-input, --split, --decoders",
+        "framework": "models are those of PyTorch: there is no other framework; leave it out",
+        "cache-dir": "the client of the hub reads where downloads lie from the environment: HF_HUB_CACHE=FOLDER",
+        "pad-token-id": "the id is read from config.json of the checkpoint; set pad_token_id there",
+        "model-kwargs": "--output and --with-input add outputs and inputs; other arguments of forward are constants in "
+        "a spec, in Python: compose(spec, always(NAME=VALUE))",
+        "no-dynamic-axes": "--shape fixes an axis: --shape batch_size=1 --shape sequence_length=128",
+        "no-constant-folding": ALREADY_SIMPLE,
+        "slim": f"{ALREADY_SIMPLE}; onnxslim runs on the files",
+        "fp16": "--dtype float16",
+        "fuse": "ONNX Runtime fuses its own operators when it loads a file; --opset 23 writes those of ONNX",
+        "legacy": "--decoders separate writes a decoder without and one with a past",
+        "revision": FOLDER,
+        "subfolder": FOLDER,
+        "feature-size": CONFIGURED,
+        "num-channels": CONFIGURED,
+        **{
+            word.replace("_", "-"): f"--size {axis}=NUMBER sets the size in the dummy inputs, --shape {axis}=NUMBER "
+            "fixes it in the graph"
+            for word, axis in AXES.items()
+        },
+    }
+)
+"""Refused options, without the hyphens in front -> the replacement, or why there is none."""
+
+
+def our_option(word: str) -> str:
+    """The word of our option for a word of the command line, without the hyphens in front.
+
+    typer calls it with each option that is passed. BadParameter for an option of Optimum that is refused.
+
+    >>> our_option("library_name"), our_option("opset")
+    ('library', 'opset')
+    >>> our_option("monolithic")
+    'monolithic'
+    """
+    name = word.replace("_", "-")
+    if name in ANSWERS:
+        raise typer.BadParameter(f"no option {'-' if len(word) == 1 else '--'}{word}: {ANSWERS[name]}")
+    return "library" if name == "library-name" else name

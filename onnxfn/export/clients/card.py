@@ -36,6 +36,8 @@ def card_text(report: Mapping[str, Any]) -> str:
     left_out = [f"left out: {each['name']} ({each['reason']})" for each in report["left_out"]]
     limits = [*report.get("remarks", ()), *left_out]
     tags = ["onnx", "onnxfn", *([report["name"]] if report["name"] else [])]
+    count = len(report["check"]["cases"])
+    compared = f"were compared with PyTorch in {count} cases, at sizes that were not traced"
     # No folder is named, so that equal exports have equal cards.
     for_hub = ModelCardData(library_name="onnx", pipeline_tag=task or None, tags=tags).to_yaml()
     sections = (
@@ -44,7 +46,7 @@ def card_text(report: Mapping[str, Any]) -> str:
         _origin(report),
         "## Files",
         "\n".join(("| file | dtype | MB | measured against PyTorch |", "| --- | --- | --- | --- |", *rows)),
-        _check_words(report["check"]),
+        f"The files {compared if count else 'were not compared with PyTorch'}.",
         ONNXFN_CODE,
         "## Limits\n\n" + "\n".join(f"- {line}" for line in limits) if limits else "",
     )
@@ -90,10 +92,3 @@ def _measured(part: str, check: Mapping[str, Any]) -> str:
     if not words and differences:
         words = [f"largest difference {max(differences):.1e}"]
     return ", ".join(words) or "not checked"
-
-
-def _check_words(check: Mapping[str, Any]) -> str:
-    """How the files were compared."""
-    if not check["cases"]:
-        return "The files were not compared with PyTorch."
-    return f"The files were compared with PyTorch in {len(check['cases'])} cases, at sizes that were not traced."

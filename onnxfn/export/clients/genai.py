@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from onnxfn.architectures.families.features import VISION
 from onnxfn.architectures.placeholders import IMAGE_FEATURES, placeholders
 from onnxfn.export.clients.configuration import config_value
 from onnxfn.export.clients.folder import (
@@ -38,6 +39,7 @@ from onnxfn.export.clients.folder import (
 from onnxfn.export.clients.tokenizer import PREPROCESSOR, PROCESSOR
 from onnxfn.specs.algebra.planned import Part, Plan
 from onnxfn.specs.axis_symbols import graph_axes
+from onnxfn.specs.edits.behaviors import MERGED_DECODER
 from onnxfn.specs.edits.logits_to_keep import NUM_LOGITS_TO_KEEP
 from onnxfn.specs.edits.token_embeddings import EMBEDDING_FILE, EMBEDS, IDS
 from onnxfn.weights.layouts import dtype_suffix
@@ -313,10 +315,6 @@ def _step(kind: str, **attributes: Any) -> dict[str, Any]:
 
 EMBEDDING = "embedding"
 """The stem of the file, as onnxruntime-genai calls the part."""
-
-VISION = "vision_encoder"
-
-MERGED_DECODER = "decoder_model_merged"
 
 TYPES = ("qwen2_5_vl", "qwen3_vl", "qwen3_5", "qwen3_5_moe", "mistral3")
 """The values of `model.type` for which the runtime passes the inputs of the files: model types."""

@@ -11,10 +11,10 @@ from typing import Any
 from attrs import evolve
 
 from onnxfn.architectures import ARCHITECTURES
-from onnxfn.architectures.encoder_decoders import SEEING
 from onnxfn.architectures.families.features import DECODER, DECODER_WITH_PAST, EMBEDDING, MODEL, in_parts, token_table
 from onnxfn.architectures.families.image_tokens import drawing_parts
-from onnxfn.architectures.families.seq2seq import encoder_and_decoder_of_embeddings, token_rows
+from onnxfn.architectures.families.seq2seq import ENCODER_FILE, encoder_and_decoder_of_embeddings, token_rows
+from onnxfn.architectures.seq2seq import SEEING
 from onnxfn.architectures.wrappers.feature_methods import draws, feature_method
 from onnxfn.architectures.wrappers.layer_inputs import LAYER_INPUTS, layer_sizes
 from onnxfn.export.derive.derive import derive_from_model, masked_by_eager
@@ -25,7 +25,7 @@ from onnxfn.models.model_state import model_copy
 from onnxfn.specs.algebra.compose import EMPTY, compose
 from onnxfn.specs.algebra.facts import links
 from onnxfn.specs.algebra.spec import ExportSpec, Parts
-from onnxfn.specs.edits.behaviors import encoder_and_decoder, encoder_and_merged_decoder, model_part
+from onnxfn.specs.edits.behaviors import decoder_with_past, encoder_and_decoder, model_part
 from onnxfn.specs.edits.token_embeddings import embedding_lookup, with_inputs_embeds
 from onnxfn.specs.errors import InvalidSpec, listed
 from onnxfn.specs.tasks.tasks import DEFAULT_TASK, TASKS, WITH_PAST, canonical, for_task, task_names
@@ -82,7 +82,7 @@ def _encoded(model: Any, name: str, towers: Sequence[str]) -> ExportSpec:
         model_part("decoder", base, width),
         encoder_and_decoder_of_embeddings,
         in_parts(*towers, EMBEDDING),
-        encoder_and_merged_decoder() if past else encoder_and_decoder(),
+        *((ENCODER_FILE, decoder_with_past()) if past else (encoder_and_decoder(),)),
     )
 
 

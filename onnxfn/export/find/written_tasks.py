@@ -12,9 +12,8 @@ from typing import Any
 
 from attrs import evolve
 
-from onnxfn.architectures.families.feature_inputs import IMAGE_FORMS, PIXELS
+from onnxfn.architectures.families.feature_inputs import IMAGE_FORMS, PIXELS, SOUND_FORMS
 from onnxfn.architectures.families.features import AUDIO, FEATURES, VISION, tower
-from onnxfn.architectures.families.sound_inputs import SOUND_FORMS
 from onnxfn.architectures.placeholders import PLACES, placeholders
 from onnxfn.architectures.wrappers.feature_methods import feature_method, fixed_sides, has_feature_method
 from onnxfn.export.derive.auto_tables import is_listed, listed_classes

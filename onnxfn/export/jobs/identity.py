@@ -20,7 +20,7 @@ from onnxfn.export.load.load_errors import checkpoint_fault
 from onnxfn.graphs.templates import fingerprints
 from onnxfn.graphs.templates.fingerprints import package_versions
 from onnxfn.specs.errors import InvalidSpec, ModelNotFound, OnnxfnError
-from onnxfn.specs.stored.digest import digest
+from onnxfn.specs.stored.serialize import digest
 from onnxfn.weights.checkpoint_files import checkpoint_files, patterns_of
 from onnxfn.weights.checkpoint_links import entries, read_header
 from onnxfn.weights.digests import sha256_of

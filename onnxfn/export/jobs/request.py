@@ -7,7 +7,7 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
-from attrs import evolve, field, frozen
+from attrs import evolve, field
 
 from onnxfn.export.jobs.options import (
     OPTIONS,
@@ -27,9 +27,8 @@ from onnxfn.graphs.templates.template_cache import default_cache_folder
 from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.converters import as_tuple
 from onnxfn.specs.plan.planning import Decoders
-from onnxfn.specs.record import typed_fields
+from onnxfn.specs.record import record
 from onnxfn.specs.results.measurements import DEFAULT_FLOORS, CheckMode, Floors, check_mode
-from onnxfn.specs.short_repr import short_repr
 from onnxfn.weights.layouts import HUB, OPTIMUM
 from onnxfn.weights.write import WriteOptions
 
@@ -42,7 +41,7 @@ def _as_path(value: str | PathLike[str] | None) -> Any:
     return Path(value) if isinstance(value, str | PathLike) else value
 
 
-@frozen(field_transformer=typed_fields)
+@record
 class ExportRequest:
     """What to export: a checkpoint, where its files go, and how.
 
@@ -68,8 +67,6 @@ class ExportRequest:
     >>> ExportRequest("models/bert", "onnx/bert", edits={"opset": 20, "task": "fill-mask"}).edits
     (('task', 'fill-mask'), ('opset', 20))
     """
-
-    __repr__ = short_repr
 
     checkpoint: str = field(converter=_as_text)
     path: str = field(converter=_as_text)

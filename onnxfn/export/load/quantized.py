@@ -17,12 +17,13 @@ from onnxfn.specs.algebra.config_values import config_of
 from onnxfn.specs.errors import LoadFailed, OnnxfnError, write_errors
 from onnxfn.specs.stored.reports import Tick, no_tick
 from onnxfn.weights.checkpoint_links import names_match
-from onnxfn.weights.packed.float_checkpoint import MIN_ROWS, write_float_checkpoint
 from onnxfn.weights.packed.quantized_checkpoint import (
     CONFIG_KEY,
+    MIN_ROWS,
     QuantizedCheckpoint,
     QuantizedWeight,
     quantized_checkpoint,
+    write_float_checkpoint,
 )
 from onnxfn.weights.packed.stored_blocks import ATTRIBUTE, no_blocks_reason, stored_weight
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from attrs import field, frozen
+from attrs import field
 
 from onnxfn.export.report.report_file import (
     PASSED,
@@ -19,15 +19,14 @@ from onnxfn.export.report.report_file import (
 )
 from onnxfn.specs.converters import as_tuple
 from onnxfn.specs.errors import InvalidSpec, ModelNotFound, first_line, shortened
-from onnxfn.specs.record import typed_fields
-from onnxfn.specs.short_repr import short_repr
+from onnxfn.specs.record import record
 from onnxfn.weights.digests import foreign_data, sha256_of
 from onnxfn.weights.layouts import LAYOUTS
 from onnxfn.weights.names import file_fault
 from onnxfn.weights.onnx_files import data_fault, external_data_names, written_by_onnxfn
 
 
-@frozen(field_transformer=typed_fields)
+@record
 class Verification:
     """The result of `verify`. It prints as one line if all is right, else as one line per fault.
 
@@ -47,8 +46,6 @@ class Verification:
     bytes: int
     checks: tuple[str, ...] = field(default=(), converter=as_tuple)
     faults: tuple[str, ...] = field(default=(), converter=as_tuple)
-
-    __repr__ = short_repr
 
     @property
     def passed(self) -> bool:

@@ -129,13 +129,14 @@ RETRIES: tuple[tuple[str, Change], ...] = (
 """The attempts after the first: the stage of its event, and what it changes."""
 
 
-def with_other_sides(asked: Job, job: Job, output: Output, graphs: Sequence[BuiltGraph]) -> tuple[Job, Output] | None:
+def with_other_sides(
+    requested: Job, job: Job, output: Output, graphs: Sequence[BuiltGraph]
+) -> tuple[Job, Output] | None:
     """An attempt at two graphs for each part that one condition limits, one for each side of it; None for no such part.
 
-    `asked`: the job without the limits that other attempts have found; `job`, `output`, `graphs`: of the attempt that
-    succeeded.
+    `requested`: the job without the limits that other attempts have found. The others are of the attempt that passed.
     """
-    limits = [part.spec.limits for part in asked.plan.parts]
+    limits = [part.spec.limits for part in requested.plan.parts]
     pairs = zip(job.plan.parts, limits, strict=True)
     parts = [evolve(part, spec=evolve(part.spec, limits=of_part)) for part, of_part in pairs]
     tried = (_other_side(job.model, part, graph) for part, graph in zip(parts, graphs, strict=True))
@@ -151,11 +152,11 @@ def with_other_sides(asked: Job, job: Job, output: Output, graphs: Sequence[Buil
 
 def _other_side(model: Any, part: Part, graph: BuiltGraph) -> tuple[Condition, Part] | None:
     """The only condition that limits the graph of a part, and the part at the largest sizes of its other side."""
-    asked, base = {each.text for each in part.spec.limits}, known_sizes(part.spec, {})
-    limits = [each for each in graph.limits if each.text not in asked]
+    stated, base = {each.text for each in part.spec.limits}, known_sizes(part.spec, {})
+    limits = [each for each in graph.limits if each.text not in stated]
     if len(limits) != 1 or part.spec.derived is None:
         return None
-    cases = other_sides(base, limits, lambda sizes: all(is_true(text, base | dict(sizes)) for text in asked))
+    cases = other_sides(base, limits, lambda sizes: all(is_true(text, base | dict(sizes)) for text in stated))
     for case in sorted(cases, key=lambda case: -prod(case.sizes.values())):
         other = evolve(part, spec=resized(part.spec, case.sizes))
         if not is_true(limits[0].text, base | dict(case.sizes)) and fake_outputs(model, other, {}):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from copy import copy
 from types import MappingProxyType
 from typing import Any
@@ -220,7 +220,7 @@ def _widened(node: Any, name: str, wider: str) -> Any:
     return wide
 
 
-def _operands(node: Any) -> Sequence[Any]:
+def _operands(node: Any) -> Any:
     """The inputs of a node without the condition of Where, which is always bool."""
     return node.inputs[1:] if node.op_type == "Where" else node.inputs
 

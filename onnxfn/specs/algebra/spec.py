@@ -247,9 +247,7 @@ def each_spec(spec: ExportSpec, change: Callable[[ExportSpec], ExportSpec]) -> E
         return tuple(evolve(overlay, spec=each_spec(overlay.spec, change)) for overlay in overlays)
 
     changed = change(spec)
-    parts = (
-        evolve(changed.parts, behaviors=inside(changed.parts.behaviors)) if changed.parts.behaviors else changed.parts
-    )
+    parts = evolve(changed.parts, behaviors=inside(changed.parts.behaviors))
     return evolve(changed, tasks=inside(changed.tasks), cases=inside(changed.cases), parts=parts)
 
 

@@ -145,11 +145,6 @@ def encoder_and_decoder() -> ExportSpec:
     return written_as(_file("encoder_model", behavior="encoder"), _file("decoder_model", behavior="decoder"))
 
 
-def encoder_and_merged_decoder() -> ExportSpec:
-    """A spec of an encoder and a merged decoder."""
-    return compose(extra_file("encoder_model", "encoder"), decoder_with_past())
-
-
 def decoder_with_past() -> ExportSpec:
     """A spec of a merged decoder, and of the two decoders that it replaces."""
     return written_as(

@@ -98,10 +98,19 @@ def kv_cache(
     >>> [row.input_name for row in kv_cache().cache.rows]
     ['past_key_values.{layer}.key', 'past_key_values.{layer}.value']
     """
-    return compose(
-        _growing_row("key", f"batch_size {heads}= {{}} {key}=", layers, kind),
-        _growing_row("value", f"batch_size {heads}= {{}} {value}=", layers, kind),
+    rows = (
+        cache_row(
+            f"{kind} {name}".strip(),
+            f"batch_size {heads}= {PAST} {size}=",
+            output_axes=f"batch_size {heads}= {PAST}+sequence_length {size}=",
+            input_name=f"past_key_values.{LAYER}.{name}",
+            output_name=f"present.{LAYER}.{name}",
+            attribute=f"{name}s",
+            layers=layers,
+        )
+        for name, size in (("key", key), ("value", value))
     )
+    return compose(*rows)
 
 
 def cross_cache(
@@ -129,14 +138,22 @@ def cross_cache(
     ['decoder.key', 'decoder.value', 'encoder.key', 'encoder.value']
     """
     own, cross = "past_decoder_sequence_length", "encoder_sequence_length"
-    return compose(
-        *(
-            _attention_row(side, kind, f"{batch} {heads}= {{}} {size}=", lengths, layers, after)
-            for side, *lengths in (("decoder", own, output_length), ("encoder", cross, cross))
-            for kind, size in (("key", key), ("value", value))
-        ),
-        builds("past_key_values", "encoder_decoder_cache"),
+    rows = (
+        CacheRow(
+            name=f"{side}.{kind}",
+            input_name=f"past_key_values.{LAYER}.{side}.{kind}",
+            output_name=f"present.{LAYER}.{side}.{kind}",
+            input_axes=f"{batch} {heads}= {past} {size}=",
+            output_axes=f"{batch} {heads}= {present} {size}=",
+            input_path=("past_key_values", CACHES[side], LAYER, f"{kind}s"),
+            output_path=("past_key_values", CACHES[side], "layers", LAYER, f"{kind}s"),
+            layers=layers,
+            after=after,
+        )
+        for side, past, present in (("decoder", own, output_length), ("encoder", cross, cross))
+        for kind, size in (("key", key), ("value", value))
     )
+    return compose(ExportSpec(cache=Cache(rows=rows)), builds("past_key_values", "encoder_decoder_cache"))
 
 
 def self_cache(
@@ -222,36 +239,6 @@ def with_single_steps(spec: ExportSpec) -> ExportSpec:
         case("next token", generates("past_states", "normal")),
         case("next tokens", sized(sequence_length=1), generates("past_states", "normal")),
     )
-
-
-def _growing_row(name: str, axes: str, layers: Source, kind: str) -> ExportSpec:
-    """A row of keys or of values, whose length grows by the new tokens."""
-    return cache_row(
-        f"{kind} {name}".strip(),
-        axes.format("past_sequence_length"),
-        output_axes=axes.format("past_sequence_length+sequence_length"),
-        input_name=f"past_key_values.{LAYER}.{name}",
-        output_name=f"present.{LAYER}.{name}",
-        attribute=f"{name}s",
-        layers=layers,
-    )
-
-
-def _attention_row(side: str, kind: str, axes: str, lengths: list[str], layers: Source, after: str) -> ExportSpec:
-    """A row of keys or of values (`kind`) of the self-attention or the cross-attention (`side`) of a decoder."""
-    input_length, output_length = lengths
-    row = CacheRow(
-        name=f"{side}.{kind}",
-        input_name=f"past_key_values.{LAYER}.{side}.{kind}",
-        output_name=f"present.{LAYER}.{side}.{kind}",
-        input_axes=axes.format(input_length),
-        output_axes=axes.format(output_length),
-        input_path=("past_key_values", CACHES[side], LAYER, f"{kind}s"),
-        output_path=("past_key_values", CACHES[side], "layers", LAYER, f"{kind}s"),
-        layers=layers,
-        after=after,
-    )
-    return ExportSpec(cache=Cache(rows=(row,)))
 
 
 _KV_PAST = compose(

@@ -12,9 +12,11 @@ from typing import Any, cast, get_args
 from attrs import evolve
 
 from onnxfn.specs.algebra.compose import compose
+from onnxfn.specs.algebra.dummies import generates
 from onnxfn.specs.algebra.facts import checks, gives
 from onnxfn.specs.algebra.quantized_dtypes import QUANTIZED_DTYPES, QuantizedName
 from onnxfn.specs.algebra.spec import (
+    Call,
     ExportSpec,
     FloatDtype,
     IntDtype,
@@ -28,7 +30,7 @@ from onnxfn.specs.axis_symbols import AxisFacts, symbols_in
 from onnxfn.specs.converters import Path
 from onnxfn.specs.edits.as_edit import as_edit
 from onnxfn.specs.errors import InvalidSpec, UnknownName, closest, refuse_unknown, shortened, unknown
-from onnxfn.specs.records import KINDS, InputSpec, Kind
+from onnxfn.specs.records import KINDS, Constant, InputSpec, Kind
 
 FLOAT_DTYPES: tuple[str, ...] = get_args(FloatDtype)
 FLOAT_NAMES = (*FLOAT_DTYPES, *QUANTIZED_DTYPES)
@@ -78,7 +80,9 @@ def with_output(
     'pooler_output'
     """
     addition = gives(name, axes, path=path, kind=kind)
-    if _is_in_no_file(spec):
+    parts = {overlay.name for overlay in spec.parts.behaviors if overlay.spec.call.submodule}
+    views = [dict(edit.arguments).get("behavior") for file in spec.parts.files for edit in file.edits]
+    if views and parts.issuperset(views):  # every file runs a submodule: none has the spec's own outputs
         part = spec.parts.behaviors[0].name
         raise InvalidSpec(
             f"each file of {spec.name or 'this spec'} is a part of the model with outputs of its own; choose a part "
@@ -178,6 +182,74 @@ def with_dtypes(
 
 
 @as_edit
+def with_generator(spec: ExportSpec, /, name: str, function: str, **arguments: Any) -> ExportSpec:
+    """The spec with other dummies for one input, also in the cases of the check. Other inputs keep their generator.
+
+    Args:
+        spec: A spec.
+        name: The name of the input in ONNX.
+        function: The function that makes the dummies, and its arguments: see `generates`.
+        arguments: The keyword arguments of the function.
+
+    Raises:
+        UnknownName: no input has such a name.
+
+    >>> from onnxfn import bert_inputs, dummy_inputs
+    >>> spec = with_generator(bert_inputs, "token_type_ids", "constant", value=1)
+    >>> spec["token_type_ids"].generator, spec["input_ids"].generator
+    ('values of token_type_ids', 'token_ids')
+    """
+    generator = f"values of {name}"
+    changed = with_changed_input(spec, name, lambda tensor: evolve(tensor, generator=generator))
+    return compose(changed, generates(generator, function, **arguments))
+
+
+@as_edit
+def with_input_order(spec: ExportSpec, *names: str) -> ExportSpec:
+    """The spec with these inputs first, in this order, in each of its files. The others follow in the order they have.
+
+    Args:
+        spec: A spec.
+        names: The names of inputs in ONNX. A name that no file has is an UnknownName when the plan is made.
+
+    Raises:
+        InvalidSpec: a name stands there twice.
+
+    >>> from onnxfn import bert_inputs, inputs
+    >>> list(inputs(with_input_order(bert_inputs, "token_type_ids")))
+    ['token_type_ids', 'input_ids', 'attention_mask']
+    """
+    if len({*names}) < len(names):
+        raise InvalidSpec(f"an input cannot have two positions: {', '.join(names)}")
+    return compose(spec, ExportSpec(target=Target(input_order=names)))
+
+
+@as_edit
+def with_constants(spec: ExportSpec, /, **values: float) -> ExportSpec:
+    """The spec with constants in place of inputs: the model gets a tensor filled with the value, the graph no input.
+
+    The tensor has the axes of the input; their sizes come from the other inputs.
+
+    Args:
+        spec: A spec.
+        values: Name of an input = its value: `token_type_ids=0`.
+
+    Raises:
+        UnknownName: no input has such a name.
+        InvalidSpec: the value is not of the kind that the input has, or the input depends on the configuration.
+
+    >>> from onnxfn import bert_inputs
+    >>> spec = with_constants(bert_inputs, token_type_ids=0)
+    >>> "token_type_ids" in spec, spec.call.constants[0].value
+    (False, 0)
+    """
+    for name, value in values.items():
+        with_changed_input(spec, name, lambda tensor, value=value: _fillable(tensor, value))  # type: ignore[misc]
+        spec = each_spec(spec, lambda inner, name=name, value=value: _with_constant(inner, name, value))  # type: ignore[misc]
+    return spec
+
+
+@as_edit
 def with_shapes(spec: ExportSpec, /, **sizes: int | tuple[int, int]) -> ExportSpec:
     """The spec with some axes static, or with a range of sizes. Axes that are not named stay as they are.
 
@@ -222,13 +294,6 @@ def only_tasks(spec: ExportSpec, *names: str) -> ExportSpec:
     return evolve(spec, tasks=tuple(by_name[name] for name in names))
 
 
-def _is_in_no_file(spec: ExportSpec) -> bool:
-    """Whether every file of a spec is a part that runs a submodule: it has none of the spec's own outputs."""
-    parts = {overlay.name for overlay in spec.parts.behaviors if overlay.spec.call.submodule}
-    views = [dict(edit.arguments).get("behavior") for file in spec.parts.files for edit in file.edits]
-    return bool(views) and parts.issuperset(views)
-
-
 def unknown_tensor(spec: ExportSpec, name: str, known: Sequence[str]) -> UnknownName:
     """The error for a tensor that no spec has. It may be an axis, or the output of one layer."""
     problem = unknown("input or output", name, known, of=spec.name or "this spec")
@@ -264,6 +329,27 @@ def _without_kinds_of(spec: ExportSpec, name: str) -> ExportSpec:
     kinds = {tensor.kind for tensor in spec.inputs if tensor.name == name} - {"float"}
     outputs = (evolve(output, kind=None) if output.kind in kinds else output for output in spec.outputs)
     return evolve(spec, outputs=tuple(outputs))
+
+
+def _fillable(tensor: InputSpec, value: Any) -> InputSpec:
+    """The input itself; InvalidSpec if it cannot be a tensor filled with a value."""
+    if tensor.when is not None:
+        raise InvalidSpec(f"{tensor.name!r} exists only when {tensor.when} is set, so it cannot be a constant")
+    types = (bool,) if tensor.kind == "bool" else (int,) if "int" in tensor.kind else (int, float)
+    if type(value) not in types:
+        raise InvalidSpec(f"{tensor.name!r} has the kind {tensor.kind}, so it cannot be filled with {shortened(value)}")
+    return tensor
+
+
+def _with_constant(spec: ExportSpec, name: str, value: float) -> ExportSpec:
+    """The spec with a constant in place of the input of a name; unchanged if it has no such input."""
+    if name not in spec.inputs:
+        return spec
+    tensor = spec.inputs[name]
+    constant = Constant(name, value, path=tensor.forward_path, axes=tensor.axes, kind=tensor.kind)
+    others = tuple(other for other in spec.inputs if other is not tensor)
+    check = evolve(spec.check, mask_input=None) if spec.check.mask_input == name else spec.check
+    return compose(evolve(spec, inputs=others, check=check), ExportSpec(call=Call(constants=(constant,))))
 
 
 def _numbers(kind: str) -> str:

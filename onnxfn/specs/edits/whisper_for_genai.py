@@ -7,10 +7,9 @@ from attrs import evolve
 from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.axes import AxisMap, axis_map
 from onnxfn.specs.edits.as_edit import as_edit
-from onnxfn.specs.edits.behaviors import with_behavior, written_as
-from onnxfn.specs.edits.inputs import with_constants
+from onnxfn.specs.edits.behaviors import with_behavior
 from onnxfn.specs.edits.renaming import renamed
-from onnxfn.specs.edits.tensors import with_dtypes, with_output
+from onnxfn.specs.edits.tensors import with_constants, with_dtypes, with_output
 from onnxfn.specs.errors import InvalidSpec
 from onnxfn.specs.records import CacheRow, Edit, File
 
@@ -39,10 +38,8 @@ def whisper_for_genai(spec: ExportSpec) -> ExportSpec:
     """
     for edit in (genai_encoder, genai_decoder):
         edit(spec)
-    files = written_as(
-        File("encoder", (Edit(genai_encoder.__name__),)), File("decoder", (Edit(genai_decoder.__name__),))
-    )
-    return evolve(spec, parts=evolve(spec.parts, files=files.parts.files))
+    files = (File("encoder", (Edit(genai_encoder.__name__),)), File("decoder", (Edit(genai_decoder.__name__),)))
+    return evolve(spec, parts=evolve(spec.parts, files=files))
 
 
 def genai_encoder(spec: ExportSpec) -> ExportSpec:

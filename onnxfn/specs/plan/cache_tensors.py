@@ -8,7 +8,7 @@ from typing import Any
 from attrs import evolve
 
 from onnxfn.specs.algebra.config_values import Snapshot, layer_indices, read_config
-from onnxfn.specs.algebra.planned import Feedback, PlannedSpec
+from onnxfn.specs.algebra.planned import PlannedSpec
 from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.axes import symbols
 from onnxfn.specs.axis_symbols import graph_axes
@@ -33,14 +33,7 @@ def growing_inputs(spec: PlannedSpec) -> tuple[str, ...]:
     return tuple(name for name, names in axes.items() if names.get(LENGTH_AXIS) == PAST)
 
 
-def refuse_unshared_cache(spec: PlannedSpec) -> None:
-    """Raises InvalidSpec if a spec asks for a cache in a shared buffer, and its cache cannot lie there."""
-    reason = _reason(spec) if spec.target.shared_cache else ""
-    if reason:
-        raise InvalidSpec(f"the cache of {spec.name or 'this spec'} cannot lie in a shared buffer: {reason}")
-
-
-def _reason(spec: PlannedSpec) -> str:
+def unshared_reason(spec: PlannedSpec) -> str:
     """Why a cache cannot lie in a shared buffer; empty if nothing is known against it."""
     growing = growing_inputs(spec)
     missing = [name for name in LENGTHS if name not in spec.inputs]
@@ -74,12 +67,6 @@ def cache_inputs(spec: ExportSpec, config: Snapshot) -> tuple[InputSpec, ...]:
 def cache_outputs(spec: ExportSpec, config: Snapshot) -> tuple[OutputSpec, ...]:
     """The cache as outputs, layer by layer."""
     return tuple(present for _, present in cache_tensors(spec, config) if present is not None)
-
-
-def cache_feedback(spec: ExportSpec, config: Snapshot) -> tuple[Feedback, ...]:
-    """Which output of the cache is which input of the next call, layer by layer."""
-    pairs = cache_tensors(spec, config)
-    return tuple(Feedback(past.name, present.name) for past, present in pairs if present is not None)
 
 
 def per_layer(spec: ExportSpec, config: Snapshot, output: OutputSpec) -> Iterator[OutputSpec]:

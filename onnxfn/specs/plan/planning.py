@@ -13,21 +13,23 @@ from attrs import evolve
 
 from onnxfn.specs.algebra.compose import compose, named
 from onnxfn.specs.algebra.config_values import UNKNOWN, Snapshot, is_set, read_config, snapshot
-from onnxfn.specs.algebra.planned import BATCH, Case, Part, Plan, PlannedSpec
+from onnxfn.specs.algebra.dummies import dummies
+from onnxfn.specs.algebra.planned import BATCH, Case, Feedback, Part, Plan, PlannedSpec
 from onnxfn.specs.algebra.spec import Dummies, ExportSpec, Overlay, Target
 from onnxfn.specs.axes import Axis, AxisMap, names, resolve_configured, substitute, symbols, terms, value
 from onnxfn.specs.axis_symbols import AxisFacts, fixed_sizes, new_names, ranges, with_symbols
 from onnxfn.specs.errors import InvalidSpec, MissingValue, refuse_unknown, shortened
 from onnxfn.specs.plan.cache_tensors import (
-    cache_feedback,
     cache_inputs,
     cache_outputs,
+    cache_tensors,
     needed_value,
     per_layer,
-    refuse_unshared_cache,
+    unshared_reason,
 )
 from onnxfn.specs.plan.check_cases import within_ranges
-from onnxfn.specs.plan.text_cases import NO_FACTS, text_facts, with_text_cases
+from onnxfn.specs.plan.real_inputs import real_inputs
+from onnxfn.specs.plan.text_cases import TextFacts, text_facts, with_text_cases
 from onnxfn.specs.records import Constant, File, Getter, InputSpec, NestedDummy, OutputSpec, Source
 from onnxfn.specs.results.printing import has_io_dtype
 from onnxfn.specs.tasks.tasks import edited, for_some_task
@@ -68,7 +70,8 @@ def plan(spec: ExportSpec, config: Any = None, *, decoders: Decoders = "merged")
         if not part.spec.outputs:
             of = f"{part.spec.name or 'this spec'} has no output{f' for {part.spec.task}' if part.spec.task else ''}"
             raise InvalidSpec(f"{of}; add one: compose(spec, gives(name, axes))")
-        refuse_unshared_cache(part.spec)
+        if part.spec.target.shared_cache and (reason := unshared_reason(part.spec)):
+            raise InvalidSpec(f"the cache of {part.spec.name or 'this spec'} cannot lie in a shared buffer: {reason}")
         if config is not None:
             refuse_unread_values(spec, snapshot(config), part.spec)
     return planned
@@ -87,6 +90,94 @@ def planned_axes(spec: ExportSpec, config: Any, *, decoders: Decoders = "merged"
     return Plan(tuple(_with_axis_names(part, new) for part in _with_available_links(parts)))
 
 
+def inputs(spec: ExportSpec, config: Any = None) -> dict[str, dict[int, str]]:
+    """`{name: {axis: symbol}}` of the inputs of the first file of the plan.
+
+    Args:
+        spec: A spec.
+        config: A transformers configuration, a model, or a dict of the values that the axes depend on. It can be left
+            out if there are none.
+
+    Raises:
+        MissingValue: the configuration lacks a value that an axis or a condition depends on.
+
+    >>> from onnxfn import takes
+    >>> inputs(takes("x", "batch_size 4", "noise"))
+    {'x': {0: 'batch_size'}}
+    """
+    return planned_axes(spec, config).parts[0].inputs
+
+
+def outputs(spec: ExportSpec, config: Any = None) -> dict[str, dict[int, str]]:
+    """`{name: {axis: symbol}}` of the outputs of the first file of the plan.
+
+    Args:
+        spec: A spec.
+        config: A transformers configuration, a model, or a dict of the values that the axes depend on. It can be left
+            out if there are none.
+
+    Raises:
+        MissingValue: the configuration lacks a value that an axis or a condition depends on.
+
+    >>> from onnxfn import gives
+    >>> outputs(gives("y", "batch_size _"))
+    {'y': {0: 'batch_size'}}
+    """
+    return planned_axes(spec, config).parts[0].outputs
+
+
+def dummy_inputs(
+    spec: ExportSpec,
+    config: Any,
+    framework: Literal["pt", "np"] = "pt",
+    *,
+    preprocessor: Any = None,
+    seed: int = 0,
+    **sizes: int,
+) -> dict[str, Any]:
+    """Dummy tensors for the first file of the plan.
+
+    Args:
+        spec: A spec.
+        config: A transformers configuration, a model, or a dict of the values that the spec reads.
+        framework: `pt` for torch tensors, `np` for numpy arrays.
+        preprocessor: The model's tokenizer, image processor, feature extractor or processor. What it computes from a
+            text, an image or a tone replaces the dummies of those inputs.
+        seed: The seed of the random numbers. A dummy depends on seed, name and shape alone.
+        sizes: Axis symbol = size; the sizes of Optimum's dummies when left out.
+
+    Returns:
+        `{name: tensor}`, in the order of the inputs.
+
+    Raises:
+        UnknownName: no input has an axis of that name, or another framework.
+        InvalidSpec: the axis is fixed at another size.
+
+    >>> from onnxfn import bert_inputs, compose, text_encoder
+    >>> bert = compose(text_encoder, bert_inputs)
+    >>> dummy_inputs(bert, {"vocab_size": 99, "type_vocab_size": 2}, "np", sequence_length=8)["input_ids"].shape
+    (2, 8)
+    """
+    refuse_unknown("framework", framework, ("pt", "np"))
+    planned = planned_axes(spec, config).parts[0].spec
+    refuse_unread_values(spec, snapshot(config), planned)
+    for name, size in fixed_sizes(planned).items():
+        if sizes.get(name, size) != size:
+            raise InvalidSpec(f"{name!r} is fixed at {size} by with_shapes, so no dummy has {sizes[name]}")
+    for name, (low, high) in ranges(planned).items():
+        if not low <= sizes.get(name, low) <= high:
+            raise InvalidSpec(f"{name!r} is {low} to {high} by with_shapes, not {sizes[name]}")
+    if preprocessor is None:
+        arrays = dummies(planned, sizes, seed=seed)
+    else:
+        arrays = real_inputs(planned, preprocessor, sizes, seed=seed)
+    if framework == "np":
+        return arrays
+    import torch
+
+    return {name: torch.from_numpy(array) for name, array in arrays.items()}
+
+
 def resolved(spec: ExportSpec, config: Snapshot) -> PlannedSpec:
     """The planned spec: values of the configuration in place of names, conditions decided, one tensor per layer."""
     complete = compose(DEFAULTS, for_some_task(spec))
@@ -95,6 +186,7 @@ def resolved(spec: ExportSpec, config: Snapshot) -> PlannedSpec:
     used = _used_generators(complete, {tensor.generator for tensor in taken})
     places = {tensor.forward_path[0] for tensor in taken}
     has_cache = complete.cache.past is not None and bool(cache_inputs(complete, config))
+    fed_back = cache_tensors(complete, config) if complete.cache.past == "both" else ()
     planned = PlannedSpec(
         name=complete.name,
         task=complete.task,
@@ -114,11 +206,11 @@ def resolved(spec: ExportSpec, config: Snapshot) -> PlannedSpec:
         ),
         check=complete.check,
         target=complete.target,
-        feedback=cache_feedback(complete, config) if complete.cache.past == "both" else (),
+        feedback=tuple(Feedback(past.name, present.name) for past, present in fed_back if present is not None),
         links=tuple(link for link in complete.parts.links if link.input in {tensor.name for tensor in taken}),
     )
     read = partial(read_config, complete.normalizer, config)
-    facts = text_facts(read, config) if config else NO_FACTS
+    facts = text_facts(read, config) if config else TextFacts()
     return _with_io_dtype(within_ranges(with_text_cases(planned, facts)), complete, config)
 
 
@@ -201,12 +293,10 @@ def _part(spec: ExportSpec, config: Snapshot, file: File) -> Part:
 def _with_available_links(parts: tuple[Part, ...]) -> tuple[Part, ...]:
     """The parts without links to tensors that another part of the plan does not have."""
     tensors = {part.name: {*part.inputs, *part.outputs} for part in parts}
-
-    def with_links(part: Part) -> Part:
-        links = tuple(link for link in part.spec.links if link.output in tensors.get(link.part, {link.output}))
-        return part if links == part.spec.links else evolve(part, spec=evolve(part.spec, links=links))
-
-    return tuple(map(with_links, parts))
+    links = [
+        [each for each in part.spec.links if each.output in tensors.get(each.part, [each.output])] for part in parts
+    ]
+    return tuple(evolve(part, spec=evolve(part.spec, links=own)) for part, own in zip(parts, links, strict=True))
 
 
 def _inputs(spec: ExportSpec, config: Snapshot) -> tuple[InputSpec, ...]:

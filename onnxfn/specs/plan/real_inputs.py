@@ -79,11 +79,7 @@ def real_inputs(spec: PlannedSpec, preprocessor: Any, sizes: Mapping[str, int], 
             f"{spec.name or 'this spec'} are {', '.join(input_.name for input_ in spec.inputs)}"
         )
     all_sizes = {**dummy_sizes, **_sizes(spec, computed)}
-    real = {
-        input_.name: _with_planned_shape(input_, computed[input_.name], all_sizes)
-        for input_ in spec.inputs
-        if input_.name in computed
-    }
+    real = {name: _with_planned_shape(spec.inputs[name], array, all_sizes) for name, array in computed.items()}
     arrays = dummies(spec, all_sizes, seed=seed)
     arrays = arrays | _position_ids(spec, arrays, real.get("attention_mask")) | real
     return {input_.name: arrays[input_.name].astype(dtype_of(spec, input_)) for input_ in spec.inputs}

@@ -82,17 +82,14 @@ ROPE_TYPES, ROTARY = (
 class TextFacts:
     """What a configuration says about texts: the pad token, an end token, and how many tokens a text may have.
 
-    `far`: the lengths of far texts: one for each threshold, in ascending order.
+    `far`: the lengths of far texts: one for each threshold, in ascending order. Without a configuration, nothing is
+    known, and no text is long.
     """
 
-    pad: int | None
-    end: int | None
-    longest: int
+    pad: int | None = None
+    end: int | None = None
+    longest: int = 0
     far: tuple[int, ...] = ()
-
-
-NO_FACTS = TextFacts(pad=None, end=None, longest=0)
-"""The facts without a configuration: it is not known how long a text may be."""
 
 
 def text_facts(read: Callable[[Source], Any], config: Snapshot) -> TextFacts:
@@ -243,20 +240,15 @@ def _long_cases(
     if not single or max(checked) >= longest:
         return ()
     prompt = min(single, key=lambda case: sum(_sizes(spec, case)[past] for past in pasts))
-    before = sum(_sizes(spec, prompt)[past] for past in pasts)
+    of_prompt = _sizes(spec, prompt)
+    before = sum(of_prompt[past] for past in pasts)
     text = evolve(resized(prompt, dict.fromkeys(lengths, longest - before)), name=case_names[0])
-    continued = [case for case in single if pasts and all(_sizes(spec, case)[past] for past in pasts)][:1]
-    sizes = [_with_long_past(spec, each, _sizes(spec, prompt), longest, most_new) for each in continued]
-    return (text, *(evolve(each, name=case_names[1]) for each in map(resized, continued, sizes)))
-
-
-def _with_long_past(
-    spec: PlannedSpec, case: Case, of_prompt: Mapping[str, int], longest: int, most_new: int
-) -> dict[str, int]:
-    """The sizes of a case: past plus new tokens are `longest` long, and all other sizes are those of the prompt."""
-    pasts = past_lengths(spec)
-    added = {new: min(_sizes(spec, case)[new], most_new) for new in pasts.values()}
-    return {**of_prompt, **{symbol: longest - added[new] for symbol, new in pasts.items()}, **added}
+    continued = next((case for case in single if pasts and all(_sizes(spec, case)[past] for past in pasts)), None)
+    if continued is None:
+        return (text,)
+    added = {new: min(_sizes(spec, continued)[new], most_new) for new in pasts.values()}
+    sizes = {**of_prompt, **{symbol: longest - added[new] for symbol, new in pasts.items()}, **added}
+    return (text, evolve(resized(continued, sizes), name=case_names[1]))
 
 
 def _sizes(spec: PlannedSpec, case: Case) -> dict[str, int]:

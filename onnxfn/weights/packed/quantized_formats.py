@@ -2,11 +2,15 @@
 
 Values are float32 rows in the layout of `torch.nn.Linear`: a row for each output. `parts` are the stored tensors of the
 weight, by the ends of their names; `settings` is the `quantization_config` of the checkpoint.
+
+GPTQ, AWQ and compressed-tensors pack integers into 32-bit words, with a scale and a zero point for each group. A value
+of a weight is `scale * (integer - zero point)` of its group of columns, in float32: that is exact for scales of 16 bits
+and integers of 8 bits.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -15,17 +19,165 @@ from attrs import evolve, field, frozen
 
 from onnxfn.specs.algebra.dummies import Array
 from onnxfn.specs.converters import as_tuple
-from onnxfn.weights.packed import packed_integers
-from onnxfn.weights.packed.packed_integers import (
-    AWQ,
-    COMPRESSED_TENSORS,
-    GPTQ,
-    Packing,
-    Parts,
-    Rows,
-    Settings,
-    float_rows,
+from onnxfn.specs.errors import LoadFailed, listed
+
+Parts = Mapping[str, Array]
+"""The stored tensors of a weight, by the ends of their names."""
+
+Settings = Mapping[str, Any]
+"""The `quantization_config` of a checkpoint."""
+
+Rows = Callable[[Parts, Settings, int, int], Array]
+"""From stored tensors and settings to the rows between two indices; a row is an output of a linear layer."""
+
+WORD_BITS = 32
+
+AWQ_ORDER = (0, 4, 1, 5, 2, 6, 3, 7)
+"""The places of eight rows in a word of AWQ: row 1 is in the fifth four bits."""
+
+KNOWN_BITS = (2, 4, 8)
+"""The bits of an integer of compressed-tensors that `unpacked` reads: a word is full of them."""
+
+GPTQ_V2 = "gptq_v2"
+"""The `checkpoint_format` of GPTQ that stores zero points unchanged. Its first format stores them less one."""
+
+
+@frozen
+class Packing:
+    """The storage of integers, zero points and scales in a format: bits of an integer, and the group of each column.
+
+    The values of rows are rows by columns; their zero points and scales, rows by groups.
+    """
+
+    bits: Callable[[Parts, Settings], int]
+    groups: Callable[[Parts, Settings], Array]
+    values: Rows
+    zeros: Rows
+    scales: Rows
+
+
+def unpacked(words: Array, bits: int, axis: int) -> Array:
+    """The integers that are packed along an axis of 32-bit words, the first in the lowest bits.
+
+    >>> unpacked(np.array([[0x21, 0x43]], np.int32), 4, axis=0)[:3].tolist()
+    [[1, 3], [2, 4], [0, 0]]
+    """
+    moved: Array = np.ascontiguousarray(np.moveaxis(words, axis, 0)).view(np.uint32)
+    positions = np.arange(len(moved) * WORD_BITS // bits) * bits
+    first, shifts = positions // WORD_BITS, (positions % WORD_BITS).reshape(-1, *[1] * (words.ndim - 1))
+    values: Array = moved[first] >> shifts.astype(np.uint32)
+    if WORD_BITS % bits:
+        # The upper bits of a value may be the lowest of the next word; a shift by 32 bits would do nothing.
+        rest = moved[np.minimum(first + 1, len(moved) - 1)].astype(np.uint64) << np.uint64(WORD_BITS)
+        values = values | (rest >> shifts.astype(np.uint64))
+    return np.moveaxis((values & (2**bits - 1)).astype(np.uint8), 0, axis)
+
+
+def unpacked_part(words: Array, bits: int, axis: int, start: int, stop: int) -> Array:
+    """The values `start` to `stop` of those that are packed along an axis; `start` is a multiple of 32."""
+    part = [slice(None)] * words.ndim
+    part[axis] = slice(start * bits // WORD_BITS, -(-stop * bits // WORD_BITS))
+    return np.take(unpacked(words[tuple(part)], bits, axis), range(stop - start), axis)
+
+
+def even_groups(columns: int, groups: int, stored: Array | None = None) -> Array:
+    """The group of each column: as `stored`, or, if none are, in equally long groups that follow one another."""
+    return np.arange(columns) // -(-columns // groups) if stored is None or not stored.size else stored
+
+
+def float_rows(packing: Packing, parts: Parts, settings: Settings, start: int, stop: int) -> Array:
+    """The rows of a weight, in float32."""
+    groups = packing.groups(parts, settings)
+    zeros = packing.zeros(parts, settings, start, stop).astype(np.float32)
+    scales = packing.scales(parts, settings, start, stop).astype(np.float32)
+    products: Array = packing.values(parts, settings, start, stop).astype(np.float32)
+    products -= zeros[:, groups]
+    products *= scales[:, groups]
+    return products
+
+
+def _gptq_zeros(parts: Parts, settings: Settings, start: int, stop: int) -> Array:
+    """The stored zero points; in the first format plus one, modulo `2**bits`.
+
+    As AutoGPTQ computes, `nn_modules/qlinear/qlinear_cuda_old.py`: `scales * (weight - zeros)`.
+    """
+    zeros = unpacked_part(parts[".qzeros"], settings["bits"], 1, start, stop).T
+    if settings.get("checkpoint_format") == GPTQ_V2:
+        return zeros
+    plus_one: Array = zeros.astype(np.int16) + 1 & 2 ** settings["bits"] - 1
+    return plus_one.astype(np.uint8)
+
+
+GPTQ = Packing(
+    bits=lambda _, settings: int(settings["bits"]),
+    groups=lambda parts, settings: even_groups(
+        len(parts[".qweight"]) * WORD_BITS // settings["bits"], len(parts[".scales"]), parts.get(".g_idx")
+    ),
+    values=lambda parts, settings, start, stop: unpacked(parts[".qweight"][:, start:stop], settings["bits"], 0).T,
+    zeros=_gptq_zeros,
+    scales=lambda parts, _, start, stop: parts[".scales"][:, start:stop].T,
 )
+
+
+def _awq_rows(words: Array, start: int, stop: int) -> Array:
+    """Rows that are packed along the second axis, as AutoAWQ orders them: `awq/utils/packing_utils.py`."""
+    order: Array = np.arange(0, stop - start, len(AWQ_ORDER))[:, None] + np.array(AWQ_ORDER)
+    return unpacked_part(words, 4, 1, start, stop).T[order.reshape(-1)]
+
+
+AWQ = Packing(
+    bits=lambda *_: 4,
+    groups=lambda parts, _: even_groups(len(parts[".qweight"]), len(parts[".scales"])),
+    values=lambda parts, _, start, stop: _awq_rows(parts[".qweight"], start, stop),
+    zeros=lambda parts, _, start, stop: _awq_rows(parts[".qzeros"], start, stop),
+    scales=lambda parts, _, start, stop: parts[".scales"][:, start:stop].T,
+)
+
+
+def _packed_bits(parts: Parts, settings: Settings) -> int:
+    """The bits of an integer of compressed-tensors: those that the settings state, and that give as many words a row.
+
+    A word has as many integers as fit whole. Settings without numbers of bits may mean any.
+    """
+    columns, words = int(parts[".weight_shape"][1]), parts[".weight_packed"].shape[1]
+    groups = settings.get("config_groups")
+    rows = groups.values() if isinstance(groups, Mapping) else ()
+    weights = (each.get("weights") for each in rows if isinstance(each, Mapping))
+    every = (each.get("num_bits") for each in weights if isinstance(each, Mapping))
+    stated = dict.fromkeys(bits for bits in every if isinstance(bits, int) and 0 < bits <= WORD_BITS)
+    widths = [bits for bits in stated or KNOWN_BITS if -(-columns // (WORD_BITS // bits)) == words]
+    if not widths or not set(KNOWN_BITS).issuperset(widths):
+        of_settings = f", and the settings state num_bits={listed(map(str, stated))}" if stated else ""
+        raise LoadFailed(
+            f"{columns} packed integers lie in {words} words of {WORD_BITS} bits{of_settings}; known are "
+            f"{listed(map(str, KNOWN_BITS))} bits; export the checkpoint that it was made from"
+        )
+    return widths[0]
+
+
+def _packed_zeros(parts: Parts, settings: Settings, start: int, stop: int) -> Array:
+    """The zero points; half of the range if none are stored, because integers are stored plus that.
+
+    As compressed-tensors does: `compressors/quantized_compressors/pack_quantized.py`.
+    """
+    bits, stored = _packed_bits(parts, settings), parts.get(".weight_zero_point")
+    if stored is None:
+        return np.full(parts[".weight_scale"][start:stop].shape, 2 ** (bits - 1), np.uint8)
+    return unpacked_part(stored, bits, 0, start, stop)
+
+
+COMPRESSED_TENSORS = Packing(
+    bits=_packed_bits,
+    groups=lambda parts, _: even_groups(
+        int(parts[".weight_shape"][1]), parts[".weight_scale"].shape[1], parts.get(".weight_g_idx")
+    ),
+    values=lambda parts, settings, start, stop: unpacked(
+        parts[".weight_packed"][start:stop], _packed_bits(parts, settings), 1
+    )[:, : int(parts[".weight_shape"][1])],
+    zeros=_packed_zeros,
+    scales=lambda parts, _, start, stop: parts[".weight_scale"][start:stop],
+)
+
 
 Shape = Callable[[Parts, Settings], tuple[int, ...]]
 """From stored tensors, of which large ones are not read, and settings to the shape of the weight."""
@@ -67,7 +219,7 @@ class QuantizedFormat:
 def _unpacked_shape(parts: Parts, settings: Settings, packed: int) -> tuple[int, ...]:
     """The shape of a matrix that is packed along an axis, and transposed."""
     sizes = [*parts[".qweight"].shape]
-    sizes[packed] = sizes[packed] * packed_integers.WORD_BITS // settings["bits"]
+    sizes[packed] = sizes[packed] * WORD_BITS // settings["bits"]
     return sizes[1], sizes[0]
 
 
@@ -137,7 +289,7 @@ FORMATS = (
         shape=partial(_unpacked_shape, packed=0),
         rows=partial(float_rows, GPTQ),
         packing=GPTQ,
-        settings=(("bits", (2, 3, 4, 8)), ("checkpoint_format", ("gptq", packed_integers.GPTQ_V2))),
+        settings=(("bits", (2, 3, 4, 8)), ("checkpoint_format", ("gptq", GPTQ_V2))),
     ),
     QuantizedFormat(
         name="AWQ",

@@ -15,9 +15,8 @@ import numpy as np
 
 from onnxfn.specs.algebra.dummies import Array
 from onnxfn.weights.chunks import lazy_tensor
-from onnxfn.weights.packed.float_checkpoint import row_ranges
-from onnxfn.weights.packed.packed_integers import Packing, even_groups
-from onnxfn.weights.packed.quantized_checkpoint import QuantizedWeight
+from onnxfn.weights.packed.quantized_checkpoint import QuantizedWeight, row_ranges
+from onnxfn.weights.packed.quantized_formats import Packing, even_groups
 from onnxfn.weights.quantized import Role
 
 ROLES: tuple[Role, ...] = ("codes", "scales", "zero_points")
