@@ -94,12 +94,7 @@ mimo_v2_flash: ExportSpec = compose(
     llama,
     reads(sliding_heads="2 * num_key_value_heads"),
     kv_cache(value="v_head_dim", layers=full_attention_layers),
-    kv_cache(
-        heads="sliding_heads",
-        value="v_head_dim",
-        layers=SLIDING_LAYERS,
-        kind="sliding",
-    ),
+    kv_cache(heads="sliding_heads", value="v_head_dim", layers=SLIDING_LAYERS, kind="sliding"),
 )
 
 

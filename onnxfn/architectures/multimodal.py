@@ -195,12 +195,7 @@ colpali: ExportSpec = compose(
     ),
     generates("pixels", "normal"),
     always(return_dict=True),
-    model_part(
-        TEXT_MODEL,
-        text_inputs,
-        runs("prefixes.prefix_attention_model"),
-        gives("embeddings", f"{TOKENS} _"),
-    ),
+    model_part(TEXT_MODEL, text_inputs, runs("prefixes.prefix_attention_model"), gives("embeddings", f"{TOKENS} _")),
     model_part(
         VISION_MODEL,
         text_inputs,

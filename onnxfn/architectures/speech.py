@@ -263,10 +263,7 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
         # Each convolution halves the number of frames (modeling_speech_to_text.Conv1dSubsampler).
         "speech_to_text": compose(
             speech_seq2seq,
-            reads(
-                num_features="input_feat_per_channel * input_channels",
-                shortening="2 ** num_conv_layers",
-            ),
+            reads(num_features="input_feat_per_channel * input_channels", shortening="2 ** num_conv_layers"),
             generates("mel", "normal"),
             audio_encoder(mel_inputs, "batch_size (encoder_sequence_length+shortening-1)//shortening _"),
             behaves("decoder", encoder_states, audio_mask, next_ids, mask_lengths(64, 28, 41, 95, 34, 82)),

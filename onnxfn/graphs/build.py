@@ -25,7 +25,7 @@ from onnxfn.graphs.traced_graphs import graph_with_slots, pass_errors
 from onnxfn.models.torch_modes import tracing_alone
 from onnxfn.specs.algebra.dummies import known_sizes
 from onnxfn.specs.algebra.planned import Part
-from onnxfn.specs.conditions import Condition, is_true, negated, stated
+from onnxfn.specs.conditions import Condition, is_true, stated
 from onnxfn.specs.errors import raise_no_memory
 from onnxfn.specs.stored.reports import StageTimer
 from onnxfn.weights.layouts import dtype_suffix
@@ -174,12 +174,15 @@ def _with_other_side(built: BuiltGraph, other: BuiltGraph, condition: Condition,
     graph = merge_slots(insert_branches(built.model, other.model, condition, axes))
     left = [each for each in built.limits if each.text != condition.text]
     limits = (*left, *(each for each in other.limits if is_true(each.text, sizes)))
-    noted = [each if is_true(each.text, sizes) else negated(each) for each in other.conditions]
-    facts = {"limits": stated(limits), "conditions": stated((*built.conditions, *noted))}
+    noted = (
+        each if is_true(each.text, sizes) else evolve(each, text=f"not ({each.text})") for each in other.conditions
+    )
+    conditions = (*built.conditions, *noted)
+    facts = {"limits": stated(limits), "conditions": stated(conditions)}
     return evolve(
         built,
         model=add_metadata(graph, facts),
         limits=limits,
-        conditions=(*built.conditions, *noted),
+        conditions=conditions,
         traced_layers=f"two graphs: one where {condition}, one elsewhere",
     )

@@ -129,15 +129,6 @@ def with_names(condition: Condition, new: Mapping[str, str]) -> Condition:
     return evolve(condition, text=ast.unparse(ast.parse(text.strip(), mode="eval")))
 
 
-def negated(condition: Condition) -> Condition:
-    """The condition that is true where another is not.
-
-    >>> print(negated(Condition("n > 7", "unet.py:40")))
-    not (n > 7) (unet.py:40)
-    """
-    return evolve(condition, text=f"not ({condition.text})")
-
-
 def range_conditions(name: str, low: int | None, high: int | None) -> tuple[Condition, ...]:
     """The conditions for a size between two numbers; None is no end.
 

@@ -59,12 +59,16 @@ def counted(number: int, plural: str) -> str:
 
 
 def rounded(value: Any) -> str:
-    """A value as text: of a float three digits.
+    """A value as text: of a float three digits, of a long text its beginning.
 
     >>> rounded(0.7086837291717529), rounded(30522), rounded("right")
     ('0.709', '30522', 'right')
     """
-    return f"{value:.3g}" if isinstance(value, float) else str(value)
+    return f"{value:.3g}" if isinstance(value, float) else _beginning(str(value))
+
+
+def _beginning(text: str) -> str:
+    return text if len(text) <= LONGEST_TEXT else f"{text[:LONGEST_TEXT]}..."
 
 
 def _specified(record: Any) -> Iterator[tuple[str, Any]]:
@@ -81,7 +85,7 @@ def _words(record: Any, values: dict[str, Any]) -> Iterator[str]:
     required = {field.name for field in fields(type(record)) if field.default is NOTHING}
     for name, value in values.items():
         if isinstance(value, str):
-            yield value if len(value) <= LONGEST_TEXT else f"{value[:LONGEST_TEXT]}..."
+            yield _beginning(value)
         elif isinstance(value, Collection):
             yield counted(len(value), name)
         elif name in required or isinstance(value, int | float):

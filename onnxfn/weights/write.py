@@ -169,12 +169,7 @@ def write_graphs(
     for part, graph, data_file in zip(plan.parts, graphs, data_files, strict=True):
         with timed("write", part.name) as tick:
             placements = weight_placements(
-                graph,
-                data_file,
-                threshold=threshold,
-                entries=options.entries,
-                shared=shared,
-                tick=tick,
+                graph, data_file, threshold=threshold, entries=options.entries, shared=shared, tick=tick
             )
             is_written = check or storage != "none"
             digests = write_external_data(graph, folder / data_file, placements, tick) if is_written else None

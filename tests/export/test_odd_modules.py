@@ -177,6 +177,9 @@ def moved_complex_numbers(x):
         numbers.repeat_interleave(2, dim=-1),
     ]
     moved.append(numbers.gather(1, torch.arange(4).expand(x.shape[0], 2, 4) % 2))
+    written = numbers.to(torch.complex128)
+    written[0, :2], written[:, -1] = numbers[0, 2:4].to(torch.complex128), numbers[:, 0].to(torch.complex128)
+    moved.append(written.to(torch.complex64))
     numbers_alone = torch.where(x > 0, 0, -float("inf")), torch.where(x > 0, 2, 3)
     return [torch.view_as_real(each.contiguous()) for each in moved] + [x.repeat_interleave(3), *numbers_alone]
 
@@ -194,6 +197,24 @@ class Gaussian:
     def __init__(self, parameters):
         self.parameters = parameters
         self.mean = parameters.mean()
+
+
+def marked(ids, pictures):
+    """Rows of pictures in the place of tokens 7, as models of pictures and texts have them."""
+    if (ids == 7).sum() != len(pictures):
+        raise ValueError("tokens and pictures do not match")
+    return (ids == 7).cumsum(1) * pictures.sum()
+
+
+def three_times(x):
+    """Three copies of pictures of even sides; torch does not see that there are three whatever the sides are."""
+    high, wide = x.shape[1] // 2, x.shape[2] // 2
+    return (
+        x[:, : 2 * high, : 2 * wide]
+        .reshape(x.shape[0], 4 * high * wide)
+        .repeat(1, 3)
+        .reshape(x.shape[0], -1, *x.shape[1:])
+    )
 
 
 EXPORTED = {
@@ -218,6 +239,19 @@ EXPORTED = {
 def test_an_odd_module_agrees(name, tmp_path):
     model, sample = EXPORTED[name]
     exported(model, sample, tmp_path)
+
+
+def test_tokens_whose_number_decides_are_those_of_the_sample(tmp_path):
+    sample = {"ids": torch.tensor([[1, *[7] * 9, 2]]), "pictures": real(9, 4)}
+    spec = onnxfn.derived(marked, sample=sample, axes={"ids": "1 11", "pictures": "9 width"})
+    assert [each.function for each in spec.dummies.generators] == ["repeated", "scaled"]
+    assert onnxfn.export(spec, marked, tmp_path / "m.onnx").report.passed
+
+
+def test_an_axis_that_is_a_number_whatever_the_sides_are_stays_one(tmp_path):
+    result = exported(three_times, {"x": real(2, 4, 6)}, tmp_path, {"x": "batch_size rows columns"})
+    assert result.outputs == {"output": {0: "batch_size", 2: "rows", 3: "columns"}}
+    assert [limit.text for limit in result.limits] == ["rows % 2 == 0", "columns % 2 == 0"]
 
 
 def test_an_axis_of_one_that_is_dynamic_is_not_squeezed(tmp_path):

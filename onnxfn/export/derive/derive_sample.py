@@ -20,12 +20,13 @@ from onnxfn.export.derive.sample_inputs import (
     inner_config,
     inner_models,
     sample_inputs,
+    sample_itself,
     sample_range,
     size_generators,
     specified_range,
     with_own_buffers,
 )
-from onnxfn.export.derive.sample_runs import accepted_sizes, with_generators, with_long_text
+from onnxfn.export.derive.sample_runs import accepted_sizes, runs_at, with_generators, with_long_text
 from onnxfn.export.derive.traced_axes import with_traced_axes
 from onnxfn.models.dtypes import float_dtype, float_dtypes
 from onnxfn.models.model_state import model_copy
@@ -117,11 +118,17 @@ def _certain(
 ) -> dict[str, Generator]:
     """The generators of inputs whose range was given, or found in the runs at all sizes: the narrowest of these.
 
-    And those of numbers that are `sizes` of axes.
+    And those of numbers that are `sizes` of axes, and the sample's integers if the module refuses others like them: how
+    often a token stands there may decide about sizes.
     """
     by_name = {sample.name: sample.tensor for sample in tensors}
     known = {name: specified_range(name, by_name[name], limits) for name, limits in ranges.items()} | dict(sizes)
-    ranged = with_generators(base, {name: sample_range(name, by_name[name]) for name in by_name} | known)
+    like_sample = {name: sample_range(name, tensor) for name, tensor in by_name.items()}
+    exact = {name: each for name, tensor in by_name.items() if (each := sample_itself(name, tensor))}
+    tried = ({}, *({name: each} for name, each in exact.items()), exact)
+    taken = (each | known for each in tried if runs_at(model, with_generators(base, like_sample | each | known))({}))
+    known = next(taken, known)
+    ranged = with_generators(base, like_sample | known)
     bounds: Bounds = {}
     for spec in specs_at_sizes(with_long_text(model, ranged)):
         bounds = index_bounds(model, spec, bounds)

@@ -78,7 +78,7 @@ def accepted_sizes(
     apart, sizes = dict[str, int](), known_sizes(resolved(base, {}), {})
     for name, size in sizes.items():
         apart[name] = next(other for other in count(size) if other not in apart.values())
-    runs = _runs_at(model, with_generators(base, _like_sample(tensors, certain)))
+    runs = runs_at(model, with_generators(base, _like_sample(tensors, certain)))
     moves = all(runs({**sizes, name: sizes[name] + CASE_STEPS[0]}) for name in sizes)
     for is_limited in (False, True) if moves else (True,):
         limits = found_limits(sizes, runs) if is_limited and runs(sizes) else ()
@@ -95,7 +95,7 @@ def _like_sample(tensors: Sequence[SampleTensor], certain: Generators) -> dict[s
     return {sample.name: sample_range(sample.name, sample.tensor) for sample in tensors} | dict(certain)
 
 
-def _runs_at(model: Any, spec: ExportSpec) -> Callable[[Mapping[str, int]], bool]:
+def runs_at(model: Any, spec: ExportSpec) -> Callable[[Mapping[str, int]], bool]:
     """Whether a module runs at some sizes."""
     planned = resolved(spec, {})
 

@@ -27,12 +27,7 @@ from onnxfn.specs.algebra.planned import Plan
 from onnxfn.specs.errors import CaptureFailed, InvalidSpec, OnnxfnError, TimedOut, WriteFailed, listed
 from onnxfn.specs.plan.variants import plans_by_dtype
 from onnxfn.specs.stored.reports import CheckFailed, Report
-from onnxfn.weights.write import (
-    LINK,
-    resolved_write_options,
-    with_checkpoint_entries,
-    write_graphs,
-)
+from onnxfn.weights.write import LINK, resolved_write_options, with_checkpoint_entries, write_graphs
 
 RETRACED = "all layers were traced because the graph built from repeated or cached layers failed the check"
 

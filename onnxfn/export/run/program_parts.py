@@ -82,10 +82,13 @@ def pipeline_parts(pipeline: Any, *runs: Callable[[], Any]) -> tuple[PipelinePar
     }
     seen = watched(pipeline, *runs) if runs else {}
     fitting = {name: part for name, part in of_rows.items() if name not in seen or _takes(part, seen[name])}
-    return tuple(
-        fitting[name] if name in fitting else _watched_part(name, seen[name])
-        for name in dict.fromkeys((*of_rows, *seen))
-    )
+    derived_parts = {
+        name: PipelinePart(name, derived(each.model, sample=each.sample, axes=each.axes), each.model, {})
+        for name, each in seen.items()
+        if name not in fitting
+    }
+    parts = fitting | derived_parts
+    return tuple(parts[name] for name in dict.fromkeys((*of_rows, *seen)))
 
 
 def needed_runs(pipeline: Any, *runs: Callable[[], Any]) -> tuple[Callable[[], Any], ...]:
@@ -130,10 +133,6 @@ def _takes(part: PipelinePart, seen: Watched) -> bool:
         return False
     gives = len(resolved(part.spec, part.config).outputs) == seen.results
     return gives and {*argument_names(part.spec, part.config)} == {*seen.axes}
-
-
-def _watched_part(name: str, seen: Watched) -> PipelinePart:
-    return PipelinePart(name, derived(seen.model, sample=seen.sample, axes=seen.axes), seen.model, {})
 
 
 def _class(model: Any) -> str:

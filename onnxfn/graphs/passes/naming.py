@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
+from itertools import count
 from typing import Any
 
 from onnxfn.specs.algebra.planned import Part
 from onnxfn.specs.axes import Axis, AxisMap
 from onnxfn.specs.axis_symbols import graph_axes
+from onnxfn.specs.conditions import formula_value, is_condition
 from onnxfn.specs.errors import CaptureFailed
 from onnxfn.specs.version import VERSION
 
@@ -138,6 +140,19 @@ def _name_port(part: Part, value: Any, name: str, axes: AxisMap) -> None:
     value.shape = onnx_ir.Shape([_planned_size(part, name, index, axis, size) for index, (axis, size) in pairs])
 
 
+def _constant(formula: str) -> int | None:
+    """The number that a formula of sizes is for sizes with many divisors, as `48 * (s0 // 2) // s0` is 24; else None.
+
+    The check compares shapes at the sizes that a module takes.
+    """
+    symbols = sorted({*_SYMBOL.findall(formula)})
+    if not is_condition(f"{formula} == 0") or any(symbol.startswith("u") for symbol in symbols):
+        return None
+    tried = [dict(zip(symbols, count(start), strict=False)) for start in (1, 2, 7)]
+    found = {formula_value(formula, {name: 5040 * times for name, times in each.items()}) for each in tried}
+    return found.pop() if len(found) == 1 else None
+
+
 def _planned_size(part: Part, name: str, index: int, axis: Axis, size: Any) -> int | str:
     """The size of an axis of the plan, an integer or a symbol, if the size in the graph agrees with it."""
     where = f"{part.name}: axis {index} of {name!r}"
@@ -145,6 +160,7 @@ def _planned_size(part: Part, name: str, index: int, axis: Axis, size: Any) -> i
         if isinstance(size, int):
             raise CaptureFailed(f"{where} is dynamic in the plan ({axis.symbol}), but the model fixes it to {size}")
         return axis.symbol
+    size = size if isinstance(size, int) else _constant(str(size)) or size
     if not isinstance(size, int):
         edit = f"use gives({name!r}, ...) with a word such as 'n' for axis {index}"
         raise CaptureFailed(f"{where} is dynamic in the graph ({size}), but the plan has no symbol for it; {edit}")

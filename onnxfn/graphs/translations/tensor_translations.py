@@ -152,17 +152,10 @@ def _pdist(rows: Any, p: float = 2.0) -> Any:
 
 
 MOVING = (
-    *("contiguous.default", "flatten.using_ints", "index_select.default", "repeat_interleave.self_int", "select.int"),
-    *(
-        "split.Tensor",
-        "split_with_sizes.default",
-        "squeeze.default",
-        "squeeze.dim",
-        "squeeze.dims",
-        "unbind.int",
-        "unflatten.int",
-        "unsqueeze.default",
-    ),
+    *("contiguous.default", "copy.default", "flatten.using_ints", "index_select.default"),
+    *("repeat_interleave.self_int", "select.int", "select_scatter.default", "slice_scatter.default", "split.Tensor"),
+    *("split_with_sizes.default", "squeeze.default", "squeeze.dim", "squeeze.dims", "unbind.int", "unflatten.int"),
+    "unsqueeze.default",
 )
 """Operators that move elements along axes, which are arguments: a complex tensor needs no more than other axes."""
 
@@ -177,6 +170,8 @@ def complex_translations(real: Mapping[Any, Callable[..., Any]]) -> dict[Any, Ca
     return {
         **{operator: _beside_parts(operator, real.get(operator) or _of_torch(operator)) for operator in moving},
         aten._fft_c2r.default: _real_signal,
+        torch.ops.prims.convert_element_type.default: _converted,
+        aten._to_copy.default: lambda tensor, dtype=None, **_: _converted(tensor, dtype),
         aten.mul.Tensor: _product,
         aten.sym_size.int: _size,
         aten.index.Tensor: core.aten_index,
@@ -211,6 +206,14 @@ def _axis(dim: Any) -> Any:
     if isinstance(dim, Sequence):
         return [_axis(each) for each in dim]
     return dim - 1 if dim is not None and dim < 0 else dim
+
+
+def _converted(tensor: Any, dtype: int | None) -> Any:
+    """A complex tensor in another dtype; a real one has the real part alone."""
+    of_parts = {None: tensor.dtype, int(DataType.COMPLEX64): DataType.FLOAT, int(DataType.COMPLEX128): DataType.DOUBLE}
+    if dtype in of_parts:
+        return op.Cast(tensor, to=of_parts[dtype])
+    return op.Cast(op.Gather(tensor, scalar(0), axis=-1), to=dtype)
 
 
 def _gather(tensor: Any, dim: int, index: Any, sparse_grad: bool = False) -> Any:  # noqa: ARG001

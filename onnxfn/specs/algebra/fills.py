@@ -27,6 +27,11 @@ def integers(random: Random, shape: tuple[int, ...], *, high: int, low: int = 0)
     return random.integers(low, high, shape, dtype=np.uint64 if high > LARGEST_SIZE else np.int64)
 
 
+def repeated(_: Random, shape: tuple[int, ...], *, numbers: str) -> Array:
+    """The whole numbers of a text in their order, from the first again where the shape has more elements."""
+    return np.resize(np.array(numbers.split(), np.int64), shape)
+
+
 def ids_with_end(random: Random, shape: tuple[int, ...], *, high: int, end: int) -> Array:
     """Whole numbers below `high`; the last of each row is `end`, and no other is."""
     ids = random.integers(0, high - 1, shape)
@@ -288,7 +293,7 @@ FILLS: Mapping[str, Fill] = MappingProxyType(
         fill.__name__: fill
         for fill in (
             *(integers, ids_with_end, ids_with_image, size, uniform, scaled, two_values, normal, constant, positions),
-            *(mrope_positions, mask, mixed_mask, special_ids, first_one),
+            *(mrope_positions, mask, mixed_mask, special_ids, first_one, repeated),
             *(grids, packed_grids, rectangles, grid_mask, grid_positions, boxes),
         )
     }

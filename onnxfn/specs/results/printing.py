@@ -18,13 +18,7 @@ from attrs import evolve
 
 from onnxfn.specs.axis_symbols import graph_axes
 from onnxfn.specs.errors import OnnxfnError
-from onnxfn.specs.results.measurements import (
-    STATUS,
-    measured_rows,
-    section_rows,
-    variant_rows,
-    with_heads,
-)
+from onnxfn.specs.results.measurements import STATUS, measured_rows, section_rows, variant_rows, with_heads
 from onnxfn.specs.results.output_types import MODALITY_OF, output_dtype, tensor_dtype
 from onnxfn.specs.short_repr import counted, grouped_row, grouped_rows, layer_groups
 
