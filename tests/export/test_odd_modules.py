@@ -248,6 +248,17 @@ def test_tokens_whose_number_decides_are_those_of_the_sample(tmp_path):
     assert onnxfn.export(spec, marked, tmp_path / "m.onnx").report.passed
 
 
+def test_an_axis_whose_formula_holds_for_sizes_like_the_sample_alone_has_a_name_of_its_own(tmp_path):
+    """In the trace, the elements of an even number of cells are `2 * (rows * columns // 2)`."""
+
+    def cells(x):
+        high, wide = x.shape[1] // 2, x.shape[2] // 2
+        return x.reshape(x.shape[0], high, 2, wide, 2).transpose(2, 3).reshape(x.shape[0], -1, high * wide)
+
+    result = exported(cells, {"x": real(2, 4, 6)}, tmp_path, {"x": "batch_size 2*rows 2*columns"})
+    assert result.outputs == {"output": {0: "batch_size", 2: "output_axis_2"}}
+
+
 def test_an_axis_that_is_a_number_whatever_the_sides_are_stays_one(tmp_path):
     result = exported(three_times, {"x": real(2, 4, 6)}, tmp_path, {"x": "batch_size rows columns"})
     assert result.outputs == {"output": {0: "batch_size", 2: "rows", 3: "columns"}}

@@ -59,12 +59,7 @@ WHOLE_AND_TILES = compose(
     takes("pixel_values", "num_images num_tiles num_channels= image_height= image_width=", "pixels", kind="float"),
     takes("image_sizes", "num_images 2", "image_sizes"),
     generates("pixels", "normal"),
-    generates(
-        "image_sizes",
-        "integers",
-        low=from_config("image_height // 4"),
-        high=from_config("image_height * 2"),
-    ),
+    generates("image_sizes", "integers", low=from_config("image_height // 4"), high=from_config("image_height * 2")),
     sized_in("one several", num_images=(2, 1, 3), num_tiles=(5, 6, 7)),
 )
 """A small whole of each image and its tiles, and the size of each image, by which its padding is known.
@@ -75,10 +70,7 @@ An image of at most twice the height and the width of a tile has at most four ti
 FINE_PIXELS = compose(
     PIXELS,
     takes("high_res_pixel_values", "num_images num_channels= fine_height= fine_width=", "pixels", kind="float"),
-    reads(
-        fine_height="high_res_vision_config.image_size",
-        fine_width="high_res_vision_config.image_size",
-    ),
+    reads(fine_height="high_res_vision_config.image_size", fine_width="high_res_vision_config.image_size"),
 )
 """Images of two sizes, a coarse and a fine one."""
 
@@ -93,8 +85,7 @@ TILES = compose(
 
 MASKED_TILES: Forms = (
     compose(
-        TILES,
-        takes("pixel_attention_mask", "batch_size num_tiles image_height= image_width=", "corners", kind="bool"),
+        TILES, takes("pixel_attention_mask", "batch_size num_tiles image_height= image_width=", "corners", kind="bool")
     ),
     compose(TILES, takes("pixel_attention_mask", "batch_size num_tiles", "padding_mask", kind="bool")),
 )
@@ -262,10 +253,7 @@ def _masked(axes: str, mask: str, frames: str, kind: Kind = "int") -> ExportSpec
 CHUNKED = "chunk_frames*num_chunks"
 """The axis of the frames of a spectrogram of whole chunks, in which a tower convolves it."""
 
-CHUNKS = compose(
-    reads(chunk_frames="audio_config.n_window * 2"),
-    sized_in("one several", num_chunks=(3, 1, 2)),
-)
+CHUNKS = compose(reads(chunk_frames="audio_config.n_window * 2"), sized_in("one several", num_chunks=(3, 1, 2)))
 """Three chunks in each sound, and other numbers of chunks."""
 
 CONVOLVED = compose(

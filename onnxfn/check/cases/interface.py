@@ -10,7 +10,7 @@ from onnxfn.check.cases.references import Reference, symbol_sizes
 from onnxfn.graphs.passes.adapter_inputs import SUFFIXES
 from onnxfn.specs.algebra.dummies import Array, graph_dtype
 from onnxfn.specs.algebra.planned import Part, PlannedSpec
-from onnxfn.specs.axes import Axis, symbols, terms, value
+from onnxfn.specs.axes import Axis, solve_for_name, symbols, terms, value
 from onnxfn.specs.axis_symbols import graph_axes
 from onnxfn.specs.errors import listed
 from onnxfn.specs.records import InputSpec, OutputSpec
@@ -37,7 +37,9 @@ def interface_findings(part: Part, file: Path, reference: Reference) -> tuple[st
 
 def size_findings(part: Part, reference: Reference) -> tuple[str, ...]:
     """One line for each output of PyTorch that has other sizes than the inputs with the same symbols."""
-    sizes = symbol_sizes(part.spec, reference.inputs)
+    of_symbols = symbol_sizes(part.spec, reference.inputs)
+    solved = (solve_for_name(symbol, size) for symbol, size in of_symbols.items())
+    sizes = {name: size for each in solved for name, size in each.items()} | of_symbols
     pairs = zip(part.spec.outputs, reference.outputs, strict=True)
     # Some models do not follow the plan: windows of an image are rows of the batch; or the configuration has more
     # layers than the model, and the past of the missing layers is returned unchanged.

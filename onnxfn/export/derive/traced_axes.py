@@ -20,7 +20,7 @@ from onnxfn.specs.axes import pattern, symbols, terms, value
 from onnxfn.specs.errors import CaptureFailed, InvalidSpec
 from onnxfn.specs.plan.check_cases import CASE_STEPS, batch_symbol
 from onnxfn.specs.plan.planning import resolved
-from onnxfn.specs.plan.size_cases import within
+from onnxfn.specs.plan.size_cases import Sizes, within
 
 
 def with_traced_axes(model: Any, spec: ExportSpec, run: Run) -> ExportSpec:
@@ -30,38 +30,45 @@ def with_traced_axes(model: Any, spec: ExportSpec, run: Run) -> ExportSpec:
     the limits of a module. It is not traced if outputs have the axes of the spec at far sizes, too. `run`: one at near
     sizes.
     """
-    if _is_right_far_away(model, spec, run):
-        return spec
     part, traced = Part("model", resolved(spec, {})), tuple[tuple[str, ...], ...]()
+    far, after = _far_run(model, part)
+    if _is_right_far_away(spec, run, far, after):
+        return spec
     sizes = known_sizes(part.spec, {})
     with suppress(CaptureFailed, InvalidSpec):  # the export says so
         traced = output_words(model, part)
     outputs, own = [], dict[str, str]()
-    for output, of_trace in zip(spec.outputs, traced, strict=False):
+    for number, (output, of_trace) in enumerate(zip(spec.outputs, traced, strict=False)):
         words = pattern(output.axes).split()
         for at, word in enumerate(of_trace):
             if not word.isdecimal() and not (spec.limits and words[at] in sizes):
-                words[at] = own.setdefault(word, own_symbol(output.name, at)) if "[" in word else word
+                # A trace may assume that a number of elements is even, as it is in the sample.
+                is_wrong = "[" in word or (after is not None and value(word, far) != after[number].shape[at])
+                words[at] = own.setdefault(word, own_symbol(output.name, at)) if is_wrong else word
         outputs.append(evolve(output, axes=" ".join(words)))
     return _with_moving_outputs(model, evolve(spec, outputs=named(spec.outputs, outputs)))
 
 
-def _is_right_far_away(model: Any, spec: ExportSpec, run: Run) -> bool:
-    """Whether each axis of the outputs has the size of one of the inputs, or one size, also at twice all lengths.
+def _far_run(model: Any, part: Part) -> tuple[Sizes, tuple[Any, ...] | None]:
+    """Sizes where all lengths are twice as large, and odd, within the limits; the outputs there, without values.
 
-    False if a size depends on values.
+    The outputs are None if a size depends on values.
     """
-    planned = resolved(spec, {})
-    near, batch = known_sizes(planned, {}), batch_symbol(planned)
-    far = within({name: size if name == batch else 2 * size + 1 for name, size in near.items()}, spec.limits)
-    moving = [symbols(output.axes) for output in spec.outputs]
-    if far == near or not all(near.keys() >= {*terms(symbol)} for each in moving for symbol in each.values()):
-        return False
-    part = with_sizes_as_axes(Part("model", planned))
+    near, batch = known_sizes(part.spec, {}), batch_symbol(part.spec)
+    far = within({name: size if name == batch else 2 * size + 1 for name, size in near.items()}, part.spec.limits)
+    part = with_sizes_as_axes(part)
     with tracing(model, part, {}):
-        after = fake_outputs(model, part, far)
+        return far, fake_outputs(model, part, far)
+
+
+def _is_right_far_away(spec: ExportSpec, run: Run, far: Sizes, after: tuple[Any, ...] | None) -> bool:
+    """Whether each axis of the outputs has the size of one of the inputs, or one size, also at far sizes."""
+    moving = [symbols(output.axes) for output in spec.outputs]
+    is_known = all(far.keys() >= {*terms(symbol)} for each in moving for symbol in each.values())
+    if after is None or far == known_sizes(resolved(spec, {}), {}) or not is_known:
+        return False
     before = [run.shapes[output.forward_path] for output in spec.outputs]
-    return after is not None and all(
+    return all(
         far_output.shape == tuple(value(each[at], far) if at in each else size for at, size in enumerate(near_shape))
         for each, near_shape, far_output in zip(moving, before, after, strict=True)
     )
