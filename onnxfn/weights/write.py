@@ -11,7 +11,7 @@ from attrs import Attribute, evolve, field
 from attrs.validators import optional
 
 from onnxfn.specs.algebra.planned import Plan
-from onnxfn.specs.errors import InvalidSpec, OutputExists, listed, refuse_unknown
+from onnxfn.specs.errors import InvalidSpec, OutputExists, listed, unknown
 from onnxfn.specs.record import record
 from onnxfn.specs.stored.reports import StageTimer
 from onnxfn.weights.checkpoint_links import TensorEntry, entries
@@ -37,7 +37,12 @@ LINK: WeightStorage = "link"
 
 def _known(kind: str, words: Collection[str]) -> Callable[[Any, Attribute[str], str], None]:
     """A validator: UnknownName for a word of a kind that is not one of these."""
-    return lambda _, __, word: refuse_unknown(kind, word, words)
+
+    def check(_: Any, __: Attribute[str], word: str) -> None:
+        if word not in words:
+            raise unknown(kind, word, words)
+
+    return check
 
 
 def _check_suffix(_: Any, __: Attribute[str | None], suffix: str | None) -> None:

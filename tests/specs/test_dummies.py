@@ -121,6 +121,7 @@ def test_every_function_makes_an_array_of_the_given_shape(function):
     arguments = {
         "integers": {"high": 9},
         "boxes": {"high": 9},
+        "repeated": {"numbers": "7 8 9"},
         "size": {"of": NestedDummy("uniform", "7")},
         "scaled": {"low": 0.0, "high": 1.0},
         "ids_with_end": {"high": 9, "end": 3},
