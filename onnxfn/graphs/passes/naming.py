@@ -149,8 +149,8 @@ def _constant(formula: str) -> int | None:
     if not is_condition(f"{formula} == 0") or any(symbol.startswith("u") for symbol in symbols):
         return None
     tried = [dict(zip(symbols, count(start), strict=False)) for start in (1, 2, 7)]
-    found = {formula_value(formula, {name: 5040 * times for name, times in each.items()}) for each in tried}
-    return found.pop() if len(found) == 1 else None
+    numbers = {formula_value(formula, {name: 5040 * times for name, times in each.items()}) for each in tried}
+    return numbers.pop() if len(numbers) == 1 else None
 
 
 def _planned_size(part: Part, name: str, index: int, axis: Axis, size: Any) -> int | str:
