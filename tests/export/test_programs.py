@@ -258,6 +258,29 @@ def test_what_is_no_program_is_refused_by_name(tmp_path):
         pass
 
 
+class Table(nn.Module):
+    """Keeps the positions of the longest text that it has read."""
+
+    def __init__(self):
+        super().__init__()
+        self.positions = torch.zeros(4)
+
+    def forward(self, x):
+        if x.shape[1] > len(self.positions):
+            self.positions = torch.arange(x.shape[1]).float()
+        return x + self.positions.sin()[: x.shape[1]]
+
+
+def test_a_module_keeps_nothing_of_a_call_without_values(tmp_path):
+    program, texts = {"table": Table()}, [torch.randn(2, length) for length in (6, 9, 20)]
+    export_pipeline(program, tmp_path / "out", run=[lambda of=of: program["table"](of) for of in texts[:2]])
+    program["table"].positions = torch.arange(9).float()
+    with assembled(program, tmp_path / "out"):
+        drawn = program["table"](texts[2])
+    assert torch.allclose(drawn, program["table"](texts[2]), atol=1e-6)
+    assert type(program["table"].positions) is torch.Tensor
+
+
 class Large(nn.Module):
     """Numbers between that float16 does not have."""
 

@@ -75,3 +75,31 @@ def test_the_two_graphs_share_their_weights_and_are_quantized_alike(tmp_path):
     for length in (20, 21):
         x = torch.randn(3, length, 64)
         np.testing.assert_allclose(ran(x=x)["output"], module(x).detach(), atol=0.2)
+
+
+class GrowingTable(torch.nn.Module):
+    """Makes its table anew for a text that is longer than it, as fsmt does."""
+
+    def __init__(self):
+        super().__init__()
+        self.grow(20)
+
+    def grow(self, length):
+        self.table = torch.nn.Parameter(torch.arange(length).float().sin(), requires_grad=False)
+
+    def forward(self, x):
+        if x.shape[1] > len(self.table):
+            self.grow(x.shape[1])
+        return x + self.table[: x.shape[1]]
+
+
+def test_a_module_that_makes_a_weight_anew_for_long_texts_is_right_and_unchanged(tmp_path):
+    module = GrowingTable()
+    spec = onnxfn.derived(module, sample={"x": torch.randn(2, 8)}, axes={"x": "batch length"})
+    onnxfn.export(spec, module, tmp_path)
+    ran = onnxfn.load(tmp_path)
+    for length in (20, 21, 90):
+        x = torch.randn(3, length)
+        np.testing.assert_allclose(ran(x=x)["output"], GrowingTable()(x), atol=1e-6)
+    assert type(module.table) is torch.nn.Parameter
+    assert len(module.table) == 20

@@ -19,6 +19,7 @@ from onnxfn.export.find.lookup import spec_for
 from onnxfn.export.find.other_libraries import COMPONENT_ROWS
 from onnxfn.export.run.loaded import Loaded, load
 from onnxfn.models.forward import COMMON_ARGUMENTS
+from onnxfn.models.model_state import unchanged_eval
 from onnxfn.models.torch_modes import shapes_alone
 from onnxfn.run.greedy_decoding import numpy_dtype
 from onnxfn.specs.algebra.config_values import snapshot
@@ -77,7 +78,7 @@ def assembled(program: Any, folder: str | Path, dtype: str | None = None) -> Ite
         raise ModelNotFound(f"no part of the program in {folder}; its parts would be folders such as {parts}")
     with ExitStack() as undo:
         for part, (owner, method, loaded, names) in replaced.items():
-            by_session = _by_session(getattr(owner, method), part, loaded, names)
+            by_session = _by_session(owner, getattr(owner, method), part, loaded, names)
             undo.enter_context(replaced_method(owner, method, by_session))
         yield tuple(replaced)
 
@@ -95,7 +96,7 @@ def argument_names(spec: ExportSpec, config: Mapping[str, Any]) -> dict[str, str
 
 
 def _by_session(
-    original: Callable[..., Any], part: str, loaded: Loaded, names: Mapping[str, str]
+    owner: Any, original: Callable[..., Any], part: str, loaded: Loaded, names: Mapping[str, str]
 ) -> Callable[..., Any]:
     """A method that a file computes; its result has the form of the original's. `names`: those of `argument_names`."""
     signature, taker = inspect.signature(original), module(original)
@@ -106,7 +107,7 @@ def _by_session(
         others = {each.name: each.value for each in read.constants if each.name not in COMMON_ARGUMENTS}
         values = {each.name: each.tensor for each in tensors} | others
         outputs = loaded(**_inputs(values, names, loaded, part))
-        return _with_leaves(_without_values(original, arguments, named), outputs, part)
+        return _with_leaves(_without_values(owner, original, arguments, named), outputs, part)
 
     return call
 
@@ -132,13 +133,16 @@ def _inputs(arguments: Mapping[str, Any], names: Mapping[str, str], loaded: Load
     return {name: array(port) for name, port in ports.items()}
 
 
-def _without_values(original: Callable[..., Any], arguments: Any, named: Any) -> Any:
-    """The result of a call whose tensors have shapes alone; of the call itself if a size depends on values."""
+def _without_values(owner: Any, original: Callable[..., Any], arguments: Any, named: Any) -> Any:
+    """The result of a call whose tensors have shapes alone; of the call itself if a size depends on values.
+
+    What a module keeps of a call without values, such as a larger table, is removed.
+    """
     import torch
 
     pytree = torch_name("pytree")
     try:
-        with torch.no_grad(), shapes_alone() as mode:
+        with torch.no_grad(), unchanged_eval(owner), shapes_alone() as mode:
 
             def fake(leaf: Any) -> Any:
                 return mode.from_tensor(leaf) if isinstance(leaf, torch.Tensor) else leaf

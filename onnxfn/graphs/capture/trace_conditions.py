@@ -18,6 +18,7 @@ from onnxfn.graphs.capture.trace_settings import Noted, note
 from onnxfn.graphs.sizes import size_factors
 from onnxfn.models import patching
 from onnxfn.models.forward import flat_forward, tensors_for
+from onnxfn.models.model_state import unchanged_eval
 from onnxfn.models.patching import replaced
 from onnxfn.models.torch_modes import shapes_alone
 from onnxfn.specs.algebra.dummies import dummies
@@ -164,14 +165,14 @@ def with_ends(limits: Mapping[str, Ends], largest: Mapping[str, int]) -> dict[st
 def fake_outputs(model: Any, part: Part, sizes: Mapping[str, int]) -> tuple[Any, ...] | None:
     """The outputs of a model at other sizes of some axes, without values; None if it does not run without these.
 
-    It does not if it raises an error, or if a size depends on values.
+    It does not if it raises an error, or if a size depends on values. The model is the same afterwards.
     """
     import torch
 
     spec = resized(part.spec, sizes)
     tensors = tensors_for(model, spec, dummies(spec, {}))
     try:
-        with torch.no_grad(), shapes_alone() as mode:
+        with torch.no_grad(), unchanged_eval(model), shapes_alone() as mode:
             return flat_forward(model, spec)([mode.from_tensor(each) for each in tensors])
     except Exception as error:  # noqa: BLE001 - a module may raise anything
         raise_no_memory(error)
