@@ -191,7 +191,7 @@ def _of_one(values: Numbers, of: Numbers, size: Any) -> Iterator[Any]:
     from torch import sym_float
 
     if type(values[0]) is float:
-        for exponent in EXPONENTS:
+        for exponent in EXPONENTS if all(of) else ():
             factor = values[0] / of[0] ** exponent
             if all(isclose(value, factor * each**exponent) for value, each in zip(values, of, strict=True)):
                 yield (mul, (pow, (sym_float, size), exponent), factor)
@@ -214,7 +214,7 @@ def _of_two(values: Numbers, of: Numbers, size: Any, of_other: Numbers, other: A
     for function, of_numbers in ((sub, sub), (add, add), (sym_max, max)):
         if values == tuple(map(of_numbers, of, of_other)):
             yield (function, size, other)
-    if values == tuple(each * (values[0] // products[0]) for each in products):
+    if products[0] and values == tuple(each * (values[0] // products[0]) for each in products):
         yield (mul, (mul, size, other), values[0] // products[0])
 
 
