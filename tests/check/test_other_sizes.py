@@ -173,4 +173,4 @@ def test_numbers_that_are_zero_in_a_trace_are_no_error(tmp_path):
     result = onnxfn.export(spec, module, tmp_path / "m.onnx")
     found = [agrees(result, module, torch.randn(3, 1, *sides)) for sides in ((128, 160), (67, 96), (33, 47), (16, 256))]
     assert False not in found
-    assert found.count(True) >= 2  # noqa: PLR2004 - those of multiples of 16
+    assert found.count(True) >= 2
