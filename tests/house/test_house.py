@@ -36,10 +36,10 @@ BUDGET = {
     "architectures": 8_810,
     "weights": 3_147,
     "models": 1_791,
-    "graphs": 8_007,
+    "graphs": 8_006,
     "run": 1_284,
     "check": 6_291,
-    "export": 12_177,
+    "export": 12_172,
 }
 """The most lines of Python of each folder. It only goes down: who needs more finds what to merge."""
 

@@ -78,8 +78,7 @@ def assembled(program: Any, folder: str | Path, dtype: str | None = None) -> Ite
         raise ModelNotFound(f"no part of the program in {folder}; its parts would be folders such as {parts}")
     with ExitStack() as undo:
         for part, (owner, method, loaded, names) in replaced.items():
-            by_session = _by_session(owner, getattr(owner, method), part, loaded, names)
-            undo.enter_context(replaced_method(owner, method, by_session))
+            undo.enter_context(replaced_method(owner, method, _by_session(owner, method, part, loaded, names)))
         yield tuple(replaced)
 
 
@@ -95,10 +94,9 @@ def argument_names(spec: ExportSpec, config: Mapping[str, Any]) -> dict[str, str
     return {".".join(map(str, input_.forward_path)): input_.name for input_ in inputs}
 
 
-def _by_session(
-    owner: Any, original: Callable[..., Any], part: str, loaded: Loaded, names: Mapping[str, str]
-) -> Callable[..., Any]:
+def _by_session(owner: Any, method: str, part: str, loaded: Loaded, names: Mapping[str, str]) -> Callable[..., Any]:
     """A method that a file computes; its result has the form of the original's. `names`: those of `argument_names`."""
+    original = getattr(owner, method)
     signature, taker = inspect.signature(original), module(original)
 
     @wraps(original)
@@ -134,10 +132,7 @@ def _inputs(arguments: Mapping[str, Any], names: Mapping[str, str], loaded: Load
 
 
 def _without_values(owner: Any, original: Callable[..., Any], arguments: Any, named: Any) -> Any:
-    """The result of a call whose tensors have shapes alone; of the call itself if a size depends on values.
-
-    What a module keeps of a call without values, such as a larger table, is removed.
-    """
+    """The result of a call without values, of which a module keeps nothing; of the call if a size depends on values."""
     import torch
 
     pytree = torch_name("pytree")

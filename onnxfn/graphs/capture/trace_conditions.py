@@ -19,7 +19,6 @@ from onnxfn.graphs.sizes import size_factors
 from onnxfn.models import patching
 from onnxfn.models.forward import flat_forward, tensors_for
 from onnxfn.models.model_state import unchanged_eval
-from onnxfn.models.patching import replaced
 from onnxfn.models.torch_modes import shapes_alone
 from onnxfn.specs.algebra.dummies import dummies
 from onnxfn.specs.algebra.planned import Part, PlannedSpec
@@ -48,7 +47,7 @@ def noted_conditions(noted: Noted) -> Iterator[None]:
         note(noted, frame, formula, bool(answer) if size.is_bool() else answer)
         return answer
 
-    with replaced(node_type, "evaluate", noting):
+    with patching.replaced(node_type, "evaluate", noting):
         yield
 
 
