@@ -18,7 +18,9 @@ from operator import add, attrgetter, floordiv, mul, sub
 from typing import Any
 
 from attrs import evolve
+from numpy.random import default_rng
 
+from onnxfn.architectures.private.torch_names import torch_name
 from onnxfn.models.model_state import unchanged_eval
 from onnxfn.specs.algebra.dummies import known_sizes
 from onnxfn.specs.algebra.planned import Part, PlannedSpec
@@ -28,11 +30,11 @@ from onnxfn.specs.errors import CaptureFailed, InvalidSpec
 from onnxfn.specs.plan.check_cases import resized
 from onnxfn.specs.plan.size_cases import within
 
-TRACES = 5
-"""How many sizes are traced."""
+SPANS = (512, 32)
+"""How much larger the sizes of other traces may be, the first whose traces join; a batch has the last."""
 
-GROWTHS = (19, 1)
-"""How fast the sizes grow, the first whose traces join: a size that is halved four times has to differ, too."""
+TRACES, HALVINGS, DRAWS = 5, 5, 100
+"""How many sizes are traced, how often a model may halve one, and from how many random draws they are chosen."""
 
 FAR_ELEMENTS = 1 << 22
 """The elements of the inputs of a far trace, at most: it has no values, but its inputs are made."""
@@ -50,18 +52,17 @@ Sizes = dict[Numbers, Any]
 def joined_traces(model: Any, part: Part, exported: Callable[..., Any]) -> tuple[Any, dict[str, int]]:
     """The module of a trace at the sizes of a part, with formulas in place of numbers that are others at other sizes.
 
-    Also the largest size of each axis beyond which the model is another: a far trace does not join the others.
-    `exported(model, part, is_fixed=True)` is the program of a trace at the sizes of a part. CaptureFailed if the
-    programs have other operators or other constants, or a number is no simple formula.
+    Also the largest size of each axis beyond which the model is another. `exported(model, part, is_fixed=True)` is the
+    program of a part. CaptureFailed if programs have other operators or constants, or a number is no simple formula.
     """
 
     def program(sizes: Mapping[str, int]) -> Any:
         with unchanged_eval(model):
             return exported(model, evolve(part, spec=resized(part.spec, sizes)), is_fixed=True)
 
-    for growth in GROWTHS:
-        with suppress(*([CaptureFailed, InvalidSpec] if growth > 1 else [])):
-            first, *others = [program(sizes) for sizes in _sizes(part.spec, growth)]
+    for span in SPANS:
+        with suppress(*([CaptureFailed, InvalidSpec] if span > SPANS[-1] else [])):
+            first, *others = [program(sizes) for sizes in _sizes(part.spec, span)]
             joined = _joined_programs([first, *others])
             break
 
@@ -73,24 +74,29 @@ def joined_traces(model: Any, part: Part, exported: Callable[..., Any]) -> tuple
     return joined, _ends(part.spec, joins)
 
 
-def _sizes(spec: PlannedSpec, growth: int) -> list[Mapping[str, int]]:
-    """The sizes of the traces, the first those of the spec. No axis grows as another does, or always faster."""
+def _sizes(spec: PlannedSpec, span: int) -> list[Mapping[str, int]]:
+    """The sizes of the traces, the first those of the spec; each axis is odd after each halving in traces of its own.
+
+    A model that halves its sizes pads odd ones by 1: no such number is taken for that of another axis or halving.
+    """
     sizes, fixed = known_sizes(spec, {}), fixed_sizes(spec)
-    growths = {name: 1 if name == spec.batch else growth for name in sizes if name not in fixed}
+    spans = {name: SPANS[-1] if name == spec.batch else span for name in sizes if name not in fixed}
 
-    def grown(trace: int) -> dict[str, int]:
-        turned = ((at + trace) % len(growths) for at in range(len(growths)))
-        steps = (trace**2 + at * trace * (trace + 3) // 2 for at in turned)
-        return {name: sizes[name] + step * growths[name] for name, step in zip(growths, steps, strict=True)}
+    def drawn(seed: int) -> list[Mapping[str, int]]:
+        steps = default_rng(seed).integers(1, [*spans.values()], (TRACES - 1, len(spans))).tolist()
+        larger = ({name: sizes[name] + step for name, step in zip(spans, each, strict=True)} for each in steps)
+        return [within(each, spec.limits) for each in (sizes, *larger)]
 
-    return [within(grown(trace), spec.limits) for trace in range(TRACES)]
+    def odd(traces: Sequence[Mapping[str, int]]) -> int:
+        sizes = ([each[name] for each in traces] for name in spans if name != spec.batch)
+        halves = {tuple(size >> times & 1 for size in each) for each in sizes for times in range(HALVINGS)}
+        return len([each for each in halves if len({*each}) > 1])
+
+    return max(map(drawn, range(DRAWS)), key=odd)
 
 
 def _ends(spec: PlannedSpec, joins: Callable[[Mapping[str, int]], bool]) -> dict[str, int]:
-    """The largest size of each axis that has one: a trace with larger ones does not join.
-
-    Each axis is tried alone, then all together but the batch.
-    """
+    """The largest size of each axis beyond which traces do not join: of each axis alone, then of all but the batch."""
     base, ends = known_sizes(spec, {}), dict[str, int]()
     moving = [name for name in base if name not in fixed_sizes(spec)]
 
@@ -135,8 +141,8 @@ def _check_alike(modules: Sequence[Any], same: Sequence[Any], lengths: set[int])
         raise CaptureFailed(f"the model calls other operators at other sizes, such as {same[0].target}")
     if same[0].op == "get_attr":
         tensors = [attrgetter(node.target)(module) for module, node in zip(modules, same, strict=True)]
-        are_tensors = all(isinstance(each, torch.Tensor) for each in tensors)  # a loop has a module of its own
-        if not are_tensors or not all(each is tensors[0] or torch.equal(each, tensors[0]) for each in tensors):
+        is_tensor = isinstance(tensors[0], torch.Tensor)  # a loop has a module of its own
+        if not all(each is tensors[0] or (is_tensor and torch.equal(each, tensors[0])) for each in tensors):
             raise CaptureFailed(f"the constant {same[0].target} is another at other sizes")
 
 
@@ -146,23 +152,19 @@ def _shape(node: Any) -> tuple[int, ...]:
 
 def _joined(arguments: Sequence[Any], places: Sequence[Mapping[Any, int]], formula: Callable[[Numbers], Any]) -> Any:
     """The arguments of the first of several nodes, with formulas in place of numbers that differ."""
-    import torch
+    pytree = torch_name("pytree")
 
-    first = arguments[0]
-    if isinstance(first, torch.fx.Node):
-        if len({of.get(each) for of, each in zip(places, arguments, strict=True)}) == 1:
-            return first
-    elif isinstance(first, (tuple, list)):
-        if len({len(each) for each in arguments}) == 1:
-            return type(first)(_joined(each, places, formula) for each in zip(*arguments, strict=True))
-    elif isinstance(first, dict):
-        if all(each.keys() == first.keys() for each in arguments):
-            return {name: _joined([each[name] for each in arguments], places, formula) for name in first}
-    elif all(type(each) is type(first) and each == first for each in arguments):
-        return first
-    elif all(type(each) in (int, float) for each in arguments):
-        return formula(tuple(arguments))
-    raise CaptureFailed(f"the model has other arguments at other sizes, such as {str(first)[:80]}")
+    def joined(*same: Any) -> Any:
+        if len({(type(each), of.get(each, each)) for of, each in zip(places, same, strict=True)}) == 1:
+            return same[0]
+        if all(type(each) in (int, float) for each in same):
+            return formula(same)
+        raise CaptureFailed(f"the model has other arguments at other sizes, such as {str(same[0])[:80]}")
+
+    leaves, shapes = zip(*map(pytree.tree_flatten, arguments), strict=True)
+    if any(each != shapes[0] for each in shapes):
+        raise CaptureFailed(f"the model has other arguments at other sizes, such as {str(arguments[0])[:80]}")
+    return pytree.tree_unflatten([*map(joined, *leaves)], shapes[0])
 
 
 # Formulas
@@ -176,7 +178,9 @@ def _formula(values: Numbers, sizes: Sizes, near: Sizes, before: Any) -> Any:
     of_one = (formula for of, size in sizes.items() for formula in _of_one(values, of, size))
     pairs = ((*known, *of_node) for of_node in chain(near.items(), sizes.items()) for known in sizes.items())
     of_two = (formula for pair in pairs for formula in _of_two(values, *pair))
-    formula = next(chain(of_one, of_two), None)
+    same = [sizes[values]] if values in sizes and type(values[0]) is int else []
+    by_chance = len({*values}) <= TRACES // 2  # a fraction of some size gives so few numbers
+    formula = next(chain(same, of_two, of_one) if by_chance else chain(same, of_one, of_two), None)
     if formula is None:
         raise CaptureFailed(f"the model has numbers at several sizes that no simple formula gives: {values}")
     with before.graph.inserting_before(before):

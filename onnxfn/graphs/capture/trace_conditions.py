@@ -92,7 +92,6 @@ def input_sizes(program: Any, part: Part) -> list[tuple[str, Any]]:
 
 # Limits
 
-
 Ends = tuple[int, int | None]
 """The smallest and the largest size of an axis; None where there is no largest one."""
 
