@@ -21,16 +21,19 @@ def found_limits(base: Sizes, runs: Callable[[Sizes], bool]) -> tuple[Condition,
     """The conditions on the sizes of a module's axes; `runs` is whether it runs at some sizes, and true of `base`.
 
     An axis that cannot move alone moves with another. One that moves with none has one size. Two axes that can move
-    alone, and not together, have the step with which they can.
+    alone, and not together, have the step with which they can. An axis that takes any size is 1 while later ones move.
 
     >>> def fits(sizes):
     ...     return sizes["h"] % 4 == 0 and sizes["w"] == sizes["h"] + 8
     >>> [each.text for each in found_limits({"h": 8, "w": 16, "n": 3}, fits)]
     ['h % 4 == 0', 'w == h + 8']
     >>> [each.text for each in found_limits({"h": 2, "w": 2}, lambda of: of["h"] * of["w"] % 2 == 0)]
-    ['h % 2 == 0', 'w % 2 == 0']
+    ['w % 2 == 0']
     """
-    limits, alone = list[Condition](), {name: _step(base, (name,), runs) for name in base}
+    limits, alone, small = list[Condition](), dict[str, int | None](), dict(base)
+    for name in base:
+        alone[name] = _step(small, (name,), runs)
+        small |= {name: 1} if alone[name] == 1 and runs({**small, name: 1}) else {}
     common = _common_steps(base, {name: step for name, step in alone.items() if step}, runs)
     for number, name in enumerate(base):
         partners = ((other,) for other in base if other != name)
@@ -59,7 +62,7 @@ def _step(base: Sizes, names: tuple[str, ...], runs: Callable[[Sizes], bool]) ->
 
 def _common_steps(base: Sizes, alone: Sizes, runs: Callable[[Sizes], bool]) -> dict[str, int]:
     """The steps of axes that move alone by others: those with which two axes run together."""
-    if runs({**base, **{name: base[name] + 3 * step for name, step in alone.items()}}):
+    if runs({**base, **{name: base[name] + step for name, step in alone.items()}}):
         return {}
     steps = dict(alone)
     for names in combinations(alone, 2):

@@ -77,7 +77,7 @@ def signatures_read_once() -> AbstractContextManager[None]:
 
 
 @cache
-def onnx_registry(opset: int = 18) -> Any:
+def onnx_registry(opset: int) -> Any:
     """Torch's table from operators to ONNX functions, with onnxfn's own translations for an opset; built once."""
     from onnxscript.values import TracedOnnxFunction
 
@@ -114,7 +114,7 @@ def decompositions() -> Mapping[Any, Any]:
     """From an operator without a translation to the function of torch that computes it; built once (50 ms)."""
     # It lacks operators that are registered later. torch's own second trace decomposes these: it reads the table anew.
     tables = torch_name("exporter_decompositions")
-    translated = set(tables.get_onnx_implemented_overloads(onnx_registry()))
+    translated = set(tables.get_onnx_implemented_overloads(onnx_registry(18)))
     return MappingProxyType(tables.create_onnx_friendly_decomposition_table(translated))
 
 
