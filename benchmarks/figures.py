@@ -162,4 +162,4 @@ def _rounded(value: Any) -> Any:
 def environment(packages: Sequence[str] = ()) -> dict[str, Any]:
     """The number of cores and the versions of the packages, on which the figures depend."""
     versions = {name: version(name) for name in ("torch", "transformers", "onnx", "onnxruntime", *packages)}
-    return {"cores": os.cpu_count(), "python": platform.python_version(), "versions": versions}
+    return {"cores": len(os.sched_getaffinity(0)), "python": platform.python_version(), "versions": versions}
