@@ -111,7 +111,7 @@ def watched_registry(registry: Any, tick: Callable[[], Any], looked_up: list[Any
 
 @cache
 def decompositions() -> Mapping[Any, Any]:
-    """From an operator without a translation to the function of torch that computes it; built once (50 ms)."""
+    """From an operator without a translation to the function of torch that computes it; built once (0.2 s)."""
     # It lacks operators that are registered later. torch's own second trace decomposes these: it reads the table anew.
     tables = torch_name("exporter_decompositions")
     translated = set(tables.get_onnx_implemented_overloads(onnx_registry(18)))
