@@ -9,15 +9,16 @@ from attrs import evolve
 
 from onnxfn.export.derive.probe import Run, own_symbol
 from onnxfn.export.derive.sample_runs import at_sizes, first_runs
+from onnxfn.graphs.capture.capture import tracing
 from onnxfn.graphs.capture.output_formulas import output_words
-from onnxfn.models.forward import torch_outputs
+from onnxfn.graphs.capture.trace_conditions import fake_outputs
 from onnxfn.specs.algebra.compose import named
-from onnxfn.specs.algebra.dummies import dummies, known_sizes, with_sizes_as_axes
+from onnxfn.specs.algebra.dummies import known_sizes, with_sizes_as_axes
 from onnxfn.specs.algebra.planned import Part
 from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.axes import pattern, symbols, terms, value
 from onnxfn.specs.errors import CaptureFailed, InvalidSpec
-from onnxfn.specs.plan.check_cases import CASE_STEPS, batch_symbol, resized
+from onnxfn.specs.plan.check_cases import CASE_STEPS, batch_symbol
 from onnxfn.specs.plan.planning import resolved
 from onnxfn.specs.plan.size_cases import Sizes, within
 
@@ -49,13 +50,12 @@ def with_traced_axes(model: Any, spec: ExportSpec, run: Run) -> ExportSpec:
 
 
 def _far_run(model: Any, part: Part) -> tuple[Sizes, tuple[Any, ...] | None]:
-    """Sizes where all lengths are twice as large, and odd, within the limits; the outputs there, if the module runs."""
+    """Sizes where lengths are twice as large, and odd, and the outputs there; None if a size depends on values."""
     near, batch = known_sizes(part.spec, {}), batch_symbol(part.spec)
     far = within({name: size if name == batch else 2 * size + 1 for name, size in near.items()}, part.spec.limits)
     part = with_sizes_as_axes(part)
-    with suppress(CaptureFailed):
-        return far, torch_outputs(model, part, dummies(resized(part.spec, far), {}))
-    return far, None
+    with tracing(model, part, {}):
+        return far, fake_outputs(model, part, far)
 
 
 def _is_right_far_away(spec: ExportSpec, run: Run, far: Sizes, after: tuple[Any, ...] | None) -> bool:
