@@ -18,7 +18,7 @@ from attrs import evolve, field, frozen
 from onnxfn.architectures.functions import function_named, is_short
 from onnxfn.architectures.private.renamed import called_by_any_name
 from onnxfn.specs.converters import resolve
-from onnxfn.specs.errors import InvalidSpec, PatchFailed, UnknownName, first_line
+from onnxfn.specs.errors import InvalidSpec, PatchFailed, UnknownName, first_line, raise_no_memory
 from onnxfn.specs.records import Patch
 
 CHANGES = threading.Lock()
@@ -77,16 +77,15 @@ def _is_own(error: TypeError, patch: Patch) -> bool:
 
 
 def _takes(function: Any, arguments: tuple[Any, ...], named: Mapping[str, Any]) -> bool:
-    """Whether a replaced function accepts these arguments; true if Python knows no signature of it."""
+    """Whether a replaced function runs on these arguments without a TypeError; true for what is not a function."""
     is_static = isinstance(function, staticmethod)  # its replacement gets the instance too
+    before = function.__func__ if is_static else function
     try:
-        signature = inspect.signature(function.__func__ if is_static else function)
-    except (TypeError, ValueError):
-        return True
-    try:
-        signature.bind(*arguments[is_static:], **named)
-    except TypeError:
-        return False
+        if callable(before):
+            before(*arguments[is_static:], **named)
+    except Exception as error:  # noqa: BLE001 - a trace refuses some originals, which is why they are replaced
+        raise_no_memory(error)
+        return not isinstance(error, TypeError)
     return True
 
 

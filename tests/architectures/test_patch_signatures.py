@@ -15,6 +15,7 @@ from types import SimpleNamespace
 
 import every_part
 import pytest
+import torch
 from declared_specs import specs_for_derivation, specs_of_rows
 from refusals import refusal
 
@@ -269,4 +270,14 @@ def test_a_type_error_of_the_model_within_a_patch_stays_one():
     layer = SimpleNamespace(self_attn=refuses)
     with applied((Patch(name, by="text.encoder_layer_output", why="why"),)), pytest.raises(TypeError) as error:
         modeling_bart.BartEncoderLayer.forward(layer, None)
+    assert not isinstance(error.value, PatchFailed)
+
+
+def test_an_argument_that_the_original_cannot_use_is_no_fault_of_a_patch():
+    from transformers.models.siglip2.modeling_siglip2 import Siglip2VisionEmbeddings
+
+    name = f"{Siglip2VisionEmbeddings.__module__}:Siglip2VisionEmbeddings.resize_positional_embeddings"
+    patch = Patch(name, by="packed_vision.resized_positional_embeddings", why="why")
+    with applied((patch,)), pytest.raises(TypeError, match="NoneType") as error:
+        Siglip2VisionEmbeddings.resize_positional_embeddings(None, torch.ones(2, 2, 4), None, 4)
     assert not isinstance(error.value, PatchFailed)
