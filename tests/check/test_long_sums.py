@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 import onnxfn
-from onnxfn.check.verdict.long_sums import error_of_sums
+from onnxfn.check.verdict.roundings import error_of_sums
 from onnxfn.check.verdict.verdict import NO_ERROR
 
 

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cache
 from math import prod
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from attrs import evolve, field, frozen
+from attrs import evolve, frozen
 
 from onnxfn.models.dtypes import torch_dtype
 from onnxfn.models.forward import torch_outputs
@@ -192,9 +191,6 @@ def other_sizes(part: Part, file: Path, more_limits: Sequence[Condition] = ()) -
     return tuple(CheckCase(case.reason, resized(spec, case.sizes), seed=1, may_be_refused=True) for case in new)
 
 
-SEEDS = 1000
-"""The distance of the seeds of other dummy inputs: greater than the number of cases."""
-
 OutputArrays = tuple[Array, ...]
 """One array for each output of a part, in the order of the plan."""
 
@@ -203,14 +199,13 @@ OutputArrays = tuple[Array, ...]
 class Reference:
     """The inputs of a case, and PyTorch's outputs for them.
 
-    `case`: its name, with its sizes. `other(n)`: the same case with other random inputs; None for inputs from a
-    preprocessor. `is_of_other_sizes`: the case tries sizes on the other side of a condition, or small and far ones.
+    `case`: its name, with its sizes. `is_of_other_sizes`: the case tries sizes on the other side of a condition, or
+    small and far ones.
     """
 
     case: str
     inputs: Mapping[str, Array]
     outputs: OutputArrays
-    other: Callable[[int], Reference] | None = field(default=None, eq=False, repr=False)
     is_of_other_sizes: bool = False
 
 
@@ -249,12 +244,9 @@ def possible_reference(model: Any, part: Part, case: CheckCase, dtype: str | Non
 
 def case_reference(model: Any, part: Part, case: CheckCase, dtype: str | None = None) -> Reference:
     """The reference of one case. PyTorch computes in `dtype`; None is that of the part."""
-    inputs, other = case.real_inputs, None
-    if inputs is None:
-        inputs = case_inputs(model, part, case.spec, dtype, seed=case.seed)
-        other = cache(lambda number: case_reference(model, part, evolve(case, seed=case.seed + SEEDS * number), dtype))
-    outputs = _torch_outputs(model, part, inputs, dtype)
-    return Reference(case_label(part.spec, case.name, inputs), inputs, outputs, other)
+    real = case.real_inputs
+    inputs = case_inputs(model, part, case.spec, dtype, seed=case.seed) if real is None else real
+    return Reference(case_label(part.spec, case.name, inputs), inputs, _torch_outputs(model, part, inputs, dtype))
 
 
 def _torch_outputs(model: Any, part: Part, inputs: Mapping[str, Array], dtype: str | None) -> OutputArrays:

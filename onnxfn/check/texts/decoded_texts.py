@@ -252,8 +252,8 @@ def text_comparison(
     def error(of_logits: Array) -> Error:
         return margin_error(*_margins(texts, of_logits, start), scale.rms)
 
-    def own(of_logits: Array) -> Error:
-        return scale.error((logits - of_logits)[ordinary])
+    def own(computed: Array, reference: Array) -> Error:
+        return scale.error((computed - reference)[ordinary])
 
     if has_tolerance(spec):
         bound = (spec.check.atol or 0.0) * max(scale.rms, 1.0) / scale.rms + (spec.check.rtol or 0.0)

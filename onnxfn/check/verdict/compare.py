@@ -16,7 +16,6 @@ from onnxfn.check.verdict.verdict import (
     ExactArray,
     NoReference,
     Norms,
-    OwnError,
     Scale,
     always_allowed,
     precision_of,
@@ -82,23 +81,19 @@ def _at_tokens(mask: Array, shape: tuple[int, ...], token_axes: Iterable[int]) -
     return at_tokens
 
 
-FEW_ELEMENTS = 64
-"""In an output of at most this number of elements, PyTorch's own error may be small by luck."""
-
-
 def _no_exact() -> tuple[str, Array]:
     raise NoReference("there is no model in a wider dtype")
 
 
 @frozen(eq=False)
 class Exact:
-    """PyTorch's array of an output in a wider dtype, and its own error for other inputs of these sizes.
+    """PyTorch's array of an output in a wider dtype, and those that are rounded otherwise.
 
     `known`: the largest norms of PyTorch's own error in the cases that were compared before.
     """
 
     array: ExactArray = _no_exact
-    usual_errors: Sequence[OwnError] = ()
+    roundings: Sequence[ExactArray] = ()
     known: Norms = NO_ERROR
 
 
@@ -187,17 +182,16 @@ def evidence_of(pair: Pair, select: Select, exact: Exact, tick: Tick = no_tick) 
     def error(reference: Array) -> Error:
         return scale.error(actual - reference, tick)
 
-    def own(values: Array) -> Error:
-        return scale.error(expected - values, tick)
+    def own(computed: Array, reference: Array) -> Error:
+        return scale.error(computed - reference, tick)
 
-    others = exact.usual_errors if expected.size <= FEW_ELEMENTS else ()
-    elements = partial(_exact_elements, pair, select, exact.array)
-    return Evidence(pair.dtype, scale.rms, expected, error, own, elements, others, exact.known)
+    elements, *roundings = (partial(_elements, pair, select, each) for each in (exact.array, *exact.roundings))
+    return Evidence(pair.dtype, scale.rms, expected, error, own, elements, roundings, exact.known)
 
 
-def _exact_elements(pair: Pair, select: Select, exact: ExactArray) -> tuple[str, Array]:
-    """The name of the wider dtype, and the exact values of the ordinary elements. Raises NoReference."""
-    wider, array = exact()
+def _elements(pair: Pair, select: Select, computed: ExactArray) -> tuple[str, Array]:
+    """The name of the wider dtype, and the computed values of the ordinary elements. Raises NoReference."""
+    wider, array = computed()
     values = select(array).astype(np.float64)
     if values.shape != pair.expected.shape:  # rounding decides how much the model returns
         shapes = f"{list(values.shape)} where the dtype of the export gives {list(pair.expected.shape)}"

@@ -10,10 +10,10 @@ The norms are the root mean square, which shows a fault in many elements, and th
 elements. Both are relative to the scale of the output: 1 is an error as large as the output.
 
 Casts to fewer bits inside a model, such as of the embeddings of timesteps to float32, stay float64 in `exact`: rounding
-there is a part of PyTorch's own error. In an output of few elements PyTorch's own error may be small by luck: there the
-largest of several inputs counts. At last the largest own error of all cases counts. An own error that is too large for
-rounding allows nothing: a model may choose differently in float64. Then float64 is not a reference. An own error is at
-least that of constants which the file rounds, and that of long sums: see `long_sums.py`.
+there is a part of PyTorch's own error. It may be small by luck: then the largest of several roundings counts. At last
+the largest own error of all cases counts. An own error that is too large for rounding allows nothing: a model may
+choose differently in float64. Then float64 is not a reference. An own error is at least that of constants which the
+file rounds, and that of long sums: see `roundings.py`.
 
 PyTorch in float64 costs time and memory. It does not run if `norm(actual - expected) <= agreement`; `agreement` is at
 least the floor. In most models such a difference is rounding, so the graph is not checked further. It does not run
@@ -245,9 +245,6 @@ def exact_outputs(model: Any, dtype: str | None) -> ExactOutputs:
 ExactArray = Callable[[], tuple[str, Array]]
 """Computes an array of PyTorch in a wider dtype: the name of the dtype, and the array. It may raise NoReference."""
 
-OwnError = Callable[[], Norms]
-"""Computes the norms of PyTorch's own error for other inputs. It may raise NoReference."""
-
 
 @frozen
 class Comparison:
@@ -288,17 +285,17 @@ class Evidence:
     """The evidence that decides whether an output agrees with PyTorch's array in the dtype of the export, `expected`.
 
     `rms`: the scale of the output. `error`: from an array of PyTorch to the error of the file against it. `own`: from
-    PyTorch's array in a wider dtype, which `exact` computes, to PyTorch's own error. `others` compute that error for
-    other inputs. `known`: its largest norms in the cases that were compared before.
+    PyTorch's array and that in a wider dtype, which `exact` computes, to PyTorch's own error. `roundings` compute
+    PyTorch's array again, rounded otherwise. `known`: the largest own norms in the cases that were compared before.
     """
 
     dtype: str
     rms: float
     expected: Array
     error: Callable[[Array], Error]
-    own: Callable[[Array], Error]
+    own: Callable[[Array, Array], Error]
     exact: ExactArray
-    others: Sequence[OwnError] = ()
+    roundings: Sequence[ExactArray] = ()
     known: Norms = NO_ERROR
 
 
@@ -322,16 +319,16 @@ def verdict(evidence: Evidence) -> Comparison:
 
 
 def _by_exact(evidence: Evidence, precision: Precision) -> Comparison:
-    """The comparison with PyTorch's own error, the largest of several inputs; NoReference if it is not rounding."""
+    """The comparison with PyTorch's own error, the largest of several roundings; NoReference if it is not rounding."""
     wider, exact = evidence.exact()
-    own, error, least = evidence.own(exact), evidence.error(exact), NO_ERROR
+    own, error, least = evidence.own(evidence.expected, exact), evidence.error(exact), NO_ERROR
     norms, by = rounding(precision, own.norms, wider), f"PyTorch in {wider}"
     result = judged(error, allowed(precision, norms), evidence.rms, by)
-    for other in evidence.others:
+    for rounded in evidence.roundings:
         if result.passed:
             break
-        with suppress(NoReference):  # these may be inputs of another kind, such as a mask of 0.0 and 1.0
-            least = larger(least, rounding(precision, other(), wider))
+        with suppress(NoReference):  # another rounding may change a choice of the model
+            least = larger(least, rounding(precision, evidence.own(rounded()[1], exact).norms, wider))
             norms = larger(norms, least)
             result = judged(error, allowed(precision, norms), evidence.rms, by)
     own_error = max(own.largest, least.peak * evidence.rms)
