@@ -19,7 +19,7 @@ import onnxfn
 from onnxfn import ARCHITECTURES
 from onnxfn.export.load.class_tasks import task_of
 
-SECONDS = 60
+SECONDS = 240
 """The limit of processor time for each model of the sweep."""
 
 LARGEST = 30_000_000
