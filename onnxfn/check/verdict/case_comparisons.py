@@ -129,8 +129,11 @@ def _for_choices_of_file(checked: CheckedFile, reference: Reference) -> tuple[Co
 def output_comparisons(
     checked: CheckedFile, reference: Reference, outputs: OutputArrays, earlier: Sequence[Comparison] = ()
 ) -> tuple[Comparison, ...]:
-    """The comparison of each output in the case of a reference; the exact outputs are computed at most once."""
-    part, inputs = checked.part, reference.inputs
+    """The comparison of each output in the case of a reference; the exact outputs are computed at most once.
+
+    PyTorch rounds otherwise for the first output that differs: after it the file is refused anyway.
+    """
+    part, inputs, comparisons = checked.part, reference.inputs, list[Comparison]()
 
     @cache
     def computed(number: int) -> tuple[str, OutputArrays]:
@@ -143,11 +146,11 @@ def output_comparisons(
         how, arrays = computed(number)
         return how, arrays[index]
 
-    def compared(index: int) -> Comparison:
-        output, actual, expected = part.spec.outputs[index], outputs[index], reference.outputs[index]
+    for index, (output, actual, expected) in enumerate(zip(part.spec.outputs, outputs, reference.outputs, strict=True)):
         known = larger(checked.least, _largest_own([each for each in earlier if each.output == output.name]))
-        exact, *roundings = (partial(of_output, index, number) for number in range(1 + ROUNDINGS))
-        measures = valid_elements(part.spec, output, inputs), Exact(exact, roundings, known), checked.tick
-        return compare(part.spec, output.name, reference.case, actual, expected, *measures)
-
-    return tuple(map(compared, range(len(part.spec.outputs))))
+        roundings = ROUNDINGS if all(each.passed for each in (*earlier, *comparisons)) else 0
+        exact, *others = (partial(of_output, index, number) for number in range(1 + roundings))
+        case, select = reference.case, valid_elements(part.spec, output, inputs)
+        by = Exact(exact, others, known)
+        comparisons += [compare(part.spec, output.name, case, actual, expected, select, by, checked.tick)]
+    return tuple(comparisons)

@@ -327,7 +327,8 @@ def _by_exact(evidence: Evidence, precision: Precision) -> Comparison:
     for rounded in evidence.roundings:
         if result.passed:
             break
-        with suppress(NoReference):  # another rounding may change a choice of the model
+        with suppress(NoReference):  # the error is too large for rounding, or another rounding changes a choice
+            rounding(precision, error.norms, wider)
             least = larger(least, rounding(precision, evidence.own(rounded()[1], exact).norms, wider))
             norms = larger(norms, least)
             result = judged(error, allowed(precision, norms), evidence.rms, by)
