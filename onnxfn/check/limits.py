@@ -75,8 +75,8 @@ def _agrees(checked: CheckedFile, case: CheckCase, session: Any, compared: list[
     except CheckFailed:
         return False
     comparisons = case_comparisons(checked, reference, arrays, compared)
-    compared += comparisons
-    return all(each.passed for each in comparisons)
+    compared += comparisons if (agrees := all(each.passed for each in comparisons)) else ()
+    return agrees
 
 
 def with_limits(part: Part, limits: Sequence[Condition]) -> Part:

@@ -43,7 +43,7 @@ def rounded_otherwise(
 
     def moved(value: Any) -> Any:
         if isinstance(value, torch.Tensor) and value.is_floating_point():
-            step = torch.finfo(value.dtype).eps
+            step = torch.finfo(value.dtype).eps / 2
             return value + value * torch.empty_like(value).uniform_(-step, step, generator=random)
         return value
 

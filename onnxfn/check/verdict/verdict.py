@@ -325,10 +325,10 @@ def _by_exact(evidence: Evidence, precision: Precision) -> Comparison:
     norms, by = rounding(precision, own.norms, wider), f"PyTorch in {wider}"
     result = judged(error, allowed(precision, norms), evidence.rms, by)
     for rounded in evidence.roundings:
-        if result.passed:
+        # Twice, luck does not make PyTorch's own error so small.
+        if result.passed or (least.rms and error.norms.rms > PEAK * allowed(precision, norms).rms):
             break
-        with suppress(NoReference):  # the error is too large for rounding, or another rounding changes a choice
-            rounding(precision, error.norms, wider)
+        with suppress(NoReference):  # another rounding may change a choice of the model
             least = larger(least, rounding(precision, evidence.own(rounded()[1], exact).norms, wider))
             norms = larger(norms, least)
             result = judged(error, allowed(precision, norms), evidence.rms, by)
