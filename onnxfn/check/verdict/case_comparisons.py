@@ -131,7 +131,7 @@ def output_comparisons(
 ) -> tuple[Comparison, ...]:
     """The comparison of each output in the case of a reference; the exact outputs are computed at most once.
 
-    PyTorch rounds otherwise for the first output that differs: after it the file is refused anyway.
+    PyTorch rounds otherwise for the first output that differs alone: in a faulty file each run would be in vain.
     """
     part, inputs, comparisons = checked.part, reference.inputs, list[Comparison]()
 
