@@ -2,6 +2,7 @@
 
 import os
 import signal
+import tempfile
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
@@ -36,6 +37,17 @@ def test_a_server_that_was_killed_is_replaced(jobs):
         result = export_many(jobs[:1], executor=executor)
     assert killed
     assert [(job.status, job.attempts) for job in result.jobs] == [("exported", 2)], result
+
+
+def test_a_temporary_folder_with_a_long_name_holds_no_socket(jobs, tmp_path, monkeypatch):
+    """The name of a socket has at most 108 bytes."""
+    folder = tmp_path / ("t" * 100)
+    folder.mkdir()
+    monkeypatch.setenv("TMPDIR", str(folder))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    with ThreadPoolExecutor(1) as executor:
+        [job] = export_many(jobs[:1], executor=executor).jobs
+    assert job.succeeded, job
 
 
 def test_a_job_whose_result_was_lost_replaces_its_files(jobs):
