@@ -39,7 +39,7 @@ WARM_UP = Row("torch.nn", "Linear(8, 2)", "table")
 TOLERANCE = 2e-3
 """The largest difference from PyTorch, relative to the largest number of an output, or to 1e-3."""
 
-LIMIT = 600
+LIMIT = 1800
 """The most seconds of a module."""
 
 RATIO_LIMIT, WRONG_LIMIT = 0.5, 3
