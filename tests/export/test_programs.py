@@ -322,5 +322,9 @@ def test_the_result_of_the_program_is_compared_and_may_differ_by_what_errors_of_
     try:
         with pytest.raises(onnxfn.errors.CheckFailed, match="each part agrees alone, but the result of the program"):
             compared(lambda: PROGRAMS["ranker"][1](2), errors)
+        ranker.modules["query"].table.weight.data[5] = torch.nan
+        export_pipeline(ranker.modules, tmp_path / "wrong", run=lambda: PROGRAMS["ranker"][1](2), check=False)
     finally:
         ranker.modules["query"].load_state_dict(before)
+    with pytest.raises(onnxfn.errors.CheckFailed, match="the result of the program differs by inf on the files"):
+        check_program(ranker.modules, tmp_path / "wrong", lambda: PROGRAMS["ranker"][1](2), errors)

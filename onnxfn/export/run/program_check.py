@@ -69,7 +69,7 @@ def check_program(program: Any, folder: Path, run: Callable[[], Any], errors: Ma
                 f"{allowed:.1e} is allowed; run it within assembled(program, folder) to find where, after an export "
                 "with check='sections'"
             )
-        elif not allowed < LARGE_SHARE * size:  # or where small errors make NaN
+        elif not allowed < LARGE_SHARE * size:  # also where PyTorch has no number
             changed = f"may change it by {allowed:.1e} of {size:.1e}"
             remark = f"{RESULT} proves little: in PyTorch, errors like those of the parts {changed}"
     return remark
@@ -96,9 +96,9 @@ def _alike(arrays: Sequence[Array], others: Sequence[Array]) -> bool:
 
 
 def _distance(array: Array, other: Array) -> float:
-    """The largest difference of two arrays, NaN where only one is a number; the root mean square for whole numbers."""
+    """The largest difference, infinite where one alone is a number; the root mean square for whole numbers."""
     same = (array == other) | (np.isnan(array) & np.isnan(other))
-    differences = np.abs(np.where(same, 0, array.astype(np.float64) - other))
+    differences = np.nan_to_num(np.abs(np.where(same, 0, array.astype(np.float64) - other)), nan=np.inf)
     return float(differences.max(initial=0) if array.dtype.kind == "f" else np.sqrt(np.mean(differences**2)))
 
 
