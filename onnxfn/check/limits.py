@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from attrs import evolve, frozen
+from attrs import frozen
 
 from onnxfn.check.cases.references import (
     CheckCase,
@@ -77,8 +76,3 @@ def _agrees(checked: CheckedFile, case: CheckCase, session: Any, compared: list[
     comparisons = case_comparisons(checked, reference, arrays, compared)
     compared += comparisons if (agrees := all(each.passed for each in comparisons)) else ()
     return agrees
-
-
-def with_limits(part: Part, limits: Sequence[Condition]) -> Part:
-    """A part with more limits of its sizes."""
-    return evolve(part, spec=evolve(part.spec, limits=(*part.spec.limits, *limits)))

@@ -1,12 +1,13 @@
 """Cases of the check are moved to images that the model can take, before anything is traced."""
 
 import re
+from math import prod
 from pathlib import Path
 
 import pytest
 import tiny
 import torch
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from sizes import SPECIAL
 from vector_specs import image_spec
@@ -14,10 +15,11 @@ from vector_specs import image_spec
 import onnxfn
 from onnxfn import compose, gives, sized, takes, with_shapes
 from onnxfn.architectures.families.detection import images_without_cases
-from onnxfn.check.cases.image_sizes import LARGEST_SIDE, smallest_runnable, with_runnable_images
 from onnxfn.check.cases.references import check_cases
+from onnxfn.check.cases.runnable_sizes import runnable_limits
+from onnxfn.export.run.runnable_images import with_runnable_images
 from onnxfn.specs.algebra.dummies import dummies, known_sizes
-from onnxfn.specs.conditions import Condition
+from onnxfn.specs.conditions import Condition, range_of
 from onnxfn.specs.errors import CaptureFailed
 from onnxfn.specs.plan.check_cases import cases, in_case
 from onnxfn.specs.plan.planning import plan
@@ -66,29 +68,27 @@ def runnable(model, planned):
 side = st.integers(1, 200)
 
 
-@given(side, side, st.integers(1, 16), st.integers(1, 60_000))
-def test_the_smallest_size_runs_and_smaller_ones_do_not(height, width, unit, area):
-    sizes = {"height": height * unit, "width": width * unit}
+@given(side, side, st.integers(1, 16), st.integers(1, 15))
+def test_the_least_sizes_run_and_those_an_eighth_of_the_trace_smaller_do_not(height, width, step, share):
+    base = {"height": height * step, "width": width * step}
 
     def runs(tried):
-        return tried["height"] * tried["width"] > area
+        is_large = 16 * prod(tried.values()) > share * prod(base.values())
+        return is_large and all(size % step == 0 for size in tried.values())
 
-    found = smallest_runnable(sizes, unit, runs)
-    if found is None:
-        assert LARGEST_SIDE**2 * min(height, width) < 4 * (area + 1) * max(height, width)  # half as large did not run
-        return
-    assert runs(found)
-    assert unit == 1 or all(size % unit == 0 for size in found.values())
-    nine_eighths = {name: -(-size * 9 // (8 * unit)) * unit for name, size in sizes.items()}
-    near = all(found[name] <= nine_eighths[name] + 1 for name in found)
-    smaller = {name: size * 7 // (9 * unit) * unit for name, size in found.items()}
-    assert near or not runs(smaller)
+    limits = runnable_limits(base, runs)
+    assert step == 1 or [each.text for each in limits[:2]] == [f"{name} % {step} == 0" for name in base]
+    least = {name: range_of(limits, name)[0] for name in base}
+    assume(all(least.values()))  # else the smallest size of one runs, with the other's of the trace
+    assert runs(least)
+    smaller = {name: size - base[name] // 8 // step * step - 2 * step for name, size in least.items()}
+    assert min(smaller.values()) <= 0 or not runs(smaller)
 
 
 def test_cases_are_moved_to_images_with_as_many_positions_as_the_model_picks():
     part = runnable(Picker(110), plan(spec(), {}))
-    assert image_sizes(part) == [(128, 128), (73, 109), (77, 105)]
-    assert [limit.text for limit in part.spec.limits] == ["height >= 73", "width >= 105"]
+    assert image_sizes(part) == [(92, 92), (92, 138), (92, 126)]
+    assert [limit.text for limit in part.spec.limits] == ["height >= 92", "width >= 92"]
 
 
 @pytest.mark.parametrize(
@@ -115,11 +115,11 @@ def test_a_case_is_never_moved_to_the_size_of_the_trace():
 
 def test_the_smallest_size_is_in_the_limits_and_in_the_file(tmp_path):
     exported = onnxfn.export(spec(), Picker(110), tmp_path / "model.onnx")
-    assert list(map(str, exported.limits)) == ["height >= 73", "width >= 105"]
-    assert metadata(Path(exported.files[0]))["onnxfn.limits"] == "height >= 73; width >= 105"
+    assert list(map(str, exported.limits)) == ["height >= 92", "width >= 92"]
+    assert metadata(Path(exported.files[0]))["onnxfn.limits"] == "height >= 92; width >= 92"
     assert [re.findall(r"height=(\d+), width=(\d+)", case) for case in exported.report.cases] == [
-        [("73", "109")],
-        [("77", "105")],
+        [("92", "138")],
+        [("92", "126")],
     ]
     assert onnxfn.validate(spec(), Picker(110), tmp_path / "model.onnx").cases == exported.report.cases
 

@@ -33,12 +33,12 @@ MOST_FILES = 20
 
 BUDGET = {
     "specs": 9_203,
-    "architectures": 8_810,
+    "architectures": 8_808,
     "weights": 3_147,
-    "models": 1_791,
+    "models": 1_787,
     "graphs": 8_006,
     "run": 1_284,
-    "check": 6_290,
+    "check": 6_288,
     "export": 12_172,
 }
 """The most lines of Python of each folder. It only goes down: who needs more finds what to merge."""

@@ -41,7 +41,7 @@ def outputs_with_statistics(model: Any, spec: Any) -> dict[str, Any]:
     import torch
 
     import onnxfn
-    from onnxfn.check.cases.image_sizes import with_runnable_images
+    from onnxfn.export.run.runnable_images import with_runnable_images
     from onnxfn.models.forward import flat_forward, tensors_for
     from onnxfn.specs.algebra.dummies import dummies
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from attrs import evolve, frozen
 
+from onnxfn.check.cases.runnable_sizes import fixed_axes, runnable_limits
 from onnxfn.export.derive.probe import Run, all_tensors, run, run_at_sizes, specs_at_sizes, summary
 from onnxfn.export.derive.sample_arguments import SampleTensor
 from onnxfn.export.derive.sample_inputs import (
@@ -20,14 +21,11 @@ from onnxfn.export.derive.sample_inputs import (
     sample_range,
     with_long_texts,
 )
-from onnxfn.export.derive.steps import found_limits
 from onnxfn.specs.algebra.compose import compose
 from onnxfn.specs.algebra.dummies import known_sizes, sized
 from onnxfn.specs.algebra.facts import case
 from onnxfn.specs.algebra.planned import Part, PlannedSpec
 from onnxfn.specs.algebra.spec import Dummies, ExportSpec
-from onnxfn.specs.axis_symbols import AxisFacts
-from onnxfn.specs.conditions import Condition, range_of, symbols_of
 from onnxfn.specs.converters import Path
 from onnxfn.specs.errors import InvalidSpec, raise_no_memory
 from onnxfn.specs.plan.check_cases import CASE_STEPS, batch_symbol, resized
@@ -81,8 +79,8 @@ def accepted_sizes(
     runs = runs_at(model, with_generators(base, _like_sample(tensors, certain)))
     moves = all(runs({**sizes, name: sizes[name] + CASE_STEPS[0]}) for name in sizes)
     for is_limited in (False, True) if moves else (True,):
-        limits = found_limits(sizes, runs) if is_limited and runs(sizes) else ()
-        limited = compose(base, ExportSpec(limits=limits, axes=_fixed(limits)))
+        limits = runnable_limits(sizes, runs) if is_limited and runs(sizes) else ()
+        limited = compose(base, ExportSpec(limits=limits, axes=fixed_axes(limits)))
         moved = {**sizes, **within(apart, limits)}
         for spec in (*([at_sizes(limited, moved)] if moved != sizes else []), limited):
             with suppress(InvalidSpec):
@@ -108,12 +106,6 @@ def runs_at(model: Any, spec: ExportSpec) -> Callable[[Mapping[str, int]], bool]
         return True
 
     return runs
-
-
-def _fixed(limits: Sequence[Condition]) -> tuple[AxisFacts, ...]:
-    """The axes that limits fix at one size."""
-    ends = {name: range_of(limits, name) for limit in limits for name in symbols_of(limit.text)}
-    return tuple(AxisFacts(name, low=low, high=high) for name, (low, high) in ends.items() if low == high)
 
 
 def _accepted(

@@ -8,7 +8,6 @@ from typing import Any
 
 from attrs import evolve
 
-from onnxfn.check.cases.image_sizes import image_sizes, moves_images, with_fixed_images, with_runnable_images
 from onnxfn.export.clients.side_files import with_remarks
 from onnxfn.export.derive.candidate_inputs import processed_arguments
 from onnxfn.export.derive.derive_sample import FROM_SAMPLE
@@ -16,6 +15,7 @@ from onnxfn.export.derive.sample_inputs import with_long_texts
 from onnxfn.export.find.lookup import with_model_task
 from onnxfn.export.publish.staging import Destination
 from onnxfn.export.report.report_file import recorded
+from onnxfn.export.run.runnable_images import image_sizes, moves_images, with_fixed_images, with_runnable_images
 from onnxfn.models.dtypes import with_model_dtype
 from onnxfn.specs.algebra.config_values import config_of
 from onnxfn.specs.algebra.planned import Part, Plan

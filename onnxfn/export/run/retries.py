@@ -10,10 +10,11 @@ from typing import Any
 
 from attrs import evolve, field, frozen
 
-from onnxfn.check.cases.image_sizes import moves_images, with_fixed_images
-from onnxfn.check.limits import FoundLimits, found_limits, with_limits
+from onnxfn.check.cases.runnable_sizes import with_limits
+from onnxfn.check.limits import FoundLimits, found_limits
 from onnxfn.check.verdict.verdict import exact_outputs
 from onnxfn.export.run.file_checks import Job
+from onnxfn.export.run.runnable_images import moves_images, with_fixed_images
 from onnxfn.graphs.build import UnboundGraph, captured_once, traced_fully
 from onnxfn.graphs.build_options import BuildOptions, trace_all_layers
 from onnxfn.graphs.capture.built_graph import BuiltGraph
@@ -109,7 +110,7 @@ def _limited(job: Job, output: Output, failure: Failure) -> tuple[Job, Output] |
     """
     if any(fault.limits for fault in failure.faults):
         pairs = zip(failure.plan.parts, failure.faults, strict=True)
-        parts = [with_limits(part, fault.limits) for part, fault in pairs]
+        parts = [evolve(part, spec=with_limits(part.spec, fault.limits)) for part, fault in pairs]
     else:
         parts = [with_fixed_images(part) if moves_images(part) else part for part in job.plan.parts]
     if parts == [*job.plan.parts] or not isinstance(failure.error, OnnxfnError):

@@ -1,0 +1,138 @@
+"""The sizes at which PyTorch can run a model, found by running it.
+
+Some modules take images in steps of 32, some only squares. A detector picks its 300 best positions, and a small image
+has fewer. All this depends on the configuration, so no list knows it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from functools import cache
+from itertools import chain, combinations
+from math import lcm
+
+from attrs import evolve
+
+from onnxfn.specs.algebra.planned import PlannedSpec
+from onnxfn.specs.axis_symbols import AxisFacts, joined_axes
+from onnxfn.specs.conditions import Condition, range_conditions, range_of, symbols_of
+from onnxfn.specs.plan.size_cases import Sizes, within
+
+STEPS = tuple(sorted(range(1, 65), key=lambda step: (step // (step & -step), step)))
+"""The steps between two sizes of an axis that are tried: powers of two, which most are, then these times 3, 5, ..."""
+
+GROWN = (1, 2, 3, 5, 8)
+"""How often an axis grows by a step. A module whose halves are rounded up takes more than the multiples of its step."""
+
+FAR = (17, 37, 71)
+"""By how much it grows at least, too. A convolution over patches rounds down: 15 larger sizes have as many patches."""
+
+PARTS = 8
+"""Sizes between the least of each axis alone and those of the trace are tried in so many parts."""
+
+
+def runnable_limits(base: Sizes, runs: Callable[[Sizes], bool]) -> tuple[Condition, ...]:
+    """The conditions on the sizes of a module's axes; `runs` is whether it runs at some sizes, and true of `base`.
+
+    An axis that cannot move alone moves with another. One that moves with none has one size. Two axes that can move
+    alone, and not together, have the step with which they can. An axis that takes any size is 1 while later ones move.
+
+    >>> def fits(sizes):
+    ...     return sizes["h"] % 4 == 0 and sizes["w"] == sizes["h"] + 8
+    >>> [each.text for each in runnable_limits({"h": 8, "w": 16, "n": 3}, fits)]
+    ['h % 4 == 0', 'w == h + 8']
+    >>> [each.text for each in runnable_limits({"h": 2, "w": 2}, lambda of: of["h"] * of["w"] % 2 == 0)]
+    ['w % 2 == 0']
+    >>> [each.text for each in runnable_limits({"h": 32, "w": 32}, lambda of: of["h"] * of["w"] > 255)]
+    ['h >= 17', 'w >= 17']
+    """
+    runs = _once(runs)
+    limits, alone, small, free = list[Condition](), dict[str, int | None](), dict(base), dict[str, int]()
+    for name in base:
+        alone[name] = _step(small, (name,), runs)
+        small |= {name: 1} if alone[name] == 1 and runs({**small, name: 1}) else {}
+    common = _common_steps(base, {name: step for name, step in alone.items() if step}, runs)
+    for number, name in enumerate(base):
+        partners = ((other,) for other in base if other != name)
+        with_one = ((_step(base, (name, *others), runs), others) for others in partners)
+        moving = chain([(common.get(name, alone[name]), ())], with_one)
+        step, others = next(((step, others) for step, others in moving if step), (None, ()))
+        if step is None:
+            limits += range_conditions(name, base[name], base[name])
+            continue
+        with_earlier = [other for other in others if [*base].index(other) < number]
+        limits += [_difference(base, other, name) for other in with_earlier]
+        if not with_earlier and step > 1:
+            limits.append(Condition(f"{name} % {step} == {base[name] % step}"))
+        free |= {} if others else {name: step}
+    return (*limits, *(Condition(f"{name} >= {size}") for name, size in _least(base, free, runs).items()))
+
+
+def _once(runs: Callable[[Sizes], bool]) -> Callable[[Sizes], bool]:
+    """The same function, which is called once for the same sizes."""
+    runs_at = cache(lambda items: runs(dict(items)))
+    return lambda sizes: runs_at(tuple(sizes.items()))
+
+
+def _step(base: Sizes, names: tuple[str, ...], runs: Callable[[Sizes], bool]) -> int | None:
+    """By how much some axes together can grow, as often as GROWN says and farther: the first of STEPS, or None."""
+    for step in STEPS:
+        counts = (*GROWN, *(-(-far // step) for far in FAR))
+        if all(runs({**base, **{name: base[name] + count * step for name in names}}) for count in counts):
+            return step
+    return None
+
+
+def _common_steps(base: Sizes, alone: Sizes, runs: Callable[[Sizes], bool]) -> dict[str, int]:
+    """The steps of axes that move alone by others: those with which two axes run together."""
+    if runs({**base, **{name: base[name] + step for name, step in alone.items()}}):
+        return {}
+    steps = dict(alone)
+    for names in combinations(alone, 2):
+        step, least = _step(base, names, runs) or 1, lcm(*(alone[name] for name in names))
+        steps |= {name: lcm(steps[name], step) for name in names if step > least}
+    return steps
+
+
+def _least(base: Sizes, steps: Sizes, runs: Callable[[Sizes], bool]) -> Sizes:
+    """The smallest sizes, in steps, at which a module runs; without the axes that alone take their smallest size."""
+    least = dict[str, int]()
+    for name, step in steps.items():
+        smaller = range((base[name] - 1) % step + 1, base[name], step)
+        if smaller and not runs({**base, name: smaller[0]}):
+            each = ({**base, name: size} for size in smaller)
+            least[name] = smaller[0] + bisect_left([*each], True, key=runs) * step
+    between = (
+        {
+            name: base[name] - (base[name] - size) * part // (PARTS * steps[name]) * steps[name]
+            for name, size in least.items()
+        }
+        for part in range(PARTS, -1, -1)
+    )
+    return next(sizes for sizes in between if runs({**base, **sizes}))
+
+
+def _difference(base: Sizes, first: str, second: str) -> Condition:
+    """That the sizes of two axes differ by as much as in `base`."""
+    more = base[second] - base[first]
+    return Condition(f"{second} == {first} {'+' if more > 0 else '-'} {abs(more)}" if more else f"{second} == {first}")
+
+
+def with_limits(spec: PlannedSpec, limits: Sequence[Condition]) -> PlannedSpec:
+    """A planned spec with more limits of its sizes; an axis that they fix at one size is a number in the graph."""
+    axes = joined_axes(spec.axes, fixed_axes(limits))
+    return evolve(spec, axes=axes, limits=(*spec.limits, *limits))
+
+
+def fixed_axes(limits: Sequence[Condition]) -> tuple[AxisFacts, ...]:
+    """The axes that limits fix at one size."""
+    ends = {name: range_of(limits, name) for limit in limits for name in symbols_of(limit.text)}
+    return tuple(AxisFacts(name, low=low, high=high) for name, (low, high) in ends.items() if low == high)
+
+
+def grown(sizes: Sizes, limits: Sequence[Condition]) -> Sizes:
+    """The smallest sizes within the limits that have about these proportions, and are not smaller."""
+    ends = [(range_of(limits, name)[0], size) for name, size in sizes.items()]
+    low, side = max(ends, key=lambda pair: pair[0] / pair[1], default=(1, 1))
+    return within({name: -(-size * max(low, side) // side) for name, size in sizes.items()}, limits)

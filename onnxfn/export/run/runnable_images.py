@@ -1,0 +1,88 @@
+"""The sizes of images that a model can take, found in PyTorch before a graph is built."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from attrs import evolve
+
+from onnxfn.check.cases.runnable_sizes import grown, runnable_limits, with_limits
+from onnxfn.models.forward import torch_outputs
+from onnxfn.specs.algebra.dummies import dummies, known_sizes, sized
+from onnxfn.specs.algebra.planned import Case, Part, Plan, PlannedSpec
+from onnxfn.specs.axis_symbols import fixed_sizes, ranges
+from onnxfn.specs.conditions import Condition, range_conditions
+from onnxfn.specs.errors import CaptureFailed
+from onnxfn.specs.plan.check_cases import cases, in_case, is_far, resized, with_dummies
+from onnxfn.specs.plan.size_cases import Sizes, within
+
+IMAGE_AXES = ("height", "width")
+"""The symbols of the sides of an image."""
+
+LARGEST_SIDE = 1024
+"""The largest side of an image that is tried where the model does not run at the traced size."""
+
+
+def with_runnable_images(model: Any, plan: Plan) -> Plan:
+    """A plan whose images have sizes that the model can take, in traces and cases, and the limits of these sizes.
+
+    It runs the model in PyTorch: pass a `model_copy` if other threads may call the model.
+    """
+    return evolve(plan, parts=[_runnable_part(model, part) for part in plan.parts])
+
+
+def _runnable_part(model: Any, part: Part) -> Part:
+    """The part, with limits of the sizes of its images if the model does not run in all of its cases."""
+    spec, traced = part.spec, image_sizes(part.spec)
+    # A far text is too long to try sizes with.
+    near = [in_case(spec, case) for case in cases(spec) if not is_far(case)]
+    if not traced or all(_runs(model, part, each, image_sizes(each)) for each in near):
+        return part
+    base = next((sizes for sizes in _larger(traced) if _runs(model, part, spec, sizes)), None)
+    if base is None:  # the fault is another
+        return part
+    limits = runnable_limits(base, lambda sizes: _runs(model, part, spec, sizes))
+    limited = with_limits(resized(spec, grown(traced, limits)), limits)
+    return evolve(part, spec=evolve(limited, cases=[_case_within(limited, case, limits) for case in cases(spec)]))
+
+
+def _larger(sizes: Sizes) -> Iterator[Sizes]:
+    """The sizes, and twice as large ones up to `LARGEST_SIDE`."""
+    yield sizes
+    while max(sizes.values()) * 2 <= LARGEST_SIDE:
+        yield (sizes := {name: 2 * size for name, size in sizes.items()})
+
+
+def _case_within(spec: PlannedSpec, case: Case, limits: Sequence[Condition]) -> Case:
+    """A case with images within the limits, larger than those of the trace if they would be the same."""
+    sizes, traced = grown(image_sizes(in_case(spec, case)), limits), image_sizes(spec)
+    return resized(case, sizes if sizes != traced else within({name: size + 1 for name, size in sizes.items()}, limits))
+
+
+def _runs(model: Any, part: Part, spec: PlannedSpec, sizes: Sizes) -> bool:
+    """Whether PyTorch can run the model on a single image of this size."""
+    single = {name: 1 for name in known_sizes(spec, {}) if name == spec.batch and name not in fixed_sizes(spec)}
+    try:
+        torch_outputs(model, part, dummies(with_dummies(spec, sized(**sizes)), single))
+    except CaptureFailed:
+        return False
+    return True
+
+
+def with_fixed_images(part: Part) -> Part:
+    """The part for images of the traced size alone: height and width are numbers in the graph, and limits of it."""
+    limits = (range_conditions(name, size, size)[0] for name, size in image_sizes(part.spec).items())
+    return evolve(part, spec=with_limits(part.spec, tuple(limits)))
+
+
+def moves_images(part: Part) -> bool:
+    """Whether a side of the images of a part is dynamic, and no range of its sizes is asked for."""
+    sides = image_sizes(part.spec)
+    return bool(sides) and not sides.keys() & ranges(part.spec).keys()
+
+
+def image_sizes(spec: PlannedSpec) -> Sizes:
+    """The sizes of the dynamic sides of images."""
+    sizes = known_sizes(spec, {})
+    return {name: sizes[name] for name in IMAGE_AXES if name in sizes and name not in fixed_sizes(spec)}
