@@ -10,6 +10,7 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from importlib import import_module
+from operator import attrgetter
 from types import ModuleType
 from typing import Any
 
@@ -109,7 +110,7 @@ class Replacement:
 
 @frozen(eq=False)
 class ThreadAttribute:
-    """An attribute as the threads see it: the descriptor of a class, or the object whose method a module calls.
+    """An attribute as the threads see it: the descriptor of a class, or the object that a module calls.
 
     It never changes. Each replacement that begins or ends puts another one in its place, so what a replacement read
     before it began stays what was there: it may call it.
@@ -167,16 +168,19 @@ class ThreadAttribute:
             raise AttributeError(self.name)
         del vars(instance)[self.name]
 
-    def called(self, *arguments: Any, **named: Any) -> Any:
-        """What the function of a module returns in this thread. A module also calls functions of Python as its own."""
-        of_python = tuple(vars(builtins)[name] for name in {self.name} & vars(builtins).keys())
-        for function in (*self.own(), *self.before, *of_python):
-            return function(*arguments, **named)
-        raise AttributeError(f"module {self.owner.__name__!r} has no attribute {self.name!r}")
+    def of_module(self) -> Any:
+        """What a module has without replacements. A module also has what Python has: `len` and `int`."""
+        return self.before[0] if self.before else getattr(builtins, self.name)
 
-    def stand_in(self) -> Any:
-        """What the owner holds: this descriptor in a class, a method of it in a module."""
-        return self if inspect.isclass(self.owner) else self.called
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        """What the function of a module returns in this thread."""
+        return (self.own() or (self.of_module(),))[0](*arguments, **named)
+
+    def __instancecheck__(self, value: Any) -> bool:
+        """For `isinstance(value, int)` in a module that has another `int`."""
+        return isinstance(value, self.of_module())
+
+    __name__ = property(attrgetter("name"))
 
 
 @contextmanager
@@ -198,8 +202,7 @@ def replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
 def original(owner: Any, name: str) -> Any:
     """The attribute of a module or class without replacements, as it is stored; None if there is none."""
     value = inspect.getattr_static(owner, name, None)
-    attribute = _attribute(value)
-    return value if attribute is None else next(iter(attribute.inherited(owner)), None)
+    return next(iter(value.inherited(owner)), None) if type(value) is ThreadAttribute else value
 
 
 def _set(owner: Any, name: str, new: tuple[Replacement, ...] = ()) -> None:
@@ -209,20 +212,14 @@ def _set(owner: Any, name: str, new: tuple[Replacement, ...] = ()) -> None:
         stored = tuple(vars(owner)[key] for key in {name} & vars(owner).keys())
         before = (getattr(owner, name),) if is_computed else stored
         here = ThreadAttribute(owner, name, before, name in vars(owner))
-        attribute = next(filter(None, map(_attribute, before)), here)
+        attribute = next((each for each in before if type(each) is ThreadAttribute), here)
         left = tuple(each for each in attribute.replacements if not each.ended.is_set())
         if left or new:
-            setattr(owner, name, evolve(attribute, replacements=(*left, *new)).stand_in())
+            setattr(owner, name, evolve(attribute, replacements=(*left, *new)))
         elif attribute.is_stored:
             setattr(owner, name, attribute.before[0])
         elif here.is_stored:
             delattr(owner, name)
-
-
-def _attribute(value: Any) -> ThreadAttribute | None:
-    """The attribute that a stand-in is for; None for any other value."""
-    holder = getattr(value, "__self__", None) if inspect.ismethod(value) else value
-    return holder if isinstance(holder, ThreadAttribute) else None
 
 
 def _owner(target: str) -> tuple[Any, str]:

@@ -1,5 +1,6 @@
 """Python in the code of modules that would fix a size in a trace, or end it."""
 
+import math
 from operator import index
 
 import numpy as np
@@ -50,6 +51,23 @@ def scaled_when_large(x):
     return x * (2 if index(x.shape[2]) * index(x.shape[1]) > 20_000 else 3)
 
 
+def padded_to_windows(x):
+    """Images on a canvas whose sides are multiples of 32, as detectors of torchvision have them."""
+    rows, columns = (int(math.ceil(float(size) / 32.0) * 32.0) for size in x.shape[-2:])
+    canvas = x.new_zeros(len(x), rows, columns)
+    canvas[:, : x.shape[-2], : x.shape[-1]].copy_(x)
+    return canvas + 1
+
+
+def resized_to_windows(x):
+    """Such images, of which the smaller side is 64, unless the larger one would be above 128."""
+    rows, columns = x.shape[-2:]
+    scale = min(64 / min(rows, columns), 128 / max(rows, columns))
+    return padded_to_windows(
+        nn.functional.interpolate(x[None], scale_factor=scale, mode="bilinear", recompute_scale_factor=True)[0]
+    )
+
+
 def with_tables(x):
     """A table for each length, as positions have in some models."""
     tables = {len(x): torch.arange(len(x))}
@@ -74,6 +92,7 @@ MODULES = {
     "int and float": (lambda: halves, (2, 3, 8, 10), "batch 3 rows columns", (1, 3, 23, 14)),
     "numbers": (lambda: by_index, (2, 7, 6), "batch time 6", (3, 40, 6)),
     "a branch on numbers": (lambda: padded, (2, 3, 8), "batch 3 time", (1, 3, 91)),
+    "a multiple of 32 by math": (lambda: padded_to_windows, (3, 40, 50), "3 rows columns", (3, 96, 129)),
     "tables by length, and the length of a tensor": (lambda: with_tables, (4, 6), "batch 6", (7, 6)),
     "a module in try": (Tried, (4, 6), "batch 6", (7, 6)),
     "one part": (lambda: lambda x: torch.cat([part + 1 for part in x.chunk(1)]), (4, 6), "batch 6", (7, 6)),
@@ -114,6 +133,12 @@ def test_formulas_of_several_traces_need_a_check(tmp_path):
 
 
 BRANCHES = {
+    "the smaller of two real numbers": (
+        resized_to_windows,
+        (3, 40, 50),
+        "3 rows columns",
+        ["128 / max(columns, rows) >= 64 / min(columns, rows)"],
+    ),
     "a size": (other_when_long, (2, 6, 3), "batch time 3", ["time <= 5000"]),
     "the end of a table": (from_the_middle, (2, 6, 4), "batch rows columns", ["rows <= 399", "columns <= 133"]),
     "a product": (scaled_when_large, (2, 16, 16), "batch_size rows columns", ["rows <= 140", "columns <= 141"]),
@@ -125,3 +150,20 @@ def test_a_branch_on_numbers_beyond_all_traces_is_a_limit(name, tmp_path):
     model, sample, axes, limits = BRANCHES[name]
     _, result = derived_result(model, sample, axes, tmp_path / "out")
     assert [limit.text for limit in result.limits] == limits
+
+
+ROUNDED_DOWN = {
+    "a quotient times a size": (resized_to_windows, range(41, 65)),
+    "a decimal": (lambda x: nn.functional.interpolate(x[None], scale_factor=0.7, mode="nearest"), range(10, 60)),
+    "a fraction": (lambda x: nn.functional.interpolate(x[None], scale_factor=1 / 3, mode="nearest"), range(9, 60)),
+}
+
+
+@pytest.mark.parametrize("name", ROUNDED_DOWN)
+def test_sizes_are_rounded_down_as_python_rounds_them(name, tmp_path):
+    """In float64, 64 / 49 * 49 is less than 64; in float32, 64 / 41 * 41 is."""
+    model, every_size = ROUNDED_DOWN[name]
+    _, result = derived_result(model, (3, 40, 50), "3 rows columns", tmp_path / "out")
+    for rows in every_size:
+        x = torch.randn(3, rows, 50)
+        np.testing.assert_allclose(result(x=x)["output"], model(x), rtol=1e-4, atol=1e-4)

@@ -1,6 +1,5 @@
 """Patches replace functions of the package that their target names, and of no other."""
 
-import inspect
 import os
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -110,7 +109,7 @@ def replacement(kind, number, before):
     """What returns its number, and after it what a function that it read before returns, as far as there is one."""
     if kind in ("attribute", "property"):
         return property(lambda _: number)
-    calls_before = inspect.isroutine(before) and kind in ("function", "lazy")
+    calls_before = callable(before) and kind in ("function", "lazy")
     return lambda *_: (number, *before()) if calls_before else number
 
 

@@ -1,7 +1,4 @@
-"""The private names of torch and onnxscript that onnxfn uses, and the required form of each.
-
-torch 2.12 to 2.15 were tried, with onnxscript 0.7.
-"""
+"""The private names of torch (2.12 to 2.15 were tried) and onnxscript (0.7) that onnxfn uses, and the form of each."""
 
 from __future__ import annotations
 
@@ -58,6 +55,7 @@ NAMES: Mapping[str, str] = MappingProxyType(
         "sym_node": "torch.fx.experimental.sym_node",
         "symbolic_shapes": "torch.fx.experimental.symbolic_shapes",
         "size_records": "torch.fx.experimental.recording",
+        "builtin_min_max": "torch._export.non_strict_utils",
         "SymNode": "torch.fx.experimental.sym_node:SymNode",
         "FloorDiv": "torch.utils._sympy.functions:FloorDiv",
         "Max": "torch.utils._sympy.functions:Max",

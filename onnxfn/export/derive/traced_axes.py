@@ -27,8 +27,7 @@ def with_traced_axes(model: Any, spec: ExportSpec, run: Run) -> ExportSpec:
     """The spec with the axes that its outputs have in a trace; a size without a formula has a symbol of its own.
 
     An axis that the trace fixes has the word that the runs gave it. So has one that equals an axis of an input within
-    the limits of a module. It is not traced if outputs have the axes of the spec at far sizes, too. `run`: one at near
-    sizes.
+    the limits of a module. If outputs have the axes of the spec at far sizes, it is not traced. `run`: at near sizes.
     """
     part, traced = Part("model", resolved(spec, {})), tuple[tuple[str, ...], ...]()
     far, after = _far_run(model, part)
@@ -50,9 +49,11 @@ def with_traced_axes(model: Any, spec: ExportSpec, run: Run) -> ExportSpec:
 
 
 def _far_run(model: Any, part: Part) -> tuple[Sizes, tuple[Any, ...] | None]:
-    """Sizes where lengths are twice as large, and odd, and the outputs there; None if a size depends on values."""
+    """Sizes where lengths are 2, 3, ... times as large, and the outputs there; None if a size depends on values."""
     near, batch = known_sizes(part.spec, {}), batch_symbol(part.spec)
-    far = within({name: size if name == batch else 2 * size + 1 for name, size in near.items()}, part.spec.limits)
+    # An image that a model resizes to a fixed height has the same width at twice its size.
+    grown = {name: near[name] * times + 1 for times, name in enumerate([each for each in near if each != batch], 2)}
+    far = within({**near, **grown}, part.spec.limits)
     part = with_sizes_as_axes(part)
     with tracing(model, part, {}):
         return far, fake_outputs(model, part, far)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from typing import Any
 
 from onnxfn.architectures.patch_table import patches_of
 from onnxfn.architectures.private.torch_names import torch_name
 from onnxfn.graphs.capture.built_graph import BuiltGraph
-from onnxfn.graphs.capture.sequence_lengths import dynamic_lengths
+from onnxfn.graphs.capture.sequence_lengths import dynamic_lengths, symbolic_numbers
 from onnxfn.graphs.capture.several_traces import joined_traces
 from onnxfn.graphs.capture.trace_conditions import (
     check_ranges,
@@ -85,7 +85,7 @@ def capture(model: Any, part: Part, tick: Tick = no_tick, *, is_joined: bool = F
         try:
             graph = _translated(program, part, tick)
         except NotTranslated as error:
-            raise CaptureFailed(_refusal(model, part, tick, error)) from error.__cause__
+            raise CaptureFailed(_refusal(model, part, tick, error, noted)) from error.__cause__
     return BuiltGraph(
         model=graph,
         limits=stated_limits(limits, part),
@@ -181,20 +181,30 @@ def exported_program(
         raise trace_error(model, part, sample, shown, noted or {}) from error
 
 
-def any_program(model: Any, part: Part, noted: Noted | None = None) -> tuple[Any, Mapping[str, int] | None]:
+def any_program(model: Any, part: Part, noted: Noted) -> tuple[Any, Mapping[str, int] | None]:
     """The program of a part by a trace with symbols for sizes, and None.
 
-    If the model needs numbers, the program is that of several joined traces, and the second is the largest size of each
-    axis that has one. Only a check can say whether its formulas are right at other sizes.
+    If the model asks for a number, `int` and `float` are formulas in a second trace. If that ends, traces at several
+    sizes are joined, and the second is the largest size of each axis that has one. Only a check tells if it is right.
     """
+    program: Any = None
     try:
         with unchanged_eval(model):
-            return exported_program(model, part, noted), None
+            program = exported_program(model, part, noted)
     except CaptureFailed as error:
-        try:
-            return _joined_program(model, part)
-        except CaptureFailed:
-            raise error from error.__cause__
+        failure = error
+    if numbers := {key: each for key, each in noted.items() if type(each.answer) is not bool}:
+        for key in numbers:
+            del noted[key]
+        with suppress(CaptureFailed), unchanged_eval(model), symbolic_numbers(model):
+            return exported_program(model, part, noted), None
+        noted.update(numbers)
+    if program is not None:
+        return program, None
+    try:
+        return _joined_program(model, part)
+    except CaptureFailed:
+        raise failure from failure.__cause__
 
 
 def _joined_program(model: Any, part: Part) -> tuple[Any, Mapping[str, int]]:
@@ -257,11 +267,11 @@ def _size_equalities(part: Part, tensors: Sequence[Any]) -> list[Any]:
     return equalities + [size == value(symbol, sizes) for size, symbol in sums if sizes.keys() >= set(terms(symbol))]
 
 
-def _refusal(model: Any, part: Part, tick: Tick, error: NotTranslated) -> str:
+def _refusal(model: Any, part: Part, tick: Tick, error: NotTranslated, noted: Noted) -> str:
     """The message for a model that was not translated. It is traced again, so that torch records source lines."""
     with source_lines():
         try:
-            _translated(any_program(model, part)[0], part, tick)
+            _translated(any_program(model, part, noted)[0], part, tick)
         except NotTranslated as again:
             return untranslated_message(model, again)
     return untranslated_message(model, error)

@@ -12,6 +12,7 @@ from typing import Any
 from onnxfn.architectures.private.torch_names import torch_name
 from onnxfn.graphs.capture.capture import any_program, tracing
 from onnxfn.graphs.capture.trace_conditions import input_sizes
+from onnxfn.graphs.capture.trace_settings import Noted
 from onnxfn.specs.algebra.dummies import with_sizes_as_axes
 from onnxfn.specs.algebra.planned import Part
 from onnxfn.specs.axes import axis, terms, value
@@ -26,8 +27,9 @@ def output_words(model: Any, part: Part) -> tuple[tuple[str, ...], ...]:
     import sympy
 
     part = with_sizes_as_axes(part)
-    with tracing(model, part, {}):
-        program, _ = any_program(model, part)
+    noted: Noted = {}
+    with tracing(model, part, noted):
+        program, _ = any_program(model, part, noted)
     symbols = {size.node.expr: symbol for symbol, size in input_sizes(program, part)}
     names = {name: sympy.Symbol(name, integer=True, positive=True) for each in symbols.values() for name in terms(each)}
     known = {expression: value(symbol, names) for expression, symbol in symbols.items()}

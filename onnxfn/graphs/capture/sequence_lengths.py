@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
+from itertools import product
 from types import MappingProxyType, ModuleType
 from typing import Any
 
@@ -154,6 +155,20 @@ def dynamic_lengths(model: Any) -> Iterator[None]:
     with ExitStack() as undo:
         for replacement in replacements:
             undo.enter_context(replaced(*replacement))
+        yield
+
+
+@contextmanager
+def symbolic_numbers(model: Any) -> Iterator[None]:
+    """In the code of a model, `int` and `float` of a formula are formulas in this thread while it lasts."""
+    import torch
+
+    def converted(kind: Any, formula: Callable[[Any], Any], number: Any = 0, *base: Any) -> Any:
+        return formula(number) if isinstance(number, torch.SymInt | torch.SymFloat) else kind(number, *base)
+
+    with ExitStack() as undo:
+        for owner, (kind, formula) in product(_code_of(model), {int: torch.sym_int, float: torch.sym_float}.items()):
+            undo.enter_context(replaced(owner, kind.__name__, partial(converted, kind, formula)))
         yield
 
 

@@ -155,10 +155,8 @@ def elementwise_rules() -> Mapping[Any, Rule]:
     rules.update(dict.fromkeys((pair.Tensor for pair in pairs), _like_both))
     return {
         **rules,
-        aten.cat.default: _joined,
         aten.clone.default: _cloned,
         aten.convolution.default: _convolved_by,
-        aten.grid_sampler_2d.default: _sampled,
         aten._scaled_dot_product_flash_attention_for_cpu.default: _attended,
     }
 
@@ -180,7 +178,6 @@ def composite_rules() -> Mapping[Any, Rule]:
         aten.upsample_nearest2d.vec: _interpolated,
         aten.matmul.default: _multiplied,
         aten.reshape.default: viewed,
-        aten.flatten.using_ints: _flattened,
     }
 
 
@@ -251,19 +248,6 @@ def _broadcasts(smaller: Any, larger: Any) -> bool:
     return missing >= 0 and all(is_one(size) or _equal([size], [other]) for size, other in pairs)
 
 
-def _joined(tensors: Sequence[Any], axis: int = 0) -> Any:
-    """Contiguous tensors one after the other along an axis."""
-    first = tensors[0]
-    alike = all(_kind(each) == _kind(first) and each.dim() == first.dim() and _is_contiguous(each) for each in tensors)
-    if not alike or not first.dim():
-        return None
-    axis = axis % first.dim()
-    rest = [(*each.shape[:axis], *each.shape[axis + 1 :]) for each in tensors]
-    if not all(_equal(rest[0], sizes) for sizes in rest):
-        return None
-    return _contiguous(first, (*rest[0][:axis], sum(each.shape[axis] for each in tensors), *rest[0][axis:]))
-
-
 def _linear(tensor: Any, weight: Any, *_: Any, **__: Any) -> Any:
     """A contiguous tensor; its number of features is the number of rows of the weight."""
     matrices = tensor.dim() >= 2 and weight.dim() == 2 and _kind(tensor) == _kind(weight)  # noqa: PLR2004
@@ -303,11 +287,6 @@ def _convolved_by(
     return None if turned else _convolved(tensor, weight, bias, stride, padding, dilation, groups)
 
 
-def _sampled(image: Any, grid: Any, *_: Any) -> Any:
-    """A contiguous image, as high and wide as the grid."""
-    return _contiguous(image, (*image.shape[:2], *grid.shape[1:3])) if _equal(image.shape[:1], grid.shape[:1]) else None
-
-
 def _attended(query: Any, *_: Any, **__: Any) -> Any:
     """The layout of dense queries, and a number for each query in each head, heads last in memory."""
     attended = _like_floats(query) if query.element_size() >= 4 else None  # noqa: PLR2004 - the numbers are float32 at least
@@ -337,9 +316,3 @@ def viewed(tensor: Any, shape: Sequence[Any]) -> Any:
     """The elements of a tensor in another shape, in the same memory; None if factors do not show the view."""
     layout = view_layout(tensor, shape)
     return None if layout is None else tensor.as_strided(*layout)
-
-
-def _flattened(tensor: Any, start_dim: int = 0, end_dim: int = -1) -> Any:
-    """A view in which some axes are merged."""
-    start, end = (axis % max(tensor.dim(), 1) for axis in (start_dim, end_dim))
-    return viewed(tensor, (*tensor.shape[:start], -1, *tensor.shape[end + 1 :])) if start < end else None

@@ -1,18 +1,12 @@
 """A torch graph in operators that have a translation and write into no memory; the tables of translations.
 
-An operator without a translation is replaced by the operators of its decomposition in torch. torch itself decomposes by
-a second trace of the whole program (`run_decompositions`). It costs as much as the first, and much more with dynamic
-sizes. Here each operator is traced alone, on the fake tensors of the first trace. Few graphs need more; they are traced
-again.
+torch decomposes an operator without a translation by a second trace of the whole program, which costs as much as the
+first. Here each such operator is traced alone, on the fake tensors of the first trace. Few graphs need more.
 
-In an exported program, replaces operators that write into memory by operators that return new tensors.
-
-A write through a view, as in `x[..., 0] /= width`, becomes a new view, and a new `x` that holds it:
+A write through a view, as in `x[..., 0] /= width`, becomes a new view, and a new `x` that holds it, for later nodes:
 
     view = select(x, -1, 0); div_(view, width)
     view = select(x, -1, 0); new_view = div(view, width); new_x = select_scatter(x, new_view, -1, 0)
-
-Nodes after the write then read `new_view` and `new_x`.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ def tensor_translations() -> dict[Any, Callable[..., Any]]:
     return {
         aten._cdist_forward.default: _cdist,
         aten._pdist_forward.default: _pdist,
-        aten.bucketize.Tensor: _bucketize,
+        aten.bucketize.Tensor: lambda values, boundaries, **named: _searchsorted(boundaries, values, **named),
         aten.cdist.default: _cdist,
         aten.copysign.Tensor: _copysign,
         aten.cummax.default: partial(_running_extreme, "GreaterOrEqual"),
@@ -168,7 +168,10 @@ def complex_translations(real: Mapping[Any, Callable[..., Any]]) -> dict[Any, Ca
     aten = torch.ops.aten
     moving = [getattr(getattr(aten, name.partition(".")[0]), name.partition(".")[2]) for name in MOVING]
     return {
-        **{operator: _beside_parts(operator, real.get(operator) or _of_torch(operator)) for operator in moving},
+        **{
+            each: _beside_parts(each, real.get(each) or getattr(core, each._schema.name.replace("::", "_")))
+            for each in moving
+        },
         aten._fft_c2r.default: _real_signal,
         torch.ops.prims.convert_element_type.default: _converted,
         aten._to_copy.default: lambda tensor, dtype=None, **_: _converted(tensor, dtype),
@@ -180,12 +183,6 @@ def complex_translations(real: Mapping[Any, Callable[..., Any]]) -> dict[Any, Ca
         aten.reshape.default: lambda tensor, shape: core.aten_reshape(tensor, [*shape, 2]),
         aten.repeat.default: lambda tensor, repeats: core.aten_repeat(tensor, [*repeats, 1]),
     }
-
-
-def _of_torch(operator: Any) -> Callable[..., Any]:
-    """The function of torch's table for an operator on real tensors."""
-    function: Callable[..., Any] = getattr(core, operator._schema.name.replace("::", "_"))
-    return function
 
 
 def _beside_parts(operator: Any, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -323,11 +320,6 @@ def _searchsorted(
     # Each value is compared with each element. NaN is greater than any number.
     counts = op.ReduceSum(op.Cast(op.Not(follows(elements, each)), to=7), integers(-1), keepdims=0)
     return op.Cast(counts, to=6) if out_int32 else counts
-
-
-def _bucketize(values: Any, boundaries: Any, out_int32: bool = False, right: bool = False) -> Any:
-    """The place of each value among sorted boundaries; see `_searchsorted`."""
-    return _searchsorted(boundaries, values, out_int32, right)
 
 
 def _running_extreme(comparison: str, tensor: Any, dim: int) -> Sequence[Any]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable
+from fractions import Fraction
 from functools import partial
 from math import prod
 from typing import Any
 
+import numpy as np
 import onnx_ir
 import torch
 from onnx_ir import DataType
@@ -36,6 +39,9 @@ def translations(opset: int) -> dict[Any, Callable[..., Any]]:
         **tensor_translations(),
         **gelu,
         operator.floordiv: _floor_quotient,
+        math.ceil: partial(_whole, op.Ceil),
+        math.floor: partial(_whole, op.Floor),
+        math.trunc: partial(_whole, op.Identity),
         torch.ops.aten.addmm.default: _addmm,
         torch.ops.aten.adaptive_avg_pool1d.default: partial(_adaptive_avg_pool, 1),
         torch.ops.aten.adaptive_avg_pool2d.default: partial(_adaptive_avg_pool, 2),
@@ -53,7 +59,11 @@ def translations(opset: int) -> dict[Any, Callable[..., Any]]:
         torch.ops.aten.unflatten.int: _unflatten,
         torch.ops.aten.repeat_interleave.self_int: _repeat_interleave,
         torch.ops.aten.reshape_as.default: lambda tensor, other: op.Reshape(tensor, op.Shape(other)),
-        torch.ops.aten.rrelu_with_noise_functional.default: _rrelu,
+        # The mean of the slopes, which is random in training alone. torch's table lacks it.
+        torch.ops.aten.rrelu_with_noise_functional.default: lambda tensor, noise, lower=1 / 8, upper=1 / 3, *_, **__: (
+            op.LeakyRelu(tensor, alpha=(lower + upper) / 2),
+            op.Identity(noise),
+        ),
         torch.ops.aten.rsub.Scalar: _rsub,
         torch.ops.aten.scaled_dot_product_attention.default: _attention,
         torch.ops.aten.squeeze.default: _squeeze,
@@ -72,6 +82,22 @@ def _floor_quotient(dividend: Any, divisor: Any) -> Any:
     return op.Div(op.Sub(dividend, op.Mod(dividend, divisor)) if is_negative else dividend, divisor)
 
 
+def _whole(rounded: Any, number: Any) -> Any:
+    """A size from a formula of real numbers, in float64 as in Python: 64 / 49 * 49 is less than 64 there."""
+    return op.Cast(rounded(_in_double(number)), to=DataType.INT64)
+
+
+def _in_double(number: Any) -> Any:
+    """A formula of sizes and constants in float64. A constant such as 0.7 was rounded to float32."""
+    node, tensor = number.producer(), onnx_ir.convenience.get_const_tensor(number)
+    if tensor is not None:
+        near = float(Fraction(single := tensor.numpy().item()).limit_denominator(4096))
+        return op.Constant(value=onnx_ir.tensor(near if np.float32(near) == single else single, DataType.DOUBLE))
+    if number.dtype == DataType.INT64 or node.op_type == "Cast":
+        return op.Cast(node.inputs[0] if node.op_type == "Cast" else number, to=DataType.DOUBLE)
+    return getattr(op, node.op_type)(*map(_in_double, node.inputs))
+
+
 def _addmm(tensor: Any, left: Any, right: Any, beta: Any = 1, alpha: Any = 1) -> Any:
     """A matrix product plus a tensor; the Gemm of torch's table takes no integers, and no factor from sizes."""
     is_gemm = left.dtype.is_floating_point() and not any(isinstance(factor, onnx_ir.Value) for factor in (beta, alpha))
@@ -84,18 +110,6 @@ def _linear(tensor: Any, weight: Any, bias: Any = None) -> Any:
         return nn.aten_linear(tensor, weight, bias)
     product = op.MatMul(tensor, op.Transpose(weight))
     return product if bias is None else op.Add(product, bias)
-
-
-def _rrelu(
-    tensor: Any,
-    noise: Any,
-    lower: float = 1 / 8,
-    upper: float = 1 / 3,
-    training: bool = False,  # noqa: ARG001
-    generator: Any = None,  # noqa: ARG001
-) -> Any:
-    """A leaky ReLU with the mean of the slopes, which is random in training alone; torch's table lacks it."""
-    return op.LeakyRelu(tensor, alpha=(lower + upper) / 2), op.Identity(noise)
 
 
 def _batch_norm(
