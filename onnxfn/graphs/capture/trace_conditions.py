@@ -55,8 +55,8 @@ def _files_of_steps() -> frozenset[str]:
     """The files through which the question of a line of code passes on its way to torch's formulas."""
     import torch
 
-    of_torch = (torch, *map(torch_name, ("sym_node", "symbolic_shapes", "size_records", "builtin_min_max")))
-    modules = (*of_torch, patching, size_factors, trace_settings)
+    of_torch = (torch, torch_name("sym_node"), torch_name("symbolic_shapes"), torch_name("size_records"))
+    modules = (*of_torch, torch_name("builtin_min_max"), patching, size_factors, trace_settings)
     return frozenset(str(module.__file__) for module in modules) | {__file__}
 
 
