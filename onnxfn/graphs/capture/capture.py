@@ -199,10 +199,8 @@ def any_program(model: Any, part: Part, noted: Noted) -> tuple[Any, Mapping[str,
         with suppress(CaptureFailed), unchanged_eval(model), symbolic_numbers(model):
             return exported_program(model, part, noted), None
         noted.update(numbers)
-    if program is not None:
-        return program, None
     try:
-        return _joined_program(model, part)
+        return _joined_program(model, part) if program is None else (program, None)
     except CaptureFailed:
         raise failure from failure.__cause__
 

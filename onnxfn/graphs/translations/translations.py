@@ -28,6 +28,7 @@ from onnxfn.graphs.translations.tensor_translations import (
     typed,
 )
 
+FORMULAS = ("Add", "Sub", "Mul", "Div", "Pow", "Sqrt", "Neg", "Min", "Max")  # of real numbers, without attributes
 GELU_OPSET = 20
 """The opset that brings Gelu."""
 
@@ -93,8 +94,9 @@ def _in_double(number: Any) -> Any:
     if tensor is not None:
         near = float(Fraction(single := tensor.numpy().item()).limit_denominator(4096))
         return op.Constant(value=onnx_ir.tensor(near if np.float32(near) == single else single, DataType.DOUBLE))
-    if number.dtype == DataType.INT64 or node.op_type == "Cast":
-        return op.Cast(node.inputs[0] if node.op_type == "Cast" else number, to=DataType.DOUBLE)
+    is_cast = node is not None and node.op_type == "Cast" and node.inputs[0].dtype == DataType.INT64
+    if is_cast or node is None or node.op_type not in FORMULAS or number.dtype == DataType.INT64:
+        return op.Cast(node.inputs[0] if is_cast else number, to=DataType.DOUBLE)
     return getattr(op, node.op_type)(*map(_in_double, node.inputs))
 
 
