@@ -328,3 +328,20 @@ def test_the_result_of_the_program_is_compared_and_may_differ_by_what_errors_of_
         ranker.modules["query"].load_state_dict(before)
     with pytest.raises(onnxfn.errors.CheckFailed, match="the result of the program differs by inf on the files"):
         check_program(ranker.modules, tmp_path / "wrong", lambda: PROGRAMS["ranker"][1](2), errors)
+
+
+def test_what_the_parts_get_in_each_step_is_compared(tmp_path):
+    """The result of these steps is 0, whatever they make."""
+    program = {"step": nn.Linear(4, 4)}
+
+    def run(rows=2):
+        states = torch.ones(rows, 4)
+        for _ in range(3):
+            states = program["step"](states)
+        return states * 0
+
+    export_pipeline(program, tmp_path / "out", run=[run, lambda: run(3)])
+    assert check_program(program, tmp_path / "out", run, {"step": 1e-6}).startswith("the result of the program on its")
+    program["step"].bias.data += 0.01
+    with pytest.raises(onnxfn.errors.CheckFailed, match=r"but an input of step in call 2 differs by 1\.0e-02"):
+        check_program(program, tmp_path / "out", run, {"step": 1e-6})

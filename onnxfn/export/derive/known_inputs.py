@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from onnxfn.architectures.families.feature_inputs import PLACED_PATCH
+from onnxfn.architectures.families.feature_inputs import MERGED_PATCHES, PATCH_STRIPS, PLACED_PATCH
 from onnxfn.architectures.families.multimodal import text_batch_cases, text_batch_inputs
 from onnxfn.architectures.families.sizes import sized_in
 from onnxfn.architectures.families.text import bert_inputs, choice_sizes, text_cases, text_inputs
@@ -163,13 +163,6 @@ IMAGES = compose(
 )
 """One to three images, with 60 to 132 patches together."""
 
-PATCHES = NestedDummy("patches", "num_patches")
-
-
-def _grid(frames: int, merge: object) -> ExportSpec:
-    """A spec of the dummies of grids: the first image has `frames` frames, and `merge` divides the sides."""
-    return generates("packed_grids", "packed_grids", patches=PATCHES, merge=merge, frames=frames)
-
 
 def _grid_forms(*axes: str) -> Forms:
     """Images and videos, then images alone: some models take each frame of a video as an image.
@@ -184,24 +177,9 @@ def _grid_forms(*axes: str) -> Forms:
         takes("merge_sizes", "num_images", "merge_sizes"),
         IMAGES,
     )
-    return tuple(compose(inputs, _grid(frames, from_config("merged_side"))) for frames in (2, 1))
+    grids = {"patches": NestedDummy("patches", "num_patches"), "merge": from_config("merged_side")}
+    return tuple(compose(inputs, generates("packed_grids", "packed_grids", **grids, frames=each)) for each in (2, 1))
 
-
-MERGED_PATCHES = compose(
-    takes("pixel_values", "num_patches merged_size= merged_size= num_channels=", "patches", kind="float"),
-    takes("image_grid_thw", "num_images 3", "packed_grids"),
-    IMAGES,
-    _grid(1, 1),
-)
-"""Patches that are merged before the model takes them, and the grids of the merged patches."""
-
-PATCH_STRIPS = compose(
-    takes("pixel_values", "1 num_channels= patch_size= patch_size*num_patches", "patches", kind="float"),
-    takes("target_sizes", "num_images 2", "packed_grids"),
-    IMAGES,
-    _grid(1, from_config("strip_side")),
-)
-"""The patches of all images side by side, as one image of the height of a patch; each grid without frames."""
 
 POOLED_PATCHES = compose(
     takes("pixel_values", "batch_size num_tokens*pooled_patches patch_values=", "patches", kind="float"),

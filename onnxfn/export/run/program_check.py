@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from typing import Any
 
@@ -31,86 +32,106 @@ LARGE_SHARE = 0.1
 """What errors of the parts may make of a result, relative to its largest number, for a comparison to say something."""
 
 
-RESULT = "the result of the program on its files"
+RESULT = "the result of the program"
+
+CALLS = 4
+"""How many calls of each part are compared. What a part gets in its second call is what a first step has made."""
 
 
 def check_program(program: Any, folder: Path, run: Callable[[], Any], errors: Mapping[str, float]) -> str:
-    """Compares the result of a program on its files with that in PyTorch; `errors`: the relative error of each part.
+    """Compares what a program makes on its files with that in PyTorch; `errors`: the relative error of each part.
 
-    What is allowed follows from the parts: the program runs in PyTorch once more, and each part is off by its error at
-    random. A part without a file in float32 is proven by its floors: then the difference is only stated. Returns a
-    remark on what is not proven; an empty text if the results agree.
+    That is its result, and what its parts get in their first calls, such as the latents of each step. What is allowed
+    follows from the parts: the program runs in PyTorch once more, and each part is off by its error at random. A part
+    without a file in float32 is proven by its floors: then the difference is only stated. Returns a remark on what is
+    not proven; an empty text if all agrees.
 
-    CheckFailed if the result differs by more. InvalidSpec if the files do not take what the program passes.
+    CheckFailed if a number differs by more. InvalidSpec if the files do not take what the program passes.
     """
-    expected = _numbers(run)
-    if not expected:
-        return f"{RESULT} was not compared: it has no tensors, arrays or pictures"
-    if not _alike(expected, again := _numbers(run)) or any(map(_distance, expected, again)):
-        return f"{RESULT} was not compared: it differs from run to run in PyTorch"
+    expected, again = _numbers(program, run, errors), _numbers(program, run, errors)
+    results = [name for name in expected if name.startswith(RESULT)]
+    if not results:
+        return f"{RESULT} on its files was not compared: it has no tensors, arrays or pictures"
+    if any(_distance(array, again.get(name)) for name, array in expected.items()):
+        return f"{RESULT} on its files was not compared: it differs from run to run in PyTorch"
     with assembled(program, folder):
-        on_files = _numbers(run)
-    with _disturbed(program, errors):
-        disturbed = _numbers(run)
-    if not _alike(expected, on_files):
-        raise CheckFailed(f"the result on the files has the shapes {_shapes(on_files)}, in PyTorch {_shapes(expected)}")
+        on_files = _numbers(program, run, errors)
+    with _replaced(program, {name: partial(_off_by, max(error, LEAST_ERROR)) for name, error in errors.items()}):
+        disturbed = _numbers(program, run, errors)
     remark, files = "", [file_of_part(folder / part, None) for part in errors]
     has_floors = any(dtype_of_stem(file.stem) != "float32" for file in files if file is not None)
-    for number, (of_torch, of_files) in enumerate(zip(expected, on_files, strict=True)):
-        size = float(np.nanmax(np.abs(of_torch), initial=0))
-        rounding = LEAST_ERROR * size if of_torch.dtype.kind == "f" else LEAST_STEPS
-        moved = _distance(of_torch, disturbed[number]) if _alike(expected, disturbed) else np.inf
-        allowed, difference = TIMES_DISTURBED * (moved + rounding), _distance(of_torch, of_files)
-        if has_floors:
-            remark = f"{RESULT} differs by {difference:.1e} of {size:.1e}: not all parts have a file in float32"
-        elif difference > allowed:
+    for name, array in expected.items():
+        size, difference = float(np.nanmax(np.abs(array), initial=0)), _distance(array, on_files.get(name))
+        rounding = LEAST_ERROR * size if array.dtype.kind == "f" else LEAST_STEPS
+        allowed = TIMES_DISTURBED * (_distance(array, disturbed.get(name)) + rounding)
+        if has_floors and name in results:
+            remark = f"{name} on its files differs by {difference:.1e} of {size:.1e}: a part has no file in float32"
+        elif difference > allowed and not has_floors:
             raise CheckFailed(
-                f"each part agrees alone, but the result of the program differs by {difference:.1e} on the files, and "
-                f"{allowed:.1e} is allowed; run it within assembled(program, folder) to find where, after an export "
-                "with check='sections'"
+                f"each part agrees alone, but {name} differs by {difference:.1e} on the files, and {allowed:.1e} is "
+                "allowed; run it within assembled(program, folder) to find where, after an export with check='sections'"
             )
-        elif not allowed < LARGE_SHARE * size:  # also where PyTorch has no number
+        elif name in results and not allowed < LARGE_SHARE * size:  # also where PyTorch has no number
             changed = f"may change it by {allowed:.1e} of {size:.1e}"
-            remark = f"{RESULT} proves little: in PyTorch, errors like those of the parts {changed}"
+            remark = f"{name} on its files proves little: in PyTorch, errors like those of the parts {changed}"
     return remark
 
 
-def _numbers(run: Callable[[], Any]) -> list[Array]:
-    """The tensors, arrays and images in the result of a run, as arrays. Random numbers are the same in each run."""
+def _numbers(program: Any, run: Callable[[], Any], parts: Iterable[str]) -> dict[str, Array]:
+    """What the parts of a program get in their first calls, and the arrays of its result. Random numbers are equal."""
     import torch
 
+    noted, calls, running = dict[str, Array](), Counter[str](), list[str]()
+
+    def noting(part: str, original: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(original)
+        def call(*arguments: Any, **named: Any) -> Any:
+            calls[part] += not running
+            if not running and calls[part] <= CALLS:
+                noted.update(_arrays(f"an input of {part} in call {calls[part]}", (arguments, named)))
+            running.append(part)
+            try:
+                return original(*arguments, **named)
+            finally:
+                running.pop()
+
+        return call
+
     torch.manual_seed(0)
-    with torch.no_grad():
-        leaves = torch_name("pytree").tree_leaves(run())
-    tensors = [leaf.detach().cpu() if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
+    with torch.no_grad(), _replaced(program, {part: partial(noting, part) for part in parts}):
+        result = run()
+    return noted | _arrays(RESULT, result)
+
+
+def _arrays(name: str, value: Any) -> dict[str, Array]:
+    """Copies of the tensors, arrays and pictures in a value: the program may change them. Each name has a number."""
+    leaves = torch_name("pytree").tree_leaves(value)
+    tensors = [leaf.detach().cpu() if hasattr(leaf, "detach") else leaf for leaf in leaves]
     plain = [leaf.float() if getattr(leaf, "is_floating_point", bool)() else leaf for leaf in tensors]
-    return [np.asarray(leaf) for leaf in plain if hasattr(leaf, "__array__") or hasattr(leaf, "__array_interface__")]
+    found = [leaf for leaf in plain if hasattr(leaf, "__array__") or hasattr(leaf, "__array_interface__")]
+    return {f"{name} (array {number})" if number else name: np.array(leaf) for number, leaf in enumerate(found)}
 
 
-def _shapes(arrays: Sequence[Array]) -> list[tuple[int, ...]]:
-    return [array.shape for array in arrays]
+def _distance(array: Array, other: Array | None) -> float:
+    """The largest difference; the root mean square for whole numbers.
 
-
-def _alike(arrays: Sequence[Array], others: Sequence[Array]) -> bool:
-    return _shapes(arrays) == _shapes(others)
-
-
-def _distance(array: Array, other: Array) -> float:
-    """The largest difference, infinite where one alone is a number; the root mean square for whole numbers."""
+    Infinite where one alone is a number, for another shape, and if there is no other array.
+    """
+    if other is None or array.shape != other.shape:
+        return np.inf
     same = (array == other) | (np.isnan(array) & np.isnan(other))
     differences = np.nan_to_num(np.abs(np.where(same, 0, array.astype(np.float64) - other)), nan=np.inf)
     return float(differences.max(initial=0) if array.dtype.kind == "f" else np.sqrt(np.mean(differences**2)))
 
 
 @contextmanager
-def _disturbed(program: Any, errors: Mapping[str, float]) -> Iterator[None]:
-    """Within it, the results of each part are off by its error at random."""
+def _replaced(program: Any, replacements: Mapping[str, Callable[[Any], Callable[..., Any]]]) -> Iterator[None]:
+    """Within it, the method of each part is what the replacement of the part makes of it."""
     with ExitStack() as undo:
         for name, owner in components(program).items():
             for method in methods_of(owner):
-                if (error := errors.get(part_name(name, method))) is not None:
-                    off = _off_by(max(error, LEAST_ERROR), getattr(owner, method))
-                    undo.enter_context(replaced_method(owner, method, off))
+                if (replacement := replacements.get(part_name(name, method))) is not None:
+                    undo.enter_context(replaced_method(owner, method, replacement(getattr(owner, method))))
         yield
 
 
