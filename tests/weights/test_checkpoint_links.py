@@ -1,5 +1,8 @@
 """Weights that lie unchanged in a checkpoint: bytes decide, and names decide between equal tensors."""
 
+from importlib import import_module
+from pathlib import Path
+
 import numpy as np
 import onnx_ir as ir
 import pytest
@@ -7,7 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from refusals import refusal
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 
 from onnxfn.specs.errors import ModelNotFound
 from onnxfn.weights.checkpoint_links import ONNX_DTYPES, arrays, entries, entries_by_bytes
@@ -162,3 +165,13 @@ def test_a_file_without_a_header_is_refused(tmp_path, content):
     assert (
         message == f"{tmp_path / 'model.safetensors'} is not a safetensors file: it does not begin with a JSON header"
     )
+
+
+def test_a_sparse_checkpoint_has_random_numbers_in_each_weight_and_takes_no_disk(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "benchmarks"))
+    import_module("large_checkpoints").write_linked("llama-21b-f16", tmp_path, num_hidden_layers=1)
+    files = [*tmp_path.glob("*.safetensors")]
+    assert sum(file.stat().st_size for file in files) > 5e9
+    assert sum(512 * file.stat().st_blocks for file in files) < 1e6
+    layer = load_file(tmp_path / "model-00001-of-00002.safetensors")
+    assert all(tensor.isfinite().all() and tensor.flatten()[0] != 0 for tensor in layer.values() if tensor.ndim == 1)
