@@ -1,5 +1,9 @@
 """Pipelines of diffusers, most with components that no row knows: watched, exported, and run on ONNX Runtime."""
 
+import re
+from pathlib import Path
+
+import numpy as np
 import others
 import pytest
 import tiny
@@ -8,6 +12,7 @@ import transformers
 from attrs import evolve
 from tokenizers import Tokenizer, models, pre_tokenizers
 
+import onnxfn
 from onnxfn import InvalidSpec
 from onnxfn.export.jobs.request import request_of
 from onnxfn.export.run.diffusers import export_pipeline_request
@@ -159,3 +164,24 @@ def test_the_command_line_watches_a_saved_pipeline_run(tmp_path):
     assert by_itself["unet"].inputs == results["unet"].inputs
     with pytest.raises(InvalidSpec, match="--run 'a cat' has no value for 'a cat'; write --run"):
         export_pipeline_request(evolve(request, runs=["a cat"], path=f"{tmp_path}/other"))
+
+
+@pytest.mark.sweep
+def test_the_page_on_pictures_draws_that_of_pytorch(tmp_path, monkeypatch):
+    """With a tiny pipeline of the page's name, and a smaller picture."""
+    monkeypatch.chdir(tmp_path)
+    diffusion = pipeline("StableDiffusionPipeline")
+    diffusion.unet.register_to_config(sample_size=16)
+    noises = {"beta_start": 0.00085, "beta_end": 0.012, "beta_schedule": "scaled_linear"}
+    noises |= {"clip_sample": False, "set_alpha_to_one": False, "steps_offset": 1}
+    diffusion.scheduler = others.library("diffusers").DDIMScheduler(**noises)
+    diffusion.save_pretrained("stable-diffusion-v1-5/stable-diffusion-v1-5")
+    page = (Path(onnxfn.__file__).parent / "guide" / "diffusion.md").read_text().replace("64, 64", "16, 16")
+    names = {}
+    for code in re.findall(r"```python\n(.*?)```", page, re.DOTALL):
+        exec(code, names)
+    latents = torch.from_numpy(np.random.default_rng(0).standard_normal((1, 4, 16, 16)).astype(np.float32))
+    drawn = names["pipeline"]("a red cat on the moon", latents=latents, num_inference_steps=20, output_type="np")
+    np.testing.assert_allclose((names["pixels"] / 2 + 0.5).clip(0, 1), drawn.images[0], atol=1e-4)
+    assert Path("cat.png").exists()
+    assert Path("assembled.png").exists()

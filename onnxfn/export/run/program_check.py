@@ -108,8 +108,8 @@ def _arrays(name: str, value: Any) -> dict[str, Array]:
     leaves = torch_name("pytree").tree_leaves(value)
     tensors = [leaf.detach().cpu() if hasattr(leaf, "detach") else leaf for leaf in leaves]
     plain = [leaf.float() if getattr(leaf, "is_floating_point", bool)() else leaf for leaf in tensors]
-    found = [leaf for leaf in plain if hasattr(leaf, "__array__") or hasattr(leaf, "__array_interface__")]
-    return {f"{name} (array {number})" if number else name: np.array(leaf) for number, leaf in enumerate(found)}
+    arrays = [leaf for leaf in plain if hasattr(leaf, "__array__") or hasattr(leaf, "__array_interface__")]
+    return {f"{name} (array {number})" if number else name: np.array(leaf) for number, leaf in enumerate(arrays)}
 
 
 def _distance(array: Array, other: Array | None) -> float:
