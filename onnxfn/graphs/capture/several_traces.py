@@ -57,17 +57,20 @@ def joined_traces(model: Any, part: Part, exported: Callable[..., Any]) -> tuple
     """
 
     def program(sizes: Mapping[str, int]) -> Any:
-        with unchanged_eval(model):
-            return exported(model, evolve(part, spec=resized(part.spec, sizes)), is_fixed=True)
+        try:
+            with unchanged_eval(model):
+                return exported(model, evolve(part, spec=resized(part.spec, sizes)), is_fixed=True)
+        except InvalidSpec as error:  # such as fewer patches than images
+            raise CaptureFailed(f"no inputs have the sizes of another trace: {error}") from error
 
     for span in SPANS:
-        with suppress(*([CaptureFailed, InvalidSpec] if span > SPANS[-1] else [])):
+        with suppress(*([CaptureFailed] if span > SPANS[-1] else [])):
             first, *others = [program(sizes) for sizes in _sizes(part.spec, span)]
             joined = _joined_programs([first, *others])
             break
 
     def joins(sizes: Mapping[str, int]) -> bool:
-        with suppress(CaptureFailed, InvalidSpec):
+        with suppress(CaptureFailed):
             return bool(_joined_programs([first, program(sizes), *others]))
         return False
 
@@ -127,7 +130,8 @@ def _joined_programs(programs: Sequence[Any]) -> Any:
         near = {of: size for each in node.all_input_nodes for of, size in shown[each].items()}
         find = partial(_formula, sizes=sizes, near=near, before=node)
         node.args, node.kwargs = _joined(arguments, places, find)
-        shown[node] = {of: (node, axis) for axis, of in enumerate(zip(*map(_shape, same), strict=False))}
+        shapes = (getattr(each.meta.get("val"), "shape", ()) for each in same)
+        shown[node] = {of: (node, axis) for axis, of in enumerate(zip(*shapes, strict=False))}
         sizes |= {of: size for of, size in shown[node].items() if of not in sizes and len({*of}) > 1}
     modules[0].recompile()
     return modules[0]
@@ -144,10 +148,6 @@ def _check_alike(modules: Sequence[Any], same: Sequence[Any], lengths: set[int])
         is_tensor = isinstance(tensors[0], torch.Tensor)  # a loop has a module of its own
         if not all(each is tensors[0] or (is_tensor and torch.equal(each, tensors[0])) for each in tensors):
             raise CaptureFailed(f"the constant {same[0].target} is another at other sizes")
-
-
-def _shape(node: Any) -> tuple[int, ...]:
-    return tuple(getattr(node.meta.get("val"), "shape", ()))
 
 
 def _joined(arguments: Sequence[Any], places: Sequence[Mapping[Any, int]], formula: Callable[[Numbers], Any]) -> Any:
