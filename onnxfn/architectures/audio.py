@@ -9,6 +9,7 @@ from onnxfn.architectures.families.audio import (
     audio,
     audio_features,
     audio_frames,
+    audio_tasks,
     audio_transcription,
     audio_with_speaker_tasks,
     fixed_mel_inputs,
@@ -153,11 +154,8 @@ ROWS: Mapping[str, ExportSpec] = rows(
         "wav2vec2 data2vec-audio unispeech-sat wav2vec2-conformer wavlm": wav2vec2,
         # Spectrograms of one size, because the model has a position for each patch.
         "audio-spectrogram-transformer": compose(
+            without(fixed_mel_inputs, "input_features"),
             takes("input_values", "batch_size max_length= num_mel_bins=", "mel", kind="float"),
-            generates("mel", "normal"),
-            sized(batch_size=2),
-            always(return_dict=True),
-            tasked("feature-extraction", gives("last_hidden_state", "batch_size _ _")),
             tasked("audio-classification"),
         ),
         "dac": compose(
@@ -271,9 +269,7 @@ ROWS: Mapping[str, ExportSpec] = rows(
                 frames="convolved(sequence_length, repeated(adapter_kernel, adapters), "
                 "repeated(adapter_stride, adapters))",
             ),
-            audio_features,
-            audio_transcription,
-            tasked("audio-classification"),
+            audio_tasks,
             audio_frames,
         ),
         # First in the table: CI tests each of its tasks, and one task of each other row.

@@ -40,13 +40,9 @@ audio_transcription: ExportSpec = tasked(
 audio_frames: ExportSpec = tasked("audio-frame-classification", gives("logits", FRAMES))
 """The tasks whose outputs have one vector per frame: features, CTC logits, and the classes of frames."""
 
-audio: ExportSpec = compose(
-    waveforms,
-    always(return_dict=True),
-    audio_features,
-    audio_transcription,
-    tasked("audio-classification"),
-)
+audio_tasks: ExportSpec = compose(audio_features, audio_transcription, tasked("audio-classification"))
+
+audio: ExportSpec = compose(waveforms, always(return_dict=True), audio_tasks)
 """Models for waveforms that are trained with CTC: HuBERT, SEW, UniSpeech.
 
 Inputs: `input_values`, `[batch_size, sequence_length]`. A row computes the number of frames.

@@ -83,14 +83,13 @@ def _indices_and_mask(scores: Tensor, is_keypoint: Tensor, decoder: Any, least: 
 
 def _descriptors(decoder: Any, encoded: Tensor, x: Tensor, y: Tensor) -> Tensor:
     """Descriptors of unit length at these pixels, `[batch, keypoints, size]`."""
-    normalize = functional.normalize
-    cells = normalize(decoder.conv_descriptor_b(decoder.relu(decoder.conv_descriptor_a(encoded))), dim=1)
+    cells = functional.normalize(decoder.conv_descriptor_b(decoder.relu(decoder.conv_descriptor_a(encoded))), dim=1)
     height, width = (CELL * side for side in cells.shape[2:])
     first = CELL / 2 - 0.5
     coordinates = [(pixels - first) / (side - CELL / 2 - 0.5) * 2 - 1 for pixels, side in ((x, width), (y, height))]
     grid = torch.stack(coordinates, dim=-1)[:, None]
     sampled = functional.grid_sample(cells, grid, mode="bilinear", align_corners=True)
-    return normalize(sampled[:, :, 0], dim=1).transpose(1, 2)
+    return functional.normalize(sampled[:, :, 0], dim=1).transpose(1, 2)
 
 
 OUTPUT_OPTIONS = ("output_attentions", "output_hidden_states")
