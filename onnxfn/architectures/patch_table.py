@@ -88,7 +88,7 @@ loops over the images
     grid_convolutions.lfm3_vl_convolution Lfm3VlVisionShortConv.forward
     grid_convolutions.lfm3_vl_states Lfm3VlVisionModel.forward
     tiles.pixtral_states PixtralVisionModel.forward
-    tiles.step3p7_features Step3p7Model.get_image_features
+    tiles.whole_image_features Step3p7Model.get_image_features DeepseekOcr2Model.get_image_features
     grid_convolutions.lfm2_vl_features Lfm2VlModel.get_image_features
     grid_convolutions.minicpm_features MiniCPMOcrMerger.forward MiniCPMV4_6Merger.forward MiniCPMV4_7Merger.forward
     grid_convolutions.paddleocr_features PaddleOCRProjector.forward

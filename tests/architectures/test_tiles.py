@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from transformers.models.llava_next import modeling_llava_next
 
 from onnxfn.architectures.patches import tiles
-from onnxfn.architectures.patches.tiles import pixtral_states, step3p7_features
+from onnxfn.architectures.patches.tiles import pixtral_states, whole_image_features
 
 TASK = "image-text-to-text-with-past"
 RESOLUTIONS = [[336, 672], [672, 336], [672, 672], [1008, 336], [336, 1008]]
@@ -100,16 +100,18 @@ def test_pixtral_cuts_each_image_to_its_size():
 
 
 @pytest.mark.parametrize("count", [1, 3])
-def test_step3p7_of_whole_images_equals_the_original(count):
-    model = every_head.tiny_model("step3p7", "feature-extraction")
-    side = model.config.vision_config.image_size
+@pytest.mark.parametrize("model_type", ["step3p7", "deepseek_ocr2"])
+def test_features_of_whole_images_equal_the_original(model_type, count):
+    model = every_part.tiny_model(model_type, "image-text-to-text").model
+    vision = model.config.vision_config
+    side = getattr(vision, "sam_config", vision).image_size
     images = torch.randn(count, 3, side, side)
     with torch.no_grad():
         expected = torch.cat(model.get_image_features(images).pooler_output)
-        (actual,) = step3p7_features(model, images).pooler_output
+        (actual,) = whole_image_features(model, images).pooler_output
     torch.testing.assert_close(actual, expected)
 
 
-def test_step3p7_names_the_local_views_that_no_graph_takes():
+def test_local_views_that_no_graph_takes_are_named():
     with pytest.raises(ValueError, match="num_local_patches"):
-        step3p7_features(None, torch.zeros(1), num_local_patches=[1])
+        whole_image_features(None, torch.zeros(1), num_local_patches=[1])

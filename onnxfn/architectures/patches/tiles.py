@@ -200,15 +200,18 @@ def _positions(part: Tensor, first: int) -> Tensor:
     return torch.stack(torch.meshgrid(images + first, rows, columns, indexing="ij"), dim=-1).flatten(0, 2)
 
 
-def step3p7_features(
+def whole_image_features(
     self: Any, pixel_values: Tensor, pixel_values_local: Any = None, num_local_patches: Any = None, **arguments: Any
 ) -> Any:
-    """For Step3p7Model.get_image_features (modeling_step3p7, transformers 5.23): images without local views.
+    """For get_image_features of Step3p7 and DeepSeek-OCR 2 (transformers 5.24): images without local views.
 
     InvalidSpec for local views, whose numbers are a list of Python.
     """
     if pixel_values_local is not None or num_local_patches is not None:
-        raise InvalidSpec("local views of images (pixel_values_local, num_local_patches) are in no graph of Step3p7")
-    states = self.vision_model(pixel_values, **arguments).last_hidden_state
+        raise InvalidSpec("local views of images (pixel_values_local, num_local_patches) are in no graph of this model")
+    tower = self.vision_model if hasattr(self, "vision_model") else self.vision_tower
+    states = tower(pixel_values, **arguments).last_hidden_state
     features = self.multi_modal_projector(states)
+    if (end := getattr(self, "view_separator", None)) is not None:
+        features = torch.cat([features, end.expand(features.shape[0], 1, -1)], dim=1)
     return BaseModelOutputWithPooling(last_hidden_state=states, pooler_output=[features.flatten(0, 1)])
