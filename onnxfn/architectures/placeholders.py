@@ -25,6 +25,9 @@ PLACEHOLDER_KEYS: Mapping[str, tuple[str, ...]] = MappingProxyType(
 MERGE_KEYS = ("spatial_merge_size", "merge_size", "merge_kernel_size")
 """Keys of a configuration with the number of patches in height, and in width, that become one token: one or two."""
 
+WITH_NEWLINES = ("hy_v4_vl",)
+"""Model types whose images have a token more after each row of merged patches."""
+
 COUNT_FROM_PADDING = ("kosmos-2", "kosmos-2.5")
 """Model types whose first position is the padding id plus 1; padding tokens are not counted."""
 
@@ -80,15 +83,16 @@ class Placeholders:
     """The rules by which tokens and features become one sequence.
 
     `tokens`: from the name of features to the id of the token that stands for one row of them. `merge_size`: how many
-    patches in height, and in width, become one token: for positions in three axes. `special`: ids of all tokens that
-    the configuration names: begins, ends, placeholders, padding. `padding`: its id, where a model counts no tokens with
-    that id; None: any token may be padding. `starts`: from the name of features to the id of the token before them, if
-    there is one.
+    patches in height, and in width, become one token, and `newlines` how many tokens follow each row of these: for
+    positions in three axes. `special`: ids of all tokens that the configuration names: begins, ends, placeholders,
+    padding. `padding`: its id, where a model counts no tokens with that id; None: any token may be padding. `starts`:
+    from the name of features to the id of the token before them, if there is one.
     """
 
     tokens: Mapping[str, int] = field(factory=dict)
     first_position: int = 0
     merge_size: int = 1
+    newlines: int = 0
     types: tuple[TokenTypes, ...] = TOKEN_TYPES
     special: frozenset[int] = frozenset()
     padding: int | None = None
@@ -116,7 +120,8 @@ def placeholders(config: Mapping[str, Any]) -> Placeholders:
     types = OTHER_TOKEN_TYPES.get(model_type, TOKEN_TYPES)
     start = values.get("vision_start_token_id")  # the token before an image, by which Qwen2.5-Omni counts the images
     starts = {} if start is None else {IMAGE_FEATURES: start}
-    return Placeholders(tokens, first, merge_size, types, frozenset(special), padding, starts)
+    newlines = int(model_type in WITH_NEWLINES)
+    return Placeholders(tokens, first, merge_size, newlines, types, frozenset(special), padding, starts)
 
 
 def with_placeholders(arguments: Mapping[str, Array], known: Placeholders) -> dict[str, Array]:

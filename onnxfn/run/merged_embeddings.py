@@ -51,14 +51,15 @@ def token_positions(mask: Array, first: int = 0) -> Array:
 
 
 def mrope_positions(
-    mask: Array, input_ids: Array, grids: Mapping[int, Array], *, merge_size: int, first: int = 0
+    mask: Array, input_ids: Array, grids: Mapping[int, Array], *, merge_size: int, first: int = 0, newlines: int = 0
 ) -> Array:
     """The positions in time, height and width of the tokens of texts with images (M-RoPE).
 
     An image has a grid of positions that begins after the token before it. The next token follows on its largest one.
     The texts of the mask may be longer than `input_ids`: then the last tokens are not images. By the id of a
     placeholder token, `grids` has the patches of each image in time, height and width, `[images, 3]`, in order.
-    `merge_size` patches in height, and in width, become one token. The result is `[3, batch, length]`, 0 for padding.
+    `merge_size` patches in height, and in width, become one token; `newlines` tokens follow each row of these. The
+    result is `[3, batch, length]`, 0 for padding.
 
     Source: "Qwen2-VL: Enhancing Vision-Language Model's Perception of the World at Any Resolution", arXiv 2409.12191.
 
@@ -67,35 +68,33 @@ def mrope_positions(
     [[[0, 1, 1, 3, 4]], [[0, 1, 1, 3, 4]], [[0, 1, 2, 3, 4]]]
     """
     positions = np.zeros((3, *mask.shape), dtype=np.int64)
-    left: dict[int | None, Iterator[Array]] = {token: iter(of_token) for token, of_token in grids.items()}
+    merges, last = [1, merge_size, merge_size], [0, 0, newlines]
+    sizes = {token: of_token.reshape(-1, 3) // merges for token, of_token in grids.items()}
+    left: dict[int | None, Iterator[Array]] = {token: iter(each + last) for token, each in sizes.items()}
     for row, tokens in enumerate(input_ids):
         is_token = mask[row].astype(bool)
         new = mask.shape[1] - len(tokens)
         ids = [*tokens[is_token[: len(tokens)]].tolist(), *[None] * new]
-        positions[:, row, is_token] = _text_positions(ids, left, merge_size, first)
+        positions[:, row, is_token] = _text_positions(ids, left, first)
     return positions
 
 
 def _next_grid(grids: Iterator[Array]) -> tuple[int, ...]:
-    """The patches of the next image in time, height and width. InvalidSpec if there is none."""
+    """The tokens of the next image in time, height and width. InvalidSpec if there is none."""
     grid = next(grids, None)
     if grid is None:
         raise InvalidSpec(
-            "a text has more tokens of images than patches that are merged: the positions of this model are not those "
-            "of Qwen2-VL, and the check knows no others"
+            "a text has more tokens of images than merged patches: the positions are not those of Qwen2-VL, nor known"
         )
     return tuple(map(int, grid))
 
 
-def _text_positions(
-    ids: Sequence[int | None], grids: Mapping[int | None, Iterator[Array]], merge_size: int, first: int
-) -> Array:
+def _text_positions(ids: Sequence[int | None], grids: Mapping[int | None, Iterator[Array]], first: int) -> Array:
     """The positions of the tokens of one text without padding, `[3, length]`. `grids` are those of the images left."""
     columns, index, start = [np.zeros((3, 0), dtype=np.int64)], 0, first
     while index < len(ids):
         left = grids.get(ids[index])
-        frames, height, width = (1, merge_size, merge_size) if left is None else _next_grid(left)
-        grid = frames, height // merge_size, width // merge_size
+        grid = (1, 1, 1) if left is None else _next_grid(left)
         of_grid = np.indices(grid).reshape(3, -1)
         columns.append(of_grid + start)
         index, start = index + of_grid.shape[1], start + max(grid[1:])

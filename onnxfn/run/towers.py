@@ -109,7 +109,8 @@ def with_features(
     grids = {tokens[name]: arguments[grid] for name, grid in GRIDS.items() if name in tokens and grid in arguments}
     positions: Callable[[Array], Array] = partial(token_positions, first=known.first_position)
     if grids and takes_three_positions(decoder.first):
-        positions = partial(mrope_positions, input_ids=arguments[IDS], grids=grids, merge_size=known.merge_size)
+        of_texts = partial(mrope_positions, input_ids=arguments[IDS], grids=grids)
+        positions = partial(of_texts, merge_size=known.merge_size, newlines=known.newlines)
     return evolve(decoder, features={tokens[name]: rows for name, rows in features.items()}, positions=positions)
 
 

@@ -71,6 +71,20 @@ def test_positions_in_three_axes_are_those_of_transformers(texts, grids):
     assert np.array_equal(later, np.broadcast_to(np.arange(3) + lengths + deltas, later.shape))
 
 
+def test_positions_of_images_whose_rows_end_with_a_token_more_are_those_of_transformers():
+    """Hy V4 VL (transformers 5.24)."""
+    own = pytest.importorskip("transformers.models.hy_v4_vl.modeling_hy_v4_vl").HYV4VLModel
+    grids = [[1, 4, 8], [1, 6, 4]]
+    ids = np.array([[1, 2, *[IMAGE] * 10, 3, 4], [0, 1, *[IMAGE] * 9, 3, 4, 5]])
+    mask = (ids != 0).astype(np.int64)
+    positions = mrope_positions(mask, ids, {IMAGE: np.array(grids)}, merge_size=2, newlines=1)
+    model = SimpleNamespace(config=SimpleNamespace(vision_config=SimpleNamespace(spatial_merge_size=2)))
+    model.get_vision_position_ids = own.get_vision_position_ids.__get__(model)
+    given = (torch.tensor(ids), torch.tensor(ids == IMAGE).int(), torch.tensor(grids))
+    expected, _ = own.get_rope_index(model, *given, attention_mask=torch.tensor(mask))
+    assert np.array_equal(positions * mask, expected.numpy() * mask)
+
+
 def test_more_tokens_of_images_than_their_grids_have_is_refused():
     """As of a model that ends each row of an image with a token more."""
     ids, grids = np.array([[IMAGE] * 3]), {IMAGE: np.array([[1, 2, 4]])}

@@ -159,9 +159,7 @@ def _hy_v4_vl_rows(self: Any, states: Tensor, grid_thw: Tensor) -> Tensor:
     """The merged patches of each image, and a token after each row of blocks; frames stand one above the other."""
     merged = _merged(self, states, grid_thw)
     rows = torch.cat([merged, self.image_newline[None].to(merged.dtype)])
-    sizes = (
-        grid_thw[:, 1:] // self.spatial_merge_size * torch.stack([grid_thw[:, 0], torch.ones_like(grid_thw[:, 0])], 1)
-    )
+    sizes = grid_thw[:, 1:] // self.spatial_merge_size * torch.nn.functional.pad(grid_thw[:, :1], (0, 1), value=1)
     return rows[_with_newlines(sizes, merged.shape[0], 0)[0]]
 
 
