@@ -30,13 +30,13 @@ from onnxfn.architectures.families.multimodal import (
     text_with_image,
     two_towers,
     video_tower,
-    vision_dummies,
     vision_model,
     vision_tower,
 )
 from onnxfn.architectures.families.rows import rows
 from onnxfn.architectures.families.sizes import sized_in
 from onnxfn.architectures.families.text import box_inputs, text_cases, text_dummies, text_inputs
+from onnxfn.architectures.families.vision import image_features, video_inputs
 from onnxfn.specs.algebra.compose import compose, from_config, reads
 from onnxfn.specs.algebra.dummies import generates, sized
 from onnxfn.specs.algebra.facts import TOKENS, always, gives, loads, runs, serves, takes
@@ -51,7 +51,6 @@ clip: ExportSpec = compose(text_and_vision, text_with_end, tasked("image-classif
 # SigLIP's texts are padded to one length, and it has no mask. The batch axis of images has a symbol of its own.
 IMAGE_BATCH = "image_batch_size"
 unmasked_text_inputs: ExportSpec = takes("input_ids", TEXT_AXES, "token_ids")
-image_batch_cases: ExportSpec = sized_in("one right-padded left-padded", image_batch_size=(2, 1, 3, 4))
 
 
 def siglip_towers(images: Callable[[str], ExportSpec], *dummies: ExportSpec) -> ExportSpec:
@@ -60,7 +59,7 @@ def siglip_towers(images: Callable[[str], ExportSpec], *dummies: ExportSpec) -> 
     return compose(
         two_towers,
         *dummies,
-        image_batch_cases,
+        sized_in("one right-padded left-padded", image_batch_size=(2, 1, 3, 4)),
         model_part(VISION_MODEL, images("batch_size"), vision_tower, of_images),
         model_part(TEXT_MODEL, unmasked_text_inputs, text_tower, of_texts),
         contrastive_tasks(unmasked_text_inputs, images(IMAGE_BATCH), batch=IMAGE_BATCH),
@@ -97,13 +96,7 @@ text_layer_states: ExportSpec = layer_states(f"{TOKENS} _")
 siglip_text_model: ExportSpec = compose(text_model, pooler_output(loader="SiglipTextModel"), text_layer_states)
 clip_vision_model: ExportSpec = compose(vision_model, pooler_output())
 
-groupvit: ExportSpec = compose(
-    two_towers,
-    text_with_end,
-    model_part(VISION_MODEL, image_inputs(), vision_tower),
-    model_part(TEXT_MODEL, text_batch_inputs, text_tower),
-    feature_outputs(image_inputs(), text_batch_inputs, similarity_outputs("image")),
-)
+groupvit: ExportSpec = only_tasks(compose(text_and_vision, text_with_end), "feature-extraction")
 
 # A page: its tokens, the box of each token, and the image. The outputs have a row per token, and then a row per patch.
 TOKENS_AND_PATCHES = f"{TOKENS}+num_patches"
@@ -232,7 +225,7 @@ blip: ExportSpec = compose(
 
 # Videos in place of images.
 FRAME_AXES = "batch_size num_frames= num_channels= image_height= image_width="
-video_inputs: ExportSpec = takes("pixel_values_videos", FRAME_AXES, "pixels", kind="float")
+videos: ExportSpec = takes("pixel_values_videos", FRAME_AXES, "pixels", kind="float")
 
 # One text for each image, in one encoder.
 flava: ExportSpec = compose(
@@ -308,11 +301,7 @@ ROWS: Mapping[str, ExportSpec] = rows(
             # the model appends a token to the text
             feature_outputs(loads("VideoPrismTextModel"), gives("last_hidden_state", f"{TOKENS}+1 _")),
         ),
-        "videoprism_vision_model": compose(
-            vision_dummies(tasked("feature-extraction", gives("last_hidden_state", "batch_size _ _"))),
-            image_reads(""),
-            video_inputs,
-        ),
+        "videoprism_vision_model": compose(video_inputs("pixel_values_videos"), image_features("batch_size _ _")),
         "aimv2_vision_model": compose(vision_model, pooler_output(when="not use_head == False")),
         "align": text_and_vision_with_segments,
         "altclip": text_and_vision,
@@ -410,9 +399,9 @@ ROWS: Mapping[str, ExportSpec] = rows(
         "videoprism": compose(
             two_towers,
             reads(num_frames="vision_config.num_frames"),
-            model_part(VIDEO_MODEL, video_inputs, video_tower),
+            model_part(VIDEO_MODEL, videos, video_tower),
             model_part(TEXT_MODEL, text_batch_inputs, text_tower),
-            contrastive_tasks(video_inputs, text_batch_inputs, other="video"),
+            contrastive_tasks(videos, text_batch_inputs, other="video"),
         ),
         "vision-text-dual-encoder": only_tasks(text_and_vision_with_segments, "feature-extraction"),
         "visual_bert": visual_bert,

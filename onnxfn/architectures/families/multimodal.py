@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from onnxfn.architectures.families.sizes import sized_in
 from onnxfn.architectures.families.text import text_cases, text_dummies, text_inputs
+from onnxfn.architectures.families.vision import fixed_images, image_features
 from onnxfn.specs.algebra.compose import EMPTY, compose, from_config, reads
-from onnxfn.specs.algebra.dummies import generates, sized
+from onnxfn.specs.algebra.dummies import generates
 from onnxfn.specs.algebra.facts import TOKENS, always, gives, loads, runs, serves, takes
 from onnxfn.specs.algebra.spec import Cache, ExportSpec
 from onnxfn.specs.edits.behaviors import model_part
@@ -152,17 +153,7 @@ Inputs: `input_ids`, `attention_mask`, `pixel_values`. A row says where the conf
 Tasks: none. A row adds them.
 """
 
-
-def vision_dummies(*tasks: ExportSpec) -> ExportSpec:
-    """A spec of the dummy inputs of a vision model on its own, with these tasks."""
-    return compose(sized(batch_size=2), generates("pixels", "normal"), always(return_dict=True), *tasks)
-
-
-vision_model: ExportSpec = compose(
-    vision_dummies(tasked("feature-extraction", gives("last_hidden_state", "batch_size _ _"))),
-    image_reads(""),
-    image_inputs(),
-)
+vision_model: ExportSpec = compose(fixed_images, image_features("batch_size _ _"))
 """The vision model of a contrastive model, as a separate model: CLIPVisionModel, BlipVisionModel.
 
 Inputs: `pixel_values`.

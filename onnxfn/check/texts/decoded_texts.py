@@ -83,7 +83,7 @@ def decoded_text_comparisons(checked: CheckedFile, plan: Plan, session_for: Sess
 def _comparison(checked: CheckedFile, plan: Plan, session_for: SessionOpener) -> Comparison:
     model, part, folder = checked.model, checked.part, checked.file.parent
     special, token_part, table = special_tokens(model), token_part_of(part, plan), _embedding_part(part)
-    embeddings = session_for(folder / f"{table}.onnx") if table in _linked_parts(part) else None
+    embeddings = session_for(folder / f"{table}.onnx") if table in {link.part for link in part.spec.links} else None
 
     def by_file(other: Part, inputs: Mapping[str, Array]) -> tuple[str, OutputArrays]:
         session = session_for(folder / f"{other.name}.onnx")
@@ -125,7 +125,7 @@ def can_decode(part: Part, plan: Plan) -> bool:
     past_is_fed_back = all(input_.name in past_inputs for input_ in spec.inputs if input_.generator == "past_states")
     lengths = past_lengths(spec)
     has_fixed_length = bool(fixed_sizes(spec).keys() & {*lengths, *lengths.values()})
-    has_linked_parts = set(_linked_parts(part)) <= {other.name for other in plan.parts}
+    has_linked_parts = {link.part for link in part.spec.links} <= {other.name for other in plan.parts}
     gives_all = "logits" in spec.outputs and (NUM_LOGITS_TO_KEEP in spec.inputs or not has_last_logits(spec))
     is_causal = not reads_prompts_both_ways(spec.call)
     decodes = takes_tokens and gives_all and is_causal
@@ -178,15 +178,11 @@ def _embedding_part(part: Part) -> str:
     return f"{EMBEDDING_FILE}{dtype_suffix(part.dtype)}"
 
 
-def _linked_parts(part: Part) -> tuple[str, ...]:
-    """The names of the parts that compute inputs of a part."""
-    return tuple(dict.fromkeys(link.part for link in part.spec.links))
-
-
 def _linked_inputs(part: Part, plan: Plan, run: RunPart) -> dict[str, Array]:
     """The inputs of the texts that other parts compute. Token embeddings are left out: they change at each step."""
     linked_inputs: dict[str, Array] = {}
-    for linked in (other for other in plan.parts if other.name in {*_linked_parts(part)} - {_embedding_part(part)}):
+    others = {link.part for link in part.spec.links} - {_embedding_part(part)}
+    for linked in (other for other in plan.parts if other.name in others):
         sizes = {linked.spec.batch: fixed_sizes(linked.spec).get(linked.spec.batch, TEXTS)}
         inputs = dummies(with_dummies(linked.spec, padded("right")), sizes)
         _, outputs = run(linked, inputs)
