@@ -12,7 +12,7 @@ from types import MappingProxyType
 from onnxfn.architectures.families.sizes import sized_in
 from onnxfn.specs.algebra.compose import compose, from_config, reads
 from onnxfn.specs.algebra.dummies import generates, padded, sized
-from onnxfn.specs.algebra.facts import always, case, runs, takes
+from onnxfn.specs.algebra.facts import always, runs, takes
 from onnxfn.specs.algebra.spec import ExportSpec
 from onnxfn.specs.records import Getter, Kind, NestedDummy
 
@@ -25,33 +25,29 @@ PIXELS = compose(
 )
 """Images of the size that the configuration has."""
 
-STAGED_PIXELS = compose(
-    PIXELS,
-    takes("pixel_values", "num_images num_channels= height width", "pixels", kind="float"),
-    sized_in("one several", height=(64, 96, 64), width=(64, 64, 128)),
-)
-"""Images of any size, for a tower whose stages have patches of several sizes."""
+
+def _pixels(axes: str) -> ExportSpec:
+    """A spec of images with these axes."""
+    return takes("pixel_values", axes, "pixels", kind="float")
 
 
-def _sides(rows: int, columns: int) -> ExportSpec:
-    """A spec of the height and the width of images, in merged patches, or in 16 pixels."""
-    height, width = (from_config(f"merged_size * {side} or {16 * side}") for side in (rows, columns))
-    return sized(height=height, width=width)
+def _side(patches: int) -> Getter:
+    """A side of images with this number of merged patches, or of 16 pixels."""
+    return from_config(f"merged_size * {patches} or {16 * patches}")
 
 
 SIZED_PIXELS = compose(
     PIXELS,
-    takes("pixel_values", "num_images num_channels= height width", "pixels", kind="float"),
-    _sides(4, 4),
-    case("one", _sides(6, 4)),
-    case("several", _sides(4, 8)),
+    _pixels("num_images num_channels= height width"),
+    sized_in("one several", height=(_side(4), _side(6), _side(4)), width=(_side(4), _side(4), _side(8))),
 )
 """Images of any size, all of one size in a call."""
 
+STAGED_PIXELS = compose(SIZED_PIXELS, sized_in("one several", height=(64, 96, 64), width=(64, 64, 128)))
+"""Images of any size, for a tower whose stages have patches of several sizes."""
+
 ONE_SIZED_IMAGE = compose(
-    SIZED_PIXELS,
-    takes("pixel_values", "1 num_channels= height width", "pixels", kind="float"),
-    runs("features.image_features_of_whole_images"),
+    SIZED_PIXELS, _pixels("1 num_channels= height width"), runs("features.image_features_of_whole_images")
 )
 """One unpadded image of any size: `image_sizes` is the size of the tensor."""
 
@@ -83,11 +79,9 @@ TILES = compose(
 )
 """The tiles of the images of each text."""
 
-MASKED_TILES: Forms = (
-    compose(
-        TILES, takes("pixel_attention_mask", "batch_size num_tiles image_height= image_width=", "corners", kind="bool")
-    ),
-    compose(TILES, takes("pixel_attention_mask", "batch_size num_tiles", "padding_mask", kind="bool")),
+MASKED_TILES: Forms = tuple(
+    compose(TILES, takes("pixel_attention_mask", f"batch_size num_tiles{axes}", mask, kind="bool"))
+    for axes, mask in ((" image_height= image_width=", "corners"), ("", "padding_mask"))
 )
 """Tiles with a mask of their pixels, or a mask of the tiles."""
 
@@ -170,10 +164,13 @@ PADDED_PATCHES = compose(
 
 IMAGE_PATCHES = compose(
     PIXELS,
-    takes("pixel_values", "num_images num_patches patch_values=", "pixels", kind="float"),
+    _pixels("num_images num_patches patch_values="),
     sized_in("one several", num_patches=(12, 7, 15)),
 )
 """The patches of each image, without places."""
+
+FRAMED_PATCHES = compose(IMAGE_PATCHES, _pixels("num_patches patch_frames= patch_size= patch_size= num_channels="))
+"""The patches of all images in one row, each as a few small frames: every patch becomes a token."""
 
 PLACED_PATCH = compose(
     reads(placed_values="(vision_config.patch_embed_hidden_size or frame_values) + 2"),
@@ -200,13 +197,7 @@ QUESTION = compose(
 
 ASKED: Forms = (
     compose(PIXELS, QUESTION),
-    compose(
-        PIXELS,
-        takes(
-            "pixel_values", "num_images video_frames= num_channels= image_height= image_width=", "pixels", kind="float"
-        ),
-        QUESTION,
-    ),
+    compose(PIXELS, _pixels("num_images video_frames= num_channels= image_height= image_width="), QUESTION),
 )
 """Images, or the frames of videos, with a text for each."""
 
@@ -222,7 +213,7 @@ IMAGE_FORMS: Mapping[str, Forms] = MappingProxyType(
         "pixel_values high_res_pixel_values": (FINE_PIXELS,),
         "pixel_values qformer_input_ids qformer_attention_mask": ASKED,
         "flattened_patches": (PLACED_VALUES,),
-        "pixel_values": (SIZED_PIXELS, PIXELS, IMAGE_PATCHES, STAGED_PIXELS, TILES),
+        "pixel_values": (SIZED_PIXELS, PIXELS, IMAGE_PATCHES, STAGED_PIXELS, TILES, FRAMED_PATCHES),
         "pixel_values image_sizes": (ONE_SIZED_IMAGE, WHOLE_AND_TILES),
     }
 )
