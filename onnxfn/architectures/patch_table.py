@@ -112,6 +112,7 @@ loops over the images
 loops over the patches, 512 by default, to compute their statistics one after the other
     timesfm.forward TimesFm2_5Model.forward
 loops over the sounds
+    packed_sound.apertus_tokens Apertus1p5Model.get_audio_tokens
     packed_sound.chunks chunk_and_pad_features
     packed_sound.omni_features Qwen2_5OmniThinkerModel.get_audio_features
     packed_sound.pairs get_pool_indices

@@ -4,7 +4,7 @@
 """
 
 from onnxfn.architectures import ARCHITECTURES
-from onnxfn.architectures.families.feature_inputs import ONE_SIZED_IMAGE
+from onnxfn.architectures.families.feature_inputs import ONE_SIZED_IMAGE, ONE_WAVE
 from onnxfn.architectures.families.features import (
     FEATURES,
     inner_decoder,
@@ -48,5 +48,5 @@ def specs_of_rows():
 
 def specs_for_derivation():
     values = [inner_decoder, prefix_decoder, token_table, wide_decoder, ONE_SIZED_IMAGE, *map(tower, FEATURES)]
-    values += [encoder_and_decoder_of_embeddings, *SEEING.values(), drawing_parts(ExportSpec())]
+    values += [ONE_WAVE, encoder_and_decoder_of_embeddings, *SEEING.values(), drawing_parts(ExportSpec())]
     return [spec for value in values for spec in with_overlays(value)]

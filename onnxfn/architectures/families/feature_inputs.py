@@ -46,9 +46,7 @@ SIZED_PIXELS = compose(
 STAGED_PIXELS = compose(SIZED_PIXELS, sized_in("one several", height=(64, 96, 64), width=(64, 64, 128)))
 """Images of any size, for a tower whose stages have patches of several sizes."""
 
-ONE_SIZED_IMAGE = compose(
-    SIZED_PIXELS, _pixels("1 num_channels= height width"), runs("features.image_features_of_whole_images")
-)
+ONE_SIZED_IMAGE = compose(SIZED_PIXELS, _pixels("1 num_channels= height width"), runs("features.whole_image_features"))
 """One unpadded image of any size: `image_sizes` is the size of the tensor."""
 
 WHOLE_AND_TILES = compose(
@@ -305,6 +303,13 @@ WAVES: Forms = tuple(
 )
 """Waveforms and their masks."""
 
+ONE_WAVE = compose(
+    WAVE_DUMMIES,
+    takes("input_values", "1 num_samples", "wave", kind="float"),
+    runs("features.whole_sound_features"),
+)
+"""One waveform without padding."""
+
 FRAMES_OF_SAMPLES = compose(
     WAVE_DUMMIES,
     takes("input_values", "num_sounds step_samples*num_steps", "wave", kind="float"),
@@ -348,7 +353,7 @@ SOUND_FORMS: Mapping[str, Forms] = MappingProxyType(
         "input_features": PLAIN,
         # the same features for the same sound
         "input_values padding_mask sample": tuple(compose(form, always(sample=False)) for form in WAVES),
-        "input_values padding_mask": WAVES,
+        "input_values padding_mask": (*WAVES, ONE_WAVE),
         "input_values input_values_mask": (FRAMES_OF_SAMPLES,),
         "audio_input_ids audio_input_ids_mask": (CODES,),
     }

@@ -62,7 +62,7 @@ def tensor_of_sizes(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
 
 def is_symbolic(data: Any) -> bool:
     """Whether a number, or a number in a list, is a size of the inputs."""
-    return any(map(is_symbolic, data)) if isinstance(data, (list, tuple)) else isinstance(data, torch.SymInt)
+    return any(map(is_symbolic, data)) if isinstance(data, Sequence) else isinstance(data, torch.SymInt)
 
 
 def gathered_along_dim(input: Tensor, indices: Tensor, dim: int) -> Tensor:  # noqa: A002 - the original's signature

@@ -73,3 +73,13 @@ def _rows(frames: Tensor, n_window: int) -> Tensor:
     rest = frames % (2 * n_window)
     rows = torch.where(rest > 0, ((rest + 1) // 2 + 1) // 2, 0)
     return (rows + 1) // 2 + frames // (2 * n_window) * 13
+
+
+def apertus_tokens(self: Any, input_values: Tensor, padding_mask: Any) -> list[Tensor]:
+    """For Apertus1p5Model.get_audio_tokens (modeling_apertus1p5, transformers 5.24): one sound without padding.
+
+    The original cuts each sound to its own length, because padding would change its tokens.
+    """
+    (sound,) = input_values
+    codes = self.audio_tokenizer.encode(sound.reshape(1, 1, -1)).audio_codes
+    return [codes.flatten() + self.config.audio_token_offset]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import UserList
 from functools import wraps
 from typing import Any
 
@@ -20,13 +21,26 @@ def image_features(model: Any) -> Any:
     return _features(model, "get_image_features", "image_features")
 
 
-def image_features_of_whole_images(model: Any) -> Any:
+def whole_image_features(model: Any) -> Any:
     """Images without padding -> features. The tower gets the size of the tensor as the size of each image."""
     tower = image_features(model)
 
     def forward(pixel_values: Tensor) -> dict[str, Tensor]:
         count, _, *size = pixel_values.shape
-        return tower(pixel_values=pixel_values, image_sizes=[tuple(size)] * count)  # type: ignore[no-any-return]
+        sizes: Any = UserList([tuple(size)] * count)
+        sizes.tolist = lambda: sizes.data  # Apertus expects a tensor
+        return tower(pixel_values=pixel_values, image_sizes=sizes)  # type: ignore[no-any-return]
+
+    return module(forward)
+
+
+def whole_sound_features(model: Any) -> Any:
+    """Sounds without padding -> features. The tower gets a mask of ones."""
+    tower = audio_features(model)
+
+    def forward(input_values: Tensor) -> dict[str, Tensor]:
+        mask = torch.ones_like(input_values, dtype=torch.int64)
+        return tower(input_values=input_values, padding_mask=mask)  # type: ignore[no-any-return]
 
     return module(forward)
 
@@ -85,6 +99,5 @@ def _joined(result: Any) -> Tensor:
         return features[mask.bool()]
     if not isinstance(features, (list, tuple)):
         return features
-    rows = [_joined(each) for each in features]
-    rows = [each.reshape(-1, each.shape[-1]) for each in rows]
+    rows = [each.reshape(-1, each.shape[-1]) for each in map(_joined, features)]
     return rows[0] if len(rows) == 1 else torch.cat(rows)

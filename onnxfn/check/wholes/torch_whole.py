@@ -27,7 +27,12 @@ WHOLE = "whole model"
 
 MASK, POSITIONS = "attention_mask", "position_ids"
 DECODER_IDS = "decoder_input_ids"
-PIXELS, IMAGE_SIZES = "pixel_values", "image_sizes"
+
+UNPADDED = (
+    ("get_image_features", "pixel_values", "image_sizes", lambda images: np.array([images.shape[2:]] * len(images))),
+    ("get_audio_features", "input_values", "padding_mask", lambda sounds: np.ones(sounds.shape, np.int64)),
+)
+"""The method of a tower, its input, its argument that tells what is padding, and that argument without padding."""
 
 NO_CACHE = Constant("use_cache", value=False)
 
@@ -63,24 +68,24 @@ def forward_arguments(
     types = {each.argument: _types(texts, new, each, known) for each in known.types}
     positions = {} if has_three_positions else {POSITIONS: token_positions(mask, known.first_position)}
     computed = {name: array for name, array in {**types, **positions}.items() if name in parameters}
-    computed |= _whole_sizes(model, arguments)
-    return {**arguments, **computed, IDS: texts, MASK: mask}
+    return {**_unpadded(model, arguments), **arguments, **computed, IDS: texts, MASK: mask}
 
 
 def encoder_arguments(model: Any, arguments: Mapping[str, Array], texts: Array) -> dict[str, Array]:
     """The arguments of `forward` of an encoder-decoder: what its encoder reads, and the tokens of the decoder."""
     own = DECODER_IDS if DECODER_IDS in inspect.signature(model.forward).parameters else IDS
-    return {**arguments, **_whole_sizes(model, arguments), own: texts}
+    return {**_unpadded(model, arguments), **arguments, own: texts}
 
 
-def _whole_sizes(model: Any, arguments: Mapping[str, Array]) -> dict[str, Array]:
-    """The sizes of images without padding, for a model that needs them; a file takes them from the pixels."""
-    method = feature_method(model, "get_image_features") if PIXELS in arguments else None
-    size = inspect.signature(method).parameters.get(IMAGE_SIZES) if method is not None else None
-    if size is None or size.default is not size.empty or IMAGE_SIZES in arguments:
-        return {}
-    count, _, *sides = arguments[PIXELS].shape
-    return {IMAGE_SIZES: np.array([sides] * count)}
+def _unpadded(model: Any, arguments: Mapping[str, Array]) -> dict[str, Array]:
+    """The sizes of images and the masks of sounds without padding, for a model that needs them; a file needs none."""
+    unpadded = {}
+    for tower, values, name, of_values in UNPADDED:
+        method = feature_method(model, tower) if values in arguments else None
+        argument = None if method is None else inspect.signature(method).parameters.get(name)
+        if argument is not None and argument.default is argument.empty:
+            unpadded[name] = of_values(arguments[values])
+    return unpadded
 
 
 def _types(texts: Array, new: int, types: TokenTypes, known: Placeholders) -> Array:
@@ -97,9 +102,7 @@ def texts_of_generate(
 ) -> Array:
     """The texts that `model.generate` writes after prompts, greedily and without an end, `[batch, length + steps]`.
 
-    It writes none of the tokens `never`.
-
-    CaptureFailed if it does not run.
+    It writes none of the tokens `never`. CaptureFailed if it does not run.
     """
     import torch
 
