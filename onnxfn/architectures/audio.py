@@ -78,11 +78,6 @@ def transducer(*encoder_specs: ExportSpec, loader: str = "AutoModelForRNNT") -> 
 # whole audio at once, not in chunks. Its lookahead is the default of the configuration.
 nemotron_frames: ExportSpec = subsampled_frames("2 - mel_stride", "mel_halvings")
 
-# The index of the language of each row.
-language_prompt: ExportSpec = compose(
-    takes("prompt_ids", "batch_size", "prompts"), generates("prompts", "integers", high=from_config("num_prompts"))
-)
-
 # LASR's encoder has two convolutions.
 lasr_frames: ExportSpec = subsampled_frames("mel_kernel", "2")
 
@@ -281,7 +276,12 @@ ROWS: Mapping[str, ExportSpec] = rows(
             fastspeech2_conformer,
             tasked("text-to-audio", gives("waveform", "batch_size n_samples")),
         ),
-        "nemotron3_5_asr": transducer(nemotron_frames, language_prompt),
+        "nemotron3_5_asr": transducer(
+            nemotron_frames,
+            # the index of the language of each row
+            takes("prompt_ids", "batch_size", "prompts"),
+            generates("prompts", "integers", high=from_config("num_prompts")),
+        ),
         "nemotron3_diarization": compose(
             mel_inputs,
             diarization_frames,

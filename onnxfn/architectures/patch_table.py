@@ -6,6 +6,7 @@ The patches of a model follow from the modules of its layers. No row names them,
 from __future__ import annotations
 
 import builtins
+import inspect
 import sys
 from collections.abc import Iterator, Mapping
 from importlib import import_module
@@ -111,7 +112,8 @@ loops over the images
         LlavaOnevisionModel.get_image_features
 loops over the patches, 512 by default, to compute their statistics one after the other
     timesfm.forward TimesFm2_5Model.forward
-loops over the sounds
+loops over the sounds, or over chunks of them
+    feature_splits.UNSPLIT qwen3_omni_moe:Qwen3OmniMoeAudioEncoder.conv_chunksize
     packed_sound.apertus_tokens Apertus1p5Model.get_audio_tokens
     packed_sound.chunks chunk_and_pad_features
     packed_sound.omni_features Qwen2_5OmniThinkerModel.get_audio_features
@@ -160,9 +162,6 @@ writes into a tensor
 `rt_detr:len` is the function of Python in that module.
 `package.module:function`: in that module; outside of the packages of models, for every model that has loaded it.
 """
-
-SCALED = "branches on the largest position, or writes frequencies into a buffer"
-"""The reason for the patch of rotary embeddings with dynamic scaling or longrope."""
 
 PACKED = (
     "get_vision_attention_seqlens",
@@ -226,9 +225,8 @@ def rotary_patches(model: Any) -> tuple[Patch, ...]:
     rotaries = [module for module in model.modules() if any(map(is_scaled, _rope_types(module)))]
     classes = dict.fromkeys(type(module) for module in rotaries if type(module).__module__.startswith(MODELS))
     own = [class_ for class_ in classes if f"{class_.__name__}.forward" not in PATCHES]
-    return tuple(
-        Patch(f"{each.__module__}:{each.__name__}.__call__", "attention.scaled_angles", SCALED) for each in own
-    )
+    why = "branches on the largest position, or writes frequencies into a buffer"
+    return tuple(Patch(f"{each.__module__}:{each.__name__}.__call__", "attention.scaled_angles", why) for each in own)
 
 
 def _rope_types(module: Any) -> tuple[Any, ...]:
@@ -270,6 +268,8 @@ def _name_in(module: str, name: str) -> str:
 
 
 def _has(module: Any, function: str) -> bool:
-    """Whether a module has a function, or a class with a method, or reads a function of Python."""
-    owner, _, method = function.rpartition(".")
-    return hasattr(getattr(module, owner, None) if owner else module, method) or hasattr(builtins, function)
+    """Whether a module has a function, or a class with a method or a new attribute, or reads a function of Python."""
+    owner, _, name = function.rpartition(".")
+    within = getattr(module, owner, None) if owner else module
+    code = getattr(inspect.unwrap(within.__init__), "__code__", None)
+    return hasattr(within, name) or hasattr(builtins, function) or name in getattr(code, "co_names", ())

@@ -124,7 +124,6 @@ pop2piano: ExportSpec = compose(
 
 # SpeechT5 has batch size 1, as in Optimum. The decoder takes all frames so far, and its cache grows by all of them.
 TEXT = "1 encoder_sequence_length"
-SPECTROGRAM = "1 decoder_sequence_length"
 speecht5: ExportSpec = compose(
     seq2seq,
     reads(hidden_size="hidden_size"),
@@ -143,7 +142,7 @@ speecht5: ExportSpec = compose(
     ),
     behaves(
         "decoder",
-        takes("output_sequence", f"{SPECTROGRAM} num_mel_bins=", "frames", kind="float"),
+        takes("output_sequence", "1 decoder_sequence_length num_mel_bins=", "frames", kind="float"),
         takes("speaker_embeddings", "1 speaker_embedding_dim=", "frames", kind="float"),
         takes("encoder_hidden_states", f"{TEXT} hidden_size=", "hidden_states", kind="float"),
         takes("encoder_attention_mask", TEXT, "padding_mask"),

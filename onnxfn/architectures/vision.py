@@ -35,14 +35,6 @@ vision_transformer_of_any_size: ExportSpec = compose(
 )
 """Models for images of any size that return a sequence of patches: DINOv2, FocalNet."""
 
-# The model without a preprocessor takes vectors.
-perceiver_features: ExportSpec = compose(
-    takes("inputs", f"{TOKENS} d_model=", "vectors", kind="float"),
-    takes("attention_mask", TOKENS, "padding_mask"),
-    generates("vectors", "normal"),
-    gives("last_hidden_state", STATES),
-)
-
 ROWS: Mapping[str, ExportSpec] = rows(
     {
         "vit deit swin swinv2": compose(vision, tasked("masked-im")),
@@ -87,7 +79,14 @@ ROWS: Mapping[str, ExportSpec] = rows(
             tasked("fill-mask", text_inputs, gives("logits", STATES)),
             tasked("text-classification", text_inputs),
             tasked("image-classification", fixed_images, reads(num_channels="3")),
-            tasked("feature-extraction", perceiver_features),
+            # the model without a preprocessor takes vectors
+            tasked(
+                "feature-extraction",
+                takes("inputs", f"{TOKENS} d_model=", "vectors", kind="float"),
+                takes("attention_mask", TOKENS, "padding_mask"),
+                generates("vectors", "normal"),
+                gives("last_hidden_state", STATES),
+            ),
         ),
         # The model pads images to whole windows, and then computes as if they had no padding. Its processor pads them
         # before.

@@ -47,6 +47,10 @@ def whole(tensor: Tensor, split_size: Any, dim: int = 0) -> tuple[Tensor, ...]:
     return tuple(split(tensor, split_size, dim))
 
 
+UNSPLIT = property(lambda _: Sizes(torch.empty(0)))
+"""For Qwen3OmniMoeAudioEncoder.conv_chunksize: it convolves so many chunks at a time, only to use less memory."""
+
+
 def items(tensor: Tensor) -> Iterator[Tensor]:
     """For Tensor.__iter__: the features of all images as the only item, if their number is not known."""
     return iter((tensor,) if _is_of_unknown_number(tensor) else tensor.unbind(0))
