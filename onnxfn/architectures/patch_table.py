@@ -271,5 +271,5 @@ def _has(module: Any, function: str) -> bool:
     """Whether a module has a function, or a class with a method or a new attribute, or reads a function of Python."""
     owner, _, name = function.rpartition(".")
     within = getattr(module, owner, None) if owner else module
-    code = getattr(inspect.unwrap(within.__init__), "__code__", None)
+    code = getattr(inspect.unwrap(getattr(within, "__init__", len)), "__code__", None)
     return hasattr(within, name) or hasattr(builtins, function) or name in getattr(code, "co_names", ())
