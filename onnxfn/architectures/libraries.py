@@ -110,9 +110,6 @@ pooled_projection_inputs: ExportSpec = compose(
     sized_in("one several", step=(2, 1, 3)),
 )
 
-# `txt_ids` and `img_ids` are the positions of tokens and of patches. `guidance` is the guidance scale.
-PACKED_AXES = "batch_size packed_height_width num_channels="
-
 # Autoencoders between images and latents. Nothing is sampled: the encoder returns the parameters of the distribution.
 autoencoder: ExportSpec = compose(generates("pixels", "normal"), sized_in("one several", batch_size=(2, 1, 3)))
 
@@ -185,7 +182,8 @@ ROWS: Mapping[str, ExportSpec] = MappingProxyType(
             path=("latent",),
         ),
         "diffusers.flux-transformer-2d": compose(
-            float_input("hidden_states", PACKED_AXES, "latents"),
+            # `txt_ids` and `img_ids` are the positions of tokens and of patches. `guidance` is the guidance scale.
+            float_input("hidden_states", "batch_size packed_height_width num_channels=", "latents"),
             denoiser,
             pooled_projection_inputs,
             generates("timesteps", "uniform", low=0.0, high=1.0),

@@ -144,6 +144,13 @@ PLACED_PATCHES = compose(
 )
 """The patches of each image, and the column and the row of each; -1 for padding."""
 
+PLACED_MERGED_PATCHES = compose(
+    PLACED_PATCHES,
+    takes("pixel_values", "num_images num_tokens*pooled_patches merged_values=", "patches", kind="float"),
+    reads(merged_values="3 * (vision_config.patch_size * vision_config.pooling_kernel_size) ** 2", pooled_side="1"),
+)
+"""The same for patches that are merged before the model takes them: each is a token."""
+
 PADDED_PATCHES = compose(
     takes("pixel_values", "num_images num_patches patch_values=", "patches", kind="float"),
     takes("pixel_attention_mask", "num_images num_patches", "padding_mask"),
@@ -205,7 +212,7 @@ IMAGE_FORMS: Mapping[str, Forms] = MappingProxyType(
         "pixel_values image_grid_thw": (*PACKED_PATCHES, MERGED_PATCHES),
         "pixel_values image_grid_hw": (FLAT_GRIDS,),
         "pixel_values target_sizes": (PATCH_STRIPS,),
-        "pixel_values image_position_ids": (PLACED_PATCHES,),
+        "pixel_values image_position_ids": (PLACED_PATCHES, PLACED_MERGED_PATCHES),
         "pixel_values spatial_shapes pixel_attention_mask": (PADDED_PATCHES,),
         "pixel_values pixel_attention_mask": MASKED_TILES,
         "pixel_values high_res_pixel_values": (FINE_PIXELS,),

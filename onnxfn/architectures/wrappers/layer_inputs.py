@@ -10,9 +10,6 @@ from typing import Any
 LAYER_INPUTS = "per_layer_inputs"
 """The argument of `forward` for the inputs of all layers: `[batch, length, layers, width]`."""
 
-FIELDS = ("past_key_values", "hidden_states", "attentions", "shared_kv_states", "router_logits")
-"""The fields that a whole model reads of the result of its language model; from transformers 5.24 it unpacks it."""
-
 
 def layered_decoder(model: Any) -> Any | None:
     """The module of a model that looks up an input for each of its layers; None if there is none."""
@@ -39,7 +36,9 @@ def decoder_inputs(model: Any, input_ids: Any) -> tuple[Any, Any]:
     def forward(**inputs: Any) -> Any:
         handed.update(inputs)
         result = ModelOutput(last_hidden_state=inputs["inputs_embeds"])
-        vars(result).update(dict.fromkeys(FIELDS), **result)  # some models read attributes
+        # The fields that a whole model reads, as attributes; from transformers 5.24 it unpacks the result.
+        fields = ("past_key_values", "hidden_states", "attentions", "shared_kv_states", "router_logits")
+        vars(result).update(dict.fromkeys(fields), **result)
         return result
 
     decoder = layered_decoder(model)

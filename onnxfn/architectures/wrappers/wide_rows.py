@@ -24,9 +24,6 @@ from onnxfn.architectures.wrappers.modules import changed_inputs, module
 TYPES = ("token_type_ids", "mm_token_type_ids")
 """The arguments of `forward` that mark the tokens of images."""
 
-WRITERS = ("language_model", "text_model")
-"""The possible places of a language model with its own head in a model."""
-
 
 @frozen
 class Width:
@@ -66,7 +63,7 @@ def widened(rows: Tensor, width: Width, deep: list[Tensor], mark: float) -> Tens
 
 def writer_of(model: Any) -> Any | None:
     """The language model with a head of its own inside a model (BLIP-2, Kosmos-2); None if there is none."""
-    inside = (getattr(model, name, None) for name in WRITERS)
+    inside = (getattr(model, name, None) for name in ("language_model", "text_model"))
     return next((each for each in inside if each is not None and each.get_output_embeddings() is not None), None)
 
 
