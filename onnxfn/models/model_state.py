@@ -37,7 +37,9 @@ def unchanged_eval(model: Any) -> Iterator[None]:
     # transformers registers hooks that collect hidden states, and sets an attribute that says so. Restored without its
     # dicts, a module would register them again at each call. torch keeps hooks in ordered dicts.
     saved = [(vars(owner), dict(vars(owner))) for owner in owners.values()]
-    saved += [(each, dict(each)) for own, _ in saved for each in own.values() if type(each) in (dict, OrderedDict)]
+    inside = [each for own, _ in saved for each in own.values() if type(each) in (dict, OrderedDict)]
+    empty = [each for each in inside if not each]  # most of them: copies would take time of the garbage collector
+    saved += [(each, dict(each)) for each in inside if each]
     for module in modules:
         module.training = False
         if NESTED in vars(module):
@@ -49,7 +51,7 @@ def unchanged_eval(model: Any) -> Iterator[None]:
                 undo.enter_context(torch.autocast(device, enabled=False))
             yield
     finally:
-        for items, contents in saved:
+        for items, contents in (*saved, *((each, {}) for each in empty if each)):
             if [*items] != [*contents]:  # gives a dict its items in their order
                 items.clear()
             items.update(contents)
@@ -108,13 +110,8 @@ def copied(model: Any, replaced: Callable[[Any], Any]) -> Any:
     """
     import torch
 
-    results: dict[int, tuple[Any, Any]] = {}
+    result = functools.cache(replaced)  # a tensor is equal to itself alone: its hash is its identity
     copies = (torch.Tensor.__deepcopy__, torch.Tensor.clone)  # what `copy.deepcopy` copies a tensor with
-
-    def result(tensor: Any) -> Any:
-        if id(tensor) not in results:
-            results[id(tensor)] = (tensor, replaced(tensor))
-        return results[id(tensor)][1]
 
     def call(function: Callable[..., Any], arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
         return result(arguments[0]) if function in copies else function(*arguments, **named)
