@@ -4,13 +4,14 @@ import json
 import re
 from functools import partial
 
+import numpy as np
 import pytest
 import torch
 from command_line import invoke, succeed
 from torch import nn
 
 import onnxfn
-from onnxfn.export.run.program_check import check_program
+from onnxfn.export.run.program_check import _distance, check_program
 from onnxfn.programs import assembled, export_pipeline, watched
 
 
@@ -345,3 +346,9 @@ def test_what_the_parts_get_in_each_step_is_compared(tmp_path):
     program["step"].bias.data += 0.01
     with pytest.raises(onnxfn.errors.CheckFailed, match=r"but an input of step in call 2 differs by 1\.0e-02"):
         check_program(program, tmp_path / "out", run, {"step": 1e-6})
+
+
+def test_the_distance_of_complex_numbers_counts_both_their_parts():
+    """A part may get rotations."""
+    rotated = np.array([1 + 2j, 3 - 1j], np.complex64)
+    assert _distance(rotated, rotated + np.complex64(1e-3j)) == pytest.approx(1e-3, rel=1e-2)

@@ -98,8 +98,9 @@ def case_comparisons(
     if sums != NO_ERROR:
         with_sums = evolve(checked, least=larger(checked.least, sums))
         comparisons = output_comparisons(with_sums, reference, outputs, earlier)
-    has_passed = all(each.passed for each in comparisons)
-    return comparisons if has_passed else _for_choices_of_file(checked, reference) or comparisons
+    if all(each.passed for each in comparisons):
+        return comparisons
+    return _for_choices_of_file(checked, reference) or comparisons
 
 
 def _for_choices_of_file(checked: CheckedFile, reference: Reference) -> tuple[Comparison, ...]:

@@ -62,7 +62,7 @@ def check_program(program: Any, folder: Path, run: Callable[[], Any], errors: Ma
     has_floors = any(dtype_of_stem(file.stem) != "float32" for file in files if file is not None)
     for name, array in expected.items():
         size, difference = float(np.nanmax(np.abs(array), initial=0)), _distance(array, on_files.get(name))
-        rounding = LEAST_ERROR * size if array.dtype.kind == "f" else LEAST_STEPS
+        rounding = LEAST_ERROR * size if array.dtype.kind in "fc" else LEAST_STEPS
         allowed = TIMES_DISTURBED * (_distance(array, disturbed.get(name)) + rounding)
         if has_floors and name in results:
             remark = f"{name} on its files differs by {difference:.1e} of {size:.1e}: a part has no file in float32"
@@ -120,8 +120,8 @@ def _distance(array: Array, other: Array | None) -> float:
     if other is None or array.shape != other.shape:
         return np.inf
     same = (array == other) | (np.isnan(array) & np.isnan(other))
-    differences = np.nan_to_num(np.abs(np.where(same, 0, array.astype(np.float64) - other)), nan=np.inf)
-    return float(differences.max(initial=0) if array.dtype.kind == "f" else np.sqrt(np.mean(differences**2)))
+    differences = np.nan_to_num(np.abs(np.where(same, 0, np.float64(1) * array - other)), nan=np.inf)
+    return float(differences.max(initial=0) if array.dtype.kind in "fc" else np.sqrt(np.mean(differences**2)))
 
 
 @contextmanager
