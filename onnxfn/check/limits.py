@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from onnxfn.run.sessions import silent_options
 from onnxfn.specs.algebra.dummies import known_sizes
 from onnxfn.specs.algebra.planned import Part
 from onnxfn.specs.conditions import Condition, as_ranges
-from onnxfn.specs.plan.size_cases import Sizes, harmful
+from onnxfn.specs.plan.size_cases import Sizes, harmful, simplest
 from onnxfn.specs.stored.reports import CheckFailed, no_tick
 
 
@@ -41,10 +42,18 @@ class FoundLimits:
     wrong: tuple[Sizes, ...] = ()
 
 
-def found_limits(model: Any, part: Part, file: Path, session_for: SessionOpener, exact: ExactOutputs) -> FoundLimits:
+def found_limits(
+    model: Any,
+    part: Part,
+    file: Path,
+    session_for: SessionOpener,
+    exact: ExactOutputs,
+    guards: Callable[[], Sequence[Condition]] = tuple,
+) -> FoundLimits:
     """The limits of a file from its check in all cases; the arguments are those of `check`.
 
-    Within the limits that explain these, other sizes are tried, until the file is right at all of them.
+    Within the limits that explain these, other sizes are tried, until the file is right at all of them. `guards` are
+    asked where no condition of the model explains what is wrong.
     """
     checked = compared_file(model, part, file, exact)
     session, compared = checked_session(checked, session_for, no_tick), list[Comparison]()
@@ -56,7 +65,9 @@ def found_limits(model: Any, part: Part, file: Path, session_for: SessionOpener,
             agrees = None if sizes in (*right, *wrong) else _agrees(checked, case, session, compared)
             if agrees is not None:
                 (right if agrees else wrong).append(sizes)
-        explaining = harmful(trace_conditions(file), wrong, right) if right and len(wrong) > before else ()
+        if not right or len(wrong) == before:
+            break
+        explaining = harmful(trace_conditions(file), wrong, right) or simplest(guards(), wrong, right)
         if not explaining:
             break
         limits = tuple(end for each in explaining for end in as_ranges(each))

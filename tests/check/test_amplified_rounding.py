@@ -3,12 +3,15 @@
 import importlib
 from unittest.mock import Mock
 
+import numpy as np
 import pytest
 import torch
+from graph_edits import change_weights
 from torch import nn
 from vector_specs import vector_spec
 
 import onnxfn
+from onnxfn.check.verdict.case_comparisons import OTHER_VALUES
 from onnxfn.export.run.attempts import RETRACED
 from onnxfn.specs.stored.reports import CheckFailed
 
@@ -30,6 +33,29 @@ class Model(nn.Module):
         for layer in self.layers:
             x = torch.tanh(layer(x))
         return {"y": x}
+
+
+class Sometimes(nn.Module):
+    """A linear layer, and the model that amplifies rounding where the mean of the values is above 0."""
+
+    def __init__(self):
+        super().__init__()
+        self.amplifying, self.linear = Model(2.5), nn.Linear(WIDTH, WIDTH)
+
+    def forward(self, x):
+        return {"y": self.linear(x) + self.amplifying(x)["y"] * (x.mean() > 0)}
+
+
+def test_values_decide_for_which_rounding_does_not(tmp_path):
+    torch.manual_seed(0)
+    model, file = Sometimes(), tmp_path / "out" / "model.onnx"
+    report = onnxfn.export(SPEC, model, tmp_path / "out").report
+    [difference] = report.differences
+    assert report.passed
+    assert any(OTHER_VALUES in text for text in difference.references)
+    change_weights(file, {"linear.bias": lambda array: array + np.float32(1e-3)})
+    [difference] = onnxfn.validate(SPEC, model, tmp_path / "out").differences
+    assert not difference.passed
 
 
 @pytest.fixture

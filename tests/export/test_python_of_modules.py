@@ -68,6 +68,13 @@ def resized_to_windows(x):
     )
 
 
+def with_places(x):
+    """An image, plus the numbers of the places of a coarse level of it on such a canvas."""
+    level = nn.functional.conv2d(resized_to_windows(x), torch.ones(1, 3, 1, 1), stride=64)
+    places = torch.meshgrid(*(torch.arange(size) * (64 // size) for size in level.shape[1:]), indexing="ij")
+    return x + level.sum() + torch.stack([each.reshape(-1) for each in places], dim=1).sum()
+
+
 def with_tables(x):
     """A table for each length, as positions have in some models."""
     tables = {len(x): torch.arange(len(x))}
@@ -93,6 +100,7 @@ MODULES = {
     "numbers": (lambda: by_index, (2, 7, 6), "batch time 6", (3, 40, 6)),
     "a branch on numbers": (lambda: padded, (2, 3, 8), "batch 3 time", (1, 3, 91)),
     "a multiple of 32 by math": (lambda: padded_to_windows, (3, 40, 50), "3 rows columns", (3, 96, 129)),
+    "the smaller of two real numbers": (lambda: resized_to_windows, (3, 40, 50), "3 rows columns", (3, 32, 256)),
     "tables by length, and the length of a tensor": (lambda: with_tables, (4, 6), "batch 6", (7, 6)),
     "a module in try": (Tried, (4, 6), "batch 6", (7, 6)),
     "one part": (lambda: lambda x: torch.cat([part + 1 for part in x.chunk(1)]), (4, 6), "batch 6", (7, 6)),
@@ -132,12 +140,13 @@ def test_formulas_of_several_traces_need_a_check(tmp_path):
         onnxfn.export(spec, by_index, tmp_path / "out", check=False)
 
 
+SCALE = "min(64 / min(columns, rows), 128 / max(columns, rows))"
 BRANCHES = {
-    "the smaller of two real numbers": (
-        resized_to_windows,
+    "a size that a trace takes for 1": (
+        with_places,
         (3, 40, 50),
         "3 rows columns",
-        ["128 / max(columns, rows) >= 64 / min(columns, rows)"],
+        [f"1 + (-1 + math.trunc(32.0 * float(math.ceil(float(math.trunc({SCALE} * float(rows))) / 32.0)))) // 64 < 2"],
     ),
     "a size": (other_when_long, (2, 6, 3), "batch time 3", ["time <= 5000"]),
     "the end of a table": (from_the_middle, (2, 6, 4), "batch rows columns", ["rows <= 399", "columns <= 133"]),

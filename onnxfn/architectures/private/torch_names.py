@@ -56,6 +56,7 @@ NAMES: Mapping[str, str] = MappingProxyType(
         "symbolic_shapes": "torch.fx.experimental.symbolic_shapes",
         "size_records": "torch.fx.experimental.recording",
         "builtin_min_max": "torch._export.non_strict_utils",
+        "tensor_min_max": "torch._export.non_strict_utils:_tensor_min_max",
         "SymNode": "torch.fx.experimental.sym_node:SymNode",
         "FloorDiv": "torch.utils._sympy.functions:FloorDiv",
         "Max": "torch.utils._sympy.functions:Max",
@@ -67,7 +68,6 @@ NAMES: Mapping[str, str] = MappingProxyType(
         "FoldConstantsPass": "onnxscript.optimizer._constant_folding:FoldConstantsPass",
         "no_op_rules": "onnxscript.rewriter.rules.common._no_op:rules",
         "default_rules": "onnxscript.rewriter:_DEFAULT_REWRITE_RULES",
-        # recurrent layers
         "recurrent_functions": "torch:_VF",
     }
 )

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from attrs import evolve, frozen
+from attrs import frozen
 
 from onnxfn.models.dtypes import torch_dtype
 from onnxfn.models.forward import torch_outputs
@@ -200,13 +200,14 @@ class Reference:
     """The inputs of a case, and PyTorch's outputs for them.
 
     `case`: its name, with its sizes. `is_of_other_sizes`: the case tries sizes on the other side of a condition, or
-    small and far ones.
+    small and far ones. `drawn`: the case, if its inputs are dummies.
     """
 
     case: str
     inputs: Mapping[str, Array]
     outputs: OutputArrays
     is_of_other_sizes: bool = False
+    drawn: CheckCase | None = None
 
 
 def references(
@@ -235,7 +236,7 @@ def references(
 def possible_reference(model: Any, part: Part, case: CheckCase, dtype: str | None = None) -> Reference | None:
     """The reference of one case; None if it may be refused, and PyTorch cannot run it."""
     try:
-        return evolve(case_reference(model, part, case, dtype), is_of_other_sizes=case.may_be_refused)
+        return case_reference(model, part, case, dtype)
     except (CaptureFailed, CheckFailed, InvalidSpec):
         if case.may_be_refused:
             return None
@@ -246,7 +247,8 @@ def case_reference(model: Any, part: Part, case: CheckCase, dtype: str | None = 
     """The reference of one case. PyTorch computes in `dtype`; None is that of the part."""
     real = case.real_inputs
     inputs = case_inputs(model, part, case.spec, dtype, seed=case.seed) if real is None else real
-    return Reference(case_label(part.spec, case.name, inputs), inputs, _torch_outputs(model, part, inputs, dtype))
+    label, outputs = case_label(part.spec, case.name, inputs), _torch_outputs(model, part, inputs, dtype)
+    return Reference(label, inputs, outputs, case.may_be_refused, case if real is None else None)
 
 
 def _torch_outputs(model: Any, part: Part, inputs: Mapping[str, Array], dtype: str | None) -> OutputArrays:

@@ -195,7 +195,7 @@ def _elements(pair: Pair, select: Select, computed: ExactArray) -> tuple[str, Ar
     values = select(array).astype(np.float64)
     if values.shape != pair.expected.shape:  # rounding decides how much the model returns
         shapes = f"{list(values.shape)} where the dtype of the export gives {list(pair.expected.shape)}"
-        raise NoReference(f"{wider} gives {shapes}")
+        raise NoReference(f"{wider} gives {shapes}", Norms(np.inf, np.inf))
     values = pair.elements(values)
     if not np.isfinite(values).all():
         raise NoReference(f"{wider} has infinities or NaN where {pair.dtype} has numbers")

@@ -160,7 +160,7 @@ def _tried(job: Job, output: Output) -> Built | Failure:
     except (CaptureFailed, CheckFailed, KeyError, TypeError) as error:
         drop_templates(output.build, graphs)
         is_checked = isinstance(error, CheckFailed) and not _is_rounding(error) and job.check == "whole"
-        return Failure(error, job.plan, graphs, faults_of(job) if is_checked else ())
+        return Failure(error, job.plan, graphs, faults_of(job, graphs) if is_checked else ())
 
 
 def _graphs(job: Job, output: Output) -> tuple[BuiltGraph, ...]:

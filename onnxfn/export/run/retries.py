@@ -165,14 +165,15 @@ def _other_side(model: Any, part: Part, graph: BuiltGraph) -> tuple[Condition, P
     return None
 
 
-def faults_of(job: Job) -> tuple[FoundLimits, ...]:
-    """Where the file of each part is wrong."""
+def faults_of(job: Job, graphs: Sequence[BuiltGraph]) -> tuple[FoundLimits, ...]:
+    """Where the file of each part is wrong, which has this graph."""
     dtype = job.plan.parts[0].spec.target.float_dtype
     model = in_dtype_if_small(job.model, dtype)
     session_for, exact = partial(kept_session, {}, no_tick), exact_outputs(model, dtype)
     try:
         return tuple(
-            found_limits(model, part, job.folder / f"{part.name}.onnx", session_for, exact) for part in job.plan.parts
+            found_limits(model, part, job.folder / f"{part.name}.onnx", session_for, exact, graph.guards)
+            for part, graph in zip(job.plan.parts, graphs, strict=True)
         )
     except OnnxfnError:  # a file cannot be loaded at all
         return ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from attrs import field, frozen
@@ -19,6 +20,7 @@ class BuiltGraph:
         limits: The sizes of dynamic axes for which the graph is valid.
         conditions: What the model's code evaluated of sizes in the trace, as it was true there; first, what torch
             assumed.
+        guards: A function that returns what torch took for true besides: many and long formulas.
         needs_check: Whether sizes are formulas that several traces suggest: only a check can say if they are right.
         unused_patches: The patches of the user that the trace did not call.
         traced_layers: Which layers were traced and repeated, or why all were; "" for a model without repeated layers.
@@ -32,6 +34,7 @@ class BuiltGraph:
     model: Any
     limits: tuple[Condition, ...] = field(default=(), converter=as_tuple)
     conditions: tuple[Condition, ...] = field(default=(), converter=as_tuple)
+    guards: Callable[[], tuple[Condition, ...]] = tuple
     needs_check: bool = False
     unused_patches: tuple[str, ...] = field(default=(), converter=as_tuple)
     traced_layers: str = ""

@@ -17,6 +17,8 @@ from onnxfn.graphs.capture.trace_conditions import (
     conditions,
     dynamic_size,
     fake_outputs,
+    guards,
+    input_sizes,
     noted_conditions,
     range_limits,
     stated_limits,
@@ -73,7 +75,8 @@ def capture(model: Any, part: Part, tick: Tick = no_tick, *, is_joined: bool = F
     part = with_sizes_as_axes(part)
     with tracing(model, part, noted, tick) as called:
         program, ends = any_program(model, part, noted)
-        branches, runs = conditions(noted, program, part), partial(fake_outputs, model, part)
+        axes = input_sizes(program, part)
+        branches, runs = conditions(noted.values(), axes), partial(fake_outputs, model, part)
         if is_joined:
             program, ends = _joined_program(model, part)
             if ends:  # the conditions of the other trace are exact
@@ -90,6 +93,7 @@ def capture(model: Any, part: Part, tick: Tick = no_tick, *, is_joined: bool = F
         model=graph,
         limits=stated_limits(limits, part),
         conditions=(*assumed, *branches),
+        guards=partial(guards, axes),
         needs_check=ends is not None,
         unused_patches=unused_patches(part.spec.call.patches, called),
     )
@@ -193,12 +197,12 @@ def any_program(model: Any, part: Part, noted: Noted) -> tuple[Any, Mapping[str,
             program = exported_program(model, part, noted)
     except CaptureFailed as error:
         failure = error
-    if numbers := {key: each for key, each in noted.items() if type(each.answer) is not bool}:
-        for key in numbers:
-            del noted[key]
+    if any(type(each.answer) is not bool for each in noted.values()):
+        first = dict(noted)
+        noted.clear()
         with suppress(CaptureFailed), unchanged_eval(model), symbolic_numbers(model):
             return exported_program(model, part, noted), None
-        noted.update(numbers)
+        noted.update(first)
     try:
         return _joined_program(model, part) if program is None else (program, None)
     except CaptureFailed:

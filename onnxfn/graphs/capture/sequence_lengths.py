@@ -160,13 +160,22 @@ def dynamic_lengths(model: Any) -> Iterator[None]:
 
 @contextmanager
 def symbolic_numbers(model: Any) -> Iterator[None]:
-    """In the code of a model, `int` and `float` of a formula are formulas in this thread while it lasts."""
+    """In the code of a model, numbers and extremes of formulas are formulas in this thread while it lasts."""
     import torch
 
     def converted(kind: Any, formula: Callable[[Any], Any], number: Any = 0, *base: Any) -> Any:
         return formula(number) if isinstance(number, torch.SymInt | torch.SymFloat) else kind(number, *base)
 
+    # torch.export does so with sizes alone, not with quotients of sizes.
+    original = torch_name("tensor_min_max")
+
+    def least_or_largest(*numbers: Any, tensor_callable: Any, **named: Any) -> Any:
+        if len(numbers) == 2 and any(isinstance(each, torch.SymFloat) for each in numbers):  # noqa: PLR2004
+            return (torch.sym_max if tensor_callable is torch.maximum else torch.sym_min)(*numbers)
+        return original(*numbers, tensor_callable=tensor_callable, **named)
+
     with ExitStack() as undo:
+        undo.enter_context(replaced(torch_name("builtin_min_max"), "_tensor_min_max", least_or_largest))
         for owner, (kind, formula) in product(_code_of(model), {int: torch.sym_int, float: torch.sym_float}.items()):
             undo.enter_context(replaced(owner, kind.__name__, partial(converted, kind, formula)))
         yield

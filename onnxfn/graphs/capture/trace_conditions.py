@@ -7,14 +7,14 @@ broadcasting. Those of the model are the ones that are asked for outside of torc
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from inspect import currentframe
 from typing import Any
 
 from onnxfn.architectures.private.torch_names import torch_name
 from onnxfn.graphs.capture import trace_settings
-from onnxfn.graphs.capture.trace_settings import Noted, note
+from onnxfn.graphs.capture.trace_settings import Evaluated, Noted, note
 from onnxfn.graphs.sizes import size_factors
 from onnxfn.models import patching
 from onnxfn.models.forward import flat_forward, tensors_for
@@ -60,17 +60,17 @@ def _files_of_steps() -> frozenset[str]:
     return frozenset(str(module.__file__) for module in modules) | {__file__}
 
 
-def conditions(noted: Noted, program: Any, part: Part) -> tuple[Condition, ...]:
-    """What was true of the sizes in a trace, in the names of the axes of a part.
+def conditions(evaluated: Iterable[Evaluated], axes: Sequence[tuple[str, Any]]) -> tuple[Condition, ...]:
+    """What was true of the sizes in a trace, in the names of axes, each of which has its size in the trace.
 
     A size that depends on values is `count` there. A formula that a condition cannot write is left out.
     """
     import sympy
 
     by_text, printed = dict[str, Condition](), torch_name("PythonPrinter")().doprint
-    sizes = [(size.node, axis) for axis, size in input_sizes(program, part) if hasattr(size, "node")]
+    sizes = [(size.node, axis) for axis, size in axes if hasattr(size, "node")]
     symbols = {node.expr: axis for node, axis in reversed(sizes)}
-    for each in noted.values() if sizes else ():
+    for each in evaluated if sizes else ():
         formula = sizes[0][0].shape_env.replace(each.formula)
         was = sympy.Eq(formula, each.answer) if type(each.answer) is not bool else formula
         formula = was if each.answer is not False else sympy.Not(was)
@@ -81,6 +81,12 @@ def conditions(noted: Noted, program: Any, part: Part) -> tuple[Condition, ...]:
             plain = ast.unparse(ast.parse(text))
             by_text.setdefault(plain, Condition(plain, each.line))
     return tuple(by_text.values())
+
+
+def guards(axes: Sequence[tuple[str, Any]]) -> tuple[Condition, ...]:
+    """What torch took for true of the sizes in a trace: that one is 1, or is not, as its rules of broadcasting ask."""
+    node = next((size.node for _, size in axes if hasattr(size, "node")), None)
+    return conditions((Evaluated(each.expr, True, TORCH) for each in node.shape_env.guards), axes) if node else ()
 
 
 def input_sizes(program: Any, part: Part) -> list[tuple[str, Any]]:

@@ -104,14 +104,15 @@ def within(sizes: Sizes, conditions: Sequence[Condition]) -> Sizes:
 def harmful(conditions: Sequence[Condition], failed: Sequence[Sizes], passed: Sequence[Sizes]) -> tuple[Condition, ...]:
     """The limits that leave out the sizes that failed; none if no limits explain them.
 
-    These are conditions that were true in the trace, are not true where it failed, and never untrue where it passed. If
-    all conditions are true where it failed, the limit is the end of one axis, above all sizes that failed.
+    These are conditions on axes, true in the trace, untrue where it failed, and never untrue where it passed if others
+    are. If all conditions are true where it failed, the limit is the end of one axis, above all sizes that failed.
 
     >>> harmful([Condition("n <= 10"), Condition("n > 1")], [{"n": 11}], [{"n": 1}])
     (Condition(text='n <= 10'),)
     >>> harmful([], [{"n": 2}, {"n": 4}], [{"n": 3}, {"n": 5}, {"n": 9}])
     (Condition(text='n >= 5'),)
     """
+    conditions = [each for each in conditions if all({*symbols_of(each.text)} <= {*sizes} for sizes in failed)]
     harmless = {each for each in conditions if not all(is_true(each.text, sizes) for sizes in passed)}
     limits: list[Condition] = []
     for sizes in sorted(failed, key=lambda sizes: sum(not is_true(each.text, sizes) for each in conditions)):
@@ -120,6 +121,21 @@ def harmful(conditions: Sequence[Condition], failed: Sequence[Sizes], passed: Se
             limits += [each for each in untrue if each not in harmless] or untrue or _lower_end(sizes, failed, passed)
     explained = all(not all(is_true(each.text, sizes) for each in limits) for sizes in failed)
     return tuple(limits) if explained else ()
+
+
+def simplest(
+    conditions: Sequence[Condition], failed: Sequence[Sizes], passed: Sequence[Sizes]
+) -> tuple[Condition, ...]:
+    """The shortest conditions, untrue nowhere where it passed, that leave out the sizes that failed; none for no such.
+
+    >>> simplest([Condition("n <= 10"), Condition("n + 1 <= 11")], [{"n": 11}], [{"n": 1}])
+    (Condition(text='n <= 10'),)
+    """
+    of_axes = (each for each in conditions if all({*symbols_of(each.text)} <= {*sizes} for sizes in failed))
+    by_length = sorted(of_axes, key=lambda each: len(each.text))
+    useful = [each for each in by_length if all(is_true(each.text, sizes) for sizes in passed)]
+    first = [next((each for each in useful if not is_true(each.text, sizes)), None) for sizes in failed]
+    return tuple(dict.fromkeys(each for each in first if each is not None)) if None not in first else ()
 
 
 def _lower_end(sizes: Sizes, failed: Sequence[Sizes], passed: Sequence[Sizes]) -> list[Condition]:
