@@ -151,15 +151,10 @@ def first_wrong(
     the first tensor is wrong from which no later right tensor is computed.
     """
     unused = _unused(tensors, values)
-    leaves = (
-        index
-        for index in _wrong_results(tensors)
-        if index in unused or _is_another(tensors[index], values, counterpart)
-    )
-    leaf = next(leaves, None)
-    if leaf is not None or not unused:
-        return leaf
-    return _source(tensors, min(unused))
+    for index in _wrong_results(tensors):
+        if index in unused or _is_another(tensors[index], values, counterpart):
+            return index
+    return _source(tensors, min(unused)) if unused else None
 
 
 def _unused(tensors: Sequence[MatchedTensor], values: GraphValues) -> set[int]:
@@ -178,16 +173,10 @@ def _unused(tensors: Sequence[MatchedTensor], values: GraphValues) -> set[int]:
 
 def _wrong_results(tensors: Sequence[MatchedTensor]) -> list[int]:
     """The indices of results without an equal value, of leaves with weights and right inputs."""
-    wrong_calls = {each.tensor.call for each in tensors if each.value is None and not each.tensor.is_result}
-    return [
-        index
-        for index, each in enumerate(tensors)
-        if each.value is None
-        and each.weights
-        and each.tensor.is_result
-        and each.tensor.is_of_leaf
-        and each.tensor.call not in wrong_calls
-    ]
+    wrong = [(index, each) for index, each in enumerate(tensors) if each.value is None]
+    wrong_calls = {each.tensor.call for _, each in wrong if not each.tensor.is_result}
+    leaves = [(index, each) for index, each in wrong if each.tensor.is_result and each.tensor.is_of_leaf]
+    return [index for index, each in leaves if each.weights and each.tensor.call not in wrong_calls]
 
 
 def _is_another(each: MatchedTensor, values: GraphValues, counterpart: Callable[[MatchedTensor], TensorPair]) -> bool:
@@ -205,15 +194,9 @@ def _source(tensors: Sequence[MatchedTensor], wrong: int) -> int:
     tensor = tensors[wrong].tensor
     call = max((each.tensor.call for each in tensors[:wrong] if each.tensor.module == tensor.computed_by), default=0)
     # The code that computes the tensor calls this module, or the module returns the tensor itself.
-    results = (
-        index
-        for index, each in enumerate(tensors[:wrong])
-        if each.value is None
-        and not each.weights
-        and each.tensor.is_result
-        and (
-            (each.tensor.call > call and each.tensor.module.rpartition(".")[0] == tensor.computed_by)
-            or np.array_equal(each.tensor.array, tensor.array)
-        )
-    )
-    return next(results, wrong)
+    for index, each in enumerate(tensors[:wrong]):
+        is_called = each.tensor.call > call and each.tensor.module.rpartition(".")[0] == tensor.computed_by
+        is_wrong = each.value is None and not each.weights and each.tensor.is_result
+        if is_wrong and (is_called or np.array_equal(each.tensor.array, tensor.array)):
+            return index
+    return wrong

@@ -24,13 +24,12 @@ def interface_findings(part: Part, file: Path, reference: Reference) -> tuple[st
     `reference`: PyTorch's outputs in some case. The outputs of the file must have their dtypes and sizes.
     """
     graph = onnx_model(file).graph
-    inputs, outputs = tuple(graph.input), tuple(graph.output)
-    if part.spec.target.adapter_inputs:  # they have defaults, so callers may omit them
-        inputs = tuple(port for port in inputs if not port.name.endswith(SUFFIXES))
+    of_adapter = SUFFIXES if part.spec.target.adapter_inputs else ()  # they have defaults, so callers may omit them
+    inputs = [port for port in graph.input if not port.name.endswith(of_adapter)]
     arrays = [reference.inputs[input_.name] for input_ in part.spec.inputs]
     findings = (
         *_side_findings(part.spec, "inputs", inputs, part.spec.inputs, arrays),
-        *_side_findings(part.spec, "outputs", outputs, part.spec.outputs, reference.outputs),
+        *_side_findings(part.spec, "outputs", graph.output, part.spec.outputs, reference.outputs),
     )
     return tuple(f"{part.name}: {finding}" for finding in findings)
 

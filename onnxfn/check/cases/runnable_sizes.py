@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
-from functools import cache
 from itertools import chain, combinations
 from math import lcm
 
 from attrs import evolve
+from toolz import memoize
 
 from onnxfn.specs.algebra.planned import PlannedSpec
 from onnxfn.specs.axis_symbols import AxisFacts, joined_axes
@@ -47,7 +47,7 @@ def runnable_limits(base: Sizes, runs: Callable[[Sizes], bool]) -> tuple[Conditi
     >>> [each.text for each in runnable_limits({"h": 32, "w": 32}, lambda of: of["h"] * of["w"] > 255)]
     ['h >= 17', 'w >= 17']
     """
-    runs = _once(runs)
+    runs = memoize(runs, key=lambda arguments, _: tuple(arguments[0].items()))
     limits, alone, small, free = list[Condition](), dict[str, int | None](), dict(base), dict[str, int]()
     for name in base:
         alone[name] = _step(small, (name,), runs)
@@ -67,12 +67,6 @@ def runnable_limits(base: Sizes, runs: Callable[[Sizes], bool]) -> tuple[Conditi
             limits.append(Condition(f"{name} % {step} == {base[name] % step}"))
         free |= {} if others else {name: step}
     return (*limits, *(Condition(f"{name} >= {size}") for name, size in _least(base, free, runs).items()))
-
-
-def _once(runs: Callable[[Sizes], bool]) -> Callable[[Sizes], bool]:
-    """The same function, which is called once for the same sizes."""
-    runs_at = cache(lambda items: runs(dict(items)))
-    return lambda sizes: runs_at(tuple(sizes.items()))
 
 
 def _step(base: Sizes, names: tuple[str, ...], runs: Callable[[Sizes], bool]) -> int | None:

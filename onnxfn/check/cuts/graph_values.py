@@ -44,8 +44,9 @@ def graph_values(file: Path, inputs: Mapping[str, Array], content: bytes | None 
     computed = computed_values(written, [name for node in graph.node for name in node.output if name], inputs)
     computed |= inputs
     in_order = [*inputs, *(name for node in graph.node for name in node.output)]
-    arrays = {name: computed[name] for name in in_order if _is_float(computed.get(name))}
-    return GraphValues({name: array.astype(np.float32) for name, array in arrays.items()}, _weights(graph))
+    arrays = {name: computed[name] for name in in_order if isinstance(computed.get(name), np.ndarray)}
+    floats = {name: array for name, array in arrays.items() if array.dtype.kind == "f" and array.size > 0}
+    return GraphValues({name: array.astype(np.float32) for name, array in floats.items()}, _weights(graph))
 
 
 def computed_values(written: WrittenGraph, names: Iterable[str], inputs: Mapping[str, Array]) -> dict[str, Any]:
@@ -53,10 +54,6 @@ def computed_values(written: WrittenGraph, names: Iterable[str], inputs: Mapping
     session = open_check_session(written.file, content=written.with_outputs([*names]))
     results = run_session(session, None, inputs, f"{written.file.name} with more of its values as outputs")
     return dict(zip((output.name for output in session.get_outputs()), results, strict=True))
-
-
-def _is_float(array: Any) -> bool:
-    return isinstance(array, np.ndarray) and array.dtype.kind == "f" and array.size > 0
 
 
 def _weights(graph: Any, outside: Mapping[str, Weights] = MappingProxyType({})) -> dict[str, Weights]:

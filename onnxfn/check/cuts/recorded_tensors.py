@@ -45,10 +45,8 @@ def recorded_tensors(model: Any, part: Part, arrays: Mapping[str, Array]) -> tup
 
     def record(path: str, module: Any, computed_by: str, values: Any, *, is_result: bool) -> None:
         call, is_of_leaf = running[-1][1], not module._modules
-        recorded.extend(
-            RecordedTensor(path, computed_by, call, is_result, is_of_leaf, "", array)
-            for array in map(_array, real_tensors(values))
-        )
+        tensors = [RecordedTensor(path, computed_by, call, is_result, is_of_leaf, "", each) for each in _arrays(values)]
+        recorded.extend(tensors)
 
     def enter(path: str, module: Any, arguments: Any, named: Any) -> None:
         caller, _ = running[-1]
@@ -70,15 +68,14 @@ def recorded_tensors(model: Any, part: Part, arrays: Mapping[str, Array]) -> tup
     planned = (
         RecordedTensor("", "", 0, True, False, output.name, array)
         for output, tensor in zip(part.spec.outputs, outputs, strict=True)
-        for array in map(_array, real_tensors(tensor))
+        for array in _arrays(tensor)
     )
     return (*inner, *planned)
 
 
-def _array(tensor: Any) -> Array:
-    """A tensor as an array of its own."""
-    array: Array = tensor.detach().float().cpu().numpy().copy()
-    return array
+def _arrays(value: Any) -> list[Array]:
+    """The tensors of real numbers in a value, each as an array of its own."""
+    return [tensor.detach().float().cpu().numpy().copy() for tensor in real_tensors(value)]
 
 
 def real_tensors(value: Any) -> Iterator[Any]:

@@ -37,8 +37,7 @@ class WrittenGraph:
         model = onnx.ModelProto.FromString(self.model.SerializeToString())
         own = {output.name for output in model.graph.output}
         model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names if name not in own)
-        content: bytes = model.SerializeToString()
-        return content
+        return bytes(model.SerializeToString())
 
 
 def written_graph(file: Path, content: bytes | None = None) -> WrittenGraph:
@@ -90,16 +89,13 @@ def section_model(written: WrittenGraph, section: Section) -> bytes:
     by_columns, constants = products_by_columns(nodes, written.initializers)
     graph.node.extend(by_columns)
     read = dict.fromkeys(name for node in nodes for name in read_names(node))
-    graph.initializer.extend(
-        [*(written.initializers[name] for name in read if name in written.initializers), *constants]
-    )
+    weights = [written.initializers[name] for name in read if name in written.initializers]
+    graph.initializer.extend([*weights, *constants])
     for name in section.inputs:
-        value = graph.input.add(name=name)
-        value.type.tensor_type.elem_type = written.types[name]
+        graph.input.add(name=name).type.tensor_type.elem_type = written.types[name]
     for name in section.outputs:
         graph.output.add(name=name)
-    content: bytes = model.SerializeToString()
-    return content
+    return bytes(model.SerializeToString())
 
 
 def _nodes(written: WrittenGraph, section: Section) -> list[Any]:
@@ -166,8 +162,7 @@ def in_type(written: WrittenGraph, name: str, array: Array) -> Array:
 
     if name not in written.types:
         return array
-    converted: Array = array.astype(tensor_dtype_to_np_dtype(written.types[name]), copy=False)
-    return converted
+    return np.asarray(array.astype(tensor_dtype_to_np_dtype(written.types[name]), copy=False))
 
 
 @frozen(eq=False)

@@ -137,8 +137,7 @@ def _weight(weight: Any, layer: str) -> Hashable:
         return name.removeprefix(layer), tuple(weight.dims), weight.data_type
     content = type(weight).FromString(weight.SerializeToString())
     content.ClearField("name")
-    constant: bytes = content.SerializeToString()
-    return constant
+    return bytes(content.SerializeToString())
 
 
 def _operator(node: Any) -> Hashable:

@@ -40,10 +40,8 @@ def recorded_hidden_states(
     The function raises InvalidSpec if the run did not call each layer once, in their order. Each layer
     also runs in the first of the dtypes `wider` that can run it, on a copy of its arguments.
     """
-    calls: list[int] = []
-    before: dict[int, Array] = {}
-    after: dict[int, Array] = {}
-    exact: dict[int, Array] = {}
+    calls = list[int]()
+    before, after, exact = dict[int, Array](), dict[int, Array](), dict[int, Array]()
 
     def enter(index: int, module: Any, arguments: Any, named: Any) -> None:
         if index == 0:
@@ -61,9 +59,8 @@ def recorded_hidden_states(
 
     def last_run() -> HiddenStates:
         if calls != [*range(len(layers))]:
-            raise InvalidSpec(
-                f"{type(model).__name__} does not call each of {layers[0]} to {layers[-1]} once, in order"
-            )
+            every = f"each of {layers[0]} to {layers[-1]}"
+            raise InvalidSpec(f"{type(model).__name__} does not call {every} once, in order")
         end = len(layers)
         states = (*(before[index] for index in range(end)), after[end - 1])
         passed_on = [np.array_equal(after[index], states[index + 1]) for index in range(end)]
@@ -103,5 +100,4 @@ def first_array(value: Any) -> Array:
     if tensor is None:
         raise InvalidSpec("a layer takes or returns no hidden states")
     wide = torch.float64 if tensor.dtype == torch.float64 else torch.float32
-    array: Array = tensor.detach().to(wide).cpu().numpy().copy()
-    return array
+    return np.asarray(tensor.detach().to(wide).cpu().numpy().copy())

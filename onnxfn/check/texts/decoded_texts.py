@@ -137,11 +137,8 @@ def _texts_are_in_range(spec: PlannedSpec) -> bool:
     lengths, longest = past_lengths(spec), PROMPT_LENGTH + NEW_TOKENS
     smallest = {spec.batch: TEXTS, **dict.fromkeys(lengths.values(), 1), **dict.fromkeys(lengths, 0)}
     largest = {spec.batch: TEXTS, **dict.fromkeys((*lengths.values(), *lengths), longest)}
-    return all(
-        low <= smallest[name] and largest[name] <= high
-        for name, (low, high) in ranges(spec).items()
-        if name in smallest
-    )
+    known = [(smallest[name], largest[name], *ends) for name, ends in ranges(spec).items() if name in smallest]
+    return all(low <= least and most <= high for least, most, low, high in known)
 
 
 def token_part_of(part: Part, plan: Plan) -> Part:
@@ -220,17 +217,12 @@ def _like(array: Array, planned: Array) -> Array:
 
 def _empty_past(part: Part, inputs: Mapping[str, Array]) -> dict[str, Array]:
     """The past inputs before the first token: all dynamic axes but the batch have size 0, all values are 0."""
-    symbols = part.inputs
-    return {
-        feedback.input: np.zeros(
-            [
-                0 if symbols[feedback.input].get(axis, part.spec.batch) != part.spec.batch else size
-                for axis, size in enumerate(inputs[feedback.input].shape)
-            ],
-            inputs[feedback.input].dtype,
-        )
-        for feedback in part.spec.feedback
-    }
+    batch, past = part.spec.batch, dict[str, Array]()
+    for feedback in part.spec.feedback:
+        array, symbols = inputs[feedback.input], part.inputs[feedback.input]
+        sizes = [size if symbols.get(axis, batch) == batch else 0 for axis, size in enumerate(array.shape)]
+        past[feedback.input] = np.zeros(sizes, array.dtype)
+    return past
 
 
 def text_comparison(
@@ -253,9 +245,8 @@ def text_comparison(
 
     if has_tolerance(spec):
         bound = (spec.check.atol or 0.0) * max(scale.rms, 1.0) / scale.rms + (spec.check.rtol or 0.0)
-        result = judged(
-            error(logits), Norms(0.0, bound), scale.rms, f"PyTorch in {dtype}, by the tolerance of the spec"
-        )
+        by = f"PyTorch in {dtype}, by the tolerance of the spec"
+        result = judged(error(logits), Norms(0.0, bound), scale.rms, by)
     else:
         result = verdict(Evidence(dtype, scale.rms, logits, error, own, exact))
     return margin_comparison(result, "greedy tokens", case, texts)
@@ -276,13 +267,8 @@ def margin_comparison(judged: Comparison, output: str, case: str, texts: Array) 
 
 def _margins(texts: Array, logits: Array, start: int) -> tuple[Array, Array]:
     """The logits of PyTorch's choices, and those of the tokens of texts, `[batch, new]`."""
-    values = logits.astype(np.float64)
-    choices = np.stack(
-        [most_likely_unused_token(values[:, step - 1], texts[:, :step]) for step in range(start, texts.shape[1])],
-        axis=1,
-    )
-    best, actual = (
-        np.take_along_axis(values[:, start - 1 : -1], tokens[..., None], axis=-1)[..., 0]
-        for tokens in (choices, texts[:, start:])
-    )
-    return best, actual
+    values, steps = logits.astype(np.float64), range(start, texts.shape[1])
+    choices = [most_likely_unused_token(values[:, step - 1], texts[:, :step]) for step in steps]
+    tokens = np.stack([np.stack(choices, axis=1), texts[:, start:]], axis=-1)
+    chosen = np.take_along_axis(values[:, start - 1 : -1], tokens, axis=-1)
+    return chosen[..., 0], chosen[..., 1]

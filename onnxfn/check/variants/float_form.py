@@ -69,8 +69,7 @@ def float_form(
     findings = [line for graph in [*with_inner_graphs(model.graph)][::-1] for line in _compute_in_floats(graph, outer)]
     if is_half:
         _widen(model.graph)
-    content: bytes = model.SerializeToString()
-    return content, tuple(findings)
+    return bytes(model.SerializeToString()), tuple(findings)
 
 
 def name_in_memory(codes: str) -> str:

@@ -93,15 +93,13 @@ def _kl_of_rows(actual: Array, expected: Array) -> Array:
     # A token that PyTorch excludes (minus infinity) has no part in the sum.
     excluded = probabilities == 0
     terms = probabilities * (np.where(excluded, 0.0, right) - np.where(excluded, 0.0, left))
-    divergences: Array = np.maximum(terms.sum(-1), 0.0)
-    return divergences
+    return np.asarray(np.maximum(terms.sum(-1), 0.0))
 
 
 def _log_probabilities(logits: Array) -> Array:
     values = logits.astype(np.float64)
     values = values - values.max(-1, keepdims=True)
-    result: Array = values - np.log(np.exp(values).sum(-1, keepdims=True))
-    return result
+    return np.asarray(values - np.log(np.exp(values).sum(-1, keepdims=True)))
 
 
 def cosine(output: str, actual: Outputs, expected: Outputs) -> Array:
@@ -174,8 +172,7 @@ def _overlaps(left: Array, right: Array) -> Array:
     shared = np.prod(np.maximum(high - low, 0.0), axis=-1)
     areas = [np.prod(boxes[:, 2:] - boxes[:, :2], axis=-1) for boxes in (left, right)]
     union = areas[0][:, None] + areas[1][None] - shared
-    result: Array = np.where(union > 0, shared / np.where(union > 0, union, 1.0), 1.0)
-    return result
+    return np.asarray(np.where(union > 0, shared / np.where(union > 0, union, 1.0), 1.0))
 
 
 HALF, EIGHT_BITS, DYNAMIC, FOUR_BITS = "16 bits", "8 bits", "8 bits, dynamic", "4 bits"

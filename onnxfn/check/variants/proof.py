@@ -79,14 +79,10 @@ def case_values(part: Part, reference: Reference, outputs: OutputArrays) -> tupl
     )
     if findings:
         return {}, findings
-    selects = [valid_elements(part.spec, output, reference.inputs) for output in part.spec.outputs]
-    actual, expected = (
-        {
-            output.name: _as_rows(select(array), array)
-            for output, select, array in zip(part.spec.outputs, selects, arrays, strict=True)
-        }
-        for arrays in (outputs, reference.outputs)
-    )
+    actual, expected = dict[str, Array](), dict[str, Array]()
+    for output, *arrays in triples:
+        select = valid_elements(part.spec, output, reference.inputs)
+        actual[output.name], expected[output.name] = (_as_rows(select(array), array) for array in arrays)
     pairs = [(name, measure) for name in expected for measure in _case_measures(part.spec, name, expected[name])]
     return {(name, measure): MEASURES[measure].values(name, actual, expected) for name, measure in pairs}, ()
 
@@ -124,19 +120,15 @@ def variant_measurements(
     pairs = [case_values(part, each, _outputs(part, session, each.inputs, each.case)) for each in references]
     cases, findings = [values for values, _ in pairs], tuple(line for _, lines in pairs for line in lines)
 
-    def measured(key: tuple[str, str], values: Sequence[Values], words: str) -> Measurement:
-        return measurement(part, *key, np.concatenate([each[key] for each in values]), proof.floors, words)
+    def measured(several: Sequence[Values], words: str) -> list[Measurement]:
+        arrays = {key: [values[key] for values in several if key in values] for each in several for key in each}
+        return [measurement(part, *key, np.concatenate(arrays[key]), proof.floors, words) for key in arrays]
 
-    text = {} if proof.text is None else _text_values(part, session, proof.text)
-    of_text = [measured(key, [text], proof.text.case) for key in text] if proof.text else []
-    label = counted(len(cases), "cases")
-    of_cases = [
-        measured(key, [values for values in cases if key in values], label)
-        for key in dict.fromkeys(key for values in cases for key in values)
-    ]
+    of_text = [] if proof.text is None else measured([_text_values(part, session, proof.text)], proof.text.case)
+    of_cases = measured(cases, counted(len(cases), "cases"))
     worst = min(weights, key=lambda error: error.cosine, default=None)
     of_worst = {} if worst is None else {(worst.weight, "weights"): np.array([worst.cosine])}
-    of_weights = [measured(key, [of_worst], counted(len(weights), "weights")) for key in of_worst]
+    of_weights = measured([of_worst], counted(len(weights), "weights"))
     return (*of_text, *of_cases, *of_weights), findings
 
 

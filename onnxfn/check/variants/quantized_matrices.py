@@ -157,12 +157,9 @@ def _in_file(tensor: StoredTensor) -> Tensor:
     return Tensor(dtype, tensor.shape, rows)
 
 
-def _attributes(node: Any) -> dict[str, Any]:
-    from onnx.helper import get_attribute_value
-
-    return {
-        attribute.name: get_attribute_value(attribute) for attribute in node.attribute if not attribute.HasField("g")
-    }
+def _integers(node: Any) -> dict[str, int]:
+    """The attributes of a node that are integers, by their names."""
+    return {attribute.name: attribute.i for attribute in node.attribute}
 
 
 def _unpacked(data: Array, bits: int) -> Array:
@@ -240,8 +237,8 @@ def _in_blocks(blocks: Blocks, count: int, columns: int, padding: int = 0) -> Qu
 
 def _matmul_nbits(node: Any, read: Tensors, _: Any) -> QuantizedMatrix:
     """The matrix of a MatMulNBits, `[N, K]`: each row in blocks along K."""
-    facts = _attributes(node)
-    columns, count, bits, block = (int(facts[key]) for key in ("K", "N", "bits", "block_size"))
+    facts = _integers(node)
+    columns, count, bits, block = (facts[key] for key in ("K", "N", "bits", "block_size"))
     blocks = Blocks(read(node.input[1]), read(node.input[2]), _zero_points(node, read), bits, block)
     return _in_blocks(blocks, count, columns)
 
@@ -253,8 +250,8 @@ def _zero_points(node: Any, read: Tensors) -> Tensor | None:
 
 def _gather_blocks(node: Any, read: Tensors, _: Any) -> QuantizedMatrix:
     """The tables of a GatherBlockQuantized as one matrix, in blocks along the last axis."""
-    facts, codes, scales = _attributes(node), read(node.input[0]), read(node.input[2])
-    bits, block = int(facts["bits"]), int(facts["block_size"])
+    facts, codes, scales = _integers(node), read(node.input[0]), read(node.input[2])
+    bits, block = facts["bits"], facts["block_size"]
     count = prod(scales.shape[:-1])
     columns = min(prod(codes.shape) // count * (BYTE // bits), scales.shape[-1] * block)
     return _in_blocks(Blocks(codes, scales, _zero_points(node, read), bits, block), count, columns, block - 1)
@@ -340,8 +337,8 @@ def _is_initializer(name: str, read: Tensors) -> bool:
 
 def _matmul_bnb4(node: Any, read: Tensors, _: Any) -> QuantizedMatrix:
     """The matrix of a MatMulBnb4, `[N, K]`: levels of a table times the largest element of a block."""
-    facts = _attributes(node)
-    columns, count, block = (int(facts[key]) for key in ("K", "N", "block_size"))
+    facts = _integers(node)
+    columns, count, block = (facts[key] for key in ("K", "N", "block_size"))
     ordered, bytes_ = np.array(NF4, np.float32), np.arange(256)
     levels = ordered[np.stack([bytes_ >> 4, bytes_ & 15], axis=-1)]  # the two levels in each byte
     gaps = np.maximum(np.diff(ordered, prepend=ordered[0]), np.diff(ordered, append=ordered[-1]))

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 from attrs import frozen
+from toolz import memoize
 
 from onnxfn.check.cases.references import Reference
 from onnxfn.models.forward import torch_outputs
@@ -66,10 +67,8 @@ def text_tokens(preprocessor: Any, checkpoint: Path | None = None) -> TextTokens
     tokenizer = getattr(preprocessor, "tokenizer", preprocessor) or _tokenizer(checkpoint)
     if not hasattr(tokenizer, "convert_ids_to_tokens"):
         return None
-    every, plain = (
-        list(tokenizer(real_text(), add_special_tokens=special, verbose=False)["input_ids"])
-        for special in (True, False)
-    )
+    read = partial(tokenizer, real_text(), verbose=False)
+    every, plain = (list(read(add_special_tokens=special)["input_ids"]) for special in (True, False))
     start = next((index for index in range(len(every)) if every[index : index + len(plain)] == plain), None)
     if start is None:
         return TextTokens(np.asarray(plain, np.int64))
@@ -95,20 +94,13 @@ def text_references(model: Any, preprocessor: Any = None, checkpoint: Path | Non
     Weights of another dtype are converted to float32 one by one. The tokenizer is the preprocessor, or that of the
     preprocessor or of the checkpoint. Without one the tokens are random.
     """
-    tokens = cache(partial(text_tokens, preprocessor, checkpoint))
-    known: dict[str, Reference | None] = {}
-
-    def reference(part: Part, plan: Plan) -> Reference | None:
-        name = part.name.removesuffix(dtype_suffix(part.dtype))
-        if name not in known:
-            known[name] = _text_reference(model, part, plan, tokens)
-        return known[name]
-
-    return reference
+    reference = partial(_text_reference, model, cache(partial(text_tokens, preprocessor, checkpoint)))
+    known: TextReferences = memoize(reference, key=lambda of, _: of[0].name.removesuffix(dtype_suffix(of[0].dtype)))
+    return known
 
 
 def _text_reference(
-    model: Any, part: Part, plan: Plan, every_token: Callable[[], TextTokens | None]
+    model: Any, every_token: Callable[[], TextTokens | None], part: Part, plan: Plan
 ) -> Reference | None:
     import torch
 
@@ -152,13 +144,9 @@ def _sizes(spec: PlannedSpec, linked: Mapping[str, Array], batch: int | None) ->
     longest = max((known_sizes(in_case(spec, case), {}).get(length, 1) for case in cases(spec)), default=1)
     row = min(ROW_TOKENS, longest)
     rows = batch or max(1, round(TEXT_TOKENS / row))
-    of_linked = {
-        symbol: linked[input_.name].shape[axis]
-        for input_ in spec.inputs
-        if input_.name in linked
-        for axis, symbol in symbols(input_.axes).items()
-        if symbol.isidentifier()
-    }
+    read = [each for each in spec.inputs if each.name in linked]
+    axes = [(symbol, linked[each.name].shape[axis]) for each in read for axis, symbol in symbols(each.axes).items()]
+    of_linked = {symbol: size for symbol, size in axes if symbol.isidentifier()}
     sizes = {spec.batch: rows, **dict.fromkeys(past_lengths(spec), 0), length: row, **of_linked}
     used = {name for input_ in spec.inputs for name in names(input_.axes)}
     return {name: size for name, size in sizes.items() if name in used and name not in fixed}
