@@ -74,8 +74,7 @@ def scaled(random: Random, shape: tuple[int, ...], *, low: float, high: float) -
     first = random.integers(len(SCALES))
     rows = (np.arange(shape[0] if shape else 1) + first) % len(SCALES)
     scales = np.array(SCALES)[rows].reshape((-1, *[1] * (len(shape) - 1)) if shape else ())
-    numbers: Array = random.uniform(low, high, shape) * scales
-    return numbers
+    return np.asarray(random.uniform(low, high, shape) * scales)
 
 
 def two_values(random: Random, shape: tuple[int, ...], *, first: float | str = 1, second: float | str = 0) -> Array:

@@ -170,9 +170,8 @@ def with_dtypes(
     if float is not None and float not in FLOAT_NAMES:
         raise unknown("float type", float, FLOAT_DTYPES if closest(float, FLOAT_DTYPES) else FLOAT_NAMES)
     quantized = QUANTIZED_DTYPES.get(float or "")
-    float_dtype, rules = (
-        (quantized.float_dtype, quantized.rules) if quantized else (cast("FloatDtype | None", float), ())
-    )
+    plain = (cast("FloatDtype | None", float), ())
+    float_dtype, rules = (quantized.float_dtype, quantized.rules) if quantized else plain
     target = Target(int_dtype=int, float_dtype=float_dtype, io_dtype=io, quantization=rules)
     edited = compose(spec, ExportSpec(target=target))
     for name, kind in inputs.items():

@@ -186,6 +186,7 @@ def resolved(spec: ExportSpec, config: Snapshot) -> PlannedSpec:
     used = _used_generators(complete, {tensor.generator for tensor in taken})
     places = {tensor.forward_path[0] for tensor in taken}
     has_cache = complete.cache.past is not None and bool(cache_inputs(complete, config))
+    builders = [each for each in complete.call.builders if has_cache or each.name.split(".")[0] in places]
     fed_back = cache_tensors(complete, config) if complete.cache.past == "both" else ()
     planned = PlannedSpec(
         name=complete.name,
@@ -197,13 +198,7 @@ def resolved(spec: ExportSpec, config: Snapshot) -> PlannedSpec:
         axes=complete.axes,
         limits=complete.limits,
         cases=tuple(_case(complete, config, overlay, used, taken) for overlay in complete.cases),
-        call=evolve(
-            complete.call,
-            constants=_constants(complete, config, taken),
-            builders=tuple(
-                builder for builder in complete.call.builders if has_cache or builder.name.split(".")[0] in places
-            ),
-        ),
+        call=evolve(complete.call, constants=_constants(complete, config, taken), builders=tuple(builders)),
         check=complete.check,
         target=complete.target,
         feedback=tuple(Feedback(past.name, present.name) for past, present in fed_back if present is not None),
@@ -240,10 +235,8 @@ def _files(spec: ExportSpec, decoders: str) -> tuple[File, ...]:
     """The files of a spec: with a merged decoder, the decoders that it replaces, or both."""
     files = spec.parts.files
     replaced = {name for file in files for name in file.replaces} if decoders == "merged" else set()
-    chosen = tuple(
-        file for file in files if file.name not in replaced and not (file.replaces and decoders == "separate")
-    )
-    return chosen or (File("model"),)
+    chosen = [file for file in files if not (file.replaces and decoders == "separate")]
+    return tuple(file for file in chosen if file.name not in replaced) or (File("model"),)
 
 
 def _has_fixed_length(spec: ExportSpec) -> bool:
@@ -366,13 +359,8 @@ def _planned_axis(spec: ExportSpec, config: Snapshot, axis: AxisFacts, *, is_use
 
 def _used_generators(spec: ExportSpec, used: set[str]) -> set[str]:
     """The names of the generators that are used, and of those that make their arguments."""
-    nested = {
-        argument.generator
-        for generator in spec.dummies.generators
-        if generator.name in used
-        for _, argument in generator.arguments
-        if isinstance(argument, NestedDummy)
-    }
+    arguments = [value for each in spec.dummies.generators if each.name in used for _, value in each.arguments]
+    nested = {value.generator for value in arguments if isinstance(value, NestedDummy)}
     return used if nested <= used else _used_generators(spec, used | nested)
 
 

@@ -68,11 +68,8 @@ def real_inputs(spec: PlannedSpec, preprocessor: Any, sizes: Mapping[str, int], 
     """
     dummy_sizes = known_sizes(spec, sizes)
     features = _features(spec, preprocessor, dummy_sizes, seed)
-    computed = {
-        input_.name: np.asarray(features[str(input_.forward_path[0])])
-        for input_ in spec.inputs
-        if _is_computed(input_, features)
-    }
+    inputs = [input_ for input_ in spec.inputs if _is_computed(input_, features)]
+    computed = {input_.name: np.asarray(features[str(input_.forward_path[0])]) for input_ in inputs}
     if not computed:
         raise InvalidSpec(
             f"{type(preprocessor).__name__} computes {', '.join(features) or 'nothing'}, but the inputs of "
@@ -116,17 +113,10 @@ def _position_ids(spec: PlannedSpec, arrays: Mapping[str, Array], mask: Array | 
     """The inputs with position ids that depend on a mask, for this mask."""
     if mask is None:
         return {}
-    generators = {
-        generator.name
-        for generator in spec.dummies.generators
-        if generator.function == "positions" and generator.arguments
-    }
+    generators = {each.name for each in spec.dummies.generators if each.function == "positions" and each.arguments}
     random = np.random.default_rng(0)  # `positions` draws no number
-    return {
-        input_.name: positions(random, arrays[input_.name].shape, mask=mask)
-        for input_ in spec.inputs
-        if input_.generator in generators
-    }
+    inputs = [input_.name for input_ in spec.inputs if input_.generator in generators]
+    return {name: positions(random, arrays[name].shape, mask=mask) for name in inputs}
 
 
 def _features(spec: PlannedSpec, preprocessor: Any, sizes: Mapping[str, int], seed: int) -> dict[str, Any]:

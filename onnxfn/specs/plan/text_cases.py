@@ -41,13 +41,8 @@ SECTIONS = ("text_config.", "", "decoder.", "decoder_config.", "encoder.", "enco
 """Where a configuration may keep the facts about its texts, the first that has them counts."""
 
 POSITION_COUNTS = (
-    "max_position_embeddings",
-    "n_positions",
-    "max_encoder_position_embeddings",
-    "max_decoder_position_embeddings",
-    "max_target_positions",
-    "max_text_positions",
-    "max_seq_len",
+    *("max_position_embeddings", "n_positions", "max_encoder_position_embeddings", "max_decoder_position_embeddings"),
+    *("max_target_positions", "max_text_positions", "max_seq_len"),
 )
 """What configurations call the number of positions that a model has."""
 

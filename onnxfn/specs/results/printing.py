@@ -282,16 +282,13 @@ def exported_summary(exported: Any) -> str:
     """The time, the size and the versions of an export, in one line."""
     seconds = sum(seconds for _, seconds in exported.seconds)
     parameters = sum(size.parameters for size in exported.graphs)
+    named = ("onnxfn", "torch", "transformers", "onnxruntime")
     words = (
         f"{seconds:.1f} s",
         f"{exported.bytes / 10**6:.1f} MB" if exported.bytes else "",
         f"{magnitude(parameters)} parameters" if parameters else "",
         f"{sum(size.nodes for size in exported.graphs)} nodes" if exported.graphs else "",
-        ", ".join(
-            f"{name} {version}"
-            for name, version in exported.versions
-            if name in ("onnxfn", "torch", "transformers", "onnxruntime")
-        ),
+        ", ".join(f"{name} {version}" for name, version in exported.versions if name in named),
     )
     return " · ".join(filter(None, words))
 
