@@ -153,9 +153,7 @@ def _fuse(softmax: Any, product: Any, masks: dict[Any, Any], position: Mapping[A
         key, value, key_node, value_node = scores.key, values, None, None
     cache = _cache(key, value, position, {last, product, scores.transpose, key_node, value_node})
     mask = attention_mask(last, scores.query, boolean, scores.masks, masks)
-    attributes: dict[str, Any] = {"scale": scores.scale}
-    if scores.softcap:
-        attributes["softcap"] = scores.softcap
+    attributes = {"scale": scores.scale, **({"softcap": scores.softcap} if scores.softcap else {})}
     past_key, new_key, past_value, new_value = cache or (None, key, None, value)
     inputs = [scores.query, new_key, new_value, mask, past_key, past_value]
     while inputs[-1] is None:

@@ -96,9 +96,8 @@ def traced_stack(graph: Any, stack: LayerStack, ports: LayerPorts) -> TracedStac
     if last == NO_LAYER:
         return None
     if last != stack.traced_layers - 1:
-        raise LayersDiffer(
-            f"{stack.path}: {stack.traced_layers} layers were traced, but the graph depends only on layers up to {last}"
-        )
+        problem = f"{stack.traced_layers} layers were traced, but the graph depends only on layers up to {last}"
+        raise LayersDiffer(f"{stack.path}: {problem}")
     starts = (stack.head + period * stack.period for period in range(3))
     pieces = (
         [node for layer in sorted(nodes) if start <= layer < stop for node in nodes[layer]]
@@ -164,9 +163,8 @@ def _check_ports(traced: TracedStack, planned: LayerPorts) -> None:
         if start <= port.layer < traced.end:
             expected.update(port.shifted(shift) for shift in traced.shifts)
     if expected != set(planned.values()):
-        raise LayersDiffer(
-            f"{traced.stack.path}: the plan does not have the same inputs and outputs for each period of layers"
-        )
+        problem = "the plan does not have the same inputs and outputs for each period of layers"
+        raise LayersDiffer(f"{traced.stack.path}: {problem}")
 
 
 def _check_node(traced: TracedStack, node: Any, other: Any, own: set[Any], counterparts: Mapping[Any, Any]) -> None:

@@ -79,10 +79,8 @@ def stacks_worth_a_proof(model: Any) -> tuple[LayerStack, ...]:
 
 def saved_share(model: Any, stacks: Sequence[LayerStack]) -> float:
     """The share of a model's modules that lie in layers a trace can skip."""
-    layers = [
-        layer for stack in stacks for layer in list(model.get_submodule(stack.path).children())[stack.traced_layers :]
-    ]
-    return sum(len(list(layer.modules())) for layer in layers) / len(list(model.modules()))
+    skipped = [list(model.get_submodule(stack.path).children())[stack.traced_layers :] for stack in stacks]
+    return sum(len(list(layer.modules())) for layers in skipped for layer in layers) / len(list(model.modules()))
 
 
 @contextmanager
@@ -102,10 +100,8 @@ def truncated(model: Any, stacks: Sequence[LayerStack]) -> Iterator[None]:
 def _shortest_stack(path: str, layers: Sequence[Any], values: Sequence[Sequence[Any]]) -> LayerStack | None:
     """The stack of these layers whose trace needs the fewest; None when a trace needs all of them."""
     kinds = _kinds(layers, values)
-    stacks = [
-        LayerStack(path, len(layers), _layers_before(kinds, period) + 1, period)
-        for period in range(1, max(1, len(layers) // 2))
-    ]
+    periods = range(1, max(1, len(layers) // 2))
+    stacks = [LayerStack(path, len(layers), _layers_before(kinds, period) + 1, period) for period in periods]
     shortest = min(stacks, key=lambda stack: stack.traced_layers, default=None)
     return shortest if shortest is not None and shortest.traced_layers < len(layers) else None
 

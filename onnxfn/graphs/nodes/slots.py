@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from attrs import evolve, field, frozen
@@ -29,8 +29,7 @@ class Slot:
 
 def slot_of(value: Any) -> Slot | None:
     """The slot of a value; None if the value is not a slot."""
-    slot: Slot | None = value.meta.get(SLOT)
-    return slot
+    return cast("Slot | None", value.meta.get(SLOT))
 
 
 def to_slots(model: Any, parameter_name: Callable[[Any], str | None]) -> Any:

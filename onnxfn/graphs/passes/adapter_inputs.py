@@ -60,9 +60,8 @@ def _product(layer: str, weight: Any, node: Any) -> Any:
     product = sole_consumer(node.outputs[0], "MatMul") if is_operator(node, "Transpose") else node
     read = weight if product is node else node.outputs[0]
     if product is None or not is_operator(product, "MatMul", "Gemm") or product.inputs[1] is not read:
-        raise CaptureFailed(
-            f"{layer} cannot have the inputs of an adapter: {node.op_type} reads its weight; name linear layers alone"
-        )
+        problem = f"{node.op_type} reads its weight; name linear layers alone"
+        raise CaptureFailed(f"{layer} cannot have the inputs of an adapter: {problem}")
     return product
 
 

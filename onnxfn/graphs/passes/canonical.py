@@ -37,8 +37,7 @@ def _order_nodes(graph: Any) -> None:
     for node in graph:
         for inner in subgraphs(node):
             _order_nodes(inner)
-    ordered: list[Any] = []
-    entered: set[Any] = set()
+    ordered, entered = list[Any](), set[Any]()
     wanted = chain(_nodes_of(graph.outputs, graph), list(graph))
     pending: list[tuple[Any, Iterator[Any]]] = [(None, wanted)]
     while pending:

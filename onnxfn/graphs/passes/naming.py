@@ -60,16 +60,13 @@ def order_ports(model: Any, part: Part) -> Any:
 
     CaptureFailed if an input or an output of the plan is not in the graph.
     """
-    for side, values, planned in (
-        ("input", model.graph.inputs, part.inputs),
-        ("output", model.graph.outputs, part.outputs),
-    ):
+    sides = (("input", model.graph.inputs, part.inputs), ("output", model.graph.outputs, part.outputs))
+    for side, values, planned in sides:
         by_name = {value.name: value for value in values}
         missing = [name for name in planned if name not in by_name]
         if missing:
-            raise CaptureFailed(
-                f"{part.name}: the graph has no {side} {', '.join(missing)}; it has {', '.join(by_name)}"
-            )
+            known = ", ".join(by_name)
+            raise CaptureFailed(f"{part.name}: the graph has no {side} {', '.join(missing)}; it has {known}")
         values.clear()
         values.extend(by_name[name] for name in planned)
     return model

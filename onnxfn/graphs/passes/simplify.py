@@ -97,9 +97,8 @@ def read_numbers(model: Any, part: Part) -> Any:
     import onnx_ir
 
     numbers = size_inputs(part.spec)
-    for value in [
-        of for input_, of in zip(part.spec.inputs, model.graph.inputs, strict=False) if input_.name in numbers
-    ]:
+    ports = list(zip(part.spec.inputs, model.graph.inputs, strict=False))
+    for value in [of for input_, of in ports if input_.name in numbers]:
         readers = [use.node for use in value.uses()]
         if strange := [node.op_type for node in readers if node.op_type != "Shape"]:
             raise CaptureFailed(f"a number that is the size of an axis is read as a tensor, by {strange[0]}")
@@ -239,9 +238,7 @@ ATTENTION_OPSET = 23
 
 SINCE: Mapping[str, int] = MappingProxyType(
     {
-        "Attention": ATTENTION_OPSET,
-        "RMSNormalization": ATTENTION_OPSET,
-        "RotaryEmbedding": ATTENTION_OPSET,
+        **dict.fromkeys(("Attention", "RMSNormalization", "RotaryEmbedding"), ATTENTION_OPSET),
         "Gelu": 20,
         "LayerNormalization": 17,
     }

@@ -73,9 +73,8 @@ def _matmul_of_integers(weight: StoredWeight, node: Any) -> None:
 
 
 def _conv_of_integers(weight: StoredWeight, node: Any) -> None:
-    product = _integer_product(
-        weight, node, "ConvInteger", **{key: each.value for key, each in node.attributes.items()}
-    )
+    attributes = {key: each.value for key, each in node.attributes.items()}
+    product = _integer_product(weight, node, "ConvInteger", **attributes)
     bias = node.inputs[2] if len(node.inputs) > 2 else None  # noqa: PLR2004 - data, weight, bias
     if bias is not None:
         axes = int_constant(weight.graph, *range(1, len(weight.shape) - 1))

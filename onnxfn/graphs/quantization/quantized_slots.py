@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from math import prod
-from typing import Any
+from typing import Any, cast
 
 from attrs import frozen
 
@@ -35,8 +35,7 @@ class QuantizedSlot:
 
 def quantized_slot_of(value: Any) -> QuantizedSlot | None:
     """The quantized slot of a value; None if it has none."""
-    slot: QuantizedSlot | None = value.meta.get(QUANTIZED)
-    return slot
+    return cast("QuantizedSlot | None", value.meta.get(QUANTIZED))
 
 
 def add_quantized_slots(graph: Any, value: Any, slot: Slot, rule: WeightRule, shape: tuple[int, ...]) -> dict[str, Any]:

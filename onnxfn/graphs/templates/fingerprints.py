@@ -61,12 +61,9 @@ def fingerprint(model: Any, *others: Any) -> str | None:
         classes = [base for base in dict.fromkeys(bases) if base is not object]
         modules = dict.fromkeys(class_.__module__ for class_ in classes)
         packages = dict.fromkeys(name.partition(".")[0] for name in (*modules, *_modules_named_in(others)))
-        lines = [
-            *(json.dumps(to_plain(each), default=repr) for each in others),
-            *package_versions(),
-            *map(_version, packages),
-        ]
-        lines.extend((_config(model), module_bytes(model, _stand_in, lambda *_: False).hex()))
+        lines = [json.dumps(to_plain(each), default=repr) for each in others]
+        lines += [*package_versions(), *map(_version, packages)]
+        lines += [_config(model), module_bytes(model, _stand_in, lambda *_: False).hex()]
         for names in (*map(vars, classes), *(vars(sys.modules[module]) for module in modules)):
             lines.extend(_code_lines(names))
     except Exception as error:  # noqa: BLE001 - whatever cannot be written as text, the model is then traced
@@ -163,11 +160,8 @@ def _config_text(config: Any) -> str:
 
 
 def _without_ignored_keys(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        name: _without_ignored_keys(value) if isinstance(value, Mapping) else value
-        for name, value in values.items()
-        if name not in IGNORED_KEYS
-    }
+    kept = {name: value for name, value in values.items() if name not in IGNORED_KEYS}
+    return {name: _without_ignored_keys(each) if isinstance(each, Mapping) else each for name, each in kept.items()}
 
 
 def package_versions() -> list[str]:

@@ -19,6 +19,8 @@ from functools import cache
 from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
+from toolz import memoize
+
 from onnxfn.architectures.private.torch_names import torch_name
 from onnxfn.models.patching import replaced
 from onnxfn.specs.errors import raise_no_memory
@@ -59,15 +61,10 @@ def signatures_read_once() -> AbstractContextManager[None]:
     """A context in which torch reads the signature of an ONNX operator once, not at each node: 4 % of an export."""
     from onnx_ir.schemas import OpSignature
 
-    read, known = OpSignature.from_op_schema, dict[Any, Any]()
+    def key(schemas: Sequence[Any], _: Any) -> tuple[Any, ...]:
+        return schemas[0].domain, schemas[0].name, schemas[0].since_version
 
-    def signature(schema: Any) -> Any:
-        key = schema.domain, schema.name, schema.since_version
-        if key not in known:
-            known[key] = read(schema)
-        return known[key]
-
-    return replaced(OpSignature, "from_op_schema", staticmethod(signature))
+    return replaced(OpSignature, "from_op_schema", staticmethod(memoize(OpSignature.from_op_schema, key=key)))
 
 
 @cache
@@ -291,12 +288,8 @@ def _scattered(graph: Any, view: Any, source: Any, new: Any) -> Any:
 
 ASSERTIONS = frozenset(
     {
-        "aten::_assert_async",
-        "aten::_assert_async.msg",
-        "aten::_assert_scalar",
-        "aten::_assert_tensor_metadata",
-        "aten::sym_constrain_range",
-        "aten::sym_constrain_range_for_size",
+        *("aten::_assert_async", "aten::_assert_async.msg", "aten::_assert_scalar", "aten::_assert_tensor_metadata"),
+        *("aten::sym_constrain_range", "aten::sym_constrain_range_for_size"),
     }
 )
 """Operators that only check their inputs: they are removed."""
