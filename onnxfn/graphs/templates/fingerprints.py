@@ -160,8 +160,8 @@ def _config_text(config: Any) -> str:
 
 
 def _without_ignored_keys(values: Mapping[str, Any]) -> dict[str, Any]:
-    kept = {name: value for name, value in values.items() if name not in IGNORED_KEYS}
-    return {name: _without_ignored_keys(each) if isinstance(each, Mapping) else each for name, each in kept.items()}
+    needed = {name: value for name, value in values.items() if name not in IGNORED_KEYS}
+    return {name: _without_ignored_keys(each) if isinstance(each, Mapping) else each for name, each in needed.items()}
 
 
 def package_versions() -> list[str]:
