@@ -89,6 +89,12 @@ INPUTS: Mapping[str, Inputs] = {
         _sides((2, 288, 320))[0],
         _sides((1, 320, 384), (3, 128, 192), (1, 449, 301), (1, 608, 512)),
     ),
+    "one picture": Inputs(
+        lambda height, width: [torch.rand(3, height, width)],
+        (f"3 {SIDES}",),
+        {"height": 96, "width": 128},
+        [{"height": height, "width": width} for height, width in ((64, 100), (131, 97), (200, 160), (128, 128))],
+    ),
     "gray image": _of_images(_images, 1),
     "picture": _of_images(_pictures, 3),
     "gray picture": _of_images(_pictures, 1),

@@ -12,6 +12,7 @@ A write through a view, as in `x[..., 0] /= width`, becomes a new view, and a ne
 from __future__ import annotations
 
 import operator
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from copy import copy
@@ -67,9 +68,16 @@ def signatures_read_once() -> AbstractContextManager[None]:
     return replaced(OpSignature, "from_op_schema", staticmethod(memoize(OpSignature.from_op_schema, key=key)))
 
 
-@cache
 def onnx_registry(opset: int) -> Any:
-    """Torch's table from operators to ONNX functions, with onnxfn's own translations for an opset; built once."""
+    """Torch's table from operators to ONNX functions, with onnxfn's own translations for an opset; built once.
+
+    It has the operators of torchvision, such as `nms`, if that is imported: then it is built once more.
+    """
+    return _registry(opset, "torchvision" in sys.modules)
+
+
+@cache
+def _registry(opset: int, _has_torchvision: bool) -> Any:
     from onnxscript.values import TracedOnnxFunction
 
     from onnxfn.graphs.translations.tensor_translations import complex_translations

@@ -59,15 +59,17 @@ def other_sides(base: Sizes, conditions: Sequence[Condition], allowed: Callable[
 
 
 def small_and_far_sizes(base: Sizes, allowed: Callable[[Sizes], bool]) -> tuple[SizeCase, ...]:
-    """Sizes that need no condition: each axis small, all of them small, twice as large, and unequal primes.
+    """Sizes that need no condition: each axis small, all small, twice as large, the last two exchanged, unequal primes.
 
     >>> [case.reason for case in small_and_far_sizes({"n": 9}, lambda sizes: sizes["n"] > 4)]
     ['n=5', 'n=7', 'larger sizes', 'prime sizes']
     """
+    last = [*base][-2:]
     small = (SizeCase(f"{name}={size}", {**base, name: size}) for name in base for size in SMALL if size < base[name])
     of_all = {
         "small sizes": {name: min(size, 2 + number) for number, (name, size) in enumerate(base.items())},
         "larger sizes": {name: 2 * size for name, size in base.items()},
+        "exchanged sizes": base | dict(zip(last, [base[name] for name in reversed(last)], strict=True)),
         "prime sizes": dict(zip(base, _primes_above(base.values()), strict=True)),
     }
     every = (*small, *(SizeCase(reason, sizes) for reason, sizes in of_all.items()))
