@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from attrs import evolve
 from graph_edits import at, changed_weight, edited_file
 from hypothesis import given
 from hypothesis import strategies as st
@@ -194,6 +195,7 @@ def test_references_are_the_same_whether_computed_before_or_during_the_check(ber
     expected = list(references(bert, part))
     assert check(bert, part, file, expected=lambda *_, **__: expected) == check(bert, part, file)
     expected[1].outputs[0][0] += 1
+    expected[1] = evolve(expected[1], drawn=None)  # PyTorch then differs from these by more than rounding
     assert not check(bert, part, file, expected=lambda *_, **__: expected).passed
 
 

@@ -147,7 +147,9 @@ def _for_other_values(checked: CheckedFile, reference: Reference) -> tuple[Compa
     A network of detectors picks boxes by overlaps and levels: for some values rounding changes what is picked.
     """
     part, case = checked.part, reference.drawn
-    for seed in SEEDS if case is not None else ():
+    if case is None:
+        return ()
+    for seed in SEEDS:
         try:
             other = case_reference(checked.model, part, evolve(case, seed=case.seed + seed), checked.dtype)
             values = computed_values(written_graph(checked.file, checked.content), (), other.inputs)

@@ -69,7 +69,7 @@ def small_and_far_sizes(base: Sizes, allowed: Callable[[Sizes], bool]) -> tuple[
     of_all = {
         "small sizes": {name: min(size, 2 + number) for number, (name, size) in enumerate(base.items())},
         "larger sizes": {name: 2 * size for name, size in base.items()},
-        "exchanged sizes": base | dict(zip(last, [base[name] for name in reversed(last)], strict=True)),
+        "exchanged sizes": {**base, **dict(zip(last, [base[name] for name in reversed(last)], strict=True))},
         "prime sizes": dict(zip(base, _primes_above(base.values()), strict=True)),
     }
     every = (*small, *(SizeCase(reason, sizes) for reason, sizes in of_all.items()))
