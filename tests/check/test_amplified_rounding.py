@@ -36,19 +36,19 @@ class Model(nn.Module):
 
 
 class Sometimes(nn.Module):
-    """A linear layer, and the model that amplifies rounding where the mean of the values is above 0."""
+    """A linear layer, and the model that amplifies rounding, for inputs for which `when` is true."""
 
-    def __init__(self):
+    def __init__(self, when):
         super().__init__()
-        self.amplifying, self.linear = Model(2.5), nn.Linear(WIDTH, WIDTH)
+        self.amplifying, self.linear, self.when = Model(2.5), nn.Linear(WIDTH, WIDTH), when
 
     def forward(self, x):
-        return {"y": self.linear(x) + self.amplifying(x)["y"] * (x.mean() > 0)}
+        return {"y": self.linear(x) + self.amplifying(x)["y"] * self.when(x)}
 
 
 def test_values_decide_for_which_rounding_does_not(tmp_path):
     torch.manual_seed(0)
-    model, file = Sometimes(), tmp_path / "out" / "model.onnx"
+    model, file = Sometimes(lambda x: x.mean() > 0), tmp_path / "out" / "model.onnx"
     report = onnxfn.export(SPEC, model, tmp_path / "out").report
     [difference] = report.differences
     assert report.passed
@@ -56,6 +56,18 @@ def test_values_decide_for_which_rounding_does_not(tmp_path):
     change_weights(file, {"linear.bias": lambda array: array + np.float32(1e-3)})
     [difference] = onnxfn.validate(SPEC, model, tmp_path / "out").differences
     assert not difference.passed
+
+
+def test_small_and_far_sizes_at_which_rounding_decides_are_named(tmp_path):
+    """Lengths above 14 are none of the spec's; they are tried besides."""
+    torch.manual_seed(0)
+    model, file = Sometimes(lambda x: torch.ones_like(x[0, :, 0]).sum() > 14), tmp_path / "out" / "model.onnx"
+    spec = onnxfn.derived(model, sample=torch.randn(2, 9, WIDTH), axes={"x": f"batch_size length {WIDTH}"})
+    report = onnxfn.export(spec, model, tmp_path / "out").report
+    assert report.passed
+    assert [name.split(" (")[0] for name in report.unchecked] == ["model.onnx: larger sizes"]
+    change_weights(file, {"linear.bias": lambda array: array + np.float32(1e-3)})
+    assert not onnxfn.validate(spec, model, tmp_path / "out").passed
 
 
 @pytest.fixture

@@ -137,8 +137,9 @@ class Report:
         measurements: The accuracy of quantized and 16-bit files against the float model. The differences of a quantized
             file are those from PyTorch with the weights of the file.
         sections: How far each section is from PyTorch; nothing unless the check was by sections.
-        unchecked: What was not checked: ONNX files of other dtypes in the folder, and texts beyond the thresholds of
-            the configuration, which are too long for the whole model and which its layers do not read alone.
+        unchecked: What was not checked: ONNX files of other dtypes in the folder; branches that no sizes of inputs
+            decide; small and far sizes at which rounding decides the outputs; and texts beyond the thresholds of the
+            configuration, which are too long for the whole model and which its layers do not read alone.
 
     >>> by = "PyTorch in float32; float64 was not needed"
     >>> shapes, case = ((2, 8),), "one (batch_size=2)"
