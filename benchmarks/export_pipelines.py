@@ -35,7 +35,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
 from onnxfn.programs import assembled, export_pipeline
 
-LIMIT = 240
+LIMIT = 900
 """The most seconds of a pipeline."""
 
 TOLERANCE = 2e-3
